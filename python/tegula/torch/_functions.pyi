@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "selective_state_update", "ssd", "ssd_backward"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -4479,6 +4479,115 @@ def vertical_slash_blocks(
         RuntimeError: the device or a compiler failed.
 
     Source: the vertical-slash pattern of Jiang et al. 2024, MInference 1.0.
+    """
+
+class Compress24Result(NamedTuple):
+    values: Tensor
+    metadata: Tensor
+
+def compress_24(
+    a: Tensor,
+) -> Compress24Result:
+    """The two elements of largest magnitude of each four along rows.
+
+    There are no gradients: its metadata are integers.
+
+    Args:
+        a: [m, k], float16, bfloat16, float8_e4m3fn, float8_e5m2 or int8: the matrix.
+
+    Returns:
+        values: [m, k / 2], dtype that of a: the elements that stay.
+        metadata: [m, k / 8], uint8: where they stand: four bits for each two.
+
+    Rules:
+        a: expected a multiple of 8 columns; pad rows with zeros.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Mishra et al. 2021, Accelerating Sparse Deep Neural Networks.
+    """
+
+def gemm_24(
+    values: Tensor,
+    metadata: Tensor,
+    b: Tensor,
+    *,
+    bias: Tensor | None = None,
+    transpose_b: bool = False,
+    transpose_out: bool = False,
+    activation: Literal["none", "relu", "gelu", "silu"] = "none",
+    scale: float = 1.0,
+    out_dtype: Any = None,
+    tile_m: int = 0,
+    tile_n: int = 0,
+    tile_k: int = 0,
+    splits: int = 0,
+) -> Tensor:
+    """Product of a matrix with two values of each four along its rows.
+
+    There are no gradients: gradients of a pruned matrix are dense: multiply them by gemm.
+
+    Args:
+        values: [m, k / 2], float16, bfloat16, float8_e4m3fn, float8_e5m2 or int8: the values of the left matrix.
+        metadata: [m, k / 8], uint8: where they stand, as compress_24 writes it.
+        b: [n, k] if transpose_b; [k, n], dtype that of values: right matrix.
+        bias: [m] if transpose_out; [n], float32, float16 or bfloat16: added to every row of the result. Optional.
+        transpose_b: b is [n, k].
+        transpose_out: the result is [n, m].
+        activation: applied to the sums; gelu is that by tanh; one of none, relu, gelu, silu.
+        scale: factor of the product; a finite factor.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+        tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        splits: parts of k added in order, 0: planned; parts from 1 to 32, or 0 for the plan's choice.
+
+    Returns:
+        out: [n, m] if transpose_out; [m, n], out_dtype, or that of b, bfloat16 where that has 8 bits:
+            activation(scale * a * b + bias).
+
+    Rules:
+        b: expected a multiple of 8 along k; pad both matrices with zeros along k.
+        tile_k: expected a multiple of 8; leave it out.
+        splits: expected no parts of k; leave it out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Mishra et al. 2021, Accelerating Sparse Deep Neural Networks.
+    """
+
+def integer_gemm_24(
+    values: Tensor,
+    metadata: Tensor,
+    b: Tensor,
+) -> Tensor:
+    """Product of 8-bit integers of which two of each four are given, exact in 32 bits.
+
+    There are no gradients: its operands are integers.
+
+    Args:
+        values: [m, k / 2], int8: the values of the left matrix.
+        metadata: [m, k / 8], uint8: where they stand, as compress_24 writes it.
+        b: [n, k], int8: right matrix, transposed.
+
+    Returns:
+        out: [m, n], int32: a * b^T.
+
+    Rules:
+        b: expected a multiple of 8 along k; pad both matrices with zeros along k.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Mishra et al. 2021, Accelerating Sparse Deep Neural Networks.
     """
 
 class SelectiveStateUpdateResult(NamedTuple):
