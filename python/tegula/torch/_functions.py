@@ -247,7 +247,7 @@ def _function(table: Table) -> Callable[..., Any]:
     if len(table.outputs) <= 1:
         source += f"    return _call(({', '.join(inputs)},), {', '.join(values)})\n"
     else:
-        source += f"    _tensors, _options = ({', '.join(inputs)},), ({', '.join(values)},)\n"
+        source += f"    _tensors, _options = ({', '.join(inputs)},), ({''.join(f'{value}, ' for value in values)})\n"
         source += "    return _present(_tensors, _options, _call(_tensors, *_options))\n"
     namespace = {
         "_any_autocast": any_autocast,
