@@ -1,11 +1,9 @@
 // The gradient of the matrices of scaled products of groups.
-#include <algorithm>
-#include <span>
-
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
 #include "ops/scaled_grouped_gemm/group_blocks.hpp"
+#include "ops/schema/example.hpp"
 #include "ops/schema/schema.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
 #include "tegula/ops/scaled_grouped_gemm.hpp"
@@ -180,13 +178,10 @@ void formula(const Bound<ScaledGroupedGemmWeights>& c, Exact& exact) {
 // Groups of random rows; where the call promises so, they begin and end at multiples of 128.
 tegula::Tensor offsets_of_example(const Shape& shape, DType, std::uint64_t seed,
                                   const std::function<std::int64_t(const std::string&)>& value) {
-  const std::int64_t count = std::max<std::int64_t>(shape[0], 0), rows = value("m");
-  const tegula::Tensor offsets = tegula::Tensor::random_integers({count}, i32, seed, 0, rows + 1);
-  const std::span<std::int32_t> at(offsets.data_as<std::int32_t>(), static_cast<std::size_t>(count));
-  std::sort(at.begin(), at.end());
-  if (count > 0) at.front() = 0, at.back() = static_cast<std::int32_t>(rows);
-  if (value("aligned") != 0)
-    for (std::int32_t& offset : at) offset = offset / scaled_block * scaled_block;
+  const tegula::Tensor offsets = packing(shape[0], value("m"), seed);
+  if (value("aligned") == 0) return offsets;
+  auto* at = offsets.data_as<std::int32_t>();
+  for (std::int64_t i = 0; i < offsets.nelements(); ++i) at[i] = at[i] / scaled_block * scaled_block;
   return offsets;
 }
 

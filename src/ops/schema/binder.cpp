@@ -38,7 +38,9 @@ void Binder::bind() {
   check_options();
   check_requirements(true);
   bind_inputs();
-  solve_waiting();
+  if (!waiting_.empty())
+    throw InternalError(
+        fmt::format("{}: no tensor determines {}", schema_.name, waiting_.front().item->extent.text()));
   derive();
   check_requirements(false);
   c_.target_ = target_for(schema_.target(c_.op_), c_.device_);
@@ -59,9 +61,12 @@ void Binder::check_options() const {
 
 void Binder::bind_inputs() {
   for (std::size_t i = 0; i < schema_.inputs; ++i) c_.tensors_[i] = spec(i).get(c_.op_);
-  for (const bool follows : {false, true})
+  for (const bool follows : {false, true}) {
     for (std::size_t i = 0; i < schema_.inputs; ++i)
       if (c_.tensors_[i] != nullptr && spec(i).follows == follows) bind_input(i);
+    // What these determine is known before the inputs that follow, whose extents are wrong where they differ.
+    while (solve_some()) {}
+  }
 }
 
 void Binder::bind_input(std::size_t index) {
@@ -180,14 +185,8 @@ bool Binder::is_known(const Expression& e) {
   return true;
 }
 
-void Binder::solve_waiting() {
-  while (!waiting_.empty()) {
-    const std::size_t before = waiting_.size();
-    std::erase_if(waiting_, [&](const Waiting& waiting) { return solve(waiting); });
-    if (waiting_.size() == before)
-      throw InternalError(
-          fmt::format("{}: no tensor determines {}", schema_.name, waiting_.front().item->extent.text()));
-  }
+bool Binder::solve_some() {
+  return std::erase_if(waiting_, [&](const Waiting& waiting) { return solve(waiting); }) != 0;
 }
 
 // name + c, name - c, name * c and c * name with one unknown name.

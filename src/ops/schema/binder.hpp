@@ -25,7 +25,7 @@ class Binder {
   void bind_dims(std::size_t index, const TensorRef& tensor);
   void bind_leading(std::size_t index, const TensorRef& tensor, std::size_t count);
   void bind_extent(std::size_t index, std::size_t dim, const DimItem& item, std::int64_t extent);
-  void solve_waiting();
+  bool solve_some();  // whether an extent that waited for others is known now
   bool solve(const Waiting& waiting);
   bool is_known(const Expression& e);
   void set(const Expression& name, std::int64_t value, std::size_t tensor);

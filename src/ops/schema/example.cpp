@@ -44,7 +44,8 @@ void add_word(const OperatorSchema& schema, const std::string& word, ExampleCall
   }
 }
 
-// Where `count` - 1 sequences of some tokens begin and end.
+}  // namespace
+
 Tensor packing(std::int64_t count, std::int64_t tokens, std::uint64_t seed) {
   const Tensor cuts = Tensor::random_integers({std::max<std::int64_t>(count, 0)}, i32, seed, 0, tokens + 1);
   if (count < 1) return cuts;
@@ -53,8 +54,6 @@ Tensor packing(std::int64_t count, std::int64_t tokens, std::uint64_t seed) {
   at[0] = 0, at[count - 1] = static_cast<std::int32_t>(tokens);
   return cuts;
 }
-
-}  // namespace
 
 ExampleCall ExampleCall::parse(const OperatorSchema& schema, const std::string& text) {
   ExampleCall call;

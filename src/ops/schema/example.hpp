@@ -34,6 +34,9 @@ struct ExampleCall {
                              const Tensors& inputs) const;
 };
 
+// Where `count` - 1 sequences of random lengths begin and end that have so many tokens together: i32 [count].
+Tensor packing(std::int64_t count, std::int64_t tokens, std::uint64_t seed);
+
 // The texts that `d={64|128} {|causal}` stands for: one for each choice.
 std::vector<std::string> expanded(const std::string& text);
 
