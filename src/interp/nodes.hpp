@@ -79,6 +79,7 @@ struct GemmNode : Node {
   Flow run(Machine& m) const override;
   const PreparedView *a, *b, *c;
   bool overwrite;
+  ir::Precision precision;
 };
 
 struct ReduceNode : Node {

@@ -253,6 +253,7 @@ class Preparer {
     node->b = view(n.b, at);
     node->c = view(n.c, at);
     node->overwrite = n.overwrite;
+    node->precision = n.hints.precision;
     return node;
   }
   std::unique_ptr<Node> make_node(const Reduce& n, const Loc& at) {
