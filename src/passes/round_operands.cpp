@@ -29,9 +29,16 @@ Expr rest(const Expr& x, const Expr& near, const Loc& at) {
 }
 
 View with_axes_exchanged(View view) {
-  for (ViewDim& dim : view.dims) dim.axis = 1 - dim.axis;
+  for (ViewDim& dim : view.dims)
+    if (dim.axis >= 0) dim.axis = 1 - dim.axis;
   std::swap(view.extents[0], view.extents[1]);
   return view;
+}
+
+bool lies_transposed(const View& view) {
+  for (const ViewDim& dim : view.dims)
+    if (dim.axis >= 0) return dim.axis == 1;
+  return false;
 }
 
 // An operand as numbers of tf32, and what rounding left of it.
@@ -48,8 +55,8 @@ class Rounding {
     if (n.hints.precision == Precision::tf32x3) return rules_.divides ? three_products(n, s->at) : Body{s};
     Gemm own = n;
     Body result;
-    if (!rules_.reads(n, n.a)) own.a = divided(n.a, false, false, result, s->at).near;
-    if (!rules_.reads(n, n.b)) own.b = divided(n.b, true, false, result, s->at).near;
+    if (!rules_.reads(n, n.a)) own.a = divided(n.a, false, false, result).near;
+    if (!rules_.reads(n, n.b)) own.b = divided(n.b, true, false, result).near;
     result.push_back(statement(std::move(own), s->at));
     return result;
   }
@@ -57,7 +64,7 @@ class Rounding {
  private:
   Body three_products(const Gemm& n, const Loc& at) const {
     Body result;
-    const Divided a = divided(n.a, false, true, result, at), b = divided(n.b, true, true, result, at);
+    const Divided a = divided(n.a, false, true, result), b = divided(n.b, true, true, result);
     Gemm own = n;
     own.hints.precision = Precision::tf32;
     for (const auto& [left, right] : {std::pair{&a.near, &b.rest}, {&a.rest, &b.near}, {&a.near, &b.near}}) {
@@ -68,22 +75,23 @@ class Rounding {
     return result;
   }
 
-  // Fills tiles in front of the product.
-  Divided divided(const View& operand, bool is_b, bool with_rest, Body& before, const Loc& at) const {
-    const bool exchanged = is_b && rules_.along_k;
+  // Fills tiles in front of the product, in the order in which the operand lies.
+  Divided divided(const View& operand, bool is_b, bool with_rest, Body& before) const {
+    const Loc& at = operand.buffer->at;
+    const bool exchanged = is_b && rules_.along_k, turned = lies_transposed(operand);
     std::vector<Expr> shape = operand.extents;
     if (exchanged) std::swap(shape[0], shape[1]);
-    const auto tile = [&](const char* name) {
-      const BufferPtr result = new_tile(name, Space::shared, f32, shape, at);
+    const auto tile = [&] {
+      const BufferPtr result = new_tile(operand.buffer->name.c_str(), Space::shared, f32, shape, at);
       before.push_back(statement(Declare{result}, at));
       return result;
     };
-    const BufferPtr near = tile(operand.buffer->name.c_str());
-    const BufferPtr left = with_rest ? tile(operand.buffer->name.c_str()) : nullptr;
-    const Body filled = over_view(operand, at, [&](const std::vector<Expr>& index, const Access& element) {
+    const BufferPtr near = tile(), left = with_rest ? tile() : nullptr;
+    const View walked = turned ? with_axes_exchanged(operand) : operand;
+    const Body filled = over_view(walked, at, [&](const std::vector<Expr>& index, const Access& element) {
       const VariablePtr x = new_variable("x", f32, VariableKind::let, at),
                         number = new_variable("number", f32, VariableKind::let, at);
-      const std::vector<Expr> place = exchanged ? std::vector<Expr>{index[1], index[0]} : index;
+      const std::vector<Expr> place = exchanged != turned ? std::vector<Expr>{index[1], index[0]} : index;
       Body body{statement(Load{x, element}, at), statement(Let{number, rounded(variable(x, at), at)}, at),
                 statement(Store{{whole(near), place}, variable(number, at)}, at)};
       if (left)
