@@ -63,12 +63,16 @@ T choice(const char* option, std::string_view given,
   throw nb::value_error(fmt::format("{}: expected one of {}, given '{}'", option, names, given).c_str());
 }
 
-void gemm(nb::handle a, nb::handle b, nb::handle c, const char* accumulate, const char* warps,
-          std::optional<bool> swap, std::optional<bool> from_registers) {
+void gemm(nb::handle a, nb::handle b, nb::handle c, const char* accumulate, const char* precision,
+          const char* warps, std::optional<bool> swap, std::optional<bool> from_registers) {
   lang::GemmOptions options;
   options.accumulate = choice<lang::Accumulate>(
       "gemm, accumulate", accumulate,
       {{"promoted", lang::Accumulate::promoted}, {"tensor_core", lang::Accumulate::tensor_core}});
+  options.precision = choice<lang::Precision>("gemm, precision", precision,
+                                              {{"ieee", lang::Precision::ieee},
+                                               {"tf32", lang::Precision::tf32},
+                                               {"tf32x3", lang::Precision::tf32x3}});
   options.warps = choice<lang::Warps>("gemm, warps", warps,
                                       {{"automatic", lang::Warps::automatic},
                                        {"rows", lang::Warps::rows},
@@ -147,7 +151,8 @@ void define_tile_ops(nb::module_& module) {
   module.def("lang_clear", [](nb::handle tile) { lang::clear(written_by("clear", tile), here().at); });
   module.def("lang_gather", gather);
   module.def("lang_gemm", gemm, nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("accumulate"),
-             nb::arg("warps"), nb::arg("swap").none(), nb::arg("from_registers").none());
+             nb::arg("precision"), nb::arg("warps"), nb::arg("swap").none(),
+             nb::arg("from_registers").none());
   define_reductions(module);
   define_atomics(module);
 }

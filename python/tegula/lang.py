@@ -227,12 +227,13 @@ def gemm(
     c: Fragment,
     *,
     accumulate: str = "promoted",
+    precision: str = "ieee",
     warps: str = "automatic",
     swap: Optional[bool] = None,
     from_registers: Optional[bool] = None,
 ) -> None:
     """``c += a · b`` with a [m, k] and b [k, n]; a transposed operand is ``a.T``."""
-    _t.lang_gemm(a, b, c, accumulate, warps, swap, from_registers)
+    _t.lang_gemm(a, b, c, accumulate, precision, warps, swap, from_registers)
 
 
 def _reduction(name: str, what: str) -> Callable[..., Any]:

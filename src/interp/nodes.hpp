@@ -80,6 +80,7 @@ struct GemmNode : Node {
   const PreparedView *a, *b, *c;
   const PreparedView* metadata;  // null unless a is sparse
   bool overwrite;
+  ir::Precision precision;
 };
 
 struct ReduceNode : Node {

@@ -6,6 +6,7 @@
 
 #include "interp/machine.hpp"
 #include "interp/nodes.hpp"
+#include "ir/tf32.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::interp {
@@ -176,16 +177,50 @@ std::vector<T> expanded(Machine& m, const std::vector<T>& values, const GemmNode
 }
 
 template <class T>
+void add_product(const std::vector<T>& a, const std::vector<T>& b, std::vector<T>& c, std::size_t k,
+                 std::size_t n) {
+  for (std::size_t i = 0; n > 0 && i < c.size() / n; ++i)
+    multiply_row(a.data() + i * k, b, c.data() + i * n, k, n);
+}
+
+// Rounds the numbers to the nearest of tf32, and returns what is left of them, in tf32, too.
+std::vector<float> divide(std::vector<float>& numbers) {
+  std::vector<float> rest;
+  rest.reserve(numbers.size());
+  for (float& x : numbers) {
+    const float rounded = ir::rounded_to_tf32(x);
+    rest.push_back(std::isinf(rounded) ? 0 : ir::rounded_to_tf32(x - rounded));
+    x = rounded;
+  }
+  return rest;
+}
+
+template <class T>
+void add_product(std::vector<T>& a, std::vector<T>& b, std::vector<T>& c, std::size_t k, std::size_t n,
+                 ir::Precision precision) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (precision != ir::Precision::ieee) {
+      const std::vector<float> rest_a = divide(a), rest_b = divide(b);
+      if (precision == ir::Precision::tf32x3) {
+        add_product(a, rest_b, c, k, n);
+        add_product(rest_a, b, c, k, n);
+      }
+    }
+  }
+  add_product(a, b, c, k, n);
+}
+
+template <class T>
 void multiply(Machine& m, const GemmNode& node) {
   std::vector<T> a = matrix<T>(m, *node.a, "an element that gemm multiplies", node);
   if (node.metadata) a = expanded(m, a, node);
-  const std::vector<T> b = matrix<T>(m, *node.b, "an element that gemm multiplies", node);
+  std::vector<T> b = matrix<T>(m, *node.b, "an element that gemm multiplies", node);
   const auto rows = static_cast<std::size_t>(node.c->extents[0]),
              n = static_cast<std::size_t>(node.c->extents[1]);
   const auto k = static_cast<std::size_t>(node.b->extents[0]);
   std::vector<T> c =
       node.overwrite ? std::vector<T>(rows * n) : matrix<T>(m, *node.c, "an element that gemm adds to", node);
-  for (std::size_t i = 0; i < rows; ++i) multiply_row(a.data() + i * k, b, c.data() + i * n, k, n);
+  add_product(a, b, c, k, n, node.precision);
   const Side target(m, *node.c);
   std::size_t next = 0;
   for_each_pair(node.c->extents, target.view, target.view, [&](std::int64_t p, std::int64_t) {

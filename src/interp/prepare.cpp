@@ -254,6 +254,7 @@ class Preparer {
     node->c = view(n.c, at);
     node->metadata = n.metadata ? view(*n.metadata, at) : nullptr;
     node->overwrite = n.overwrite;
+    node->precision = n.hints.precision;
     return node;
   }
   std::unique_ptr<Node> make_node(const Reduce& n, const Loc& at) {

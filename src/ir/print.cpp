@@ -50,6 +50,9 @@ std::string options(const GemmHints& hints) {
   std::string text;
   if (hints.accumulation == Accumulation::tensor_core) text += ", accumulate = tensor_core";
   constexpr std::string_view warps[] = {"automatic", "rows", "columns", "square"};
+  constexpr std::string_view precisions[] = {"ieee", "tf32", "tf32x3"};
+  if (hints.precision != Precision::ieee)
+    text += fmt::format(", precision = {}", precisions[static_cast<int>(hints.precision)]);
   if (hints.warps != Warps::automatic)
     text += fmt::format(", warps = {}", warps[static_cast<int>(hints.warps)]);
   if (hints.swap) text += fmt::format(", swap = {}", *hints.swap);

@@ -77,12 +77,17 @@ struct Fill {
 enum class Accumulation : std::uint8_t { promoted, tensor_core };
 enum class Warps : std::uint8_t { automatic, rows, columns, square };
 
-// Only `accumulation` is part of the meaning, and only for 8-bit operands on tensor cores.
+// Of products of f32: as they are, of operands rounded to the 11 bits of tf32, or three products of operands
+// divided into two numbers of tf32 each.
+enum class Precision : std::uint8_t { ieee, tf32, tf32x3 };
+
+// Part of the meaning are `accumulation`, for 8-bit operands on tensor cores, and `precision`, for f32.
 struct GemmHints {
   Accumulation accumulation = Accumulation::promoted;
   Warps warps = Warps::automatic;
   std::optional<bool> swap, from_registers;
   bool by_warp = false;  // each warp multiplies its rows alone; only the compiler asks for it
+  Precision precision = Precision::ieee;
 };
 
 // c += a · b for tiles a [m, k], b [k, n], c [m, n]; with `overwrite`, c = a · b. With `metadata`, a u8

@@ -316,9 +316,13 @@ void gemm(const Tile& a, const Tile& b, Fragment& c, GemmOptions options, Loc at
   auto &x = *a.view(), &y = *b.view(), &z = *c.view();
   auto& builder = begin_op("gemm", {&x, &y, &z}, at);
   check_gemm(x, y, z, at);
+  if (options.precision != Precision::ieee && x.buffer->type != f32)
+    fail(at, "gemm of " + std::string(x.buffer->type.name()) +
+                 ": .precision is for operands of f32; leave it out, or make the tiles f32");
   builder.check_writable(z, "gemm", at);
   ir::GemmHints hints{static_cast<ir::Accumulation>(options.accumulate),
                       static_cast<ir::Warps>(options.warps), options.swap, options.from_registers};
+  hints.precision = static_cast<ir::Precision>(options.precision);
   builder.add(ir::statement(ir::Gemm{x, y, z, false, hints}, at));
 }
 

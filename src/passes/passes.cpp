@@ -7,11 +7,13 @@
 #include "ir/verify.hpp"
 #include "passes/dump.hpp"
 #include "passes/expand_sparse.hpp"
+#include "passes/round_operands.hpp"
 
 namespace tegula::passes {
 
 std::span<const Pass> cpu_passes() {
-  static const std::array<Pass, 4> list{{
+  static const std::array<Pass, 5> list{{
+      {"round_operands", "products in tf32 are products in f32 of rounded operands", round_operands_for_cpu},
       {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
        [](const ir::Kernel& kernel) { return ir::simplify(kernel); }},
       {"merge_clears", "a product or reduction of what was just cleared overwrites it", merge_clears},

@@ -65,10 +65,15 @@ enum class Warps { automatic, rows, columns, square };
 // How sums of 8-bit products are kept: promoted to f32 every 128 products, or in the tensor core throughout.
 enum class Accumulate { promoted, tensor_core };
 
-// `accumulate` is part of the meaning for 8-bit operands; the others are hints.
+// How f32 operands are multiplied: as they are; rounded to tf32, which has 11 bits, on tensor cores; or on
+// tensor cores as sums of two such numbers each, which keeps 21 bits.
+enum class Precision { ieee, tf32, tf32x3 };
+
+// `accumulate` is part of the meaning for 8-bit operands, and `precision` for f32; the others are hints.
 struct GemmOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   Accumulate accumulate = Accumulate::promoted;
+  Precision precision = Precision::ieee;
   Warps warps = Warps::automatic;
   // Whether the transposed product is computed (by wgmma), and whether `a` is read from registers.
   std::optional<bool> swap = {}, from_registers = {};

@@ -25,19 +25,21 @@ struct GemmOptions {
   GemmEpilogue epilogue = nullptr;         // such as a lambda without captures; applied after the activation
   std::optional<TensorRef> residual = {};  // of the result's shape, f32, f16 or bf16, added last
   double scale = 1;                        // of the product, before the bias: that of a times that of b
-  std::optional<DType> out_dtype = {};     // f32, f16 or bf16; that of a and b unless given, bf16 for fp8
-  std::optional<TensorRef> out = {};       // written instead of a new tensor; of the result's shape and dtype
+  double out_scale = 1;                 // of the result, last: for fp8 the inverse of the result's own scale
+  std::optional<DType> out_dtype = {};  // a float; that of a and b unless given, bf16 for fp8
+  Precision precision = Precision::ieee;  // of products of f32
+  std::optional<TensorRef> out = {};      // written instead of a new tensor; of the result's shape and dtype
   GemmTiles tiles = {};
   Target target = Target::automatic();
 };
 
-// epilogue(activation(scale · row_scale · (a · b) · column_scale + bias)) + residual with a [m, k] or [batch,
-// m, k] and b [k, n] or [batch, k, n]; a matrix without a batch is used with every batch of the other. a and
-// b are of one dtype, f32, f16, bf16, e4m3 or e5m2, with stride 1 along rows or columns; products are summed
-// in f32 and rounded once. On Hopper products of fp8 are summed by the tensor cores, with fewer bits, at most
-// 128 at a time; they are fast where both operands lie along k, as a and transpose_b do. The result is [m,
-// n], or [batch, m, n] if a or b has a batch. Gated, the activation is that of the first half of the columns,
-// which multiplies the second. Wrong shapes, dtypes or options are an ArgumentError.
+// (epilogue(activation(scale · row_scale · (a · b) · column_scale + bias)) + residual) · out_scale with a [m,
+// k] or [batch, m, k] and b [k, n] or [batch, k, n]; a matrix without a batch is used with every batch of the
+// other. a and b are of one dtype, f32, f16, bf16, e4m3 or e5m2, with stride 1 along rows or columns;
+// products are summed in f32 and rounded once. On Hopper products of fp8 are summed by the tensor cores, with
+// fewer bits, at most 128 at a time; they are fast where both operands lie along k, as a and transpose_b do.
+// The result is [m, n], or [batch, m, n] if a or b has a batch. Gated, the activation is that of the first
+// half of the columns, which multiplies the second. Wrong shapes, dtypes or options are an ArgumentError.
 Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options = {});
 
 struct AccumulateGemm {
@@ -45,6 +47,7 @@ struct AccumulateGemm {
   TensorRef a = {}, b = {};  // as above
   bool transpose_a = false, transpose_b = false;  // a is [k, m], b is [n, k]
   double scale = 1;                               // of the product
+  Precision precision = Precision::ieee;          // of products of f32
   GemmTiles tiles = {};
   Target target = Target::automatic();
 };

@@ -33,7 +33,7 @@ def _before_activation(call: Callable[..., Tensor], tensors: Named, options: Nam
     activation, gated = options["activation"], options["gated"]
     if activation == "none" and not gated:
         return dout
-    plain = {**options, "activation": "none", "gated": False, "out_dtype": "float32"}
+    plain = {**options, "activation": "none", "gated": False, "out_scale": 1.0, "out_dtype": "float32"}
     z, dout = call({**tensors, "residual": None}, plain), dout.float()
     if not gated:
         return _slope(activation, z, dout)
@@ -54,16 +54,20 @@ def _gemm(call: Callable[..., Tensor], tensors: Named, options: Named, gradients
     a, b, bias = tensors["a"], tensors["b"], tensors["bias"]
     rows, columns, residual = tensors["row_scale"], tensors["column_scale"], tensors["residual"]
     transpose_a, transpose_b, scale = options["transpose_a"], options["transpose_b"], options["scale"]
-    dz = _before_activation(call, tensors, options, gradients["dout"])
+    dout, precision = gradients["dout"], options["precision"]
+    if options["out_scale"] != 1:
+        dout = dout.float() * options["out_scale"]
+    dz = _before_activation(call, tensors, options, dout)
     made: Named = {}
     if "residual" in needed:
-        made["residual"] = gradients["dout"].to(residual.dtype)
+        made["residual"] = dout.to(residual.dtype)
     if "bias" in needed:
         made["bias"] = dz.float().flatten(0, -2).sum(0).to(bias.dtype)
     factors = 1.0 if rows is None else rows[:, None]
     factors = factors if columns is None else factors * columns
     if needed & {"row_scale", "column_scale"}:
         given = {"transpose_a": transpose_a, "transpose_b": transpose_b, "scale": scale, "out_dtype": "float32"}
+        given["precision"] = precision
         shares = dz.float() * call({"a": a, "b": b}, given)
         shares = shares.sum(0) if shares.dim() == 3 else shares
         if "row_scale" in needed:
@@ -72,10 +76,10 @@ def _gemm(call: Callable[..., Tensor], tensors: Named, options: Named, gradients
             made["column_scale"] = (shares if rows is None else shares * rows[:, None]).sum(0)
     dz = (dz if rows is None and columns is None else dz.float() * factors).to(a.dtype)
     if "a" in needed:
-        da = call({"a": dz, "b": b}, {"transpose_b": not transpose_b, "scale": scale})
+        da = call({"a": dz, "b": b}, {"transpose_b": not transpose_b, "scale": scale, "precision": precision})
         made["a"] = _as_given(da, transpose_a, a)
     if "b" in needed:
-        db = call({"a": a, "b": dz}, {"transpose_a": not transpose_a, "scale": scale})
+        db = call({"a": a, "b": dz}, {"transpose_a": not transpose_a, "scale": scale, "precision": precision})
         made["b"] = _as_given(db, transpose_b, b)
     return made
 
@@ -98,19 +102,20 @@ def _grouped_gemm(
     from . import grouped_gemm_weights  # type: ignore[attr-defined]
 
     a, b, offsets, counts = tensors["a"], tensors["b"], tensors["offsets"], tensors["counts"]
-    transposed, most = options["transpose_b"], options["max_rows"]
+    transposed = options["transpose_b"]
+    both = {"max_rows": options["max_rows"], "precision": options["precision"]}
     dout = gradients["dout"].to(a.dtype)
     if counts is not None:
         counted = torch.arange(a.shape[1], device=a.device) < counts[:, None]
         a, dout = (rows.masked_fill(~counted[..., None], 0) for rows in (a, dout))
     made: Named = {}
     if "a" in needed:
-        made["a"] = call({"a": dout, "b": b, "offsets": offsets}, {"transpose_b": not transposed, "max_rows": most})
+        made["a"] = call({"a": dout, "b": b, "offsets": offsets}, {"transpose_b": not transposed, **both})
     if "b" in needed:
         if offsets is None:
             db = a.transpose(1, 2) @ dout
         else:
-            db = grouped_gemm_weights(a, dout, offsets, max_rows=most).to(b.dtype)
+            db = grouped_gemm_weights(a, dout, offsets, **both).to(b.dtype)
         made["b"] = db.transpose(1, 2) if transposed else db
     if "bias" in needed:
         made["bias"] = _sums_of_groups(dout, offsets).to(tensors["bias"].dtype)

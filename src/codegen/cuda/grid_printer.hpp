@@ -291,6 +291,8 @@ class CudaGridPrinter : private GridState {
   void gemm_mma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   std::string mma_operand(const ir::View& view, int k_axis, bool fits, DType packed);
   std::string operand_lambda(const ir::View& view, int pair_axis, DType packed);
+  std::string words_operand(const ir::Gemm& n, const ir::View& view, bool fits);
+  std::string word_lambda(const ir::View& view, int k_axis);
   void land(const Flight& flight);
   void publish_operands();
   // The number of the thread's warp group; among consumers ptxas knows that it is the same for a whole warp.

@@ -123,6 +123,45 @@ std::string CudaGridPrinter::operand_lambda(const View& view, int pair_axis, DTy
   return name;
 }
 
+// A function of the place of a word along k: a number as tf32, or four integers.
+std::string CudaGridPrinter::word_lambda(const View& view, int k_axis) {
+  const Facts before = facts_;
+  const Loc& at = view.buffer->at;
+  const VariablePtr row = passes::new_variable("row", i32, VariableKind::index, at),
+                    column = passes::new_variable("column", i32, VariableKind::index, at);
+  facts_.add_range(row, {0, view.extent(0) - 1});
+  facts_.add_range(column, {0, view.extent(1) - 1});
+  const bool is_number = view.buffer->type == f32;
+  const std::string one = names_.unique(view.buffer->name + (is_number ? "_number" : "_element"));
+  const std::string i = name_variable(row), j = name_variable(column);
+  out_.open(
+      fmt::format("const auto {} = [&](int {}, int {}) -> {} {{", one, i, j, is_number ? "uint32_t" : "int"));
+  out_.line(fmt::format("if ({} >= {} || {} >= {}) return 0;", i, view.extent(0), j, view.extent(1)));
+  const std::string element = load_text({view, {variable(row), variable(column)}});
+  out_.line(fmt::format("return {};", is_number ? fmt::format("tg::bits_tf32({})", element) : element));
+  out_.close(";");
+  facts_ = before;
+  if (is_number) return one;
+  const std::string name = names_.unique(view.buffer->name + "_four");
+  const auto next = [&](int k) {
+    return k_axis == 0 ? fmt::format("{}(i + {}, j)", one, k) : fmt::format("{}(i, j + {})", one, k);
+  };
+  out_.line(fmt::format("const auto {} = [&](int i, int j) {{ return tg::four({}, {}, {}, {}); }};", name,
+                        next(0), next(1), next(2), next(3)));
+  return name;
+}
+
+std::string CudaGridPrinter::words_operand(const Gemm& n, const View& view, bool fits) {
+  const auto tile = shared_.find(view.buffer.get());
+  const DType type = view.buffer->type;
+  if (!fits || !passes::is_matrix(view) || !passes::lies_along_k(n, view) || tile == shared_.end() ||
+      !tile->second.order.is_swizzled())
+    return fmt::format("tg::{}({})", type == f32 ? "numbers" : "fours",
+                       word_lambda(view, &view == &n.b ? 0 : 1));
+  return fmt::format("tg::SwizzledWords<{}, {}, {}>{{{}}}", element_type(type), view.buffer->extent(0),
+                     tile->second.order.columns, tile->second.name);
+}
+
 // What gives the words of the operand: the tile itself if it lies in the order that ldmatrix reads, and whole
 // blocks of it are read.
 std::string CudaGridPrinter::mma_operand(const View& view, int k_axis, bool fits, DType packed) {
@@ -136,7 +175,8 @@ std::string CudaGridPrinter::mma_operand(const View& view, int k_axis, bool fits
 
 void CudaGridPrinter::gemm_mma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
                                const Loc& at) {
-  const DType packed = n.a.buffer->type == bf16 ? bf16 : f16;
+  const DType type = n.a.buffer->type, packed = type == bf16 ? bf16 : f16;
+  const bool by_words = plan.k != 16;
   const std::int64_t m = n.c.extent(0), columns = n.c.extent(1) / plan.parts.along_n, k = n.a.extent(1);
   const std::int64_t tiles_m = (m + 16 * plan.parts.along_m - 1) / (16 * plan.parts.along_m);
   FragmentTile a;
@@ -152,14 +192,18 @@ void CudaGridPrinter::gemm_mma(const Gemm& n, const passes::GemmPlan& plan, cons
       n.hints.by_warp ? "warp * 16" : fmt::format("{} % {} * 16", warp, plan.parts.along_m);
   const std::string column =
       n.hints.by_warp ? "0" : fmt::format("{} / {} * {}", warp, plan.parts.along_m, columns);
-  const std::string b = mma_operand(n.b, 0, k % 16 == 0 && columns % 16 == 0, packed);
+  const auto operand = [&](const View& view, bool whole_blocks) {
+    const bool fits = k % plan.k == 0 && whole_blocks;
+    return by_words ? words_operand(n, view, fits) : mma_operand(view, &view == &n.b ? 0 : 1, fits, packed);
+  };
+  const std::string b = operand(n.b, columns % 16 == 0);
   const std::string shape =
-      fmt::format("{}, {}, {}, {}", element_type(packed), tiles_m, columns / 8, (k + 15) / 16);
+      fmt::format("{}, {}, {}, {}", type == f32 ? "tg::tf32" : element_type(by_words ? type : packed),
+                  tiles_m, columns / 8, (k + plan.k - 1) / plan.k);
   if (plan.a_in_registers) {
     out_.line(fmt::format("tg::mma_registers<{}>({}, {}, {}, {});", shape, c.name, a.name, column, b));
   } else {
-    const std::string a_operand =
-        mma_operand(n.a, 1, k % 16 == 0 && m % (16 * plan.parts.along_m) == 0, packed);
+    const std::string a_operand = operand(n.a, m % (16 * plan.parts.along_m) == 0);
     out_.line(fmt::format("tg::mma_shared<{}, {}>({}, {}, {}, {}, {});", shape, 16 * plan.parts.along_m,
                           c.name, row, column, a_operand, b));
   }

@@ -14,7 +14,7 @@ namespace {
 
 struct Instruction {
   int n;
-  std::string type;  // as in PTX: f16, bf16, e4m3, e5m2, s8 or u8
+  std::string type;  // as in PTX: f16, bf16, tf32, e4m3, e5m2, s8 or u8
   int k;
   bool a_in_registers, a_transposed, b_transposed;
   int selector = -1;  // of a sparse A: which pair of each four threads has the metadata
@@ -28,7 +28,7 @@ struct Instruction {
 
  private:
   bool is_of_integers() const { return type == "s8" || type == "u8"; }
-  // Whether operands in shared memory are transposed; those of 8 bits cannot be.
+  // Whether operands in shared memory are transposed; only those of 16 bits can be.
   std::string orders() const {
     if (type != "f16" && type != "bf16") return "";
     return fmt::format("{}, {}", a_in_registers ? "" : a_transposed ? ", 1" : ", 0", b_transposed ? 1 : 0);
@@ -65,6 +65,7 @@ std::string Instruction::text() const {
 
 std::string product_type(DType type) {
   if (type == i8) return "s8";
+  if (type == f32) return "tf32";
   return std::string(type.name());
 }
 
@@ -87,7 +88,9 @@ std::string CudaGridPrinter::operand_at(const View& view, int along_k, const std
                           inside ? index : fmt::format("tg::inside({}, {})", index, step.extent), step.rows);
   }
   const std::string shape =
-      fmt::format("{}, {}{}", place.rows, tile.order.columns, view.buffer->type.bytes() == 1 ? ", 1" : "");
+      view.buffer->type.bytes() == 2
+          ? fmt::format("{}, {}", place.rows, tile.order.columns)
+          : fmt::format("{}, {}, {}", place.rows, tile.order.columns, view.buffer->type.bytes());
   return fmt::format("tg::operand<{0}>({1}) + tg::operand_step<{0}>({2}, {3})", shape, tile.name, of_row,
                      of_column);
 }

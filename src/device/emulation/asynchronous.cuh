@@ -246,6 +246,8 @@ static inline float operand_element(uint64_t operand, int along, int k) {
   memcpy(&element, shared_at(swizzled(at, row_bytes)), sizeof(T));
   if constexpr (is_integer_operand<T>)
     return float(element);
+  else if constexpr (is_same<T, tf32>)
+    return __uint_as_float(element.bits & 0xffffe000);  // other bits do not count
   else
     return value(element);
 }
@@ -294,7 +296,7 @@ void wgmma_lanes(void** lanes) {
     for (int k = 0; k < inner; ++k) {
       const WgmmaLane& own = *lane(row % 8 * 4 + k % 8 / 2);
       const auto in_register = [&] {
-        if constexpr (is_integer_operand<T>)
+        if constexpr (sizeof(T) != 2)
           return 0.0f;  // no instruction takes them
         else
           return value(T{uint16_t(own.registers[row / 8 + k / 8 * 2] >> 16 * (k % 2))});

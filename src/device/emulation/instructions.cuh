@@ -40,6 +40,10 @@ TG_DEVICE uint32_t pack_bf16(float low, float high) {
   return bits_bf16(low) | uint32_t(bits_bf16(high)) << 16;
 }
 
+TG_DEVICE uint32_t bits_tf32(float x) {
+  return x != x ? __float_as_uint(x) : (__float_as_uint(x) + 0x1000) & 0xffffe000;
+}
+
 TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) { return (x & mask) ^ pattern; }
 TG_DEVICE float exp2_approximate(float x) { return exp2f(x); }
 TG_DEVICE float reciprocal_approximate(float x) { return 1.0f / x; }
@@ -75,6 +79,46 @@ TG_DEVICE void mma_bf16(float* c, const uint32_t* a, const uint32_t* b) {
 TG_DEVICE void mma_f16(float* c, const uint32_t* a, const uint32_t* b) {
   MmaLane own{c, a, b};
   tegula_threads->together(mma_lanes<from_f16>, &own);
+}
+// The same with words of one number or of four, c [16, 8] += a [16, 8 · each] b [8 · each, 8].
+template <class Sum>
+struct WordsLane {
+  Sum* c;
+  const uint32_t *a, *b;
+};
+template <int each, class Sum, Sum (*number)(uint32_t, int)>
+void mma_words_lanes(void** lanes) {
+  const auto lane = [&](int i) { return static_cast<const WordsLane<Sum>*>(lanes[i]); };
+  Sum a[16][8 * each], b[8 * each][8];
+  for (int i = 0; i < 32; ++i) {
+    const int row = i / 4, k = i % 4 * each;
+    for (int e = 0; e < each; ++e) {
+      for (int r = 0; r < 4; ++r) a[row + r % 2 * 8][k + r / 2 * 4 * each + e] = number(lane(i)->a[r], e);
+      for (int r = 0; r < 2; ++r) b[k + r * 4 * each + e][row] = number(lane(i)->b[r], e);
+    }
+  }
+  for (int i = 0; i < 32; ++i) {
+    for (int r = 0; r < 4; ++r) {
+      const int row = i / 4 + r / 2 * 8, column = i % 4 * 2 + r % 2;
+      for (int k = 0; k < 8 * each; ++k) lane(i)->c[r] += a[row][k] * b[k][column];
+    }
+  }
+}
+// Bits that tf32 has not do not count.
+inline float number_of_tf32(uint32_t word, int) { return __uint_as_float(word & 0xffffe000); }
+inline int number_of_s8(uint32_t word, int i) { return int8_t(word >> (8 * i)); }
+inline int number_of_u8(uint32_t word, int i) { return uint8_t(word >> (8 * i)); }
+TG_DEVICE void mma_tf32(float* c, const uint32_t* a, const uint32_t* b) {
+  WordsLane<float> own{c, a, b};
+  tegula_threads->together(mma_words_lanes<1, float, number_of_tf32>, &own);
+}
+TG_DEVICE void mma_s8(int* c, const uint32_t* a, const uint32_t* b) {
+  WordsLane<int> own{c, a, b};
+  tegula_threads->together(mma_words_lanes<4, int, number_of_s8>, &own);
+}
+TG_DEVICE void mma_u8(int* c, const uint32_t* a, const uint32_t* b) {
+  WordsLane<int> own{c, a, b};
+  tegula_threads->together(mma_words_lanes<4, int, number_of_u8>, &own);
 }
 
 // ---- four matrices of 8 x 8 elements from shared memory

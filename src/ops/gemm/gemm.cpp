@@ -5,6 +5,7 @@
 #include "ops/gemm/kernel.hpp"
 #include "ops/pieces/matrices.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/pieces/precision.hpp"
 #include "ops/pieces/product_plan.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
@@ -32,10 +33,11 @@ void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tile
   const TensorRef a = in_order(c.formed("a"), c.on_gpu(), kernel.transpose_a);
   const TensorRef b = in_order(c.formed("b"), c.on_gpu(), kernel.transpose_b);
   kernel.type = c.type("a"), kernel.out = c.type(out);
+  if (kernel.type != f32) kernel.precision = Precision::ieee;
   kernel.compute = tile_type(kernel, c.target(), c.on_gpu());
   const TensorRef result = c.formed(out);
   const bool has_engine = c.on_gpu() && c.target() != Target::cuda_sm80() && c.target() != Target::emulated();
-  if (has_engine && kernel.compute != f32) {
+  if (has_engine && (kernel.compute != f32 || kernel.precision != Precision::ieee)) {
     kernel.pad_a = needs_padding(a);
     kernel.pad_b = needs_padding(b);
     kernel.pad_out = needs_padding(result);
@@ -45,7 +47,8 @@ void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tile
                                kernel.gated ? c.dim("n") / 2 : c.dim("n"),
                                c.dim("k"),
                                planned_gpu_processors(c),
-                               kernel.pad_out ? 4 : kernel.out.bytes()};
+                               kernel.pad_out ? 4 : kernel.out.bytes(),
+                               kernel.precision};
   const ProductPlan plan =
       c.on_gpu() ? plan_product_on_gpu(problem, kernel.compute, tiles) : plan_product(problem, tiles);
   kernel.tiles = plan.tiles;
@@ -64,7 +67,9 @@ void run(const Bound<Gemm>& c, Launch& launch) {
                           .column_scale = c.has("column_scale"),
                           .activation = c->activation,
                           .gated = c->gated,
-                          .epilogue = c->epilogue};
+                          .epilogue = c->epilogue,
+                          .rescaled = c->out_scale != 1,
+                          .precision = c->precision};
   launch_product(c.call(), kernel, c->tiles, "out", launch);
 }
 
@@ -72,7 +77,8 @@ void accumulate(const Bound<AccumulateGemm>& c, Launch& launch) {
   const GemmKernel kernel{.transpose_a = c->transpose_a,
                           .transpose_b = c->transpose_b,
                           .scaled = c->scale != 1,
-                          .accumulates = true};
+                          .accumulates = true,
+                          .precision = c->precision};
   launch_product(c.call(), kernel, c->tiles, "sum", launch);
 }
 
@@ -84,9 +90,10 @@ void accumulate_formula(const Bound<AccumulateGemm>& c, Exact& exact) {
   for (std::int64_t z = 0; z < c.dim("batch"); ++z)
     for (std::int64_t i = 0; i < c.dim("m"); ++i)
       for (std::int64_t j = 0; j < c.dim("n"); ++j)
-        sum(z, i, j) += c->scale * sum_of_8_bits(c.dim("k"), of_8_bits, [&](std::int64_t k) {
-                          return a.at<double>(z, i, k) * b.at<double>(z, k, j);
-                        });
+        sum(z, i, j) +=
+            c->scale * sum_of_8_bits(c.dim("k"), of_8_bits, [&](std::int64_t k) {
+              return operand(c, exact, a.at<double>(z, i, k)) * operand(c, exact, b.at<double>(z, k, j));
+            });
 }
 
 void formula(const Bound<Gemm>& c, Exact& exact) {
@@ -98,8 +105,9 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
   const double *of_row = exact.data_if("row_scale"), *of_column = exact.data_if("column_scale");
   double* out = exact.data("out");
   const auto completed = [&](std::int64_t z, std::int64_t i, std::int64_t j) {
-    const double sum = sum_of_8_bits(
-        inner, of_8_bits, [&](std::int64_t k) { return a.at<double>(z, i, k) * b.at<double>(z, k, j); });
+    const double sum = sum_of_8_bits(inner, of_8_bits, [&](std::int64_t k) {
+      return operand(c, exact, a.at<double>(z, i, k)) * operand(c, exact, b.at<double>(z, k, j));
+    });
     const double factor = c->scale * (of_row ? of_row[i] : 1) * (of_column ? of_column[j] : 1);
     return factor * sum + (bias ? bias[j] : 0);
   };
@@ -108,7 +116,9 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < columns; ++j) {
         const double value = c->gated ? completed(z, i, columns + j) : 1;
-        *out++ = activate(c->activation, completed(z, i, j)) * value + (residual ? *residual++ : 0);
+        const double result =
+            activate(c->activation, completed(z, i, j)) * value + (residual ? *residual++ : 0);
+        *out++ = result * c->out_scale;
       }
 }
 
@@ -129,8 +139,8 @@ const OperatorSchema& gemm_schema() {
           .in(&Gemm::residual, "residual", "gated ? [batch] m n/2 : [batch] m n", floats,
               "added to the result")
           .out(&Gemm::out, "out", "gated ? [batch] m n/2 : [batch] m n",
-               chosen_by("out_dtype", floats.types, "a", bf16),
-               "activation(scale * row_scale * (a * b) * column_scale + bias) + residual")
+               chosen_by("out_dtype", products.types, "a", bf16),
+               "(activation(scale * row_scale * (a * b) * column_scale + bias) + residual) * out_scale")
           .option(&Gemm::transpose_a, "transpose_a", "a is [k, m]")
           .option(&Gemm::transpose_b, "transpose_b", "b is [n, k]")
           .option(&Gemm::activation, "activation", "applied to the sums; gelu is that by tanh")
@@ -138,8 +148,12 @@ const OperatorSchema& gemm_schema() {
                   "the activation of the first half of the columns times the second half")
           .option(&Gemm::scale, "scale", "factor of the product",
                   {{}, {}, false, "a finite factor", "give 1 where there is none"})
+          .option(&Gemm::out_scale, "out_scale",
+                  "factor of the result, such as the inverse of its scale in fp8",
+                  {{}, {}, false, "a finite factor", "give 1 where there is none"})
           .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+                  {{}, {}, false, "f32, f16, bf16, e4m3 or e5m2", "convert the result"})
+          .with(add_precision<Gemm>)
           .with(add_product_tiles<Gemm>)
           .require("gated", "gated ? n%2 == 0 : 1", "an even number of columns",
                    "give as many gates as values")
@@ -156,11 +170,16 @@ const OperatorSchema& gemm_schema() {
                {"split_bf16", "m=20 k=520 n=136 bf16 bias activation=silu splits=3"},
                {"gated_bf16",
                 "m=37 n=72 k=40 bf16 transpose_b gated activation=silu row_scale column_scale bias residual"},
-               {"batched_bf16", "batch=2 m=20 k=24 n=18 bf16 activation=silu"}})
+               {"batched_bf16", "batch=2 m=20 k=24 n=18 bf16 activation=silu"},
+               {"tf32", "m=136 k=72 n=80 transpose_b precision=tf32"},
+               {"tf32_x3", "m=72 k=70 n=60 precision=tf32x3 bias"},
+               {"to_e4m3", "m=70 k=96 n=48 bf16 transpose_b out_dtype=e4m3 out_scale=0.5"}})
           .measured({{"512", "m=512 n=512 k=512"},
                      {"1024", "m=1024 n=1024 k=1024"},
                      {"2048", "m=2048 n=2048 k=2048"},
-                     {"1024_bf16", "m=1024 n=1024 k=1024 bf16"}})
+                     {"1024_bf16", "m=1024 n=1024 k=1024 bf16"},
+                     {"4096_tf32", "m=4096 n=4096 k=4096 transpose_b precision=tf32"},
+                     {"4096_tf32_x3", "m=4096 n=4096 k=4096 transpose_b precision=tf32x3"}})
           // With the tiles that plans choose.
           .built_in({"m=1 n=1 k=1 {|transpose_b} tile_k=256 {tile_m=256 tile_n=512|tile_m=128 tile_n=256|"
                      "tile_m=16 tile_n=256}",
@@ -177,7 +196,8 @@ const OperatorSchema& gemm_schema() {
                   {"", "n=4095", "n=4097", "m=4097", "transpose_a", "transpose_b", "transpose_a n=4097"}},
                  {"types",
                   "m=4096 n=4096 k=4096 bf16",
-                  {"bf16", "f16", "f32", "e4m3 transpose_b", "e5m2 transpose_b"},
+                  {"bf16", "f16", "f32", "f32 precision=tf32", "f32 precision=tf32x3", "e4m3 transpose_b",
+                   "e5m2 transpose_b"},
                   {"", "m=1000 n=1000 k=1000", "m=128", "m=512 n=512 k=16384"}}})
           .run(run, formula);
   return table;
@@ -198,6 +218,7 @@ const OperatorSchema& accumulate_gemm_schema() {
           .option(&Op::transpose_b, "transpose_b", "b is [n, k]")
           .option(&Op::scale, "scale", "factor of the product",
                   {{}, {}, false, "a finite factor", "give 1 where there is none"})
+          .with(add_precision<Op>)
           .with(add_product_tiles<Op>)
           .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
           .no_gradient("it writes in place")

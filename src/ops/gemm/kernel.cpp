@@ -28,7 +28,7 @@ struct Program {
   Expr columns = c.gated ? n / 2 : Expr(n);  // of the result
   Tensor a, b, out;
   std::optional<Tensor> bias, row_scale, column_scale, residual, partial;
-  std::optional<Expr> scale;
+  std::optional<Expr> scale, out_scale;
 
   explicit Program(const GemmKernel& instance)
       : c(instance),
@@ -41,6 +41,7 @@ struct Program {
     if (c.residual) residual.emplace(input("residual", {batch, m, columns}, *c.residual));
     if (c.bias) bias.emplace(input("bias", {n}, *c.bias));
     if (c.scaled) scale.emplace(scalar("scale", f32));
+    if (c.rescaled) out_scale.emplace(scalar("out_scale", f32));
     const int piece = bytes_of_piece / f32.bytes();
     if (t.splits > 1 || c.pad_out)
       partial.emplace(workspace("partial", {t.splits, batch, m, ceildiv(n, piece) * piece}, f32));
@@ -73,6 +74,7 @@ struct Program {
 
 void Program::multiply(const Tensor& left, const Tensor& right, const Place& at, const Range& steps,
                        Fragment& sum, Fragment* second) {
+  const lang::GemmOptions options{.precision = static_cast<lang::Precision>(c.precision)};
   pipelined(steps, {.stages = c.stages.value_or(0)}, [&](Index step) {
     Expr inner = step * t.k;
     Shared a_tile({c.transpose_a ? t.k : t.m, c.transpose_a ? t.m : t.k}, c.compute);
@@ -90,11 +92,11 @@ void Program::multiply(const Tensor& left, const Tensor& right, const Place& at,
       Shared second_b = b_tile();
       load_b(columns + at.column, second_b);
       if (c.transpose_a)
-        gemm(a_tile.T(), turned(second_b, c.transpose_b), *second);
+        gemm(a_tile.T(), turned(second_b, c.transpose_b), *second, options);
       else
-        gemm(a_tile, turned(second_b, c.transpose_b), *second);
+        gemm(a_tile, turned(second_b, c.transpose_b), *second, options);
     }
-    gemm(turned(a_tile, c.transpose_a), turned(first_b, c.transpose_b), sum);
+    gemm(turned(a_tile, c.transpose_a), turned(first_b, c.transpose_b), sum, options);
   });
 }
 
@@ -137,6 +139,7 @@ void Program::store(const Place& at, Fragment& sum, Fragment* second) {
     Fragment added = load(own->slice(at.matrix).at(at.row, at.column), {sum.extent(0), sum.extent(1)}, f32);
     parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
   }
+  if (out_scale) parallel(sum, [&](Index i, Index j) { sum(i, j) *= *out_scale; });
   copy(sum, out.slice(at.matrix).at(at.row, at.column));
 }
 

@@ -27,6 +27,8 @@ struct GemmKernel {
   bool gated = false;  // the activation of the first half of the columns times the second half
   GemmEpilogue epilogue = nullptr;
   bool accumulates = false;  // the result is added to what out holds
+  bool rescaled = false;     // the result has a factor
+  Precision precision = Precision::ieee;
   GemmTiles tiles = {};
   std::optional<int> stages = {};  // of loads that run ahead, in blocks that have a processor alone
 
@@ -36,13 +38,13 @@ struct GemmKernel {
                       labelled("stages", stages), labelled("scaled", scaled), labelled("bias", bias),
                       labelled("residual", residual), labelled("rows", row_scale),
                       labelled("columns", column_scale), activation, labelled("gated", gated), epilogue,
-                      labelled("accumulates", accumulates));
+                      labelled("accumulates", accumulates), labelled("rescaled", rescaled), precision);
   }
 };
 
 // Arguments: a [batch, m, k] (transposed: [batch, k, m]), b [batch, k, n] (or [batch, n, k]), out [batch, m,
-// n], bias and column_scale [n], row_scale [m], residual as out, and the scalar scale, f32, where the
-// instance has them.
+// n], bias and column_scale [n], row_scale [m], residual as out, and the scalars scale and out_scale,
+// f32, where the instance has them.
 lang::Kernel gemm_kernel(const GemmKernel& instance);
 
 }  // namespace tegula::ops

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/grouped_gemm/kernel.hpp"
+#include "ops/pieces/precision.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/schema/schema.hpp"
 
@@ -17,7 +18,8 @@ GroupedGemmKernel plan(const Bound<GroupedGemm>& c) {
                   .out = c.type("out"),
                   .form = form,
                   .transpose_b = c->transpose_b,
-                  .bias = c.type_if("bias")},
+                  .bias = c.type_if("bias"),
+                  .precision = c->precision},
                  {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, c.call());
 }
 
@@ -35,15 +37,18 @@ void formula(const Bound<GroupedGemm>& c, Exact& exact) {
     for (std::int64_t i = first; i < first + rows; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
         double sum = bias ? bias[g * n + j] : 0;
-        for (std::int64_t e = 0; e < k; ++e) sum += a[i * k + e] * (c->transpose_b ? b(g, j, e) : b(g, e, j));
+        for (std::int64_t e = 0; e < k; ++e)
+          sum +=
+              operand(c, exact, a[i * k + e]) * operand(c, exact, c->transpose_b ? b(g, j, e) : b(g, e, j));
         out[i * n + j] = counts && i - first >= counts[g] ? Exact::unspecified() : sum;
       }
   }
 }
 
 GroupedWeightsKernel weights_plan(const Bound<GroupedGemmWeights>& c) {
-  return planned_weights({.type = c.type("a"), .out = c.type("out"), .c = c.type_if("c")},
-                         {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, c.call());
+  return planned_weights(
+      {.type = c.type("a"), .out = c.type("out"), .c = c.type_if("c"), .precision = c->precision},
+      {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, c.call());
 }
 
 void weights_formula(const Bound<GroupedGemmWeights>& c, Exact& exact) {
@@ -55,7 +60,8 @@ void weights_formula(const Bound<GroupedGemmWeights>& c, Exact& exact) {
     for (std::int64_t i = 0; i < k; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
         double sum = added ? added[(g * k + i) * n + j] : 0;
-        for (std::int64_t row = offsets[g]; row < offsets[g + 1]; ++row) sum += a(row, i) * dout(row, j);
+        for (std::int64_t row = offsets[g]; row < offsets[g + 1]; ++row)
+          sum += operand(c, exact, a(row, i)) * operand(c, exact, dout(row, j));
         out(g, i, j) = sum;
       }
 }
@@ -99,6 +105,7 @@ const OperatorSchema& grouped_gemm_schema() {
           .range("0", "m+1")
           .converts()
           .option(&GroupedGemm::transpose_b, "transpose_b", "b is [groups, n, k]")
+          .with(add_precision<GroupedGemm>)
           .option(&GroupedGemm::max_rows, "max_rows", "a promise: the most rows in a group", promise)
           .option(&GroupedGemm::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
           .out(&GroupedGemm::out, "out", "offsets ? m n : groups m n",
@@ -111,6 +118,7 @@ const OperatorSchema& grouped_gemm_schema() {
           .flops("offsets ? 2*m*n*k : 2*groups*m*n*k")
           .examples({{"ragged", "groups=3 m=70 k=40 n=72 offsets"},
                      {"transposed_bf16", "groups=4 m=130 k=72 n=40 offsets bf16 transpose_b out_dtype=f32"},
+                     {"tf32_x3", "groups=2 m=70 k=40 n=72 offsets transpose_b precision=tf32x3"},
                      {"masked_f16", "groups=3 m=37 k=64 n=80 counts f16 bias:f32"}})
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 offsets bf16 transpose_b"},
                      {"16_ragged", "groups=16 m=16384 k=4096 n=2048 offsets bf16 transpose_b"},
@@ -131,6 +139,7 @@ const OperatorSchema& grouped_gemm_weights_schema() {
           .packs("m", "max_rows", "longest")
           .ends_early()
           .in(&GroupedGemmWeights::c, "c", "groups k n", floats, "added")
+          .with(add_precision<GroupedGemmWeights>)
           .option(&GroupedGemmWeights::max_rows, "max_rows", "a promise: the most rows in a group", promise)
           .option(&GroupedGemmWeights::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
           .out(&GroupedGemmWeights::out, "out", "groups k n",

@@ -28,10 +28,11 @@ struct Program {
           b_tile({c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n}, c.compute);
       copy(own_a.at(row, inner), a_tile);
       copy(c.transpose_b ? own_b.at(column, inner) : own_b.at(inner, column), b_tile);
+      const lang::GemmOptions options{.precision = static_cast<lang::Precision>(c.precision)};
       if (c.transpose_b)
-        gemm(a_tile, b_tile.T(), sum);
+        gemm(a_tile, b_tile.T(), sum, options);
       else
-        gemm(a_tile, b_tile, sum);
+        gemm(a_tile, b_tile, sum, options);
     });
   }
 
@@ -56,13 +57,16 @@ Kernel grouped_gemm_program(const GroupedGemmKernel& c) {
 
 GroupedGemmKernel planned(GroupedGemmKernel t, const GroupedProduct& product, const BoundCall& call) {
   t.compute = multiplied_type(t.type, call.on_gpu());
+  if (t.type != f32) t.precision = Precision::ieee;
   if (!call.on_gpu()) {
     t.m = product.rows <= 16 ? 16 : 64, t.n = product.n <= 64 ? 64 : 128;
     return t;
   }
   const bool is_16_bits = t.compute.bits() == 16;
-  const auto tiles = is_16_bits ? std::span<const TileCost>(gpu_table.of_16_bits)
-                                : std::span<const TileCost>(gpu_table.of_32_bits);
+  const auto tiles = is_16_bits                         ? std::span<const TileCost>(gpu_table.of_16_bits)
+                     : t.precision == Precision::tf32   ? std::span<const TileCost>(gpu_table.of_tf32)
+                     : t.precision == Precision::tf32x3 ? std::span<const TileCost>(gpu_table.of_tf32_x3)
+                                                        : std::span<const TileCost>(gpu_table.of_32_bits);
   const ProductTile tile = best_tile(tiles, {product.groups, product.rows, product.n, product.k},
                                      t.compute.bytes(), planned_gpu_processors(call));
   t.m = tile.m, t.n = tile.n, t.k = is_16_bits ? 64 : 32;
@@ -91,7 +95,7 @@ Kernel grouped_weights_program(const GroupedWeightsKernel& t) {
              Shared a_tile({t.k, t.m}, t.compute), d_tile({t.k, t.n}, t.compute);
              copy(own_a.at(step * t.k, y * t.m), a_tile);
              copy(own_dout.at(step * t.k, x * t.n), d_tile);
-             gemm(a_tile.T(), d_tile, sum);
+             gemm(a_tile.T(), d_tile, sum, {.precision = static_cast<lang::Precision>(t.precision)});
            });
            copy(sum, out.slice(group).at(y * t.m, x * t.n));
          });
@@ -101,6 +105,7 @@ Kernel grouped_weights_program(const GroupedWeightsKernel& t) {
 GroupedWeightsKernel planned_weights(GroupedWeightsKernel t, const GroupedProduct& product,
                                      const BoundCall& call) {
   t.compute = multiplied_type(t.type, call.on_gpu());
+  if (t.type != f32) t.precision = Precision::ieee;
   if (!call.on_gpu()) return t;
   const bool is_16_bits = t.compute.bits() == 16;
   if (!is_16_bits) t.k = 32;

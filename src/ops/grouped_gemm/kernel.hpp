@@ -1,5 +1,6 @@
 // The tile program of products of groups of rows, for operators that multiply so.
 #pragma once
+#include "ops/pieces/product_table.hpp"
 #include "ops/products/grouped_walk.hpp"
 #include "ops/schema/bound.hpp"
 
@@ -10,10 +11,11 @@ struct GroupedGemmKernel {
   GroupedForm form = {};
   bool transpose_b = false;
   std::optional<DType> bias = {};
+  Precision precision = Precision::ieee;
   int m = 64, n = 64, k = 64;
   auto fields() const {
     return std::tuple(type, compute, labelled("out", out), form, labelled("tb", transpose_b),
-                      labelled("bias", bias), joined("t", m, n), k);
+                      labelled("bias", bias), precision, joined("t", m, n), k);
   }
 };
 
@@ -33,10 +35,11 @@ struct GroupedWeightsKernel {
   DType type = f32, compute = f32, out = f32;
   std::optional<DType> c = {};
   bool accumulates = false;  // the result is added to what out holds
+  Precision precision = Precision::ieee;
   int m = 64, n = 64, k = 64;
   auto fields() const {
     return std::tuple(type, compute, labelled("out", out), labelled("c", c),
-                      labelled("accumulates", accumulates), joined("t", m, n), k);
+                      labelled("accumulates", accumulates), precision, joined("t", m, n), k);
   }
 };
 GroupedWeightsKernel planned_weights(GroupedWeightsKernel kernel, const GroupedProduct& product,

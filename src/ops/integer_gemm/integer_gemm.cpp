@@ -11,7 +11,7 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-// Where tensor cores take no integers: numbers of 8 bits are exact as bf16, and so are sums of this many
+// Where rows are odd: numbers of 8 bits are exact as bf16, and so are sums of this many
 // products, at most 2^14 each, in f32.
 constexpr int exact_products = 512;
 
@@ -19,7 +19,10 @@ struct Instance {
   DType compute = f32;  // i8 where tensor cores take integers
   bool c = false;
   int m = 64, n = 64, k = 64;
-  auto fields() const { return std::tuple(compute, labelled("c", c), joined("t", m, n), k); }
+  int splits = 1;  // parts of k, whose sums a second grid adds
+  auto fields() const {
+    return std::tuple(compute, labelled("c", c), joined("t", m, n), k, labelled("splits", splits));
+  }
 };
 
 // As floats, by a grid of its own: tensor cores take them.
@@ -33,10 +36,12 @@ Tensor as_floats(const char* name, const Tensor& from, DType type) {
   return to;
 }
 
-// Adds the tile of a b^T at the row and column, by products of integers: wraps as 32 bits do.
-void add_product(const Tensor& left, const Tensor& right, Expr row, Expr column, const Instance& t,
+// Adds the tile of a part of a b^T at the row and column, by products of integers: wraps as 32 bits do.
+void add_product(const Tensor& left, const Tensor& right, Expr row, Expr column, Expr part, const Instance& t,
                  Fragment& sum) {
-  pipelined(ceildiv(left.extent(1), t.k), {.stages = 4}, [&](Index step) {
+  Expr steps = ceildiv(left.extent(1), t.k);
+  const lang::Range own = range(steps * part / t.splits, steps * (part + 1) / t.splits);
+  pipelined(t.splits > 1 ? own : range(0, steps), {.stages = 4}, [&](Index step) {
     Shared a_tile({t.m, t.k}, i8), b_tile({t.n, t.k}, i8);
     copy(left.at(row, step * t.k), a_tile);
     copy(right.at(column, step * t.k), b_tile);
@@ -44,7 +49,7 @@ void add_product(const Tensor& left, const Tensor& right, Expr row, Expr column,
   });
 }
 
-// The same of floats, whose sums become integers before they are inexact.
+// The same of floats and all of k, whose sums become integers before they are inexact.
 void add_product_of_floats(const Tensor& left, const Tensor& right, Expr row, Expr column, const Instance& t,
                            Fragment& sum) {
   const Expr steps = ceildiv(left.extent(1), t.k);
@@ -61,6 +66,19 @@ void add_product_of_floats(const Tensor& left, const Tensor& right, Expr row, Ex
   });
 }
 
+void add_parts(const Tensor& parts, const std::optional<Tensor>& c, const Tensor& out, const Instance& t) {
+  constexpr int rows = 4, columns = 256;
+  grid(ceildiv(out.extent(1), columns), ceildiv(out.extent(0), rows), [&](Index x, Index y) {
+    Fragment sum({rows, columns}, i32, 0);
+    if (c) copy(c->at(y * rows, x * columns), sum);
+    for (int part = 0; part < t.splits; ++part) {
+      Fragment own = load(parts.slice(part).at(y * rows, x * columns), {rows, columns});
+      parallel(sum, [&](Index i, Index j) { sum(i, j) = i32(u32(sum(i, j)) + u32(own(i, j))); });
+    }
+    copy(sum, out.at(y * rows, x * columns));
+  });
+}
+
 Kernel program(const Instance& t) {
   return kernel(instance_name("integer_gemm", t), [&] {
     Dim m("m"), n("n"), k("k");
@@ -71,28 +89,49 @@ Kernel program(const Instance& t) {
     const bool floats = t.compute.is_floating();
     const Tensor left = floats ? as_floats("left", a, t.compute) : a,
                  right = floats ? as_floats("right", b, t.compute) : b;
+    if (t.splits > 1) {
+      const Tensor parts = workspace("parts", {t.splits, m, n}, i32);
+      grid(ceildiv(n, t.n), ceildiv(m, t.m), t.splits, [&](Index x, Index y, Index part) {
+        Fragment sum({t.m, t.n}, i32, 0);
+        add_product(left, right, y * t.m, x * t.n, part, t, sum);
+        copy(sum, parts.slice(part).at(y * t.m, x * t.n));
+      });
+      return add_parts(parts, c, out, t);
+    }
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * t.m, column = x * t.n;
       Fragment sum({t.m, t.n}, i32, 0);
       if (c) copy(c->at(row, column), sum);
-      (floats ? add_product_of_floats : add_product)(left, right, row, column, t, sum);
+      if (floats)
+        add_product_of_floats(left, right, row, column, t, sum);
+      else
+        add_product(left, right, row, column, 0, t, sum);
       copy(sum, out.at(row, column));
     });
   });
 }
 
+// Parts of k so that every processor has two blocks, where each has two steps at least.
+int parts_of(const Bound<IntegerGemm>& c, const Instance& t, int processors) {
+  const std::int64_t blocks = ((c.dim("m") + t.m - 1) / t.m) * ((c.dim("n") + t.n - 1) / t.n),
+                     steps = (c.dim("k") + t.k - 1) / t.k;
+  int parts = 1;
+  while (blocks * parts < 2 * processors && 4 * parts <= steps && parts < 16) parts *= 2;
+  return parts;
+}
+
 Instance plan(const Bound<IntegerGemm>& c) {
   Instance t{.compute = f32, .c = c.has("c")};
   if (!c.on_gpu()) return t;
-  // The copy engine takes rows of whole 16 bytes; others are copied best while they become floats.
-  const bool is_hopper =
-      c.target() != tegula::Target::cuda_sm80() && c.target() != tegula::Target::emulated();
-  t.compute = is_hopper && c.dim("k") % 16 == 0 ? i8 : bf16;
+  // Rows of whole 16 bytes are copied as they are; others best while they become floats.
+  t.compute = c.dim("k") % 16 == 0 ? i8 : bf16;
   if (t.compute == i8) t.k = 128;
   constexpr TileCost tiles[] = {{128, 128, 128, 0.4, 0.4}, {64, 128, 128, 0.45, 0.45}, {64, 64, 128, 1, 1}};
-  const ProductTile tile = best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, t.compute.bytes(),
-                                     planned_gpu_processors(c.call()));
+  const int processors = planned_gpu_processors(c.call());
+  const ProductTile tile =
+      best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, t.compute.bytes(), processors);
   t.m = tile.m, t.n = tile.n;
+  if (t.compute == i8) t.splits = parts_of(c, t, processors);
   return t;
 }
 
@@ -128,7 +167,8 @@ const OperatorSchema& integer_gemm_schema() {
           .flops("2*m*n*k")
           .examples({{"ragged", "m=37 n=70 k=100"},
                      {"added", "m=20 n=40 k=1100 c"},
-                     {"whole_pieces", "m=70 n=40 k=272 c"}})
+                     {"whole_pieces", "m=70 n=40 k=272 c"},
+                     {"split", "m=20 n=72 k=1040 c"}})
           .measured({{"8192", "m=8192 n=8192 k=8192"}, {"16x8192", "m=16 n=8192 k=8192"}})
           .run(plan, program, formula);
   return table;

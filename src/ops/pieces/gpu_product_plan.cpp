@@ -37,7 +37,8 @@ struct ProductPlanner {
 
   // Of a block that has a processor alone, where it gains slots by that.
   std::optional<int> stages(const GemmTiles& t) const {
-    if (type.bits() == 32 || tiles(t) * t.splits > p.processors) return std::nullopt;
+    const bool by_threads = type.bits() == 32 && p.precision != Precision::tf32;
+    if (by_threads || tiles(t) * t.splits > p.processors) return std::nullopt;
     const std::int64_t stored = std::int64_t{t.m} * t.n * (t.splits > 1 ? 4 : p.stored_bytes);
     const std::int64_t slot = std::int64_t{t.m + t.n} * t.k * type.bits() / 8;
     const auto fitting = static_cast<int>((bytes_of_block - stored) / slot);
@@ -73,13 +74,19 @@ struct ProductPlanner {
   }
 };
 
+std::span<const TileCost> costs_of(DType type, Precision precision) {
+  if (type.bits() == 8) return gpu_table.of_8_bits;
+  if (type.bits() == 16) return gpu_table.of_16_bits;
+  if (precision == Precision::tf32) return gpu_table.of_tf32;
+  if (precision == Precision::tf32x3) return gpu_table.of_tf32_x3;
+  return gpu_table.of_32_bits;
+}
+
 }  // namespace
 
 ProductPlan plan_product_on_gpu(const ProductProblem& problem, DType type, const GemmTiles& given) {
   const ProductPlanner planner{problem, type, given};
-  const auto tiles = type.bits() == 8    ? std::span<const TileCost>(gpu_table.of_8_bits)
-                     : type.bits() == 16 ? std::span<const TileCost>(gpu_table.of_16_bits)
-                                         : std::span<const TileCost>(gpu_table.of_32_bits);
+  const auto tiles = costs_of(type, problem.precision);
   const auto counts =
       given.splits ? std::span<const int>(&given.splits, 1) : std::span<const int>(split_counts);
   Candidates<std::pair<GemmTiles, TileCost>, most_candidates> candidates;

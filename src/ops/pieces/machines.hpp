@@ -119,6 +119,11 @@ struct GpuTable {
                            {16, 64, 256, 3.600, 3.600}};
   TileCost of_32_bits[4] = {
       {128, 64, 128, 6, 8}, {64, 64, 128, 7, 9}, {16, 64, 128, 20, 25}, {64, 16, 128, 20, 25}};
+  // Of tf32, and of three products of it, whose divided operands lie beside those that are loaded.
+  TileCost of_tf32[6] = {{128, 256, 128, 0.6, 0.6}, {128, 192, 128, 0.65, 0.65}, {128, 128, 128, 0.8, 0.8},
+                         {64, 128, 128, 0.9, 0.9},  {64, 64, 128, 2, 1.5},       {16, 64, 128, 6, 4}};
+  TileCost of_tf32_x3[4] = {
+      {128, 128, 128, 2.8, 2.8}, {64, 128, 128, 3.2, 3.2}, {64, 64, 128, 4.5, 4.5}, {16, 64, 128, 15, 15}};
   GpuProduct product = {};
   GpuAttention attention = {};
   GpuGradients gradients = {};

@@ -13,6 +13,7 @@ struct ProductProblem {
   // Of a GPU; on the CPU plans do not depend on them.
   int processors = 1;
   int stored_bytes = 2;  // of an element that a block stores
+  Precision precision = Precision::ieee;
 };
 
 struct ProductPlan {

@@ -6,6 +6,16 @@
 namespace tegula::ops {
 
 template <>
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 3> choice_names<Precision>{
+    "ieee", "tf32", "tf32x3"};
+
+template <class Op>
+void add_precision(Schema<Op>& table) {
+  table.option(&Op::precision, "precision",
+               "of products of f32: as they are, of operands rounded to tf32, or three such products");
+}
+
+template <>
 struct FieldOf<GemmTiles> {
   static constexpr std::size_t words = 4, members = 1;
   static void key(const GemmTiles& t, std::int64_t* words) {

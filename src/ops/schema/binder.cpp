@@ -53,9 +53,21 @@ void Binder::read_options() {
   for (std::size_t i = 0; i < schema_.inputs; ++i) c_.values_[slot++] = spec(i).get(c_.op_) != nullptr;
 }
 
+namespace {
+
+bool is_allowed(const OptionSpec& option, const void* op) {
+  if (option.kind != OptionKind::dtype) return option.obeys(op);
+  const OptionValue value = option.get(op);
+  const auto* name = std::get_if<std::string>(&value);
+  return name == nullptr ||
+         std::find(option.choices.begin(), option.choices.end(), *name) != option.choices.end();
+}
+
+}  // namespace
+
 void Binder::check_options() const {
   for (const OptionSpec& option : schema_.options)
-    if (!option.obeys(c_.op_))
+    if (!is_allowed(option, c_.op_))
       args_.refuse(option.name, expected_of(option), text_of(option.get(c_.op_)), option.rule.remedy);
 }
 

@@ -163,7 +163,7 @@ class Resolver {
   OperatorSchema& schema_;
 };
 
-void complete_type(const Resolver& resolver, const OperatorSchema& schema, TensorSpec& tensor) {
+void complete_type(const Resolver& resolver, OperatorSchema& schema, TensorSpec& tensor) {
   TypeRule& rule = tensor.type;
   if (!rule.like.empty()) {
     rule.like_index = position(schema.tensors, rule.like);
@@ -173,6 +173,11 @@ void complete_type(const Resolver& resolver, const OperatorSchema& schema, Tenso
   if (rule.option.empty()) return;
   rule.option_index = position(schema.options, rule.option);
   if (rule.option_index < 0) resolver.fail(fmt::format("'{}' is no option", rule.option));
+  // Dtypes that not every output may have.
+  std::vector<std::string>& choices = schema.options[static_cast<std::size_t>(rule.option_index)].choices;
+  for (const DType type : rule.types)
+    if (std::find(choices.begin(), choices.end(), type.name()) == choices.end())
+      choices.emplace_back(type.name());
 }
 
 std::string text_of(const DimItem& item) {

@@ -17,6 +17,7 @@
 #include "passes/cuda/rows_of_warps.hpp"
 #include "passes/dump.hpp"
 #include "passes/expand_sparse.hpp"
+#include "passes/round_operands.hpp"
 #include "schedule/verify.hpp"
 
 namespace tegula::passes {
@@ -86,9 +87,20 @@ void verify(const CudaPlan& plan, Checked& checked) {
   verify_roles([](const GridPlan& grid) { return grid.consumers.body; }, checked.consumers);
 }
 
+// Products of warp groups round what they read along k in shared memory, those of warps all that they read.
+OperandRules operand_rules(const CudaTarget& target) {
+  const bool of_groups = target.has_wgmma();
+  const auto reads = [of_groups](const ir::Gemm& product, const ir::View& operand) {
+    return !of_groups || (operand.buffer->space == ir::Space::shared && lies_along_k(product, operand));
+  };
+  return {reads, true, true};
+}
+
 const CudaPass list[] = {
     {"merge_clears", "a product or reduction of what was just cleared overwrites it",
      of_kernel(merge_clears)},
+    {"round_operands", "tensor cores multiply f32 as numbers of 11 bits, which lie along k",
+     [](CudaPlan& plan) { plan.kernel = round_operands(plan.kernel, operand_rules(plan.target)); }},
     {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
      of_kernel([](const ir::Kernel& kernel) { return ir::simplify(kernel); })},
     {"expand_sparse", "a sparse operand that no instruction takes becomes a dense tile",

@@ -147,7 +147,7 @@ Buffers operands_of(const Body& body) {
     for (const View* operand : {&gemm->a, &gemm->b}) {
       const bool by_vectors =
           operand->buffer->type == f32 && is_matrix(*operand) && lies_along_k(*gemm, *operand);
-      if (has_tensor_cores(operand->buffer->type) || by_vectors) result.insert(operand->buffer.get());
+      if (is_on_tensor_cores(*gemm) || by_vectors) result.insert(operand->buffer.get());
     }
   });
   return result;

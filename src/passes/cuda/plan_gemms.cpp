@@ -28,10 +28,7 @@ Division divide(std::int64_t m, std::int64_t n, std::int64_t units, std::int64_t
 
 Reason reason_of_mma(const Gemm& gemm, int threads) {
   const DType type = gemm.a.buffer->type;
-  if (!has_tensor_cores(type)) return reason_of_types(gemm);
-  if (!type.is_floating())
-    return {fmt::format("tensor cores before Hopper's are not used for {}", type.name()),
-            "convert the operands to bf16 or f16, which have all integers of 8 bits, and sum in f32"};
+  if (!is_on_tensor_cores(gemm)) return reason_of_types(gemm);
   if (threads % 32 != 0)
     return {fmt::format("{} threads are no warps", threads), "use a multiple of 32 threads"};
   return {fmt::format("the sum has {} columns, no multiple of eight", gemm.c.extent(1)),
@@ -77,6 +74,11 @@ bool has_tensor_cores(DType type) {
   return type.is_floating() ? type.bits() <= 16 : type.is_integer() && type.bits() == 8;
 }
 
+bool is_on_tensor_cores(const Gemm& gemm) {
+  const DType type = gemm.a.buffer->type;
+  return has_tensor_cores(type) || (type == f32 && gemm.hints.precision != Precision::ieee);
+}
+
 bool needs_promotion(const Gemm& gemm, const GemmPlan& plan) {
   return plan.instruction == GemmInstruction::wgmma && gemm.a.buffer->type.bits() == 8 &&
          gemm.a.buffer->type.is_floating() && !gemm.overwrite &&
@@ -120,18 +122,21 @@ GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
     plan.fallback = by_groups.reason();
   }
   const bool dense = !gemm.metadata;
-  if (dense && has_tensor_cores(type) && type.is_floating() && threads % 32 == 0 && n % 8 == 0) {
+  if (dense && is_on_tensor_cores(gemm) && threads % 32 == 0 && n % 8 == 0) {
     plan.instruction = GemmInstruction::mma_sync;
     plan.parts = divide(m, n, threads / 32, 16);
     plan.accumulator = layout::mma_accumulator(m, n, plan.parts);
     plan.a_in_registers = gemm.a.buffer->space == Space::fragment && is_whole(gemm.a) && type.bits() == 16 &&
                           k % 16 == 0 && plan.parts.along_n == 1;
-    if (k % 16 == 0) plan.operand_a = layout::mma_operand_a(m, k, plan.parts);
+    if (type == f32) plan.k = 8;
+    if (!type.is_floating()) plan.k = 32;
+    if (k % 16 == 0 && plan.k == 16) plan.operand_a = layout::mma_operand_a(m, k, plan.parts);
     return plan;
   }
-  if (dense && (type.is_floating() || !has_tensor_cores(type) || plan.fallback.why.empty()))
+  if (dense) {
     plan.fallback = reason_of_mma(gemm, threads);
-  if (dense) plan.own = own_block(gemm, threads);
+    plan.own = own_block(gemm, threads);
+  }
   if (plan.own.lanes > 0) {
     plan.accumulator = layout::own_blocks(m, n, threads, plan.own);
     return plan;

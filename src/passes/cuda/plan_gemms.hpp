@@ -38,6 +38,8 @@ GemmPlan plan_gemm(const ir::Gemm& gemm, int threads, const CudaTarget& target);
 
 // Floats of 16 and of 8 bits, and integers of 8 bits.
 bool has_tensor_cores(DType type);
+// Those, and f32 where the product may round it.
+bool is_on_tensor_cores(const ir::Gemm& gemm);
 
 // Whether the instruction keeps sums in less than f32: they are to be added to others every 128 products.
 bool needs_promotion(const ir::Gemm& gemm, const GemmPlan& plan);

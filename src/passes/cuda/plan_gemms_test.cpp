@@ -64,7 +64,8 @@ TEST_P(Products, AreDividedAmongWarps) {
   if (p.instruction == fma) return;
   EXPECT_EQ(plan.parts.along_m, p.along_m);
   EXPECT_EQ(plan.parts.along_n, p.along_n);
-  EXPECT_EQ(plan.k, p.instruction == wgmma && p.type.bits() == 8 ? 32 : 16);
+  const bool of_32 = p.type.bits() == 8 && (p.instruction == wgmma || p.type.is_integer());
+  EXPECT_EQ(plan.k, of_32 ? 32 : 16);
   EXPECT_EQ(plan.swapped, p.swapped);
   EXPECT_EQ(plan.fallback.why.empty(), p.instruction == wgmma || p.architecture < 90);
   if (p.instruction != wgmma) return;
@@ -87,9 +88,9 @@ const Product products[] = {
     {"8_bits_along_k", 64, 128, 128, 128, wgmma, 1, 1, false, e4m3},
     {"integers_along_k", 128, 128, 256, 256, wgmma, 2, 1, false, i8},
     {"integers_without_sign", 64, 24, 64, 128, wgmma, 1, 1, false, u8},
-    {"integers_across_k", 64, 128, 128, 128, fma, 1, 1, false, i8, shared, shared},
-    {"integers_without_instruction", 64, 40, 128, 128, fma, 1, 1, false, i8},
-    {"integers_before_hopper", 64, 128, 128, 128, fma, 1, 1, false, i8, shared, transposed, 80},
+    {"integers_across_k", 64, 128, 128, 128, mma_sync, 4, 1, false, i8, shared, shared},
+    {"integers_without_instruction", 64, 40, 128, 128, mma_sync, 4, 1, false, i8},
+    {"integers_before_hopper", 64, 128, 128, 128, mma_sync, 4, 1, false, i8, shared, transposed, 80},
     // Parts of tiles.
     {"a_part_along_k", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, columns},
     {"a_rows", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, rows},

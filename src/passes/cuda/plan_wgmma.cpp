@@ -33,16 +33,23 @@ struct Instructed {
   bool sparse;
 };
 
-// Operands of 8 bits lie along k in shared memory, and sums to be promoted are of at most 128 products.
-Reason reason_of_8_bits(const Gemm& gemm) {
+// Only operands of 16 bits are read across k, or from registers.
+Reason reason_of_order(const Gemm& gemm) {
+  const char* width = gemm.a.buffer->type == f32 ? "tf32" : "8 bits";
   for (const View* operand : {&gemm.a, &gemm.b}) {
     if (operand->buffer->space == Space::fragment)
-      return {fmt::format("operand {} of 8 bits is in registers", named(*operand->buffer)),
+      return {fmt::format("operand {} of {} is in registers", named(*operand->buffer), width),
               "put it into a Shared tile"};
   }
   if (is_transposed(gemm.a) || !is_transposed(gemm.b))
-    return {"operands of 8 bits must lie along k",
+    return {fmt::format("operands of {} must lie along k", width),
             "give them as a [m, k] and b [n, k], and multiply a by b.T()"};
+  return {};
+}
+
+// Sums to be promoted are of at most 128 products.
+Reason reason_of_sums(const Gemm& gemm) {
+  if (gemm.a.buffer->type.bits() != 8) return {};
   if (!gemm.a.buffer->type.is_floating() || gemm.hints.accumulation == Accumulation::tensor_core ||
       gemm.depth() <= promoted_products)
     return {};
@@ -155,8 +162,12 @@ Planned<GemmPlan> plan_product(const Instructed& p, int groups, int step) {
 }  // namespace
 
 Reason reason_of_types(const Gemm& gemm) {
+  if (is_on_tensor_cores(gemm)) return {};
   const DType type = gemm.a.buffer->type;
-  if (has_tensor_cores(type)) return {};
+  if (type == f32)
+    return {"tensor cores do not multiply f32",
+            "ask for .precision = Precision::tf32x3, which keeps 21 bits of the operands, or convert them to "
+            "bf16 or f16 where that is exact enough: `.to(bf16)`, or a tensor of that type"};
   return {fmt::format("tensor cores do not multiply {}", type.name()),
           type.is_floating()
               ? "convert the operands to bf16 or f16 where that is exact enough: `.to(bf16)`, or "
@@ -181,14 +192,15 @@ std::optional<std::int64_t> columns_of_fragment(const View& view) {
 Planned<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
   const DType type = gemm.a.buffer->type;
   // Two instructions of a sparse product in 16 bits share a word of metadata.
-  const int step = (type.bits() == 8 ? 32 : 16) * (gemm.metadata ? 2 : 1);
+  const int step = 256 / type.bits() * (gemm.metadata ? 2 : 1);
   const int least = gemm.metadata ? 64 : step;
   const DType sum = type.is_floating() ? f32 : i32;
-  if (!has_tensor_cores(type) || gemm.b.buffer->type != type || gemm.c.buffer->type != sum)
+  if (!is_on_tensor_cores(gemm) || gemm.b.buffer->type != type || gemm.c.buffer->type != sum)
     return reason_of_types(gemm);
   if (const Reason reason = reason_of_threads(gemm, threads, least); !reason.why.empty()) return reason;
-  if (type.bits() == 8) {
-    if (const Reason reason = reason_of_8_bits(gemm); !reason.why.empty()) return reason;
+  if (type.bits() != 16) {
+    if (const Reason reason = reason_of_order(gemm); !reason.why.empty()) return reason;
+    if (const Reason reason = reason_of_sums(gemm); !reason.why.empty()) return reason;
   }
   const auto plain = plan_product({gemm, false}, threads / 128, step);
   const std::optional<bool> asked = gemm.hints.swap;

@@ -42,9 +42,8 @@ class Producer {
 Producer::Producer(ScheduleNames& names, const Roles& roles) : names_(names), roles_(roles) {
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* gemm = as<Gemm>(s);
-    if (!gemm) return;
-    for (const View* operand : {&gemm->a, &gemm->b})
-      if (has_tensor_cores(operand->buffer->type)) operands_.insert(operand->buffer.get());
+    if (!gemm || !is_on_tensor_cores(*gemm)) return;
+    for (const View* operand : {&gemm->a, &gemm->b}) operands_.insert(operand->buffer.get());
   });
 }
 

@@ -1,6 +1,7 @@
 #include "passes/cuda/ring_depths.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "ir/visit.hpp"
 #include "passes/cuda/registers.hpp"
@@ -37,12 +38,19 @@ struct OwnBytes {
 
 OwnBytes own_bytes(const Roles& roles) {
   OwnBytes result;
+  std::unordered_set<const Buffer*> numbers;  // that tensor cores multiply as tf32
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    if (gemm && gemm->a.buffer->type == f32 && is_on_tensor_cores(*gemm))
+      numbers.insert({gemm->a.buffer.get(), gemm->b.buffer.get()});
+  });
   auto add = [&](const Stmt& s) {
     const auto* declared = as<Declare>(s);
     if (!declared || declared->tile->space != Space::shared || roles.ring_of(declared->tile.get()) >= 0)
       return;
     const DType type = declared->tile->type;
-    const bool is_operand = type.is_floating() && has_tensor_cores(type) && declared->tile->rank() == 2;
+    const bool has_cores = has_tensor_cores(type) || numbers.contains(declared->tile.get());
+    const bool is_operand = type.is_floating() && has_cores && declared->tile->rank() == 2;
     (is_operand ? result.operands : result.others) += slot_bytes(*declared->tile);
   };
   for_each_stmt(roles.consumer, add);

@@ -124,9 +124,9 @@ bool Analysis::is_operand(const BufferPtr& tile) const {
   bool found = false;
   for_each_stmt(grid_.body, [&](const Stmt& s) {
     const auto* gemm = as<Gemm>(s);
-    found |= gemm && (gemm->a.buffer == tile || gemm->b.buffer == tile);
+    found |= gemm && is_on_tensor_cores(*gemm) && (gemm->a.buffer == tile || gemm->b.buffer == tile);
   });
-  return found && has_tensor_cores(tile->type);
+  return found;
 }
 
 // Whether the steps of some pipelined loop differ from block to block.
