@@ -178,7 +178,27 @@ TEST_F(Tool, TunesTiles) {
   EXPECT_TRUE(has(tool("tune --import '" + file("tuned.tsv") + "'").out, "entries taken over"));
   const auto refused = tool("tune softmax --case ragged");
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(has(refused.err, "softmax has no options for tiles")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "the plan of softmax has no choice for this call")) << refused.err;
+}
+
+// Operators without options for tiles: what their plan chooses among, which TEGULA_PLAN chooses in any program.
+TEST_F(Tool, TunesPlans) {
+  const auto tuned = tool("tune attention_backward --case causal_grouped --target cpu --most 1 --anew");
+  EXPECT_EQ(tuned.status, 0) << tuned.err;
+  for (auto* words : {"planned", "attention_backward.0="})
+    EXPECT_TRUE(has(tuned.out, words)) << tuned.out;
+  EXPECT_EQ(tool("check attention_backward --target cpu", "TEGULA_PLAN=attention_backward.0=1").status, 0);
+  const auto refused = tool("run attention_backward --case causal_grouped", "TEGULA_PLAN=attention_backward");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(has(refused.err, "expected OPERATOR.DECISION=CANDIDATE")) << refused.err;
+}
+
+// A candidate that does not end within its time is a row of the table, and the search goes on.
+TEST_F(Tool, TunesOnAfterACandidateThatDoesNotEnd) {
+  const auto tuned = tool("tune gemm --random a=2048x2048 --random b=2048x2048 --target interpreter --most 1 "
+                          "--seconds 0.2 --anew");
+  EXPECT_EQ(tuned.status, 1);
+  EXPECT_EQ(count_of(tuned.err + tuned.out, "does not end within 0.2 s"), 2) << tuned.err << tuned.out;
 }
 
 TEST_F(Tool, MeasuresOnAGpu) {

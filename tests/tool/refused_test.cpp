@@ -42,7 +42,7 @@ TEST_F(Refused, WrongCalls) {
   struct {
     std::string arguments, words;
   } table[] = {
-      {"", "subcommand"},
+      {"", "a command is needed"},
       {"colour", "'colour' is no command"},
       {"chekc", "did you mean check"},
       {"list gem", "did you mean gemm"},
