@@ -26,10 +26,10 @@ Texts split(const std::string& text, const std::string& separator) {
 }
 
 [[noreturn]] void refuse_random(const std::string& whole, const std::string& text, const char* what) {
-  throw ArgumentError(
-      fmt::format("--random {}: '{}' is no {}; write EXTENTS[:DTYPE[:LOW..HIGH]], as in 512x64, 512x64:bf16 "
-                  "or 8x4:i32:0..63",
-                  whole, text, what));
+  throw ArgumentError(fmt::format(
+      "--random {}: '{}' is not a valid {}; write EXTENTS[:DTYPE[:LOW..HIGH]], as in 512x64, 512x64:bf16 "
+      "or 8x4:i32:0..63",
+      whole, text, what));
 }
 
 std::int64_t integer(const std::string& whole, const std::string& text, const char* what) {
@@ -46,7 +46,7 @@ DType dtype_named(const std::string& whole, const std::string& name) {
     names.emplace_back(type.name());
   }
   throw ArgumentError(
-      fmt::format("--random {}: '{}' is no dtype; there are {}", whole, name, fmt::join(names, ", ")));
+      fmt::format("--random {}: '{}' is not a dtype; there are {}", whole, name, fmt::join(names, ", ")));
 }
 
 const ops::InputInfo* find_input(const ops::Operator& op, const std::string& name) {

@@ -25,7 +25,7 @@ bool is_option(const std::string& word) {
 std::string unknown(const std::string& kind, const std::string& given,
                     const std::vector<std::string>& names) {
   const std::string hint = spelling_hint(given, names);
-  return fmt::format("'{}' is no {}{} There are: {}", given, kind, hint.empty() ? "." : hint,
+  return fmt::format("there is no {} '{}'{} There are: {}", kind, given, hint.empty() ? "." : hint,
                      fmt::join(names, ", "));
 }
 
@@ -169,7 +169,8 @@ std::string Command::help() const {
   std::string usage = fmt::format("{}\nUsage: {} [OPTIONS]", doc_, name_), places, options;
   for (const auto& option : options_) {
     if (option->hidden_) continue;
-    if (option->is_positional()) usage += option->required_ ? " " + option->name_ : " [" + option->name_ + "]";
+    if (option->is_positional())
+      usage += option->required_ ? " " + option->name_ : " [" + option->name_ + "]";
     (option->is_positional() ? places : options) += option->text();
   }
   options += row("-h, --help", "Print this");
