@@ -4,7 +4,7 @@
 # Sources of a folder of tile programs that look at tensors of calls stay apart: both have a `Tensor`.
 set(united_folders ahead analyze codegen codegen/cuda cuda emulation interp ir lang layout ops/pieces ops/reference ops/schema passes/cuda
                    runtime/call runtime/data runtime/execution runtime/files runtime/machine schedule show)
-set(united_not "_test\\.cpp$|/interp/interpreter\\.cpp$|/ops/pieces/(heads|matrices|plan)\\.cpp$")
+set(united_not "_test\\.cpp$|/interp/interpreter\\.cpp$|/ops/pieces/(heads|matrices|plan|plan_choices)\\.cpp$")
 
 # unite(LIST FOLDER): replaces the sources of these folders in LIST by one for each, in FOLDER.
 function(unite list folder)

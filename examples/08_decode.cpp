@@ -63,6 +63,8 @@ Kernel decode(int heads, int dim, int page, int splits) {
   });
 }
 
+TEGULA_KERNELS(decode(4, 16, 8, 3))  // what `tegula show` and tegula.load() find here
+
 int main() {
   constexpr int heads = 4, dim = 16, page = 8;
   std::vector<int> lengths = {1, 30, 17}, table = {5, 0, 0, 0, 2, 7, 0, 3, 6, 1, 4, 0};

@@ -27,6 +27,8 @@ Kernel block_sparse_product(int block, int n) {
   });
 }
 
+TEGULA_KERNELS(block_sparse_product(16, 32))  // what `tegula show` and tegula.load() find here
+
 int main() {
   constexpr int block = 16, rows = 4, k = 5 * block, n = 50;
   std::vector<int> begin = {0, 3, 5, 5, 6}, columns = {0, 1, 4, 2, 3, 4};

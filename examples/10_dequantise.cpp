@@ -23,7 +23,8 @@ Kernel product_of_nibbles(int m, int n) {
         // Each iteration unpacks one byte. A byte is an i32 as a value, so nibbles less 8 are negative where
         // they should be. Past the last group the scale reads as 0, and what the bytes say does not matter.
         parallel(n, k / 2, [&](Index j, Index p) {
-          Expr byte = packed(j, p), scale = scales(bx * n + j, step * (k / group) + p / (group / 2));
+          Expr byte = packed(j, p);
+          Expr scale = scales(bx * n + j, step * (k / group) + p / (group / 2));
           w(j, p * 2) = f32((byte & 15) - 8) * scale;  // rounded to bf16 by the store
           w(j, p * 2 + 1) = f32((byte >> 4) - 8) * scale;
         });
@@ -33,6 +34,8 @@ Kernel product_of_nibbles(int m, int n) {
     });
   });
 }
+
+TEGULA_KERNELS(product_of_nibbles(32, 32))  // what `tegula show` and tegula.load() find here
 
 int main() {
   constexpr int m = 20, n = 37, groups = 3, k = groups * 32;

@@ -42,6 +42,8 @@ Kernel linear_attention(int dim, int chunk) {
   });
 }
 
+TEGULA_KERNELS(linear_attention(16, 16))  // what `tegula show` and tegula.load() find here
+
 int main() {
   constexpr int heads = 2, tokens = 37, dim = 16;
   auto shape = tegula::Shape{heads, tokens, dim};

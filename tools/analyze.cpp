@@ -50,7 +50,7 @@ void run_analyze(const AnalyzeRequest& request) {
 
 }  // namespace
 
-void add_analyze(CLI::App& app) {
+void add_analyze(cli::App& app) {
   auto* command = app.add_subcommand(
       "analyze", "Operations, bytes, waves and the least time of the kernels of a source file on a machine");
   auto request = std::make_shared<AnalyzeRequest>();

@@ -129,12 +129,12 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, int& exit_code) {
+void add_bench(cli::App& app, int& exit_code) {
   auto* command = app.add_subcommand("bench", "Measures an operator, beside a rival where there is one");
   auto request = std::make_shared<BenchRequest>();
   add_call_options(*command, request->call);
   command->add_option("--rounds", request->rounds, "How often each is timed; unless given, for two seconds")
-      ->check(CLI::Range(1, 1000000));
+      ->check(cli::Range(1, 1000000));
   command->add_option(
       "--rivals", request->rivals,
       "Lines of bench/cuda/rivals.py to compare tables of a GPU with; else dense attention is "
@@ -144,7 +144,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       "Measures calls between and beside the cases instead, each beside its neighbours: writes a "
       "picture and JSON of each map to that folder");
   command->add_option("--every", request->every, "Only each such call of a map")
-      ->check(CLI::Range(1, 1000000));
+      ->check(cli::Range(1, 1000000));
   command->footer(
       "Times are medians. `ratio` is the rival's time by ours, the median over the rounds: above 1 ours is\n"
       "faster. Rivals are oneDNN for products of f32, if it is installed, and dense attention for\n"

@@ -59,7 +59,7 @@ void run_build(BuildRequest request) {
 
 }  // namespace
 
-void add_build(CLI::App& app) {
+void add_build(cli::App& app) {
   auto* command = app.add_subcommand(
       "build",
       "Compiles kernels ahead of time: a folder with a C header and a library that needs no compiler");
@@ -69,7 +69,7 @@ void add_build(CLI::App& app) {
       ->add_option("--target", request->targets,
                    "cpu, and cuda (Hopper) or cuda_sm80; with a comma between them")
       ->delimiter(',')
-      ->check(CLI::IsMember({"cpu", "cuda", "cuda_sm80"}))
+      ->check(cli::IsMember({"cpu", "cuda", "cuda_sm80"}))
       ->capture_default_str();
   command->add_option("--out", request->out, "The folder, which is made if there is none")->required();
   command->add_option("--name", request->name,

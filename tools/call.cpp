@@ -26,10 +26,10 @@ Texts split(const std::string& text, const std::string& separator) {
 }
 
 [[noreturn]] void refuse_random(const std::string& whole, const std::string& text, const char* what) {
-  throw ArgumentError(
-      fmt::format("--random {}: '{}' is no {}; write EXTENTS[:DTYPE[:LOW..HIGH]], as in 512x64, 512x64:bf16 "
-                  "or 8x4:i32:0..63",
-                  whole, text, what));
+  throw ArgumentError(fmt::format(
+      "--random {}: '{}' is not a valid {}; write EXTENTS[:DTYPE[:LOW..HIGH]], as in 512x64, 512x64:bf16 "
+      "or 8x4:i32:0..63",
+      whole, text, what));
 }
 
 std::int64_t integer(const std::string& whole, const std::string& text, const char* what) {
@@ -46,7 +46,7 @@ DType dtype_named(const std::string& whole, const std::string& name) {
     names.emplace_back(type.name());
   }
   throw ArgumentError(
-      fmt::format("--random {}: '{}' is no dtype; there are {}", whole, name, fmt::join(names, ", ")));
+      fmt::format("--random {}: '{}' is not a dtype; there are {}", whole, name, fmt::join(names, ", ")));
 }
 
 const ops::InputInfo* find_input(const ops::Operator& op, const std::string& name) {
@@ -103,14 +103,14 @@ const ops::Case& example_named(const ops::Operator& op, const std::string& name)
 
 }  // namespace
 
-void add_target_option(CLI::App& command, std::string& target) {
+void add_target_option(cli::Command& command, std::string& target) {
   command
       .add_option("--target", target, "auto, interpreter, cpu, cuda, cuda_sm80, emulated or emulated_sm90")
-      ->check(CLI::IsMember({"auto", "interpreter", "cpu", "cuda", "cuda_sm80", "emulated", "emulated_sm90"}))
+      ->check(cli::IsMember({"auto", "interpreter", "cpu", "cuda", "cuda_sm80", "emulated", "emulated_sm90"}))
       ->capture_default_str();
 }
 
-void add_inputs(CLI::App& command, CallTexts& texts) {
+void add_inputs(cli::Command& command, CallTexts& texts) {
   command.add_option("operator", texts.op, "Name of the operator; see `tegula list`")->required();
   command.add_option("--case", texts.example, "An example of the operator; see `tegula list OPERATOR`");
   command.add_option(
@@ -122,7 +122,7 @@ void add_inputs(CLI::App& command, CallTexts& texts) {
   command.add_option("--option", texts.options, "name=value; see `tegula list OPERATOR`");
 }
 
-void add_call_options(CLI::App& command, CallTexts& texts) {
+void add_call_options(cli::Command& command, CallTexts& texts) {
   add_inputs(command, texts);
   add_target_option(command, texts.target);
 }

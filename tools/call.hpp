@@ -1,11 +1,11 @@
 // What a command line says about one call of an operator, and the call itself.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ops/registry.hpp"
+#include "tools/cli/cli.hpp"
 
 namespace tegula::tool {
 
@@ -25,11 +25,11 @@ struct Call {
   Target target;
 };
 
-void add_target_option(CLI::App& command, std::string& target);
+void add_target_option(cli::Command& command, std::string& target);
 // The operator, its example, inputs and options.
-void add_inputs(CLI::App& command, CallTexts& texts);
+void add_inputs(cli::Command& command, CallTexts& texts);
 // The same and the target.
-void add_call_options(CLI::App& command, CallTexts& texts);
+void add_call_options(cli::Command& command, CallTexts& texts);
 
 Target target_named(const std::string& name);
 // `name=value`; without `=` an ArgumentError that names the option.

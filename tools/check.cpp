@@ -44,7 +44,7 @@ int check(const CheckRequest& request) {
 
 }  // namespace
 
-void add_check(CLI::App& app, int& exit_code) {
+void add_check(cli::App& app, int& exit_code) {
   auto* command = app.add_subcommand("check", "Compares operators with their formulas in double precision");
   auto request = std::make_shared<CheckRequest>();
   command->add_option("operator", request->op, "Name of the operator; all of them unless given");

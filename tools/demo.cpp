@@ -171,19 +171,19 @@ void run(const Demo& demo, int& exit_code) {
   write(demo, r);
 }
 
-void add_options(CLI::App& command, Demo& demo) {
+void add_options(cli::Command& command, Demo& demo) {
   command.add_option("--input", demo.input, "PNG file; gray or colour, of at least 8 x 8 pixels")
       ->capture_default_str();
   command.add_option("--out", demo.out, "Folder for the pictures")->capture_default_str();
   command.add_option("--sigma", demo.sigma, "Deviation of the noise that is added; white is 1")
-      ->check(CLI::Range(0.005, 1.0))
+      ->check(cli::Range(0.005, 1.0))
       ->check([](const std::string& given) -> std::string {
         return std::isnan(std::strtod(given.c_str(), nullptr)) ? given + " is no number" : "";
       })
       ->capture_default_str();
   command.add_option("--seed", demo.seed, "Seed of the noise")->capture_default_str();
   command.add_option("--topk", demo.topk, "Key blocks that a block of queries sees; 0: one in 16")
-      ->check(CLI::Range(std::int64_t{0}, most_tokens))
+      ->check(cli::Range(std::int64_t{0}, most_tokens))
       ->capture_default_str();
   command
       .add_option(
@@ -191,7 +191,7 @@ void add_options(CLI::App& command, Demo& demo) {
           fmt::format(
               "Longest side, to which larger pictures are reduced; 0: {}, {} where the target is slow",
               usual_size, size_of_slow))
-      ->check(CLI::Range(std::int64_t{0}, most_tokens))
+      ->check(cli::Range(std::int64_t{0}, most_tokens))
       ->capture_default_str();
   command.add_flag("--no-dense", demo.no_dense, "Leaves dense attention out: its time grows as size^4");
   command.add_flag("--check", demo.check, "Fails unless all goals are reached");
@@ -200,7 +200,7 @@ void add_options(CLI::App& command, Demo& demo) {
 
 }  // namespace
 
-void add_demo(CLI::App& app, int& exit_code) {
+void add_demo(cli::App& app, int& exit_code) {
   auto* command = app.add_subcommand("demo", "Denoises a photograph by dense and by block-sparse attention");
   auto demo = std::make_shared<Demo>();
   add_options(*command, *demo);

@@ -7,7 +7,7 @@
 
 namespace tegula::tool {
 
-void add_cache(CLI::App& app) {
+void add_cache(cli::App& app) {
   auto* command = app.add_subcommand("cache", "Where compiled kernels are kept, and how much they take");
   auto clear = std::make_shared<bool>(false);
   command->add_flag("--clear", *clear, "Removes them");
@@ -17,7 +17,7 @@ void add_cache(CLI::App& app) {
   });
 }
 
-void add_env(CLI::App& app) {
+void add_env(cli::App& app) {
   app.add_subcommand("env", "The environment variables that Tegula reads")->callback([] {
     fmt::print("{}", describe_variables());
   });

@@ -11,7 +11,7 @@ namespace tegula::tool {
 std::string unknown_name(const std::string& kind, const std::string& name,
                          const std::vector<std::string>& names) {
   const auto hint = spelling_hint(name, names);
-  return fmt::format("'{}' is no {}{} There are: {}", name, kind, hint.empty() ? "." : hint,
+  return fmt::format("there is no {} '{}'{} There are: {}", kind, name, hint.empty() ? "." : hint,
                      names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
 }
 

@@ -9,7 +9,7 @@
 
 namespace tegula::tool {
 
-// `'gem' is no operator; did you mean gemm? There are gemm, …`: for any kind of thing.
+// `there is no operator 'gem'; did you mean gemm? There are: gemm, …`: for any kind of thing.
 std::string unknown_name(const std::string& kind, const std::string& name,
                          const std::vector<std::string>& names);
 

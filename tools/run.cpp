@@ -73,7 +73,7 @@ void run(const CallTexts& texts, const std::vector<std::string>& outputs) {
 
 }  // namespace
 
-void add_list(CLI::App& app) {
+void add_list(cli::App& app) {
   auto* command =
       app.add_subcommand("list", "The operators, or the inputs, options, outputs and examples of one");
   auto name = std::make_shared<std::string>();
@@ -87,7 +87,7 @@ void add_list(CLI::App& app) {
   command->callback([name, markdown, links] { list(*name, *markdown, *links); });
 }
 
-void add_run(CLI::App& app) {
+void add_run(cli::App& app) {
   auto* command = app.add_subcommand("run", "Runs an operator on tensors in files");
   auto texts = std::make_shared<CallTexts>();
   auto outputs = std::make_shared<std::vector<std::string>>();

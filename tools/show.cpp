@@ -86,7 +86,7 @@ void run_show(ShowRequest request) {
   show_call(request);
 }
 
-void add_views(CLI::App& command, ShowOptions& options) {
+void add_views(cli::Command& command, ShowOptions& options) {
   command.add_flag("--ir", options.ir, "As text of the language (the default)");
   command.add_flag(
       "--passes", options.passes,
@@ -108,7 +108,7 @@ void add_views(CLI::App& command, ShowOptions& options) {
 
 }  // namespace
 
-void add_show(CLI::App& app) {
+void add_show(cli::App& app) {
   auto* command = app.add_subcommand(
       "show", "The tile programs that a call of an operator runs, or those of a source file");
   auto request = std::make_shared<ShowRequest>();
@@ -124,7 +124,7 @@ void add_show(CLI::App& app) {
   command->add_option("--flag", request->flags,
                       "A further flag of the compiler, for a file of kernels, as in --flag=-Iinclude");
   command->add_option("--arch", request->options.architecture, "Of the GPU: 80 or 90")
-      ->check(CLI::IsMember({80, 90}))
+      ->check(cli::IsMember({"80", "90"}))
       ->capture_default_str();
   command->footer(
       "Lines end with the place in the source that they come from. Without inputs, those of the operator's\n"

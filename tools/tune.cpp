@@ -1,4 +1,4 @@
-// tune: tiles of an operator's call by measurement, each in a process of its own.
+// tune: tiles and plans of an operator's call by measurement, each in a process of its own.
 #include "tegula/tune.hpp"
 
 #include <fmt/format.h>
@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -17,6 +18,7 @@
 #include "compare.hpp"
 #include "measure/tuned_cache.hpp"
 #include "names.hpp"
+#include "ops/pieces/plan_choices.hpp"
 #include "progress.hpp"
 #include "runtime/execution/process.hpp"
 #include "runtime/files/file_io.hpp"
@@ -69,10 +71,33 @@ std::string option_text(const TileOptions& names, const Tiles& own) {
   return names.depth && own.depth > 0 ? text + fmt::format(" {}={}", names.depth, own.depth) : text;
 }
 
+// A candidate is `planned`, options such as `tile_m=64`, or a decision of the plan such as `attention.0=2`.
+bool is_decision(const std::string& candidate) { return candidate.find('.') < candidate.find('='); }
+
 CallTexts with_options(CallTexts texts, const std::string& candidate) {
   std::istringstream in(candidate);
   for (std::string own; in >> own;)
-    if (own != "planned") texts.options.push_back(own);
+    if (own != "planned" && !is_decision(own)) texts.options.push_back(own);
+  return texts;
+}
+
+// For each decision of the plan the other candidates that fit, by the plan's estimate the fastest first.
+std::vector<std::string> other_plans(const Call& call) {
+  const ops::PlanRecorder recorder;
+  call.op.kernels(call.inputs, call.options, call.target);
+  struct Other {
+    double ratio;
+    std::string text;
+  };
+  std::vector<Other> others;
+  for (const ops::PlanDecision& decision : recorder.decisions())
+    for (std::size_t i = 0; i < decision.estimates.size(); ++i) {
+      const double ratio = decision.estimates[i] / decision.estimates[decision.best];
+      if (i != decision.best && std::isfinite(ratio)) others.push_back({ratio, decision.text(i)});
+    }
+  std::stable_sort(others.begin(), others.end(), [](auto& a, auto& b) { return a.ratio < b.ratio; });
+  std::vector<std::string> texts;
+  for (const Other& other : others) texts.push_back(other.text);
   return texts;
 }
 
@@ -95,19 +120,35 @@ void check_candidate(const Call& call, const std::string& candidate) {
   throw Error(verdict.failure);
 }
 
+// The call itself has the result that the plan's own choice has, up to rounding.
+void check_against_plan(const ops::Tensors& expected, const ops::Tensors& found) {
+  constexpr double tolerance = 2e-2;
+  for (auto& [name, tensor] : expected)
+    if (!all_close(found.at(name).to(Device::cpu()), tensor.to(Device::cpu()), tolerance, tolerance))
+      throw Error(fmt::format("wrong: {} differs from the result of the plan's own choice", name));
+}
+
 // What the processes do that measure one candidate.
 void measure_candidate(const TuneRequest& request) {
   const bool only_compiles = !request.compiled.empty();
   const std::string& candidate = only_compiles ? request.compiled : request.measured;
   Call call = resolve(with_options(request.call, candidate));
+  const auto choose = [&] {
+    if (is_decision(candidate)) ops::choose_candidates(candidate);
+  };
   if (only_compiles) {
+    choose();
     for (auto& kernel : call.op.kernels(call.inputs, call.options, call.target)) compile(kernel, call.target);
     return;
   }
-  check_candidate(call, candidate);
   const bool on_gpu = call.target.device() == DeviceKind::cuda;
   const Device device = on_gpu ? Device::cuda() : Device::cpu();
   if (on_gpu) call.inputs = ops::copied_to(device, call.inputs);
+  const Call plain = resolve(request.call);
+  const ops::Tensors expected = call.op.run(call.inputs, plain.options, call.target);
+  choose();
+  check_candidate(call, candidate);
+  check_against_plan(expected, call.op.run(call.inputs, call.options, call.target));
   const Timing timing = time([&] { call.op.run(call.inputs, call.options, call.target); }, device);
   fmt::print("measured {:.9g} {:.9g}\n", timing.median(), timing.spread());
 }
@@ -218,11 +259,29 @@ void print_result(const TuneRequest& request, const Tuned& tuned) {
     if (!out.flush()) throw Error(request.svg + " cannot be written");
   }
   const std::string& best = tuned.best().text;
-  if (best == "planned") return fmt::print("the plan's own tiles are the fastest\n");
+  if (best == "planned") return fmt::print("the plan's own choice is the fastest\n");
+  if (is_decision(best)) return fmt::print("set TEGULA_PLAN={} in the environment\n", best);
   std::string options;
   std::istringstream in(best);
   for (std::string own; in >> own;) options += " --option " + own;
   fmt::print("use{}, or these members of `tiles` in C++\n", options);
+}
+
+// Tiles by the model where options of the operator take them, otherwise what its plan chooses among.
+std::vector<std::string> candidates_of(const Call& call, const Machine& machine, int most) {
+  std::vector<std::string> all{"planned"};
+  if (const auto tiles = tile_options(call.op)) {
+    for (const Tiles& each : proposed(call, *tiles, machine)) all.push_back(option_text(*tiles, each));
+  } else {
+    for (std::string& each : other_plans(call)) all.push_back(std::move(each));
+  }
+  if (all.size() == 1)
+    throw ArgumentError(
+        fmt::format("tune: the plan of {} has no choice for this call: its tiles follow from the extents; "
+                    "tegula::tune() tries kernels of your own",
+                    call.op.name));
+  if (std::ssize(all) > most + 1) all.resize(static_cast<std::size_t>(most) + 1);
+  return all;
 }
 
 void tune_operator(const TuneRequest& request) {
@@ -235,23 +294,13 @@ void tune_operator(const TuneRequest& request) {
   }
   if (!request.measured.empty() || !request.compiled.empty()) return measure_candidate(request);
   const Call call = resolve(request.call);
-  const auto tiles = tile_options(call.op);
-  if (!tiles)
-    throw ArgumentError(
-        fmt::format("tune: {} has no options for tiles; operators that multiply matrices have, and "
-                    "tegula::tune() tries kernels of your own",
-                    call.op.name));
   const bool on_gpu = call.target.device() == DeviceKind::cuda;
   const Machine& own = machine(on_gpu ? "h100" : "cpu");
   const std::string key = key_of(request, own);
   const measure::TunedCache cache = measure::tuned_cache();
   if (const auto best = cache.find(key); best && !request.anew)
     return print_result(request, {{{0, best->candidate, best->seconds, 0, ""}}, true});
-  std::vector<std::string> candidates{"planned"};
-  for (const Tiles& each : proposed(call, *tiles, own)) {
-    if (std::ssize(candidates) > request.most) break;
-    candidates.push_back(option_text(*tiles, each));
-  }
+  const std::vector<std::string> candidates = candidates_of(call, own, request.most);
   const Tuned tuned = Search(request, candidates).run();
   if (tuned.rows.front().failure.empty()) cache.put(key, {tuned.best().text, tuned.best().seconds});
   print_result(request, tuned);
@@ -259,13 +308,14 @@ void tune_operator(const TuneRequest& request) {
 
 }  // namespace
 
-void add_tune(CLI::App& app) {
-  auto* command = app.add_subcommand("tune", "Measures tiles for a call of an operator and keeps the best");
+void add_tune(cli::App& app) {
+  auto* command =
+      app.add_subcommand("tune", "Measures tiles or plans of a call of an operator and keeps the best");
   auto request = std::make_shared<TuneRequest>();
   add_call_options(*command, request->call);
   command->get_option("operator")->required(false);
   command->add_option("--most", request->most, "Candidates, the best by the model")
-      ->check(CLI::Range(1, 1000))
+      ->check(cli::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--seconds", request->seconds, "Of one candidate, after which it is given up")
       ->capture_default_str();
@@ -275,13 +325,18 @@ void add_tune(CLI::App& app) {
   command->add_option("--export", request->exported, "Writes all that was found best to that file");
   command->add_option("--import", request->imported, "Takes over such a file");
   command->add_option("--measure", request->measured, "Measures this candidate alone, in this process")
-      ->group("");
-  command->add_option("--compile", request->compiled, "Compiles this candidate")->group("");
+      ->hidden();
+  command->add_option("--compile", request->compiled, "Compiles this candidate")->hidden();
   command->footer(
-      "Candidates come from a model of the machine. Each is compiled, checked on a small example against the "
-      "operator's\n"
-      "formula, and measured, in a process of its own: one that crashes or does not end is a row of the "
-      "table.\n\n"
+      "Candidates are tiles that a model of the machine proposes, or, for operators without options for "
+      "tiles, "
+      "what the\n"
+      "operator's plan chooses among. Each is compiled, checked against the operator's formula on a small "
+      "example and against\n"
+      "the plan's own choice on this call, and measured, in a process of its own: one that crashes or does "
+      "not "
+      "end is a row\n"
+      "of the table, and the search goes on.\n\n"
       "Examples:\n"
       "  tegula tune gemm --random a=4096x4096:bf16 --random b=4096x4096:bf16 --target cuda --svg gemm.svg\n"
       "  tegula tune attention --random q=1x8192x16x128:bf16 --random k=1x8192x16x128:bf16 --random "

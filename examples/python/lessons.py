@@ -1,4 +1,4 @@
-"""The kernels of the five lessons (examples/*.cpp) in Python: the same programs, word for word."""
+"""The kernels of ten lessons (examples/*.cpp) in Python: the same programs, statement by statement."""
 
 from __future__ import annotations
 
@@ -137,3 +137,167 @@ def packed_attention(dim, queries, keys):
         with parallel(acc) as (i, j):
             acc[i, j] /= softmax.sum[i]
         copy(acc, o.at(first))
+
+
+# Lesson 7: a product, and the same with an assertion that was left inside the loop.
+@tegula.kernel
+def product():
+    multiply(asserts=False)
+
+
+@tegula.kernel
+def product_with_assertion():
+    multiply(asserts=True)
+
+
+def multiply(asserts):
+    M, N, K = Dim("M"), Dim("N"), Dim("K")
+    A, B, C = input("A", (M, K), bf16), input("B", (N, K), bf16), output("C", (M, N), f32)
+    with grid(ceildiv(N, 128), ceildiv(M, 128)) as (bx, by):
+        sum = Fragment((128, 128), f32, 0)
+        with pipelined(ceildiv(K, 64), stages=4) as k:
+            a, b = Shared((128, 64), bf16), Shared((128, 64), bf16)
+            copy(A.at(by * 128, k * 64), a)
+            copy(B.at(bx * 128, k * 64), b)
+            if asserts:
+                assert_that(a[0, 0] == a[0, 0], "the first element of a tile is NaN")
+            gemm(a, b.T, sum)
+        copy(sum, C.at(by * 128, bx * 128))
+
+
+# Lesson 8: decoding from pages of a cache, with the keys of a sequence split among blocks.
+@tegula.kernel
+def decode(heads, dim, page, splits):
+    B, P, W = Dim("B"), Dim("pages"), Dim("width")
+    Q, K = input("q", (B, heads, dim), f32), input("k", (P, page, dim), f32)
+    V, table = input("v", (P, page, dim), f32), input("table", (B, W), i32)
+    lengths, O = input("lengths", B, i32), output("out", (B, heads, dim), f32)
+    parts, lse = workspace("parts", (B, splits, heads, dim), f32), workspace("lse", (B, splits, heads), f32)
+    scale = 1 / math.sqrt(dim)
+
+    with grid(splits, B) as (split, b):
+        length = lengths[b]
+        pages = ceildiv(length, page)
+        each = ceildiv(pages, splits)
+        q = Shared((heads, dim), f32)
+        copy(Q[b, ...].at(0), q)
+        acc, top, sum = Fragment((heads, dim), f32, 0), Fragment(heads, f32, -inf), Fragment(heads, f32, 0)
+        with pipelined(split * each, min((split + 1) * each, pages), stages=2) as p:
+            at = table[b, p]
+            k, v = Shared((page, dim), f32), Shared((page, dim), f32)
+            copy(K[at, ...].at(0), k)
+            copy(V[at, ...].at(0), v)
+            s, before = Fragment((heads, page), f32, 0), clone(top)
+            gemm(q, k.T, s)
+            with parallel(s) as (h, j):
+                s[h, j] = select(p * page + j < length, s[h, j] * scale, -inf)
+            reduce_max(s, top)  # every page of the range has a key, so the maximum is finite from here on
+            with parallel(sum) as h:
+                sum[h] *= exp(before[h] - top[h])
+            with parallel(acc) as (h, d):
+                acc[h, d] *= exp(before[h] - top[h])
+            with parallel(s) as (h, j):
+                s[h, j] = exp(s[h, j] - top[h])
+            reduce_sum(s, sum)
+            gemm(s, v, acc)
+        # A split without pages has the weight 0 in the merge: its lse is −∞.
+        with parallel(acc) as (h, d):
+            acc[h, d] = select(sum[h] == 0, 0, acc[h, d] / sum[h])
+        copy(acc, parts[b, split, ...].at(0))
+        with parallel(sum) as h:
+            sum[h] = select(sum[h] == 0, -inf, top[h] + log(sum[h]))
+        copy(sum, lse[b, split, ...].at(0))
+
+    # out = Σ exp(lse) · part / Σ exp(lse), relative to the largest lse.
+    with grid(B) as b:
+        acc, top, sum = Fragment((heads, dim), f32, 0), Fragment(heads, f32, -inf), Fragment(heads, f32, 0)
+        with serial(splits) as s:
+            with parallel(top) as h:
+                top[h] = max(top[h], lse[b, s, h])
+        with serial(splits) as s:
+            part = load(parts[b, s, ...].at(0), (heads, dim))
+            weight = Fragment(heads, f32)
+            with parallel(weight) as h:
+                weight[h] = exp(lse[b, s, h] - top[h])
+            with parallel(sum) as h:
+                sum[h] += weight[h]
+            with parallel(acc) as (h, d):
+                acc[h, d] += weight[h] * part[h, d]
+        with parallel(acc) as (h, d):
+            acc[h, d] /= sum[h]
+        copy(acc, O[b, ...].at(0))
+
+
+# Lesson 9: a product with a matrix of which whole blocks are zeros, which a list leaves out (BSR).
+@tegula.kernel
+def block_sparse_product(block, n):
+    Ends, S, K, N = Dim("ends"), Dim("stored"), Dim("K"), Dim("N")
+    compact, B = input("compact", (S, block, block), f32), input("B", (K, N), f32)
+    begin, columns = input("begin", Ends, i32), input("columns", S, i32)
+    C = output("C", ((Ends - 1) * block, N), f32)
+    with grid(ceildiv(N, n), Ends - 1) as (bx, row):
+        sum = Fragment((block, n), f32, 0)
+        with pipelined(begin[row], begin[row + 1], stages=3) as entry:
+            a, b = Shared((block, block), f32), Shared((block, n), f32)
+            copy(compact[entry, ...].at(0), a)
+            copy(B.at(columns[entry] * block, bx * n), b)
+            gemm(a, b, sum)
+        copy(sum, C.at(row * block, bx * n))  # a row without blocks stores its zeros
+
+
+# Lesson 10: weights of four bits, two in a byte, with a scale for every 32 of them.
+@tegula.kernel
+def product_of_nibbles(m, n):
+    k, group = 64, 32
+    M, N, G = Dim("M"), Dim("N"), Dim("groups")
+    X, W = input("x", (M, G * group), bf16), input("weight", (N, G * (group // 2)), u8)
+    scales, Y = input("scales", (N, G), f32), output("y", (M, N), f32)
+    with grid(ceildiv(N, n), ceildiv(M, m)) as (bx, by):
+        sum = Fragment((m, n), f32, 0)
+        with pipelined(ceildiv(G, k // group), stages=3) as step:
+            x, packed, w = Shared((m, k), bf16), Shared((n, k // 2), u8), Shared((n, k), bf16)
+            copy(X.at(by * m, step * k), x)
+            copy(W.at(bx * n, step * (k // 2)), packed)
+            with parallel(n, k // 2) as (j, p):
+                byte = packed[j, p]
+                scale = scales[bx * n + j, step * (k // group) + div(p, group // 2)]
+                w[j, p * 2] = f32((byte & 15) - 8) * scale  # rounded to bf16 by the store
+                w[j, p * 2 + 1] = f32((byte >> 4) - 8) * scale
+            gemm(x, w.T, sum)
+        copy(sum, Y.at(by * m, bx * n))
+
+
+# Lesson 11: linear attention by chunks of tokens; the state of a head goes from chunk to chunk.
+@tegula.kernel
+def linear_attention(dim, chunk):
+    H, T = Dim("H"), Dim("T")
+    Q, K, V = input("q", (H, T, dim), f32), input("k", (H, T, dim), f32), input("v", (H, T, dim), f32)
+    decays, O = input("decays", H, f32), output("out", (H, T, dim), f32)
+    with grid(H) as h:  # the chunks of a head follow each other in one block
+        g = decays[h]
+        state = Fragment((dim, dim), f32, 0)
+        with pipelined(ceildiv(T, chunk), stages=2) as c:
+            q, k, v = Shared((chunk, dim), f32), Shared((chunk, dim), f32), Shared((chunk, dim), f32)
+            before = Shared((dim, dim), f32)
+            copy(Q[h, ...].at(c * chunk), q)
+            copy(K[h, ...].at(c * chunk), k)  # tokens past the end are zeros, and change nothing
+            copy(V[h, ...].at(c * chunk), v)
+            copy(state, before)
+            out, s = Fragment((chunk, dim), f32, 0), Fragment((chunk, chunk), f32, 0)
+            gemm(q, before, out)  # what the chunks before have left, i + 1 tokens older
+            with parallel(out) as (i, d):
+                out[i, d] *= exp(g * f32(i + 1))
+            gemm(q, k.T, s)
+            # Where j > i the exponential may overflow; select() drops it.
+            with parallel(s) as (i, j):
+                s[i, j] = select(j <= i, s[i, j] * exp(g * f32(i - j)), 0)
+            gemm(s, v, out)
+            copy(out, O[h, ...].at(c * chunk))
+
+            # A key at place i of the chunk fades for the tokens after it until the chunk ends.
+            faded = Shared((chunk, dim), f32)
+            with parallel(faded) as (i, d):
+                faded[i, d] = k[i, d] * exp(g * f32(chunk - 1 - i))
+            with parallel(state) as (i, j):
+                state[i, j] *= exp(g * float(chunk))
+            gemm(faded.T, v, state)

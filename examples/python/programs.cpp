@@ -1,4 +1,4 @@
-// Five more kernels, each beside its twin in programs.py: what the lessons leave out of the language.
+// Six more kernels, each beside its twin in programs.py: what the lessons leave out of the language.
 #include <tegula/tegula.hpp>
 
 using namespace tegula::lang;
@@ -125,4 +125,29 @@ Kernel rescaled(int rows, int width) {
   });
 }
 
-TEGULA_KERNELS(sums(), dequantised_rows(64, 64, 32), collatz(1000), sparse_columns(12, 32), rescaled(64, 32))
+// Scans, places of extremes, random numbers, and a tile that is printed.
+Kernel drawn(int rows, int width) {
+  return kernel("drawn", [&] {
+    Dim M("M");
+    Tensor X = input("X", {M, width}, f32), Y = output("Y", {M, width}, f32),
+           places = output("places", {M}, i32);
+    grid(ceildiv(M, rows), [&](Index block) {
+      Fragment x = load(X.at(block * rows, 0), {rows, width}), starts({rows, width}, boolean);
+      parallel(starts, [&](Index i, Index j) { starts(i, j) = j == width / 2; });
+      Fragment sums = scan_sum(x, starts), tops = scan_max(x, {.exclusive = true, .reverse = true});
+      Fragment least = scan_min(x, {.dim = 0}), largest = reduce_argmax(x), smallest = reduce_argmin(x);
+      parallel(x, [&](Index i, Index j) {
+        RandomWords words = philox({u32(block * rows + i), u32(j), 0, 0}, {7, 1});
+        Expr noise = uniform(words.x ^ mul_high(words.y, words.z));
+        x(i, j) = select(noise < 0.5f, erf(sums(i, j)), pow(abs(least(i, j)), 2.5f) + max(tops(i, j), -9));
+      });
+      parallel(largest, [&](Index i) { largest(i) = largest(i) * 100 + smallest(i); });
+      copy(x, Y.at(block * rows, 0));
+      copy(largest, places.at(block * rows));
+      when(block == 0, [&] { print("places", largest); });
+    });
+  });
+}
+
+TEGULA_KERNELS(sums(), dequantised_rows(64, 64, 32), collatz(1000), sparse_columns(12, 32), rescaled(64, 32),
+               drawn(4, 64))

@@ -112,3 +112,26 @@ def rescaled(rows, width):
             with parallel(x) as (i, j):
                 x[i, j] = select(changed[i], fma(x[i, j], exp2(-top[i] * log2e), clamp(top[i], -1, 1)), x[i, j])
         copy(x, Y.at(block * rows, 0))
+
+
+@tegula.kernel
+def drawn(rows, width):
+    """Scans, places of extremes, random numbers, and a tile that is printed."""
+    M = Dim("M")
+    X, Y, places = input("X", (M, width), f32), output("Y", (M, width), f32), output("places", M, i32)
+    with grid(ceildiv(M, rows)) as block:
+        x, starts = load(X.at(block * rows, 0), (rows, width)), Fragment((rows, width), boolean)
+        with parallel(starts) as (i, j):
+            starts[i, j] = j == width // 2
+        sums, tops = scan_sum(x, starts), scan_max(x, exclusive=True, reverse=True)
+        least, largest, smallest = scan_min(x, dim=0), reduce_argmax(x), reduce_argmin(x)
+        with parallel(x) as (i, j):
+            words = philox((u32(block * rows + i), u32(j), 0, 0), (7, 1))
+            noise = uniform(words.x ^ mul_high(words.y, words.z))
+            x[i, j] = select(noise < 0.5, erf(sums[i, j]), pow(abs(least[i, j]), 2.5) + max(tops[i, j], -9))
+        with parallel(largest) as i:
+            largest[i] = largest[i] * 100 + smallest[i]
+        copy(x, Y.at(block * rows, 0))
+        copy(largest, places.at(block * rows))
+        with when(block == 0):
+            print("places", largest)

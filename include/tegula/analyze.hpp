@@ -1,8 +1,8 @@
-// How much a kernel has to do for tensors of given extents, and the least time that a machine needs for it.
+// The operations and bytes of a kernel for given extents, and the least time that a machine needs for them.
 // Nothing runs, and no GPU is needed.
 //
-//   const Analysis a = analyze(gemm_relu(128, 128, 64), {{"M", 4096}, {"N", 4096}, {"K", 4096}},
-//   machine("h100")); std::puts(a.text().c_str());
+//   const Analysis a = analyze(gemm, {{"M", 4096}, {"N", 4096}, {"K", 4096}}, machine("h100"));
+//   std::puts(a.text().c_str());
 #pragma once
 #include <cstdint>
 #include <map>

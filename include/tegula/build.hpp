@@ -1,9 +1,9 @@
-// Kernels compiled ahead of time, for programs that have neither Tegula nor a compiler: a folder with a C
-// header, the code for CPUs and GPUs, and a shared library that holds it and checks, prepares and starts
-// calls.
+// Compiles kernels ahead of time, for programs that have neither Tegula nor a compiler. The result is a
+// folder with a C header, the code for CPUs and GPUs, and a shared library that contains the code and checks,
+// prepares and starts calls.
 //
-//   build(std::vector{gemm_relu(128, 128, 64)}, "bundle", {.name = "gemms", .targets = {Target::cpu(),
-//   Target::cuda()}});
+//   const BuildOptions options{.name = "gemms", .targets = {Target::cpu(), Target::cuda()}};
+//   build(std::vector{gemm_relu(128, 128, 64)}, "bundle", options);
 //   // in C: #include "gemms.h", gemms_gemm_relu(&a, &b, &c, stream), and -lgemms
 #pragma once
 #include <span>

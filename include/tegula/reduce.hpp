@@ -1,9 +1,9 @@
-// A small program in place of a large one that fails: statements, loops and operations are left out as long
-// as the failure stays.
+// Reduces a program that fails to a small one: statements, loops and operations are removed as long as the
+// program still fails.
 //
-//   std::puts(reduce(mine, Target::cpu(), {a, b, c}).text().c_str());    // whose results are not the
-//   interpreter's reduce(mine, [&](const lang::Kernel& k) { return fails(k); });      // or that fails in
-//   another way
+//   // The results differ from the interpreter's, or the program fails in another way:
+//   std::puts(reduce(mine, Target::cpu(), {a, b, c}).text().c_str());
+//   reduce(mine, [&](const lang::Kernel& k) { return fails(k); });
 #pragma once
 #include <functional>
 #include <vector>

@@ -4,9 +4,9 @@
 //   gemm(a, b, c);                                   // in the order of declaration, workspaces left out
 //   gemm.call({{"A", a}, {"B", b}, {"C", c}});       // by name
 //
-// A wrong call is an ArgumentError before anything runs: the number and names of the arguments, dtypes
-// (nothing is converted), ranks, extents that disagree, promises and requirements, tensors that share bytes.
-// Strides are free. A call returns when its outputs are written, on a GPU when its work is queued.
+// A wrong call throws an ArgumentError before anything runs. Checked are the number and names of arguments,
+// dtypes (nothing is converted), ranks, extents, promises, requirements, and tensors that share bytes. Any
+// strides are allowed. A call returns when its outputs are written; on a GPU, when its work is queued.
 #pragma once
 #include <array>
 #include <concepts>
@@ -34,10 +34,10 @@ namespace lang {
 class Kernel;
 }
 
-// What runs a kernel. The interpreter is the definition of the language: slow, and it finds what a program
-// does wrong. `automatic` is the fastest of the machine, or what the environment variable TEGULA_TARGET
-// names. `emulated` runs the code for GPUs on the CPU, thread by thread: very slow, for tests of the
-// compiler.
+// What runs a kernel. The interpreter defines the language; it is slow, and it finds the errors of a
+// program. `automatic` is the fastest target of the machine, or the one named by the environment variable
+// TEGULA_TARGET. `emulated` runs the code for GPUs on the CPU, thread by thread: very slow, for tests of
+// the compiler.
 class Target {
  public:
   enum class Kind : std::uint8_t { automatic, interpreter, cpu, emulated, emulated_sm90, cuda, cuda_sm80 };
@@ -45,9 +45,9 @@ class Target {
   static constexpr Target interpreter() { return Target(Kind::interpreter); }
   static constexpr Target cpu() { return Target(Kind::cpu); }
   static constexpr Target emulated() { return Target(Kind::emulated); }
-  // The same with the instructions of Hopper GPUs; blocks run one after the other.
+  // The same with the instructions of Hopper GPUs; blocks run one after another.
   static constexpr Target emulated_sm90() { return Target(Kind::emulated_sm90); }
-  // Tensors of calls lie on a CUDA device; calls return when the work is queued (tegula/stream.hpp).
+  // The tensors of a call are on a CUDA device; a call returns when its work is queued (tegula/stream.hpp).
   static constexpr Target cuda() { return Target(Kind::cuda); }
   // The same with the instructions of compute capability 8.0 alone.
   static constexpr Target cuda_sm80() { return Target(Kind::cuda_sm80); }
@@ -57,7 +57,7 @@ class Target {
 
   constexpr Kind kind() const { return kind_; }
   std::string_view name() const;
-  // Where the tensors of calls must lie.
+  // The device on which the tensors of a call must be.
   DeviceKind device() const;
   friend constexpr bool operator==(const Target&, const Target&) = default;
 
@@ -123,12 +123,12 @@ class Function {
   std::size_t workspace_bytes_in_order(std::span<const Argument> args) const;
 
   const std::string& name() const;
-  // What `automatic` became.
+  // The target that was chosen for `automatic`.
   Target target() const;
-  // Where the kernel fell back to a slower way, each with the line of the program, the reason and the remedy:
-  // `gemm.cpp:41: mma.sync: …; …`. docs/show.md has a table of all kinds. Notes on GPUs suppose tensors that
-  // the copy engine can move; the emulated targets give them too. On a GPU there are also the assembler's
-  // remarks: registers that spill, products that it serialises.
+  // What makes the kernel slower than necessary, with the line of the program, the reason and the remedy:
+  // `gemm.cpp:41: mma.sync: …; …`. docs/show.md has a table of all kinds. Notes on GPUs assume tensors that
+  // the copy engine can move; the emulated targets have these notes too. On a GPU there are also the
+  // assembler's remarks: registers that spill, products that it serialises.
   const std::vector<std::string>& notes() const;
 
  private:

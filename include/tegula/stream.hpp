@@ -2,8 +2,8 @@
 //
 //   const Stream stream = Stream::create();
 //   gemm.on(stream)(a, b, c);                      // returns at once
-//   stream.synchronize();                          // waits; assertions of kernels that failed are thrown
-//   here
+//   // Waits. A failed assertion of a kernel is thrown here:
+//   stream.synchronize();
 //
 // Calls without a stream go to the thread's current one, which is the device's default stream unless a
 // StreamScope chose another.

@@ -1,7 +1,7 @@
-// Tensors in memory: TensorRef describes one that somebody else owns, Tensor owns its elements.
+// Tensors in memory: a TensorRef describes a tensor that is owned elsewhere, a Tensor owns its elements.
 //
 // Shapes and strides count elements. Strides may be zero (a repeated element) or negative.
-// Every mistake in a shape, an index or a dtype is an ArgumentError that states both sides.
+// A wrong shape, index or dtype throws an ArgumentError that states what was expected and what was given.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -143,11 +143,11 @@ std::string describe(const TensorRef& tensor);  // "f32 [2, 3] strides [3, 1]"
 // the order of its current stream; any other copy passes through host memory and is finished on return.
 void copy_elements(const TensorRef& from, const TensorRef& to);
 
-// A tensor with its elements: 64-byte aligned and reference-counted, so that copies of a Tensor and views
-// of it share them; `clone` does not.
+// A tensor with its elements, which are 64-byte aligned and reference-counted: copies and views of a Tensor
+// share them, `clone` copies them.
 //
-// The memory of a tensor on a CUDA device belongs to the stream that was current when it was made: whoever
-// uses it on another stream makes sure that this use is over before the last copy goes.
+// The memory of a tensor on a CUDA device belongs to the stream that was current when it was created. If it
+// is used on another stream, that use must be complete before the last copy of the Tensor is destroyed.
 class Tensor {
  public:
   Tensor() : Tensor(empty({0}, f32)) {}
@@ -225,7 +225,7 @@ class Tensor {
   // A view where strides can describe it, otherwise a contiguous copy.
   Tensor reshape(const Shape& shape) const;
 
-  // This tensor if it already is so, otherwise a copy.
+  // This tensor if nothing has to change, otherwise a copy.
   Tensor contiguous() const;
   Tensor to(DType dtype) const;
   Tensor to(const Device& device) const;  // copies are contiguous
@@ -246,7 +246,7 @@ std::optional<std::string> first_difference(const TensorRef& a, const TensorRef&
                                             double relative = 0);
 bool equal(const TensorRef& a, const TensorRef& b);
 bool all_close(const TensorRef& a, const TensorRef& b, double absolute, double relative = 0);
-double max_abs_difference(const TensorRef& a, const TensorRef& b);  // NaN if one side alone is NaN
+double max_abs_difference(const TensorRef& a, const TensorRef& b);  // NaN if only one side is NaN
 
 // DLPack, both ways (the structures are in tegula/dlpack.hpp). A description of a TensorRef borrows the
 // elements, that of a Tensor keeps them alive; its `deleter` frees it.
@@ -254,11 +254,11 @@ DLManagedTensor* to_dlpack(const TensorRef& tensor);
 DLManagedTensor* to_dlpack(const Tensor& tensor);
 DLManagedTensorVersioned* to_dlpack_versioned(const TensorRef& tensor);
 DLManagedTensorVersioned* to_dlpack_versioned(const Tensor& tensor);
-// The Tensor takes the description over and calls its deleter when the last owner is gone. If this throws
-// (an unknown device or dtype), the description still belongs to the caller.
+// The Tensor takes over the description and calls its deleter when the last owner is destroyed. If this
+// throws (an unknown device or dtype), the description still belongs to the caller.
 Tensor from_dlpack(DLManagedTensor* tensor);
 Tensor from_dlpack(DLManagedTensorVersioned* tensor);
-// The elements of a description that stays the caller's.
+// The elements of a description that the caller continues to own.
 TensorRef view_dlpack(const DLManagedTensor& tensor);
 TensorRef view_dlpack(const DLManagedTensorVersioned& tensor);
 

@@ -1,12 +1,12 @@
 // How long a function takes.
 //
 //   const Function gemm = compile(gemm_relu(128, 128, 64));
-//   std::puts(time(gemm, a, b, c).text().c_str());                   // 41.2 us, half of 57 rounds within 0.4
-//   % time([&] { ops::softmax(x); }, Device::cuda());                  // anything that is called
+//   std::puts(time(gemm, a, b, c).text().c_str());     // 41.2 us, half of 57 rounds within 0.4 %
+//   time([&] { ops::softmax(x); }, Device::cuda());    // anything that can be called
 //
-// On a CUDA device each round stands between two events of the current stream, elsewhere between two readings
-// of the clock. In front of each the caches are overwritten, unless that is declined, so that a round finds
-// nothing of its inputs there. The first calls, which compile, do not count.
+// On a CUDA device each round is timed by two events on the current stream, elsewhere by the host's clock.
+// Before each round the caches are overwritten (unless `flush` is false), so that the inputs of a round come
+// from memory. The first calls, which compile, are not counted.
 #pragma once
 #include <array>
 #include <functional>
@@ -21,7 +21,7 @@ namespace tegula {
 
 struct TimeOptions {
   int rounds = 0;     // 0: as many as take a third of a second, 5 to 101
-  bool flush = true;  // overwrites the caches in front of each round
+  bool flush = true;  // overwrite the caches before each round
 };
 
 struct Timing {

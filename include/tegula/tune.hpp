@@ -5,11 +5,11 @@
 //   std::puts(best.text().c_str());
 //   best.best().candidate                                            its number among them
 //
-// Candidates are compiled side by side, checked, and measured one after the other. One that is refused,
-// computes something wrong, crashes or does not end is a row of the table and not the end of the search: on
-// the host each runs in a child process; on a GPU one that does not end within its time keeps the device, so
-// the search ends with it, and the next search passes it over. What was fastest is kept in the cache of
-// kernels, by name, arguments, candidates and device.
+// Candidates are compiled in parallel, checked, and measured one after the other. A candidate that is refused,
+// wrong, crashes or does not end is a row of the table, and the search goes on: each runs in a child process.
+// Only where this process has used CUDA already can children not use it; then a candidate that does not end
+// on the GPU ends the search, and the next search skips it. To avoid that, tune before the first other use of
+// CUDA, with arguments on the host. The fastest is kept in the cache of kernels.
 #pragma once
 #include <array>
 #include <functional>

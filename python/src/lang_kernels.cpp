@@ -18,6 +18,7 @@
 #include "tegula/explain.hpp"
 #include "tegula/runtime.hpp"
 #include "tegula/show.hpp"
+#include "tegula/tune.hpp"
 
 namespace tegula::python::language {
 
@@ -180,6 +181,53 @@ class KernelCall {
   TensorRef like_ref_;
 };
 
+// The parameters of a kernel as tuning copies them: arrays that are all given, and numbers.
+std::vector<Argument> arguments_of(const lang::Kernel& kernel, nb::handle given, Call& call) {
+  std::vector<Argument> arguments;
+  const auto& all = kernel.ir()->parameters;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].tensor)
+      arguments.emplace_back(call.input(all[i].tensor->name.c_str(), given[i]));
+    else
+      arguments.push_back(number_of(all[i].scalar->name.c_str(), given[i], all[i].scalar->type));
+  }
+  return arguments;
+}
+
+nb::object tuned_rows(const Tuned& tuned) {
+  nb::list rows;
+  for (const Tuned::Row& row : tuned.rows)
+    rows.append(nb::make_tuple(row.candidate, row.text, row.seconds, row.spread, row.failure));
+  return nb::make_tuple(rows, tuned.from_cache, tuned.text(), tuned.svg());
+}
+
+// `built` has a kernel for each candidate, or in its place what is wrong with it.
+nb::object tune_kernels(const nb::list& built, const std::vector<std::string>& texts, nb::handle given,
+                        const std::string& target, const nb::dict& named) {
+  TuneOptions options{.target = target_of(target)};
+  options.name = nb::cast<std::string>(named["name"]);
+  options.seconds = nb::cast<double>(named["seconds"]), options.jobs = nb::cast<int>(named["jobs"]);
+  options.tolerance = nb::cast<double>(named["tolerance"]);
+  options.checks = nb::cast<bool>(named["checks"]), options.cached = nb::cast<bool>(named["cached"]);
+  std::vector<Candidate> candidates;
+  std::optional<std::vector<Argument>> arguments;
+  Call call;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const nb::handle own = built[i];
+    if (!nb::isinstance<BuiltKernel>(own)) {
+      candidates.push_back(
+          {texts[i], [why = nb::cast<std::string>(own)]() -> lang::Kernel { throw Error(why); }});
+      continue;
+    }
+    const lang::Kernel kernel = nb::cast<BuiltKernel&>(own).kernel;
+    if (!arguments) arguments = arguments_of(kernel, given, call);
+    candidates.push_back({texts[i], [kernel] { return kernel; }});
+  }
+  if (!arguments) arguments.emplace();
+  const Tuned tuned = call.run([&] { return tune_candidates(candidates, *arguments, options); });
+  return tuned_rows(tuned);
+}
+
 ShowOptions show_options(const nb::dict& given) {
   ShowOptions o;
   const auto flag = [&](const char* name, bool& value) {
@@ -234,6 +282,7 @@ void define_kernels(nb::module_& module) {
       });
   define_views_of_kernels(kernel);
   module.def("build_kernel", build_kernel);
+  module.def("tune_kernels", tune_kernels);
   module.def("lang_parameter", parameter);
   module.def("lang_scalar", [](const char* name, nb::handle type) {
     return lang::scalar(name, dtype_of_object(type), here().at);

@@ -103,6 +103,39 @@ void define_reductions(nb::module_& module) {
                nb::arg("tile"), nb::arg("into").none(), nb::arg("dim"));
 }
 
+void define_arg_reductions(nb::module_& module) {
+  constexpr struct {
+    const char* name;
+    Fragment (*made)(const Tile&, int, Loc);
+  } reductions[] = {{"reduce_argmax", lang::reduce_argmax}, {"reduce_argmin", lang::reduce_argmin}};
+  for (const auto& each : reductions)
+    module.def(("lang_" + std::string(each.name)).c_str(), [each](nb::handle tile, int dim) {
+      return each.made(tile_of(each.name, tile), dim, here().at);
+    });
+}
+
+void define_scans(nb::module_& module) {
+  constexpr struct {
+    const char* name;
+    Fragment (*whole)(const Tile&, lang::ScanOptions, Loc);
+    Fragment (*segments)(const Tile&, const Tile&, lang::ScanOptions, Loc);
+  } scans[] = {{"scan_sum", lang::scan_sum, lang::scan_sum},
+               {"scan_max", lang::scan_max, lang::scan_max},
+               {"scan_min", lang::scan_min, lang::scan_min}};
+  for (const auto& each : scans)
+    module.def(("lang_" + std::string(each.name)).c_str(),
+               [each](nb::handle tile, nb::handle starts, int dim, bool exclusive, bool reverse) {
+                 const Loc at = here().at;
+                 const Tile& own = tile_of(each.name, tile);
+                 lang::ScanOptions options;
+                 options.dim = dim, options.exclusive = exclusive, options.reverse = reverse;
+                 if (starts.is_none()) return each.whole(own, options, at);
+                 return each.segments(own, tile_of(each.name, starts), options, at);
+               },
+               nb::arg("tile"), nb::arg("starts").none(), nb::arg("dim"), nb::arg("exclusive"),
+               nb::arg("reverse"));
+}
+
 void define_atomics(nb::module_& module) {
   constexpr struct {
     const char* name;
@@ -153,7 +186,13 @@ void define_tile_ops(nb::module_& module) {
   module.def("lang_gemm", gemm, nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("accumulate"),
              nb::arg("precision"), nb::arg("warps"), nb::arg("swap").none(),
              nb::arg("from_registers").none());
+  module.def("lang_print_tile", [](const char* label, nb::handle tile) {
+    lang::print(label, tile_of("print", tile), here().at);
+  });
+  module.def("lang_is_tile", [](nb::handle given) { return nb::isinstance<Tile>(given); });
   define_reductions(module);
+  define_arg_reductions(module);
+  define_scans(module);
   define_atomics(module);
 }
 

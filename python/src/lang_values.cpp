@@ -172,6 +172,8 @@ constexpr struct {
     {"floordiv", lang::floordiv},
     {"floormod", lang::floormod},
     {"ceildiv", lang::ceildiv},
+    {"pow", lang::pow},
+    {"mul_high", lang::mul_high},
     {"div", [](const Operand& a, const Operand& b) { return a / b; }},
     {"mod", [](const Operand& a, const Operand& b) { return a % b; }},
 };
@@ -180,10 +182,11 @@ constexpr struct {
   const char* name;
   Unary function;
 } functions_of_one[] = {
-    {"exp", lang::exp},   {"exp2", lang::exp2},   {"log", lang::log},           {"log2", lang::log2},
-    {"sqrt", lang::sqrt}, {"rsqrt", lang::rsqrt}, {"rcp", lang::rcp},           {"tanh", lang::tanh},
-    {"sin", lang::sin},   {"cos", lang::cos},     {"round", lang::round},       {"floor", lang::floor},
-    {"ceil", lang::ceil}, {"abs", lang::abs},     {"popcount", lang::popcount}, {"isnan", lang::isnan},
+    {"exp", lang::exp},   {"exp2", lang::exp2},       {"log", lang::log},           {"log2", lang::log2},
+    {"sqrt", lang::sqrt}, {"rsqrt", lang::rsqrt},     {"rcp", lang::rcp},           {"tanh", lang::tanh},
+    {"sin", lang::sin},   {"cos", lang::cos},         {"round", lang::round},       {"floor", lang::floor},
+    {"ceil", lang::ceil}, {"abs", lang::abs},         {"popcount", lang::popcount}, {"isnan", lang::isnan},
+    {"erf", lang::erf},   {"uniform", lang::uniform},
 };
 
 // Both operands first, so that all reads of the expression are known before anything is made of them.
@@ -283,6 +286,19 @@ void define_variables(nb::module_& module) {
     });
 }
 
+nb::object philox(nb::handle counter, nb::handle key) {
+  const Here at = here();
+  const std::vector<Operand> c = operands(counter, at), k = operands(key, at);
+  if (c.size() != 4 || k.size() != 2)
+    throw nb::value_error(
+        fmt::format(
+            "philox: expected a counter of 4 words and a key of 2, given {} and {}; fill up with zeros",
+            c.size(), k.size())
+            .c_str());
+  const lang::RandomWords words = lang::philox({c[0], c[1], c[2], c[3]}, {k[0], k[1]}, at.at);
+  return nb::make_tuple(words.x, words.y, words.z, words.w);
+}
+
 void define_functions(nb::module_& module) {
   for (const auto& each : functions_of_two) {
     const Binary function = each.function;
@@ -308,6 +324,7 @@ void define_functions(nb::module_& module) {
   module.def("lang_bitcast", [](nb::handle x, nb::handle type) {
     return lang::bitcast(operand(x, here()), dtype_of_object(type));
   });
+  module.def("lang_philox", philox);
   module.def("lang_is_value", is_value);
 }
 

@@ -18,8 +18,9 @@ from ._kernel import Kernel, kernel
 from ._load import load
 from ._tegula import ProgramError
 from ._time import Timing, time
+from ._tune import Tuned, TunedRow, tune
 
-__all__ = ["Kernel", "ProgramError", "Timing", "explain", "kernel", "load", "synchronize", "time", *_functions.__all__]
+__all__ = ["Kernel", "ProgramError", "Timing", "Tuned", "TunedRow", "explain", "kernel", "load", "synchronize", "time", "tune", *_functions.__all__]
 __version__ = "0.1.0"
 
 

@@ -13,9 +13,8 @@ def main() -> None:
     """Becomes the tool, with the arguments of this program."""
     if not _tool.exists():
         sys.exit(
-            "tegula: this package was built without the command. Install a wheel that has it, or build one by "
-            "scripts/wheel, or with the packages libcli11-dev and libpng-dev:\n"
-            '  pip install --config-settings=cmake.define.TEGULA_TOOL=true "path of the clone"'
+            "tegula: this package was built without the command, around the library of another build. Use the "
+            "command of that build, or install the package from the clone: pip install ."
         )
     if not os.access(_tool, os.X_OK):  # as some installers leave it
         _tool.chmod(0o755)

@@ -176,9 +176,14 @@ def exit_if(condition: Value) -> None:
 
 
 def print(*values: Any, **options: Any) -> None:
-    """``print("label", value)`` in a kernel writes both while it runs. All else is Python's own ``print``."""
+    """``print("label", value)`` in a kernel writes both while it runs; of a tile, every element with its coordinates.
+
+    With other arguments it is Python's own ``print``.
+    """
     if len(values) == 2 and not options and _t.lang_is_value(values[1]):
         _t.lang_print(str(values[0]), values[1])
+    elif len(values) == 2 and not options and _t.lang_is_tile(values[1]):
+        _t.lang_print_tile(str(values[0]), values[1])
     else:
         builtins.print(*values, **options)
 
@@ -255,6 +260,37 @@ reduce_any = _reduction("reduce_any", "Whether some element is true")
 reduce_all = _reduction("reduce_all", "Whether all elements are true")
 
 
+def reduce_argmax(tile: Tile, *, dim: int = -1) -> Fragment:
+    """The position of the largest element along a dimension, i32: the first of equal ones. NaN is ignored."""
+    return _t.lang_reduce_argmax(tile, dim)
+
+
+def reduce_argmin(tile: Tile, *, dim: int = -1) -> Fragment:
+    """The position of the smallest element along a dimension, i32: the first of equal ones. NaN is ignored."""
+    return _t.lang_reduce_argmin(tile, dim)
+
+
+def _scan(name: str, what: str) -> Callable[..., Fragment]:
+    function = getattr(_t, f"lang_{name}")
+
+    def scan(
+        tile: Tile, starts: Optional[Tile] = None, *, dim: int = -1, exclusive: bool = False, reverse: bool = False
+    ) -> Fragment:
+        return function(tile, starts, dim, exclusive, reverse)
+
+    scan.__name__ = scan.__qualname__ = name
+    scan.__doc__ = (
+        f"{what} of the elements up to each along a dimension: a new Fragment. ``exclusive`` leaves out the element "
+        "itself, ``reverse`` begins at the last one, and each true element of ``starts`` begins a new segment."
+    )
+    return scan
+
+
+scan_sum = _scan("scan_sum", "The sum")
+scan_max = _scan("scan_max", "The maximum")
+scan_min = _scan("scan_min", "The minimum")
+
+
 def atomic_add(place: Union[Element, Window], value: Union[Value, Tile]) -> None:
     """``place += value``, indivisibly: of an element and a value, or of a window and a tile."""
     _t.lang_atomic_add(place, value)
@@ -329,6 +365,30 @@ def mod(a: Value, b: Value) -> Expr:
     return _t.lang_mod(a, b)
 
 
+def pow(x: Any, exponent: Any, *modulus: Any) -> Any:
+    """``x`` to the power of ``exponent``, as C's ``pow``; of numbers, Python's own."""
+    return _t.lang_pow(x, exponent) if _is_value(x, exponent) else builtins.pow(x, exponent, *modulus)
+
+
+def mul_high(a: Value, b: Value) -> Expr:
+    """The upper 32 bits of a product of u32."""
+    return _t.lang_mul_high(a, b)
+
+
+class RandomWords(NamedTuple):
+    """Four random words, u32."""
+
+    x: Expr
+    y: Expr
+    z: Expr
+    w: Expr
+
+
+def philox(counter: Sequence[Value], key: Sequence[Value]) -> RandomWords:
+    """Four random words of Philox4x32-10, for a counter of four words and a key of two. There is no state."""
+    return RandomWords(*_t.lang_philox(tuple(counter), tuple(key)))
+
+
 def fma(a: Value, b: Value, c: Value) -> Expr:
     """``a · b + c``, rounded once."""
     return _t.lang_fma(a, b, c)
@@ -373,7 +433,9 @@ cos = _function("cos", "The cosine.")
 floor = _function("floor", "Rounded down.")
 ceil = _function("ceil", "Rounded up.")
 isnan = _function("isnan", "Whether x is NaN.")
-popcount = _function("popcount", "How many bits are 1.")
+popcount = _function("popcount", "The number of bits that are 1.")
+erf = _function("erf", "The error function.")
+uniform = _function("uniform", "A number in [0, 1), f32, from a random word of philox().")
 
 __all__ = [
     name for name in dir() if not name.startswith("_") and name not in (

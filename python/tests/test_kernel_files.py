@@ -20,12 +20,18 @@ PYTHON = {
     "examples/03_softmax_rows.cpp": [lessons.softmax_rows(4, 32)],
     "examples/04_histogram.cpp": [lessons.histogram(16)],
     "examples/05_attention.cpp": [lessons.packed_attention(16, 16, 8)],
+    "examples/07_reading_a_schedule.cpp": [lessons.product(), lessons.product_with_assertion()],
+    "examples/08_decode.cpp": [lessons.decode(4, 16, 8, 3)],
+    "examples/09_block_sparse.cpp": [lessons.block_sparse_product(16, 32)],
+    "examples/10_dequantise.cpp": [lessons.product_of_nibbles(32, 32)],
+    "examples/11_linear_attention.cpp": [lessons.linear_attention(16, 16)],
     "examples/python/programs.cpp": [
         programs.sums(),
         programs.dequantised_rows(64, 64, 32),
         programs.collatz(1000),
         programs.sparse_columns(12, 32),
         programs.rescaled(64, 32),
+        programs.drawn(4, 64),
     ],
 }
 PLACE = re.compile(r"[\w./-]+\.(?:cpp|py):\d+")

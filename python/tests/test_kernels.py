@@ -307,3 +307,46 @@ def test_shown(tmp_path):
     assert kernel.explain().startswith("gemm_relu") and isinstance(kernel.notes(), list)
     with pytest.raises(TypeError, match="no view 'ptx'"):
         kernel.show(ptx=True)
+
+
+# What C++ declares and Python says otherwise, with the reason.
+OTHERWISE = {
+    "kernel": "the decorator tegula.kernel",
+    "range": "a slice, or the two arguments of serial()",
+    "floordiv": "//",
+    "floormod": "%",
+    "map": "Python's own; a Fragment is filled in parallel()",
+    "all": "a colon in a slice",
+    "Group": "a string", "Warps": "a string", "Accumulate": "a string",
+    "Index": "an Expr", "Slot": "an argument of a slice",
+    "All": "a colon in a slice", "Range": "a slice", "When": "with otherwise()", "Kernel": "tegula.Kernel",
+    "Trace": "errors name the caller's line by themselves",
+    "Source": "what copy() reads", "Target": "what copy() writes",
+}  # fmt: skip
+
+
+def test_has_what_cpp_has():
+    folder = Path(__file__).parents[2] / "include" / "tegula" / "lang"
+    names = set()
+    for header in folder.glob("*.hpp"):
+        text = re.sub(r"namespace detail \{.*?\n\}  // namespace detail", "", header.read_text(), flags=re.S)
+        names |= set(re.findall(r"^(?:\[\[nodiscard\]\] |inline |constexpr )*[\w:]+(?: ?[&*])? (\w+)\(", text, re.M))
+        names |= set(re.findall(r"^(?:struct|class|enum class) (\w+)(?: : public \w+)? \{", text, re.M))
+        names |= set(re.findall(r"^inline constexpr \w+ (\w+)", text, re.M))
+    assert {"reduce_sum", "scan_max", "philox", "grid", "Fragment", "inf", "print"} <= names
+    names = {name for name in names if not name.endswith("Options")}
+    missing = sorted(name for name in names - set(OTHERWISE) if not hasattr(tegula.lang, name))
+    assert not missing
+    stale = sorted(name for name in OTHERWISE if name not in names)
+    assert not stale
+
+
+def test_scans_places_and_random_numbers(capfd):
+    x = whole_numbers((6, 64), seed=3)
+    results = [programs.drawn(4, 64)(x, target=target) for target in TARGETS]
+    np.testing.assert_array_equal(results[0][1], 100 * x.argmax(-1) + x.argmin(-1))
+    np.testing.assert_array_equal(results[1][1], results[0][1])
+    np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-5, atol=1e-5)
+    assert f"i0 = 3] places = {results[0][1][3]}" in capfd.readouterr().out
+    with pytest.raises(ValueError, match="counter of 4 words"):
+        philox((1, 2), (3, 4))

@@ -1,5 +1,6 @@
 #include "tegula/tune.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -72,6 +73,19 @@ std::string text_of(const Argument& argument) {
   return std::visit([](auto number) { return fmt::format("{}", number); }, *argument.number());
 }
 
+// Whether something in this process may use CUDA: then child processes of it cannot.
+bool has_cuda_started() {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver != nullptr) dlclose(driver);
+  return driver != nullptr;
+}
+
+bool are_on_host(std::span<const Argument> args) {
+  return std::none_of(args.begin(), args.end(), [](const Argument& own) {
+    return own.tensor() && own.tensor()->device.kind == DeviceKind::cuda;
+  });
+}
+
 class Tuning {
  public:
   Tuning(std::span<const Candidate> candidates, std::span<const Argument> args, const TuneOptions& options)
@@ -82,7 +96,9 @@ class Tuning {
   void build();
   std::string key() const;
   std::optional<Tuned> known(const std::string& key) const;
+  std::string device_words() const;
   void compile_all();
+  void compile_in_children();
   void expect();
   void check(const lang::Kernel& kernel, std::span<const Argument> args) const;
   void measure_in_children();
@@ -109,6 +125,7 @@ class Tuning {
   std::vector<Tuned::Row> rows_;
   Target target_ = Target::automatic();
   Device device_;
+  bool apart_ = false;  // all that touches the GPU runs in child processes
   std::vector<Tensor> expected_;
 };
 
@@ -122,6 +139,18 @@ void Tuning::build() {
   }
 }
 
+std::string Tuning::device_words() const {
+  if (!apart_) return device_text(target_, device_);
+  const ChildResult result = run_child(limit(), [&]() -> std::string {
+    try {
+      return device_text(target_, device_);
+    } catch (const std::exception& error) { return std::string("! ") + error.what(); }
+  });
+  if (!result.end.empty()) throw DeviceError("tune: the GPU cannot be asked for its name: " + result.end);
+  if (result.output.starts_with("! ")) throw DeviceError(result.output.substr(2));
+  return result.output;
+}
+
 std::string Tuning::key() const {
   std::string name = options_.name;
   KeyBuilder builder;
@@ -132,8 +161,7 @@ std::string Tuning::key() const {
   }
   std::vector<std::string> args;
   for (const Argument& own : args_) args.push_back(text_of(own));
-  return fmt::format("{} {} on {} {}", name, fmt::join(args, " "), device_text(target_, device_),
-                     builder.key());
+  return fmt::format("{} {} on {} {}", name, fmt::join(args, " "), device_words(), builder.key());
 }
 
 std::optional<Tuned> Tuning::known(const std::string& key) const {
@@ -169,6 +197,24 @@ void Tuning::compile_all() {
   for (std::thread& t : threads) t.join();
 }
 
+void Tuning::compile_in_children() {
+  constexpr std::chrono::minutes most{10};
+  std::size_t count = 0;
+  const auto work = [&](std::size_t i) -> std::string {
+    try {
+      if (kernels_[i]) compile(*kernels_[i], target_);
+      return "";
+    } catch (const std::exception& error) { return error.what(); }
+  };
+  run_children(candidates_.size(), jobs(), most, work, [&](std::size_t i, const ChildResult& result) {
+    if (!result.end.empty())
+      fail(i, "its compilation ends with " + result.end);
+    else if (!result.output.empty())
+      fail(i, result.output);
+    report("compiling", ++count);
+  });
+}
+
 void Tuning::expect() {
   if (!options_.checks) return;
   const auto first = std::find_if(kernels_.begin(), kernels_.end(), [](auto& k) { return k.has_value(); });
@@ -195,7 +241,7 @@ void Tuning::measure_in_children() {
     if (!kernels_[i] || !rows_[i].failure.empty()) return "left out";
     try {
       const Function function = compile(*kernels_[i], target_);
-      const Arguments own(args_, Device::cpu());
+      const Arguments own(args_, device_);
       function.call_in_order(own.values());
       check(*kernels_[i], own.values());
       const Timing timing = time_in_order(function, own.values(), options_.time);
@@ -237,9 +283,10 @@ void Tuning::measure_here(const std::string& key) {
       const auto deadline = std::chrono::steady_clock::now() + limit();
       while (!end.is_done()) {
         if (std::chrono::steady_clock::now() > deadline) {
-          fail(i, fmt::format("does not end within {:.3g} s, and keeps the device: start the search anew for "
-                              "the others",
-                              options_.seconds));
+          fail(i,
+               fmt::format("does not end within {:.3g} s, and keeps the device: start the search again for "
+                           "the others",
+                           options_.seconds));
           return;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -255,6 +302,7 @@ void Tuning::measure_here(const std::string& key) {
 
 Tuned Tuning::run() {
   if (candidates_.empty()) throw ArgumentError("tune: there is no candidate; give one or more");
+  apart_ = options_.target.device() == DeviceKind::cuda && !has_cuda_started() && are_on_host(args_);
   build();
   for (std::size_t i = 0; i < candidates_.size() && target_ == Target::automatic(); ++i) {
     target_ = options_.target;
@@ -264,9 +312,9 @@ Tuned Tuning::run() {
   device_ = device_of(target_, args_);
   const std::string own = key();
   if (auto result = known(own)) return std::move(*result);
-  compile_all();
+  apart_ ? compile_in_children() : compile_all();
   expect();
-  device_.kind == DeviceKind::cuda ? measure_here(own) : measure_in_children();
+  device_.kind == DeviceKind::cuda && !apart_ ? measure_here(own) : measure_in_children();
   for (Tuned::Row& row : rows_)
     if (row.seconds == 0) fail(row.candidate, "was not measured");
   std::stable_sort(rows_.begin(), rows_.end(), [](const Tuned::Row& a, const Tuned::Row& b) {

@@ -4,6 +4,7 @@
 #include "ops/registry.hpp"
 #include "tegula/stream.hpp"
 #include "tests/tool/tool.hpp"
+#include "tests/tool/xml.hpp"
 
 namespace tegula {
 namespace {
@@ -178,7 +179,30 @@ TEST_F(Tool, TunesTiles) {
   EXPECT_TRUE(has(tool("tune --import '" + file("tuned.tsv") + "'").out, "entries taken over"));
   const auto refused = tool("tune softmax --case ragged");
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(has(refused.err, "softmax has no options for tiles")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "the plan of softmax has no choice for this call")) << refused.err;
+}
+
+// Operators without options for tiles: what their plan chooses among, which TEGULA_PLAN chooses in any
+// program.
+TEST_F(Tool, TunesPlans) {
+  const std::string op = "attention_with_kv_cache", quick = "TEGULA_CXX='" TEGULA_QUICK_CXX "' ";
+  const auto tuned = tool("tune " + op + " --case small --target cpu --most 1 --anew", quick);
+  EXPECT_EQ(tuned.status, 0) << tuned.err;
+  for (auto& words : {std::string("planned"), op + ".0="}) EXPECT_TRUE(has(tuned.out, words)) << tuned.out;
+  const std::string run = "run " + op + " --case small --target cpu --explain";
+  EXPECT_NE(tool(run, quick + "TEGULA_PLAN=" + op + ".0=3").out, tool(run, quick).out);
+  const auto refused = tool(run, "TEGULA_PLAN=" + op);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(has(refused.err, "expected OPERATOR.DECISION=CANDIDATE")) << refused.err;
+}
+
+// A candidate that does not end within its time is a row of the table, and the search goes on.
+TEST_F(Tool, TunesOnAfterACandidateThatDoesNotEnd) {
+  const auto tuned = tool(
+      "tune gemm --random a=2048x2048 --random b=2048x2048 --target interpreter --most 1 "
+      "--seconds 0.2 --anew");
+  EXPECT_EQ(tuned.status, 1);
+  EXPECT_EQ(count_of(tuned.out, "does not end within 0.2 s"), 2) << tuned.err << tuned.out;
 }
 
 TEST_F(Tool, MeasuresOnAGpu) {

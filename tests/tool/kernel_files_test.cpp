@@ -1,4 +1,6 @@
 // Kernels of a user's own file, and the report.
+#include "runtime/execution/process.hpp"
+#include "runtime/files/file_io.hpp"
 #include "tegula/show.hpp"
 #include "tests/tool/tool.hpp"
 #include "tests/tool/xml.hpp"
@@ -67,6 +69,36 @@ TEST_F(KernelFile, IsShownAsOperatorsAre) {
     EXPECT_EQ(count_of(html, words), count) << words;
   // The product stands in the program, twice, and in the texts for both machines.
   EXPECT_GE(count_of(html, "data-at=\"mine.cpp:13\""), 8);
+}
+
+// In a browser the script of the page marks what comes from the same line, and all pictures have a size.
+TEST_F(KernelFile, ReportWorksInABrowser) {
+  std::string browser = find_program("chromium-headless-shell");
+  if (browser.empty()) browser = find_program("chromium");
+  if (browser.empty()) GTEST_SKIP() << "there is no chromium; on Debian install chromium-headless-shell";
+  const std::string page = file("page.html");
+  ASSERT_EQ(tool("show " + written(mine) + " --flag=-DTILE=128 --html '" + page + "'").status, 0);
+  std::string html = contents(page);
+  html.insert(
+      html.rfind("</body>"),
+      "<script>document.querySelector('.line[data-at]').dispatchEvent(new Event('mouseenter'));"
+      "document.title = 'chosen ' + document.querySelectorAll('.line.chosen').length + ', empty pictures ' + "
+      "Array.from(document.querySelectorAll('svg')).filter(s => s.getBoundingClientRect().width < 50).length;"
+      "</script>");
+  std::ofstream(page) << html;
+  const TemporaryDirectory home;
+  const ProcessResult run =
+      run_process({browser, "--headless", "--no-sandbox", "--disable-gpu",
+                   "--user-data-dir=" + home.file("data"), "--dump-dom", "file://" + page},
+                  file("dom"), std::chrono::seconds(60));
+  ASSERT_TRUE(run.succeeded()) << contents(file("dom"));
+  const std::string dom = contents(file("dom"));
+  int chosen = 0, empty = -1;
+  const auto at = dom.find("<title>chosen ");
+  ASSERT_NE(at, std::string::npos) << dom.substr(0, 2000);
+  std::sscanf(dom.c_str() + at, "<title>chosen %d, empty pictures %d", &chosen, &empty);
+  EXPECT_GE(chosen, 2);
+  EXPECT_EQ(empty, 0);
 }
 
 TEST_F(KernelFile, IsAnalyzed) {

@@ -7,7 +7,7 @@
 TEGULA_API_BEGIN
 namespace tegula::lang {
 
-// Hint: how many iterations of a pipelined loop are in flight; 0: the compiler chooses.
+// Hint: the number of iterations of a pipelined loop that are in flight; with 0 the compiler chooses.
 struct PipelineOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   int stages = 0;
@@ -25,7 +25,7 @@ void loop_while(const std::function<Expr()>& condition, const std::function<void
 std::vector<Operand> extents_of(const Tile& tile, int arity, Loc at);
 }  // namespace detail
 
-// In order; the range may be known at run time only, and empty.
+// Iterations in order. The range may be known only at run time, and may be empty.
 template <std::invocable<Index> F>
 void serial(Range range, F body) {
   detail::loop(detail::Loop::serial, range, 0, body);
@@ -35,7 +35,7 @@ void serial(Operand count, F body) {
   serial(Range{Operand(0, count.at), count}, body);
 }
 
-// serial, with the hint that loads of later iterations may start early.
+// Like serial, with the hint that loads of later iterations may start early.
 template <std::invocable<Index> F>
 void pipelined(Range range, PipelineOptions options, F body) {
   detail::loop(detail::Loop::pipelined, range, options.stages, body);
@@ -53,13 +53,13 @@ void pipelined(Operand count, F body) {
   pipelined(count, PipelineOptions{}, body);
 }
 
-// serial with a constant count, written out that many times.
+// Like serial with a constant count; the compiler unrolls the loop.
 template <std::invocable<Index> F>
 void unrolled(int count, F body, Loc at = Loc::current()) {
   detail::loop(detail::Loop::unrolled, Range{Operand(0, at), Operand(count, at)}, 0, body);
 }
 
-// All iterations independent, in any order, also at the same time.
+// Independent iterations, in any order or at the same time.
 template <std::invocable<Index> F>
 void parallel(Operand n, F body) {
   detail::parallel({n}, n.at, [&](auto& i) { body(i[0]); });
@@ -77,7 +77,7 @@ template <class F> requires(!std::invocable<F, Index>) void parallel(Operand, F)
 template <class F> requires(!std::invocable<F, Index, Index>) void parallel(Operand, Operand, F) = delete;  // the body takes one Index for each extent
 template <class F> requires(!std::invocable<F, Index>) void serial(Operand, F) = delete;  // the body takes one Index: serial(n, [&](Index i) { … })
 // clang-format on
-// Over the elements of a tile.
+// One iteration for each element of a tile.
 template <class F>
 void parallel(const Tile& tile, F body, Loc at = Loc::current()) {
   constexpr int arity = std::is_invocable_v<F, Index> ? 1 : std::is_invocable_v<F, Index, Index> ? 2 : 3;
@@ -91,7 +91,7 @@ void parallel(const Tile& tile, F body, Loc at = Loc::current()) {
   });
 }
 
-// A new Fragment of the tile's shape, whose elements are what `value` gives for their indices.
+// A new Fragment of the tile's shape; each element is `value` called with its indices.
 template <class F>
 [[nodiscard]] Fragment map(const Tile& tile, F value, DType type = f32, Loc at = Loc::current()) {
   Fragment result = Fragment(tile.shape(), type, at);
@@ -107,8 +107,8 @@ template <class F>
   return result;
 }
 
-// `count` independent instances of the body, each run by one warp or warp group. They write only what they
-// declare themselves, and tensors; conditions may depend on the index.
+// `count` independent instances of the body, each run by one warp or warp group. They may write only tensors
+// and what they declare themselves; conditions may depend on the index.
 template <std::invocable<Index> F>
 void each_group(int count, Group group, F body, Loc at = Loc::current()) {
   detail::each_group(count, group, at, body);
@@ -127,8 +127,8 @@ class When {
   void* branch_;
 };
 
-// A hint for GPUs whose warp groups multiply 64 rows at a time, for runs of 16 rows: if at least this many of
-// its four warps have work, a warp group does the step as one; fewer do it alone, the others go on. An i32.
+// A hint for GPUs whose warp groups multiply 64 rows at a time, with runs of 16 rows: if at least this many
+// of the four warps have work, the warp group does the step together; otherwise each warp works alone.
 struct RowsOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   std::optional<Expr> together = {};
@@ -140,16 +140,16 @@ void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
                const std::function<void()>& body, Loc at);
 }  // namespace detail
 
-// A branch on a value of the device; `otherwise` may follow directly.
+// A branch on a device value; `otherwise` may follow directly.
 template <std::invocable F>
 When when(const Operand& condition, F body) {
   return detail::when(condition, body);
 }
 
-// For steps that concern some rows only. The rows of every fragment that the body changes are divided into
-// runs of equal length, one for each condition; if a condition is false, the rows of its run must end as they
-// were. The body runs if any condition holds; warps or warp groups of a GPU that own only other rows may skip
-// it.
+// For steps that affect only some rows. The rows of every fragment that the body changes are divided into
+// runs of equal length, one for each condition. If a condition is false, the rows of its run must keep their
+// values. The body runs if any condition holds. Warps or warp groups of a GPU that own only other rows may
+// skip it.
 template <std::invocable F>
 void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options, F body,
                Loc at = Loc::current()) {
@@ -160,21 +160,21 @@ void when_rows(const std::vector<Expr>& conditions, F body, Loc at = Loc::curren
   detail::when_rows(conditions, {}, body, at);
 }
 
-// `condition` is a function because it is evaluated before every iteration.
+// `condition` is a function, because it is evaluated before every iteration.
 template <std::invocable C, std::invocable F>
 void loop_while(C condition, F body, Loc at = Loc::current()) {
   detail::loop_while([&]() -> Expr { return condition(); }, body, at);
 }
 
-// Leaves the innermost loop that is not parallel.
+// Leaves the innermost non-parallel loop if the condition is true.
 void break_if(const Operand& condition);
-// Ends the block.
+// Ends the block if the condition is true.
 void exit_if(const Operand& condition);
 
-// Writes `[block bx0 = 3] label = value` to the standard output; once for a block, or for an iteration of
+// Prints `[block bx0 = 3] label = value` to the standard output, once for each block or for each iteration of
 // parallel().
 void print(const std::string& label, const Operand& value);
-// Stops the call with a ProgramError of that message if the condition is false.
+// Stops the call with a ProgramError with this message if the condition is false.
 void assert_that(const Operand& condition, const std::string& message);
 
 }  // namespace tegula::lang

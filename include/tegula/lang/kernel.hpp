@@ -34,31 +34,31 @@ Kernel kernel(const std::string& name, F&& body, Loc at = Loc::current()) {
 
 struct OutputOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
-  bool zero = false;  // cleared before the first grid
+  bool zero = false;  // clear the tensor before the first grid
 };
 
 // Parameters of the kernel, in the order of the call. Extents are constants, dims, integer scalars and
-// arithmetic of them; each Dim stands alone as an extent of some parameter. A tensor has at most 8
+// arithmetic on these. Each Dim must be an extent of some parameter by itself. A tensor has at most 8
 // dimensions.
 Tensor input(const std::string& name, const Extents& shape, DType type, Loc at = Loc::current());
 Tensor output(const std::string& name, const Extents& shape, DType type, OutputOptions options = {},
               Loc at = Loc::current());
 Tensor inout(const std::string& name, const Extents& shape, DType type, Loc at = Loc::current());
-// A number: f32, f64, i32, i64, u32 or boolean.
+// A number that is passed at the call: f32, f64, i32, i64, u32 or boolean.
 Expr scalar(const std::string& name, DType type, Loc at = Loc::current());
-// A tensor that lives for one call; not a parameter.
+// A tensor that exists during one call; it is not a parameter.
 Tensor workspace(const std::string& name, const Extents& shape, DType type, OutputOptions options = {},
                  Loc at = Loc::current());
-// These two tensors may share bytes.
+// Allows these two tensors to share bytes.
 void may_alias(const Tensor& a, const Tensor& b, Loc at = Loc::current());
 
-// A condition on dims and scalars, checked at every call; a C++ bool is checked now.
+// A condition on dims and scalars, checked at every call; a C++ bool is checked immediately.
 void require(const Operand& condition, const std::string& message);
 template <std::same_as<bool> T>
 void require(T condition, const std::string& message, Loc at = Loc::current()) {
   detail::require_now(condition, message, at);
 }
-// Number of processors of the device.
+// The number of processors of the device (SMs of a GPU).
 Expr processors(Loc at = Loc::current());
 
 // The order in which the blocks of a grid start.
@@ -70,9 +70,9 @@ struct Order {
 
   static Order row() { return {Kind::row, 0, {}, {}}; }        // the first index changes fastest
   static Order column() { return {Kind::column, 0, {}, {}}; }  // the second index changes fastest
-  // Strips of `rows` values of the second index, for the cache.
+  // Strips of `rows` values of the second index, for better use of the cache.
   static Order grouped(int rows) { return {Kind::grouped, rows, {}, {}}; }
-  // Blocks of high cost first: a function of the grid's indices, dims and scalars.
+  // Blocks with the highest cost first; `cost` is a function of the grid's indices, dims and scalars.
   template <class F>
   static Order heavy_first(F cost) {
     return {Kind::heavy_first,
@@ -87,9 +87,9 @@ struct Order {
             },
             {}};
   }
-  // On a GPU, blocks start in rounds: in each, those of `together` values of the other indices (heads, say)
-  // start heaviest first, so that the cache holds what these values read. `together` is a number, or an
-  // expression of dims and scalars; without it, the compiler chooses.
+  // On a GPU, blocks start in rounds. Each round covers `together` values of the other indices (for example
+  // heads) and starts the costliest blocks first, so that the cache holds what these values read. `together`
+  // is a number or an expression of dims and scalars; without it, the compiler chooses.
   template <class F>
   static Order heavy_first(F cost, const Operand& together) {
     Order order = heavy_first(cost);
@@ -101,12 +101,12 @@ struct Order {
 // Hints: they change the speed of a grid, never its result.
 struct GridOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
-  int threads = 0;          // of a block: a multiple of 32 up to 1024; 0 leaves it to the compiler
-  bool persistent = false;  // as many blocks as fit the device stay and take one index after the other
+  int threads = 0;          // per block: a multiple of 32 up to 1024; with 0 the compiler chooses
+  bool persistent = false;  // resident blocks process one index after another
   Order order = {};
-  int cluster = 1;               // neighbouring blocks that share copies from global memory: 1 or 2
-  int pack = 1;                  // neighbouring small blocks that run as one
-  int blocks_per_processor = 0;  // that should fit one processor together; 0 leaves it to the compiler
+  int cluster = 1;               // neighbouring blocks that share loads from global memory: 1 or 2
+  int pack = 1;                  // neighbouring small blocks that run as one block
+  int blocks_per_processor = 0;  // resident blocks per processor; with 0 the compiler chooses
 };
 
 namespace detail {
@@ -114,7 +114,7 @@ using IndexBody = std::function<void(const std::vector<Index>&)>;
 void grid(const std::vector<Operand>& extents, const GridOptions& options, const IndexBody& body);
 }  // namespace detail
 
-// Runs the body once for every index, in any order, by independent blocks.
+// Runs the body once for every index, in independent blocks and in any order.
 template <std::invocable<Index> F>
 void grid(Operand x, GridOptions options, F body) {
   detail::grid({x}, options, [&](auto& i) { body(i[0]); });
@@ -145,6 +145,6 @@ TEGULA_API_END
 
 // The kernels of a source file, which `tegula show FILE` and `tegula build FILE` look for:
 //   TEGULA_KERNELS(gemm_relu(128, 128, 64), gemm_relu(64, 64, 32))
-// Names must differ where the kernels are built together. A file has it once, outside of all namespaces.
+// The names of the kernels must differ if they are built together. Once per file, outside namespaces.
 #define TEGULA_KERNELS(...) \
   std::vector<::tegula::lang::Kernel> tegula_kernels() { return {__VA_ARGS__}; }

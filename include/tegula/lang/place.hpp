@@ -15,8 +15,8 @@ using ViewPtr = std::shared_ptr<const ir::View>;
 class Element {
  public:
   Element(ViewPtr view, const std::vector<Operand>& index, Loc at);
-  Element(const Element&) = delete;             // a place is used where it is written: `Expr x = a(i);`
-  Element& operator=(const Element&) = delete;  // `auto x = a(i)` keeps a place: write `Expr x = a(i);`
+  Element(const Element&) = delete;             // an element is used where it is written: `Expr x = a(i);`
+  Element& operator=(const Element&) = delete;  // `auto x = a(i)` is a reference: write `Expr x = a(i);`
 
   void operator=(const Operand& value) &&;
   void operator=(Element&& value) &&;
@@ -39,7 +39,7 @@ class Element {
 struct All {};
 inline constexpr All all{};
 
-// Half open, empty if end <= begin.
+// Half-open; empty if end <= begin.
 struct Range {
   Operand begin, end;
 };
@@ -60,7 +60,7 @@ struct Slot {
 
 using Extents = std::vector<Operand>;
 
-// The part of a tensor that begins at an offset; its size is that of the tile on the other side.
+// The part of a tensor that begins at an offset. Its size is that of the tile on the other side of the copy.
 struct Window {
   ViewPtr view;
   Loc at;
@@ -86,8 +86,8 @@ class Tensor {
     Loc at = first.at;
     return window({std::move(first), detail::operand_at(std::forward<Offsets>(rest), at)...}, at);
   }
-  // Another shape of the same elements in row-major order. The memory must be contiguous (checked at the
-  // call). Of a whole tensor only, not of a slice.
+  // The same elements in row-major order with another shape. The memory must be contiguous (checked at the
+  // call). Only for a whole tensor, not for a slice.
   [[nodiscard]] Tensor reshape(const Extents& shape, Loc at = Loc::current()) const;
   [[nodiscard]] Expr extent(int dim, Loc at = Loc::current()) const;
   int rank() const;
@@ -99,7 +99,7 @@ class Tensor {
   ViewPtr view_;
 };
 
-// A tile: constant shape, owned by one block. Never copied implicitly; pass it by reference.
+// A tile has a constant shape and belongs to one block. It is never copied implicitly; pass it by reference.
 class Tile {
  public:
   Tile(Tile&&) = default;
@@ -138,7 +138,7 @@ class Tile {
   ViewPtr view_;
 };
 
-// A tile is no value: arithmetic is of its elements, such as parallel(t, [&](Index i) { t(i) = t(i) * 2; }).
+// A tile is not a value; compute with its elements, as in parallel(t, [&](Index i) { t(i) = t(i) * 2; }).
 // clang-format off
 template <class T> void operator+(const Tile&, const T&) = delete;  // of elements: parallel(t, [&](Index i) { t(i) + … })
 template <class T> void operator-(const Tile&, const T&) = delete;  // of elements: parallel(t, [&](Index i) { t(i) - … })
@@ -150,7 +150,7 @@ template <class T> requires(!std::derived_from<T, Tile>) void operator*(const T&
 template <class T> requires(!std::derived_from<T, Tile>) void operator/(const T&, const Tile&) = delete;  // of elements: parallel(t, …)
 // clang-format on
 
-// A tile in the block's shared memory; contents undefined.
+// A tile in the shared memory of the block; its contents are undefined.
 class Shared : public Tile {
  public:
   Shared(std::initializer_list<int> shape, DType type, Loc at = Loc::current())
@@ -169,8 +169,8 @@ class Shared : public Tile {
   explicit Shared(ViewPtr view) : Tile(std::move(view)) {}
 };
 
-// A tile spread over the registers of the block's threads; contents undefined, or filled with `value`.
-// Elements are used inside parallel() only.
+// A tile distributed over the registers of the block's threads; undefined, or filled with `value`.
+// Its elements can be used inside parallel() only.
 class Fragment : public Tile {
  public:
   Fragment(std::initializer_list<int> shape, DType type, Loc at = Loc::current())
@@ -197,7 +197,7 @@ class Fragment : public Tile {
   explicit Fragment(ViewPtr view) : Tile(std::move(view)) {}
 };
 
-// A scalar that changes. Outside parallel() there is one for the block; inside, one for the iteration.
+// A scalar that can change. Outside parallel() there is one per block, inside parallel() one per iteration.
 class Var {
  public:
   template <Number T>

@@ -1,5 +1,5 @@
-// Operations on whole tiles. One with a destination adds to it (gemm, reductions, atomics) or overwrites it
-// (copy, fill, gather); one that returns a Fragment makes a new one.
+// Operations on whole tiles. An operation with a destination adds to it (gemm, reductions, atomics) or
+// overwrites it (copy, fill, gather); an operation that returns a Fragment creates a new one.
 #pragma once
 #include <optional>
 
@@ -59,34 +59,34 @@ requires(!std::derived_from<F, Tile>) void gather(const Tensor& from, F row, con
 void gather(const Tensor& from, const Tensor& rows, const Target& tile, Loc at = Loc::current());
 void gather(const Tensor& from, const Tile& rows, const Target& tile, Loc at = Loc::current());
 
-// How the warps of a block divide a product: each has some of its rows, some of its columns, or a rectangle.
+// How the warps of a block divide a product: by rows, by columns, or in rectangles.
 enum class Warps { automatic, rows, columns, square };
 
-// How sums of 8-bit products are kept: promoted to f32 every 128 products, or in the tensor core throughout.
+// How 8-bit products are accumulated: promoted to f32 every 128 products, or in the tensor core throughout.
 enum class Accumulate { promoted, tensor_core };
 
 // How f32 operands are multiplied: as they are; rounded to tf32, which has 11 bits, on tensor cores; or on
 // tensor cores as sums of two such numbers each, which keeps 21 bits.
 enum class Precision { ieee, tf32, tf32x3 };
 
-// `accumulate` is part of the meaning for 8-bit operands, and `precision` for f32; the others are hints.
+// For 8-bit operands, `accumulate` affects the result, and for f32 `precision` does; the other options are hints.
 struct GemmOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   Accumulate accumulate = Accumulate::promoted;
   Precision precision = Precision::ieee;
   Warps warps = Warps::automatic;
-  // Whether the transposed product is computed (by wgmma), and whether `a` is read from registers.
+  // Compute the transposed product (with wgmma); read `a` from registers.
   std::optional<bool> swap = {}, from_registers = {};
 };
 
 // c += a · b with a [m, k], b [k, n] of one type; c [m, n] is f32 (f64 for f64, i32 for integers). Transposed
-// operands are a.T() and b.T(). To overwrite, declare c with 0 or clear it: the two are merged.
+// operands are a.T() and b.T(). To overwrite c, declare it with 0 or clear it: the compiler merges the two.
 void gemm(const Tile& a, const Tile& b, Fragment& c, GemmOptions options = {}, Loc at = Loc::current());
 
 void gemm(const Tile&, const Tile&, const Shared&) = delete;  // the sum is a Fragment: gemm(a, b, c); copy(c, shared);
 
-// Along dimension `dim`; −1 is the last one. With `into`, which has the other dimensions, combine with what
-// it holds: running maximum, running sum. absmax is the largest magnitude; any and all are of booleans.
+// Reduces dimension `dim`; −1 is the last one. With `into`, which has the other dimensions, the result is
+// combined with its contents (running maximum, sum). absmax: the largest magnitude; any, all: of booleans.
 void reduce_sum(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
 void reduce_max(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
 void reduce_min(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
@@ -100,15 +100,15 @@ void reduce_all(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::cu
 [[nodiscard]] Fragment reduce_any(const Tile& tile, int dim = -1, Loc at = Loc::current());
 [[nodiscard]] Fragment reduce_all(const Tile& tile, int dim = -1, Loc at = Loc::current());
 
-// Where the largest, or smallest, element along `dim` stands: i32, the first of equal ones. NaN does not
-// count; where all are NaN, 0.
+// The position of the largest or smallest element along `dim`: i32, the first of equal elements. NaN is
+// ignored; if all elements are NaN, the position is 0.
 [[nodiscard]] Fragment reduce_argmax(const Tile& tile, int dim = -1, Loc at = Loc::current());
 [[nodiscard]] Fragment reduce_argmin(const Tile& tile, int dim = -1, Loc at = Loc::current());
 
 struct ScanOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   int dim = -1;
-  bool exclusive = false;  // without the element itself; the first is 0, or what max and min begin from
+  bool exclusive = false;  // without the element itself; the first result is the identity of the operation
   bool reverse = false;    // from the last element down
 };
 
@@ -116,7 +116,7 @@ struct ScanOptions {
 [[nodiscard]] Fragment scan_sum(const Tile& tile, ScanOptions options = {}, Loc at = Loc::current());
 [[nodiscard]] Fragment scan_max(const Tile& tile, ScanOptions options = {}, Loc at = Loc::current());
 [[nodiscard]] Fragment scan_min(const Tile& tile, ScanOptions options = {}, Loc at = Loc::current());
-// By segments: an element where `starts`, of booleans and of that shape, is true leaves out all before it.
+// Scans segments: a new segment begins wherever `starts`, a boolean tile of the same shape, is true.
 [[nodiscard]] Fragment scan_sum(const Tile& tile, const Tile& starts, ScanOptions options = {},
                                 Loc at = Loc::current());
 [[nodiscard]] Fragment scan_max(const Tile& tile, const Tile& starts, ScanOptions options = {},
@@ -124,11 +124,11 @@ struct ScanOptions {
 [[nodiscard]] Fragment scan_min(const Tile& tile, const Tile& starts, ScanOptions options = {},
                                 Loc at = Loc::current());
 
-// Writes every element with its coordinates, in their order, from every executor: `label[2, 5] = 0.5`.
+// Prints every element, in order, from every executor; the last indices of a line are the coordinates.
 void print(const std::string& label, const Tile& tile, Loc at = Loc::current());
 
-// element = op(element, value), indivisibly; float sums are unordered. Elements of a tensor or a Shared: i32,
-// i64, u32, and but for `or` and `and` also f16, bf16, f32, f64.
+// element = op(element, value), atomically; float sums are unordered. For elements of a tensor or a Shared of
+// type i32, i64 or u32; all but `or` and `and` also for f16, bf16, f32 and f64.
 void atomic_add(Element&& element, const Operand& value);
 void atomic_max(Element&& element, const Operand& value);
 void atomic_min(Element&& element, const Operand& value);
@@ -137,16 +137,16 @@ void atomic_and(Element&& element, const Operand& value);
 
 struct AccumulateOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
-  // With an order, all contributions to an element are added in increasing order: the sum is deterministic.
+  // With an order, contributions to an element are added in increasing order, so the sum is deterministic.
   std::optional<Expr> order = {};
-  // A promise that GPUs need: the contributions to an element have consecutive numbers 0, 1, 2, …, which
-  // increase with the blocks of the grid. The window begins at multiples of the tile's extents.
+  // A promise that is required on GPUs: the contributions to an element are numbered 0, 1, 2, …, and the
+  // numbers increase with the index of the block. The window begins at multiples of the tile's extents.
   bool consecutive = false;
-  // With consecutive numbers: contribution 0 overwrites the window, so that it needs no clearing.
+  // With `consecutive`: contribution 0 overwrites the window, so the window need not be cleared.
   bool overwrite = false;
 };
 
-// window += tile, element by element, indivisibly.
+// window += tile, atomically for each element.
 void accumulate(const Window& window, const Tile& tile, AccumulateOptions options = {},
                 Loc at = Loc::current());
 void atomic_add(const Window& window, const Tile& tile, Loc at = Loc::current());

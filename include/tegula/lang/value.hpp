@@ -1,4 +1,4 @@
-// Values inside a tile program: immutable, computed where they are written.
+// Values in a tile program: immutable, computed at the point where they are written.
 #pragma once
 #include <array>
 #include <concepts>
@@ -35,8 +35,8 @@ class Var;
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 
-// A value. It never changes, so it cannot be assigned: a value that changes is a Var. It does not convert to
-// C++ `bool`, because C++ `if` runs while the program is being built: use when() or select().
+// A value. It never changes and cannot be assigned; use a Var for a value that changes. It does not convert
+// to a C++ `bool`, because a C++ `if` runs while the program is being built: use when() or select().
 class Expr {
  public:
   using Node = std::shared_ptr<const ir::ExprNode>;
@@ -123,16 +123,16 @@ class Index : public Expr {
   explicit Index(Node node) : Expr(std::move(node), false) {}
 };
 
-// An extent that the shapes of a call determine, i32. One Dim used in several shapes has one value; `name` is
-// for messages.
+// An extent that the shapes of a call determine, i32. A Dim used in several shapes has one value; `name` is
+// used in messages.
 class Dim : public Expr {
  public:
   explicit Dim(const std::string& name, Loc at = Loc::current());
-  // A promise, checked at every call.
+  // A promise that is checked at every call.
   Dim& multiple_of(int factor, Loc at = Loc::current());
 };
 
-// A reusable piece may open a Trace: errors inside it then also name the line that called it.
+// A reusable piece may open a Trace; errors inside it then also name the line of its caller.
 class Trace {
  public:
   Trace(const char* piece, Loc at);
@@ -140,7 +140,7 @@ class Trace {
   Trace(const Trace&) = delete;
 };
 
-// Arithmetic wants operands of one kind (see docs/language.md, "Values and types").
+// The operands of arithmetic must be of one kind (see docs/language.md, "Values and types").
 [[nodiscard]] Expr operator+(const Operand& a, const Operand& b);
 [[nodiscard]] Expr operator-(const Operand& a, const Operand& b);
 [[nodiscard]] Expr operator*(const Operand& a, const Operand& b);
@@ -163,13 +163,13 @@ class Trace {
 [[nodiscard]] Expr operator-(const Operand& a);
 [[nodiscard]] Expr operator~(const Operand& a);
 
-[[nodiscard]] Expr max(const Operand& a, const Operand& b);  // the other one if one is NaN
+[[nodiscard]] Expr max(const Operand& a, const Operand& b);  // if one operand is NaN, the other one
 [[nodiscard]] Expr min(const Operand& a, const Operand& b);
 [[nodiscard]] Expr clamp(const Operand& x, const Operand& low, const Operand& high);
 [[nodiscard]] Expr select(const Operand& condition, const Operand& a, const Operand& b);
 [[nodiscard]] Expr abs(const Operand& x);
-[[nodiscard]] Expr popcount(const Operand& x);  // bits that are 1, of the type that x is computed in
-[[nodiscard]] Expr mul_high(const Operand& a, const Operand& b);  // of u32: the upper 32 bits of the product
+[[nodiscard]] Expr popcount(const Operand& x);  // how many bits are 1, in the type in which x is computed
+[[nodiscard]] Expr mul_high(const Operand& a, const Operand& b);  // for u32: the upper 32 bits of the product
 [[nodiscard]] Expr floordiv(const Operand& a, const Operand& b);
 [[nodiscard]] Expr floormod(const Operand& a, const Operand& b);
 [[nodiscard]] Expr ceildiv(const Operand& a, const Operand& b);
@@ -178,7 +178,7 @@ constexpr auto ceildiv(A a, B b) {
   return (a + b - 1) / b;
 }
 
-// Of floats.
+// For floats.
 [[nodiscard]] Expr exp(const Operand& x);
 [[nodiscard]] Expr exp2(const Operand& x);
 [[nodiscard]] Expr log(const Operand& x);
@@ -196,17 +196,17 @@ constexpr auto ceildiv(A a, B b) {
 [[nodiscard]] Expr ceil(const Operand& x);
 [[nodiscard]] Expr fma(const Operand& a, const Operand& b, const Operand& c);  // a · b + c, rounded once
 [[nodiscard]] Expr isnan(const Operand& x);
-// The same bits as another type of that width: f32, i32, u32; f64, i64.
+// The same bits as another type of the same width: f32, i32, u32; f64, i64.
 [[nodiscard]] Expr bitcast(const Operand& x, DType type);
 
-// Four random words, u32: Philox4x32-10 of a counter of four words and a key of two. Equal arguments give
-// equal words everywhere, so a program draws by the number of the element, in any order.
+// Four random u32 words: Philox4x32-10 of a counter of four words and a key of two words. Equal arguments
+// give equal words on every executor; a program can use the index of an element as the counter, in any order.
 struct RandomWords {
   Expr x, y, z, w;
 };
 [[nodiscard]] RandomWords philox(const std::array<Expr, 4>& counter, const std::array<Expr, 2>& key,
                                  Loc at = Loc::current());
-// From a random word: f32, uniform in [0, 1), a multiple of 2^−24.
+// Converts a random word to an f32, uniform in [0, 1): a multiple of 2^−24.
 [[nodiscard]] Expr uniform(const Operand& word);
 
 }  // namespace tegula::lang

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "ops/pieces/machines.hpp"
+#include "ops/pieces/plan_choices.hpp"
 
 namespace tegula::ops {
 
@@ -33,15 +34,22 @@ class Candidates {
   std::size_t count_ = 0;
 };
 
-// Of the candidates that with the least estimated time, the first of equal ones: the first of all where none
-// fits.
+// The candidate with the least estimated time, the first of equal ones, and the first of all where none fits;
+// or the one that tuning asks for.
 template <class Candidates, class Estimate>
 auto best_of(const Candidates& candidates, const Estimate& estimate) {
-  auto best = *std::begin(candidates);
+  const bool asks = chooses_candidates();
+  std::vector<double> estimates;
+  std::size_t best = 0, count = 0;
   double least = never;
-  for (const auto& candidate : candidates)
-    if (const double time = estimate(candidate); time < least) best = candidate, least = time;
-  return best;
+  for (const auto& candidate : candidates) {
+    const double time = estimate(candidate);
+    if (time < least) best = count, least = time;
+    if (asks) estimates.push_back(time);
+    ++count;
+  }
+  return *std::next(std::begin(candidates),
+                    static_cast<std::ptrdiff_t>(asks ? chosen_candidate(best, estimates) : best));
 }
 
 inline constexpr int planned_processors = cpu_table.processors;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "ops/pieces/plan_choices.hpp"
 #include "ops/schema/bound.hpp"
 #include "ops/schema/instance.hpp"
 
@@ -35,7 +36,7 @@ class Launch {
  public:
   enum class Mode { run, list };
 
-  Launch(const BoundCall& call, Mode mode) : call_(call), mode_(mode) {}
+  Launch(const BoundCall& call, Mode mode) : call_(call), mode_(mode), plan_(call.schema().name) {}
 
   template <class Instance>
   void operator()(const Instance& instance, lang::Kernel (*program)(const Instance&),
@@ -76,6 +77,7 @@ class Launch {
 
   const BoundCall& call_;
   Mode mode_;
+  PlanScope plan_;
   std::vector<lang::Kernel> kernels_;
 };
 

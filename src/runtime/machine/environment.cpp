@@ -44,6 +44,8 @@ constexpr VariableInfo table[] = {
     {Variable::cuda_lines, "TEGULA_CUDA_LINES", "0",
      "1: NVIDIA's profilers and debuggers show the lines of the tile program in place of those of printed "
      "text"},
+    {Variable::plan, "TEGULA_PLAN", "the candidates with the least estimated time",
+     "what operators' plans choose instead, as `tegula tune` prints it: attention.0=2"},
 };
 
 std::string refusal(const VariableInfo& variable, std::string_view value, std::string_view rule) {

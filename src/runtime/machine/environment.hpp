@@ -24,6 +24,7 @@ enum class Variable {
   cuda,
   cuda_checks,
   cuda_lines,
+  plan,
 };
 
 struct VariableInfo {
