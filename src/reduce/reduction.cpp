@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/print.hpp"
 #include "ir/verify.hpp"
 #include "ir/visit.hpp"
 #include "reduce/edits.hpp"
@@ -66,7 +67,7 @@ std::vector<Expr> simpler(const Expr& e) {
 class Reduction {
  public:
   Reduction(Kernel kernel, const FirstFailing& first_failing)
-      : best_(std::move(kernel)), first_failing_(first_failing) {}
+      : best_(std::move(kernel)), text_(print(best_)), first_failing_(first_failing) {}
 
   bool run() { return grids() | statements() | heads() | names() | expressions(); }
   const Kernel& best() const { return best_; }
@@ -74,12 +75,16 @@ class Reduction {
  private:
   using Kernels = std::vector<Kernel>;
 
-  static void add(Kernels& list, Kernel candidate) {
-    if (is_well_formed(candidate)) list.push_back(std::move(candidate));
+  // An edit that changes nothing fails as before, and would be taken again and again.
+  void add(Kernels& list, Kernel candidate) const {
+    if (is_well_formed(candidate) && print(candidate) != text_) list.push_back(std::move(candidate));
   }
   bool take(const Kernels& all) {
     const auto found = all.empty() ? std::nullopt : first_failing_(all);
-    if (found) best_ = all[*found];
+    if (found) {
+      best_ = all[*found];
+      text_ = print(best_);
+    }
     return found.has_value();
   }
 
@@ -160,6 +165,7 @@ class Reduction {
   }
 
   Kernel best_;
+  std::string text_;  // of best_
   const FirstFailing& first_failing_;
 };
 
