@@ -1,6 +1,7 @@
 // The fuzzer finds what it is there to find.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <thread>
 
@@ -76,7 +77,10 @@ class FindsPlanted : public testing::TestWithParam<Planted> {};
 
 TEST_P(FindsPlanted, AndReducesIt) {
   const Executor executors[] = {reference(), interpreter("wrong", GetParam().pass)};
+  const auto begin = std::chrono::steady_clock::now();
   const Summary summary = run(options(4000), executors);
+  const auto time = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(time, std::chrono::seconds(80)) << "no step is left before the patience of the reducer ends";
   ASSERT_EQ(summary.failures.size(), 1u);
   const Report& report = summary.failures[0];
   EXPECT_EQ(report.failure.executor, "wrong") << report.failure.message;
