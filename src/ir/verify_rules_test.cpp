@@ -211,6 +211,13 @@ const Case statements[] = {
      [](auto& p) {
        return declared(p, st(Gemm{whole(p.row), whole(p.h), whole(p.f), false, {}}));
      }},
+    {"metadata of a sparse operand is a tile of u8 [m, k / 8]",
+     [](auto& p) {
+       const BufferPtr values = tile("values", Space::shared, f32, {8, 4}),
+                       places = tile("places", Space::shared, i32, {8, 1});
+       return Body{p.declare(values), p.declare(places), p.declare(p.s), p.declare(p.f),
+                   st(Gemm{whole(values), whole(p.s), whole(p.f), false, {}, whole(places)})};
+     }},
     {"the accumulator of gemm is no operand",
      [](auto& p) {
        return declared(p, st(Gemm{whole(p.s), whole(p.f), whole(p.f), false, {}}));
