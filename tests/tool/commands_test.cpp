@@ -90,7 +90,9 @@ TEST_F(Tool, UsesWhatIsCachedWithoutCompiler) {
   const auto right = [&](const std::string& variables) {
     const auto outcome = tool("check gemm --target cpu", variables);
     const auto end = outcome.out.find(" of " + all + " cases right");
-    return end == std::string::npos ? outcome.out + outcome.err : outcome.out.substr(end - 1, 1);
+    if (end == std::string::npos) return outcome.out + outcome.err;
+    const auto line = outcome.out.rfind('\n', end) + 1;
+    return outcome.out.substr(line, end - line);
   };
   EXPECT_EQ(right(none + "TEGULA_ISA=portable"), "1");
   EXPECT_EQ(right(cache + "TEGULA_ISA=portable TEGULA_CXX='" TEGULA_QUICK_CXX "'"), all);
