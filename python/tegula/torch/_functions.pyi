@@ -1642,7 +1642,9 @@ def gemm(
     activation: Literal["none", "relu", "gelu", "silu"] = "none",
     gated: bool = False,
     scale: float = 1.0,
+    out_scale: float = 1.0,
     out_dtype: Any = None,
+    precision: Literal["ieee", "tf32", "tf32x3"] = "ieee",
     tile_m: int = 0,
     tile_n: int = 0,
     tile_k: int = 0,
@@ -1666,7 +1668,10 @@ def gemm(
         activation: applied to the sums; gelu is that by tanh; one of none, relu, gelu, silu.
         gated: the activation of the first half of the columns times the second half.
         scale: factor of the product; a finite factor.
-        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+        out_scale: factor of the result, such as the inverse of its scale in fp8; a finite factor.
+        out_dtype: dtype of the result; f32, f16, bf16, e4m3 or e5m2, chosen by the operator unless given.
+        precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
+            ieee, tf32, tf32x3.
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
@@ -1674,7 +1679,8 @@ def gemm(
 
     Returns:
         out: [m, n / 2] or [batch, m, n / 2] if gated; [m, n] or [batch, m, n], out_dtype, or that of a, bfloat16
-            where that has 8 bits: activation(scale * row_scale * (a * b) * column_scale + bias) + residual.
+            where that has 8 bits: (activation(scale * row_scale * (a * b) * column_scale + bias) + residual) *
+            out_scale.
 
     Rules:
         a: expected a matrix with stride 1 along rows or columns; pass a contiguous copy.
@@ -1697,6 +1703,7 @@ def accumulate_gemm(
     transpose_a: bool = False,
     transpose_b: bool = False,
     scale: float = 1.0,
+    precision: Literal["ieee", "tf32", "tf32x3"] = "ieee",
     tile_m: int = 0,
     tile_n: int = 0,
     tile_k: int = 0,
@@ -1714,6 +1721,8 @@ def accumulate_gemm(
         transpose_a: a is [k, m].
         transpose_b: b is [n, k].
         scale: factor of the product; a finite factor.
+        precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
+            ieee, tf32, tf32x3.
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
@@ -1773,6 +1782,7 @@ def grouped_gemm(
     offsets: Tensor | None = None,
     counts: Tensor | None = None,
     transpose_b: bool = False,
+    precision: Literal["ieee", "tf32", "tf32x3"] = "ieee",
     max_rows: int = 0,
     out_dtype: Any = None,
 ) -> Tensor:
@@ -1787,6 +1797,8 @@ def grouped_gemm(
         offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
         counts: [groups], int32: rows of every group that count. Optional.
         transpose_b: b is [groups, n, k].
+        precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
+            ieee, tf32, tf32x3.
         max_rows: a promise: the most rows in a group; a number of rows, or 0 where it is not known.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
@@ -1811,6 +1823,7 @@ def grouped_gemm_weights(
     offsets: Tensor,
     *,
     c: Tensor | None = None,
+    precision: Literal["ieee", "tf32", "tf32x3"] = "ieee",
     max_rows: int = 0,
     out_dtype: Any = None,
 ) -> Tensor:
@@ -1823,6 +1836,8 @@ def grouped_gemm_weights(
         dout: [m, n], dtype that of a: gradients of the results.
         offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end.
         c: [groups, k, n], float32, float16 or bfloat16: added. Optional.
+        precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
+            ieee, tf32, tf32x3.
         max_rows: a promise: the most rows in a group; a number of rows, or 0 where it is not known.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
