@@ -63,8 +63,8 @@ T choice(const char* option, std::string_view given,
   throw nb::value_error(fmt::format("{}: expected one of {}, given '{}'", option, names, given).c_str());
 }
 
-void gemm(nb::handle a, nb::handle b, nb::handle c, const char* accumulate, const char* precision,
-          const char* warps, std::optional<bool> swap, std::optional<bool> from_registers) {
+lang::GemmOptions gemm_options(const char* accumulate, const char* precision, const char* warps,
+                               std::optional<bool> swap, std::optional<bool> from_registers) {
   lang::GemmOptions options;
   options.accumulate = choice<lang::Accumulate>(
       "gemm, accumulate", accumulate,
@@ -79,7 +79,19 @@ void gemm(nb::handle a, nb::handle b, nb::handle c, const char* accumulate, cons
                                        {"columns", lang::Warps::columns},
                                        {"square", lang::Warps::square}});
   options.swap = swap, options.from_registers = from_registers;
-  lang::gemm(tile_of("gemm", a), tile_of("gemm", b), fragment_of("gemm", c), options, here().at);
+  return options;
+}
+
+void gemm(nb::handle a, nb::handle b, nb::handle c, const char* accumulate, const char* precision,
+          const char* warps, std::optional<bool> swap, std::optional<bool> from_registers) {
+  lang::gemm(tile_of("gemm", a), tile_of("gemm", b), fragment_of("gemm", c),
+             gemm_options(accumulate, precision, warps, swap, from_registers), here().at);
+}
+
+void gemm_sparse(nb::handle values, nb::handle metadata, nb::handle b, nb::handle c, const char* accumulate) {
+  lang::gemm_sparse(tile_of("gemm_sparse", values), tile_of("gemm_sparse", metadata),
+                    tile_of("gemm_sparse", b), fragment_of("gemm_sparse", c),
+                    gemm_options(accumulate, "ieee", "automatic", {}, {}), here().at);
 }
 
 void define_reductions(nb::module_& module) {
@@ -186,6 +198,7 @@ void define_tile_ops(nb::module_& module) {
   module.def("lang_gemm", gemm, nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("accumulate"),
              nb::arg("precision"), nb::arg("warps"), nb::arg("swap").none(),
              nb::arg("from_registers").none());
+  module.def("lang_gemm_sparse", gemm_sparse);
   module.def("lang_print_tile", [](const char* label, nb::handle tile) {
     lang::print(label, tile_of("print", tile), here().at);
   });

@@ -241,6 +241,12 @@ def gemm(
     _t.lang_gemm(a, b, c, accumulate, precision, warps, swap, from_registers)
 
 
+def gemm_sparse(values: Tile, metadata: Tile, b: Tile, c: Fragment, *, accumulate: str = "promoted") -> None:
+    """``c += a · b`` where two of each four elements of a [m, k] along k are given, in ``values`` [m, k / 2]; ``metadata``
+    u8 [m, k / 8] says where they stand, as ``tegula.compress_24`` writes it."""
+    _t.lang_gemm_sparse(values, metadata, b, c, accumulate)
+
+
 def _reduction(name: str, what: str) -> Callable[..., Any]:
     function = getattr(_t, f"lang_{name}")
 

@@ -84,7 +84,35 @@ def collatz_case():
     return programs.collatz(1000), (x, longest), {}, np.array([collatz(int(each)) for each in x])
 
 
-CASES = [vector_add_case, gemm_case, softmax_case, histogram_case, attention_case, dequantised_case, collatz_case]
+@tegula.kernel
+def sparse_product(rows, n, k):
+    M, N, K = Dim("M"), Dim("N"), Dim("K")
+    V, W, B = input("V", (M, K // 2), f16), input("W", (M, K // 8), u8), input("B", (N, K), f16)
+    C = output("C", (M, N), f32)
+    with grid(ceildiv(N, n), ceildiv(M, rows)) as (x, y):
+        sum = Fragment((rows, n), f32, 0)
+        with pipelined(ceildiv(K, k)) as step:
+            values, places, b = Shared((rows, k // 2), f16), Shared((rows, k // 8), u8), Shared((n, k), f16)
+            copy(V.at(y * rows, step * (k // 2)), values)
+            copy(W.at(y * rows, step * (k // 8)), places)
+            copy(B.at(x * n, step * k), b)
+            gemm_sparse(values, places, b.T, sum)
+        copy(sum, C.at(y * rows, x * n))
+
+
+def sparse_case():
+    dense, b = whole_numbers((70, 128), np.float16, 1), whole_numbers((50, 128), np.float16, 2)
+    values, metadata = tegula.compress_24(dense)
+    kept = np.zeros_like(dense)
+    first, second = metadata[..., None] >> np.array([0, 4]) & 3, metadata[..., None] >> np.array([2, 6]) & 3
+    for place, part in ((first, 0), (second, 1)):
+        columns = np.arange(0, 128, 4) + place.reshape(70, 32)
+        np.put_along_axis(kept, columns, values[:, part::2], 1)
+    return sparse_product(64, 64, 64), (values, metadata, b), {}, kept @ b.T
+
+
+CASES = [vector_add_case, gemm_case, softmax_case, histogram_case, attention_case, dequantised_case, sparse_case,
+         collatz_case]  # fmt: skip
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -317,7 +345,7 @@ OTHERWISE = {
     "floormod": "%",
     "map": "Python's own; a Fragment is filled in parallel()",
     "all": "a colon in a slice",
-    "Group": "a string", "Warps": "a string", "Accumulate": "a string",
+    "Group": "a string", "Warps": "a string", "Accumulate": "a string", "Precision": "a string",
     "Index": "an Expr", "Slot": "an argument of a slice",
     "All": "a colon in a slice", "Range": "a slice", "When": "with otherwise()", "Kernel": "tegula.Kernel",
     "Trace": "errors name the caller's line by themselves",
