@@ -27,6 +27,19 @@ void leave_room_for_two(GemmTiles& tiles) {
   while (tiles.m * tiles.n > most) (tiles.n >= tiles.m ? tiles.n : tiles.m) /= 2;
 }
 
+// Tensor cores read tf32 along k, and each block would turn or divide its operands again: a copy that all
+// blocks read costs as much as the products of so many rows and columns with operands that blocks prepare.
+constexpr std::int64_t rows_worth_turning = 64, sides_worth_dividing = 128;
+
+void choose_prepared(GemmKernel& kernel, std::int64_t m, std::int64_t n) {
+  if (kernel.precision == Precision::tf32) {
+    kernel.prepare_a = kernel.transpose_a && n >= rows_worth_turning;
+    kernel.prepare_b = !kernel.transpose_b && m >= rows_worth_turning;
+  } else if (kernel.precision == Precision::tf32x3) {
+    kernel.prepare_a = kernel.prepare_b = m * n > sides_worth_dividing * (m + n);
+  }
+}
+
 // The product of the call's a and b into `out`, an output or what is written in place.
 void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tiles, const char* out,
                     Launch& launch) {
@@ -38,19 +51,24 @@ void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tile
   const TensorRef result = c.formed(out);
   const bool has_engine = c.on_gpu() && c.target() != Target::cuda_sm80() && c.target() != Target::emulated();
   if (has_engine && (kernel.compute != f32 || kernel.precision != Precision::ieee)) {
-    kernel.pad_a = needs_padding(a);
-    kernel.pad_b = needs_padding(b);
+    choose_prepared(kernel, c.dim("m"), c.dim("n"));
+    kernel.pad_a = !kernel.prepare_a && needs_padding(a);
+    kernel.pad_b = !kernel.prepare_b && needs_padding(b);
     kernel.pad_out = needs_padding(result);
   }
+  const bool divided = kernel.precision == Precision::tf32x3 && kernel.prepare_a;
   const ProductProblem problem{c.dim("batch"),
                                c.dim("m"),
                                kernel.gated ? c.dim("n") / 2 : c.dim("n"),
-                               c.dim("k"),
+                               c.dim("k") * (divided ? 3 : 1),
                                planned_gpu_processors(c),
                                kernel.pad_out ? 4 : kernel.out.bytes(),
-                               kernel.precision};
+                               divided ? Precision::tf32 : kernel.precision};
+  GemmTiles asked = tiles;
+  // Blocks that divide operands have three tiles of each in shared memory, which CPUs' tiles would exceed.
+  if (c.target() == Target::emulated() && kernel.precision == Precision::tf32x3 && asked.k == 0) asked.k = 32;
   const ProductPlan plan =
-      c.on_gpu() ? plan_product_on_gpu(problem, kernel.compute, tiles) : plan_product(problem, tiles);
+      c.on_gpu() ? plan_product_on_gpu(problem, kernel.compute, asked) : plan_product(problem, asked);
   kernel.tiles = plan.tiles;
   if (kernel.gated && c.on_gpu()) leave_room_for_two(kernel.tiles);
   if (has_engine) kernel.stages = plan.stages;
@@ -172,13 +190,16 @@ const OperatorSchema& gemm_schema() {
                 "m=37 n=72 k=40 bf16 transpose_b gated activation=silu row_scale column_scale bias residual"},
                {"batched_bf16", "batch=2 m=20 k=24 n=18 bf16 activation=silu"},
                {"tf32", "m=136 k=72 n=80 transpose_b precision=tf32"},
+               {"tf32_turned", "m=72 k=70 n=132 transpose_a precision=tf32"},
                {"tf32_x3", "m=72 k=70 n=60 precision=tf32x3 bias"},
+               {"tf32_x3_divided", "m=264 k=70 n=268 precision=tf32x3 splits=2"},
                {"to_e4m3", "m=70 k=96 n=48 bf16 transpose_b out_dtype=e4m3 out_scale=0.5"}})
           .measured({{"512", "m=512 n=512 k=512"},
                      {"1024", "m=1024 n=1024 k=1024"},
                      {"2048", "m=2048 n=2048 k=2048"},
                      {"1024_bf16", "m=1024 n=1024 k=1024 bf16"},
                      {"4096_tf32", "m=4096 n=4096 k=4096 transpose_b precision=tf32"},
+                     {"4096_tf32_turned", "m=4096 n=4096 k=4096 precision=tf32"},
                      {"4096_tf32_x3", "m=4096 n=4096 k=4096 transpose_b precision=tf32x3"}})
           // With the tiles that plans choose.
           .built_in({"m=1 n=1 k=1 {|transpose_b} tile_k=256 {tile_m=256 tile_n=512|tile_m=128 tile_n=256|"

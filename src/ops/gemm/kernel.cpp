@@ -5,6 +5,7 @@
 
 #include "ops/pieces/padding.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/pieces/tf32_operands.hpp"
 
 namespace tegula::ops {
 
@@ -27,6 +28,8 @@ struct Program {
   Dim batch{"batch"}, m{"m"}, n{"n"}, k{"k"};
   Expr columns = c.gated ? n / 2 : Expr(n);  // of the result
   Tensor a, b, out;
+  bool transpose_a = c.transpose_a, transpose_b = c.transpose_b;   // of what is multiplied
+  bool divided = c.precision == Precision::tf32x3 && c.prepare_a;  // into two parts, of which both are read
   std::optional<Tensor> bias, row_scale, column_scale, residual, partial;
   std::optional<Expr> scale, out_scale;
 
@@ -50,6 +53,7 @@ struct Program {
   void run() {
     if (c.pad_a) a = padded("padded_a", a);
     if (c.pad_b) b = padded("padded_b", b);
+    prepare();
     if (partial) {
       split_grid();
       sum_grid();
@@ -57,6 +61,7 @@ struct Program {
       whole_grid();
     }
   }
+  void prepare();
   void whole_grid();
   void split_grid();
   void sum_grid();
@@ -65,38 +70,59 @@ struct Program {
     Expr matrix, row, column;
   };
   // Gated, `second` are the sums of the columns that gates multiply.
-  void multiply(const Tensor& left, const Tensor& right, const Place& at, const Range& steps, Fragment& sum,
-                Fragment* second = nullptr);
+  void multiply(const Place& at, const Range& steps, Fragment& sum, Fragment* second = nullptr);
+  // Of a product with all of k: three times as many where operands are divided.
+  Expr steps() const { return divided ? ceildiv(k, t.k) * 3 : ceildiv(k, t.k); }
+  struct Step {
+    Tensor left, right;
+    Expr inner;  // along k
+  };
+  Step step_of(const Expr& matrix, const Expr& step) const;
   void complete(const Expr& row, const Expr& column, Fragment& sum);
   void store(const Place& at, Fragment& sum, Fragment* second);
   GridOptions options() const;
 };
 
-void Program::multiply(const Tensor& left, const Tensor& right, const Place& at, const Range& steps,
-                       Fragment& sum, Fragment* second) {
-  const lang::GemmOptions options{.precision = static_cast<lang::Precision>(c.precision)};
+void Program::prepare() {
+  const int parts = divided ? 2 : 1;
+  if (c.prepare_a) a = as_tf32("prepared_a", a, c.transpose_a, parts), transpose_a = false;
+  if (c.prepare_b) b = as_tf32("prepared_b", b, !c.transpose_b, parts), transpose_b = true;
+}
+
+// The smallest products come first: a times the rest of b, the rest of a times b, a times b.
+Program::Step Program::step_of(const Expr& matrix, const Expr& step) const {
+  const auto part = [&](const Tensor& operand, bool prepared, const Expr& which) {
+    return prepared ? operand.slice(which, matrix) : operand.slice(matrix);
+  };
+  if (!divided) return {part(a, c.prepare_a, Expr(0)), part(b, c.prepare_b, Expr(0)), step * t.k};
+  const Expr third = step / ceildiv(k, t.k);
+  return {part(a, true, select(third == 1, 1, 0)), part(b, true, select(third == 0, 1, 0)),
+          step % ceildiv(k, t.k) * t.k};
+}
+
+void Program::multiply(const Place& at, const Range& steps, Fragment& sum, Fragment* second) {
+  const lang::Precision precision =
+      divided ? lang::Precision::tf32 : static_cast<lang::Precision>(c.precision);
   pipelined(steps, {.stages = c.stages.value_or(0)}, [&](Index step) {
-    Expr inner = step * t.k;
-    Shared a_tile({c.transpose_a ? t.k : t.m, c.transpose_a ? t.m : t.k}, c.compute);
-    const auto b_tile = [&] {
-      return Shared({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, c.compute);
-    };
+    const Step own = step_of(at.matrix, step);
+    Shared a_tile({transpose_a ? t.k : t.m, transpose_a ? t.m : t.k}, c.compute);
+    const auto b_tile = [&] { return Shared({transpose_b ? t.n : t.k, transpose_b ? t.k : t.n}, c.compute); };
     const auto load_b = [&](const Expr& column, Shared& tile) {
-      copy(c.transpose_b ? right.at(column, inner) : right.at(inner, column), tile);
+      copy(transpose_b ? own.right.at(column, own.inner) : own.right.at(own.inner, column), tile);
     };
     const auto turned = [](Shared& tile, bool transposed) { return transposed ? tile.T() : std::move(tile); };
     Shared first_b = b_tile();
-    copy(c.transpose_a ? left.at(inner, at.row) : left.at(at.row, inner), a_tile);
+    copy(transpose_a ? own.left.at(own.inner, at.row) : own.left.at(at.row, own.inner), a_tile);
     load_b(at.column, first_b);
     if (second != nullptr) {
       Shared second_b = b_tile();
       load_b(columns + at.column, second_b);
-      if (c.transpose_a)
-        gemm(a_tile.T(), turned(second_b, c.transpose_b), *second, options);
+      if (transpose_a)
+        gemm(a_tile.T(), turned(second_b, transpose_b), *second, {.precision = precision});
       else
-        gemm(a_tile, turned(second_b, c.transpose_b), *second, options);
+        gemm(a_tile, turned(second_b, transpose_b), *second, {.precision = precision});
     }
-    gemm(turned(a_tile, c.transpose_a), turned(first_b, c.transpose_b), sum, options);
+    gemm(turned(a_tile, transpose_a), turned(first_b, transpose_b), sum, {.precision = precision});
   });
 }
 
@@ -157,10 +183,10 @@ void Program::whole_grid() {
     Fragment sum({t.m, t.n}, f32, 0);
     if (c.gated) {
       Fragment values({t.m, t.n}, f32, 0);
-      multiply(a.slice(z), b.slice(z), at, range(0, ceildiv(k, t.k)), sum, &values);
+      multiply(at, range(0, steps()), sum, &values);
       return store(at, sum, &values);
     }
-    multiply(a.slice(z), b.slice(z), at, range(0, ceildiv(k, t.k)), sum);
+    multiply(at, range(0, steps()), sum);
     store(at, sum, nullptr);
   });
 }
@@ -168,11 +194,9 @@ void Program::whole_grid() {
 void Program::split_grid() {
   grid(ceildiv(n, t.n), ceildiv(m, t.m), batch * t.splits, options(), [&](Index x, Index y, Index z) {
     Expr row = y * t.m, column = x * t.n, part = z % t.splits, of = z / t.splits;
-    Expr steps = ceildiv(k, t.k);
     const Place at{of, row, column};
     Fragment sum({t.m, t.n}, f32, 0);
-    multiply(a.slice(of), b.slice(of), at, range(steps * part / t.splits, steps * (part + 1) / t.splits),
-             sum);
+    multiply(at, range(steps() * part / t.splits, steps() * (part + 1) / t.splits), sum);
     copy(sum, partial->slice(part, of).at(at.row, at.column));
   });
 }

@@ -21,6 +21,8 @@ struct GemmKernel {
   bool transpose_a = false, transpose_b = false, scaled = false;
   bool pad_a = false, pad_b = false;  // copied first, to rows that the copy engine takes
   bool pad_out = false;               // its rows are written behind sums that the copy engine stores
+  // Written first along k as numbers of tf32, and for tf32x3 with what rounding leaves of them.
+  bool prepare_a = false, prepare_b = false;
   std::optional<DType> bias = {}, residual = {};
   bool row_scale = false, column_scale = false;
   Activation activation = Activation::none;
@@ -35,10 +37,11 @@ struct GemmKernel {
   auto fields() const {
     return std::tuple(type, compute, out, tiles, labelled("ta", transpose_a), labelled("tb", transpose_b),
                       labelled("pa", pad_a), labelled("pb", pad_b), labelled("pout", pad_out),
-                      labelled("stages", stages), labelled("scaled", scaled), labelled("bias", bias),
-                      labelled("residual", residual), labelled("rows", row_scale),
-                      labelled("columns", column_scale), activation, labelled("gated", gated), epilogue,
-                      labelled("accumulates", accumulates), labelled("rescaled", rescaled), precision);
+                      labelled("qa", prepare_a), labelled("qb", prepare_b), labelled("stages", stages),
+                      labelled("scaled", scaled), labelled("bias", bias), labelled("residual", residual),
+                      labelled("rows", row_scale), labelled("columns", column_scale), activation,
+                      labelled("gated", gated), epilogue, labelled("accumulates", accumulates),
+                      labelled("rescaled", rescaled), precision);
   }
 };
 
