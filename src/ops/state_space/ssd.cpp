@@ -200,6 +200,7 @@ const OperatorSchema& ssd_schema() {
           .values(between_of_example<0, 3>)
           .in(&Ssd::A, "A", "groups*group", is(f32), "logarithms of decays of a step of width 1, at most 0")
           .values(between_of_example<-10, 0>)
+          .cancels()
           .in(&Ssd::B, "B", token_list("groups n"), same_as("x"), "what values are written by")
           .unit_stride()
           .in(&Ssd::C, "C", token_list("groups n"), same_as("x"), "what states are read by")
@@ -210,6 +211,7 @@ const OperatorSchema& ssd_schema() {
           .unit_stride()
           .in(&Ssd::dt_bias, "dt_bias", "groups*group", is(f32), "added to dt")
           .values(between_of_example<0, 5>)
+          .cancels()
           .in(&Ssd::initial_state, "initial_state", sequence_list("groups*group p n"), is(f32),
               "states before the first token, zeros unless given")
           .with(add_fences<Ssd>)
