@@ -276,7 +276,7 @@ void run(const Bound<CausalConv1d>& c, Launch& launch) {
          {{"x", token_view(c.call(), "x")}, {"out", token_view(c.call(), "out")}});
 }
 
-void run_backward(const Bound<CausalConv1d>& c, Launch& launch) {
+void run_conv_backward(const Bound<CausalConv1d>& c, Launch& launch) {
   launch(instance_of(c, c.has("dfinal_state")), backward,
          {{"x", token_view(c.call(), "x")},
           {"dout", token_view(c.call(), "dout")},
@@ -284,7 +284,7 @@ void run_backward(const Bound<CausalConv1d>& c, Launch& launch) {
 }
 
 template <class E>
-void formula(const Bound<CausalConv1d>& c, E& exact) {
+void conv_formula(const Bound<CausalConv1d>& c, E& exact) {
   using Number = typename E::Number;
   const std::int64_t d = c.dim("d"), width = c.dim("width"), before = width - 1;
   auto *x = exact.data("x"), *weight = exact.data("weight"), *bias = exact.data_if("bias"),
@@ -340,12 +340,13 @@ const OperatorSchema& causal_conv1d_schema() {
                      {"one_token_128",
                       "batch=128 tokens=1 d=8192 width=4 bf16 bias initial_state silu "
                       "output_final_state"}})
-          .run(run, formula<Exact>);
+          .run(run, conv_formula<Exact>);
   return table;
 }
 
 const OperatorSchema& causal_conv1d_backward_schema() {
-  return gradient_table<run_backward, formula<Traced>>(causal_conv1d_schema(), "8*batch*tokens*d*width", "");
+  return gradient_table<run_conv_backward, conv_formula<Traced>>(causal_conv1d_schema(),
+                                                                 "8*batch*tokens*d*width", "");
 }
 
 CausalConv1dResult causal_conv1d(const TensorRef& x, const TensorRef& weight, CausalConv1d options) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/schema/schema.hpp"
+#include "ops/state_space/example.hpp"
 #include "ops/state_space/softplus.hpp"
 
 namespace tegula::ops {
@@ -101,12 +102,6 @@ void formula(const Bound<SelectiveStateUpdate>& c, Exact& exact) {
         }
         out[row] = z ? sum * z[row] / (1 + std::exp(-z[row])) : sum;
       }
-}
-
-template <int low, int high>  // in tenths
-tegula::Tensor between_of_example(const Shape& shape, DType type, std::uint64_t seed,
-                                  const std::function<std::int64_t(const std::string&)>&) {
-  return tegula::Tensor::random_uniform(shape, type, seed, low / 10., high / 10.);
 }
 
 }  // namespace

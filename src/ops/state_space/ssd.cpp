@@ -2,6 +2,7 @@
 
 #include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
+#include "ops/state_space/example.hpp"
 #include "ops/state_space/softplus.hpp"
 #include "ops/state_space/steps.hpp"
 
@@ -181,12 +182,6 @@ void formula(const Call& c, E& exact) {
       }
       if (end) std::copy(state.begin(), state.end(), end + at);
     }
-}
-
-template <int low, int high>  // in tenths
-Tensor between_of_example(const Shape& shape, DType type, std::uint64_t seed,
-                          const std::function<std::int64_t(const std::string&)>&) {
-  return Tensor::random_uniform(shape, type, seed, low / 10., high / 10.);
 }
 
 }  // namespace
