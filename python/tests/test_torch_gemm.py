@@ -8,6 +8,8 @@ needs_operators = pytest.mark.skipif(
     not hasattr(torch.library, "custom_op"), reason="PyTorch before 2.4 has no such operators"
 )
 import tegula.torch  # noqa: E402
+from tegula._printing import torch_options  # noqa: E402
+from tegula._tables import tables  # noqa: E402
 from torch_references import check_gradients  # noqa: E402
 
 
@@ -98,11 +100,14 @@ def test_products_of_8_bits_compile(dtype):
     a, b, bias = bytes_of_floats(dtype)
     bias.requires_grad_()
     # The other checks compute with their arguments, which PyTorch does not do in 8 bits.
-    product = (a, b, bias, False, True, "gelu", 0.25, None)
-    torch.library.opcheck(torch.ops.tegula.gemm.default, (*product, 0, 0, 0, 0), test_utils=["test_faketensor"])
+    given = {"transpose_b": True, "activation": "gelu", "scale": 0.25}
+    others = [None] * (len(tables["gemm"].inputs) - 3)
+    options = [given.get(option.name, option.default) for option in torch_options(tables["gemm"], tables)]
+    product = (a, b, bias, *others, *options)
+    torch.library.opcheck(torch.ops.tegula.gemm.default, product, test_utils=["test_faketensor"])
 
     def step(a, b, bias):
-        return tegula.torch.gemm(a, b, transpose_b=True, bias=bias, scale=0.25, activation="gelu").float().sum()
+        return tegula.torch.gemm(a, b, bias=bias, **given).float().sum()
 
     torch._dynamo.reset()
     loss = torch.compile(step, fullgraph=True)(a, b, bias)

@@ -64,6 +64,31 @@ TEST_P(ProducerReads, NothingBeforeItIsThere) {
       << schedule::print(schedule);
 }
 
+// Of a tile that threads of the producer make and consumers read: racecheck follows an arrival of one thread
+// for many to none of the others' accesses, and reports each such tile. Where they meet before it, there is
+// no race; where they do not, there is one.
+TEST(ProducerFills, ThreadsMeetBeforeOneOfThemArrives) {
+  const auto by_loop = std::find_if(all_reads.begin(), all_reads.end(), [](const Reads& x) {
+    return x.name == std::string_view("list_by_loop");
+  });
+  ASSERT_NE(by_loop, all_reads.end());
+  const passes::CudaPlan plan = passes::plan_for_cuda(*program_of(*by_loop, true).ir(), passes::CudaTarget{});
+  ASSERT_TRUE(plan.grids[0].schedule);
+  const schedule::Schedule& schedule = *plan.grids[0].schedule;
+  EXPECT_FALSE(schedule::verify(schedule, schedule::thorough));
+  const auto needed = [&](const std::string& role, const std::string& event) {
+    int count = 0;
+    for (const schedule::Mutation& m : schedule::mutations(schedule)) {
+      if (m.name.starts_with(role) && m.name.find(": " + event) != std::string::npos &&
+          m.name.ends_with(", removed"))
+        count += schedule::verify(m.schedule).has_value();
+    }
+    return count;
+  };
+  EXPECT_EQ(needed("producer", "barrier"), 1) << "behind the writes\n" << schedule::print(schedule);
+  EXPECT_EQ(needed("consumer", "warp sync"), 1) << "behind the reads\n" << schedule::print(schedule);
+}
+
 TEST(ProducerReadsText, IsAccepted) {
   const codegen::testing::Nvrtc* nvrtc = codegen::testing::Nvrtc::find();
   if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";

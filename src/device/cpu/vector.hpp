@@ -60,9 +60,18 @@ TEGULA_CPU_INLINE uint32_t select(bool m, uint32_t a, uint32_t b) { return m ? a
 TEGULA_CPU_INLINE vm isnan(vf x) { return x != x; }
 TEGULA_CPU_INLINE bool isnan(float x) { return x != x; }
 
-// a * b + c with one rounding where the target has the instruction (-ffp-contract=fast), with two elsewhere.
-TEGULA_CPU_INLINE vf fma(vf a, vf b, vf c) { return a * b + c; }
+// a * b + c with one rounding where the target has the instruction, with two elsewhere. Compilers that optimise
+// contract the two operations (-ffp-contract=fast), of a vector too; others need it said, lane by lane.
+#if defined(__FMA__) && !defined(__OPTIMIZE__)
+TEGULA_CPU_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+TEGULA_CPU_INLINE vf fma(vf a, vf b, vf c) {
+  for (int i = 0; i < W; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return c;
+}
+#else
 TEGULA_CPU_INLINE float fma(float a, float b, float c) { return a * b + c; }
+TEGULA_CPU_INLINE vf fma(vf a, vf b, vf c) { return a * b + c; }
+#endif
 
 // The value as it is, which the compiler may not look into: a product behind it is rounded by itself. Where
 // two products are added, which of them an fma would swallow is the compiler's choice, and scalars and

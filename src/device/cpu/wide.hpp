@@ -104,8 +104,16 @@ TEGULA_CPU_INLINE int64_t select(bool m, int64_t a, int64_t b) { return m ? a : 
 
 TEGULA_CPU_INLINE bool isnan(double x) { return x != x; }
 TEGULA_CPU_INLINE vm isnan(vd x) { return x != x; }
+#if defined(__FMA__) && !defined(__OPTIMIZE__)
+TEGULA_CPU_INLINE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+TEGULA_CPU_INLINE vd fma(vd a, vd b, vd c) {
+  for (int i = 0; i < W; ++i) set_lane(c, i, __builtin_fma(lane(a, i), lane(b, i), lane(c, i)));
+  return c;
+}
+#else
 TEGULA_CPU_INLINE double fma(double a, double b, double c) { return a * b + c; }
 TEGULA_CPU_INLINE vd fma(vd a, vd b, vd c) { return a * b + c; }
+#endif
 TEGULA_CPU_INLINE double abs(double x) { return __builtin_fabs(x); }
 TEGULA_CPU_INLINE int64_t abs(int64_t x) { return x < 0 ? int64_t(0u - uint64_t(x)) : x; }
 TEGULA_CPU_INLINE int64_t popcount(int64_t x) { return __builtin_popcountll(uint64_t(x)); }

@@ -265,6 +265,46 @@ std::vector<Example> append_measured() {
 constexpr const char* of_tokens = "block_table ? pages page_size kv_heads : batch keys kv_heads";
 constexpr const char* of_factors = "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads";
 
+void add_factors(Schema<Op>& table) {
+  table
+      .in(&Op::k_scale, "k_scale", of_factors, is(f32),
+          "positive factors by which keys are divided: one, one for each head, or for each token and "
+          "head")
+      .range("1", "3")
+      .in(&Op::v_scale, "v_scale", of_factors, is(f32), "factors of values, likewise")
+      .range("1", "3")
+      .inout(&Op::k_token_scale, "k_token_scale", of_tokens, is(f32),
+             "factors of each token and head of keys, which are its largest magnitude / 448")
+      .inout(&Op::v_token_scale, "v_token_scale", of_tokens, is(f32), "factors of values, likewise");
+}
+
+void add_angles(Schema<Op>& table) {
+  table
+      .in(&Op::cosine, "cosine", "length half", is(f32),
+          "of the angles of every position, by which pairs of features of keys are turned")
+      .in(&Op::sine, "sine", "length half", is(f32), "of the same angles")
+      .in(&Op::positions, "positions", "batch tokens", index,
+          "of the tokens, their places in their sequences unless given")
+      .converts()
+      .range("0", "length");
+}
+
+void add_rules(Schema<Op>& table) {
+  table.require("k_cache", has_type, "the dtype of k, or e4m3", "convert it")
+      .require("v", "v == v_cache", "v and v_cache together", "give both")
+      .require("cosine", "cosine == sine", "cosine and sine together", "give both")
+      .require("positions", "positions ? cosine : 1", "cosine and sine beside it", "leave it out")
+      .require("v_scale", "v_scale ? v : 1", "v beside it", "leave it out")
+      .require("v_token_scale", "v_token_scale ? v : 1", "v beside it", "leave it out")
+      .require("k", "1 <= d & d <= 1024", "1 to 1024 features", "split the heads")
+      .require("v", "v ? 1 <= d_v & d_v <= 1024 : 1", "1 to 1024 features", "split the heads")
+      .require("cosine", "cosine ? 1 <= half & first_rotated + 2*half <= d : 1",
+               "1 pair or more, among the {d} features of k", "give the angles of fewer pairs")
+      .require("cosine", "cosine ? (positions ? 1 <= length : room <= length) : 1",
+               "angles of all {room} tokens there is room for", "give longer tables, or positions")
+      .require("block_table", "room < 536870912", "room for fewer than 2^29 tokens", "give shorter tables");
+}
+
 }  // namespace
 
 const OperatorSchema& append_kv_schema() {
@@ -292,41 +332,14 @@ const OperatorSchema& append_kv_schema() {
               "tokens of each sequence, the new ones included; without, all there is room for")
           .remedy("give every sequence a length")
           .range("0", "room+1")
-          .in(&Op::k_scale, "k_scale", of_factors, is(f32),
-              "positive factors by which keys are divided: one, one for each head, or for each token and "
-              "head")
-          .range("1", "3")
-          .in(&Op::v_scale, "v_scale", of_factors, is(f32), "factors of values, likewise")
-          .range("1", "3")
-          .inout(&Op::k_token_scale, "k_token_scale", of_tokens, is(f32),
-                 "factors of each token and head of keys, which are its largest magnitude / 448")
-          .inout(&Op::v_token_scale, "v_token_scale", of_tokens, is(f32), "factors of values, likewise")
-          .in(&Op::cosine, "cosine", "length half", is(f32),
-              "of the angles of every position, by which pairs of features of keys are turned")
-          .in(&Op::sine, "sine", "length half", is(f32), "of the same angles")
-          .in(&Op::positions, "positions", "batch tokens", index,
-              "of the tokens, their places in their sequences unless given")
-          .converts()
-          .range("0", "length")
+          .with(add_factors)
+          .with(add_angles)
           .option(&Op::pairing, "pairing",
                   "features that are turned together: j and j + half, or 2j and 2j + 1")
           .option(&Op::first_rotated, "first_rotated", "the first feature that is turned",
                   between(0, 4096, "a feature", "give one of k"))
           .let("room", "block_table ? table_width*page_size : keys")
-          .require("k_cache", has_type, "the dtype of k, or e4m3", "convert it")
-          .require("v", "v == v_cache", "v and v_cache together", "give both")
-          .require("cosine", "cosine == sine", "cosine and sine together", "give both")
-          .require("positions", "positions ? cosine : 1", "cosine and sine beside it", "leave it out")
-          .require("v_scale", "v_scale ? v : 1", "v beside it", "leave it out")
-          .require("v_token_scale", "v_token_scale ? v : 1", "v beside it", "leave it out")
-          .require("k", "1 <= d & d <= 1024", "1 to 1024 features", "split the heads")
-          .require("v", "v ? 1 <= d_v & d_v <= 1024 : 1", "1 to 1024 features", "split the heads")
-          .require("cosine", "cosine ? 1 <= half & first_rotated + 2*half <= d : 1",
-                   "1 pair or more, among the {d} features of k", "give the angles of fewer pairs")
-          .require("cosine", "cosine ? (positions ? 1 <= length : room <= length) : 1",
-                   "angles of all {room} tokens there is room for", "give longer tables, or positions")
-          .require("block_table", "room < 536870912", "room for fewer than 2^29 tokens",
-                   "give shorter tables")
+          .with(add_rules)
           .source("pages as in Kwon et al. 2023, PagedAttention")
           .no_gradient("a cache is for inference")
           .flops("6*batch*tokens*kv_heads*d")

@@ -150,6 +150,39 @@ std::vector<Example> mla_measured() {
           {"128x8k_656_bytes_8_heads", "batch=128 heads=8 d=576 row=656" + records}};
 }
 
+void add_rules(Schema<Op>& table) {
+  table.require("kv_cache", has_type, "the dtype of q, e4m3, or u8 beside q in bf16", "convert it")
+      .require("kv_cache", has_width,
+               "rows of {d} features, or records of 656 bytes for 576 features, 584 for 512, with d_v 512",
+               "check the features of q")
+      .require("kv_cache", is_contiguous, "contiguous records at addresses that are multiples of 16",
+               "pass a contiguous copy")
+      .require("d_v", "d_v <= d & d <= 640", "no more than the {d} features of a row, at most 640",
+               "give those that are values")
+      .require("kv_scale", "kv_scale ? row == d : 1", "rows of features: records have their own factors",
+               "leave it out");
+}
+
+std::vector<Example> mla_examples() {
+  return {{"small", "batch=2 queries=1 keys=20 heads=3 d=24 row=24 d_v=16"},
+          {"lengths_bf16",
+           "batch=2 queries=2 keys=90 heads=16 d=80 row=80 d_v=64 bf16 cache_seqlens causal "
+           "sinks:f32"},
+          {"keys_are_values_f16", "batch=2 queries=1 keys=140 heads=70 d=64 row=64 d_v=64 f16 splits=2"},
+          {"pages",
+           "batch=2 queries=2 pages=7 page_size=64 table_width=3 heads=8 d=192 row=192 d_v=128 bf16 "
+           "block_table cache_seqlens causal splits=2"},
+          {"pages_e4m3",
+           "batch=2 queries=1 pages=9 page_size=16 table_width=5 heads=5 d=80 row=80 d_v=64 bf16 "
+           "block_table cache_seqlens kv_cache:e4m3 kv_scale"},
+          {"records_of_656",
+           "batch=1 queries=1 pages=3 page_size=64 table_width=2 heads=4 d=576 row=656 bf16 "
+           "block_table cache_seqlens kv_cache:u8"},
+          {"records_of_584",
+           "batch=1 queries=1 pages=3 page_size=64 table_width=2 heads=4 d=512 row=584 bf16 "
+           "block_table cache_seqlens kv_cache:u8"}};
+}
+
 }  // namespace
 
 const OperatorSchema& mla_decode_schema() {
@@ -181,38 +214,11 @@ const OperatorSchema& mla_decode_schema() {
           .unit_stride()
           .out(&Op::lse, "lse", "batch heads queries", is(f32), lse_of_cache)
           .steps_of("q")
-          .require("kv_cache", has_type, "the dtype of q, e4m3, or u8 beside q in bf16", "convert it")
-          .require(
-              "kv_cache", has_width,
-              "rows of {d} features, or records of 656 bytes for 576 features, 584 for 512, with d_v 512",
-              "check the features of q")
-          .require("kv_cache", is_contiguous, "contiguous records at addresses that are multiples of 16",
-                   "pass a contiguous copy")
-          .require("d_v", "d_v <= d & d <= 640", "no more than the {d} features of a row, at most 640",
-                   "give those that are values")
-          .require("kv_scale", "kv_scale ? row == d : 1", "rows of features: records have their own factors",
-                   "leave it out")
+          .with(add_rules)
           .source("DeepSeek-AI 2024, DeepSeek-V2: decoding of its multi-head latent attention")
           .no_gradient("a cache is for inference; attention has one")
           .flops("2*batch*heads*queries*room*(d + d_v)")
-          .examples(
-              {{"small", "batch=2 queries=1 keys=20 heads=3 d=24 row=24 d_v=16"},
-               {"lengths_bf16",
-                "batch=2 queries=2 keys=90 heads=16 d=80 row=80 d_v=64 bf16 cache_seqlens causal "
-                "sinks:f32"},
-               {"keys_are_values_f16", "batch=2 queries=1 keys=140 heads=70 d=64 row=64 d_v=64 f16 splits=2"},
-               {"pages",
-                "batch=2 queries=2 pages=7 page_size=64 table_width=3 heads=8 d=192 row=192 d_v=128 bf16 "
-                "block_table cache_seqlens causal splits=2"},
-               {"pages_e4m3",
-                "batch=2 queries=1 pages=9 page_size=16 table_width=5 heads=5 d=80 row=80 d_v=64 bf16 "
-                "block_table cache_seqlens kv_cache:e4m3 kv_scale"},
-               {"records_of_656",
-                "batch=1 queries=1 pages=3 page_size=64 table_width=2 heads=4 d=576 row=656 bf16 "
-                "block_table cache_seqlens kv_cache:u8"},
-               {"records_of_584",
-                "batch=1 queries=1 pages=3 page_size=64 table_width=2 heads=4 d=512 row=584 bf16 "
-                "block_table cache_seqlens kv_cache:u8"}})
+          .examples(mla_examples())
           .measured(mla_measured())
           .run(run, formula);
   return table;

@@ -140,6 +140,54 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
       }
 }
 
+// What becomes of the sums.
+void add_gemm_options(Schema<Gemm>& table) {
+  table.option(&Gemm::transpose_a, "transpose_a", "a is [k, m]")
+      .option(&Gemm::transpose_b, "transpose_b", "b is [n, k]")
+      .option(&Gemm::activation, "activation", "applied to the sums; gelu is that by tanh")
+      .option(&Gemm::gated, "gated", "the activation of the first half of the columns times the second half")
+      .option(&Gemm::scale, "scale", "factor of the product",
+              {{}, {}, false, "a finite factor", "give 1 where there is none"})
+      .option(&Gemm::out_scale, "out_scale", "factor of the result, such as the inverse of its scale in fp8",
+              {{}, {}, false, "a finite factor", "give 1 where there is none"})
+      .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
+              {{}, {}, false, "f32, f16, bf16, e4m3 or e5m2", "convert the result"});
+}
+
+std::vector<Example> gemm_examples() {
+  return {{"square", "m=64 n=64 k=64"},
+          {"ragged_bias_gelu", "m=37 k=45 n=29 bias activation=gelu"},
+          {"transposed_f16", "m=40 k=33 n=17 f16 transpose_a transpose_b out_dtype=f32"},
+          {"along_k_e4m3", "m=140 k=200 n=72 e4m3 transpose_b scale=0.25"},
+          {"across_k_e5m2", "m=70 k=90 n=40 e5m2 out_dtype=f32 bias:f32"},
+          {"split_bf16", "m=20 k=520 n=136 bf16 bias activation=silu splits=3"},
+          {"gated_bf16",
+           "m=37 n=72 k=40 bf16 transpose_b gated activation=silu row_scale column_scale bias residual"},
+          {"batched_bf16", "batch=2 m=20 k=24 n=18 bf16 activation=silu"},
+          {"tf32", "m=136 k=72 n=80 transpose_b precision=tf32"},
+          {"tf32_turned", "m=72 k=70 n=132 transpose_a precision=tf32"},
+          {"tf32_x3", "m=72 k=70 n=60 precision=tf32x3 bias"},
+          {"tf32_x3_divided", "m=264 k=70 n=268 precision=tf32x3 splits=2"},
+          {"to_e4m3", "m=70 k=96 n=48 bf16 transpose_b out_dtype=e4m3 out_scale=0.5"}};
+}
+
+std::vector<CallMap> gemm_maps() {
+  return {{"rows",
+           "m=4096 n=4096 k=4096 bf16 transpose_b",
+           {"m=1", "m=2", "m=4", "m=8", "m=16", "m=24", "m=32", "m=64", "m=96", "m=128", "m=192", "m=256",
+            "m=384", "m=512", "m=1024", "m=2048", "m=4096"},
+           {"", "n=14336", "k=14336", "n=1024", "n=7168 k=2048", "n=512 k=16384"}},
+          {"odd",
+           "m=4096 n=4096 k=4096 bf16",
+           {"k=4080", "k=4088", "k=4095", "k=4096", "k=4097", "k=4104"},
+           {"", "n=4095", "n=4097", "m=4097", "transpose_a", "transpose_b", "transpose_a n=4097"}},
+          {"types",
+           "m=4096 n=4096 k=4096 bf16",
+           {"bf16", "f16", "f32", "f32 precision=tf32", "f32 precision=tf32x3", "e4m3 transpose_b",
+            "e5m2 transpose_b"},
+           {"", "m=1000 n=1000 k=1000", "m=128", "m=512 n=512 k=16384"}}};
+}
+
 }  // namespace
 
 const OperatorSchema& gemm_schema() {
@@ -159,18 +207,7 @@ const OperatorSchema& gemm_schema() {
           .out(&Gemm::out, "out", "gated ? [batch] m n/2 : [batch] m n",
                chosen_by("out_dtype", products.types, "a", bf16),
                "(activation(scale * row_scale * (a * b) * column_scale + bias) + residual) * out_scale")
-          .option(&Gemm::transpose_a, "transpose_a", "a is [k, m]")
-          .option(&Gemm::transpose_b, "transpose_b", "b is [n, k]")
-          .option(&Gemm::activation, "activation", "applied to the sums; gelu is that by tanh")
-          .option(&Gemm::gated, "gated",
-                  "the activation of the first half of the columns times the second half")
-          .option(&Gemm::scale, "scale", "factor of the product",
-                  {{}, {}, false, "a finite factor", "give 1 where there is none"})
-          .option(&Gemm::out_scale, "out_scale",
-                  "factor of the result, such as the inverse of its scale in fp8",
-                  {{}, {}, false, "a finite factor", "give 1 where there is none"})
-          .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16, bf16, e4m3 or e5m2", "convert the result"})
+          .with(add_gemm_options)
           .with(add_precision<Gemm>)
           .with(add_product_tiles<Gemm>)
           .require("gated", "gated ? n%2 == 0 : 1", "an even number of columns",
@@ -179,21 +216,7 @@ const OperatorSchema& gemm_schema() {
           .composed_gradient("products")
           .rival("sgemm")
           .flops("2*batch*m*n*k")
-          .examples(
-              {{"square", "m=64 n=64 k=64"},
-               {"ragged_bias_gelu", "m=37 k=45 n=29 bias activation=gelu"},
-               {"transposed_f16", "m=40 k=33 n=17 f16 transpose_a transpose_b out_dtype=f32"},
-               {"along_k_e4m3", "m=140 k=200 n=72 e4m3 transpose_b scale=0.25"},
-               {"across_k_e5m2", "m=70 k=90 n=40 e5m2 out_dtype=f32 bias:f32"},
-               {"split_bf16", "m=20 k=520 n=136 bf16 bias activation=silu splits=3"},
-               {"gated_bf16",
-                "m=37 n=72 k=40 bf16 transpose_b gated activation=silu row_scale column_scale bias residual"},
-               {"batched_bf16", "batch=2 m=20 k=24 n=18 bf16 activation=silu"},
-               {"tf32", "m=136 k=72 n=80 transpose_b precision=tf32"},
-               {"tf32_turned", "m=72 k=70 n=132 transpose_a precision=tf32"},
-               {"tf32_x3", "m=72 k=70 n=60 precision=tf32x3 bias"},
-               {"tf32_x3_divided", "m=264 k=70 n=268 precision=tf32x3 splits=2"},
-               {"to_e4m3", "m=70 k=96 n=48 bf16 transpose_b out_dtype=e4m3 out_scale=0.5"}})
+          .examples(gemm_examples())
           .measured({{"512", "m=512 n=512 k=512"},
                      {"1024", "m=1024 n=1024 k=1024"},
                      {"2048", "m=2048 n=2048 k=2048"},
@@ -206,20 +229,7 @@ const OperatorSchema& gemm_schema() {
                      "tile_m=16 tile_n=256}",
                      "m=1 n=1 k=1 {|transpose_b} {tile_m=64 tile_n=128 tile_k=128|"
                      "tile_m=32 tile_n=64 tile_k=64}"})
-          .maps({{"rows",
-                  "m=4096 n=4096 k=4096 bf16 transpose_b",
-                  {"m=1", "m=2", "m=4", "m=8", "m=16", "m=24", "m=32", "m=64", "m=96", "m=128", "m=192",
-                   "m=256", "m=384", "m=512", "m=1024", "m=2048", "m=4096"},
-                  {"", "n=14336", "k=14336", "n=1024", "n=7168 k=2048", "n=512 k=16384"}},
-                 {"odd",
-                  "m=4096 n=4096 k=4096 bf16",
-                  {"k=4080", "k=4088", "k=4095", "k=4096", "k=4097", "k=4104"},
-                  {"", "n=4095", "n=4097", "m=4097", "transpose_a", "transpose_b", "transpose_a n=4097"}},
-                 {"types",
-                  "m=4096 n=4096 k=4096 bf16",
-                  {"bf16", "f16", "f32", "f32 precision=tf32", "f32 precision=tf32x3", "e4m3 transpose_b",
-                   "e5m2 transpose_b"},
-                  {"", "m=1000 n=1000 k=1000", "m=128", "m=512 n=512 k=16384"}}})
+          .maps(gemm_maps())
           .run(run, formula);
   return table;
 }

@@ -82,6 +82,29 @@ void formula(const Bound<SparseMlaDecode>& c, Exact& exact) {
   }
 }
 
+void add_rules(Schema<SparseMlaDecode>& table) {
+  table.require("values", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the features")
+      .require("scales", "groups >= 1 & d_v % max(groups, 1) == 0", "a number of scales that divides {d_v}",
+               "give equal parts of the values a scale")
+      .require("q", "d == d_v + (ropes ? d_rope : 0)", "the features of values and of ropes",
+               "give ropes the features that the values lack")
+      .require("q", "d <= 576", "at most 576 features", "split the features")
+      .require(
+          "ropes",
+          [](const Bound<SparseMlaDecode>& c) { return !c.has("ropes") || c.type("ropes") == c.type("q"); },
+          "the dtype of q", "convert it");
+}
+
+std::vector<Example> measured_calls() {
+  return {{"64", "...=4096 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=8 heads=64 entries=512"},
+          {"256x128_heads",
+           "...=16384,64 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=256 heads=128 "
+           "entries=2048"},
+          {"256x16_heads",
+           "...=16384,64 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=256 heads=16 "
+           "entries=2048"}};
+}
+
 }  // namespace
 
 const OperatorSchema& sparse_mla_decode_schema() {
@@ -116,15 +139,7 @@ const OperatorSchema& sparse_mla_decode_schema() {
           .with(add_scale<Op>)
           .option(&Op::splits, "splits", "parts of a list, merged afterwards, 0: planned",
                   between(0, most_parts, "a number from 1 to 32, or 0 for the plan's choice", "leave it out"))
-          .require("values", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the features")
-          .require("scales", "groups >= 1 & d_v % max(groups, 1) == 0",
-                   "a number of scales that divides {d_v}", "give equal parts of the values a scale")
-          .require("q", "d == d_v + (ropes ? d_rope : 0)", "the features of values and of ropes",
-                   "give ropes the features that the values lack")
-          .require("q", "d <= 576", "at most 576 features", "split the features")
-          .require(
-              "ropes", [](const Bound<Op>& c) { return !c.has("ropes") || c.type("ropes") == c.type("q"); },
-              "the dtype of q", "convert it")
+          .with(add_rules)
           .out(&Op::out, "out", "queries heads d_v", same_as("q"),
                "the weighted sums of values; 0 where no record is seen")
           .unit_stride()
@@ -140,14 +155,7 @@ const OperatorSchema& sparse_mla_decode_schema() {
                {"counts_bf16",
                 "...=70 d_v=128 groups=1 ropes:bf16 d_rope=64 d=192 queries=2 heads=20 entries=70 "
                 "sinks:f32 counts"}})
-          .measured(
-              {{"64", "...=4096 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=8 heads=64 entries=512"},
-               {"256x128_heads",
-                "...=16384,64 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=256 heads=128 "
-                "entries=2048"},
-               {"256x16_heads",
-                "...=16384,64 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=256 heads=16 "
-                "entries=2048"}})
+          .measured(measured_calls())
           .run(run, formula);
   return table;
 }
