@@ -5,6 +5,7 @@
 #include "ops/attention/maps.hpp"
 #include "ops/pieces/splits.hpp"
 #include "ops/reference/reference.hpp"
+#include "ops/reference/softmax.hpp"
 
 namespace tegula::ops {
 
@@ -45,14 +46,28 @@ namespace {
 bool reads_keys_often(const AttentionProblem& problem, const AttentionKernel& kernel) {
   constexpr std::int64_t blocks = 8;
   const bool off = are_off_sectors(kernel.dim) || are_off_sectors(kernel.dim_v);
-  return kernel.compute.bits() == 16 && off && !kernel.padded.copied &&
+  return kernel.compute.bits() == 16 && kernel.type.bits() == 16 && off && !kernel.padded.copied &&
          problem.queries * problem.group >= blocks * kernel.queries * kernel.pack;
+}
+
+// Tensor cores multiply queries and keys of 8 bits as they are, where their rows are whole steps of
+// instructions. The values are widened, exactly, and multiplied by weights of 16 bits.
+void multiply_8_bits(const Bound<Attention>& c, AttentionKernel& kernel) {
+  constexpr int step = 32;
+  kernel.out = c.type("out");
+  kernel.q_scale = c.has("q_scale"), kernel.k_scale = c.has("k_scale"), kernel.v_scale = c.has("v_scale");
+  if (!c.on_gpu()) return;
+  kernel.compute = kernel.dim % step == 0 && c.target() != Target::cuda_sm80() ? kernel.type : f16;
+  kernel.weights = f16;
+  kernel.padded = wide_tile_features(kernel.dim, kernel.dim_v, f16);
+  kernel.padded.copied = false;  // threads bring what the copy engine does not take
 }
 
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
+  if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
   const AttentionProblem problem = problem_of(c, kernel);
-  const AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.compute, c->tiles)
+  const AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.weight_type(), c->tiles)
                                         : plan_attention(problem, c->tiles);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   const int splits = c->splits > 0 ? c->splits : plan.splits;
@@ -70,8 +85,35 @@ void run(const Bound<Attention>& c, Launch& launch) {
           {"splits", splits}});
 }
 
+// A copy in which every head of every sequence is multiplied by its factor.
+Tensor scaled(const Bound<Attention>& c, const char* name, const char* packing) {
+  const Tensor result = reference::doubles(c[name]);
+  const std::string factors = std::string(name) + "_scale";
+  if (!c.has(factors)) return result;
+  const TensorRef own = c.formed(factors);
+  const bool packed = c.has(packing);
+  const TensorRef rows = packed ? TensorRef(result.reshape({1, result.size(0), result.size(1), result.size(2)}))
+                                : as_bshd(result, c->layout);
+  const std::int64_t shared = rows.size(2) / std::max<std::int64_t>(own.size(1), 1);
+  const auto sequence = [&](std::int64_t b, std::int64_t token) {
+    if (!packed) return b;
+    const TensorRef& fences = c[packing];
+    while (b + 2 < fences.size(0) && fences.get({b + 1}) <= static_cast<double>(token)) ++b;
+    return b;
+  };
+  for (std::int64_t b = 0; b < rows.size(0); ++b)
+    for (std::int64_t i = 0; i < rows.size(1); ++i)
+      for (std::int64_t h = 0; h < rows.size(2); ++h) {
+        const double factor = own.get({sequence(b, i), h / shared});
+        for (std::int64_t j = 0; j < rows.size(3); ++j) rows.at<double>(b, i, h, j) *= factor;
+      }
+  return result;
+}
+
 void formula(const Bound<Attention>& c, Exact& exact) {
-  const AttentionResult result = reference::attention(c["q"], c["k"], c["v"], *c, exact.steps());
+  const AttentionResult result =
+      reference::attention(scaled(c, "q", "cu_seqlens_q"), scaled(c, "k", "cu_seqlens_k"),
+                           scaled(c, "v", "cu_seqlens_k"), *c, exact.steps());
   exact.set("out", result.out);
   exact.set("lse", result.lse);
 }
@@ -86,10 +128,20 @@ const OperatorSchema& attention_schema() {
   using Op = Attention;
   static const OperatorSchema table =
       Schema<Op>("attention", "softmax(scale q k^T) v over all keys or a window, with grouped heads")
-          .with(add_heads<Op>)
+          .with([](Schema<Op>& own) { add_heads_of(own, one_of({f32, f16, bf16, e4m3})); })
           .with(add_dense<Op>)
+          .with(add_head_scales<Op>)
           .option(&Op::splits, "splits", "parts of the keys of a tile, merged afterwards, 0: planned", parts)
-          .out(&Op::out, "out", out_dims, same_as("q"), "the weighted sums of values; 0 where no key is seen")
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result of e4m3; of others that of q",
+                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .require(
+              "out_dtype",
+              [](const Bound<Op>& c) {
+                return c.type("q").bits() == 8 || !c->out_dtype || *c->out_dtype == c.type("q");
+              },
+              "the dtype of q, unless that is e4m3", "convert the result")
+          .out(&Op::out, "out", out_dims, chosen_by("out_dtype", floats.types, "q", bf16),
+               "the weighted sums of values; 0 where no key is seen")
           .unit_stride()
           .ordered()
           .out(&Op::lse, "lse", lse_dims, is(f32),
@@ -113,7 +165,13 @@ const OperatorSchema& attention_schema() {
                       "sinks:f32"},
                      {"packed",
                       "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=16 d_v=24 causal cu_seqlens_q "
-                      "cu_seqlens_k"}})
+                      "cu_seqlens_k"},
+                     {"e4m3",
+                      "batch=2 queries=70 keys=90 kv_heads=2 group=2 d=64 d_v=32 e4m3 causal q_scale k_scale "
+                      "v_scale"},
+                     {"packed_e4m3",
+                      "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=48 d_v=40 e4m3 cu_seqlens_q "
+                      "cu_seqlens_k k_scale v_scale out_dtype=f16 sinks:f32"}})
           .measured({{"4096", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64"},
                      {"4096_causal", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64 causal"},
                      {"1024_grouped_bf16",

@@ -26,6 +26,7 @@ struct Program {
   std::optional<Tensor> q, k, v, out, lse, q_begin, k_begin, sinks;
   std::optional<Expr> scale, left, right, cap, longest, splits;
   std::optional<SplitResults> parts;  // of the keys
+  std::optional<Tensor> q_scale, k_scale, v_scale;
 
   explicit Program(const AttentionKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -43,6 +44,7 @@ struct Program {
     if (c.sinks) sinks.emplace(input("sinks", {heads, group_extent()}, *c.sinks));
     if (c.varlen) declare_sequences();
     if (c.split) declare_splits();
+    declare_factors();
   }
 
   Operand group_extent() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
@@ -51,7 +53,7 @@ struct Program {
     q.emplace(input("q", joined(q_tokens, {heads, group_extent(), c.dim}), c.type));
     k.emplace(input("k", joined(k_tokens, {heads, c.dim}), c.type));
     v.emplace(input("v", joined(k_tokens, {heads, c.dim_v}), c.type));
-    out.emplace(output("out", joined(q_tokens, {heads, group_extent(), c.dim_v}), c.type));
+    out.emplace(output("out", joined(q_tokens, {heads, group_extent(), c.dim_v}), c.out_type()));
     if (c.varlen)
       lse.emplace(output("lse", {heads, group_extent(), *queries}, f32));
     else
@@ -71,6 +73,17 @@ struct Program {
     parts.emplace(tokens, heads * group_extent(), *splits, c.features_v());
   }
 
+  void declare_factors() {
+    std::optional<Dim> packed;
+    if (c.varlen && (c.q_scale || c.k_scale || c.v_scale)) packed.emplace("sequences");
+    const auto declared = [&](bool given, std::optional<Tensor>& factors, const char* name) {
+      if (given) factors.emplace(input(name, {packed ? Operand(*packed) : Operand(*batch), heads}, f32));
+    };
+    declared(c.q_scale, q_scale, "q_scale");
+    declared(c.k_scale, k_scale, "k_scale");
+    declared(c.v_scale, v_scale, "v_scale");
+  }
+
   void run();
   void copy_rows();
   void attend_grid();
@@ -86,8 +99,13 @@ struct Program {
   }
   Expr sink(const Expr& kv_head, const Expr& member) const { return (*sinks)(kv_head, member); }
   void attend_block(const Index& x, const Index& h, const Index& b);
+  // What raw scores of the head are multiplied by.
+  Expr scale_of(const Expr& sequence, const Expr& kv_head) const {
+    Expr of_queries = q_scale ? *scale * Expr((*q_scale)(sequence, kv_head)) : *scale;
+    return k_scale ? of_queries * Expr((*k_scale)(sequence, kv_head)) : of_queries;
+  }
   void attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range, const Range& steps,
-              OnlineSoftmax& softmax, Fragment& sum);
+              const Expr& own_scale, OnlineSoftmax& softmax, Fragment& sum);
   void merge_block(const Index& row, const Index& head, const Index& b);
 };
 
@@ -134,15 +152,17 @@ void Program::merge_grid() {
 
 // Scores of key tiles, and their weighted sum of values.
 void Program::attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range,
-                     const Range& steps, OnlineSoftmax& softmax, Fragment& sum) {
+                     const Range& steps, const Expr& own_scale, OnlineSoftmax& softmax, Fragment& sum) {
+  // Of 8 bits tensor cores keep 14 of the sums of up to 512 products, more than the operands have.
+  const GemmOptions products{.accumulate = c.compute == e4m3 ? Accumulate::tensor_core : Accumulate::promoted};
   const Tensor keys_of = views.of_keys(*k), values_of = views.of_keys(*v);
   pipelined(steps, {.stages = 2}, [&](Index j) {
     Shared key_tile({c.keys, c.padded.of(c.dim)}, c.compute),
-        value_tile({c.keys, c.padded.of_v(c.dim_v)}, c.compute);
+        value_tile({c.keys, c.padded.of_v(c.dim_v)}, c.weight_type());
     copy(keys_of.at(j * c.keys), key_tile);
     Fragment scores({c.rows(), c.keys}, f32, 0);
-    gemm(multiplied(queries_tile, c.features()), multiplied(key_tile, c.features()).T(), scores);
-    if (c.softcap) cap_scores(scores, *scale, c.compute);
+    gemm(multiplied(queries_tile, c.features()), multiplied(key_tile, c.features()).T(), scores, products);
+    if (c.softcap) cap_scores(scores, own_scale, c.compute);
     when(range.is_partial(j * c.keys, c.keys), [&] {
       parallel(scores, [&](Index r, Index t) {
         scores(r, t) = select(range.sees(r / c.pack, j * c.keys + t), scores(r, t), -inf);
@@ -150,7 +170,7 @@ void Program::attend(const Shared& queries_tile, const HeadViews& views, const S
     });
     scale_rows(sum, softmax.update(scores));
     copy(values_of.at(j * c.keys), value_tile);
-    add_product(scores, multiplied(value_tile, c.features_v()), sum, c.compute);
+    add_product(scores, multiplied(value_tile, c.features_v()), sum, c.weight_type());
   });
 }
 
@@ -168,16 +188,21 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   Shared queries_tile({c.rows(), c.padded.of(c.dim)}, c.compute);
   load_queries(q_of, first, queries_tile, c.pack);
   Fragment sum({c.rows(), c.features_v()}, f32, 0);
-  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : *scale);
+  Expr own_scale = scale_of(b, kv_head);
+  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : own_scale);
   Expr keys_seen = views.of_keys(*k).extent(0);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   const Range all_steps = visible.tiles(c.keys);
-  attend(queries_tile, views, visible, c.split ? parts->steps(all_steps, x % *splits) : all_steps, softmax,
-         sum);
+  attend(queries_tile, views, visible, c.split ? parts->steps(all_steps, x % *splits) : all_steps, own_scale,
+         softmax, sum);
   if (c.sinks && !c.split)
     softmax.add_sink(
         sum, [&](Index r) -> Expr { return sink(kv_head, c.pack > 1 ? r % c.pack : member) * log2e; });
   softmax.normalize(sum);
+  if (c.v_scale) {
+    Expr factor = (*v_scale)(b, kv_head);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) *= factor; });
+  }
   const Slot heads_of = c.pack > 1 ? Slot(range(h * c.pack, (h + 1) * c.pack)) : Slot(h);
   store_rows(sum, c.split ? parts->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out), first,
              c.pack);
