@@ -28,10 +28,10 @@ struct AttentionOptions {
   // with this promise it launches no blocks past max_seqlen, and heads share tiles where queries are few. A
   // longer sequence is a ProgramError.
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
-  // f32 factors of q, k and v in e4m3, positive: [batch, kv heads], of packed sequences [sequences, kv heads],
-  // where either extent may be 1. Heads of q that share a head of k share its factor.
+  // f32 factors of q, k and v in e4m3, positive: [batch, kv heads], of packed sequences [sequences, kv
+  // heads], where either extent may be 1. Heads of q that share a head of k share its factor.
   std::optional<TensorRef> q_scale = {}, k_scale = {}, v_scale = {};
-  std::optional<DType> out_dtype = {};  // of the result of e4m3: bf16 unless given; else that of q
+  std::optional<DType> out_dtype = {};          // of the result of e4m3: bf16 unless given; else that of q
   std::optional<TensorRef> out = {}, lse = {};  // written instead of new tensors
   // Into how many parts, at most 64, the keys of a tile of queries are divided; each is computed by a block,
   // and they are merged. 1 divides nothing. 0 leaves it to the plan: a GPU divides where the tiles alone

@@ -1,8 +1,10 @@
 #include "ops/attention/attention.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "ops/attention/maps.hpp"
+#include "ops/pieces/plan.hpp"
 #include "ops/pieces/splits.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/reference/softmax.hpp"
@@ -50,6 +52,23 @@ bool reads_keys_often(const AttentionProblem& problem, const AttentionKernel& ke
          problem.queries * problem.group >= blocks * kernel.queries * kernel.pack;
 }
 
+// Weights and values are multiplied in 8 bits where turned values are worth a grid, and tiles such that the
+// weights have the order of the instruction's registers.
+void round_weights(const AttentionTiles& given, const AttentionProblem& problem, AttentionKernel& kernel,
+                   AttentionPlan& plan) {
+  constexpr int rows = 128, keys = 128, tiles_worth_it = 4, step = 32;
+  const bool few = given.queries == 0 && problem.queries * problem.group < rows * tiles_worth_it;
+  if (kernel.compute.bits() != 8 || kernel.varlen || few) return;
+  const AttentionPlan own{given.queries ? given.queries : rows, given.keys ? given.keys : keys, 1,
+                          plan.splits};
+  const auto fits = [](int extent, int unit) {
+    return extent % unit == 0 && std::has_single_bit(unsigned(extent));
+  };
+  if (!fits(own.queries, warp_group_rows) || !fits(own.keys, step)) return;
+  plan = own;
+  kernel.weights = kernel.type;
+}
+
 // Tensor cores multiply queries and keys of 8 bits as they are, where their rows are whole steps of
 // instructions. The values are widened, exactly, and multiplied by weights of 16 bits.
 void multiply_8_bits(const Bound<Attention>& c, AttentionKernel& kernel) {
@@ -67,8 +86,9 @@ void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
   const AttentionProblem problem = problem_of(c, kernel);
-  const AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.weight_type(), c->tiles)
-                                        : plan_attention(problem, c->tiles);
+  AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.weight_type(), c->tiles)
+                                  : plan_attention(problem, c->tiles);
+  round_weights(c->tiles, problem, kernel, plan);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   const int splits = c->splits > 0 ? c->splits : plan.splits;
   kernel.split = splits > 1;
@@ -92,8 +112,9 @@ Tensor scaled(const Bound<Attention>& c, const char* name, const char* packing) 
   if (!c.has(factors)) return result;
   const TensorRef own = c.formed(factors);
   const bool packed = c.has(packing);
-  const TensorRef rows = packed ? TensorRef(result.reshape({1, result.size(0), result.size(1), result.size(2)}))
-                                : as_bshd(result, c->layout);
+  const TensorRef rows = packed
+                             ? TensorRef(result.reshape({1, result.size(0), result.size(1), result.size(2)}))
+                             : as_bshd(result, c->layout);
   const std::int64_t shared = rows.size(2) / std::max<std::int64_t>(own.size(1), 1);
   const auto sequence = [&](std::int64_t b, std::int64_t token) {
     if (!packed) return b;
@@ -111,9 +132,10 @@ Tensor scaled(const Bound<Attention>& c, const char* name, const char* packing) 
 }
 
 void formula(const Bound<Attention>& c, Exact& exact) {
+  const DType weights = c.type("q").bits() == 8 && exact.steps() != f64 ? c.type("q") : f64;
   const AttentionResult result =
       reference::attention(scaled(c, "q", "cu_seqlens_q"), scaled(c, "k", "cu_seqlens_k"),
-                           scaled(c, "v", "cu_seqlens_k"), *c, exact.steps());
+                           scaled(c, "v", "cu_seqlens_k"), *c, exact.steps(), weights);
   exact.set("out", result.out);
   exact.set("lse", result.lse);
 }
@@ -128,7 +150,9 @@ const OperatorSchema& attention_schema() {
   using Op = Attention;
   static const OperatorSchema table =
       Schema<Op>("attention", "softmax(scale q k^T) v over all keys or a window, with grouped heads")
-          .with([](Schema<Op>& own) { add_heads_of(own, one_of({f32, f16, bf16, e4m3})); })
+          .with([](Schema<Op>& own) {
+            add_heads_of(own, one_of({f32, f16, bf16, e4m3}));
+          })
           .with(add_dense<Op>)
           .with(add_head_scales<Op>)
           .option(&Op::splits, "splits", "parts of the keys of a tile, merged afterwards, 0: planned", parts)
@@ -169,6 +193,9 @@ const OperatorSchema& attention_schema() {
                      {"e4m3",
                       "batch=2 queries=70 keys=90 kv_heads=2 group=2 d=64 d_v=32 e4m3 causal q_scale k_scale "
                       "v_scale"},
+                     {"weights_e4m3",
+                      "batch=2 queries=140 keys=200 kv_heads=1 group=2 d=64 d_v=40 e4m3 q_scale v_scale "
+                      "tile_queries=128 tile_keys=64"},
                      {"packed_e4m3",
                       "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=48 d_v=40 e4m3 cu_seqlens_q "
                       "cu_seqlens_k k_scale v_scale out_dtype=f16 sinks:f32"}})

@@ -18,6 +18,9 @@ Shared multiplied(const Shared& tile, int features) {
                                     : tile.slice(all, range(0, features));
 }
 
+// By how many powers of two weights of 8 bits are larger, of which e4m3 has 448 at most.
+constexpr float lift_of_8_bits = 8;
+
 // The signature: the optional scalars stand after the tensors.
 struct Program {
   const AttentionKernel& c;
@@ -27,6 +30,7 @@ struct Program {
   std::optional<Expr> scale, left, right, cap, longest, splits;
   std::optional<SplitResults> parts;  // of the keys
   std::optional<Tensor> q_scale, k_scale, v_scale;
+  std::optional<Tensor> turned;  // values [batch, heads, features, keys], of each 16 keys in their own order
 
   explicit Program(const AttentionKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -86,6 +90,7 @@ struct Program {
 
   void run();
   void copy_rows();
+  void turn_values();
   void attend_grid();
   void merge_grid();
   Expr most_queries() const { return c.varlen ? *longest : Expr(*queries); }
@@ -106,12 +111,14 @@ struct Program {
   }
   void attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range, const Range& steps,
               const Expr& own_scale, OnlineSoftmax& softmax, Fragment& sum);
+  void add_values(const Fragment& weights, const Shared& values, Fragment& sum) const;
   void merge_block(const Index& row, const Index& head, const Index& b);
 };
 
 void Program::run() {
   const Tensor result = *out;
   copy_rows();
+  if (c.turns_values()) turn_values();
   attend_grid();
   if (c.split) merge_grid();
   if (c.padded.copied) copy_features(*out, result, c.features_v(), !c.varlen);
@@ -131,6 +138,20 @@ void Program::copy_rows() {
   if (!c.padded.copied) return;
   copied(q, "q_rows", c.features());
   out.emplace(with_features("out_rows", *out, c.features_v()));
+}
+
+// Products of 8 bits read values along the keys.
+void Program::turn_values() {
+  constexpr int keys_of_block = 64, unit = 16;
+  turned.emplace(workspace("turned", {*batch, heads, c.dim_v, ceildiv(*keys, unit) * unit}, c.type));
+  const Tensor from = *v, to = *turned;
+  grid(ceildiv(*keys, keys_of_block), heads, *batch, [&](Index x, Index h, Index b) {
+    // Rows of an odd number of words begin in different banks.
+    Shared rows({keys_of_block, c.dim_v + 4}, c.type), columns({c.dim_v, keys_of_block}, c.type);
+    copy(from.slice(b, all, h).at(x * keys_of_block), rows.slice(all, range(0, c.dim_v)));
+    parallel(columns, [&](Index feature, Index at) { columns(feature, at) = rows(key_at(at), feature); });
+    copy(columns, to.slice(b, h).at(0, x * keys_of_block));
+  });
 }
 
 void Program::attend_grid() {
@@ -154,11 +175,15 @@ void Program::merge_grid() {
 void Program::attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range,
                      const Range& steps, const Expr& own_scale, OnlineSoftmax& softmax, Fragment& sum) {
   // Of 8 bits tensor cores keep 14 of the sums of up to 512 products, more than the operands have.
-  const GemmOptions products{.accumulate = c.compute == e4m3 ? Accumulate::tensor_core : Accumulate::promoted};
-  const Tensor keys_of = views.of_keys(*k), values_of = views.of_keys(*v);
+  const GemmOptions products{.accumulate =
+                                 c.compute == e4m3 ? Accumulate::tensor_core : Accumulate::promoted};
+  const int value_rows = c.turns_values() ? c.features_v() : c.keys,
+            value_columns = c.turns_values() ? c.keys : c.padded.of_v(c.dim_v);
+  const Tensor keys_of = views.of_keys(*k),
+               values_of = c.turns_values() ? turned->slice(views.rows.b, views.kv_head) : views.of_keys(*v);
   pipelined(steps, {.stages = 2}, [&](Index j) {
     Shared key_tile({c.keys, c.padded.of(c.dim)}, c.compute),
-        value_tile({c.keys, c.padded.of_v(c.dim_v)}, c.weight_type());
+        value_tile({value_rows, value_columns}, c.weight_type());
     copy(keys_of.at(j * c.keys), key_tile);
     Fragment scores({c.rows(), c.keys}, f32, 0);
     gemm(multiplied(queries_tile, c.features()), multiplied(key_tile, c.features()).T(), scores, products);
@@ -169,9 +194,15 @@ void Program::attend(const Shared& queries_tile, const HeadViews& views, const S
       });
     });
     scale_rows(sum, softmax.update(scores));
-    copy(values_of.at(j * c.keys), value_tile);
-    add_product(scores, multiplied(value_tile, c.features_v()), sum, c.weight_type());
+    copy(c.turns_values() ? values_of.at(0, j * c.keys) : values_of.at(j * c.keys), value_tile);
+    add_values(scores, value_tile, sum);
   });
+}
+
+void Program::add_values(const Fragment& weights, const Shared& values, Fragment& sum) const {
+  if (!c.turns_values())
+    return add_product(weights, multiplied(values, c.features_v()), sum, c.weight_type());
+  gemm(byte_weights(weights, c.weight_type()), values.T(), sum, {.accumulate = Accumulate::tensor_core});
 }
 
 // With parts, block x computes part x % splits of a tile.
@@ -189,7 +220,8 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   load_queries(q_of, first, queries_tile, c.pack);
   Fragment sum({c.rows(), c.features_v()}, f32, 0);
   Expr own_scale = scale_of(b, kv_head);
-  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : own_scale);
+  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : own_scale,
+                        c.turns_values() ? lift_of_8_bits : 0);
   Expr keys_seen = views.of_keys(*k).extent(0);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   const Range all_steps = visible.tiles(c.keys);

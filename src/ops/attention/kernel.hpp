@@ -27,6 +27,8 @@ struct AttentionKernel {
 
   DType out_type() const { return out.value_or(type); }
   DType weight_type() const { return weights.value_or(compute); }
+  // Weights of 8 bits: a grid turns the values, so that they lie along the keys.
+  bool turns_values() const { return weight_type().bits() == 8; }
   int rows() const { return queries * pack; }
   // That are multiplied: tiles may have more.
   int features() const { return padded.dim > 0 ? multiplied_features(dim) : dim; }
@@ -44,7 +46,8 @@ struct AttentionKernel {
 // Arguments: q [batch, queries, kv heads, group, d], k, v, out as q, lse [batch, kv heads, group, queries],
 // scale (with log2(e)); then, where the instance has them, left, right, cap, sinks [kv heads, group]. Packed
 // sequences: no batch dimension, and q_begin, k_begin [sequences + 1], longest (the most queries of a
-// sequence). Where keys are divided, the number of parts. Last the factors [sequences, kv heads] that there are.
+// sequence). Where keys are divided, the number of parts. Last the factors [sequences, kv heads] that there
+// are.
 lang::Kernel attention_kernel(const AttentionKernel& instance);
 
 }  // namespace tegula::ops
