@@ -5,7 +5,7 @@
 
 #include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
-#include "layout/byte_operand.hpp"
+#include "codegen/cuda/packed_words.hpp"
 
 namespace tegula::codegen {
 
@@ -239,17 +239,10 @@ void CudaGridPrinter::land(const Flight& flight) {
 std::string CudaGridPrinter::packed_operand(const FragmentTile& tile, DType type) {
   if (tile.is_packed) return tile.name;
   const std::string name = names_.unique(tile.name + "_words");
-  const bool of_bytes = type.bits() == 8;
-  const std::int64_t words = tile.layout.register_count() / (of_bytes ? 4 : 2);
-  out_.line(fmt::format("uint32_t {}[{}];", name, words));
+  const std::int64_t registers = tile.layout.register_count();
+  out_.line(fmt::format("uint32_t {}[{}];", name, registers / elements_of_word(type)));
   out_.line("#pragma unroll");
-  const std::int64_t first = words * part_.first / 16, last = words * part_.last / 16;
-  if (of_bytes)
-    out_.line(fmt::format("for (int w = {}; w < {}; ++w) {}[w] = tg::operand_word<{}>({} + {});", first, last,
-                          name, element_type(type), tile.name, layout::byte_word_register));
-  else
-    out_.line(fmt::format("for (int r = {}; r < {}; ++r) {}[r] = tg::pair<{}>({}[2 * r], {}[2 * r + 1]);",
-                          first, last, name, element_type(type), tile.name, tile.name));
+  out_.line(loop_over_words(type, tile.name, name, registers, part_.first, part_.last));
   return name;
 }
 
