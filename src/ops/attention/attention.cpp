@@ -52,21 +52,45 @@ bool reads_keys_often(const AttentionProblem& problem, const AttentionKernel& ke
          problem.queries * problem.group >= blocks * kernel.queries * kernel.pack;
 }
 
-// Weights and values are multiplied in 8 bits where turned values are worth a grid, and tiles such that the
-// weights have the order of the instruction's registers.
+// Tiles of products of weights in 8 bits: both extents are powers of two, so that the weights have the order
+// of the instruction's registers, and the sums fit those of two warp groups.
+struct ByteTiles {
+  int queries, keys;
+  bool promoted;
+};
+
+// Relative time of a score.
+double estimate(const ByteTiles& tiles, const AttentionKernel& kernel) {
+  constexpr int most_registers = 200, most_promoted = 208, words = 4, beside_half_keys = 4,
+                beside_promotion = 8;
+  const int sums = kernel.features_v() / 2, scores = tiles.keys / 2;
+  const int registers = sums * (tiles.promoted ? 2 : 1) + scores + scores / words;
+  if (tiles.queries > 2 * warp_group_rows || registers > (tiles.promoted ? most_promoted : most_registers))
+    return never;
+  return 100 + (tiles.keys < 128 ? beside_half_keys : 0) + (tiles.queries < 128 ? 50 : 0) +
+         (tiles.promoted ? beside_promotion : 0);
+}
+
+// Weights and values are multiplied in 8 bits where queries are worth a grid that turns the values.
 void round_weights(const AttentionTiles& given, const AttentionProblem& problem, AttentionKernel& kernel,
                    AttentionPlan& plan) {
-  constexpr int rows = 128, keys = 128, tiles_worth_it = 4, step = 32;
-  const bool few = given.queries == 0 && problem.queries * problem.group < rows * tiles_worth_it;
+  constexpr int rows_worth_it = 512, step = 32;
+  const bool few = given.queries == 0 && problem.queries * problem.group < rows_worth_it;
   if (kernel.compute.bits() != 8 || kernel.varlen || few) return;
-  const AttentionPlan own{given.queries ? given.queries : rows, given.keys ? given.keys : keys, 1,
-                          plan.splits};
+  std::vector<ByteTiles> candidates;
+  for (const bool promoted : {false, true})
+    for (const int keys : {128, 64})
+      for (const int queries : {128, 64})
+        candidates.push_back(
+            {given.queries ? given.queries : queries, given.keys ? given.keys : keys, promoted});
+  const ByteTiles best = best_of(candidates, [&](const ByteTiles& tiles) { return estimate(tiles, kernel); });
   const auto fits = [](int extent, int unit) {
-    return extent % unit == 0 && std::has_single_bit(unsigned(extent));
+    return extent % unit == 0 && std::has_single_bit(static_cast<unsigned>(extent));
   };
-  if (!fits(own.queries, warp_group_rows) || !fits(own.keys, step)) return;
-  plan = own;
-  kernel.weights = kernel.type;
+  if (!fits(best.queries, warp_group_rows) || !fits(best.keys, step) || estimate(best, kernel) == never)
+    return;
+  plan = {best.queries, best.keys, 1, plan.splits};
+  kernel.weights = kernel.type, kernel.promoted = best.promoted;
 }
 
 // Tensor cores multiply queries and keys of 8 bits as they are, where their rows are whole steps of
