@@ -127,8 +127,11 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
     out_.line(fmt::format("float {}[{}];", part, plan.columns[static_cast<std::size_t>(only % parts)] / 2));
   }
   Flight flight{c.name, ""};
+  // Elements that change threads go through shared memory, with barriers, in front of the product.
+  const bool moves = plan.a_in_registers && fragments_.at(n.a.buffer.get()).layout != plan.operand_a;
+  std::string a_registers = moves ? operand_registers(n, plan, at) : "";
   out_.open(fmt::format("{{  // {}: {} a b", location_in_folder(at), n.overwrite ? "c =" : "c +="));
-  const std::string a_registers = plan.a_in_registers ? operand_registers(n, plan, at) : "";
+  if (plan.a_in_registers && !moves) a_registers = operand_registers(n, plan, at);
   const auto [first_row, first_column] = own_part(plan, columns);
   const std::string inner = fmt::format("{} * k", plan.k),
                     inner_of_a = n.metadata ? fmt::format("{} * k", plan.k / 2) : inner;
