@@ -76,7 +76,7 @@ void round_weights(const AttentionTiles& given, const AttentionProblem& problem,
                    AttentionPlan& plan) {
   constexpr int rows_worth_it = 512, step = 32;
   const bool few = given.queries == 0 && problem.queries * problem.group < rows_worth_it;
-  if (kernel.compute.bits() != 8 || kernel.varlen || few) return;
+  if (kernel.compute.bits() != 8 || few) return;
   std::vector<ByteTiles> candidates;
   for (const bool promoted : {false, true})
     for (const int keys : {128, 64})
@@ -126,6 +126,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
           {"q_begin", c.given("cu_seqlens_q")},
           {"k_begin", c.given("cu_seqlens_k")},
           {"longest", c.dim("longest_q")},
+          {"longest_k", c.dim("longest_k")},
           {"splits", splits}});
 }
 

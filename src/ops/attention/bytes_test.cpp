@@ -58,6 +58,9 @@ INSTANTIATE_TEST_SUITE_P(
             "e4m3"},
         Row{"batch=1 queries=70 keys=50 kv_heads=1 group=1 d=32 d_v=32 e4m3 tile_queries=64 tile_keys=48",
             "f16"},
+        Row{"sequences=3 queries=90 keys=170 kv_heads=2 group=1 d=32 d_v=24 e4m3 cu_seqlens_q cu_seqlens_k "
+            "causal tile_queries=64 tile_keys=64 v_scale",
+            "e4m3"},
         Row{"batch=1 queries=20 keys=50 kv_heads=2 group=2 d=40 d_v=20 e4m3 v_scale", "f16"}));
 
 TEST(AttentionOfBytes, RefusesWrongCalls) {

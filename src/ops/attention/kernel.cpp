@@ -20,6 +20,8 @@ Shared multiplied(const Shared& tile, int features) {
 
 // By how many powers of two weights of 8 bits are larger, of which e4m3 has 448 at most.
 constexpr float lift_of_8_bits = 8;
+// Turned values of a sequence begin at a multiple of so many columns, which have an order of their own.
+constexpr int keys_of_turn = 16;
 
 // The signature: the optional scalars stand after the tensors.
 struct Program {
@@ -30,7 +32,9 @@ struct Program {
   std::optional<Expr> scale, left, right, cap, longest, splits;
   std::optional<SplitResults> parts;  // of the keys
   std::optional<Tensor> q_scale, k_scale, v_scale;
-  std::optional<Tensor> turned;  // values [batch, heads, features, keys], of each 16 keys in their own order
+  std::optional<Tensor>
+      turned;  // values [(batch,) heads, features, keys], of each 16 keys in their own order
+  std::optional<Expr> longest_k;  // of packed sequences, whose values are turned
 
   explicit Program(const AttentionKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -49,6 +53,7 @@ struct Program {
     if (c.varlen) declare_sequences();
     if (c.split) declare_splits();
     declare_factors();
+    if (c.varlen && c.turns_values()) longest_k.emplace(scalar("longest_k", i32));
   }
 
   Operand group_extent() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
@@ -91,6 +96,15 @@ struct Program {
   void run();
   void copy_rows();
   void turn_values();
+  Tensor turned_of(const Expr& sequence, const Expr& kv_head) const {
+    return c.varlen ? turned->slice(kv_head) : turned->slice(sequence, kv_head);
+  }
+  // Where the turned values of a sequence begin: there is room for the last columns of each, which it does
+  // not fill.
+  Expr first_turned(const Expr& sequence) const {
+    if (!c.varlen) return Operand(0);
+    return (Expr((*k_begin)(sequence)) / keys_of_turn + sequence) * keys_of_turn;
+  }
   void attend_grid();
   void merge_grid();
   Expr most_queries() const { return c.varlen ? *longest : Expr(*queries); }
@@ -142,15 +156,23 @@ void Program::copy_rows() {
 
 // Products of 8 bits read values along the keys.
 void Program::turn_values() {
-  constexpr int keys_of_block = 64, unit = 16;
-  turned.emplace(workspace("turned", {*batch, heads, c.dim_v, ceildiv(*keys, unit) * unit}, c.type));
-  const Tensor from = *v, to = *turned;
-  grid(ceildiv(*keys, keys_of_block), heads, *batch, [&](Index x, Index h, Index b) {
+  constexpr int keys_of_block = 64;
+  Expr width = (c.varlen ? *keys / keys_of_turn + sequences() : ceildiv(*keys, keys_of_turn)) * keys_of_turn;
+  turned.emplace(c.varlen ? workspace("turned", {heads, c.dim_v, width}, c.type)
+                          : workspace("turned", {*batch, heads, c.dim_v, width}, c.type));
+  // Those of a sequence end where those of the next one begin, with zeros.
+  Expr most_columns = c.varlen ? *longest_k + 2 * keys_of_turn : width;
+  grid(ceildiv(most_columns, keys_of_block), heads, sequences(), [&](Index x, Index h, Index b) {
+    const HeadViews views{rows_of(b), h, Slot(all)};
+    Expr begin = first_turned(b), end = c.varlen ? first_turned(b + 1) : begin + width;
+    if (c.varlen) exit_if(begin + x * keys_of_block >= end);
+    const Tensor of_head = turned_of(b, h);
     // Rows of an odd number of words begin in different banks.
     Shared rows({keys_of_block, c.dim_v + 4}, c.type), columns({c.dim_v, keys_of_block}, c.type);
-    copy(from.slice(b, all, h).at(x * keys_of_block), rows.slice(all, range(0, c.dim_v)));
+    copy(views.of_keys(*v).at(x * keys_of_block), rows.slice(all, range(0, c.dim_v)));
     parallel(columns, [&](Index feature, Index at) { columns(feature, at) = rows(key_at(at), feature); });
-    copy(columns, to.slice(b, h).at(0, x * keys_of_block));
+    copy(columns, c.varlen ? of_head.slice(all, range(begin, end)).at(0, x * keys_of_block)
+                           : of_head.at(0, x * keys_of_block));
   });
 }
 
@@ -180,7 +202,8 @@ void Program::attend(const Shared& queries_tile, const HeadViews& views, const S
   const int value_rows = c.turns_values() ? c.features_v() : c.keys,
             value_columns = c.turns_values() ? c.keys : c.padded.of_v(c.dim_v);
   const Tensor keys_of = views.of_keys(*k),
-               values_of = c.turns_values() ? turned->slice(views.rows.b, views.kv_head) : views.of_keys(*v);
+               values_of = c.turns_values() ? turned_of(views.rows.b, views.kv_head) : views.of_keys(*v);
+  Expr first_value = c.turns_values() ? first_turned(views.rows.b) : Expr(Operand(0));
   pipelined(steps, {.stages = 2}, [&](Index j) {
     Shared key_tile({c.keys, c.padded.of(c.dim)}, c.compute),
         value_tile({value_rows, value_columns}, c.weight_type());
@@ -194,7 +217,7 @@ void Program::attend(const Shared& queries_tile, const HeadViews& views, const S
       });
     });
     scale_rows(sum, softmax.update(scores));
-    copy(c.turns_values() ? values_of.at(0, j * c.keys) : values_of.at(j * c.keys), value_tile);
+    copy(c.turns_values() ? values_of.at(0, first_value + j * c.keys) : values_of.at(j * c.keys), value_tile);
     add_values(scores, value_tile, sum);
   });
 }
