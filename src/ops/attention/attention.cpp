@@ -222,8 +222,8 @@ const OperatorSchema& attention_schema() {
                       "batch=2 queries=140 keys=200 kv_heads=1 group=2 d=64 d_v=40 e4m3 q_scale v_scale "
                       "tile_queries=128 tile_keys=64"},
                      {"packed_e4m3",
-                      "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=48 d_v=40 e4m3 cu_seqlens_q "
-                      "cu_seqlens_k k_scale v_scale out_dtype=f16 sinks:f32"}})
+                      "sequences=3 queries=70 keys=90 kv_heads=1 group=2 d=64 d_v=40 e4m3 cu_seqlens_q "
+                      "cu_seqlens_k k_scale v_scale out_dtype=f16 sinks:f32 tile_queries=64 tile_keys=64"}})
           .measured({{"4096", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64"},
                      {"4096_causal", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64 causal"},
                      {"1024_grouped_bf16",
