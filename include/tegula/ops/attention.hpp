@@ -28,6 +28,10 @@ struct AttentionOptions {
   // with this promise it launches no blocks past max_seqlen, and heads share tiles where queries are few. A
   // longer sequence is a ProgramError.
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
+  // f32 factors of q, k and v in e4m3, positive: [batch, kv heads], of packed sequences [sequences, kv
+  // heads], where either extent may be 1. Heads of q that share a head of k share its factor.
+  std::optional<TensorRef> q_scale = {}, k_scale = {}, v_scale = {};
+  std::optional<DType> out_dtype = {};          // of the result of e4m3: bf16 unless given; else that of q
   std::optional<TensorRef> out = {}, lse = {};  // written instead of new tensors
   // Into how many parts, at most 64, the keys of a tile of queries are divided; each is computed by a block,
   // and they are merged. 1 divides nothing. 0 leaves it to the plan: a GPU divides where the tiles alone
@@ -38,14 +42,14 @@ struct AttentionOptions {
 };
 
 struct AttentionResult {
-  Tensor out;  // as q, with the features of v
+  Tensor out;  // as q, with the features of v; in out_dtype
   Tensor lse;  // f32, natural logarithm of the sum of exp(score): [batch, heads, queries], packed [heads,
                // tokens]
 };
 
 // softmax(scale · q kᵀ) v for every head: q [batch, queries, heads, d], k [batch, keys, kv heads, d], v
-// [batch, keys, kv heads, d_v] in the order that `layout` says. All are of one dtype, f32, f16 or bf16, on
-// one device; features, at most 512, lie side by side; other strides are free. Scores and sums are f32.
+// [batch, keys, kv heads, d_v] in the order that `layout` says. All are of one dtype, f32, f16, bf16 or e4m3,
+// on one device; features, at most 512, lie side by side; other strides are free. Scores and sums are f32.
 // heads is a multiple of kv heads; head h of q uses head h / (heads / kv heads) of k and v. A query that sees
 // no key has output 0 and lse −∞ (with a sink: lse is the sink). Wrong shapes, dtypes or options are an
 // ArgumentError.

@@ -5,6 +5,7 @@
 
 #include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/packed_words.hpp"
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/lower.hpp"
@@ -248,7 +249,8 @@ void CudaGridPrinter::operator()(const Declare& n, const Stmt& s) {
   fragments_[n.tile.get()] = {name, layout, plan_.forms.packed.contains(n.tile.get())};
   out_.code();
   if (plan_.forms.packed.contains(n.tile.get()))
-    out_.line(fmt::format("uint32_t {}[{}];", name, layout.register_count() / 2), s->at);
+    out_.line(fmt::format("uint32_t {}[{}];", name, layout.register_count() / elements_of_word(n.tile->type)),
+              s->at);
   else
     declare_fragment(name, n.tile->type, layout, s->at);
 }

@@ -5,6 +5,7 @@
 
 #include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/packed_words.hpp"
 
 namespace tegula::codegen {
 
@@ -62,6 +63,9 @@ std::string Instruction::text() const {
       a_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)",
       sparse ? "\"r\"(metadata), " : "");
 }
+
+// Words of operand A that a thread has of 64 rows of the fragment.
+std::int64_t words_of_row_block(const View& a) { return a.buffer->extent(1) * a.buffer->type.bits() / 64; }
 
 std::string product_type(DType type) {
   if (type == i8) return "s8";
@@ -123,8 +127,11 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
     out_.line(fmt::format("float {}[{}];", part, plan.columns[static_cast<std::size_t>(only % parts)] / 2));
   }
   Flight flight{c.name, ""};
+  // Elements that change threads go through shared memory, with barriers, in front of the product.
+  const bool moves = plan.a_in_registers && fragments_.at(n.a.buffer.get()).layout != plan.operand_a;
+  std::string a_registers = moves ? operand_registers(n, plan, at) : "";
   out_.open(fmt::format("{{  // {}: {} a b", location_in_folder(at), n.overwrite ? "c =" : "c +="));
-  const std::string a_registers = plan.a_in_registers ? operand_registers(n, plan, at) : "";
+  if (plan.a_in_registers && !moves) a_registers = operand_registers(n, plan, at);
   const auto [first_row, first_column] = own_part(plan, columns);
   const std::string inner = fmt::format("{} * k", plan.k),
                     inner_of_a = n.metadata ? fmt::format("{} * k", plan.k / 2) : inner;
@@ -144,7 +151,7 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
     out_.open(
         fmt::format("for (int k = {}; k < {}; ++k) {{", steps * part_.first / 16, steps * part_.last / 16));
     const std::string a = plan.a_in_registers
-                              ? fmt::format("{} + 4 * k", plus(a_registers, i * (n.a.buffer->extent(1) / 4)))
+                              ? fmt::format("{} + 4 * k", plus(a_registers, i * words_of_row_block(n.a)))
                               : operand_at(left, 1, plus(first_row, i * 64 * plan.parts.along_m), inner_of_a);
     const std::string arguments = fmt::format("{}, {}, {}", only < 0 ? sum : part, a,
                                               operand_at(right, 0, inner, plus(first_column, first))),
@@ -221,7 +228,7 @@ std::string CudaGridPrinter::operand_registers(const Gemm& n, const passes::Gemm
   FragmentTile tile = fragments_.at(n.a.buffer.get());
   if (tile.layout != plan.operand_a) tile = converted(n.a.buffer, plan.operand_a, true, at);
   const std::string words = packed_operand(tile, n.a.buffer->type);
-  const std::int64_t first = *passes::columns_of_fragment(n.a) / 4;
+  const std::int64_t first = *passes::columns_of_fragment(n.a) * n.a.buffer->type.bits() / 64;
   return plus(words, first);
 }
 
@@ -231,16 +238,14 @@ void CudaGridPrinter::land(const Flight& flight) {
   if (!flight.then.empty()) out_.line(flight.then);
 }
 
-// The name of the words that hold the fragment, two elements each.
+// The name of the words that hold the fragment, two elements each, or four of 8 bits.
 std::string CudaGridPrinter::packed_operand(const FragmentTile& tile, DType type) {
   if (tile.is_packed) return tile.name;
   const std::string name = names_.unique(tile.name + "_words");
-  const std::int64_t words = tile.layout.register_count() / 2;
-  out_.line(fmt::format("uint32_t {}[{}];", name, words));
+  const std::int64_t registers = tile.layout.register_count();
+  out_.line(fmt::format("uint32_t {}[{}];", name, registers / elements_of_word(type)));
   out_.line("#pragma unroll");
-  out_.line(fmt::format("for (int r = {}; r < {}; ++r) {}[r] = tg::pair<{}>({}[2 * r], {}[2 * r + 1]);",
-                        words * part_.first / 16, words * part_.last / 16, name, element_type(type),
-                        tile.name, tile.name));
+  out_.line(loop_over_words(type, tile.name, name, registers, part_.first, part_.last));
   return name;
 }
 

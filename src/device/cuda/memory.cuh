@@ -176,6 +176,31 @@ TG_DEVICE uint32_t pair(float low, float high) {
   else
     return pack_bf16(low, high);
 }
+// A word of an 8-bit left operand in registers, from two pairs of registers; see wgmma_byte_operand_a().
+template <class T>
+TG_DEVICE uint32_t operand_word(const float* x) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t word;
+  if constexpr (is_same<T, e4m3>)
+    asm("{.reg .b16 low, high;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high};}"
+        : "=r"(word)
+        : "f"(x[0]), "f"(x[1]), "f"(x[4]), "f"(x[5]));
+  else
+    asm("{.reg .b16 low, high;\n"
+        "cvt.rn.satfinite.e5m2x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e5m2x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high};}"
+        : "=r"(word)
+        : "f"(x[0]), "f"(x[1]), "f"(x[4]), "f"(x[5]));
+  return word;
+#else
+  const auto bits = [&](int i) { return uint32_t(make<T>(x[i]).bits); };
+  return bits(0) | bits(1) << 8 | bits(4) << 16 | bits(5) << 24;
+#endif
+}
 // Values that are rounded two at a time when they are stored, 16 bytes of them at a time.
 template <class T, int n>
 struct Values {

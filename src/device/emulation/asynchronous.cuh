@@ -294,12 +294,16 @@ void wgmma_lanes(void** lanes) {
   static float a[16][inner];
   for (int row = 0; row < 16; ++row) {
     for (int k = 0; k < inner; ++k) {
-      const WgmmaLane& own = *lane(row % 8 * 4 + k % 8 / 2);
+      // A word is four bytes along k, or two elements of 16 bits.
+      const WgmmaLane& own = *lane(row % 8 * 4 + k % (inner / 2) / (4 / int(sizeof(T))));
       const auto in_register = [&] {
-        if constexpr (sizeof(T) != 2)
+        const uint32_t word = own.registers[row / 8 + k / (inner / 2) * 2];
+        if constexpr (is_same<T, e4m3> || is_same<T, e5m2>)
+          return value(T{uint8_t(word >> 8 * (k % 4))});
+        else if constexpr (sizeof(T) != 2)
           return 0.0f;  // no instruction takes them
         else
-          return value(T{uint16_t(own.registers[row / 8 + k / 8 * 2] >> 16 * (k % 2))});
+          return value(T{uint16_t(word >> 16 * (k % 2))});
       };
       a[row][k] = own.in_registers ? in_register() : operand_element<T, a_transposed>(own.a, first + row, k);
     }

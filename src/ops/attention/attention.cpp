@@ -1,10 +1,13 @@
 #include "ops/attention/attention.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "ops/attention/maps.hpp"
+#include "ops/pieces/plan.hpp"
 #include "ops/pieces/splits.hpp"
 #include "ops/reference/reference.hpp"
+#include "ops/reference/softmax.hpp"
 
 namespace tegula::ops {
 
@@ -45,15 +48,71 @@ namespace {
 bool reads_keys_often(const AttentionProblem& problem, const AttentionKernel& kernel) {
   constexpr std::int64_t blocks = 8;
   const bool off = are_off_sectors(kernel.dim) || are_off_sectors(kernel.dim_v);
-  return kernel.compute.bits() == 16 && off && !kernel.padded.copied &&
+  return kernel.compute.bits() == 16 && kernel.type.bits() == 16 && off && !kernel.padded.copied &&
          problem.queries * problem.group >= blocks * kernel.queries * kernel.pack;
+}
+
+// Tiles of products of weights in 8 bits: both extents are powers of two, so that the weights have the order
+// of the instruction's registers, and the sums fit those of two warp groups.
+struct ByteTiles {
+  int queries, keys;
+  bool promoted;
+};
+
+// Relative time of a score.
+double estimate(const ByteTiles& tiles, const AttentionKernel& kernel) {
+  constexpr int most_registers = 200, most_promoted = 208, words = 4, beside_half_keys = 4,
+                beside_promotion = 8;
+  const int sums = kernel.features_v() / 2, scores = tiles.keys / 2;
+  const int registers = sums * (tiles.promoted ? 2 : 1) + scores + scores / words;
+  if (tiles.queries > 2 * warp_group_rows || registers > (tiles.promoted ? most_promoted : most_registers))
+    return never;
+  return 100 + (tiles.keys < 128 ? beside_half_keys : 0) + (tiles.queries < 128 ? 50 : 0) +
+         (tiles.promoted ? beside_promotion : 0);
+}
+
+// Weights and values are multiplied in 8 bits where queries are worth a grid that turns the values.
+void round_weights(const AttentionTiles& given, const AttentionProblem& problem, AttentionKernel& kernel,
+                   AttentionPlan& plan) {
+  constexpr int rows_worth_it = 512, step = 32;
+  const bool few = given.queries == 0 && problem.queries * problem.group < rows_worth_it;
+  if (kernel.compute.bits() != 8 || few) return;
+  std::vector<ByteTiles> candidates;
+  for (const bool promoted : {false, true})
+    for (const int keys : {128, 64})
+      for (const int queries : {128, 64})
+        candidates.push_back(
+            {given.queries ? given.queries : queries, given.keys ? given.keys : keys, promoted});
+  const ByteTiles best = best_of(candidates, [&](const ByteTiles& tiles) { return estimate(tiles, kernel); });
+  const auto fits = [](int extent, int unit) {
+    return extent % unit == 0 && std::has_single_bit(static_cast<unsigned>(extent));
+  };
+  if (!fits(best.queries, warp_group_rows) || !fits(best.keys, step) || estimate(best, kernel) == never)
+    return;
+  plan = {best.queries, best.keys, 1, plan.splits};
+  kernel.weights = kernel.type, kernel.promoted = best.promoted;
+}
+
+// Tensor cores multiply queries and keys of 8 bits as they are, where their rows are whole steps of
+// instructions. The values are widened, exactly, and multiplied by weights of 16 bits.
+void multiply_8_bits(const Bound<Attention>& c, AttentionKernel& kernel) {
+  constexpr int step = 32;
+  kernel.out = c.type("out");
+  kernel.q_scale = c.has("q_scale"), kernel.k_scale = c.has("k_scale"), kernel.v_scale = c.has("v_scale");
+  if (!c.on_gpu()) return;
+  kernel.compute = kernel.dim % step == 0 && c.target() != Target::cuda_sm80() ? kernel.type : f16;
+  kernel.weights = f16;
+  kernel.padded = wide_tile_features(kernel.dim, kernel.dim_v, f16);
+  kernel.padded.copied = false;  // threads bring what the copy engine does not take
 }
 
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
+  if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
   const AttentionProblem problem = problem_of(c, kernel);
-  const AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.compute, c->tiles)
-                                        : plan_attention(problem, c->tiles);
+  AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.weight_type(), c->tiles)
+                                  : plan_attention(problem, c->tiles);
+  round_weights(c->tiles, problem, kernel, plan);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   const int splits = c->splits > 0 ? c->splits : plan.splits;
   kernel.split = splits > 1;
@@ -67,11 +126,41 @@ void run(const Bound<Attention>& c, Launch& launch) {
           {"q_begin", c.given("cu_seqlens_q")},
           {"k_begin", c.given("cu_seqlens_k")},
           {"longest", c.dim("longest_q")},
+          {"longest_k", c.dim("longest_k")},
           {"splits", splits}});
 }
 
+// A copy in which every head of every sequence is multiplied by its factor.
+Tensor scaled(const Bound<Attention>& c, const char* name, const char* packing) {
+  const Tensor result = reference::doubles(c[name]);
+  const std::string factors = std::string(name) + "_scale";
+  if (!c.has(factors)) return result;
+  const TensorRef own = c.formed(factors);
+  const bool packed = c.has(packing);
+  const TensorRef rows = packed
+                             ? TensorRef(result.reshape({1, result.size(0), result.size(1), result.size(2)}))
+                             : as_bshd(result, c->layout);
+  const std::int64_t shared = rows.size(2) / std::max<std::int64_t>(own.size(1), 1);
+  const auto sequence = [&](std::int64_t b, std::int64_t token) {
+    if (!packed) return b;
+    const TensorRef& fences = c[packing];
+    while (b + 2 < fences.size(0) && fences.get({b + 1}) <= static_cast<double>(token)) ++b;
+    return b;
+  };
+  for (std::int64_t b = 0; b < rows.size(0); ++b)
+    for (std::int64_t i = 0; i < rows.size(1); ++i)
+      for (std::int64_t h = 0; h < rows.size(2); ++h) {
+        const double factor = own.get({sequence(b, i), h / shared});
+        for (std::int64_t j = 0; j < rows.size(3); ++j) rows.at<double>(b, i, h, j) *= factor;
+      }
+  return result;
+}
+
 void formula(const Bound<Attention>& c, Exact& exact) {
-  const AttentionResult result = reference::attention(c["q"], c["k"], c["v"], *c, exact.steps());
+  const DType weights = c.type("q").bits() == 8 && exact.steps() != f64 ? c.type("q") : f64;
+  const AttentionResult result =
+      reference::attention(scaled(c, "q", "cu_seqlens_q"), scaled(c, "k", "cu_seqlens_k"),
+                           scaled(c, "v", "cu_seqlens_k"), *c, exact.steps(), weights);
   exact.set("out", result.out);
   exact.set("lse", result.lse);
 }
@@ -86,10 +175,22 @@ const OperatorSchema& attention_schema() {
   using Op = Attention;
   static const OperatorSchema table =
       Schema<Op>("attention", "softmax(scale q k^T) v over all keys or a window, with grouped heads")
-          .with(add_heads<Op>)
+          .with([](Schema<Op>& own) {
+            add_heads_of(own, one_of({f32, f16, bf16, e4m3}));
+          })
           .with(add_dense<Op>)
+          .with(add_head_scales<Op>)
           .option(&Op::splits, "splits", "parts of the keys of a tile, merged afterwards, 0: planned", parts)
-          .out(&Op::out, "out", out_dims, same_as("q"), "the weighted sums of values; 0 where no key is seen")
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result of e4m3; of others that of q",
+                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .require(
+              "out_dtype",
+              [](const Bound<Op>& c) {
+                return c.type("q").bits() == 8 || !c->out_dtype || *c->out_dtype == c.type("q");
+              },
+              "the dtype of q, unless that is e4m3", "convert the result")
+          .out(&Op::out, "out", out_dims, chosen_by("out_dtype", floats.types, "q", bf16),
+               "the weighted sums of values; 0 where no key is seen")
           .unit_stride()
           .ordered()
           .out(&Op::lse, "lse", lse_dims, is(f32),
@@ -113,7 +214,16 @@ const OperatorSchema& attention_schema() {
                       "sinks:f32"},
                      {"packed",
                       "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=16 d_v=24 causal cu_seqlens_q "
-                      "cu_seqlens_k"}})
+                      "cu_seqlens_k"},
+                     {"e4m3",
+                      "batch=2 queries=70 keys=90 kv_heads=2 group=2 d=64 d_v=32 e4m3 causal q_scale k_scale "
+                      "v_scale"},
+                     {"weights_e4m3",
+                      "batch=2 queries=140 keys=200 kv_heads=1 group=2 d=64 d_v=40 e4m3 q_scale v_scale "
+                      "tile_queries=128 tile_keys=64"},
+                     {"packed_e4m3",
+                      "sequences=3 queries=70 keys=90 kv_heads=1 group=2 d=64 d_v=40 e4m3 cu_seqlens_q "
+                      "cu_seqlens_k k_scale v_scale out_dtype=f16 sinks:f32 tile_queries=64 tile_keys=64"}})
           .measured({{"4096", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64"},
                      {"4096_causal", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64 causal"},
                      {"1024_grouped_bf16",

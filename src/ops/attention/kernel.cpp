@@ -18,6 +18,11 @@ Shared multiplied(const Shared& tile, int features) {
                                     : tile.slice(all, range(0, features));
 }
 
+// By how many powers of two weights of 8 bits are larger, of which e4m3 has 448 at most.
+constexpr float lift_of_8_bits = 8;
+// Turned values of a sequence begin at a multiple of so many columns, which have an order of their own.
+constexpr int keys_of_turn = 16;
+
 // The signature: the optional scalars stand after the tensors.
 struct Program {
   const AttentionKernel& c;
@@ -26,6 +31,10 @@ struct Program {
   std::optional<Tensor> q, k, v, out, lse, q_begin, k_begin, sinks;
   std::optional<Expr> scale, left, right, cap, longest, splits;
   std::optional<SplitResults> parts;  // of the keys
+  std::optional<Tensor> q_scale, k_scale, v_scale;
+  std::optional<Tensor>
+      turned;  // values [(batch,) heads, features, keys], of each 16 keys in their own order
+  std::optional<Expr> longest_k;  // of packed sequences, whose values are turned
 
   explicit Program(const AttentionKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -43,6 +52,8 @@ struct Program {
     if (c.sinks) sinks.emplace(input("sinks", {heads, group_extent()}, *c.sinks));
     if (c.varlen) declare_sequences();
     if (c.split) declare_splits();
+    declare_factors();
+    if (c.varlen && c.turns_values()) longest_k.emplace(scalar("longest_k", i32));
   }
 
   Operand group_extent() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
@@ -51,7 +62,7 @@ struct Program {
     q.emplace(input("q", joined(q_tokens, {heads, group_extent(), c.dim}), c.type));
     k.emplace(input("k", joined(k_tokens, {heads, c.dim}), c.type));
     v.emplace(input("v", joined(k_tokens, {heads, c.dim_v}), c.type));
-    out.emplace(output("out", joined(q_tokens, {heads, group_extent(), c.dim_v}), c.type));
+    out.emplace(output("out", joined(q_tokens, {heads, group_extent(), c.dim_v}), c.out_type()));
     if (c.varlen)
       lse.emplace(output("lse", {heads, group_extent(), *queries}, f32));
     else
@@ -71,8 +82,29 @@ struct Program {
     parts.emplace(tokens, heads * group_extent(), *splits, c.features_v());
   }
 
+  void declare_factors() {
+    std::optional<Dim> packed;
+    if (c.varlen && (c.q_scale || c.k_scale || c.v_scale)) packed.emplace("sequences");
+    const auto declared = [&](bool given, std::optional<Tensor>& factors, const char* name) {
+      if (given) factors.emplace(input(name, {packed ? Operand(*packed) : Operand(*batch), heads}, f32));
+    };
+    declared(c.q_scale, q_scale, "q_scale");
+    declared(c.k_scale, k_scale, "k_scale");
+    declared(c.v_scale, v_scale, "v_scale");
+  }
+
   void run();
   void copy_rows();
+  void turn_values();
+  Tensor turned_of(const Expr& sequence, const Expr& kv_head) const {
+    return c.varlen ? turned->slice(kv_head) : turned->slice(sequence, kv_head);
+  }
+  // Where the turned values of a sequence begin: there is room for the last columns of each, which it does
+  // not fill.
+  Expr first_turned(const Expr& sequence) const {
+    if (!c.varlen) return Operand(0);
+    return (Expr((*k_begin)(sequence)) / keys_of_turn + sequence) * keys_of_turn;
+  }
   void attend_grid();
   void merge_grid();
   Expr most_queries() const { return c.varlen ? *longest : Expr(*queries); }
@@ -86,14 +118,21 @@ struct Program {
   }
   Expr sink(const Expr& kv_head, const Expr& member) const { return (*sinks)(kv_head, member); }
   void attend_block(const Index& x, const Index& h, const Index& b);
+  // What raw scores of the head are multiplied by.
+  Expr scale_of(const Expr& sequence, const Expr& kv_head) const {
+    Expr of_queries = q_scale ? *scale * Expr((*q_scale)(sequence, kv_head)) : *scale;
+    return k_scale ? of_queries * Expr((*k_scale)(sequence, kv_head)) : of_queries;
+  }
   void attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range, const Range& steps,
-              OnlineSoftmax& softmax, Fragment& sum);
+              const Expr& own_scale, OnlineSoftmax& softmax, Fragment& sum);
+  void add_values(const Fragment& weights, const Shared& values, Fragment& sum) const;
   void merge_block(const Index& row, const Index& head, const Index& b);
 };
 
 void Program::run() {
   const Tensor result = *out;
   copy_rows();
+  if (c.turns_values()) turn_values();
   attend_grid();
   if (c.split) merge_grid();
   if (c.padded.copied) copy_features(*out, result, c.features_v(), !c.varlen);
@@ -115,6 +154,28 @@ void Program::copy_rows() {
   out.emplace(with_features("out_rows", *out, c.features_v()));
 }
 
+// Products of 8 bits read values along the keys.
+void Program::turn_values() {
+  constexpr int keys_of_block = 64;
+  Expr width = (c.varlen ? *keys / keys_of_turn + sequences() : ceildiv(*keys, keys_of_turn)) * keys_of_turn;
+  turned.emplace(c.varlen ? workspace("turned", {heads, c.dim_v, width}, c.type)
+                          : workspace("turned", {*batch, heads, c.dim_v, width}, c.type));
+  // Those of a sequence end where those of the next one begin, with zeros.
+  Expr most_columns = c.varlen ? *longest_k + 2 * keys_of_turn : width;
+  grid(ceildiv(most_columns, keys_of_block), heads, sequences(), [&](Index x, Index h, Index b) {
+    const HeadViews views{rows_of(b), h, Slot(all)};
+    Expr begin = first_turned(b), end = c.varlen ? first_turned(b + 1) : begin + width;
+    if (c.varlen) exit_if(begin + x * keys_of_block >= end);
+    const Tensor of_head = turned_of(b, h);
+    // Rows of an odd number of words begin in different banks.
+    Shared rows({keys_of_block, c.dim_v + 4}, c.type), columns({c.dim_v, keys_of_block}, c.type);
+    copy(views.of_keys(*v).at(x * keys_of_block), rows.slice(all, range(0, c.dim_v)));
+    parallel(columns, [&](Index feature, Index at) { columns(feature, at) = rows(key_at(at), feature); });
+    copy(columns, c.varlen ? of_head.slice(all, range(begin, end)).at(0, x * keys_of_block)
+                           : of_head.at(0, x * keys_of_block));
+  });
+}
+
 void Program::attend_grid() {
   Expr tiles = ceildiv(most_queries(), c.queries);
   Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
@@ -134,24 +195,38 @@ void Program::merge_grid() {
 
 // Scores of key tiles, and their weighted sum of values.
 void Program::attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range,
-                     const Range& steps, OnlineSoftmax& softmax, Fragment& sum) {
-  const Tensor keys_of = views.of_keys(*k), values_of = views.of_keys(*v);
+                     const Range& steps, const Expr& own_scale, OnlineSoftmax& softmax, Fragment& sum) {
+  // Of 8 bits tensor cores keep 14 of the sums of up to 512 products, more than the operands have.
+  const GemmOptions products{.accumulate =
+                                 c.compute == e4m3 ? Accumulate::tensor_core : Accumulate::promoted};
+  const int value_rows = c.turns_values() ? c.features_v() : c.keys,
+            value_columns = c.turns_values() ? c.keys : c.padded.of_v(c.dim_v);
+  const Tensor keys_of = views.of_keys(*k),
+               values_of = c.turns_values() ? turned_of(views.rows.b, views.kv_head) : views.of_keys(*v);
+  Expr first_value = c.turns_values() ? first_turned(views.rows.b) : Expr(Operand(0));
   pipelined(steps, {.stages = 2}, [&](Index j) {
     Shared key_tile({c.keys, c.padded.of(c.dim)}, c.compute),
-        value_tile({c.keys, c.padded.of_v(c.dim_v)}, c.compute);
+        value_tile({value_rows, value_columns}, c.weight_type());
     copy(keys_of.at(j * c.keys), key_tile);
     Fragment scores({c.rows(), c.keys}, f32, 0);
-    gemm(multiplied(queries_tile, c.features()), multiplied(key_tile, c.features()).T(), scores);
-    if (c.softcap) cap_scores(scores, *scale, c.compute);
+    gemm(multiplied(queries_tile, c.features()), multiplied(key_tile, c.features()).T(), scores, products);
+    if (c.softcap) cap_scores(scores, own_scale, c.compute);
     when(range.is_partial(j * c.keys, c.keys), [&] {
       parallel(scores, [&](Index r, Index t) {
         scores(r, t) = select(range.sees(r / c.pack, j * c.keys + t), scores(r, t), -inf);
       });
     });
     scale_rows(sum, softmax.update(scores));
-    copy(values_of.at(j * c.keys), value_tile);
-    add_product(scores, multiplied(value_tile, c.features_v()), sum, c.compute);
+    copy(c.turns_values() ? values_of.at(0, first_value + j * c.keys) : values_of.at(j * c.keys), value_tile);
+    add_values(scores, value_tile, sum);
   });
+}
+
+void Program::add_values(const Fragment& weights, const Shared& values, Fragment& sum) const {
+  if (!c.turns_values())
+    return add_product(weights, multiplied(values, c.features_v()), sum, c.weight_type());
+  gemm(byte_weights(weights, c.weight_type()), values.T(), sum,
+       {.accumulate = c.promoted ? Accumulate::promoted : Accumulate::tensor_core});
 }
 
 // With parts, block x computes part x % splits of a tile.
@@ -168,16 +243,22 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   Shared queries_tile({c.rows(), c.padded.of(c.dim)}, c.compute);
   load_queries(q_of, first, queries_tile, c.pack);
   Fragment sum({c.rows(), c.features_v()}, f32, 0);
-  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : *scale);
+  Expr own_scale = scale_of(b, kv_head);
+  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : own_scale,
+                        c.turns_values() ? lift_of_8_bits : 0);
   Expr keys_seen = views.of_keys(*k).extent(0);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   const Range all_steps = visible.tiles(c.keys);
-  attend(queries_tile, views, visible, c.split ? parts->steps(all_steps, x % *splits) : all_steps, softmax,
-         sum);
+  attend(queries_tile, views, visible, c.split ? parts->steps(all_steps, x % *splits) : all_steps, own_scale,
+         softmax, sum);
   if (c.sinks && !c.split)
     softmax.add_sink(
         sum, [&](Index r) -> Expr { return sink(kv_head, c.pack > 1 ? r % c.pack : member) * log2e; });
   softmax.normalize(sum);
+  if (c.v_scale) {
+    Expr factor = (*v_scale)(b, kv_head);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) *= factor; });
+  }
   const Slot heads_of = c.pack > 1 ? Slot(range(h * c.pack, (h + 1) * c.pack)) : Slot(h);
   store_rows(sum, c.split ? parts->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out), first,
              c.pack);

@@ -11,8 +11,8 @@ namespace tegula::ops {
 
 // What a compiled instance fixes. Sizes, strides, scale, window and softcap are known at the call only.
 struct AttentionKernel {
-  DType type = f32;     // of q, k, v and out
-  DType compute = f32;  // of the tiles that are multiplied
+  DType type = f32;     // of q, k and v
+  DType compute = f32;  // of the tiles of queries and keys that are multiplied
   int dim = 64, dim_v = 64;
   TileFeatures padded = {};
   int pack = 1;  // query heads of one group that share a tile
@@ -21,7 +21,15 @@ struct AttentionKernel {
   bool softcap = false, varlen = false;
   bool split = false;  // the keys of a tile are divided; see splits.hpp
   std::optional<DType> sinks = {};
+  // Of 8 bits: of out, of the weights and the tiles of values, and which tensors have factors.
+  std::optional<DType> out = {}, weights = {};
+  bool q_scale = false, k_scale = false, v_scale = false;
+  bool promoted = false;  // sums of a tile's keys by tensor cores are added in f32
 
+  DType out_type() const { return out.value_or(type); }
+  DType weight_type() const { return weights.value_or(compute); }
+  // Weights of 8 bits: a grid turns the values, so that they lie along the keys.
+  bool turns_values() const { return weight_type().bits() == 8; }
   int rows() const { return queries * pack; }
   // That are multiplied: tiles may have more.
   int features() const { return padded.dim > 0 ? multiplied_features(dim) : dim; }
@@ -30,14 +38,17 @@ struct AttentionKernel {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
                       labelled("q", queries), labelled("k", keys), labelled("left", left),
                       labelled("right", right), labelled("softcap", softcap), labelled("sinks", sinks),
-                      labelled("varlen", varlen), labelled("split", split));
+                      labelled("varlen", varlen), labelled("split", split), labelled("out", out),
+                      labelled("weights", weights), labelled("qs", q_scale), labelled("ks", k_scale),
+                      labelled("vs", v_scale), labelled("promoted", promoted));
   }
 };
 
 // Arguments: q [batch, queries, kv heads, group, d], k, v, out as q, lse [batch, kv heads, group, queries],
 // scale (with log2(e)); then, where the instance has them, left, right, cap, sinks [kv heads, group]. Packed
 // sequences: no batch dimension, and q_begin, k_begin [sequences + 1], longest (the most queries of a
-// sequence). Last, where keys are divided, the number of parts.
+// sequence). Where keys are divided, the number of parts. Then the factors [sequences, kv heads] that there
+// are, last longest_k where values of packed sequences are turned.
 lang::Kernel attention_kernel(const AttentionKernel& instance);
 
 }  // namespace tegula::ops

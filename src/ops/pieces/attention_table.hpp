@@ -31,8 +31,9 @@ inline const std::string lse_dims =
 
 // q and k, of which sequences may be packed or not.
 template <class Op>
-void add_queries_and_keys(Schema<Op>& table, const std::string& of_q, const std::string& of_k) {
-  table.in(&Op::q, "q", of_q, floats, "queries")
+void add_queries_and_keys(Schema<Op>& table, const std::string& of_q, const std::string& of_k,
+                          const TypeRule& types = floats) {
+  table.in(&Op::q, "q", of_q, types, "queries")
       .unit_stride()
       .ordered()
       .remedy("give q a multiple of the heads of k, and check the layout")
@@ -44,16 +45,44 @@ void add_queries_and_keys(Schema<Op>& table, const std::string& of_q, const std:
       .require("q", "1 <= d & d <= 512", "1 to 512 features", "split the heads");
 }
 
-// q, k and v.
+// q, k and v of one of these types.
 template <class Op>
-void add_heads(Schema<Op>& table) {
-  add_queries_and_keys(table, q_dims, k_dims);
+void add_heads_of(Schema<Op>& table, const TypeRule& types) {
+  add_queries_and_keys(table, q_dims, k_dims, types);
   table.in(&Op::v, "v", v_dims, same_as("q"), "values")
       .unit_stride()
       .ordered()
       .remedy("give it the batch, keys and heads of k, and check the layout")
       .option(&Op::layout, "layout", "order of batch, sequence, heads, features; packed sequences have none")
       .require("v", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the heads");
+}
+
+template <class Op>
+void add_heads(Schema<Op>& table) {
+  add_heads_of(table, floats);
+}
+
+// Factors of q, k and v in 8 bits, which lie beside those that all attention has.
+template <class Op>
+void add_head_scales(Schema<Op>& table) {
+  static const std::string dims = "cu_seqlens_q ? ~sequences ~kv_heads : ~batch ~kv_heads";
+  table
+      .in(&Op::q_scale, "q_scale", dims, is(f32),
+          "positive factors of queries in 8 bits: one, or one for each sequence or head of k")
+      .range("1", "3")
+      .in(&Op::k_scale, "k_scale", dims, is(f32), "positive factors of keys, likewise")
+      .range("1", "3")
+      .in(&Op::v_scale, "v_scale", dims, is(f32), "factors of values, likewise")
+      .range("1", "3")
+      .require(
+          "q_scale", [](const Bound<Op>& c) { return c.type("q").bits() == 8 || !c.has("q_scale"); },
+          "q of 8 bits", "give scale the factor of all scores")
+      .require(
+          "k_scale", [](const Bound<Op>& c) { return c.type("q").bits() == 8 || !c.has("k_scale"); },
+          "k of 8 bits", "give scale the factor of all scores")
+      .require(
+          "v_scale", [](const Bound<Op>& c) { return c.type("q").bits() == 8 || !c.has("v_scale"); },
+          "v of 8 bits", "multiply the result by it");
 }
 
 // Sequences packed one after another; `longest_q` and `longest_k` are what is known of their lengths.

@@ -52,6 +52,22 @@ void add_product(const Fragment& weights, const Shared& values, Fragment& sum, D
     gemm(weights.to(type), values, sum, options);
 }
 
+Expr key_at(const Expr& position) {
+  Expr first = position / 16 * 16, four = position % 16 / 4, pair = position % 4 / 2;
+  return first + pair * 8 + four * 2 + position % 2;
+}
+
+Fragment byte_weights(const Fragment& weights, DType type) {
+  const int rows = weights.extent(0), keys = weights.extent(1), runs = rows * keys / 16;
+  Fragment result({rows, keys}, type);
+  const Fragment from = weights.reshape({runs, 2, 4, 2});
+  Fragment to = result.reshape({runs, 4, 2, 2});
+  parallel(runs, 4, 2, [&](Index run, Index four, Index e) {
+    for (int pair = 0; pair < 2; ++pair) to(run, four, pair, e) = from(run, pair, four, e);
+  });
+  return result;
+}
+
 void store_rows(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {
   if (pack == 1)
     copy(tile, to.at(first));

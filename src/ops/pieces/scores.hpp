@@ -41,6 +41,13 @@ void cap_scores(lang::Fragment& scores, const lang::Expr& scale, DType compute);
 void add_product(const lang::Fragment& weights, const lang::Shared& values, lang::Fragment& sum, DType type,
                  const lang::GemmOptions& options = {});
 
+// How `byte_weights` orders keys: of each 16, the one that stands at `position`. Both extents of its fragment
+// are powers of two, and the keys a multiple of 32.
+lang::Expr key_at(const lang::Expr& position);
+// Weights in 8 bits with the keys in that order, which products' operands have in registers: no thread gives
+// another any. Values have to stand in the same order.
+lang::Fragment byte_weights(const lang::Fragment& weights, DType type);
+
 // Row r of the tile, a Shared or a Fragment, is query r / pack of head r % pack. `from` is [tokens, d], or
 // [tokens, pack, d] if pack > 1.
 template <class T>

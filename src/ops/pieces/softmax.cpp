@@ -28,8 +28,9 @@ void rescale_rows(Fragment& x, const Fragment& factor, Loc at) {
   parallel(x, [&](Index i, Index j) { when(factor(i) != 1, [&] { x(i, j) *= factor(i); }); });
 }
 
-OnlineSoftmax::OnlineSoftmax(int rows, const Expr& scale, Loc at)
+OnlineSoftmax::OnlineSoftmax(int rows, const Expr& scale, float lift, Loc at)
     : rows_(rows),
+      lift_(lift),
       scale_(scale),
       coarse_(power_above(scale)),
       bound_(apart / scale),
@@ -40,6 +41,10 @@ Expr OnlineSoftmax::slope_of(const Expr& top) const {
   return select(abs(top) >= Expr(bound_), Expr(coarse_), scale_);
 }
 
+// An exponent of two more and less by the lift.
+Expr OnlineSoftmax::lifted(const Expr& exponent) const { return lift_ > 0 ? exponent + lift_ : exponent; }
+Expr OnlineSoftmax::lowered(const Expr& exponent) const { return lift_ > 0 ? exponent - lift_ : exponent; }
+
 Fragment OnlineSoftmax::update(Fragment& scores, Loc at) {
   Trace trace("OnlineSoftmax::update", at);
   Fragment before = clone(max_), factor({rows_}, f32), shift({rows_}, f32), slope({rows_}, f32);
@@ -47,9 +52,9 @@ Fragment OnlineSoftmax::update(Fragment& scores, Loc at) {
   parallel(max_, [&](Index i) {
     slope(i) = slope_of(max_(i));
     // A row without a score yet has the maximum −∞; −∞ − −∞ must not arise.
-    shift(i) = select(max_(i) == -inf, 0, max_(i) * slope(i));
+    shift(i) = lowered(select(max_(i) == -inf, 0, max_(i) * slope(i)));
     // A fused product would differ from the rounded one in every step.
-    factor(i) = exp2(select(before(i) == max_(i), 0, before(i) * slope(i) - shift(i)));
+    factor(i) = exp2(select(before(i) == max_(i), 0, before(i) * slope(i) - lifted(shift(i))));
     sum_(i) *= factor(i);
   });
   exponentials(scores, slope, shift);
@@ -65,7 +70,7 @@ Fragment OnlineSoftmax::update_lazily(Fragment& scores, const RowCondition& sees
     slope(i) = slope_of(now);
     Expr above = select(now == -inf, 0, now * slope(i));
     factor(i) = select(moves, exp2(max_(i) * slope(i) - above), 1);
-    shift(i) = select(sees(i), above, inf);
+    shift(i) = select(sees(i), lowered(above), inf);
     max_(i) = now;
     sum_(i) *= factor(i);
   });
@@ -87,7 +92,7 @@ void OnlineSoftmax::add_sink(Fragment& accumulated, const Sink& sink, Loc at) {
     // A sink of −∞ adds nothing, also to a row that has no score; one of ∞ leaves nothing of the others.
     Expr shift = select(top == -inf, 0, top);
     factor(i) = select(own >= logit, 1, exp2(own - top));
-    sum_(i) = sum_(i) * factor(i) + select(logit == inf, 1, exp2(logit - shift));
+    sum_(i) = sum_(i) * factor(i) + select(logit == inf, 1, exp2(lifted(logit - shift)));
     (*reference_)(i) = top;
   });
   scale_rows(accumulated, factor);
@@ -105,7 +110,7 @@ Fragment OnlineSoftmax::lse(Loc at) {
   Fragment result({rows_}, f32);
   parallel(result, [&](Index i) {
     Expr top = reference_ ? Expr((*reference_)(i)) : max_(i) * scale_;
-    result(i) = select(sum_(i) == 0, -inf, (top + log2(sum_(i))) * ln2);
+    result(i) = select(sum_(i) == 0, -inf, lowered(top + log2(sum_(i))) * ln2);
   });
   return result;
 }

@@ -17,7 +17,8 @@ void rescale_rows(lang::Fragment& x, const lang::Fragment& factor, Loc at = Loc:
 // Rows that meet no score above −∞ end with the sum 0, the output 0 and the lse −∞.
 class OnlineSoftmax {
  public:
-  OnlineSoftmax(int rows, const lang::Expr& scale, Loc at = Loc::current());
+  // `lift` is a power of two by which the exponentials are larger: small ones of 8 bits are then not lost.
+  OnlineSoftmax(int rows, const lang::Expr& scale, float lift = 0, Loc at = Loc::current());
 
   // Turns scores into their exponentials, relative to the maximum so far. The result is the factor that
   // rescales what was accumulated with earlier maxima.
@@ -44,8 +45,11 @@ class OnlineSoftmax {
   // thousands. All other scores of such a row weigh nothing with either.
   lang::Expr slope_of(const lang::Expr& top) const;
   void exponentials(lang::Fragment& scores, const lang::Fragment& slope, const lang::Fragment& shift);
+  lang::Expr lifted(const lang::Expr& exponent) const;
+  lang::Expr lowered(const lang::Expr& exponent) const;
 
   int rows_;
+  float lift_;
   lang::Expr scale_;
   lang::Var coarse_, bound_;                 // a power of two, and the scores that are multiplied by it
   lang::Fragment max_, sum_;                 // what raw scores are relative to; of the exponentials

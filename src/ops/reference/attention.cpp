@@ -75,8 +75,10 @@ Problem sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v, const
 }  // namespace
 
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                          const AttentionOptions& options, DType steps) {
-  return forward(dense(q, k, v, options, steps));
+                          const AttentionOptions& options, DType steps, DType weights) {
+  Problem problem = dense(q, k, v, options, steps);
+  problem.softmax.weights = weights;
+  return forward(problem);
 }
 
 AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,

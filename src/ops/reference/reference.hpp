@@ -6,9 +6,9 @@
 namespace tegula::ops::reference {
 
 // With `steps`, every step is rounded to that type: the error of the plain computation in it, by which
-// results are judged.
+// results are judged. `weights` are rounded as a step of their own before values are multiplied by them.
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                          const AttentionOptions& options, DType steps = f64);
+                          const AttentionOptions& options, DType steps = f64, DType weights = f64);
 // They compute the results of the forward pass anew.
 AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,
                                       const TensorRef& v, const AttentionOptions& options,

@@ -12,6 +12,10 @@ Tensor doubles(const TensorRef& tensor) { return Tensor::adopt(tensor, nullptr).
 
 double Softmax::rounded(double value) const { return steps == f64 ? value : round_to(steps, value); }
 
+double Softmax::weight(double value) const {
+  return weights == f64 ? value : round_to(weights, value * 0x1p8) * 0x1p-8;
+}
+
 double Softmax::score(double product, double& slope) const {
   const double scaled = rounded(rounded(product) * scale);
   if (softcap <= 0) {
@@ -78,7 +82,7 @@ struct Row {
 std::vector<double> row_of_out(const Softmax& softmax, const Rows& v, const Row& row) {
   std::vector<double> out(v.width, 0.0);
   for (std::size_t j = 0; j < row.weights.size(); ++j)
-    if (row.weights[j] != 0) add_times(out.data(), row.weights[j], v[j], v.width);
+    if (row.weights[j] != 0) add_times(out.data(), softmax.weight(row.weights[j]), v[j], v.width);
   for (double& x : out) x = row.sum == 0 ? 0 : softmax.rounded(x / row.sum);
   return out;
 }

@@ -17,8 +17,11 @@ struct Softmax {
   double scale = 1, softcap = 0;
   double sink = -infinity;
   DType steps = f64;  // what every step is rounded to
+  // What weights are rounded to that values are multiplied by, in 8 bits 2^8 times as large; their sum is not.
+  DType weights = f64;
 
   double rounded(double value) const;
+  double weight(double value) const;
   // The score of a raw product; its derivative is `slope`.
   double score(double product, double& slope) const;
 };

@@ -188,7 +188,8 @@ std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Te
 DType plain_steps(const OperatorSchema& schema, const std::string& output, DType own,
                   const Tensors& tensors) {
   const std::string& like = schema.find_tensor(output)->steps_of;
-  if (!like.empty()) return tensors.at(like).dtype();
+  // Of 8 bits are operands only: sums and what becomes of them have 16 at least.
+  if (!like.empty()) return tensors.at(like).dtype().bits() == 8 ? bf16 : tensors.at(like).dtype();
   return own.is_floating() ? own : f32;
 }
 

@@ -1,10 +1,12 @@
 #include "passes/cuda/fragment_forms.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/element_bits.hpp"
 #include "passes/cuda/operand_place.hpp"
 
 namespace tegula::passes {
@@ -34,13 +36,64 @@ std::optional<Conversion> whole_store(const Stmt& s, const Layouts& layouts) {
   return Conversion{from, to, transposed};
 }
 
+// A load of an element of a fragment and the store of its value, as it is or rounded.
+std::optional<std::pair<const Access*, const Access*>> moved_element(const Stmt& first, const Stmt& second) {
+  const auto* load = as<Load>(first);
+  const auto* store = as<Store>(second);
+  if (!load || !store || !fragment_access(first) || !fragment_access(second)) return std::nullopt;
+  const bool is_cast = store->value->op == Op::cast && store->value->type == store->to.view.buffer->type;
+  const Expr& value = is_cast ? store->value->args[0] : store->value;
+  if (value->op != Op::variable || value->variable != load->variable) return std::nullopt;
+  return std::pair(&load->from, &store->to);
+}
+
+// Whether the elements are in equal registers of equal threads.
+bool is_in_place(const ElementBits& from, const BitLayout& from_layout, const ElementBits& to,
+                 const BitLayout& to_layout) {
+  const auto equal = [&](const std::vector<int>& a, const std::vector<int>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](int x, int y) {
+      return from[static_cast<std::size_t>(x)] == to[static_cast<std::size_t>(y)];
+    });
+  };
+  return equal(from_layout.threads, to_layout.threads) && equal(from_layout.registers, to_layout.registers);
+}
+
+// A loop that stores a fragment as a whole with its elements in another order, but each thread its own
+// registers.
+std::optional<Conversion> store_in_place(const Stmt& s, const Layouts& layouts) {
+  const auto* loop = as<For>(s);
+  if (!loop || loop->kind != LoopKind::parallel || loop->body.empty() || loop->body.size() % 2 != 0)
+    return std::nullopt;
+  std::optional<Conversion> result;
+  std::vector<ElementBits> stored;
+  for (std::size_t i = 0; i < loop->body.size(); i += 2) {
+    const auto moved = moved_element(loop->body[i], loop->body[i + 1]);
+    if (!moved) return std::nullopt;
+    const Conversion own{moved->first->view.buffer, moved->second->view.buffer};
+    if (result && (own.from != result->from || own.to != result->to)) return std::nullopt;
+    result = own;
+    if (!layouts.fragments.contains(own.from.get()) || !layouts.fragments.contains(own.to.get()))
+      return std::nullopt;
+    const auto from = element_bits(*loop, *moved->first), to = element_bits(*loop, *moved->second);
+    const auto from_layout = passes::bits_of(layouts.fragments.at(own.from.get())),
+               to_layout = passes::bits_of(layouts.fragments.at(own.to.get()));
+    if (!from || !to || !from_layout || !to_layout || !is_in_place(*from, *from_layout, *to, *to_layout))
+      return std::nullopt;
+    if (std::find(stored.begin(), stored.end(), *to) != stored.end()) return std::nullopt;
+    stored.push_back(*to);
+  }
+  std::int64_t elements = static_cast<std::int64_t>(stored.size());
+  for (const Expr& end : loop->end) elements *= is_constant(end) ? constant_value(end) : 0;
+  return elements == result->to->elements() ? result : std::nullopt;
+}
+
 // Whether a loop over elements only reads the fragment, each thread its own registers.
 bool reads_words(const Stmt& s, const Buffer& fragment, const Layouts& layouts) {
   const auto& loop = *as<For>(s);
   const auto own = layouts.fragments.find(&fragment);
   const auto layout = layouts.loops.find(s.get());
   if (own == layouts.fragments.end() || layout == layouts.loops.end()) return false;
-  bool result = layout->second == own->second && own->second.replicas() == 1;
+  bool result = layout->second == own->second && own->second.replicas() == 1 && fragment.type.bits() == 16;
   std::vector<int> identity(loop.index.size());
   std::iota(identity.begin(), identity.end(), 0);
   for_each_stmt(loop.body, [&](const Stmt& inner) {
@@ -164,6 +217,10 @@ Buffers plain_operands(const Body& body) {
 }
 
 std::optional<Conversion> conversion(const Stmt& s, const Layouts& layouts) {
+  if (auto bytes = store_in_place(s, layouts);
+      bytes && bytes->from->type == f32 && bytes->to->type.is_floating() && bytes->to->type.bits() == 8 &&
+      layouts.fragments.at(bytes->to.get()).register_count() % 8 == 0)
+    return bytes;
   const auto found = whole_store(s, layouts);
   if (!found || found->transposed || found->from->type != f32 || found->to->space != Space::fragment ||
       found->to->type.bits() != 16)

@@ -1,8 +1,8 @@
-// How threads hold fragments of 16-bit floats.
+// How threads hold fragments of small floats.
 //
-// Those that feed products from registers are held as words of two, which are made where they are converted,
-// stored to shared memory as they are, and otherwise only read. Others whose readers round hold what was
-// computed.
+// Those that feed products from registers are held as words of two, those of 8 bits of four, which are made
+// where they are converted, stored to shared memory as they are, and otherwise only read. Others whose
+// readers round hold what was computed.
 #pragma once
 #include <optional>
 #include <unordered_set>
@@ -20,7 +20,7 @@ struct Conversion {
 };
 
 struct FragmentForms {
-  Buffers packed;     // in words of two
+  Buffers packed;     // in words
   Buffers unrounded;  // as computed: whoever reads them rounds
 };
 
@@ -37,7 +37,8 @@ Buffers operands_of(const ir::Body& body);
 // Tiles of four bytes an element that products by multiply-add read.
 Buffers plain_operands(const ir::Body& body);
 
-// To a fragment of 16-bit floats, of which each thread has pairs.
+// To a fragment of 16-bit floats, of which each thread has pairs, or one of 8-bit floats whose registers are
+// those of the other fragment.
 std::optional<Conversion> conversion(const ir::Stmt& s, const Layouts& layouts);
 // Of whole warp groups to an operand, by stmatrix.
 std::optional<Conversion> matrix_store(const ir::Stmt& s, const Computing& own);

@@ -110,6 +110,7 @@ class Inference {
   void anchor(const Buffer* buffer, const Layout& layout, int depth);
   void loop(const Stmt& s, const For& n, int threads, int depth);
   void around_held(int self, const For& n, const Access& access);
+  bool propagate_bits();
   void copy(const Copy& n);
   void fix(int n, const Layout& layout);
   bool propagate();
@@ -119,6 +120,13 @@ class Inference {
   const HeldFragments& held_;
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
+  // Loops that spell bits of a fragment's elements, and those fragments.
+  struct BitEdge {
+    int fragment, loop;
+    const For* statement;
+    const Access* access;
+  };
+  std::vector<BitEdge> bit_edges_;
   std::unordered_map<const Buffer*, int> fragments_;
   std::unordered_map<const StmtNode*, int> loops_;
 };
@@ -175,6 +183,7 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
     const auto axes = loop_axes(n, *access);
     const auto fragment = fragments_.find(access->view.buffer.get());
     if (!axes) around_held(self, n, *access);
+    if (!axes && fragment != fragments_.end()) bit_edges_.push_back({fragment->second, self, &n, access});
     if (!axes || fragment == fragments_.end()) return;
     std::vector<int> identity(n.index.size());
     std::iota(identity.begin(), identity.end(), 0);
@@ -247,6 +256,19 @@ bool Inference::propagate() {
   return true;
 }
 
+// A loop that only views a fragment's elements by other numbers lies as the fragment does. False if there is
+// none left.
+bool Inference::propagate_bits() {
+  for (const BitEdge& edge : bit_edges_) {
+    const Node& fragment = nodes_[static_cast<std::size_t>(find(edge.fragment))];
+    Node& own = nodes_[static_cast<std::size_t>(find(edge.loop))];
+    if (!fragment.fixed || own.fixed || fragment.threads != own.threads) continue;
+    own.fixed = layout_around(*edge.statement, *edge.access, *fragment.fixed);
+    if (own.fixed) return true;
+  }
+  return false;
+}
+
 // The largest class of those that are not slices of others which are open too.
 int Inference::choose() {
   int best = -1;
@@ -263,7 +285,7 @@ int Inference::choose() {
 
 Layouts Inference::solve() {
   for (;;) {
-    if (propagate()) continue;
+    if (propagate() || propagate_bits()) continue;
     const int open = choose();
     if (open < 0) break;
     Node& n = nodes_[static_cast<std::size_t>(open)];

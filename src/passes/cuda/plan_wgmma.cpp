@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "layout/byte_operand.hpp"
 #include "passes/cuda/operand_place.hpp"
 #include "passes/note.hpp"
 
@@ -33,11 +34,14 @@ struct Instructed {
   bool sparse;
 };
 
-// Only operands of 16 bits are read across k, or from registers.
+// Only operands of 16 bits are read across k. From registers also a left one of floats of 8 bits is.
 Reason reason_of_order(const Gemm& gemm) {
-  const char* width = gemm.a.buffer->type == f32 ? "tf32" : "8 bits";
+  const DType type = gemm.a.buffer->type;
+  const char* width = type == f32 ? "tf32" : "8 bits";
+  const bool takes_registers = type.bits() == 8 && type.is_floating() && !gemm.metadata;
   for (const View* operand : {&gemm.a, &gemm.b}) {
-    if (operand->buffer->space == Space::fragment)
+    const bool whole = operand == &gemm.a && takes_registers && columns_of_fragment(gemm.a).has_value();
+    if (operand->buffer->space == Space::fragment && !whole)
       return {fmt::format("operand {} of {} is in registers", named(*operand->buffer), width),
               "put it into a Shared tile"};
   }
@@ -155,7 +159,11 @@ Planned<GemmPlan> plan_product(const Instructed& p, int groups, int step) {
   if (const Reason reason = reason_of_widths(p, plan.columns); !reason.why.empty()) return reason;
   plan.accumulator = layout::wgmma_accumulator(p.m, p.n, plan.parts);
   if (p.swapped) plan.accumulator = plan.accumulator.permute({1, 0});
-  if (plan.a_in_registers) plan.operand_a = layout::wgmma_operand_a(p.m, p.a.buffer->extent(1), plan.parts);
+  if (plan.a_in_registers) {
+    const auto layout_of =
+        p.a.buffer->type.bits() == 8 ? layout::wgmma_byte_operand_a : layout::wgmma_operand_a;
+    plan.operand_a = layout_of(p.m, p.a.buffer->extent(1), plan.parts);
+  }
   return plan;
 }
 
@@ -185,7 +193,8 @@ std::optional<std::int64_t> columns_of_fragment(const View& view) {
   if (rows.axis != 0 || columns.axis != 1 || !is_constant(rows.offset, 0) || !is_constant(columns.offset))
     return std::nullopt;
   const std::int64_t first = constant_value(columns.offset);
-  const bool whole_steps = first % 16 == 0 && tile.extent(1) % 16 == 0;
+  const std::int64_t step = 256 / tile.type.bits();  // of an instruction along k
+  const bool whole_steps = first % step == 0 && tile.extent(1) % step == 0;
   return view.extent(0) == tile.extent(0) && whole_steps ? std::optional(first) : std::nullopt;
 }
 

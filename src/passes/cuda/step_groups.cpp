@@ -1,6 +1,7 @@
 #include "passes/cuda/step_groups.hpp"
 
 #include "ir/visit.hpp"
+#include "passes/cuda/element_bits.hpp"
 #include "passes/cuda/elements.hpp"
 
 namespace tegula::passes {
@@ -32,14 +33,37 @@ bool makes_operand(const Stmt& s, const Gemm& gemm) {
   return loop_axes(*loop, load->from) == in_order && loop_axes(*loop, store->to) == in_order;
 }
 
+// The same where the elements come from places of other numbers, those of a thread from its own registers:
+// the last bits that registers count have to be those of the loop, so that a part of it makes steps of the
+// product.
+bool makes_operand_by_bits(const Stmt& s, const Gemm& gemm, const GemmPlan& plan, int parts) {
+  const auto* loop = as<For>(s);
+  const auto held = passes::bits_of(plan.operand_a);
+  if (!loop || loop->kind != LoopKind::parallel || !held || !is_whole(gemm.a)) return false;
+  bool all = true, stores = false;
+  for (const Stmt& inner : loop->body) {
+    const Access* access = fragment_access(inner);
+    const auto bits = access ? element_bits(*loop, *access) : std::nullopt;
+    all &= bits.has_value();
+    if (!as<Store>(inner)) continue;
+    all &= access && access->view.buffer == gemm.a.buffer;
+    stores = true;
+    const std::size_t count = held->registers.size(), last = static_cast<std::size_t>(log2_of(parts));
+    for (std::size_t i = count - std::min(count, last); bits && i < count; ++i)
+      all &= (*bits)[static_cast<std::size_t>(held->registers[i])].axis >= 0;
+  }
+  return all && stores;
+}
+
 // In how many parts a left operand is made and multiplied, 1 if it is not made here.
 int parts_of_operand(const Stmt& made, const Stmt& product, const GemmPlan& plan) {
   const auto* gemm = as<Gemm>(product);
   if (!gemm || plan.instruction != GemmInstruction::wgmma || !plan.a_in_registers ||
-      needs_promotion(*gemm, plan) || accumulators(*gemm, plan) != 1 || !makes_operand(made, *gemm))
+      needs_promotion(*gemm, plan) || accumulators(*gemm, plan) != 1)
     return 1;
   const std::int64_t steps = gemm->depth() / plan.k;
-  return steps % 4 == 0 ? 4 : steps % 2 == 0 ? 2 : 1;
+  const int parts = steps % 4 == 0 ? 4 : steps % 2 == 0 ? 2 : 1;
+  return makes_operand(made, *gemm) || makes_operand_by_bits(made, *gemm, plan, parts) ? parts : 1;
 }
 
 }  // namespace
