@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <bit>
+#include <functional>
 #include <limits>
 
 #include "ops/nsa/compressed.hpp"
@@ -14,21 +16,27 @@ using lang::Tensor;
 
 struct SelectKernel {
   CompressedKernel heads;
-  int blocks = 15;    // of a step, whose entries mostly fill a tile of keys
-  int chunks = 1;     // of the heads of a group, each of `pack`
-  int columns = 256;  // of a step of the search
-  // Of a row, each written by one thread.
-  int parts() const { return columns / 8; }
+  int chunks = 1;       // of the heads of a group, each of `pack`
+  int columns = 32;     // blocks that a warp holds at a time
+  bool held = true;     // all of them
+  bool aligned = true;  // blocks begin with windows
+  int entries = 0;      // that share a token with a block, at most; 0: too many to write out
 
-  auto fields() const { return std::tuple(heads, joined("b", blocks, columns), labelled("n", chunks)); }
+  auto fields() const {
+    return std::tuple(heads, joined("b", columns, entries), labelled("n", chunks), labelled("held", held),
+                      labelled("aligned", aligned));
+  }
 };
 
 constexpr std::uint32_t kept = 0xffffffffu;  // above the key of every weight
-// Of 128 threads, as many as have registers for their tiles.
-constexpr int blocks_of_processor = 4;
+// Of so many queries at a time; of more the weights would not stay in the cache.
+constexpr int blocks_of_processor = 2;
+// A warp counts chosen blocks of a chunk in the lower bits of a number and ties in the others.
+constexpr int count_bits = 13, most_columns = 2048, most_written_out = 8;
 
-// A tile of tokens writes a key for every block of its rows to a workspace of its own, larger for those that
-// matter more and 0 for those that cannot be chosen; then it finds the count-th largest bit by bit.
+// A tile of tokens leaves the weights of entries, summed over heads, in a workspace of its own. Then a warp
+// takes a query: it forms a key for every block, larger for those that matter more and 0 for those that
+// cannot be chosen, holds the keys in registers, and finds the count-th largest bit by bit.
 struct Select : CompressedProgram {
   const SelectKernel& kernel;
   Dim count{"count"};
@@ -36,7 +44,8 @@ struct Select : CompressedProgram {
   Expr block_size = scalar("block_size", i32), first_blocks = scalar("first_blocks", i32),
        local_blocks = scalar("local_blocks", i32), blocks = scalar("blocks", i32);
   Expr slots = processors() * blocks_of_processor;
-  Tensor keys = workspace("keys", {slots, c.queries, blocks}, u32);
+  Tensor weights =
+      workspace("weights", {slots, c.queries, c.packed ? longest / stride + 1 : Expr(entries)}, f32);
 
   explicit Select(const SelectKernel& instance) : CompressedProgram(instance.heads), kernel(instance) {}
 
@@ -51,154 +60,159 @@ struct Select : CompressedProgram {
         if (c.packed) assert_that(sight_of.queries <= longest, "a sequence has more tokens than max_seqlen");
         Expr first = (tiles - 1 - tile / others) * c.queries;
         when(first < sight_of.queries, [&] {
-          const Tensor own = keys.slice(slot);
-          Expr visible = visible_blocks(min(first + c.queries, sight_of.queries) - 1, sight_of);
-          weigh(first, other % kv_heads, s, own, visible);
-          choose(first, out.slice(s.batch, s.tokens, other % kv_heads), own, visible);
+          const Tensor own = weights.slice(slot);
+          for (int chunk = 0; chunk < kernel.chunks; ++chunk) weigh(first, other % kv_heads, chunk, s, own);
+          choose(first, out.slice(s.batch, s.tokens, other % kv_heads), own, sight_of);
         });
       });
     });
   }
 
-  // Blocks up to the query's own.
-  Expr visible_blocks(const Expr& query, const EntrySight& sight_of) const {
-    return clamp(floordiv(query + sight_of.shift, block_size) + 1, 0, blocks);
-  }
-
-  void weigh(const Expr& first, const Expr& kv_head, const CompressedSequence& s, const Tensor& own,
-             const Expr& visible) {
-    const EntrySight sight_of = sight(s);
-    Shared q_tile({c.rows(), c.features()}, c.compute), matter({c.queries, kernel.blocks}, f32);
-    if (kernel.chunks == 1) load_queries(queries_of(q, s, kv_head), first, q_tile, c.pack);
-    serial(ceildiv(visible, kernel.blocks), [&](Index step) {
-      Expr block = step * kernel.blocks;
-      clear(matter);
-      for (int chunk = 0; chunk < kernel.chunks; ++chunk) {
-        Expr head = kv_head * kernel.chunks + chunk;
-        if (kernel.chunks > 1) load_queries(queries_of(q, s, head), first, q_tile, c.pack);
-        add_entries(q_tile, first, head, kv_head, s, block, matter);
-      }
-      parallel(c.queries, kernel.blocks, [&](Index i, Index j) {
-        Expr here = block + j, seen = visible_blocks(first + i, sight_of);
-        Expr forced = here < first_blocks || here >= seen - local_blocks;
-        Expr weight = matter(i, j);
-        Expr key = select(isnan(weight), 1u, bitcast(weight, u32) + 1u);
-        when(here < blocks, [&] { own(i, here) = select(here < seen, select(forced, kept, key), 0u); });
-      });
-    });
-  }
-
-  // What the heads of a tile add to the weights of the blocks from `block` on.
-  void add_entries(const Shared& q_tile, const Expr& first, const Expr& head, const Expr& kv_head,
-                   const CompressedSequence& s, const Expr& block, Shared& matter) {
-    const EntrySight sight_of = sight(s);
-    const Windows windows = sight_of.windows;
+  // What the heads of a chunk add to the weights of the entries that some query sees. Those of entries that a
+  // query does not see nobody reads.
+  void weigh(const Expr& first, const Expr& kv_head, int chunk, const CompressedSequence& s,
+             const Tensor& own) {
+    Expr head = kv_head * kernel.chunks + chunk;
+    Shared q_tile({c.rows(), c.features()}, c.compute);
+    load_queries(queries_of(q, s, head), first, q_tile, c.pack);
     Fragment base({c.rows()}, f32);
-    load_lse(vector_of(lse, s, head), first, base);
-    Expr begin = windows.ending_behind(block * block_size),
-         end = min(windows.beginning_before((block + kernel.blocks) * block_size),
-                   sight_of.limit(first + c.queries - 1));
+    load_base(vector_of(lse, s, head), first, base);
     const Tensor k_of = entries_of(k, s, kv_head);
-    pipelined(ceildiv(end - begin, c.keys), {.stages = 2}, [&](Index tile) {
-      Expr entry = begin + tile * c.keys;
-      Shared k_tile({c.keys, c.features()}, c.compute), weights({c.queries, c.keys}, f32);
-      copy(k_of.at(entry), k_tile);
-      Fragment scores({c.rows(), c.keys}, f32, 0);
-      gemm(q_tile, k_tile.T(), scores);
-      parallel(scores, [&](Index r, Index n) {
-        Expr sees = sight_of.sees(first + r / c.pack, entry + n) && base(r) != -inf;
-        scores(r, n) = select(sees, exp2(scores(r, n) * scale - base(r)), 0);
-      });
+    pipelined(ceildiv(sight(s).limit(first + c.queries - 1), c.keys), {.stages = 2}, [&](Index tile) {
+      Shared k_tile({c.keys, c.features()}, c.compute);
+      copy(k_of.at(tile * c.keys), k_tile);
+      // Heads are columns: a thread has several of each row.
+      Fragment scores({c.keys, c.rows()}, f32, 0);
+      gemm(k_tile, q_tile.T(), scores);
+      parallel(scores, [&](Index n, Index r) { scores(n, r) = exp2(scores(n, r) * scale - base(r)); });
       if (c.pack == 1)
-        copy(scores, weights);
+        add_weights(scores, own, tile * c.keys, chunk > 0);
       else
-        copy(reduce_sum(scores.reshape({c.queries, c.pack, c.keys}), 1), weights);
-      parallel(c.queries, kernel.blocks, [&](Index i, Index j) {
-        Expr from = max(windows.ending_behind((block + j) * block_size) - entry, 0),
-             to = min(min(windows.beginning_before((block + j + 1) * block_size), end) - entry, c.keys);
-        Var sum = matter(i, j);
-        serial(range(from, to), [&](Index n) { sum += weights(i, n); });
-        matter(i, j) = sum;
-      });
+        add_weights(reduce_sum(scores.reshape({c.keys, c.queries, c.pack}), 2), own, tile * c.keys,
+                    chunk > 0);
     });
   }
 
-  // Times log2(e).
-  void load_lse(const Tensor& from, const Expr& first, Fragment& to) const {
+  void add_weights(const Fragment& found, const Tensor& own, const Expr& entry, bool add) const {
+    if (!add) return copy(found.T(), own.at(0, entry));
+    parallel(found, [&](Index n, Index i) { own(i, entry + n) += found(n, i); });
+  }
+
+  // Times log2(e). A query that sees nothing gives no weight.
+  void load_base(const Tensor& from, const Expr& first, Fragment& to) const {
     if (c.pack == 1)
       copy(from.at(first), to);
     else
       copy(from.at(0, first), to.reshape({c.queries, c.pack}).T());
-    parallel(to, [&](Index r) { to(r) = to(r) * log2e; });
+    parallel(to, [&](Index r) { to(r) = select(to(r) == -inf, inf, to(r) * log2e); });
   }
 
-  // How many keys of each row reach its bound.
-  void count_from(const Tensor& own, const Expr& visible, const Fragment& bound, Fragment& number) const {
-    clear(number);
-    const int columns = kernel.columns;
-    serial(ceildiv(visible, columns), [&](Index step) {
-      Fragment part({c.queries, columns}, u32), reaches({c.queries, columns}, i32);
-      copy(own.slice(all, range(0, visible)).at(0, step * columns), part);
-      parallel(part, [&](Index i, Index j) { reaches(i, j) = select(part(i, j) >= bound(i), 1, 0); });
-      reduce_sum(reaches, number);
+  // The entries that share a token with a block.
+  Range entries_at(const Expr& block, const EntrySight& sight_of, const Expr& limit) const {
+    const Windows& windows = sight_of.windows;
+    if (!kernel.aligned)
+      return range(windows.ending_behind(block * block_size),
+                   min(windows.beginning_before((block + 1) * block_size), limit));
+    Expr each = block_size / stride;
+    return range(max(block * each - ceildiv(length, stride) + 1, 0), min((block + 1) * each, limit));
+  }
+
+  // The keys of the blocks from `begin` on, of which the query sees those before `seen`.
+  void form_keys(const Tensor& own, const EntrySight& sight_of, const Expr& query, const Expr& begin,
+                 const Expr& seen, Fragment& keys) const {
+    Expr limit = sight_of.limit(query);
+    parallel(keys, [&](Index j) {
+      Expr here = begin + j;
+      const Range near = entries_at(here, sight_of, limit);
+      Var weight = 0.0f;
+      if (kernel.entries == 0)
+        serial(near, [&](Index n) { weight += own(n); });
+      else
+        for (int n = 0; n < kernel.entries; ++n)
+          when(near.begin + n < near.end, [&] { weight += own(near.begin + n); });
+      Expr forced = here < first_blocks || here >= seen - local_blocks;
+      Expr key = select(isnan(weight), 1u, bitcast(weight, u32) + 1u);
+      keys(j) = select(here < seen, select(forced, kept, key), 0u);
     });
   }
 
-  void choose(const Expr& first, const Tensor& to, const Tensor& own, const Expr& visible) {
-    Fragment bound({c.queries}, u32, 0u), tried({c.queries}, u32), number({c.queries}, i32);
-    Fragment found({c.queries}, boolean, false);
-    // With fewer blocks than wanted the bound stays 0. A bound that just as many keys reach needs no more
-    // bits.
-    serial(select(visible > count, 32, 0), [&](Index bit) {
-      parallel(bound, [&](Index i) { tried(i) = bound(i) | u32(1) << u32(31 - bit); });
-      count_from(own, visible, tried, number);
-      parallel(bound, [&](Index i) { bound(i) = select(number(i) >= count, tried(i), bound(i)); });
-      parallel(found, [&](Index i) { found(i) = found(i) || number(i) == count; });
-      break_if(reduce_all(found).scalar());
+  void choose(const Expr& first, const Tensor& to, const Tensor& own, const EntrySight& sight_of) const {
+    each_group(c.queries, Group::warp, [&](Index i) {
+      Expr query = first + i;
+      when(query < sight_of.queries, [&] {
+        Expr seen = clamp(floordiv(query + sight_of.shift, block_size) + 1, 0, blocks);
+        choose_blocks(to.slice(query), own.slice(i), sight_of, query, seen);
+      });
     });
-    Shared bounds({c.queries}, u32);
-    copy(bound, bounds);
-    write(first, to, own, visible, bounds);
+  }
+
+  void choose_blocks(const Tensor& to, const Tensor& own, const EntrySight& sight_of, const Expr& query,
+                     const Expr& seen) const {
+    Fragment all_keys({kernel.columns}, u32);
+    const auto form = [&](const Expr& begin, Fragment& keys) {
+      form_keys(own, sight_of, query, begin, seen, keys);
+    };
+    if (kernel.held) form(0, all_keys);
+    const std::function<void(const ChunkBody&)> each = [&](const ChunkBody& body) {
+      if (kernel.held) return body(0, all_keys);
+      serial(ceildiv(seen, kernel.columns), [&](Index chunk) {
+        Fragment keys({kernel.columns}, u32);
+        form(chunk * kernel.columns, keys);
+        body(chunk * kernel.columns, keys);
+      });
+    };
+    Var bound = 0u;
+    find_bound(each, seen, bound);
+    write(each, to, bound);
+  }
+
+  using ChunkBody = std::function<void(const Expr& begin, const Fragment& keys)>;
+  using EachChunk = std::function<void(const ChunkBody&)>;
+
+  // With fewer blocks than wanted the bound stays 0. A bound that just as many keys reach needs no more bits.
+  void find_bound(const EachChunk& each, const Expr& seen, Var& bound) const {
+    serial(select(seen > count, 32, 0), [&](Index bit) {
+      Expr tried = bound | u32(1) << u32(31 - bit);
+      Var number = 0;
+      each([&](const Expr&, const Fragment& keys) {
+        number += reduce_sum(map(
+                                 keys, [&](Index j) { return select(keys(j) >= tried, 1, 0); }, i32))
+                      .scalar();
+      });
+      when(number >= count, [&] { bound = tried; });
+      break_if(number == count);
+    });
   }
 
   // Keys above the bound are chosen, and of those at the bound the first.
-  void write(const Expr& first, const Tensor& to, const Tensor& own, const Expr& visible,
-             const Shared& bounds) const {
-    const int parts = kernel.parts();
-    Shared above({c.queries, parts}, i32), equal({c.queries, parts}, i32);
-    Expr each = ceildiv(visible, parts);
-    const auto of_part = [&](const Expr& part) {
-      return range(part * each, min((part + 1) * each, visible));
+  void write(const EachChunk& each, const Tensor& to, const Expr& bound) const {
+    const auto counted = [&](const Fragment& keys) {
+      return map(
+          keys,
+          [&](Index j) {
+            return select(keys(j) > bound, 1, select(keys(j) == bound && keys(j) != 0u, 1 << count_bits, 0));
+          },
+          i32);
     };
-    parallel(c.queries, parts, [&](Index i, Index part) {
-      Var over = 0, same = 0;
-      serial(of_part(part), [&](Index j) {
-        Expr key = own(i, j);
-        over += select(key > bounds(i), 1, 0);
-        same += select(key == bounds(i) && key != 0u, 1, 0);
-      });
-      above(i, part) = over, equal(i, part) = same;
+    constexpr int of_count = (1 << count_bits) - 1;
+    Var over = 0, same = 0, over_before = 0, same_before = 0;
+    each([&](const Expr&, const Fragment& keys) {
+      Expr number = reduce_sum(counted(keys)).scalar();
+      over += number & of_count, same += number >> count_bits;
     });
-    parallel(c.queries, parts, [&](Index i, Index part) {
-      Var over = 0, same = 0, over_before = 0, same_before = 0;
-      serial(parts, [&](Index other) {
-        over += above(i, other), same += equal(i, other);
-        over_before += select(other < part, above(i, other), 0);
-        same_before += select(other < part, equal(i, other), 0);
+    Expr room = max(count - over, 0), chosen = over + min(same, room);
+    each([&](const Expr& begin, const Fragment& keys) {
+      const Fragment own = counted(keys), before = scan_sum(own, {.exclusive = true});
+      Expr over_here = over_before, same_here = same_before;
+      parallel(keys, [&](Index j) {
+        Expr above = over_here + (before(j) & of_count), ties = same_here + (before(j) >> count_bits);
+        when(own(j) == 1 || (own(j) > 1 && ties < room), [&] { to(above + min(ties, room)) = begin + j; });
       });
-      Expr room = max(count - over, 0), taken = min(same_before, room);
-      Var place = over_before + taken, left = room - taken;
-      serial(of_part(part), [&](Index j) {
-        Expr key = own(i, j), tie = key == bounds(i) && key != 0u && left > 0;
-        when(key > bounds(i) || tie, [&] {
-          to(first + i, place) = j;
-          place += 1;
-          when(tie, [&] { left -= 1; });
-        });
-      });
-      Expr chosen = over + min(same, room);
-      when(part == 0, [&] { serial(range(chosen, count), [&](Index n) { to(first + i, n) = -1; }); });
+      if (kernel.held) return;
+      Expr number = reduce_sum(own).scalar();
+      over_before += number & of_count, same_before += number >> count_bits;
     });
+    parallel(count, [&](Index n) { when(n >= chosen, [&] { to(n) = -1; }); });
   }
 };
 
@@ -208,10 +222,19 @@ Kernel program(const SelectKernel& c) {
 
 SelectKernel plan(const Bound<NsaSelect>& c) {
   SelectKernel kernel{compressed_kernel(c, c.small_dim("d"))};
-  const std::int64_t entries = std::int64_t{kernel.heads.keys - 1} * c->stride - c->length;
-  kernel.blocks = static_cast<int>(std::clamp<std::int64_t>(entries / c->block_size, 1, kernel.heads.keys));
-  kernel.chunks = std::max(c.small_dim("group") / kernel.heads.pack, 1);
-  kernel.columns = c.dim("blocks") <= 32 ? 32 : 256;
+  CompressedKernel& heads = kernel.heads;
+  kernel.chunks = std::max(c.small_dim("group") / heads.pack, 1);
+  // More columns of a product take the same rows of entries from shared memory.
+  if (c.on_gpu() && heads.pack > 1 && heads.rows() == warp_group_rows && heads.features() <= 128)
+    heads.queries *= 2;
+  kernel.columns = static_cast<int>(
+      std::clamp<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(c.dim("blocks"))), 32, most_columns));
+  kernel.held = c.dim("blocks") <= kernel.columns;
+  kernel.aligned = c->block_size % c->stride == 0;
+  const std::int64_t around = c->length + c->block_size - 1,
+                     most = kernel.aligned ? c->block_size / c->stride + (c->length - 1) / c->stride
+                                           : (around + c->stride - 1) / c->stride;
+  kernel.entries = most <= most_written_out ? static_cast<int>(most) : 0;
   return kernel;
 }
 
@@ -333,6 +356,12 @@ const OperatorSchema& nsa_select_schema() {
                {"group_of_16_bf16",
                 "batch=1 queries=90 entries=80 kv_heads=1 group=16 d=64 bf16 length=2 stride=1 block_size=3 "
                 "count=9"},
+               {"more_blocks_than_a_warp_holds",
+                "batch=1 queries=3 entries=1040 kv_heads=1 group=1 d=8 length=2 stride=2 block_size=1 "
+                "count=5 key_tokens=2080"},
+               {"many_entries_of_a_block",
+                "batch=1 queries=100 entries=49 kv_heads=2 group=2 d=16 f16 length=4 stride=2 block_size=32 "
+                "count=2"},
                {"forced_more_than_count",
                 "batch=1 queries=70 entries=9 kv_heads=1 group=1 d=8 length=4 stride=4 block_size=4 count=2 "
                 "first_blocks=2 local_blocks=3"}})
