@@ -89,8 +89,31 @@ CompressedBackwardKernel plan_backward(const Bound<CompressedBackward>& c) {
   return kernel;
 }
 
+// Warp groups of a tile, entries of a step, and the time of a score.
+struct CompressedTiles {
+  int groups = 1, keys = 64;
+  double cost = 1;
+};
+
+// Two warp groups share the entries of a step, as in dense attention, where the queries fill their rows.
+CompressedKernel plan_forward(const Bound<Compressed>& c) {
+  const CompressedKernel small = compressed_kernel(c, c.small_dim("d_v"));
+  const int widest = std::max(small.features(), small.features_v());
+  const bool fills = c.on_gpu() && small.compute.bits() == 16 && widest <= 128 &&
+                     small.rows() == warp_group_rows && c.dim("longest") > small.queries;
+  if (!fills) return small;
+  Candidates<CompressedTiles, 4> candidates{{2, 128, 1}, {1, 64, 1.25}, {2, 64, 1.2}, {3, 64, 1.3}};
+  // A query sees half of the entries in the mean, and half of a step more.
+  const CompressedTiles best = best_of(candidates, [&](const CompressedTiles& own) {
+    return own.cost * static_cast<double>(c.dim("entries") + own.keys);
+  });
+  CompressedKernel kernel = small;
+  kernel.queries *= best.groups, kernel.keys = best.keys;
+  return kernel;
+}
+
 void run(const Bound<Compressed>& c, Launch& launch) {
-  const CompressedKernel kernel = compressed_kernel(c, c.small_dim("d_v"));
+  const CompressedKernel kernel = plan_forward(c);
   launch(kernel, forward_program,
          {{"q", rows_of_queries(c, "q", kernel.pack)},
           {"k", rows_of_entries(c, "k")},

@@ -220,13 +220,23 @@ Kernel program(const SelectKernel& c) {
   return kernel(instance_name("nsa_select", c), [&] { Select(c).run(); });
 }
 
+// Columns of a product in warp groups' rows, entries of a step, and the time of a score.
+struct SelectTiles {
+  int rows = 1, keys = 64;
+  double cost = 1;
+};
+
 SelectKernel plan(const Bound<NsaSelect>& c) {
   SelectKernel kernel{compressed_kernel(c, c.small_dim("d"))};
   CompressedKernel& heads = kernel.heads;
   kernel.chunks = std::max(c.small_dim("group") / heads.pack, 1);
-  // More columns of a product take the same rows of entries from shared memory.
-  if (c.on_gpu() && heads.pack > 1 && heads.rows() == warp_group_rows && heads.features() <= 128)
-    heads.queries *= 2;
+  if (c.on_gpu() && heads.pack > 1 && heads.rows() == warp_group_rows && heads.features() <= 128) {
+    // More columns of a product take the same rows of entries from shared memory; two blocks of one warp
+    // group fill each other's waits.
+    const Candidates<SelectTiles, 4> candidates{{2, 64, 1}, {1, 64, 1.2}, {2, 128, 1.3}, {1, 128, 1.3}};
+    const SelectTiles best = best_of(candidates, [](const SelectTiles& own) { return own.cost; });
+    heads.queries *= best.rows, heads.keys = best.keys;
+  }
   kernel.columns = static_cast<int>(
       std::clamp<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(c.dim("blocks"))), 32, most_columns));
   kernel.held = c.dim("blocks") <= kernel.columns;
