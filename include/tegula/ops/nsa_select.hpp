@@ -6,6 +6,9 @@
 TEGULA_API_BEGIN
 namespace tegula::ops {
 
+// What of the weights of entries at a block counts: their sum, or the largest, as in InfLLM v2.
+enum class BlockWeight : std::uint8_t { sum, largest };
+
 struct NsaSelect {
   TensorRef q = {}, k = {}, lse = {};
   std::int64_t count = 0;  // entries of a row, at most 4096
@@ -15,6 +18,7 @@ struct NsaSelect {
   // Blocks that are chosen before all others: so many from the beginning, and so many that end with the
   // query's own.
   std::int64_t first_blocks = 1, local_blocks = 2;
+  BlockWeight weight = BlockWeight::sum;
   std::int64_t key_tokens = 0;               // as in nsa_compressed_attention
   std::optional<float> scale = {};           // 1/√d unless given
   std::optional<TensorRef> cu_seqlens = {};  // as there
@@ -25,7 +29,8 @@ struct NsaSelect {
 
 // q and compressed keys k as those of nsa_compressed_attention, and lse as it gives them. A block matters to
 // a query by the sum, over the query heads of the group and the seen entries that share a token with the
-// block, of the entry's weight exp(scale · q · k − lse). i32 [batch, queries, kv_heads, count] (packed
+// block, of the entry's weight exp(scale · q · k − lse); or, if `weight` says so, by the largest sum over the
+// heads that such an entry has. i32 [batch, queries, kv_heads, count] (packed
 // without batch, in the layout bhsd with heads before queries): of the blocks up to the query's own the
 // `count` that matter most, in ascending order, −1 after them where there are fewer. Of equal ones the lower
 // block is chosen. Weights are f32, formed anew by tiles, and never in memory for more than the tiles that

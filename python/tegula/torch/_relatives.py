@@ -58,20 +58,6 @@ def moba_attention(
     return _attend(q, k, v, choice, chunk_size, scale)
 
 
-def _pooled_weights(q: Tensor, entries: Tensor, first_token: int, length: int, stride: int, block_size: int) -> Tensor:
-    """[batch, kv_heads, tokens, blocks]: the largest weight of the entries that share a token with the block."""
-    ends = torch.arange(entries.shape[1], device=q.device) * stride + length
-    position = torch.arange(first_token, first_token + q.shape[1], device=q.device)
-    grouped = q.float().unflatten(2, (entries.shape[2], -1))
-    scores = torch.einsum("bthgd,bnhd->bhgtn", grouped, entries.float())
-    weights = scores.masked_fill(ends > position[:, None] + 1, -torch.inf).softmax(-1).nan_to_num(0).sum(2)
-    before, step = (length - 1) // stride, block_size // stride
-    blocks = -(-(entries.shape[1] * stride + length) // block_size)
-    behind = blocks * step - entries.shape[1]
-    padded = F.pad(weights, (before, behind))
-    return padded.unfold(-1, step + before, step).amax(-1)
-
-
 def infllm_attention(
     q: Tensor,
     k: Tensor,
@@ -103,17 +89,14 @@ def infllm_attention(
     """
     if block_size % stride:
         raise ValueError(f"stride: expected a divisor of block_size = {block_size}, given {stride}")
-    tokens, blocks = q.shape[1], -(-k.shape[1] // block_size)
+    windows = {"length": length, "stride": stride}
     with torch.no_grad():
-        entries = functions["nsa_compress"](k, length=length, stride=stride)
-        scaled = q.float() * (q.shape[-1] ** -0.5 if scale is None else scale)
-        step = max(1, _SLICE // max(1, q.shape[0] * q.shape[2] * entries.shape[1]))
-        parts = []
-        for t in range(0, tokens, step):
-            pooled = _pooled_weights(scaled[:, t : t + step], entries, t, length, stride, block_size)
-            pooled = F.pad(pooled, (0, max(0, blocks - pooled.shape[-1])))[..., :blocks]
-            parts.append(_chosen(pooled, t, count, block_size, first_blocks, local_blocks))
-        choice = torch.cat(parts, 2).transpose(1, 2)
+        entries = functions["nsa_compress"](k, **windows)
+        lse = functions["nsa_compressed_attention"](q, entries, entries, scale=scale, **windows)[1]
+        choice = functions["nsa_select"](
+            q, entries, lse, count, block_size=block_size, first_blocks=first_blocks, local_blocks=local_blocks,
+            weight="largest", scale=scale, **windows,
+        )  # fmt: skip
     return _attend(q, k, v, choice, block_size, scale)
 
 

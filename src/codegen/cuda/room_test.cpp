@@ -32,7 +32,8 @@ lang::Kernel with_list(int stages, int words) {
   });
 }
 
-// Sums over parts of rows go through shared memory; q could come while the block before ends.
+// Sums over parts of rows, if there are not a power of two, go through shared memory; q could come while the
+// block before ends.
 lang::Kernel with_conversion(int stages, int queries) {
   return kernel("with_conversion", [&] {
     Dim S("S"), T("T");

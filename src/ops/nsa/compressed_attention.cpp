@@ -1,6 +1,6 @@
-#include "ops/lists/later_first.hpp"
-#include "ops/nsa/compressed.hpp"
-#include "ops/pieces/gradient.hpp"
+#include <cmath>
+
+#include "ops/nsa/compressed_backward.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
 #include "ops/reference/problem.hpp"
@@ -18,16 +18,6 @@ struct Compressed : NsaCompressedOptions {
 struct CompressedBackward : NsaCompressedOptions, NsaCompressedBackwardOptions {
   TensorRef dout = {}, q = {}, k = {}, v = {}, out = {}, lse = {};
 };
-
-struct BackwardKernel {
-  CompressedKernel heads;
-  bool dlse = false;
-  auto fields() const { return std::tuple(heads, labelled("dlse", dlse)); }
-};
-
-Order later_queries_first() {
-  return Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
-}
 
 struct Forward : CompressedProgram {
   Tensor v = input("v", of_entries(c.dim_v), c.type), out = output("out", of_queries(c.dim_v), c.type),
@@ -73,117 +63,57 @@ struct Forward : CompressedProgram {
   }
 };
 
-struct Backward : CompressedProgram {
-  bool has_dlse;
-  Tensor v = input("v", of_entries(c.dim_v), c.type), dout = input("dout", of_queries(c.dim_v), c.type),
-         out = input("out", of_queries(c.dim_v), c.type), lse = input("lse", vector(), f32),
-         dq = output("dq", of_queries(c.dim), c.type), dk = output("dk", of_entries(c.dim), c.type),
-         dv = output("dv", of_entries(c.dim_v), c.type), delta = workspace("delta", vector(), f32),
-         base = workspace("base", vector(), f32);
-  std::optional<Tensor> dlse;
-  LargeScores large;
-
-  explicit Backward(const BackwardKernel& instance)
-      : CompressedProgram(instance.heads), has_dlse(instance.dlse) {
-    if (has_dlse) dlse.emplace(input("dlse", vector(), f32));
-  }
-
-  ScoreGradient gradient() const { return {scale, {}, large, c.compute}; }
-  GradientTiles tiles() const {
-    return {.compute = c.compute,
-            .dim = c.features(),
-            .dim_v = c.features_v(),
-            .pack = c.pack,
-            .queries = c.queries,
-            .keys = c.keys};
-  }
-
-  void run() {
-    grid(ceildiv(queries, delta_rows), packs * c.pack, batch, [&](Index x, Index h, Index b) {
-      Expr head = h / c.pack, member = h % c.pack;
-      auto tokens_of = [&](const Tensor& t) { return t.slice(b, all, head, member); };
-      auto vector_of_head = [&](const Tensor& t) { return t.slice(b, head, member); };
-      HeadRows rows{tokens_of(dout),
-                    tokens_of(out),
-                    vector_of_head(lse),
-                    vector_of_head(delta),
-                    vector_of_head(base),
-                    {},
-                    c.dim_v,
-                    large};
-      if (dlse) rows.dlse.emplace(vector_of_head(*dlse));
-      write_delta(rows, x * delta_rows);
-    });
-    grid(ceildiv(longest, c.queries), packs, sequences(), {.order = later_queries_first()},
-         [&](Index x, Index h, Index b) { query_block(x * c.queries, h, sequence(b)); });
-    Expr most_entries = c.packed ? longest / stride + 1 : Expr(entries);
-    grid(ceildiv(most_entries, c.keys), kv_heads, sequences(),
-         [&](Index x, Index h, Index b) { entry_block(x * c.keys, h, sequence(b)); });
-  }
-
-  void query_block(const Expr& first, const Expr& head, const CompressedSequence& s) {
-    const EntrySight sight_of = sight(s);
-    if (c.packed) {
-      assert_that(sight_of.queries <= longest, "a sequence has more tokens than max_seqlen");
-      exit_if(first >= sight_of.queries);
-    }
-    QueryGradient tile(tiles(), gradient());
-    tile.load(queries_of(q, s, head), first);
-    QueryGradient::Branch branch(tiles(), queries_of(dout, s, head), vector_of(base, s, head),
-                                 vector_of(delta, s, head), first);
-    const Tensor k_of = entries_of(k, s, head / packs_of_group()),
-                 v_of = entries_of(v, s, head / packs_of_group());
-    Expr least = sight_of.limit(first), most = sight_of.limit(first + c.queries - 1);
-    pipelined(ceildiv(most, c.keys), {.stages = 2}, [&](Index j) {
-      Shared k_tile({c.keys, c.features()}, c.compute), v_tile({c.keys, c.features_v()}, c.compute);
-      copy(k_of.at(j * c.keys), k_tile);
-      copy(v_of.at(j * c.keys), v_tile);
-      tile.add(branch, k_tile, v_tile,
-               {(j + 1) * c.keys > least, [&](const Expr& r, const Expr& n, const Expr& weight) {
-                  return select(sight_of.sees(first + r / c.pack, j * c.keys + n), weight, 0);
-                }});
-    });
-    tile.store(queries_of(dq, s, head), first);
-  }
-
-  void entry_block(const Expr& first, const Expr& kv_head, const CompressedSequence& s) {
-    const EntrySight sight_of = sight(s);
-    if (c.packed) exit_if(first >= sight_of.entries);
-    KeyGradient tile(tiles(), gradient());
-    tile.load(entries_of(k, s, kv_head), entries_of(v, s, kv_head), first);
-    Range steps = range(sight_of.first_query(first) / c.queries, ceildiv(sight_of.queries, c.queries));
-    serial(packs_of_group(), [&](Index of_group) {
-      Expr head = kv_head * packs_of_group() + of_group;
-      pipelined(steps, {.stages = 2}, [&](Index j) {
-        Expr row = j * c.queries;
-        Shared q_tile({c.rows(), c.features()}, c.compute), dout_tile({c.rows(), c.features_v()}, c.compute);
-        Shared base_of({c.rows()}, f32), delta_of({c.rows()}, f32);
-        load_queries(queries_of(q, s, head), row, q_tile, c.pack);
-        load_queries(queries_of(dout, s, head), row, dout_tile, c.pack);
-        load_vector(vector_of(base, s, head), row, base_of, c.pack);
-        load_vector(vector_of(delta, s, head), row, delta_of, c.pack);
-        // Queries behind the last are zeros, whose weights only keys that nothing sees have not.
-        tile.add(q_tile, dout_tile, base_of, delta_of,
-                 {sight_of.limit(row) < first + c.keys || row + c.queries > sight_of.queries,
-                  [&](const Expr& n, const Expr& t, const Expr& weight) {
-                    Expr query = row + t / c.pack;
-                    return select(sight_of.sees(query, first + n) && query < sight_of.queries, weight, 0);
-                  }});
-      });
-    });
-    tile.store(entries_of(dk, s, kv_head), entries_of(dv, s, kv_head), first);
-  }
-};
+constexpr int most_parts = 16;  // of a group
 
 Kernel forward_program(const CompressedKernel& c) {
   return kernel(instance_name("nsa_compressed_attention", c), [&] { Forward(c).run(); });
 }
-Kernel backward_program(const BackwardKernel& c) {
-  return kernel(instance_name("nsa_compressed_attention_backward", c), [&] { Backward(c).run(); });
+
+// Blocks of entries add to dq in turn, so that every run has the same bits: 5 products for each pair instead
+// of
+// 7. Of packed sequences no window of dq begins at a multiple of its rows.
+CompressedBackwardKernel plan_backward(const Bound<CompressedBackward>& c) {
+  CompressedBackwardKernel kernel{compressed_kernel(c, c.small_dim("d_v")), c.has("dlse")};
+  CompressedKernel& heads = kernel.heads;
+  const int widest = std::max(heads.features(), heads.features_v());
+  const bool divides = widest <= 64 || widest == 128;
+  kernel.one_pass = c.on_gpu() && heads.compute.bits() == 16 && !heads.packed && divides;
+  if (!kernel.one_pass) return kernel;
+  heads.pack = 1, heads.queries = 64, heads.keys = 128;
+  const std::int64_t group = std::max(c.small_dim("group"), 1);
+  const double tiles = std::ceil(static_cast<double>(c.dim("entries")) / heads.keys),
+               blocks = tiles * static_cast<double>(c.dim("kv_heads") * c.dim("batch")),
+               wanted = gpu_table.gradients.even_waves * gpu_processors;
+  while (kernel.parts * 2 <= group && kernel.parts < most_parts && blocks * kernel.parts < wanted)
+    kernel.parts *= 2;
+  return kernel;
+}
+
+// Warp groups of a tile, entries of a step, and the time of a score.
+struct CompressedTiles {
+  int groups = 1, keys = 64;
+  double cost = 1;
+};
+
+// Two warp groups share the entries of a step, as in dense attention, where the queries fill their rows.
+CompressedKernel plan_forward(const Bound<Compressed>& c) {
+  const CompressedKernel small = compressed_kernel(c, c.small_dim("d_v"));
+  const int widest = std::max(small.features(), small.features_v());
+  const bool fills = c.on_gpu() && small.compute.bits() == 16 && widest <= 128 &&
+                     small.rows() == warp_group_rows && c.dim("longest") > small.queries;
+  if (!fills) return small;
+  Candidates<CompressedTiles, 4> candidates{{2, 128, 1}, {1, 64, 1.25}, {2, 64, 1.2}, {3, 64, 1.3}};
+  // A query sees half of the entries in the mean, and half of a step more.
+  const CompressedTiles best = best_of(candidates, [&](const CompressedTiles& own) {
+    return own.cost * static_cast<double>(c.dim("entries") + own.keys);
+  });
+  CompressedKernel kernel = small;
+  kernel.queries *= best.groups, kernel.keys = best.keys;
+  return kernel;
 }
 
 void run(const Bound<Compressed>& c, Launch& launch) {
-  const CompressedKernel kernel = compressed_kernel(c, c.small_dim("d_v"));
+  const CompressedKernel kernel = plan_forward(c);
   launch(kernel, forward_program,
          {{"q", rows_of_queries(c, "q", kernel.pack)},
           {"k", rows_of_entries(c, "k")},
@@ -194,8 +124,8 @@ void run(const Bound<Compressed>& c, Launch& launch) {
 }
 
 void run_backward(const Bound<CompressedBackward>& c, Launch& launch) {
-  const BackwardKernel kernel{compressed_kernel(c, c.small_dim("d_v")), c.has("dlse")};
-  launch(kernel, backward_program,
+  const CompressedBackwardKernel kernel = plan_backward(c);
+  launch(kernel, compressed_backward_program,
          {{"dout", rows_of_queries(c, "dout", kernel.heads.pack)},
           {"q", rows_of_queries(c, "q", kernel.heads.pack)},
           {"k", rows_of_entries(c, "k")},
@@ -297,6 +227,15 @@ std::vector<Example> measured() {
            "key_tokens=65536"}};
 }
 
+// Three tiles of entries add to dq in turn, and parts of an uneven group.
+std::vector<Example> examples_of_gradients() {
+  std::vector<Example> result = examples(" dlse");
+  result.push_back(
+      {"in_turn_bf16",
+       "batch=2 queries=270 entries=269 kv_heads=1 group=3 d=64 d_v=128 bf16 length=2 stride=1"});
+  return result;
+}
+
 // Pairs of a query and an entry that it sees, where queries are as many as tokens; at most all.
 constexpr const char* pairs =
     "batch*kv_heads*group*(key_tokens > 0 ? queries*entries : queries*queries/(2*stride))";
@@ -344,7 +283,7 @@ const OperatorSchema& nsa_compressed_attention_backward_schema() {
           .unit_stride()
           .no_gradient("those of gradients are not implemented")
           .flops(fmt::format("2*{}*(3*d + 2*d_v)", pairs))
-          .examples(examples(" dlse"))
+          .examples(examples_of_gradients())
           .measured({measured()[0], measured()[1]})
           .run(run_backward, formula_backward);
   return table;

@@ -1,6 +1,7 @@
 #include "passes/cuda/infer_layouts.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "ir/effects.hpp"
@@ -91,6 +92,40 @@ struct Edge {
   std::vector<int> axes;
 };
 
+// A loop over registers alone that meets the fragment through a reshaped view, or several elements at a time.
+struct LoopAround {
+  int fragment, loop;
+  const For* statement;
+  const Access* access;
+};
+
+// Whether the index is multiplied by a number that is not known to be small.
+bool is_multiplied(const Expr& e, const VariablePtr& index) {
+  constexpr std::int64_t small = 4;  // neighbours still share a sector of memory
+  if (e->op == Op::mul && uses(e, index)) {
+    const auto is_small = [](const Expr& factor) {
+      return is_constant(factor) && std::abs(constant_value(factor)) < small;
+    };
+    if (std::none_of(e->args.begin(), e->args.end(), is_small)) return true;
+  }
+  return std::any_of(e->args.begin(), e->args.end(),
+                     [&](const Expr& inner) { return is_multiplied(inner, index); });
+}
+
+// Whether neighbours along the loop's last index lie apart in a row of memory: no piece holds several.
+bool is_spread(const For& loop, const Access& access) {
+  return !access.view.buffer->shape.empty() && !loop.index.empty() &&
+         is_multiplied(coordinates(access).back(), loop.index.back());
+}
+
+bool touches_memory(const For& loop) {
+  bool found = false;
+  for_each_stmt(loop.body, [&](const Stmt& s) {
+    for_each_view(s, [&](const View& view) { found |= view.buffer->space != Space::fragment; });
+  });
+  return found;
+}
+
 layout::Coordinates shape_of(const std::vector<Expr>& extents) {
   layout::Coordinates result;
   for (const Expr& e : extents) result.push_back(constant_value(e));
@@ -110,23 +145,17 @@ class Inference {
   void anchor(const Buffer* buffer, const Layout& layout, int depth);
   void loop(const Stmt& s, const For& n, int threads, int depth);
   void around_held(int self, const For& n, const Access& access);
-  bool propagate_bits();
   void copy(const Copy& n);
   void fix(int n, const Layout& layout);
   bool propagate();
+  bool propagate_around();
   int choose();
 
   const CudaTarget& target_;
   const HeldFragments& held_;
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
-  // Loops that spell bits of a fragment's elements, and those fragments.
-  struct BitEdge {
-    int fragment, loop;
-    const For* statement;
-    const Access* access;
-  };
-  std::vector<BitEdge> bit_edges_;
+  std::vector<LoopAround> around_;
   std::unordered_map<const Buffer*, int> fragments_;
   std::unordered_map<const StmtNode*, int> loops_;
 };
@@ -173,6 +202,7 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
   for_each_stmt(n.body, [&](const Stmt& inner) {
     const Access* access = fragment_access(inner);
     if (!access) {
+      if (const auto* load = as<Load>(inner); load && is_spread(n, load->from)) return;
       for_each_view(inner, [&](const View& view) {
         if (!view.buffer->shape.empty())
           nodes_[static_cast<std::size_t>(self)].vector =
@@ -183,7 +213,8 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
     const auto axes = loop_axes(n, *access);
     const auto fragment = fragments_.find(access->view.buffer.get());
     if (!axes) around_held(self, n, *access);
-    if (!axes && fragment != fragments_.end()) bit_edges_.push_back({fragment->second, self, &n, access});
+    if (!axes && fragment != fragments_.end() && !touches_memory(n))
+      around_.push_back({fragment->second, self, &n, access});
     if (!axes || fragment == fragments_.end()) return;
     std::vector<int> identity(n.index.size());
     std::iota(identity.begin(), identity.end(), 0);
@@ -256,15 +287,14 @@ bool Inference::propagate() {
   return true;
 }
 
-// A loop that only views a fragment's elements by other numbers lies as the fragment does. False if there is
-// none left.
-bool Inference::propagate_bits() {
-  for (const BitEdge& edge : bit_edges_) {
-    const Node& fragment = nodes_[static_cast<std::size_t>(find(edge.fragment))];
-    Node& own = nodes_[static_cast<std::size_t>(find(edge.loop))];
-    if (!fragment.fixed || own.fixed || fragment.threads != own.threads) continue;
-    own.fixed = layout_around(*edge.statement, *edge.access, *fragment.fixed);
-    if (own.fixed) return true;
+// Loops that take the elements of what is fixed where they lie: of a sum over parts of rows, none moves.
+bool Inference::propagate_around() {
+  for (const LoopAround& own : around_) {
+    const Node& fragment = nodes_[static_cast<std::size_t>(find(own.fragment))];
+    Node& loop = nodes_[static_cast<std::size_t>(find(own.loop))];
+    if (!fragment.fixed || loop.fixed || fragment.threads != loop.threads) continue;
+    loop.fixed = layout_around(*own.statement, *own.access, *fragment.fixed);
+    if (loop.fixed) return true;
   }
   return false;
 }
@@ -285,7 +315,7 @@ int Inference::choose() {
 
 Layouts Inference::solve() {
   for (;;) {
-    if (propagate() || propagate_bits()) continue;
+    if (propagate() || propagate_around()) continue;
     const int open = choose();
     if (open < 0) break;
     Node& n = nodes_[static_cast<std::size_t>(open)];

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
@@ -97,6 +99,41 @@ TEST(Layouts, AreBlockedWhereNoProductIs) {
     EXPECT_EQ(first[0], last[0]);
     EXPECT_EQ(first[1] + 3, last[1]);
     EXPECT_EQ(first[1] % 4, 0);
+  }
+}
+
+// A sum over parts of the columns takes the elements where the product left them: 16 columns are two
+// registers twice, of four lanes.
+TEST(Layouts, OfReshapedFragmentsAreThoseOfTheProduct) {
+  const Fragments own = fragments_of(with_sum([](Fragment& sum, const Tensor&) {
+    Fragment part = reduce_sum(sum.reshape({64, 4, 16}), 2);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) -= 1; });
+    parallel(part, [&](Index i, Index j) { part(i, j) += 1; });
+  }));
+  const auto moved = std::find_if(own.tiles.begin(), own.tiles.end(),
+                                  [](const ir::BufferPtr& tile) { return tile->rank() == 3; });
+  ASSERT_NE(moved, own.tiles.end());
+  const layout::Layout& reshaped = own.layouts.fragments.at(moved->get());
+  for (const std::int64_t thread : {0, 5, 127})
+    for (const std::int64_t reg : {0, 3, 31}) {
+      const auto at = accumulator.coordinates(thread, reg), own_at = reshaped.coordinates(thread, reg);
+      EXPECT_EQ(own_at, (layout::Coordinates{at[0], at[1] / 16, at[1] % 16}));
+    }
+}
+
+// Where neighbours lie apart in memory, they go to different lanes.
+TEST(Layouts, HoldNoPiecesOfWhatIsSpread) {
+  for (const bool apart : {false, true}) {
+    const Fragments own = fragments_of(kernel("layouts", [&] {
+      Tensor x = input("x", {8192}, f32), out = output("out", {1}, f32);
+      grid(1, {.threads = 128}, [&](Index) {
+        Fragment f({1024}, f32);
+        parallel(f, [&](Index i) { f(i) = x(apart ? i * 8 : Expr(i)); });
+        Fragment sum = reduce_sum(f);
+        out(0) = sum.scalar();
+      });
+    }));
+    EXPECT_EQ(own.of(0).coordinates(1, 0)[0], apart ? 1 : 4);
   }
 }
 

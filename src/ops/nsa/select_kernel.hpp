@@ -1,0 +1,34 @@
+// The tile program that chooses key blocks by the weights of compressed entries.
+#pragma once
+#include <array>
+#include <string_view>
+
+#include "ops/nsa/compressed.hpp"
+#include "tegula/ops/nsa_select.hpp"
+
+namespace tegula::ops {
+
+template <>
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 2> choice_names<BlockWeight>{
+    "sum", "largest"};
+
+struct SelectKernel {
+  CompressedKernel heads;
+  int chunks = 1;       // of the heads of a group, each of `pack`
+  int columns = 32;     // blocks that a warp holds at a time
+  bool held = true;     // all of them
+  bool aligned = true;  // blocks begin with windows
+  int entries = 0;      // that share a token with a block, at most; 0: too many to write out
+
+  BlockWeight weight = BlockWeight::sum;
+
+  auto fields() const {
+    return std::tuple(heads, weight, joined("b", columns, entries), labelled("n", chunks),
+                      labelled("held", held), labelled("aligned", aligned));
+  }
+};
+
+// See nsa_select.
+lang::Kernel select_program(const SelectKernel& instance);
+
+}  // namespace tegula::ops
