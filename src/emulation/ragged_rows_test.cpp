@@ -4,7 +4,7 @@
 #include "emulation/testing/compared.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace ragged_rows_test {
 
 constexpr int depth = 128, columns = 96, rows = 200;
 const std::vector<int> groups{3, 67, 67, 196};  // what lies between, and outside, is NaN
@@ -187,5 +187,5 @@ INSTANTIATE_TEST_SUITE_P(Table, GatheredColumns,
                                            Columns{"reshaped", 128, true}),
                          [](auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace ragged_rows_test
 }  // namespace tegula::emulation

@@ -6,7 +6,7 @@
 #include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace stores_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int blocks = 4, depth = 64, steps = 2;
@@ -97,5 +97,5 @@ INSTANTIATE_TEST_SUITE_P(
                       Stored{"two_in_turn", Place::plain, 64, 2, true, "tg::stores_done<0>"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace stores_test
 }  // namespace tegula::emulation
