@@ -12,7 +12,7 @@
 #include "schedule/verify.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace chosen_steps_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int dim = 64, most = 9, blocks = 4, height = 64 * most;
@@ -310,5 +310,5 @@ INSTANTIATE_TEST_SUITE_P(Table, ChosenSteps, ::testing::ValuesIn(cases()), [](co
   return fmt::format("{}_{}", info.param.way.name, names[static_cast<int>(info.param.does)]);
 });
 
-}  // namespace
+}  // namespace chosen_steps_test
 }  // namespace tegula::emulation

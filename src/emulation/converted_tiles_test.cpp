@@ -4,7 +4,7 @@
 #include "emulation/testing/compared.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace converted_tiles_test {
 
 constexpr int rows = 128, depth = 256, group = 128;
 
@@ -88,5 +88,5 @@ const Converted all_converted[] = {
 INSTANTIATE_TEST_SUITE_P(Table, ConvertedTiles, ::testing::ValuesIn(all_converted),
                          [](auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace converted_tiles_test
 }  // namespace tegula::emulation

@@ -85,8 +85,10 @@ TG_DEVICE void bring_element(T* to, const T* from, bool exists) {
 
 // Some elements of a row, as many bytes as one access moves or a multiple of that, as words.
 template <int bytes>
-struct Unit {
-  using Word = uint4;
+struct Unit;  // of other sizes there is no access
+template <>
+struct Unit<1> {
+  using Word = uint8_t;
 };
 template <>
 struct Unit<2> {
@@ -100,9 +102,14 @@ template <>
 struct Unit<8> {
   using Word = uint2;
 };
+template <>
+struct Unit<16> {
+  using Word = uint4;
+};
 template <class T, int n>
 struct Pack {
   static constexpr int bytes = n * sizeof(T), unit = bytes < 16 ? bytes : 16, words = (bytes + 3) / 4;
+  static_assert(bytes % unit == 0, "whole accesses");
   using Word = typename Unit<unit>::Word;
   uint32_t word[words];
 
@@ -131,10 +138,12 @@ struct Pack {
     }
   }
 };
+TG_DEVICE void to_words(uint32_t* to, uint8_t x) { to[0] = x; }
 TG_DEVICE void to_words(uint32_t* to, uint16_t x) { to[0] = x; }
 TG_DEVICE void to_words(uint32_t* to, uint32_t x) { to[0] = x; }
 TG_DEVICE void to_words(uint32_t* to, uint2 x) { to[0] = x.x, to[1] = x.y; }
 TG_DEVICE void to_words(uint32_t* to, uint4 x) { to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w; }
+TG_DEVICE void from_words(uint8_t& x, const uint32_t* from) { x = uint8_t(from[0]); }
 TG_DEVICE void from_words(uint16_t& x, const uint32_t* from) { x = uint16_t(from[0]); }
 TG_DEVICE void from_words(uint32_t& x, const uint32_t* from) { x = from[0]; }
 TG_DEVICE void from_words(uint2& x, const uint32_t* from) { x.x = from[0], x.y = from[1]; }

@@ -34,7 +34,8 @@ bool is_index(const Access& access, const For& loop) {
 
 std::optional<FragmentLoad> fragment_load(const Stmt& s) {
   const auto* loop = as<For>(s);
-  if (!loop || loop->kind != LoopKind::parallel || loop->body.size() != 2) return std::nullopt;
+  if (!loop || loop->kind != LoopKind::parallel || loop->index.empty() || loop->body.size() != 2)
+    return std::nullopt;  // a loop without indices is for one element
   const auto* load = as<Load>(loop->body[0]);
   const auto* store = as<Store>(loop->body[1]);
   if (!load || !store || load->from.view.is_tile()) return std::nullopt;
@@ -122,8 +123,7 @@ class Rewriting {
         continue;
       }
       const View& from = found->load->from.view;
-      const BufferPtr tile =
-          new_tile("ahead", Space::shared, from.buffer->type, found->loop->end, own->at);
+      const BufferPtr tile = new_tile("ahead", Space::shared, from.buffer->type, found->loop->end, own->at);
       tiles_.emplace_back(tile, s.get());
       result.body.push_back(statement(Declare{tile}, own->at));
       result.body.push_back(statement(Copy{from, whole(tile), nullptr}, own->at));

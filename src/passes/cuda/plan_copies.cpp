@@ -31,7 +31,8 @@ bool begins_aligned(const View& tensor) {
 
 std::optional<TileRows> rows_of(const View& view) {
   const Buffer& tile = *view.buffer;
-  if (tile.space != Space::shared || view.rank() < 1 || view.shape.size() != view.dims.size())
+  if (tile.space != Space::shared || tile.rank() < 1 || view.rank() < 1 ||
+      view.shape.size() != view.dims.size())
     return std::nullopt;
   if (static_cast<int>(view.dims.size()) != view.rank()) return std::nullopt;
   for (int d = 0; d < view.rank(); ++d) {
