@@ -224,8 +224,7 @@ void Program::attend(const Shared& queries_tile, const HeadViews& views, const S
 void Program::add_values(const Fragment& weights, const Shared& values, Fragment& sum) const {
   if (!c.turns_values())
     return add_product(weights, multiplied(values, c.features_v()), sum, c.weight_type());
-  gemm(byte_weights(weights, c.weight_type()), values.T(), sum,
-       {.accumulate = c.promoted ? Accumulate::promoted : Accumulate::tensor_core});
+  gemm(byte_weights(weights, c.weight_type()), values.T(), sum, {.accumulate = Accumulate::tensor_core});
 }
 
 // With parts, block x computes part x % splits of a tile.
