@@ -53,32 +53,36 @@ bool reads_keys_often(const AttentionProblem& problem, const AttentionKernel& ke
          problem.queries * problem.group >= blocks * kernel.queries * kernel.pack;
 }
 
-// Relative time of a score where weights are rounded to 8 bits, in steps of so many keys. The sums, the
-// scores and the weights of 128 queries have to fit the registers of two warp groups.
-double time_of_byte_weights(const AttentionKernel& kernel, int queries, int keys) {
-  constexpr int most_registers = 200, registers_of_weights = 8;
-  constexpr double of_64_keys = 1.21;  // measured with 128 features
-  if (queries > 2 * warp_group_rows ||
-      kernel.features_v() / 2 + keys / 2 + keys / registers_of_weights > most_registers)
-    return never;
+// What a thread has of sums, scores and weights in 8 bits, of a row of keys.
+int registers_of_byte_weights(const AttentionKernel& kernel, int keys) {
+  constexpr int elements_of_word = 4;
+  return (kernel.features_v() + keys + keys / elements_of_word) / 2;
+}
+
+// Relative time of a score where weights are rounded to 8 bits, in steps of so many keys.
+double time_of_byte_weights(const AttentionKernel& kernel, int keys) {
+  constexpr int most_registers_of_two = 200;  // warp groups
+  constexpr double of_64_keys = 1.21;         // measured with 128 features
+  if (registers_of_byte_weights(kernel, keys) > most_registers_of_two) return never;
   return keys < 128 ? of_64_keys : 1;
 }
 
-// Weights and values are multiplied in 8 bits where queries are worth a grid that turns the values. Both
-// extents of a tile are powers of two, so that the weights have the order of the instruction's registers.
+// Weights and values are multiplied in 8 bits where queries are worth a grid that turns the values. The keys
+// of a tile are a power of two, so that the weights have the order of the instruction's registers.
 void round_weights(const AttentionTiles& given, const AttentionProblem& problem, AttentionKernel& kernel,
                    AttentionPlan& plan) {
-  constexpr int rows_worth_it = 512, step = 32;
+  constexpr int rows_worth_it = 512, step = 32, most_registers_of_three = 112;
   const bool few = given.queries == 0 && problem.queries * problem.group < rows_worth_it;
   if (kernel.compute.bits() != 8 || few) return;
-  const int queries = given.queries ? given.queries : 2 * warp_group_rows;
   const std::array candidates{given.keys ? given.keys : 128, given.keys ? given.keys : 64};
-  const auto time = [&](int keys) { return time_of_byte_weights(kernel, queries, keys); };
+  const auto time = [&](int keys) { return time_of_byte_weights(kernel, keys); };
   const int keys = best_of(candidates, time);
-  const auto fits = [](int extent, int unit) {
-    return extent % unit == 0 && std::has_single_bit(static_cast<unsigned>(extent));
-  };
-  if (!fits(queries, warp_group_rows) || !fits(keys, step) || time(keys) == never) return;
+  const int groups = registers_of_byte_weights(kernel, keys) <= most_registers_of_three ? 3 : 2;
+  const int queries = given.queries ? given.queries : groups * warp_group_rows;
+  const bool has_order = keys % step == 0 && std::has_single_bit(static_cast<unsigned>(keys));
+  if (!has_order || queries % warp_group_rows != 0 || queries > groups * warp_group_rows ||
+      time(keys) == never)
+    return;
   plan = {queries, keys, 1, plan.splits};
   kernel.weights = kernel.type;
 }
