@@ -85,16 +85,17 @@ TEST_P(ByteOperands, MultiplyRight) {
                         {c.rows, columns}, 0.5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, ByteOperands,
-                         ::testing::Values(ByteOperand{"by_quads", e4m3, 64, 128, Made::by_quads,
-                                                       "[w] = tg::operand_word<tg::e4m3>(f1_ + "},
-                                           ByteOperand{"by_quads_e5m2", e5m2, 128, 64, Made::by_quads,
-                                                       "[w] = tg::operand_word<tg::e5m2>(f1_ + "},
-                                           ByteOperand{"columns", e4m3, 64, 64, Made::by_quads_of_columns,
-                                                       "tg::operand_word<tg::e4m3>("},
-                                           ByteOperand{"in_order", e4m3, 64, 96, Made::in_order,
-                                                       "tg::operand_word<tg::e4m3>("}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Table, ByteOperands,
+    ::testing::Values(
+        ByteOperand{"by_quads", e4m3, 64, 128, Made::by_quads, "[w] = tg::operand_word<tg::e4m3>(f1_ + "},
+        ByteOperand{"by_quads_e5m2", e5m2, 128, 64, Made::by_quads,
+                    "[w] = tg::operand_word<tg::e5m2>(f1_ + "},
+        ByteOperand{"by_quads_of_three_groups", e4m3, 192, 64, Made::by_quads,
+                    "[w] = tg::operand_word<tg::e4m3>(f1_ + "},
+        ByteOperand{"columns", e4m3, 64, 64, Made::by_quads_of_columns, "tg::operand_word<tg::e4m3>("},
+        ByteOperand{"in_order", e4m3, 64, 96, Made::in_order, "tg::operand_word<tg::e4m3>("}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace byte_operands_test
 }  // namespace tegula::emulation

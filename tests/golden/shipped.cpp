@@ -96,6 +96,9 @@ void add_attention(Table& table) {
   Tensors sinks = heads_inputs({.dim = 64, .dim_v = 64}, false, false);
   sinks.emplace("sinks", Tensor::empty({16}, f32));
   table.add("attention", std::move(sinks), {{"left", "127"}, {"right", "0"}});
+  for (Size d : {64, 128, 256})
+    table.add("attention", heads_inputs({.type = e4m3, .dim = d, .dim_v = d}, false, false), {});
+  table.add("attention", heads_inputs({.type = e4m3}, true, false), causal);
   for (Size d : {128, 256})
     for (Size batch : {1, 8})
       add_dense(table, {.queries = 1, .heads = 64, .kv_heads = 8, .dim = d, .dim_v = d, .batch = batch});

@@ -1,6 +1,7 @@
 #include "ops/attention/attention.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "ops/attention/maps.hpp"
@@ -52,45 +53,38 @@ bool reads_keys_often(const AttentionProblem& problem, const AttentionKernel& ke
          problem.queries * problem.group >= blocks * kernel.queries * kernel.pack;
 }
 
-// Tiles of products of weights in 8 bits: both extents are powers of two, so that the weights have the order
-// of the instruction's registers, and the sums fit those of two warp groups.
-struct ByteTiles {
-  int queries, keys;
-  bool promoted;
-};
-
-// Relative time of a score.
-double estimate(const ByteTiles& tiles, const AttentionKernel& kernel) {
-  constexpr int most_registers = 200, most_promoted = 208, words = 4, beside_half_keys = 4,
-                beside_promotion = 8;
-  const int sums = kernel.features_v() / 2, scores = tiles.keys / 2;
-  const int registers = sums * (tiles.promoted ? 2 : 1) + scores + scores / words;
-  if (tiles.queries > 2 * warp_group_rows || registers > (tiles.promoted ? most_promoted : most_registers))
-    return never;
-  return 100 + (tiles.keys < 128 ? beside_half_keys : 0) + (tiles.queries < 128 ? 50 : 0) +
-         (tiles.promoted ? beside_promotion : 0);
+// What a thread has of sums, scores and weights in 8 bits, of a row of keys.
+int registers_of_byte_weights(const AttentionKernel& kernel, int keys) {
+  constexpr int elements_of_word = 4;
+  return (kernel.features_v() + keys + keys / elements_of_word) / 2;
 }
 
-// Weights and values are multiplied in 8 bits where queries are worth a grid that turns the values.
+// Relative time of a score where weights are rounded to 8 bits, in steps of so many keys.
+double time_of_byte_weights(const AttentionKernel& kernel, int keys) {
+  constexpr int most_registers_of_two = 200;  // warp groups
+  constexpr double of_64_keys = 1.21;         // measured with 128 features
+  if (registers_of_byte_weights(kernel, keys) > most_registers_of_two) return never;
+  return keys < 128 ? of_64_keys : 1;
+}
+
+// Weights and values are multiplied in 8 bits where queries are worth a grid that turns the values. The keys
+// of a tile are a power of two, so that the weights have the order of the instruction's registers.
 void round_weights(const AttentionTiles& given, const AttentionProblem& problem, AttentionKernel& kernel,
                    AttentionPlan& plan) {
-  constexpr int rows_worth_it = 512, step = 32;
+  constexpr int rows_worth_it = 512, step = 32, most_registers_of_three = 112;
   const bool few = given.queries == 0 && problem.queries * problem.group < rows_worth_it;
   if (kernel.compute.bits() != 8 || few) return;
-  std::vector<ByteTiles> candidates;
-  for (const bool promoted : {false, true})
-    for (const int keys : {128, 64})
-      for (const int queries : {128, 64})
-        candidates.push_back(
-            {given.queries ? given.queries : queries, given.keys ? given.keys : keys, promoted});
-  const ByteTiles best = best_of(candidates, [&](const ByteTiles& tiles) { return estimate(tiles, kernel); });
-  const auto fits = [](int extent, int unit) {
-    return extent % unit == 0 && std::has_single_bit(static_cast<unsigned>(extent));
-  };
-  if (!fits(best.queries, warp_group_rows) || !fits(best.keys, step) || estimate(best, kernel) == never)
+  const std::array candidates{given.keys ? given.keys : 128, given.keys ? given.keys : 64};
+  const auto time = [&](int keys) { return time_of_byte_weights(kernel, keys); };
+  const int keys = best_of(candidates, time);
+  const int groups = registers_of_byte_weights(kernel, keys) <= most_registers_of_three ? 3 : 2;
+  const int queries = given.queries ? given.queries : groups * warp_group_rows;
+  const bool has_order = keys % step == 0 && std::has_single_bit(static_cast<unsigned>(keys));
+  if (!has_order || queries % warp_group_rows != 0 || queries > groups * warp_group_rows ||
+      time(keys) == never)
     return;
-  plan = {best.queries, best.keys, 1, plan.splits};
-  kernel.weights = kernel.type, kernel.promoted = best.promoted;
+  plan = {queries, keys, 1, plan.splits};
+  kernel.weights = kernel.type;
 }
 
 // Tensor cores multiply queries and keys of 8 bits as they are, where their rows are whole steps of

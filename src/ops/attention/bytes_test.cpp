@@ -51,6 +51,8 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"batch=1 queries=70 keys=150 kv_heads=1 group=2 d=96 d_v=72 e4m3 splits=3 tile_queries=64 "
             "tile_keys=32 sinks:f32 layout=bhsd out_dtype=f32",
             "e4m3"},
+        Row{"batch=1 queries=200 keys=140 kv_heads=1 group=1 d=64 d_v=64 e4m3 tile_queries=192 tile_keys=64",
+            "e4m3"},
         Row{"batch=1 queries=65 keys=20 kv_heads=1 group=1 d=32 d_v=8 e4m3 causal tile_queries=64 "
             "tile_keys=64",
             "e4m3"},

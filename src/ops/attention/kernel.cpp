@@ -167,9 +167,8 @@ void Program::turn_values() {
     Expr begin = first_turned(b), end = c.varlen ? first_turned(b + 1) : begin + width;
     if (c.varlen) exit_if(begin + x * keys_of_block >= end);
     const Tensor of_head = turned_of(b, h);
-    // Rows of an odd number of words begin in different banks.
-    Shared rows({keys_of_block, c.dim_v + 4}, c.type), columns({c.dim_v, keys_of_block}, c.type);
-    copy(views.of_keys(*v).at(x * keys_of_block), rows.slice(all, range(0, c.dim_v)));
+    Shared rows({keys_of_block, c.dim_v}, c.type), columns({c.dim_v, keys_of_block}, c.type);
+    copy(views.of_keys(*v).at(x * keys_of_block), rows);
     parallel(columns, [&](Index feature, Index at) { columns(feature, at) = rows(key_at(at), feature); });
     copy(columns, c.varlen ? of_head.slice(all, range(begin, end)).at(0, x * keys_of_block)
                            : of_head.at(0, x * keys_of_block));
@@ -225,8 +224,7 @@ void Program::attend(const Shared& queries_tile, const HeadViews& views, const S
 void Program::add_values(const Fragment& weights, const Shared& values, Fragment& sum) const {
   if (!c.turns_values())
     return add_product(weights, multiplied(values, c.features_v()), sum, c.weight_type());
-  gemm(byte_weights(weights, c.weight_type()), values.T(), sum,
-       {.accumulate = c.promoted ? Accumulate::promoted : Accumulate::tensor_core});
+  gemm(byte_weights(weights, c.weight_type()), values.T(), sum, {.accumulate = Accumulate::tensor_core});
 }
 
 // With parts, block x computes part x % splits of a tile.

@@ -24,7 +24,6 @@ struct AttentionKernel {
   // Of 8 bits: of out, of the weights and the tiles of values, and which tensors have factors.
   std::optional<DType> out = {}, weights = {};
   bool q_scale = false, k_scale = false, v_scale = false;
-  bool promoted = false;  // sums of a tile's keys by tensor cores are added in f32
 
   DType out_type() const { return out.value_or(type); }
   DType weight_type() const { return weights.value_or(compute); }
@@ -40,7 +39,7 @@ struct AttentionKernel {
                       labelled("right", right), labelled("softcap", softcap), labelled("sinks", sinks),
                       labelled("varlen", varlen), labelled("split", split), labelled("out", out),
                       labelled("weights", weights), labelled("qs", q_scale), labelled("ks", k_scale),
-                      labelled("vs", v_scale), labelled("promoted", promoted));
+                      labelled("vs", v_scale));
   }
 };
 

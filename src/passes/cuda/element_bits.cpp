@@ -43,7 +43,11 @@ Digit digit_of(const layout::Coordinates& shape, int bit) {
   return result;
 }
 
-std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const Digits& digits) {
+// An odd digit is no bit of registers, whose numbers are made of bits.
+std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const Digits& digits,
+                                        bool of_threads) {
+  int last = 0;
+  for (const std::int64_t extent : shape) last += log2_of(extent);
   std::vector<int> result;
   for (const Digit& digit : digits) {
     int bit = 0, found = -1;
@@ -52,8 +56,13 @@ std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const 
       if (found >= 0 || !is_power_of_two(digit.stride[d])) return std::nullopt;
       found = bit + log2_of(digit.stride[d]);
     }
-    if (found < 0 || !is_power_of_two(digit.extent)) return std::nullopt;
+    if (found < 0) return std::nullopt;
     for (int i = 0; i < log2_of(digit.extent); ++i) result.push_back(found + i);
+    if (is_power_of_two(digit.extent)) continue;
+    const bool is_last =
+        found + log2_of(digit.extent) == last && odd_factor(digit.extent) == odd_factor(shape[0]);
+    if (!of_threads || !is_last) return std::nullopt;
+    result.push_back(last);
   }
   return result;
 }
@@ -63,11 +72,14 @@ std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const 
 std::optional<ElementBits> element_bits(const For& loop, const Access& access) {
   const Buffer& buffer = *access.view.buffer;
   for (const Expr& e : buffer.shape)
-    if (!is_constant(e) || !is_power_of_two(constant_value(e))) return std::nullopt;
+    if (!is_constant(e) || constant_value(e) < 1 ||
+        (&e != buffer.shape.data() && !is_power_of_two(constant_value(e))))
+      return std::nullopt;
   const int count = log2_of(buffer.elements());
+  const std::int64_t odd = odd_factor(buffer.elements());
   const auto number = element_number(access);
   if (!number || number->constant < 0 || number->constant >> count != 0) return std::nullopt;
-  ElementBits result(static_cast<std::size_t>(count));
+  ElementBits result(static_cast<std::size_t>(odd > 1 ? count + 1 : count));
   std::vector<bool> taken(result.size(), false);
   for (const Affine::Term& term : number->terms) {
     const auto own = std::find(loop.index.begin(), loop.index.end(), term.atom->variable);
@@ -75,10 +87,15 @@ std::optional<ElementBits> element_bits(const For& loop, const Access& access) {
       return std::nullopt;
     const int axis = static_cast<int>(own - loop.index.begin());
     const Expr& end = loop.end[static_cast<std::size_t>(axis)];
-    if (!is_constant(end) || !is_power_of_two(constant_value(end))) return std::nullopt;
-    for (int i = 0; i < log2_of(constant_value(end)); ++i) {
+    if (!is_constant(end) || constant_value(end) < 1) return std::nullopt;
+    const std::int64_t own_odd = odd_factor(constant_value(end));
+    const int bits = log2_of(constant_value(end));
+    if (own_odd > 1 && (own_odd != odd || log2_of(term.factor) + bits != count)) return std::nullopt;
+    for (int i = 0; i < (own_odd > 1 ? bits + 1 : bits); ++i) {
       const auto at = static_cast<std::size_t>(log2_of(term.factor) + i);
-      if (at >= result.size() || taken[at] || (number->constant >> at & 1) != 0) return std::nullopt;
+      const bool is_bit = at < static_cast<std::size_t>(count);
+      if (at >= result.size() || taken[at] || is_bit != (i < bits) || (number->constant >> at & 1) != 0)
+        return std::nullopt;
       taken[at] = true;
       result[at] = {axis, i};
     }
@@ -89,10 +106,10 @@ std::optional<ElementBits> element_bits(const For& loop, const Access& access) {
 }
 
 std::optional<BitLayout> bits_of(const Layout& layout) {
-  for (const std::int64_t extent : layout.shape())
-    if (!is_power_of_two(extent)) return std::nullopt;
-  auto threads = bits_of(layout.shape(), layout.threads()),
-       registers = bits_of(layout.shape(), layout.registers());
+  for (std::size_t d = 0; d < layout.shape().size(); ++d)
+    if (layout.shape()[d] < 1 || (d > 0 && !is_power_of_two(layout.shape()[d]))) return std::nullopt;
+  auto threads = bits_of(layout.shape(), layout.threads(), true),
+       registers = bits_of(layout.shape(), layout.registers(), false);
   if (!threads || !registers) return std::nullopt;
   return BitLayout{std::move(*threads), std::move(*registers)};
 }
@@ -114,8 +131,10 @@ std::optional<Layout> loop_layout(const For& loop, const ElementBits& bits, cons
   for (const int at : held.threads) {
     const ElementBit& own = bits[static_cast<std::size_t>(at)];
     if (own.axis < 0) return std::nullopt;
-    threads.push_back(layout::digit(rank, own.axis, 2, std::int64_t{1} << own.bit));
-    covered *= 2;
+    const std::int64_t extent = shape[static_cast<std::size_t>(own.axis)],
+                       values = own.bit < log2_of(extent) ? 2 : odd_factor(extent);
+    threads.push_back(layout::digit(rank, own.axis, values, std::int64_t{1} << own.bit));
+    covered *= values;
   }
   for (const int at : held.registers) {
     const ElementBit& own = bits[static_cast<std::size_t>(at)];
