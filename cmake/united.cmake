@@ -2,9 +2,10 @@
 # then compiled once. Their names in anonymous namespaces must differ. A folder that the sanitizers instrument is
 # instrumented as a whole, or its sources stay apart.
 # Sources of a folder of tile programs that look at tensors of calls stay apart: both have a `Tensor`.
-set(united_folders ahead analyze codegen codegen/cuda cuda emulation interp ir lang layout ops/convolution ops/experts ops/gemm ops/grouped_gemm
-                   ops/linear ops/pieces ops/quantised_gemm ops/reference ops/schema ops/state_space passes/cuda
-                   runtime/call runtime/data runtime/execution runtime/files runtime/machine schedule show)
+set(united_folders ahead analyze codegen codegen/cuda cuda emulation interp ir lang layout measure ops/convolution ops/experts ops/gemm
+                   ops/grouped_gemm ops/linear ops/pieces ops/quantised_gemm ops/quantised_grouped_gemm ops/reference ops/schema
+                   ops/state_space passes/cuda
+                   reduce runtime/call runtime/data runtime/execution runtime/files runtime/machine schedule show)
 set(united_not "_test\\.cpp$|/interp/interpreter\\.cpp$|/ops/pieces/(heads|matrices|plan|plan_choices)\\.cpp$")
 
 # unite(LIST FOLDER): replaces the sources of these folders in LIST by one for each, in FOLDER.

@@ -13,8 +13,9 @@ SEED = 7  # of the inputs of examples
 
 @pytest.fixture(autouse=True)
 def on_the_interpreter(monkeypatch):
-    """What Python adds to a call depends on no executor, and compilers take seconds."""
+    """What Python adds to a call depends on no executor, and compilers take seconds. Races are looked for by the tests of C++."""
     monkeypatch.setenv("TEGULA_TARGET", "interpreter")
+    monkeypatch.setenv("TEGULA_INTERPRETER_ORDERS", "1")
 
 
 def is_written(formula):

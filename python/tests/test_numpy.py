@@ -402,7 +402,7 @@ def test_the_program_ends_amid_calls_of_daemon_threads():
     import subprocess
     import sys
 
-    for _ in range(25):
+    for _ in range(8):
         ended = subprocess.run([sys.executable, "-c", DAEMONS], capture_output=True, text=True, timeout=60)
         assert ended.returncode == 0 and ended.stderr == ""
 

@@ -1,5 +1,6 @@
 """The functions that follow from tables: every operator with every example, against the table's formula."""
 
+import functools
 import inspect
 import os
 import subprocess
@@ -33,37 +34,42 @@ def results_of(table, call):
     return {**results, **{name: call.keywords[name] for name in table.written if name in call.keywords}}
 
 
+@functools.cache
+def called(name):
+    """The call of an example with its results, which the tests of an example share: the interpreter is slow."""
+    table, text = CALLS[name]
+    call = example(table, text)
+    return call, results_of(table, call)
+
+
 @every_call
 def test_examples_follow_the_formula(name):
     table, text = CALLS[name]
-    results = {key: x for key, x in results_of(table, example(table, text)).items() if x is not None}
+    results = {key: x for key, x in called(name)[1].items() if x is not None}
     assert _tegula.faults(table.number, text, SEED, results) == ""
 
 
 @every_call
 def test_outputs_are_written(name):
     table, text = CALLS[name]
-    call = example(table, text)
-    function = getattr(tegula, table.name)
-    results = by_name(table, function(**call.keywords))
-    own = by_name(table, function(**call.keywords))
-    given = {key: value for key, value in own.items() if value is not None}
-    again = by_name(table, function(**call.keywords, **given))
+    call, results = called(name)
+    given = {x.name: results[x.name] for x in table.outputs if results[x.name] is not None}
+    values = {key: exact(array).copy() for key, array in given.items()}
+    again = by_name(table, getattr(tegula, table.name)(**example(table, text).keywords, **given))
     formula = call.exact()
     for key, array in given.items():
         assert again[key] is array
         written = is_written(np.from_dlpack(formula[key]))
-        np.testing.assert_array_equal(exact(array)[written], exact(results[key])[written])
+        np.testing.assert_array_equal(exact(array)[written], values[key][written])
 
 
 @every_call
 def test_dims_of_results_are_those_of_the_library(name):
     """The arithmetic of dims in Python, of which fake tensors are made, against the library's."""
-    table, text = CALLS[name]
-    call = example(table, text)
+    table, _ = CALLS[name]
+    call, results = called(name)
     shapes = [None if x is None else np.from_dlpack(x.float64()).shape for x in call.tensors]
     dims = Dims(table, shapes, call.options)
-    results = by_name(table, getattr(tegula, table.name)(**call.keywords))
     for output in table.outputs:
         assert dims.has(output) == (results[output.name] is not None)
         if dims.has(output):

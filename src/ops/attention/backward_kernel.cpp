@@ -8,6 +8,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 namespace {
 

@@ -9,6 +9,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 namespace {
 

@@ -5,6 +5,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 QueryVectors::QueryVectors(const BlockSparseKernel& kernel, const BlockSparseSequences& sequences,
                            const Expr& members)

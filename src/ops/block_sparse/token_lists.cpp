@@ -7,6 +7,7 @@ namespace tegula::ops {
 namespace {
 
 using namespace lang;
+using lang::Tensor;
 
 constexpr int tokens_of_block = 64;
 

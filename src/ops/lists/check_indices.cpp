@@ -10,6 +10,7 @@ namespace tegula::ops {
 namespace {
 
 using namespace lang;
+using lang::Tensor;
 
 constexpr int rows_of_block = 64;
 constexpr std::int32_t nothing = std::numeric_limits<std::int32_t>::max();

@@ -5,6 +5,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 TileOfBlocks tile_of_blocks(int block, int wanted) {
   if (block <= wanted) return {block, wanted / block * block};

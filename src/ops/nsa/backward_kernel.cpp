@@ -5,6 +5,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 NsaBackwardProgram::NsaBackwardProgram(const NsaBackwardKernel& instance) : c(instance), f(c.forward) {
   if (f.pack == 1) group.emplace("group");

@@ -7,6 +7,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 Selection NsaBackwardProgram::selection_of(const SequenceRows& rows, const Expr& kv_head,
                                            const Expr& selector) const {

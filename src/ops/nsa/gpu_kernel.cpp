@@ -6,6 +6,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 namespace {
 

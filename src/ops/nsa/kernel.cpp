@@ -7,6 +7,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
   if (c.pack == 1) group.emplace("group");

@@ -5,6 +5,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 namespace {
 

@@ -7,6 +7,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 namespace {
 

@@ -3,6 +3,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 QueryTile::QueryTile(const GradientTiles& tiles)
     : q({tiles.rows(), tiles.dim}, tiles.compute),

@@ -5,6 +5,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 Tensor padded(const std::string& name, const Tensor& matrix) {
   constexpr int rows_of_block = 8, columns_of_block = 512;

@@ -7,6 +7,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 Fragment root_mean_square_factors(const Fragment& x, const Expr& eps) {
   Fragment factors = reduce_sum(map(x, [&](Index i, Index j) { return x(i, j) * x(i, j); }));

@@ -3,6 +3,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 ScoreRange::ScoreRange(const Expr& position, int queries, const Expr& count, const Expr& keys,
                        const std::optional<Expr>& left, const std::optional<Expr>& right)

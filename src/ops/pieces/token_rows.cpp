@@ -3,6 +3,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 // Numbers are read once for all tensors.
 TokenRows::TokenRows(int tokens, int pack, const Token& token) : tokens_(tokens), token_(token) {

@@ -3,6 +3,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 void assert_queries(const Expr& count, const Expr& most) {
   assert_that(count <= most, "a sequence has more queries than max_seqlen_q");

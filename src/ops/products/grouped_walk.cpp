@@ -3,6 +3,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 Tensor GroupedTile::of(const Tensor& all_groups, int axis) const {
   if (divided) return axis == 0 ? all_groups.slice(rows) : all_groups.slice(all, rows);
