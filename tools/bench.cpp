@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyses.hpp"
 #include "bench/library/measure.hpp"
 #include "commands.hpp"
 #include "map.hpp"
 #include "names.hpp"
 #include "rivals.hpp"
-#include "runtime/execution/recorded.hpp"
 #include "sparse_tables.hpp"
 #include "tegula/analyze.hpp"
 #include "tegula/error.hpp"
@@ -67,8 +67,7 @@ double predicted_seconds(const bench::Work& work, Target target) {
   RecordedCalls recorded;
   work();
   double seconds = 0;
-  for (const RecordedCall& call : recorded.calls())
-    seconds += analyze(lang::Kernel(call.signature->kernel_pointer()), call.values, own).seconds;
+  for (const Analysis& analysis : analyses_of(recorded, own)) seconds += analysis.seconds;
   return seconds;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/pieces/row_tiles.hpp"
 #include "ops/rows/gated_unit_kernel.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -19,7 +20,9 @@ template <class Op>
 GatedUnitKernel plan(const Bound<Op>& c) {
   bool interleaved = false;
   if constexpr (unit_of<Op> == GatedUnit::swiglu_oai) interleaved = c->interleaved;
-  return planned_unit(c.type("x"), unit_of<Op>, interleaved, c.dim("d"));
+  GatedUnitKernel made = planned_unit(c.type("x"), unit_of<Op>, interleaved, c.dim("d"));
+  made.rows = rows_of_tile(made.rows, made.columns);
+  return made;
 }
 
 double largest(double x, double y) { return std::max(x, y); }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 
+#include "ops/pieces/row_tiles.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -47,7 +48,7 @@ struct Instance {
 template <bool transposed>
 Instance plan(const Bound<Hadamard>& c) {
   const int n = c.small_dim("n");
-  return {c.type("x"), n, std::clamp(4096 / std::max(n, 1), 1, 64), transposed};
+  return {c.type("x"), n, rows_of_tile(std::clamp(4096 / std::max(n, 1), 1, 64), n), transposed};
 }
 
 // All sums of four numbers with signs, the first of them +: bit i is set where number i + 1 has a -.

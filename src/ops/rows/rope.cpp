@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/pieces/rope_pairing.hpp"
+#include "ops/pieces/row_tiles.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -29,7 +30,7 @@ struct Instance {
 Instance plan(const Bound<Rope>& c) {
   const int pairs = c.small_dim("half"), rest = c.small_dim("d") - 2 * pairs;
   const int heads = static_cast<int>(std::clamp<std::int64_t>(c.dim("heads"), 1, 8));
-  const int tokens = std::clamp(4096 / std::max(heads * pairs, 1), 1, 16);
+  const int tokens = rows_of_tile(std::clamp(4096 / std::max(heads * pairs, 1), 1, 16), heads * pairs);
   return {c.type("x"), pairs, rest, tokens, heads, c.has("positions"), c->pairing, c->inverse};
 }
 
