@@ -70,7 +70,7 @@ void analyze_operator(const AnalyzeRequest& request) {
   const Call call = resolve(texts);
   RecordedCalls recorded(RecordedCalls::Mode::nothing_runs);
   call.op.run(call.inputs, call.options, planned_for(own));
-  fmt::print("{} of {}, {}\n\n", call.name, op.name, own.words);
+  fmt::print("{}, {} on {}\n\n", op.name, call.name, own.words);
   double seconds = 0;
   const std::vector<Analysis> all = analyses_of(recorded, own);
   for (std::size_t i = 0; i < all.size(); ++i) {
