@@ -88,7 +88,8 @@ const OperatorSchema& attention_schema() {
       Schema<Op>("attention", "softmax(scale q k^T) v over all keys or a window, with grouped heads")
           .with(add_heads<Op>)
           .with(add_dense<Op>)
-          .option(&Op::splits, "splits", "parts of the keys of a tile, merged afterwards, 0: planned", parts)
+          .option(&Op::splits, "splits",
+                  "parts into which the keys of a tile are split, merged afterwards; 0: planned", parts)
           .out(&Op::out, "out", out_dims, same_as("q"), "the weighted sums of values; 0 where no key is seen")
           .unit_stride()
           .ordered()

@@ -131,15 +131,15 @@ const OperatorSchema& rope_schema() {
   static const OperatorSchema table =
       Schema<Op>("rope", "rotary position embedding: rotates pairs of features by an angle per position")
           .in(&Op::x, "x", "[batch] tokens heads d", floats, "queries or keys")
-          .in(&Op::cosine, "cosine", "length half", is(f32), "of the angles of every position")
-          .in(&Op::sine, "sine", "length half", is(f32), "of the same angles")
+          .in(&Op::cosine, "cosine", "length half", is(f32), "cosines of the angles of every position")
+          .in(&Op::sine, "sine", "length half", is(f32), "sines of the same angles")
           .in(&Op::positions, "positions", "[batch] tokens", index,
-              "of the tokens; 0, 1, 2, ... unless given")
+              "positions of the tokens; 0, 1, 2, ... if omitted")
           .converts()
           .range("0", "length")
           .option(&Op::pairing, "pairing",
                   "features that are rotated together: j and j + half, or 2j and 2j + 1")
-          .option(&Op::inverse, "inverse", "turns back, which is also the gradient")
+          .option(&Op::inverse, "inverse", "rotates back, which is also the gradient")
           .out(&Op::out, "out", "[batch] tokens heads d", same_as("x"),
                "the first 2*half features rotated, the others unchanged")
           .require("cosine", "2*half <= d", "at most {d}/2 pairs, half the features",
