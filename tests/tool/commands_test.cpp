@@ -175,8 +175,8 @@ TEST_F(Tool, TunesTiles) {
   EXPECT_TRUE(has(contents(file("tuned.svg")), "<rect"));
   const auto second = tool(call);
   EXPECT_TRUE(has(second.out, "(from the cache)")) << second.out;
-  EXPECT_TRUE(has(tool("tune --export '" + file("tuned.tsv") + "'").out, "entries written"));
-  EXPECT_TRUE(has(tool("tune --import '" + file("tuned.tsv") + "'").out, "entries taken over"));
+  EXPECT_TRUE(has(tool("tune --export '" + file("tuned.tsv") + "'").out, "entries exported"));
+  EXPECT_TRUE(has(tool("tune --import '" + file("tuned.tsv") + "'").out, "entries imported"));
   const auto refused = tool("tune cumsum --case ragged");
   EXPECT_EQ(refused.status, 2);
   EXPECT_TRUE(has(refused.err, "the plan of cumsum has no choice for this call")) << refused.err;
