@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyses.hpp"
 #include "bench/library/measure.hpp"
 #include "commands.hpp"
 #include "map.hpp"
 #include "names.hpp"
 #include "rivals.hpp"
-#include "runtime/execution/recorded.hpp"
 #include "sparse_tables.hpp"
 #include "tegula/analyze.hpp"
 #include "tegula/error.hpp"
@@ -67,8 +67,7 @@ double predicted_seconds(const bench::Work& work, Target target) {
   RecordedCalls recorded;
   work();
   double seconds = 0;
-  for (const RecordedCall& call : recorded.calls())
-    seconds += analyze(lang::Kernel(call.signature->kernel_pointer()), call.values, own).seconds;
+  for (const Analysis& analysis : analyses_of(recorded, own)) seconds += analysis.seconds;
   return seconds;
 }
 
@@ -130,20 +129,23 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
 }  // namespace
 
 void add_bench(cli::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("bench", "Measures an operator, beside a rival where there is one");
+  auto* command =
+      app.add_subcommand("bench", "Measures an operator, and a rival implementation if there is one");
   auto request = std::make_shared<BenchRequest>();
   add_call_options(*command, request->call);
-  command->add_option("--rounds", request->rounds, "How often each is timed; unless given, for two seconds")
+  command
+      ->add_option("--rounds", request->rounds,
+                   "Number of timed rounds; by default, as many as fit in two seconds")
       ->check(cli::Range(1, 1000000));
   command->add_option(
       "--rivals", request->rivals,
-      "Lines of bench/cuda/rivals.py to compare tables of a GPU with; else dense attention is "
-      "measured now");
+      "A file with the output of bench/cuda/rivals.py, with which tables of a GPU are compared; by default, "
+      "dense attention is measured in this run");
   command->add_option(
       "--map", request->maps,
       "Measures calls between and beside the cases instead, each beside its neighbours: writes a "
       "picture and JSON of each map to that folder");
-  command->add_option("--every", request->every, "Only each such call of a map")
+  command->add_option("--every", request->every, "Measure only every n-th call of a map")
       ->check(cli::Range(1, 1000000));
   command->footer(
       "Times are medians. `ratio` is the rival's time by ours, the median over the rounds: above 1 ours is\n"

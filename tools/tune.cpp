@@ -285,8 +285,8 @@ std::vector<std::string> candidates_of(const Call& call, const Machine& machine,
 }
 
 void tune_operator(const TuneRequest& request) {
-  if (!request.imported.empty()) fmt::print("{} entries taken over\n", import_tuned(request.imported));
-  if (!request.exported.empty()) fmt::print("{} entries written\n", export_tuned(request.exported));
+  if (!request.imported.empty()) fmt::print("{} entries imported\n", import_tuned(request.imported));
+  if (!request.exported.empty()) fmt::print("{} entries exported\n", export_tuned(request.exported));
   if (request.call.op.empty()) {
     if (request.imported.empty() && request.exported.empty())
       throw ArgumentError("tune: name an operator, or give --export or --import");
@@ -309,24 +309,25 @@ void tune_operator(const TuneRequest& request) {
 }  // namespace
 
 void add_tune(cli::App& app) {
-  auto* command =
-      app.add_subcommand("tune", "Measures tiles or plans of a call of an operator and keeps the best");
+  auto* command = app.add_subcommand(
+      "tune", "Measures candidate tiles or plans for a call of an operator and keeps the fastest");
   auto request = std::make_shared<TuneRequest>();
   add_call_options(*command, request->call);
   command->get_option("operator")->required(false);
-  command->add_option("--most", request->most, "Candidates, the best by the model")
+  command
+      ->add_option("--most", request->most,
+                   "The number of candidates to measure, the most promising by the model first")
       ->check(cli::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--seconds", request->seconds, "Of one candidate, after which it is given up")
-      ->capture_default_str();
-  command->add_option("--jobs", request->jobs, "Candidates that compile side by side; 0: by the processors");
-  command->add_option("--svg", request->svg, "Writes the times as bars to that file");
-  command->add_flag("--anew", request->anew, "Measures also where the cache knows the best");
-  command->add_option("--export", request->exported, "Writes all that was found best to that file");
-  command->add_option("--import", request->imported, "Takes over such a file");
-  command->add_option("--measure", request->measured, "Measures this candidate alone, in this process")
+  command->add_option("--seconds", request->seconds, "Time limit of one candidate")->capture_default_str();
+  command->add_option("--jobs", request->jobs, "Candidates that compile in parallel; 0: one per processor");
+  command->add_option("--svg", request->svg, "Write the times as a bar chart to this file");
+  command->add_flag("--anew", request->anew, "Measure again, even if the cache has a result");
+  command->add_option("--export", request->exported, "Write all cached results to this file");
+  command->add_option("--import", request->imported, "Add the results of such a file to the cache");
+  command->add_option("--measure", request->measured, "Measure this candidate alone, in this process")
       ->hidden();
-  command->add_option("--compile", request->compiled, "Compiles this candidate")->hidden();
+  command->add_option("--compile", request->compiled, "Compile this candidate")->hidden();
   command->footer(
       "Candidates are tiles that a model of the machine proposes, or, for operators without options for "
       "tiles, "

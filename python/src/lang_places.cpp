@@ -155,7 +155,7 @@ void set_element(const lang::ViewPtr& view, nb::handle key, nb::handle value) {
 }
 
 [[noreturn]] void refuse_iteration(nb::handle) {
-  throw nb::type_error("tensors and tiles are not iterated; loop by `with serial(n) as i:` or parallel()");
+  throw nb::type_error("tensors and tiles are not iterable; loop with `with serial(n) as i:` or parallel()");
 }
 
 // Whole tensors and tiles are in no arithmetic; without these Python would say that there is no such
@@ -166,7 +166,8 @@ void refuse_arithmetic(Class& type) {
                            "__rtruediv__", "__neg__", "__matmul__", "__lt__", "__le__", "__gt__", "__ge__"})
     type.def(name, [](const nb::args&) {
       throw nb::type_error(
-          "a whole tensor or tile in arithmetic; compute with elements, as `with parallel(tile) as (i, j): "
+          "arithmetic on a whole tensor or tile is not defined; compute with elements, as `with "
+          "parallel(tile) as (i, j): "
           "tile[i, j] *= 2`, and multiply matrices by gemm()");
     });
 }

@@ -78,7 +78,7 @@ class Kernel:
             out: the output, or a tuple of them. Outputs that are not given are made by the library of the first array.
             target: "automatic", "cpu", "cuda", "interpreter", or "emulated_sm90", which runs the code for GPUs on the
                 CPU, slowly.
-            named: parameters by name, and dims that no array tells.
+            named: parameters by name, and dims that follow from no array.
 
         Returns:
             The output, or a tuple of them; None if the kernel has none.
@@ -117,10 +117,13 @@ class Kernel:
         dims = {name: value for name, value in named.items() if name not in names}
         unknown = sorted(set(dims) - self._dims)
         if unknown:
-            raise TypeError(f"{self.name}() has no parameter '{unknown[0]}'; it has {', '.join(p.name for p in self.parameters)}")
+            raise TypeError(
+                f"{self.name}() has no parameter '{unknown[0]}'; it has {', '.join(p.name for p in self.parameters)}; "
+                "the call's own options are out and target"
+            )
         missing = [p.name for p in self._given if given.get(p.name) is None]
         if missing:
-            raise TypeError(f"{self.name}() needs {', '.join(missing)}")
+            raise TypeError(f"{self.name}() is called without {', '.join(missing)}; pass what the kernel reads")
         return given, dims
 
     @functools.cached_property
@@ -261,7 +264,13 @@ class KernelFunction:
         self._kernels: Dict[Any, Kernel] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Kernel:
-        bound = inspect.signature(self._function).bind(*args, **kwargs)
+        signature = inspect.signature(self._function)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(
+                f"{self._function.__name__}{signature}: {error}; these arguments build the kernel, whose result takes the arrays"
+            ) from None
         bound.apply_defaults()
         try:
             key: Any = tuple((name, type(value), value) for name, value in bound.arguments.items())

@@ -181,8 +181,9 @@ def test_calls():
 
 
 WRONG_CALLS = {
+    "missing a required argument: 'rows'": lambda x: table(),
     "takes 2 arguments": lambda x: lessons.vector_add()(x, x, x, x),
-    "needs Y": lambda x: lessons.vector_add()(x),
+    "is called without Y": lambda x: lessons.vector_add()(x),
     "no parameter 'W'; it has X, Y, Z": lambda x: lessons.vector_add()(x, x, W=x),
     "two values for 'X'": lambda x: lessons.vector_add()(x, x, X=x),
     "no array tells N": lambda x: table(3)(),

@@ -6,7 +6,7 @@
 
 #undef assert
 #define assert(condition) EXPECT_TRUE(condition)
-#include "operator_example.inc"
+#include "adding-an-operator.inc"
 
 namespace {
 

@@ -177,11 +177,11 @@ TEST_F(Tool, TunesTiles) {
   EXPECT_TRUE(has(contents(file("tuned.svg")), "<rect"));
   const auto second = tool(call);
   EXPECT_TRUE(has(second.out, "(from the cache)")) << second.out;
-  EXPECT_TRUE(has(tool("tune --export '" + file("tuned.tsv") + "'").out, "entries written"));
-  EXPECT_TRUE(has(tool("tune --import '" + file("tuned.tsv") + "'").out, "entries taken over"));
-  const auto refused = tool("tune softmax --case ragged");
+  EXPECT_TRUE(has(tool("tune --export '" + file("tuned.tsv") + "'").out, "entries exported"));
+  EXPECT_TRUE(has(tool("tune --import '" + file("tuned.tsv") + "'").out, "entries imported"));
+  const auto refused = tool("tune cumsum --case ragged");
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(has(refused.err, "the plan of softmax has no choice for this call")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "the plan of cumsum has no choice for this call")) << refused.err;
 }
 
 // Operators without options for tiles: what their plan chooses among, which TEGULA_PLAN chooses in any
@@ -196,6 +196,34 @@ TEST_F(Tool, TunesPlans) {
   const auto refused = tool(run, "TEGULA_PLAN=" + op);
   EXPECT_EQ(refused.status, 2);
   EXPECT_TRUE(has(refused.err, "expected OPERATOR.DECISION=CANDIDATE")) << refused.err;
+}
+
+// Operators over rows: more or fewer rows in a tile than planned.
+TEST_F(Tool, TunesRowsOfTiles) {
+  const auto tuned =
+      tool("tune rms_norm --case ragged --target cpu --most 2 --anew", "TEGULA_CXX='" TEGULA_QUICK_CXX "' ");
+  EXPECT_EQ(tuned.status, 0) << tuned.err;
+  for (auto* words : {"planned", "rms_norm.0=1", "rms_norm.0=2"})
+    EXPECT_TRUE(has(tuned.out, words)) << tuned.out;
+  for (auto* wrong : {"wrong", "crashes"}) EXPECT_FALSE(has(tuned.out, wrong)) << tuned.out;
+}
+
+// Nothing runs: a GPU's plan is analysed on any machine.
+TEST_F(Tool, AnalysesCallsOfOperators) {
+  struct {
+    const char *call, *words;
+  } table[] = {
+      {"gemm --random a=4096x4096:bf16 --random b=4096x4096:bf16", "operations, bf16       1.374e+11"},
+      {"gemm --case square --machine cpu", "bound by"},
+      {"moe_sort --machine a100", "all kernels: at least"},
+      {"softmax --case ragged --machine h200", "softmax_f32_"},
+  };
+  for (auto& row : table) {
+    const auto outcome = tool(std::string("analyze ") + row.call);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_TRUE(has(outcome.out, row.words)) << row.call << outcome.out;
+  }
+  EXPECT_TRUE(has(tool("analyze gemm --extent M=4").err, "--extent and --flag are for source files"));
 }
 
 // A candidate that does not end within its time is a row of the table, and the search goes on.

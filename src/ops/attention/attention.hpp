@@ -30,12 +30,13 @@ void add_dense(Schema<Op>& table) {
   const OptionRule keys{-1, {}, false, "a number of keys, or -1 for all", "leave it out"};
   table
       .in(&Op::sinks, "sinks", query_heads, floats,
-          "a logit of each head that counts in the sum but has no value")
+          "one logit per head that is added to the sum of the softmax but has no value")
       .remedy("give every head of q a sink")
       .with(add_scale<Op>)
-      .option(&Op::causal, "causal", "hide later keys; the last query stands at the last key")
-      .option(&Op::left, "left", "keys before its position that a query sees, -1: all", keys)
-      .option(&Op::right, "right", "keys after its position that a query sees, -1: all; causal is 0", keys)
+      .option(&Op::causal, "causal", "hides later keys; the last query is aligned with the last key")
+      .option(&Op::left, "left", "keys before its position that a query sees; -1: all of them", keys)
+      .option(&Op::right, "right",
+              "keys after its position that a query sees; -1: all of them; causal implies 0", keys)
       .with(add_softcap<Op>)
       .with(add_packing<Op>)
       .with(add_tiles<Op>);

@@ -43,22 +43,24 @@ void add_choice(Schema<Op>& table) {
   const char* remedy = "check q_block_size and k_block_size";
   table
       .in(&Op::indices, "indices", choice_dims("entries", "entries"), index,
-          "numbers of key blocks that a block of queries sees; others, such as -1, are none, and one that is "
-          "repeated counts once")
+          "numbers of the key blocks that a block of queries sees; other numbers, such as -1, select "
+          "nothing; duplicates count once")
       .converts()
       .remedy(remedy)
       .range("-1", "ceildiv(keys,k_block_size)")
-      .in(&Op::counts, "counts", choice_dims("", ""), index, "used entries of each row, all unless given")
+      .in(&Op::counts, "counts", choice_dims("", ""), index,
+          "number of used entries of each row; all if omitted")
       .remedy(remedy)
       .range("0", "entries+2")
       .in(&Op::mask, "mask", choice_dims("k_blocks", "ceildiv(keys,k_block_size)"), is(boolean),
           "instead of indices: whether a block of queries sees a block of keys")
       .remedy(remedy)
       .with(add_packing<Op>)
-      .option(&Op::q_block_size, "q_block_size", "queries of a block; the last may be short", block_size)
-      .option(&Op::k_block_size, "k_block_size", "keys of a block; the last may be short", block_size)
+      .option(&Op::q_block_size, "q_block_size", "queries of a block; the last block may be short",
+              block_size)
+      .option(&Op::k_block_size, "k_block_size", "keys of a block; the last block may be short", block_size)
       .option(&Op::causal, "causal",
-              "hide later keys in the chosen blocks; the last query stands at the last key")
+              "hides later keys in the chosen blocks; the last query is aligned with the last key")
       .with(add_scale<Op>)
       .with(add_softcap<Op>)
       .with(add_tiles<Op>)

@@ -229,11 +229,13 @@ Schema<Op> conv_table(const char* name, const char* doc, const ConvDims& dims) {
   table.in(&Op::x, "x", list("batch", dims.in, "channels"), floats, "images")
       .in(&Op::weight, "weight", list("features", dims.taps, "channels/groups"), same_as("x"), "filters")
       .in(&Op::bias, "bias", "features", floats, "added to every pixel")
-      .option(&Op::stride, "stride", "input pixels between neighbouring outputs", least_one)
+      .option(&Op::stride, "stride", "stride: input pixels from one output to the next", least_one)
       .option(&Op::padding, "padding", "zeros around the images",
               between(0, 1 << 16, "a number from 0 to 2^16", "give such a number"))
-      .option(&Op::dilation, "dilation", "input pixels between neighbouring taps", least_one)
-      .option(&Op::groups, "groups", "of channels and of features, each for itself", least_one);
+      .option(&Op::dilation, "dilation", "dilation: input pixels from one tap of a filter to the next",
+              least_one)
+      .option(&Op::groups, "groups", "groups of channels and features that are convolved separately",
+              least_one);
   if constexpr (rank_of_conv<Op> == 3)
     table.let("out_depth", "max((depth+2*padding-dilation*(taps_d-1)-1+stride)/stride,0)")
         .require("weight", "taps_d >= 1", "a tap or more", "give filters that have elements");

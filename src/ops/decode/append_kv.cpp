@@ -281,8 +281,8 @@ void add_factors(Schema<Op>& table) {
 void add_angles(Schema<Op>& table) {
   table
       .in(&Op::cosine, "cosine", "length half", is(f32),
-          "of the angles of every position, by which pairs of features of keys are turned")
-      .in(&Op::sine, "sine", "length half", is(f32), "of the same angles")
+          "cosines of the angles of every position, by which pairs of features of keys are rotated")
+      .in(&Op::sine, "sine", "length half", is(f32), "sines of the same angles")
       .in(&Op::positions, "positions", "batch tokens", index,
           "of the tokens, their places in their sequences unless given")
       .converts()
@@ -325,18 +325,18 @@ const OperatorSchema& append_kv_schema() {
           .unit_stride()
           .remedy("give it the rows and heads of k_cache, and the features of v")
           .in(&Op::block_table, "block_table", "batch table_width", index,
-              "the pages of each sequence, in their order; tokens of a negative entry are not stored")
+              "page numbers of each sequence, in order; tokens of a negative entry are not stored")
           .remedy("give every sequence a row")
           .values(own_pages)
           .in(&Op::cache_seqlens, "cache_seqlens", "batch", index,
-              "tokens of each sequence, the new ones included; without, all there is room for")
+              "length of each sequence, including the new tokens; if omitted, sequences fill the cache")
           .remedy("give every sequence a length")
           .range("0", "room+1")
           .with(add_factors)
           .with(add_angles)
           .option(&Op::pairing, "pairing",
-                  "features that are turned together: j and j + half, or 2j and 2j + 1")
-          .option(&Op::first_rotated, "first_rotated", "the first feature that is turned",
+                  "features that are rotated together: j and j + half, or 2j and 2j + 1")
+          .option(&Op::first_rotated, "first_rotated", "the first feature that is rotated",
                   between(0, 4096, "a feature", "give one of k"))
           .let("room", "block_table ? table_width*page_size : keys")
           .with(add_rules)

@@ -194,13 +194,12 @@ bool has_type(const Bound<Op>& c) { return c.type("k_cache") == e4m3 || c.type("
 void add_chosen_blocks(Schema<Op>& table) {
   table
       .in(&Op::indices, "indices", "batch ~kv_heads entries", index,
-          "numbers of key blocks that a sequence sees; others, such as -1, are none, and one that is "
-          "repeated "
-          "counts once")
+          "numbers of the key blocks that a sequence sees; other numbers, such as -1, select nothing; "
+          "duplicates count once")
       .converts()
       .range("-1", "ceildiv(room,k_block_size)+1")
       .in(&Op::counts, "counts", "batch ~kv_heads", index,
-          "entries of each list that count, all unless given")
+          "number of used entries of each list; all if omitted")
       .converts()
       .range("0", "entries+2")
       .in(&Op::mask, "mask", "batch ~kv_heads mask_blocks", is(boolean),
@@ -275,7 +274,7 @@ const OperatorSchema& attention_with_kv_cache_schema() {
   static const OperatorSchema table =
       Schema<Op>("attention_with_kv_cache",
                  "attention of the newest tokens to a cache of keys and values, paged or not")
-          .in(&Op::q, "q", "batch queries (kv_heads*group) d", floats, "queries: the last tokens")
+          .in(&Op::q, "q", "batch queries (kv_heads*group) d", floats, "queries of the last tokens")
           .unit_stride()
           .remedy("give q a multiple of the heads of the cache")
           .in(&Op::k_cache, "k_cache", cache_dims("kv_heads d"), one_of({f32, f16, bf16, e4m3}), "keys")
@@ -293,7 +292,7 @@ const OperatorSchema& attention_with_kv_cache_schema() {
           .range("1", "3")
           .with(add_chosen_blocks)
           .in(&Op::sinks, "sinks", query_heads, floats,
-              "a logit of each head that counts in the sum but has no value")
+              "one logit per head that is added to the sum of the softmax but has no value")
           .remedy("give every head of q a sink")
           .with(add_scale<Op>)
           .with(add_last_queries<Op>)

@@ -104,13 +104,13 @@ const OperatorSchema& merge_attention_schema() {
       Schema<Op>("merge_attention", "attention over all keys, merged from results over parts of them")
           .in(&Op::outs, "outs",
               "layout=bshd ? parts [batch] queries heads d : parts [batch] heads queries d", floats,
-              "what attention gave for each part")
+              "results of attention over each part")
           .ordered()
           .in(&Op::lses, "lses", "parts [batch] heads queries", is(f32),
-              "and its lse: the natural logarithm of the sum of exp(score)")
+              "lse of each part: the natural logarithm of the sum of exp(score)")
           .remedy("give every result its lse, and check the layout")
           .in(&Op::sinks, "sinks", "heads", floats,
-              "a logit of each head that counts in the sum but has no value")
+              "one logit per head that is added to the sum of the softmax but has no value")
           .remedy("give every head a sink")
           .option(&Op::layout, "layout", "order of batch, sequence, heads, features; lses have their own")
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",

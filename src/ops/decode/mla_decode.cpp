@@ -190,7 +190,7 @@ const OperatorSchema& mla_decode_schema() {
       Schema<Op>(
           "mla_decode",
           "attention of the newest tokens to a cache of latents, which serve all heads as keys and values")
-          .in(&Op::q, "q", "batch queries heads d", floats, "absorbed queries: the last tokens")
+          .in(&Op::q, "q", "batch queries heads d", floats, "absorbed queries of the last tokens")
           .unit_stride()
           .in(&Op::kv_cache, "kv_cache", cache_dims("row"), one_of({f32, f16, bf16, e4m3, u8}),
               "latent rows, whose first d_v features are the values, or records of bytes")
@@ -199,12 +199,12 @@ const OperatorSchema& mla_decode_schema() {
           .remedy("give it a row for each token of a sequence, or pages with a block table")
           .with(add_cache_rows<Op>)
           .in(&Op::kv_scale, "kv_scale", "block_table ? ~pages ~page_size : ~batch ~keys", is(f32),
-              "positive factors of rows: one, or one for each")
+              "positive factors of rows: one for all, or one per row")
           .range("1", "3")
           .in(&Op::sinks, "sinks", "heads", floats,
-              "a logit of each head that counts in the sum but has no value")
+              "one logit per head that is added to the sum of the softmax but has no value")
           .remedy("give every head of q a sink")
-          .option(&Op::d_v, "d_v", "features of a row that are values",
+          .option(&Op::d_v, "d_v", "leading features of a row that are its value",
                   between(1, 512, "a number of features from 1 to 512", "give those of the latents"))
           .with(add_scale<Op>)
           .with(add_last_queries<Op>)

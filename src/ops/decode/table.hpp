@@ -21,11 +21,11 @@ template <class Op>
 void add_cache_places(Schema<Op>& table) {
   table
       .in(&Op::block_table, "block_table", "batch table_width", index,
-          "the pages of each sequence, in their order; what names no page, such as -1, is padding")
+          "page numbers of each sequence, in order; an entry that names no page, such as -1, is padding")
       .remedy("give every sequence a row")
       .range("0-1", "pages+1")
       .in(&Op::cache_seqlens, "cache_seqlens", "batch", index,
-          "tokens of each sequence, those of q included; without, all there is room for")
+          "length of each sequence, including the tokens of q; if omitted, sequences fill the cache")
       .remedy("give every sequence a length")
       .range("0", "room+1")
       .let("room", "block_table ? table_width*page_size : keys")
@@ -37,14 +37,14 @@ template <class Op>
 void add_cache_rows(Schema<Op>& table) {
   add_cache_places(table);
   table.in(&Op::tree_mask, "tree_mask", "~batch queries queries", is(boolean),
-           "which of the last tokens each of them sees; all see what is before them");
+           "which of the last tokens each of them sees; all of them see the tokens before");
 }
 
 template <class Op>
 void add_last_queries(Schema<Op>& table) {
   const OptionRule before{-1, {}, false, "a number of keys, or -1 for all", "leave it out"};
-  table.option(&Op::causal, "causal", "hide later keys; the last query stands at the last key")
-      .option(&Op::left, "left", "keys before its position that a query sees, -1: all", before)
+  table.option(&Op::causal, "causal", "hides later keys; the last query is aligned with the last key")
+      .option(&Op::left, "left", "keys before its position that a query sees; -1: all of them", before)
       .require("tree_mask", "tree_mask ? causal == 0 & left < 0 : 1", "neither causal nor left beside it",
                "say it in the mask");
 }
@@ -52,7 +52,8 @@ void add_last_queries(Schema<Op>& table) {
 template <class Op>
 void add_splits(Schema<Op>& table) {
   table.option(
-      &Op::splits, "splits", "parts of the keys of a sequence, by its own length; 0: planned",
+      &Op::splits, "splits",
+      "parts into which the keys of a sequence are split, by its own length; 0: planned",
       between(0, most_splits, fmt::format("a number from 1 to {}, or 0 for the plan's choice", most_splits),
               "leave it out"));
 }

@@ -91,8 +91,8 @@ const OperatorSchema& fused_moe_schema() {
           .in(&Op::x, "x", "tokens d", floats, "rows of tokens")
           .with(add_routing<Op>)
           .in(&Op::w1, "w1", "groups 2*inner d", same_as("x"),
-              "of every expert: rows of gates, then of values")
-          .in(&Op::w2, "w2", "groups d inner", same_as("x"), "of every expert")
+              "matrix of each expert: the rows of gates, then those of values")
+          .in(&Op::w2, "w2", "groups d inner", same_as("x"), "second matrix of each expert")
           .in(&Op::bias1, "bias1", "groups 2*inner", floats, "added to the first products")
           .in(&Op::bias2, "bias2", "groups d", floats, "added to the second products")
           .with(add_unit<Op>)

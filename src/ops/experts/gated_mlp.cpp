@@ -59,7 +59,7 @@ const OperatorSchema& gated_mlp_schema() {
       Schema<Op>("gated_mlp", "a gated unit between two products, as an expert that all tokens share")
           .in(&Op::x, "x", "... d", floats, "rows of tokens")
           .in(&Op::w1, "w1", "2*inner d", same_as("x"), "rows of gates, then of values")
-          .in(&Op::w2, "w2", "d inner", same_as("x"), "of the second product")
+          .in(&Op::w2, "w2", "d inner", same_as("x"), "weights of the second product")
           .in(&Op::bias1, "bias1", "2*inner", floats, "added to the first product")
           .in(&Op::bias2, "bias2", "d", floats, "added to the second product")
           .with(add_unit<Op>)

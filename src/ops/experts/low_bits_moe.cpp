@@ -190,17 +190,18 @@ const OperatorSchema& quantised_moe_schema() {
           .in(&Op::scales1, "scales1", "groups blocks1 2*inner", one_of({f16, bf16, f32, u8, e4m3}),
               "factors of every block of weights of w1")
           .values(example_scales)
-          .in(&Op::w1, "w1", bytes_1, one_of({u8, i8}), "of every expert: rows of gates, then of values")
+          .in(&Op::w1, "w1", bytes_1, one_of({u8, i8}),
+              "matrix of each expert: the rows of gates, then those of values")
           .range("0", "256")
           .in(&Op::scales2, "scales2", "groups blocks2 d", same_as("scales1"),
               "factors of every block of weights of w2")
           .values(example_scales)
-          .in(&Op::w2, "w2", bytes_2, same_as("w1"), "of every expert")
+          .in(&Op::w2, "w2", bytes_2, same_as("w1"), "second matrix of each expert")
           .range("0", "256")
           .with(add_biases<Op>)
-          .option(&Op::format, "format", "what a weight is before its scale")
-          .option(&Op::packed, "packed", "w1 and w2 have the order of packed_weights")
-          .option(&Op::block, "block", "weights with one scale; mxfp4 has 32, nvfp4 16",
+          .option(&Op::format, "format", "format of a weight before it is scaled")
+          .option(&Op::packed, "packed", "w1 and w2 are in the order that packed_weights returns")
+          .option(&Op::block, "block", "weights that share a scale; 32 for mxfp4, 16 for nvfp4",
                   between(0, 1 << 20, "0, 16, 32 or a multiple of 64", "give scales of such blocks"))
           .with(add_unit<Op>)
           .out(&Op::out, "out", "tokens d", same_as("x"),
@@ -244,11 +245,12 @@ const OperatorSchema& scaled_moe_schema() {
       Schema<Op>("scaled_moe", "a mixture of experts with weights of 8 bits that have scales of 128 x 128")
           .in(&Op::x, "x", "tokens d", one_of({bf16, f16}), "rows of tokens")
           .with(add_routing<Op>)
-          .in(&Op::w1, "w1", "groups 2*inner d", is(e4m3), "of every expert: rows of gates, then of values")
+          .in(&Op::w1, "w1", "groups 2*inner d", is(e4m3),
+              "matrix of each expert: the rows of gates, then those of values")
           .in(&Op::scale1, "scale1", "groups (2*inner+127)/128 (d+127)/128", is(f32),
               "factors of the blocks of w1")
           .range("1", "9")
-          .in(&Op::w2, "w2", "groups d inner", is(e4m3), "of every expert")
+          .in(&Op::w2, "w2", "groups d inner", is(e4m3), "second matrix of each expert")
           .in(&Op::scale2, "scale2", "groups (d+127)/128 (inner+127)/128", is(f32),
               "factors of the blocks of w2")
           .range("1", "9")

@@ -92,17 +92,17 @@ const OperatorSchema& moe_sort_schema() {
   static const OperatorSchema table =
       Schema<Op>("moe_sort", "pairs of tokens and experts in the order of experts")
           .in(&Op::experts, "experts", "tokens topk", index,
-              "of every token, below groups; negative: left out")
+              "experts of each token, less than groups; a negative number is skipped")
           .range("-1", "groups")
           .converts()
           .option(&Op::groups, "groups", "number of experts", between(1, 8192, "a number from 1 to 8192"))
           .needed()
           .out(&Op::order, "order", "tokens*topk", is(i32),
-               "pairs by their experts, ascending; -1 behind the last")
+               "pairs in ascending order of their experts; -1 after the last")
           .out(&Op::places, "places", "tokens topk", is(i32),
-               "where every pair stands in order, -1 if left out")
+               "position of every pair in that order; -1 if it is skipped")
           .out(&Op::offsets, "offsets", "groups+1", is(i32),
-               "where each expert's pairs begin, and the last one's end")
+               "first pair of each expert, and the end of the last one's")
           .source("Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts")
           .no_gradient("its results are numbers of rows")
           .flops("tokens*topk")
@@ -141,11 +141,11 @@ const OperatorSchema& moe_unpermute_schema() {
       Schema<Op>("moe_unpermute", "weighted sums of the rows of tokens' experts")
           .in(&Op::y, "y", "pairs d", floats, "rows in the order of experts")
           .in(&Op::places, "places", "tokens topk", index,
-              "where the rows of a token stand, each once; negative: left out")
+              "rows of each token, each row once; a negative number is skipped")
           .values(example_places)
           .converts()
           .in(&Op::weights, "weights", "tokens topk", floats, "factors of the rows")
-          .out(&Op::out, "out", "tokens d", same_as("y"), "their sums over the experts of each token")
+          .out(&Op::out, "out", "tokens d", same_as("y"), "sums of the rows over the experts of each token")
           .require("places", "topk <= 256", "at most 256 experts of a token", "add sums of fewer")
           .source("Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts")
           .composed_gradient("moe_permute")

@@ -66,10 +66,11 @@ ExpertUnit unit_of(const Op& op) {
 // The options of a table with a unit between two products.
 template <class Op>
 void add_unit(Schema<Op>& table) {
-  table.option(&Op::unit, "unit", "what stands between the products")
-      .option(&Op::alpha, "alpha", "of swiglu_oai: factor of the gate within its sigmoid", finite)
-      .option(&Op::limit, "limit", "of swiglu_oai: where gates and values are clamped", positive)
-      .option(&Op::interleaved, "interleaved", "of swiglu_oai: rows of gates and values of w1 take turns")
+  table.option(&Op::unit, "unit", "gated unit between the two products")
+      .option(&Op::alpha, "alpha", "swiglu_oai only: factor of the gate inside the sigmoid", finite)
+      .option(&Op::limit, "limit", "swiglu_oai only: limit to which gates and values are clamped", positive)
+      .option(&Op::interleaved, "interleaved",
+              "swiglu_oai only: the rows of w1 alternate between gates and values")
       .require(
           "interleaved",
           [](const Bound<Op>& c) { return !c->interleaved || c->unit == GatedUnit::swiglu_oai; },
@@ -78,7 +79,9 @@ void add_unit(Schema<Op>& table) {
 // The inputs of a table whose tokens are routed to experts.
 template <class Op>
 void add_routing(Schema<Op>& table) {
-  table.in(&Op::experts, "experts", "tokens topk", index, "of every token; negative: left out")
+  table
+      .in(&Op::experts, "experts", "tokens topk", index,
+          "experts of each token; a negative number is skipped")
       .range("-1", "groups")
       .converts()
       .in(&Op::weights, "weights", "tokens topk", floats, "factors of the experts' results")

@@ -28,13 +28,13 @@ template <class Op>
 void add_delta_rest(Schema<Op>& table) {
   table
       .in(&Op::initial_state, "initial_state", sequence_list("key_heads*group d d_v"), is(f32),
-          "states before the first token, zeros unless given")
+          "states before the first token; zeros if omitted")
       .with(add_fences<Op>)
       .let("heads", "key_heads*group")
-      .option(&Op::scale, "scale", "of the results", finite)
+      .option(&Op::scale, "scale", "factor of the results", finite)
       .otherwise("rsqrt(d)")
       .option(&Op::qk_l2norm, "qk_l2norm", "q and k are divided by sqrt(sum of squares + 1e-6)")
-      .option(&Op::output_final_state, "output_final_state", "also the states after the last token")
+      .option(&Op::output_final_state, "output_final_state", "also returns the states after the last token")
       .require("v", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the heads")
       .require("v", "group >= 1", "as many heads as k, or a multiple", "give v a head for each of k")
       .out(&Op::out, "out", token_list("key_heads*group d_v"), same_as("v"),

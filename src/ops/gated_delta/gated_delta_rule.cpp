@@ -189,7 +189,8 @@ const OperatorSchema& gated_delta_rule_schema() {
       Schema<Op>("gated_delta_rule",
                  "linear attention whose state replaces the value of each key, with decays")
           .with(add_delta_inputs<Op>)
-          .in(&Op::beta, "beta", token_list("key_heads*group"), floats, "how much is replaced, 0 to 1")
+          .in(&Op::beta, "beta", token_list("key_heads*group"), floats,
+              "share of the stored value that is replaced, 0 to 1")
           .values(shares_of_example)
           .in(&Op::g, "g", token_list("key_heads*group"), is(f32), "logarithms of decays, at most 0")
           .values(gates_of_example)

@@ -217,7 +217,8 @@ const OperatorSchema& kda_schema() {
           .with(add_delta_inputs<Op>)
           .in(&Op::g, "g", token_list("key_heads*group d"), is(f32), "logarithms of decays, -5 to 0")
           .values(gates_of_example)
-          .in(&Op::beta, "beta", token_list("key_heads*group"), floats, "how much is replaced, 0 to 1")
+          .in(&Op::beta, "beta", token_list("key_heads*group"), floats,
+              "share of the stored value that is replaced, 0 to 1")
           .values(shares_of_example)
           .with(add_delta_rest<Op>)
           .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the heads")

@@ -144,7 +144,7 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
 void add_gemm_options(Schema<Gemm>& table) {
   table.option(&Gemm::transpose_a, "transpose_a", "a is [k, m]")
       .option(&Gemm::transpose_b, "transpose_b", "b is [n, k]")
-      .option(&Gemm::activation, "activation", "applied to the sums; gelu is that by tanh")
+      .option(&Gemm::activation, "activation", "applied to the sums; gelu is the tanh approximation")
       .option(&Gemm::gated, "gated", "the activation of the first half of the columns times the second half")
       .option(&Gemm::scale, "scale", "factor of the product",
               {{}, {}, false, "a finite factor", "give 1 where there is none"})
@@ -238,7 +238,7 @@ const OperatorSchema& accumulate_gemm_schema() {
   using Op = AccumulateGemm;
   static const OperatorSchema table =
       Schema<Op>("accumulate_gemm", "matrix product that is added to a matrix in place")
-          .inout(&Op::sum, "sum", "[batch] m n", floats, "what the product is added to")
+          .inout(&Op::sum, "sum", "[batch] m n", floats, "matrix to which the product is added")
           .follows()
           .in(&Op::a, "a", "transpose_a ? [~batch] k m : [~batch] m k", products, "left matrix")
           .matrix()

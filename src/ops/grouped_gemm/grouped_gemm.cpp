@@ -97,16 +97,17 @@ const OperatorSchema& grouped_gemm_schema() {
           .remedy("check transpose_b")
           .in(&GroupedGemm::bias, "bias", "groups n", floats, "added to every row of a group")
           .in(&GroupedGemm::offsets, "offsets", "groups+1", index,
-              "where the rows of every group begin, and the last one's end")
+              "first row of each group, and the end of the last group")
           .converts()
           .packs("m", "max_rows", "longest")
           .ends_early()
-          .in(&GroupedGemm::counts, "counts", "groups", index, "rows of every group that count")
+          .in(&GroupedGemm::counts, "counts", "groups", index, "number of used rows of each group")
           .range("0", "m+1")
           .converts()
           .option(&GroupedGemm::transpose_b, "transpose_b", "b is [groups, n, k]")
           .with(add_precision<GroupedGemm>)
-          .option(&GroupedGemm::max_rows, "max_rows", "a promise: the most rows in a group", promise)
+          .option(&GroupedGemm::max_rows, "max_rows",
+                  "upper bound on the rows of a group, which the caller promises", promise)
           .option(&GroupedGemm::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
           .out(&GroupedGemm::out, "out", "offsets ? m n : groups m n",
                chosen_by("out_dtype", floats.types, "a", bf16), "the rows times their matrices")
@@ -134,13 +135,14 @@ const OperatorSchema& grouped_gemm_weights_schema() {
           .in(&GroupedGemmWeights::a, "a", "m k", floats, "rows of all groups")
           .in(&GroupedGemmWeights::dout, "dout", "m n", same_as("a"), "gradients of the results")
           .in(&GroupedGemmWeights::offsets, "offsets", "groups+1", index,
-              "where the rows of every group begin, and the last one's end")
+              "first row of each group, and the end of the last group")
           .converts()
           .packs("m", "max_rows", "longest")
           .ends_early()
           .in(&GroupedGemmWeights::c, "c", "groups k n", floats, "added")
           .with(add_precision<GroupedGemmWeights>)
-          .option(&GroupedGemmWeights::max_rows, "max_rows", "a promise: the most rows in a group", promise)
+          .option(&GroupedGemmWeights::max_rows, "max_rows",
+                  "upper bound on the rows of a group, which the caller promises", promise)
           .option(&GroupedGemmWeights::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
           .out(&GroupedGemmWeights::out, "out", "groups k n",
                chosen_by("out_dtype", {f32, f16, bf16}, "", f32),
@@ -161,16 +163,17 @@ const OperatorSchema& accumulate_grouped_gemm_weights_schema() {
   static const OperatorSchema table =
       Schema<Op>("accumulate_grouped_gemm_weights",
                  "gradients of the matrices of grouped_gemm, added in place")
-          .inout(&Op::sum, "sum", "groups k n", floats, "what the gradients are added to")
+          .inout(&Op::sum, "sum", "groups k n", floats, "matrices to which the gradients are added")
           .follows()
           .in(&Op::a, "a", "m k", floats, "rows of all groups")
           .in(&Op::dout, "dout", "m n", same_as("a"), "gradients of the results")
           .in(&Op::offsets, "offsets", "groups+1", index,
-              "where the rows of every group begin, and the last one's end")
+              "first row of each group, and the end of the last group")
           .converts()
           .packs("m", "max_rows", "longest")
           .ends_early()
-          .option(&Op::max_rows, "max_rows", "a promise: the most rows of a group", promise)
+          .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
+                  promise)
           .source("Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts")
           .no_gradient("it writes in place")
           .flops("2*m*n*k")

@@ -62,18 +62,18 @@ const OperatorSchema& paged_indexer_logits_schema() {
       Schema<Op>("paged_indexer_logits",
                  "weighted sums over heads of relu(q k^T) for the keys of a cache, also in pages")
           .in(&Op::q, "q", "batch queries heads d", one_of({f32, f16, bf16, e4m3}),
-              "queries: the last tokens")
+              "queries of the last tokens")
           .unit_stride()
           .in(&Op::k_cache, "k_cache", cache_dims("d"), same_as("q"), "keys, which all heads share")
           .unit_stride()
           .remedy("give it the features of q, and a row for each sequence or pages with a block table")
-          .in(&Op::weights, "weights", "batch queries heads", floats, "of the heads of each query")
+          .in(&Op::weights, "weights", "batch queries heads", floats, "weights of the heads of each query")
           .remedy("give every head of a query one")
           .with(add_cache_places<PagedIndexerLogits>)
           .in(&Op::k_scales, "k_scales", "block_table ? pages page_size : batch keys", is(f32),
               "factors of the keys' logits")
           .remedy("give every key one")
-          .option(&Op::causal, "causal", "no later keys: the last query stands at the last key")
+          .option(&Op::causal, "causal", "hides later keys; the last query is aligned with the last key")
           .out(&Op::logits, "logits", "batch queries room", is(f32),
                "k_scales * sum over heads of weights * relu(q k^T); -inf where a query does not see a key")
           .steps_of("q")

@@ -53,7 +53,7 @@ const OperatorSchema& sparse_mla_schema() {
   static const OperatorSchema table =
       Schema<Op>("sparse_mla", "attention of every query to the latent rows that its list names")
           .with(add_latents<Op>)
-          .option(&Op::splits, "splits", "parts of a list, merged afterwards, 0: planned",
+          .option(&Op::splits, "splits", "parts into which a list is split, merged afterwards; 0: planned",
                   between(0, most_parts, "a number from 1 to 32, or 0 for the plan's choice", "leave it out"))
           .out(&Op::out, "out", latent_out_dims, same_as("q"),
                "the weighted sums of values; 0 where no row is seen")

@@ -162,7 +162,7 @@ const OperatorSchema& sparse_mla_backward_schema() {
           .with(add_latents<Op>)
           .in(&Op::out, "out", latent_out_dims, same_as("q"), "the result of sparse_mla")
           .unit_stride()
-          .in(&Op::lse, "lse", latent_lse_dims, is(f32), "and its lse")
+          .in(&Op::lse, "lse", latent_lse_dims, is(f32), "the lse of that result")
           .in(&Op::dlse, "dlse", latent_lse_dims, is(f32), "gradient of lse; ignored where lse is -inf")
           .require("indices", has_room, "at most 16384 entries of a list", "divide the list")
           .out(&Op::dq, "dq", latent_query_dims, same_as("q"), "gradient of q")

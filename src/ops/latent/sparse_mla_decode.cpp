@@ -121,23 +121,22 @@ const OperatorSchema& sparse_mla_decode_schema() {
               "factors of equal parts of the values of a record")
           .remedy("give every record one, or several that divide its values")
           .in(&Op::indices, "indices", "queries entries", index,
-              "the records that a query sees; -1 and others that do not exist are padding, and a record "
-              "counts as "
-              "often as it is named")
+              "records that a query sees; numbers that name no record, such as -1, are padding; a record "
+              "counts as often as it is listed")
           .converts()
           .range("-2", "rows+2")
           .remedy("give every query a list")
           .in(&Op::ropes, "ropes", "... d_rope", one_of({bf16, f16, f32}),
               "the features of keys behind their values")
           .remedy("give every record a row")
-          .in(&Op::counts, "counts", "queries", index, "used entries of a list, all unless given")
+          .in(&Op::counts, "counts", "queries", index, "number of used entries of each list; all if omitted")
           .range("0", "entries+1")
           .remedy("give every list a count")
           .in(&Op::sinks, "sinks", "heads", floats,
-              "a logit of each head that counts in the sum but has no value")
+              "one logit per head that is added to the sum of the softmax but has no value")
           .remedy("give every head one")
           .with(add_scale<Op>)
-          .option(&Op::splits, "splits", "parts of a list, merged afterwards, 0: planned",
+          .option(&Op::splits, "splits", "parts into which a list is split, merged afterwards; 0: planned",
                   between(0, most_parts, "a number from 1 to 32, or 0 for the plan's choice", "leave it out"))
           .with(add_rules)
           .out(&Op::out, "out", "queries heads d_v", same_as("q"),

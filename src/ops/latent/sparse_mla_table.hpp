@@ -20,22 +20,22 @@ void add_latents(Schema<Op>& table) {
   table.in(&Op::q, "q", latent_query_dims, floats, "queries")
       .unit_stride()
       .remedy("give q a multiple of the heads of kv, and all of them a batch or none")
-      .in(&Op::kv, "kv", latent_key_dims, same_as("q"), "rows: keys, whose first d_v features are values")
+      .in(&Op::kv, "kv", latent_key_dims, same_as("q"),
+          "rows of the cache: each is a key, and its first d_v features are the value")
       .unit_stride()
       .remedy("give it the batch and the features of q")
       .in(&Op::indices, "indices", "[batch] queries kv_heads entries", index,
-          "the rows that a query sees; -1 and others that do not exist are padding, and a row counts as "
-          "often as it "
-          "is named")
+          "rows that a query sees; numbers that name no row, such as -1, are padding; a row counts as often "
+          "as it is listed")
       .converts()
       .range("-2", "keys+2")
       .remedy("give every query and head of kv a list")
       .in(&Op::counts, "counts", "[batch] queries kv_heads", index,
-          "used entries of a list, all unless given")
+          "number of used entries of each list; all if omitted")
       .range("0", "entries+1")
       .remedy("give every list a count")
       .in(&Op::sinks, "sinks", "(kv_heads*group)", floats,
-          "a logit of each head that counts in the sum but has no value")
+          "one logit per head that is added to the sum of the softmax but has no value")
       .remedy("give every head of q one")
       .in(&Op::more_kv, "more_kv", latent_more_dims, same_as("q"),
           "rows of a second source, in the same softmax")
@@ -46,7 +46,7 @@ void add_latents(Schema<Op>& table) {
       .converts()
       .range("-2", "more_keys+2")
       .remedy("give every query and head of kv a list")
-      .option(&Op::d_v, "d_v", "features of a row that are its value: the first ones",
+      .option(&Op::d_v, "d_v", "leading features of a row that are its value",
               between(1, 512, "a number of features from 1 to 512"))
       .option(&Op::causal, "causal", "entries that name a row after the query's position are padding")
       .template with(add_scale<Op>)

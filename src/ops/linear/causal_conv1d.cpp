@@ -314,13 +314,15 @@ const OperatorSchema& causal_conv1d_schema() {
   static const OperatorSchema table =
       Schema<Op>("causal_conv1d", "short causal convolution of every channel along tokens")
           .in(&Op::x, "x", token_list("d"), floats, "channels of tokens")
-          .in(&Op::weight, "weight", "d width", floats, "factors of a token, the last, and those before it")
+          .in(&Op::weight, "weight", "d width", floats,
+              "filter of each channel: its last element is the factor of the token itself, the others those "
+              "of earlier tokens")
           .in(&Op::bias, "bias", "d", floats, "added to the sums")
           .in(&Op::initial_state, "initial_state", sequence_list("d width-1"), floats,
-              "the tokens before the first, zeros unless given")
+              "tokens before the first one; zeros if omitted")
           .with(add_fences<Op>)
           .option(&Op::silu, "silu", "x / (1 + exp(-x)) of the sums")
-          .option(&Op::output_final_state, "output_final_state", "also what the next call takes as its state")
+          .option(&Op::output_final_state, "output_final_state", "also returns the state for the next call")
           .require("weight", "2 <= width & width <= 8", "a width from 2 to 8", "use a general convolution")
           .out(&Op::out, "out", token_list("d"), same_as("x"), "the sums, or silu of them")
           .out(&Op::final_state, "final_state", sequence_list("d width-1"), same_as("x"),

@@ -207,15 +207,16 @@ const OperatorSchema& linear_attention_schema() {
           .values(gates_of_example)
           .cancels()
           .in(&Op::initial_state, "initial_state", sequence_list("key_heads*group d d_v+normalize"), is(f32),
-              "states before the first token, zeros unless given")
+              "states before the first token; zeros if omitted")
           .values(products_of_example)
           .with(add_fences<Op>)
           .let("heads", "key_heads*group")
-          .option(&Op::scale, "scale", "of the products", finite)
+          .option(&Op::scale, "scale", "factor of the products", finite)
           .otherwise("rsqrt(d)")
           .option(&Op::normalize, "normalize",
-                  "results are divided by the sums of their weights, whose states are a last column")
-          .option(&Op::output_final_state, "output_final_state", "also the states after the last token")
+                  "divides results by the sums of their weights, which the states keep as a last column")
+          .option(&Op::output_final_state, "output_final_state",
+                  "also returns the states after the last token")
           .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the heads")
           .require("v", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the heads")
           .require("v", "group >= 1", "as many heads as k, or a multiple", "give v a head for each of k")

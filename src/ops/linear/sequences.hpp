@@ -22,9 +22,10 @@ void add_fences(Schema<Op>& table) {
   const OptionRule tokens{0, {}, false, "a number of tokens, or 0 where it is not known", "leave it out"};
   table
       .in(&Op::cu_seqlens, "cu_seqlens", "sequences+1", index,
-          "where packed sequences begin and end: sequence i has the tokens from entry i to entry i + 1")
+          "boundaries of packed sequences: sequence i has the tokens from entry i up to entry i + 1")
       .packs("tokens", "max_seqlen", "longest")
-      .option(&Op::max_seqlen, "max_seqlen", "a promise: the longest packed sequence", tokens)
+      .option(&Op::max_seqlen, "max_seqlen",
+              "upper bound on the length of a packed sequence, which the caller promises", tokens)
       .require("max_seqlen", "cu_seqlens ? 1 : max_seqlen <= 0", "cu_seqlens beside it",
                "leave it out: without it all sequences are equally long");
 }

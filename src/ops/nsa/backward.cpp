@@ -63,13 +63,13 @@ const OperatorSchema& nsa_selected_attention_backward_schema() {
           .with(add_block_indices<Op>)
           .with(add_results_of<Op>("the result of nsa_selected_attention"))
           .in(&Op::dwindow_out, "dwindow_out", out_dims, same_as("q"),
-              "gradient of window_out; without it the window has no part in the gradients")
+              "gradient of window_out; if omitted, the window contributes nothing to the gradients")
           .unit_stride()
           .ordered()
           .in(&Op::window_out, "window_out", out_dims, same_as("q"), "the window's result")
           .unit_stride()
           .ordered()
-          .in(&Op::window_lse, "window_lse", lse_dims, is(f32), "and its lse")
+          .in(&Op::window_lse, "window_lse", lse_dims, is(f32), "the lse of that result")
           .in(&Op::dwindow_lse, "dwindow_lse", lse_dims, is(f32), "gradient of window_lse")
           .with(add_selection<Op>)
           .option(&Op::sel_scale_gradient, "sel_scale_gradient",

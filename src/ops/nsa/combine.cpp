@@ -112,7 +112,7 @@ const OperatorSchema& nsa_combine_schema() {
           .in(&Op::compressed, "compressed", "... d", floats, "attention over compressed entries")
           .in(&Op::selected, "selected", "... d", same_as("compressed"), "attention over selected blocks")
           .in(&Op::gates, "gates", "... branches", floats,
-              "logits: a branch counts by the sigmoid of its gate")
+              "logits: a branch is weighted by the sigmoid of its gate")
           .in(&Op::window, "window", "... d", same_as("compressed"), "attention over a sliding window")
           .out(&Op::out, "out", "... d", same_as("compressed"), "the sum of sigmoid(gate) * branch")
           .require("gates", "branches == (window ? 3 : 2)",

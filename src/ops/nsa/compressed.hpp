@@ -121,7 +121,7 @@ inline const std::string vector_dims =
 template <class Op>
 void add_positions(Schema<Op>& table) {
   table
-      .option(&Op::key_tokens, "key_tokens", "tokens of which the entries are made, 0: as many as queries",
+      .option(&Op::key_tokens, "key_tokens", "tokens from which the entries are made; 0: as many as queries",
               between(0, 1 << 30, "a number of tokens, or 0 for as many as queries", "leave it out"))
       .with(add_scale<Op>)
       .let("tokens", "key_tokens > 0 ? key_tokens : queries")

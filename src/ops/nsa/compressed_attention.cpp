@@ -272,7 +272,7 @@ const OperatorSchema& nsa_compressed_attention_backward_schema() {
           .with(add_inputs<Op>)
           .in(&Op::out, "out", out_rows, same_as("q"), "the result of nsa_compressed_attention")
           .unit_stride()
-          .in(&Op::lse, "lse", vector_dims, is(f32), "and its lse")
+          .in(&Op::lse, "lse", vector_dims, is(f32), "the lse of that result")
           .in(&Op::dlse, "dlse", vector_dims, is(f32), "gradient of lse; ignored where lse is -inf")
           .with(add_options<Op>)
           .out(&Op::dq, "dq", q_rows, same_as("q"), "gradient of q")

@@ -80,7 +80,7 @@ const OperatorSchema& nsa_selected_attention_schema() {
           .with(add_block_indices<Op>)
           .with(add_selection<Op>)
           .option(&Op::check_indices, "check_indices",
-                  "refuse used entries that are neither -1 nor a block; waits for a GPU")
+                  "refuses used entries that are neither -1 nor a block; the call then waits for the GPU")
           .out(&Op::out, "out", out_dims, same_as("q"), "the weighted sums of values; 0 where no key is seen")
           .unit_stride()
           .ordered()

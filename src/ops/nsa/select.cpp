@@ -133,11 +133,12 @@ const OperatorSchema& nsa_select_schema() {
           .with(add_windows<Op>("queries"))
           .option(&Op::count, "count", "entries of a row, at most 4096")
           .needed()
-          .option(&Op::block_size, "block_size", "tokens of a block that is selected", block_size)
-          .option(&Op::first_blocks, "first_blocks", "blocks of the beginning that are chosen before others",
+          .option(&Op::block_size, "block_size", "tokens of a selected block", block_size)
+          .option(&Op::first_blocks, "first_blocks", "leading blocks that are chosen before all others",
                   some_blocks)
-          .option(&Op::local_blocks, "local_blocks", "and blocks that end with the query's own", some_blocks)
-          .option(&Op::weight, "weight", "what of the weights of a block's entries counts")
+          .option(&Op::local_blocks, "local_blocks",
+                  "blocks up to the query's own that are chosen before all others", some_blocks)
+          .option(&Op::weight, "weight", "how the weights of a block's entries are combined")
           .with(add_positions<Op>)
           .let("blocks", "ceildiv(cu_seqlens ? longest : tokens, block_size)")
           .require("count", "0 <= count & count <= 4096", "a number of blocks from 0 to 4096",

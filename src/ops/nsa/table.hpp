@@ -14,8 +14,8 @@ template <class Op>
 void add_block_indices(Schema<Op>& table) {
   table
       .in(&Op::block_indices, "block_indices", token_dims("queries", "selecting", "entries"), index,
-          "numbers of the key blocks that a token sees: block i has the keys from i * block_size on; others, "
-          "such as -1, are none")
+          "numbers of the key blocks that a token sees; block i begins at key i * block_size; other numbers, "
+          "such as -1, select nothing")
       .ordered()
       .converts()
       .remedy("give every token and head a row, and check the layout")
@@ -32,21 +32,22 @@ template <class Op>
 void add_selection(Schema<Op>& table) {
   table
       .in(&Op::block_counts, "block_counts", token_dims("queries", "selecting", ""), index,
-          "used entries of each row, all unless given")
+          "number of used entries of each row; all if omitted")
       .ordered()
       .remedy("give every row of entries a count")
       .range("0", "entries+1")
       .in(&Op::sel_scale, "sel_scale", token_dims("queries", "selecting", "entries"), floats,
-          "factors of 1 of the scores of what each entry selects: no result depends on them, but a selector "
-          "learns by their gradient")
+          "factors of the scores of each entry's block, taken as 1: results do not depend on them, but a "
+          "selector learns from their gradient")
       .ordered()
       .remedy("give every entry a factor")
       .with(add_packing<Op>)
       .option(&Op::block_size, "block_size", "keys of a block", block_size)
-      .option(&Op::causal, "causal", "hide later keys; the last query stands at the last key")
+      .option(&Op::causal, "causal", "hides later keys; the last query is aligned with the last key")
       .option(&Op::diagonal, "diagonal", "a token sees its own block, selected or not")
-      .option(&Op::repeats, "repeats", "duplicates count as often as they are named")
-      .option(&Op::window, "window", "keys, ending at the token, of a second attention beside it; 0: none",
+      .option(&Op::repeats, "repeats", "a block that is listed several times counts several times")
+      .option(&Op::window, "window",
+              "keys of the sliding window, which ends at the token and has its own softmax; 0: no window",
               between(0, 1 << 29, "a number of keys, at most 2^29, or 0 for no window", "leave it out"))
       .with(add_scale<Op>)
       .with(add_tiles<Op>);

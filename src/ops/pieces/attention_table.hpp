@@ -92,17 +92,17 @@ void add_packing(Schema<Op>& table) {
   const char* beside = "leave it out: without them all sequences are equally long";
   table
       .in(&Op::cu_seqlens_q, "cu_seqlens_q", "sequences+1", index,
-          "where packed sequences of queries begin and end: sequence i has the tokens from entry i to entry "
-          "i "
-          "+ 1")
+          "boundaries of packed sequences of queries: sequence i has the tokens from entry i up to entry i + "
+          "1")
       .remedy("give every sequence queries and keys, also none")
       .packs("queries", "max_seqlen_q", "longest_q")
-      .in(&Op::cu_seqlens_k, "cu_seqlens_k", "sequences+1", index,
-          "where packed sequences of keys begin and end")
+      .in(&Op::cu_seqlens_k, "cu_seqlens_k", "sequences+1", index, "boundaries of packed sequences of keys")
       .remedy("give every sequence queries and keys, also none")
       .packs("keys", "max_seqlen_k", "longest_k")
-      .option(&Op::max_seqlen_q, "max_seqlen_q", "a promise: the most queries in a packed sequence", tokens)
-      .option(&Op::max_seqlen_k, "max_seqlen_k", "a promise: the most keys in a packed sequence", tokens)
+      .option(&Op::max_seqlen_q, "max_seqlen_q",
+              "upper bound on the queries of a packed sequence, which the caller promises", tokens)
+      .option(&Op::max_seqlen_k, "max_seqlen_k",
+              "upper bound on the keys of a packed sequence, which the caller promises", tokens)
       .require("cu_seqlens_q", "cu_seqlens_q == cu_seqlens_k", "cu_seqlens_q and cu_seqlens_k together",
                "give both")
       .require("max_seqlen_q", "cu_seqlens_q ? 1 : max_seqlen_q <= 0",
@@ -145,7 +145,7 @@ auto add_results_of(const char* meaning) {
     table.in(&Op::out, "out", out_dims, same_as("q"), meaning)
         .unit_stride()
         .ordered()
-        .in(&Op::lse, "lse", lse_dims, is(f32), "and its lse")
+        .in(&Op::lse, "lse", lse_dims, is(f32), "the lse of that result")
         .in(&Op::dlse, "dlse", lse_dims, is(f32), "gradient of lse; ignored where lse is -inf");
   };
 }
@@ -154,7 +154,7 @@ template <class Op>
 void add_deterministic(Schema<Op>& table) {
   table.option(
       &Op::deterministic, "deterministic",
-      "equal bits in every run; without, the parts of dq are added in any order where that is faster");
+      "gives equal bits in every run; if false, the parts of dq are added in any order where that is faster");
 }
 
 template <class Op>

@@ -35,7 +35,8 @@ void add_product_tiles(Schema<Op>& table) {
   table.option(&Op::tiles, &GemmTiles::m, "tile_m", "rows of a tile; 0: planned", extents)
       .option(&Op::tiles, &GemmTiles::n, "tile_n", "columns of a tile; 0: planned", extents)
       .option(&Op::tiles, &GemmTiles::k, "tile_k", "inner extent of a tile; 0: planned", extents)
-      .option(&Op::tiles, &GemmTiles::splits, "splits", "parts of k added in order, 0: planned", parts);
+      .option(&Op::tiles, &GemmTiles::splits, "splits",
+              "parts into which k is split, added in order; 0: planned", parts);
 }
 
 }  // namespace tegula::ops

@@ -165,7 +165,7 @@ const OperatorSchema& quantised_gemm_schema() {
       Schema<Op>("quantised_gemm", "product with weights of 8, 4 or 2 bits")
           .in(&Op::a, "a", "... k", one_of({bf16, f16}), "rows")
           .in(&Op::b, "b", "format=int8 ? n k : format=ternary ? n k/4 : n k/2", one_of({u8, i8}),
-              "weights: two or four in a byte, or one")
+              "weights: one, two or four in a byte")
           .range("0", "256")
           .in(&Op::scales, "scales", "groups n", one_of({f16, bf16, f32, u8, e4m3}),
               "factors of every group of weights")
@@ -173,11 +173,12 @@ const OperatorSchema& quantised_gemm_schema() {
           .in(&Op::zeros, "zeros", "groups n", floats, "subtracted from the weights of a group")
           .in(&Op::tensor_scale, "tensor_scale", "1", is(f32), "factor of all weights")
           .in(&Op::bias, "bias", "n", floats, "added to every row")
-          .option(&Op::format, "format", "what a weight is before its scale")
-          .option(&Op::packed, "packed", "b has the order of packed_weights")
-          .option(&Op::group, "group", "weights with one scale, 0: a row; mxfp4 has 32, nvfp4 16",
+          .option(&Op::format, "format", "format of a weight before it is scaled")
+          .option(&Op::packed, "packed", "b is in the order that packed_weights returns")
+          .option(&Op::group, "group",
+                  "weights that share a scale; 0: a whole row; 32 for mxfp4, 16 for nvfp4",
                   between(0, 1 << 20, "0, 16, 32 or a multiple of 64", "give scales of such groups"))
-          .option(&Op::splits, "splits", "parts of k whose sums are added in order, 0: by the plan",
+          .option(&Op::splits, "splits", "parts into which k is split, added in order; 0: planned",
                   between(0, 32, "parts from 1 to 32, or 0"))
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})

@@ -76,7 +76,7 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
                  "rows of groups times their matrices, of weights of 8, 4 or 2 bits")
           .in(&Op::a, "a", "offsets ? m k : groups m k", one_of({bf16, f16}), "rows of all groups")
           .in(&Op::b, "b", "format=int8 ? groups n k : format=ternary ? groups n k/4 : groups n k/2",
-              one_of({u8, i8}), "weights: two or four in a byte, or one")
+              one_of({u8, i8}), "weights: one, two or four in a byte")
           .range("0", "256")
           .in(&Op::scales, "scales", "groups blocks n", one_of({f16, bf16, f32, u8, e4m3}),
               "factors of every block of weights")
@@ -86,18 +86,19 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
           .in(&Op::row_weights, "row_weights", "offsets ? m : groups m", is(f32),
               "factors of the results' rows")
           .in(&Op::offsets, "offsets", "groups+1", index,
-              "where the rows of every group begin, and the last one's end")
+              "first row of each group, and the end of the last group")
           .converts()
           .packs("m", "max_rows", "longest")
           .ends_early()
-          .in(&Op::counts, "counts", "groups", index, "rows of every group that count")
+          .in(&Op::counts, "counts", "groups", index, "number of used rows of each group")
           .range("0", "m+1")
           .converts()
-          .option(&Op::format, "format", "what a weight is before its scale")
-          .option(&Op::packed, "packed", "b has the order of packed_weights")
-          .option(&Op::block, "block", "weights with one scale, 0: a row; mxfp4 has 32, nvfp4 16",
+          .option(&Op::format, "format", "format of a weight before it is scaled")
+          .option(&Op::packed, "packed", "b is in the order that packed_weights returns")
+          .option(&Op::block, "block",
+                  "weights that share a scale; 0: a whole row; 32 for mxfp4, 16 for nvfp4",
                   between(0, 1 << 20, "0, 16, 32 or a multiple of 64", "give scales of such blocks"))
-          .option(&Op::max_rows, "max_rows", "a promise: the most rows of a group",
+          .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
                   between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out"))
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})

@@ -196,7 +196,7 @@ const OperatorSchema& cast_fp8_schema() {
   static const OperatorSchema table =
       Schema<Op>("cast_fp8", "casts to e4m3 with scales of 128 features, of 128 x 128 blocks or of a tensor")
           .in(&Op::x, "x", "[batch] m n", floats, "tokens or weights by features")
-          .option(&Op::scaling, "scaling", "what has a scale of its own")
+          .option(&Op::scaling, "scaling", "what each scale belongs to")
           .option(&Op::power_of_two, "power_of_two", "scales are rounded up to powers of two")
           .out(&Op::out, "out", "[batch] m n", is(e4m3), "x / scale")
           .out(&Op::scale, "scale", scale_dims, is(f32), "the largest magnitude / 448, at least 2^-126")
@@ -218,10 +218,10 @@ const OperatorSchema& uncast_fp8_schema() {
   using Op = UncastFp8;
   static const OperatorSchema table =
       Schema<Op>("uncast_fp8", "converts e4m3 back, times the scales of cast_fp8")
-          .in(&Op::x, "x", "[batch] m n", is(e4m3), "what cast_fp8 gives")
-          .in(&Op::scale, "scale", scale_dims, is(f32), "its scales")
-          .option(&Op::scaling, "scaling", "what has a scale of its own")
-          .option(&Op::out_dtype, "out_dtype", "of the result")
+          .in(&Op::x, "x", "[batch] m n", is(e4m3), "the values that cast_fp8 returns")
+          .in(&Op::scale, "scale", scale_dims, is(f32), "their scales")
+          .option(&Op::scaling, "scaling", "what each scale belongs to")
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result")
           .out(&Op::out, "out", "[batch] m n", chosen_by("out_dtype", {f32, f16, bf16}, "x", f32),
                "x * scale")
           .source("the inverse of cast_fp8")

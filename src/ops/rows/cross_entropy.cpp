@@ -186,7 +186,9 @@ Schema<Op>& with_labels(Schema<Op>& table) {
 }
 template <class Op>
 Schema<Op>& with_options(Schema<Op>& table) {
-  return table.option(&Op::label_smoothing, "label_smoothing", "the share of all classes alike", share)
+  return table
+      .option(&Op::label_smoothing, "label_smoothing",
+              "share of the target that is spread evenly over all classes", share)
       .option(&Op::ignore_index, "ignore_index", "rows with this label have no loss and no gradient")
       .require("logits", "classes >= 1", "1 class or more", "leave the call out")
       .source("PyTorch's cross_entropy; gradients in the same pass as in Hsu et al. 2024, Liger Kernel");
@@ -224,7 +226,7 @@ const OperatorSchema& cross_entropy_and_gradient_schema() {
           .in(&Op::logits, "logits", "... classes", floats, "rows, in their own dtype throughout")
           .with(with_labels<Op>)
           .with(with_options<Op>)
-          .option(&Op::gradient_scale, "gradient_scale", "of dlogits", finite)
+          .option(&Op::gradient_scale, "gradient_scale", "factor of dlogits", finite)
           .with(with_losses<Op>)
           .out(&Op::dlogits, "dlogits", "... classes", same_as("logits"),
                "gradient of gradient_scale * sum(loss)")

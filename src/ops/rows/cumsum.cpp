@@ -129,10 +129,11 @@ const OperatorSchema& cumsum_schema() {
   static const OperatorSchema table =
       Schema<Op>("cumsum", "running sums of rows, or of segments of rows")
           .in(&Op::x, "x", "... n", floats, "rows")
-          .in(&Op::cu_seqlens, "cu_seqlens", "segments+1", index, "where the segments of rows begin, and n")
+          .in(&Op::cu_seqlens, "cu_seqlens", "segments+1", index,
+              "first element of each segment of a row, and n at the end")
           .packs("n")
-          .option(&Op::reverse, "reverse", "sums from the right")
-          .option(&Op::exclusive, "exclusive", "without the element itself")
+          .option(&Op::reverse, "reverse", "sums from right to left")
+          .option(&Op::exclusive, "exclusive", "leaves out the element itself")
           .out(&Op::out, "out", "... n", same_as("x"), "sum of x[j] over j <= i of the segment, in f32")
           .source("Blelloch 1990, Prefix Sums and Their Applications")
           .composed_gradient("cumsum")

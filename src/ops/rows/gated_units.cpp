@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/pieces/row_tiles.hpp"
 #include "ops/rows/gated_unit_kernel.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -19,7 +20,9 @@ template <class Op>
 GatedUnitKernel plan(const Bound<Op>& c) {
   bool interleaved = false;
   if constexpr (unit_of<Op> == GatedUnit::swiglu_oai) interleaved = c->interleaved;
-  return planned_unit(c.type("x"), unit_of<Op>, interleaved, c.dim("d"));
+  GatedUnitKernel made = planned_unit(c.type("x"), unit_of<Op>, interleaved, c.dim("d"));
+  made.rows = rows_of_tile(made.rows, made.columns);
+  return made;
 }
 
 double largest(double x, double y) { return std::max(x, y); }
@@ -62,7 +65,7 @@ template <class Op>
 const OperatorSchema& table_of(const char* name, const char* doc, const char* result, const char* gradient) {
   static const OperatorSchema table =
       Schema<Op>(name, doc)
-          .in(&Op::x, "x", "... 2*d", floats, "gates, and what they multiply behind them")
+          .in(&Op::x, "x", "... 2*d", floats, "gates, followed by the values that they multiply")
           .out(&Op::out, "out", "... d", same_as("x"), result)
           .source("Shazeer 2020, GLU Variants Improve Transformer")
           .gradient(gradient)
@@ -109,10 +112,11 @@ const OperatorSchema& swiglu_oai_schema() {
   using Op = SwigluOai;
   static const OperatorSchema table =
       Schema<Op>("swiglu_oai", "gated units that are clamped, as gpt-oss has them")
-          .in(&Op::x, "x", "... 2*d", floats, "gates, and what they multiply behind them or between them")
-          .option(&Op::alpha, "alpha", "factor of the gate within its sigmoid", finite)
-          .option(&Op::limit, "limit", "where gates and values are clamped", positive)
-          .option(&Op::interleaved, "interleaved", "every gate stands before its value")
+          .in(&Op::x, "x", "... 2*d", floats,
+              "gates and the values that they multiply, one after the other or interleaved")
+          .option(&Op::alpha, "alpha", "factor of the gate inside the sigmoid", finite)
+          .option(&Op::limit, "limit", "limit to which gates and values are clamped", positive)
+          .option(&Op::interleaved, "interleaved", "gates and values alternate, each gate before its value")
           .out(&Op::out, "out", "... d", same_as("x"),
                "g / (1 + exp(-alpha * g)) * (v + 1) with g = min(gate, limit), v = clamp(value, limit)")
           .source("OpenAI 2025, gpt-oss")

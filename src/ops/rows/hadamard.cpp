@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 
+#include "ops/pieces/row_tiles.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -47,7 +48,7 @@ struct Instance {
 template <bool transposed>
 Instance plan(const Bound<Hadamard>& c) {
   const int n = c.small_dim("n");
-  return {c.type("x"), n, std::clamp(4096 / std::max(n, 1), 1, 64), transposed};
+  return {c.type("x"), n, rows_of_tile(std::clamp(4096 / std::max(n, 1), 1, 64), n), transposed};
 }
 
 // All sums of four numbers with signs, the first of them +: bit i is set where number i + 1 has a -.
@@ -200,7 +201,8 @@ const OperatorSchema& hadamard_schema() {
   static const OperatorSchema table =
       Schema<Op>("hadamard", "Hadamard transforms of rows")
           .in(&Op::x, "x", "... n", floats, "rows")
-          .option(&Op::scale, "scale", "of the result; 1/sqrt(n) makes the transform orthogonal", finite)
+          .option(&Op::scale, "scale", "factor of the result; 1/sqrt(n) makes the transform orthogonal",
+                  finite)
           .out(&Op::out, "out", "... n", same_as("x"), "scale * (H_m x H_2^k) x, with n = m * 2^k")
           .require("x", is_length, "2^k, 12*2^k, 20*2^k or 28*2^k features, up to 32768", "pad the rows")
           .source("Sylvester 1867; Paley 1933, On Orthogonal Matrices")

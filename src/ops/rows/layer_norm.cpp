@@ -33,7 +33,7 @@ const OperatorSchema& add_layer_norm_schema() {
   static const OperatorSchema table =
       Schema<Op>("add_layer_norm", "sums of two rows, and layer_norm of these sums")
           .in(&Op::x, "x", "... d", floats, "rows")
-          .in(&Op::residual, "residual", "... d", same_as("x"), "what is added to them")
+          .in(&Op::residual, "residual", "... d", same_as("x"), "residual that is added to the rows")
           .in(&Op::weight, "weight", "d", floats, "factors of the features")
           .in(&Op::bias, "bias", "d", floats, "added to the features")
           .with(with_norm<Op>)

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 
+#include "ops/pieces/row_tiles.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -31,12 +32,18 @@ struct NormInstance {
   bool is_long() const { return threads > 512; }
 };
 
+template <class Op>
+NormInstance<Op> norm_instance(const Bound<Op>& c) {
+  NormInstance<Op> made{c.type("x"), c.type_if("weight"), c.small_dim("d"), 1, {}, 0};
+  if constexpr (is_centred<Op>) made.bias = c.type_if("bias");
+  return made;
+}
+
 // `elements` of a tile, about.
 template <int elements, class Op>
 NormInstance<Op> norm_plan(const Bound<Op>& c) {
-  const int dim = c.small_dim("d"), rows = std::clamp(elements / std::max(dim, 1), 1, 16);
-  NormInstance<Op> made{c.type("x"), c.type_if("weight"), dim, rows, {}, 0};
-  if constexpr (is_centred<Op>) made.bias = c.type_if("bias");
+  NormInstance<Op> made = norm_instance(c);
+  made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, 16), made.dim);
   return made;
 }
 
@@ -44,8 +51,8 @@ NormInstance<Op> norm_plan(const Bound<Op>& c) {
 template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   constexpr int elements = 4096, most_rows = 64;
-  NormInstance<Op> made = norm_plan<elements, Op>(c);
-  made.rows = std::clamp(elements / std::max(made.dim, 1), 1, most_rows);
+  NormInstance<Op> made = norm_instance(c);
+  made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, most_rows), made.dim);
   if (made.dim > 8192) made.threads = 1024;
   return made;
 }

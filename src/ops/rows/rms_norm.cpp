@@ -33,7 +33,7 @@ const OperatorSchema& add_rms_norm_schema() {
   static const OperatorSchema table =
       Schema<Op>("add_rms_norm", "sums of two rows, and rms_norm of these sums")
           .in(&Op::x, "x", "... d", floats, "rows")
-          .in(&Op::residual, "residual", "... d", same_as("x"), "what is added to them")
+          .in(&Op::residual, "residual", "... d", same_as("x"), "residual that is added to the rows")
           .in(&Op::weight, "weight", "d", floats, "factors of the features")
           .with(with_norm<Op>)
           .out(&Op::sum, "sum", "... d", same_as("x"), "x + residual, which out is the norm of")

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/pieces/rope_pairing.hpp"
+#include "ops/pieces/row_tiles.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -29,7 +30,7 @@ struct Instance {
 Instance plan(const Bound<Rope>& c) {
   const int pairs = c.small_dim("half"), rest = c.small_dim("d") - 2 * pairs;
   const int heads = static_cast<int>(std::clamp<std::int64_t>(c.dim("heads"), 1, 8));
-  const int tokens = std::clamp(4096 / std::max(heads * pairs, 1), 1, 16);
+  const int tokens = rows_of_tile(std::clamp(4096 / std::max(heads * pairs, 1), 1, 16), heads * pairs);
   return {c.type("x"), pairs, rest, tokens, heads, c.has("positions"), c->pairing, c->inverse};
 }
 
@@ -130,15 +131,15 @@ const OperatorSchema& rope_schema() {
   static const OperatorSchema table =
       Schema<Op>("rope", "rotary position embedding: rotates pairs of features by an angle per position")
           .in(&Op::x, "x", "[batch] tokens heads d", floats, "queries or keys")
-          .in(&Op::cosine, "cosine", "length half", is(f32), "of the angles of every position")
-          .in(&Op::sine, "sine", "length half", is(f32), "of the same angles")
+          .in(&Op::cosine, "cosine", "length half", is(f32), "cosines of the angles of every position")
+          .in(&Op::sine, "sine", "length half", is(f32), "sines of the same angles")
           .in(&Op::positions, "positions", "[batch] tokens", index,
-              "of the tokens; 0, 1, 2, ... unless given")
+              "positions of the tokens; 0, 1, 2, ... if omitted")
           .converts()
           .range("0", "length")
           .option(&Op::pairing, "pairing",
                   "features that are rotated together: j and j + half, or 2j and 2j + 1")
-          .option(&Op::inverse, "inverse", "turns back, which is also the gradient")
+          .option(&Op::inverse, "inverse", "rotates back, which is also the gradient")
           .out(&Op::out, "out", "[batch] tokens heads d", same_as("x"),
                "the first 2*half features rotated, the others unchanged")
           .require("cosine", "2*half <= d", "at most {d}/2 pairs, half the features",

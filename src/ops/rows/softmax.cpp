@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/pieces/row_tiles.hpp"
 #include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -33,7 +34,7 @@ Instance<Op> plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held)
     return {c.type("x"), 0, 1, divided_rows(c.dim("d") * c.type("x").bytes(), c.on_gpu(), tensors)};
-  return {c.type("x"), dim, std::clamp(8192 / std::max(dim, 1), 1, 16), {}};
+  return {c.type("x"), dim, rows_of_tile(std::clamp(8192 / std::max(dim, 1), 1, 16), dim), {}};
 }
 
 // Every row x becomes exp(x − largest), and the sum of these is given back.

@@ -173,12 +173,13 @@ const OperatorSchema& topk_schema() {
           .in(&Op::x, "x", "... n", floats, "rows; NaN is the largest, of equal ones the first comes first")
           .option(&Op::count, "count", "elements of a row", between(0, most_chosen, "a number from 0 to 256"))
           .needed()
-          .option(&Op::gates, "gates", "what becomes of the chosen: softmax over them, or their sigmoids")
+          .option(&Op::gates, "gates",
+                  "what is returned for the chosen elements: their softmax or their sigmoids")
           .option(&Op::normalized, "normalized", "sigmoids are divided by their sum")
           .require("count", "count <= n", "at most {n}, the elements of a row",
                    "choose no more than there are")
-          .out(&Op::values, "values", "... count", same_as("x"), "the chosen, or the gates")
-          .out(&Op::indices, "indices", "... count", is(i32), "where they stand in their rows")
+          .out(&Op::values, "values", "... count", same_as("x"), "the chosen elements, or their gates")
+          .out(&Op::indices, "indices", "... count", is(i32), "positions of these elements in their rows")
           .source("the gating of Shazeer et al. 2017, Outrageously Large Neural Networks")
           .composed_gradient("gather and scatter")
           .flops("2*rows*n*count")

@@ -2,8 +2,8 @@
 
 #include "ops/products/low_bits.hpp"
 #include "ops/products/scaled_products.hpp"
-#include "ops/schema/sums_of_8_bits.hpp"
 #include "ops/schema/schema.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
 
 namespace tegula::ops {
 
@@ -89,8 +89,8 @@ void formula(const Bound<ScaledGemm>& c, Exact& exact) {
       for (std::int64_t g = 0; g < blocks; ++g) {
         const std::int64_t first = g * scaled_block, count = std::min<std::int64_t>(scaled_block, k - first);
         const double *row = &a(i, first), *column = &b(j, first);
-        const double part = sum_of_8_bits(count, exact.steps() != f64,
-                                          [&](std::int64_t e) { return row[e] * column[e]; });
+        const double part =
+            sum_of_8_bits(count, exact.steps() != f64, [&](std::int64_t e) { return row[e] * column[e]; });
         sum += part * of_a[i * blocks + g] * of_b[j / c->rows_b * blocks + g];
       }
       out(i, j) = sum;
@@ -107,10 +107,10 @@ const OperatorSchema& scaled_gemm_schema() {
           .in(&ScaledGemm::a, "a", "m k", one_of({e4m3, e5m2}), "left matrix")
           .in(&ScaledGemm::b, "b", "n k", same_as("a"), "right matrix, transposed")
           .in(&ScaledGemm::scale_a, "scale_a", "m blocks", one_of({f32, u8}),
-              "factors of every row in every 128 of k; u8 is e8m0")
+              "scales of each row for every 128 elements of k; u8 means e8m0")
           .range("120", "135")
           .in(&ScaledGemm::scale_b, "scale_b", "(n+rows_b-1)/rows_b blocks", same_as("scale_a"),
-              "factors of every rows_b rows in every 128 of k")
+              "scales of every rows_b rows for every 128 elements of k")
           .range("120", "135")
           .in(&ScaledGemm::c, "c", "m n", floats, "added")
           .option(&ScaledGemm::rows_b, "rows_b", "rows of b that share a scale", one_or_block)

@@ -66,23 +66,23 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
           .in(&Op::a, "a", "offsets ? m k : groups m k", one_of({e4m3, e5m2}), "rows of all groups")
           .in(&Op::b, "b", "groups n k", same_as("a"), "the matrices of the groups, transposed")
           .in(&Op::scale_a, "scale_a", "offsets ? m blocks : groups m blocks", one_of({f32, u8}),
-              "factors of every row in every 128 of k; u8 is e8m0")
+              "scales of each row for every 128 elements of k; u8 means e8m0")
           .range("120", "135")
           .in(&Op::scale_b, "scale_b", "groups (n+rows_b-1)/rows_b blocks", same_as("scale_a"),
-              "factors of every rows_b rows in every 128 of k")
+              "scales of every rows_b rows for every 128 elements of k")
           .range("120", "135")
           .in(&Op::bias, "bias", "groups n", floats, "added to every row of a group")
           .in(&Op::offsets, "offsets", "groups+1", index,
-              "where the rows of every group begin, and the last one's end")
+              "first row of each group, and the end of the last group")
           .converts()
           .packs("m", "max_rows", "longest")
           .ends_early()
-          .in(&Op::counts, "counts", "groups", index, "rows of every group that count")
+          .in(&Op::counts, "counts", "groups", index, "number of used rows of each group")
           .range("0", "m+1")
           .converts()
           .option(&Op::rows_b, "rows_b", "rows of b that share a scale",
                   between(1, 128, "128 or 1", "give scales of single rows, or of 128"))
-          .option(&Op::max_rows, "max_rows", "a promise: the most rows in a group",
+          .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
                   between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out"))
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})

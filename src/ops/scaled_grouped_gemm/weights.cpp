@@ -199,14 +199,14 @@ const OperatorSchema& scaled_grouped_gemm_weights_schema() {
           .in(&Op::scale_dout, "scale_dout", "(m+127)/128 n", same_as("scale_a"), "the same of dout")
           .range("120", "135")
           .in(&Op::offsets, "offsets", "groups+1", index,
-              "where the rows of every group begin, and the last one's end")
+              "first row of each group, and the end of the last group")
           .converts()
           .packs("m", "max_rows", "longest")
           .ends_early()
           .values(offsets_of_example)
           .in(&Op::c, "c", "groups k n", floats, "added")
           .option(&Op::aligned, "aligned", "a promise: groups begin at multiples of 128")
-          .option(&Op::max_rows, "max_rows", "a promise: the most rows of a group",
+          .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
                   between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out"))
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})

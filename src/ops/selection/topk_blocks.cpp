@@ -141,7 +141,8 @@ const OperatorSchema& topk_blocks_schema() {
           .option(&Op::count, "count", "blocks of a row")
           .needed()
           .option(&Op::keep_first, "keep_first", "block 0 is chosen before all others")
-          .option(&Op::keep_diagonal, "keep_diagonal", "and so is the block at the last query of the row")
+          .option(&Op::keep_diagonal, "keep_diagonal",
+                  "the block of the row's last query is chosen before all others")
           .option(&Op::q_block_size, "q_block_size", "queries of a block, for the diagonal", block_size)
           .option(&Op::k_block_size, "k_block_size", "keys of a block, for the diagonal", block_size)
           .option(&Op::key_offset, "key_offset", "keys - queries, for the diagonal",

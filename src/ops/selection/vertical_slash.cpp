@@ -116,7 +116,7 @@ const OperatorSchema& vertical_slash_blocks_schema() {
       Schema<Op>("vertical_slash_blocks",
                  "blocks of keys that diagonals of the scores cross, and the columns outside of them")
           .in(&Op::vertical, "vertical", "batch heads verticals", index,
-              "keys that all queries see; others, such as -1, are padding")
+              "keys that all queries see; other numbers, such as -1, are padding")
           .converts()
           .range("-1", "keys+2")
           .in(&Op::slash, "slash", "batch heads slashes", index,
@@ -135,7 +135,7 @@ const OperatorSchema& vertical_slash_blocks_schema() {
           .out(&Op::mask, "mask", "batch heads q_blocks k_blocks", is(boolean),
                "whether a diagonal of a block of queries crosses the block of keys")
           .out(&Op::columns, "columns", "batch heads q_blocks verticals", index,
-               "the columns that lie in no such block; -1 stands for the others")
+               "columns outside of these blocks; -1 for the others")
           .source("the vertical-slash pattern of Jiang et al. 2024, MInference 1.0")
           .no_gradient("it gives numbers of keys")
           .flops("batch*heads*q_blocks*(verticals + 2*slashes)")

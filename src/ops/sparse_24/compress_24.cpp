@@ -106,8 +106,9 @@ const OperatorSchema& compress_24_schema() {
   static const OperatorSchema table =
       Schema<Compress24>("compress_24", "the two elements of largest magnitude of each four along rows")
           .in(&Compress24::a, "a", "m k", types_of_24, "the matrix")
-          .out(&Compress24::values, "values", "m k/2", same_as("a"), "the elements that stay")
-          .out(&Compress24::metadata, "metadata", "m k/8", is(u8), "where they stand: four bits for each two")
+          .out(&Compress24::values, "values", "m k/2", same_as("a"), "the elements that are kept")
+          .out(&Compress24::metadata, "metadata", "m k/8", is(u8),
+               "positions of the values, four bits for every two")
           .require("a", "k%8 == 0", "a multiple of 8 columns", "pad rows with zeros")
           .source("Mishra et al. 2021, Accelerating Sparse Deep Neural Networks")
           .no_gradient("its metadata are integers")

@@ -237,7 +237,7 @@ void integer_formula(const Bound<IntegerGemm24>& c, Exact& exact) {
 
 template <class Op>
 void add_metadata(Schema<Op>& table) {
-  table.in(&Op::metadata, "metadata", "m k/8", is(u8), "where they stand, as compress_24 writes it")
+  table.in(&Op::metadata, "metadata", "m k/8", is(u8), "positions of the values, as compress_24 writes them")
       .values([](const Shape& shape, DType, std::uint64_t seed, const auto&) {
         return random_metadata(shape, seed);
       });
@@ -256,7 +256,7 @@ const OperatorSchema& gemm_24_schema() {
           .in(&Op::bias, "bias", "transpose_out ? m : n", floats, "added to every row of the result")
           .option(&Op::transpose_b, "transpose_b", "b is [n, k]")
           .option(&Op::transpose_out, "transpose_out", "the result is [n, m]")
-          .option(&Op::activation, "activation", "applied to the sums; gelu is that by tanh")
+          .option(&Op::activation, "activation", "applied to the sums; gelu is the tanh approximation")
           .option(&Op::scale, "scale", "factor of the product",
                   {{}, {}, false, "a finite factor", "give 1 where there is none"})
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",

@@ -6,8 +6,10 @@ namespace {
 thread_local RecordedCalls* recording = nullptr;
 }
 
-RecordedCalls::RecordedCalls() : outer_(recording) { recording = this; }
+RecordedCalls::RecordedCalls(Mode mode) : mode_(mode), outer_(recording) { recording = this; }
 RecordedCalls::~RecordedCalls() { recording = outer_; }
+
+bool RecordedCalls::nothing_runs() { return recording != nullptr && recording->mode_ == Mode::nothing_runs; }
 
 void RecordedCalls::add(const std::shared_ptr<const Signature>& signature, const Binding& binding) {
   if (!recording) return;

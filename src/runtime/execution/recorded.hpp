@@ -13,10 +13,13 @@ struct RecordedCall {
   std::map<std::string, double> values;  // of dims and scalars, by name
 };
 
-// Records those of this thread until the end of the scope; they run all the same.
+// Records those of this thread until the end of the scope.
 class RecordedCalls {
  public:
-  RecordedCalls();
+  // `nothing_runs`: kernels are then neither compiled nor run, and results stay undefined. An operator keeps
+  // what it has compiled, so a process that records in this way must not run operators later.
+  enum class Mode { calls_run, nothing_runs };
+  explicit RecordedCalls(Mode mode = Mode::calls_run);
   ~RecordedCalls();
   RecordedCalls(const RecordedCalls&) = delete;
   RecordedCalls& operator=(const RecordedCalls&) = delete;
@@ -24,8 +27,10 @@ class RecordedCalls {
   const std::vector<RecordedCall>& calls() const { return calls_; }
   // Nothing where nobody records.
   static void add(const std::shared_ptr<const Signature>& signature, const Binding& binding);
+  static bool nothing_runs();
 
  private:
+  Mode mode_;
   std::vector<RecordedCall> calls_;
   RecordedCalls* outer_;
 };

@@ -1,0 +1,18 @@
+// What recorded calls of kernels have to do, and how long a machine needs at least.
+#pragma once
+#include <vector>
+
+#include "runtime/execution/recorded.hpp"
+#include "tegula/analyze.hpp"
+
+namespace tegula::tool {
+
+// Of each call, in their order.
+inline std::vector<Analysis> analyses_of(const RecordedCalls& recorded, const Machine& machine) {
+  std::vector<Analysis> all;
+  for (const RecordedCall& call : recorded.calls())
+    all.push_back(analyze(lang::Kernel(call.signature->kernel_pointer()), call.values, machine));
+  return all;
+}
+
+}  // namespace tegula::tool
