@@ -3,6 +3,7 @@
 #include "ops/gated_delta/delta_table.hpp"
 #include "ops/gated_delta/factors.hpp"
 #include "ops/linear/recurrent.hpp"
+#include "ops/linear/segments.hpp"
 #include "ops/linear/unit_rows.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -70,8 +71,37 @@ struct Formed {
     v_new = make("heads", {scan.d_v}, scan.type);
     ScanKernel kernel = narrow();
     kernel.first = c.has("initial_state"), kernel.last = last;
+    if (const std::int64_t parts = divided(k, 1) ? segments_of(c.call(), kernel) : 1; parts > 1)
+      return form_by_segments(kernel, parts);
     launch(kernel, scan_states_kernel,
            {{"k", k}, {"v", u}, {"w", w}, {"sums", sums}, {"states", states}, {"v_new", v_new}});
+  }
+  void form_by_segments(const ScanKernel& whole, std::int64_t parts) {
+    const std::int64_t batch = sequences_of(c.call()), heads = c.dim("heads");
+    const Tensor ends = launch.scratch({batch, parts, heads, scan.d, scan.d_v + scan.d}, f32),
+                 starts = launch.scratch({batch, parts, heads, scan.d, scan.d_v}, f32);
+    const TensorRef own_k = *divided(k, parts), own_u = *divided(u, parts), own_w = *divided(w, parts),
+                    own_sums = scan.gated ? *divided(sums, parts) : TensorRef();
+    const auto of_parts = [&](const Tensor& ends_of_parts) {
+      Shape shape = ends_of_parts.shape();
+      shape[1] *= shape[0], shape.erase(shape.begin());
+      return ends_of_parts.ref().reshape(shape);
+    };
+    ScanKernel segment = scan;
+    segment.d_v += scan.d, segment.segment = segment.last = true;
+    launch(of_segments(c.call(), segment, parts), scan_states_kernel,
+           {{"k", own_k}, {"v", own_u}, {"w", own_w}, {"sums", own_sums}, {"final_state", of_parts(ends)}});
+    launch(whole, segment_states_kernel, {{"ends", ends}, {"starts", starts}});
+    ScanKernel part = of_segments(c.call(), scan, parts);
+    part.first = true;
+    launch(part, scan_states_kernel,
+           {{"k", own_k},
+            {"v", own_u},
+            {"w", own_w},
+            {"sums", own_sums},
+            {"initial_state", of_parts(starts)},
+            {"states", *divided(states, parts)},
+            {"v_new", *divided(v_new, parts)}});
   }
   ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads")); }
 };

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/pieces/plan_choices.hpp"
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
 #include "tegula/ops.hpp"
@@ -27,6 +28,39 @@ TEST(Recurrences, GoOnFromTheirStates) {
                              last = call(39, 40, most.final_state);
   EXPECT_LT(error_of(last.final_state, whole.final_state).largest, 1e-5);
   EXPECT_LT(error_of(last.out, tokens(whole.out, 39, 40)).largest, 1e-5);
+}
+
+struct DeltaInputs {
+  Tensor q, k, v, beta, dout, g, state;
+};
+DeltaInputs delta_inputs(DType type) {
+  return {noise({2, 256, 1, 16}, 1, type), noise({2, 256, 1, 16}, 2, type),
+          noise({2, 256, 2, 24}, 3, type), Tensor::random_uniform({2, 256, 2}, type, 5, 0, 1),
+          noise({2, 256, 2, 24}, 7, type), Tensor::random_uniform({2, 256, 2}, f32, 4, -0.02, 0),
+          noise({2, 2, 16, 24}, 6)};
+}
+
+// A sequence in segments, as plans divide long ones of few heads on a GPU, is that of one pass.
+TEST(Recurrences, OfSegmentsAreThoseOfOnePass) {
+  const auto results = [](DType type, Target target, const char* plan) {
+    const auto [q, k, v, beta, dout, g, state] = delta_inputs(type);
+    GatedDeltaRule options{.g = g, .initial_state = state, .target = target};
+    choose_candidates(plan);
+    const GatedDeltaRuleGradients gradients = gated_delta_rule_backward(dout, q, k, v, beta, options);
+    options.output_final_state = true;
+    const GatedDeltaRuleResult result = gated_delta_rule(q, k, v, beta, options);
+    choose_candidates("");
+    return std::vector<Tensor>{result.out, result.final_state, gradients.dq, gradients.dk, gradients.dv};
+  };
+  const char* one = "gated_delta_rule.0=0,gated_delta_rule_backward.0=0";
+  const char* four = "gated_delta_rule.0=2,gated_delta_rule_backward.0=2";
+  for (const Target target : {Target::interpreter(), Target::emulated_sm90()}) {
+    if (target == Target::emulated_sm90() && test_targets().size() == 1) continue;
+    const DType type = target == Target::emulated_sm90() ? bf16 : f32;
+    const std::vector<Tensor> expected = results(type, target, one), divided = results(type, target, four);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_LT(error_of(divided[i], expected[i]).norm, type == f32 ? 1e-5 : 1e-2) << target.name() << i;
+  }
 }
 
 // Sequences of no tokens give their states back.

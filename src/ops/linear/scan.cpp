@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/linear/scan_pieces.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 
@@ -22,7 +23,14 @@ ScanKernel narrow(ScanKernel c, std::int64_t heads) {
   while (c.block >= 2 * least && c.block % (2 * least) == 0 &&
          heads * ((c.d_v + c.block - 1) / c.block) < processors)
     c.block /= 2;
+  c.deep = heads * ((c.d_v + c.block - 1) / c.block) <= gpu_processors;
   return c;
+}
+
+int ScanKernel::stages(int elements) const {
+  // What a step has besides, such as rounded states, takes the rest of shared memory.
+  constexpr std::int64_t least = 2, most = 4, bytes = 160 << 10;
+  return deep ? static_cast<int>(std::clamp(bytes * 8 / (elements * type.bits()), least, most)) : 2;
 }
 
 Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_seen) {
@@ -148,60 +156,107 @@ Kernel scan_kernel(const ScanKernel& c) {
   });
 }
 
-Kernel scan_states_kernel(const ScanKernel& c) {
-  return kernel(instance_name("scan_states", c), [&] {
-    ScanInputs in(c);
-    Sequences& s = in.s;
-    Tensor k = in.keys("k"), v = in.values("v");
-    Tensor w = c.delta ? input("w", s.shape({in.heads, c.d}), c.type) : k;
-    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : k, decays = c.by_feature ? in.decays() : k;
-    Tensor start = c.first ? input("initial_state", in.ends(), f32) : k;
-    Tensor states = output("states", in.states(), c.type);
-    Tensor v_new = c.delta ? output("v_new", in.columns(), c.type) : states;
-    Tensor end = c.last ? output("final_state", in.ends(), f32) : states;
-    s.declare();
+namespace {
+
+// The pass over the chunks of a head, for columns of its states.
+class StatesPass {
+ public:
+  explicit StatesPass(const ScanKernel& kernel)
+      : c(kernel),
+        in(c),
+        k(in.keys("k")),
+        v(c.segment ? input("v", in.s.shape({in.heads, c.d_v - c.d}), c.type) : in.values("v")),
+        w(c.delta ? input("w", in.s.shape({in.heads, c.d}), c.type) : k),
+        sums(c.gated ? input("sums", in.of_heads(), f32) : k),
+        decays(c.by_feature ? in.decays() : k),
+        start(c.first ? input("initial_state", in.ends(), f32) : k),
+        states(c.segment ? k : output("states", in.states(), c.type)),
+        v_new(c.delta && !c.segment ? output("v_new", in.columns(), c.type) : states),
+        end(c.last ? output("final_state", in.ends(), f32) : states) {
+    in.s.declare();
+  }
+
+  void run() const {
+    const Sequences& s = in.s;
     grid(in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
-      Expr column = x * c.block, key_head = in.key_head(h);
+      Expr column = x * c.block;
       Fragment state({c.features(), c.block}, f32, 0);
       if (c.first) copy(start.slice(n, h).at(0, column), state);
-      pipelined(ceildiv(s.length(n), c.rows()), {.stages = 2}, [&](Index chunk) {
-        Expr row = chunk * c.rows(), last = in.last_row(n, row);
-        Shared ks({c.rows(), c.features()}, c.type), vs({c.rows(), c.block}, c.type);
-        Shared rounded({c.features(), c.block}, c.type);
-        GateTile gates(c);
-        copy(s.head(k, n, key_head).at(row), ks);
-        copy(s.head(v, n, h).at(row, column), vs);
-        if (c.gated) gates.load(s.head(sums, n, h).at(row));
-        std::optional<Shared> faded;
-        if (c.by_feature) {
-          faded.emplace(std::initializer_list<int>{c.features()}, f32);
-          copy(s.chunk(decays, n, chunk, h).at(0), *faded);
-        }
-        add_ones(c, vs, column);
-        copy(state, rounded);
-        copy(rounded, s.chunk(states, n, chunk, h).at(0, column));
-        if (c.delta) {
-          Shared ws({c.rows(), c.features()}, c.type);
-          copy(s.head(w, n, h).at(row), ws);
-          Fragment left({c.rows(), c.block}, f32, 0);
-          gemm(ws, rounded, left);
-          parallel(left, [&](Index i, Index j) { left(i, j) = f32(vs(i, j)) - left(i, j); });
-          copy(left, s.head(v_new, n, h).at(row, column));
-          gates.age(state, last);
-          if (faded) fade_features(state, *faded);
-          gates.fade(left, last);
-          Shared gained({c.rows(), c.block}, c.type);
-          copy(left, gained);
-          gemm(ks.T(), gained, state);
-        } else {
-          gates.age(state, last);
-          gates.fade(vs, last);
-          gemm(ks.T(), vs, state);
-        }
+      if (c.segment)
+        parallel(state, [&](Index i, Index j) {
+          state(i, j) = select(column + j - (c.d_v - c.d) == i, 1.0f, 0.0f);
+        });
+      const int elements = c.rows() * (c.features() * (c.delta ? 2 : 1) + c.block);
+      pipelined(ceildiv(s.length(n), c.rows()), {.stages = c.stages(elements)}, [&](Index chunk) {
+        of_chunk({n, h, chunk, chunk * c.rows(), column}, state);
       });
       if (c.last) copy(state, end.slice(n, h).at(0, column));
     });
-  });
+  }
+
+ private:
+  struct Chunk {
+    Expr n, h, chunk, row, column;
+  };
+
+  void of_chunk(const Chunk& own, Fragment& state) const {
+    const Sequences& s = in.s;
+    const auto& [n, h, chunk, row, column] = own;
+    Shared ks({c.rows(), c.features()}, c.type), vs({c.rows(), c.block}, c.type);
+    Shared rounded({c.features(), c.block}, c.type);
+    GateTile gates(c);
+    copy(s.head(k, n, in.key_head(h)).at(row), ks);
+    copy(s.head(v, n, h).at(row, column), vs);
+    if (c.gated) gates.load(s.head(sums, n, h).at(row));
+    std::optional<Shared> faded;
+    if (c.by_feature) {
+      faded.emplace(std::initializer_list<int>{c.features()}, f32);
+      copy(s.chunk(decays, n, chunk, h).at(0), *faded);
+    }
+    add_ones(c, vs, column);
+    copy(state, rounded);
+    if (c.delta) return write_difference(own, state, gates, faded, {ks, vs, rounded});
+    copy(rounded, s.chunk(states, n, chunk, h).at(0, column));
+    gates.age(state, in.last_row(n, row));
+    gates.fade(vs, in.last_row(n, row));
+    gemm(ks.T(), vs, state);
+  }
+
+  struct Tiles {
+    const Shared &k, &v, &rounded;
+  };
+  // What is not read by a product stands behind it, so that it runs beside the product.
+  void write_difference(const Chunk& own, Fragment& state, const GateTile& gates,
+                        const std::optional<Shared>& faded, const Tiles& tiles) const {
+    const Sequences& s = in.s;
+    const auto& [n, h, chunk, row, column] = own;
+    Shared ws({c.rows(), c.features()}, c.type), gained({c.rows(), c.block}, c.type);
+    copy(s.head(w, n, h).at(row), ws);
+    Fragment left({c.rows(), c.block}, f32, 0), added({c.rows(), c.block}, f32);
+    Expr last = in.last_row(n, row);
+    gemm(ws, tiles.rounded, left);
+    if (!c.segment) copy(tiles.rounded, s.chunk(states, n, chunk, h).at(0, column));
+    gates.age(state, last);
+    if (faded) fade_features(state, *faded);
+    parallel(left, [&](Index i, Index j) {
+      left(i, j) = f32(tiles.v(i, j)) - left(i, j);
+      added(i, j) = left(i, j);
+    });
+    gates.fade(added, last);
+    copy(added, gained);
+    gemm(tiles.k.T(), gained, state);
+    if (!c.segment) copy(left, s.head(v_new, n, h).at(row, column));
+  }
+
+  const ScanKernel& c;
+  ScanInputs in;
+  Tensor k, v, w, sums, decays, start, states, v_new, end;
+};
+
+}  // namespace
+
+Kernel scan_states_kernel(const ScanKernel& c) {
+  return kernel(instance_name("scan_states", c), [&] { StatesPass(c).run(); });
 }
 
 Kernel scan_outputs_kernel(const ScanKernel& c) {

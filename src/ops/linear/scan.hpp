@@ -26,13 +26,21 @@ struct ScanKernel {
   bool weighted = false, skip = false, gate = false;
   bool first = false, last = false;  // there is a state before the first token, one wanted behind the last
   bool packed = false;
+  // A processor has one block, whose loads run further ahead.
+  bool deep = false;
+  // Of scan_states_kernel: d_v counts d further columns, whose values are zeros and whose first state is the
+  // identity, so that they end as what becomes of any state; only the last state is written.
+  bool segment = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("gated", gated), labelled("delta", delta),
                       labelled("features", by_feature), labelled("grouped", grouped), labelled("ones", ones),
                       labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
-                      labelled("first", first), labelled("last", last), labelled("packed", packed));
+                      labelled("first", first), labelled("last", last), labelled("packed", packed),
+                      labelled("deep", deep), labelled("segment", segment));
   }
+  // Slots of tiles of a chunk, of which a step takes so many elements.
+  int stages(int elements) const;
   // Extents of tiles.
   int rows() const { return chunk_tokens_of_scan; }
   int features() const { return (d + 15) / 16 * 16; }

@@ -28,7 +28,8 @@ Kernel scan_state_gradients_kernel(const ScanKernel& c) {
       Expr column = x * c.block, chunks = ceildiv(s.length(n), c.rows()), key_head = in.key_head(h);
       Fragment dstate({c.features(), c.block}, f32, 0);
       if (c.last) copy(dend.slice(n, h).at(0, column), dstate);
-      pipelined(chunks, {.stages = 2}, [&](Index step) {
+      const int elements = c.rows() * (c.features() * (c.delta ? 3 : 2) + c.block);
+      pipelined(chunks, {.stages = c.stages(elements)}, [&](Index step) {
         Expr chunk = chunks - 1 - step, row = chunk * c.rows(), last = in.last_row(n, row);
         Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);
         Shared douts({c.rows(), c.block}, c.type), rounded({c.features(), c.block}, c.type);
@@ -39,37 +40,42 @@ Kernel scan_state_gradients_kernel(const ScanKernel& c) {
         copy(s.head(dout, n, h).at(row, column), douts);
         if (c.gated) gates.load(s.head(sums, n, h).at(row));
         copy(dstate, rounded);
-        copy(rounded, s.chunk(dstates, n, chunk, h).at(0, column));
         Fragment dvs({c.rows(), c.block}, f32, 0);
+        // What no product reads stands behind one, so that it runs beside it.
+        const auto keep = [&] { copy(rounded, s.chunk(dstates, n, chunk, h).at(0, column)); };
+        std::optional<Shared> scaled;
         if (c.by_feature) {
           Shared own_decays({c.features()}, f32);
           copy(s.head(given, n, h).at(row), weights);
           copy(s.chunk(decays, n, chunk, h).at(0), own_decays);
           gemm(ks, rounded, dvs);
           gemm(weights.T(), douts, dvs);
+          keep();
           fade_features(dstate, own_decays);
         } else {
           Fragment scores({c.rows(), c.rows()}, f32, 0);
           gemm(qs, ks.T(), scores);
           gemm(ks, rounded, dvs);
+          keep();
+          scaled.emplace(std::initializer_list<int>{c.rows(), c.block}, c.type);
+          parallel(*scaled, [&](Index i, Index j) {
+            Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
+            (*scaled)(i, j) = f32(douts(i, j)) * factor;
+          });
+          gates.age(dstate, last);
           gates.mask(scores, *scale);
           gates.fade(dvs, last);
           copy(scores, weights);
           gemm(weights.T(), douts, dvs);
-          gates.age(dstate, last);
-          parallel(douts, [&](Index i, Index j) {
-            Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
-            douts(i, j) *= factor;
-          });
+        }
+        gemm(qs.T(), scaled ? *scaled : douts, dstate);
+        if (c.delta) {
+          Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);
+          copy(s.head(w, n, h).at(row), ws);
+          parallel(minus, [&](Index i, Index j) { minus(i, j) = -dvs(i, j); });
+          gemm(ws.T(), minus, dstate);
         }
         copy(dvs, s.head(dv, n, h).at(row, column));
-        gemm(qs.T(), douts, dstate);
-        if (!c.delta) return;
-        Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);
-        copy(s.head(w, n, h).at(row), ws);
-        parallel(dvs, [&](Index i, Index j) { dvs(i, j) = -dvs(i, j); });
-        copy(dvs, minus);
-        gemm(ws.T(), minus, dstate);
       });
       if (c.first) copy(dstate, dstart.slice(n, h).at(0, column));
     });
