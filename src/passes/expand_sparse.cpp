@@ -1,5 +1,6 @@
 #include "passes/expand_sparse.hpp"
 
+#include "ir/codes_24.hpp"
 #include "ir/ir.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
@@ -13,43 +14,29 @@ namespace {
 
 constexpr int threads_of_group = 128;
 
-Expr binary(Op op, const Expr& a, const Expr& b) { return make(op, a->held(), {a, b}, a->at); }
-Expr number(const Expr& like, std::int64_t x) { return constant(like->held(), x, like->at); }
-
 // Four elements of the dense tile: a value where the metadata say so.
 Body four_elements(const Gemm& n, const View& dense, const Expr& row, const Expr& group, const Loc& at) {
-  const auto read = [&](const char* name, const View& view, const Expr& column, Body& body) {
+  const auto times = [&](Op op, const Expr& a, std::int64_t b) {
+    return make(op, i32, {a, int32(b, at)}, at);
+  };
+  Body body;
+  const auto read = [&](const char* name, const View& view, const Expr& column) {
     const VariablePtr x = new_variable(name, compute_type(view.buffer->type), VariableKind::let, at);
     body.push_back(statement(Load{x, {view, {row, column}}}, at));
     return variable(x, at);
   };
-  const auto let = [&](const char* name, const Expr& value, Body& body) {
+  const auto let = [&](const char* name, const Expr& value) {
     const VariablePtr x = new_variable(name, value->held(), VariableKind::let, at);
     body.push_back(statement(Let{x, value}, at));
     return variable(x, at);
   };
-  const Expr two = int32(2, at);
-  Body body;
-  const Expr byte = read("byte", *n.metadata, binary(Op::div, group, two), body);
-  const Expr shift =
-      make(Op::cast, byte->held(), {binary(Op::mul, binary(Op::mod, group, two), int32(4, at))}, at);
-  const Expr code = let("code", binary(Op::bit_and, binary(Op::shr, byte, shift), number(byte, 15)), body);
-  const Expr is_zero = make(Op::eq, boolean, {code, number(code, 0)}, at);
-  const Expr pair = let("pair", make(Op::select, code->held(), {is_zero, number(code, 4), code}, at), body);
-  const Expr first = binary(Op::bit_and, pair, number(pair, 3)),
-             second = binary(Op::shr, pair, number(pair, 2));
-  const Expr column = binary(Op::mul, group, two);
-  const Expr x = read("x", n.a, column, body);
-  const Expr y = read("y", n.a, binary(Op::add, column, int32(1, at)), body);
-  const Expr zero = x->held().is_floating() ? constant(x->held(), 0.0, at) : number(x, 0);
+  const Expr byte = read("byte", *n.metadata, times(Op::div, group, 2));
+  const Expr code = let("code", code_24(byte, group, at)), pair = let("pair", positions_24(code, at));
+  const Expr first = times(Op::mul, group, 2), second = make(Op::add, i32, {first, int32(1, at)}, at);
+  const Expr x = read("x", n.a, first), y = read("y", n.a, second);
   for (int e = 0; e < 4; ++e) {
-    const auto stands = [&](const Expr& position) {
-      return make(Op::eq, boolean, {position, number(position, e)}, at);
-    };
-    const Expr rest = make(Op::select, x->held(), {stands(second), y, zero}, at);
-    const Expr place = binary(Op::add, binary(Op::mul, group, int32(4, at)), int32(e, at));
-    body.push_back(statement(
-        Store{{dense, {row, place}}, make(Op::select, x->held(), {stands(first), x, rest}, at)}, at));
+    const Expr place = make(Op::add, i32, {times(Op::mul, group, 4), int32(e, at)}, at);
+    body.push_back(statement(Store{{dense, {row, place}}, element_24(pair, x, y, e, at)}, at));
   }
   return body;
 }

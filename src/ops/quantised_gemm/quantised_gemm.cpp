@@ -22,9 +22,11 @@ struct Instance {
   bool tensor_scale = false;
   QuantisedTile tile = {};
   int splits = 1;
+  int blocks = 0;  // of a processor, 0: the compiler's choice
   auto fields() const {
     return std::tuple(type, labelled("tiles", compute), labelled("out", out), weights, labelled("bias", bias),
-                      labelled("whole", tensor_scale), tile, labelled("splits", splits));
+                      labelled("whole", tensor_scale), tile, labelled("splits", splits),
+                      labelled("blocks", blocks));
   }
 };
 
@@ -58,24 +60,26 @@ struct Program {
   }
 
   void whole() const {
-    grid(ceildiv(n, t.n), ceildiv(rows, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
-      Fragment sum({t.n, t.m}, f32, 0);
-      product.multiply(sum, a, matrix, y * t.m, x * t.n, range(0, ceildiv(k, t.k)));
-      store(sum, y * t.m, x * t.n);
-    });
+    grid(ceildiv(n, t.n), ceildiv(rows, t.m), {.order = Order::grouped(8), .blocks_per_processor = c.blocks},
+         [&](Index x, Index y) {
+           Fragment sum({t.n, t.m}, f32, 0);
+           product.multiply(sum, a, matrix, y * t.m, x * t.n, range(0, ceildiv(k, t.k)));
+           store(sum, y * t.m, x * t.n);
+         });
   }
 
   // Blocks of a first grid leave the sums of parts of k, [n, rows] as they have them, and those of a second
   // add them in order.
   void in_parts() const {
     Tensor parts = workspace("parts", {c.splits, n, ceildiv(rows, piece) * piece}, f32);
-    grid(ceildiv(n, t.n), ceildiv(rows, t.m), c.splits, [&](Index x, Index y, Index part) {
-      Expr steps = ceildiv(k, t.k);
-      Fragment sum({t.n, t.m}, f32, 0);
-      product.multiply(sum, a, matrix, y * t.m, x * t.n,
-                       range(steps * part / c.splits, steps * (part + 1) / c.splits));
-      copy(sum, parts.slice(part).at(x * t.n, y * t.m));
-    });
+    grid(ceildiv(n, t.n), ceildiv(rows, t.m), c.splits, {.blocks_per_processor = c.blocks},
+         [&](Index x, Index y, Index part) {
+           Expr steps = ceildiv(k, t.k);
+           Fragment sum({t.n, t.m}, f32, 0);
+           product.multiply(sum, a, matrix, y * t.m, x * t.n,
+                            range(steps * part / c.splits, steps * (part + 1) / c.splits));
+           copy(sum, parts.slice(part).at(x * t.n, y * t.m));
+         });
     grid(ceildiv(n, summed_weights), ceildiv(rows, summed_rows), [&](Index x, Index y) {
       Fragment sum({summed_weights, summed_rows}, f32, 0);
       for (int part = 0; part < c.splits; ++part) {
@@ -95,16 +99,38 @@ Kernel program(const Instance& c) {
   });
 }
 
-// Parts of k where few rows leave processors with less than the blocks that hide each other's waits.
-int splits_of(const Bound<QuantisedGemm>& c, const QuantisedTile& t) {
-  constexpr std::int64_t blocks_of_processor = 4, least_steps = 4, most_splits = 32;
+// Of few rows: a block waits for its tiles, meets its warps and waits for its product in each step, some 600
+// cycles, in which others decode their weights, four instructions each. Those of 8 bits lack registers for
+// three blocks.
+int resident_blocks(const Bound<QuantisedGemm>& c, const QuantisedTile& t) {
+  if (!c.on_gpu() || t.m > 16 || bits_of(c->format) == 8) return 0;
+  return best_of(Candidates<int, 2>{3, 2}, [&](int blocks) {
+    const double waiting = 600, decoding = 4.0 * t.n * t.k / 128;
+    return std::max(decoding, (waiting + decoding) / blocks);
+  });
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Parts of k where few rows leave processors with less blocks than they have room for: those that fill one or
+// two rounds best.
+int splits_of(const Bound<QuantisedGemm>& c, const Instance& t) {
+  constexpr std::int64_t usual_blocks = 2, least_steps = 4, most_splits = 32, rounds = 2;
   if (c->splits > 0) return c->splits;
-  if (!c.on_gpu() || t.m > 32) return 1;
-  const std::int64_t blocks = (c.dim("n") + t.n - 1) / t.n * ((c.dim("rows") + t.m - 1) / t.m);
-  const std::int64_t wanted =
-      blocks_of_processor * planned_gpu_processors(c.call()) / std::max<std::int64_t>(blocks, 1);
-  const std::int64_t steps = (c.dim("k") + t.k - 1) / t.k;
-  return static_cast<int>(std::clamp(std::min(wanted, steps / least_steps), std::int64_t{1}, most_splits));
+  if (!c.on_gpu() || t.tile.m > 32) return 1;
+  const std::int64_t room = (t.blocks > 0 ? t.blocks : usual_blocks) * planned_gpu_processors(c.call());
+  const std::int64_t blocks =
+      std::max<std::int64_t>(1, ceil_div(c.dim("n"), t.tile.n) * ceil_div(c.dim("rows"), t.tile.m));
+  const std::int64_t most =
+      std::min({rounds * room / blocks, ceil_div(c.dim("k"), t.tile.k) / least_steps, most_splits});
+  std::int64_t best = 1;
+  double fullest = 0;
+  for (std::int64_t splits = 1; splits <= most; ++splits) {
+    const std::int64_t all = blocks * splits;
+    const double full = static_cast<double>(all) / static_cast<double>(ceil_div(all, room) * room);
+    if (full > fullest + 0.03) best = splits, fullest = full;
+  }
+  return static_cast<int>(best);
 }
 
 void run(const Bound<QuantisedGemm>& c, Launch& launch) {
@@ -124,7 +150,8 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
     t.tile = {tile.m, tile.n, tile.m <= 32 ? 128 : 64};
   }
   fit_step(t.tile, w);
-  t.splits = splits_of(c, t.tile);
+  t.blocks = resident_blocks(c, t.tile);
+  t.splits = splits_of(c, t);
   const TensorRef scales = turned(c["scales"], !w.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !w.zeros_by_group) : scales;
   if (w.zeros)

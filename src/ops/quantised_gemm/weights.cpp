@@ -97,8 +97,8 @@ Expr QuantisedProduct::stored(const Shared& tile, const Index& i, const Index& j
   if (is_e2m1(w_.format)) return e2m1(place.half_of(stored), place.bit);
   // Two's complement with the sign bit turned is the number above the least.
   const bool is_signed = w_.format == WeightFormat::int4 || w_.format == WeightFormat::int8;
-  const std::uint32_t mask = (1U << bits) - 1, signs = bits == 8 ? 0x80 : 0x88888888;
-  Expr numbers = is_signed ? stored ^ signs : stored;
+  const std::uint32_t mask = (1U << bits) - 1, signs = bits == 8 ? 0x80808080 : 0x88888888;
+  Expr numbers = is_signed ? stored ^ (w_.words ? signs : signs & 0xff) : stored;
   const int zero = is_signed ? 1 << (bits - 1) : w_.zeros ? 0 : zero_of(w_.format);
   // Of words the integer stays where it lies, as far as that is within the mantissa of a float.
   const bool stays = w_.words && compute_ != f32;
@@ -147,9 +147,9 @@ TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights) {
   TensorRef elements = b;
   elements.dtype = u8;
   // Plain bytes bring a thread two weights of 4 bits at a time, words of the packed order eight, and words of
-  // 2 bits the four that it needs of sixteen.
+  // 2 bits the four that it needs of sixteen, those of 8 bits both of two instead of one.
   const auto is_whole = [&](int dim) { return b.stride(dim) % 4 == 0 || b.size(dim) <= 1; };
-  weights.words = (weights.packed || weights.bits() == 2) && b.stride(-1) == 1 && b.size(-1) % 4 == 0 &&
+  weights.words = (weights.packed || weights.bits() != 4) && b.stride(-1) == 1 && b.size(-1) % 4 == 0 &&
                   is_whole(0) && is_whole(-2) && reinterpret_cast<std::uintptr_t>(b.data) % 4 == 0;
   if (!weights.words) return elements;
   elements.dtype = u32;

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "ir/codes_24.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
 #include "ops/pieces/product_table.hpp"
@@ -17,6 +18,9 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
+// Along k, that a piece of metadata of 16 bytes describes.
+constexpr int columns_of_piece = 8 * bytes_of_piece;
+
 struct Instance {
   DType type = bf16, out = bf16;
   bool transpose_b = false, transpose_out = false, scaled = false;
@@ -24,10 +28,11 @@ struct Instance {
   Activation activation = Activation::none;
   std::optional<DType> dense = {};  // of tiles, where the matrix is expanded first and multiplied as that
   GemmTiles tiles = {};
+  bool whole_pieces = false;  // rows of metadata are multiples of 16 bytes
   auto fields() const {
     return std::tuple(type, labelled("out", out), labelled("dense", dense), labelled("tb", transpose_b),
                       labelled("tout", transpose_out), labelled("scaled", scaled), labelled("bias", bias),
-                      activation, tiles);
+                      activation, tiles, labelled("pieces", whole_pieces));
   }
 };
 
@@ -58,10 +63,11 @@ Tensor as_dense(const Tensor& values, const Tensor& metadata, const Instance& c)
     copy(values.at(y * rows, x * (columns / 2)), own);
     copy(metadata.at(y * rows, x * (columns / 8)), places);
     parallel(rows, columns / 4, [&](Index i, Index group) {
-      Expr code = (i32(places(i, group / 2)) >> (group % 2 * 4)) & 15, known = select(code == 0, 4, code);
-      Expr first = known & 3, second = known >> 2, left = own(i, group * 2), right = own(i, group * 2 + 1);
+      const Loc at = Loc::current();
+      Expr byte = places(i, group / 2), left = own(i, group * 2), right = own(i, group * 2 + 1);
+      const ir::Expr positions = ir::positions_24(ir::code_24(byte.node(), Expr(group).node(), at), at);
       for (int e = 0; e < 4; ++e)
-        all(i, group * 4 + e) = select(first == e, left, select(second == e, right, 0));
+        all(i, group * 4 + e) = Expr(ir::element_24(positions, left.node(), right.node(), e, at), false);
     });
     copy(all, dense.at(y * rows, x * columns));
   });
@@ -72,6 +78,16 @@ struct Operands {
   Tensor values, metadata, b;
   std::optional<Tensor> dense;  // instead of the first two
 };
+
+// Of a step. A box of the copy engine takes some 4 ns for each of its rows of 16 bytes, as long as for 800
+// bytes of the operands, so threads bring them.
+void load_metadata(const Operands& from, const Instance& c, const Expr& row, const Expr& step, Shared& to) {
+  const int columns = c.tiles.k / 8;
+  if (!c.whole_pieces) return copy(from.metadata.at(row, step * columns), to);
+  gather(
+      from.metadata.slice(all, range(step * columns, (step + 1) * columns)), [&](Index i) { return row + i; },
+      to);
+}
 
 // Adds the products of a tile.
 void multiply(const Operands& from, const Instance& c, const Expr& row, const Expr& column, Fragment& sum) {
@@ -92,7 +108,7 @@ void multiply(const Operands& from, const Instance& c, const Expr& row, const Ex
     }
     Shared own({t.m, t.k / 2}, type), places({t.m, t.k / 8}, u8);
     copy(from.values.at(row, step * (t.k / 2)), own);
-    copy(from.metadata.at(row, step * (t.k / 8)), places);
+    load_metadata(from, c, row, step, places);
     load_right();
     gemm_sparse(own, places, right(), sum);
   });
@@ -102,6 +118,7 @@ Kernel program(const Instance& c) {
   return kernel(instance_name("gemm_24", c), [&] {
     const GemmTiles& t = c.tiles;
     Dim m("m"), n("n"), k("k");
+    if (c.whole_pieces) k.multiple_of(columns_of_piece);
     Operands from{input("values", {m, k / 2}, c.type),
                   input("metadata", {m, k / 8}, u8),
                   c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type),
@@ -129,10 +146,14 @@ Kernel program(const Instance& c) {
   });
 }
 
-// Tiles with more rows of the sparse matrix, which has half of the bytes.
-constexpr TileCost wide_tiles[] = {{256, 128, 128, 0.085, 0.085}, {128, 256, 128, 0.085, 0.085},
-                                   {128, 128, 128, 0.105, 0.105}, {64, 128, 128, 0.2, 0.2},
-                                   {64, 64, 128, 0.3, 0.3},       {64, 32, 128, 0.5, 0.5}};
+// Of 16-bit operands; 128 x 128, 160 and 256, 192 x 128 and 256 x 128 as measured with boxes of metadata.
+// Tiles of which three steps fit a ring are faster than larger ones, and columns that are no multiple of 64
+// leave it the room of stores.
+constexpr TileCost wide_tiles[] = {
+    {128, 160, 256, 0.16, 0.16},   {192, 160, 256, 0.2, 0.2},   {128, 224, 256, 0.19, 0.19},
+    {256, 144, 256, 0.21, 0.21},   {192, 128, 256, 0.2, 0.2},   {128, 128, 256, 0.176, 0.176},
+    {128, 256, 256, 0.254, 0.254}, {256, 128, 256, 0.36, 0.36}, {64, 128, 256, 0.28, 0.28},
+    {64, 64, 256, 0.45, 0.45},     {64, 32, 256, 0.75, 0.75}};
 constexpr TileCost narrow_tiles[] = {
     {128, 128, 128, 0.12, 0.12}, {64, 128, 128, 0.2, 0.2}, {64, 64, 128, 0.3, 0.3}, {64, 32, 128, 0.5, 0.5}};
 
@@ -166,6 +187,7 @@ void plan_tiles(const BoundCall& c, const GemmTiles& given, Instance& t) {
   if (t.tiles.n == 0) t.tiles.n = tile.n;
   if (t.tiles.k == 0) t.tiles.k = t.dense && c.on_gpu() ? 64 : 128;
   t.tiles.splits = 1;
+  t.whole_pieces = c.on_gpu() && !t.dense && k % columns_of_piece == 0 && t.tiles.k % columns_of_piece == 0;
 }
 
 Instance plan(const Bound<Gemm24>& c) {
