@@ -29,6 +29,19 @@ std::string coordinate_text(const layout::Digits& digits, std::size_t dim, const
   return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
 }
 
+// The tile that the loop's last statement stores to, if products of the grid add to it.
+const BufferPtr* sum_of_products(const For& loop, const Grid& grid) {
+  const auto* store = as<Store>(loop.body.back());
+  if (!store || store->to.view.buffer->type != f32) return nullptr;
+  const BufferPtr& tile = store->to.view.buffer;
+  bool found = false;
+  for_each_stmt(grid.body, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    found |= gemm && gemm->c.buffer == tile;
+  });
+  return found ? &tile : nullptr;
+}
+
 }  // namespace
 
 std::int64_t run_along_rows(const layout::Layout& layout) {
@@ -186,20 +199,24 @@ void CudaGridPrinter::in_register_loop(const For& n, const Stmt& s,
 
 void CudaGridPrinter::register_loop(const For& n, const Stmt& s) {
   const Layout& layout = layouts_.loops.at(s.get());
+  bool in_two_ways = false;
   in_register_loop(n, s, [&](const std::string& first) {
     const auto vectors = vectors_of(n, layout);
+    in_two_ways = vectors && !vectors->conditions.empty();
     either(
         vectors ? vectors->conditions : Texts{},
         [&] { registers(n, layout, first, vectors ? &*vectors : nullptr); },
         [&] { registers(n, layout, first, nullptr); });
   });
+  // What either way left moves to the registers of the products before one of them is under way.
+  const BufferPtr* sum = in_two_ways && grid_ ? sum_of_products(n, *grid_) : nullptr;
+  if (sum) out_.line(fmt::format("tg::pin({});", fragments_.at(sum->get()).name));
 }
 
 // Where it is known that these vectors, or none, serve.
 void CudaGridPrinter::register_loop(const For& n, const Stmt& s, const Vectors* vectors) {
-  in_register_loop(n, s, [&](const std::string& first) {
-    registers(n, layouts_.loops.at(s.get()), first, vectors);
-  });
+  in_register_loop(
+      n, s, [&](const std::string& first) { registers(n, layouts_.loops.at(s.get()), first, vectors); });
 }
 
 // All registers, or the part that is wanted.
