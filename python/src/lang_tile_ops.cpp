@@ -8,6 +8,7 @@
 
 #include "ir/view.hpp"
 #include "lang.hpp"
+#include "tegula/lang/sparse.hpp"
 
 namespace tegula::python::language {
 
@@ -63,35 +64,40 @@ T choice(const char* option, std::string_view given,
   throw nb::value_error(fmt::format("{}: expected one of {}, given '{}'", option, names, given).c_str());
 }
 
-lang::GemmOptions gemm_options(const char* accumulate, const char* precision, const char* warps,
-                               std::optional<bool> swap, std::optional<bool> from_registers) {
-  lang::GemmOptions options;
-  options.accumulate = choice<lang::Accumulate>(
-      "gemm, accumulate", accumulate,
+lang::Accumulate accumulate_of(const char* option, const char* given) {
+  return choice<lang::Accumulate>(
+      option, given,
       {{"promoted", lang::Accumulate::promoted}, {"tensor_core", lang::Accumulate::tensor_core}});
-  options.precision = choice<lang::Precision>("gemm, precision", precision,
-                                              {{"ieee", lang::Precision::ieee},
-                                               {"tf32", lang::Precision::tf32},
-                                               {"tf32x3", lang::Precision::tf32x3}});
-  options.warps = choice<lang::Warps>("gemm, warps", warps,
-                                      {{"automatic", lang::Warps::automatic},
-                                       {"rows", lang::Warps::rows},
-                                       {"columns", lang::Warps::columns},
-                                       {"square", lang::Warps::square}});
-  options.swap = swap, options.from_registers = from_registers;
-  return options;
+}
+
+lang::Warps warps_of(const char* option, const char* given) {
+  return choice<lang::Warps>(option, given,
+                             {{"automatic", lang::Warps::automatic},
+                              {"rows", lang::Warps::rows},
+                              {"columns", lang::Warps::columns},
+                              {"square", lang::Warps::square}});
 }
 
 void gemm(nb::handle a, nb::handle b, nb::handle c, const char* accumulate, const char* precision,
           const char* warps, std::optional<bool> swap, std::optional<bool> from_registers) {
-  lang::gemm(tile_of("gemm", a), tile_of("gemm", b), fragment_of("gemm", c),
-             gemm_options(accumulate, precision, warps, swap, from_registers), here().at);
+  lang::GemmOptions options;
+  options.accumulate = accumulate_of("gemm, accumulate", accumulate);
+  options.precision = choice<lang::Precision>("gemm, precision", precision,
+                                              {{"ieee", lang::Precision::ieee},
+                                               {"tf32", lang::Precision::tf32},
+                                               {"tf32x3", lang::Precision::tf32x3}});
+  options.warps = warps_of("gemm, warps", warps);
+  options.swap = swap, options.from_registers = from_registers;
+  lang::gemm(tile_of("gemm", a), tile_of("gemm", b), fragment_of("gemm", c), options, here().at);
 }
 
-void gemm_sparse(nb::handle values, nb::handle metadata, nb::handle b, nb::handle c, const char* accumulate) {
+void gemm_sparse(nb::handle values, nb::handle metadata, nb::handle b, nb::handle c, const char* accumulate,
+                 const char* warps) {
+  lang::GemmOptions options;
+  options.accumulate = accumulate_of("gemm_sparse, accumulate", accumulate);
+  options.warps = warps_of("gemm_sparse, warps", warps);
   lang::gemm_sparse(tile_of("gemm_sparse", values), tile_of("gemm_sparse", metadata),
-                    tile_of("gemm_sparse", b), fragment_of("gemm_sparse", c),
-                    gemm_options(accumulate, "ieee", "automatic", {}, {}), here().at);
+                    tile_of("gemm_sparse", b), fragment_of("gemm_sparse", c), options, here().at);
 }
 
 void define_reductions(nb::module_& module) {

@@ -1,4 +1,4 @@
-"""Kernels written in Python: built, looked at, and called on arrays."""
+"""Kernels written in Python: building, inspecting and calling them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def extent_of(tree: _Tree, values: Dict[str, Any]) -> Any:
 
 
 class Kernel:
-    """A tile program. Calling it compiles it for where the arrays lie, once, and runs it."""
+    """A tile program. A call compiles it once for the device of the arrays, and runs it."""
 
     def __init__(self, built: Any) -> None:
         self._built = built
@@ -74,8 +74,8 @@ class Kernel:
         """Calls the kernel.
 
         Args:
-            args: what the kernel reads, in the order of declaration; or all parameters, outputs too.
-            out: the output, or a tuple of them. Outputs that are not given are made by the library of the first array.
+            args: what the kernel reads, in the order of declaration; or all parameters, including outputs.
+            out: the output, or a tuple of them. Missing outputs are allocated by the library of the first array.
             target: "automatic", "cpu", "cuda", "interpreter", or "emulated_sm90", which runs the code for GPUs on the
                 CPU, slowly.
             named: parameters by name, and dims that follow from no array.
@@ -202,7 +202,7 @@ class Kernel:
                 given[p.name] = _arrays.empty(numpy.empty(0), shape, p.dtype.python_name)
 
     def show(self, *, html: Optional[str] = None, svg: Optional[str] = None, arch: int = 90, **views: bool) -> str:
-        """What the compiler makes of the kernel; no GPU is needed.
+        """What the compiler generates from the kernel; no GPU is needed.
 
         Args:
             html: a file to which a page with all of it is written.
@@ -244,18 +244,18 @@ class Kernel:
         return list(self._built.notes(target))
 
     def explain(self, target: str = "cuda") -> str:
-        """Which way each grid takes on a target, and the notes."""
+        """How each grid is executed on a target, and the notes."""
         return self._built.explain(target)
 
     def analyze(self, machine: str = "h100", **extents: float) -> str:
-        """What the kernel has to do for these values of its dims and scalars, and how long a machine needs at least."""
+        """The work of the kernel for these dims and scalars, and the least time that a machine needs for it."""
         return self._built.analyze({name: float(value) for name, value in extents.items()}, machine)[0]
 
 
 class KernelFunction:
-    """A function below ``@kernel``: with its arguments, which are compile-time parameters, it gives a Kernel.
+    """A function decorated with ``@kernel``. Calling it with compile-time parameters returns a Kernel.
 
-    One kernel is built for each set of arguments and kept.
+    A kernel is built once for each set of arguments.
     """
 
     def __init__(self, function: Callable[..., Any], name: Optional[str]) -> None:
@@ -269,7 +269,8 @@ class KernelFunction:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(
-                f"{self._function.__name__}{signature}: {error}; these arguments build the kernel, whose result takes the arrays"
+                f"{self._function.__name__}{signature}: {error}; "
+                "these arguments build the kernel, whose result takes the arrays"
             ) from None
         bound.apply_defaults()
         try:
@@ -289,19 +290,19 @@ class KernelFunction:
 
 
 def kernel(function: Optional[Callable[..., Any]] = None, /, *, name: Optional[str] = None) -> Any:
-    """Makes a function that says a tile program into one that gives kernels.
+    """Turns a function that describes a tile program into a function that returns kernels.
 
     Args:
-        function: declares the signature and says the grids, with ``tegula.lang``. Its arguments are compile-time
+        function: declares the signature and the grids, with ``tegula.lang``. Its arguments are compile-time
             parameters: a kernel is built for each set of them.
-        name: of the kernels, an identifier, in which ``{argument}`` stands for an argument; by default the
-            function's.
+        name: the name of the kernels, an identifier in which ``{argument}`` is replaced by an argument; by default
+            the function's name.
 
     Returns:
-        A function of the same arguments that returns a ``tegula.Kernel``.
+        A function with the same arguments that returns a ``tegula.Kernel``.
 
     Raises:
-        tegula.ProgramError: a program is wrong; the message begins with the file and line of what is.
+        tegula.ProgramError: the program is invalid; the message begins with the file and line of the error.
 
     Source: the language of docs/language.md.
     """

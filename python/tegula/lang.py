@@ -1,4 +1,4 @@
-"""The tile language: what a function below ``@tegula.kernel`` says.
+"""The tile language, for functions decorated with ``@tegula.kernel``.
 
 Names and meanings are those of C++ (docs/language.md); context managers stand where C++ has functions as bodies, and
 ``a[i, j]`` where it has ``a(i, j)``. ``from tegula.lang import *`` brings all of it; ``max``, ``min``, ``abs``,
@@ -49,7 +49,7 @@ def inout(name: str, shape: Extents, type: Any) -> Tensor:
 
 
 def workspace(name: str, shape: Extents, type: Any, *, zero: bool = False) -> Tensor:
-    """A tensor that lives for one call; not a parameter."""
+    """A tensor that exists during one call; it is not a parameter."""
     return _t.lang_parameter("workspace", name, shape, type, zero)
 
 
@@ -59,12 +59,12 @@ def scalar(name: str, type: Any) -> Expr:
 
 
 def may_alias(a: Tensor, b: Tensor) -> None:
-    """These two tensors may share bytes."""
+    """Allows two tensors to share bytes."""
     _t.lang_may_alias(a, b)
 
 
 def require(condition: Union[Expr, bool], message: str) -> None:
-    """A condition on dims and scalars, checked at every call; a bool of Python is checked now."""
+    """A condition on dims and scalars, checked at every call; a Python bool is checked immediately."""
     _t.lang_require(condition, message)
 
 
@@ -129,12 +129,12 @@ def serial(*ends: Value) -> ContextManager[Expr]:
 
 
 def pipelined(*ends: Value, stages: int = 0) -> ContextManager[Expr]:
-    """As serial, with the hint that loads of later iterations may start early."""
+    """Like serial, with the hint that loads of later iterations may start early."""
     return _t.lang_pipelined(*ends, stages=stages)
 
 
 def unrolled(count: int) -> ContextManager[Expr]:
-    """As serial with a constant count, written out. A ``for`` of Python does the same, and gives numbers of Python."""
+    """Like serial with a constant count, but unrolled. A Python ``for`` does the same with Python numbers."""
     return _t.lang_unrolled(count)
 
 
@@ -146,17 +146,17 @@ def each_group(count: int, group: str = "warp") -> ContextManager[Expr]:
 
 
 def when(condition: Value) -> ContextManager[None]:
-    """``with when(c):`` is a branch on a value of the device; ``with otherwise():`` may follow directly."""
+    """``with when(c):`` is a branch on a device value; ``with otherwise():`` may follow directly."""
     return _t.lang_when(condition)
 
 
 def otherwise() -> ContextManager[None]:
-    """The other side of the ``when`` that ends just before."""
+    """The else branch of the ``when`` that directly precedes it."""
     return _t.lang_otherwise()
 
 
 def when_rows(*conditions: Value, together: Optional[Value] = None) -> ContextManager[None]:
-    """A step that concerns some rows only: a condition for each run of rows of the fragments that the body changes."""
+    """A step for some rows only, with a condition for each run of rows of the fragments that the body changes."""
     return _t.lang_when_rows(conditions, together)
 
 
@@ -189,7 +189,7 @@ def print(*values: Any, **options: Any) -> None:
 
 
 def assert_that(condition: Value, message: str) -> None:
-    """Stops the call with a ProgramError of that message if the condition is false."""
+    """Makes the call fail with a ProgramError of this message if the condition is false."""
     _t.lang_assert_that(condition, message)
 
 
@@ -212,12 +212,12 @@ def clone(tile: Tile) -> Fragment:
 
 
 def fill(tile: Tile, value: Value) -> None:
-    """All elements become the value."""
+    """Sets all elements to the value."""
     _t.lang_fill(tile, value)
 
 
 def clear(tile: Tile) -> None:
-    """All elements become 0, or false."""
+    """Sets all elements to 0, or to false."""
     _t.lang_clear(tile)
 
 
@@ -241,10 +241,12 @@ def gemm(
     _t.lang_gemm(a, b, c, accumulate, precision, warps, swap, from_registers)
 
 
-def gemm_sparse(values: Tile, metadata: Tile, b: Tile, c: Fragment, *, accumulate: str = "promoted") -> None:
-    """``c += a · b`` where two of each four elements of a [m, k] along k are given, in ``values`` [m, k / 2]; ``metadata``
-    u8 [m, k / 8] says where they stand, as ``tegula.compress_24`` writes it."""
-    _t.lang_gemm_sparse(values, metadata, b, c, accumulate)
+def gemm_sparse(
+    values: Tile, metadata: Tile, b: Tile, c: Fragment, *, accumulate: str = "promoted", warps: str = "automatic"
+) -> None:
+    """``c += a · b`` where a [m, k] has two values of each four along k: ``values`` [m, k / 2] at the positions that
+    ``metadata`` [m, k / 8] names, as ``tegula.compress_24`` returns them."""
+    _t.lang_gemm_sparse(values, metadata, b, c, accumulate, warps)
 
 
 def _reduction(name: str, what: str) -> Callable[..., Any]:
@@ -267,12 +269,12 @@ reduce_all = _reduction("reduce_all", "Whether all elements are true")
 
 
 def reduce_argmax(tile: Tile, *, dim: int = -1) -> Fragment:
-    """The position of the largest element along a dimension, i32: the first of equal ones. NaN is ignored."""
+    """The position of the largest element along a dimension (i32), the first of equal ones. NaN is ignored."""
     return _t.lang_reduce_argmax(tile, dim)
 
 
 def reduce_argmin(tile: Tile, *, dim: int = -1) -> Fragment:
-    """The position of the smallest element along a dimension, i32: the first of equal ones. NaN is ignored."""
+    """The position of the smallest element along a dimension (i32), the first of equal ones. NaN is ignored."""
     return _t.lang_reduce_argmin(tile, dim)
 
 
@@ -298,34 +300,34 @@ scan_min = _scan("scan_min", "The minimum")
 
 
 def atomic_add(place: Union[Element, Window], value: Union[Value, Tile]) -> None:
-    """``place += value``, indivisibly: of an element and a value, or of a window and a tile."""
+    """``place += value``, atomically: for an element and a value, or for a window and a tile."""
     _t.lang_atomic_add(place, value)
 
 
 def atomic_max(place: Union[Element, Window], value: Union[Value, Tile]) -> None:
-    """``place = max(place, value)``, indivisibly."""
+    """``place = max(place, value)``, atomically."""
     _t.lang_atomic_max(place, value)
 
 
 def atomic_min(place: Union[Element, Window], value: Union[Value, Tile]) -> None:
-    """``place = min(place, value)``, indivisibly."""
+    """``place = min(place, value)``, atomically."""
     _t.lang_atomic_min(place, value)
 
 
 def atomic_or(place: Element, value: Value) -> None:
-    """``place |= value``, indivisibly."""
+    """``place |= value``, atomically."""
     _t.lang_atomic_or(place, value)
 
 
 def atomic_and(place: Element, value: Value) -> None:
-    """``place &= value``, indivisibly."""
+    """``place &= value``, atomically."""
     _t.lang_atomic_and(place, value)
 
 
 def accumulate(
     window: Window, tile: Tile, *, order: Optional[Value] = None, consecutive: bool = False, overwrite: bool = False
 ) -> None:
-    """``window += tile``, indivisibly; with an order the contributions to an element are added in increasing order."""
+    """``window += tile``, atomically; with an order the contributions to an element are added in increasing order."""
     _t.lang_accumulate(window, tile, order, consecutive, overwrite)
 
 
@@ -337,17 +339,17 @@ def _is_value(*values: Any) -> bool:
 
 
 def max(*values: Any, **options: Any) -> Any:
-    """The larger of two values, the other one if one is NaN; Python's own of all else."""
+    """The larger of two values; if one is NaN, the other one. Other arguments go to Python's own function."""
     return _t.lang_max(*values) if len(values) == 2 and _is_value(*values) else builtins.max(*values, **options)
 
 
 def min(*values: Any, **options: Any) -> Any:
-    """The smaller of two values, the other one if one is NaN; Python's own of all else."""
+    """The smaller of two values; if one is NaN, the other one. Other arguments go to Python's own function."""
     return _t.lang_min(*values) if len(values) == 2 and _is_value(*values) else builtins.min(*values, **options)
 
 
 def ceildiv(a: Any, b: Any) -> Any:
-    """The quotient rounded up; of numbers of Python, a number."""
+    """The quotient rounded up; for Python numbers, a number."""
     return _t.lang_ceildiv(a, b) if _is_value(a, b) else -(-a // b)
 
 
@@ -362,17 +364,17 @@ def select(condition: Value, a: Value, b: Value) -> Expr:
 
 
 def div(a: Value, b: Value) -> Expr:
-    """The quotient: of integers truncated, as ``/`` of C++. ``a // b`` rounds down."""
+    """The quotient, truncated for integers as by ``/`` in C++. ``a // b`` rounds down."""
     return _t.lang_div(a, b)
 
 
 def mod(a: Value, b: Value) -> Expr:
-    """What div leaves, as ``%`` of C++. ``a % b`` is what ``a // b`` leaves."""
+    """The remainder of div, as by ``%`` in C++. ``a % b`` is the remainder of ``a // b``."""
     return _t.lang_mod(a, b)
 
 
 def pow(x: Any, exponent: Any, *modulus: Any) -> Any:
-    """``x`` to the power of ``exponent``, as C's ``pow``; of numbers, Python's own."""
+    """``x`` to the power of ``exponent``, as by C's ``pow``; for Python numbers, Python's own function."""
     return _t.lang_pow(x, exponent) if _is_value(x, exponent) else builtins.pow(x, exponent, *modulus)
 
 
@@ -401,17 +403,17 @@ def fma(a: Value, b: Value, c: Value) -> Expr:
 
 
 def bitcast(x: Value, type: Any) -> Expr:
-    """The same bits as another type of that width: f32, i32, u32; f64, i64."""
+    """The same bits reinterpreted as another type of that width: f32, i32, u32; f64, i64."""
     return _t.lang_bitcast(x, type)
 
 
 def round(x: Any, *digits: Any) -> Any:
-    """To the nearest integer, ties to even; Python's own of numbers."""
+    """Rounds to the nearest integer, ties to even; for Python numbers, Python's own function."""
     return _t.lang_round(x) if _is_value(x) else builtins.round(x, *digits)
 
 
 def abs(x: Any) -> Any:
-    """The magnitude."""
+    """The absolute value."""
     return _t.lang_abs(x) if _is_value(x) else builtins.abs(x)
 
 

@@ -299,7 +299,7 @@ def batch_decode_with_paged_kv_cache(
         kv_indices: int32: pages.
         kv_last_page_len: int32 [batch]: tokens of the last page of each sequence.
         kv_layout: NHD or HND.
-        max_pages: a promise: the most pages of a sequence; without it, those of all. Lengths lie on the device and are
+        max_pages: an upper bound on the pages of a sequence; by default the number of all pages. Lengths lie on the device and are
             not read, so that calls can be captured.
         window_left: keys before the last that are seen; -1 for all.
         logits_soft_cap: scores become c * tanh(score / c).

@@ -1,4 +1,4 @@
-"""Native sparse attention (Yuan et al., 2025) whole: a function, and a module with a cache for decoding."""
+"""All of native sparse attention (Yuan et al., 2025): a function, and a module with a cache for decoding."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def native_sparse_attention(
         gates: [batch, tokens, heads, 3], or 2 without a window: logits of the branches in this order.
         length, stride: of the windows whose means are the compressed entries.
         block_size, count: tokens of a block, and how many blocks a token selects.
-        first_blocks, local_blocks: so many at the beginning and up to its own are among them.
-        window: tokens, ending at the query's own; 0: no such branch.
-        scale: of the scores; 1/sqrt(d) unless given.
+        first_blocks, local_blocks: how many blocks at the beginning, and up to the token's own, are always selected.
+        window: tokens of the window, which ends at the query's own; 0: no window.
+        scale: factor of the scores; 1/sqrt(d) by default.
         compressed: keys and values of the entries, where the caller has made them; means otherwise.
         layout: "bshd", or "bhsd" with heads before tokens in all tensors.
         cu_seqlens: packed sequences, as ``nsa_compress`` takes them; no tensor has a batch then.
-        max_seqlen: a promise: the most tokens of a sequence.
+        max_seqlen: an upper bound on the tokens of a sequence.
 
     Returns:
         As q, with the features of v.
