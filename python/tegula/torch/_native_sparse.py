@@ -63,10 +63,16 @@ def native_sparse_attention(
     blocks = functions["nsa_select"](
         q, coarse_k, lse, count, block_size=block_size, first_blocks=first_blocks, local_blocks=local_blocks, **seen
     )
-    fine = functions["nsa_selected_attention"](
-        q, k, v, blocks, block_size=block_size, window=window, scale=scale, layout=layout,
-        cu_seqlens_q=cu_seqlens, cu_seqlens_k=cu_seqlens, max_seqlen_q=max_seqlen, max_seqlen_k=max_seqlen,
-    )  # fmt: skip
+    chosen = {
+        "block_size": block_size, "window": window, "scale": scale, "layout": layout,
+        "cu_seqlens_q": cu_seqlens, "cu_seqlens_k": cu_seqlens,
+        "max_seqlen_q": max_seqlen, "max_seqlen_k": max_seqlen,
+    }  # fmt: skip
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, gates, coarse))
+    if not learns:  # gradients would need each branch
+        whole: Tensor = functions["nsa_gated_attention"](q, k, v, blocks, coarse, gates, **chosen)
+        return whole
+    fine = functions["nsa_selected_attention"](q, k, v, blocks, **chosen)
     near = fine.window_out if window > 0 else None
     return functions["nsa_combine"](coarse, fine.out, gates, window=near)
 

@@ -255,8 +255,8 @@ void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, co
       meet();
   });
   softmax.normalize(sum);
-  store_rows(sum, views.of_queries(*out), tokens.first, c.pack);
-  store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
+  store(sum, views, tokens.first);
+  if (lse) store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
 }
 
 }  // namespace tegula::ops

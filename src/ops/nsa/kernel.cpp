@@ -19,10 +19,15 @@ NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
   k.emplace(input("k", joined(of_k, {c.dim}), c.type));
   v.emplace(input("v", joined(of_k, {c.dim_v}), c.type));
   out.emplace(output("out", joined(of_q, {c.dim_v}), c.type));
-  lse.emplace(output("lse", joined(batches, {heads, members, queries}), f32));
+  if (c.branches == 0) lse.emplace(output("lse", joined(batches, {heads, members, queries}), f32));
   choice.emplace(input("choice", joined(of_q, {entries}), i32));
   scale.emplace(scalar("scale", f32));
   require(entries <= c.entries, "a row has no more entries than the instance");
+  if (c.branches > 0) {
+    compressed.emplace(input("compressed", joined(of_q, {c.dim_v}), c.type));
+    if (c.branches > 2) window.emplace(input("window", joined(of_q, {c.dim_v}), c.type));
+    gates.emplace(input("gates", joined(of_q, {c.branches}), c.gates));
+  }
   if (c.counts) lengths.emplace(input("counts", of_q, i32));
   if (!c.varlen) return;
   Dim fences("fences");
@@ -96,8 +101,37 @@ void NsaProgram::block(const Index& x, const Index& h, const Index& b) const {
         add_product(scores, v_tile, sum, c.compute);
       });
   softmax.normalize(sum);
-  store_rows(sum, views.of_queries(*out), tokens.first, c.pack);
-  store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
+  store(sum, views, tokens.first);
+  if (lse) store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
+}
+
+void NsaProgram::store(Fragment& sum, const HeadViews& views, const Expr& first) const {
+  if (c.branches > 0) add_branches(sum, views, first);
+  store_rows(sum, views.of_queries(*out), first, c.pack);
+}
+
+void NsaProgram::add_branches(Fragment& sum, const HeadViews& views, const Expr& first) const {
+  const auto weight = [&](int branch) {
+    const Tensor from = views.of_queries(*gates);
+    Fragment result({c.rows()}, f32);
+    if (c.pack == 1)
+      copy(from.slice(all, branch).at(first), result);
+    else
+      copy(from.slice(all, all, branch).at(first), result.reshape({c.queries, c.pack}));
+    parallel(result, [&](Index r) { result(r) = 1.f / (1.f + exp2(-result(r) * log2e)); });
+    return result;
+  };
+  const Fragment own = weight(1);
+  parallel(sum, [&](Index r, Index j) { sum(r, j) *= own(r); });
+  const auto add = [&](const Tensor& branch, const Fragment& share) {
+    const Tensor from = views.of_queries(branch);
+    parallel(sum, [&](Index r, Index j) {
+      Expr value = c.pack == 1 ? Expr(from(first + r, j)) : Expr(from(first + r / c.pack, r % c.pack, j));
+      sum(r, j) += share(r) * value;
+    });
+  };
+  add(*compressed, weight(0));
+  if (window) add(*window, weight(2));
 }
 
 Kernel nsa_kernel(const NsaKernel& instance) {

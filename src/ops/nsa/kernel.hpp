@@ -53,6 +53,10 @@ struct NsaKernel {
   // 1 / fewest of a block costs here. See NsaInvertedKernel.
   int fewest = 1, least_gain = 0;
   int chunk = chunk_tokens;  // where pairs are sorted by blocks
+  // Results are summed by gates, of this type, with those of the compressed branch and, with 3 branches, of a
+  // window.
+  int branches = 0;
+  DType gates = f32;
 
   int rows() const { return queries * pack; }
   int width() const { return entries + (diagonal ? 1 : 0); }  // of a row, with the token's own block
@@ -82,17 +86,20 @@ struct NsaKernel {
                       labelled("k", keys), labelled("causal", causal), labelled("diagonal", diagonal),
                       labelled("repeats", repeats), labelled("counts", counts), labelled("varlen", varlen),
                       labelled("lists", lists), NsaDivision{fewest, least_gain},
-                      labelled("c", chunk > chunk_tokens ? std::optional(chunk) : std::nullopt));
+                      labelled("c", chunk > chunk_tokens ? std::optional(chunk) : std::nullopt),
+                      labelled("branches", branches > 0 ? std::optional(branches) : std::nullopt),
+                      labelled("gates", branches > 0 ? std::optional(gates) : std::nullopt));
   }
 };
 
 // Arguments: q [batch, tokens, kv heads, group, d], k, v, out, lse [batch, kv heads, group, tokens], choice
 // [batch, tokens, kv heads, group, entries], scale (with log2(e)); then, where the instance has them, counts
 // [batch, tokens, kv heads, group], and for packed sequences q_begin, k_begin [sequences + 1] and longest,
-// without the batch dimensions. With pack > 1 the entries of group member 0 are those of all. With fewest >
-// 1, for nsa_inverted_kernel: how many parts the tokens have, the tokens of one, and as outputs the most that
-// a token of each part [parts] and of each warp group of a tile [kv heads, batch · tiles · groups] left to
-// it, and the pairs of each part, as PairLists has them.
+// without the batch dimensions. With branches compressed and window as out, and gates [batch, tokens, kv
+// heads, group, branches], but no lse. With pack > 1 the entries of group member 0 are those of all. With
+// fewest > 1, for nsa_inverted_kernel: how many parts the tokens have, the tokens of one, and as outputs the
+// most that a token of each part [parts] and of each warp group of a tile [kv heads, batch · tiles · groups]
+// left to it, and the pairs of each part, as PairLists has them.
 lang::Kernel nsa_kernel(const NsaKernel& instance);
 
 // The pass over inverted lists: what tiles of tokens leave out, blocks that few of their tokens selected.

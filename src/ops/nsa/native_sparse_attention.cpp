@@ -1,10 +1,9 @@
 #include "tegula/ops/native_sparse_attention.hpp"
 
-#include "tegula/ops/nsa_combine.hpp"
 #include "tegula/ops/nsa_compress.hpp"
 #include "tegula/ops/nsa_compressed_attention.hpp"
+#include "tegula/ops/nsa_gated_attention.hpp"
 #include "tegula/ops/nsa_select.hpp"
-#include "tegula/ops/nsa_selected_attention.hpp"
 
 namespace tegula::ops {
 
@@ -51,11 +50,9 @@ Tensor native_sparse_attention(const TensorRef& q, const TensorRef& k, const Ten
   choice.block_size = options.block_size;
   choice.first_blocks = options.first_blocks, choice.local_blocks = options.local_blocks;
   const Tensor blocks = nsa_select(q, keys, seen.lse, options.count, choice);
-  const NsaSelectedResult fine = nsa_selected_attention(q, k, v, blocks, selected_options(options));
-  NsaCombine sum;
-  if (options.window > 0) sum.window = fine.window_out;
-  sum.out = options.out, sum.target = options.target;
-  return nsa_combine(seen.out, fine.out, gates, sum);
+  NsaSelectedOptions last = selected_options(options);
+  last.out = options.out;
+  return nsa_gated_attention(q, k, v, blocks, seen.out, gates, last);
 }
 
 }  // namespace tegula::ops

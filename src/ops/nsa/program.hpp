@@ -27,6 +27,10 @@ class NsaProgram {
   void mask(lang::Fragment& scores, const BlockTile& keys_of, const TokenTile& tokens,
             UnionList& chosen) const;
 
+  // The sums of a tile, divided by those of the weights, to out.
+  void store(lang::Fragment& sum, const HeadViews& views, const lang::Expr& first) const;
+  void add_branches(lang::Fragment& sum, const HeadViews& views, const lang::Expr& first) const;
+
   // On a GPU the lists are joined before.
   void run_with_lists();
   lang::Expr list_of(const SequenceRows& rows, const lang::Index& x) const;
@@ -41,7 +45,7 @@ class NsaProgram {
   const NsaKernel& c;
   std::optional<lang::Dim> batch, group;
   lang::Dim queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
-  std::optional<lang::Tensor> q, k, v, out, lse, choice, lengths, q_begin, k_begin;
+  std::optional<lang::Tensor> q, k, v, out, lse, choice, lengths, q_begin, k_begin, compressed, window, gates;
   std::optional<lang::Expr> scale, longest, part_count, part_tokens;
   std::optional<UnionLists> lists;
   NsaKernel of_left_out;  // whose rows are what is left of those of `c`

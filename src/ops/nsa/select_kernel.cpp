@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "ops/pieces/scores.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 
@@ -27,8 +28,9 @@ struct Select : CompressedProgram {
   Expr block_size = scalar("block_size", i32), first_blocks = scalar("first_blocks", i32),
        local_blocks = scalar("local_blocks", i32), blocks = scalar("blocks", i32);
   Expr slots = processors() * blocks_of_processor;
-  Tensor weights =
-      workspace("weights", {slots, c.queries, c.packed ? longest / stride + 1 : Expr(entries)}, f32);
+  // One behind the last is always there to be read.
+  Expr last = c.packed ? max(longest / stride + 1, 0) : Expr(entries);
+  Tensor weights = workspace("weights", {slots, c.queries, last + 1}, f32);
 
   explicit Select(const SelectKernel& instance) : CompressedProgram(instance.heads), kernel(instance) {}
 
@@ -45,7 +47,7 @@ struct Select : CompressedProgram {
         when(first < sight_of.queries, [&] {
           const Tensor own = weights.slice(slot);
           for (int chunk = 0; chunk < kernel.chunks; ++chunk) weigh(first, other % kv_heads, chunk, s, own);
-          choose(first, out.slice(s.batch, s.tokens, other % kv_heads), own, sight_of);
+          choose(first, s, other % kv_heads, own);
         });
       });
     });
@@ -58,8 +60,11 @@ struct Select : CompressedProgram {
     Expr head = kv_head * kernel.chunks + chunk;
     Shared q_tile({c.rows(), c.features()}, c.compute);
     load_queries(queries_of(q, s, head), first, q_tile, c.pack);
-    Fragment base({c.rows()}, f32);
-    load_base(vector_of(lse, s, head), first, base);
+    Shared lse_tile({c.rows()}, f32);
+    load_vector(vector_of(lse, s, head), first, lse_tile, c.pack);
+    // Times log2(e). A query that sees nothing gives no weight.
+    const Fragment base =
+        map(lse_tile, [&](Index r) { return select(lse_tile(r) == -inf, inf, lse_tile(r) * log2e); });
     const Tensor k_of = entries_of(k, s, kv_head);
     pipelined(ceildiv(sight(s).limit(first + c.queries - 1), c.keys), {.stages = 2}, [&](Index tile) {
       Shared k_tile({c.keys, c.features()}, c.compute);
@@ -81,77 +86,80 @@ struct Select : CompressedProgram {
     parallel(found, [&](Index n, Index i) { own(i, entry + n) += found(n, i); });
   }
 
-  // Times log2(e). A query that sees nothing gives no weight.
-  void load_base(const Tensor& from, const Expr& first, Fragment& to) const {
-    if (c.pack == 1)
-      copy(from.at(first), to);
-    else
-      copy(from.at(0, first), to.reshape({c.queries, c.pack}).T());
-    parallel(to, [&](Index r) { to(r) = select(to(r) == -inf, inf, to(r) * log2e); });
-  }
+  // What a warp asks of each of its blocks, computed once: divisions by numbers known at run time, written
+  // out for every register, are most of a program.
+  struct Row {
+    Var query, seen, limit, each, before;
+
+    Row(const Select& own, const EntrySight& sight_of, const Expr& at)
+        : query(at),
+          seen(clamp(floordiv(at + sight_of.shift, own.block_size) + 1, 0, own.blocks)),
+          limit(sight_of.limit(at)),
+          each(own.block_size / own.stride),
+          before(ceildiv(own.length, own.stride) - 1) {}
+  };
 
   // The entries that share a token with a block.
-  Range entries_at(const Expr& block, const EntrySight& sight_of, const Expr& limit) const {
+  Range entries_at(const Expr& block, const EntrySight& sight_of, const Row& row) const {
     const Windows& windows = sight_of.windows;
     if (!kernel.aligned)
       return range(windows.ending_behind(block * block_size),
-                   min(windows.beginning_before((block + 1) * block_size), limit));
-    Expr each = block_size / stride;
-    return range(max(block * each - ceildiv(length, stride) + 1, 0), min((block + 1) * each, limit));
+                   min(windows.beginning_before((block + 1) * block_size), row.limit));
+    return range(max(block * row.each - row.before, 0), min((block + 1) * row.each, row.limit));
   }
 
-  // The keys of the blocks from `begin` on, of which the query sees those before `seen`.
-  void form_keys(const Tensor& own, const EntrySight& sight_of, const Expr& query, const Expr& begin,
-                 const Expr& seen, Fragment& keys) const {
-    Expr limit = sight_of.limit(query);
-    parallel(keys, [&](Index j) {
-      Expr here = begin + j;
-      const Range near = entries_at(here, sight_of, limit);
+  // The keys of the blocks from `begin` on.
+  void form_keys(const Tensor& own, const EntrySight& sight_of, const Row& row, const Expr& begin,
+                 Fragment& keys) const {
+    // By itself, and read whether it counts or not: no load waits behind a branch.
+    const Fragment found = map(keys, [&](Index j) -> Expr {
+      const Range near = entries_at(begin + j, sight_of, row);
       Var weight = 0.0f;
       const auto add = [&](const Expr& n) {
+        Expr read = own(min(n, last)), own_weight = select(n < near.end, read, 0);
         if (kernel.weight == BlockWeight::sum)
-          weight += own(n);
+          weight += own_weight;
         else
-          weight = max(weight, own(n));
+          weight = max(weight, own_weight);
       };
       if (kernel.entries == 0)
         serial(near, [&](Index n) { add(n); });
       else
-        for (int n = 0; n < kernel.entries; ++n)
-          when(near.begin + n < near.end, [&] { add(near.begin + n); });
-      Expr forced = here < first_blocks || here >= seen - local_blocks;
-      Expr key = select(isnan(weight), 1u, bitcast(weight, u32) + 1u);
-      keys(j) = select(here < seen, select(forced, kept, key), 0u);
+        for (int n = 0; n < kernel.entries; ++n) add(near.begin + n);
+      return weight;
+    });
+    parallel(keys, [&](Index j) {
+      Expr here = begin + j, forced = here < first_blocks || here >= row.seen - local_blocks;
+      Expr key = select(isnan(found(j)), 1u, bitcast(found(j), u32) + 1u);
+      keys(j) = select(here < row.seen, select(forced, kept, key), 0u);
     });
   }
 
-  void choose(const Expr& first, const Tensor& to, const Tensor& own, const EntrySight& sight_of) const {
+  void choose(const Expr& first, const CompressedSequence& s, const Expr& kv_head, const Tensor& own) const {
+    const EntrySight sight_of = sight(s);
     each_group(c.queries, Group::warp, [&](Index i) {
-      Expr query = first + i;
-      when(query < sight_of.queries, [&] {
-        Expr seen = clamp(floordiv(query + sight_of.shift, block_size) + 1, 0, blocks);
-        choose_blocks(to.slice(query), own.slice(i), sight_of, query, seen);
+      when(first + i < sight_of.queries, [&] {
+        const Var b = s.batch, head = kv_head;
+        const Row row(*this, sight_of, first + i);
+        choose_blocks(out.slice(b, s.tokens, head).slice(row.query), own.slice(i), sight_of, row);
       });
     });
   }
 
-  void choose_blocks(const Tensor& to, const Tensor& own, const EntrySight& sight_of, const Expr& query,
-                     const Expr& seen) const {
+  void choose_blocks(const Tensor& to, const Tensor& own, const EntrySight& sight_of, const Row& row) const {
     Fragment all_keys({kernel.columns}, u32);
-    const auto form = [&](const Expr& begin, Fragment& keys) {
-      form_keys(own, sight_of, query, begin, seen, keys);
-    };
+    const auto form = [&](const Expr& begin, Fragment& keys) { form_keys(own, sight_of, row, begin, keys); };
     if (kernel.held) form(0, all_keys);
     const std::function<void(const ChunkBody&)> each = [&](const ChunkBody& body) {
       if (kernel.held) return body(0, all_keys);
-      serial(ceildiv(seen, kernel.columns), [&](Index chunk) {
+      serial(ceildiv(row.seen, kernel.columns), [&](Index chunk) {
         Fragment keys({kernel.columns}, u32);
         form(chunk * kernel.columns, keys);
         body(chunk * kernel.columns, keys);
       });
     };
     Var bound = 0u;
-    find_bound(each, seen, bound);
+    find_bound(each, row.seen, bound);
     write(each, to, bound);
   }
 
