@@ -256,13 +256,16 @@ bool Inference::propagate() {
   return true;
 }
 
-// A loop that only views a fragment's elements by other numbers lies as the fragment does. False if there is
-// none left.
+// A loop that meets fragments by other numbers of their elements only lies as they do. False if there is none
+// left.
 bool Inference::propagate_bits() {
   for (const BitEdge& edge : bit_edges_) {
     const Node& fragment = nodes_[static_cast<std::size_t>(find(edge.fragment))];
     Node& own = nodes_[static_cast<std::size_t>(find(edge.loop))];
-    if (!fragment.fixed || own.fixed || fragment.threads != own.threads) continue;
+    // Where others meet it element by element, these have a say.
+    const bool alone = std::none_of(fragments_.begin(), fragments_.end(),
+                                    [&](const auto& other) { return find(other.second) == find(edge.loop); });
+    if (!alone || !fragment.fixed || own.fixed || fragment.threads != own.threads) continue;
     own.fixed = layout_around(*edge.statement, *edge.access, *fragment.fixed);
     if (own.fixed) return true;
   }
