@@ -213,8 +213,7 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
     const auto axes = loop_axes(n, *access);
     const auto fragment = fragments_.find(access->view.buffer.get());
     if (!axes) around_held(self, n, *access);
-    if (!axes && fragment != fragments_.end() && !touches_memory(n))
-      around_.push_back({fragment->second, self, &n, access});
+    if (!axes && fragment != fragments_.end()) around_.push_back({fragment->second, self, &n, access});
     if (!axes || fragment == fragments_.end()) return;
     std::vector<int> identity(n.index.size());
     std::iota(identity.begin(), identity.end(), 0);
@@ -287,11 +286,16 @@ bool Inference::propagate() {
   return true;
 }
 
-// Loops that take the elements of what is fixed where they lie: of a sum over parts of rows, none moves.
+// A loop that meets fragments by other numbers of their elements lies as they do, so that none moves: a sum
+// over parts of rows, say. Where it also meets some element by element, these have a say if it touches memory.
+// False if there is none left.
 bool Inference::propagate_around() {
   for (const LoopAround& own : around_) {
     const Node& fragment = nodes_[static_cast<std::size_t>(find(own.fragment))];
     Node& loop = nodes_[static_cast<std::size_t>(find(own.loop))];
+    const bool alone = std::none_of(fragments_.begin(), fragments_.end(),
+                                    [&](const auto& other) { return find(other.second) == find(own.loop); });
+    if (!alone && touches_memory(*own.statement)) continue;
     if (!fragment.fixed || loop.fixed || fragment.threads != loop.threads) continue;
     loop.fixed = layout_around(*own.statement, *own.access, *fragment.fixed);
     if (loop.fixed) return true;
