@@ -92,7 +92,7 @@ struct Edge {
   std::vector<int> axes;
 };
 
-// A loop over registers alone that meets the fragment through a reshaped view, or several elements at a time.
+// A loop that meets the fragment through a reshaped view, or several elements at a time.
 struct LoopAround {
   int fragment, loop;
   const For* statement;
