@@ -31,6 +31,10 @@ struct Instance {
 // Of a block that adds the parts of sums.
 constexpr int summed_rows = 16, summed_weights = 32;
 constexpr int piece = 4;  // numbers that the copy engine takes at least, f32
+// Where rows are few one warp group a block decodes, waits and multiplies: so many blocks fill each other's
+// waits.
+constexpr int blocks_of_processor = 3;
+bool few_rows(const QuantisedTile& t) { return t.m <= 32; }
 
 struct Program {
   const Instance& c;
@@ -58,24 +62,28 @@ struct Program {
   }
 
   void whole() const {
-    grid(ceildiv(n, t.n), ceildiv(rows, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
-      Fragment sum({t.n, t.m}, f32, 0);
-      product.multiply(sum, a, matrix, y * t.m, x * t.n, range(0, ceildiv(k, t.k)));
-      store(sum, y * t.m, x * t.n);
-    });
+    const int blocks = few_rows(t) ? blocks_of_processor : 0;
+    grid(ceildiv(n, t.n), ceildiv(rows, t.m), {.order = Order::grouped(8), .blocks_per_processor = blocks},
+         [&](Index x, Index y) {
+           Fragment sum({t.n, t.m}, f32, 0);
+           product.multiply(sum, a, matrix, y * t.m, x * t.n, range(0, ceildiv(k, t.k)));
+           store(sum, y * t.m, x * t.n);
+         });
   }
 
   // Blocks of a first grid leave the sums of parts of k, [n, rows] as they have them, and those of a second
   // add them in order.
   void in_parts() const {
     Tensor parts = workspace("parts", {c.splits, n, ceildiv(rows, piece) * piece}, f32);
-    grid(ceildiv(n, t.n), ceildiv(rows, t.m), c.splits, [&](Index x, Index y, Index part) {
-      Expr steps = ceildiv(k, t.k);
-      Fragment sum({t.n, t.m}, f32, 0);
-      product.multiply(sum, a, matrix, y * t.m, x * t.n,
-                       range(steps * part / c.splits, steps * (part + 1) / c.splits));
-      copy(sum, parts.slice(part).at(x * t.n, y * t.m));
-    });
+    const int blocks = few_rows(t) ? blocks_of_processor : 0;
+    grid(ceildiv(n, t.n), ceildiv(rows, t.m), c.splits, {.blocks_per_processor = blocks},
+         [&](Index x, Index y, Index part) {
+           Expr steps = ceildiv(k, t.k);
+           Fragment sum({t.n, t.m}, f32, 0);
+           product.multiply(sum, a, matrix, y * t.m, x * t.n,
+                            range(steps * part / c.splits, steps * (part + 1) / c.splits));
+           copy(sum, parts.slice(part).at(x * t.n, y * t.m));
+         });
     grid(ceildiv(n, summed_weights), ceildiv(rows, summed_rows), [&](Index x, Index y) {
       Fragment sum({summed_weights, summed_rows}, f32, 0);
       for (int part = 0; part < c.splits; ++part) {
@@ -95,11 +103,11 @@ Kernel program(const Instance& c) {
   });
 }
 
-// Parts of k where few rows leave processors with less than the blocks that hide each other's waits.
+// Parts of k where few rows leave processors with less than their blocks: all run at once.
 int splits_of(const Bound<QuantisedGemm>& c, const QuantisedTile& t) {
-  constexpr std::int64_t blocks_of_processor = 4, least_steps = 4, most_splits = 32;
+  constexpr std::int64_t least_steps = 8, most_splits = 32;
   if (c->splits > 0) return c->splits;
-  if (!c.on_gpu() || t.m > 32) return 1;
+  if (!c.on_gpu() || !few_rows(t)) return 1;
   const std::int64_t blocks = (c.dim("n") + t.n - 1) / t.n * ((c.dim("rows") + t.m - 1) / t.m);
   const std::int64_t wanted =
       blocks_of_processor * planned_gpu_processors(c.call()) / std::max<std::int64_t>(blocks, 1);
@@ -121,7 +129,9 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   if (c.on_gpu()) {
     const ProductTile tile = best_tile(gpu_table.quantised, {1, c.dim("rows"), c.dim("n"), c.dim("k")}, 1,
                                        planned_gpu_processors(c.call()));
-    t.tile = {tile.m, tile.n, tile.m <= 32 ? 128 : 64};
+    // Twice as many along k would be twice the registers of a thread, and half of the blocks of a processor,
+    // which decode while others wait; and rows of 64 bytes meet in banks of shared memory.
+    t.tile = {tile.m, tile.n, 64};
   }
   fit_step(t.tile, w);
   t.splits = splits_of(c, t.tile);
