@@ -18,6 +18,7 @@ struct SparseProduct {
   bool along_k;             // b is [n, k]
   const char* instruction;  // in the text for Hopper; null where it is expanded
   int zeros = 0;            // rows of metadata that are 0, as what lies outside reads
+  int together = 1;         // steps whose metadata are loaded at once
 };
 
 lang::Kernel product_of(const SparseProduct& c) {
@@ -31,10 +32,14 @@ lang::Kernel product_of(const SparseProduct& c) {
     grid(1, [&](Index) {
       Fragment sum({c.m, c.n}, c.type == i8 ? i32 : f32, 3);
       pipelined(c.steps, {.stages = 2}, [&](Index k) {
-        Shared own({c.m, c.depth / 2}, c.type), places({c.m, c.depth / 8}, u8);
+        const int columns = c.depth / 8;
+        Shared own({c.m, c.depth / 2}, c.type), loaded({c.m, c.together * columns}, u8);
         Shared other({c.along_k ? c.n : c.depth, c.along_k ? c.depth : c.n}, c.type);
         copy(values.at(0, k * (c.depth / 2)), own);
-        copy(metadata.at(0, k * (c.depth / 8)), places);
+        copy(metadata.at(0, k / c.together * (c.together * columns)), loaded);
+        const Shared places = c.together == 1
+                                  ? std::move(loaded)
+                                  : loaded.reshape({c.m, c.together, columns}).slice(all, k % c.together);
         copy(c.along_k ? b.at(0, k * c.depth) : b.at(k * c.depth, 0), other);
         if (c.along_k)
           gemm_sparse(own, places, other.T(), sum);
@@ -88,6 +93,7 @@ const SparseProduct cases[] = {
     {"bf16_across_k", bf16, 128, 64, 128, 2, false, "wgmma_n64_bf16_tb_sparse0("},
     {"e4m3", e4m3, 64, 32, 128, 2, true, "wgmma_n32_e4m3_sparse0("},
     {"i8_rows_outside", i8, 64, 32, 256, 2, true, "wgmma_n32_s8_sparse0(", 9},
+    {"halves_of_metadata", bf16, 192, 64, 64, 4, true, "(row) * 2 + int((", 0, 2},
     {"e5m2_across_k", e5m2, 64, 16, 64, 1, false, nullptr},
     {"few_rows", bf16, 40, 16, 24, 2, true, nullptr, 3},
 };

@@ -305,6 +305,7 @@ class CudaGridPrinter : private GridState {
   std::string instruction(const ir::Gemm& n, const passes::GemmPlan& plan, int columns, int selector = -1);
   void sparse_product(const ir::Gemm& n, const passes::GemmPlan& plan, int columns, std::int64_t first,
                       const std::string& arguments, const std::string& adds);
+  std::string place_in_part(const ir::View& view, const std::string& row, const std::string& column);
   void load_metadata(const ir::Gemm& n);
   void read_metadata(const ir::Gemm& n);
   std::string operand_registers(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);

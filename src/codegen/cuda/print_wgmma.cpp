@@ -188,6 +188,13 @@ void CudaGridPrinter::read_metadata(const Gemm& n) {
   load_metadata(n);
 }
 
+// The number of an element of a tile whose rows have several parts, one of which the view shows.
+std::string CudaGridPrinter::place_in_part(const View& view, const std::string& row,
+                                           const std::string& column) {
+  return fmt::format("(({}) * {} + int({})) * {} + ({})", row, constant_value(view.shape[1]),
+                     value(view.dims[1].offset), constant_value(view.shape[2]), column);
+}
+
 // The words of metadata that this thread gives to the instructions of a sparse product.
 void CudaGridPrinter::load_metadata(const Gemm& n) {
   if (!n.metadata) return;
@@ -201,9 +208,11 @@ void CudaGridPrinter::load_metadata(const Gemm& n) {
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int w = 0; w < {}; ++w) {{", blocks * words));
   const std::string row = fmt::format("{} + w / {} * {}", first_row, words, 64 * plan.parts.along_m);
+  const std::string at = passes::is_matrix(*n.metadata) ? offset_in(shared, tile, {"row", "column"})
+                                                        : place_in_part(*n.metadata, "row", "column");
   out_.line(fmt::format(
       "{}[w] = tg::metadata_word<{}>({}, w % {}, [&](int row, int column) {{ return {} + {}; }});", metadata_,
-      n.a.buffer->type.bytes(), row, words, shared.name, offset_in(shared, tile, {"row", "column"})));
+      n.a.buffer->type.bytes(), row, words, shared.name, at));
   out_.close();
 }
 

@@ -111,12 +111,13 @@ Kernel program(const Instance& t) {
   });
 }
 
-// Parts of k so that every processor has two blocks, where each has two steps at least.
+// Parts of k so that every processor has up to two blocks, where each has two steps at least: more would be a
+// second round, and more sums to read again.
 int parts_of(const Bound<IntegerGemm>& c, const Instance& t, int processors) {
   const std::int64_t blocks = ((c.dim("m") + t.m - 1) / t.m) * ((c.dim("n") + t.n - 1) / t.n),
                      steps = (c.dim("k") + t.k - 1) / t.k;
   int parts = 1;
-  while (blocks * parts < 2 * processors && 4 * parts <= steps && parts < 16) parts *= 2;
+  while (blocks * parts <= processors && 4 * parts <= steps && parts < 16) parts *= 2;
   return parts;
 }
 
@@ -126,7 +127,12 @@ Instance plan(const Bound<IntegerGemm>& c) {
   // Rows of whole 16 bytes are copied as they are; others best while they become floats.
   t.compute = c.dim("k") % 16 == 0 ? i8 : bf16;
   if (t.compute == i8) t.k = 128;
-  constexpr TileCost tiles[] = {{128, 128, 128, 0.4, 0.4}, {64, 128, 128, 0.45, 0.45}, {64, 64, 128, 1, 1}};
+  // Tensor cores take 64 rows of b where a has fewer.
+  constexpr TileCost tiles[] = {{128, 128, 128, 0.4, 0.4},
+                                {64, 128, 128, 0.45, 0.45},
+                                {64, 64, 128, 1, 1},
+                                {32, 128, 128, 0.8, 0.8},
+                                {16, 128, 128, 1.5, 1.5}};
   const int processors = planned_gpu_processors(c.call());
   const ProductTile tile =
       best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, t.compute.bytes(), processors);

@@ -99,6 +99,12 @@ Kernel program(const Instance& c) {
   });
 }
 
+// Along k, of a step. Twice as many are half of the waits, and twice the registers of a thread.
+int depth_of_step(std::int64_t rows_of_tile) {
+  if (rows_of_tile > 32) return 64;
+  return best_of(Candidates<int, 2>{64, 128}, [](int depth) { return static_cast<double>(depth); });
+}
+
 // Of few rows: a block waits for its tiles, meets its warps and waits for its product in each step, some 600
 // cycles, in which others decode their weights, four instructions each. Those of 8 bits lack registers for
 // three blocks.
@@ -147,7 +153,7 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   if (c.on_gpu()) {
     const ProductTile tile = best_tile(gpu_table.quantised, {1, c.dim("rows"), c.dim("n"), c.dim("k")}, 1,
                                        planned_gpu_processors(c.call()));
-    t.tile = {tile.m, tile.n, tile.m <= 32 ? 128 : 64};
+    t.tile = {tile.m, tile.n, depth_of_step(tile.m)};
   }
   fit_step(t.tile, w);
   t.blocks = resident_blocks(c, t.tile);

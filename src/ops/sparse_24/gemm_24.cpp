@@ -79,14 +79,17 @@ struct Operands {
   std::optional<Tensor> dense;  // instead of the first two
 };
 
+// Steps whose metadata are loaded together: rows of 16 bytes, which the copy engine moves at least.
+int steps_of_metadata(const GemmTiles& t) { return t.k == 64 ? 2 : 1; }
+
 // Of a step. A box of the copy engine takes some 4 ns for each of its rows of 16 bytes, as long as for 800
 // bytes of the operands, so threads bring them.
 void load_metadata(const Operands& from, const Instance& c, const Expr& row, const Expr& step, Shared& to) {
-  const int columns = c.tiles.k / 8;
-  if (!c.whole_pieces) return copy(from.metadata.at(row, step * columns), to);
+  const int together = steps_of_metadata(c.tiles), columns = together * c.tiles.k / 8;
+  if (!c.whole_pieces) return copy(from.metadata.at(row, step / together * columns), to);
+  Expr first = step / together * columns;
   gather(
-      from.metadata.slice(all, range(step * columns, (step + 1) * columns)), [&](Index i) { return row + i; },
-      to);
+      from.metadata.slice(all, range(first, first + columns)), [&](Index i) { return row + i; }, to);
 }
 
 // Adds the products of a tile.
@@ -106,11 +109,13 @@ void multiply(const Operands& from, const Instance& c, const Expr& row, const Ex
       load_right();
       return gemm(own, right(), sum);
     }
-    Shared own({t.m, t.k / 2}, type), places({t.m, t.k / 8}, u8);
+    const int together = steps_of_metadata(t), columns = t.k / 8;
+    Shared own({t.m, t.k / 2}, type), places({t.m, together * columns}, u8);
     copy(from.values.at(row, step * (t.k / 2)), own);
     load_metadata(from, c, row, step, places);
     load_right();
-    gemm_sparse(own, places, right(), sum);
+    if (together == 1) return gemm_sparse(own, places, right(), sum);
+    gemm_sparse(own, places.reshape({t.m, together, columns}).slice(all, step % together), right(), sum);
   });
 }
 
@@ -187,7 +192,8 @@ void plan_tiles(const BoundCall& c, const GemmTiles& given, Instance& t) {
   if (t.tiles.n == 0) t.tiles.n = tile.n;
   if (t.tiles.k == 0) t.tiles.k = t.dense && c.on_gpu() ? 64 : 128;
   t.tiles.splits = 1;
-  t.whole_pieces = c.on_gpu() && !t.dense && k % columns_of_piece == 0 && t.tiles.k % columns_of_piece == 0;
+  t.whole_pieces = c.on_gpu() && !t.dense && k % columns_of_piece == 0 &&
+                   steps_of_metadata(t.tiles) * t.tiles.k % columns_of_piece == 0;
 }
 
 Instance plan(const Bound<Gemm24>& c) {
@@ -292,12 +298,13 @@ const OperatorSchema& gemm_24_schema() {
           .source("Mishra et al. 2021, Accelerating Sparse Deep Neural Networks")
           .no_gradient("gradients of a pruned matrix are dense: multiply them by gemm")
           .flops("2*m*n*k")
-          .examples({{"ragged_bf16", "m=70 n=40 k=200 bf16 bias"},
-                     {"whole_f16", "m=130 n=72 k=256 f16 transpose_b activation=relu out_dtype=f32"},
-                     {"linear_bf16", "m=72 n=21 k=136 bf16 transpose_b transpose_out bias:f32"},
-                     {"e4m3", "m=66 n=40 k=256 e4m3 transpose_b scale=0.25"},
-                     {"e5m2", "m=20 n=40 k=72 e5m2 out_dtype=f32"},
-                     {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"}})
+          .examples(
+              {{"ragged_bf16", "m=70 n=40 k=200 bf16 bias"},
+               {"whole_f16", "m=130 n=72 k=256 f16 transpose_b activation=relu out_dtype=f32 tile_k=64"},
+               {"linear_bf16", "m=72 n=21 k=136 bf16 transpose_b transpose_out bias:f32"},
+               {"e4m3", "m=66 n=40 k=256 e4m3 transpose_b scale=0.25"},
+               {"e5m2", "m=20 n=40 k=72 e5m2 out_dtype=f32"},
+               {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"}})
           .measured({{"8192_bf16", "m=8192 n=8192 k=8192 bf16 transpose_b"},
                      {"8192_e4m3", "m=8192 n=8192 k=8192 e4m3 transpose_b"}})
           .run(plan, program, formula);

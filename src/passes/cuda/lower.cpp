@@ -20,6 +20,17 @@ namespace {
 
 bool is_fragment(const View& view) { return view.buffer->space == Space::fragment; }
 
+// Whether threads that multiply read metadata where they lie: the rows of a shared tile, or parts of them of
+// whole 16 bits.
+bool has_metadata_in_place(const View& view) {
+  if (view.buffer->space != Space::shared || view.rank() != 2) return false;
+  if (is_matrix(view)) return !is_transposed(view);
+  const ViewDim &row = view.dims.front(), &column = view.dims.back();
+  const auto is_whole = [&](const ViewDim& d) { return is_constant(d.offset, 0) && !d.low && !d.high; };
+  return !swizzled_order(*view.buffer).is_swizzled() && view.shape.size() == 3 && view.extent(1) % 2 == 0 &&
+         row.axis == 0 && column.axis == 1 && is_whole(row) && is_whole(column);
+}
+
 // Copies between a tensor and rows of a shared tile stay: there are better ways than element by element.
 bool stays(const Copy& n) {
   const View& tile = n.to.is_tile() ? n.to : n.from;
@@ -182,7 +193,7 @@ Body Lowering::gemm(const Gemm& n, const Loc& at, int threads) {
   if (is_fragment(n.a) && !plan_gemm(n, threads, target_).a_in_registers)
     own.a = moved(n.a, Space::shared, result, at);
   if (is_fragment(n.b)) own.b = moved(n.b, Space::shared, result, at);
-  if (n.metadata && (is_fragment(*n.metadata) || !is_matrix(*n.metadata) || is_transposed(*n.metadata)))
+  if (n.metadata && !has_metadata_in_place(*n.metadata))
     own.metadata = moved(*n.metadata, Space::shared, result, at);
   if (is_whole(n.c)) {
     result.push_back(statement(own, at));
