@@ -31,10 +31,6 @@ struct Instance {
 // Of a block that adds the parts of sums.
 constexpr int summed_rows = 16, summed_weights = 32;
 constexpr int piece = 4;  // numbers that the copy engine takes at least, f32
-// Where rows are few one warp group a block decodes, waits and multiplies: so many blocks fill each other's
-// waits.
-constexpr int blocks_of_processor = 3;
-bool few_rows(const QuantisedTile& t) { return t.m <= 32; }
 
 struct Program {
   const Instance& c;
@@ -62,9 +58,8 @@ struct Program {
   }
 
   void whole() const {
-    const int blocks = few_rows(t) ? blocks_of_processor : 0;
-    grid(ceildiv(n, t.n), ceildiv(rows, t.m), {.order = Order::grouped(8), .blocks_per_processor = blocks},
-         [&](Index x, Index y) {
+    grid(ceildiv(n, t.n), ceildiv(rows, t.m),
+         {.order = Order::grouped(8), .blocks_per_processor = t.blocks()}, [&](Index x, Index y) {
            Fragment sum({t.n, t.m}, f32, 0);
            product.multiply(sum, a, matrix, y * t.m, x * t.n, range(0, ceildiv(k, t.k)));
            store(sum, y * t.m, x * t.n);
@@ -75,8 +70,7 @@ struct Program {
   // add them in order.
   void in_parts() const {
     Tensor parts = workspace("parts", {c.splits, n, ceildiv(rows, piece) * piece}, f32);
-    const int blocks = few_rows(t) ? blocks_of_processor : 0;
-    grid(ceildiv(n, t.n), ceildiv(rows, t.m), c.splits, {.blocks_per_processor = blocks},
+    grid(ceildiv(n, t.n), ceildiv(rows, t.m), c.splits, {.blocks_per_processor = t.blocks()},
          [&](Index x, Index y, Index part) {
            Expr steps = ceildiv(k, t.k);
            Fragment sum({t.n, t.m}, f32, 0);
@@ -107,10 +101,10 @@ Kernel program(const Instance& c) {
 int splits_of(const Bound<QuantisedGemm>& c, const QuantisedTile& t) {
   constexpr std::int64_t least_steps = 8, most_splits = 32;
   if (c->splits > 0) return c->splits;
-  if (!c.on_gpu() || !few_rows(t)) return 1;
+  if (!c.on_gpu() || !t.has_few_rows()) return 1;
   const std::int64_t blocks = (c.dim("n") + t.n - 1) / t.n * ((c.dim("rows") + t.m - 1) / t.m);
   const std::int64_t wanted =
-      blocks_of_processor * planned_gpu_processors(c.call()) / std::max<std::int64_t>(blocks, 1);
+      t.blocks() * planned_gpu_processors(c.call()) / std::max<std::int64_t>(blocks, 1);
   const std::int64_t steps = (c.dim("k") + t.k - 1) / t.k;
   return static_cast<int>(std::clamp(std::min(wanted, steps / least_steps), std::int64_t{1}, most_splits));
 }
@@ -129,8 +123,6 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   if (c.on_gpu()) {
     const ProductTile tile = best_tile(gpu_table.quantised, {1, c.dim("rows"), c.dim("n"), c.dim("k")}, 1,
                                        planned_gpu_processors(c.call()));
-    // Twice as many along k would be twice the registers of a thread, and half of the blocks of a processor,
-    // which decode while others wait; and rows of 64 bytes meet in banks of shared memory.
     t.tile = {tile.m, tile.n, 64};
   }
   fit_step(t.tile, w);
