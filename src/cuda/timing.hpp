@@ -19,7 +19,7 @@ class CacheFlush {
 };
 
 // Milliseconds of what `body` queues on the stream, round by round, between two events. Each round begins
-// with a flush, unless that is declined, which also gives the host time to queue the work before the device
+// with flushes, unless these are declined: so many that the host has time to queue the work before the device
 // reaches it.
 std::vector<double> milliseconds_of(const Stream& stream, int rounds, const std::function<void()>& body,
                                     bool flush = true);

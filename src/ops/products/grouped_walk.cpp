@@ -15,8 +15,8 @@ Extents GroupedWalk::extents(Extents own) const {
   return own;
 }
 
-void GroupedWalk::each(const Expr& columns, int tile_rows, const Body& body) const {
-  const GridOptions options{.order = Order::grouped(8)};
+void GroupedWalk::each(const Expr& columns, int tile_rows, const Body& body, int blocks) const {
+  const GridOptions options{.order = Order::grouped(8), .blocks_per_processor = blocks};
   if (form_.offsets) {
     const GroupTiles tiles(input("offsets", {groups_ + 1}, i32), m_, scalar("max_rows", i32), tile_rows);
     return grid(columns, tiles.count(), options, [&](Index x, Index y) {

@@ -32,9 +32,10 @@ class GroupedWalk {
   // Extents of a tensor that has `own` of every group.
   lang::Extents extents(lang::Extents own) const;
   // A grid of `columns` and of all tiles of `tile_rows` rows. It declares the inputs offsets and counts,
-  // where the form has them, and the scalar max_rows of the former.
+  // where the form has them, and the scalar max_rows of the former. `blocks` share a processor, 0: by the
+  // compiler.
   using Body = std::function<void(const lang::Expr& column, const GroupedTile& tile)>;
-  void each(const lang::Expr& columns, int tile_rows, const Body& body) const;
+  void each(const lang::Expr& columns, int tile_rows, const Body& body, int blocks = 0) const;
 
  private:
   GroupedForm form_;

@@ -22,11 +22,9 @@ struct Instance {
   bool tensor_scale = false;
   QuantisedTile tile = {};
   int splits = 1;
-  int blocks = 0;  // of a processor, 0: the compiler's choice
   auto fields() const {
     return std::tuple(type, labelled("tiles", compute), labelled("out", out), weights, labelled("bias", bias),
-                      labelled("whole", tensor_scale), tile, labelled("splits", splits),
-                      labelled("blocks", blocks));
+                      labelled("whole", tensor_scale), tile, labelled("splits", splits));
   }
 };
 
@@ -60,8 +58,8 @@ struct Program {
   }
 
   void whole() const {
-    grid(ceildiv(n, t.n), ceildiv(rows, t.m), {.order = Order::grouped(8), .blocks_per_processor = c.blocks},
-         [&](Index x, Index y) {
+    grid(ceildiv(n, t.n), ceildiv(rows, t.m),
+         {.order = Order::grouped(8), .blocks_per_processor = t.blocks()}, [&](Index x, Index y) {
            Fragment sum({t.n, t.m}, f32, 0);
            product.multiply(sum, a, matrix, y * t.m, x * t.n, range(0, ceildiv(k, t.k)));
            store(sum, y * t.m, x * t.n);
@@ -72,7 +70,7 @@ struct Program {
   // add them in order.
   void in_parts() const {
     Tensor parts = workspace("parts", {c.splits, n, ceildiv(rows, piece) * piece}, f32);
-    grid(ceildiv(n, t.n), ceildiv(rows, t.m), c.splits, {.blocks_per_processor = c.blocks},
+    grid(ceildiv(n, t.n), ceildiv(rows, t.m), c.splits, {.blocks_per_processor = t.blocks()},
          [&](Index x, Index y, Index part) {
            Expr steps = ceildiv(k, t.k);
            Fragment sum({t.n, t.m}, f32, 0);
@@ -105,17 +103,6 @@ int depth_of_step(std::int64_t rows_of_tile) {
   return best_of(Candidates<int, 2>{64, 128}, [](int depth) { return static_cast<double>(depth); });
 }
 
-// Of few rows: a block waits for its tiles, meets its warps and waits for its product in each step, some 600
-// cycles, in which others decode their weights, four instructions each. Those of 8 bits lack registers for
-// three blocks.
-int resident_blocks(const Bound<QuantisedGemm>& c, const QuantisedTile& t) {
-  if (!c.on_gpu() || t.m > 16 || bits_of(c->format) == 8) return 0;
-  return best_of(Candidates<int, 2>{3, 2}, [&](int blocks) {
-    const double waiting = 600, decoding = 4.0 * t.n * t.k / 128;
-    return std::max(decoding, (waiting + decoding) / blocks);
-  });
-}
-
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Parts of k where few rows leave processors with less blocks than they have room for: those that fill one or
@@ -123,8 +110,9 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 int splits_of(const Bound<QuantisedGemm>& c, const Instance& t) {
   constexpr std::int64_t usual_blocks = 2, least_steps = 4, most_splits = 32, rounds = 2;
   if (c->splits > 0) return c->splits;
-  if (!c.on_gpu() || t.tile.m > 32) return 1;
-  const std::int64_t room = (t.blocks > 0 ? t.blocks : usual_blocks) * planned_gpu_processors(c.call());
+  if (!c.on_gpu() || !t.tile.has_few_rows()) return 1;
+  const std::int64_t room =
+      std::max<std::int64_t>(t.tile.blocks(), usual_blocks) * planned_gpu_processors(c.call());
   const std::int64_t blocks =
       std::max<std::int64_t>(1, ceil_div(c.dim("n"), t.tile.n) * ceil_div(c.dim("rows"), t.tile.m));
   const std::int64_t most =
@@ -156,7 +144,6 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
     t.tile = {tile.m, tile.n, depth_of_step(tile.m)};
   }
   fit_step(t.tile, w);
-  t.blocks = resident_blocks(c, t.tile);
   t.splits = splits_of(c, t);
   const TensorRef scales = turned(c["scales"], !w.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !w.zeros_by_group) : scales;

@@ -112,7 +112,7 @@ void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedM
   const int own_groups = w_.group == 0 ? 1 : std::max(1, t_.k / w_.group);
   const Scaled way = scaled();
   // Few rows leave it to the bytes in flight how fast weights come.
-  pipelined(steps, {.stages = t_.m <= 32 ? 8 : 4}, [&](Index step) {
+  pipelined(steps, {.stages = t_.has_few_rows() ? 8 : 4}, [&](Index step) {
     Expr group = w_.group == 0 ? Expr(0) : step * t_.k / w_.group;
     Shared a_tile({t_.m, t_.k}, compute_), b_tile({t_.n, t_.k / w_.in_element()}, w_.element());
     copy(a.at(row, step * t_.k), a_tile);

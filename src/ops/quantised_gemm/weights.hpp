@@ -47,9 +47,14 @@ struct QuantisedWeights {
   DType element() const { return words ? u32 : u8; }
 };
 
-// The tile of a product: rows of a, rows of weights, and the step of k.
+// The tile of a product: rows of a, rows of weights, and the step of k. More than 64 along k would be more
+// registers of a thread, so fewer blocks of a processor; and rows of 64 bytes meet in banks of shared memory.
 struct QuantisedTile {
   int m = 64, n = 64, k = 64;
+  bool has_few_rows() const { return m <= 32; }
+  // That share a processor; 0: by the compiler. With few rows one warp group a block decodes, waits and
+  // multiplies, and other blocks fill its waits.
+  int blocks() const { return has_few_rows() ? 3 : 0; }
   auto fields() const { return std::tuple(joined("t", m, n), k); }
 };
 

@@ -24,7 +24,7 @@ struct Program {
   QuantisedProduct product{c.weights, c.tile, c.compute};
 
   void run() const {
-    walk.each(ceildiv(n, t.n), t.m, [&](const Expr& x, const GroupedTile& tile) {
+    const auto body = [&](const Expr& x, const GroupedTile& tile) {
       const QuantisedMatrix matrix = matrices.slice(tile.group);
       Expr column = x * t.n;
       Fragment sum({t.n, t.m}, f32, 0);
@@ -39,7 +39,8 @@ struct Program {
         parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(j); });
       }
       copy(sum.T(), tile.of(out).at(tile.row, column));
-    });
+    };
+    walk.each(ceildiv(n, t.n), t.m, body, t.blocks());
   }
 };
 
@@ -57,7 +58,7 @@ QuantisedGroupedGemmKernel planned(QuantisedGroupedGemmKernel t, const GroupedPr
     const ProductTile tile =
         best_tile(gpu_table.quantised, {product.groups, product.rows, product.n, product.k}, 1,
                   planned_gpu_processors(call));
-    t.tile = {tile.m, tile.n, tile.m <= 32 ? 128 : 64};
+    t.tile = {tile.m, tile.n, 64};
   }
   fit_step(t.tile, t.weights);
   return t;
