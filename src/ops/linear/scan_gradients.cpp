@@ -43,7 +43,6 @@ Kernel scan_state_gradients_kernel(const ScanKernel& c) {
         Fragment dvs({c.rows(), c.block}, f32, 0);
         // What no product reads stands behind one, so that it runs beside it.
         const auto keep = [&] { copy(rounded, s.chunk(dstates, n, chunk, h).at(0, column)); };
-        std::optional<Shared> scaled;
         if (c.by_feature) {
           Shared own_decays({c.features()}, f32);
           copy(s.head(given, n, h).at(row), weights);
@@ -57,18 +56,17 @@ Kernel scan_state_gradients_kernel(const ScanKernel& c) {
           gemm(qs, ks.T(), scores);
           gemm(ks, rounded, dvs);
           keep();
-          scaled.emplace(std::initializer_list<int>{c.rows(), c.block}, c.type);
-          parallel(*scaled, [&](Index i, Index j) {
-            Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
-            (*scaled)(i, j) = f32(douts(i, j)) * factor;
-          });
-          gates.age(dstate, last);
           gates.mask(scores, *scale);
           gates.fade(dvs, last);
           copy(scores, weights);
           gemm(weights.T(), douts, dvs);
+          gates.age(dstate, last);
+          parallel(douts, [&](Index i, Index j) {
+            Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
+            douts(i, j) *= factor;
+          });
         }
-        gemm(qs.T(), scaled ? *scaled : douts, dstate);
+        gemm(qs.T(), douts, dstate);
         if (c.delta) {
           Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);
           copy(s.head(w, n, h).at(row), ws);

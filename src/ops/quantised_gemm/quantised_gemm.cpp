@@ -97,12 +97,6 @@ Kernel program(const Instance& c) {
   });
 }
 
-// Along k, of a step. Twice as many are half of the waits, and twice the registers of a thread.
-int depth_of_step(std::int64_t rows_of_tile) {
-  if (rows_of_tile > 32) return 64;
-  return best_of(Candidates<int, 2>{64, 128}, [](int depth) { return static_cast<double>(depth); });
-}
-
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Parts of k where few rows leave processors with less blocks than they have room for: those that fill one or

@@ -47,8 +47,7 @@ struct QuantisedWeights {
   DType element() const { return words ? u32 : u8; }
 };
 
-// The tile of a product: rows of a, rows of weights, and the step of k. More than 64 along k would be more
-// registers of a thread, so fewer blocks of a processor; and rows of 64 bytes meet in banks of shared memory.
+// The tile of a product: rows of a, rows of weights, and the step of k.
 struct QuantisedTile {
   int m = 64, n = 64, k = 64;
   bool has_few_rows() const { return m <= 32; }
@@ -57,6 +56,9 @@ struct QuantisedTile {
   int blocks() const { return has_few_rows() ? 3 : 0; }
   auto fields() const { return std::tuple(joined("t", m, n), k); }
 };
+
+// Along k, of a step of a tile with so many rows of a.
+int depth_of_step(int rows);
 
 // A matrix of weights [n, k] as a program has it; scales and zeros are [n, groups], or [groups, n].
 struct QuantisedMatrix {

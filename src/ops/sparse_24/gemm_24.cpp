@@ -28,11 +28,11 @@ struct Instance {
   Activation activation = Activation::none;
   std::optional<DType> dense = {};  // of tiles, where the matrix is expanded first and multiplied as that
   GemmTiles tiles = {};
-  bool whole_pieces = false;  // rows of metadata are multiples of 16 bytes
+  bool by_threads = false;  // metadata are loaded, whose rows are multiples of 16 bytes
   auto fields() const {
     return std::tuple(type, labelled("out", out), labelled("dense", dense), labelled("tb", transpose_b),
                       labelled("tout", transpose_out), labelled("scaled", scaled), labelled("bias", bias),
-                      activation, tiles, labelled("pieces", whole_pieces));
+                      activation, tiles, labelled("threads", by_threads));
   }
 };
 
@@ -82,11 +82,11 @@ struct Operands {
 // Steps whose metadata are loaded together: rows of 16 bytes, which the copy engine moves at least.
 int steps_of_metadata(const GemmTiles& t) { return t.k == 64 ? 2 : 1; }
 
-// Of a step. A box of the copy engine takes some 4 ns for each of its rows of 16 bytes, as long as for 800
-// bytes of the operands, so threads bring them.
+// Of a step. Where it is short, the copy engine would be busy with metadata, in boxes of rows of 16 bytes,
+// for as long as with the operands: threads load them.
 void load_metadata(const Operands& from, const Instance& c, const Expr& row, const Expr& step, Shared& to) {
   const int together = steps_of_metadata(c.tiles), columns = together * c.tiles.k / 8;
-  if (!c.whole_pieces) return copy(from.metadata.at(row, step / together * columns), to);
+  if (!c.by_threads) return copy(from.metadata.at(row, step / together * columns), to);
   Expr first = step / together * columns;
   gather(
       from.metadata.slice(all, range(first, first + columns)), [&](Index i) { return row + i; }, to);
@@ -123,7 +123,7 @@ Kernel program(const Instance& c) {
   return kernel(instance_name("gemm_24", c), [&] {
     const GemmTiles& t = c.tiles;
     Dim m("m"), n("n"), k("k");
-    if (c.whole_pieces) k.multiple_of(columns_of_piece);
+    if (c.by_threads) k.multiple_of(columns_of_piece);
     Operands from{input("values", {m, k / 2}, c.type),
                   input("metadata", {m, k / 8}, u8),
                   c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type),
@@ -151,14 +151,12 @@ Kernel program(const Instance& c) {
   });
 }
 
-// Of 16-bit operands; 128 x 128, 160 and 256, 192 x 128 and 256 x 128 as measured with boxes of metadata.
-// Tiles of which three steps fit a ring are faster than larger ones, and columns that are no multiple of 64
-// leave it the room of stores.
-constexpr TileCost wide_tiles[] = {
-    {128, 160, 256, 0.16, 0.16},   {192, 160, 256, 0.2, 0.2},   {128, 224, 256, 0.19, 0.19},
-    {256, 144, 256, 0.21, 0.21},   {192, 128, 256, 0.2, 0.2},   {128, 128, 256, 0.176, 0.176},
-    {128, 256, 256, 0.254, 0.254}, {256, 128, 256, 0.36, 0.36}, {64, 128, 256, 0.28, 0.28},
-    {64, 64, 256, 0.45, 0.45},     {64, 32, 256, 0.75, 0.75}};
+// Of 16-bit operands, as measured: large tiles have steps of 64 along k, so that four of them fit a ring.
+constexpr TileCost wide_tiles[] = {{256, 192, 128, 0.122, 0.122}, {128, 256, 128, 0.14, 0.14},
+                                   {192, 192, 128, 0.14, 0.14},   {128, 160, 256, 0.16, 0.16},
+                                   {128, 128, 256, 0.176, 0.176}, {64, 128, 256, 0.28, 0.28},
+                                   {64, 64, 256, 0.45, 0.45},     {64, 32, 256, 0.75, 0.75}};
+constexpr int most_sums_of_long_steps = 128 * 160;
 constexpr TileCost narrow_tiles[] = {
     {128, 128, 128, 0.12, 0.12}, {64, 128, 128, 0.2, 0.2}, {64, 64, 128, 0.3, 0.3}, {64, 32, 128, 0.5, 0.5}};
 
@@ -190,10 +188,10 @@ void plan_tiles(const BoundCall& c, const GemmTiles& given, Instance& t) {
   }
   if (t.tiles.m == 0) t.tiles.m = tile.m;
   if (t.tiles.n == 0) t.tiles.n = tile.n;
-  if (t.tiles.k == 0) t.tiles.k = t.dense && c.on_gpu() ? 64 : 128;
+  const bool is_large = t.type.bits() == 16 && t.tiles.m * t.tiles.n > most_sums_of_long_steps;
+  if (t.tiles.k == 0) t.tiles.k = (t.dense || is_large) && c.on_gpu() ? 64 : 128;
   t.tiles.splits = 1;
-  t.whole_pieces = c.on_gpu() && !t.dense && k % columns_of_piece == 0 &&
-                   steps_of_metadata(t.tiles) * t.tiles.k % columns_of_piece == 0;
+  t.by_threads = c.on_gpu() && !t.dense && k % columns_of_piece == 0 && t.tiles.k == 64;
 }
 
 Instance plan(const Bound<Gemm24>& c) {
