@@ -174,7 +174,7 @@ TEST(Attention, RefusesWrongCalls) {
     return [=] { attention(a, b, c, options); };
   };
   expect_refusal(call(q.select(0, 0), k, k), "argument 'q': expected rank 4");
-  expect_refusal(call(q.to(i32), k, k), "argument 'q': expected dtype f32, f16 or bf16");
+  expect_refusal(call(q.to(i32), k, k), "argument 'q': expected dtype f32, f16, bf16 or e4m3");
   expect_refusal(call(q, k.to(f16), k), "argument 'k': expected dtype f32");
   expect_refusal(call(q, k, k.slice(1, 0, 5)),
                  "argument 'v': expected [batch, keys, kv_heads, d_v] with keys = 6, as k");
