@@ -1,10 +1,12 @@
 # Sources that are compiled together: what they include and instantiate, which is most of their compilers' time, is
 # then compiled once. Their names in anonymous namespaces must differ. A folder that the sanitizers instrument is
 # instrumented as a whole, or its sources stay apart.
-# Sources of a folder of tile programs that look at tensors of calls stay apart: both have a `Tensor`.
-set(united_folders ahead analyze codegen codegen/cuda cuda emulation interp ir lang layout measure ops/convolution ops/experts ops/gemm
-                   ops/grouped_gemm ops/linear ops/pieces ops/quantised_gemm ops/quantised_grouped_gemm ops/reference ops/schema
-                   ops/state_space passes/cuda
+# Both the language and calls have a `Tensor`: headers that name that of calls are included before tile programs are, or are
+# among the precompiled ones. Overloads whose parameters convert to one another need names of their own, too.
+set(united_folders ahead analyze codegen codegen/cuda cuda emulation interp ir lang layout measure ops/attention ops/block_sparse
+                   ops/convolution ops/decode ops/experts ops/gated_delta ops/gemm ops/grouped_gemm ops/latent ops/linear
+                   ops/lists ops/nsa ops/pieces ops/products ops/quantised_gemm ops/quantised_grouped_gemm ops/reference
+                   ops/rows ops/scaled_grouped_gemm ops/schema ops/selection ops/sparse_24 ops/state_space passes/cuda
                    reduce runtime/call runtime/data runtime/execution runtime/files runtime/machine schedule show)
 set(united_not "_test\\.cpp$|/interp/interpreter\\.cpp$|/ops/pieces/(heads|matrices|plan|plan_choices)\\.cpp$")
 

@@ -15,7 +15,7 @@ namespace {
 constexpr int sink_rows = 1024;  // of a step of the sum over queries
 constexpr int threads_of_warp_group = 128;
 
-struct Program {
+struct BackwardProgram {
   const AttentionBackwardKernel& c;
   std::optional<Dim> batch, queries, keys, group;  // group: of query heads, where they do not share tiles
   Dim heads{"kv_heads"};
@@ -24,7 +24,7 @@ struct Program {
   std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
   std::optional<LargeScores> large;
 
-  explicit Program(const AttentionBackwardKernel& instance) : c(instance) {
+  explicit BackwardProgram(const AttentionBackwardKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
     if (!c.varlen) batch.emplace("batch");
     queries.emplace("queries");
@@ -142,7 +142,7 @@ struct Program {
   }
 };
 
-void Program::delta_grid() {
+void BackwardProgram::delta_grid() {
   Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
   grid(ceildiv(*queries, delta_rows), heads * members(), batches, [&](Index x, Index h, Index b) {
     Expr kv_head = h / members(), member = h % members();
@@ -160,7 +160,7 @@ void Program::delta_grid() {
 }
 
 // The grids behind work on rows of more features.
-void Program::copy_rows() {
+void BackwardProgram::copy_rows() {
   const auto copied = [&](std::optional<Tensor>& tensor, const char* name, int features) {
     const Tensor rows = with_features(name, *tensor, features);
     copy_features(*tensor, rows, features, !c.varlen);
@@ -175,7 +175,7 @@ void Program::copy_rows() {
   dv.emplace(with_features("dv_rows", *dv, c.features_v()));
 }
 
-void Program::sum_grid() {
+void BackwardProgram::sum_grid() {
   Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
   grid(ceildiv(*queries, delta_rows), heads * members(), batches, [&](Index x, Index h, Index b) {
     Expr kv_head = h / members(), member = h % members();
@@ -192,7 +192,7 @@ void Program::sum_grid() {
   });
 }
 
-void Program::query_grid() {
+void BackwardProgram::query_grid() {
   GridOptions options = grid_options();
   // Under a causal mask later queries see more keys.
   if (c.right && !c.left) options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
@@ -200,7 +200,7 @@ void Program::query_grid() {
   grid(tiles, parts(), sequences(), options, [&](Index x, Index h, Index b) { query_block(x, h, b); });
 }
 
-void Program::query_block(const Index& x, const Index& h, const Index& b) {
+void BackwardProgram::query_block(const Index& x, const Index& h, const Index& b) {
   const GradientTiles tiles = c.query_tiles();
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group;
   HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Slot(all) : Slot(h % *group)};
@@ -228,7 +228,7 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   tile.store(views.of_queries(*dq), first);
 }
 
-void Program::key_grid(KeySums sums) {
+void BackwardProgram::key_grid(KeySums sums) {
   GridOptions options = grid_options();
   if (c.right && !c.left)
     options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
@@ -239,7 +239,7 @@ void Program::key_grid(KeySums sums) {
   grid(tiles, columns, sequences(), options, [&](Index x, Index h, Index b) { key_block(sums, x, h, b); });
 }
 
-void Program::key_block(KeySums sums, const Index& x, const Index& h, const Index& b) {
+void BackwardProgram::key_block(KeySums sums, const Index& x, const Index& h, const Index& b) {
   Expr kv_head = c.parts > 1 ? h / c.parts : Expr(h);
   HeadViews views{rows_of(b), kv_head, all};
   Tensor k_of = views.of_keys(*k);
@@ -267,7 +267,7 @@ void Program::key_block(KeySums sums, const Index& x, const Index& h, const Inde
 }
 
 // What one head of the group, or all that share tiles, add to the tile of keys x.
-void Program::add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views) {
+void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views) {
   const GradientTiles tiles = c.key_tiles();
   auto receiver = [&](const Expr& row) -> KeyGradient::Receiver {
     if (!sum) return {};
@@ -305,7 +305,7 @@ void Program::add_member(KeyGradient& tile, KeySums sums, const Expr& x, const H
 }
 
 // In the order of the parts.
-void Program::part_grid(const Tensor& sums, const Tensor& to, int features) {
+void BackwardProgram::part_grid(const Tensor& sums, const Tensor& to, int features) {
   Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
   grid(ceildiv(*keys, delta_rows), heads, batches, [&](Index x, Index h, Index b) {
     auto tokens = [&](const Tensor& t) { return c.varlen ? t.slice(all, h) : t.slice(b, all, h); };
@@ -319,7 +319,7 @@ void Program::part_grid(const Tensor& sums, const Tensor& to, int features) {
 }
 
 // A sink's share of a row's sum is exp(sink − lse), and its gradient −share · delta.
-void Program::sink_grid() {
+void BackwardProgram::sink_grid() {
   grid(heads, members(), [&](Index kv_head, Index member) {
     Expr sink = (*sinks)(kv_head, member);
     Fragment sums({sink_rows}, f32, 0);
@@ -345,7 +345,7 @@ void Program::sink_grid() {
 }  // namespace
 
 Kernel attention_backward_kernel(const AttentionBackwardKernel& instance) {
-  return kernel(instance_name("attention_backward", instance), [&] { Program(instance).run(); });
+  return kernel(instance_name("attention_backward", instance), [&] { BackwardProgram(instance).run(); });
 }
 
 }  // namespace tegula::ops

@@ -9,7 +9,7 @@ namespace tegula::ops {
 namespace {
 
 constexpr CpuAttention cost = cpu_table.attention_gradients;
-constexpr double most_rows = 256;
+constexpr double most_backward_rows = 256;
 
 // Three products of a pass, or four, with m rows on the left and n columns on the right, and their inner or
 // outer extents d and dv.
@@ -25,7 +25,7 @@ double step_time(double m, double n, double d, double dv, bool both) {
 double estimate_backward(const AttentionProblem& p, const AttentionPlan& plan) {
   const double rows = plan.queries * plan.pack, keys = plan.keys, d = p.dim, dv = p.dim_v;
   const double bytes = 4 * (2 * rows * keys + (rows + 2 * keys) * (d + dv));
-  if (bytes > cost.most_bytes || rows > most_rows) return never;
+  if (bytes > cost.most_bytes || rows > most_backward_rows) return never;
   const double q_tiles = std::ceil(static_cast<double>(p.queries) / plan.queries),
                k_tiles = std::ceil(static_cast<double>(p.keys) / keys);
   const double parts = static_cast<double>(p.sequences * p.heads / plan.pack),

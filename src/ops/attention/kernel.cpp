@@ -197,8 +197,8 @@ void Program::merge_grid() {
 void Program::attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range,
                      const Range& steps, const Expr& own_scale, OnlineSoftmax& softmax, Fragment& sum) {
   // Of 8 bits tensor cores keep 14 of the sums of up to 512 products, more than the operands have.
-  const GemmOptions products{.accumulate =
-                                 c.compute == e4m3 ? Accumulate::tensor_core : Accumulate::promoted};
+  const lang::GemmOptions products{.accumulate =
+                                       c.compute == e4m3 ? Accumulate::tensor_core : Accumulate::promoted};
   const int value_rows = c.turns_values() ? c.features_v() : c.keys,
             value_columns = c.turns_values() ? c.keys : c.padded.of_v(c.dim_v);
   const Tensor keys_of = views.of_keys(*k),

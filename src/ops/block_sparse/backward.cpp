@@ -22,7 +22,7 @@ void formula(const Bound<BlockSparseBackward>& c, Exact& exact) {
 }
 
 // Gradients of scores, dq, dk and dv for every pair that the forward has, at least.
-double operations(const Bound<BlockSparseBackward>& c) {
+double backward_operations(const Bound<BlockSparseBackward>& c) {
   return 2 * chosen_pairs(c.call(), *c) * static_cast<double>(3 * c.dim("d") + 2 * c.dim("d_v"));
 }
 
@@ -59,7 +59,7 @@ const OperatorSchema& block_sparse_attention_backward_schema() {
           .source("Dao 2023, FlashAttention-2, over lists that are inverted on the device")
           .no_gradient("those of gradients are not implemented")
           .flops("2*batch*queries*heads*(mask ? keys : min(entries*k_block_size, keys))*(3*d + 2*d_v)")
-          .counted(operations)
+          .counted(backward_operations)
           .examples(examples())
           .measured(block_sparse_measured())
           .maps(block_sparse_maps())

@@ -19,7 +19,7 @@ using lang::Tensor;
 
 namespace {
 
-struct Program {
+struct BackwardProgram {
   const BlockSparseBackwardKernel& c;
   const BlockSparseKernel& f = c.forward;
   std::optional<Dim> group;  // of query heads, where they do not share tiles
@@ -34,7 +34,8 @@ struct Program {
   std::optional<SortedLists> sorted;
   std::optional<LongestFirst> longest_first;  // of the lists of keys, all heads of all batches in a row
 
-  explicit Program(const BlockSparseBackwardKernel& instance) : c(instance), sequences(instance.forward) {
+  explicit BackwardProgram(const BlockSparseBackwardKernel& instance)
+      : c(instance), sequences(instance.forward) {
     if (f.pack == 1) group.emplace("group");
     const Extents batches = sequences.batches(),
                   of_q = joined(batches, {sequences.queries, heads, members()}),
@@ -117,7 +118,7 @@ struct Program {
                         const Expr& shift) const;
 };
 
-void Program::run() {
+void BackwardProgram::run() {
   inverse.emplace(inverted_lists());
   if (f.listed && !c.one_pass) sorted.emplace(sorted_lists());
   if (c.longest_first)
@@ -155,7 +156,7 @@ void Program::run() {
          });
 }
 
-void Program::delta_grid() {
+void BackwardProgram::delta_grid() {
   grid(ceildiv(sequences.queries, delta_rows), heads * members(), sequences.all_batches(),
        [&](Index x, Index h, Index b) {
          HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
@@ -163,7 +164,7 @@ void Program::delta_grid() {
        });
 }
 
-void Program::large_grid() {
+void BackwardProgram::large_grid() {
   grid(ceildiv(sequences.queries, delta_rows), heads * members(), sequences.all_batches(),
        [&](Index x, Index h, Index b) {
          HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
@@ -172,7 +173,7 @@ void Program::large_grid() {
        });
 }
 
-InverseLists Program::inverted_lists() const {
+InverseLists BackwardProgram::inverted_lists() const {
   Expr rows = sequences.most_blocks(), chunks = ceildiv(rows, c.chunk),
        width = f.mask ? lists() : Expr(entries);
   const InverseExtents extents{c.chunk,
@@ -204,12 +205,12 @@ InverseLists Program::inverted_lists() const {
 }
 
 // Where the lists of a sequence begin, whose keys do at `key`.
-Expr Program::first_list(const Expr& b, const Expr& key) const {
+Expr BackwardProgram::first_list(const Expr& b, const Expr& key) const {
   return f.varlen ? key / c.span() + b : b * lists();
 }
 
 // How many blocks of queries a tile of keys meets, of all heads that choose for themselves.
-Expr Program::queries_of(const Expr& head, const Expr& list) const {
+Expr BackwardProgram::queries_of(const Expr& head, const Expr& list) const {
   Expr b = head / heads, h = head % heads;
   if (!f.varlen && !c.per_query_head) return inverse->list(h, b, list).count;
   Var sum = 0;
@@ -223,7 +224,7 @@ Expr Program::queries_of(const Expr& head, const Expr& list) const {
   return sum;
 }
 
-SortedLists Program::sorted_lists() const {
+SortedLists BackwardProgram::sorted_lists() const {
   auto row_of = [this](const Expr& b, const Expr& h, const Expr& x) -> SortedLists::Row {
     Expr end = min(x * f.q_block + f.q_block, sequences.queries_of(b)) + sequences.shift(b);
     return {choice_row(b, h / selectors(), h % selectors(), x), sequences.blocks_met(b, x, end)};
@@ -231,8 +232,8 @@ SortedLists Program::sorted_lists() const {
   return {batch, heads * selectors(), sequences.most_blocks(), entries, *f.listed, row_of};
 }
 
-void Program::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
-                          const std::function<void(const BlockTile&)>& body) const {
+void BackwardProgram::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
+                                  const std::function<void(const BlockTile&)>& body) const {
   serial(ceildiv(blocks, f.chunk), [&](Index n) {
     Shared list({f.chunk}, i32);
     Var count = 0;
@@ -242,8 +243,9 @@ void Program::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
   });
 }
 
-void Program::walk_sorted(const SortedLists::List& list, const Expr& b, const ScoreRange& visible,
-                          const std::function<void(const BlockTile&, const Expr& beyond)>& body) const {
+void BackwardProgram::walk_sorted(
+    const SortedLists::List& list, const Expr& b, const ScoreRange& visible,
+    const std::function<void(const BlockTile&, const Expr& beyond)>& body) const {
   const TileOfBlocks shape{f.k_block, f.keys, true};
   const bool whole = !shape.gathers() && f.k_block % f.keys == 0;
   Expr sure = list.count - blocks_in_question(f.causal, f.q_block, f.k_block, sequences.queries_of(b),
@@ -254,20 +256,20 @@ void Program::walk_sorted(const SortedLists::List& list, const Expr& b, const Sc
 }
 
 // Lists ascend, so the last row has the largest key.
-Expr Program::is_beyond(const BlockTile& tile, const ScoreRange& visible) const {
+Expr BackwardProgram::is_beyond(const BlockTile& tile, const ScoreRange& visible) const {
   return tile.shape.gathers() ? tile.row(f.keys - 1) >= visible.limit(Operand(0))
                               : visible.is_partial(tile.first, f.keys);
 }
 
-ScoreGradient::Mask Program::key_mask(const BlockTile& tile, const ScoreRange& visible,
-                                      const Expr& beyond) const {
+ScoreGradient::Mask BackwardProgram::key_mask(const BlockTile& tile, const ScoreRange& visible,
+                                              const Expr& beyond) const {
   return {tile.ragged() || beyond, [&](const Expr& r, const Expr& t, const Expr& weight) {
             Expr key = tile.row(t);
             return select(tile.counts(key) && key < visible.limit(r / f.pack), weight, 0);
           }};
 }
 
-void Program::query_block(const Expr& x, const Index& h, const Index& b) {
+void BackwardProgram::query_block(const Expr& x, const Index& h, const Index& b) {
   sequences.assert_promise(b);
   const OwnQueries own = own_queries(f, x, h, sequences.queries_of(b), group);
   HeadViews of{sequences.rows(b).with_queries(own.rows()), own.kv_head,
@@ -296,8 +298,8 @@ void Program::query_block(const Expr& x, const Index& h, const Index& b) {
   sums.store(of.of_queries(*dq), start);
 }
 
-MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block,
-                               const Expr& shift) const {
+MaskOfStep BackwardProgram::query_mask(const InverseLists::List& list, const Expr& first_key,
+                                       const Expr& first_block, const Expr& shift) const {
   const bool folded = c.fold > 1, always = folded || c.steps_of_keys().gathers();
   return [=, this](const BlockTile& step) -> ScoreGradient::Mask {
     // The last key of the tile against the first query of the step.
@@ -321,7 +323,7 @@ MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first
   };
 }
 
-void Program::key_block(const Index& x, const Index& h, const Index& b) {
+void BackwardProgram::key_block(const Index& x, const Index& h, const Index& b) {
   const int tiles = ceildiv(c.span(), c.keys);
   Expr tile = c.pieces == 1 ? Expr(x) : x / c.pieces, piece = x % c.pieces;
   Expr turn = tiles == 1 ? tile : tile / tiles;
@@ -355,13 +357,13 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     sums.store(keys_of.of_keys(*dk), keys_of.of_keys(*dv), first);
 }
 
-InverseLists::List Program::piece_of(const InverseLists::List& list, const Expr& piece) const {
+InverseLists::List BackwardProgram::piece_of(const InverseLists::List& list, const Expr& piece) const {
   if (c.pieces == 1) return list;
   Expr most = ceildiv(list.count, c.pieces), skipped = min(piece * most, list.count);
   return {list.rows, list.bits, list.begin + skipped, min(list.count - skipped, most)};
 }
 
-void Program::add_pieces(const Index& x, const Index& h, const Index& b) {
+void BackwardProgram::add_pieces(const Index& x, const Index& h, const Index& b) {
   const HeadViews of = all_tokens(b, h, all);
   auto add = [&](const Tensor& from, const Tensor& to, int features, bool scaled) {
     auto rows_of = [&](const Expr& piece) -> Fragment {
@@ -383,7 +385,7 @@ void Program::add_pieces(const Index& x, const Index& h, const Index& b) {
 }  // namespace
 
 Kernel block_sparse_backward_kernel(const BlockSparseBackwardKernel& instance) {
-  return kernel(instance_name("block_sparse", instance), [&] { Program(instance).run(); });
+  return kernel(instance_name("block_sparse", instance), [&] { BackwardProgram(instance).run(); });
 }
 
 }  // namespace tegula::ops

@@ -11,7 +11,7 @@ using lang::Tensor;
 
 constexpr int tokens_of_block = 64;
 
-struct Program {
+struct TokenListProgram {
   Dim sequences{"sequences"}, heads{"kv_heads"}, members{"members"}, q_blocks{"q_blocks"}, entries{"entries"},
       tokens{"tokens"}, fences{"fences"};
   lang::Tensor choice = input("choice", {sequences, heads, members, q_blocks, entries}, i32);
@@ -20,7 +20,7 @@ struct Program {
   Expr longest = scalar("longest", i32);
   std::optional<lang::Tensor> counts, lengths;
 
-  explicit Program(const TokenListsKernel& instance) {
+  explicit TokenListProgram(const TokenListsKernel& instance) {
     if (!instance.counts) return;
     counts.emplace(input("counts", {sequences, heads, members, q_blocks}, i32));
     lengths.emplace(output("lengths", {tokens, heads, members}, i32));
@@ -47,7 +47,7 @@ struct Program {
 }  // namespace
 
 lang::Kernel token_lists_kernel(const TokenListsKernel& instance) {
-  return kernel(instance_name("token_lists", instance), [&] { Program(instance).run(); });
+  return kernel(instance_name("token_lists", instance), [&] { TokenListProgram(instance).run(); });
 }
 
 TokenLists lists_by_tokens(const BlockSparseCall& call, const TensorRef& choice, const TensorRef& counts,

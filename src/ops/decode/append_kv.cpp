@@ -13,11 +13,10 @@ namespace {
 
 using namespace lang;
 using lang::Tensor;
-using Op = AppendKv;
 
 constexpr float largest_e4m3 = 448, smallest_scale = 0x1p-126f;
 
-struct Instance {
+struct AppendInstance {
   DType type = f32, cache = f32;
   int dim = 0, dim_v = 0;  // 0: there are no values
   // Factors that are given; those of each token, which are written.
@@ -36,19 +35,19 @@ struct Instance {
   }
 };
 
-Instance plan(const Bound<Op>& c) {
-  Instance kernel{.type = c.type("k"),
-                  .cache = c.type("k_cache"),
-                  .dim = c.small_dim("d"),
-                  .dim_v = c.has("v") ? c.small_dim("d_v") : 0,
-                  .k_scale = c.has("k_scale"),
-                  .v_scale = c.has("v_scale"),
-                  .k_tokens = c.has("k_token_scale"),
-                  .v_tokens = c.has("v_token_scale"),
-                  .paged = c.has("block_table"),
-                  .lengths = c.has("cache_seqlens"),
-                  .positions = c.has("positions"),
-                  .pairing = c->pairing};
+AppendInstance append_plan(const Bound<AppendKv>& c) {
+  AppendInstance kernel{.type = c.type("k"),
+                        .cache = c.type("k_cache"),
+                        .dim = c.small_dim("d"),
+                        .dim_v = c.has("v") ? c.small_dim("d_v") : 0,
+                        .k_scale = c.has("k_scale"),
+                        .v_scale = c.has("v_scale"),
+                        .k_tokens = c.has("k_token_scale"),
+                        .v_tokens = c.has("v_token_scale"),
+                        .paged = c.has("block_table"),
+                        .lengths = c.has("cache_seqlens"),
+                        .positions = c.has("positions"),
+                        .pairing = c->pairing};
   if (c.has("cosine")) kernel.pairs = c.small_dim("half"), kernel.first = c.small_dim("first_rotated");
   const int features = std::max(kernel.dim, kernel.dim_v);
   kernel.heads = static_cast<int>(
@@ -56,8 +55,8 @@ Instance plan(const Bound<Op>& c) {
   return kernel;
 }
 
-struct Program {
-  const Instance& c;
+struct AppendProgram {
+  const AppendInstance& c;
   Dim batch{"batch"}, tokens{"tokens"}, heads{"kv_heads"};
   std::optional<Dim> pages = c.paged ? std::optional<Dim>(Dim("pages")) : std::nullopt;
   Dim page_size{c.paged ? "page_size" : "keys"};
@@ -70,7 +69,7 @@ struct Program {
   };
   Side keys = side("k", c.dim, c.k_scale, c.k_tokens), values = side("v", c.dim_v, c.v_scale, c.v_tokens);
 
-  explicit Program(const Instance& instance) : c(instance) {
+  explicit AppendProgram(const AppendInstance& instance) : c(instance) {
     if (c.paged) {
       Dim width("table_width");
       table.emplace(input("block_table", {batch, width}, i32));
@@ -99,7 +98,7 @@ struct Program {
 };
 
 // The tile with pairs of features turned by the angles of the position.
-Fragment Program::rotated(const Shared& tile, const Expr& position) const {
+Fragment AppendProgram::rotated(const Shared& tile, const Expr& position) const {
   const bool halves = c.pairing == RopePairing::halves;
   return map(tile, [&](Index h, Index d) {
     Expr j = d - c.first, is_pair = j >= 0 && j < 2 * c.pairs, of_pair = clamp(j, 0, 2 * c.pairs - 1);
@@ -113,8 +112,8 @@ Fragment Program::rotated(const Shared& tile, const Expr& position) const {
 }
 
 // Rows of page −1 are outside of the cache, and not written.
-void Program::store(const Side& side, Fragment& values, const Expr& page, const Expr& row,
-                    const Expr& head) const {
+void AppendProgram::store(const Side& side, Fragment& values, const Expr& page, const Expr& row,
+                          const Expr& head) const {
   if (side.scale) {
     Fragment factors({c.heads}, f32, 1);
     copy(side.scale->slice(page, row).at(head), factors, {.fill = 1});
@@ -129,7 +128,7 @@ void Program::store(const Side& side, Fragment& values, const Expr& page, const 
   copy(values, side.to->slice(page, row).at(head, 0));
 }
 
-void Program::block(const Expr& b, const Expr& i, const Expr& head) const {
+void AppendProgram::block(const Expr& b, const Expr& i, const Expr& head) const {
   Expr length = lengths ? Expr((*lengths)(b)) : room();
   assert_that(length <= room(), "a sequence has more tokens than its cache has room for");
   Expr token = length - tokens + i, is_there = token >= 0 && length <= room();
@@ -155,15 +154,15 @@ void Program::block(const Expr& b, const Expr& i, const Expr& head) const {
   });
 }
 
-Kernel program(const Instance& c) {
+Kernel append_program(const AppendInstance& c) {
   return kernel(instance_name("append_kv", c), [&] {
-    const Program p(c);
+    const AppendProgram p(c);
     grid(ceildiv(p.heads, c.heads), p.tokens, p.batch,
          [&](Index head, Index token, Index b) { p.block(b, token, head * c.heads); });
   });
 }
 
-double rotated_key(const Bound<Op>& c, Exact& exact, std::int64_t b, std::int64_t i, std::int64_t h,
+double rotated_key(const Bound<AppendKv>& c, Exact& exact, std::int64_t b, std::int64_t i, std::int64_t h,
                    std::int64_t d, std::int64_t token) {
   const auto k = exact.array("k");
   const std::int64_t pairs = c.has("cosine") ? c.dim("half") : 0, j = d - c->first_rotated;
@@ -178,8 +177,8 @@ double rotated_key(const Bound<Op>& c, Exact& exact, std::int64_t b, std::int64_
 }
 
 // One head of one token, at a row of a page.
-void store_exactly(const Bound<Op>& c, Exact& exact, const std::string& name, std::vector<double> values,
-                   std::int64_t page, std::int64_t row, std::int64_t h) {
+void store_exactly(const Bound<AppendKv>& c, Exact& exact, const std::string& name,
+                   std::vector<double> values, std::int64_t page, std::int64_t row, std::int64_t h) {
   double factor = 1;
   if (c.has(name + "_scale")) factor = exact.array(name + "_scale")(page, row, h);
   if (c.has(name + "_token_scale")) {
@@ -197,7 +196,7 @@ void store_exactly(const Bound<Op>& c, Exact& exact, const std::string& name, st
   }
 }
 
-void formula(const Bound<Op>& c, Exact& exact) {
+void append_formula(const Bound<AppendKv>& c, Exact& exact) {
   for (const char* written : {"k_cache", "v_cache", "k_token_scale", "v_token_scale"}) exact.data_if(written);
   for (std::int64_t b = 0; b < c.dim("batch"); ++b) {
     const SequencePlaces sequence(c.call(), b);
@@ -229,7 +228,9 @@ tegula::Tensor own_pages(const Shape& shape, DType, std::uint64_t seed,
   return table;
 }
 
-bool has_type(const Bound<Op>& c) { return c.type("k_cache") == e4m3 || c.type("k_cache") == c.type("k"); }
+bool has_appended_type(const Bound<AppendKv>& c) {
+  return c.type("k_cache") == e4m3 || c.type("k_cache") == c.type("k");
+}
 
 std::vector<Example> append_examples() {
   return {
@@ -265,32 +266,32 @@ std::vector<Example> append_measured() {
 constexpr const char* of_tokens = "block_table ? pages page_size kv_heads : batch keys kv_heads";
 constexpr const char* of_factors = "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads";
 
-void add_factors(Schema<Op>& table) {
+void add_factors(Schema<AppendKv>& table) {
   table
-      .in(&Op::k_scale, "k_scale", of_factors, is(f32),
+      .in(&AppendKv::k_scale, "k_scale", of_factors, is(f32),
           "positive factors by which keys are divided: one, one for each head, or for each token and "
           "head")
       .range("1", "3")
-      .in(&Op::v_scale, "v_scale", of_factors, is(f32), "factors of values, likewise")
+      .in(&AppendKv::v_scale, "v_scale", of_factors, is(f32), "factors of values, likewise")
       .range("1", "3")
-      .inout(&Op::k_token_scale, "k_token_scale", of_tokens, is(f32),
+      .inout(&AppendKv::k_token_scale, "k_token_scale", of_tokens, is(f32),
              "factors of each token and head of keys, which are its largest magnitude / 448")
-      .inout(&Op::v_token_scale, "v_token_scale", of_tokens, is(f32), "factors of values, likewise");
+      .inout(&AppendKv::v_token_scale, "v_token_scale", of_tokens, is(f32), "factors of values, likewise");
 }
 
-void add_angles(Schema<Op>& table) {
+void add_angles(Schema<AppendKv>& table) {
   table
-      .in(&Op::cosine, "cosine", "length half", is(f32),
+      .in(&AppendKv::cosine, "cosine", "length half", is(f32),
           "cosines of the angles of every position, by which pairs of features of keys are rotated")
-      .in(&Op::sine, "sine", "length half", is(f32), "sines of the same angles")
-      .in(&Op::positions, "positions", "batch tokens", index,
+      .in(&AppendKv::sine, "sine", "length half", is(f32), "sines of the same angles")
+      .in(&AppendKv::positions, "positions", "batch tokens", index,
           "of the tokens, their places in their sequences unless given")
       .converts()
       .range("0", "length");
 }
 
-void add_rules(Schema<Op>& table) {
-  table.require("k_cache", has_type, "the dtype of k, or e4m3", "convert it")
+void add_append_rules(Schema<AppendKv>& table) {
+  table.require("k_cache", has_appended_type, "the dtype of k, or e4m3", "convert it")
       .require("v", "v == v_cache", "v and v_cache together", "give both")
       .require("cosine", "cosine == sine", "cosine and sine together", "give both")
       .require("positions", "positions ? cosine : 1", "cosine and sine beside it", "leave it out")
@@ -309,43 +310,43 @@ void add_rules(Schema<Op>& table) {
 
 const OperatorSchema& append_kv_schema() {
   static const OperatorSchema table =
-      Schema<Op>("append_kv", "writes the newest tokens of sequences to a cache of keys and values")
-          .in(&Op::k, "k", "batch tokens kv_heads d", floats, "keys: the last tokens")
+      Schema<AppendKv>("append_kv", "writes the newest tokens of sequences to a cache of keys and values")
+          .in(&AppendKv::k, "k", "batch tokens kv_heads d", floats, "keys: the last tokens")
           .unit_stride()
-          .inout(&Op::k_cache, "k_cache", cache_dims("kv_heads d"), one_of({f32, f16, bf16, e4m3}),
+          .inout(&AppendKv::k_cache, "k_cache", cache_dims("kv_heads d"), one_of({f32, f16, bf16, e4m3}),
                  "keys of all tokens")
           .unit_stride()
           .remedy(
               "give it the heads and features of k, and a row for each sequence or pages with a block table")
-          .in(&Op::v, "v", "batch tokens kv_heads d_v", same_as("k"), "values of the same tokens")
+          .in(&AppendKv::v, "v", "batch tokens kv_heads d_v", same_as("k"), "values of the same tokens")
           .unit_stride()
           .remedy("give it the tokens and heads of k")
-          .inout(&Op::v_cache, "v_cache", cache_dims("kv_heads d_v"), same_as("k_cache"),
+          .inout(&AppendKv::v_cache, "v_cache", cache_dims("kv_heads d_v"), same_as("k_cache"),
                  "values of all tokens")
           .unit_stride()
           .remedy("give it the rows and heads of k_cache, and the features of v")
-          .in(&Op::block_table, "block_table", "batch table_width", index,
+          .in(&AppendKv::block_table, "block_table", "batch table_width", index,
               "page numbers of each sequence, in order; tokens of a negative entry are not stored")
           .remedy("give every sequence a row")
           .values(own_pages)
-          .in(&Op::cache_seqlens, "cache_seqlens", "batch", index,
+          .in(&AppendKv::cache_seqlens, "cache_seqlens", "batch", index,
               "length of each sequence, including the new tokens; if omitted, sequences fill the cache")
           .remedy("give every sequence a length")
           .range("0", "room+1")
           .with(add_factors)
           .with(add_angles)
-          .option(&Op::pairing, "pairing",
+          .option(&AppendKv::pairing, "pairing",
                   "features that are rotated together: j and j + half, or 2j and 2j + 1")
-          .option(&Op::first_rotated, "first_rotated", "the first feature that is rotated",
+          .option(&AppendKv::first_rotated, "first_rotated", "the first feature that is rotated",
                   between(0, 4096, "a feature", "give one of k"))
           .let("room", "block_table ? table_width*page_size : keys")
-          .with(add_rules)
+          .with(add_append_rules)
           .source("pages as in Kwon et al. 2023, PagedAttention")
           .no_gradient("a cache is for inference")
           .flops("6*batch*tokens*kv_heads*d")
           .examples(append_examples())
           .measured(append_measured())
-          .run(plan, program, formula);
+          .run(append_plan, append_program, append_formula);
   return table;
 }
 

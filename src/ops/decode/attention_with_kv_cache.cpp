@@ -14,15 +14,13 @@ namespace tegula::ops {
 
 namespace {
 
-using Op = AttentionWithKvCache;
-
 struct Tiles {
   int queries = 1, pack = 1, keys = 64;
 };
 
 // Rows that tensor cores multiply are filled with the heads of a group and the queries, so that their keys
 // are read once.
-Tiles tiles_on_gpu(const Bound<Op>& c, const CacheKernel& kernel) {
+Tiles tiles_on_gpu(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
   const std::int64_t group = c.dim("group"), queries = c.dim("queries");
   const int dim = std::max(kernel.padded.of(kernel.dim), kernel.padded.of_v(kernel.dim_v));
   const int pack = static_cast<int>(
@@ -34,7 +32,7 @@ Tiles tiles_on_gpu(const Bound<Op>& c, const CacheKernel& kernel) {
   return {rows / pack, pack, dim <= 128 ? 128 : 64};
 }
 
-Tiles tiles_on_cpu(const Bound<Op>& c, const CacheKernel& kernel) {
+Tiles tiles_on_cpu(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
   const AttentionProblem problem{.sequences = c.dim("batch"),
                                  .heads = c.dim("kv_heads") * c.dim("group"),
                                  .group = c.dim("group"),
@@ -47,14 +45,14 @@ Tiles tiles_on_cpu(const Bound<Op>& c, const CacheKernel& kernel) {
   return {plan.queries, plan.pack, plan.keys};
 }
 
-CacheScale scale_of(const Bound<Op>& c, const char* name) {
+CacheScale scale_of(const Bound<AttentionWithKvCache>& c, const char* name) {
   if (!c.has(name)) return CacheScale::none;
   const TensorRef& scale = c[name];
   return scale.size(0) == 1 && scale.size(1) == 1 ? CacheScale::head : CacheScale::token;
 }
 
 // Tiles of which blocks of keys consist, and that fit the pages if such a tile is found.
-void choose_keys(const Bound<Op>& c, int most, CacheKernel& kernel) {
+void choose_keys(const Bound<AttentionWithKvCache>& c, int most, CacheKernel& kernel) {
   const bool chosen = c.has("indices") || c.has("mask");
   const std::int64_t page = c.dim("page_size");
   if (!chosen) {
@@ -75,7 +73,7 @@ void choose_keys(const Bound<Op>& c, int most, CacheKernel& kernel) {
   }
 }
 
-CacheKernel kernel_of(const Bound<Op>& c) {
+CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   const DType type = c.type("q"), compute = multiplied_type(type, c.on_gpu());
   const int dim = c.small_dim("d"), dim_v = c.small_dim("d_v");
   CacheKernel kernel{.type = type,
@@ -100,7 +98,7 @@ CacheKernel kernel_of(const Bound<Op>& c) {
   return kernel;
 }
 
-void run(const Bound<Op>& c, Launch& launch) {
+void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   CacheKernel kernel = kernel_of(c);
   const std::int64_t member_tiles = (c.dim("group") + kernel.pack - 1) / kernel.pack;
   const int splits = c->splits > 0 ? c->splits
@@ -123,7 +121,7 @@ void run(const Bound<Op>& c, Launch& launch) {
 }
 
 // A head of a sequence: its keys in their order, times their factors.
-Tensor gathered(Exact& exact, const Bound<Op>& c, const char* name, const char* scale_name,
+Tensor gathered(Exact& exact, const Bound<AttentionWithKvCache>& c, const char* name, const char* scale_name,
                 const SequencePlaces& sequence, std::int64_t head) {
   const auto cache = exact.array(name);
   const std::int64_t dim = cache.extents[3];
@@ -139,7 +137,7 @@ Tensor gathered(Exact& exact, const Bound<Op>& c, const char* name, const char* 
 // Whether a head of keys of a sequence has chosen the block of a key.
 class Chosen {
  public:
-  Chosen(const Bound<Op>& c, std::int64_t b, std::int64_t h) : block_(c->k_block_size) {
+  Chosen(const Bound<AttentionWithKvCache>& c, std::int64_t b, std::int64_t h) : block_(c->k_block_size) {
     if (c.has("mask")) {
       const TensorRef mask = c.formed("mask");
       for (std::int64_t n = 0; n < mask.size(2); ++n)
@@ -162,7 +160,7 @@ class Chosen {
   std::set<std::int64_t> blocks_;
 };
 
-void formula(const Bound<Op>& c, Exact& exact) {
+void formula(const Bound<AttentionWithKvCache>& c, Exact& exact) {
   const Tensor &q = exact["q"], &out = exact["out"], &lse = exact["lse"];
   const double* sinks = exact.data_if("sinks");
   for (std::int64_t b = 0; b < c.dim("batch"); ++b) {
@@ -189,22 +187,25 @@ void formula(const Bound<Op>& c, Exact& exact) {
 }
 
 // That of q, or e4m3.
-bool has_type(const Bound<Op>& c) { return c.type("k_cache") == e4m3 || c.type("k_cache") == c.type("q"); }
+bool has_type(const Bound<AttentionWithKvCache>& c) {
+  return c.type("k_cache") == e4m3 || c.type("k_cache") == c.type("q");
+}
 
-void add_chosen_blocks(Schema<Op>& table) {
+void add_chosen_blocks(Schema<AttentionWithKvCache>& table) {
   table
-      .in(&Op::indices, "indices", "batch ~kv_heads entries", index,
+      .in(&AttentionWithKvCache::indices, "indices", "batch ~kv_heads entries", index,
           "numbers of the key blocks that a sequence sees; other numbers, such as -1, select nothing; "
           "duplicates count once")
       .converts()
       .range("-1", "ceildiv(room,k_block_size)+1")
-      .in(&Op::counts, "counts", "batch ~kv_heads", index,
+      .in(&AttentionWithKvCache::counts, "counts", "batch ~kv_heads", index,
           "number of used entries of each list; all if omitted")
       .converts()
       .range("0", "entries+2")
-      .in(&Op::mask, "mask", "batch ~kv_heads mask_blocks", is(boolean),
+      .in(&AttentionWithKvCache::mask, "mask", "batch ~kv_heads mask_blocks", is(boolean),
           "instead of indices: whether a sequence sees a block of keys")
-      .option(&Op::k_block_size, "k_block_size", "keys of a block that lists or the mask name", block_size)
+      .option(&AttentionWithKvCache::k_block_size, "k_block_size",
+              "keys of a block that lists or the mask name", block_size)
       .let("seen", "indices ? min(entries*k_block_size, room) : room")
       .require("indices", "indices + mask <= 1", "either indices or mask", "give one of them")
       .require("counts", "counts <= indices", "counts with indices only", "leave it out")
@@ -272,35 +273,42 @@ std::vector<Example> cache_measured() {
 
 const OperatorSchema& attention_with_kv_cache_schema() {
   static const OperatorSchema table =
-      Schema<Op>("attention_with_kv_cache",
-                 "attention of the newest tokens to a cache of keys and values, paged or not")
-          .in(&Op::q, "q", "batch queries (kv_heads*group) d", floats, "queries of the last tokens")
+      Schema<AttentionWithKvCache>(
+          "attention_with_kv_cache",
+          "attention of the newest tokens to a cache of keys and values, paged or not")
+          .in(&AttentionWithKvCache::q, "q", "batch queries (kv_heads*group) d", floats,
+              "queries of the last tokens")
           .unit_stride()
           .remedy("give q a multiple of the heads of the cache")
-          .in(&Op::k_cache, "k_cache", cache_dims("kv_heads d"), one_of({f32, f16, bf16, e4m3}), "keys")
+          .in(&AttentionWithKvCache::k_cache, "k_cache", cache_dims("kv_heads d"),
+              one_of({f32, f16, bf16, e4m3}), "keys")
           .unit_stride()
           .remedy("give it the features of q, and a row for each sequence or pages with a block table")
-          .in(&Op::v_cache, "v_cache", cache_dims("kv_heads d_v"), same_as("k_cache"), "values")
+          .in(&AttentionWithKvCache::v_cache, "v_cache", cache_dims("kv_heads d_v"), same_as("k_cache"),
+              "values")
           .unit_stride()
           .remedy("give it the rows and heads of k_cache")
-          .with(add_cache_rows<Op>)
-          .in(&Op::k_scale, "k_scale", "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads",
-              is(f32), "positive factors of keys: one, one for each head, or for each token and head")
+          .with(add_cache_rows<AttentionWithKvCache>)
+          .in(&AttentionWithKvCache::k_scale, "k_scale",
+              "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads", is(f32),
+              "positive factors of keys: one, one for each head, or for each token and head")
           .range("1", "3")
-          .in(&Op::v_scale, "v_scale", "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads",
-              is(f32), "factors of values, likewise")
+          .in(&AttentionWithKvCache::v_scale, "v_scale",
+              "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads", is(f32),
+              "factors of values, likewise")
           .range("1", "3")
           .with(add_chosen_blocks)
-          .in(&Op::sinks, "sinks", query_heads, floats,
+          .in(&AttentionWithKvCache::sinks, "sinks", query_heads, floats,
               "one logit per head that is added to the sum of the softmax but has no value")
           .remedy("give every head of q a sink")
-          .with(add_scale<Op>)
-          .with(add_last_queries<Op>)
-          .with(add_softcap<Op>)
-          .with(add_splits<Op>)
-          .out(&Op::out, "out", "batch queries (kv_heads*group) d_v", same_as("q"), out_of_cache)
+          .with(add_scale<AttentionWithKvCache>)
+          .with(add_last_queries<AttentionWithKvCache>)
+          .with(add_softcap<AttentionWithKvCache>)
+          .with(add_splits<AttentionWithKvCache>)
+          .out(&AttentionWithKvCache::out, "out", "batch queries (kv_heads*group) d_v", same_as("q"),
+               out_of_cache)
           .unit_stride()
-          .out(&Op::lse, "lse", "batch (kv_heads*group) queries", is(f32), lse_of_cache)
+          .out(&AttentionWithKvCache::lse, "lse", "batch (kv_heads*group) queries", is(f32), lse_of_cache)
           .steps_of("q")
           .require("k_cache", has_type, "the dtype of q, or e4m3", "convert it")
           .require("k_cache", "group >= 1", "no heads, as q", "give q a head for each of the cache, or more")

@@ -14,7 +14,7 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-struct Instance {
+struct MergeInstance {
   DType type = f32, result = f32;
   std::optional<DType> sinks;
   int dim = 0, rows = 1;  // queries of a block
@@ -24,7 +24,7 @@ struct Instance {
   }
 };
 
-Instance plan(const Bound<MergeAttention>& c) {
+MergeInstance merge_plan(const Bound<MergeAttention>& c) {
   const int dim = c.small_dim("d");
   const auto most = static_cast<int>(std::max<std::int64_t>(c.dim("queries"), 1));
   return {c.type("outs"), c.type("out"), c.type_if("sinks"), dim,
@@ -37,7 +37,7 @@ Expr weight_of(const Expr& lse, const Expr& top) {
   return select(lse == -inf, 0, select(lse == top, 1, exp2((lse - top) * log2e)));
 }
 
-Kernel program(const Instance& c) {
+Kernel merge_program(const MergeInstance& c) {
   return kernel(instance_name("merge_attention", c), [&] {
     Dim parts("parts"), batch("batch"), queries("queries"), heads("heads");
     Tensor outs = input("outs", {parts, batch, queries, heads, c.dim}, c.type),
@@ -73,7 +73,7 @@ Kernel program(const Instance& c) {
   });
 }
 
-void formula(const Bound<MergeAttention>& c, Exact& exact) {
+void merge_formula(const Bound<MergeAttention>& c, Exact& exact) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const auto outs = exact.array("outs"), lses = exact.array("lses"), out = exact.array("out"),
              lse = exact.array("lse");
@@ -130,7 +130,7 @@ const OperatorSchema& merge_attention_schema() {
                      {"of_f32", "parts=4 queries=7 heads=2 d=64 out_dtype=bf16"}})
           .measured({{"8_of_32x64_bf16", "parts=8 batch=32 queries=1 heads=64 d=128 out_dtype=bf16"},
                      {"2_of_8192x32_bf16", "parts=2 batch=1 queries=8192 heads=32 d=128 bf16"}})
-          .run(plan, program, formula);
+          .run(merge_plan, merge_program, merge_formula);
   return table;
 }
 

@@ -14,15 +14,13 @@ namespace tegula::ops {
 
 namespace {
 
-using Op = MlaDecode;
-
-CacheScale scale_of(const Bound<Op>& c) {
+CacheScale latent_scale(const Bound<MlaDecode>& c) {
   if (!c.has("kv_scale")) return CacheScale::none;
   const TensorRef& scale = c["kv_scale"];
   return scale.size(0) == 1 && scale.size(1) == 1 ? CacheScale::head : CacheScale::token;
 }
 
-CacheKernel kernel_of(const Bound<Op>& c) {
+CacheKernel mla_kernel(const Bound<MlaDecode>& c) {
   const DType type = c.type("q"), compute = multiplied_type(type, c.on_gpu());
   const int dim = c.small_dim("d"), dim_v = static_cast<int>(c->d_v);
   const bool fast = compute.bits() == 16;
@@ -35,8 +33,8 @@ CacheKernel kernel_of(const Bound<Op>& c) {
                      .form = {c.has("block_table"), c.has("cache_seqlens")},
                      .latent = true,
                      .record = record_of(c.call(), "kv_cache"),
-                     .k_scale = scale_of(c),
-                     .v_scale = scale_of(c),
+                     .k_scale = latent_scale(c),
+                     .v_scale = latent_scale(c),
                      .causal = c->causal,
                      .left = c->left >= 0,
                      .tree = c.has("tree_mask"),
@@ -63,8 +61,8 @@ TensorRef with_head(TensorRef tensor) {
   return tensor;
 }
 
-void run(const Bound<Op>& c, Launch& launch) {
-  CacheKernel kernel = kernel_of(c);
+void run_mla(const Bound<MlaDecode>& c, Launch& launch) {
+  CacheKernel kernel = mla_kernel(c);
   const std::int64_t heads = c.dim("heads"), tiles = (heads + kernel.pack - 1) / kernel.pack;
   const int splits = c->splits > 0
                          ? c->splits
@@ -94,7 +92,7 @@ void run(const Bound<Op>& c, Launch& launch) {
           {"splits", splits}});
 }
 
-void formula(const Bound<Op>& c, Exact& exact) {
+void mla_formula(const Bound<MlaDecode>& c, Exact& exact) {
   const Tensor &q = exact["q"], &out = exact["out"], &lse = exact["lse"];
   const double* sinks = exact.data_if("sinks");
   const std::int64_t d = c.dim("d");
@@ -121,16 +119,18 @@ void formula(const Bound<Op>& c, Exact& exact) {
 }
 
 // That of q, e4m3, or the bytes of records.
-bool has_type(const Bound<Op>& c) {
+bool has_mla_type(const Bound<MlaDecode>& c) {
   const DType type = c.type("kv_cache");
   return type == e4m3 || type == c.type("q") || (type == u8 && c.type("q") == bf16);
 }
-bool has_width(const Bound<Op>& c) {
+bool has_width(const Bound<MlaDecode>& c) {
   const std::int64_t bytes = c.dim("row"), d = c.dim("d");
   if (c.type("kv_cache") != u8) return bytes == d;
   return c->d_v == 512 && ((bytes == 656 && d == 576) || (bytes == 584 && d == 512));
 }
-bool is_contiguous(const Bound<Op>& c) { return c.type("kv_cache") != u8 || are_records(c["kv_cache"]); }
+bool is_contiguous(const Bound<MlaDecode>& c) {
+  return c.type("kv_cache") != u8 || are_records(c["kv_cache"]);
+}
 
 std::vector<Example> mla_measured() {
   const std::string v3 = " queries=1 keys=8192 d=576 row=576 bf16 ",
@@ -150,8 +150,8 @@ std::vector<Example> mla_measured() {
           {"128x8k_656_bytes_8_heads", "batch=128 heads=8 d=576 row=656" + records}};
 }
 
-void add_rules(Schema<Op>& table) {
-  table.require("kv_cache", has_type, "the dtype of q, e4m3, or u8 beside q in bf16", "convert it")
+void add_mla_rules(Schema<MlaDecode>& table) {
+  table.require("kv_cache", has_mla_type, "the dtype of q, e4m3, or u8 beside q in bf16", "convert it")
       .require("kv_cache", has_width,
                "rows of {d} features, or records of 656 bytes for 576 features, 584 for 512, with d_v 512",
                "check the features of q")
@@ -187,40 +187,40 @@ std::vector<Example> mla_examples() {
 
 const OperatorSchema& mla_decode_schema() {
   static const OperatorSchema table =
-      Schema<Op>(
+      Schema<MlaDecode>(
           "mla_decode",
           "attention of the newest tokens to a cache of latents, which serve all heads as keys and values")
-          .in(&Op::q, "q", "batch queries heads d", floats, "absorbed queries of the last tokens")
+          .in(&MlaDecode::q, "q", "batch queries heads d", floats, "absorbed queries of the last tokens")
           .unit_stride()
-          .in(&Op::kv_cache, "kv_cache", cache_dims("row"), one_of({f32, f16, bf16, e4m3, u8}),
+          .in(&MlaDecode::kv_cache, "kv_cache", cache_dims("row"), one_of({f32, f16, bf16, e4m3, u8}),
               "latent rows, whose first d_v features are the values, or records of bytes")
           .values(random_records)
           .unit_stride()
           .remedy("give it a row for each token of a sequence, or pages with a block table")
-          .with(add_cache_rows<Op>)
-          .in(&Op::kv_scale, "kv_scale", "block_table ? ~pages ~page_size : ~batch ~keys", is(f32),
+          .with(add_cache_rows<MlaDecode>)
+          .in(&MlaDecode::kv_scale, "kv_scale", "block_table ? ~pages ~page_size : ~batch ~keys", is(f32),
               "positive factors of rows: one for all, or one per row")
           .range("1", "3")
-          .in(&Op::sinks, "sinks", "heads", floats,
+          .in(&MlaDecode::sinks, "sinks", "heads", floats,
               "one logit per head that is added to the sum of the softmax but has no value")
           .remedy("give every head of q a sink")
-          .option(&Op::d_v, "d_v", "leading features of a row that are its value",
+          .option(&MlaDecode::d_v, "d_v", "leading features of a row that are its value",
                   between(1, 512, "a number of features from 1 to 512", "give those of the latents"))
-          .with(add_scale<Op>)
-          .with(add_last_queries<Op>)
-          .with(add_softcap<Op>)
-          .with(add_splits<Op>)
-          .out(&Op::out, "out", "batch queries heads d_v", same_as("q"), out_of_cache)
+          .with(add_scale<MlaDecode>)
+          .with(add_last_queries<MlaDecode>)
+          .with(add_softcap<MlaDecode>)
+          .with(add_splits<MlaDecode>)
+          .out(&MlaDecode::out, "out", "batch queries heads d_v", same_as("q"), out_of_cache)
           .unit_stride()
-          .out(&Op::lse, "lse", "batch heads queries", is(f32), lse_of_cache)
+          .out(&MlaDecode::lse, "lse", "batch heads queries", is(f32), lse_of_cache)
           .steps_of("q")
-          .with(add_rules)
+          .with(add_mla_rules)
           .source("DeepSeek-AI 2024, DeepSeek-V2: decoding of its multi-head latent attention")
           .no_gradient("a cache is for inference; attention has one")
           .flops("2*batch*heads*queries*room*(d + d_v)")
           .examples(mla_examples())
           .measured(mla_measured())
-          .run(run, formula);
+          .run(run_mla, mla_formula);
   return table;
 }
 

@@ -11,18 +11,18 @@ namespace tegula::ops {
 
 namespace {
 
-using Call = Bound<GatedDeltaRule>;
+using RuleCall = Bound<GatedDeltaRule>;
 
 // What the forward has formed, which the gradients need, too.
-struct Formed {
-  const Call& c;
+struct FormedRule {
+  const RuleCall& c;
   Launch& launch;
   TensorRef q, k, v, beta;
   std::vector<Tensor> owners = {};
   ScanKernel scan = {};
   Tensor sums = {}, w = {}, u = {}, inverse = {}, states = {}, v_new = {};
 
-  Formed(const Call& call, Launch& launches)
+  FormedRule(const RuleCall& call, Launch& launches)
       : c(call),
         launch(launches),
         q(token_view(c.call(), "q")),
@@ -106,10 +106,10 @@ struct Formed {
   ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads")); }
 };
 
-void run(const Call& c, Launch& launch) {
+void run_rule(const RuleCall& c, Launch& launch) {
   const double scale = c.real("scale");
   const TensorRef out = token_view(c.call(), "out");
-  Formed formed(c, launch);
+  FormedRule formed(c, launch);
   const ScanKernel& scan = formed.scan;
   if (c.dim("longest") <= most_recurrent_tokens) {
     RecurrentKernel kernel{scan.type, scan.type, scan.d, scan.d_v, 32, c.type_if("g"), {}, c.type("beta")};
@@ -138,10 +138,10 @@ void run(const Call& c, Launch& launch) {
           {"out", out}});
 }
 
-void run_backward(const Call& c, Launch& launch) {
+void run_rule_backward(const RuleCall& c, Launch& launch) {
   const double scale = c.real("scale");
   const TensorRef dout = token_view(c.call(), "dout");
-  Formed f(c, launch);
+  FormedRule f(c, launch);
   f.normalize();
   f.form_states(true, false);
   const ScanKernel& scan = f.scan;
@@ -203,11 +203,11 @@ void run_backward(const Call& c, Launch& launch) {
 }
 
 template <class E>
-void formula(const Call& c, E& exact) {
+void rule_formula(const RuleCall& c, E& exact) {
   delta_formula(c, exact, false);
 }
 
-Tensor gates_of_example(const Shape& shape, DType type, std::uint64_t seed, const DimsOfExample&) {
+Tensor rule_gates(const Shape& shape, DType type, std::uint64_t seed, const DimsOfExample&) {
   return Tensor::random_uniform(shape, type, seed, -0.2, 0);
 }
 
@@ -223,7 +223,7 @@ const OperatorSchema& gated_delta_rule_schema() {
               "share of the stored value that is replaced, 0 to 1")
           .values(shares_of_example)
           .in(&Op::g, "g", token_list("key_heads*group"), is(f32), "logarithms of decays, at most 0")
-          .values(gates_of_example)
+          .values(rule_gates)
           .with(add_delta_rest<Op>)
           .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the heads")
           .source(
@@ -250,13 +250,13 @@ const OperatorSchema& gated_delta_rule_schema() {
                {"one_token_128_bf16",
                 "batch=128 tokens=1 key_heads=16 group=2 d=128 d_v=128 bf16 g "
                 "qk_l2norm initial_state output_final_state"}})
-          .run(run, formula<Exact>);
+          .run(run_rule, rule_formula<Exact>);
   return table;
 }
 
 const OperatorSchema& gated_delta_rule_backward_schema() {
-  return gradient_table<run_backward, formula<Traced>>(gated_delta_rule_schema(),
-                                                       "18*batch*tokens*key_heads*group*d*d_v", "q");
+  return gradient_table<run_rule_backward, rule_formula<Traced>>(
+      gated_delta_rule_schema(), "18*batch*tokens*key_heads*group*d*d_v", "q");
 }
 
 GatedDeltaRuleGradients gated_delta_rule_backward(const TensorRef& dout, const TensorRef& q,

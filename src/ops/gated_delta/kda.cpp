@@ -10,11 +10,11 @@ namespace tegula::ops {
 
 namespace {
 
-using Call = Bound<Kda>;
+using KdaCall = Bound<Kda>;
 
 // What the forward has formed, which the gradients need, too.
-struct Formed {
-  const Call& c;
+struct FormedKda {
+  const KdaCall& c;
   Launch& launch;
   TensorRef q, k;
   std::vector<Tensor> owners = {};
@@ -23,7 +23,7 @@ struct Formed {
   Tensor w = {}, u = {}, decays = {}, faded_q = {}, kept = {}, scores = {}, inverse = {}, states = {},
          written = {};
 
-  Formed(const Call& call, Launch& launches) : c(call), launch(launches), q(view("q")), k(view("k")) {
+  FormedKda(const KdaCall& call, Launch& launches) : c(call), launch(launches), q(view("q")), k(view("k")) {
     kernel.type = kernel.result = c.type("q"), kernel.beta = c.type("beta");
     kernel.d = c.small_dim("d"), kernel.d_v = c.small_dim("d_v");
     kernel.packed = c.has("cu_seqlens");
@@ -84,7 +84,7 @@ struct Formed {
   ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads")); }
 };
 
-void run_tokens(const Call& c, Launch& launch) {
+void run_tokens(const KdaCall& c, Launch& launch) {
   const DType type = c.type("q");
   RecurrentKernel kernel{.type = type, .result = type, .d = c.small_dim("d"), .d_v = c.small_dim("d_v")};
   kernel.g = f32, kernel.beta = c.type("beta"), kernel.unit = c->qk_l2norm, kernel.by_feature = true;
@@ -100,9 +100,9 @@ void run_tokens(const Call& c, Launch& launch) {
           {"out", token_view(c.call(), "out")}});
 }
 
-void run(const Call& c, Launch& launch) {
+void run_kda(const KdaCall& c, Launch& launch) {
   if (c.dim("longest") <= most_recurrent_tokens) return run_tokens(c, launch);
-  Formed formed(c, launch);
+  FormedKda formed(c, launch);
   formed.normalize();
   formed.form_factors(false);
   formed.form_states(c->output_final_state);
@@ -117,7 +117,7 @@ void run(const Call& c, Launch& launch) {
 // What gradients of chunks by themselves pass to each other.
 struct Between {
   Tensor dstates, du, dright, dscores, dlower, sums;
-  explicit Between(const Formed& f)
+  explicit Between(const FormedKda& f)
       : dstates(f.make_states()),
         du(f.make("heads", f.kernel.d_v, f.kernel.type)),
         dright(f.make("heads", f.kernel.d_v, f.kernel.type)),
@@ -126,7 +126,7 @@ struct Between {
         sums(f.make("heads", f.kernel.steps() + 1, f32)) {}
 };
 
-void form_state_gradients(const Formed& f, const Between& between) {
+void form_state_gradients(const FormedKda& f, const Between& between) {
   ScanKernel backwards = f.narrow();
   backwards.first = f.c.has("initial_state"), backwards.last = f.c.has("dfinal_state");
   f.launch(backwards, scan_state_gradients_kernel,
@@ -140,7 +140,8 @@ void form_state_gradients(const Formed& f, const Between& between) {
             {"dv", between.du}});
 }
 
-void form_chunk_gradients(const Formed& f, const Between& between, const TensorRef& dq, const TensorRef& dk) {
+void form_chunk_gradients(const FormedKda& f, const Between& between, const TensorRef& dq,
+                          const TensorRef& dk) {
   KdaKernel chunks = f.kernel;
   chunks.grouped = f.c.dim("group") > 1, chunks.result = dq.dtype;
   const double scale = f.c.real("scale");
@@ -177,8 +178,8 @@ void form_chunk_gradients(const Formed& f, const Between& between, const TensorR
   f.launch(chunks, kda_share_gradients_kernel, {{"sums", between.sums}, {"dbeta", f.view("dbeta")}});
 }
 
-void run_backward(const Call& c, Launch& launch) {
-  Formed f(c, launch);
+void run_kda_backward(const KdaCall& c, Launch& launch) {
+  FormedKda f(c, launch);
   f.normalize();
   f.form_factors(true);
   f.form_states(false);
@@ -194,13 +195,13 @@ void run_backward(const Call& c, Launch& launch) {
 }
 
 template <class E>
-void formula(const Call& c, E& exact) {
+void kda_formula(const KdaCall& c, E& exact) {
   delta_formula(c, exact, true);
 }
 
 // Every fourth feature fades as fast as gates allow, so that the factors of parts are as far apart as they
 // get.
-Tensor gates_of_example(const Shape& shape, DType type, std::uint64_t seed, const DimsOfExample&) {
+Tensor kda_gates(const Shape& shape, DType type, std::uint64_t seed, const DimsOfExample&) {
   const Tensor gates = Tensor::random_uniform(shape, type, seed, -0.4, 0);
   auto* at = gates.data_as<float>();
   for (std::int64_t i = 0; i < gates.nelements(); ++i)
@@ -216,7 +217,7 @@ const OperatorSchema& kda_schema() {
       Schema<Op>("kda", "the gated delta rule with a decay for each feature")
           .with(add_delta_inputs<Op>)
           .in(&Op::g, "g", token_list("key_heads*group d"), is(f32), "logarithms of decays, -5 to 0")
-          .values(gates_of_example)
+          .values(kda_gates)
           .in(&Op::beta, "beta", token_list("key_heads*group"), floats,
               "share of the stored value that is replaced, 0 to 1")
           .values(shares_of_example)
@@ -241,13 +242,13 @@ const OperatorSchema& kda_schema() {
                      {"one_token_128_bf16",
                       "batch=128 tokens=1 key_heads=32 group=1 d=128 d_v=128 bf16 "
                       "qk_l2norm initial_state output_final_state"}})
-          .run(run, formula<Exact>);
+          .run(run_kda, kda_formula<Exact>);
   return table;
 }
 
 const OperatorSchema& kda_backward_schema() {
-  return gradient_table<run_backward, formula<Traced>>(kda_schema(), "22*batch*tokens*key_heads*group*d*d_v",
-                                                       "q");
+  return gradient_table<run_kda_backward, kda_formula<Traced>>(kda_schema(),
+                                                               "22*batch*tokens*key_heads*group*d*d_v", "q");
 }
 
 KdaGradients kda_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k, const TensorRef& v,

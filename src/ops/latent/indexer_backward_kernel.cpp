@@ -13,7 +13,7 @@ namespace {
 // With s = q kᵀ and g = dlogits · k_scales where the query sees the key: dweights = Σ g · relu(s), and the
 // gradient of s is g · weights where s > 0, which goes on to q in a pass over queries and to k in one over
 // keys.
-struct Program {
+struct IndexerBackwardProgram {
   const IndexerKernel& c;
   Dim batch{"batch"}, queries{"queries"}, keys{"keys"};
   Tensor dlogits = input("dlogits", {batch, queries, keys}, f32);
@@ -26,7 +26,7 @@ struct Program {
   std::optional<Tensor> scales, dscales;
   SeenKeys seen{batch, queries, keys, c.begins, c.ends, c.causal};
 
-  explicit Program(const IndexerKernel& instance) : c(instance) {
+  explicit IndexerBackwardProgram(const IndexerKernel& instance) : c(instance) {
     if (!c.scales) return;
     scales.emplace(input("k_scales", {batch, keys}, f32));
     dscales.emplace(output("dk_scales", {batch, keys}, f32));
@@ -51,7 +51,7 @@ struct Program {
   void of_keys(const Expr& b, const Expr& key);
 };
 
-void Program::of_query(const Expr& b, const Expr& query) {
+void IndexerBackwardProgram::of_query(const Expr& b, const Expr& query) {
   Shared own({c.tile_heads, c.tile_features}, c.compute), weight({c.tile_heads}, f32);
   load_query(b, query, own, weight);
   Fragment sum({c.tile_heads, c.tile_features}, f32, 0), weight_sum({c.tile_heads}, f32, 0);
@@ -74,7 +74,7 @@ void Program::of_query(const Expr& b, const Expr& query) {
   copy(weight_sum, dweights.slice(b, query).at(0));
 }
 
-void Program::of_keys(const Expr& b, const Expr& key) {
+void IndexerBackwardProgram::of_keys(const Expr& b, const Expr& key) {
   Shared tile({c.keys, c.tile_features}, c.compute);
   copy(k.slice(b).at(key), tile);
   Fragment sum({c.keys, c.tile_features}, f32, 0), scale_sum({c.keys}, f32, 0);
@@ -107,7 +107,7 @@ void Program::of_keys(const Expr& b, const Expr& key) {
 
 Kernel indexer_backward_kernel(const IndexerBackwardKernel& c) {
   return kernel(instance_name("indexer_logits_backward", c), [&] {
-    Program program(c.forward);
+    IndexerBackwardProgram program(c.forward);
     grid(program.queries, program.batch, [&](Index query, Index b) { program.of_query(b, query); });
     grid(ceildiv(program.keys, c.forward.keys), program.batch,
          [&](Index x, Index b) { program.of_keys(b, x * c.forward.keys); });

@@ -30,7 +30,7 @@ Expr SeenKeys::end(const Expr& b, const Expr& query) const {
 
 namespace {
 
-struct Program {
+struct IndexerProgram {
   const IndexerKernel& c;
   Dim batch{"batch"}, queries{"queries"}, keys{"keys"};
   Extents rows{batch, keys};  // of keys
@@ -41,7 +41,7 @@ struct Program {
   std::optional<Tensor> k, scales, table;
   SeenKeys seen{batch, queries, keys, c.begins, c.ends, c.causal};
 
-  explicit Program(const IndexerKernel& instance) : c(instance) {
+  explicit IndexerProgram(const IndexerKernel& instance) : c(instance) {
     if (c.form.paged) {
       Dim pages("pages"), width("table_width");
       rows = {pages, c.form.page > 0 ? Operand(c.form.page) : Operand(Dim("page_size"))};
@@ -64,12 +64,12 @@ struct Program {
 };
 
 // Keys that a query does not see: −∞.
-void Program::leave_out(const Expr& b, const Expr& query, const Expr& begin, const Expr& end) {
+void IndexerProgram::leave_out(const Expr& b, const Expr& query, const Expr& begin, const Expr& end) {
   Tensor row = logits.slice(b, query);
   parallel(max(end - begin, 0), [&](Index n) { row(begin + n) = -inf; });
 }
 
-void Program::block(const Expr& b, const Expr& first, const Expr& part) {
+void IndexerProgram::block(const Expr& b, const Expr& first, const Expr& part) {
   std::vector<Shared> own;
   Shared weight({c.queries, c.tile_heads}, f32), from({c.queries}, i32), to({c.queries}, i32);
   for (int i = 0; i < c.queries; ++i) {
@@ -102,8 +102,9 @@ void Program::block(const Expr& b, const Expr& first, const Expr& part) {
 }
 
 // Keys are the rows of the product, so that a thread adds up the heads that it has itself.
-void Program::step(const Expr& b, const Expr& first, const Expr& key, const std::vector<Shared>& own,
-                   const Shared& weight, const Shared& from, const Shared& to, const CacheRows& rows_of) {
+void IndexerProgram::step(const Expr& b, const Expr& first, const Expr& key, const std::vector<Shared>& own,
+                          const Shared& weight, const Shared& from, const Shared& to,
+                          const CacheRows& rows_of) {
   Shared tile({c.keys, c.tile_features}, c.compute);
   const CacheRows::Step keys_of(rows_of, key, c.keys, *k);
   keys_of.load(*k, {}, 0, tile, c.form.lengths);
@@ -127,7 +128,7 @@ void Program::step(const Expr& b, const Expr& first, const Expr& key, const std:
       Expr at = key + n, value = scale ? sum(n) * (*scale)(n) : sum(n);
       when(first + i < queries && at < keys, [&] {
         Operand is_seen = at >= from(i) && at < to(i);
-             if (c.form.paged) is_seen = is_seen && keys_of.is_there(n);
+        if (c.form.paged) is_seen = is_seen && keys_of.is_there(n);
         logits(b, first + i, at) = select(is_seen, value, -inf);
       });
     });
@@ -137,7 +138,7 @@ void Program::step(const Expr& b, const Expr& first, const Expr& key, const std:
 }  // namespace
 
 Kernel indexer_kernel(const IndexerKernel& c) {
-  return kernel(instance_name("indexer_logits", c), [&] { Program(c).run(); });
+  return kernel(instance_name("indexer_logits", c), [&] { IndexerProgram(c).run(); });
 }
 
 }  // namespace tegula::ops

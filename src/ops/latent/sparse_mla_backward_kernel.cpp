@@ -36,7 +36,7 @@ std::vector<Piece> pieces_of(const SparseMlaKernel& c) {
   return pieces;
 }
 
-struct Program {
+struct MlaBackwardProgram {
   const SparseMlaBackwardKernel& instance;
   const SparseMlaKernel& c = instance.forward;
   const std::vector<Piece> pieces = pieces_of(c);
@@ -67,7 +67,7 @@ struct Program {
   Tensor parts = workspace("parts", {kv_heads, queries* padded* blocks, c.dim}, c.type);
   LargeScores large;
 
-  explicit Program(const SparseMlaBackwardKernel& of) : instance(of) {
+  explicit MlaBackwardProgram(const SparseMlaBackwardKernel& of) : instance(of) {
     require(ceildiv(group, c.rows) == blocks, "the heads of a group fill the blocks of the instance");
     if (c.causal) offset.emplace(scalar("offset", i32));
     if (c.counts) counts.emplace(input("counts", {queries, kv_heads}, i32));
@@ -102,7 +102,7 @@ struct Program {
   }
 };
 
-void Program::write_deltas() {
+void MlaBackwardProgram::write_deltas() {
   grid(ceildiv(queries, delta_rows), group, kv_heads, [&](Index x, Index member, Index h) {
     const auto own = [&](const Tensor& of) { return of.slice(all, h, member); };
     HeadRows rows{own(dout), own(out), own(lse), own(delta), own(base), {}, c.dim_v, large};
@@ -111,7 +111,7 @@ void Program::write_deltas() {
   });
 }
 
-void Program::mark() {
+void MlaBackwardProgram::mark() {
   grid(ceildiv(entries, entries_of_block), queries, kv_heads, [&](Index x, Index query, Index h) {
     Expr end = last(query), first = x * entries_of_block;
     parallel(min(count(query, h) - first, entries_of_block), [&](Index i) {
@@ -124,7 +124,7 @@ void Program::mark() {
   });
 }
 
-void Program::write_lists() {
+void MlaBackwardProgram::write_lists() {
   grid(ceildiv(padded, entries_of_block), queries, kv_heads, [&](Index x, Index query, Index h) {
     Expr end = last(query), own_count = count(query, h), first = x * entries_of_block;
     parallel(min(padded - first, entries_of_block), [&](Index i) {
@@ -147,14 +147,14 @@ void Program::write_lists() {
 
 // The heads of a block: pieces of their queries and of their outputs' gradients, and the sums.
 struct Heads {
-  const Program& p;
+  const MlaBackwardProgram& p;
   const SparseMlaKernel& c;
   Expr query, h, part, row;
   std::vector<Shared> q, dout;
   std::vector<Fragment> dq;
   Fragment base, delta;
 
-  Heads(const Program& program, const Expr& own_query, const Expr& head, const Expr& block)
+  Heads(const MlaBackwardProgram& program, const Expr& own_query, const Expr& head, const Expr& block)
       : p(program),
         c(p.c),
         query(own_query),
@@ -166,7 +166,7 @@ struct Heads {
     const LatentTensor of = p.q.slice(query, h);
     for (const Piece& own : p.pieces) {
       q.emplace_back(std::initializer_list<int>{c.rows, own.tile}, c.compute);
-      copy(Program::columns(of, own).at(row), q.back());
+      copy(MlaBackwardProgram::columns(of, own).at(row), q.back());
       dq.emplace_back(std::initializer_list<int>{c.rows, own.tile}, f32, 0);
       if (!own.is_value) continue;
       dout.emplace_back(std::initializer_list<int>{c.rows, own.tile}, c.compute);
@@ -188,7 +188,7 @@ void Heads::step(const Index& j) {
   std::vector<Shared> k;
   for (const Piece& own : p.pieces) {
     k.emplace_back(std::initializer_list<int>{c.keys, own.tile}, c.compute);
-    gather(Program::columns(kv, own), rows, k.back());
+    gather(MlaBackwardProgram::columns(kv, own), rows, k.back());
   }
   Fragment s({c.rows, c.keys}, f32, 0), ds({c.rows, c.keys}, f32, 0);
   for (std::size_t i = 0; i < k.size(); ++i) gemm(q[i], k[i].T(), s);
@@ -225,19 +225,19 @@ void Heads::store() {
   }
 }
 
-void Program::block(const Expr& query, const Expr& h, const Expr& part) {
+void MlaBackwardProgram::block(const Expr& query, const Expr& h, const Expr& part) {
   Heads own(*this, query, h, part);
   pipelined(ceildiv(count(query, h), c.keys), {.stages = 1}, [&](Index j) { own.step(j); });
   own.store();
 }
 
 // Every row has a block.
-void Program::add_pairs() {
+void MlaBackwardProgram::add_pairs() {
   grid(keys, kv_heads, {.threads = 128}, [&](Index key, Index h) { add_pairs_of(key, h); });
 }
 
 // The pairs of the queries that name a row, in their order, and how many there are.
-Expr Program::list_pairs(const Shared& own, Shared& listed) const {
+Expr MlaBackwardProgram::list_pairs(const Shared& own, Shared& listed) const {
   const int words = (instance.tokens + word_bits - 1) / word_bits;
   Shared bits({words}, u32), before({words + 1}, i32);
   clear(bits);
@@ -258,7 +258,7 @@ Expr Program::list_pairs(const Shared& own, Shared& listed) const {
   return before(words);
 }
 
-void Program::add_pairs_of(const Index& key, const Index& h) {
+void MlaBackwardProgram::add_pairs_of(const Index& key, const Index& h) {
   Shared own({instance.tokens}, i32), listed({instance.tokens}, i32);
   copy(marks.slice(h, key).at(0), own);
   const Var pairs = list_pairs(own, listed) * blocks;
@@ -282,7 +282,7 @@ constexpr int rows_of_sum = 1024;  // of a step of the sum over queries
 }  // namespace
 
 Kernel sparse_mla_backward_kernel(const SparseMlaBackwardKernel& c) {
-  return kernel(instance_name("sparse_mla_backward", c), [&] { Program(c).run(); });
+  return kernel(instance_name("sparse_mla_backward", c), [&] { MlaBackwardProgram(c).run(); });
 }
 
 // A sink's share of a row's sum is exp(sink − lse), and its gradient −share · delta.

@@ -14,7 +14,7 @@ struct SparseMlaDecode : SparseMlaDecodeOptions {
   TensorRef q = {}, values = {}, scales = {}, indices = {};
 };
 
-constexpr int most_parts = 32, least_steps = 2;
+constexpr int most_parts_of_cache = 32, least_steps_of_cache = 2;
 
 int planned_splits(const Bound<SparseMlaDecode>& c, const SparseMlaDecodeKernel& kernel) {
   if (c->splits > 0) return c->splits;
@@ -22,8 +22,8 @@ int planned_splits(const Bound<SparseMlaDecode>& c, const SparseMlaDecodeKernel&
   const std::int64_t blocks = std::max<std::int64_t>(
                          c.dim("queries") * ((c.dim("heads") + kernel.rows - 1) / kernel.rows), 1),
                      steps = (c.dim("entries") + kernel.keys - 1) / kernel.keys;
-  return static_cast<int>(
-      std::clamp<std::int64_t>(std::min(gpu_processors / blocks, steps / least_steps), 1, most_parts));
+  return static_cast<int>(std::clamp<std::int64_t>(
+      std::min(gpu_processors / blocks, steps / least_steps_of_cache), 1, most_parts_of_cache));
 }
 
 SparseMlaDecodeKernel instance_of(const Bound<SparseMlaDecode>& c) {
@@ -137,7 +137,8 @@ const OperatorSchema& sparse_mla_decode_schema() {
           .remedy("give every head one")
           .with(add_scale<Op>)
           .option(&Op::splits, "splits", "parts into which a list is split, merged afterwards; 0: planned",
-                  between(0, most_parts, "a number from 1 to 32, or 0 for the plan's choice", "leave it out"))
+                  between(0, most_parts_of_cache, "a number from 1 to 32, or 0 for the plan's choice",
+                          "leave it out"))
           .with(add_rules)
           .out(&Op::out, "out", "queries heads d_v", same_as("q"),
                "the weighted sums of values; 0 where no record is seen")

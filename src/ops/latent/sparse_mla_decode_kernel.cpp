@@ -12,7 +12,7 @@ using lang::Tensor;
 
 namespace {
 
-struct Program {
+struct MlaDecodeProgram {
   const SparseMlaDecodeKernel& c;
   Dim queries{"queries"}, heads{"heads"}, rows{"rows"}, entries{"entries"};
   LatentTensor q = LatentTensor::input("q", {queries, heads}, c.dim, c.dim_v, c.type);
@@ -24,7 +24,7 @@ struct Program {
   std::optional<Tensor> ropes, counts, sinks;
   SplitResults parts{queries, heads, splits, c.dim_v};
 
-  explicit Program(const SparseMlaDecodeKernel& instance) : c(instance) {
+  explicit MlaDecodeProgram(const SparseMlaDecodeKernel& instance) : c(instance) {
     if (c.rest() > 0) ropes.emplace(input("ropes", {rows, c.rest()}, c.type));
     if (c.counts) counts.emplace(input("counts", {queries}, i32));
     if (c.sinks) sinks.emplace(input("sinks", {heads}, *c.sinks));
@@ -43,7 +43,7 @@ struct Program {
   void block(const Expr& query, const Expr& head, const Expr& part);
 };
 
-void Program::block(const Expr& query, const Expr& head, const Expr& part) {
+void MlaDecodeProgram::block(const Expr& query, const Expr& head, const Expr& part) {
   LatentTile own(c.rows, c.dim, c.dim_v, c.padded, c.compute);
   own.copy_from(q.slice(query), head);
   Fragment acc({c.rows, c.padded.of(c.dim_v)}, f32, 0);
@@ -83,7 +83,7 @@ void Program::block(const Expr& query, const Expr& head, const Expr& part) {
 }  // namespace
 
 Kernel sparse_mla_decode_kernel(const SparseMlaDecodeKernel& c) {
-  return kernel(instance_name("sparse_mla_decode", c), [&] { Program(c).run(); });
+  return kernel(instance_name("sparse_mla_decode", c), [&] { MlaDecodeProgram(c).run(); });
 }
 
 }  // namespace tegula::ops

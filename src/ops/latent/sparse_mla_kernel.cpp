@@ -20,7 +20,7 @@ struct ListedRows {
   Expr keys, entries;
 };
 
-struct Program {
+struct MlaProgram {
   const SparseMlaKernel& c;
   Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, kv_heads{"kv_heads"}, group{"group"},
       entries{"entries"};
@@ -34,7 +34,7 @@ struct Program {
   std::optional<ListedRows> second;
   std::optional<SplitResults> parts;
 
-  explicit Program(const SparseMlaKernel& instance) : c(instance) {
+  explicit MlaProgram(const SparseMlaKernel& instance) : c(instance) {
     if (c.causal) offset.emplace(scalar("offset", i32));
     if (c.counts) first.counts.emplace(input("counts", {batch, queries, kv_heads}, i32));
     if (c.sinks) sinks.emplace(input("sinks", {kv_heads, group}, *c.sinks));
@@ -63,14 +63,14 @@ struct Program {
   void merge();
 };
 
-void Program::run() {
+void MlaProgram::run() {
   attend(first, 0);
   if (second) attend(*second, *splits);
   if (parts) merge();
 }
 
 // Blocks of the heads of one query stand side by side: they read the same rows.
-void Program::attend(const ListedRows& source, const Expr& first_part) {
+void MlaProgram::attend(const ListedRows& source, const Expr& first_part) {
   Expr blocks = ceildiv(group, c.rows), of_query = splits ? blocks * *splits : blocks;
   const bool wide = c.rows == 64 && c.dim_v > 256;
   grid(queries * of_query, kv_heads * batch, {.threads = wide ? 256 : 0}, [&](Index x, Index z) {
@@ -79,8 +79,8 @@ void Program::attend(const ListedRows& source, const Expr& first_part) {
   });
 }
 
-void Program::block(const ListedRows& source, const Expr& b, const Expr& query, const Expr& h,
-                    const Expr& row, const Expr& split, const Expr& part) {
+void MlaProgram::block(const ListedRows& source, const Expr& b, const Expr& query, const Expr& h,
+                       const Expr& row, const Expr& split, const Expr& part) {
   LatentTile own(c.rows, c.dim, c.dim_v, c.padded, c.compute);
   own.copy_from(q.slice(b, query, h), row);
   Fragment acc({c.rows, c.padded.of(c.dim_v)}, f32, 0);
@@ -107,8 +107,8 @@ void Program::block(const ListedRows& source, const Expr& b, const Expr& query, 
 }
 
 // Elements are stored by their threads: buffers of the copy engine would take the room of a slot of rows.
-void Program::store(const Expr& b, const Expr& query, const Expr& h, const Expr& row, const Expr& part,
-                    OnlineSoftmax& softmax, Fragment& acc) {
+void MlaProgram::store(const Expr& b, const Expr& query, const Expr& h, const Expr& row, const Expr& part,
+                       OnlineSoftmax& softmax, Fragment& acc) {
   if (sinks && !parts)
     softmax.add_sink(acc, [&](Index i) -> Expr { return f32((*sinks)(h, row + i)) * log2e; });
   softmax.normalize(acc);
@@ -126,7 +126,7 @@ void Program::store(const Expr& b, const Expr& query, const Expr& h, const Expr&
   parallel(own_lse, [&](Index i) { lse_to(row + i, 0) = own_lse(i); });
 }
 
-void Program::merge() {
+void MlaProgram::merge() {
   grid(kv_heads * group, batch * queries, [&](Index head, Index token) {
     Expr b = token / queries, query = token % queries, h = head / group, member = head % group;
     std::optional<Expr> sink;
@@ -138,7 +138,7 @@ void Program::merge() {
 }  // namespace
 
 Kernel sparse_mla_kernel(const SparseMlaKernel& c) {
-  return kernel(instance_name("sparse_mla", c), [&] { Program(c).run(); });
+  return kernel(instance_name("sparse_mla", c), [&] { MlaProgram(c).run(); });
 }
 
 }  // namespace tegula::ops

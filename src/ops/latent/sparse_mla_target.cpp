@@ -32,7 +32,7 @@ struct Instance {
 };
 
 // A block has entries of one list, and walks through the heads.
-struct Program {
+struct TargetProgram {
   const Instance& c;
   Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, kv_heads{"kv_heads"}, group{"group"},
       entries{"entries"};
@@ -44,7 +44,7 @@ struct Program {
   Expr scale = scalar("scale", f32);
   std::optional<Expr> offset;
 
-  explicit Program(const Instance& instance) : c(instance) {
+  explicit TargetProgram(const Instance& instance) : c(instance) {
     if (c.causal) offset.emplace(scalar("offset", i32));
   }
   void block(const Expr& b, const Expr& query, const Expr& h, const Expr& entry) const {
@@ -75,7 +75,7 @@ struct Program {
 
 Kernel program(const Instance& c) {
   return kernel(instance_name("sparse_mla_target", c), [&] {
-    Program own(c);
+    TargetProgram own(c);
     Expr tiles = ceildiv(own.entries, c.keys);
     grid(own.queries * tiles, own.kv_heads * own.batch, [&](Index x, Index z) {
       own.block(z / own.kv_heads, x / tiles, z % own.kv_heads, x % tiles * c.keys);

@@ -84,7 +84,7 @@ struct Runs {
   }
 };
 
-struct Program {
+struct TopkProgram {
   const TopkKernel& c;
   Dim batch{"batch"}, rows{"rows"}, columns{"columns"}, count{"count"};
   Tensor scores = input("scores", {batch, rows, columns}, f32),
@@ -93,7 +93,7 @@ struct Program {
   std::optional<Expr> page;
   int words = c.runs * c.length;
 
-  explicit Program(const TopkKernel& instance) : c(instance) {
+  explicit TopkProgram(const TopkKernel& instance) : c(instance) {
     if (c.begins) begins.emplace(input("begins", {batch, rows}, i32));
     if (c.ends) ends.emplace(input("ends", {batch, rows}, i32));
     if (!c.pages) return;
@@ -111,7 +111,7 @@ struct Program {
 };
 
 // What stands for a column in the result.
-Expr Program::placed(const Expr& b, const Expr& column) const {
+Expr TopkProgram::placed(const Expr& b, const Expr& column) const {
   if (!table) return column;
   Expr number = column / *page, own = (*table)(b, number);
   return select(number < table->extent(1) && own >= 0, own * *page + column % *page, -1);
@@ -119,7 +119,7 @@ Expr Program::placed(const Expr& b, const Expr& column) const {
 
 // `bound` has the digits above of the wanted-th largest key; of `wanted` stay those with the digit that is
 // found.
-void Program::fix_digit(const Tensor& x, const Expr& n, int shift, int bits, Var& bound, Var& wanted) {
+void TopkProgram::fix_digit(const Tensor& x, const Expr& n, int shift, int bits, Var& bound, Var& wanted) {
   const int bins = 1 << bits, length = bins / word;
   Runs histogram(word, length);
   Shared found({2}, i32), before({word}, i32), total({1}, i32);
@@ -152,7 +152,7 @@ void Program::fix_digit(const Tensor& x, const Expr& n, int shift, int bits, Var
 }
 
 // Of equal keys the first `left`, by columns: a word has all of its ties, or none, or the lowest.
-void Program::keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& left) {
+void TopkProgram::keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& left) {
   parallel(words, [&](Index w) {
     Expr bits = equal(w),
          kept = clamp(left - ties.numbers(w / c.length, w % c.length), 0, i32(popcount(bits)));
@@ -171,8 +171,9 @@ void Program::keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& l
 }
 
 // Columns are marked in words of bits, whose numbers say where each comes to stand.
-void Program::collect(const Tensor& x, const Expr& n, const Expr& bound, const Expr& ties,
-                      const std::function<void(const Expr& place, const Expr& position)>& take, Var& taken) {
+void TopkProgram::collect(const Tensor& x, const Expr& n, const Expr& bound, const Expr& ties,
+                          const std::function<void(const Expr& place, const Expr& position)>& take,
+                          Var& taken) {
   Var left = ties;
   const int at_once = words * word;
   serial(ceildiv(n, at_once), [&](Index step) {
@@ -203,7 +204,7 @@ void Program::collect(const Tensor& x, const Expr& n, const Expr& bound, const E
   });
 }
 
-void Program::block(const Expr& b, const Expr& row) {
+void TopkProgram::block(const Expr& b, const Expr& row) {
   Expr begin = begins ? clamp((*begins)(b, row), 0, columns) : Expr(Operand(0));
   Expr end = ends ? clamp((*ends)(b, row), begin, columns) : columns;
   Tensor x = scores.slice(b, row, range(begin, end)), to = out.slice(b, row);
@@ -225,7 +226,7 @@ void Program::block(const Expr& b, const Expr& row) {
 
 Kernel topk_kernel(const TopkKernel& c) {
   return kernel(instance_name("topk_select", c), [&] {
-    Program program(c);
+    TopkProgram program(c);
     grid(program.rows, program.batch, {.threads = c.threads},
          [&](Index row, Index b) { program.block(b, row); });
   });

@@ -79,7 +79,7 @@ Kernel segment_states_kernel(const ScanKernel& c) {
     Tensor starts = output("starts", {batch, segments, heads, c.d, c.d_v}, f32);
     Tensor end = c.last ? output("final_state", {batch, heads, c.d, c.d_v}, f32) : starts;
     // States pass from segment to segment in f32, and so they are multiplied.
-    const Precision precision = c.type.bits() == 16 ? Precision::tf32x3 : Precision::ieee;
+    const lang::Precision precision = c.type.bits() == 16 ? lang::Precision::tf32x3 : lang::Precision::ieee;
     grid(ceildiv(c.d_v, c.block), heads, batch, [&](Index x, Index h, Index b) {
       Expr column = x * c.block;
       Fragment state({c.features(), c.block}, f32, 0);

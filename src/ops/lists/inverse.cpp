@@ -10,7 +10,7 @@ namespace {
 
 constexpr int columns = 256;         // lists that a block counts at a time
 constexpr int chunks_at_a_time = 8;  // whose numbers are read
-constexpr int runs = 16;             // of lists, whose lengths are added up one after the other
+constexpr int runs_of_lists = 16;    // of lists, whose lengths are added up one after the other
 
 }  // namespace
 
@@ -153,7 +153,7 @@ void InverseLists::find_begins(const Expr& head, const InversePart& part) const 
       each_chunk(head, part, first + j, [&](const Expr&, const Expr&, const Expr& number) { sum += number; });
       length(j) = select(first + j < part.lists, sum, 0);
     });
-    add_up(length, begin, next, runs);
+    add_up(length, begin, next, runs_of_lists);
     parallel(columns, [&](Index j) {
       when(first + j < part.lists, [&] {
         lengths_(head, part.list_begin + first + j) = length(j);

@@ -9,9 +9,9 @@ using lang::Tensor;
 
 namespace {
 
-constexpr int word_bits = 32;  // tokens that are sorted at a time
-constexpr int columns = blocks_of_runs;
-constexpr int chunks_at_a_time = 8;  // whose numbers are under way together
+constexpr int tokens_of_word = 32;  // tokens that are sorted at a time
+constexpr int columns_of_runs = blocks_of_runs;
+constexpr int chunks_under_way = 8;  // whose numbers are under way together
 
 Tensor declare(const std::string& name, const lang::Extents& shape, PairLists::Role role) {
   switch (role) {
@@ -53,17 +53,17 @@ PairLists::List PairLists::list(const Part& part, const Expr& block) const {
 // Over the blocks of keys that are looked after at a time. A packed sequence may have tokens and no keys:
 // then once, so that its entries have no places.
 void PairLists::each_pass(const Part& part, const std::function<void(const Expr&)>& body) const {
-  Expr passes = ceildiv(part.blocks, columns);
-  serial(c.varlen ? max(passes, 1) : passes, [&](Index pass) { body(pass * columns); });
+  Expr passes = ceildiv(part.blocks, columns_of_runs);
+  serial(c.varlen ? max(passes, 1) : passes, [&](Index pass) { body(pass * columns_of_runs); });
 }
 
 // The blocks of word_bits tokens, each once for a token. Tokens are numbered as in the sequence.
 void PairLists::each_word(const TokenTile& tokens, const Selection& selection, const OfWord& body) const {
   const TokenTile sequence{c, Expr(Operand(0)), tokens.count, tokens.keys, tokens.behind};
   Expr count = min(tokens.count - tokens.first, c.chunk);
-  serial(ceildiv(count, word_bits), [&](Index word) {
-    Shared listed({word_bits * width_}, i32), named({word_bits * width_}, i32);
-    Expr first = tokens.first + word * word_bits;
+  serial(ceildiv(count, tokens_of_word), [&](Index word) {
+    Shared listed({tokens_of_word * width_}, i32), named({tokens_of_word * width_}, i32);
+    Expr first = tokens.first + word * tokens_of_word;
     parallel(listed, [&](Index n) { listed(n) = selection.block(sequence, first + n / width_, n % width_); });
     if (options_.left_out) return body(first, listed, listed);
     parallel(listed, [&](Index n) {
@@ -81,12 +81,12 @@ void PairLists::count(const Part& part, const TokenTile& tokens, const Selection
   Expr chunk = part.first_chunk + tokens.first / c.chunk;
   Var all_pairs = 0;
   each_pass(part, [&](const Expr& begin) {
-    Shared numbers({columns}, i32);
+    Shared numbers({columns_of_runs}, i32);
     clear(numbers);
     each_word(tokens, selection, [&](const Expr&, Shared& named, Shared&) {
       parallel(named, [&](Index n) {
         Expr block = named(n);
-        when(block != no_row && block >= begin && block < begin + columns,
+        when(block != no_row && block >= begin && block < begin + columns_of_runs,
              [&] { atomic_add(numbers(block - begin), 1); });
       });
     });
@@ -118,9 +118,9 @@ void PairLists::leave_empty(const Part& part, const TokenTile& tokens) const {
 void PairLists::each_chunk(const TokenTile& tokens,
                            const std::function<void(const Expr& n, const Expr& exists)>& body) const {
   Expr chunks = ceildiv(tokens.count, c.chunk);
-  serial(ceildiv(chunks, chunks_at_a_time), [&](Index group) {
-    for (int i = 0; i < chunks_at_a_time; ++i) {
-      Expr n = group * chunks_at_a_time + i;
+  serial(ceildiv(chunks, chunks_under_way), [&](Index group) {
+    for (int i = 0; i < chunks_under_way; ++i) {
+      Expr n = group * chunks_under_way + i;
       body(n, n < chunks);
     }
   });
@@ -194,7 +194,7 @@ void PairLists::write_word(const Part& part, const Expr& first, const Expr& begi
   auto each_pair = [&](auto body) {
     parallel(named, [&](Index n) {
       Expr block = named(n), column = block - begin;
-      when(block != no_row && block >= begin && block < begin + columns,
+      when(block != no_row && block >= begin && block < begin + columns_of_runs,
            [&] { body(n / width_, n % width_, column / run_length, column % run_length); });
     });
   };

@@ -26,7 +26,7 @@ void formula(const Bound<NsaSelectedBackward>& c, Exact& exact) {
 }
 
 // Gradients of scores, dq, dk and dv for every pair that the forward has, at least.
-double operations(const Bound<NsaSelectedBackward>& c) {
+double backward_operations(const Bound<NsaSelectedBackward>& c) {
   return 2 * selected_pairs(c.call(), *c) * static_cast<double>(3 * c.dim("d") + 2 * c.dim("d_v"));
 }
 
@@ -38,7 +38,7 @@ bool has_room(const Bound<NsaSelectedBackward>& c) {
 }
 
 // All gradients there are; then nothing but dq, dk and dv, which GPUs find in a way of their own.
-std::vector<Example> examples() {
+std::vector<Example> backward_examples() {
   std::vector<Example> all = nsa_examples();
   const Example plain = all.back();
   for (Example& example : all) {
@@ -92,8 +92,8 @@ const OperatorSchema& nsa_selected_attention_backward_schema() {
               "factors as in native-sparse-attention-pytorch (Wang 2025)")
           .no_gradient("those of gradients are not implemented")
           .flops(fmt::format("2*{}*(3*d + 2*d_v)", most_pairs_of_selection))
-          .counted(operations)
-          .examples(examples())
+          .counted(backward_operations)
+          .examples(backward_examples())
           .measured(nsa_measured())
           .maps(nsa_maps())
           .run(run, formula);

@@ -35,7 +35,7 @@ int capacity(std::int64_t entries) {
   return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(entries)));
 }
 
-struct Range {
+struct HeadRange {
   std::int64_t begin, end;
 };
 
@@ -93,7 +93,7 @@ LeftOut make_left_out(const NsaCall& call, std::int64_t tokens_of_part, Launch& 
           .parts = parts};
 }
 
-void run_inverted(const NsaCall& call, const LeftOut& left_out, std::int64_t part, const Range& heads,
+void run_inverted(const NsaCall& call, const LeftOut& left_out, std::int64_t part, const HeadRange& heads,
                   Launch& launch) {
   const HeadTensors& t = call.tensors;
   const BoundCall& bound = launch.call();

@@ -10,7 +10,7 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-struct Instance {
+struct CombineInstance {
   DType type = f32, gates = f32;
   bool window = false;
   int columns = 128, rows = 16;  // of a tile
@@ -19,14 +19,14 @@ struct Instance {
   }
 };
 
-Instance plan(const Bound<NsaCombine>& c) {
+CombineInstance combine_plan(const Bound<NsaCombine>& c) {
   const int dim = c.small_dim("d"), rows = std::clamp(8192 / std::max(dim, 1), 1, 16);
   return {c.type("compressed"), c.type("gates"), c.has("window"), dim, rows};
 }
 
 // The branches with the names of their tensors before which stands `prefix`.
 template <class Declare>
-std::vector<Tensor> branches(const Instance& c, const Dim& rows, const std::string& prefix,
+std::vector<Tensor> branches(const CombineInstance& c, const Dim& rows, const std::string& prefix,
                              const Declare& declare) {
   std::vector<Tensor> result;
   for (const char* name : {"compressed", "selected", "window"})
@@ -42,7 +42,7 @@ Fragment weights_of(const Tensor& gates, int branch, const Expr& row, int rows) 
   return weights;
 }
 
-Kernel forward(const Instance& c) {
+Kernel combine_forward(const CombineInstance& c) {
   return kernel(instance_name("nsa_combine", c), [&] {
     Dim rows("rows"), count("branches");
     const auto from = branches(c, rows, "", [](const std::string& name, const Extents& e, DType type) {
@@ -63,7 +63,7 @@ Kernel forward(const Instance& c) {
 }
 
 // A branch gets its weight of dout, and its gate the product of both times the slope of the sigmoid.
-Kernel backward(const Instance& c) {
+Kernel combine_backward(const CombineInstance& c) {
   return kernel(instance_name("nsa_combine_backward", c), [&] {
     Dim rows("rows"), count("branches");
     const auto from = branches(c, rows, "", [](const std::string& name, const Extents& e, DType type) {
@@ -92,7 +92,7 @@ Kernel backward(const Instance& c) {
 }
 
 template <class E>
-void formula(const Bound<NsaCombine>& c, E& exact) {
+void combine_formula(const Bound<NsaCombine>& c, E& exact) {
   const std::int64_t rows = c.dim("rows"), d = c.dim("d"), count = c.dim("branches");
   auto *gates = exact.data("gates"), *out = exact.data("out");
   decltype(gates) from[] = {exact.data("compressed"), exact.data("selected"), exact.data_if("window")};
@@ -127,12 +127,13 @@ const OperatorSchema& nsa_combine_schema() {
                      {"batched_bf16", "...=2,3,5 d=128 branches=3 bf16 gates:f32 window"}})
           .measured({{"65536x16_bf16", "...=65536,16 d=128 branches=3 bf16 window"},
                      {"8192x64_bf16", "...=8192,64 d=128 branches=3 bf16 window"}})
-          .run(plan, forward, formula<Exact>);
+          .run(combine_plan, combine_forward, combine_formula<Exact>);
   return table;
 }
 
 const OperatorSchema& nsa_combine_backward_schema() {
-  return gradient_table<plan, backward, formula<Traced>>(nsa_combine_schema(), "5*rows*d*branches");
+  return gradient_table<combine_plan, combine_backward, combine_formula<Traced>>(nsa_combine_schema(),
+                                                                                 "5*rows*d*branches");
 }
 
 NsaCombineGradients nsa_combine_backward(const TensorRef& dout, const TensorRef& compressed,

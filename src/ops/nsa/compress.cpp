@@ -9,7 +9,7 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-struct Instance {
+struct CompressInstance {
   DType type = f32;
   int dim = 64, rows = 16;  // of a tile
   bool packed = false;
@@ -25,15 +25,15 @@ struct CompressBackward : NsaCompress {
 };
 
 // Of both directions: `whole` has a row for each token, `means` one for each entry.
-struct Program {
-  const Instance& c;
+struct CompressProgram {
+  const CompressInstance& c;
   Dim batch{"batch"}, tokens{"tokens"}, heads{"heads"}, entries{"entries"};
   Tensor whole, means;
   Expr length = scalar("length", i32), stride = scalar("stride", i32), longest = scalar("longest", i32);
   std::optional<Tensor> fences;
 
   template <class Whole, class Means>
-  Program(const Instance& instance, const Whole& declare_whole, const Means& declare_means)
+  CompressProgram(const CompressInstance& instance, const Whole& declare_whole, const Means& declare_means)
       : c(instance),
         whole(declare_whole(Extents{batch, tokens, heads, c.dim})),
         means(declare_means(Extents{batch, entries, heads, c.dim})) {
@@ -56,7 +56,7 @@ struct Program {
   void spread() const;
 };
 
-void Program::sum_windows() const {
+void CompressProgram::sum_windows() const {
   grid(ceildiv(most_entries(), c.rows), heads, sequences(), [&](Index x, Index h, Index b) {
     const CompressedSequence s = sequence(b);
     if (c.packed)
@@ -76,7 +76,7 @@ void Program::sum_windows() const {
 }
 
 // A token has its share of every window that it is in.
-void Program::spread() const {
+void CompressProgram::spread() const {
   grid(ceildiv(longest, c.rows), heads, sequences(), [&](Index x, Index h, Index b) {
     const CompressedSequence s = sequence(b);
     if (c.packed)
@@ -95,18 +95,18 @@ void Program::spread() const {
   });
 }
 
-Kernel forward(const Instance& c) {
+Kernel compress_forward(const CompressInstance& c) {
   return kernel(instance_name("nsa_compress", c), [&] {
-    Program(
+    CompressProgram(
         c, [&](const Extents& e) { return input("x", e, c.type); },
         [&](const Extents& e) { return output("out", e, c.type); })
         .sum_windows();
   });
 }
 
-Kernel backward(const Instance& c) {
+Kernel compress_backward(const CompressInstance& c) {
   return kernel(instance_name("nsa_compress_backward", c), [&] {
-    Program(
+    CompressProgram(
         c, [&](const Extents& e) { return output("dx", e, c.type); },
         [&](const Extents& e) { return input("dout", e, c.type); })
         .spread();
@@ -114,16 +114,18 @@ Kernel backward(const Instance& c) {
 }
 
 template <class Op>
-Instance plan(const Bound<Op>& c) {
+CompressInstance compress_plan(const Bound<Op>& c) {
   return {c.type("x"), c.small_dim("d"), c.small_dim("d") <= 64 ? 32 : 16, c.has("cu_seqlens")};
 }
 
 void run(const Bound<NsaCompress>& c, Launch& launch) {
-  launch(plan(c), forward, {{"x", batched(c["x"], c->layout)}, {"out", batched(c["out"], c->layout)}});
+  launch(compress_plan(c), compress_forward,
+         {{"x", batched(c["x"], c->layout)}, {"out", batched(c["out"], c->layout)}});
 }
 
 void run_backward(const Bound<CompressBackward>& c, Launch& launch) {
-  launch(plan(c), backward, {{"dout", batched(c["dout"], c->layout)}, {"dx", batched(c["dx"], c->layout)}});
+  launch(compress_plan(c), compress_backward,
+         {{"dout", batched(c["dout"], c->layout)}, {"dx", batched(c["dx"], c->layout)}});
 }
 
 // Tells `each` of every entry, by its sequence or batch, its row and the first of its tokens.
@@ -180,7 +182,7 @@ void add_mean(Schema<Op>& table) {
 }
 
 // Of the gradient, dout says how many entries there are.
-std::vector<Example> examples(bool of_gradient) {
+std::vector<Example> compress_examples(bool of_gradient) {
   const std::pair<Example, std::int64_t> all_of_them[] = {
       {{"small", "batch=1 tokens=11 heads=2 d=5 length=4 stride=2"}, 4},
       {{"uneven_f16", "batch=2 tokens=33 heads=1 d=16 f16 length=7 stride=3 layout=bhsd"}, 9},
@@ -194,7 +196,7 @@ std::vector<Example> examples(bool of_gradient) {
   return result;
 }
 
-std::vector<Example> measured(bool of_gradient) {
+std::vector<Example> compress_measured(bool of_gradient) {
   return {{"65536_bf16",
            std::string("batch=1 tokens=65536 heads=4 d=128 bf16") + (of_gradient ? " entries=4095" : "")},
           {"8192_bf16",
@@ -220,8 +222,8 @@ const OperatorSchema& nsa_compress_schema() {
                "stride on")
           .unit_stride()
           .gradient("nsa_compress_backward")
-          .examples(examples(false))
-          .measured(measured(false))
+          .examples(compress_examples(false))
+          .measured(compress_measured(false))
           .run(run, formula);
   return table;
 }
@@ -243,8 +245,8 @@ const OperatorSchema& nsa_compress_backward_schema() {
           .out(&Op::dx, "dx", whole_dims, same_as("x"), "gradient of x")
           .unit_stride()
           .no_gradient("it is linear: that of nsa_compress")
-          .examples(examples(true))
-          .measured(measured(true))
+          .examples(compress_examples(true))
+          .measured(compress_measured(true))
           .run(run_backward, formula_backward);
   return table;
 }

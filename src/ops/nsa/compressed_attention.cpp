@@ -202,7 +202,7 @@ void add_options(Schema<Op>& table) {
 }
 
 // Each with what a gradient has more.
-std::vector<Example> examples(const std::string& more) {
+std::vector<Example> attention_examples(const std::string& more) {
   std::vector<Example> result{
       {"small", "batch=1 queries=9 entries=4 kv_heads=1 group=2 d=8 d_v=4 length=4 stride=2 key_tokens=11"},
       {"grouped_bhsd",
@@ -217,7 +217,7 @@ std::vector<Example> examples(const std::string& more) {
   return result;
 }
 
-std::vector<Example> measured() {
+std::vector<Example> attention_measured() {
   return {{"8192_bf16",
            "batch=1 queries=8192 entries=511 kv_heads=4 group=16 d=128 d_v=128 bf16 length=32 stride=16"},
           {"65536_of_16_heads_bf16",
@@ -229,7 +229,7 @@ std::vector<Example> measured() {
 
 // Three tiles of entries add to dq in turn, and parts of an uneven group.
 std::vector<Example> examples_of_gradients() {
-  std::vector<Example> result = examples(" dlse");
+  std::vector<Example> result = attention_examples(" dlse");
   result.push_back(
       {"in_turn_bf16",
        "batch=2 queries=270 entries=269 kv_heads=1 group=3 d=64 d_v=128 bf16 length=2 stride=1"});
@@ -256,8 +256,8 @@ const OperatorSchema& nsa_compressed_attention_schema() {
                "natural logarithm of the sum of exp(score); -inf where no entry is seen")
           .gradient("nsa_compressed_attention_backward")
           .flops(fmt::format("2*{}*(d + d_v)", pairs))
-          .examples(examples(""))
-          .measured(measured())
+          .examples(attention_examples(""))
+          .measured(attention_measured())
           .run(run, formula);
   return table;
 }
@@ -284,7 +284,7 @@ const OperatorSchema& nsa_compressed_attention_backward_schema() {
           .no_gradient("those of gradients are not implemented")
           .flops(fmt::format("2*{}*(3*d + 2*d_v)", pairs))
           .examples(examples_of_gradients())
-          .measured({measured()[0], measured()[1]})
+          .measured({attention_measured()[0], attention_measured()[1]})
           .run(run_backward, formula_backward);
   return table;
 }

@@ -67,7 +67,6 @@ void formula(const Bound<NsaGated>& c, Exact& exact) {
       reference::nsa_selected_attention(c["q"], c["k"], c["v"], c["block_indices"], *c, exact.steps());
   tegula::Tensor result = tegula::Tensor::zeros(fine.out.shape(), fine.out.dtype());
   const TensorRef gates = c["gates"], branches[] = {c["compressed"], fine.out, fine.window_out};
-  const std::int64_t d = c.dim("d_v");
   const Shape& shape = result.shape();
   for (std::int64_t i = 0; i < result.nelements(); ++i) {
     Shape at(shape.size());
@@ -81,7 +80,7 @@ void formula(const Bound<NsaGated>& c, Exact& exact) {
   exact.set("out", result);
 }
 
-double operations(const Bound<NsaGated>& c) {
+double gated_operations(const Bound<NsaGated>& c) {
   return 2 * selected_pairs(c.call(), *c) * static_cast<double>(c.dim("d") + c.dim("d_v"));
 }
 
@@ -110,7 +109,7 @@ const OperatorSchema& nsa_gated_attention_schema() {
               "gradients need the result of each branch: call nsa_selected_attention and nsa_combine")
           .source("Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches")
           .flops(fmt::format("2*{}*(d + d_v)", most_pairs_of_selection))
-          .counted(operations)
+          .counted(gated_operations)
           .examples({{"small",
                       "batch=1 queries=7 keys=7 kv_heads=1 group=2 d=8 d_v=4 selecting=1 entries=3 "
                       "block_size=2 branches=2"},

@@ -17,7 +17,7 @@ using lang::Tensor;
 namespace {
 
 // Of a list that one block of the grid works through.
-constexpr int most_steps = 16, fewest_of_piece = 128;
+constexpr int most_inverted_steps = 16, fewest_of_inverted_piece = 128;
 constexpr int query_stages = 4, partial_stages = 4;
 
 // Tokens that one warp group takes: what tiles of several leave is not shared by so many.
@@ -27,9 +27,9 @@ NsaKernel of_one_group(const NsaKernel& forward) {
   return result;
 }
 
-class Program {
+class InvertedProgram {
  public:
-  explicit Program(const NsaKernel& instance);
+  explicit InvertedProgram(const NsaKernel& instance);
   void run();
 
  private:
@@ -71,7 +71,7 @@ class Program {
   std::optional<PairLists> pairs;
 };
 
-Program::Program(const NsaKernel& instance)
+InvertedProgram::InvertedProgram(const NsaKernel& instance)
     : c(of_one_group(instance)), lists(lists_left_out(instance)), tile_tokens(instance.queries) {
   const Extents of_q{batch, queries, heads, c.members}, of_k{batch, keys, heads};
   q.emplace(input("q", joined(of_q, {c.dim}), c.type));
@@ -102,8 +102,8 @@ Program::Program(const NsaKernel& instance)
   partial_lse.emplace(workspace("slot_lse", of_partial, f32));
 }
 
-void Program::store_partials(const Fragment& tile, const Fragment& tile_lse, const Expr& head,
-                             const Expr& first, const Expr& count, const Expr& block_part) const {
+void InvertedProgram::store_partials(const Fragment& tile, const Fragment& tile_lse, const Expr& head,
+                                     const Expr& first, const Expr& count, const Expr& block_part) const {
   const Tensor to = partials->slice(head, range(first, first + count), block_part),
                to_lse = partial_lse->slice(head, range(first, first + count), block_part);
   parallel(tile, [&](Index r, Index j) { to(r / c.pack, r % c.pack, j) = tile(r, j); });
@@ -111,14 +111,14 @@ void Program::store_partials(const Fragment& tile, const Fragment& tile_lse, con
 }
 
 // A head after the other, so that its queries stay in the L2 cache; pieces first: they are the longest.
-void Program::run() {
+void InvertedProgram::run() {
   grid((pairs->pieces(queries, blocks()) + blocks()) * c.parts(), heads, batch,
        [&](Index x, Index h, Index b) { key_block(x, h, b); });
   grid(tiles(), heads, batch, [&](Index x, Index h, Index b) { merge_block(x, h, b); });
 }
 
 // First pieces of long lists, then whole lists.
-void Program::key_block(const Index& x, const Index& h, const Index& b) const {
+void InvertedProgram::key_block(const Index& x, const Index& h, const Index& b) const {
   exit_if((*most_of_part)(*part) == 0);
   const int block_parts = c.parts();
   const PairLists::Part own_part = part_of(h, b);
@@ -167,7 +167,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) const {
 }
 
 // Turns the lse of what rows add up, [tokens, numbers, heads], into weights.
-Program::Total Program::weigh(Shared& weights) const {
+InvertedProgram::Total InvertedProgram::weigh(Shared& weights) const {
   const auto most = static_cast<int>(weights.extent(1));
   Shared top({c.rows()}, f32), factor({c.rows()}, f32);
   parallel(c.rows(), [&](Index r) {
@@ -190,7 +190,7 @@ Program::Total Program::weigh(Shared& weights) const {
 
 // By products with matrices that have weights on their diagonals, which tensor cores form as fast as partials
 // arrive.
-void Program::merge_block(const Index& x, const Index& h, const Index& b) const {
+void InvertedProgram::merge_block(const Index& x, const Index& h, const Index& b) const {
   exit_if((*most_of_part)(*part) == 0);
   const int rows = c.rows(), block_parts = c.parts(), most = pairs->width() * block_parts + 1;
   // Chunks that left nothing have no places, and end with a warp group's tokens, but inside a tile.
@@ -245,11 +245,11 @@ NsaKernel lists_left_out(const NsaKernel& forward) {
 }
 
 int longest_inverted(const NsaKernel& forward) {
-  return std::max(most_steps * of_one_group(forward).queries, fewest_of_piece);
+  return std::max(most_inverted_steps * of_one_group(forward).queries, fewest_of_inverted_piece);
 }
 
 Kernel nsa_inverted_kernel(const NsaInvertedKernel& instance) {
-  return kernel(instance_name("nsa", instance) + "_rest", [&] { Program(instance.forward).run(); });
+  return kernel(instance_name("nsa", instance) + "_rest", [&] { InvertedProgram(instance.forward).run(); });
 }
 
 }  // namespace tegula::ops

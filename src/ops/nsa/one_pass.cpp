@@ -20,9 +20,9 @@ constexpr int most_steps = 64, fewest_of_piece = 128;
 constexpr int sum_stages = 4;
 constexpr int fewest_stats = 32, fewest_copied_stats = 4;  // of a token: for the copy engine, for threads
 
-class Program {
+class OnePassProgram {
  public:
-  explicit Program(const NsaOnePassKernel& instance);
+  explicit OnePassProgram(const NsaOnePassKernel& instance);
   void run();
 
  private:
@@ -85,7 +85,7 @@ class Program {
   std::optional<LargeScores> large;
 };
 
-Program::Program(const NsaOnePassKernel& instance) : c(instance), f(c.forward) {
+OnePassProgram::OnePassProgram(const NsaOnePassKernel& instance) : c(instance), f(c.forward) {
   const Extents of_q{batch, queries, heads, f.members}, of_k{batch, keys, heads},
       vector{batch, heads, f.members, queries};
   dout.emplace(input("dout", joined(of_q, {f.dim_v}), f.type));
@@ -118,7 +118,7 @@ Program::Program(const NsaOnePassKernel& instance) : c(instance), f(c.forward) {
       workspace("slots", {heads, batch * queries * pairs->width(), c.parts(), f.members, f.dim}, f.compute));
 }
 
-void Program::declare_options(const Extents& of_q, const Extents& vector, const Extents& of_k) {
+void OnePassProgram::declare_options(const Extents& of_q, const Extents& vector, const Extents& of_k) {
   if (f.counts) lengths.emplace(input("counts", {batch, queries, heads, 1}, i32));
   if (c.dlse) dlse.emplace(input("dlse", vector, f32));
   if (c.plus) {
@@ -140,7 +140,7 @@ void Program::declare_options(const Extents& of_q, const Extents& vector, const 
 }
 
 // No longer than promised, so that all grids count the same tokens.
-Program::Sequence Program::sequence(const Expr& number) const {
+OnePassProgram::Sequence OnePassProgram::sequence(const Expr& number) const {
   Expr zero = Operand(0);
   if (!f.varlen) return {false, number, number, zero, queries, zero, keys, *outside};
   Expr first = (*q_begin)(number), begin = clamp(first - *outside, 0, queries),
@@ -149,7 +149,7 @@ Program::Sequence Program::sequence(const Expr& number) const {
   return {true, number, zero, begin, end - begin, first_key, own_keys, last - end};
 }
 
-void Program::run() {
+void OnePassProgram::run() {
   pair_grids();
   delta_grid();  // beside the second of these
   const Expr tiles = ceildiv(most_keys(), f.block) * c.parts();
@@ -161,7 +161,7 @@ void Program::run() {
   grid(ceildiv(keys, delta_rows), heads, batch, [&](Index x, Index h, Index b) { round_block(x, h, b); });
 }
 
-void Program::delta_grid() {
+void OnePassProgram::delta_grid() {
   grid(ceildiv(queries, delta_rows), heads * f.members, batch, [&](Index x, Index h, Index b) {
     Expr kv_head = h / f.members, member = h % f.members;
     auto tokens = [&](const Tensor& t) { return t.slice(b, all, kv_head, member); };
@@ -174,7 +174,7 @@ void Program::delta_grid() {
   });
 }
 
-void Program::pair_grids() {
+void OnePassProgram::pair_grids() {
   auto over_chunks = [&](auto body) {
     grid(chunks(), heads, sequences(), {.threads = 256}, [&](Index x, Index h, Index number) {
       const Sequence s = sequence(number);
@@ -190,7 +190,7 @@ void Program::pair_grids() {
 }
 
 // For every key of the tile, the first pair of the list whose token sees it: by bisection.
-void Program::find_first_seeing(const PairLists::List& list, const KeyTile& of, Shared& first) const {
+void OnePassProgram::find_first_seeing(const PairLists::List& list, const KeyTile& of, Shared& first) const {
   parallel(first, [&](Index r) {
     Expr token = of.first + r - of.sequence.shift();
     Var low = 0, high = list.count;
@@ -207,7 +207,7 @@ void Program::find_first_seeing(const PairLists::List& list, const KeyTile& of, 
 
 // The pairs of a list, a tile of tokens at a time. Tokens and heads that do not exist have
 // zeros for rows, and so add nothing.
-void Program::add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of) {
+void OnePassProgram::add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of) {
   const Expr count = list.count;
   const Sequence& s = of.sequence;
   const Tensor q_of = q->slice(s.b, s.rows(), of.h), dout_of = dout->slice(s.b, s.rows(), of.h),
@@ -259,7 +259,7 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
 }
 
 // First pieces of long lists, then whole lists.
-void Program::key_block(const Index& x, const Index& h, const Sequence& s) {
+void OnePassProgram::key_block(const Index& x, const Index& h, const Sequence& s) {
   const int parts = c.parts();
   const PairLists::Part own_part = part_of(h, s);
   Expr of_pieces = pieces() * parts, is_piece = x < of_pieces, piece = x / parts;
@@ -288,7 +288,7 @@ void Program::key_block(const Index& x, const Index& h, const Sequence& s) {
 }
 
 // Adds the sums of pieces.
-void Program::merge_block(const Index& x, const Index& h, const Sequence& s) {
+void OnePassProgram::merge_block(const Index& x, const Index& h, const Sequence& s) {
   const int parts = c.parts();
   const PairLists::Part own_part = part_of(h, s);
   const KeyTile of = key_tile(x / parts, x % parts, h, s);
@@ -314,7 +314,7 @@ void Program::merge_block(const Index& x, const Index& h, const Sequence& s) {
 }
 
 // The last call rounds the sums.
-void Program::round_block(const Index& x, const Index& h, const Index& b) {
+void OnePassProgram::round_block(const Index& x, const Index& h, const Index& b) {
   exit_if(!*is_last);
   Expr factor = gradient().factor();
   auto round = [&](const Tensor& from, const std::optional<Tensor>& plus, const Tensor& to, int features,
@@ -332,7 +332,7 @@ void Program::round_block(const Index& x, const Index& h, const Index& b) {
 }
 
 // By products with the identity, which tensor cores add up as fast as partials arrive.
-void Program::sum_block(const Index& x, const Index& h, const Index& b) {
+void OnePassProgram::sum_block(const Index& x, const Index& h, const Index& b) {
   const int rows = c.queries * f.pack, parts = c.parts();
   Expr first = x * c.queries;
   Fragment sum({rows, f.dim}, f32, 0), identity({rows, rows}, f32);
@@ -373,7 +373,7 @@ void Program::sum_block(const Index& x, const Index& h, const Index& b) {
 }  // namespace
 
 Kernel nsa_one_pass_kernel(const NsaOnePassKernel& instance) {
-  return kernel(instance_name("nsa", instance), [&] { Program(instance).run(); });
+  return kernel(instance_name("nsa", instance), [&] { OnePassProgram(instance).run(); });
 }
 
 }  // namespace tegula::ops

@@ -143,8 +143,8 @@ namespace {
 
 // Small tiles of rows are many blocks a processor, each of which multiplies by warps: a product with its
 // operands exchanged would pass every weight through shared memory.
-GemmOptions by_rows(int rows) {
-  GemmOptions options;
+lang::GemmOptions by_rows(int rows) {
+  lang::GemmOptions options;
   if (rows % warp_group_rows != 0) options.swap = false;
   return options;
 }
@@ -154,7 +154,7 @@ GemmOptions by_rows(int rows) {
 void QueryGradient::add(const Branch& branch, const Shared& k_tile, const Shared& v_tile,
                         const ScoreGradient::Mask& mask, const Observer& observer) {
   Fragment scores({tiles_.rows(), tiles_.keys}, f32, 0), products({tiles_.rows(), tiles_.keys}, f32, 0);
-  const GemmOptions options = by_rows(tiles_.rows());
+  const lang::GemmOptions options = by_rows(tiles_.rows());
   gemm(q_, k_tile.T(), scores, options);
   gemm(branch.dout_, v_tile.T(), products, options);
   std::optional<Fragment> raw;
@@ -203,7 +203,7 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
   Fragment scores({tiles_.keys, tiles_.rows()}, f32, 0);
   std::optional<Fragment> products;
   if (dk_) products.emplace(Fragment({tiles_.keys, tiles_.rows()}, f32, 0));
-  const GemmOptions options = by_rows(tiles_.keys);
+  const lang::GemmOptions options = by_rows(tiles_.keys);
   gemm(k_, q_tile.T(), scores, options);
   if (dk_) gemm(*v_, dout_tile.T(), *products, options);
   ScoreGradient::Slopes slopes;
@@ -227,7 +227,7 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
 }
 
 void KeyGradient::add_keys(const Fragment& gradients, const Shared& q_tile, const Receiver& receiver) {
-  const GemmOptions options = by_rows(tiles_.keys);
+  const lang::GemmOptions options = by_rows(tiles_.keys);
   // One warp group alone has no registers for a product of keys in flight while it passes contributions on.
   const bool alone = tiles_.keys <= warp_group_rows;
   std::optional<Fragment> contribution;

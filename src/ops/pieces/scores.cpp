@@ -46,7 +46,7 @@ void cap_scores(Fragment& scores, const Expr& scale, DType compute) {
 }
 
 void add_product(const Fragment& weights, const Shared& values, Fragment& sum, DType type,
-                 const GemmOptions& options) {
+                 const lang::GemmOptions& options) {
   if (type == f32)
     gemm(weights, values, sum, options);
   else

@@ -24,7 +24,7 @@ inline lang::Expr scale_of(const lang::Expr& element, DType type) {
 }
 
 // All elements of such a tensor, for formulas.
-inline std::vector<double> scales_of(const Tensor& scales) {
+inline std::vector<double> scales_of(const tegula::Tensor& scales) {
   std::vector<double> result = scales.values<double>();
   if (scales.dtype() == u8)
     for (double& x : result) x = e8m0(x);

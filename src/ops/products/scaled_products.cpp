@@ -40,7 +40,7 @@ void multiply_scaled(Fragment& sum, const ScaledOperand& a, const ScaledOperand&
     Shared a_tile = load_tile(a, row, inner, m, compute), b_tile = load_tile(b, column, inner, n, compute);
     Shared of_a = load_scales(a, row, block, m);
     Fragment part({m, n}, f32, 0);
-    const GemmOptions options{.accumulate = Accumulate::tensor_core};
+    const lang::GemmOptions options{.accumulate = Accumulate::tensor_core};
     if (a.values_along == Along::k && b.values_along == Along::k)
       gemm(a_tile, b_tile.T(), part, options);
     else if (a.values_along == Along::k)

@@ -17,7 +17,7 @@ using lang::Tensor;
 constexpr int group = CastFp8Kernel::group, blocks_of_a_processor = 8;
 constexpr float largest_e4m3 = 448, smallest_scale = 0x1p-126f;
 
-CastFp8Kernel plan(const Bound<CastFp8>& c) { return {c.type("x"), c->scaling, c->power_of_two}; }
+CastFp8Kernel cast_plan(const Bound<CastFp8>& c) { return {c.type("x"), c->scaling, c->power_of_two}; }
 
 // Of the largest magnitude. A power of two that is not below a number has its exponent, one more unless the
 // other bits are 0.
@@ -152,7 +152,7 @@ struct ScaleIndex {
   }
 };
 
-void formula(const Bound<CastFp8>& c, Exact& exact) {
+void cast_formula(const Bound<CastFp8>& c, Exact& exact) {
   const std::int64_t m = c.dim("m"), n = c.dim("n");
   const ScaleIndex at{c->scaling, m, n};
   const double* x = exact.data("x");
@@ -210,7 +210,7 @@ const OperatorSchema& cast_fp8_schema() {
                      {"4096x16384_bf16", "m=4096 n=16384 bf16 power_of_two"},
                      {"block_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block"},
                      {"tensor_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=tensor"}})
-          .run(plan, cast_fp8_program, formula);
+          .run(cast_plan, cast_fp8_program, cast_formula);
   return table;
 }
 

@@ -14,7 +14,7 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-struct Instance {
+struct LossInstance {
   DType type = f32;
   LongRows rows = {};
   bool smooths = false, with_gradient = false;
@@ -22,7 +22,7 @@ struct Instance {
     return std::tuple(type, rows, labelled("smoothed", smooths), labelled("gradient", with_gradient));
   }
 };
-struct BackwardInstance {
+struct LossBackwardInstance {
   DType type = f32;
   LongRows rows = {};
   bool of_lse = false;
@@ -44,10 +44,10 @@ template <class Op>
 inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
 
 template <class Op>
-Instance plan(const Bound<Op>& c) {
+LossInstance loss_plan(const Bound<Op>& c) {
   return {c.type("logits"), rows_of(c), c->label_smoothing != 0, gives_gradient<Op>};
 }
-BackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
+LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   return {c.type("logits"), rows_of(c), c.has("dlse")};
 }
 
@@ -75,7 +75,7 @@ void check_label(const Expr& label, const Expr& counts, const Expr& classes) {
   assert_that(!counts || (label >= 0 && label < classes), "a label is no class and not ignore_index");
 }
 
-Kernel forward(const Instance& c) {
+Kernel loss_forward(const LossInstance& c) {
   return kernel(instance_name(c.with_gradient ? "cross_entropy_and_gradient" : "cross_entropy", c), [&] {
     Dim rows("rows"), classes("classes");
     Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);
@@ -112,7 +112,7 @@ Kernel forward(const Instance& c) {
   });
 }
 
-Kernel backward(const BackwardInstance& c) {
+Kernel loss_backward(const LossBackwardInstance& c) {
   return kernel(instance_name("cross_entropy_backward", c), [&] {
     Dim rows("rows"), classes("classes");
     Tensor dloss = input("dloss", {rows}, f32);
@@ -140,7 +140,7 @@ double lse_of(const double* x, std::int64_t classes) {
 }
 
 template <class Op>
-void formula(const Bound<Op>& c, Exact& exact) {
+void loss_formula(const Bound<Op>& c, Exact& exact) {
   const std::int64_t classes = c.dim("classes");
   const double *x = exact.data("logits"), s = c->label_smoothing;
   const auto* labels = exact["labels"].data_as<std::int32_t>();
@@ -214,7 +214,7 @@ const OperatorSchema& cross_entropy_schema() {
           .examples({{"ragged", "...=11 classes=100"},
                      {"smoothed_f16", "...=2,3 classes=300 f16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
-          .run(plan<Op>, forward, formula<Op>);
+          .run(loss_plan<Op>, loss_forward, loss_formula<Op>);
   return table;
 }
 
@@ -236,7 +236,7 @@ const OperatorSchema& cross_entropy_and_gradient_schema() {
                      {"smoothed_bf16",
                       "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7 gradient_scale=0.5"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
-          .run(plan<Op>, forward, formula<Op>);
+          .run(loss_plan<Op>, loss_forward, loss_formula<Op>);
   return table;
 }
 
@@ -257,7 +257,7 @@ const OperatorSchema& cross_entropy_backward_schema() {
           .examples({{"ragged", "...=11 classes=100 dlse"},
                      {"smoothed_bf16", "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
-          .run(backward_plan, backward, backward_formula);
+          .run(backward_plan, loss_backward, backward_formula);
   return table;
 }
 

@@ -11,7 +11,7 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-struct Instance {
+struct CumsumInstance {
   DType type = f32;
   int rows = 1, columns = 4096;                                                  // of a tile
   bool segmented = false, reverse = false, exclusive = false, is_whole = false;  // a tile has whole rows
@@ -24,7 +24,7 @@ struct Instance {
   int threads() const { return rows * columns >= 4096 ? 256 : 128; }
 };
 
-Instance plan(const Bound<Cumsum>& c) {
+CumsumInstance cumsum_plan(const Bound<Cumsum>& c) {
   int columns = 64;
   while (columns < c.dim("n") && columns < 4096) columns *= 2;
   return {c.type("x"),  4096 / columns,       columns, c.has("cu_seqlens"), c->reverse,
@@ -33,8 +33,8 @@ Instance plan(const Bound<Cumsum>& c) {
 
 // Tiles of a row come one after the other; what one has summed up is added to the element at which the next
 // begins.
-struct Program {
-  const Instance& c;
+struct CumsumProgram {
+  const CumsumInstance& c;
   Dim rows{"rows"}, n{"n"};
   Tensor x = input("x", {rows, n}, c.type), out = output("out", {rows, n}, c.type);
   Tensor starts = x;  // true where a segment begins, seen from the side on which sums begin
@@ -91,15 +91,15 @@ struct Program {
   }
 };
 
-Kernel program(const Instance& c) {
+Kernel cumsum_program(const CumsumInstance& c) {
   return kernel(instance_name("cumsum", c), [&] {
-    Program p{c};
+    CumsumProgram p{c};
     if (c.segmented) p.mark_starts();
     grid(ceildiv(p.rows, c.rows), {.threads = c.threads()}, [&](Index block) { p.block(block * c.rows); });
   });
 }
 
-void formula(const Bound<Cumsum>& c, Exact& exact) {
+void cumsum_formula(const Bound<Cumsum>& c, Exact& exact) {
   const std::int64_t n = c.dim("n");
   const double* x = exact.data("x");
   double* out = exact.data("out");
@@ -144,7 +144,7 @@ const OperatorSchema& cumsum_schema() {
           .measured({{"16384x4096_bf16", "...=16384 n=4096 bf16"},
                      {"4096x16384_f32", "...=4096 n=16384"},
                      {"segmented_16384x4096_f32", "...=16384 n=4096 cu_seqlens segments=64"}})
-          .run(plan, program, formula);
+          .run(cumsum_plan, cumsum_program, cumsum_formula);
   return table;
 }
 

@@ -17,7 +17,7 @@ constexpr GatedUnit unit_of = std::is_same_v<Op, SiluAndMul>   ? GatedUnit::silu
                                                                : GatedUnit::swiglu_oai;
 
 template <class Op>
-GatedUnitKernel plan(const Bound<Op>& c) {
+GatedUnitKernel gated_plan(const Bound<Op>& c) {
   bool interleaved = false;
   if constexpr (unit_of<Op> == GatedUnit::swiglu_oai) interleaved = c->interleaved;
   GatedUnitKernel made = planned_unit(c.type("x"), unit_of<Op>, interleaved, c.dim("d"));
@@ -34,7 +34,7 @@ double least(double x, double y) { return std::min(x, y); }
 TracedNumber least(const TracedNumber& x, double y) { return x.value <= y ? x : TracedNumber(y); }
 
 template <class Op, class E>
-void formula(const Bound<Op>& c, E& exact) {
+void gated_formula(const Bound<Op>& c, E& exact) {
   using Number = typename E::Number;
   const std::int64_t rows = c.dim("rows"), d = c.dim("d");
   auto *x = exact.data("x"), *out = exact.data("out");
@@ -62,7 +62,8 @@ void oai_formula(const Bound<SwigluOai>& c, E& exact) {
 }
 
 template <class Op>
-const OperatorSchema& table_of(const char* name, const char* doc, const char* result, const char* gradient) {
+const OperatorSchema& gated_table(const char* name, const char* doc, const char* result,
+                                  const char* gradient) {
   static const OperatorSchema table =
       Schema<Op>(name, doc)
           .in(&Op::x, "x", "... 2*d", floats, "gates, followed by the values that they multiply")
@@ -73,30 +74,30 @@ const OperatorSchema& table_of(const char* name, const char* doc, const char* re
           .examples({{"ragged", "...=37 d=100"}, {"batched_bf16", "...=2,7 d=300 bf16"}})
           .measured(
               {{"16384x4096_bf16", "...=16384 d=4096 bf16"}, {"4096x16384_bf16", "...=4096 d=16384 bf16"}})
-          .run(plan<Op>, gated_unit_program, formula<Op, Exact>);
+          .run(gated_plan<Op>, gated_unit_program, gated_formula<Op, Exact>);
   return table;
 }
 
 template <class Op>
 const OperatorSchema& gradients_of(const OperatorSchema& table) {
-  return gradient_table<plan<Op>, gated_unit_gradient, formula<Op, Traced>>(table, "16*rows*d");
+  return gradient_table<gated_plan<Op>, gated_unit_gradient, gated_formula<Op, Traced>>(table, "16*rows*d");
 }
 
 }  // namespace
 
 const OperatorSchema& silu_and_mul_schema() {
-  return table_of<SiluAndMul>("silu_and_mul", "silu of the first half of every row, times the second",
-                              "x1 / (1 + exp(-x1)) * x2 of the halves x1 and x2", "silu_and_mul_backward");
+  return gated_table<SiluAndMul>("silu_and_mul", "silu of the first half of every row, times the second",
+                                 "x1 / (1 + exp(-x1)) * x2 of the halves x1 and x2", "silu_and_mul_backward");
 }
 const OperatorSchema& gelu_and_mul_schema() {
-  return table_of<GeluAndMul>(
+  return gated_table<GeluAndMul>(
       "gelu_and_mul", "gelu of the first half of every row, times the second",
       "x1/2 * (1 + tanh(sqrt(2/pi) * (x1 + 0.044715 x1^3))) * x2 of the halves x1 and x2",
       "gelu_and_mul_backward");
 }
 const OperatorSchema& relu_and_mul_schema() {
-  return table_of<ReluAndMul>("relu_and_mul", "relu of the first half of every row, times the second",
-                              "max(x1, 0) * x2 of the halves x1 and x2", "relu_and_mul_backward");
+  return gated_table<ReluAndMul>("relu_and_mul", "relu of the first half of every row, times the second",
+                                 "max(x1, 0) * x2 of the halves x1 and x2", "relu_and_mul_backward");
 }
 const OperatorSchema& silu_and_mul_backward_schema() {
   return gradients_of<SiluAndMul>(silu_and_mul_schema());
@@ -125,12 +126,12 @@ const OperatorSchema& swiglu_oai_schema() {
           .examples(
               {{"ragged", "...=37 d=100 limit=0.7"}, {"interleaved_bf16", "...=2,7 d=300 interleaved bf16"}})
           .measured({{"16384x2880_bf16", "...=16384 d=2880 interleaved bf16"}})
-          .run(plan<Op>, gated_unit_program, oai_formula<Exact>);
+          .run(gated_plan<Op>, gated_unit_program, oai_formula<Exact>);
   return table;
 }
 const OperatorSchema& swiglu_oai_backward_schema() {
-  return gradient_table<plan<SwigluOai>, gated_unit_gradient, oai_formula<Traced>>(swiglu_oai_schema(),
-                                                                                   "20*rows*d");
+  return gradient_table<gated_plan<SwigluOai>, gated_unit_gradient, oai_formula<Traced>>(swiglu_oai_schema(),
+                                                                                         "20*rows*d");
 }
 
 Tensor silu_and_mul_backward(const TensorRef& dout, const TensorRef& x, SiluAndMul options) {

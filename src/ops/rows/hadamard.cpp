@@ -36,7 +36,7 @@ int character(int x, int prime) {
   return rest == 0 ? 0 : is_square(rest, prime) ? 1 : -1;
 }
 
-struct Instance {
+struct HadamardInstance {
   DType type = f32;
   int n = 1, rows = 1;
   bool transposed = false;
@@ -46,7 +46,7 @@ struct Instance {
 };
 
 template <bool transposed>
-Instance plan(const Bound<Hadamard>& c) {
+HadamardInstance hadamard_plan(const Bound<Hadamard>& c) {
   const int n = c.small_dim("n");
   return {c.type("x"), n, rows_of_tile(std::clamp(4096 / std::max(n, 1), 1, 64), n), transposed};
 }
@@ -66,7 +66,7 @@ std::vector<Expr> signed_sums(const std::vector<Expr>& of) {
 
 // Of rows as matrices [order, columns], their columns, four elements at a time: rows of signs share the sums
 // of these. `x` has rows as long as if the order was a power of two, so that registers can be exchanged.
-void transform_columns(Fragment& x, const Instance& c, int order) {
+void transform_columns(Fragment& x, const HadamardInstance& c, int order) {
   const std::vector<std::vector<int>> signs = hadamard_signs(order);
   Fragment matrices = x.reshape({c.rows, c.padded_order(), c.n / order});
   parallel(c.rows, c.n / order, [&](Index i, Index j) {
@@ -93,7 +93,7 @@ void transform_columns(Fragment& x, const Instance& c, int order) {
   });
 }
 
-void butterflies(Fragment& x, const Instance& c, int stride) {
+void butterflies(Fragment& x, const HadamardInstance& c, int stride) {
   Fragment pairs = x.reshape({c.rows, c.padded() / (2 * stride), 2, stride});
   parallel(c.rows, c.padded() / (2 * stride), stride, [&](Index i, Index p, Index q) {
     Expr a = pairs(i, p, 0, q), b = pairs(i, p, 1, q);
@@ -102,7 +102,7 @@ void butterflies(Fragment& x, const Instance& c, int stride) {
   });
 }
 
-void transform(const Instance& c, const Tensor& x, const Tensor& out, const Expr& scale) {
+void transform(const HadamardInstance& c, const Tensor& x, const Tensor& out, const Expr& scale) {
   const int order = order_of(c.n);
   grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
     const Expr row = block * c.rows;
@@ -128,7 +128,7 @@ void transform(const Instance& c, const Tensor& x, const Tensor& out, const Expr
   });
 }
 
-Kernel forward(const Instance& c) {
+Kernel hadamard_transform(const HadamardInstance& c) {
   return kernel(instance_name("hadamard", c), [&] {
     Dim rows("rows");
     Tensor x = input("x", {rows, c.n}, c.type), out = output("out", {rows, c.n}, c.type);
@@ -137,7 +137,7 @@ Kernel forward(const Instance& c) {
 }
 
 // The gradient depends on x in its shape alone.
-Kernel backward(const Instance& c) {
+Kernel hadamard_gradient(const HadamardInstance& c) {
   return kernel(instance_name("hadamard_backward", c), [&] {
     Dim rows("rows");
     Tensor dout = input("dout", {rows, c.n}, c.type), dx = output("dx", {rows, c.n}, c.type);
@@ -146,7 +146,7 @@ Kernel backward(const Instance& c) {
 }
 
 template <class E>
-void formula(const Bound<Hadamard>& c, E& exact) {
+void hadamard_formula(const Bound<Hadamard>& c, E& exact) {
   using Number = typename E::Number;
   const std::int64_t n = c.dim("n");
   const int order = order_of(n);
@@ -216,12 +216,13 @@ const OperatorSchema& hadamard_schema() {
                      {"8192x8192_bf16", "...=8192 n=8192 bf16"},
                      {"2048x32768_bf16", "...=2048 n=32768 bf16"},
                      {"8192x7168_bf16", "...=8192 n=7168 bf16"}})
-          .run(plan<false>, forward, formula<Exact>);
+          .run(hadamard_plan<false>, hadamard_transform, hadamard_formula<Exact>);
   return table;
 }
 
 const OperatorSchema& hadamard_backward_schema() {
-  return gradient_table<plan<true>, backward, formula<Traced>>(hadamard_schema(), "30*rows*n");
+  return gradient_table<hadamard_plan<true>, hadamard_gradient, hadamard_formula<Traced>>(hadamard_schema(),
+                                                                                          "30*rows*n");
 }
 
 }  // namespace tegula::ops

@@ -18,7 +18,7 @@ std::string norm_name(const NormInstance<Op>& c, const std::string& suffix) {
 }
 
 // Of the gradients' grid: one works while others wait for memory.
-constexpr int blocks_of_a_processor = 2;
+constexpr int norms_of_a_processor = 2;
 
 // Each row less its mean.
 void centre(Fragment& values) {
@@ -80,7 +80,7 @@ struct NormGradient {
   Tensor dsum = adds_residual<Op> ? input("dsum", {rows, c.dim}, c.type) : dx;
   Tensor dbias = c.bias ? output("dbias", {c.dim}, f32) : dx;
   Expr eps = scalar("eps", f32), tiles = ceildiv(rows, c.rows);
-  Expr blocks = min(tiles, processors() * blocks_of_a_processor);
+  Expr blocks = min(tiles, processors() * norms_of_a_processor);
   Tensor parts = c.weight ? workspace("parts", {blocks, c.dim}, f32) : dx;
   Tensor bias_parts = c.bias ? workspace("bias_parts", {blocks, c.dim}, f32) : dx;
   float share = 1.f / static_cast<float>(c.dim);

@@ -14,7 +14,7 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-struct Instance {
+struct RopeInstance {
   DType type = f32;
   int pairs = 0, rest = 0;  // pairs of features that are turned, and features that are not
   int tokens = 1, heads = 1;
@@ -27,15 +27,15 @@ struct Instance {
   }
 };
 
-Instance plan(const Bound<Rope>& c) {
+RopeInstance rope_plan(const Bound<Rope>& c) {
   const int pairs = c.small_dim("half"), rest = c.small_dim("d") - 2 * pairs;
   const int heads = static_cast<int>(std::clamp<std::int64_t>(c.dim("heads"), 1, 8));
   const int tokens = rows_of_tile(std::clamp(4096 / std::max(heads * pairs, 1), 1, 16), heads * pairs);
   return {c.type("x"), pairs, rest, tokens, heads, c.has("positions"), c->pairing, c->inverse};
 }
 
-struct Program {
-  const Instance& c;
+struct RopeProgram {
+  const RopeInstance& c;
   Dim batch{"batch"}, tokens{"tokens"}, heads{"heads"}, length{"length"};
   int d = 2 * c.pairs + c.rest;
   Tensor x = input("x", {batch, tokens, heads, d}, c.type);
@@ -99,15 +99,15 @@ struct Program {
   }
 };
 
-Kernel program(const Instance& c) {
+Kernel rope_program(const RopeInstance& c) {
   return kernel(instance_name("rope", c), [&] {
-    const Program p{c};
+    const RopeProgram p{c};
     grid(ceildiv(p.heads, c.heads), ceildiv(p.tokens, c.tokens), p.batch,
          [&](Index head, Index token, Index b) { p.block(head * c.heads, token * c.tokens, b); });
   });
 }
 
-void formula(const Bound<Rope>& c, Exact& exact) {
+void rope_formula(const Bound<Rope>& c, Exact& exact) {
   const std::int64_t pairs = c.dim("half"), tokens = c.dim("tokens");
   const auto x = exact.array("x"), cosine = exact.array("cosine"), sine = exact.array("sine"),
              out = exact.array("out");
@@ -156,7 +156,7 @@ const OperatorSchema& rope_schema() {
           .measured({{"4x8192x32x128_bf16", "batch=4 tokens=8192 heads=32 d=128 length=8192 half=64 bf16"},
                      {"4x8192x32x128_neighbours_bf16",
                       "batch=4 tokens=8192 heads=32 d=128 length=8192 half=64 bf16 pairing=neighbours"}})
-          .run(plan, program, formula);
+          .run(rope_plan, rope_program, rope_formula);
   return table;
 }
 

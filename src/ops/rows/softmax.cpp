@@ -21,7 +21,7 @@ inline constexpr bool is_logarithm = std::is_same_v<Op, LogSoftmax>;
 constexpr int longest_held = 16384;
 
 template <class Op>
-struct Instance {
+struct SoftmaxInstance {
   DType type = f32;
   int dim = 0, rows = 1;  // features of a row, 0 of any number of them; rows of a tile
   LongRows pieces = {};
@@ -30,7 +30,7 @@ struct Instance {
 };
 
 template <class Op, int tensors>
-Instance<Op> plan(const Bound<Op>& c) {
+SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held)
     return {c.type("x"), 0, 1, divided_rows(c.dim("d") * c.type("x").bytes(), c.on_gpu(), tensors)};
@@ -45,7 +45,7 @@ Fragment exponentials(Fragment& x) {
 }
 
 template <class Op>
-void held_rows(const Instance<Op>& c, const Tensor& x, const Tensor& out) {
+void held_rows(const SoftmaxInstance<Op>& c, const Tensor& x, const Tensor& out) {
   grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
     Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
     if (is_logarithm<Op>) {
@@ -90,7 +90,7 @@ class Pieces {
 constexpr double nothing = -std::numeric_limits<double>::infinity();
 
 template <class Op>
-void rows_in_pieces(const Instance<Op>& c, const Tensor& x, const Tensor& out) {
+void rows_in_pieces(const SoftmaxInstance<Op>& c, const Tensor& x, const Tensor& out) {
   grid(x.extent(0), {.threads = c.pieces.threads}, [&](Index row) {
     const Pieces pieces(c.pieces, x.extent(1));
     ExponentialSums sums(c.pieces.piece);
@@ -109,7 +109,7 @@ void rows_in_pieces(const Instance<Op>& c, const Tensor& x, const Tensor& out) {
 }
 
 template <class Op>
-Kernel forward(const Instance<Op>& c) {
+Kernel softmax_forward(const SoftmaxInstance<Op>& c) {
   return kernel(instance_name(is_logarithm<Op> ? "log_softmax" : "softmax", c), [&] {
     Dim rows("rows");
     const Operand features = c.holds_rows() ? Operand(c.dim) : Operand(Dim("d"));
@@ -123,7 +123,8 @@ Kernel forward(const Instance<Op>& c) {
 
 // With p = softmax(x): dx = p · (dout − sum(p · dout)), and of the logarithm dout − p · sum(dout).
 template <class Op>
-void gradients_of_held_rows(const Instance<Op>& c, const Tensor& dout, const Tensor& x, const Tensor& dx) {
+void gradients_of_held_rows(const SoftmaxInstance<Op>& c, const Tensor& dout, const Tensor& x,
+                            const Tensor& dx) {
   grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
     Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
     Fragment given = load(dout.at(block * c.rows), {c.rows, c.dim}, f32), sum = exponentials(values);
@@ -141,7 +142,8 @@ void gradients_of_held_rows(const Instance<Op>& c, const Tensor& dout, const Ten
 }
 
 template <class Op>
-void gradients_in_pieces(const Instance<Op>& c, const Tensor& dout, const Tensor& x, const Tensor& dx) {
+void gradients_in_pieces(const SoftmaxInstance<Op>& c, const Tensor& dout, const Tensor& x,
+                         const Tensor& dx) {
   grid(x.extent(0), {.threads = c.pieces.threads}, [&](Index row) {
     Tensor own = x.slice(row), given_row = dout.slice(row);
     const Pieces pieces(c.pieces, x.extent(1));
@@ -176,7 +178,7 @@ void gradients_in_pieces(const Instance<Op>& c, const Tensor& dout, const Tensor
 }
 
 template <class Op>
-Kernel backward(const Instance<Op>& c) {
+Kernel softmax_backward(const SoftmaxInstance<Op>& c) {
   return kernel(instance_name(is_logarithm<Op> ? "log_softmax_backward" : "softmax_backward", c), [&] {
     Dim rows("rows");
     const Operand features = c.holds_rows() ? Operand(c.dim) : Operand(Dim("d"));
@@ -193,7 +195,7 @@ double plain(double x) { return x; }
 double plain(const TracedNumber& x) { return x.value; }
 
 template <class Op, class E>
-void formula(const Bound<Op>& c, E& exact) {
+void softmax_formula(const Bound<Op>& c, E& exact) {
   const std::int64_t rows = c.dim("rows"), d = c.dim("d");
   auto *x = exact.data("x"), *out = exact.data("out");
   for (std::int64_t i = 0; i < rows; ++i, x += d, out += d) {
@@ -207,7 +209,7 @@ void formula(const Bound<Op>& c, E& exact) {
 }
 
 template <class Op>
-OperatorSchema& table_of(const char* name, const char* doc, const char* result, const char* gradient) {
+OperatorSchema& softmax_table(const char* name, const char* doc, const char* result, const char* gradient) {
   static OperatorSchema table =
       Schema<Op>(name, doc)
           .in(&Op::x, "x", "... d", floats, "rows")
@@ -225,30 +227,32 @@ OperatorSchema& table_of(const char* name, const char* doc, const char* result, 
                      {"4096x16384_bf16", "...=4096 d=16384 bf16"},
                      {"262144x128_bf16", "...=262144 d=128 bf16"},
                      {"512x131072_bf16", "...=512 d=131072 bf16"}})
-          .run(plan<Op, 1>, forward<Op>, formula<Op, Exact>);
+          .run(softmax_plan<Op, 1>, softmax_forward<Op>, softmax_formula<Op, Exact>);
   return table;
 }
 
 }  // namespace
 
 const OperatorSchema& softmax_schema() {
-  return table_of<Softmax>("softmax", "exponentials of rows, divided by their sum", "exp(x) / sum(exp(x))",
-                           "softmax_backward");
+  return softmax_table<Softmax>("softmax", "exponentials of rows, divided by their sum",
+                                "exp(x) / sum(exp(x))", "softmax_backward");
 }
 
 const OperatorSchema& log_softmax_schema() {
-  return table_of<LogSoftmax>("log_softmax", "rows minus the logarithm of the sum of their exponentials",
-                              "x - log(sum(exp(x)))", "log_softmax_backward");
+  return softmax_table<LogSoftmax>("log_softmax", "rows minus the logarithm of the sum of their exponentials",
+                                   "x - log(sum(exp(x)))", "log_softmax_backward");
 }
 
 const OperatorSchema& softmax_backward_schema() {
   using Op = Softmax;
-  return gradient_table<plan<Op, 2>, backward<Op>, formula<Op, Traced>>(softmax_schema(), "8*rows*d");
+  return gradient_table<softmax_plan<Op, 2>, softmax_backward<Op>, softmax_formula<Op, Traced>>(
+      softmax_schema(), "8*rows*d");
 }
 
 const OperatorSchema& log_softmax_backward_schema() {
   using Op = LogSoftmax;
-  return gradient_table<plan<Op, 2>, backward<Op>, formula<Op, Traced>>(log_softmax_schema(), "8*rows*d");
+  return gradient_table<softmax_plan<Op, 2>, softmax_backward<Op>, softmax_formula<Op, Traced>>(
+      log_softmax_schema(), "8*rows*d");
 }
 
 }  // namespace tegula::ops

@@ -19,7 +19,7 @@ constexpr int most_columns = 4096, most_chosen = 256;
 
 // Rows of a step are cut into parts of `columns`; from each the largest are chosen. The last step has one
 // part.
-struct Instance {
+struct TopkInstance {
   DType type = f32;
   int rows = 1, columns = 64, places = 8;  // of a tile; of the chosen
   bool is_first = true, is_last = true;
@@ -39,7 +39,7 @@ Expr key_of(const Expr& x) {
 Expr number_of(const Expr& key) { return bitcast(select(key >> 31u == 1u, key & 0x7fffffffu, ~key), f32); }
 
 struct Choice {
-  const Instance& c;
+  const TopkInstance& c;
   Dim rows{"rows"}, n{c.is_first ? "n" : "candidates"}, count{"count"};
   // Of the first step; of others, the keys and columns that the step before has chosen.
   Tensor x = c.is_first ? input("x", {rows, n}, c.type) : input("keys", {rows, n}, u32);
@@ -99,7 +99,7 @@ struct Choice {
   }
 };
 
-Kernel program(const Instance& c) {
+Kernel topk_program(const TopkInstance& c) {
   return kernel(instance_name("topk", c), [&] {
     const Choice choice{c};
     grid(choice.parts, ceildiv(choice.rows, c.rows),
@@ -117,7 +117,7 @@ void run(const Bound<Topk>& c, Launch& launch) {
   const std::int64_t rows = c.dim("rows");
   std::int64_t n = c.dim("n");
   std::vector<tegula::Tensor> kept;
-  Instance step{.type = c.type("x"), .places = power_of_two(c->count, 8)};
+  TopkInstance step{.type = c.type("x"), .places = power_of_two(c->count, 8)};
   while (true) {
     step.columns = power_of_two(std::min<std::int64_t>(n, most_columns), 64);
     step.rows = std::clamp(2048 / step.columns, 1, 16);
@@ -126,21 +126,21 @@ void run(const Bound<Topk>& c, Launch& launch) {
     if (step.is_last) step.gates = c->gates, step.normalized = c->normalized;
     const TensorRef keys = kept.empty() ? TensorRef() : kept[kept.size() - 2].ref().reshape({rows, n});
     const TensorRef numbers = kept.empty() ? TensorRef() : kept.back().ref().reshape({rows, n});
-    if (step.is_last && step.is_first) return launch(step, program);
-    if (step.is_last) return launch(step, program, {{"keys", keys}, {"numbers", numbers}});
+    if (step.is_last && step.is_first) return launch(step, topk_program);
+    if (step.is_last) return launch(step, topk_program, {{"keys", keys}, {"numbers", numbers}});
     kept.push_back(launch.scratch({rows, parts, c->count}, u32));
     kept.push_back(launch.scratch({rows, parts, c->count}, i32));
     const TensorRef chosen = kept[kept.size() - 2].ref(), places = kept.back().ref();
     if (step.is_first)
-      launch(step, program, {{"chosen_keys", chosen}, {"chosen_numbers", places}});
+      launch(step, topk_program, {{"chosen_keys", chosen}, {"chosen_numbers", places}});
     else
-      launch(step, program,
+      launch(step, topk_program,
              {{"keys", keys}, {"numbers", numbers}, {"chosen_keys", chosen}, {"chosen_numbers", places}});
     n = parts * c->count, step.is_first = false;
   }
 }
 
-void formula(const Bound<Topk>& c, Exact& exact) {
+void topk_formula(const Bound<Topk>& c, Exact& exact) {
   const std::int64_t n = c.dim("n"), count = c->count;
   const double* x = exact.data("x");
   double* values = exact.data("values");
@@ -190,7 +190,7 @@ const OperatorSchema& topk_schema() {
                      {"16384x256_8_f32", "...=16384 n=256 count=8 gates=sigmoid normalized"},
                      {"16384x512_8_f32", "...=16384 n=512 count=8 gates=softmax"},
                      {"1024x32768_64_f32", "...=1024 n=32768 count=64"}})
-          .run(run, formula);
+          .run(run, topk_formula);
   return table;
 }
 

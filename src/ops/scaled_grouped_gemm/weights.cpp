@@ -15,7 +15,7 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-struct Instance {
+struct WeightsInstance {
   DType type = e4m3, compute = f32, scale = f32, out = f32;
   std::optional<DType> c = {};
   bool by_column_a = false, by_column_dout = false;                // rows of a column lie side by side
@@ -36,8 +36,8 @@ Tensor turned_input(const char* name, const Expr& rows, const Expr& columns, boo
   return by_column ? input(name, {columns, rows}, type) : input(name, {rows, columns}, type);
 }
 
-struct Program {
-  const Instance& c;
+struct WeightsProgram {
+  const WeightsInstance& c;
   Expr m = c.in_blocks ? scalar("m", i32) : Expr(Dim("m"));
   Dim n{"n"}, k{"k"}, groups{"groups"};
   Expr blocks = ceildiv(m, scaled_block), rows = c.in_blocks ? rows_of_blocks() : m;
@@ -93,8 +93,8 @@ struct Program {
   }
 };
 
-Kernel program(const Instance& c) {
-  return kernel(instance_name("scaled_grouped_gemm_weights", c), [&] { Program{c}.run(); });
+Kernel weights_program(const WeightsInstance& c) {
+  return kernel(instance_name("scaled_grouped_gemm_weights", c), [&] { WeightsProgram{c}.run(); });
 }
 
 TensorRef as(TensorRef tensor, DType type) {
@@ -119,8 +119,9 @@ tegula::Tensor blocks_of_groups(const Bound<ScaledGroupedGemmWeights>& c, Launch
   return result;
 }
 
-void run(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
-  Instance t{.type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out"), .c = c.type_if("c")};
+void run_weights(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
+  WeightsInstance t{
+      .type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out"), .c = c.type_if("c")};
   t.by_column_a = lies_along_rows(c["a"]), t.by_column_dout = lies_along_rows(c["dout"]);
   t.scales_by_column_a = lies_along_rows(c["scale_a"]);
   t.scales_by_column_dout = lies_along_rows(c["scale_dout"]);
@@ -145,14 +146,14 @@ void run(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
                   planned_gpu_processors(c.call()));
     t.m = tile.m, t.n = tile.n;
   }
-  launch(t, program,
+  launch(t, weights_program,
          {{"a", a},
           {"dout", dout},
           {"scale_a", turned(c["scale_a"], t.scales_by_column_a)},
           {"scale_dout", turned(c["scale_dout"], t.scales_by_column_dout)}});
 }
 
-void formula(const Bound<ScaledGroupedGemmWeights>& c, Exact& exact) {
+void weights_formula(const Bound<ScaledGroupedGemmWeights>& c, Exact& exact) {
   const std::int64_t n = c.dim("n"), k = c.dim("k");
   const auto a = exact.array("a"), dout = exact.array("dout"), out = exact.array("out");
   const double* added = exact.data_if("c");
@@ -218,7 +219,7 @@ const OperatorSchema& scaled_grouped_gemm_weights_schema() {
           .examples(
               {{"ragged", "groups=3 m=300 k=40 n=72"}, {"added_bf16", "groups=2 m=140 k=24 n=136 c:f32"}})
           .measured({{"4x8192", "groups=4 m=32768 k=4096 n=7168"}})
-          .run(run, formula);
+          .run(run_weights, weights_formula);
   return table;
 }
 

@@ -17,7 +17,7 @@ using lang::Tensor;
 // exact to 24 bits.
 constexpr int summed_on_cpu = 16, usual_summed = 64;
 
-struct Instance {
+struct ScoresInstance {
   DType type = f32;
   int dim = 64, q_block = 64, k_block = 64, group = 1;  // query heads whose mean makes a row: a group, or 1
   bool causal = false;
@@ -34,20 +34,20 @@ struct Instance {
 };
 
 // The shared memory of a GPU holds the means of all blocks of a tile.
-Instance plan(const Bound<BlockScores>& c) {
+ScoresInstance scores_plan(const Bound<BlockScores>& c) {
   const auto tile = [&](const char* blocks) {
     return c.dim(blocks) <= 16 ? 16 : c.dim(blocks) <= 64 ? 64 : 128;
   };
-  Instance kernel{c.type("q"),
-                  c.small_dim("d"),
-                  c->q_block_size,
-                  c->k_block_size,
-                  c.small_dim("pooled"),
-                  c->causal,
-                  tile("q_blocks"),
-                  tile("k_blocks"),
-                  c.on_gpu() ? usual_summed : summed_on_cpu,
-                  c->proxy == KeyProxy::max};
+  ScoresInstance kernel{c.type("q"),
+                        c.small_dim("d"),
+                        c->q_block_size,
+                        c->k_block_size,
+                        c.small_dim("pooled"),
+                        c->causal,
+                        tile("q_blocks"),
+                        tile("k_blocks"),
+                        c.on_gpu() ? usual_summed : summed_on_cpu,
+                        c->proxy == KeyProxy::max};
   if (kernel.largest) kernel.columns = std::clamp((kernel.k_block + 15) / 16 * 16, 16, 64);
   while (c.on_gpu() &&
          (kernel.rows + kernel.columns) * kernel.dim * std::int64_t{f32.bytes()} > bytes_of_tiles)
@@ -81,7 +81,7 @@ Expr seen_keys(const Expr& block, int q_block, const Expr& queries, const Expr& 
 }
 
 // Of rows [q_blocks, d] and keys [keys, d] of a head: the largest product of each block of keys.
-void largest_products(const Instance& c, const Tensor& means, const Tensor& keys, const Expr& row,
+void largest_products(const ScoresInstance& c, const Tensor& means, const Tensor& keys, const Expr& row,
                       const Expr& block, const Expr& queries, const Expr& scale, const Tensor& out) {
   Expr begin = block * c.k_block, end = min(begin + c.k_block, keys.extent(0));
   Shared left({c.rows, c.dim}, f32);
@@ -102,7 +102,7 @@ void largest_products(const Instance& c, const Tensor& means, const Tensor& keys
   copy(best, out.slice(all, block).at(row));
 }
 
-Kernel program(const Instance& c) {
+Kernel scores_program(const ScoresInstance& c) {
   return kernel(instance_name("block_scores", c), [&] {
     Dim batch("batch"), queries("queries"), keys("keys"), heads("heads"), kv_heads("kv_heads");
     Tensor q = input("q", {batch, queries, heads, c.group, c.dim}, c.type);
@@ -146,7 +146,8 @@ Kernel program(const Instance& c) {
 
 void run(const Bound<BlockScores>& c, Launch& launch) {
   const TensorRef q = split_heads(as_bshd(c["q"], c->layout), 2, c.dim("pooled"));
-  launch(plan(c), program, {{"q", q}, {"k", as_bshd(c["k"], c->layout)}, {"scale", c.real("scale")}});
+  launch(scores_plan(c), scores_program,
+         {{"q", q}, {"k", as_bshd(c["k"], c->layout)}, {"scale", c.real("scale")}});
 }
 
 void formula(const Bound<BlockScores>& c, Exact& exact) {

@@ -14,7 +14,7 @@ using lang::Tensor;
 
 constexpr int topk_rows = 8;  // of a tile of scores
 
-struct Instance {
+struct TopkInstance {
   bool first = false, diagonal = false;
   int columns = 256;  // of a tile of scores
 
@@ -33,7 +33,7 @@ Expr sort_key(const Expr& score) {
 constexpr std::uint32_t kept = 0xffffffffu;  // above the key of every score
 
 struct Topk {
-  const Instance& c;
+  const TopkInstance& c;
   Dim all_rows{"rows"}, blocks{"blocks"}, count{"count"};
   Tensor scores = input("scores", {all_rows, blocks}, f32), out = output("out", {all_rows, count}, i32);
   Expr q_blocks = of_diagonal("q_blocks"), q_block = of_diagonal("q_block_size");
@@ -91,7 +91,7 @@ struct Topk {
   }
 };
 
-Kernel program(const Instance& c) {
+Kernel topk_program(const TopkInstance& c) {
   return kernel(instance_name("topk_blocks", c), [&] {
     Topk topk{c};
     grid(ceildiv(topk.all_rows, topk_rows), [&](Index x) { topk.block(x * topk_rows); });
@@ -99,7 +99,7 @@ Kernel program(const Instance& c) {
 }
 
 void run(const Bound<TopkBlocks>& c, Launch& launch) {
-  launch(Instance{c->keep_first, c->keep_diagonal, c.dim("k_blocks") <= 32 ? 32 : 256}, program,
+  launch(TopkInstance{c->keep_first, c->keep_diagonal, c.dim("k_blocks") <= 32 ? 32 : 256}, topk_program,
          {{"scores", c.rows("scores", 3)}, {"out", c.rows("out", 3)}});
 }
 

@@ -17,18 +17,18 @@ using lang::Tensor;
 
 constexpr int word = 32;  // blocks of a word of marks
 
-struct Instance {
+struct LinesInstance {
   int q_block = 64, k_block = 64;
   int marked = 1024;  // blocks that are marked at a time
   auto fields() const { return std::tuple(joined("b", q_block, k_block), labelled("marked", marked)); }
 };
 
-Instance plan(const Bound<VerticalSlashBlocks>& c) {
+LinesInstance lines_plan(const Bound<VerticalSlashBlocks>& c) {
   return {c->q_block_size, c->k_block_size, marked_blocks(c.dim("k_blocks"))};
 }
 
 struct Program {
-  const Instance& c;
+  const LinesInstance& c;
   Dim batch{"batch"}, heads{"heads"}, q_blocks{"q_blocks"}, k_blocks{"k_blocks"};
   Dim verticals{"verticals"}, slashes{"slashes"};
   Tensor vertical = input("vertical", {batch, heads, verticals}, i32),
@@ -76,7 +76,7 @@ struct Program {
   }
 };
 
-Kernel program(const Instance& c) {
+Kernel lines_program(const LinesInstance& c) {
   return kernel(instance_name("vertical_slash_blocks", c), [&] {
     const Program p{c};
     grid(p.q_blocks, p.heads, p.batch, [&](Index x, Index h, Index b) { p.block(x, h, b); });
@@ -146,7 +146,7 @@ const OperatorSchema& vertical_slash_blocks_schema() {
                 "batch=1 heads=1 verticals=40 slashes=9 queries=70 keys=1500 q_block_size=32 "
                 "k_block_size=1"}})
           .measured({{"131072", "batch=1 heads=32 verticals=1000 slashes=200 queries=131072 keys=131072"}})
-          .run(plan, program, formula);
+          .run(lines_plan, lines_program, formula);
   return table;
 }
 

@@ -14,7 +14,7 @@ using lang::Tensor;
 
 constexpr int group = 4, of_byte = 8;  // elements that two stand for, and that a byte of metadata tells of
 
-struct Instance {
+struct CompressInstance {
   DType type = bf16;
   int rows = 16, columns = 256;  // of a tile
   auto fields() const { return std::tuple(type, joined("t", rows, columns)); }
@@ -36,7 +36,7 @@ Kept kept(const Expr (&magnitude)[group]) {
   return {select(stays(0), 0, select(stays(1), 1, 2)), select(stays(3), 3, select(stays(2), 2, 1))};
 }
 
-Kernel program(const Instance& c) {
+Kernel compress_program(const CompressInstance& c) {
   return kernel(instance_name("compress_24", c), [&] {
     Dim m("m"), k("k");
     Tensor a = input("a", {m, k}, c.type), values = output("values", {m, k / 2}, c.type);
@@ -65,8 +65,8 @@ Kernel program(const Instance& c) {
   });
 }
 
-Instance plan(const Bound<Compress24>& c) {
-  Instance t{.type = c.type("a")};
+CompressInstance compress_plan(const Bound<Compress24>& c) {
+  CompressInstance t{.type = c.type("a")};
   if (c.on_gpu() && c.dim("k") >= 1024) t.columns = 512;
   return t;
 }
@@ -118,7 +118,7 @@ const OperatorSchema& compress_24_schema() {
                      {"e4m3", "m=18 k=272 e4m3"},
                      {"i8", "m=5 k=264 i8"}})
           .measured({{"8192_bf16", "m=8192 k=8192 bf16"}})
-          .run(plan, program, formula);
+          .run(compress_plan, compress_program, formula);
   return table;
 }
 

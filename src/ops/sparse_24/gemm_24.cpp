@@ -21,7 +21,7 @@ using lang::Tensor;
 // Along k, that a piece of metadata of 16 bytes describes.
 constexpr int columns_of_piece = 8 * bytes_of_piece;
 
-struct Instance {
+struct SparseGemmInstance {
   DType type = bf16, out = bf16;
   bool transpose_b = false, transpose_out = false, scaled = false;
   std::optional<DType> bias = {};
@@ -37,7 +37,7 @@ struct Instance {
 };
 
 // What becomes of the sums: of a row of the sparse matrix and a column of the other one.
-void complete(Fragment& sum, const Instance& c, const std::optional<Tensor>& bias,
+void complete(Fragment& sum, const SparseGemmInstance& c, const std::optional<Tensor>& bias,
               const std::optional<Expr>& scale, const Expr& row, const Expr& column) {
   if (scale) parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) * *scale; });
   if (bias) {
@@ -49,13 +49,14 @@ void complete(Fragment& sum, const Instance& c, const std::optional<Tensor>& bia
     parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j)); });
 }
 
-void store(Fragment& sum, const Instance& c, const Tensor& out, const Expr& row, const Expr& column) {
+void store(Fragment& sum, const SparseGemmInstance& c, const Tensor& out, const Expr& row,
+           const Expr& column) {
   if (!c.transpose_out) return copy(sum, out.at(row, column));
   copy(sum.T(), out.at(column, row));
 }
 
 // The sparse matrix with its zeros, by a grid of its own.
-Tensor as_dense(const Tensor& values, const Tensor& metadata, const Instance& c) {
+Tensor as_dense(const Tensor& values, const Tensor& metadata, const SparseGemmInstance& c) {
   constexpr int rows = 16, columns = 256;
   Tensor dense = workspace("dense", {values.extent(0), metadata.extent(1) * 8}, c.type);
   grid(ceildiv(dense.extent(1), columns), ceildiv(dense.extent(0), rows), [&](Index x, Index y) {
@@ -84,7 +85,8 @@ int steps_of_metadata(const GemmTiles& t) { return t.k == 64 ? 2 : 1; }
 
 // Of a step. Where it is short, the copy engine would be busy with metadata, in boxes of rows of 16 bytes,
 // for as long as with the operands: threads load them.
-void load_metadata(const Operands& from, const Instance& c, const Expr& row, const Expr& step, Shared& to) {
+void load_metadata(const Operands& from, const SparseGemmInstance& c, const Expr& row, const Expr& step,
+                   Shared& to) {
   const int together = steps_of_metadata(c.tiles), columns = together * c.tiles.k / 8;
   if (!c.by_threads) return copy(from.metadata.at(row, step / together * columns), to);
   Expr first = step / together * columns;
@@ -93,7 +95,8 @@ void load_metadata(const Operands& from, const Instance& c, const Expr& row, con
 }
 
 // Adds the products of a tile.
-void multiply(const Operands& from, const Instance& c, const Expr& row, const Expr& column, Fragment& sum) {
+void multiply(const Operands& from, const SparseGemmInstance& c, const Expr& row, const Expr& column,
+              Fragment& sum) {
   const GemmTiles& t = c.tiles;
   const int at_k = c.transpose_b ? 1 : 0;
   const DType type = c.dense.value_or(c.type);
@@ -119,7 +122,7 @@ void multiply(const Operands& from, const Instance& c, const Expr& row, const Ex
   });
 }
 
-Kernel program(const Instance& c) {
+Kernel sparse_gemm_program(const SparseGemmInstance& c) {
   return kernel(instance_name("gemm_24", c), [&] {
     const GemmTiles& t = c.tiles;
     Dim m("m"), n("n"), k("k");
@@ -174,7 +177,7 @@ DType dense_type(const BoundCall& c, DType type) {
   return c.on_gpu() && type.bits() == 8 ? f16 : multiplied_type(type, c.on_gpu());
 }
 
-void plan_tiles(const BoundCall& c, const GemmTiles& given, Instance& t) {
+void plan_tiles(const BoundCall& c, const GemmTiles& given, SparseGemmInstance& t) {
   const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
   if (!multiplies_sparse(c, t.transpose_b, t.type)) t.dense = dense_type(c, t.type);
   ProductTile tile{64, 64};
@@ -194,20 +197,20 @@ void plan_tiles(const BoundCall& c, const GemmTiles& given, Instance& t) {
   t.by_threads = c.on_gpu() && !t.dense && k % columns_of_piece == 0 && t.tiles.k == 64;
 }
 
-Instance plan(const Bound<Gemm24>& c) {
-  Instance t{.type = c.type("b"),
-             .out = c.type("out"),
-             .transpose_b = c->transpose_b,
-             .transpose_out = c->transpose_out,
-             .scaled = c->scale != 1,
-             .bias = c.type_if("bias"),
-             .activation = c->activation};
+SparseGemmInstance sparse_gemm_plan(const Bound<Gemm24>& c) {
+  SparseGemmInstance t{.type = c.type("b"),
+                       .out = c.type("out"),
+                       .transpose_b = c->transpose_b,
+                       .transpose_out = c->transpose_out,
+                       .scaled = c->scale != 1,
+                       .bias = c.type_if("bias"),
+                       .activation = c->activation};
   plan_tiles(c.call(), c->tiles, t);
   return t;
 }
 
-Instance integer_plan(const Bound<IntegerGemm24>& c) {
-  Instance t{.type = i8, .out = i32, .transpose_b = true};
+SparseGemmInstance integer_plan(const Bound<IntegerGemm24>& c) {
+  SparseGemmInstance t{.type = i8, .out = i32, .transpose_b = true};
   plan_tiles(c.call(), {}, t);
   return t;
 }
@@ -305,7 +308,7 @@ const OperatorSchema& gemm_24_schema() {
                {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"}})
           .measured({{"8192_bf16", "m=8192 n=8192 k=8192 bf16 transpose_b"},
                      {"8192_e4m3", "m=8192 n=8192 k=8192 e4m3 transpose_b"}})
-          .run(plan, program, formula);
+          .run(sparse_gemm_plan, sparse_gemm_program, formula);
   return table;
 }
 
@@ -326,7 +329,7 @@ const OperatorSchema& integer_gemm_24_schema() {
           .flops("2*m*n*k")
           .examples({{"ragged", "m=66 n=48 k=392"}, {"whole_pieces", "m=130 n=40 k=256"}})
           .measured({{"8192", "m=8192 n=8192 k=8192"}})
-          .run(integer_plan, program, integer_formula);
+          .run(integer_plan, sparse_gemm_program, integer_formula);
   return table;
 }
 
