@@ -194,7 +194,7 @@ def draw(curves, path):
 
 def compare(models, config):
     """Trains each of the models, by name, on the same text, and gives them; draws and writes their losses."""
-    text = torch.tensor(list(TEXT.read_bytes()))
+    text = torch.tensor(list(config.text.read_bytes()))
     seen = len(text) * 7 // 8
     curves, trained = {}, {}
     for name, make in models.items():
@@ -210,7 +210,7 @@ def compare(models, config):
 
 def show(model, config):
     """A text by the trained model, and what it selects in text that it has not seen."""
-    text = torch.tensor(list(TEXT.read_bytes()[-config.tokens :]), device=config.device)[None]
+    text = torch.tensor(list(config.text.read_bytes()[-config.tokens :]), device=config.device)[None]
     with torch.autocast(config.device, torch.bfloat16, enabled=config.device == "cuda"):
         written = model.generate(text[:, : min(config.tokens, 64)], config.generate)
         chosen = model.selections(text)
@@ -235,6 +235,7 @@ def parser_of(doc, out):
     parser.add_argument("--blocks", type=int, default=8 if gpu else 3, help="selected for every token")
     parser.add_argument("--window", type=int, default=128 if gpu else 32)
     parser.add_argument("--rate", type=float, default=2e-3 if gpu else 5e-3, help="learning rate")
+    parser.add_argument("--text", type=pathlib.Path, default=TEXT, help="its last eighth is held out")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(out))
     return parser
 

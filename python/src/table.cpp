@@ -110,7 +110,8 @@ nb::list exported(const std::vector<ops::Example>& examples) {
 nb::list rules(const OperatorSchema& schema) {
   nb::list result;
   for (const ops::RequirementSpec& rule : schema.requirements)
-    result.append(nb::make_tuple(rule.argument.c_str(), rule.expected.c_str(), rule.remedy.c_str()));
+    result.append(nb::make_tuple(rule.argument.c_str(), rule.expected.c_str(), rule.remedy.c_str(),
+                                 exported(rule.condition)));
   return result;
 }
 

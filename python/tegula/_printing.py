@@ -116,7 +116,7 @@ def documentation(table: Table, options: Sequence[Option], outputs: bool = True)
         _entry(x.name, tensor_text(x) + (f" None unless {x.when_text}." if x.when_text else "")) for x in table.outputs
     ]
     doc += _section("Returns", results or [_entry("None", f"{names(table.written, 'and')} hold the results.")])
-    rules = [_entry(argument, f"expected {expected}; {remedy}.") for argument, expected, remedy in table.rules]
+    rules = [_entry(argument, f"expected {expected}; {remedy}.") for argument, expected, remedy, _ in table.rules]
     doc += _section("Rules", rules)
     doc += "\nRaises:\n    TypeError: an argument is no array, or an option has another type.\n"
     doc += "    ValueError: a shape, dtype, stride or value is wrong.\n"

@@ -132,7 +132,8 @@ class Table:
         self.no_gradient: str = fields["no_gradient"]
         self.composed: bool = fields["composed"]
         self.flops: Any = fields["flops"]
-        self.rules: List[Tuple[str, str, str]] = fields["rules"]
+        # Argument, what is expected, remedy, and the condition; None where no expression says it.
+        self.rules: List[Tuple[str, str, str, Any]] = fields["rules"]
         self.examples: List[Tuple[str, str]] = fields["examples"]
 
     def input(self, name: str) -> Optional[Tensor]:

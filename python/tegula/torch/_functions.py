@@ -203,16 +203,27 @@ def _register_flops(table: Table) -> None:
 def _make_present(table: Table) -> Callable[..., Any]:
     """Several results as those of the operator are, by name: without the empty ones that stand for none."""
     result, conditions = result_type(table), [output.when for output in table.outputs]
-    named = {name for when in conditions if when is not None for name in names_of(when)}
+    distinct = [when for when in dict.fromkeys(conditions) if when is not None]
+    named = {name for when in distinct for name in names_of(when)}
     options = [(i, o) for i, o in enumerate(table.options) if o.name in named]
     inputs = [(i, x.name) for i, x in enumerate(table.inputs) if x.name in named]
     if not named:
         return lambda tensors, values, results: result(*results)
+    conditional = [(i, distinct.index(when)) for i, when in enumerate(conditions) if when is not None]
 
     def present(tensors: Tuple[Any, ...], values: Tuple[Any, ...], results: Tuple[Any, ...]) -> Any:
+        # Where nothing traces, the library has left out what the call lacks: to ask again would take microseconds.
+        for i, _ in conditional:
+            if results[i] is None:
+                return result(*results)
         known = {o.name: o.number(values[i]) for i, o in options}
         known.update((name, int(tensors[i] is not None)) for i, name in inputs)
-        return result(*(x if w is None or evaluate(w, known) else None for w, x in zip(conditions, results)))
+        holds = [evaluate(when, known) for when in distinct]
+        all_results = list(results)
+        for i, condition in conditional:
+            if not holds[condition]:
+                all_results[i] = None
+        return result(*all_results)
 
     return present
 
