@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_gated_attention", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -18,6 +18,9 @@ def attention(
     sinks: Tensor | None = None,
     cu_seqlens_q: Tensor | None = None,
     cu_seqlens_k: Tensor | None = None,
+    q_scale: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
     layout: Literal["bshd", "bhsd"] = "bshd",
     scale: float | None = None,
     causal: bool = False,
@@ -29,45 +32,57 @@ def attention(
     tile_queries: int = 0,
     tile_keys: int = 0,
     splits: int = 0,
+    out_dtype: Any = None,
     deterministic: bool = True,
 ) -> AttentionResult:
     """Softmax(scale q k^T) v over all keys or a window, with grouped heads.
 
-    Gradients of q, k, v and sinks are those of ``tegula.attention_backward``.
+    Gradients of q, k, v, sinks, q_scale, k_scale and v_scale are those of ``tegula.attention_backward``.
 
     Args:
         q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
-            dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16, bfloat16 or float8_e4m3fn: queries. Elements of
+            the last dimension lie side by side.
         k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
             d], dtype that of q: keys. Elements of the last dimension lie side by side.
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
             keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
-        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
-            no value. Optional.
-        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
-            tokens from entry i to entry i + 1. Optional.
-        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
+            softmax but has no value. Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
+        q_scale: [sequences, kv_heads] if cu_seqlens_q; [batch, kv_heads], float32: positive factors of queries in 8
+            bits: one, or one for each sequence or head of k. Optional.
+        k_scale: [sequences, kv_heads] if cu_seqlens_q; [batch, kv_heads], float32: positive factors of keys,
+            likewise. Optional.
+        v_scale: [sequences, kv_heads] if cu_seqlens_q; [batch, kv_heads], float32: factors of values, likewise.
+            Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        causal: hide later keys; the last query stands at the last key.
-        left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
-        right: keys after its position that a query sees, -1: all; causal is 0; a number of keys, or -1 for all.
+        causal: hides later keys; the last query is aligned with the last key.
+        left: keys before its position that a query sees; -1: all of them; a number of keys, or -1 for all.
+        right: keys after its position that a query sees; -1: all of them; causal implies 0; a number of keys, or -1
+            for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
-        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
-            known.
-        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 where it is not known.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        splits: parts of the keys of a tile, merged afterwards, 0: planned; a number from 1 to 64, or 0 for the
-            plan's choice.
-        deterministic: equal bits in every run; without, the parts of dq are added in any order where that is
+        splits: parts into which the keys of a tile are split, merged afterwards; 0: planned; a number from 1 to 64,
+            or 0 for the plan's choice.
+        out_dtype: dtype of the result of e4m3; of others that of q; f32, f16 or bf16, chosen by the operator unless
+            given.
+        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
             faster.
 
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
-            where no key is seen. Elements of the last dimension lie side by side.
+            layout=bshd; [batch, kv_heads * group, queries, d_v], out_dtype, or that of q, bfloat16 where that has 8
+            bits: the weighted sums of values; 0 where no key is seen. Elements of the last dimension lie side by
+            side.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
             logarithm of the sum of exp(score); -inf where no key is seen.
 
@@ -80,6 +95,10 @@ def attention(
             equally long.
         max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
             equally long.
+        q_scale: expected q of 8 bits; give scale the factor of all scores.
+        k_scale: expected k of 8 bits; give scale the factor of all scores.
+        v_scale: expected v of 8 bits; multiply the result by it.
+        out_dtype: expected the dtype of q, unless that is e4m3; convert the result.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -137,26 +156,29 @@ def attention_backward(
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of attention. Elements
             of the last dimension lie side by side.
-        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and its lse.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the lse of
+            that result.
         dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
             lse; ignored where lse is -inf. Optional.
-        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
-            no value. Optional.
-        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
-            tokens from entry i to entry i + 1. Optional.
-        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
+            softmax but has no value. Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        causal: hide later keys; the last query stands at the last key.
-        left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
-        right: keys after its position that a query sees, -1: all; causal is 0; a number of keys, or -1 for all.
+        causal: hides later keys; the last query is aligned with the last key.
+        left: keys before its position that a query sees; -1: all of them; a number of keys, or -1 for all.
+        right: keys after its position that a query sees; -1: all of them; causal implies 0; a number of keys, or -1
+            for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
-        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
-            known.
-        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 where it is not known.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        deterministic: equal bits in every run; without, the parts of dq are added in any order where that is
+        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
             faster.
 
     Returns:
@@ -236,32 +258,34 @@ def block_sparse_attention_backward(
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of
             block_sparse_attention. Elements of the last dimension lie side by side.
-        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and its lse.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the lse of
+            that result.
         dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
             lse; ignored where lse is -inf. Optional.
         indices: [sequences, choosers, q_blocks, entries] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
-            q_block_size), entries], int32: numbers of key blocks that a block of queries sees; others, such as -1,
-            are none, and one that is repeated counts once. Optional.
+            q_block_size), entries], int32: numbers of the key blocks that a block of queries sees; other numbers,
+            such as -1, select nothing; duplicates count once. Optional.
         counts: [sequences, choosers, q_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries, q_block_size)],
-            int32: used entries of each row, all unless given. Optional.
+            int32: number of used entries of each row; all if omitted. Optional.
         mask: [sequences, choosers, q_blocks, k_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
             q_block_size), ceildiv(keys, k_block_size)], bool: instead of indices: whether a block of queries sees a
             block of keys. Optional.
-        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
-            tokens from entry i to entry i + 1. Optional.
-        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
-            known.
-        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
-        q_block_size: queries of a block; the last may be short; a block size from 1 to 2^20.
-        k_block_size: keys of a block; the last may be short; a block size from 1 to 2^20.
-        causal: hide later keys in the chosen blocks; the last query stands at the last key.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 where it is not known.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        q_block_size: queries of a block; the last block may be short; a block size from 1 to 2^20.
+        k_block_size: keys of a block; the last block may be short; a block size from 1 to 2^20.
+        causal: hides later keys in the chosen blocks; the last query is aligned with the last key.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        deterministic: equal bits in every run; without, the parts of dq are added in any order where that is
+        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
             faster.
 
     Returns:
@@ -341,29 +365,30 @@ def block_sparse_attention(
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
             keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
         indices: [sequences, choosers, q_blocks, entries] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
-            q_block_size), entries], int32: numbers of key blocks that a block of queries sees; others, such as -1,
-            are none, and one that is repeated counts once. Optional.
+            q_block_size), entries], int32: numbers of the key blocks that a block of queries sees; other numbers,
+            such as -1, select nothing; duplicates count once. Optional.
         counts: [sequences, choosers, q_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries, q_block_size)],
-            int32: used entries of each row, all unless given. Optional.
+            int32: number of used entries of each row; all if omitted. Optional.
         mask: [sequences, choosers, q_blocks, k_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
             q_block_size), ceildiv(keys, k_block_size)], bool: instead of indices: whether a block of queries sees a
             block of keys. Optional.
-        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
-            tokens from entry i to entry i + 1. Optional.
-        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
-            known.
-        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
-        q_block_size: queries of a block; the last may be short; a block size from 1 to 2^20.
-        k_block_size: keys of a block; the last may be short; a block size from 1 to 2^20.
-        causal: hide later keys in the chosen blocks; the last query stands at the last key.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 where it is not known.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        q_block_size: queries of a block; the last block may be short; a block size from 1 to 2^20.
+        k_block_size: keys of a block; the last block may be short; a block size from 1 to 2^20.
+        causal: hides later keys in the chosen blocks; the last query is aligned with the last key.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        check_indices: refuse used entries that are neither -1 nor a block; waits for a GPU.
-        deterministic: equal bits in every run; without, the parts of dq are added in any order where that is
+        check_indices: refuses used entries that are neither -1 nor a block; the call then waits for the GPU.
+        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
             faster.
 
     Returns:
@@ -462,10 +487,10 @@ def conv1d(
         x: [batch, width, channels], float32, float16 or bfloat16: images.
         weight: [features, taps_w, channels / groups], dtype that of x: filters.
         bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
-        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        stride: stride: input pixels from one output to the next; a number from 1 to 2^16.
         padding: zeros around the images; a number from 0 to 2^16.
-        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
-        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+        dilation: dilation: input pixels from one tap of a filter to the next; a number from 1 to 2^16.
+        groups: groups of channels and features that are convolved separately; a number from 1 to 2^16.
 
     Returns:
         out: [batch, out_width, features], dtype that of x: the convolution.
@@ -501,10 +526,10 @@ def conv2d(
         x: [batch, height, width, channels], float32, float16 or bfloat16: images.
         weight: [features, taps_h, taps_w, channels / groups], dtype that of x: filters.
         bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
-        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        stride: stride: input pixels from one output to the next; a number from 1 to 2^16.
         padding: zeros around the images; a number from 0 to 2^16.
-        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
-        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+        dilation: dilation: input pixels from one tap of a filter to the next; a number from 1 to 2^16.
+        groups: groups of channels and features that are convolved separately; a number from 1 to 2^16.
 
     Returns:
         out: [batch, out_height, out_width, features], dtype that of x: the convolution.
@@ -541,10 +566,10 @@ def conv3d(
         x: [batch, depth, height, width, channels], float32, float16 or bfloat16: images.
         weight: [features, taps_d, taps_h, taps_w, channels / groups], dtype that of x: filters.
         bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
-        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        stride: stride: input pixels from one output to the next; a number from 1 to 2^16.
         padding: zeros around the images; a number from 0 to 2^16.
-        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
-        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+        dilation: dilation: input pixels from one tap of a filter to the next; a number from 1 to 2^16.
+        groups: groups of channels and features that are convolved separately; a number from 1 to 2^16.
 
     Returns:
         out: [batch, out_depth, out_height, out_width, features], dtype that of x: the convolution.
@@ -589,10 +614,10 @@ def conv1d_backward(
         x: [batch, width, channels], float32, float16 or bfloat16: images.
         weight: [features, taps_w, channels / groups], dtype that of x: filters.
         bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
-        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        stride: stride: input pixels from one output to the next; a number from 1 to 2^16.
         padding: zeros around the images; a number from 0 to 2^16.
-        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
-        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+        dilation: dilation: input pixels from one tap of a filter to the next; a number from 1 to 2^16.
+        groups: groups of channels and features that are convolved separately; a number from 1 to 2^16.
 
     Returns:
         dx: [batch, width, channels], dtype that of x: gradient of x.
@@ -637,10 +662,10 @@ def conv2d_backward(
         x: [batch, height, width, channels], float32, float16 or bfloat16: images.
         weight: [features, taps_h, taps_w, channels / groups], dtype that of x: filters.
         bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
-        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        stride: stride: input pixels from one output to the next; a number from 1 to 2^16.
         padding: zeros around the images; a number from 0 to 2^16.
-        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
-        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+        dilation: dilation: input pixels from one tap of a filter to the next; a number from 1 to 2^16.
+        groups: groups of channels and features that are convolved separately; a number from 1 to 2^16.
 
     Returns:
         dx: [batch, height, width, channels], dtype that of x: gradient of x.
@@ -686,10 +711,10 @@ def conv3d_backward(
         x: [batch, depth, height, width, channels], float32, float16 or bfloat16: images.
         weight: [features, taps_d, taps_h, taps_w, channels / groups], dtype that of x: filters.
         bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
-        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        stride: stride: input pixels from one output to the next; a number from 1 to 2^16.
         padding: zeros around the images; a number from 0 to 2^16.
-        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
-        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+        dilation: dilation: input pixels from one tap of a filter to the next; a number from 1 to 2^16.
+        groups: groups of channels and features that are convolved separately; a number from 1 to 2^16.
 
     Returns:
         dx: [batch, depth, height, width, channels], dtype that of x: gradient of x.
@@ -744,10 +769,10 @@ def append_kv(
         v_cache: [pages, page_size, kv_heads, d_v] if block_table; [batch, keys, kv_heads, d_v], dtype that of
             k_cache: values of all tokens. Elements of the last dimension lie side by side. Written in place.
             Optional.
-        block_table: [batch, table_width], int32: the pages of each sequence, in their order; tokens of a negative
+        block_table: [batch, table_width], int32: page numbers of each sequence, in order; tokens of a negative
             entry are not stored. Optional.
-        cache_seqlens: [batch], int32: tokens of each sequence, the new ones included; without, all there is room
-            for. Optional.
+        cache_seqlens: [batch], int32: length of each sequence, including the new tokens; if omitted, sequences fill
+            the cache. Optional.
         k_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: positive factors by
             which keys are divided: one, one for each head, or for each token and head. Optional.
         v_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: factors of values,
@@ -756,12 +781,12 @@ def append_kv(
             each token and head of keys, which are its largest magnitude / 448. Written in place. Optional.
         v_token_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: factors of
             values, likewise. Written in place. Optional.
-        cosine: [length, half], float32: of the angles of every position, by which pairs of features of keys are
-            turned. Optional.
-        sine: [length, half], float32: of the same angles. Optional.
+        cosine: [length, half], float32: cosines of the angles of every position, by which pairs of features of keys
+            are rotated. Optional.
+        sine: [length, half], float32: sines of the same angles. Optional.
         positions: [batch, tokens], int32: of the tokens, their places in their sequences unless given. Optional.
-        pairing: features that are turned together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
-        first_rotated: the first feature that is turned; a feature.
+        pairing: features that are rotated together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
+        first_rotated: the first feature that is rotated; a feature.
 
     Returns:
         None: k_cache, v_cache, k_token_scale and v_token_scale hold the results.
@@ -817,36 +842,36 @@ def attention_with_kv_cache(
     There are no gradients: a cache is for inference; attention has one.
 
     Args:
-        q: [batch, queries, kv_heads * group, d], float32, float16 or bfloat16: queries: the last tokens. Elements
+        q: [batch, queries, kv_heads * group, d], float32, float16 or bfloat16: queries of the last tokens. Elements
             of the last dimension lie side by side.
         k_cache: [pages, page_size, kv_heads, d] if block_table; [batch, keys, kv_heads, d], float32, float16,
             bfloat16 or float8_e4m3fn: keys. Elements of the last dimension lie side by side.
         v_cache: [pages, page_size, kv_heads, d_v] if block_table; [batch, keys, kv_heads, d_v], dtype that of
             k_cache: values. Elements of the last dimension lie side by side.
-        block_table: [batch, table_width], int32: the pages of each sequence, in their order; what names no page,
-            such as -1, is padding. Optional.
-        cache_seqlens: [batch], int32: tokens of each sequence, those of q included; without, all there is room for.
-            Optional.
-        tree_mask: [batch, queries, queries], bool: which of the last tokens each of them sees; all see what is
-            before them. Optional.
+        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that names no
+            page, such as -1, is padding. Optional.
+        cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
+            fill the cache. Optional.
+        tree_mask: [batch, queries, queries], bool: which of the last tokens each of them sees; all of them see the
+            tokens before. Optional.
         k_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: positive factors of
             keys: one, one for each head, or for each token and head. Optional.
         v_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: factors of values,
             likewise. Optional.
-        indices: [batch, kv_heads, entries], int32: numbers of key blocks that a sequence sees; others, such as -1,
-            are none, and one that is repeated counts once. Optional.
-        counts: [batch, kv_heads], int32: entries of each list that count, all unless given. Optional.
+        indices: [batch, kv_heads, entries], int32: numbers of the key blocks that a sequence sees; other numbers,
+            such as -1, select nothing; duplicates count once. Optional.
+        counts: [batch, kv_heads], int32: number of used entries of each list; all if omitted. Optional.
         mask: [batch, kv_heads, mask_blocks], bool: instead of indices: whether a sequence sees a block of keys.
             Optional.
-        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
-            no value. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
+            softmax but has no value. Optional.
         k_block_size: keys of a block that lists or the mask name; a block size from 1 to 2^20.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        causal: hide later keys; the last query stands at the last key.
-        left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
+        causal: hides later keys; the last query is aligned with the last key.
+        left: keys before its position that a query sees; -1: all of them; a number of keys, or -1 for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
-        splits: parts of the keys of a sequence, by its own length; 0: planned; a number from 1 to 64, or 0 for the
-            plan's choice.
+        splits: parts into which the keys of a sequence are split, by its own length; 0: planned; a number from 1 to
+            64, or 0 for the plan's choice.
 
     Returns:
         out: [batch, queries, kv_heads * group, d_v], dtype that of q: the weighted sums of values; 0 where no key
@@ -891,12 +916,12 @@ def merge_attention(
 
     Args:
         outs: [parts, queries, heads, d] or [parts, batch, queries, heads, d] if layout=bshd; [parts, heads,
-            queries, d] or [parts, batch, heads, queries, d], float32, float16 or bfloat16: what attention gave for
-            each part.
-        lses: [parts, heads, queries] or [parts, batch, heads, queries], float32: and its lse: the natural logarithm
-            of the sum of exp(score).
-        sinks: [heads], float32, float16 or bfloat16: a logit of each head that counts in the sum but has no value.
-            Optional.
+            queries, d] or [parts, batch, heads, queries, d], float32, float16 or bfloat16: results of attention
+            over each part.
+        lses: [parts, heads, queries] or [parts, batch, heads, queries], float32: lse of each part: the natural
+            logarithm of the sum of exp(score).
+        sinks: [heads], float32, float16 or bfloat16: one logit per head that is added to the sum of the softmax but
+            has no value. Optional.
         layout: order of batch, sequence, heads, features; lses have their own; one of bshd, bhsd.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
@@ -943,28 +968,28 @@ def mla_decode(
     There are no gradients: a cache is for inference; attention has one.
 
     Args:
-        q: [batch, queries, heads, d], float32, float16 or bfloat16: absorbed queries: the last tokens. Elements of
-            the last dimension lie side by side.
+        q: [batch, queries, heads, d], float32, float16 or bfloat16: absorbed queries of the last tokens. Elements
+            of the last dimension lie side by side.
         kv_cache: [pages, page_size, row] if block_table; [batch, keys, row], float32, float16, bfloat16,
             float8_e4m3fn or uint8: latent rows, whose first d_v features are the values, or records of bytes.
             Elements of the last dimension lie side by side.
-        block_table: [batch, table_width], int32: the pages of each sequence, in their order; what names no page,
-            such as -1, is padding. Optional.
-        cache_seqlens: [batch], int32: tokens of each sequence, those of q included; without, all there is room for.
-            Optional.
-        tree_mask: [batch, queries, queries], bool: which of the last tokens each of them sees; all see what is
-            before them. Optional.
-        kv_scale: [pages, page_size] if block_table; [batch, keys], float32: positive factors of rows: one, or one
-            for each. Optional.
-        sinks: [heads], float32, float16 or bfloat16: a logit of each head that counts in the sum but has no value.
-            Optional.
-        d_v: features of a row that are values; a number of features from 1 to 512.
+        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that names no
+            page, such as -1, is padding. Optional.
+        cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
+            fill the cache. Optional.
+        tree_mask: [batch, queries, queries], bool: which of the last tokens each of them sees; all of them see the
+            tokens before. Optional.
+        kv_scale: [pages, page_size] if block_table; [batch, keys], float32: positive factors of rows: one for all,
+            or one per row. Optional.
+        sinks: [heads], float32, float16 or bfloat16: one logit per head that is added to the sum of the softmax but
+            has no value. Optional.
+        d_v: leading features of a row that are its value; a number of features from 1 to 512.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        causal: hide later keys; the last query stands at the last key.
-        left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
+        causal: hides later keys; the last query is aligned with the last key.
+        left: keys before its position that a query sees; -1: all of them; a number of keys, or -1 for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
-        splits: parts of the keys of a sequence, by its own length; 0: planned; a number from 1 to 64, or 0 for the
-            plan's choice.
+        splits: parts into which the keys of a sequence are split, by its own length; 0: planned; a number from 1 to
+            64, or 0 for the plan's choice.
 
     Returns:
         out: [batch, queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no key is seen.
@@ -1010,16 +1035,16 @@ def fused_moe(
 
     Args:
         x: [tokens, d], float32, float16 or bfloat16: rows of tokens.
-        experts: [tokens, topk], int32: of every token; negative: left out.
+        experts: [tokens, topk], int32: experts of each token; a negative number is skipped.
         weights: [tokens, topk], float32, float16 or bfloat16: factors of the experts' results.
-        w1: [groups, 2 * inner, d], dtype that of x: of every expert: rows of gates, then of values.
-        w2: [groups, d, inner], dtype that of x: of every expert.
+        w1: [groups, 2 * inner, d], dtype that of x: matrix of each expert: the rows of gates, then those of values.
+        w2: [groups, d, inner], dtype that of x: second matrix of each expert.
         bias1: [groups, 2 * inner], float32, float16 or bfloat16: added to the first products. Optional.
         bias2: [groups, d], float32, float16 or bfloat16: added to the second products. Optional.
-        unit: what stands between the products; one of silu, gelu, relu, swiglu_oai.
-        alpha: of swiglu_oai: factor of the gate within its sigmoid; a finite number.
-        limit: of swiglu_oai: where gates and values are clamped; a positive finite number.
-        interleaved: of swiglu_oai: rows of gates and values of w1 take turns.
+        unit: gated unit between the two products; one of silu, gelu, relu, swiglu_oai.
+        alpha: swiglu_oai only: factor of the gate inside the sigmoid; a finite number.
+        limit: swiglu_oai only: limit to which gates and values are clamped; a positive finite number.
+        interleaved: swiglu_oai only: the rows of w1 alternate between gates and values.
 
     Returns:
         out: [tokens, d], dtype that of x: sum of weights * (unit(x w1^T + bias1) w2^T + bias2).
@@ -1068,16 +1093,16 @@ def fused_moe_backward(
     Args:
         dout: [tokens, d], dtype that of x: gradient of out.
         x: [tokens, d], float32, float16 or bfloat16: rows of tokens.
-        experts: [tokens, topk], int32: of every token; negative: left out.
+        experts: [tokens, topk], int32: experts of each token; a negative number is skipped.
         weights: [tokens, topk], float32, float16 or bfloat16: factors of the experts' results.
-        w1: [groups, 2 * inner, d], dtype that of x: of every expert: rows of gates, then of values.
-        w2: [groups, d, inner], dtype that of x: of every expert.
+        w1: [groups, 2 * inner, d], dtype that of x: matrix of each expert: the rows of gates, then those of values.
+        w2: [groups, d, inner], dtype that of x: second matrix of each expert.
         bias1: [groups, 2 * inner], float32, float16 or bfloat16: added to the first products. Optional.
         bias2: [groups, d], float32, float16 or bfloat16: added to the second products. Optional.
-        unit: what stands between the products; one of silu, gelu, relu, swiglu_oai.
-        alpha: of swiglu_oai: factor of the gate within its sigmoid; a finite number.
-        limit: of swiglu_oai: where gates and values are clamped; a positive finite number.
-        interleaved: of swiglu_oai: rows of gates and values of w1 take turns.
+        unit: gated unit between the two products; one of silu, gelu, relu, swiglu_oai.
+        alpha: swiglu_oai only: factor of the gate inside the sigmoid; a finite number.
+        limit: swiglu_oai only: limit to which gates and values are clamped; a positive finite number.
+        interleaved: swiglu_oai only: the rows of w1 alternate between gates and values.
 
     Returns:
         dx: [tokens, d], dtype that of x: gradient of x.
@@ -1120,13 +1145,13 @@ def gated_mlp(
     Args:
         x: [..., d], float32, float16 or bfloat16: rows of tokens.
         w1: [2 * inner, d], dtype that of x: rows of gates, then of values.
-        w2: [d, inner], dtype that of x: of the second product.
+        w2: [d, inner], dtype that of x: weights of the second product.
         bias1: [2 * inner], float32, float16 or bfloat16: added to the first product. Optional.
         bias2: [d], float32, float16 or bfloat16: added to the second product. Optional.
-        unit: what stands between the products; one of silu, gelu, relu, swiglu_oai.
-        alpha: of swiglu_oai: factor of the gate within its sigmoid; a finite number.
-        limit: of swiglu_oai: where gates and values are clamped; a positive finite number.
-        interleaved: of swiglu_oai: rows of gates and values of w1 take turns.
+        unit: gated unit between the two products; one of silu, gelu, relu, swiglu_oai.
+        alpha: swiglu_oai only: factor of the gate inside the sigmoid; a finite number.
+        limit: swiglu_oai only: limit to which gates and values are clamped; a positive finite number.
+        interleaved: swiglu_oai only: the rows of w1 alternate between gates and values.
 
     Returns:
         out: [..., d], dtype that of x: unit(x w1^T + bias1) w2^T + bias2.
@@ -1167,24 +1192,24 @@ def quantised_moe(
 
     Args:
         x: [tokens, d], bfloat16 or float16: rows of tokens.
-        experts: [tokens, topk], int32: of every token; negative: left out.
+        experts: [tokens, topk], int32: experts of each token; a negative number is skipped.
         weights: [tokens, topk], float32, float16 or bfloat16: factors of the experts' results.
         scales1: [groups, blocks1, 2 * inner], float16, bfloat16, float32, uint8 or float8_e4m3fn: factors of every
             block of weights of w1.
         w1: [groups, 2 * inner, d] if format=int8; [groups, 2 * inner, d / 4] if format=ternary; [groups, 2 * inner,
-            d / 2], uint8 or int8: of every expert: rows of gates, then of values.
+            d / 2], uint8 or int8: matrix of each expert: the rows of gates, then those of values.
         scales2: [groups, blocks2, d], dtype that of scales1: factors of every block of weights of w2.
         w2: [groups, d, inner] if format=int8; [groups, d, inner / 4] if format=ternary; [groups, d, inner / 2],
-            dtype that of w1: of every expert.
+            dtype that of w1: second matrix of each expert.
         bias1: [groups, 2 * inner], float32, float16 or bfloat16: added to the first products. Optional.
         bias2: [groups, d], float32, float16 or bfloat16: added to the second products. Optional.
-        format: what a weight is before its scale; one of int4, uint4, int8, fp4, mxfp4, nvfp4, ternary.
-        packed: w1 and w2 have the order of packed_weights.
-        block: weights with one scale; mxfp4 has 32, nvfp4 16; 0, 16, 32 or a multiple of 64.
-        unit: what stands between the products; one of silu, gelu, relu, swiglu_oai.
-        alpha: of swiglu_oai: factor of the gate within its sigmoid; a finite number.
-        limit: of swiglu_oai: where gates and values are clamped; a positive finite number.
-        interleaved: of swiglu_oai: rows of gates and values of w1 take turns.
+        format: format of a weight before it is scaled; one of int4, uint4, int8, fp4, mxfp4, nvfp4, ternary.
+        packed: w1 and w2 are in the order that packed_weights returns.
+        block: weights that share a scale; 32 for mxfp4, 16 for nvfp4; 0, 16, 32 or a multiple of 64.
+        unit: gated unit between the two products; one of silu, gelu, relu, swiglu_oai.
+        alpha: swiglu_oai only: factor of the gate inside the sigmoid; a finite number.
+        limit: swiglu_oai only: limit to which gates and values are clamped; a positive finite number.
+        interleaved: swiglu_oai only: the rows of w1 alternate between gates and values.
 
     Returns:
         out: [tokens, d], dtype that of x: sum of weights * (unit(x W1^T + bias1) W2^T + bias2).
@@ -1231,18 +1256,18 @@ def scaled_moe(
 
     Args:
         x: [tokens, d], bfloat16 or float16: rows of tokens.
-        experts: [tokens, topk], int32: of every token; negative: left out.
+        experts: [tokens, topk], int32: experts of each token; a negative number is skipped.
         weights: [tokens, topk], float32, float16 or bfloat16: factors of the experts' results.
-        w1: [groups, 2 * inner, d], float8_e4m3fn: of every expert: rows of gates, then of values.
+        w1: [groups, 2 * inner, d], float8_e4m3fn: matrix of each expert: the rows of gates, then those of values.
         scale1: [groups, (2 * inner + 127) / 128, (d + 127) / 128], float32: factors of the blocks of w1.
-        w2: [groups, d, inner], float8_e4m3fn: of every expert.
+        w2: [groups, d, inner], float8_e4m3fn: second matrix of each expert.
         scale2: [groups, (d + 127) / 128, (inner + 127) / 128], float32: factors of the blocks of w2.
         bias1: [groups, 2 * inner], float32, float16 or bfloat16: added to the first products. Optional.
         bias2: [groups, d], float32, float16 or bfloat16: added to the second products. Optional.
-        unit: what stands between the products; one of silu, gelu, relu, swiglu_oai.
-        alpha: of swiglu_oai: factor of the gate within its sigmoid; a finite number.
-        limit: of swiglu_oai: where gates and values are clamped; a positive finite number.
-        interleaved: of swiglu_oai: rows of gates and values of w1 take turns.
+        unit: gated unit between the two products; one of silu, gelu, relu, swiglu_oai.
+        alpha: swiglu_oai only: factor of the gate inside the sigmoid; a finite number.
+        limit: swiglu_oai only: limit to which gates and values are clamped; a positive finite number.
+        interleaved: swiglu_oai only: the rows of w1 alternate between gates and values.
 
     Returns:
         out: [tokens, d], dtype that of x: sum of weights * (unit(x w1^T + bias1) w2^T + bias2).
@@ -1275,13 +1300,13 @@ def moe_sort(
     There are no gradients: its results are numbers of rows.
 
     Args:
-        experts: [tokens, topk], int32: of every token, below groups; negative: left out.
+        experts: [tokens, topk], int32: experts of each token, less than groups; a negative number is skipped.
         groups: number of experts; a number from 1 to 8192.
 
     Returns:
-        order: [tokens * topk], int32: pairs by their experts, ascending; -1 behind the last.
-        places: [tokens, topk], int32: where every pair stands in order, -1 if left out.
-        offsets: [groups + 1], int32: where each expert's pairs begin, and the last one's end.
+        order: [tokens * topk], int32: pairs in ascending order of their experts; -1 after the last.
+        places: [tokens, topk], int32: position of every pair in that order; -1 if it is skipped.
+        offsets: [groups + 1], int32: first pair of each expert, and the end of the last one's.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -1328,11 +1353,11 @@ def moe_unpermute(
 
     Args:
         y: [pairs, d], float32, float16 or bfloat16: rows in the order of experts.
-        places: [tokens, topk], int32: where the rows of a token stand, each once; negative: left out.
+        places: [tokens, topk], int32: rows of each token, each row once; a negative number is skipped.
         weights: [tokens, topk], float32, float16 or bfloat16: factors of the rows. Optional.
 
     Returns:
-        out: [tokens, d], dtype that of y: their sums over the experts of each token.
+        out: [tokens, d], dtype that of y: sums of the rows over the experts of each token.
 
     Rules:
         places: expected at most 256 experts of a token; add sums of fewer.
@@ -1375,17 +1400,18 @@ def gated_delta_rule(
         v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
             values. Elements of the last dimension lie side by side.
         beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
-            bfloat16: how much is replaced, 0 to 1.
+            bfloat16: share of the stored value that is replaced, 0 to 1.
         g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
             decays, at most 0. Optional.
         initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
-            float32: states before the first token, zeros unless given. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
-        scale: of the results; a finite number, 1/sqrt(d) unless given.
+            float32: states before the first token; zeros if omitted. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
-        output_final_state: also the states after the last token.
+        output_final_state: also returns the states after the last token.
 
     Returns:
         out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
@@ -1447,17 +1473,18 @@ def gated_delta_rule_backward(
         v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
             values. Elements of the last dimension lie side by side.
         beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
-            bfloat16: how much is replaced, 0 to 1.
+            bfloat16: share of the stored value that is replaced, 0 to 1.
         g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
             decays, at most 0. Optional.
         initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
-            float32: states before the first token, zeros unless given. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
-        scale: of the results; a finite number, 1/sqrt(d) unless given.
+            float32: states before the first token; zeros if omitted. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
-        output_final_state: also the states after the last token.
+        output_final_state: also returns the states after the last token.
 
     Returns:
         dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
@@ -1519,15 +1546,16 @@ def kda(
         g: [tokens, key_heads * group, d] if cu_seqlens; [batch, tokens, key_heads * group, d], float32: logarithms
             of decays, -5 to 0.
         beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
-            bfloat16: how much is replaced, 0 to 1.
+            bfloat16: share of the stored value that is replaced, 0 to 1.
         initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
-            float32: states before the first token, zeros unless given. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
-        scale: of the results; a finite number, 1/sqrt(d) unless given.
+            float32: states before the first token; zeros if omitted. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
-        output_final_state: also the states after the last token.
+        output_final_state: also returns the states after the last token.
 
     Returns:
         out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
@@ -1591,15 +1619,16 @@ def kda_backward(
         g: [tokens, key_heads * group, d] if cu_seqlens; [batch, tokens, key_heads * group, d], float32: logarithms
             of decays, -5 to 0.
         beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
-            bfloat16: how much is replaced, 0 to 1.
+            bfloat16: share of the stored value that is replaced, 0 to 1.
         initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
-            float32: states before the first token, zeros unless given. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
-        scale: of the results; a finite number, 1/sqrt(d) unless given.
+            float32: states before the first token; zeros if omitted. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
-        output_final_state: also the states after the last token.
+        output_final_state: also returns the states after the last token.
 
     Returns:
         dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
@@ -1665,7 +1694,7 @@ def gemm(
             added to the result. Optional.
         transpose_a: a is [k, m].
         transpose_b: b is [n, k].
-        activation: applied to the sums; gelu is that by tanh; one of none, relu, gelu, silu.
+        activation: applied to the sums; gelu is the tanh approximation; one of none, relu, gelu, silu.
         gated: the activation of the first half of the columns times the second half.
         scale: factor of the product; a finite factor.
         out_scale: factor of the result, such as the inverse of its scale in fp8; a finite factor.
@@ -1675,7 +1704,8 @@ def gemm(
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        splits: parts of k added in order, 0: planned; parts from 1 to 32, or 0 for the plan's choice.
+        splits: parts into which k is split, added in order; 0: planned; parts from 1 to 32, or 0 for the plan's
+            choice.
 
     Returns:
         out: [m, n / 2] or [batch, m, n / 2] if gated; [m, n] or [batch, m, n], out_dtype, or that of a, bfloat16
@@ -1714,7 +1744,8 @@ def accumulate_gemm(
     There are no gradients: it writes in place.
 
     Args:
-        sum: [m, n] or [batch, m, n], float32, float16 or bfloat16: what the product is added to. Written in place.
+        sum: [m, n] or [batch, m, n], float32, float16 or bfloat16: matrix to which the product is added. Written in
+            place.
         a: [k, m] or [batch, k, m] if transpose_a; [m, k] or [batch, m, k], float32, float16, bfloat16,
             float8_e4m3fn or float8_e5m2: left matrix.
         b: [n, k] or [batch, n, k] if transpose_b; [k, n] or [batch, k, n], dtype that of a: right matrix.
@@ -1726,7 +1757,8 @@ def accumulate_gemm(
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        splits: parts of k added in order, 0: planned; parts from 1 to 32, or 0 for the plan's choice.
+        splits: parts into which k is split, added in order; 0: planned; parts from 1 to 32, or 0 for the plan's
+            choice.
 
     Returns:
         None: sum hold the results.
@@ -1794,12 +1826,13 @@ def grouped_gemm(
         a: [m, k] if offsets; [groups, m, k], float32, float16 or bfloat16: rows of all groups.
         b: [groups, n, k] if transpose_b; [groups, k, n], dtype that of a: the matrices of the groups.
         bias: [groups, n], float32, float16 or bfloat16: added to every row of a group. Optional.
-        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
-        counts: [groups], int32: rows of every group that count. Optional.
+        offsets: [groups + 1], int32: first row of each group, and the end of the last group. Optional.
+        counts: [groups], int32: number of used rows of each group. Optional.
         transpose_b: b is [groups, n, k].
         precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
             ieee, tf32, tf32x3.
-        max_rows: a promise: the most rows in a group; a number of rows, or 0 where it is not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
+            not known.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -1834,11 +1867,12 @@ def grouped_gemm_weights(
     Args:
         a: [m, k], float32, float16 or bfloat16: rows of all groups.
         dout: [m, n], dtype that of a: gradients of the results.
-        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end.
+        offsets: [groups + 1], int32: first row of each group, and the end of the last group.
         c: [groups, k, n], float32, float16 or bfloat16: added. Optional.
         precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
             ieee, tf32, tf32x3.
-        max_rows: a promise: the most rows in a group; a number of rows, or 0 where it is not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
+            not known.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -1866,11 +1900,13 @@ def accumulate_grouped_gemm_weights(
     There are no gradients: it writes in place.
 
     Args:
-        sum: [groups, k, n], float32, float16 or bfloat16: what the gradients are added to. Written in place.
+        sum: [groups, k, n], float32, float16 or bfloat16: matrices to which the gradients are added. Written in
+            place.
         a: [m, k], float32, float16 or bfloat16: rows of all groups.
         dout: [m, n], dtype that of a: gradients of the results.
-        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end.
-        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        offsets: [groups + 1], int32: first row of each group, and the end of the last group.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
+            not known.
 
     Returns:
         None: sum hold the results.
@@ -1926,13 +1962,13 @@ def indexer_logits(
     Args:
         q: [queries, heads, d] or [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries.
         k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
-        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: of the heads of each
-            query.
+        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: weights of the heads of
+            each query.
         k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
-        begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
-        ends: [queries] or [batch, queries], int32: one past the last key that a query sees, `keys` unless given.
+        begins: [queries] or [batch, queries], int32: the first key that a query sees; 0 if omitted. Optional.
+        ends: [queries] or [batch, queries], int32: one past the last key that a query sees; `keys` if omitted.
             Optional.
-        causal: hide later keys; the last query stands at the last key.
+        causal: hides later keys; the last query is aligned with the last key.
 
     Returns:
         logits: [queries, keys] or [batch, queries, keys], float32: k_scales * sum over heads of weights * relu(q
@@ -1976,13 +2012,13 @@ def indexer_logits_backward(
             not see a key.
         q: [queries, heads, d] or [batch, queries, heads, d], float32, float16 or bfloat16: queries.
         k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
-        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: of the heads of each
-            query.
+        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: weights of the heads of
+            each query.
         k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
-        begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
-        ends: [queries] or [batch, queries], int32: one past the last key that a query sees, `keys` unless given.
+        begins: [queries] or [batch, queries], int32: the first key that a query sees; 0 if omitted. Optional.
+        ends: [queries] or [batch, queries], int32: one past the last key that a query sees; `keys` if omitted.
             Optional.
-        causal: hide later keys; the last query stands at the last key.
+        causal: hides later keys; the last query is aligned with the last key.
 
     Returns:
         dq: [queries, heads, d] or [batch, queries, heads, d], dtype that of q: gradient of q.
@@ -2022,15 +2058,15 @@ def indexer_topk(
     Args:
         q: [queries, heads, d] or [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries.
         k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
-        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: of the heads of each
-            query.
+        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: weights of the heads of
+            each query.
         k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
-        begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
-        ends: [queries] or [batch, queries], int32: one past the last key that a query sees, `keys` unless given.
+        begins: [queries] or [batch, queries], int32: the first key that a query sees; 0 if omitted. Optional.
+        ends: [queries] or [batch, queries], int32: one past the last key that a query sees; `keys` if omitted.
             Optional.
-        page_table: [pages] or [batch, pages], int32: with it results are rows of a cache in pages: column c stands
-            in page page_table[c / page_size]. Optional.
-        causal: hide later keys; the last query stands at the last key.
+        page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c lies in
+            page page_table[c / page_size]. Optional.
+        causal: hides later keys; the last query is aligned with the last key.
         count: columns of a row; a number from 0 to 4096.
         page_size: columns of a page; a block size from 1 to 2^20.
 
@@ -2065,17 +2101,17 @@ def paged_indexer_logits(
     There are no gradients: a cache is for inference; indexer_logits has one.
 
     Args:
-        q: [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries: the last tokens.
+        q: [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries of the last tokens.
             Elements of the last dimension lie side by side.
         k_cache: [pages, page_size, d] if block_table; [batch, keys, d], dtype that of q: keys, which all heads
             share. Elements of the last dimension lie side by side.
-        weights: [batch, queries, heads], float32, float16 or bfloat16: of the heads of each query.
-        block_table: [batch, table_width], int32: the pages of each sequence, in their order; what names no page,
-            such as -1, is padding. Optional.
-        cache_seqlens: [batch], int32: tokens of each sequence, those of q included; without, all there is room for.
-            Optional.
+        weights: [batch, queries, heads], float32, float16 or bfloat16: weights of the heads of each query.
+        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that names no
+            page, such as -1, is padding. Optional.
+        cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
+            fill the cache. Optional.
         k_scales: [pages, page_size] if block_table; [batch, keys], float32: factors of the keys' logits. Optional.
-        causal: no later keys: the last query stands at the last key.
+        causal: hides later keys; the last query is aligned with the last key.
 
     Returns:
         logits: [batch, queries, room], float32: k_scales * sum over heads of weights * relu(q k^T); -inf where a
@@ -2119,22 +2155,23 @@ def sparse_mla(
     Args:
         q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
             queries. Elements of the last dimension lie side by side.
-        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows: keys, whose first d_v features
-            are values. Elements of the last dimension lie side by side.
-        indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the rows that a query
-            sees; -1 and others that do not exist are padding, and a row counts as often as it is named.
-        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: used entries of a list, all unless given.
-            Optional.
-        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
-            no value. Optional.
+        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows of the cache: each is a key,
+            and its first d_v features are the value. Elements of the last dimension lie side by side.
+        indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: rows that a query sees;
+            numbers that name no row, such as -1, are padding; a row counts as often as it is listed.
+        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: number of used entries of each list; all
+            if omitted. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
+            softmax but has no value. Optional.
         more_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of q: rows of a second
             source, in the same softmax. Elements of the last dimension lie side by side. Optional.
         more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
             of more_kv that a query sees. Optional.
-        d_v: features of a row that are its value: the first ones; a number of features from 1 to 512.
+        d_v: leading features of a row that are its value; a number of features from 1 to 512.
         causal: entries that name a row after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        splits: parts of a list, merged afterwards, 0: planned; a number from 1 to 32, or 0 for the plan's choice.
+        splits: parts into which a list is split, merged afterwards; 0: planned; a number from 1 to 32, or 0 for the
+            plan's choice.
 
     Returns:
         out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
@@ -2189,24 +2226,24 @@ def sparse_mla_backward(
             of out. Elements of the last dimension lie side by side.
         q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
             queries. Elements of the last dimension lie side by side.
-        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows: keys, whose first d_v features
-            are values. Elements of the last dimension lie side by side.
-        indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the rows that a query
-            sees; -1 and others that do not exist are padding, and a row counts as often as it is named.
-        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: used entries of a list, all unless given.
-            Optional.
-        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
-            no value. Optional.
+        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows of the cache: each is a key,
+            and its first d_v features are the value. Elements of the last dimension lie side by side.
+        indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: rows that a query sees;
+            numbers that name no row, such as -1, are padding; a row counts as often as it is listed.
+        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: number of used entries of each list; all
+            if omitted. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
+            softmax but has no value. Optional.
         more_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of q: rows of a second
             source, in the same softmax. Elements of the last dimension lie side by side. Optional.
         more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
             of more_kv that a query sees. Optional.
         out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
             result of sparse_mla. Elements of the last dimension lie side by side.
-        lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: and its lse.
+        lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: the lse of that result.
         dlse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: gradient of lse; ignored
             where lse is -inf. Optional.
-        d_v: features of a row that are its value: the first ones; a number of features from 1 to 512.
+        d_v: leading features of a row that are its value; a number of features from 1 to 512.
         causal: entries that name a row after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
 
@@ -2260,14 +2297,15 @@ def sparse_mla_decode(
             side.
         values: [..., d_v], float8_e4m3fn: the values of records, which are features of the keys too.
         scales: [..., groups], float32: factors of equal parts of the values of a record.
-        indices: [queries, entries], int32: the records that a query sees; -1 and others that do not exist are
-            padding, and a record counts as often as it is named.
+        indices: [queries, entries], int32: records that a query sees; numbers that name no record, such as -1, are
+            padding; a record counts as often as it is listed.
         ropes: [..., d_rope], bfloat16, float16 or float32: the features of keys behind their values. Optional.
-        counts: [queries], int32: used entries of a list, all unless given. Optional.
-        sinks: [heads], float32, float16 or bfloat16: a logit of each head that counts in the sum but has no value.
-            Optional.
+        counts: [queries], int32: number of used entries of each list; all if omitted. Optional.
+        sinks: [heads], float32, float16 or bfloat16: one logit per head that is added to the sum of the softmax but
+            has no value. Optional.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        splits: parts of a list, merged afterwards, 0: planned; a number from 1 to 32, or 0 for the plan's choice.
+        splits: parts into which a list is split, merged afterwards; 0: planned; a number from 1 to 32, or 0 for the
+            plan's choice.
 
     Returns:
         out: [queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no record is seen.
@@ -2343,10 +2381,10 @@ def topk_select(
 
     Args:
         scores: [rows, columns] or [batch, rows, columns], float32: -inf and NaN are never chosen.
-        begins: [rows] or [batch, rows], int32: the first column of a row, 0 unless given. Optional.
-        ends: [rows] or [batch, rows], int32: one behind the last column of a row, all unless given. Optional.
-        page_table: [pages] or [batch, pages], int32: with it results are rows of a cache in pages: column c stands
-            in page page_table[c / page_size]. Optional.
+        begins: [rows] or [batch, rows], int32: the first column of a row; 0 if omitted. Optional.
+        ends: [rows] or [batch, rows], int32: one past the last column of a row; all if omitted. Optional.
+        page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c lies in
+            page page_table[c / page_size]. Optional.
         count: columns of a row; a number from 0 to 4096.
         page_size: columns of a page; a block size from 1 to 2^20.
 
@@ -2382,15 +2420,17 @@ def causal_conv1d(
 
     Args:
         x: [tokens, d] if cu_seqlens; [batch, tokens, d], float32, float16 or bfloat16: channels of tokens.
-        weight: [d, width], float32, float16 or bfloat16: factors of a token, the last, and those before it.
+        weight: [d, width], float32, float16 or bfloat16: filter of each channel: its last element is the factor of
+            the token itself, the others those of earlier tokens.
         bias: [d], float32, float16 or bfloat16: added to the sums. Optional.
         initial_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], float32, float16 or bfloat16:
-            the tokens before the first, zeros unless given. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
+            tokens before the first one; zeros if omitted. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         silu: x / (1 + exp(-x)) of the sums.
-        output_final_state: also what the next call takes as its state.
+        output_final_state: also returns the state for the next call.
 
     Returns:
         out: [tokens, d] if cu_seqlens; [batch, tokens, d], dtype that of x: the sums, or silu of them.
@@ -2437,15 +2477,17 @@ def causal_conv1d_backward(
         dfinal_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], dtype that of x: gradient of
             final_state. Optional.
         x: [tokens, d] if cu_seqlens; [batch, tokens, d], float32, float16 or bfloat16: channels of tokens.
-        weight: [d, width], float32, float16 or bfloat16: factors of a token, the last, and those before it.
+        weight: [d, width], float32, float16 or bfloat16: filter of each channel: its last element is the factor of
+            the token itself, the others those of earlier tokens.
         bias: [d], float32, float16 or bfloat16: added to the sums. Optional.
         initial_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], float32, float16 or bfloat16:
-            the tokens before the first, zeros unless given. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
+            tokens before the first one; zeros if omitted. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         silu: x / (1 + exp(-x)) of the sums.
-        output_final_state: also what the next call takes as its state.
+        output_final_state: also returns the state for the next call.
 
     Returns:
         dx: [tokens, d] if cu_seqlens; [batch, tokens, d], dtype that of x: gradient of x.
@@ -2500,13 +2542,14 @@ def linear_attention(
         g_gamma: [key_heads * group], float32: logarithms of decays of heads, which all tokens have, at most 0.
             Optional.
         initial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
-            d, d_v + normalize], float32: states before the first token, zeros unless given. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
-        scale: of the products; a finite number, 1/sqrt(d) unless given.
-        normalize: results are divided by the sums of their weights, whose states are a last column.
-        output_final_state: also the states after the last token.
+            d, d_v + normalize], float32: states before the first token; zeros if omitted. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        scale: factor of the products; a finite number, 1/sqrt(d) unless given.
+        normalize: divides results by the sums of their weights, which the states keep as a last column.
+        output_final_state: also returns the states after the last token.
 
     Returns:
         out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
@@ -2572,13 +2615,14 @@ def linear_attention_backward(
         g_gamma: [key_heads * group], float32: logarithms of decays of heads, which all tokens have, at most 0.
             Optional.
         initial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
-            d, d_v + normalize], float32: states before the first token, zeros unless given. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
-        scale: of the products; a finite number, 1/sqrt(d) unless given.
-        normalize: results are divided by the sums of their weights, whose states are a last column.
-        output_final_state: also the states after the last token.
+            d, d_v + normalize], float32: states before the first token; zeros if omitted. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        scale: factor of the products; a finite number, 1/sqrt(d) unless given.
+        normalize: divides results by the sums of their weights, which the states keep as a last column.
+        output_final_state: also returns the states after the last token.
 
     Returns:
         dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
@@ -2660,43 +2704,46 @@ def nsa_selected_attention_backward(
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
             keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
         block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees:
-            block i has the keys from i * block_size on; others, such as -1, are none.
+            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
+            block i begins at key i * block_size; other numbers, such as -1, select nothing.
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of
             nsa_selected_attention. Elements of the last dimension lie side by side.
-        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and its lse.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the lse of
+            that result.
         dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
             lse; ignored where lse is -inf. Optional.
         dwindow_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of window_out; without
-            it the window has no part in the gradients. Elements of the last dimension lie side by side. Optional.
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of window_out; if
+            omitted, the window contributes nothing to the gradients. Elements of the last dimension lie side by
+            side. Optional.
         window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the window's result. Elements of
             the last dimension lie side by side. Optional.
-        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and
-            its lse. Optional.
+        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the
+            lse of that result. Optional.
         dwindow_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32:
             gradient of window_lse. Optional.
         block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
-            selecting, queries], int32: used entries of each row, all unless given. Optional.
+            selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
         sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 of the
-            scores of what each entry selects: no result depends on them, but a selector learns by their gradient.
-            Optional.
-        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
-            tokens from entry i to entry i + 1. Optional.
-        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of the scores
+            of each entry's block, taken as 1: results do not depend on them, but a selector learns from their
+            gradient. Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
-            known.
-        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 where it is not known.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         block_size: keys of a block; a block size from 1 to 2^20.
-        causal: hide later keys; the last query stands at the last key.
+        causal: hides later keys; the last query is aligned with the last key.
         diagonal: a token sees its own block, selected or not.
-        repeats: duplicates count as often as they are named.
-        window: keys, ending at the token, of a second attention beside it; 0: none; a number of keys, at most 2^29,
-            or 0 for no window.
+        repeats: a block that is listed several times counts several times.
+        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
+            of keys, at most 2^29, or 0 for no window.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
@@ -2752,7 +2799,8 @@ def nsa_combine(
     Args:
         compressed: [..., d], float32, float16 or bfloat16: attention over compressed entries.
         selected: [..., d], dtype that of compressed: attention over selected blocks.
-        gates: [..., branches], float32, float16 or bfloat16: logits: a branch counts by the sigmoid of its gate.
+        gates: [..., branches], float32, float16 or bfloat16: logits: a branch is weighted by the sigmoid of its
+            gate.
         window: [..., d], dtype that of compressed: attention over a sliding window. Optional.
 
     Returns:
@@ -2793,7 +2841,8 @@ def nsa_combine_backward(
         dout: [..., d], dtype that of compressed: gradient of out.
         compressed: [..., d], float32, float16 or bfloat16: attention over compressed entries.
         selected: [..., d], dtype that of compressed: attention over selected blocks.
-        gates: [..., branches], float32, float16 or bfloat16: logits: a branch counts by the sigmoid of its gate.
+        gates: [..., branches], float32, float16 or bfloat16: logits: a branch is weighted by the sigmoid of its
+            gate.
         window: [..., d], dtype that of compressed: attention over a sliding window. Optional.
 
     Returns:
@@ -2831,12 +2880,13 @@ def nsa_compress(
     Args:
         x: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
             float32, float16 or bfloat16: keys or values. Elements of the last dimension lie side by side.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
-        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+        length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
+        stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
 
     Returns:
         out: [entries, heads, d] if cu_seqlens; [batch, entries, heads, d] if layout=bshd; [batch, heads, entries,
@@ -2876,12 +2926,13 @@ def nsa_compress_backward(
             d], dtype that of x: gradient of out. Elements of the last dimension lie side by side.
         x: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
             float32, float16 or bfloat16: keys or values. Elements of the last dimension lie side by side.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
-        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+        length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
+        stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
 
     Returns:
         dx: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
@@ -2931,13 +2982,14 @@ def nsa_compressed_attention(
             entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
         v: [entries, kv_heads, d_v] if cu_seqlens; [batch, entries, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
             entries, d_v], dtype that of q: compressed values. Elements of the last dimension lie side by side.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
-        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
-        key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
+        length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
+        stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
+        key_tokens: tokens from which the entries are made; 0: as many as queries; a number of tokens, or 0 for as
             many as queries.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
 
@@ -3007,16 +3059,18 @@ def nsa_compressed_attention_backward(
         out: [queries, kv_heads * group, d_v] if cu_seqlens; [batch, queries, kv_heads * group, d_v] if layout=bshd;
             [batch, kv_heads * group, queries, d_v], dtype that of q: the result of nsa_compressed_attention.
             Elements of the last dimension lie side by side.
-        lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: and its lse.
+        lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: the lse of that
+            result.
         dlse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: gradient of
             lse; ignored where lse is -inf. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
-        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
-        key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
+        length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
+        stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
+        key_tokens: tokens from which the entries are made; 0: as many as queries; a number of tokens, or 0 for as
             many as queries.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
 
@@ -3047,6 +3101,102 @@ def nsa_compressed_attention_backward(
         RuntimeError: the device or a compiler failed.
 
     Source: Yuan et al. 2025, Native Sparse Attention: the compressed branch.
+    """
+
+def nsa_gated_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    block_indices: Tensor,
+    compressed: Tensor,
+    gates: Tensor,
+    *,
+    block_counts: Tensor | None = None,
+    sel_scale: Tensor | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    block_size: int = 64,
+    causal: bool = True,
+    diagonal: bool = False,
+    repeats: bool = False,
+    window: int = 0,
+    scale: float | None = None,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+) -> Tensor:
+    """Attention over selected blocks, and a window, summed with the compressed branch by gates.
+
+    There are no gradients: gradients need the result of each branch: call nsa_selected_attention and nsa_combine.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+        block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
+            block i begins at key i * block_size; other numbers, such as -1, select nothing.
+        compressed: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: attention over compressed
+            entries.
+        gates: [queries, kv_heads * group, branches] if cu_seqlens_q; [batch, queries, kv_heads * group, branches]
+            if layout=bshd; [batch, kv_heads * group, queries, branches], float32, float16 or bfloat16: logits: a
+            branch counts by the sigmoid of its gate.
+        block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
+            selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
+        sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of the scores
+            of each entry's block, taken as 1: results do not depend on them, but a selector learns from their
+            gradient. Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 where it is not known.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        block_size: keys of a block; a block size from 1 to 2^20.
+        causal: hides later keys; the last query is aligned with the last key.
+        diagonal: a token sees its own block, selected or not.
+        repeats: a block that is listed several times counts several times.
+        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
+            of keys, at most 2^29, or 0 for no window.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the sum of sigmoid(gate) *
+            branch. Elements of the last dimension lie side by side.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
+        block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
     """
 
 class NsaSelectedAttentionResult(NamedTuple):
@@ -3091,31 +3241,32 @@ def nsa_selected_attention(
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
             keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
         block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees:
-            block i has the keys from i * block_size on; others, such as -1, are none.
+            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
+            block i begins at key i * block_size; other numbers, such as -1, select nothing.
         block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
-            selecting, queries], int32: used entries of each row, all unless given. Optional.
+            selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
         sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 of the
-            scores of what each entry selects: no result depends on them, but a selector learns by their gradient.
-            Optional.
-        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
-            tokens from entry i to entry i + 1. Optional.
-        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of the scores
+            of each entry's block, taken as 1: results do not depend on them, but a selector learns from their
+            gradient. Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
-            known.
-        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 where it is not known.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         block_size: keys of a block; a block size from 1 to 2^20.
-        causal: hide later keys; the last query stands at the last key.
+        causal: hides later keys; the last query is aligned with the last key.
         diagonal: a token sees its own block, selected or not.
-        repeats: duplicates count as often as they are named.
-        window: keys, ending at the token, of a second attention beside it; 0: none; a number of keys, at most 2^29,
-            or 0 for no window.
+        repeats: a block that is listed several times counts several times.
+        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
+            of keys, at most 2^29, or 0 for no window.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        check_indices: refuse used entries that are neither -1 nor a block; waits for a GPU.
+        check_indices: refuses used entries that are neither -1 nor a block; the call then waits for the GPU.
 
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
@@ -3163,6 +3314,7 @@ def nsa_select(
     block_size: int = 64,
     first_blocks: int = 1,
     local_blocks: int = 2,
+    weight: Literal["sum", "largest"] = "sum",
     key_tokens: int = 0,
     scale: float | None = None,
 ) -> Tensor:
@@ -3178,17 +3330,20 @@ def nsa_select(
             entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
         lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: the lse that
             nsa_compressed_attention gives for q and k.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
-        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+        length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
+        stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
         count: entries of a row, at most 4096.
-        block_size: tokens of a block that is selected; a block size from 1 to 2^20.
-        first_blocks: blocks of the beginning that are chosen before others; a number of blocks from 0 to 2^20.
-        local_blocks: and blocks that end with the query's own; a number of blocks from 0 to 2^20.
-        key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
+        block_size: tokens of a selected block; a block size from 1 to 2^20.
+        first_blocks: leading blocks that are chosen before all others; a number of blocks from 0 to 2^20.
+        local_blocks: blocks up to the query's own that are chosen before all others; a number of blocks from 0 to
+            2^20.
+        weight: how the weights of a block's entries are combined; one of sum, largest.
+        key_tokens: tokens from which the entries are made; 0: as many as queries; a number of tokens, or 0 for as
             many as queries.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
 
@@ -3235,16 +3390,17 @@ def quantised_gemm(
 
     Args:
         a: [..., k], bfloat16 or float16: rows.
-        b: [n, k] if format=int8; [n, k / 4] if format=ternary; [n, k / 2], uint8 or int8: weights: two or four in a
-            byte, or one.
+        b: [n, k] if format=int8; [n, k / 4] if format=ternary; [n, k / 2], uint8 or int8: weights: one, two or four
+            in a byte.
         scales: [groups, n], float16, bfloat16, float32, uint8 or float8_e4m3fn: factors of every group of weights.
         zeros: [groups, n], float32, float16 or bfloat16: subtracted from the weights of a group. Optional.
         tensor_scale: [1], float32: factor of all weights. Optional.
         bias: [n], float32, float16 or bfloat16: added to every row. Optional.
-        format: what a weight is before its scale; one of int4, uint4, int8, fp4, mxfp4, nvfp4, ternary.
-        packed: b has the order of packed_weights.
-        group: weights with one scale, 0: a row; mxfp4 has 32, nvfp4 16; 0, 16, 32 or a multiple of 64.
-        splits: parts of k whose sums are added in order, 0: by the plan; parts from 1 to 32, or 0.
+        format: format of a weight before it is scaled; one of int4, uint4, int8, fp4, mxfp4, nvfp4, ternary.
+        packed: b is in the order that packed_weights returns.
+        group: weights that share a scale; 0: a whole row; 32 for mxfp4, 16 for nvfp4; 0, 16, 32 or a multiple of
+            64.
+        splits: parts into which k is split, added in order; 0: planned; parts from 1 to 32, or 0.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -3290,18 +3446,20 @@ def quantised_grouped_gemm(
     Args:
         a: [m, k] if offsets; [groups, m, k], bfloat16 or float16: rows of all groups.
         b: [groups, n, k] if format=int8; [groups, n, k / 4] if format=ternary; [groups, n, k / 2], uint8 or int8:
-            weights: two or four in a byte, or one.
+            weights: one, two or four in a byte.
         scales: [groups, blocks, n], float16, bfloat16, float32, uint8 or float8_e4m3fn: factors of every block of
             weights.
         zeros: [groups, blocks, n], float32, float16 or bfloat16: subtracted from the weights of a block. Optional.
         bias: [groups, n], float32, float16 or bfloat16: added to every row of a group. Optional.
         row_weights: [m] if offsets; [groups, m], float32: factors of the results' rows. Optional.
-        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
-        counts: [groups], int32: rows of every group that count. Optional.
-        format: what a weight is before its scale; one of int4, uint4, int8, fp4, mxfp4, nvfp4, ternary.
-        packed: b has the order of packed_weights.
-        block: weights with one scale, 0: a row; mxfp4 has 32, nvfp4 16; 0, 16, 32 or a multiple of 64.
-        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        offsets: [groups + 1], int32: first row of each group, and the end of the last group. Optional.
+        counts: [groups], int32: number of used rows of each group. Optional.
+        format: format of a weight before it is scaled; one of int4, uint4, int8, fp4, mxfp4, nvfp4, ternary.
+        packed: b is in the order that packed_weights returns.
+        block: weights that share a scale; 0: a whole row; 32 for mxfp4, 16 for nvfp4; 0, 16, 32 or a multiple of
+            64.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
+            not known.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -3342,7 +3500,7 @@ def cast_fp8(
 
     Args:
         x: [m, n] or [batch, m, n], float32, float16 or bfloat16: tokens or weights by features.
-        scaling: what has a scale of its own; one of token, block, tensor.
+        scaling: what each scale belongs to; one of token, block, tensor.
         power_of_two: scales are rounded up to powers of two.
 
     Returns:
@@ -3371,11 +3529,11 @@ def uncast_fp8(
     There are no gradients: what it takes was rounded.
 
     Args:
-        x: [m, n] or [batch, m, n], float8_e4m3fn: what cast_fp8 gives.
+        x: [m, n] or [batch, m, n], float8_e4m3fn: the values that cast_fp8 returns.
         scale: [1] if scaling=tensor; [ceildiv(m, 128), ceildiv(n, 128)] or [batch, ceildiv(m, 128), ceildiv(n,
-            128)] if scaling=block; [m, ceildiv(n, 128)] or [batch, m, ceildiv(n, 128)], float32: its scales.
-        scaling: what has a scale of its own; one of token, block, tensor.
-        out_dtype: of the result; one of f32, f16, bf16.
+            128)] if scaling=block; [m, ceildiv(n, 128)] or [batch, m, ceildiv(n, 128)], float32: their scales.
+        scaling: what each scale belongs to; one of token, block, tensor.
+        out_dtype: dtype of the result; one of f32, f16, bf16.
 
     Returns:
         out: [m, n] or [batch, m, n], out_dtype, or that of x, float32 where that has 8 bits: x * scale.
@@ -3406,7 +3564,7 @@ def cross_entropy(
     Args:
         logits: [..., classes], float32, float16 or bfloat16: rows, in their own dtype throughout.
         labels: [...], int32: the class of every row, or ignore_index.
-        label_smoothing: the share of all classes alike; a share from 0 to 1.
+        label_smoothing: share of the target that is spread evenly over all classes; a share from 0 to 1.
         ignore_index: rows with this label have no loss and no gradient.
 
     Returns:
@@ -3444,9 +3602,9 @@ def cross_entropy_and_gradient(
     Args:
         logits: [..., classes], float32, float16 or bfloat16: rows, in their own dtype throughout.
         labels: [...], int32: the class of every row, or ignore_index.
-        label_smoothing: the share of all classes alike; a share from 0 to 1.
+        label_smoothing: share of the target that is spread evenly over all classes; a share from 0 to 1.
         ignore_index: rows with this label have no loss and no gradient.
-        gradient_scale: of dlogits; a finite number.
+        gradient_scale: factor of dlogits; a finite number.
 
     Returns:
         loss: [...], float32: lse - (1 - s) * logit of the label - s * mean(logits).
@@ -3484,7 +3642,7 @@ def cross_entropy_backward(
         labels: [...], int32: the class of every row, or ignore_index.
         lse: [...], float32: log(sum(exp(logits))).
         dlse: [...], float32: gradient of lse. Optional.
-        label_smoothing: the share of all classes alike; a share from 0 to 1.
+        label_smoothing: share of the target that is spread evenly over all classes; a share from 0 to 1.
         ignore_index: rows with this label have no loss and no gradient.
 
     Returns:
@@ -3514,9 +3672,9 @@ def cumsum(
 
     Args:
         x: [..., n], float32, float16 or bfloat16: rows.
-        cu_seqlens: [segments + 1], int32: where the segments of rows begin, and n. Optional.
-        reverse: sums from the right.
-        exclusive: without the element itself.
+        cu_seqlens: [segments + 1], int32: first element of each segment of a row, and n at the end. Optional.
+        reverse: sums from right to left.
+        exclusive: leaves out the element itself.
 
     Returns:
         out: [..., n], dtype that of x: sum of x[j] over j <= i of the segment, in f32.
@@ -3537,7 +3695,7 @@ def silu_and_mul(
     Gradients of x are those of ``tegula.silu_and_mul_backward``.
 
     Args:
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by the values that they multiply.
 
     Returns:
         out: [..., d], dtype that of x: x1 / (1 + exp(-x1)) * x2 of the halves x1 and x2.
@@ -3558,7 +3716,7 @@ def gelu_and_mul(
     Gradients of x are those of ``tegula.gelu_and_mul_backward``.
 
     Args:
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by the values that they multiply.
 
     Returns:
         out: [..., d], dtype that of x: x1/2 * (1 + tanh(sqrt(2/pi) * (x1 + 0.044715 x1^3))) * x2 of the halves x1
@@ -3580,7 +3738,7 @@ def relu_and_mul(
     Gradients of x are those of ``tegula.relu_and_mul_backward``.
 
     Args:
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by the values that they multiply.
 
     Returns:
         out: [..., d], dtype that of x: max(x1, 0) * x2 of the halves x1 and x2.
@@ -3603,7 +3761,7 @@ def silu_and_mul_backward(
 
     Args:
         dout: [..., d], dtype that of x: gradient of out.
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by the values that they multiply.
 
     Returns:
         dx: [..., 2 * d], dtype that of x: gradient of x.
@@ -3626,7 +3784,7 @@ def gelu_and_mul_backward(
 
     Args:
         dout: [..., d], dtype that of x: gradient of out.
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by the values that they multiply.
 
     Returns:
         dx: [..., 2 * d], dtype that of x: gradient of x.
@@ -3649,7 +3807,7 @@ def relu_and_mul_backward(
 
     Args:
         dout: [..., d], dtype that of x: gradient of out.
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by the values that they multiply.
 
     Returns:
         dx: [..., 2 * d], dtype that of x: gradient of x.
@@ -3674,10 +3832,11 @@ def swiglu_oai(
     Gradients of x are those of ``tegula.swiglu_oai_backward``.
 
     Args:
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them or between them.
-        alpha: factor of the gate within its sigmoid; a finite number.
-        limit: where gates and values are clamped; a positive finite number.
-        interleaved: every gate stands before its value.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates and the values that they multiply, one after the other
+            or interleaved.
+        alpha: factor of the gate inside the sigmoid; a finite number.
+        limit: limit to which gates and values are clamped; a positive finite number.
+        interleaved: gates and values alternate, each gate before its value.
 
     Returns:
         out: [..., d], dtype that of x: g / (1 + exp(-alpha * g)) * (v + 1) with g = min(gate, limit), v =
@@ -3705,10 +3864,11 @@ def swiglu_oai_backward(
 
     Args:
         dout: [..., d], dtype that of x: gradient of out.
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them or between them.
-        alpha: factor of the gate within its sigmoid; a finite number.
-        limit: where gates and values are clamped; a positive finite number.
-        interleaved: every gate stands before its value.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates and the values that they multiply, one after the other
+            or interleaved.
+        alpha: factor of the gate inside the sigmoid; a finite number.
+        limit: limit to which gates and values are clamped; a positive finite number.
+        interleaved: gates and values alternate, each gate before its value.
 
     Returns:
         dx: [..., 2 * d], dtype that of x: gradient of x.
@@ -3732,7 +3892,7 @@ def hadamard(
 
     Args:
         x: [..., n], float32, float16 or bfloat16: rows.
-        scale: of the result; 1/sqrt(n) makes the transform orthogonal; a finite number.
+        scale: factor of the result; 1/sqrt(n) makes the transform orthogonal; a finite number.
 
     Returns:
         out: [..., n], dtype that of x: scale * (H_m x H_2^k) x, with n = m * 2^k.
@@ -3761,7 +3921,7 @@ def hadamard_backward(
     Args:
         dout: [..., n], dtype that of x: gradient of out.
         x: [..., n], float32, float16 or bfloat16: rows.
-        scale: of the result; 1/sqrt(n) makes the transform orthogonal; a finite number.
+        scale: factor of the result; 1/sqrt(n) makes the transform orthogonal; a finite number.
 
     Returns:
         dx: [..., n], dtype that of x: gradient of x.
@@ -3866,7 +4026,7 @@ def add_layer_norm(
 
     Args:
         x: [..., d], float32, float16 or bfloat16: rows.
-        residual: [..., d], dtype that of x: what is added to them.
+        residual: [..., d], dtype that of x: residual that is added to the rows.
         weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
         bias: [d], float32, float16 or bfloat16: added to the features. Optional.
         eps: added to the variance; a positive finite number.
@@ -3910,7 +4070,7 @@ def add_layer_norm_backward(
         dout: [..., d], dtype that of x: gradient of out.
         dsum: [..., d], dtype that of x: gradient of sum.
         x: [..., d], float32, float16 or bfloat16: rows.
-        residual: [..., d], dtype that of x: what is added to them.
+        residual: [..., d], dtype that of x: residual that is added to the rows.
         weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
         bias: [d], float32, float16 or bfloat16: added to the features. Optional.
         eps: added to the variance; a positive finite number.
@@ -4014,7 +4174,7 @@ def add_rms_norm(
 
     Args:
         x: [..., d], float32, float16 or bfloat16: rows.
-        residual: [..., d], dtype that of x: what is added to them.
+        residual: [..., d], dtype that of x: residual that is added to the rows.
         weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
         eps: added to the mean of the squares; a positive finite number.
 
@@ -4055,7 +4215,7 @@ def add_rms_norm_backward(
         dout: [..., d], dtype that of x: gradient of out.
         dsum: [..., d], dtype that of x: gradient of sum.
         x: [..., d], float32, float16 or bfloat16: rows.
-        residual: [..., d], dtype that of x: what is added to them.
+        residual: [..., d], dtype that of x: residual that is added to the rows.
         weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
         eps: added to the mean of the squares; a positive finite number.
 
@@ -4090,11 +4250,11 @@ def rope(
 
     Args:
         x: [tokens, heads, d] or [batch, tokens, heads, d], float32, float16 or bfloat16: queries or keys.
-        cosine: [length, half], float32: of the angles of every position.
-        sine: [length, half], float32: of the same angles.
-        positions: [tokens] or [batch, tokens], int32: of the tokens; 0, 1, 2, ... unless given. Optional.
+        cosine: [length, half], float32: cosines of the angles of every position.
+        sine: [length, half], float32: sines of the same angles.
+        positions: [tokens] or [batch, tokens], int32: positions of the tokens; 0, 1, 2, ... if omitted. Optional.
         pairing: features that are rotated together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
-        inverse: turns back, which is also the gradient.
+        inverse: rotates back, which is also the gradient.
 
     Returns:
         out: [tokens, heads, d] or [batch, tokens, heads, d], dtype that of x: the first 2*half features rotated,
@@ -4231,12 +4391,13 @@ def topk(
     Args:
         x: [..., n], float32, float16 or bfloat16: rows; NaN is the largest, of equal ones the first comes first.
         count: elements of a row; a number from 0 to 256.
-        gates: what becomes of the chosen: softmax over them, or their sigmoids; one of none, softmax, sigmoid.
+        gates: what is returned for the chosen elements: their softmax or their sigmoids; one of none, softmax,
+            sigmoid.
         normalized: sigmoids are divided by their sum.
 
     Returns:
-        values: [..., count], dtype that of x: the chosen, or the gates.
-        indices: [..., count], int32: where they stand in their rows.
+        values: [..., count], dtype that of x: the chosen elements, or their gates.
+        indices: [..., count], int32: positions of these elements in their rows.
 
     Rules:
         count: expected at most {n}, the elements of a row; choose no more than there are.
@@ -4266,9 +4427,9 @@ def scaled_gemm(
     Args:
         a: [m, k], float8_e4m3fn or float8_e5m2: left matrix.
         b: [n, k], dtype that of a: right matrix, transposed.
-        scale_a: [m, blocks], float32 or uint8: factors of every row in every 128 of k; u8 is e8m0.
-        scale_b: [(n + rows_b - 1) / rows_b, blocks], dtype that of scale_a: factors of every rows_b rows in every
-            128 of k.
+        scale_a: [m, blocks], float32 or uint8: scales of each row for every 128 elements of k; u8 means e8m0.
+        scale_b: [(n + rows_b - 1) / rows_b, blocks], dtype that of scale_a: scales of every rows_b rows for every
+            128 elements of k.
         c: [m, n], float32, float16 or bfloat16: added. Optional.
         rows_b: rows of b that share a scale; 128 or 1.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
@@ -4308,15 +4469,16 @@ def scaled_grouped_gemm(
     Args:
         a: [m, k] if offsets; [groups, m, k], float8_e4m3fn or float8_e5m2: rows of all groups.
         b: [groups, n, k], dtype that of a: the matrices of the groups, transposed.
-        scale_a: [m, blocks] if offsets; [groups, m, blocks], float32 or uint8: factors of every row in every 128 of
-            k; u8 is e8m0.
-        scale_b: [groups, (n + rows_b - 1) / rows_b, blocks], dtype that of scale_a: factors of every rows_b rows in
-            every 128 of k.
+        scale_a: [m, blocks] if offsets; [groups, m, blocks], float32 or uint8: scales of each row for every 128
+            elements of k; u8 means e8m0.
+        scale_b: [groups, (n + rows_b - 1) / rows_b, blocks], dtype that of scale_a: scales of every rows_b rows for
+            every 128 elements of k.
         bias: [groups, n], float32, float16 or bfloat16: added to every row of a group. Optional.
-        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
-        counts: [groups], int32: rows of every group that count. Optional.
+        offsets: [groups + 1], int32: first row of each group, and the end of the last group. Optional.
+        counts: [groups], int32: number of used rows of each group. Optional.
         rows_b: rows of b that share a scale; 128 or 1.
-        max_rows: a promise: the most rows in a group; a number of rows, or 0 where it is not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
+            not known.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -4357,10 +4519,11 @@ def scaled_grouped_gemm_weights(
         dout: [m, n], dtype that of a: gradients of the results.
         scale_a: [(m + 127) / 128, k], float32 or uint8: factors of every column in every 128 rows; u8 is e8m0.
         scale_dout: [(m + 127) / 128, n], dtype that of scale_a: the same of dout.
-        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end.
+        offsets: [groups + 1], int32: first row of each group, and the end of the last group.
         c: [groups, k, n], float32, float16 or bfloat16: added. Optional.
         aligned: a promise: groups begin at multiples of 128.
-        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
+            not known.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -4438,7 +4601,7 @@ def topk_blocks(
         scores: [batch, heads, q_blocks, k_blocks], float32: -inf and NaN are never chosen.
         count: blocks of a row.
         keep_first: block 0 is chosen before all others.
-        keep_diagonal: and so is the block at the last query of the row.
+        keep_diagonal: the block of the row's last query is chosen before all others.
         q_block_size: queries of a block, for the diagonal; a block size from 1 to 2^20.
         k_block_size: keys of a block, for the diagonal; a block size from 1 to 2^20.
         key_offset: keys - queries, for the diagonal; a number below 2^29 in magnitude.
@@ -4475,7 +4638,8 @@ def vertical_slash_blocks(
     There are no gradients: it gives numbers of keys.
 
     Args:
-        vertical: [batch, heads, verticals], int32: keys that all queries see; others, such as -1, are padding.
+        vertical: [batch, heads, verticals], int32: keys that all queries see; other numbers, such as -1, are
+            padding.
         slash: [batch, heads, slashes], int32: distances from a query to a key before it; negative ones are padding.
         queries: queries of a sequence; a number of tokens below 2^29.
         keys: keys of a sequence: the last query stands at the last of them; a number of tokens below 2^29.
@@ -4485,8 +4649,7 @@ def vertical_slash_blocks(
     Returns:
         mask: [batch, heads, q_blocks, k_blocks], bool: whether a diagonal of a block of queries crosses the block
             of keys.
-        columns: [batch, heads, q_blocks, verticals], int32: the columns that lie in no such block; -1 stands for
-            the others.
+        columns: [batch, heads, q_blocks, verticals], int32: columns outside of these blocks; -1 for the others.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4511,8 +4674,8 @@ def compress_24(
         a: [m, k], float16, bfloat16, float8_e4m3fn, float8_e5m2 or int8: the matrix.
 
     Returns:
-        values: [m, k / 2], dtype that of a: the elements that stay.
-        metadata: [m, k / 8], uint8: where they stand: four bits for each two.
+        values: [m, k / 2], dtype that of a: the elements that are kept.
+        metadata: [m, k / 8], uint8: positions of the values, four bits for every two.
 
     Rules:
         a: expected a multiple of 8 columns; pad rows with zeros.
@@ -4547,18 +4710,19 @@ def gemm_24(
 
     Args:
         values: [m, k / 2], float16, bfloat16, float8_e4m3fn, float8_e5m2 or int8: the values of the left matrix.
-        metadata: [m, k / 8], uint8: where they stand, as compress_24 writes it.
+        metadata: [m, k / 8], uint8: positions of the values, as compress_24 writes them.
         b: [n, k] if transpose_b; [k, n], dtype that of values: right matrix.
         bias: [m] if transpose_out; [n], float32, float16 or bfloat16: added to every row of the result. Optional.
         transpose_b: b is [n, k].
         transpose_out: the result is [n, m].
-        activation: applied to the sums; gelu is that by tanh; one of none, relu, gelu, silu.
+        activation: applied to the sums; gelu is the tanh approximation; one of none, relu, gelu, silu.
         scale: factor of the product; a finite factor.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        splits: parts of k added in order, 0: planned; parts from 1 to 32, or 0 for the plan's choice.
+        splits: parts into which k is split, added in order; 0: planned; parts from 1 to 32, or 0 for the plan's
+            choice.
 
     Returns:
         out: [n, m] if transpose_out; [m, n], out_dtype, or that of b, bfloat16 where that has 8 bits:
@@ -4588,7 +4752,7 @@ def integer_gemm_24(
 
     Args:
         values: [m, k / 2], int8: the values of the left matrix.
-        metadata: [m, k / 8], uint8: where they stand, as compress_24 writes it.
+        metadata: [m, k / 8], uint8: positions of the values, as compress_24 writes them.
         b: [n, k], int8: right matrix, transposed.
 
     Returns:
@@ -4630,14 +4794,14 @@ def selective_state_update(
         state: [batch, groups * group, p, n], float32, float16 or bfloat16: states before the token. Elements of the
             last dimension lie side by side.
         x: [batch, groups * group, p], float32, float16 or bfloat16: values.
-        dt: [batch, groups * group, p], float32, float16 or bfloat16: widths of steps.
+        dt: [batch, groups * group, p], float32, float16 or bfloat16: step widths.
         A: [groups * group, p, n], float32: logarithms of decays of a step of width 1.
-        B: [batch, groups, n], dtype that of x: what values are written by.
-        C: [batch, groups, n], dtype that of x: what states are read by.
-        D: [groups * group, p], float32: shares of x that are added. Optional.
-        z: [batch, groups * group, p], dtype that of x: results are multiplied by silu of it. Optional.
+        B: [batch, groups, n], dtype that of x: vectors by which values are written to the state.
+        C: [batch, groups, n], dtype that of x: vectors by which the state is read.
+        D: [groups * group, p], float32: factors of x that is added to the result. Optional.
+        z: [batch, groups * group, p], dtype that of x: gate: results are multiplied by silu(z). Optional.
         dt_bias: [groups * group, p], float32: added to dt. Optional.
-        dt_softplus: steps are log(1 + exp(dt + dt_bias)).
+        dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
 
     Returns:
         out: [batch, groups * group, p], dtype that of x: (new_state . C + D * x) * silu(z).
@@ -4684,23 +4848,24 @@ def ssd(
         x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
             bfloat16: values. Elements of the last dimension lie side by side.
         dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
-            widths of steps.
+            step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
-        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what values are written
-            by. Elements of the last dimension lie side by side.
-        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what states are read by.
-            Elements of the last dimension lie side by side.
-        D: [groups * group], float32: shares of x that are added. Optional.
-        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: results
-            are multiplied by silu of it. Elements of the last dimension lie side by side. Optional.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
+            are written to the state. Elements of the last dimension lie side by side.
+        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which the
+            state is read. Elements of the last dimension lie side by side.
+        D: [groups * group], float32: factors of x, which is added to the result. Optional.
+        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gate:
+            results are multiplied by silu(z). Elements of the last dimension lie side by side. Optional.
         dt_bias: [groups * group], float32: added to dt. Optional.
         initial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
-            states before the first token, zeros unless given. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
-        dt_softplus: steps are log(1 + exp(dt + dt_bias)).
-        output_final_state: also the states after the last token.
+            states before the first token; zeros if omitted. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
+        output_final_state: also returns the states after the last token.
 
     Returns:
         out: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: (state
@@ -4763,23 +4928,24 @@ def ssd_backward(
         x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
             bfloat16: values. Elements of the last dimension lie side by side.
         dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
-            widths of steps.
+            step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
-        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what values are written
-            by. Elements of the last dimension lie side by side.
-        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what states are read by.
-            Elements of the last dimension lie side by side.
-        D: [groups * group], float32: shares of x that are added. Optional.
-        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: results
-            are multiplied by silu of it. Elements of the last dimension lie side by side. Optional.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
+            are written to the state. Elements of the last dimension lie side by side.
+        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which the
+            state is read. Elements of the last dimension lie side by side.
+        D: [groups * group], float32: factors of x, which is added to the result. Optional.
+        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gate:
+            results are multiplied by silu(z). Elements of the last dimension lie side by side. Optional.
         dt_bias: [groups * group], float32: added to dt. Optional.
         initial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
-            states before the first token, zeros unless given. Optional.
-        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
-            entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
-        dt_softplus: steps are log(1 + exp(dt + dt_bias)).
-        output_final_state: also the states after the last token.
+            states before the first token; zeros if omitted. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 where it is not known.
+        dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
+        output_final_state: also returns the states after the last token.
 
     Returns:
         dx: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gradient
