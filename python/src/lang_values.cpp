@@ -55,7 +55,8 @@ namespace {
           .c_str());
 }
 
-// A number of NumPy's, or another that says its value. NumPy's truth values are `bool` or, before its second release, `bool_`.
+// A number of NumPy's, or another that says its value. NumPy's truth values are `bool` or, before its second
+// release, `bool_`.
 Operand foreign_number(nb::handle given, const Here& at) {
   const auto type = nb::cast<std::string>(given.type().attr("__name__"));
   if (type == "bool" || type == "bool_") return {PyObject_IsTrue(given.ptr()) == 1, at.at};

@@ -354,30 +354,6 @@ OTHERWISE = {
 }  # fmt: skip
 
 
-@tegula.kernel
-def sparse_product(m, n, k):
-    values, metadata = input("values", (m, k // 2), f32), input("metadata", (m, k // 8), u8)
-    b, c = input("b", (k, n), f32), output("c", (m, n), f32)
-    with grid(1):
-        kept, places, right = Shared((m, k // 2), f32), Shared((m, k // 8), u8), Shared((k, n), f32)
-        copy(values, kept)
-        copy(metadata, places)
-        copy(b, right)
-        total = Fragment((m, n), f32, 0)
-        gemm_sparse(kept, places, right, total)
-        copy(total, c)
-
-
-def test_sparse_products():
-    """Two of each four: the first two elements of each (metadata 0b0100), against the dense product."""
-    rng = np.random.default_rng(5)
-    values, b = rng.standard_normal((16, 16), np.float32), rng.standard_normal((32, 16), np.float32)
-    dense = np.zeros((16, 32), np.float32)
-    dense.reshape(16, 8, 4)[..., :2] = values.reshape(16, 8, 2)
-    out = sparse_product(16, 16, 32)(values, np.full((16, 4), 0x44, np.uint8), b, target="interpreter")
-    np.testing.assert_allclose(out, dense @ b, atol=1e-5)
-
-
 def test_has_what_cpp_has():
     folder = Path(__file__).parents[2] / "include" / "tegula" / "lang"
     names = set()

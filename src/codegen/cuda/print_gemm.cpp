@@ -8,6 +8,23 @@ namespace tegula::codegen {
 
 using namespace ir;
 
+namespace {
+
+struct ElementPlace {
+  VariablePtr row, column;
+};
+
+// Of an element of the view; the facts know that it is inside.
+ElementPlace place_in(const View& view, Facts& facts) {
+  const ElementPlace place{passes::new_variable("row", i32, VariableKind::index, view.buffer->at),
+                           passes::new_variable("column", i32, VariableKind::index, view.buffer->at)};
+  facts.add_range(place.row, {0, view.extent(0) - 1});
+  facts.add_range(place.column, {0, view.extent(1) - 1});
+  return place;
+}
+
+}  // namespace
+
 void CudaGridPrinter::touch_operands(const Gemm& n) {
   for (const View* operand : operands(n)) touch(*operand, MemoryUse::read, false);
 }
@@ -96,18 +113,14 @@ void CudaGridPrinter::gemm_fma(const Gemm& n, const passes::GemmPlan& plan, cons
 // A function of the place of two neighbours along k that gives both as 16-bit floats in a word.
 std::string CudaGridPrinter::operand_lambda(const View& view, int pair_axis, DType packed) {
   const Facts before = facts_;
-  const Loc& at = view.buffer->at;
-  const VariablePtr row = passes::new_variable("row", i32, VariableKind::index, at),
-                    column = passes::new_variable("column", i32, VariableKind::index, at);
-  facts_.add_range(row, {0, view.extent(0) - 1});
-  facts_.add_range(column, {0, view.extent(1) - 1});
+  const auto [row, column] = place_in(view, facts_);
   const std::string name = names_.unique(view.buffer->name + "_pair");
   const std::string i = name_variable(row), j = name_variable(column);
   out_.open(fmt::format("const auto {} = [&](int {}, int {}) -> uint32_t {{", name, i, j));
   // Rows and columns beyond the tile, in the last of the instruction's blocks, are zero.
   out_.line(fmt::format("if ({} >= {} || {} >= {}) return 0;", i, view.extent(0), j, view.extent(1)));
   const std::string low = load_text({view, {variable(row), variable(column)}});
-  const VariablePtr next = passes::new_variable("next", i32, VariableKind::index, at);
+  const VariablePtr next = passes::new_variable("next", i32, VariableKind::index, view.buffer->at);
   const std::int64_t extent = view.extent(pair_axis);
   facts_.add_range(next, {0, extent - 1});
   const std::string k = pair_axis == 0 ? i : j, following = name_variable(next);
@@ -126,11 +139,7 @@ std::string CudaGridPrinter::operand_lambda(const View& view, int pair_axis, DTy
 // A function of the place of a word along k: a number as tf32, or four integers.
 std::string CudaGridPrinter::word_lambda(const View& view, int k_axis) {
   const Facts before = facts_;
-  const Loc& at = view.buffer->at;
-  const VariablePtr row = passes::new_variable("row", i32, VariableKind::index, at),
-                    column = passes::new_variable("column", i32, VariableKind::index, at);
-  facts_.add_range(row, {0, view.extent(0) - 1});
-  facts_.add_range(column, {0, view.extent(1) - 1});
+  const auto [row, column] = place_in(view, facts_);
   const bool is_number = view.buffer->type == f32;
   const std::string one = names_.unique(view.buffer->name + (is_number ? "_number" : "_element"));
   const std::string i = name_variable(row), j = name_variable(column);

@@ -174,7 +174,7 @@ const OperatorSchema& attention_schema() {
           })
           .with(add_dense<Op>)
           .with(add_head_scales<Op>)
-          .option(&Op::splits, "splits", 
+          .option(&Op::splits, "splits",
                   "parts into which the keys of a tile are split, merged afterwards; 0: planned", parts)
           .option(&Op::out_dtype, "out_dtype", "dtype of the result of e4m3; of others that of q",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})

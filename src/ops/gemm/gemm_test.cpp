@@ -271,7 +271,8 @@ TEST(Gemm, RefusesWrongCalls) {
   expect_refusal(call(a, b, {.bias = Tensor::zeros({4}, f32)}),
                  "argument 'bias': expected [n] with n = 8, as b");
   expect_refusal(call(a, b, {.scale = std::nan("")}), "argument 'scale': expected a finite factor");
-  expect_refusal(call(a, b, {.out_dtype = i32}), "argument 'out_dtype': expected f32, f16, bf16, e4m3 or e5m2");
+  expect_refusal(call(a, b, {.out_dtype = i32}),
+                 "argument 'out_dtype': expected f32, f16, bf16, e4m3 or e5m2");
   expect_refusal(call(a, b, {.out = Tensor::zeros({8, 4}, f32)}),
                  "argument 'out': expected [batch, m, n] = [4, 8]");
   expect_refusal(call(a, b, {.tiles = {-3, 0, 0}}), "argument 'tile_m': expected extents from 1 to 4096");

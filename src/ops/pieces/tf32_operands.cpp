@@ -1,5 +1,6 @@
 #include "ops/pieces/tf32_operands.hpp"
 
+#include "ir/tf32.hpp"
 #include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
@@ -8,10 +9,10 @@ using namespace lang;
 
 namespace {
 
-// The nearest number of tf32, which has 13 bits less than f32; NaN stays what it is.
+// The nearest number of tf32, as ir::rounded_to_tf32 has it.
 Expr nearest(const Expr& x) {
   const Expr bits = bitcast(x, u32);
-  return select(isnan(x), x, bitcast((bits + 0x1000u) & 0xffffe000u, f32));
+  return select(isnan(x), x, bitcast((bits + ir::half_of_tf32) & ir::mask_of_tf32, f32));
 }
 
 // Writes the parts of a tile, which belong at this place of each part.

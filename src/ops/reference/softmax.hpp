@@ -17,7 +17,8 @@ struct Softmax {
   double scale = 1, softcap = 0;
   double sink = -infinity;
   DType steps = f64;  // what every step is rounded to
-  // What weights are rounded to that values are multiplied by, in 8 bits 2^8 times as large; their sum is not.
+  // What weights are rounded to that values are multiplied by, in 8 bits 2^8 times as large; their sum is
+  // not.
   DType weights = f64;
 
   double rounded(double value) const;

@@ -287,8 +287,8 @@ bool Inference::propagate() {
 }
 
 // A loop that meets fragments by other numbers of their elements lies as they do, so that none moves: a sum
-// over parts of rows, say. Where it also meets some element by element, these have a say if it touches memory.
-// False if there is none left.
+// over parts of rows, say. Where it also meets some element by element, these have a say if it touches
+// memory. False if there is none left.
 bool Inference::propagate_around() {
   for (const LoopAround& own : around_) {
     const Node& fragment = nodes_[static_cast<std::size_t>(find(own.fragment))];
