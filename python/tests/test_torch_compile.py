@@ -180,7 +180,8 @@ def test_jit_trace_of_functions_without_operators_is_refused():
 
 
 def raw_attention(q, k, v):
-    return torch.ops.tegula.attention(q, k, v, None, None, None, "bshd", None, True, -1, -1, 0.0, 0, 0, 0, 0, 0, True)
+    return torch.ops.tegula.attention(q, k, v, None, None, None, None, None, None, "bshd", None, True, -1, -1, 0.0, 0, 0, 0, 0, 0, None,
+                                       True)
 
 
 FORWARD = {
