@@ -180,8 +180,10 @@ def test_jit_trace_of_functions_without_operators_is_refused():
 
 
 def raw_attention(q, k, v):
-    return torch.ops.tegula.attention(q, k, v, None, None, None, None, None, None, "bshd", None, True, -1, -1, 0.0, 0, 0, 0, 0, 0, None,
-                                       True)
+    absent = [None] * 6
+    return torch.ops.tegula.attention(
+        q, k, v, *absent, "bshd", None, True, -1, -1, 0.0, 0, 0, 0, 0, 0, None, True
+    )  # fmt: skip
 
 
 FORWARD = {
