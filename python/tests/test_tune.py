@@ -24,8 +24,7 @@ def twice(tile, way="right"):
         copy(x, Y.at(block * tile))
 
 
-def test_the_fastest_of_those_that_are_right(monkeypatch, tmp_path):
-    monkeypatch.setenv("TEGULA_CACHE_DIR", str(tmp_path / "cache"))
+def test_the_fastest_of_those_that_are_right():
     x = np.arange(1000, dtype=np.float32)
     candidates = [(64,), (128, "wrong"), (256,), (64, "refused"), (64, "endless")]
     options = {"target": "cpu", "seconds": 3, "checks": True}
