@@ -169,6 +169,26 @@ const Case arithmetic_cases[] = {
        for (const DType type : {f32, f64}) record_operations(p, type);
      },
      1e-6},
+    {"divisions by constants",
+     [](Program& p) {
+       const int n = 37, divisors[] = {1, 2, 8, 7, 1 << 30};
+       Tensor A = p.in(values({n}, i32, 3)), U = p.in(values({n}, u32, 4)), Y = p.out({2, 5, 6, n}, i32),
+              Z = p.out({2, 5, 2, n}, u32);
+       grid(1, [&](Index) {
+         const auto body = [&](int row, const Index& i) {
+           for (int k = 0; k < 5; ++k) {
+             const int by = divisors[k];
+             Expr a = A(i), u = U(i);
+             Y(row, k, 0, i) = a / by, Y(row, k, 1, i) = a % by;
+             Y(row, k, 2, i) = floordiv(a, by), Y(row, k, 3, i) = floormod(a, by);
+             Y(row, k, 4, i) = i / by, Y(row, k, 5, i) = i % by;
+             Z(row, k, 0, i) = u / u32(by), Z(row, k, 1, i) = u % u32(by);
+           }
+         };
+         parallel(n, [&](Index i) { body(0, i); });
+         serial(n, [&](Index i) { body(1, i); });
+       });
+     }},
     {"bytes less a zero point, and bytes shifted into words",
      [](Program& p) {
        const int n = 259;

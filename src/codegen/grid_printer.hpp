@@ -38,7 +38,8 @@ struct Address {
   std::string begin, end;    // of a row: the lanes that exist; empty where there is no limit
   bool own_padding = false;  // of a row: what follows the last lane is padding of the same row
   std::string where;         // of scattered lanes: those that exist
-  std::string of_lane;       // the address of lane i
+  std::string of_lane;       // the address of lane i; unless
+  std::string lanes;         // these are the elements behind `pointer`, in a vector
 };
 
 class GridPrinter {
@@ -65,6 +66,8 @@ class GridPrinter {
   std::string emit(const ir::Expr& e);
   std::string emit_node(const ir::Expr& e);
   std::string emit_operation(const ir::Expr& e, const std::vector<std::string>& x, bool wide);
+  bool is_by_power_of_two(const ir::Expr& e);
+  std::string emit_by_power_of_two(const ir::Expr& e, const std::string& x) const;
   std::string emit_cast(const ir::Expr& e, const std::string& x, bool wide);
   std::string emit_bitcast(const ir::Expr& e, const std::string& x, bool wide);
   std::string variable_text(const ir::VariablePtr& variable);
@@ -82,6 +85,7 @@ class GridPrinter {
   Terms limits(const ir::View& view, int dim, const std::string& coordinate, const ir::Interval& range);
   Address address(const ir::Access& access);
   Address scattered_address(const ir::Access& access, const std::vector<ir::Expr>& at);
+  std::string lanes_of(const ir::Expr& coordinate, bool in_tile);
   Address row_address(const ir::Access& access, const std::vector<ir::Expr>& at, int lane_dim);
   std::string load_text(const ir::Access& access);
   std::string load_single(const ir::BufferPtr& buffer, const Address& at);

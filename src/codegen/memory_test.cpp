@@ -140,7 +140,27 @@ const Case view_cases[] = {
      }},
 };
 
+// Elements of tiles of one type, in an order of their own.
+void record_lanes_of_tiles(Program& p, DType type) {
+  Tensor X = p.in(Data::random_integers({37}, i32, 4, 0, 2).to(type)),
+         I = p.in(Data::random_integers({37}, i32, 5, -3, 44)), Y = p.out({4, 37}, type);
+  grid(1, [&](Index) {
+    Shared x({37}, type), sorted({64, 2}, type);
+    copy(X, x);
+    fill(sorted, type(1));
+    parallel(37, [&](Index i) { Y(0, i) = select(I(i) >= 0 && I(i) < 37, x(I(i)), type(0)); });
+    parallel(37, [&](Index i) { Y(1, i) = x.slice(range(3, 37))(33 - i % 34); });
+    parallel(37, [&](Index i) { sorted((i * 5) % 37, i % 2) = x(i); });
+    parallel(37, [&](Index i) { when(I(i) > 20, [&] { sorted(40 + i / 2, (i + 1) % 2) = x(36 - i); }); });
+    parallel(37, [&](Index i) { Y(2, i) = sorted(i, 0), Y(3, i) = sorted(i + 27, 1); });
+  });
+}
+
 const Case element_cases[] = {
+    {"lanes of tiles",
+     [](Program& p) {
+       for (const DType type : {f32, bf16, i32, i8, u32, boolean, f64, i64}) record_lanes_of_tiles(p, type);
+     }},
     {"lanes that go by other steps",
      [](Program& p) {
        Tensor X = p.in(floats({4, 80})), I = p.in(Data::random_integers({4, 37}, i32, 4, -5, 85)),

@@ -1,6 +1,8 @@
 // Elements of tensors and tiles, one at a time or by vectors, never outside the bounds.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/grid_printer.hpp"
 #include "ir/visit.hpp"
 
@@ -24,6 +26,13 @@ std::string offset_text(const std::string& pointer, const std::vector<std::strin
 std::string scaled(const std::string& index, const std::string& stride) {
   if (index == "0" || stride == "0") return "0";
   return stride == "1" ? index : fmt::format("{} * {}", index, stride);
+}
+
+// Whether one instruction reaches the lanes of an access: elements of 32 bits, of a tile, counted in as many.
+bool is_gathered(const BufferPtr& buffer, const std::vector<Expr>& at) {
+  const DType type = compute_type(buffer->type);
+  return buffer->is_tile() && type != f64 && type != i64 &&
+         std::all_of(at.begin(), at.end(), [](const Expr& coordinate) { return coordinate->type == i32; });
 }
 
 }  // namespace
@@ -147,11 +156,21 @@ Address GridPrinter::row_address(const Access& access, const std::vector<Expr>& 
   return result;
 }
 
+// The lanes of a coordinate, as a vector that has a name. Extents of tensors may need 64 bits, so that is
+// where theirs are compared; a tile's elements are counted in 32.
+std::string GridPrinter::lanes_of(const Expr& coordinate, bool in_tile) {
+  const std::string name = names_.unique("at");
+  const std::string_view type = in_tile ? "vi" : "vl", convert = in_tile ? "to_i32" : "to_i64";
+  out_.line(fmt::format("const {} {} = {}({});", type, name, convert, vector(coordinate)));
+  return name;
+}
+
 Address GridPrinter::scattered_address(const Access& access, const std::vector<Expr>& at) {
   Address result;
   result.kind = Address::Kind::scattered;
   result.where = lane_->active.empty() ? "splat(true)" : fmt::format("lanes_below({})", lane_->active);
-  Terms terms, guards;
+  const bool in_tile = is_gathered(access.view.buffer, at);
+  Terms terms, lanes, guards;
   for (std::size_t d = 0; d < at.size(); ++d) {
     const int dim = static_cast<int>(d);
     const std::string stride = stride_text(access.view, dim);
@@ -162,17 +181,19 @@ Address GridPrinter::scattered_address(const Access& access, const std::vector<E
       terms.push_back(scaled(text, stride));
       continue;
     }
-    const std::string name = names_.unique("at");
-    // Extents of tensors may need 64 bits, so the comparison is made in them.
-    out_.line(fmt::format("const vl {} = to_i64({});", name, vector(at[d])));
+    const std::string name = lanes_of(at[d], in_tile);
     for (const std::string& limit : limits(access.view, dim, name, range)) {
       const std::size_t space = limit.find(' ', name.size() + 1);
-      result.where +=
-          fmt::format(" & ({} splat(int64_t({})))", limit.substr(0, space), limit.substr(space + 1));
+      result.where += fmt::format(" & ({} splat({}({})))", limit.substr(0, space),
+                                  in_tile ? "int32_t" : "int64_t", limit.substr(space + 1));
     }
-    terms.push_back(scaled(fmt::format("lane({}, i)", name), stride));
+    lanes.push_back(scaled(in_tile ? name : fmt::format("lane({}, i)", name), stride));
   }
-  result.of_lane = offset_text(pointer_name(access.view.buffer), terms);
+  result.pointer = offset_text(pointer_name(access.view.buffer), terms);
+  if (in_tile)
+    result.lanes = sum_text(lanes);
+  else
+    result.of_lane = offset_text(result.pointer, lanes);
   if (!guards.empty()) result.where = fmt::format("({}) & splat({})", result.where, all_of(guards));
   return result;
 }
@@ -210,6 +231,7 @@ std::string GridPrinter::load_text(const Access& access) {
     case Address::Kind::row:
       return load_row(buffer, at);
     default:
+      if (!at.lanes.empty()) return fmt::format("gather_lanes({}, {}, {})", at.pointer, at.where, at.lanes);
       return fmt::format("load_lanes({}, {}, [&](int i) {{ return {}; }})", pointer_name(buffer), at.where,
                          at.of_lane);
   }
@@ -245,8 +267,10 @@ void GridPrinter::store(const Access& access, const std::string& value, bool val
       where = lane_->active.empty() ? "splat(true)" : fmt::format("lanes_below({})", lane_->active);
     if (!mask_.empty()) where = fmt::format("({}) & {}", where, mask_);
     const std::string target = at.of_lane.empty() ? at.pointer : at.of_lane;
-    const std::string text = fmt::format("store_lanes({}, {}, {}, [&](int i) {{ (void)i; return {}; }});",
-                                         pointer_name(buffer), stored, where, target);
+    const std::string text =
+        at.lanes.empty() ? fmt::format("store_lanes({}, {}, {}, [&](int i) {{ (void)i; return {}; }});",
+                                       pointer_name(buffer), stored, where, target)
+                         : fmt::format("scatter_lanes({}, {}, {}, {});", at.pointer, stored, where, at.lanes);
     out_.line(at.guard.empty() ? text : fmt::format("if ({}) {}", at.guard, text));
     return;
   }

@@ -88,6 +88,42 @@ TEGULA_CPU_TEMPLATE void store_lanes(T*, V x, vm where, Address address) {
     if (where[i]) *address(i) = staging.element[i];
   }
 }
+// Elements p[at] of 32 bits, by one instruction where there is one: kernels with many of these would take
+// long to compile otherwise. Lanes outside of `where` read as zero.
+#if defined(TEGULA_CPU_AVX512)
+TEGULA_CPU_INLINE unsigned short bits_of(vm m) { return (unsigned short)__builtin_ia32_cvtd2mask512(m); }
+TEGULA_CPU_INLINE vf gather_lanes(const float* p, vm where, vi at) {
+  return __builtin_ia32_gathersiv16sf(vf{}, p, at, bits_of(where), 4);
+}
+TEGULA_CPU_INLINE vi gather_lanes(const int32_t* p, vm where, vi at) {
+  return __builtin_ia32_gathersiv16si(vi{}, p, at, bits_of(where), 4);
+}
+TEGULA_CPU_INLINE void scatter_lanes(float* p, vf x, vm where, vi at) {
+  __builtin_ia32_scattersiv16sf(p, bits_of(where), at, x, 4);
+}
+TEGULA_CPU_INLINE void scatter_lanes(int32_t* p, vi x, vm where, vi at) {
+  __builtin_ia32_scattersiv16si(p, bits_of(where), at, x, 4);
+}
+#else
+TEGULA_CPU_INLINE vf gather_lanes(const float* p, vm where, vi at) {
+  return load_lanes(p, where, [&](int i) { return p + at[i]; });
+}
+TEGULA_CPU_INLINE vi gather_lanes(const int32_t* p, vm where, vi at) {
+  return load_lanes(p, where, [&](int i) { return p + at[i]; });
+}
+TEGULA_CPU_INLINE void scatter_lanes(float* p, vf x, vm where, vi at) {
+  store_lanes(p, x, where, [&](int i) { return p + at[i]; });
+}
+TEGULA_CPU_INLINE void scatter_lanes(int32_t* p, vi x, vm where, vi at) {
+  store_lanes(p, x, where, [&](int i) { return p + at[i]; });
+}
+#endif
+TEGULA_CPU_INLINE vu gather_lanes(const uint32_t* p, vm where, vi at) {
+  return (vu)gather_lanes((const int32_t*)p, where, at);
+}
+TEGULA_CPU_INLINE void scatter_lanes(uint32_t* p, vu x, vm where, vi at) {
+  scatter_lanes((int32_t*)p, (vi)x, where, at);
+}
 // The lanes [begin, end) of elements that lie `step` apart.
 template <class T>
 TEGULA_CPU_TEMPLATE auto load_step(const T* p, long step, long begin, long end) {
