@@ -52,13 +52,6 @@ auto with_count(const char* what, std::size_t count, F&& function) {
   return with_count(count, function, std::make_index_sequence<most_dimensions>());
 }
 
-Shared shared_tile(const std::vector<int>& shape, DType type, const Loc& at) {
-  return with_count("Shared", shape.size(), [&](auto count) {
-    return [&]<std::size_t... i>(std::index_sequence<i...>) { return Shared({shape[i]...}, type, at); }
-    (std::make_index_sequence<count>());
-  });
-}
-
 lang::Window window(const lang::Tensor& tensor, const std::vector<Operand>& offsets) {
   return with_count("at()", offsets.size(), [&](auto count) {
     return [&]<std::size_t... i>(std::index_sequence<i...>) { return tensor.at(offsets[i]...); }
@@ -244,21 +237,21 @@ void define_tiles(nb::module_& module) {
   nb::class_<Shared, Tile> shared(module, "Shared", "A tile in the block's shared memory, undefined.");
   shared.def(
       "__init__",
-      [](Shared* self, nb::handle shape, nb::handle type) {
-        new (self) Shared(shared_tile(constants(shape), dtype_of_object(type), here().at));
+      [](Shared* self, nb::handle shape, nb::handle type, const char* name) {
+        new (self) Shared(name, constants(shape), dtype_of_object(type), here().at);
       },
-      nb::arg("shape"), nb::arg("type"));
+      nb::arg("shape"), nb::arg("type"), nb::kw_only(), nb::arg("name") = "");
   define_views(shared);
   nb::class_<Fragment, Tile> fragment(module, "Fragment",
                                       "A tile in the registers of the block's threads, undefined or filled.");
   fragment.def(
       "__init__",
-      [](Fragment* self, nb::handle shape, nb::handle type, nb::handle value) {
+      [](Fragment* self, nb::handle shape, nb::handle type, nb::handle value, const char* name) {
         const Here at = here();
-        new (self) Fragment(constants(shape), dtype_of_object(type), at.at);
+        new (self) Fragment(name, constants(shape), dtype_of_object(type), at.at);
         if (!value.is_none()) lang::fill(*self, operand(value, at), at.at);
       },
-      nb::arg("shape"), nb::arg("type"), nb::arg("value") = nb::none());
+      nb::arg("shape"), nb::arg("type"), nb::arg("value") = nb::none(), nb::kw_only(), nb::arg("name") = "");
   define_views(fragment);
   fragment.def(
       "to", [](const Fragment& self, nb::handle type) { return self.to(dtype_of_object(type), here().at); },

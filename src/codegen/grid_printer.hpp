@@ -66,6 +66,7 @@ class GridPrinter {
   std::string emit(const ir::Expr& e);
   std::string emit_node(const ir::Expr& e);
   std::string emit_operation(const ir::Expr& e, const std::vector<std::string>& x, bool wide);
+  std::string infix_text(const ir::Expr& e, std::string_view symbol, std::vector<std::string> x) const;
   bool is_by_power_of_two(const ir::Expr& e);
   std::string emit_by_power_of_two(const ir::Expr& e, const std::string& x) const;
   std::string emit_cast(const ir::Expr& e, const std::string& x, bool wide);

@@ -159,9 +159,9 @@ Address GridPrinter::row_address(const Access& access, const std::vector<Expr>& 
 // The lanes of a coordinate, as a vector that has a name. Extents of tensors may need 64 bits, so that is
 // where theirs are compared; a tile's elements are counted in 32.
 std::string GridPrinter::lanes_of(const Expr& coordinate, bool in_tile) {
-  const std::string name = names_.unique("at");
-  const std::string_view type = in_tile ? "vi" : "vl", convert = in_tile ? "to_i32" : "to_i64";
-  out_.line(fmt::format("const {} {} = {}({});", type, name, convert, vector(coordinate)));
+  const std::string name = names_.unique("at"), text = bare(vector(coordinate));
+  out_.line(in_tile ? fmt::format("const vi {} = {};", name, text)
+                    : fmt::format("const vl {} = to_i64({});", name, text));
   return name;
 }
 

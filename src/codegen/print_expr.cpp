@@ -119,7 +119,7 @@ std::string GridPrinter::emit_node(const Expr& e) {
   std::vector<std::string> x;
   for (const Expr& arg : e->args) {
     std::string text = emit(arg);
-    x.push_back(wide && !varies(arg) ? fmt::format("splat({})", text) : text);
+    x.push_back(wide && !varies(arg) ? fmt::format("splat({})", bare(text)) : text);
   }
   if (e->op == Op::cast) return emit_cast(e, x[0], wide);
   if (e->op == Op::bitcast) return emit_bitcast(e, x[0], wide);
@@ -144,12 +144,12 @@ std::string GridPrinter::emit_by_power_of_two(const Expr& e, const std::string& 
   const bool divides = e->op == Op::div || e->op == Op::floordiv;
   const std::string amount = fmt::format("{}({})", scalar_type(e->held()),
                                          divides ? static_cast<std::uint64_t>(std::countr_zero(by)) : by - 1);
-  return fmt::format("({} {} splat({}))", x, divides ? ">>" : "&", amount);
+  return fmt::format("({} {} splat({}))", grouped(x), divides ? ">>" : "&", amount);
 }
 
 std::string GridPrinter::emit_operation(const Expr& e, const std::vector<std::string>& x, bool wide) {
   const DType type = e->args[0]->held();
-  if (const char* symbol = infix_of(e->op, wide)) return fmt::format("({} {} {})", x[0], symbol, x[1]);
+  if (const char* symbol = infix_of(e->op, wide)) return infix_text(e, symbol, x);
   switch (e->op) {
     case Op::neg:
       return fmt::format("(-{})", x[0]);
@@ -158,27 +158,40 @@ std::string GridPrinter::emit_operation(const Expr& e, const std::vector<std::st
     case Op::logical_not:
       return (wide ? "(~" : "(!") + x[0] + ")";
     case Op::div:
-      if (type.is_floating()) return fmt::format("({} / {})", x[0], x[1]);
-      return fmt::format("div({}, {})", x[0], x[1]);
+      if (type.is_floating()) return infix_text(e, "/", x);
+      return fmt::format("div({}, {})", bare(x[0]), bare(x[1]));
     case Op::isnan:
       if (!type.is_floating()) return wide ? "splat(false)" : "false";
-      return fmt::format("isnan({})", x[0]);
+      return fmt::format("isnan({})", bare(x[0]));
     case Op::select:
-      if (wide || is_wide_type(e->held())) return fmt::format("select({}, {}, {})", x[0], x[1], x[2]);
-      return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
+      if (wide || is_wide_type(e->held()))
+        return fmt::format("select({}, {}, {})", bare(x[0]), bare(x[1]), bare(x[2]));
+      return fmt::format("({} ? {} : {})", bare(x[0]), x[1], x[2]);
     default:
       break;
   }
   std::string text = std::string(name_of(e->op)) + "(";
-  for (std::size_t i = 0; i < x.size(); ++i) text += (i > 0 ? ", " : "") + x[i];
+  for (std::size_t i = 0; i < x.size(); ++i) text += (i > 0 ? ", " : "") + bare(x[i]);
   return text + ")";
+}
+
+// Of vectors, `&&` and `||` are bit operations; quotients of integers are calls, or shifts.
+std::string GridPrinter::infix_text(const Expr& e, std::string_view symbol,
+                                    std::vector<std::string> x) const {
+  const bool of_bits = symbol == "&" || symbol == "|";
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Expr& operand = e->args[i];
+    const bool is_shift = !operand->type.is_floating() && (operand->op == Op::div || operand->op == Op::mod);
+    if (!of_bits && !is_shift && !needs_parentheses(e->op, operand->op, i == 1)) x[i] = bare(x[i]);
+  }
+  return fmt::format("({} {} {})", x[0], symbol, x[1]);
 }
 
 std::string GridPrinter::emit_cast(const Expr& e, const std::string& x, bool wide) {
   const DType from = e->args[0]->held(), to = e->type;
   if (from == to) return x;
-  if (to.is_boolean()) return wide ? fmt::format("to_mask({})", x) : fmt::format("({} != 0)", x);
-  std::string value = x;
+  if (to.is_boolean()) return wide ? fmt::format("to_mask({})", bare(x)) : fmt::format("({} != 0)", x);
+  std::string value = bare(x);
   DType type = from;
   if (wide && from.is_boolean()) {
     const bool direct = compute_type(to).bits() == 32;
@@ -188,7 +201,7 @@ std::string GridPrinter::emit_cast(const Expr& e, const std::string& x, bool wid
   const bool saturates = from.is_floating() && to.bits() < 32 && to.is_integer();
   if (saturates && from == f32) return fmt::format("to_{}({})", to.name(), value);
   if (type != compute_type(to)) value = fmt::format("to_{}({})", compute_type(to).name(), value);
-  if (!saturates) return rounded(to, value);
+  if (!saturates) return value == bare(x) && to.bits() >= 32 ? x : rounded(to, value);
   const auto bound = [&](long b) {
     const std::string text = fmt::format("{}({})", scalar_type(to), b);
     return wide ? fmt::format("splat({})", text) : text;
@@ -200,8 +213,8 @@ std::string GridPrinter::emit_cast(const Expr& e, const std::string& x, bool wid
 
 std::string GridPrinter::emit_bitcast(const Expr& e, const std::string& x, bool wide) {
   if (e->args[0]->held() == e->type) return x;
-  if (e->type.bits() == 32) return fmt::format("as_{}({})", e->type.name(), x);
-  return fmt::format("bits_as<{}>({})", wide ? vector_type(e->type) : scalar_type(e->type), x);
+  if (e->type.bits() == 32) return fmt::format("as_{}({})", e->type.name(), bare(x));
+  return fmt::format("bits_as<{}>({})", wide ? vector_type(e->type) : scalar_type(e->type), bare(x));
 }
 
 std::string GridPrinter::name_variable(const VariablePtr& variable) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 
 namespace tegula::codegen {
@@ -192,6 +194,61 @@ const char* infix(ir::Op op) {
     default:
       return nullptr;
   }
+}
+
+std::string bare(const std::string& text) {
+  if (text.size() < 2 || text.front() != '(' || text.back() != ')') return text;
+  int depth = 0;
+  for (std::size_t i = 0; i + 1 < text.size(); ++i) {
+    depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+    if (depth == 0) return text;
+  }
+  return text.substr(1, text.size() - 2);
+}
+
+std::string grouped(const std::string& text) {
+  const std::string inner = bare(text);
+  const bool is_word =
+      std::all_of(inner.begin(), inner.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+  return is_word ? inner : "(" + inner + ")";
+}
+
+namespace {
+
+// From those that bind least; 0: always in parentheses.
+int precedence(ir::Op op) {
+  switch (op) {
+    case ir::Op::logical_or:
+      return 1;
+    case ir::Op::logical_and:
+      return 2;
+    case ir::Op::eq:
+    case ir::Op::ne:
+    case ir::Op::lt:
+    case ir::Op::le:
+    case ir::Op::gt:
+    case ir::Op::ge:
+      return 3;
+    case ir::Op::add:
+    case ir::Op::sub:
+      return 4;
+    case ir::Op::mul:
+    case ir::Op::div:
+    case ir::Op::mod:
+      return 5;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+bool needs_parentheses(ir::Op operation, ir::Op operand, bool is_second) {
+  const int outer = precedence(operation), inner = precedence(operand);
+  if (outer == 0 || inner == 0) return true;
+  if (outer == 1 && inner == 2) return true;  // && inside of ||
+  if (outer == 3 && inner == 3) return true;  // a comparison of comparisons
+  return inner < outer || (inner == outer && is_second);
 }
 
 }  // namespace tegula::codegen

@@ -51,5 +51,12 @@ std::string constant_text(const ir::ExprNode& constant);
 // `&&`: what stands between two operands; nullptr where an operation is called.
 const char* infix(ir::Op op);
 std::string sum_text(const std::vector<std::string>& terms);
+// An expression as a statement or an argument has it: without parentheses around all of it.
+std::string bare(const std::string& text);
+// An expression as an operand has it: a name or a number as it is, all else in parentheses.
+std::string grouped(const std::string& text);
+// Whether an operand, the first or the second, needs parentheses for the compiler, or for readers who do not
+// know the precedence of bit operations by heart.
+bool needs_parentheses(ir::Op operation, ir::Op operand, bool is_second);
 
 }  // namespace tegula::codegen

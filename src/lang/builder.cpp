@@ -263,8 +263,26 @@ void Builder::record(Deferred& read, std::vector<Deferred>& others) {
     add(ir::statement(ir::Let{read.value, ir::variable(std::get<ir::VariablePtr>(read.what), at)}, at));
 }
 
-ir::BufferPtr Builder::define_tile(ir::Space space, const std::vector<int>& shape, DType type,
-                                   const Loc& written) {
+// A reusable piece names its tiles without knowing what its callers have: a name that is taken gets a number.
+std::string Builder::name_of_tile(const std::string& wanted, ir::Space space, const Loc& at) {
+  const auto is_free = [&](const std::string& name) {
+    return std::find(names_.begin(), names_.end(), name) == names_.end() && tile_names_.insert(name).second;
+  };
+  const std::string prefix = space == ir::Space::shared ? "s" : "f";
+  std::string name = wanted;
+  if (wanted.empty()) {
+    do name = prefix + std::to_string(counters_["tile " + prefix]++);
+    while (!is_free(name));
+    return name;
+  }
+  if (!is_identifier(wanted))
+    fail(at, "the name `" + wanted + "` of a tile must be an identifier; use letters, digits and _");
+  for (int number = 1; !is_free(name); ++number) name = wanted + std::to_string(number);
+  return name;
+}
+
+ir::BufferPtr Builder::define_tile(const std::string& name, ir::Space space, const std::vector<int>& shape,
+                                   DType type, const Loc& written) {
   const Loc at = detail::user_place(written);
   need_block(space == ir::Space::shared ? "Shared" : "Fragment", at);
   ir::Buffer tile;
@@ -280,8 +298,7 @@ ir::BufferPtr Builder::define_tile(ir::Space space, const std::vector<int>& shap
       fail(at, "a tile of more than 2^26 elements; process the data in smaller tiles");
     tile.shape.push_back(ir::int32(extent, at));
   }
-  std::string prefix = space == ir::Space::shared ? "s" : "f";
-  tile.name = prefix + std::to_string(counters_["tile " + prefix]++);
+  tile.name = name_of_tile(name, space, at);
   auto buffer = std::make_shared<const ir::Buffer>(std::move(tile));
   tiles_[buffer.get()] = scopes_.back().id;
   add(ir::statement(ir::Declare{buffer}, at));

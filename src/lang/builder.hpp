@@ -1,6 +1,7 @@
 // The kernel being built by this thread: its open scopes, and the statements recorded so far.
 #pragma once
 #include <functional>
+#include <set>
 #include <unordered_map>
 #include <variant>
 
@@ -62,7 +63,8 @@ class Builder {
   // Those of `first` are recorded before those of `second` alone.
   void order_deferred(const Expr& first, const Expr& second);
   void record_deferred();
-  ir::BufferPtr define_tile(ir::Space space, const std::vector<int>& shape, DType type, const Loc& at);
+  ir::BufferPtr define_tile(const std::string& name, ir::Space space, const std::vector<int>& shape,
+                            DType type, const Loc& at);
   void define_name(const std::string& name, const Loc& at);
 
   // `value` as an IR expression; literals get `type`. Fails if it is used outside the scope that computes it.
@@ -98,6 +100,7 @@ class Builder {
     int statement;
   };
   void record(Deferred& read, std::vector<Deferred>& others);
+  std::string name_of_tile(const std::string& wanted, ir::Space space, const Loc& at);
 
   std::vector<Scope> scopes_;
   std::vector<Deferred> deferred_;
@@ -111,6 +114,7 @@ class Builder {
   };
   std::unordered_map<const ir::Buffer*, Contribution> contributions_;  // the last one
   std::unordered_map<std::string, int> counters_;
+  std::set<std::string> tile_names_;
   std::vector<std::string> names_;
   ir::VariablePtr processors_;
 };

@@ -56,6 +56,21 @@ TEST(Lang, RecordsAGemm) {
   EXPECT_TRUE(ir::as<ir::Store>(relu->body[1]));
 }
 
+// A name is kept, and numbered where a parameter or another tile has it.
+TEST(Lang, TilesHaveNames) {
+  std::vector<std::string> names;
+  kernel("named", [&] {
+    Tensor X = input("x", {64}, f32);
+    grid(1, [&](Index) {
+      Shared a("x", {64}, f32), b("rows", {64}, f32), c({64}, f32), d("s1", {64}, f32), e({64}, f32);
+      Fragment f("rows", {64}, f32), g({64}, f32), h("rows", {64}, f32, 0);
+      for (const Tile* tile : std::initializer_list<const Tile*>{&a, &b, &c, &d, &e, &f, &g, &h})
+        names.push_back(tile->view()->buffer->name);
+    });
+  });
+  EXPECT_EQ(names, (std::vector<std::string>{"x1", "rows", "s0", "s1", "s2", "rows1", "f0", "rows2"}));
+}
+
 // A view of a view is clipped by both ranges.
 TEST(Lang, SlicesCompose) {
   auto k = kernel("slices", [&] {

@@ -188,9 +188,9 @@ DType Tensor::type() const { return view_->buffer->type; }
 
 // ---- tiles
 
-Tile::Tile(Space space, const std::vector<int>& shape, DType type, Loc at)
+Tile::Tile(const char* name, Space space, const std::vector<int>& shape, DType type, Loc at)
     : view_(shared_view(ir::whole(Builder::current(at).define_tile(
-          space == Space::shared ? ir::Space::shared : ir::Space::fragment, shape, type, at)))) {}
+          name, space == Space::shared ? ir::Space::shared : ir::Space::fragment, shape, type, at)))) {}
 
 int Tile::rank() const { return view_->rank(); }
 int Tile::extent(int dim) const { return static_cast<int>(view_->extent(dim)); }

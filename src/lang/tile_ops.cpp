@@ -332,8 +332,9 @@ void gemm_sparse(const Tile& values, const Tile& metadata, const Tile& b, Fragme
   auto& builder = begin_op("gemm_sparse", {&x, &e, &y, &z}, at);
   check_gemm_sparse(x, e, y, z, at);
   builder.check_writable(z, "gemm_sparse", at);
-  ir::GemmHints hints{static_cast<ir::Accumulation>(options.accumulate),
-                      static_cast<ir::Warps>(options.warps)};
+  ir::GemmHints hints;
+  hints.accumulation = static_cast<ir::Accumulation>(options.accumulate);
+  hints.warps = static_cast<ir::Warps>(options.warps);
   builder.add(ir::statement(ir::Gemm{x, y, z, false, hints, e}, at));
 }
 

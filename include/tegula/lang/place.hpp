@@ -127,7 +127,7 @@ class Tile {
 
  protected:
   enum class Space { shared, fragment };
-  Tile(Space space, const std::vector<int>& shape, DType type, Loc at);
+  Tile(const char* name, Space space, const std::vector<int>& shape, DType type, Loc at);
   explicit Tile(ViewPtr view) : view_(std::move(view)) {}
   ViewPtr transposed(Loc at) const;
   ViewPtr sliced(const std::vector<Slot>& slots, Loc at) const;
@@ -150,13 +150,19 @@ template <class T> requires(!std::derived_from<T, Tile>) void operator*(const T&
 template <class T> requires(!std::derived_from<T, Tile>) void operator/(const T&, const Tile&) = delete;  // of elements: parallel(t, …)
 // clang-format on
 
-// A tile in the shared memory of the block; its contents are undefined.
+// A tile in the shared memory of the block; its contents are undefined. A name appears in printed programs,
+// generated code, schedules and errors; without one a tile is called s0, s1, …
 class Shared : public Tile {
  public:
   Shared(std::initializer_list<int> shape, DType type, Loc at = Loc::current())
-      : Tile(Space::shared, shape, type, at) {}
-  Shared(const std::vector<int>& shape, DType type, Loc at) : Tile(Space::shared, shape, type, at) {}
+      : Tile("", Space::shared, shape, type, at) {}
+  Shared(const char* name, std::initializer_list<int> shape, DType type, Loc at = Loc::current())
+      : Tile(name, Space::shared, shape, type, at) {}
+  Shared(const std::vector<int>& shape, DType type, Loc at) : Tile("", Space::shared, shape, type, at) {}
+  Shared(const char* name, const std::vector<int>& shape, DType type, Loc at)
+      : Tile(name, Space::shared, shape, type, at) {}
   Shared(const Extents&, DType) = delete;  // the extents of a tile are C++ numbers, not Dims or Exprs
+  Shared(const char*, const Extents&, DType) = delete;  // the extents of a tile are C++ numbers
   [[nodiscard]] Shared T(Loc at = Loc::current()) const { return Shared(transposed(at)); }
   [[nodiscard]] Shared slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {
     return Shared(sliced({a, b, c, d}, at));
@@ -170,18 +176,28 @@ class Shared : public Tile {
 };
 
 // A tile distributed over the registers of the block's threads; undefined, or filled with `value`.
-// Its elements can be used inside parallel() only.
+// Its elements can be used inside parallel() only. Names are as those of Shared tiles; without one: f0, f1, …
 class Fragment : public Tile {
  public:
   Fragment(std::initializer_list<int> shape, DType type, Loc at = Loc::current())
-      : Tile(Space::fragment, shape, type, at) {}
+      : Tile("", Space::fragment, shape, type, at) {}
+  Fragment(const char* name, std::initializer_list<int> shape, DType type, Loc at = Loc::current())
+      : Tile(name, Space::fragment, shape, type, at) {}
   Fragment(std::initializer_list<int> shape, DType type, const Operand& value, Loc at = Loc::current())
-      : Tile(Space::fragment, shape, type, at) {
+      : Fragment("", shape, type, value, at) {}
+  Fragment(const char* name, std::initializer_list<int> shape, DType type, const Operand& value,
+           Loc at = Loc::current())
+      : Tile(name, Space::fragment, shape, type, at) {
     fill_with(value, at);
   }
-  Fragment(const std::vector<int>& shape, DType type, Loc at) : Tile(Space::fragment, shape, type, at) {}
+  Fragment(const std::vector<int>& shape, DType type, Loc at) : Tile("", Space::fragment, shape, type, at) {}
+  Fragment(const char* name, const std::vector<int>& shape, DType type, Loc at)
+      : Tile(name, Space::fragment, shape, type, at) {}
   Fragment(const Extents&, DType) = delete;  // the extents of a tile are C++ numbers, not Dims or Exprs
   Fragment(const Extents&, DType, const Operand&) = delete;  // the extents of a tile are C++ numbers
+  Fragment(const char*, const Extents&, DType) = delete;     // the extents of a tile are C++ numbers
+  Fragment(const char*, const Extents&, DType,
+           const Operand&) = delete;  // the extents of a tile are C++ numbers
 
   [[nodiscard]] Fragment T(Loc at = Loc::current()) const { return Fragment(transposed(at)); }
   [[nodiscard]] Fragment slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {

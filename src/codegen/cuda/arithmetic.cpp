@@ -21,14 +21,4 @@ std::string plus(const std::string& text, const std::string& offset) {
   return text == "0" ? offset : fmt::format("{} + {}", text, offset);
 }
 
-std::string bare(const std::string& text) {
-  if (text.size() < 2 || text.front() != '(' || text.back() != ')') return text;
-  int depth = 0;
-  for (std::size_t i = 0; i + 1 < text.size(); ++i) {
-    depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
-    if (depth == 0) return text;
-  }
-  return text.substr(1, text.size() - 2);
-}
-
 }  // namespace tegula::codegen

@@ -14,7 +14,5 @@ std::string times(const std::string& text, std::int64_t factor);
 // text + offset
 std::string plus(const std::string& text, std::int64_t offset);
 std::string plus(const std::string& text, const std::string& offset);
-// An expression as a statement or an argument has it: without parentheses around all of it.
-std::string bare(const std::string& text);
 
 }  // namespace tegula::codegen

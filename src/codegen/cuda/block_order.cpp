@@ -61,7 +61,7 @@ void BlockOrder::decode_digits(const Grid& grid, const std::vector<std::size_t>&
       define_index(grid, order[i], rest);
       break;
     }
-    const std::string extent = fmt::format("uint32_t({})", values_.value(grid.extents[order[i]]));
+    const std::string extent = fmt::format("uint32_t({})", bare(values_.value(grid.extents[order[i]])));
     define_index(grid, order[i], fmt::format("{} % {}", rest, extent));
     const std::string next = names_.unique("rest");
     out_.line(fmt::format("const uint32_t {} = {} / {};", next, rest, extent));
@@ -71,8 +71,8 @@ void BlockOrder::decode_digits(const Grid& grid, const std::vector<std::size_t>&
 
 // Rows of blocks in groups, down the columns of a group.
 void BlockOrder::decode_grouped(const Grid& grid, const std::string& number) {
-  const std::string width = fmt::format("uint32_t({})", values_.value(grid.extents[0])),
-                    height = fmt::format("uint32_t({})", values_.value(grid.extents[1]));
+  const std::string width = fmt::format("uint32_t({})", bare(values_.value(grid.extents[0]))),
+                    height = fmt::format("uint32_t({})", bare(values_.value(grid.extents[1])));
   std::string plane = number;
   if (grid.index.size() > 2) {
     plane = names_.unique("plane");
@@ -97,9 +97,9 @@ void BlockOrder::decode_heavy(const Grid& grid, std::size_t heavy, bool grows, c
   for (std::size_t i = 0; i < grid.index.size(); ++i) {
     if (i == heavy) continue;
     others.push_back(i);
-    count += fmt::format(" * uint32_t({})", values_.value(grid.extents[i]));
+    count += fmt::format(" * uint32_t({})", bare(values_.value(grid.extents[i])));
   }
-  const std::string extent = fmt::format("uint32_t({})", values_.value(grid.extents[heavy]));
+  const std::string extent = fmt::format("uint32_t({})", bare(values_.value(grid.extents[heavy])));
   const std::string first = names_.unique("first"), width = names_.unique("width"),
                     place = names_.unique("place");
   std::string most = std::to_string(in_order_ ? section_in_order : section);

@@ -41,6 +41,10 @@ std::string Expressions::value(const Expr& e) {
   return emit(e);
 }
 
+std::string Expressions::compared(const Expr& e) {
+  return needs_parentheses(Op::lt, e->op, false) ? value(e) : bare(value(e));
+}
+
 std::string Expressions::variable_text(const VariablePtr& variable) const {
   const auto found = names_of_.find(variable.get());
   internal_assert(found != names_of_.end(), "a variable is used outside its scope", variable->at);
@@ -79,12 +83,12 @@ std::string Expressions::emit_node(const Expr& e) {
   if (const auto text = masked_xor(e)) return *text;
   std::vector<std::string> x;
   for (const Expr& arg : e->args) x.push_back(emit(arg));
-  if (const char* symbol = infix(e->op)) return fmt::format("({} {} {})", x[0], symbol, x[1]);
+  if (const char* symbol = infix(e->op)) return infix_text(e, symbol, x);
   switch (e->op) {
     case Op::cast:
       return emit_cast(e, x[0]);
     case Op::bitcast:
-      return e->args[0]->held() == e->type ? x[0] : fmt::format("tg::as_{}({})", e->type.name(), x[0]);
+      return e->args[0]->held() == e->type ? x[0] : fmt::format("tg::as_{}({})", e->type.name(), bare(x[0]));
     case Op::neg:
       return fmt::format("(-{})", x[0]);
     case Op::bit_not:
@@ -92,9 +96,9 @@ std::string Expressions::emit_node(const Expr& e) {
     case Op::logical_not:
       return fmt::format("(!{})", x[0]);
     case Op::select:
-      return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
+      return fmt::format("({} ? {} : {})", bare(x[0]), x[1], x[2]);
     case Op::isnan:
-      return e->args[0]->held().is_floating() ? fmt::format("tg::isnan({})", x[0]) : "false";
+      return e->args[0]->held().is_floating() ? fmt::format("tg::isnan({})", bare(x[0])) : "false";
     case Op::div:
     case Op::mod:
     case Op::floordiv:
@@ -102,36 +106,42 @@ std::string Expressions::emit_node(const Expr& e) {
     case Op::ceildiv:
       return emit_division(e, x);
     default:
+      for (std::string& argument : x) argument = bare(argument);
       return fmt::format("tg::{}({})", name_of(e->op), fmt::join(x, ", "));
   }
 }
 
+std::string Expressions::infix_text(const Expr& e, std::string_view symbol, std::vector<std::string> x) {
+  for (std::size_t i = 0; i < 2; ++i)
+    if (!needs_parentheses(e->op, e->args[i]->op, i == 1)) x[i] = bare(x[i]);
+  return fmt::format("({} {} {})", x[0], symbol, x[1]);
+}
+
 // Division by a positive constant needs no care; of what is not negative all three ways are one, and short.
 std::string Expressions::emit_division(const Expr& e, const std::vector<std::string>& x) {
-  if (e->held().is_floating()) return fmt::format("({} / {})", x[0], x[1]);
+  if (e->held().is_floating()) return infix_text(e, "/", x);
   const Expr& by = e->args[1];
   const bool positive = is_constant(by) && constant_value(by) > 0;
   const bool natural = is_at_least(e->args[0], 0) && is_at_least(by, 0);
-  if (positive && (e->op == Op::div || (natural && e->op == Op::floordiv)))
-    return fmt::format("({} / {})", x[0], x[1]);
-  if (positive && (e->op == Op::mod || (natural && e->op == Op::floormod)))
-    return fmt::format("({} % {})", x[0], x[1]);
+  if (positive && (e->op == Op::div || (natural && e->op == Op::floordiv))) return infix_text(e, "/", x);
+  if (positive && (e->op == Op::mod || (natural && e->op == Op::floormod))) return infix_text(e, "%", x);
   if (natural && e->held() == i32) {
     const bool rest = e->op == Op::mod || e->op == Op::floormod;
     return fmt::format("tg::natural_{}({}, {})",
                        e->op == Op::ceildiv ? "ceildiv"
                        : rest               ? "mod"
                                             : "div",
-                       x[0], x[1]);
+                       bare(x[0]), bare(x[1]));
   }
-  return fmt::format("tg::{}<{}>({}, {})", name_of(e->op), scalar_type(e->held()), x[0], x[1]);
+  return fmt::format("tg::{}<{}>({}, {})", name_of(e->op), scalar_type(e->held()), bare(x[0]), bare(x[1]));
 }
 
 std::string Expressions::emit_cast(const Expr& e, const std::string& x) {
   const DType from = e->args[0]->held(), to = e->type;
   if (from == to) return x;
   if (to.is_boolean()) return fmt::format("({} != 0)", x);
-  std::string text = compute_type(to) == from ? x : fmt::format("tg::to_{}({})", compute_type(to).name(), x);
+  std::string text =
+      compute_type(to) == from ? x : fmt::format("tg::to_{}({})", compute_type(to).name(), bare(x));
   if (to.bits() >= 32 || is_exact(e->args[0], to)) return text;
   if (from.is_floating() && to.is_integer()) {
     const bool is_unsigned = to.is_unsigned();
@@ -140,7 +150,7 @@ std::string Expressions::emit_cast(const Expr& e, const std::string& x) {
     return fmt::format("tg::max(tg::min({}, {}({})), {}({}))", text, type, high, type,
                        is_unsigned ? 0 : -high - 1);
   }
-  return fmt::format("tg::rounded<{}>({})", element_type(to), text);
+  return fmt::format("tg::rounded<{}>({})", element_type(to), bare(text));
 }
 
 bool Expressions::is_at_least(const Expr& a, std::int64_t least) const {

@@ -24,6 +24,8 @@ class Expressions {
 
   // Definitions of what an expression has several times come first.
   std::string value(const ir::Expr& e);
+  // As a comparison has it on either side.
+  std::string compared(const ir::Expr& e);
   std::string variable_text(const ir::VariablePtr& variable) const;
   bool has(const ir::VariablePtr& variable) const { return names_of_.contains(variable.get()); }
   std::string name_variable(const ir::VariablePtr& variable);
@@ -47,6 +49,7 @@ class Expressions {
   std::string emit_node(const ir::Expr& e);
   std::optional<std::string> masked_xor(const ir::Expr& e);
   std::string emit_cast(const ir::Expr& e, const std::string& x);
+  std::string infix_text(const ir::Expr& e, std::string_view symbol, std::vector<std::string> x);
   std::string emit_division(const ir::Expr& e, const std::vector<std::string>& x);
 
   Names& names_;

@@ -29,6 +29,9 @@ struct SharedTile {
   bool alternates = false;  // its halves, from step to step of a loop
 };
 
+// The address of an element, by its offset.
+std::string element_of(const SharedTile& tile, const std::string& offset);
+
 struct FragmentTile {
   std::string name;
   layout::Layout layout;

@@ -34,6 +34,11 @@ std::string scaled(const std::string& index, const std::string& stride) {
 
 }  // namespace
 
+std::string element_of(const SharedTile& tile, const std::string& offset) {
+  if (offset == "0") return tile.name;
+  return fmt::format("{} + {}", tile.name, tile.order.is_swizzled() ? offset : grouped(offset));
+}
+
 std::string CudaGridPrinter::stride_text(const View& view, std::size_t dim) {
   if (!is_reshaped_view(view)) {
     const std::string stride = fmt::format("{}_s{}", tensors_.at(view.buffer.get()), dim);
@@ -77,7 +82,7 @@ GuardedAddress CudaGridPrinter::tensor_address(const Access& access, const std::
     }
     const bool asked = std::find(unlimited_.begin(), unlimited_.end(), d) != unlimited_.end();
     if (!asked) add_limits(access.view, d, at[d], text, guards);
-    const std::string term = scaled(fmt::format("int64_t({})", text), stride_text(access.view, d));
+    const std::string term = scaled(fmt::format("int64_t({})", bare(text)), stride_text(access.view, d));
     if (term != "0" && text != "0") terms.push_back(term);
   }
   const std::string base = tensors_.at(access.view.buffer.get());
@@ -90,15 +95,14 @@ std::string CudaGridPrinter::offset_in(const SharedTile& tile, const Buffer& buf
     Texts terms;
     std::int64_t stride = 1;
     for (std::size_t d = dims; d-- > 0; stride *= buffer.extent(static_cast<int>(d))) {
-      if (at[d] != "0")
-        terms.insert(terms.begin(), scaled(fmt::format("({})", at[d]), std::to_string(stride)));
+      if (at[d] != "0") terms.insert(terms.begin(), scaled(grouped(at[d]), std::to_string(stride)));
     }
     return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
   };
   if (!tile.order.is_swizzled()) return number(at.size());
   return fmt::format("tg::swizzled<{}, {}{}>({}, {})", passes::tile_rows(buffer), tile.order.columns,
                      buffer.type.bytes() == 2 ? "" : fmt::format(", {}", buffer.type.bytes()),
-                     at.size() == 2 ? at[0] : number(at.size() - 1), at.back());
+                     at.size() == 2 ? bare(at[0]) : number(at.size() - 1), bare(at.back()));
 }
 
 GuardedAddress CudaGridPrinter::shared_address(const Access& access, const std::vector<Expr>& at) {
@@ -107,25 +111,25 @@ GuardedAddress CudaGridPrinter::shared_address(const Access& access, const std::
   Texts texts, guards;
   for (std::size_t d = 0; d < at.size(); ++d) {
     texts.push_back(value(at[d]));
-    if (!values_.is_at_least(at[d], 0)) guards.push_back(fmt::format("{} >= 0", texts.back()));
+    if (!values_.is_at_least(at[d], 0)) guards.push_back(fmt::format("{} >= 0", values_.compared(at[d])));
     if (!values_.is_less(at[d], access.view.shape[d]))
-      guards.push_back(fmt::format("{} < {}", texts.back(), constant_value(access.view.shape[d])));
+      guards.push_back(fmt::format("{} < {}", values_.compared(at[d]), constant_value(access.view.shape[d])));
   }
   if (is_reshaped_view(access.view)) {
     // Back to the buffer's own coordinates by way of the row-major number.
     Texts terms;
     std::int64_t stride = 1;
     for (std::size_t d = at.size(); d-- > 0; stride *= constant_value(access.view.shape[d]))
-      terms.push_back(fmt::format("int({}) * {}", texts[d], stride));
+      terms.push_back(times(fmt::format("int({})", bare(texts[d])), stride));
     const std::string flat = names_.unique("flat");
     out_.line(fmt::format("const int {} = {};", flat,
                           terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "))));
     texts.assign(buffer.shape.size(), "0");
     stride = 1;
     for (std::size_t d = buffer.shape.size(); d-- > 0; stride *= buffer.extent(static_cast<int>(d)))
-      texts[d] = fmt::format("{} / {} % {}", flat, stride, buffer.extent(static_cast<int>(d)));
+      texts[d] = digit_text(flat, stride, buffer.extent(static_cast<int>(d)));
   }
-  return {fmt::format("{} + ({})", tile.name, offset_in(tile, buffer, texts)), conjunction(guards)};
+  return {element_of(tile, offset_in(tile, buffer, texts)), conjunction(guards)};
 }
 
 GuardedAddress CudaGridPrinter::address(const Access& access) {
@@ -153,8 +157,8 @@ std::string CudaGridPrinter::register_text(const Access& access) const {
   return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
 }
 
-// Of a fragment of whose elements an iteration touches several: the loop's registers count the bits of its indices,
-// the fragment's also those that are constant.
+// Of a fragment of whose elements an iteration touches several: the loop's registers count the bits of its
+// indices, the fragment's also those that are constant.
 std::string CudaGridPrinter::register_of_bits(const Access& access) const {
   const auto bits = *passes::element_bits(*loop_->loop, access);
   const auto held = *passes::bits_of(fragments_.at(access.view.buffer.get()).layout);

@@ -86,15 +86,14 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
     const int scale = d + 1 == from.index.size() ? elements : 1;
     const std::int64_t extent = tile.extent(static_cast<int>(d)) / scale;
     tile_at[d] = name_variable(from.index[d]->variable);
-    out_.line(fmt::format("const int {} = {} / {} % {} * {};", tile_at[d], f, step, extent, scale));
+    out_.line(fmt::format("const int {} = {};", tile_at[d], times(digit_text(f, step, extent), scale)));
     step *= extent;
   }
   Texts terms, guards;
   std::string count;
   for (std::size_t d = 0; d < where.size(); ++d) {
     const std::string c = names_.unique("c");
-    const std::string text = value(where[d]);
-    out_.line(fmt::format("const int64_t {} = {};", c, text));
+    out_.line(fmt::format("const int64_t {} = {};", c, bare(value(where[d]))));
     if (d == along)
       count = vector_count(from.view, d, where[d], c, elements);
     else
@@ -103,8 +102,8 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
   }
   if (!guards.empty()) count = fmt::format("{} ? {} : 0", fmt::join(guards, " && "), count);
   const std::string stride = stride_text(from.view, along);
-  out_.line(fmt::format("tg::{}({} + ({}), {} + ({}), {}, {});", is_awaited_later ? "bring" : "copy_vector",
-                        shared_.at(&tile).name, offset_in(shared_.at(&tile), tile, tile_at),
+  out_.line(fmt::format("tg::{}({}, {} + ({}), {}, {});", is_awaited_later ? "bring" : "copy_vector",
+                        element_of(shared_.at(&tile), offset_in(shared_.at(&tile), tile, tile_at)),
                         tensors_.at(from.view.buffer.get()), fmt::join(terms, " + "), stride, count));
   out_.close();
   out_.close();

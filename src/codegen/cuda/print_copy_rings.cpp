@@ -177,14 +177,15 @@ std::string CudaGridPrinter::whole_pieces(const For& loop, std::size_t along, in
         v != loop.index.back() && std::find(loop.index.begin(), loop.index.end(), v) != loop.index.end();
   });
   if (in_rows) return "";
-  const std::string c = names_.unique("c"), text = value(at);
-  out_.line(fmt::format("const int64_t {} = {};", c, text));
+  const std::string c = names_.unique("c");
+  out_.line(fmt::format("const int64_t {} = {};", c, bare(value(at))));
   std::string strides;
   for (std::size_t d = 0; d < from.shape.size(); ++d)
     if (d != along) strides += ", " + stride_text(from, d);
-  return fmt::format("{} == 1 && tg::is_aligned<{}>({}{}) && {} % {} == 0 && {} == {}",
-                     stride_text(from, along), vector_bytes, tensors_.at(from.buffer.get()), strides, c,
-                     elements, vector_count(from, along, at, c, elements), elements);
+  const std::string count = vector_count(from, along, at, c, elements), whole = std::to_string(elements);
+  return fmt::format("{} == 1 && tg::is_aligned<{}>({}{}) && {} % {} == 0{}", stride_text(from, along),
+                     vector_bytes, tensors_.at(from.buffer.get()), strides, c, elements,
+                     count == whole ? "" : fmt::format(" && {} == {}", count, whole));
 }
 
 void CudaGridPrinter::print_piece(const Load& load, const Store& store, std::optional<std::size_t> along,
@@ -199,8 +200,8 @@ void CudaGridPrinter::print_piece(const Load& load, const Store& store, std::opt
   }
   const std::string stride = along ? stride_text(from, *along) : "";
   for (std::size_t d = 0; d < where.size(); ++d) {
-    const std::string c = names_.unique("c"), text = value(where[d]);
-    out_.line(fmt::format("const int64_t {} = {};", c, text));
+    const std::string c = names_.unique("c");
+    out_.line(fmt::format("const int64_t {} = {};", c, bare(value(where[d]))));
     if (d == along)
       count = vector_count(from, d, where[d], c, elements);
     else

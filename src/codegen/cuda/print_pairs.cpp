@@ -32,7 +32,7 @@ Grid pairs_of(const Grid& grid, std::size_t index) {
 // How many blocks the grid has.
 std::string CudaGridPrinter::blocks_text(const Grid& grid) {
   Texts extents;
-  for (const Expr& extent : grid.extents) extents.push_back(fmt::format("uint32_t({})", value(extent)));
+  for (const Expr& extent : grid.extents) extents.push_back(fmt::format("uint32_t({})", bare(value(extent))));
   return fmt::format("{}", fmt::join(extents, " * "));
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/grid_printer.hpp"
+#include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -174,16 +175,16 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
   const std::vector<Expr> at = coordinates(access);
   for (const std::size_t d : dims_known_before(n, access)) {
     for (const bool largest : {false, true}) {
-      const Expr c = corner(n, at[d], largest);
+      const Expr c = simplify(corner(n, at[d], largest), facts_);
       Texts guards;
-      add_limits(view, d, c, value(c), guards);
+      add_limits(view, d, c, values_.compared(c), guards);
       for (const std::string& guard : guards) add(guard);
     }
   }
 }
 
-// With products, the text for tensors that lie elsewhere would do without the copy engine, too. Workspaces have
-// rows of any length, whatever the caller gives.
+// With products, the text for tensors that lie elsewhere would do without the copy engine, too. Workspaces
+// have rows of any length, whatever the caller gives.
 bool CudaGridPrinter::supposes_alignment(const Buffer& tensor) const {
   return target_.copy_engine && !any_products_ && !tensor.is_tile() && tensor.role != Role::workspace;
 }

@@ -216,7 +216,8 @@ void BackwardProgram::query_block(const Index& x, const Index& h, const Index& b
                                first);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   pipelined(visible.tiles(tiles.keys), {.stages = 2}, [&](Index j) {
-    Shared k_tile({tiles.keys, tiles.dim}, c.compute), v_tile({tiles.keys, tiles.dim_v}, c.compute);
+    Shared k_tile("k_tile", {tiles.keys, tiles.dim}, c.compute),
+        v_tile("v_tile", {tiles.keys, tiles.dim_v}, c.compute);
     copy(k_of.at(j * tiles.keys), k_tile);
     copy(v_of.at(j * tiles.keys), v_tile);
     tile.add(branch, k_tile, v_tile,
@@ -289,8 +290,9 @@ void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x,
   Expr begin = steps.begin, end = steps.end;
   pipelined(range(begin, end), {.stages = 2}, [&](Index j) {
     Expr row = (begin + end - 1 - j) * tiles.queries;
-    Shared q_tile({tiles.rows(), tiles.dim}, c.compute), dout_tile({tiles.rows(), tiles.dim_v}, c.compute);
-    Shared base_of({tiles.rows()}, f32), delta_of({tiles.rows()}, f32);
+    Shared q_tile("q_tile", {tiles.rows(), tiles.dim}, c.compute),
+        dout_tile("dout_tile", {tiles.rows(), tiles.dim_v}, c.compute);
+    Shared base_of("base_of", {tiles.rows()}, f32), delta_of("delta_of", {tiles.rows()}, f32);
     load_queries(q_of, row, q_tile, c.pack);
     load_queries(views.of_queries(*dout), row, dout_tile, c.pack);
     load_vector(padded(*base, views), row, base_of, c.pack);
@@ -309,7 +311,7 @@ void BackwardProgram::part_grid(const Tensor& sums, const Tensor& to, int featur
   Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
   grid(ceildiv(*keys, delta_rows), heads, batches, [&](Index x, Index h, Index b) {
     auto tokens = [&](const Tensor& t) { return c.varlen ? t.slice(all, h) : t.slice(b, all, h); };
-    Fragment sum({delta_rows, features}, f32, 0);
+    Fragment sum("sum", {delta_rows, features}, f32, 0);
     for (int part = 0; part < c.parts; ++part) {
       Fragment own = load(tokens(sums.slice(part)).at(x * delta_rows), {delta_rows, features});
       parallel(sum, [&](Index i, Index j) { sum(i, j) += own(i, j); });
@@ -322,7 +324,7 @@ void BackwardProgram::part_grid(const Tensor& sums, const Tensor& to, int featur
 void BackwardProgram::sink_grid() {
   grid(heads, members(), [&](Index kv_head, Index member) {
     Expr sink = (*sinks)(kv_head, member);
-    Fragment sums({sink_rows}, f32, 0);
+    Fragment sums("sums", {sink_rows}, f32, 0);
     serial(c.varlen ? Expr(Operand(1)) : Expr(*batch), [&](Index b) {
       auto vector = [&](const Tensor& t) {
         return c.varlen ? t.slice(kv_head, member) : t.slice(b, kv_head, member);

@@ -168,7 +168,8 @@ void Program::turn_values() {
     Expr begin = first_turned(b), end = c.varlen ? first_turned(b + 1) : begin + width;
     if (c.varlen) exit_if(begin + x * keys_of_block >= end);
     const Tensor of_head = turned_of(b, h);
-    Shared rows({keys_of_block, c.dim_v}, c.type), columns({c.dim_v, keys_of_block}, c.type);
+    Shared rows("rows", {keys_of_block, c.dim_v}, c.type),
+        columns("columns", {c.dim_v, keys_of_block}, c.type);
     copy(views.of_keys(*v).at(x * keys_of_block), rows);
     parallel(columns, [&](Index feature, Index at) { columns(feature, at) = rows(key_at(at), feature); });
     copy(columns, c.varlen ? of_head.slice(all, range(begin, end)).at(0, x * keys_of_block)
@@ -205,10 +206,10 @@ void Program::attend(const Shared& queries_tile, const HeadViews& views, const S
                values_of = c.turns_values() ? turned_of(views.rows.b, views.kv_head) : views.of_keys(*v);
   Expr first_value = c.turns_values() ? first_turned(views.rows.b) : Expr(Operand(0));
   pipelined(steps, {.stages = 2}, [&](Index j) {
-    Shared key_tile({c.keys, c.padded.of(c.dim)}, c.compute),
-        value_tile({value_rows, value_columns}, c.weight_type());
+    Shared key_tile("key_tile", {c.keys, c.padded.of(c.dim)}, c.compute),
+        value_tile("value_tile", {value_rows, value_columns}, c.weight_type());
     copy(keys_of.at(j * c.keys), key_tile);
-    Fragment scores({c.rows(), c.keys}, f32, 0);
+    Fragment scores("scores", {c.rows(), c.keys}, f32, 0);
     gemm(multiplied(queries_tile, c.features()), multiplied(key_tile, c.features()).T(), scores, products);
     if (c.softcap) cap_scores(scores, own_scale, c.compute);
     when(range.is_partial(j * c.keys, c.keys), [&] {
@@ -239,9 +240,9 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
     exit_if(first >= count);
   }
 
-  Shared queries_tile({c.rows(), c.padded.of(c.dim)}, c.compute);
+  Shared queries_tile("queries_tile", {c.rows(), c.padded.of(c.dim)}, c.compute);
   load_queries(q_of, first, queries_tile, c.pack);
-  Fragment sum({c.rows(), c.features_v()}, f32, 0);
+  Fragment sum("sum", {c.rows(), c.features_v()}, f32, 0);
   Expr own_scale = scale_of(b, kv_head);
   OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : own_scale,
                         c.turns_values() ? lift_of_8_bits : 0);

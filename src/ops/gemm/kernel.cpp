@@ -105,8 +105,10 @@ void Program::multiply(const Place& at, const Range& steps, Fragment& sum, Fragm
       divided ? lang::Precision::tf32 : static_cast<lang::Precision>(c.precision);
   pipelined(steps, {.stages = c.stages.value_or(0)}, [&](Index step) {
     const Step own = step_of(at.matrix, step);
-    Shared a_tile({transpose_a ? t.k : t.m, transpose_a ? t.m : t.k}, c.compute);
-    const auto b_tile = [&] { return Shared({transpose_b ? t.n : t.k, transpose_b ? t.k : t.n}, c.compute); };
+    Shared a_tile("a_tile", {transpose_a ? t.k : t.m, transpose_a ? t.m : t.k}, c.compute);
+    const auto b_tile = [&] {
+      return Shared("b_tile", {transpose_b ? t.n : t.k, transpose_b ? t.k : t.n}, c.compute);
+    };
     const auto load_b = [&](const Expr& column, Shared& tile) {
       copy(transpose_b ? own.right.at(column, own.inner) : own.right.at(own.inner, column), tile);
     };
@@ -130,17 +132,17 @@ void Program::multiply(const Place& at, const Range& steps, Fragment& sum, Fragm
 void Program::complete(const Expr& row, const Expr& column, Fragment& sum) {
   if (scale) parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) * *scale; });
   if (row_scale) {
-    Fragment factors({sum.extent(0)}, f32);
+    Fragment factors("factors", {sum.extent(0)}, f32);
     copy(row_scale->at(row), factors);
     parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(i); });
   }
   if (column_scale) {
-    Fragment factors({sum.extent(1)}, f32);
+    Fragment factors("factors", {sum.extent(1)}, f32);
     copy(column_scale->at(column), factors);
     parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(j); });
   }
   if (bias) {
-    Fragment added({sum.extent(1)}, f32);
+    Fragment added("added", {sum.extent(1)}, f32);
     copy(bias->at(column), added);
     if (c.gated)
       parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
@@ -180,9 +182,9 @@ GridOptions Program::options() const {
 void Program::whole_grid() {
   grid(ceildiv(columns, t.n), ceildiv(m, t.m), batch, options(), [&](Index x, Index y, Index z) {
     const Place at{z, y * t.m, x * t.n};
-    Fragment sum({t.m, t.n}, f32, 0);
+    Fragment sum("sum", {t.m, t.n}, f32, 0);
     if (c.gated) {
-      Fragment values({t.m, t.n}, f32, 0);
+      Fragment values("values", {t.m, t.n}, f32, 0);
       multiply(at, range(0, steps()), sum, &values);
       return store(at, sum, &values);
     }
@@ -195,7 +197,7 @@ void Program::split_grid() {
   grid(ceildiv(n, t.n), ceildiv(m, t.m), batch * t.splits, options(), [&](Index x, Index y, Index z) {
     Expr row = y * t.m, column = x * t.n, part = z % t.splits, of = z / t.splits;
     const Place at{of, row, column};
-    Fragment sum({t.m, t.n}, f32, 0);
+    Fragment sum("sum", {t.m, t.n}, f32, 0);
     multiply(at, range(steps() * part / t.splits, steps() * (part + 1) / t.splits), sum);
     copy(sum, partial->slice(part, of).at(at.row, at.column));
   });
@@ -211,10 +213,10 @@ void Program::sum_grid() {
         parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
       }
     };
-    Fragment sum({rows, width}, f32, 0);
+    Fragment sum("sum", {rows, width}, f32, 0);
     add_up(at.column, sum);
     if (!c.gated) return store(at, sum, nullptr);
-    Fragment values({rows, width}, f32, 0);
+    Fragment values("values", {rows, width}, f32, 0);
     add_up(columns + at.column, values);
     store(at, sum, &values);
   });

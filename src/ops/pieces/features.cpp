@@ -68,7 +68,7 @@ void copy_features(const Tensor& from, const Tensor& to, int features, bool batc
          const Tensor source = rows_of(from, h, b), target = rows_of(to, h, b);
          Expr first = x * rows_of_copy;
          // Neighbouring threads read neighbouring elements, as rows begin anywhere.
-         Shared rows({rows_of_copy, features}, from.type());
+         Shared rows("rows", {rows_of_copy, features}, from.type());
          parallel(rows, [&](Index i, Index j) { rows(i, j) = source(first + i, j); });
          copy(rows, target.at(first));
        });

@@ -102,27 +102,27 @@ QueryGradient::QueryGradient(const GradientTiles& tiles, const ScoreGradient& gr
     : tiles_(tiles),
       gradient_(gradient),
       bounded_(gradient.large.any()),
-      q_({tiles.rows(), tiles.dim}, tiles.compute),
-      sum_({tiles.rows(), tiles.dim}, f32, 0) {}
+      q_("q_tile", {tiles.rows(), tiles.dim}, tiles.compute),
+      sum_("sum", {tiles.rows(), tiles.dim}, f32, 0) {}
 
 QueryGradient::Branch::Branch(const GradientTiles& tiles, const Tensor& dout, const Tensor& base,
                               const Tensor& delta, const Expr& first)
-    : dout_({tiles.rows(), tiles.dim_v}, tiles.compute),
-      base_({tiles.rows()}, f32),
-      delta_({tiles.rows()}, f32) {
+    : dout_("dout_tile", {tiles.rows(), tiles.dim_v}, tiles.compute),
+      base_("base_of", {tiles.rows()}, f32),
+      delta_("delta_of", {tiles.rows()}, f32) {
   load_queries(dout, first, dout_, tiles.pack);
   load_vector(base, first, base_, tiles.pack);
   load_vector(delta, first, delta_, tiles.pack);
 }
 
 QueryGradient::Branch::Branch(const GradientTiles& tiles, const HeadRows& rows, const Expr& first)
-    : dout_({tiles.rows(), tiles.dim_v}, tiles.compute),
-      base_({tiles.rows()}, f32),
-      delta_({tiles.rows()}, f32) {
+    : dout_("dout_tile", {tiles.rows(), tiles.dim_v}, tiles.compute),
+      base_("base_of", {tiles.rows()}, f32),
+      delta_("delta_of", {tiles.rows()}, f32) {
   load_queries(rows.dout, first, dout_, tiles.pack);
   load_vector(rows.lse, first, base_, tiles.pack);
   // No shared memory: two blocks of one warp group leave none.
-  Fragment product({tiles.rows(), tiles.dim_v}, f32);
+  Fragment product("product", {tiles.rows(), tiles.dim_v}, f32);
   load_queries(rows.out, first, product, tiles.pack);
   parallel(product, [&](Index i, Index j) { product(i, j) *= dout_(i, j); });
   clear(delta_);
@@ -153,7 +153,8 @@ lang::GemmOptions by_rows(int rows) {
 
 void QueryGradient::add(const Branch& branch, const Shared& k_tile, const Shared& v_tile,
                         const ScoreGradient::Mask& mask, const Observer& observer) {
-  Fragment scores({tiles_.rows(), tiles_.keys}, f32, 0), products({tiles_.rows(), tiles_.keys}, f32, 0);
+  Fragment scores("scores", {tiles_.rows(), tiles_.keys}, f32, 0),
+      products("products", {tiles_.rows(), tiles_.keys}, f32, 0);
   const lang::GemmOptions options = by_rows(tiles_.rows());
   gemm(q_, k_tile.T(), scores, options);
   gemm(branch.dout_, v_tile.T(), products, options);
@@ -180,10 +181,10 @@ KeyGradient::KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradie
     : tiles_(tiles),
       gradient_(gradient),
       bounded_(gradient.large.any()),
-      k_({tiles.keys, tiles.dim}, tiles.compute) {
-  if (sums != KeySums::values) v_.emplace(Shared({tiles.keys, tiles.dim_v}, tiles.compute));
-  if (sums != KeySums::values) dk_.emplace(Fragment({tiles.keys, tiles.dim}, f32, 0));
-  if (sums != KeySums::keys) dv_.emplace(Fragment({tiles.keys, tiles.dim_v}, f32, 0));
+      k_("k_tile", {tiles.keys, tiles.dim}, tiles.compute) {
+  if (sums != KeySums::values) v_.emplace(Shared("v_tile", {tiles.keys, tiles.dim_v}, tiles.compute));
+  if (sums != KeySums::values) dk_.emplace(Fragment("dk_sum", {tiles.keys, tiles.dim}, f32, 0));
+  if (sums != KeySums::keys) dv_.emplace(Fragment("dv_sum", {tiles.keys, tiles.dim_v}, f32, 0));
 }
 
 void KeyGradient::load(const Tensor& k, const Tensor& v, const Expr& first) {
@@ -200,7 +201,7 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const Share
 
 void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfColumn& base,
                       const OfColumn& delta, const ScoreGradient::Mask& mask, const Receiver& receiver) {
-  Fragment scores({tiles_.keys, tiles_.rows()}, f32, 0);
+  Fragment scores("scores", {tiles_.keys, tiles_.rows()}, f32, 0);
   std::optional<Fragment> products;
   if (dk_) products.emplace(Fragment({tiles_.keys, tiles_.rows()}, f32, 0));
   const lang::GemmOptions options = by_rows(tiles_.keys);
@@ -242,15 +243,15 @@ bool KeyGradient::is_transposed() const { return tiles_.rows() % warp_group_rows
 Fragment KeyGradient::contribute(const Fragment& gradients) const {
   const int rows = tiles_.rows(), dim = tiles_.dim;
   if (is_transposed()) {
-    Shared tile({rows, tiles_.keys}, tiles_.compute);
+    Shared tile("tile", {rows, tiles_.keys}, tiles_.compute);
     copy(gradients, tile.T());
-    Fragment columns({dim, rows}, f32, 0);
+    Fragment columns("columns", {dim, rows}, f32, 0);
     gemm(k_.T(), tile.T(), columns);
     return columns;
   }
-  Shared tile({tiles_.keys, rows}, tiles_.compute);
+  Shared tile("tile", {tiles_.keys, rows}, tiles_.compute);
   copy(gradients, tile);
-  Fragment result({rows, dim}, f32, 0);
+  Fragment result("result", {rows, dim}, f32, 0);
   gemm(tile.T(), k_, result);
   return result;
 }
@@ -274,7 +275,7 @@ void KeyGradient::store_sums(const Tensor& dk, const Tensor& dv, const Expr& fir
 
 void finish_sum(const Tensor& sum, const Tensor& dq, const Expr& first, int dim, const Expr& factor,
                 const std::optional<Expr>& exists) {
-  Fragment rows({delta_rows, dim}, f32, 0);
+  Fragment rows("rows", {delta_rows, dim}, f32, 0);
   if (exists)
     when(*exists, [&] { copy(sum.at(first), rows); });
   else
@@ -284,7 +285,7 @@ void finish_sum(const Tensor& sum, const Tensor& dq, const Expr& first, int dim,
 }
 
 void write_delta(const HeadRows& rows, const Expr& first) {
-  Fragment product({delta_rows, rows.dim_v}, f32);
+  Fragment product("product", {delta_rows, rows.dim_v}, f32);
   Fragment gradient = load(rows.dout.at(first), {delta_rows, rows.dim_v}),
            value = load(rows.out.at(first), {delta_rows, rows.dim_v});
   parallel(product, [&](Index i, Index j) { product(i, j) = gradient(i, j) * value(i, j); });

@@ -151,5 +151,5 @@ TEST_P(LargeScoresRows, AgreeWithDoublePrecision) {
 INSTANTIATE_TEST_SUITE_P(Table, LargeScoresRows, testing::ValuesIn(table()),
                          [](const auto& row) { return row.param.name; });
 
-}  // namespace
+}  // namespace large_scores_test
 }  // namespace tegula::ops

@@ -24,7 +24,7 @@ void add_parts(const std::vector<PartSums>& sums) {
          for (std::size_t i = 0; i < sums.size(); ++i)
            when(number == static_cast<int>(i), [&] {
              const Tensor& parts = sums[i].parts;
-             Fragment all({rows, columns}, f32, 0);
+             Fragment all("all", {rows, columns}, f32, 0);
              serial(ceildiv(parts.extent(0), rows), [&](Index step) {
                Fragment part = load(parts.at(step * rows, block * columns), {rows, columns});
                parallel(all, [&](Index r, Index j) { all(r, j) += part(r, j); });
@@ -71,7 +71,7 @@ Kernel row_sum_kernel(const RowSumKernel& c) {
     Expr pieces = ceildiv(tokens, rows * steps);
     Tensor parts = workspace("parts", {batch * pieces, n}, f32);
     grid(ceildiv(n, columns), pieces, batch, [&](Index j, Index piece, Index b) {
-      Fragment sum({columns}, f32, 0);
+      Fragment sum("sum", {columns}, f32, 0);
       serial(steps, [&](Index step) {
         Expr row = (piece * steps + step) * rows;
         reduce_sum(load(x.slice(b).at(row, j * columns), {rows, columns}, f32), sum, 0);

@@ -60,7 +60,7 @@ Expr key_at(const Expr& position) {
 
 Fragment byte_weights(const Fragment& weights, DType type) {
   const int rows = weights.extent(0), keys = weights.extent(1), runs = rows * keys / 16;
-  Fragment result({rows, keys}, type);
+  Fragment result("result", {rows, keys}, type);
   const Fragment from = weights.reshape({runs, 2, 4, 2});
   Fragment to = result.reshape({runs, 4, 2, 2});
   parallel(runs, 4, 2, [&](Index run, Index four, Index e) {

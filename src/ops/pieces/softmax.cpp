@@ -34,8 +34,8 @@ OnlineSoftmax::OnlineSoftmax(int rows, const Expr& scale, float lift, Loc at)
       scale_(scale),
       coarse_(power_above(scale)),
       bound_(apart / scale),
-      max_({rows}, f32, Operand(-inf, at), at),
-      sum_({rows}, f32, Operand(0, at), at) {}
+      max_("row_max", {rows}, f32, Operand(-inf, at), at),
+      sum_("row_sum", {rows}, f32, Operand(0, at), at) {}
 
 Expr OnlineSoftmax::slope_of(const Expr& top) const {
   return select(abs(top) >= Expr(bound_), Expr(coarse_), scale_);
@@ -85,7 +85,7 @@ void OnlineSoftmax::exponentials(Fragment& scores, const Fragment& slope, const 
 
 void OnlineSoftmax::add_sink(Fragment& accumulated, const Sink& sink, Loc at) {
   Trace trace("OnlineSoftmax::add_sink", at);
-  Fragment factor({rows_}, f32);
+  Fragment factor("factor", {rows_}, f32);
   reference_.emplace(std::vector<int>{rows_}, f32, at);
   parallel(max_, [&](Index i) {
     Expr logit = sink(i), own = max_(i) * scale_, top = max(own, logit);
@@ -100,14 +100,14 @@ void OnlineSoftmax::add_sink(Fragment& accumulated, const Sink& sink, Loc at) {
 
 void OnlineSoftmax::normalize(Fragment& accumulated, Loc at) {
   Trace trace("OnlineSoftmax::normalize", at);
-  Fragment inverse({rows_}, f32);
+  Fragment inverse("inverse", {rows_}, f32);
   parallel(inverse, [&](Index i) { inverse(i) = select(sum_(i) == 0, 0, rcp(sum_(i))); });
   scale_rows(accumulated, inverse);
 }
 
 Fragment OnlineSoftmax::lse(Loc at) {
   Trace trace("OnlineSoftmax::lse", at);
-  Fragment result({rows_}, f32);
+  Fragment result("result", {rows_}, f32);
   parallel(result, [&](Index i) {
     Expr top = reference_ ? Expr((*reference_)(i)) : max_(i) * scale_;
     result(i) = select(sum_(i) == 0, -inf, lowered(top + log2(sum_(i))) * ln2);

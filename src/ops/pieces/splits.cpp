@@ -47,7 +47,7 @@ Expr SplitResults::merge(const Expr& row, const Expr& head, const std::optional<
   // A sink of ∞ leaves nothing of the parts.
   if (sink) total += select(*sink == inf, 1, weight(*sink));
   const Var factor = select(total == 0, 0, rcp(total));
-  Fragment sum({dim_v_}, f32, 0);
+  Fragment sum("sum", {dim_v_}, f32, 0);
   serial(ceildiv(splits_, merged_at_once), [&](Index n) {
     Fragment tile = load(parts.at(n * merged_at_once), {merged_at_once, dim_v_}),
              tile_lse = load(lse_of.at(n * merged_at_once), {merged_at_once});

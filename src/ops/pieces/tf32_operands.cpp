@@ -18,11 +18,11 @@ Expr nearest(const Expr& x) {
 // Writes the parts of a tile, which belong at this place of each part.
 void divide(const Fragment& tile, const Tensor& copied, const Expr& matrix, const Expr& row,
             const Expr& column, int parts) {
-  Fragment near({tile.extent(0), tile.extent(1)}, f32);
+  Fragment near("near", {tile.extent(0), tile.extent(1)}, f32);
   parallel(near, [&](Index i, Index j) { near(i, j) = nearest(tile(i, j)); });
   copy(near, copied.slice(0, matrix).at(row, column));
   if (parts == 1) return;
-  Fragment rest({tile.extent(0), tile.extent(1)}, f32);
+  Fragment rest("rest", {tile.extent(0), tile.extent(1)}, f32);
   parallel(rest, [&](Index i, Index j) {
     rest(i, j) = select(abs(near(i, j)) == inf, 0.f, nearest(tile(i, j) - near(i, j)));
   });
@@ -50,9 +50,9 @@ Tensor as_tf32(const std::string& name, const Tensor& matrix, bool transposed, i
     Expr row = y * side, column = x * side;
     Fragment lying = load(matrix.slice(z).at(column, row), {side, side});
     // Rows of an odd number of words: columns of the tile are in different banks.
-    Shared turning({side, side + 1}, f32);
+    Shared turning("turning", {side, side + 1}, f32);
     parallel(lying, [&](Index i, Index j) { turning(i, j) = lying(i, j); });
-    Fragment tile({side, side}, f32);
+    Fragment tile("tile", {side, side}, f32);
     parallel(tile, [&](Index i, Index j) { tile(i, j) = turning(j, i); });
     divide(tile, copied, z, row, column, parts);
   });
