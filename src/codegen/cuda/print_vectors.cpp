@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "codegen/cuda/grid_printer.hpp"
-#include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -24,8 +23,9 @@ bool is_index(const For& n, const VariablePtr& v) {
 Expr corner(const For& n, const Expr& e, bool largest) {
   Substitution by;
   for (std::size_t d = 0; d < n.index.size(); ++d) {
-    const Expr one = constant(n.end[d]->held(), 1);
-    const Expr last = make(Op::sub, n.end[d]->held(), {n.end[d], one}, e->at);
+    const DType held = n.end[d]->held();
+    const Expr last = is_constant(n.end[d]) ? constant(held, constant_value(n.end[d]) - 1)
+                                            : make(Op::sub, held, {n.end[d], constant(held, 1)}, e->at);
     const Expr value = largest ? last : constant(n.end[d]->held(), 0);
     const DType type = n.index[d]->type;
     by.emplace(n.index[d], value->held() == type ? value : make(Op::cast, type, {value}, e->at));
@@ -175,7 +175,7 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
   const std::vector<Expr> at = coordinates(access);
   for (const std::size_t d : dims_known_before(n, access)) {
     for (const bool largest : {false, true}) {
-      const Expr c = simplify(corner(n, at[d], largest), facts_);
+      const Expr c = corner(n, at[d], largest);
       Texts guards;
       add_limits(view, d, c, values_.compared(c), guards);
       for (const std::string& guard : guards) add(guard);
