@@ -14,7 +14,8 @@ if(TEGULA_PRECOMPILE)
   target_link_libraries(tegula_test_headers PRIVATE tegula_core GTest::gtest)
   target_precompile_headers(tegula_test_headers PRIVATE <algorithm> <cmath> <filesystem> <fstream> <functional> <map>
                             <memory> <optional> <random> <set> <string> <thread> <unordered_map> <variant> <vector>
-                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h>)
+                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h>
+                            <tegula/lang.hpp> <tegula/runtime.hpp> <tegula/ops.hpp>)
 endif()
 
 # What tests of several folders share is in folders `testing`, and in no library of users.
@@ -53,39 +54,57 @@ set(quick_level -Og)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/quick-c++.in ${quick_emulating_compiler} @ONLY
                FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
-# Rows of large tables, which run in `count` processes: one starts for longer than most rows run. Two orders of blocks and
-# iterations show what a third one shows in hundreds of rows. A label tells which part of 24 of the rows a process has, of which
-# `scripts/test` runs one: none has only rows of one value of a loop over two values in a table.
+# Tests that run in `count` processes, since one starts for longer than most of them run. Two orders of blocks and
+# iterations show what a third one shows in hundreds of rows. A label names the parts of 24, of which `scripts/test` runs one,
+# that a process belongs to: one part where tests take 24 turns, eight where they take three. None has only rows of one
+# value of a loop over two values in a table.
 set(parts a b c d e f g h i j k l m n o p q r s t u v w x)
-function(sharded_tests name rows count)
-  set(environment ${ARGN} GTEST_FILTER=${rows} GTEST_TOTAL_SHARDS=${count} TEGULA_INTERPRETER_ORDERS=2)
+function(sharded_tests program name filter count turns)
+  set(environment ${ARGN} GTEST_FILTER=${filter} GTEST_TOTAL_SHARDS=${count} TEGULA_INTERPRETER_ORDERS=2)
   math(EXPR last "${count} - 1")
   foreach(shard RANGE ${last})
-    math(EXPR place "(${shard} + ${shard} / 24) % 24")
-    list(GET parts ${place} part)
-    add_test(NAME ${name}.rows.${shard} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name}.rows.${shard} PROPERTIES TIMEOUT 300 COST 50 LABELS rows.${part}
+    math(EXPR place "(${shard} + ${shard} / 24) % ${turns}")
+    set(label "")
+    foreach(part RANGE ${place} 23 ${turns})
+      list(GET parts ${part} letter)
+      string(APPEND label ${letter})
+    endforeach()
+    add_test(NAME ${program}.${name}.${shard} COMMAND ${program} --gtest_brief=1)
+    set_tests_properties(${program}.${name}.${shard} PROPERTIES TIMEOUT 300 COST 50 LABELS rows.${label}
                          ENVIRONMENT "${environment};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endfunction()
 
-# tegula_test(NAME source... [QUICK filter] [COMPILER path] [SHARDED filter count]): the tests that the filters of GoogleTest
-# leave get the quick compiler, or another. They take longest, so they come first: none is left that runs alone at the end.
+# tegula_test(NAME source... [QUICK filter] [COMPILER path] [SHARDED filter count] [THIRDS filter] [TOGETHER filter]): the tests
+# that the filters of GoogleTest leave get the quick compiler, or another. Rows of long tables take 24 turns and other slow
+# tests three. Tests that make the same thing first, a driver or a library, run together in one process. All these take
+# longest, so they come first: none is left that runs alone at the end.
 function(tegula_test name)
-  cmake_parse_arguments(of "" "QUICK;COMPILER" "SHARDED" COMPILER ${quick_compiler} ${ARGN})
+  cmake_parse_arguments(of "" "QUICK;COMPILER;THIRDS;TOGETHER" "SHARDED" COMPILER ${quick_compiler} ${ARGN})
   add_executable(${name} ${of_UNPARSED_ARGUMENTS})
   tegula_test_settings(${name})
   set(common NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
-  set(rows)
+  set(apart "")
   if(of_SHARDED)
     list(GET of_SHARDED 0 rows)
-    sharded_tests(${name} ${of_SHARDED} TEGULA_CXX=${of_COMPILER})
+    list(GET of_SHARDED 1 count)
+    sharded_tests(${name} rows ${rows} ${count} 24 TEGULA_CXX=${of_COMPILER})
+    list(APPEND apart ${rows})
   endif()
+  if(of_THIRDS)
+    sharded_tests(${name} thirds ${of_THIRDS} 12 3 TEGULA_CXX=${of_COMPILER})
+    list(APPEND apart ${of_THIRDS})
+  endif()
+  if(of_TOGETHER)
+    sharded_tests(${name} together ${of_TOGETHER} 1 1 TEGULA_CXX=${of_COMPILER})
+    list(APPEND apart ${of_TOGETHER})
+  endif()
+  list(JOIN apart ":" apart)
   if(of_QUICK)
-    gtest_discover_tests(${name} TEST_FILTER "${of_QUICK}-${rows}" ${common} COST 10 ENVIRONMENT TEGULA_CXX=${of_COMPILER})
+    gtest_discover_tests(${name} TEST_FILTER "${of_QUICK}-${apart}" ${common} COST 10 ENVIRONMENT TEGULA_CXX=${of_COMPILER})
   endif()
   if(NOT of_QUICK STREQUAL "*")
-    gtest_discover_tests(${name} TEST_FILTER "-${of_QUICK}:${rows}" ${common})
+    gtest_discover_tests(${name} TEST_FILTER "-${of_QUICK}:${apart}" ${common})
   endif()
 endfunction()
 
@@ -107,7 +126,7 @@ list(REMOVE_DUPLICATES test_folders)
 
 # Compiled together, as folders of the library are (see united.cmake): headers and templates are most of the work. So the
 # names of a file are in a namespace that is named after it, or differ from those of its folder.
-set(united_tests codegen cuda emulation image interp ir ops passes runtime schedule)
+set(united_tests codegen cuda emulation image interp ir measure ops passes runtime schedule)
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_of_roles_test.cpp
@@ -115,15 +134,20 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roundings_test.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
-set(more_of_ops SHARDED "Table/*:Rows/*:Operators/Sweep.*" 72 QUICK "Nsa*.*:BlockScores.*:TopkBlocks.*:Gemm.*")
-set(more_of_emulation SHARDED "Table/*:Operators/*" 48 QUICK "*" COMPILER ${quick_emulating_compiler})
-# Without a GPU they are skipped, and thousands of processes would say so.
-set(more_of_cuda SHARDED "Table/*" 48)
-set(more_of_codegen SHARDED "Operators/PrintedCuda.*" 48 QUICK "Cuda*:*.*InCudaText:Cpu/*portable:Cpu/*avx2")
+# The quick compiler serves what compiles many kernels for one result; what compares with kernels as users have them, and what
+# runs for long, has the user's. Thirds are the tests of every type, width and form, which have cheaper neighbours.
+set(more_of_ops SHARDED "Table/*:Rows/*:Operators/Sweep.*" 72
+    QUICK "Nsa*.*:Block*.*:Topk*.*:Recurrences.*:LongChunks.*:Decode.*:Convolution.*:RmsNorm.*:Attention.*:Selection.*:*Gemm*.*:*Moe.*:SparseMla*.*:Lengths/ScratchMemory.*")
+set(more_of_emulation SHARDED "Table/*:Operators/*" 48 QUICK "*" COMPILER ${quick_emulating_compiler}
+    THIRDS "All/*:Length/*:Adds/*:HopperSelection.*:ProductsInFlightText.*:Tf32Products.*")
+# Without a GPU the tables are skipped, and thousands of processes would say so.
+set(more_of_cuda SHARDED "Table/*" 48 TOGETHER "FakeCuda.*:Drivers/*.*/fake:CudaCalls.*")
+set(more_of_codegen SHARDED "Operators/PrintedCuda.*" 48 QUICK "Cuda*:*.*InCudaText"
+    THIRDS "Cuda*.*CasesAgree*:CudaScans.AgreeInCudaText:Kernels/Roles.*:PrintedCuda.LargeTilesCompile:Products.AreNeverSerialised:Roundings.*:Room.*:Cpu/*portable:Cpu/*avx2:OperandForms.*")
 foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}} ${more_of_${folder}})
   if(TEGULA_PRECOMPILE AND folder IN_LIST united_tests)
-    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
+    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 14)
   endif()
 endforeach()
 if(TEGULA_TOOL)
