@@ -7,7 +7,7 @@ namespace tegula::ops {
 
 struct VerticalSlashBlocks {
   // i32 [batch, heads, …] in any order: keys that all queries see, and distances from a query back to a key
-  // (0: its own position). Negative numbers, such as −1, are padding.
+  // (0: its own position). Numbers out of range, such as −1, are padding.
   TensorRef vertical = {}, slash = {};
   std::int64_t queries = 0, keys = 0;  // per sequence; the last query is aligned with the last key
   int q_block_size = 64, k_block_size = 64;
