@@ -91,7 +91,8 @@ class Bundle {
     std::ofstream out(sources_.file(name), std::ios::binary);
     out << text;
     if (!out.flush())
-      throw DeviceError("build: " + sources_.file(name) + " cannot be written; name another place in TMPDIR");
+      throw DeviceError("build: " + sources_.file(name) +
+                        " cannot be written; name another directory in TMPDIR");
   }
   std::string source_text(const std::string& name) const {
     std::ifstream in(sources_.file(name), std::ios::binary);

@@ -75,9 +75,9 @@ const char* Machine::remedy_of(std::uint32_t id) const {
   const Cause& cause = causes_[id - 1];
   switch (cause.kind) {
     case Cause::Kind::division:
-      return "divide by what is not zero";
+      return "make the divisor nonzero";
     case Cause::Kind::index:
-      return "read inside the tile only";
+      return "read only inside the tile";
     case Cause::Kind::element:
       break;
   }
@@ -117,7 +117,7 @@ void Machine::fail_overflow(const Instruction& instruction) {
   for (std::size_t i = 0; i < node.args.size() && i < 2; ++i)
     values.push_back(ir::constant(node.args[i]->held(), registers_[registers[i]].integer));
   const char* remedy =
-      node.type == i32 ? "use a wider type, i64(x), or u32(x) if it is to wrap" : "use smaller numbers";
+      node.type == i32 ? "use a wider type, i64(x), or u32(x) if it should wrap" : "use smaller numbers";
   fail(fmt::format("the result of {} does not fit {}; {}",
                    ir::ExprPrinter()(ir::make(node.op, node.type, std::move(values))), node.type.name(),
                    remedy),

@@ -20,7 +20,7 @@ int dim_of(const char* what, const Tile& tile, int dim, const Loc& at) {
 void check_starts(const char* what, const Tile& tile, const Tile& starts, const Loc& at) {
   if (!starts.type().is_boolean())
     fail(at, std::string(what) + ": the starts are " + std::string(starts.type().name()) +
-                 "; they are a tile of boolean, true where a segment begins");
+                 "; give a tile of boolean, true where a segment begins");
   if (starts.shape() != tile.shape())
     fail(at, std::string(what) + ": the starts are " + shape_text(*starts.view()) + "; they have the shape " +
                  shape_text(*tile.view()) + " of the tile");

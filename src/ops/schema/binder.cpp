@@ -345,7 +345,7 @@ void Binder::check_apart(std::size_t index, const TensorRef& output) const {
   if (output.data == nullptr) return;
   if (overlaps_itself(output))
     args_.refuse(spec(index).name, "elements that share no memory", describe(output),
-                 "pass a tensor without repetition");
+                 "pass a tensor without overlapping elements");
   for (std::size_t i = 0; i < schema_.tensors.size(); ++i) {
     if (i == index || (is_written(i) && i < index)) continue;
     const TensorRef* other = spec(i).get(c_.op_);

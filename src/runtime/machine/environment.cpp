@@ -15,7 +15,8 @@ namespace {
 // In the order of the enumeration.
 constexpr VariableInfo table[] = {
     {Variable::target, "TEGULA_TARGET", "the fastest for the tensors of a call",
-     "the target that Target::automatic() selects: interpreter, cpu, cuda, cuda_sm80, emulated or emulated_sm90"},
+     "the target that Target::automatic() selects: interpreter, cpu, cuda, cuda_sm80, emulated or "
+     "emulated_sm90"},
     {Variable::num_threads, "TEGULA_NUM_THREADS", "the processors that the process may use",
      "number of threads that run the blocks of a grid on the CPU"},
     {Variable::isa, "TEGULA_ISA", "the best of this machine",
@@ -25,7 +26,8 @@ constexpr VariableInfo table[] = {
     {Variable::cache_dir, "TEGULA_CACHE_DIR", "$XDG_CACHE_HOME/tegula or ~/.cache/tegula",
      "directory of compiled kernels; no other user may own it or write to it"},
     {Variable::cache_limit, "TEGULA_CACHE_LIMIT", "1G",
-     "maximum size of that directory, for example 500M; beyond it, the least recently used kernels are removed"},
+     "maximum size of that directory, for example 500M; beyond it, the least recently used kernels are "
+     "removed"},
     {Variable::check, "TEGULA_CHECK", "0",
      "1: the first call of every compiled kernel also runs on the interpreter, and the results are compared; "
      "slow"},
@@ -100,7 +102,7 @@ std::optional<std::uint64_t> environment_bytes(Variable variable) {
   const bool known = suffix.empty() || (suffix.size() == 1 && power > 0);
   if (error != std::errc() || !known || value > std::numeric_limits<std::uint64_t>::max() / unit) {
     throw ArgumentError(
-        refusal(info(variable), *text, "must be a number of bytes, with K, M, G or T if wished"));
+        refusal(info(variable), *text, "must be a number of bytes, optionally with a suffix K, M, G or T"));
   }
   return value * unit;
 }
