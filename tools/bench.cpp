@@ -135,21 +135,19 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
 
 void add_bench(cli::App& app, int& exit_code) {
   auto* command =
-      app.add_subcommand("bench", "Measures an operator, and a rival implementation if there is one");
+      app.add_subcommand("bench", "Measures an operator, and a competing implementation if there is one");
   auto request = std::make_shared<BenchRequest>();
   add_call_options(*command, request->call);
   command
       ->add_option("--rounds", request->rounds,
                    "Number of timed rounds; by default, as many as fit in two seconds")
       ->check(cli::Range(1, 1000000));
-  command->add_option(
-      "--rivals", request->rivals,
-      "A file with the output of bench/cuda/rivals.py, with which tables of a GPU are compared; by default, "
-      "dense attention is measured in this run");
-  command->add_option(
-      "--map", request->maps,
-      "Measures calls between and beside the cases instead, each beside its neighbours: writes a "
-      "picture and JSON of each map to that folder");
+  command->add_option("--rivals", request->rivals,
+                      "A file with the output of bench/cuda/rivals.py, with which tables for GPUs are "
+                      "compared; by default, dense attention is measured in this run");
+  command->add_option("--map", request->maps,
+                      "Measure calls between and around the cases instead, and write a picture and JSON of "
+                      "each map to that folder");
   command->add_option("--every", request->every, "Measure only every n-th call of a map")
       ->check(cli::Range(1, 1000000));
   command->footer(

@@ -62,21 +62,20 @@ void run_build(BuildRequest request) {
 void add_build(cli::App& app) {
   auto* command = app.add_subcommand(
       "build",
-      "Compiles kernels ahead of time: a folder with a C header and a library that needs no compiler");
+      "Compiles kernels ahead of time into a folder with a C header and a library that needs no compiler");
   auto request = std::make_shared<BuildRequest>();
   add_inputs(*command, request->call);
   command
-      ->add_option("--target", request->targets,
-                   "cpu, and cuda (Hopper) or cuda_sm80; with a comma between them")
+      ->add_option("--target", request->targets, "cpu, and cuda (Hopper) or cuda_sm80; separated by a comma")
       ->delimiter(',')
       ->check(cli::IsMember({"cpu", "cuda", "cuda_sm80"}))
       ->capture_default_str();
-  command->add_option("--out", request->out, "The folder, which is made if there is none")->required();
+  command->add_option("--out", request->out, "The folder, which is created if necessary")->required();
   command->add_option("--name", request->name,
-                      "Of the header and the library, and in front of the functions' names; else that of the "
-                      "operator or file");
+                      "Name of the header and the library, and prefix of the functions; by default, that of "
+                      "the operator or file");
   command->add_option("--flag", request->flags,
-                      "A further flag of the compiler, for a file of kernels, as in --flag=-Iinclude");
+                      "For a file: an additional compiler flag, as in --flag=-Iinclude");
   command->footer(
       "Of an operator, the kernels of one call: extents that its program leaves open stay so. A source file, "
       "such\n"

@@ -175,7 +175,7 @@ void add_options(cli::Command& command, Demo& demo) {
   command.add_option("--input", demo.input, "PNG file; gray or colour, of at least 8 x 8 pixels")
       ->capture_default_str();
   command.add_option("--out", demo.out, "Folder for the pictures")->capture_default_str();
-  command.add_option("--sigma", demo.sigma, "Deviation of the noise that is added; white is 1")
+  command.add_option("--sigma", demo.sigma, "Standard deviation of the added noise; white is 1")
       ->check(cli::Range(0.005, 1.0))
       ->check([](const std::string& given) -> std::string {
         return std::isnan(std::strtod(given.c_str(), nullptr)) ? given + " is no number" : "";
@@ -193,7 +193,7 @@ void add_options(cli::Command& command, Demo& demo) {
               usual_size, size_of_slow))
       ->check(cli::Range(std::int64_t{0}, most_tokens))
       ->capture_default_str();
-  command.add_flag("--no-dense", demo.no_dense, "Leaves dense attention out: its time grows as size^4");
+  command.add_flag("--no-dense", demo.no_dense, "Skip dense attention, whose time grows as size^4");
   command.add_flag("--check", demo.check, "Fails unless all goals are reached");
   add_target_option(command, demo.target);
 }

@@ -83,8 +83,7 @@ def load(file: Union[str, os.PathLike[str]], *, flags: Sequence[str] = ()) -> Ke
     path = Path(file).resolve()
     if "TEGULA_KERNELS" not in path.read_text(encoding="utf-8", errors="replace"):
         raise ValueError(
-            f"load: {file} does not say which kernels it has; add a line such as "
-            "TEGULA_KERNELS(gemm_relu(128, 128, 64)) outside of its functions"
+            f"load: {file} lists no kernels; add a line such as TEGULA_KERNELS(gemm_relu(128, 128, 64)) outside its functions"
         )
     return Kernels(str(file), [Kernel(built) for built in _tegula.load_library(_compiled(path, list(flags)))])
 

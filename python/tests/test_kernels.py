@@ -280,7 +280,7 @@ WRONG = {
     store_to_input: "X is an input",
     store_that_changes_the_kind: "cast it with f32(x)",
     left_scope: "outside the loop or branch",
-    symbolic_tile: "numbers of Python",
+    symbolic_tile: "Python numbers",
     fragment_outside_parallel: "use them inside parallel()",
     otherwise_alone: "must follow its when() directly",
     integer_division: "a // b",

@@ -340,7 +340,7 @@ def test_errors_that_are_no_answers_pass_through(member, error):
 def test_devices_that_are_none(device):
     q, k, v = heads()
     hostile = type("Hostile", (Foreign,), {"__dlpack_device__": lambda self: device})(q)
-    refused(lambda: tegula.attention(hostile, k, v), TypeError, "'q': __dlpack_device__ gives", repr(device))
+    refused(lambda: tegula.attention(hostile, k, v), TypeError, "'q': __dlpack_device__ returns", repr(device))
 
 
 @pytest.mark.parametrize("interface", [{"typestr": "<f4", "data": ("here", False), "shape": (1,)},

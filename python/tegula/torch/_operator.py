@@ -178,8 +178,7 @@ class Operator:
                 )
             if getattr(x, "is_nested", False):
                 raise TypeError(
-                    f"tegula.torch.{self.name}: nested tensors are not taken; give packed sequences, values() with "
-                    "offsets().int() as cu_seqlens"
+                    f"tegula.torch.{self.name}: nested tensors are not supported; pass packed sequences, values() with offsets().int() as cu_seqlens"
                 )
             if x is not None and not isinstance(x, Tensor):
                 raise TypeError(
