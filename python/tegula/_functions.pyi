@@ -92,12 +92,12 @@ def attention(
         q: expected 1 to 512 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        q_scale: expected q of 8 bits; give scale the factor of all scores.
-        k_scale: expected k of 8 bits; give scale the factor of all scores.
+        q_scale: expected q of 8 bits; put the factor of all scores into scale.
+        k_scale: expected k of 8 bits; put the factor of all scores into scale.
         v_scale: expected v of 8 bits; multiply the result by it.
         out_dtype: expected the dtype of q, unless that is e4m3; convert the result.
 
@@ -203,9 +203,9 @@ def attention_backward(
         q: expected 1 to 512 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
 
     Raises:
@@ -289,7 +289,7 @@ def block_sparse_attention_backward(
             or 0 where it is not known.
         q_block_size: queries of a block; the last block may be short; a block size from 1 to 2^20.
         k_block_size: keys of a block; the last block may be short; a block size from 1 to 2^20.
-        causal: hides later keys in the chosen blocks; the last query is aligned with the last key.
+        causal: hides later keys in the selected blocks; the last query is aligned with the last key.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
@@ -314,9 +314,9 @@ def block_sparse_attention_backward(
         q: expected 1 to 512 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
         indices: expected either indices or mask; give one of them.
         counts: expected counts with indices only; leave it out.
@@ -394,7 +394,7 @@ def block_sparse_attention(
             or 0 where it is not known.
         q_block_size: queries of a block; the last block may be short; a block size from 1 to 2^20.
         k_block_size: keys of a block; the last block may be short; a block size from 1 to 2^20.
-        causal: hides later keys in the chosen blocks; the last query is aligned with the last key.
+        causal: hides later keys in the selected blocks; the last query is aligned with the last key.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
@@ -416,9 +416,9 @@ def block_sparse_attention(
         q: expected 1 to 512 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
         indices: expected either indices or mask; give one of them.
         counts: expected counts with indices only; leave it out.
@@ -435,7 +435,7 @@ def block_sparse_attention(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: the form of MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and causality besides.
+    Source: after MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and causality in addition.
     """
 
 def block_sparse_gemm(
@@ -823,7 +823,7 @@ def append_kv(
         cosine: [length, half], float32: cosines of the angles of every position, by which pairs of features of keys
             are rotated. Optional.
         sine: [length, half], float32: sines of the same angles. Optional.
-        positions: [batch, tokens], int32: of the tokens, their places in their sequences unless given. Optional.
+        positions: [batch, tokens], int32: positions of the tokens; default: their positions in their sequences. Optional.
         pairing: features that are rotated together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
         first_rotated: the first feature that is rotated; a feature.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -836,13 +836,13 @@ def append_kv(
         k_cache: expected the dtype of k, or e4m3; convert it.
         v: expected v and v_cache together; give both.
         cosine: expected cosine and sine together; give both.
-        positions: expected cosine and sine beside it; leave it out.
+        positions: expected cosine and sine as well; leave it out.
         v_scale: expected v beside it; leave it out.
         v_token_scale: expected v beside it; leave it out.
         k: expected 1 to 1024 features; split the heads.
         v: expected 1 to 1024 features; split the heads.
         cosine: expected 1 pair or more, among the {d} features of k; give the angles of fewer pairs.
-        cosine: expected angles of all {room} tokens there is room for; give longer tables, or positions.
+        cosine: expected angles for all {room} tokens of the capacity; give longer tables, or positions.
         block_table: expected room for fewer than 2^29 tokens; give shorter tables.
 
     Raises:
@@ -907,7 +907,7 @@ def attention_with_kv_cache(
             Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
             softmax but has no value. Optional.
-        k_block_size: keys of a block that lists or the mask name; a block size from 1 to 2^20.
+        k_block_size: keys per block of the indices or the mask; a block size from 1 to 2^20.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         causal: hides later keys; the last query is aligned with the last key.
         left: keys before its position that a query sees; -1: all of them; a number of keys, or -1 for all.
@@ -928,8 +928,8 @@ def attention_with_kv_cache(
         block_table: expected room for fewer than 2^29 tokens; give shorter tables.
         indices: expected either indices or mask; give one of them.
         counts: expected counts with indices only; leave it out.
-        mask: expected all blocks of the {room} keys there is room for; check k_block_size.
-        tree_mask: expected neither causal nor left beside it; say it in the mask.
+        mask: expected all blocks of the {room} keys of the capacity; check k_block_size.
+        tree_mask: expected neither causal nor left with it; say it in the mask.
         k_cache: expected the dtype of q, or e4m3; convert it.
         k_cache: expected no heads, as q; give q a head for each of the cache, or more.
         q: expected 1 to 512 features; split the heads.
@@ -1052,8 +1052,8 @@ def mla_decode(
 
     Rules:
         block_table: expected room for fewer than 2^29 tokens; give shorter tables.
-        tree_mask: expected neither causal nor left beside it; say it in the mask.
-        kv_cache: expected the dtype of q, e4m3, or u8 beside q in bf16; convert it.
+        tree_mask: expected neither causal nor left with it; say it in the mask.
+        kv_cache: expected the dtype of q, e4m3, or u8 with q in bf16; convert it.
         kv_cache: expected rows of {d} features, or records of 656 bytes for 576 features, 584 for 512, with d_v
             512; check the features of q.
         kv_cache: expected contiguous records at addresses that are multiples of 16; pass a contiguous copy.
@@ -1109,7 +1109,7 @@ def fused_moe(
         experts: expected at most 256 experts of a token; add results of fewer.
         w1: expected an expert or more; give experts.
         w1: expected at most 8192 experts; give fewer.
-        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        interleaved: expected swiglu_oai as the unit; reorder the rows of w1.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -1180,7 +1180,7 @@ def fused_moe_backward(
         experts: expected at most 256 experts of a token; add results of fewer.
         w1: expected an expert or more; give experts.
         w1: expected at most 8192 experts; give fewer.
-        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        interleaved: expected swiglu_oai as the unit; reorder the rows of w1.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -1224,7 +1224,7 @@ def gated_mlp(
         out: [..., d], dtype that of x: unit(x w1^T + bias1) w2^T + bias2.
 
     Rules:
-        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        interleaved: expected swiglu_oai as the unit; reorder the rows of w1.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -1288,7 +1288,7 @@ def quantised_moe(
         experts: expected at most 256 experts of a token; add results of fewer.
         w1: expected an expert or more; give experts.
         w1: expected at most 8192 experts; give fewer.
-        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        interleaved: expected swiglu_oai as the unit; reorder the rows of w1.
         w1: expected weights and scales of the format; check format and scales.
         block: expected 0, 16, 32 or a multiple of 64; give scales of such blocks.
         w1: expected weights that fill bytes; add columns of zeros.
@@ -1349,7 +1349,7 @@ def scaled_moe(
         experts: expected at most 256 experts of a token; add results of fewer.
         w1: expected an expert or more; give experts.
         w1: expected at most 8192 experts; give fewer.
-        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        interleaved: expected swiglu_oai as the unit; reorder the rows of w1.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -1510,7 +1510,7 @@ def gated_delta_rule(
             float32: states after the last token. None unless output_final_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
@@ -1599,7 +1599,7 @@ def gated_delta_rule_backward(
             dtype that of initial_state: gradient of initial_state. None unless initial_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
@@ -1666,7 +1666,7 @@ def kda(
             float32: states after the last token. None unless output_final_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
@@ -1755,7 +1755,7 @@ def kda_backward(
             dtype that of initial_state: gradient of initial_state. None unless initial_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
@@ -2301,7 +2301,7 @@ def sparse_mla(
         kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows of the cache: each is a key,
             and its first d_v features are the value. Elements of the last dimension lie side by side.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: rows that a query sees;
-            numbers that name no row, such as -1, are padding; a row counts as often as it is listed.
+            numbers of no row, such as -1, are padding; a row counts as often as it is listed.
         counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: number of used entries of each list; all
             if omitted. Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
@@ -2311,7 +2311,7 @@ def sparse_mla(
         more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
             of more_kv that a query sees. Optional.
         d_v: leading features of a row that are its value; a number of features from 1 to 512.
-        causal: entries that name a row after the query's position are padding.
+        causal: entries for rows after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         splits: parts into which a list is split, merged afterwards; 0: planned; a number from 1 to 32, or 0 for the
             plan's choice.
@@ -2327,7 +2327,7 @@ def sparse_mla(
 
     Rules:
         more_kv: expected more_kv and more_indices together; give both.
-        causal: expected no more_kv beside it: a second source has no positions; make entries behind the query -1.
+        causal: expected no more_kv with it: a second source has no positions; set entries after the query to -1.
         kv: expected no heads, as q; give q a head for each of kv, or more.
         q: expected 1 to 576 features; split the features.
         d_v: expected at most the {d} features of a row; give the features of its value.
@@ -2378,7 +2378,7 @@ def sparse_mla_backward(
         kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows of the cache: each is a key,
             and its first d_v features are the value. Elements of the last dimension lie side by side.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: rows that a query sees;
-            numbers that name no row, such as -1, are padding; a row counts as often as it is listed.
+            numbers of no row, such as -1, are padding; a row counts as often as it is listed.
         counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: number of used entries of each list; all
             if omitted. Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
@@ -2393,7 +2393,7 @@ def sparse_mla_backward(
         dlse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: gradient of lse; ignored
             where lse is -inf. Optional.
         d_v: leading features of a row that are its value; a number of features from 1 to 512.
-        causal: entries that name a row after the query's position are padding.
+        causal: entries for rows after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         dq, dkv, dsinks, dmore_kv: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -2410,7 +2410,7 @@ def sparse_mla_backward(
 
     Rules:
         more_kv: expected more_kv and more_indices together; give both.
-        causal: expected no more_kv beside it: a second source has no positions; make entries behind the query -1.
+        causal: expected no more_kv with it: a second source has no positions; set entries after the query to -1.
         kv: expected no heads, as q; give q a head for each of kv, or more.
         q: expected 1 to 576 features; split the features.
         d_v: expected at most the {d} features of a row; give the features of its value.
@@ -2452,7 +2452,7 @@ def sparse_mla_decode(
         scales: [..., groups], float32: factors of equal parts of the values of a record.
         indices: [queries, entries], int32: records that a query sees; numbers that name no record, such as -1, are
             padding; a record counts as often as it is listed.
-        ropes: [..., d_rope], bfloat16, float16 or float32: the features of keys behind their values. Optional.
+        ropes: [..., d_rope], bfloat16, float16 or float32: the features of keys after their values. Optional.
         counts: [queries], int32: number of used entries of each list; all if omitted. Optional.
         sinks: [heads], float32, float16 or bfloat16: one logit per head that is added to the sum of the softmax but
             has no value. Optional.
@@ -2503,7 +2503,7 @@ def sparse_mla_target(
             lie side by side.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the lists.
         lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: the lse of sparse_mla.
-        causal: entries that name a row after the query's position are padding.
+        causal: entries for rows after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -2539,7 +2539,7 @@ def topk_select(
     """Columns of the largest scores of every row, ascending.
 
     Args:
-        scores: [rows, columns] or [batch, rows, columns], float32: -inf and NaN are never chosen.
+        scores: [rows, columns] or [batch, rows, columns], float32: -inf and NaN are never selected.
         begins: [rows] or [batch, rows], int32: the first column of a row; 0 if omitted. Optional.
         ends: [rows] or [batch, rows], int32: one past the last column of a row; all if omitted. Optional.
         page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c lies in
@@ -2604,7 +2604,7 @@ def causal_conv1d(
             - 1 tokens. None unless output_final_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         weight: expected a width from 2 to 8; use a general convolution.
 
     Raises:
@@ -2669,7 +2669,7 @@ def causal_conv1d_backward(
             gradient of initial_state. None unless initial_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         weight: expected a width from 2 to 8; use a general convolution.
 
     Raises:
@@ -2734,7 +2734,7 @@ def linear_attention(
             d_v + normalize], float32: states after the last token. None unless output_final_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         q: expected 1 to 256 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
@@ -2822,7 +2822,7 @@ def linear_attention_backward(
             d, d_v + normalize], dtype that of initial_state: gradient of initial_state. None unless initial_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         q: expected 1 to 256 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
@@ -2958,13 +2958,13 @@ def nsa_selected_attention_backward(
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
         dwindow_out: expected a window in the options; give the window and the results of the forward.
         dwindow_out: expected window_out and window_lse with it; give the window and the results of the forward.
-        dwindow_lse: expected dwindow_out with it; give dwindow_out, of zeros if need be.
+        dwindow_lse: expected dwindow_out with it; give dwindow_out, of zeros if necessary.
         block_indices: expected fewer than 2^31 entries of a head, of all batches together; split the batch.
 
     Raises:
@@ -3098,7 +3098,7 @@ def nsa_compress(
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
             would have no part.
-        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         x: expected 1 to 512 features; split the heads.
 
     Raises:
@@ -3146,7 +3146,7 @@ def nsa_compress_backward(
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
             would have no part.
-        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         dout: expected {expected_entries} entries, as out has; give it the shape of out.
         x: expected 1 to 512 features; split the heads.
 
@@ -3212,9 +3212,9 @@ def nsa_compressed_attention(
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
             would have no part.
-        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
-        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+        k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
             tokens.
         k: expected no heads, as q; give q a head for each of k, or more.
         q: expected 1 to 512 features; split the heads.
@@ -3301,9 +3301,9 @@ def nsa_compressed_attention_backward(
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
             would have no part.
-        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
-        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+        k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
             tokens.
         k: expected no heads, as q; give q a head for each of k, or more.
         q: expected 1 to 512 features; split the heads.
@@ -3401,9 +3401,9 @@ def nsa_gated_attention(
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
         gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
             with a window.
@@ -3510,9 +3510,9 @@ def nsa_selected_attention(
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
 
     Raises:
@@ -3562,8 +3562,8 @@ def nsa_select(
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
         count: entries of a row, at most 4096.
         block_size: tokens of a selected block; a block size from 1 to 2^20.
-        first_blocks: leading blocks that are chosen before all others; a number of blocks from 0 to 2^20.
-        local_blocks: blocks up to the query's own that are chosen before all others; a number of blocks from 0 to
+        first_blocks: number of leading blocks that are always selected first; a number of blocks from 0 to 2^20.
+        local_blocks: number of blocks up to the query's own that are always selected first; a number of blocks from 0 to
             2^20.
         weight: how the weights of a block's entries are combined; one of sum, largest.
         key_tokens: tokens from which the entries are made; 0: as many as queries; a number of tokens, or 0 for as
@@ -3580,9 +3580,9 @@ def nsa_select(
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
             would have no part.
-        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
-        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+        k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
             tokens.
         k: expected no heads, as q; give q a head for each of k, or more.
         q: expected 1 to 512 features; split the heads.
@@ -4625,7 +4625,7 @@ def softmax(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in chunks.
     """
 
 def log_softmax(
@@ -4653,7 +4653,7 @@ def log_softmax(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in chunks.
     """
 
 def softmax_backward(
@@ -4683,7 +4683,7 @@ def softmax_backward(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in chunks.
     """
 
 def log_softmax_backward(
@@ -4713,7 +4713,7 @@ def log_softmax_backward(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in chunks.
     """
 
 class TopkResult(NamedTuple):
@@ -4733,9 +4733,9 @@ def topk(
     """The largest elements of every row in descending order, and gates of experts.
 
     Args:
-        x: [..., n], float32, float16 or bfloat16: rows; NaN is the largest, of equal ones the first comes first.
+        x: [..., n], float32, float16 or bfloat16: rows; NaN counts as the largest, and of equal elements the first comes first.
         count: elements of a row; a number from 0 to 256.
-        gates: what is returned for the chosen elements: their softmax or their sigmoids; one of none, softmax,
+        gates: what is returned for the selected elements: their softmax or their sigmoids; one of none, softmax,
             sigmoid.
         normalized: sigmoids are divided by their sum.
         values, indices: written instead of new arrays.
@@ -4743,11 +4743,11 @@ def topk(
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        values: [..., count], dtype that of x: the chosen elements, or their gates.
+        values: [..., count], dtype that of x: the selected elements, or their gates.
         indices: [..., count], int32: positions of these elements in their rows.
 
     Rules:
-        count: expected at most {n}, the elements of a row; choose no more than there are.
+        count: expected at most {n}, the elements of a row; request no more than there are.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4919,7 +4919,7 @@ def block_scores(
         k_block_size: keys of a block; a block size from 1 to 2^20.
         layout: order of batch, sequence, heads, features; one of bshd, bhsd.
         causal: blocks that no query of the row sees score -inf.
-        proxy: what stands for a block of keys: their mean, or the key of the largest product; one of mean, max.
+        proxy: representative of a block of keys: their mean, or the key with the largest product; one of mean, max.
         per_kv_head: one row for the heads of a group.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         out: written instead of new arrays.
@@ -4957,10 +4957,10 @@ def topk_blocks(
     """The blocks with the largest scores of every row, in ascending order.
 
     Args:
-        scores: [batch, heads, q_blocks, k_blocks], float32: -inf and NaN are never chosen.
+        scores: [batch, heads, q_blocks, k_blocks], float32: -inf and NaN are never selected.
         count: blocks of a row.
-        keep_first: block 0 is chosen before all others.
-        keep_diagonal: the block of the row's last query is chosen before all others.
+        keep_first: block 0 is always selected first.
+        keep_diagonal: the block of the row's last query is always selected first.
         q_block_size: queries of a block, for the diagonal; a block size from 1 to 2^20.
         k_block_size: keys of a block, for the diagonal; a block size from 1 to 2^20.
         key_offset: keys - queries, for the diagonal; a number below 2^29 in magnitude.
@@ -4972,7 +4972,7 @@ def topk_blocks(
         out: [batch, heads, q_blocks, count], int32: block numbers, -1 where fewer exist.
 
     Rules:
-        count: expected a number of blocks from 0 to {most}: there are {k_blocks}; choose no more than there are.
+        count: expected a number of blocks from 0 to {most}: there are {k_blocks}; request no more than there are.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -5003,9 +5003,9 @@ def vertical_slash_blocks(
     Args:
         vertical: [batch, heads, verticals], int32: keys that all queries see; other numbers, such as -1, are
             padding.
-        slash: [batch, heads, slashes], int32: distances from a query to a key before it; negative ones are padding.
+        slash: [batch, heads, slashes], int32: distances from a query back to a key; negative numbers are padding.
         queries: queries of a sequence; a number of tokens below 2^29.
-        keys: keys of a sequence: the last query stands at the last of them; a number of tokens below 2^29.
+        keys: keys per sequence; the last query is aligned with the last key; a number of tokens below 2^29.
         q_block_size: queries of a block; a block size from 1 to 2^20.
         k_block_size: keys of a block; a block size from 1 to 2^20.
         mask, columns: written instead of new arrays.
@@ -5260,7 +5260,7 @@ def ssd(
             after the last token. None unless output_final_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         B: expected 1 to 256 features of states; split them.
         x: expected 1 to 512 features; split the heads.
         x: expected a multiple of the groups of heads; give x a head for each group.
@@ -5362,7 +5362,7 @@ def ssd_backward(
             of initial_state: gradient of initial_state. None unless initial_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         B: expected 1 to 256 features of states; split them.
         x: expected 1 to 512 features; split the heads.
         x: expected a multiple of the groups of heads; give x a head for each group.

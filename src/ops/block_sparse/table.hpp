@@ -60,7 +60,7 @@ void add_choice(Schema<Op>& table) {
               block_size)
       .option(&Op::k_block_size, "k_block_size", "keys of a block; the last block may be short", block_size)
       .option(&Op::causal, "causal",
-              "hides later keys in the chosen blocks; the last query is aligned with the last key")
+              "hides later keys in the selected blocks; the last query is aligned with the last key")
       .with(add_scale<Op>)
       .with(add_softcap<Op>)
       .with(add_tiles<Op>)

@@ -74,7 +74,7 @@ void add_unit(Schema<Op>& table) {
       .require(
           "interleaved",
           [](const Bound<Op>& c) { return !c->interleaved || c->unit == GatedUnit::swiglu_oai; },
-          "swiglu_oai beside it", "reorder the rows of w1");
+          "swiglu_oai as the unit", "reorder the rows of w1");
 }
 // The inputs of a table whose tokens are routed to experts.
 template <class Op>

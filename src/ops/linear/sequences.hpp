@@ -19,14 +19,14 @@ inline std::string sequence_list(const char* rest) {
 }
 template <class Op>
 void add_fences(Schema<Op>& table) {
-  const OptionRule tokens{0, {}, false, "a number of tokens, or 0 where it is not known", "leave it out"};
+  const OptionRule tokens{0, {}, false, "a number of tokens, or 0 if unknown", "leave it out"};
   table
       .in(&Op::cu_seqlens, "cu_seqlens", "sequences+1", index,
           "boundaries of packed sequences: sequence i has the tokens from entry i up to entry i + 1")
       .packs("tokens", "max_seqlen", "longest")
       .option(&Op::max_seqlen, "max_seqlen",
               "upper bound on the length of a packed sequence, which the caller promises", tokens)
-      .require("max_seqlen", "cu_seqlens ? 1 : max_seqlen <= 0", "cu_seqlens beside it",
+      .require("max_seqlen", "cu_seqlens ? 1 : max_seqlen <= 0", "cu_seqlens as well",
                "leave it out: without it all sequences are equally long");
 }
 

@@ -218,8 +218,7 @@ const OperatorSchema& nsa_compress_schema() {
           .let("entries", entries_of_tokens)
           .with(add_mean<Op>)
           .out(&Op::out, "out", mean_dims, same_as("x"),
-               "an entry for every whole window; packed, those of a sequence stand from its first token / "
-               "stride on")
+               "one entry per whole window; if packed, those of a sequence start at its first token / stride")
           .unit_stride()
           .gradient("nsa_compress_backward")
           .examples(compress_examples(false))

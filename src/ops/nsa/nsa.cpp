@@ -75,7 +75,7 @@ const OperatorSchema& nsa_selected_attention_schema() {
   using Op = NsaSelected;
   static const OperatorSchema table =
       Schema<Op>("nsa_selected_attention",
-                 "attention in which every token sees selected blocks of keys, and a window beside it")
+                 "attention in which every token sees selected blocks of keys and, optionally, a window")
           .with(add_heads<Op>)
           .with(add_block_indices<Op>)
           .with(add_selection<Op>)

@@ -37,8 +37,8 @@ void add_selection(Schema<Op>& table) {
       .remedy("give every row of entries a count")
       .range("0", "entries+1")
       .in(&Op::sel_scale, "sel_scale", token_dims("queries", "selecting", "entries"), floats,
-          "factors of the scores of each entry's block, taken as 1: results do not depend on them, but a "
-          "selector learns from their gradient")
+          "factors of 1 on the scores of each entry's block: results do not depend on them, but their "
+          "gradient trains a selector")
       .ordered()
       .remedy("give every entry a factor")
       .with(add_packing<Op>)

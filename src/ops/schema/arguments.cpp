@@ -29,7 +29,7 @@ void Arguments::check_apart(const Named& outputs, const Named& inputs) const {
              "pass a tensor without overlapping elements");
     auto check_against = [&](const auto& other) {
       if (other.second && share_bytes(*output->second, *other.second))
-        refuse(output->first, fmt::format("memory of its own, not that of {}", other.first),
+        refuse(output->first, fmt::format("its own memory, not that of {}", other.first),
                describe(*output->second), "pass another tensor");
     };
     std::for_each(inputs.begin(), inputs.end(), check_against);

@@ -200,7 +200,7 @@ const OperatorSchema& block_scores_schema() {
           .option(&Op::layout, "layout", "order of batch, sequence, heads, features")
           .option(&Op::causal, "causal", "blocks that no query of the row sees score -inf")
           .option(&Op::proxy, "proxy",
-                  "what stands for a block of keys: their mean, or the key of the largest product")
+                  "representative of a block of keys: their mean, or the key with the largest product")
           .option(&Op::per_kv_head, "per_kv_head", "one row for the heads of a group")
           .with(add_scale<Op>)
           .let("pooled", "per_kv_head ? max(group, 1) : 1")
