@@ -7,7 +7,7 @@
 
 namespace tegula::tool {
 
-// Of each call, in their order.
+// One analysis per call, in order.
 inline std::vector<Analysis> analyses_of(const RecordedCalls& recorded, const Machine& machine) {
   std::vector<Analysis> all;
   for (const RecordedCall& call : recorded.calls())

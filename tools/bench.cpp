@@ -54,8 +54,8 @@ Call on_its_device(const Call& call) {
   return there;
 }
 
-// Of a GPU, between events on its stream and with flushed caches: a call of some microseconds takes longer to
-// be asked for and waited for than to run.
+// On a GPU, measures between events on its stream and with flushed caches: for a call of a few microseconds,
+// launching and waiting take longer than running.
 bench::Times measured(const std::vector<bench::Work>& works, Target target, int rounds) {
   if (target.device() == DeviceKind::cpu)
     return bench::interleaved(works, rounds > 0 ? rounds : rounds_for(works));

@@ -21,7 +21,7 @@ struct BuildRequest {
   std::string out, name;
 };
 
-// Of a file the stem, of an operator the name.
+// The stem of a file, or the name of an operator.
 std::string name_of(const BuildRequest& request) {
   if (!request.name.empty()) return request.name;
   return std::filesystem::path(request.call.op).stem().string();

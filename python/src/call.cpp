@@ -225,7 +225,7 @@ void Call::check_device(const char* name, const Device& device) {
   if (first_.empty()) {
     first_ = name, device_ = device;
   } else if (device != device_) {
-    // Of `attention, argument 'q'` the last word says enough for the second time.
+    // The second name is shortened: of `attention, argument 'q'` only the last word is printed.
     throw nb::value_error(fmt::format("{} is on {}, and {} on {}; move one of them to the other's device",
                                       name, device.name(), first_.substr(first_.rfind(' ') + 1),
                                       device_.name())

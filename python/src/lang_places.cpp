@@ -145,7 +145,7 @@ ElementValue element(const lang::ViewPtr& view, nb::handle key) {
 }
 
 void set_element(const lang::ViewPtr& view, nb::handle key, nb::handle value) {
-  // Of `a[i] += x`, which is recorded when it comes here.
+  // The value of `a[i] += x` is recorded before this call.
   if (nb::isinstance<Stored>(value)) return;
   if (has_ranges(key))
     throw nb::type_error("assignment to a view; write copy(tile, view), or assign elements in parallel()");

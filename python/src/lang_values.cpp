@@ -197,8 +197,8 @@ nb::object apply(Binary function, nb::handle a, nb::handle b) {
   return nb::cast(Expr(function(x, y)));
 }
 
-// Of each class for itself, as none may be derived from another: Python would ask the derived one first, and
-// `i < N` would become `N > i`.
+// Each class defines its own operators instead of deriving them: Python asks a derived class first, so `i <
+// N` would become `N > i`.
 template <class Class>
 void define_operators(Class& type) {
   for (const auto& each : operators) {

@@ -13,7 +13,7 @@
 
 namespace tegula::cuda {
 
-// Of one compiled kernel on one GPU.
+// The assertion reports of one compiled kernel on one GPU.
 class Report {
  public:
   struct Assertion {

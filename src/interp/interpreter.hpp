@@ -17,7 +17,7 @@ class Interpreter : public Executable {
 
  private:
   Program program_;
-  // Of each buffer of the signature: whether rounding may depend on the order of float sums.
+  // For each buffer of the signature, whether rounding may depend on the order of float sums.
   std::vector<bool> is_unordered_;
 };
 

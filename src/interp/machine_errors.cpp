@@ -124,7 +124,8 @@ void Machine::fail_overflow(const Instruction& instruction) {
        known_line(node.at, program_.signature->kernel().at));
 }
 
-// Of reads and atomics no place is kept: all statements of the grid that may be meant.
+// No location is kept for reads and atomics, so this lists all statements of the grid that may be
+// responsible.
 std::string Machine::sites_of(const Memory& memory, ir::Touch touch) const {
   constexpr std::size_t most = 3;
   std::vector<std::string> places;

@@ -84,7 +84,7 @@ std::string notes_of(const std::vector<std::string>& notes) {
   return html + "</ul>\n";
 }
 
-// Of one kind, each under its title.
+// The pictures of one kind, each under its title.
 std::string pictures_of(const std::vector<Picture>& pictures, std::string_view kind) {
   std::string html;
   for (auto& picture : pictures) {

@@ -182,8 +182,8 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
   }
 }
 
-// With products, the text for tensors that lie elsewhere would do without the copy engine, too. Workspaces have
-// rows of any length, whatever the caller gives.
+// With products, the text for tensors that lie elsewhere would do without the copy engine, too. Workspaces
+// have rows of any length, whatever the caller gives.
 bool CudaGridPrinter::supposes_alignment(const Buffer& tensor) const {
   return target_.copy_engine && !any_products_ && !tensor.is_tile() && tensor.role != Role::workspace;
 }
@@ -215,7 +215,7 @@ std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t 
   return result;
 }
 
-// Of the element so many behind the one at the indices.
+// A pointer to the element `first` positions after the one at the indices.
 std::string CudaGridPrinter::part_pointer(const Access& access, int first) {
   Access own = access;
   Expr& last = own.index[static_cast<std::size_t>(access.view.dims.back().axis)];

@@ -25,8 +25,8 @@ ProgramOptions program_options(const AttentionOptions& options, double scale) {
           .right = options.causal ? 0 : std::min(options.right, widest)};
 }
 
-// Of the keys before `x` of a sequence that begins at 0 there are `below(x)` in all rows up to x, so that
-// rows that see the keys before i + x are below(queries + x) − below(x) pairs.
+// below(x) counts the pairs of all rows up to x that see the keys before them, so rows that see the keys
+// before i + x have below(queries + x) − below(x) pairs.
 std::string seen_pairs() {
   const std::string queries = "(queries/sequences)", keys = "(keys/sequences)";
   const auto below = [&](const std::string& x) {

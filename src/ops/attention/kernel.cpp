@@ -196,7 +196,7 @@ void Program::merge_grid() {
 // Scores of key tiles, and their weighted sum of values.
 void Program::attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range,
                      const Range& steps, const Expr& own_scale, OnlineSoftmax& softmax, Fragment& sum) {
-  // Of 8 bits tensor cores keep 14 of the sums of up to 512 products, more than the operands have.
+  // Tensor cores keep 14 bits of the sums of up to 512 8-bit products, which is more than the operands have.
   const lang::GemmOptions products{.accumulate =
                                        c.compute == e4m3 ? Accumulate::tensor_core : Accumulate::promoted};
   const int value_rows = c.turns_values() ? c.features_v() : c.keys,

@@ -17,7 +17,7 @@ struct OwnQueries {
   lang::Expr start() const { return whole ? first : lang::Expr(lang::Operand(0)); }
 };
 
-// Of block x of head h; ends the block if there are no such queries. `group` where heads have their own
+// The queries of block x of head h; ends the block if there are none. `group` is given if heads have separate
 // tiles.
 OwnQueries own_queries(const BlockSparseKernel& c, const lang::Expr& x, const lang::Expr& h,
                        const lang::Expr& queries, const std::optional<lang::Dim>& group);

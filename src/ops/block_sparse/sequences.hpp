@@ -25,7 +25,8 @@ class BlockSparseSequences {
   lang::Expr most_keys() const { return c.varlen ? *longest_k_ : lang::Expr(keys); }
   lang::Expr most_blocks() const { return c.varlen ? ceildiv(*longest_q_, c.q_block) : lang::Expr(q_blocks); }
 
-  // Of a sequence; no longer than promised, so that all grids count the same blocks.
+  // The rows and lengths of a sequence, limited to the promised length so that all grids count the same
+  // blocks.
   SequenceRows rows(const lang::Expr& b) const;
   lang::Expr queries_of(const lang::Expr& b) const;
   lang::Expr keys_of(const lang::Expr& b) const;

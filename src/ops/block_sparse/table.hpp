@@ -82,7 +82,7 @@ void add_choice(Schema<Op>& table) {
 // Pairs of a query and a key that the choice of a call has, of all heads.
 double chosen_pairs(const BoundCall& bound, const BlockSparseOptions& options);
 
-// Of both; `more` stands behind each.
+// Examples for the operator and its gradient; `more` is appended to each.
 std::vector<Example> block_sparse_examples(const std::string& more);
 std::vector<Example> block_sparse_measured();
 

@@ -12,8 +12,8 @@ struct ExpertUnit {
   bool interleaved = false;
 };
 
-// Of a call with x [tokens, d], experts and weights [tokens, topk]. All rows are those of pairs, in the order
-// of experts.
+// The steps of a call with x [tokens, d], experts and weights [tokens, topk]. All rows are those of pairs,
+// sorted by expert.
 class ExpertSteps {
  public:
   ExpertSteps(const BoundCall& call, Launch& launch, const ExpertUnit& unit);

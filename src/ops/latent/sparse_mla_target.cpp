@@ -59,7 +59,7 @@ struct TargetProgram {
       Fragment base({c.rows}, f32), s({c.rows, c.keys}, f32, 0);
       copy(lse.slice(b, query, h).at(j * c.rows), base, {.fill = -std::numeric_limits<double>::infinity()});
       gemm(own, k.T(), s);
-      // Of an empty list, and behind the last head.
+      // ∞ gives weights of 0: for an empty list, and after the last head.
       parallel(base,
                [&](Index i) { base(i) = select(base(i) == -inf, inf, LargeScores::base(base(i) * log2e)); });
       parallel(s, [&](Index i, Index n) {
@@ -114,7 +114,7 @@ void formula(const Bound<SparseMlaTarget>& c, Exact& exact) {
   });
 }
 
-// Of examples: larger than the scores of rows, so that weights stay below 1.
+// The lse in examples: larger than the scores of rows, so that weights are below 1.
 tegula::Tensor example_lse(const Shape& shape, DType type, std::uint64_t seed,
                            const std::function<std::int64_t(const std::string&)>&) {
   return tegula::Tensor::random_uniform(shape, type, seed, 6, 8);

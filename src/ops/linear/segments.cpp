@@ -6,7 +6,7 @@ namespace tegula::ops {
 
 namespace {
 
-// Of a pass over states: columns of a block, blocks that a processor has at once, and microseconds of a
+// The cost of a pass over states: columns per block, resident blocks per processor, and microseconds per
 // chunk.
 struct PassCost {
   int block, blocks_of_processor;

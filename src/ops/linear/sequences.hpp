@@ -33,7 +33,7 @@ void add_fences(Schema<Op>& table) {
 // ---- of calls
 // A tensor over tokens as programs see it, [batch, tokens, …]: packed sequences are one batch.
 TensorRef with_batch(const TensorRef& tensor, bool packed);
-// Of the call's tensor; none where it has none.
+// The view of a tensor of the call; empty if the call does not have it.
 TensorRef token_view(const BoundCall& call, const char* tensor);
 // How many sequences a call has, and how many tokens together.
 std::int64_t sequences_of(const BoundCall& call);

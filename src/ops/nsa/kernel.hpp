@@ -64,7 +64,7 @@ struct NsaKernel {
   // With `lists`: steps of a block, and blocks of a step.
   int parts() const { return (block + keys - 1) / keys; }
   int joined() const { return keys % block == 0 && (block % 8 == 0 || keys == block) ? keys / block : 1; }
-  // Of rows that a warp group multiplies at a time, each of whole tokens.
+  // Groups of rows that a warp group multiplies at a time, each made of whole tokens.
   int row_groups() const {
     const int groups = rows() / 64;
     return rows() % 64 == 0 && queries % groups == 0 ? groups : 1;

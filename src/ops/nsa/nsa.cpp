@@ -134,8 +134,8 @@ double keys_seen(const std::set<std::int64_t>& blocks, std::int64_t block_size, 
   return keys;
 }
 
-// Of one batch or of packed sequences: tokens [begin, end) of the queries meet `keys` keys. `lists` are
-// [tokens, heads, entries].
+// Counts the pairs of one batch entry or packed sequence: query tokens [begin, end) and `keys` keys. `lists`
+// are [tokens, heads, entries].
 double pairs_of(const TensorRef& lists, const NsaSelectedOptions& options,
                 std::pair<std::int64_t, std::int64_t> tokens, std::int64_t keys) {
   double pairs = 0;

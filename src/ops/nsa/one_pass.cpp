@@ -15,7 +15,7 @@ using lang::Tensor;
 
 namespace {
 
-// Of a list that one block of the grid works through.
+// Limits for the part of a list that one block of the grid processes.
 constexpr int most_steps = 64, fewest_of_piece = 128;
 constexpr int sum_stages = 4;
 constexpr int fewest_stats = 32, fewest_copied_stats = 4;  // of a token: for the copy engine, for threads

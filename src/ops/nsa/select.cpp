@@ -9,7 +9,7 @@ namespace tegula::ops {
 
 namespace {
 
-// Of a warp, in registers; and entries of a block that a program writes out.
+// Columns that a warp holds in registers, and entries of a block that a program writes out.
 constexpr int most_columns = 2048, most_written_out = 8;
 
 // Columns of a product in warp groups' rows, entries of a step, and the time of a score.

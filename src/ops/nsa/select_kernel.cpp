@@ -13,7 +13,7 @@ using namespace lang;
 using lang::Tensor;
 
 constexpr std::uint32_t kept = 0xffffffffu;  // above the key of every weight
-// Of so many queries at a time; of more the weights would not stay in the cache.
+// Only the weights of the queries of so many resident blocks stay in the cache.
 constexpr int blocks_of_processor = 2;
 // A warp counts chosen blocks of a chunk in the lower bits of a number and ties in the others.
 constexpr int count_bits = 13;

@@ -59,7 +59,7 @@ double selected_pairs(const BoundCall& bound, const NsaSelectedOptions& options)
 inline constexpr const char* most_pairs_of_selection =
     "batch*queries*heads*(min(entries*block_size, keys) + min(window, keys))";
 
-// Of both; `more` stands behind each that has no tiles of its own.
+// Examples for the operator and its gradient; `more` is appended to each without its own tiles.
 std::vector<Example> nsa_examples();
 std::vector<Example> nsa_measured();
 

@@ -41,7 +41,7 @@ Expr number_of(const Expr& key) { return bitcast(select(key >> 31u == 1u, key & 
 struct Choice {
   const TopkInstance& c;
   Dim rows{"rows"}, n{c.is_first ? "n" : "candidates"}, count{"count"};
-  // Of the first step; of others, the keys and columns that the step before has chosen.
+  // Inputs of the first step; other steps read the keys and columns that the previous step selected.
   Tensor x = c.is_first ? input("x", {rows, n}, c.type) : input("keys", {rows, n}, u32);
   Tensor numbers = c.is_first ? x : input("numbers", {rows, n}, i32);
   Expr parts = ceildiv(n, c.columns);

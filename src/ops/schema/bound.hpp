@@ -107,7 +107,7 @@ template <class Op>
 class Bound {
  public:
   explicit Bound(const BoundCall& call) : Bound(call, *static_cast<const Op*>(call.op())) {}
-  // Of a call of another operator, whose struct has this one's.
+  // For a call of another operator whose struct contains this one's.
   Bound(const BoundCall& call, const Op& op) : call_(call), op_(op) {}
   const Op& operator*() const { return op_; }
   const Op* operator->() const { return &**this; }

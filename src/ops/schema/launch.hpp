@@ -55,7 +55,7 @@ class Launch {
  private:
   template <class Instance>
   const LaunchedProgram& compiled(const Instance& instance, lang::Kernel (*program)(const Instance&)) {
-    // Of each operator: its table says where the parameters come from.
+    // The key contains the operator, because its table determines where the parameters come from.
     using Key = std::tuple<InstanceKey<Instance>, lang::Kernel (*)(const Instance&), const OperatorSchema*,
                            Target::Kind>;
     // Never destroyed: threads may still call while the process ends.

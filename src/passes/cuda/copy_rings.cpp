@@ -143,7 +143,7 @@ class RingSearch {
   CopyRings result_;
 };
 
-// Of shared tiles in no ring.
+// Bytes of the shared tiles that are in no ring.
 std::int64_t RingSearch::tile_bytes(const Body& body, bool nested) const {
   std::int64_t bytes = 0;
   for (const Stmt& s : body) {

@@ -35,7 +35,7 @@ struct CopyRings {
   bool empty() const { return loops.empty(); }
 };
 
-// Of grid `number`, which has no roles.
+// Plans the rings of grid `number`, which has no roles.
 CopyRings plan_copy_rings(const ir::Kernel& kernel, std::size_t number, const CudaTarget& target);
 
 // What all threads do with the rings, to be simulated: four warps stand for all.

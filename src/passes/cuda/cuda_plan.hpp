@@ -33,7 +33,7 @@ struct GridPlan {
   std::unordered_set<const ir::ExprNode*> exits_of_all;  // conditions under which no block goes on
 };
 
-// Of each grid, GridHints::other_shared_bytes, where the printer has found them; else empty.
+// GridHints::other_shared_bytes of each grid, if determined by the printer; otherwise empty.
 using OtherBytes = std::vector<std::int64_t>;
 
 struct CudaPlan {

@@ -40,7 +40,7 @@ Buffers plain_operands(const ir::Body& body);
 // To a fragment of 16-bit floats, of which each thread has pairs, or one of 8-bit floats whose registers are
 // those of the other fragment.
 std::optional<Conversion> conversion(const ir::Stmt& s, const Layouts& layouts);
-// Of whole warp groups to an operand, by stmatrix.
+// A conversion by whole warp groups to an operand, using stmatrix.
 std::optional<Conversion> matrix_store(const ir::Stmt& s, const Computing& own);
 
 FragmentForms fragment_forms(const ir::Body& body, const Computing& own);

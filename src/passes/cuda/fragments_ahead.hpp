@@ -1,4 +1,5 @@
-// Fragments that a step of a pipelined loop loads from tensors, by way of shared tiles, which come steps ahead.
+// Fragments that a step of a pipelined loop loads from tensors, by way of shared tiles, which come steps
+// ahead.
 //
 // A thread that loads registers waits for them before it computes, and what it computes keeps it from loading
 // more: a step's loads are on their way only while nothing is computed. A tile of the same elements becomes a
@@ -9,7 +10,7 @@
 
 namespace tegula::passes {
 
-// Of grid `number`, which has no roles: fragments of loops whose tiles all become slots.
+// Handles grid `number`, which has no roles: fragments in loops whose tiles all become slots.
 void bring_fragments_ahead(ir::Kernel& kernel, std::size_t number, const CudaTarget& target);
 
 }  // namespace tegula::passes

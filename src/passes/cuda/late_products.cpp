@@ -15,8 +15,8 @@ using namespace ir;
 
 namespace {
 
-// Of a tile that two steps need: one for each, and one in which the next comes. Of another that the last
-// product of a step reads: one, and that one.
+// Slots of a tile that two steps need: one per step, and one for the next load. Slots of another tile that
+// the last product of a step reads: one, and one for the next load.
 constexpr int slots_of_held = 3, slots_of_late = 2;
 
 class StepProducts {

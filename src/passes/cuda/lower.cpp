@@ -167,7 +167,7 @@ Body Lowering::reduce(const Reduce& n, const Loc& at) {
   return result;
 }
 
-// Of whole fragments.
+// Lowers a scan to one of whole fragments.
 Body Lowering::scan(const Scan& n, const Loc& at) {
   Body result;
   Scan own = n;

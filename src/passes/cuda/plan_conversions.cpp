@@ -93,7 +93,7 @@ const Store* store_of(const For& loop) {
   return store;
 }
 
-// Of the loads along the row, whose tensors the tile's memory does not touch.
+// The narrowest of the loads along the row from tensors that do not overlap the tile's memory.
 int narrowest(const For& loop) {
   int bytes = piece_bytes;
   for (const Stmt& s : loop.body) {

@@ -83,7 +83,7 @@ bool is_lookup(const Stmt& s, const VariablePtr& column, const BufferPtr& tile) 
   return !by_column && !e.reads(tile);
 }
 
-// Of an element that is converted on its way. What is computed of it is no copy.
+// The reason why an element that is converted is not copied. Computing with an element is not a copy.
 Reason reason_of_values(const Load& load, const Store& store) {
   const Expr& value = store.value;
   const bool converts = value->op == Op::cast && is_variable(value->args[0], load.variable);

@@ -34,7 +34,7 @@ struct RegisterNeeds {
 
 RegisterNeeds register_needs(const ir::Body& body, int threads, const CudaTarget& target);
 
-// Of each thread: at the launch, and while it computes.
+// Registers per thread: at launch, and while it computes.
 struct Registers {
   int launch = 0, work = 0;
 };

@@ -4,7 +4,7 @@
 
 namespace tegula::passes {
 
-// Of shared memory that one of so many blocks of a processor has.
+// Shared memory per block if so many blocks share a processor.
 std::int64_t shared_bytes_of(int blocks);
 
 // How many blocks without roles the text promises to a processor: what the program asks for, as far as

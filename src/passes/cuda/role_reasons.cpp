@@ -15,7 +15,7 @@ using namespace ir;
 
 namespace {
 
-// Of a consumer's 248 at most: what remains is for addresses and operands.
+// At most this many of a consumer's 248 registers; the remainder is for addresses and operands.
 constexpr std::int64_t most_fragment_registers = 208;
 
 // A product, and the statements around it from the outside to the inside.
@@ -46,7 +46,7 @@ bool is_by_wgmma(const Product& product, int threads, const CudaTarget& target) 
   return plan_gemm(*as<Gemm>(product.stmt), threads, target).instruction == GemmInstruction::wgmma;
 }
 
-// Of a product in the body of a pipelined loop.
+// The reason for a product in the body of a pipelined loop.
 Reason reason_of_operands(const Gemm& gemm, const Loc& at, const RefusedTiles& refused) {
   for (const View* operand : operands(gemm)) {
     const RefusedTile* found = find(refused, operand->buffer);
@@ -78,7 +78,7 @@ Reason reason_of_product(const Product& product, const RefusedTiles& refused) {
 
 std::int64_t register_bytes(const Buffer& tile) { return tile.elements() * tile.type.bytes(); }
 
-// Of the fragments that are needed at the same time, at most: each from its first use to its last one.
+// The maximum bytes of fragments that are live at the same time, each from its first to its last use.
 std::int64_t live_bytes(const Body& body) {
   std::int64_t most = 0;
   std::vector<std::int64_t> live(body.size());

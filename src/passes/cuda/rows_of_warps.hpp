@@ -10,7 +10,7 @@
 
 namespace tegula::passes {
 
-// Of what the consumers run; unchanged unless warps can decide for themselves about every such branch.
+// Rewrites the consumers' program; it is unchanged unless warps can decide every such branch on their own.
 ir::Body rows_of_warps(const ir::Body& consumer, int threads, const CudaTarget& target);
 
 }  // namespace tegula::passes

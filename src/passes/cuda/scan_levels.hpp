@@ -11,7 +11,7 @@ namespace tegula::passes {
 struct ScanLevel {
   enum class Kind { registers, lanes, threads };
   Kind kind;
-  // Of registers: among the numbers of those that the levels below have left. Of others: of threads.
+  // Step and extent count registers that the levels below have left, or threads.
   std::int64_t step, extent;
   std::int64_t registers;  // that the level begins with
 };

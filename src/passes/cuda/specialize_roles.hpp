@@ -55,8 +55,8 @@ struct Roles {
   bool is_brought_by_threads(const RingPlan& ring) const;
 };
 
-// Of a slot for the tile: the pattern of a swizzle begins at multiples of 1024 bytes, what the copy engine
-// brings of a vector at multiples of 128.
+// The alignment of a slot for the tile: a swizzle pattern starts at multiples of 1024 bytes, a vector loaded
+// by the copy engine at multiples of 128.
 std::int64_t slot_alignment(const ir::Buffer& tile);
 std::int64_t slot_bytes(const ir::Buffer& tile);
 

@@ -56,7 +56,7 @@ std::vector<std::string> command(const std::string& compiler, const HostCompiler
   return arguments;
 }
 
-// Of all that is compiled, whoever compiles it.
+// The key of everything that is compiled, by any compiler.
 std::string key_of(const HostCompiler::Source& source) {
   KeyBuilder key;
   for (const std::string_view flag : always) key.add(flag);
