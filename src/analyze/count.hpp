@@ -1,4 +1,4 @@
-// How much a grid does, counted along its program.
+// Counts the work of a grid by walking its program.
 #pragma once
 #include <functional>
 #include <map>

@@ -1,5 +1,5 @@
 // Prints the grids of a kernel as CUDA C++ that includes the embedded device header `kernel.cuh`: one
-// function for each grid. What is needed to launch them stands beside the text.
+// function for each grid. The data needed to launch them accompanies the text.
 //
 // Every function takes one parameter by value, a struct of 8-byte words:
 //   the address of each tensor of the signature, workspaces included (Signature::buffers);

@@ -1,5 +1,5 @@
-// Which memory the products of a pipelined loop bring into the cache while they compute: what the copies
-// behind them read, in the same iteration or in the next one.
+// Which memory the products of a pipelined loop prefetch into the cache: what the copies after them read, in
+// the same iteration or the next one.
 #pragma once
 #include <unordered_map>
 #include <vector>

@@ -1,4 +1,4 @@
-// What a block brings into the cache for the block that its thread runs next: what that one reads first.
+// What a block prefetches for the next block of its thread: the data that the latter reads first.
 #pragma once
 #include <optional>
 #include <vector>

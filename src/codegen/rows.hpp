@@ -1,4 +1,4 @@
-// Neighbouring parallel loops and reductions that go over the same rows, so that they can share one loop.
+// Neighbouring parallel loops and reductions over the same rows, which can share one loop.
 #pragma once
 #include "ir/ir.hpp"
 

@@ -1,4 +1,4 @@
-// The state of one run: registers, memories, the moment, and what is needed to explain an error.
+// The state of one run: registers, memories, the current moment, and the data needed to explain an error.
 #pragma once
 #include <array>
 #include <limits>

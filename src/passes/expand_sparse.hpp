@@ -1,4 +1,4 @@
-// Sparse products where no instruction has them: the operand becomes a dense tile.
+// Sparse products without an instruction: the sparse operand becomes a dense tile.
 #pragma once
 #include <functional>
 

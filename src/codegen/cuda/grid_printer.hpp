@@ -1,5 +1,5 @@
-// What prints the function of one grid for a GPU. Its members are spread over several files, by what they
-// print: accesses, statements, loops over elements, operations on tiles, roles.
+// Prints the function of one grid for a GPU. Its members are spread over several files, by what they print:
+// accesses, statements, loops over elements, operations on tiles, roles.
 #pragma once
 #include <functional>
 #include <optional>

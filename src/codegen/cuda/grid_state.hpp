@@ -1,5 +1,5 @@
-// What is known while the function of one grid is printed for a GPU: the grid and its plan, where tiles and
-// tensors are, and in which loop, role or branch the text stands.
+// The state while the function of one grid is printed for a GPU: the grid and its plan, where tiles and
+// tensors are, and the current loop, role and branch.
 #pragma once
 #include <deque>
 #include <optional>

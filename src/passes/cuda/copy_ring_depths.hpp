@@ -1,4 +1,4 @@
-// How many slots a ring without roles has. Part of copy_rings.
+// Chooses the number of slots of a ring without roles. Part of copy_rings.
 #pragma once
 #include "ir/kernel.hpp"
 #include "passes/cuda/plan_gemms.hpp"

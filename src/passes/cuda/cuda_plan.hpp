@@ -1,5 +1,5 @@
-// Everything that is decided about a kernel before it is printed for a GPU. The passes of cuda_passes.hpp
-// fill it in, one after the other; what prints only reads it.
+// All decisions about a kernel before it is printed for a GPU. The passes of cuda_passes.hpp fill it in, one
+// after another; the printer only reads it.
 #pragma once
 #include <unordered_set>
 #include <vector>

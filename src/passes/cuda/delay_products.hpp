@@ -1,10 +1,9 @@
 // Lets products overlap with what follows them.
 //
 // A loop  first products, work, last products  becomes
-//   first products, work;  loop { first products, last products of the step before, work };  last products
-// or one such loop for the steps without a mask and one for those with it,
-// so that the tensor cores multiply while the other units work. Loops of nothing but products, which only
-// need their waits to be late, are marked.
+//   first products, work;  loop { first products, last products of the previous step, work };  last products
+// or one such loop for the steps without a mask and one for those with it, so that the tensor cores multiply
+// while the other units work. Loops that only multiply are marked; they only need late waits.
 #pragma once
 #include <unordered_set>
 
@@ -39,8 +38,8 @@ struct ConsumerProgram {
   // the slot of a step is let go in the next one.
   std::unordered_map<const ir::Buffer*, ir::BufferPtr> before;
   std::unordered_set<int> held;
-  // The indices of loops of several products none of which is delayed, and why: with a place where the user can
-  // change it by a hint.
+  // The indices of loops of several products none of which is delayed, and why: with a place where the user
+  // can change it by a hint.
   std::vector<std::pair<const ir::Variable*, Reason>> reasons;
 
   // The tile that a ring has for this one.

@@ -1,8 +1,8 @@
 // How threads hold fragments of small floats.
 //
-// Those that feed products from registers are held as words of two, those of 8 bits of four, which are made
-// where they are converted, stored to shared memory as they are, and otherwise only read. Others whose
-// readers round hold what was computed.
+// Fragments that feed products from registers are packed into words of two elements (four 8-bit elements)
+// where they are converted; the words are stored to shared memory as they are, and are otherwise only read.
+// Other fragments whose readers all round hold unrounded values.
 #pragma once
 #include <optional>
 #include <unordered_set>

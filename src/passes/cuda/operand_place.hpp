@@ -1,4 +1,4 @@
-// Where an operand of a product lies in its tile of shared memory, as the tensor cores' descriptors say it.
+// The position of a product's operand in its shared tile, in the form of the tensor cores' descriptors.
 #pragma once
 #include <vector>
 

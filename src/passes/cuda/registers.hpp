@@ -1,9 +1,9 @@
-// What the fragments of a block take of each thread's registers, and what a thread has.
+// The registers per thread that the fragments of a block need, and those that a thread has.
 //
-// ptxas compiles m64nNk16 on f32 sums (and k32 of 8 bits) only where a thread has, at the launch, registers
-// for the instruction's N / 2 sums and for 26 more, 30 where A is in registers: the "register target" of its
-// error C7602, read from NVRTC 13.0 for N = 16 … 256. The registers that warps get later (setmaxnreg) do not
-// count there. They decide what spills; see `to_work_with`.
+// ptxas compiles m64nNk16 on f32 sums (and k32 of 8 bits) only if a thread has, at launch, registers for the
+// instruction's N / 2 sums and for 26 more, 30 where A is in registers: the "register target" of its error
+// C7602, read from NVRTC 13.0 for N = 16 … 256. The registers that warps get later (setmaxnreg) do not count
+// for this; they determine what spills, see `to_work_with`.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-// How many slots each ring of a block with roles has: as many as its loop asks for, and at most as fit.
+// How many slots each ring of a block with roles has: as many as its loop requests, if they fit.
 #pragma once
 #include "passes/cuda/specialize_roles.hpp"
 

@@ -1,5 +1,5 @@
-// A warp group multiplies 64 rows at a time, whoever needs them. Where a step concerns the rows of few of its
-// warps, those are faster alone: each by mma.sync, on its own rows, while the others go on to another step.
+// A warp group always multiplies 64 rows. If a step affects the rows of only a few of its warps, these are
+// faster alone: each uses mma.sync on its own rows while the others continue with another step.
 //
 //   when_rows(conditions of runs of 16 rows, body)
 // becomes

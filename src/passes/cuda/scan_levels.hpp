@@ -1,4 +1,4 @@
-// A scan along a dimension of a fragment by the digits that make up the coordinate, from the fastest to the
+// Performs a scan along a dimension of a fragment digit by digit of the coordinate, from the fastest to the
 // slowest: each level combines neighbours of the level below.
 #pragma once
 #include <optional>

@@ -1,7 +1,7 @@
-// Divides a block into warps that bring shared tiles and warps that compute with them.
+// Divides a block into warps that load shared tiles and warps that compute with them.
 //
 // A tile of a pipelined loop that one statement fills becomes a ring of slots. The producer runs the slice of
-// the program that these statements need, as far ahead as there are slots; the consumers run the rest.
+// the program that these statements need, as far ahead as there are slots; the consumers run the remainder.
 #pragma once
 #include <unordered_map>
 

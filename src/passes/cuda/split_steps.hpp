@@ -1,5 +1,5 @@
-// Loops whose later steps do what earlier ones do not, such as masking scores, become two loops: the steps
-// without the branch are shorter, and what stands around it runs in a better order.
+// Loops whose later steps do something that earlier ones do not, such as masking scores, become two loops:
+// the steps without the branch are shorter, and the code around it runs in a better order.
 #pragma once
 #include <optional>
 

@@ -1,4 +1,4 @@
-// The events of what consumers store by the copy engine, and of sums that tensors get in turn. Part of
+// The events of stores by the copy engine, and of sums that are added to tensors in turn. Part of
 // build_schedule.
 #pragma once
 #include <map>

@@ -1,4 +1,5 @@
-// Two forms of a store: by the copy engine, which takes room from rings, or by the threads that computed.
+// Two forms of a store: by the copy engine, whose buffers reduce the space for rings, or by the threads that
+// computed the values.
 #pragma once
 #include <unordered_map>
 

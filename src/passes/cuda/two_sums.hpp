@@ -3,7 +3,7 @@
 //
 // A loop  products to sums, work  becomes
 //   products to sums A;  loop of two steps { products to B, work on A, products to A, work on B };
-//   where a step is left over { products to B };  work on A;  and there { work on B }
+//   if a step remains { products to B };  work on A; and in that case { work on B }
 #pragma once
 #include <array>
 
