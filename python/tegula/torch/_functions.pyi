@@ -66,17 +66,17 @@ def attention(
             for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         splits: parts into which the keys of a tile are split, merged afterwards; 0: planned; a number from 1 to 64,
             or 0 for the plan's choice.
         out_dtype: dtype of the result of e4m3; of others that of q; f32, f16 or bf16, chosen by the operator unless
             given.
-        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
-            faster.
+        deterministic: makes results bitwise reproducible; if false, the contributions to dq are added in any order
+            if that is faster.
 
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
@@ -173,13 +173,13 @@ def attention_backward(
             for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
-            faster.
+        deterministic: makes results bitwise reproducible; if false, the contributions to dq are added in any order
+            if that is faster.
 
     Returns:
         dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
@@ -275,9 +275,9 @@ def block_sparse_attention_backward(
         cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         q_block_size: queries of a block; the last block may be short; a block size from 1 to 2^20.
         k_block_size: keys of a block; the last block may be short; a block size from 1 to 2^20.
         causal: hides later keys in the selected blocks; the last query is aligned with the last key.
@@ -285,8 +285,8 @@ def block_sparse_attention_backward(
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
-            faster.
+        deterministic: makes results bitwise reproducible; if false, the contributions to dq are added in any order
+            if that is faster.
 
     Returns:
         dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
@@ -352,7 +352,7 @@ def block_sparse_attention(
     check_indices: bool = False,
     deterministic: bool = True,
 ) -> BlockSparseAttentionResult:
-    """Attention in which every block of queries sees chosen blocks of keys.
+    """Attention in which every block of queries sees selected blocks of keys.
 
     Gradients of q, k and v are those of ``tegula.block_sparse_attention_backward``.
 
@@ -377,9 +377,9 @@ def block_sparse_attention(
         cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         q_block_size: queries of a block; the last block may be short; a block size from 1 to 2^20.
         k_block_size: keys of a block; the last block may be short; a block size from 1 to 2^20.
         causal: hides later keys in the selected blocks; the last query is aligned with the last key.
@@ -388,8 +388,8 @@ def block_sparse_attention(
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         check_indices: refuses used entries that are neither -1 nor a block; the call then waits for the GPU.
-        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
-            faster.
+        deterministic: makes results bitwise reproducible; if false, the contributions to dq are added in any order
+            if that is faster.
 
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
@@ -784,7 +784,8 @@ def append_kv(
         cosine: [length, half], float32: cosines of the angles of every position, by which pairs of features of keys
             are rotated. Optional.
         sine: [length, half], float32: sines of the same angles. Optional.
-        positions: [batch, tokens], int32: positions of the tokens; default: their positions in their sequences. Optional.
+        positions: [batch, tokens], int32: positions of the tokens; default: their positions in their sequences.
+            Optional.
         pairing: features that are rotated together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
         first_rotated: the first feature that is rotated; a feature.
 
@@ -802,7 +803,7 @@ def append_kv(
         v: expected 1 to 1024 features; split the heads.
         cosine: expected 1 pair or more, among the {d} features of k; give the angles of fewer pairs.
         cosine: expected angles for all {room} tokens of the capacity; give longer tables, or positions.
-        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -848,8 +849,8 @@ def attention_with_kv_cache(
             bfloat16 or float8_e4m3fn: keys. Elements of the last dimension lie side by side.
         v_cache: [pages, page_size, kv_heads, d_v] if block_table; [batch, keys, kv_heads, d_v], dtype that of
             k_cache: values. Elements of the last dimension lie side by side.
-        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that names no
-            page, such as -1, is padding. Optional.
+        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that is no page
+            number, such as -1, is padding. Optional.
         cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
             fill the cache. Optional.
         tree_mask: [batch, queries, queries], bool: which of the last tokens each of them sees; all of them see the
@@ -880,7 +881,7 @@ def attention_with_kv_cache(
             key is seen.
 
     Rules:
-        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
         indices: expected either indices or mask; give one of them.
         counts: expected counts with indices only; leave it out.
         mask: expected all blocks of the {room} keys of the capacity; check k_block_size.
@@ -910,7 +911,7 @@ def merge_attention(
     layout: Literal["bshd", "bhsd"] = "bshd",
     out_dtype: Any = None,
 ) -> MergeAttentionResult:
-    """Attention over all keys, merged from results over parts of them.
+    """Attention over all keys, merged from results over subsets of them.
 
     There are no gradients: attention over all keys has one.
 
@@ -973,8 +974,8 @@ def mla_decode(
         kv_cache: [pages, page_size, row] if block_table; [batch, keys, row], float32, float16, bfloat16,
             float8_e4m3fn or uint8: latent rows, whose first d_v features are the values, or records of bytes.
             Elements of the last dimension lie side by side.
-        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that names no
-            page, such as -1, is padding. Optional.
+        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that is no page
+            number, such as -1, is padding. Optional.
         cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
             fill the cache. Optional.
         tree_mask: [batch, queries, queries], bool: which of the last tokens each of them sees; all of them see the
@@ -998,7 +999,7 @@ def mla_decode(
             seen.
 
     Rules:
-        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
         tree_mask: expected neither causal nor left with it; say it in the mask.
         kv_cache: expected the dtype of q, e4m3, or u8 with q in bf16; convert it.
         kv_cache: expected rows of {d} features, or records of 656 bytes for 576 features, 584 for 512, with d_v
@@ -1408,7 +1409,7 @@ def gated_delta_rule(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
         output_final_state: also returns the states after the last token.
@@ -1481,7 +1482,7 @@ def gated_delta_rule_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
         output_final_state: also returns the states after the last token.
@@ -1552,7 +1553,7 @@ def kda(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
         output_final_state: also returns the states after the last token.
@@ -1625,7 +1626,7 @@ def kda_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
         output_final_state: also returns the states after the last token.
@@ -1831,8 +1832,7 @@ def grouped_gemm(
         transpose_b: b is [groups, n, k].
         precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
             ieee, tf32, tf32x3.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -1871,8 +1871,7 @@ def grouped_gemm_weights(
         c: [groups, k, n], float32, float16 or bfloat16: added. Optional.
         precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
             ieee, tf32, tf32x3.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -1905,8 +1904,7 @@ def accumulate_grouped_gemm_weights(
         a: [m, k], float32, float16 or bfloat16: rows of all groups.
         dout: [m, n], dtype that of a: gradients of the results.
         offsets: [groups + 1], int32: first row of each group, and the end of the last group.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
 
     Returns:
         None: sum hold the results.
@@ -1955,7 +1953,7 @@ def indexer_logits(
     ends: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
-    """Weighted sums over heads of relu(q k^T), from which queries choose keys.
+    """Weighted sums over heads of relu(q k^T), by which queries select keys.
 
     Gradients of q, k, weights and k_scales are those of ``tegula.indexer_logits_backward``.
 
@@ -2064,7 +2062,7 @@ def indexer_topk(
         begins: [queries] or [batch, queries], int32: the first key that a query sees; 0 if omitted. Optional.
         ends: [queries] or [batch, queries], int32: one past the last key that a query sees; `keys` if omitted.
             Optional.
-        page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c lies in
+        page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c is in
             page page_table[c / page_size]. Optional.
         causal: hides later keys; the last query is aligned with the last key.
         count: columns of a row; a number from 0 to 4096.
@@ -2106,8 +2104,8 @@ def paged_indexer_logits(
         k_cache: [pages, page_size, d] if block_table; [batch, keys, d], dtype that of q: keys, which all heads
             share. Elements of the last dimension lie side by side.
         weights: [batch, queries, heads], float32, float16 or bfloat16: weights of the heads of each query.
-        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that names no
-            page, such as -1, is padding. Optional.
+        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that is no page
+            number, such as -1, is padding. Optional.
         cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
             fill the cache. Optional.
         k_scales: [pages, page_size] if block_table; [batch, keys], float32: factors of the keys' logits. Optional.
@@ -2118,7 +2116,7 @@ def paged_indexer_logits(
             query does not see a key.
 
     Rules:
-        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
         q: expected 1 to 128 heads; add up the logits of several calls.
         q: expected 1 to 256 features; split the features.
 
@@ -2148,7 +2146,7 @@ def sparse_mla(
     scale: float | None = None,
     splits: int = 0,
 ) -> SparseMlaResult:
-    """Attention of every query to the latent rows that its list names.
+    """Attention of every query to the latent rows in its list.
 
     Gradients of q, kv, sinks and more_kv are those of ``tegula.sparse_mla_backward``.
 
@@ -2288,7 +2286,7 @@ def sparse_mla_decode(
     scale: float | None = None,
     splits: int = 0,
 ) -> SparseMlaDecodeResult:
-    """Attention of every query to the 8-bit cache records that its list names.
+    """Attention of every query to the 8-bit cache records in its list.
 
     There are no gradients: a cache of 8 bits has none.
 
@@ -2297,7 +2295,7 @@ def sparse_mla_decode(
             side.
         values: [..., d_v], float8_e4m3fn: the values of records, which are features of the keys too.
         scales: [..., groups], float32: factors of equal parts of the values of a record.
-        indices: [queries, entries], int32: records that a query sees; numbers that name no record, such as -1, are
+        indices: [queries, entries], int32: records that a query sees; numbers of no record, such as -1, are
             padding; a record counts as often as it is listed.
         ropes: [..., d_rope], bfloat16, float16 or float32: the features of keys after their values. Optional.
         counts: [queries], int32: number of used entries of each list; all if omitted. Optional.
@@ -2336,7 +2334,7 @@ def sparse_mla_target(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """The mean over heads of the weights that sparse_mla gives to the rows of its lists.
+    """The mean over heads of the weights of the listed rows in sparse_mla.
 
     There are no gradients: it is a target.
 
@@ -2383,7 +2381,7 @@ def topk_select(
         scores: [rows, columns] or [batch, rows, columns], float32: -inf and NaN are never selected.
         begins: [rows] or [batch, rows], int32: the first column of a row; 0 if omitted. Optional.
         ends: [rows] or [batch, rows], int32: one past the last column of a row; all if omitted. Optional.
-        page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c lies in
+        page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c is in
             page page_table[c / page_size]. Optional.
         count: columns of a row; a number from 0 to 4096.
         page_size: columns of a page; a block size from 1 to 2^20.
@@ -2428,7 +2426,7 @@ def causal_conv1d(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         silu: x / (1 + exp(-x)) of the sums.
         output_final_state: also returns the state for the next call.
 
@@ -2485,7 +2483,7 @@ def causal_conv1d_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         silu: x / (1 + exp(-x)) of the sums.
         output_final_state: also returns the state for the next call.
 
@@ -2546,7 +2544,7 @@ def linear_attention(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the products; a finite number, 1/sqrt(d) unless given.
         normalize: divides results by the sums of their weights, which the states keep as a last column.
         output_final_state: also returns the states after the last token.
@@ -2619,7 +2617,7 @@ def linear_attention_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the products; a finite number, 1/sqrt(d) unless given.
         normalize: divides results by the sums of their weights, which the states keep as a last column.
         output_final_state: also returns the states after the last token.
@@ -2727,17 +2725,17 @@ def nsa_selected_attention_backward(
         block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
             selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
         sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of the scores
-            of each entry's block, taken as 1: results do not depend on them, but a selector learns from their
-            gradient. Optional.
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
+            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
+            Optional.
         cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
             from entry i up to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         block_size: keys of a block; a block size from 1 to 2^20.
         causal: hides later keys; the last query is aligned with the last key.
         diagonal: a token sees its own block, selected or not.
@@ -2759,7 +2757,7 @@ def nsa_selected_attention_backward(
             keys, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by side.
         dsel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
             layout=bshd; [batch, selecting, queries, entries], float32: gradient of sel_scale; 0 where an entry
-            selects nothing, or what an earlier one has selected. None unless sel_scale_gradient.
+            selects nothing, or a block that an earlier entry has selected. None unless sel_scale_gradient.
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -2883,19 +2881,19 @@ def nsa_compress(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
 
     Returns:
         out: [entries, heads, d] if cu_seqlens; [batch, entries, heads, d] if layout=bshd; [batch, heads, entries,
-            d], dtype that of x: an entry for every whole window; packed, those of a sequence stand from its first
-            token / stride on. Elements of the last dimension lie side by side.
+            d], dtype that of x: one entry per whole window; if packed, those of a sequence start at its first token
+            / stride. Elements of the last dimension lie side by side.
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
-            would have no part.
+            would be ignored.
         max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         x: expected 1 to 512 features; split the heads.
 
@@ -2929,7 +2927,7 @@ def nsa_compress_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
@@ -2940,7 +2938,7 @@ def nsa_compress_backward(
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
-            would have no part.
+            would be ignored.
         max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         dout: expected {expected_entries} entries, as out has; give it the shape of out.
         x: expected 1 to 512 features; split the heads.
@@ -2985,7 +2983,7 @@ def nsa_compressed_attention(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
@@ -3002,7 +3000,7 @@ def nsa_compressed_attention(
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
-            would have no part.
+            would be ignored.
         max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
         k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
@@ -3066,7 +3064,7 @@ def nsa_compressed_attention_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
@@ -3086,7 +3084,7 @@ def nsa_compressed_attention_backward(
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
-            would have no part.
+            would be ignored.
         max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
         k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
@@ -3151,17 +3149,17 @@ def nsa_gated_attention(
         block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
             selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
         sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of the scores
-            of each entry's block, taken as 1: results do not depend on them, but a selector learns from their
-            gradient. Optional.
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
+            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
+            Optional.
         cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
             from entry i up to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         block_size: keys of a block; a block size from 1 to 2^20.
         causal: hides later keys; the last query is aligned with the last key.
         diagonal: a token sees its own block, selected or not.
@@ -3228,7 +3226,7 @@ def nsa_selected_attention(
     tile_keys: int = 0,
     check_indices: bool = False,
 ) -> NsaSelectedAttentionResult:
-    """Attention in which every token sees selected blocks of keys, and a window beside it.
+    """Attention in which every token sees selected blocks of keys and, optionally, a window.
 
     Gradients of q, k, v and sel_scale are those of ``tegula.nsa_selected_attention_backward``.
 
@@ -3246,17 +3244,17 @@ def nsa_selected_attention(
         block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
             selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
         sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of the scores
-            of each entry's block, taken as 1: results do not depend on them, but a selector learns from their
-            gradient. Optional.
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
+            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
+            Optional.
         cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
             from entry i up to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         block_size: keys of a block; a block size from 1 to 2^20.
         causal: hides later keys; the last query is aligned with the last key.
         diagonal: a token sees its own block, selected or not.
@@ -3329,19 +3327,19 @@ def nsa_select(
         k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
             entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
         lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: the lse that
-            nsa_compressed_attention gives for q and k.
+            nsa_compressed_attention returns for q and k.
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
         count: entries of a row, at most 4096.
         block_size: tokens of a selected block; a block size from 1 to 2^20.
         first_blocks: number of leading blocks that are always selected first; a number of blocks from 0 to 2^20.
-        local_blocks: number of blocks up to the query's own that are always selected first; a number of blocks from 0 to
-            2^20.
+        local_blocks: number of blocks up to the query's own that are always selected first; a number of blocks from
+            0 to 2^20.
         weight: how the weights of a block's entries are combined; one of sum, largest.
         key_tokens: tokens from which the entries are made; 0: as many as queries; a number of tokens, or 0 for as
             many as queries.
@@ -3353,7 +3351,7 @@ def nsa_select(
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
-            would have no part.
+            would be ignored.
         max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
         k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
@@ -3458,8 +3456,7 @@ def quantised_grouped_gemm(
         packed: b is in the order that packed_weights returns.
         block: weights that share a scale; 0: a whole row; 32 for mxfp4, 16 for nvfp4; 0, 16, 32 or a multiple of
             64.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -3597,7 +3594,7 @@ def cross_entropy_and_gradient(
 ) -> CrossEntropyAndGradientResult:
     """Cross-entropy loss of every row of logits, and its gradient in the same pass.
 
-    There are no gradients: it gives that itself.
+    There are no gradients: it returns the gradient itself.
 
     Args:
         logits: [..., classes], float32, float16 or bfloat16: rows, in their own dtype throughout.
@@ -4389,7 +4386,8 @@ def topk(
     Gradients of x are composed of calls of other operators.
 
     Args:
-        x: [..., n], float32, float16 or bfloat16: rows; NaN counts as the largest, and of equal elements the first comes first.
+        x: [..., n], float32, float16 or bfloat16: rows; NaN counts as the largest, and of equal elements the first
+            comes first.
         count: elements of a row; a number from 0 to 256.
         gates: what is returned for the selected elements: their softmax or their sigmoids; one of none, softmax,
             sigmoid.
@@ -4477,8 +4475,7 @@ def scaled_grouped_gemm(
         offsets: [groups + 1], int32: first row of each group, and the end of the last group. Optional.
         counts: [groups], int32: number of used rows of each group. Optional.
         rows_b: rows of b that share a scale; 128 or 1.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -4522,8 +4519,7 @@ def scaled_grouped_gemm_weights(
         offsets: [groups + 1], int32: first row of each group, and the end of the last group.
         c: [groups, k, n], float32, float16 or bfloat16: added. Optional.
         aligned: a promise: groups begin at multiples of 128.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -4635,7 +4631,7 @@ def vertical_slash_blocks(
 ) -> VerticalSlashBlocksResult:
     """Blocks of keys that diagonals of the scores cross, and the columns outside of them.
 
-    There are no gradients: it gives numbers of keys.
+    There are no gradients: its results are key numbers.
 
     Args:
         vertical: [batch, heads, verticals], int32: keys that all queries see; other numbers, such as -1, are
@@ -4863,7 +4859,7 @@ def ssd(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
         output_final_state: also returns the states after the last token.
 
@@ -4943,7 +4939,7 @@ def ssd_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
         output_final_state: also returns the states after the last token.
 
