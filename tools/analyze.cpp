@@ -99,9 +99,10 @@ void add_analyze(cli::App& app) {
   command->add_option("--flag", request->flags,
                       "For a file: an additional compiler flag, as in --flag=-Iinclude");
   command->footer(
-      "Nothing runs, and no GPU is needed. Without inputs, the operator's first example that is meant for\n"
-      "measuring. A source file, such as mine.cpp, says which kernels it has:\n"
-      "TEGULA_KERNELS(gemm_relu(128, 128, 64))\n\n"
+      "Nothing runs, and no GPU is needed. Without inputs, the operator's first example meant for\n"
+      "measuring is analysed. A source file, such as mine.cpp, lists its kernels:\n"
+      "TEGULA_KERNELS(gemm_relu(128, 128, 64))\n"
+      "\n"
       "Examples:\n"
       "  tegula analyze gemm --random a=4096x4096:bf16 --random b=4096x4096:bf16\n"
       "  tegula analyze attention --case 4096_causal --machine h200\n"

@@ -77,10 +77,10 @@ void add_build(cli::App& app) {
   command->add_option("--flag", request->flags,
                       "For a file: an additional compiler flag, as in --flag=-Iinclude");
   command->footer(
-      "Of an operator, the kernels of one call: extents that its program leaves open stay so. A source file, "
-      "such\n"
-      "as mine.cpp, says which kernels it has: TEGULA_KERNELS(gemm_relu(128, 128, 64)). No GPU is needed; "
-      "for GPUs NVRTC.\n\n"
+      "For an operator, the kernels of one call are built; extents that its program does not fix remain\n"
+      "variable. A source file, such as mine.cpp, lists its kernels: TEGULA_KERNELS(gemm_relu(128, 128,\n"
+      "64)). No GPU is needed; code for GPUs needs NVRTC.\n"
+      "\n"
       "Examples:\n"
       "  tegula build mine.cpp --target cpu,cuda --out bundle\n"
       "  tegula build gemm --random a=512x512:bf16 --random b=512x512:bf16 --target cuda --out bundle");

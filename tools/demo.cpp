@@ -49,13 +49,13 @@ Tensor load(const Demo& demo, Target target) {
   const Tensor picture = image::reduce(image::to_picture(bytes), size);
   const std::int64_t height = picture.size(0), width = picture.size(1);
   if (std::min(height, width) < image::tile) {
-    throw ArgumentError(fmt::format("{}: {} x {} pixels, where both sides need {}; choose a larger picture{}",
+    throw ArgumentError(fmt::format("{}: {} x {} pixels, but both sides need {}; choose a larger picture{}",
                                     demo.input, width, height, image::tile,
                                     bytes.shape() == picture.shape() ? "" : " or a larger --size"));
   }
   if (height * width > most_tokens) {
     throw ArgumentError(
-        fmt::format("{}: {} x {} pixels, where at most {} are tokens; choose a smaller --size", demo.input,
+        fmt::format("{}: {} x {} pixels, but at most {} can be tokens; choose a smaller --size", demo.input,
                     width, height, most_tokens));
   }
   fmt::print("{}: {} x {} {}, used at {} x {}{}\n", demo.input, bytes.size(1), bytes.size(0),

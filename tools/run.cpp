@@ -101,9 +101,9 @@ void add_run(cli::App& app) {
                     "Run nothing: print the kernels of the call, how each is executed on --target, what "
                     "falls back to slower code and why; no GPU is needed");
   command->footer(
-      "Inputs that are not given are those of --case, if there is one. Without --output the results are "
-      "only\n"
-      "described.\n\n"
+      "Inputs that are not given are taken from --case, if given. Without --output, results are only\n"
+      "described.\n"
+      "\n"
       "Examples:\n"
       "  tegula run gemm --input a=a.npy --input b=w.safetensors:proj --output c.npy\n"
       "  tegula run attention --input q=q.npy k=k.npy v=v.npy --option causal=true --output all.safetensors\n"

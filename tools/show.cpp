@@ -125,9 +125,10 @@ void add_show(cli::App& app) {
       ->check(cli::IsMember({"80", "90"}))
       ->capture_default_str();
   command->footer(
-      "Lines end with the place in the source that they come from. Without inputs, those of the operator's\n"
-      "first example. A source file, such as mine.cpp, says which kernels it has:\n"
-      "TEGULA_KERNELS(gemm_relu(128, 128, 64), gemm_relu(64, 64, 32))\n\n"
+      "Lines end with their source location. Without inputs, the operator's first example is shown. A\n"
+      "source file, such as mine.cpp, lists its kernels:\n"
+      "TEGULA_KERNELS(gemm_relu(128, 128, 64), gemm_relu(64, 64, 32))\n"
+      "\n"
       "Examples:\n"
       "  tegula show attention\n"
       "  tegula show mine.cpp --cuda --schedule\n"
