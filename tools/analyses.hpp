@@ -1,4 +1,4 @@
-// What recorded calls of kernels have to do, and how long a machine needs at least.
+// The work of recorded kernel calls, and the minimum time that a machine needs.
 #pragma once
 #include <vector>
 

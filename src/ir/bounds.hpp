@@ -1,4 +1,4 @@
-// Which values an integer expression can have, from what is known about its variables.
+// The range of values of an integer expression, from what is known about its variables.
 #pragma once
 #include <unordered_map>
 

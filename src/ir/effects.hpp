@@ -1,4 +1,4 @@
-// What a statement touches: the one table that every analysis of dependences reads.
+// What a statement accesses: the one table that every dependence analysis reads.
 #pragma once
 #include "ir/visit.hpp"
 

@@ -1,5 +1,5 @@
-// The rules that need no more than the node itself. Each is a sentence and a predicate; the first that fails
-// is returned.
+// The rules that depend only on the node itself. Each is a sentence and a predicate; the first that fails is
+// returned.
 #pragma once
 #include <optional>
 #include <string_view>

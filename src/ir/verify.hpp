@@ -1,5 +1,5 @@
-// The contract of the IR, checked between passes: a pass that breaks a rule is found there and not in a
-// kernel.
+// The contract of the IR, checked between passes: a pass that breaks a rule is caught there and not by a
+// failing kernel.
 #pragma once
 #include "ir/kernel.hpp"
 

@@ -1,4 +1,4 @@
-// Which queries a block of the grid has: a part of a block of queries, of one head or of a group's.
+// The queries of a block of the grid: part of a block of queries, for one head or those of a group.
 #pragma once
 #include <optional>
 

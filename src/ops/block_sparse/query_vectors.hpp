@@ -1,4 +1,4 @@
-// Delta and base of every query: what the pass over queries leaves to that over keys.
+// Delta and base of every query, which the pass over queries computes for the pass over keys.
 #pragma once
 #include "ops/block_sparse/sequences.hpp"
 

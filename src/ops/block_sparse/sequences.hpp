@@ -1,5 +1,5 @@
-// The sequences of a tile program of block-sparse attention: of a batch, all equally long, or packed ones.
-// Each has rows of the choice of its own, which begin with its first query.
+// The sequences of a tile program of block-sparse attention: those of a batch, which have equal lengths, or
+// packed ones. Each has its own rows of the selection, starting with its first query.
 #pragma once
 #include <optional>
 

@@ -1,4 +1,4 @@
-// What the tables of block-sparse attention and of its gradient share.
+// Common parts of the tables of block-sparse attention and its gradient.
 #pragma once
 #include <set>
 

@@ -1,6 +1,6 @@
 // The tile programs of convolutions over three dimensions: the product of pixels with the weights of each
-// tap, which also is the gradient of the input, and the gradient of the weights. Of convolutions over fewer
-// dimensions the first have extent 1.
+// tap, which is also the gradient of the input, and the gradient of the weights. For convolutions over fewer
+// dimensions, the first ones have extent 1.
 #pragma once
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"

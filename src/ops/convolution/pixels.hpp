@@ -1,4 +1,4 @@
-// Tiles of pixels of the tensor that taps look into.
+// Tiles of pixels of the tensor that taps read.
 #pragma once
 #include "ops/convolution/kernel.hpp"
 

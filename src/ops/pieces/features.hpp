@@ -1,4 +1,4 @@
-// How many features tiles have for those of the tensors.
+// The number of features of tiles for given tensors.
 #pragma once
 #include <optional>
 #include <tuple>

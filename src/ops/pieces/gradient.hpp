@@ -1,4 +1,4 @@
-// Pieces that the backward programs of attention share.
+// Building blocks of the backward programs of attention.
 #pragma once
 #include <functional>
 #include <optional>

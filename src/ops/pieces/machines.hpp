@@ -1,5 +1,5 @@
-// What has been measured of the machines that plans are made for: one table for each, which every plan's
-// estimate reads.
+// Measured properties of the machines for which plans are made: one table per machine, which the estimates of
+// all plans read.
 #pragma once
 #include <cstdint>
 

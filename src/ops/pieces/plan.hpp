@@ -1,4 +1,4 @@
-// The form of all plans, candidates → estimate → best, and what they suppose.
+// The form of all plans (candidates → estimate → best), and their assumptions.
 #pragma once
 #include <array>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Rows that are divided into groups of any sizes, which lie on the device: which group a tile of rows is of.
+// Finds the group of each tile of rows, for groups of any sizes that are known only on the device.
 #pragma once
 #include "tegula/lang.hpp"
 

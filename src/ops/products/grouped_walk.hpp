@@ -1,4 +1,5 @@
-// The tiles of a product whose rows are divided into groups, and what a group has of tensors of rows.
+// The tiles of a product whose rows are divided into groups, and the parts of row tensors that belong to a
+// group.
 #pragma once
 #include <functional>
 

@@ -1,5 +1,5 @@
-// The tile of a product that has one program for all its tiles: of a few the one whose blocks take the least
-// time.
+// Chooses the tile of a product with one program for all its tiles: among a few, the one whose blocks take
+// the least time.
 #pragma once
 #include <algorithm>
 #include <cmath>

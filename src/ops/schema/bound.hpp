@@ -1,5 +1,5 @@
-// A checked call: dims by name, dtypes, and tensors in the form of programs. Outputs are allocated, or those
-// of the caller.
+// A checked call: dims by name, dtypes, and tensors in the form of programs. Outputs are allocated, or
+// provided by the caller.
 #pragma once
 #include <string_view>
 

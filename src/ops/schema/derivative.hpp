@@ -1,4 +1,4 @@
-// Formulas of gradients, which follow from those of their operators.
+// Formulas of gradients, derived from those of their operators.
 //
 //   template <class E>
 //   void formula(const Bound<Scaled>& c, E& exact) {

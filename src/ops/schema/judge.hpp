@@ -1,4 +1,5 @@
-// What a right result is: its error is at most twice that of the plain computation in its type.
+// Decides whether a result is right: its error must be at most twice that of the plain computation in its
+// type.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,5 +1,5 @@
-// Runs tile programs on a checked call, or lists them. Parameters of a program are found by name: tensors of
-// the table, its dims, derived values and options, and what the operator gives in their stead.
+// Runs tile programs on a checked call, or lists them. Parameters of a program are matched by name: tensors
+// of the table, its dims, derived values and options, and values that the operator provides instead.
 #pragma once
 #include <array>
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// How the table of an operator is written: its members, by pointers to them, each once.
+// The notation of operator tables: each member once, by a pointer to it.
 //
 //   const OperatorSchema& scaled_schema() {
 //     static const OperatorSchema table =

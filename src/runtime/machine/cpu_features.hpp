@@ -1,4 +1,4 @@
-// What the processor can execute and how large its caches are.
+// The instruction sets and cache sizes of the processor.
 #pragma once
 #include <cstddef>
 #include <span>
