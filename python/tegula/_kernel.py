@@ -190,7 +190,7 @@ class Kernel:
             return tuple(extent_of(extent, values) for extent in parameter.shape or ())
         except KeyError as error:
             raise TypeError(
-                f"{self.name}(): no array tells {error.args[0]}, an extent of the output {parameter.name}; give "
+                f"{self.name}(): no array determines {error.args[0]}, an extent of the output {parameter.name}; give "
                 f"{error.args[0]} by name, or the output"
             ) from None
 

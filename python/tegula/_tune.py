@@ -38,7 +38,7 @@ class Tuned:
             RuntimeError: every candidate is excluded; the message lists the reasons.
         """
         if self.rows[0].failure:
-            raise RuntimeError("tune: no candidate counts\n" + self._text)
+            raise RuntimeError("tune: every candidate is excluded\n" + self._text)
         return self.rows[0].candidate
 
     @property

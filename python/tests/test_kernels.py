@@ -186,7 +186,7 @@ WRONG_CALLS = {
     "is called without Y": lambda x: lessons.vector_add()(x),
     "no parameter 'W'; it has X, Y, Z": lambda x: lessons.vector_add()(x, x, W=x),
     "two values for 'X'": lambda x: lessons.vector_add()(x, x, X=x),
-    "no array tells N": lambda x: table(3)(),
+    "no array determines N": lambda x: table(3)(),
     "out has 2 arrays": lambda x: lessons.vector_add()(x, x, out=(x, x)),
     "argument 'Y': expected an array": lambda x: lessons.vector_add()(x, 3),
     "must have dtype float32": lambda x: lessons.vector_add()(x, x.astype(np.float64)),

@@ -10,7 +10,7 @@ namespace tegula::cuda {
 namespace {
 
 constexpr const char* fewer_registers =
-    "use smaller tiles, fewer fragments at a time, or more threads, as .threads = 256";
+    "use smaller tiles, fewer fragments at a time, or more threads, for example .threads = 256";
 
 struct Remark {
   std::string_view piece;  // of ptxas' words

@@ -209,7 +209,7 @@ class Operator:
     def _refusing_vmap(self, operator: Any) -> Callable[..., Any]:
         def refuse(*arguments: Any) -> Any:
             raise NotImplementedError(
-                f"tegula.torch.{self.name} writes tensors in place, which torch.vmap does not divide; give it the "
+                f"tegula.torch.{self.name} writes tensors in place, which torch.vmap does not support; pass it the "
                 "larger call"
             )
 
