@@ -176,7 +176,7 @@ Call::Array Call::array_of_bytes(const char* name, nb::handle tensor, DType dtyp
   return array;
 }
 
-// By a capsule, by its bytes, or as NumPy describes it.
+// Reads an array through a DLPack capsule, through its bytes, or through NumPy's description.
 Call::Array Call::exported_array(const char* name, nb::handle object) {
   nb::object capsule = dlpack_of(name, object);
   Array array;

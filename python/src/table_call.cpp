@@ -37,7 +37,7 @@ std::string dtype_text(nb::handle given) {
   return text.substr(text.rfind('.') + 1);
 }
 
-// Also behind a character of zero.
+// The whole text, also after a zero character.
 std::string whole_text(nb::handle given) {
   Py_ssize_t size = 0;
   const char* text = PyUnicode_AsUTF8AndSize(given.ptr(), &size);
@@ -168,7 +168,7 @@ class TableCall {
     outputs_.resize(schema.tensors.size() - schema.inputs);
   }
 
-  // By the formula, in double precision: new arrays.
+  // Computes the formula in double precision, into new arrays.
   nb::object formula() {
     const BoundCall bound(schema_, op_.get(), BoundCall::Memory::unused);
     ops::Exact exact(bound, f64);

@@ -21,7 +21,7 @@ inline constexpr std::int64_t most_fetched_bytes = 64 * 1024;
 // Whether a copy brings a matrix of a tensor, of no more bytes.
 bool is_fetchable(const ir::Copy& copy);
 
-// By the statement of the product.
+// Keyed by the statement of the product.
 using FetchesAhead = std::unordered_map<const ir::StmtNode*, FetchAhead>;
 FetchesAhead fetches_ahead(const ir::For& loop);
 

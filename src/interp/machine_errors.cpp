@@ -111,7 +111,7 @@ void Machine::fail_invalid(const char* use, std::uint32_t cause, const Loc& at) 
 
 void Machine::fail_overflow(const Instruction& instruction) {
   const ir::ExprNode& node = *instruction.node;
-  // As the program writes it: with the values in place of the operands.
+  // Formats the operation as in the program, with values instead of operands.
   std::vector<ir::Expr> values;
   const Register registers[] = {instruction.a, instruction.b};
   for (std::size_t i = 0; i < node.args.size() && i < 2; ++i)

@@ -110,7 +110,7 @@ Fragment reduce_argmax(const Tile& t, int dim, Loc at) { return place_of("reduce
 Fragment reduce_argmin(const Tile& t, int dim, Loc at) { return place_of("reduce_argmin", t, dim, false, at); }
 // clang-format on
 
-// By a copy in shared memory, where any thread finds every element.
+// Uses a copy in shared memory, where every thread can read every element.
 void print(const std::string& label, const Tile& tile, Loc at) {
   Builder::current(at).need_block("print() of a tile", at);
   Shared all(tile.shape(), tile.type(), at);

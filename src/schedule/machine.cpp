@@ -231,7 +231,7 @@ bool Machine::advance(Actor& a) {
     if (a.waits == Waits::no) ++a.now;
     if (!perform(a, e)) return false;
   }
-  // Whoever passes a turn for others, they are behind it.
+  // A turn may be passed on behalf of others, which are then past it.
   if (const auto* passed = std::get_if<PassTurn>(&e.what)) ++a.turns[passed->of.buffer];
   ++a.step;
   return true;

@@ -40,7 +40,7 @@ class CudaGridPrinter : private GridState {
   // The number of bytes by which the printed grid exceeds shared memory; throws ProgramError if no plan needs
   // less.
   std::int64_t missing_shared_bytes(const ir::Grid& grid) const;
-  // Beside slots of rings, buffers of stores, and second halves.
+  // Shared memory in addition to ring slots, store buffers and second halves.
   std::int64_t other_shared_bytes() const { return memory_.peak() - ahead_bytes_; }
   int blocks_per_processor() const { return blocks_; }
 

@@ -36,7 +36,8 @@ std::vector<Expr> of_groups(const std::vector<Expr>& of_warps) {
   return result;
 }
 
-// By how many bits each of the masks is the one before, moved to the left; 0 if they are no such masks.
+// The number of bits by which each mask is the previous one shifted left; 0 if the masks are not of this
+// form.
 int shift_between(const std::vector<Expr>& all) {
   const auto mask = [&](std::size_t i) { return static_cast<std::uint32_t>(constant_value(all[i])); };
   if (!std::all_of(all.begin(), all.end(), [](const Expr& e) { return is_constant(e) && e->type == u32; }))

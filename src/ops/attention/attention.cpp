@@ -45,7 +45,7 @@ std::string seen_pairs() {
 
 namespace {
 
-// Then rows off the sectors are worth a copy: each block of queries reads them.
+// If so, copying rows that do not start at sectors pays off, because each block of queries reads them.
 bool reads_keys_often(const AttentionProblem& problem, const AttentionKernel& kernel) {
   constexpr std::int64_t blocks = 8;
   const bool off = are_off_sectors(kernel.dim) || are_off_sectors(kernel.dim_v);

@@ -19,7 +19,7 @@ Shared multiplied(const Shared& tile, int features) {
                                     : tile.slice(all, range(0, features));
 }
 
-// By how many powers of two weights of 8 bits are larger, of which e4m3 has 448 at most.
+// The power of two by which 8-bit weights are scaled up; the largest e4m3 number is 448.
 constexpr float lift_of_8_bits = 8;
 // Turned values of a sequence begin at a multiple of so many columns, which have an order of their own.
 constexpr int keys_of_turn = 16;

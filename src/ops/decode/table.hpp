@@ -78,7 +78,7 @@ struct SequencePlaces {
 
   SequencePlaces(const BoundCall& call, std::int64_t b);
 };
-// Who sees whom of a sequence.
+// The visibility rule of a sequence.
 reference::Sight sight_of(const BoundCall& call, std::int64_t b, const SequencePlaces& sequence, bool causal,
                           std::int64_t left);
 

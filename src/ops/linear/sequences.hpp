@@ -66,7 +66,7 @@ class Sequences {
   lang::Dim batch{"batch"}, tokens{"tokens"};
 
   explicit Sequences(bool packed) : packed_(packed) {}
-  // Behind the other parameters, whose dims `batch` and `tokens` are.
+  // Call this after the other parameters, which declare the dims `batch` and `tokens`.
   void declare();
 
   lang::Extents shape(const lang::Extents& rest) const;

@@ -188,8 +188,7 @@ InvertedProgram::Total InvertedProgram::weigh(Shared& weights) const {
   return {std::move(lse_of_all), std::move(factor)};
 }
 
-// By products with matrices that have weights on their diagonals, which tensor cores form as fast as partials
-// arrive.
+// Uses products with diagonal matrices of weights, which tensor cores compute as fast as partials arrive.
 void InvertedProgram::merge_block(const Index& x, const Index& h, const Index& b) const {
   exit_if((*most_of_part)(*part) == 0);
   const int rows = c.rows(), block_parts = c.parts(), most = pairs->width() * block_parts + 1;
@@ -206,7 +205,7 @@ void InvertedProgram::merge_block(const Index& x, const Index& h, const Index& b
     Expr place = places(token, t / block_parts);
     return select(t < count && place >= 0, partial_of(b, place), -1);
   };
-  // Behind the partials of a token's pairs stands what its tile has found.
+  // The partials of a token's pairs are followed by the result of its tile.
   Shared weights({c.queries, most, c.pack}, f32);
   parallel(weights, [&](Index token, Index t, Index member) {
     Expr at = partial(token, t), of_pair = at >= 0 && member < c.members;

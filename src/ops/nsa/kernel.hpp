@@ -118,7 +118,7 @@ struct NsaInvertedKernel {
 // of all parts.
 lang::Kernel nsa_inverted_kernel(const NsaInvertedKernel& instance);
 
-// As whose lists the pairs are sorted; lists of more pairs are cut.
+// The kernel for whose lists the pairs are sorted; longer lists are divided.
 NsaKernel lists_left_out(const NsaKernel& forward);
 int longest_inverted(const NsaKernel& forward);
 

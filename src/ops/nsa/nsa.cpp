@@ -42,7 +42,7 @@ void formula(const Bound<NsaSelected>& c, Exact& exact) {
   exact.set("window_lse", result.window_lse);
 }
 
-// Also tiles of three warp groups.
+// Adds examples with tiles of three warp groups.
 std::vector<Example> with_tiles(std::vector<Example> examples) {
   examples.push_back({"three_warp_groups_bf16",
                       "batch=1 queries=130 keys=130 kv_heads=1 group=16 d=128 d_v=128 bf16 selecting=1 "

@@ -331,7 +331,7 @@ void OnePassProgram::round_block(const Index& x, const Index& h, const Index& b)
   round(*dv_sum, plus_dv, *dv, f.dim_v, false);
 }
 
-// By products with the identity, which tensor cores add up as fast as partials arrive.
+// Uses products with the identity, which tensor cores add up as fast as partials arrive.
 void OnePassProgram::sum_block(const Index& x, const Index& h, const Index& b) {
   const int rows = c.queries * f.pack, parts = c.parts();
   Expr first = x * c.queries;

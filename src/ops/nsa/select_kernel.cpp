@@ -111,7 +111,7 @@ struct Select : CompressedProgram {
   // The keys of the blocks from `begin` on.
   void form_keys(const Tensor& own, const EntrySight& sight_of, const Row& row, const Expr& begin,
                  Fragment& keys) const {
-    // By itself, and read whether it counts or not: no load waits behind a branch.
+    // A separate loop that reads every entry, so that no load waits for a branch.
     const Fragment found = map(keys, [&](Index j) -> Expr {
       const Range near = entries_at(begin + j, sight_of, row);
       Var weight = 0.0f;

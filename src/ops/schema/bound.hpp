@@ -40,7 +40,7 @@ class BoundCall {
   const std::int64_t* values() const { return values_.data(); }
 
   bool has(std::string_view tensor) const { return at(index_of(tensor)) != nullptr; }
-  // As the caller has given it, or the output.
+  // The tensor as given by the caller, or the output.
   const TensorRef& operator[](std::string_view tensor) const;
   // The same; no tensor where the call has none.
   TensorRef given(std::string_view tensor) const {
@@ -64,7 +64,7 @@ class BoundCall {
 
   std::size_t index_of(std::string_view tensor) const;
   const TensorRef* at(std::size_t tensor) const { return tensors_[tensor]; }
-  // By name, with inputs that are written in place; and in the order of the table.
+  // Outputs by name, including inputs that are updated in place; and in the order of the table.
   Tensor output(std::string_view tensor) const;
   const Tensor& result(std::size_t output) const { return outputs_[output]; }
   Tensors outputs() const;

@@ -70,7 +70,7 @@ class Traced {
   Traced(const Traced&) = delete;
 
   TracedNumber* data(const std::string& tensor);
-  // As the operator stores it; the gradient is that of the value.
+  // The value as stored by the operator; the gradient is that of the exact value.
   TracedNumber stored(const TracedNumber& value, DType type) {
     return traced(round_to(type, value.value), value, 1);
   }

@@ -46,7 +46,7 @@ Sizes sizes_of(const Grid& grid) {
   });
   result.alone = grid.extents.size() == 1 && grid.extents[0]->op == Op::variable &&
                  grid.extents[0]->variable->kind == VariableKind::processors;
-  // Beside products a vector is a row or column of sums, of which a thread has few elements.
+  // In grids with products, a vector is a row or column of sums, of which a thread has few elements.
   if (result.rows == 0) result.elements += vectors;
   return result;
 }

@@ -96,7 +96,7 @@ int writers_of(const BufferPtr& tile, const Body& body) {
   return result;
 }
 
-// By one copy, in whatever order.
+// Whether one copy fills the tile, in any order.
 bool is_filled_at_once(const RingCandidate& c) {
   const auto* copy = as<Copy>(c.fills[0]);
   if (!copy || c.fills.size() > 1) return false;

@@ -112,7 +112,7 @@ const CudaPass list[] = {
     {"choose_threads", "instructions are planned for the number of warps of a block",
      [](CudaPlan& plan) {
        plan.kernel = choose_threads(plan.kernel, plan.target);
-       // Behind the choice of threads, which holds however the rest of the plan turns out.
+       // This comes after the choice of threads, which does not depend on the rest of the plan.
        for (std::size_t i = 0; i < plan.others.size(); ++i)
          plan.kernel.grids[i].hints.other_shared_bytes = plan.others[i];
      }},

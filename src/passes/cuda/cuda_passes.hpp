@@ -23,7 +23,7 @@ CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const
 // The same; TEGULA_DUMP writes down what every pass changed.
 CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others = {});
 
-// As the pass of that name finds it.
+// The plan before the pass of that name.
 CudaPlan plan_before(const ir::Kernel& kernel, const CudaTarget& target, std::string_view name);
 
 }  // namespace tegula::passes

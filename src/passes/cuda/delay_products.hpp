@@ -23,12 +23,12 @@ struct ConsumerProgram {
   // Branches that were put around loops, taken if the loop has a step; the loops in them.
   std::unordered_map<const ir::StmtNode*, const ir::StmtNode*> non_empty;
   std::unordered_map<const ir::StmtNode*, LoopShape> shapes;  // of loops that are not plain
-  // By the index of a loop whose last product is delayed, the tile that it multiplies with, which no other
+  // Keyed by the index of a loop whose last product is delayed: the tile that this product reads and no other
   // product of a step reads.
   std::unordered_map<const ir::Variable*, const ir::Buffer*> late;
   // Indices of loops that were split, and of those that do the rest of their steps.
   std::unordered_map<const ir::Variable*, const ir::Variable*> continued;
-  // By the index of a loop of two steps, the branch in which a last one is begun.
+  // Keyed by the index of a loop of two steps: the branch in which a last step starts.
   std::unordered_map<const ir::Variable*, const ir::StmtNode*> left_over;
   // Operands that are made in every step of a loop, in one half of twice the memory and then in the other, so
   // that no thread waits until they have been read; and the ring of that loop whose slots count the steps.

@@ -25,7 +25,7 @@ struct LaneSum {
   ir::BufferPtr sum;
   Parting parting;
 };
-// By the statement of the loop.
+// Keyed by the statement of the loop.
 using LaneSums = std::unordered_map<const ir::StmtNode*, std::vector<LaneSum>>;
 
 // Sums that are formed beside the exponentials of a loop, whose lanes can keep their parts until it is over.

@@ -67,7 +67,8 @@ class StepProducts {
                        [&](const Region& r) { return r.view->buffer == tile; });
   }
 
-  // Behind which the step does nothing: of several, those that add to sums which outlive it.
+  // The products after which the step does nothing; if there are several, those that add to sums which
+  // outlive the step.
   std::vector<std::size_t> last_products() const {
     std::vector<std::size_t> result;
     for (std::size_t i = loop_.body.size(); i-- > 0;) {

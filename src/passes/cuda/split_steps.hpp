@@ -11,7 +11,7 @@ struct SplitSteps {
   ir::For before, behind;  // the second has an index of its own
 };
 
-// Nothing unless the body has exactly one branch whose condition, once true, stays true: a comparison of
+// Empty unless the body has exactly one branch whose condition, once true, stays true: a comparison of
 // integers that are affine in the index.
 std::optional<SplitSteps> split_steps(const ir::For& loop, const Loc& at);
 

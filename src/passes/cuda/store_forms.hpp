@@ -12,7 +12,7 @@ struct StoreForm {
   ir::Body by_threads;
 };
 
-// By the statement that stands for both: a copy or accumulation of a fragment.
+// Keyed by the statement that represents both forms: a copy or accumulation of a fragment.
 using StoreForms = std::unordered_map<const ir::StmtNode*, StoreForm>;
 
 // The body with these forms in place of the statements that stand for them.
