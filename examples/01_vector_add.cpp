@@ -7,12 +7,12 @@ using namespace tegula::lang;
 
 Kernel vector_add() {
   return kernel("vector_add", [] {
-    Dim N("N");  // known at the call: one kernel serves every length
+    Dim N("N");  // known when called: one kernel serves every length
     Tensor X = input("X", {N}, f32), Y = input("Y", {N}, f32), Z = output("Z", {N}, f32);
     grid(ceildiv(N, 256), [&](Index block) {
       Fragment x = load(X.at(block * 256), {256}), y = load(Y.at(block * 256), {256});
       parallel(x, [&](Index i) { x(i) += y(i); });
-      copy(x, Z.at(block * 256));  // the last block is short: what lies past the end is not written
+      copy(x, Z.at(block * 256));  // in the last block, nothing is written past the end
     });
   });
 }

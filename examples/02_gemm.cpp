@@ -1,5 +1,5 @@
-// Lesson 2: shared tiles, a pipelined loop, a matrix product, and an epilogue. The program says what is
-// computed; stages and the order of blocks are hints.
+// Lesson 2: shared tiles, a pipelined loop, a matrix product, and an epilogue. The program states what to
+// compute; stages and the order of blocks are hints.
 #include <tegula/tegula.hpp>
 
 #include "check.hpp"
@@ -32,7 +32,7 @@ TEGULA_KERNELS(gemm_relu({32, 32, 16}))  // what `tegula show` and tegula.load()
 
 int main() {
   auto gemm = tegula::compile(gemm_relu({32, 32, 16}));
-  int m = 50, n = 70, k = 33;  // multiples of nothing
+  int m = 50, n = 70, k = 33;  // not multiples of the tile
   auto a = tegula::Tensor::random_integers({m, k}, bf16, 1, -4, 5),
        b = tegula::Tensor::random_integers({n, k}, bf16, 2, -4, 5);
   auto c = tegula::Tensor::empty({m, n}, f32), expected = tegula::Tensor::zeros({m, n}, f32);

@@ -1,29 +1,29 @@
-// Lesson 3: reductions, rows of any length in pieces, and a fill value outside the tensor.
+// Lesson 3: reductions, rows of any length processed in chunks, and a fill value outside the tensor.
 #include <tegula/tegula.hpp>
 
 #include "check.hpp"
 
 using namespace tegula::lang;
 
-Kernel softmax_rows(int rows, int piece) {
+Kernel softmax_rows(int rows, int chunk) {
   return kernel("softmax_rows", [&] {
     Dim M("M"), N("N");
     Tensor X = input("X", {M, N}, f32), Y = output("Y", {M, N}, f32);
     grid(ceildiv(M, rows), [&](Index block) {
-      Expr pieces = ceildiv(N, piece);
+      Expr chunks = ceildiv(N, chunk);
       Fragment top({rows}, f32, -inf), sum({rows}, f32, 0);
-      pipelined(pieces, [&](Index n) {
-        Fragment x({rows, piece}, f32), before = clone(top);
-        copy(X.at(block * rows, n * piece), x, {.fill = -inf});  // as if the row went on with −∞
+      pipelined(chunks, [&](Index n) {
+        Fragment x({rows, chunk}, f32), before = clone(top);
+        copy(X.at(block * rows, n * chunk), x, {.fill = -inf});  // as if the row continued with −∞
         reduce_max(x, top);
         parallel(sum, [&](Index i) { sum(i) *= select(before(i) == -inf, 0, exp(before(i) - top(i))); });
         parallel(x, [&](Index i, Index j) { x(i, j) = select(top(i) == -inf, 0, exp(x(i, j) - top(i))); });
         reduce_sum(x, sum);
       });
-      pipelined(pieces, [&](Index n) {
-        Fragment x = load(X.at(block * rows, n * piece), {rows, piece});
+      pipelined(chunks, [&](Index n) {
+        Fragment x = load(X.at(block * rows, n * chunk), {rows, chunk});
         parallel(x, [&](Index i, Index j) { x(i, j) = exp(x(i, j) - top(i)) / sum(i); });
-        copy(x, Y.at(block * rows, n * piece));
+        copy(x, Y.at(block * rows, n * chunk));
       });
     });
   });

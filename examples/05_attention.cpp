@@ -1,18 +1,18 @@
-// Lesson 5: attention, with a piece that is used like a function, and views that clip to a sequence.
+// Lesson 5: attention, with a reusable component, and views that are clipped to a sequence.
 #include <tegula/tegula.hpp>
 
 #include "check.hpp"
 
 using namespace tegula::lang;
 
-// Softmax over tiles of scores that arrive one after another.
+// Online softmax: the tiles of scores arrive one after another.
 struct RunningSoftmax {
   Fragment top, sum;
 
   explicit RunningSoftmax(int rows, Loc at = Loc::current())
       : top({rows}, f32, -inf, at), sum({rows}, f32, 0, at) {}
 
-  // Turns scores into weights, and rescales what was accumulated under the old maximum.
+  // Turns scores into weights, and rescales the accumulator, which is relative to the old maximum.
   void update(Fragment& scores, Fragment& acc, Loc at = Loc::current()) {
     Trace trace("RunningSoftmax::update", at);
     Fragment before = clone(top), factor(top.shape(), f32, at);
@@ -28,8 +28,8 @@ struct RunningSoftmax {
   }
 };
 
-// Causal attention over sequences packed one after another: sequence b has the rows begin[b] … begin[b+1]
-// − 1.
+// Causal attention over packed sequences: sequence b consists of rows begin[b] to begin[b + 1] − 1.
+// Each block handles one tile of queries of one sequence.
 Kernel packed_attention(int dim, int queries, int keys) {
   return kernel("packed_attention", [&] {
     Dim T("T"), Ends("Ends");
@@ -50,7 +50,7 @@ Kernel packed_attention(int dim, int queries, int keys) {
       RunningSoftmax softmax(queries);
       pipelined(ceildiv(min(first + queries, length), keys), [&](Index j) {
         Shared Ks({keys, dim}, f32), Vs({keys, dim}, f32);
-        copy(k.at(j * keys), Ks);  // rows of the next sequence are outside the view: zeros
+        copy(k.at(j * keys), Ks);  // rows of the next sequence are outside the view and read as zeros
         copy(v.at(j * keys), Vs);
         Fragment S({queries, keys}, f32, 0);
         gemm(Qs, Ks.T(), S);

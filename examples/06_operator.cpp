@@ -1,6 +1,6 @@
 // Lesson 6: an operator. A kernel becomes a function that anyone can call: it takes any leading extents,
 // checks its arguments, chooses tiles by the shape of the call, compiles each variant once, and allocates the
-// result. docs/adding-an-operator.md shows the library's own way, where a table gives most of this.
+// result. In the library itself, a table provides most of this: see docs/adding-an-operator.md.
 #include <map>
 #include <tegula/tegula.hpp>
 #include <tuple>
@@ -9,7 +9,7 @@
 
 using namespace tegula::lang;
 
-// All that a compiled kernel is fixed by. What varies from call to call without a new kernel is a Dim.
+// Everything that is fixed when a kernel is compiled. A Dim may vary from call to call.
 struct LinearKernel {
   tegula::DType type = f32;
   bool bias = false;
@@ -21,7 +21,7 @@ Kernel linear_kernel(const LinearKernel& c) {
   return kernel("linear", [&] {
     Dim M("rows"), N("out_features"), K("features");
     Tensor X = input("x", {M, K}, c.type), W = input("weight", {N, K}, c.type);
-    Tensor bias = c.bias ? input("bias", {N}, c.type) : W;  // a C++ choice: the parameter exists or not
+    Tensor bias = c.bias ? input("bias", {N}, c.type) : W;  // decided in C++: the parameter exists or not
     Tensor Y = output("y", {M, N}, c.type);
     grid(ceildiv(N, c.n), ceildiv(M, c.m), [&](Index bx, Index by) {
       Fragment sum({c.m, c.n}, f32, 0), added({c.n}, f32, 0);
@@ -45,20 +45,20 @@ struct LinearOptions {
 };
 tegula::Tensor linear(const tegula::Tensor& x, const tegula::Tensor& weight,
                       const LinearOptions& options = {}) {
-  // The kernel checks dtypes, ranks and extents, but it speaks of its parameters: what a caller may get wrong
-  // in other words is said here.
+  // The kernel checks dtypes, ranks and extents, but its errors name its own parameters. Mistakes that the
+  // caller knows under other names are reported here.
   if (x.rank() < 1)
     throw tegula::ArgumentError(
-        "linear: x is a number; give it a dimension of features, as in [rows, features]");
+        "linear: x has no dimensions; give it one of features, as in [rows, features]");
   if (weight.rank() == 2 && x.shape().back() != weight.size(1))
     throw tegula::ArgumentError("linear: x has " + std::to_string(x.shape().back()) +
                                 " features and weight " + std::to_string(weight.size(1)) +
                                 "; give weight as [out_features, features]");
   const tegula::Tensor rows = x.reshape({-1, x.shape().back()});
   LinearKernel c{.type = x.dtype(), .bias = options.bias.has_value()};
-  c.m = rows.size(0) <= 16 ? 16 : 32;  // few rows leave a larger tile empty
+  c.m = rows.size(0) <= 16 ? 16 : 32;  // a larger tile would be mostly empty
 
-  static std::map<decltype(c.key()), tegula::Function> compiled;  // for one thread and one target
+  static std::map<decltype(c.key()), tegula::Function> compiled;  // for one thread and one target only
   auto found = compiled.find(c.key());
   if (found == compiled.end())
     found = compiled.emplace(c.key(), tegula::compile(linear_kernel(c), options.target)).first;

@@ -1,5 +1,6 @@
-// Lesson 7: reading a schedule. The program has no barrier and no thread number; what the compiler makes of
-// it for a Hopper GPU can be read without one. The tool prints the same, and draws it with `--svg pictures`:
+// Lesson 7: reading a schedule. The program contains no barriers and no thread numbers. What the compiler
+// makes of it for a Hopper GPU can be read without having one. The tool prints it too, or draws it (`--svg
+// pictures`):
 //   tegula show examples/07_reading_a_schedule.cpp --flag=-Iexamples --schedule
 #include <string>
 #include <tegula/show.hpp>
@@ -9,7 +10,7 @@
 
 using namespace tegula::lang;
 
-// A product, and the same with an assertion that was left inside the loop.
+// A matrix product, optionally with an assertion that was left inside the loop.
 Kernel product(bool asserts) {
   return kernel(asserts ? "product_with_assertion" : "product", [&] {
     Dim M("M"), N("N"), K("K");
@@ -30,7 +31,7 @@ Kernel product(bool asserts) {
 
 TEGULA_KERNELS(product(false), product(true))
 
-// Ends the program with 1 unless the text has all of these, one behind the other.
+// Exits with status 1 unless the text contains all of these lines in this order.
 void expect(const std::string& text, const std::vector<const char*>& lines) {
   std::size_t at = 0;
   for (const char* line : lines) {
@@ -45,16 +46,16 @@ void expect(const std::string& text, const std::vector<const char*>& lines) {
 int main() {
   const std::string schedule = tegula::show(product(false), {.schedule = true});
   std::printf("%s", schedule.c_str());
-  // One group of warps, the producer, only loads; the others, the consumers, only multiply. They meet at a
-  // ring: four copies of the tiles s0 and s1, which are a and b in the order of declaration. A consumer waits
-  // until a slot is full, issues the product, goes on while one product may still run (`gemm wait 1`), and
-  // hands back the slot of the step before.
+  // One group of warps, the producer, only loads; the others, the consumers, only multiply. They communicate
+  // through a ring: four slots for the tiles s0 and s1, which are a and b in the order of declaration. A
+  // consumer waits until a slot is full, issues the product, waits until at most one product is in flight
+  // (`gemm wait 1`), and releases the slot of the previous step.
   expect(schedule, {"ring s0, depth 4", "consumer", "wait full s0[n]", "gemm: reads s0[s0], reads s1[s0]",
                     "gemm wait 1", "release s0[n-1]"});
-  // The producer waits until a slot is empty, announces the bytes, and has the copy engine load both tiles.
+  // The producer waits until a slot is empty, announces the bytes, and starts both loads by the copy engine.
   expect(schedule, {"producer", "wait empty s0[n]", "expect 32768 bytes", "load s0[s0]", "load s1[s0]"});
 
-  // Where a program does not get roles, a note names the line that prevents it and what to write instead.
+  // If a program gets no roles, a note names the line that prevents them and says what to write instead.
   for (bool asserts : {false, true}) {
     const tegula::Explanation explained = tegula::explain(product(asserts), tegula::Target::cuda());
     std::printf("%s", explained.text().c_str());

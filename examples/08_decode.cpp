@@ -1,14 +1,14 @@
-// Lesson 8: decoding. One query for each sequence, keys and values in pages of a shared cache, and the keys
-// of a sequence split among blocks, whose parts a second grid merges: with few sequences there is work for
-// all processors.
+// Lesson 8: decoding. There is one query per sequence, and keys and values are in pages of a shared cache.
+// The keys of a sequence are split among blocks, and a second grid merges the partial results, so that even a
+// few sequences keep all processors busy.
 #include <tegula/tegula.hpp>
 
 #include "check.hpp"
 
 using namespace tegula::lang;
 
-// The heads that share keys and values are the rows of a tile. Page p of sequence b is page table[b, p] of
-// the cache; a page holds `page` keys.
+// The query heads that share keys and values are the rows of a tile. Page p of sequence b is page
+// table[b, p] of the cache; a page holds `page` keys.
 Kernel decode(int heads, int dim, int page, int splits) {
   return kernel("decode", [&] {
     Dim B("B"), P("pages"), W("width");
@@ -40,7 +40,7 @@ Kernel decode(int heads, int dim, int page, int splits) {
         reduce_sum(s, sum);
         gemm(s, v, acc);
       });
-      // A split without pages has the weight 0 in the merge: its lse is −∞.
+      // A split without pages has weight 0 in the merge, because its lse is −∞.
       parallel(acc, [&](Index h, Index d) { acc(h, d) = select(sum(h) == 0, 0, acc(h, d) / sum(h)); });
       copy(acc, parts.slice(b, split).at(0));
       parallel(sum, [&](Index h) { sum(h) = select(sum(h) == 0, -inf, top(h) + log(sum(h))); });

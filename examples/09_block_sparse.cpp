@@ -1,13 +1,13 @@
-// Lesson 9: block sparsity. A block of the grid visits only the tiles that its list names: the loop is over
-// the list, and a tile's place is read from memory. Nothing else changes, and loads still run ahead.
+// Lesson 9: block sparsity. A block of the grid visits only the tiles in its list: the loop runs over the
+// list, and the position of a tile is read from memory. Nothing else changes, and loads still run ahead.
 #include <tegula/tegula.hpp>
 
 #include "check.hpp"
 
 using namespace tegula::lang;
 
-// C = A B, where A has whole blocks of zeros that are never read: row block r keeps the column blocks
-// columns[begin[r]] … columns[begin[r + 1] − 1]. `compact` holds these blocks one after another (BSR).
+// C = A B, where whole blocks of A are zero and are not stored: block row r has the block columns
+// columns[begin[r]] to columns[begin[r + 1] − 1]. `compact` holds these blocks one after another (BSR).
 Kernel block_sparse_product(int block, int n) {
   return kernel("block_sparse_product", [&] {
     Dim Ends("ends"), S("stored"), K("K"), N("N");
@@ -22,7 +22,7 @@ Kernel block_sparse_product(int block, int n) {
         copy(B.at(columns(entry) * block, bx * n), b);
         gemm(a, b, sum);
       });
-      copy(sum, C.at(row * block, bx * n));  // a row without blocks stores its zeros
+      copy(sum, C.at(row * block, bx * n));  // a row without blocks stores zeros
     });
   });
 }

@@ -1,13 +1,13 @@
-// Lesson 10: dequantisation. Weights of four bits, two in a byte, with a scale for every 32 of them, become
-// bf16 inside the loop; the product is that of tensor cores. A quarter of the bytes is read.
+// Lesson 10: dequantisation. 4-bit weights, two per byte with one scale per 32 weights, are converted to bf16
+// inside the loop and multiplied on tensor cores. A quarter of the bytes of bf16 weights is read.
 #include <tegula/tegula.hpp>
 
 #include "check.hpp"
 
 using namespace tegula::lang;
 
-// y = x Wᵀ with W[j, p] = (nibble − 8) · scales[j, p / 32]. Byte p of a row holds the weights 2 p (low bits)
-// and 2 p + 1.
+// y = x Wᵀ with W[j, p] = (nibble − 8) · scales[j, p / 32]. Byte p of a row holds the weights 2 p (low
+// nibble) and 2 p + 1 (high nibble).
 Kernel product_of_nibbles(int m, int n) {
   constexpr int k = 64, group = 32;
   return kernel("product_of_nibbles", [&] {
@@ -20,8 +20,8 @@ Kernel product_of_nibbles(int m, int n) {
         Shared x({m, k}, bf16), packed({n, k / 2}, u8), w({n, k}, bf16);
         copy(X.at(by * m, step * k), x);
         copy(W.at(bx * n, step * (k / 2)), packed);
-        // Each iteration unpacks one byte. A byte is an i32 as a value, so nibbles less 8 are negative where
-        // they should be. Past the last group the scale reads as 0, and what the bytes say does not matter.
+        // Each iteration unpacks one byte. A u8 element is an i32 value, so `nibble - 8` can be negative.
+        // Past the last group the scale reads as 0, so the bytes there do not matter.
         parallel(n, k / 2, [&](Index j, Index p) {
           Expr byte = packed(j, p);
           Expr scale = scales(bx * n + j, step * (k / group) + p / (group / 2));

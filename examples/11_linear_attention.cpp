@@ -1,6 +1,6 @@
-// Lesson 11: linear attention. The state S ← γ S + k vᵀ, o = Sᵀ q goes from token to token, which no matrix
-// product can do. By chunks of tokens it can: what a query finds in its own chunk is a small causal attention
-// with decays, what came before is in the state, and the state advances a chunk at a time.
+// Lesson 11: linear attention. The recurrence S ← γ S + k vᵀ, o = Sᵀ q over tokens is not a matrix product,
+// but over chunks of tokens it is a few: within its own chunk, a query sees a small causal attention with
+// decays; everything earlier is in the state; and the state advances one chunk at a time.
 #include <tegula/tegula.hpp>
 
 #include "check.hpp"
@@ -14,25 +14,25 @@ Kernel linear_attention(int dim, int chunk) {
     Tensor Q = input("q", {H, T, dim}, f32), K = input("k", {H, T, dim}, f32),
            V = input("v", {H, T, dim}, f32);
     Tensor decays = input("decays", {H}, f32), O = output("out", {H, T, dim}, f32);
-    grid(H, [&](Index h) {  // the chunks of a head follow each other in one block
+    grid(H, [&](Index h) {  // one block processes the chunks of a head in sequence
       Expr g = decays(h);
       Fragment state({dim, dim}, f32, 0);
       pipelined(ceildiv(T, chunk), {.stages = 2}, [&](Index c) {
         Shared q({chunk, dim}, f32), k({chunk, dim}, f32), v({chunk, dim}, f32), before({dim, dim}, f32);
         copy(Q.slice(h).at(c * chunk), q);
-        copy(K.slice(h).at(c * chunk), k);  // tokens past the end are zeros, and change nothing
+        copy(K.slice(h).at(c * chunk), k);  // tokens past the end are zeros and have no effect
         copy(V.slice(h).at(c * chunk), v);
         copy(state, before);
         Fragment out({chunk, dim}, f32, 0), s({chunk, chunk}, f32, 0);
-        gemm(q, before, out);  // what the chunks before have left, i + 1 tokens older
+        gemm(q, before, out);  // the contribution of earlier chunks, decayed by i + 1 tokens
         parallel(out, [&](Index i, Index d) { out(i, d) *= exp(g * f32(i + 1)); });
         gemm(q, k.T(), s);
-        // Where j > i the exponential may overflow; select() drops it.
+        // For j > i the exponential may overflow; select() discards it.
         parallel(s, [&](Index i, Index j) { s(i, j) = select(j <= i, s(i, j) * exp(g * f32(i - j)), 0); });
         gemm(s, v, out);
         copy(out, O.slice(h).at(c * chunk));
 
-        // A key at place i of the chunk fades for the tokens behind it until the chunk ends.
+        // By the end of the chunk, the key at position i has decayed by chunk − 1 − i tokens.
         Shared faded({chunk, dim}, f32);
         parallel(faded, [&](Index i, Index d) { faded(i, d) = k(i, d) * exp(g * f32(chunk - 1 - i)); });
         parallel(state, [&](Index i, Index j) { state(i, j) *= exp(g * static_cast<float>(chunk)); });

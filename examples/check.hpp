@@ -1,4 +1,4 @@
-// What every lesson ends with: the result beside a plain computation.
+// Every lesson ends with this: it compares the result with that of a plain computation.
 #pragma once
 #include <cmath>
 #include <cstdio>
@@ -6,7 +6,7 @@
 
 #include "tegula/tensor.hpp"
 
-// Ends the program with 1 if the tensors differ by more than `tolerance`.
+// Exits with status 1 if the tensors differ by more than `tolerance`.
 inline void check(const char* what, const tegula::TensorRef& result, const tegula::TensorRef& expected,
                   double tolerance) {
   if (auto difference = tegula::first_difference(result, expected, tolerance)) {

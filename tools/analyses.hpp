@@ -1,4 +1,4 @@
-// What recorded calls of kernels have to do, and how long a machine needs at least.
+// The work of recorded kernel calls, and the minimum time that a machine needs.
 #pragma once
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace tegula::tool {
 
-// Of each call, in their order.
+// One analysis per call, in order.
 inline std::vector<Analysis> analyses_of(const RecordedCalls& recorded, const Machine& machine) {
   std::vector<Analysis> all;
   for (const RecordedCall& call : recorded.calls())

@@ -85,23 +85,24 @@ void analyze_operator(const AnalyzeRequest& request) {
 void add_analyze(cli::App& app) {
   auto* command = app.add_subcommand(
       "analyze",
-      "Operations, bytes, waves and the least time on a machine, of an operator's call or of a source file");
+      "Operations, bytes, waves and the minimum time on a machine, for an operator's call or a source file");
   auto request = std::make_shared<AnalyzeRequest>();
   add_inputs(*command, request->call);
   command
       ->add_option("--extent", request->extents,
-                   "For a file: name=value of a dim or a scalar; with commas between several")
+                   "For a file: name=value of a dim or a scalar; separate several by commas")
       ->delimiter(',');
   std::vector<std::string> names;
   for (auto& own : machines()) names.push_back(own.name);
   command->add_option("--machine", request->machine, fmt::format("{}", fmt::join(names, ", ")))
       ->capture_default_str();
   command->add_option("--flag", request->flags,
-                      "For a file: a further flag of the compiler, as in --flag=-Iinclude");
+                      "For a file: an additional compiler flag, as in --flag=-Iinclude");
   command->footer(
-      "Nothing runs, and no GPU is needed. Without inputs, the operator's first example that is meant for\n"
-      "measuring. A source file, such as mine.cpp, says which kernels it has:\n"
-      "TEGULA_KERNELS(gemm_relu(128, 128, 64))\n\n"
+      "Nothing runs, and no GPU is needed. Without inputs, the operator's first example meant for\n"
+      "measuring is analysed. A source file, such as mine.cpp, lists its kernels:\n"
+      "TEGULA_KERNELS(gemm_relu(128, 128, 64))\n"
+      "\n"
       "Examples:\n"
       "  tegula analyze gemm --random a=4096x4096:bf16 --random b=4096x4096:bf16\n"
       "  tegula analyze attention --case 4096_causal --machine h200\n"

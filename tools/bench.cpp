@@ -54,8 +54,8 @@ Call on_its_device(const Call& call) {
   return there;
 }
 
-// Of a GPU, between events on its stream and with flushed caches: a call of some microseconds takes longer to
-// be asked for and waited for than to run.
+// On a GPU, measures between events on its stream and with flushed caches: for a call of a few microseconds,
+// launching and waiting take longer than running.
 bench::Times measured(const std::vector<bench::Work>& works, Target target, int rounds) {
   if (target.device() == DeviceKind::cpu)
     return bench::interleaved(works, rounds > 0 ? rounds : rounds_for(works));
@@ -135,42 +135,39 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
 
 void add_bench(cli::App& app, int& exit_code) {
   auto* command =
-      app.add_subcommand("bench", "Measures an operator, and a rival implementation if there is one");
+      app.add_subcommand("bench", "Measures an operator, and a competing implementation if there is one");
   auto request = std::make_shared<BenchRequest>();
   add_call_options(*command, request->call);
   command
       ->add_option("--rounds", request->rounds,
                    "Number of timed rounds; by default, as many as fit in two seconds")
       ->check(cli::Range(1, 1000000));
-  command->add_option(
-      "--rivals", request->rivals,
-      "A file with the output of bench/cuda/rivals.py, with which tables of a GPU are compared; by default, "
-      "dense attention is measured in this run");
-  command->add_option(
-      "--map", request->maps,
-      "Measures calls between and beside the cases instead, each beside its neighbours: writes a "
-      "picture and JSON of each map to that folder");
+  command->add_option("--rivals", request->rivals,
+                      "A file with the output of bench/cuda/rivals.py, with which tables for GPUs are "
+                      "compared; by default, dense attention is measured in this run");
+  command->add_option("--map", request->maps,
+                      "Measure calls between and around the cases instead, and write a picture and JSON of "
+                      "each map to that folder");
   command->add_option("--every", request->every, "Measure only every n-th call of a map")
       ->check(cli::Range(1, 1000000));
   command->footer(
-      "Times are medians. `ratio` is the rival's time by ours, the median over the rounds: above 1 ours is\n"
-      "faster. Rivals are oneDNN for products of f32, if it is installed, and dense attention for\n"
-      "block-sparse attention. `model` is the least time by `analyze` and the machine's rates (h100 or cpu), "
-      "`share`\n"
-      "that by the measured time. GFLOP/s and GB/s count what the operator needs at least. Without inputs, "
-      "all\n"
-      "examples that are meant for measuring. Results are not checked here; see `tegula check`. With\n"
-      "--target cuda a time is that of a call on a GPU from the launch to its end.\n"
-      "On a machine with a GPU `nsa` (forward and backward) and the sparse operators without inputs are\n"
-      "measured there, at sizes of practice, each with a sample of its results checked. TFLOPS count pairs "
-      "that\n"
-      "are seen, `nominal` whole blocks; `x dense` is the rate by that of dense attention, or where tokens\n"
-      "select, dense attention's time by ours. A wrong sample is exit status 1.\n\n"
-      "A field of a map is the time that a call would take at the best rates of the map, by its own. For a "
-      "GPU on\n"
-      "a machine without one, `--map DIR --target cuda` compares plans: instructions of products, and roles. "
-      "Calls\n"
-      "below half of a neighbour of which no note says why are listed, and exit status 1.\n\n"
+      "Times are medians. `ratio` is the competitor's time divided by Tegula's, as the median over\n"
+      "rounds: above 1, Tegula is faster. Competitors are oneDNN, if installed, for products of f32, and\n"
+      "dense attention for block-sparse attention. `model` is the minimum time according to `analyze` and\n"
+      "the rates of the machine (h100 or cpu); `share` is that time divided by the measured time. GFLOP/s\n"
+      "and GB/s count the minimum that the operator needs. Without inputs, all examples meant for\n"
+      "measuring are measured. Results are not checked; see `tegula check`. With --target cuda, a time is\n"
+      "that of a call on a GPU, from launch to end.\n"
+      "On a machine with a GPU, `nsa` (forward and backward) and the sparse operators without inputs are\n"
+      "measured at realistic sizes, with a sample of each result checked. TFLOPS count visible pairs,\n"
+      "`nominal` whole blocks; `x dense` is the rate relative to dense attention or, if tokens select,\n"
+      "the time of dense attention divided by Tegula's. If a sample is wrong, the exit status is 1.\n"
+      "\n"
+      "A cell of a map is the time that the call would take at the best rates of the map, divided by its\n"
+      "measured time. On a machine without a GPU, `--map DIR --target cuda` compares plans: instructions\n"
+      "of products, and roles. Calls with less than half the value of a neighbour and without a note that\n"
+      "explains it are listed, and the exit status is 1.\n"
+      "\n"
       "Examples:\n"
       "  tegula bench gemm\n"
       "  tegula bench attention --map maps --target cuda\n"

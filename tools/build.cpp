@@ -21,7 +21,7 @@ struct BuildRequest {
   std::string out, name;
 };
 
-// Of a file the stem, of an operator the name.
+// The stem of a file, or the name of an operator.
 std::string name_of(const BuildRequest& request) {
   if (!request.name.empty()) return request.name;
   return std::filesystem::path(request.call.op).stem().string();
@@ -62,26 +62,25 @@ void run_build(BuildRequest request) {
 void add_build(cli::App& app) {
   auto* command = app.add_subcommand(
       "build",
-      "Compiles kernels ahead of time: a folder with a C header and a library that needs no compiler");
+      "Compiles kernels ahead of time into a folder with a C header and a library that needs no compiler");
   auto request = std::make_shared<BuildRequest>();
   add_inputs(*command, request->call);
   command
-      ->add_option("--target", request->targets,
-                   "cpu, and cuda (Hopper) or cuda_sm80; with a comma between them")
+      ->add_option("--target", request->targets, "cpu, and cuda (Hopper) or cuda_sm80; separated by a comma")
       ->delimiter(',')
       ->check(cli::IsMember({"cpu", "cuda", "cuda_sm80"}))
       ->capture_default_str();
-  command->add_option("--out", request->out, "The folder, which is made if there is none")->required();
+  command->add_option("--out", request->out, "The folder, which is created if necessary")->required();
   command->add_option("--name", request->name,
-                      "Of the header and the library, and in front of the functions' names; else that of the "
-                      "operator or file");
+                      "Name of the header and the library, and prefix of the functions; by default, that of "
+                      "the operator or file");
   command->add_option("--flag", request->flags,
-                      "A further flag of the compiler, for a file of kernels, as in --flag=-Iinclude");
+                      "For a file: an additional compiler flag, as in --flag=-Iinclude");
   command->footer(
-      "Of an operator, the kernels of one call: extents that its program leaves open stay so. A source file, "
-      "such\n"
-      "as mine.cpp, says which kernels it has: TEGULA_KERNELS(gemm_relu(128, 128, 64)). No GPU is needed; "
-      "for GPUs NVRTC.\n\n"
+      "For an operator, the kernels of one call are built; extents that its program does not fix remain\n"
+      "variable. A source file, such as mine.cpp, lists its kernels: TEGULA_KERNELS(gemm_relu(128, 128,\n"
+      "64)). No GPU is needed; code for GPUs needs NVRTC.\n"
+      "\n"
       "Examples:\n"
       "  tegula build mine.cpp --target cpu,cuda --out bundle\n"
       "  tegula build gemm --random a=512x512:bf16 --random b=512x512:bf16 --target cuda --out bundle");

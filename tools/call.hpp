@@ -1,4 +1,4 @@
-// What a command line says about one call of an operator, and the call itself.
+// The command-line description of one call of an operator, and the call itself.
 #pragma once
 #include <optional>
 #include <string>

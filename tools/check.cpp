@@ -47,11 +47,11 @@ int check(const CheckRequest& request) {
 void add_check(cli::App& app, int& exit_code) {
   auto* command = app.add_subcommand("check", "Compares operators with their formulas in double precision");
   auto request = std::make_shared<CheckRequest>();
-  command->add_option("operator", request->op, "Name of the operator; all of them unless given");
+  command->add_option("operator", request->op, "Name of the operator; all operators by default");
   add_target_option(*command, request->target);
   command->add_option("--seed", request->seed, "Of the random inputs")->capture_default_str();
   command->footer(
-      "`error` and `bound` are those of the element that is closest to its bound, or farthest beyond it.\n"
+      "`error` and `bound` are those of the element closest to its bound, or farthest beyond it.\n"
       "Exit status 1 if any case is wrong or fails.\n\n"
       "Examples:\n"
       "  tegula check\n"

@@ -1,4 +1,4 @@
-// The commands of the tool. Each adds itself to the parser and runs when it was named.
+// The commands of the tool. Each adds itself to the parser and runs if it is named.
 #pragma once
 #include "tools/cli/cli.hpp"
 

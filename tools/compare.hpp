@@ -1,4 +1,4 @@
-// Results of an operator beside its formula.
+// Compares results of an operator with its formula.
 #pragma once
 #include <optional>
 #include <string>

@@ -49,13 +49,13 @@ Tensor load(const Demo& demo, Target target) {
   const Tensor picture = image::reduce(image::to_picture(bytes), size);
   const std::int64_t height = picture.size(0), width = picture.size(1);
   if (std::min(height, width) < image::tile) {
-    throw ArgumentError(fmt::format("{}: {} x {} pixels, where both sides need {}; choose a larger picture{}",
+    throw ArgumentError(fmt::format("{}: {} x {} pixels, but both sides need {}; choose a larger picture{}",
                                     demo.input, width, height, image::tile,
                                     bytes.shape() == picture.shape() ? "" : " or a larger --size"));
   }
   if (height * width > most_tokens) {
     throw ArgumentError(
-        fmt::format("{}: {} x {} pixels, where at most {} are tokens; choose a smaller --size", demo.input,
+        fmt::format("{}: {} x {} pixels, but at most {} can be tokens; choose a smaller --size", demo.input,
                     width, height, most_tokens));
   }
   fmt::print("{}: {} x {} {}, used at {} x {}{}\n", demo.input, bytes.size(1), bytes.size(0),
@@ -175,7 +175,7 @@ void add_options(cli::Command& command, Demo& demo) {
   command.add_option("--input", demo.input, "PNG file; gray or colour, of at least 8 x 8 pixels")
       ->capture_default_str();
   command.add_option("--out", demo.out, "Folder for the pictures")->capture_default_str();
-  command.add_option("--sigma", demo.sigma, "Deviation of the noise that is added; white is 1")
+  command.add_option("--sigma", demo.sigma, "Standard deviation of the added noise; white is 1")
       ->check(cli::Range(0.005, 1.0))
       ->check([](const std::string& given) -> std::string {
         return std::isnan(std::strtod(given.c_str(), nullptr)) ? given + " is no number" : "";
@@ -193,7 +193,7 @@ void add_options(cli::Command& command, Demo& demo) {
               usual_size, size_of_slow))
       ->check(cli::Range(std::int64_t{0}, most_tokens))
       ->capture_default_str();
-  command.add_flag("--no-dense", demo.no_dense, "Leaves dense attention out: its time grows as size^4");
+  command.add_flag("--no-dense", demo.no_dense, "Skip dense attention, whose time grows as size^4");
   command.add_flag("--check", demo.check, "Fails unless all goals are reached");
   add_target_option(command, demo.target);
 }

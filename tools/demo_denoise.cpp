@@ -89,8 +89,8 @@ image::NonLocalMeans where_it_runs(const image::NonLocalMeans& means, Target tar
   return there;
 }
 
-// By the first parts: which kernel runs can depend on the number of queries. That of dense attention does on
-// GPUs only, where a part costs little.
+// Compiles by running the first parts, because the kernel can depend on the number of queries. For dense
+// attention it does so only on GPUs, where a part costs little.
 void compile_attention(const image::NonLocalMeans& means, std::int64_t topk, bool dense, Target target) {
   Progress progress("compiling");
   const std::int64_t blocks = blocks_of(means), tokens = means.q.size(1);

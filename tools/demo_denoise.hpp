@@ -1,4 +1,4 @@
-// The two ways to denoise that the demonstration compares.
+// The two denoising methods that the demonstration compares.
 #pragma once
 #include "image/non_local_means.hpp"
 #include "tegula/runtime.hpp"

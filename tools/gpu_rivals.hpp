@@ -1,4 +1,4 @@
-// What other libraries take for the workloads of a GPU, as bench/cuda/rivals.py measures it.
+// The times of other libraries for the GPU workloads, as measured by bench/cuda/rivals.py.
 #pragma once
 #include <iosfwd>
 #include <map>

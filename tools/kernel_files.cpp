@@ -43,8 +43,8 @@ void check_file(const std::string& command, const std::string& file) {
     throw ArgumentError(fmt::format("{}: there is no file {}", command, file));
   if (contents_of(file).find("TEGULA_KERNELS") == std::string::npos)
     throw ArgumentError(
-        fmt::format("{}: {} does not say which kernels it has; add a line such as "
-                    "TEGULA_KERNELS(gemm_relu(128, 128, 64)) outside of its functions",
+        fmt::format("{}: {} lists no kernels; add a line such as TEGULA_KERNELS(gemm_relu(128, 128, 64)) "
+                    "outside its functions",
                     command, file));
 }
 

@@ -1,5 +1,5 @@
-// Source files of a user's that say which kernels they have (TEGULA_KERNELS), built and run by the system's
-// compiler with this library.
+// The user's source files, which list their kernels (TEGULA_KERNELS); they are built by the system's compiler
+// with this library and run.
 #pragma once
 #include <string>
 #include <vector>

@@ -8,7 +8,7 @@
 namespace tegula::tool {
 
 void add_cache(cli::App& app) {
-  auto* command = app.add_subcommand("cache", "Where compiled kernels are kept, and how much they take");
+  auto* command = app.add_subcommand("cache", "Where compiled kernels are cached, and their size");
   auto clear = std::make_shared<bool>(false);
   command->add_flag("--clear", *clear, "Removes them");
   command->callback([clear] {

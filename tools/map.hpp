@@ -1,5 +1,5 @@
-// Maps of an operator: calls between and beside its examples, each beside its neighbours. Where the calls run
-// they are measured; for a GPU on a machine without one their plans are compared.
+// Maps of an operator: calls between and around its examples, each compared with its neighbours. Calls are
+// measured if they can run; for a GPU on a machine without one, their plans are compared.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Operators by name, with a hint to those who misspell one.
+// Finds operators by name, with a hint for misspelt names.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// What an operator's time is set beside: another library's product, or the dense form of a sparse operator.
+// The competitor of an operator: another library's product, or the dense form of a sparse operator.
 #pragma once
 #include <functional>
 #include <optional>

@@ -83,7 +83,8 @@ void add_list(cli::App& app) {
                     "Print the table of docs/reference, or the page of one operator there");
   command->footer("Examples:\n  tegula list\n  tegula list attention\n  tegula list gemm --markdown");
   auto links = std::make_shared<std::string>();
-  command->add_option("--links", *links, "Print a table of all with links to their pages in this folder");
+  command->add_option("--links", *links,
+                      "Print a table of all operators with links to their pages in this folder");
   command->callback([name, markdown, links] { list(*name, *markdown, *links); });
 }
 
@@ -96,14 +97,13 @@ void add_run(cli::App& app) {
                       "name=file.npy or name=file.safetensors[:tensor]; file.npy alone takes the first "
                       "output, file.safetensors alone all of them");
   auto explains = std::make_shared<bool>(false);
-  command->add_flag(
-      "--explain", *explains,
-      "Run nothing: print the kernels of the call, which way each takes on --target, what falls back "
-      "to a slower one and why; no GPU is needed");
+  command->add_flag("--explain", *explains,
+                    "Run nothing: print the kernels of the call, how each is executed on --target, what "
+                    "falls back to slower code and why; no GPU is needed");
   command->footer(
-      "Inputs that are not given are those of --case, if there is one. Without --output the results are "
-      "only\n"
-      "described.\n\n"
+      "Inputs that are not given are taken from --case, if given. Without --output, results are only\n"
+      "described.\n"
+      "\n"
       "Examples:\n"
       "  tegula run gemm --input a=a.npy --input b=w.safetensors:proj --output c.npy\n"
       "  tegula run attention --input q=q.npy k=k.npy v=v.npy --option causal=true --output all.safetensors\n"

@@ -97,13 +97,12 @@ void add_views(cli::Command& command, ShowOptions& options) {
   command.add_flag("--layout", options.layout,
                    "Instructions of products, and which threads and registers hold fragments, on a GPU");
   command.add_flag("--schedule", options.schedule,
-                   "What the roles of a block do on a GPU, with all synchronisation");
+                   "What the roles of a block do on a GPU, including all synchronisation");
   command.add_flag("--shared-memory", options.shared_memory,
-                   "Where the tiles of a block lie in shared memory on a GPU, and how long");
-  command.add_flag(
-      "--resources", options.resources,
-      "Threads, shared memory and registers of a block on a GPU; where NVRTC is found, those of the "
-      "machine code, spills and what the assembler remarks on");
+                   "Where in shared memory the tiles of a block are on a GPU, and for how long");
+  command.add_flag("--resources", options.resources,
+                   "Threads, shared memory and registers of a block on a GPU; if NVRTC is found, also "
+                   "registers of the machine code, spills and remarks of the assembler");
 }
 
 }  // namespace
@@ -114,22 +113,22 @@ void add_show(cli::App& app) {
   auto request = std::make_shared<ShowRequest>();
   add_call_options(*command, request->call);
   add_views(*command, request->options);
-  auto* svg = command->add_option(
-      "--svg", request->options.pictures,
-      "Draw --layout, --schedule and --shared-memory into files of this folder instead: a "
-      "picture a grid");
+  auto* svg = command->add_option("--svg", request->options.pictures,
+                                  "Draw --layout, --schedule and --shared-memory into files in this folder "
+                                  "instead, one picture per grid");
   command->add_option(
       "--html", request->html,
-      "Write all of it for a GPU, the program beside what becomes of it, into this file for a browser");
+      "Write everything for a GPU, the program beside its generated code, into this HTML file");
   command->add_option("--flag", request->flags,
-                      "A further flag of the compiler, for a file of kernels, as in --flag=-Iinclude");
+                      "For a file: an additional compiler flag, as in --flag=-Iinclude");
   command->add_option("--arch", request->options.architecture, "Of the GPU: 80 or 90")
       ->check(cli::IsMember({"80", "90"}))
       ->capture_default_str();
   command->footer(
-      "Lines end with the place in the source that they come from. Without inputs, those of the operator's\n"
-      "first example. A source file, such as mine.cpp, says which kernels it has:\n"
-      "TEGULA_KERNELS(gemm_relu(128, 128, 64), gemm_relu(64, 64, 32))\n\n"
+      "Lines end with their source location. Without inputs, the operator's first example is shown. A\n"
+      "source file, such as mine.cpp, lists its kernels:\n"
+      "TEGULA_KERNELS(gemm_relu(128, 128, 64), gemm_relu(64, 64, 32))\n"
+      "\n"
       "Examples:\n"
       "  tegula show attention\n"
       "  tegula show mine.cpp --cuda --schedule\n"

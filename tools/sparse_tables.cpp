@@ -79,7 +79,8 @@ GpuRivals rivals_of(const std::string& table, const std::string& file, std::stri
   return with_own(read_gpu_rivals(lines), names, whose);
 }
 
-// Of a forward: the rate by that of dense attention, or where tokens select, its time by ours.
+// For a forward: the rate relative to dense attention or, if tokens select, the time of dense attention
+// divided by ours.
 std::optional<double> ratio_of(const std::string& name, const bench::Measured& row, const GpuRivals& rivals) {
   if (name.find("block sparse") == 0) {
     const auto dense = rivals.find(dense_rate);

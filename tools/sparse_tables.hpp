@@ -1,5 +1,5 @@
-// The tables of sparse attention on a GPU, at the sizes of practice: the same workloads as bench_cuda, beside
-// dense attention of the same heads.
+// The tables of sparse attention on a GPU, at realistic sizes: the same workloads as bench_cuda, compared
+// with dense attention of the same heads.
 #pragma once
 #include <string>
 

@@ -41,10 +41,9 @@ const ops::OutputInfo& find_output(const ops::Operator& op, const std::string& n
 
 Destination destination(const std::string& output, const Place& place) {
   if (!place.in_archive && !place.path.ends_with(".npy"))
-    throw ArgumentError(
-        fmt::format("--output {}: the kind of '{}' is not known; end it with .npy, "
-                    ".safetensors or .safetensors:tensor",
-                    output, place.path));
+    throw ArgumentError(fmt::format(
+        "--output {}: the format of '{}' is unknown; use .npy, .safetensors or .safetensors:tensor", output,
+        place.path));
   std::string tensor;
   if (place.in_archive) tensor = place.tensor.empty() ? output : place.tensor;
   return {output, place.path, tensor};
@@ -66,7 +65,7 @@ void check_folder(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   if (!folder.empty() && !fs::is_directory(folder))
     throw ArgumentError(
-        fmt::format("--output {}: there is no folder {}; make it first", path, folder.string()));
+        fmt::format("--output {}: there is no folder {}; create it first", path, folder.string()));
 }
 
 void report(const Destination& to, const Tensor& tensor) {

@@ -74,7 +74,7 @@ void attention_section() {
   const double gemm_rate = 2e-9 * gemm_size * gemm_size * gemm_size;  // for a second
   const double work = 4e-9 * double(tokens) * tokens * heads * dim;
   fmt::print(
-      "## Attention\n\nS = {}, {} heads, D = {}, f32. Operations are counted as 4 S² H D, half of it for "
+      "## Attention\n\nS = {}, {} heads, D = {}, f32. Operations are counted as 4 S² H D, half of that under "
       "a causal mask. The gemm rate is that of {} x {} x {} in the same run; the aim is 0.6 of it.\n\n",
       tokens, heads, dim, gemm_size, gemm_size, gemm_size);
   fmt::print("| what | ms | GFLOP/s | of the gemm rate |\n|---|---|---|---|\n");
@@ -85,7 +85,7 @@ void attention_section() {
                1e3 * times.median(i), count / times.median(i), times.ratio(0, i) * count / gemm_rate);
   }
   fmt::print(
-      "\n`block_sparse_attention`, blocks of {0} x {0}, the same number of blocks chosen by chance for "
+      "\n`block_sparse_attention`, blocks of {0} x {0}, the same number of random blocks for "
       "every block of queries and head. p is the density; the time should be at most 1.3 p times the dense "
       "one.\n\n| p | ms | time / dense | (time / dense) / p |\n|---|---|---|---|\n",
       block);

@@ -50,9 +50,8 @@ void calls_section() {
   const Times times =
       interleaved({rows_of(scaling, 32), rows_of(scaling, 64), small_product(), small_attention()}, rounds);
   fmt::print(
-      "## Calls\n\nTime of a warm call that has next to nothing to do: checks, plan, binding and the start "
-      "of "
-      "blocks. Medians of {} rounds of {} calls.\n\n| call | µs |\n|---|---|\n",
+      "## Calls\n\nTime of a warm call with almost no work: checks, plan, binding and the start of blocks. "
+      "Medians of {} rounds of {} calls.\n\n| call | µs |\n|---|---|\n",
       rounds, calls);
   for (std::size_t i = 0; i < std::size(names); ++i)
     fmt::print("| {} | {:.2f} |\n", names[i], 1e6 * times.median(i) / calls);

@@ -51,8 +51,8 @@ void time_to_call() {
 
 void compile_section() {
   fmt::print(
-      "## Compile time\n\nPrograms of a user, compiled in a fresh process with an empty cache and with one "
-      "that holds the kernel: printing, the system's compiler or the cache, and loading. Medians of 5; "
+      "## Compile time\n\nUser programs compiled in a fresh process with an empty cache, and with a cache "
+      "that contains the kernel: printing, the system's compiler or the cache, and loading. Medians of 5; "
       "the aim is 2 s cold and 10 ms cached.\n\n| kernel | cold, ms | cached, ms |\n|---|---|---|\n");
   for (int which = 0; which < int(std::size(examples)); ++which) {
     std::vector<double> cold, cached;

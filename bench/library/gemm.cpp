@@ -37,7 +37,8 @@ void compare(std::int64_t n, int rounds) {
 void gemm_section() {
   fmt::print(
       "## Matrix product\n\n"
-      "`gemm`, f32, row-major, beside `dnnl_sgemm`. The ratio is oneDNN's time by ours; the aim is 0.8.\n\n"
+      "`gemm`, f32, row-major, compared with `dnnl_sgemm`. The ratio is oneDNN's time divided by Tegula's; "
+      "the aim is 0.8.\n\n"
       "| size | Tegula, GFLOP/s | oneDNN, GFLOP/s | ratio |\n|---|---|---|---|\n");
   compare(512, 31);
   compare(1024, 31);

@@ -25,10 +25,9 @@ void heading() {
   fmt::print(
       "# Performance\n\nWritten by `scripts/bench`; do not edit.\n\n"
       "Machine: {}, {} processors; compiler {}. All processors are used. Inputs are random. Every result is "
-      "compared with a formula in double precision before it is timed. What is compared takes turns: in "
-      "every "
-      "round each runs once untimed and once timed; times are medians over the rounds, ratios medians of the "
-      "ratios of each round.\n\n",
+      "compared with a formula in double precision before it is timed. Compared programs alternate: in every "
+      "round, each runs once untimed and once timed. Times are medians over rounds, and ratios are medians "
+      "of the ratios of the rounds.\n\n",
       processor(), std::thread::hardware_concurrency(), __VERSION__);
 }
 

@@ -39,8 +39,8 @@ void memory_of_attention(int tokens) {
 void memory_section() {
   fmt::print(
       "## Memory\n\n`attention`, {} heads, D = {}, f32, a window of 4096 keys: peak resident memory "
-      "(VmHWM) of a fresh process less inputs and outputs, program and libraries included. The aim is "
-      "64 MiB at most, whatever S.\n\n| S | inputs and outputs, MiB | all else, MiB |\n|---|---|---|\n",
+      "(VmHWM) of a fresh process minus inputs and outputs, including program and libraries. The aim is at "
+      "most 64 MiB for any S.\n\n| S | inputs and outputs, MiB | all else, MiB |\n|---|---|---|\n",
       heads, dim);
   for (int tokens : {1024, 4096, 16384, 65536}) {
     number_from_child({"memory-of", std::to_string(tokens)});  // compiles, where that is needed

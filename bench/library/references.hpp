@@ -8,7 +8,7 @@
 
 namespace tegula::bench {
 
-// Throws unless 64 elements of c [m, n], chosen by chance, are those of a [m, k] times b [k, n].
+// Throws unless 64 random elements of c [m, n] are those of a [m, k] times b [k, n].
 void check_product(const TensorRef& a, const TensorRef& b, const TensorRef& c);
 
 // Which keys a query of a head sees.

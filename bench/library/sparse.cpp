@@ -67,8 +67,8 @@ void backward_rows() {
     works.push_back(problem.sparse(random_choice(heads, blocks, blocks, count)));
   const Times times = interleaved(works, rounds);
   fmt::print(
-      "## Gradients of block-sparse attention\n\nS = {}, {} heads, D = {}, f32, blocks of {} x {} chosen by "
-      "chance as above: `block_sparse_attention_backward` beside `attention_backward`, which takes {:.1f} "
+      "## Gradients of block-sparse attention\n\nS = {}, {} heads, D = {}, f32, random blocks of {} x {} as "
+      "above: `block_sparse_attention_backward` compared with `attention_backward`, which takes {:.1f} "
       "ms. "
       "The time should be at most 1.3 p times the dense one.\n\n| p | ms | time / dense | (time / dense) / p "
       "|\n|---|---|---|---|\n",

@@ -11,13 +11,13 @@ from tegula.lang import *  # noqa: F403
 # Lesson 1: a kernel, its signature, a grid of blocks, tiles, and a call.
 @tegula.kernel
 def vector_add():
-    N = Dim("N")  # known at the call: one kernel serves every length
+    N = Dim("N")  # known when called: one kernel serves every length
     X, Y, Z = input("X", N, f32), input("Y", N, f32), output("Z", N, f32)
     with grid(ceildiv(N, 256)) as block:
         x, y = load(X.at(block * 256), 256), load(Y.at(block * 256), 256)
         with parallel(x) as i:
             x[i] += y[i]
-        copy(x, Z.at(block * 256))  # the last block is short: what lies past the end is not written
+        copy(x, Z.at(block * 256))  # in the last block, nothing is written past the end
 
 
 # Lesson 2: shared tiles, a pipelined loop, a matrix product, and an epilogue.
@@ -37,28 +37,28 @@ def gemm_relu(m, n, k):
         copy(acc, C.at(by * m, bx * n))
 
 
-# Lesson 3: reductions, rows of any length in pieces, and a fill value outside the tensor.
+# Lesson 3: reductions, rows of any length processed in chunks, and a fill value outside the tensor.
 @tegula.kernel
-def softmax_rows(rows, piece):
+def softmax_rows(rows, chunk):
     M, N = Dim("M"), Dim("N")
     X, Y = input("X", (M, N), f32), output("Y", (M, N), f32)
     with grid(ceildiv(M, rows)) as block:
-        pieces = ceildiv(N, piece)
+        chunks = ceildiv(N, chunk)
         top, sum = Fragment(rows, f32, -inf), Fragment(rows, f32, 0)
-        with pipelined(pieces) as n:
-            x, before = Fragment((rows, piece), f32), clone(top)
-            copy(X.at(block * rows, n * piece), x, fill=-inf)  # as if the row went on with −∞
+        with pipelined(chunks) as n:
+            x, before = Fragment((rows, chunk), f32), clone(top)
+            copy(X.at(block * rows, n * chunk), x, fill=-inf)  # as if the row continued with −∞
             reduce_max(x, top)
             with parallel(sum) as i:
                 sum[i] *= select(before[i] == -inf, 0, exp(before[i] - top[i]))
             with parallel(x) as (i, j):
                 x[i, j] = select(top[i] == -inf, 0, exp(x[i, j] - top[i]))
             reduce_sum(x, sum)
-        with pipelined(pieces) as n:
-            x = load(X.at(block * rows, n * piece), (rows, piece))
+        with pipelined(chunks) as n:
+            x = load(X.at(block * rows, n * chunk), (rows, chunk))
             with parallel(x) as (i, j):
                 x[i, j] = exp(x[i, j] - top[i]) / sum[i]
-            copy(x, Y.at(block * rows, n * piece))
+            copy(x, Y.at(block * rows, n * chunk))
 
 
 # Lesson 4: atomics, several grids in one kernel, and a workspace between them. How many values of X fall into each of
@@ -83,15 +83,15 @@ def histogram(bins):
             Running[i] = sum
 
 
-# Lesson 5: attention, with a piece that is used like a function, and views that clip to a sequence.
+# Lesson 5: attention, with a reusable component, and views that are clipped to a sequence.
 class RunningSoftmax:
-    """Softmax over tiles of scores that arrive one after another."""
+    """Online softmax: the tiles of scores arrive one after another."""
 
     def __init__(self, rows):
         self.top, self.sum = Fragment(rows, f32, -inf), Fragment(rows, f32, 0)
 
     def update(self, scores, acc):
-        """Turns scores into weights, and rescales what was accumulated under the old maximum."""
+        """Turns scores into weights, and rescales the accumulator, which is relative to the old maximum."""
         top, before, factor = self.top, clone(self.top), Fragment(self.top.shape, f32)
         reduce_max(scores, top)
         with parallel(factor) as i:
@@ -104,7 +104,7 @@ class RunningSoftmax:
             acc[i, j] *= factor[i]
 
 
-# Causal attention over sequences packed one after another: sequence b has the rows begin[b] … begin[b + 1] − 1.
+# Causal attention over packed sequences: sequence b consists of rows begin[b] to begin[b + 1] − 1.
 @tegula.kernel
 def packed_attention(dim, queries, keys):
     T, Ends = Dim("T"), Dim("Ends")
@@ -125,7 +125,7 @@ def packed_attention(dim, queries, keys):
         softmax = RunningSoftmax(queries)
         with pipelined(ceildiv(min(first + queries, length), keys)) as j:
             Ks, Vs = Shared((keys, dim), f32), Shared((keys, dim), f32)
-            copy(k.at(j * keys), Ks)  # rows of the next sequence are outside the view: zeros
+            copy(k.at(j * keys), Ks)  # rows of the next sequence are outside the view and read as zeros
             copy(v.at(j * keys), Vs)
             S = Fragment((queries, keys), f32, 0)
             gemm(Qs, Ks.T, S)
@@ -139,7 +139,7 @@ def packed_attention(dim, queries, keys):
         copy(acc, o.at(first))
 
 
-# Lesson 7: a product, and the same with an assertion that was left inside the loop.
+# Lesson 7: a matrix product, optionally with an assertion that was left inside the loop.
 @tegula.kernel
 def product():
     multiply(asserts=False)
@@ -200,7 +200,7 @@ def decode(heads, dim, page, splits):
                 s[h, j] = exp(s[h, j] - top[h])
             reduce_sum(s, sum)
             gemm(s, v, acc)
-        # A split without pages has the weight 0 in the merge: its lse is −∞.
+        # A split without pages has weight 0 in the merge, because its lse is −∞.
         with parallel(acc) as (h, d):
             acc[h, d] = select(sum[h] == 0, 0, acc[h, d] / sum[h])
         copy(acc, parts[b, split, ...].at(0))
@@ -228,7 +228,7 @@ def decode(heads, dim, page, splits):
         copy(acc, O[b, ...].at(0))
 
 
-# Lesson 9: a product with a matrix of which whole blocks are zeros, which a list leaves out (BSR).
+# Lesson 9: a product with a matrix that stores only its blocks that are not zero (BSR).
 @tegula.kernel
 def block_sparse_product(block, n):
     Ends, S, K, N = Dim("ends"), Dim("stored"), Dim("K"), Dim("N")
@@ -242,10 +242,10 @@ def block_sparse_product(block, n):
             copy(compact[entry, ...].at(0), a)
             copy(B.at(columns[entry] * block, bx * n), b)
             gemm(a, b, sum)
-        copy(sum, C.at(row * block, bx * n))  # a row without blocks stores its zeros
+        copy(sum, C.at(row * block, bx * n))  # a row without blocks stores zeros
 
 
-# Lesson 10: weights of four bits, two in a byte, with a scale for every 32 of them.
+# Lesson 10: 4-bit weights, two per byte, with one scale per 32 weights.
 @tegula.kernel
 def product_of_nibbles(m, n):
     k, group = 64, 32
@@ -267,34 +267,34 @@ def product_of_nibbles(m, n):
         copy(sum, Y.at(by * m, bx * n))
 
 
-# Lesson 11: linear attention by chunks of tokens; the state of a head goes from chunk to chunk.
+# Lesson 11: linear attention by chunks of tokens; the state of a head is carried from chunk to chunk.
 @tegula.kernel
 def linear_attention(dim, chunk):
     H, T = Dim("H"), Dim("T")
     Q, K, V = input("q", (H, T, dim), f32), input("k", (H, T, dim), f32), input("v", (H, T, dim), f32)
     decays, O = input("decays", H, f32), output("out", (H, T, dim), f32)
-    with grid(H) as h:  # the chunks of a head follow each other in one block
+    with grid(H) as h:  # one block processes the chunks of a head in sequence
         g = decays[h]
         state = Fragment((dim, dim), f32, 0)
         with pipelined(ceildiv(T, chunk), stages=2) as c:
             q, k, v = Shared((chunk, dim), f32), Shared((chunk, dim), f32), Shared((chunk, dim), f32)
             before = Shared((dim, dim), f32)
             copy(Q[h, ...].at(c * chunk), q)
-            copy(K[h, ...].at(c * chunk), k)  # tokens past the end are zeros, and change nothing
+            copy(K[h, ...].at(c * chunk), k)  # tokens past the end are zeros and have no effect
             copy(V[h, ...].at(c * chunk), v)
             copy(state, before)
             out, s = Fragment((chunk, dim), f32, 0), Fragment((chunk, chunk), f32, 0)
-            gemm(q, before, out)  # what the chunks before have left, i + 1 tokens older
+            gemm(q, before, out)  # the contribution of earlier chunks, decayed by i + 1 tokens
             with parallel(out) as (i, d):
                 out[i, d] *= exp(g * f32(i + 1))
             gemm(q, k.T, s)
-            # Where j > i the exponential may overflow; select() drops it.
+            # For j > i the exponential may overflow; select() discards it.
             with parallel(s) as (i, j):
                 s[i, j] = select(j <= i, s[i, j] * exp(g * f32(i - j)), 0)
             gemm(s, v, out)
             copy(out, O[h, ...].at(c * chunk))
 
-            # A key at place i of the chunk fades for the tokens after it until the chunk ends.
+            # By the end of the chunk, the key at position i has decayed by chunk − 1 − i tokens.
             faded = Shared((chunk, dim), f32)
             with parallel(faded) as (i, d):
                 faded[i, d] = k[i, d] * exp(g * f32(chunk - 1 - i))

@@ -19,14 +19,14 @@ namespace tegula {
 struct BuildOptions {
   [[no_unique_address]] lang::detail::OptionsAreNamed options_are_named = lang::detail::OptionsAreNamed();
   std::string name =
-      "kernels";  // an identifier: of the header and the library, and in front of the functions' names
+      "kernels";  // an identifier: the name of the header and the library, and the prefix of the functions
   // Target::cpu(), and one of Target::cuda() (Hopper GPUs) and Target::cuda_sm80() (compute capability 8.x).
   std::vector<Target> targets = {Target::cpu()};
 };
 
-// The paths of what was written: NAME.h, tegula_bundle.h, libNAME.so, and what that is made of (objects for
-// each instruction set of CPUs, cubins). It needs a C++ compiler, for GPUs NVRTC, and no GPU. An
-// ArgumentError if the kernels cannot share a bundle or use what bundles do not support.
+// Returns the paths of the files written: NAME.h, tegula_bundle.h, libNAME.so, and the parts of that library
+// (an object per CPU instruction set, cubins). Needs a C++ compiler and, for GPUs, NVRTC, but no GPU. Throws
+// an ArgumentError if the kernels cannot share a bundle or use a feature that bundles do not support.
 std::vector<std::string> build(std::span<const lang::Kernel> kernels, const std::string& folder,
                                const BuildOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Which compilers can compile Tegula's headers (others stop with one line that says so), and what the shared
+// The compilers that Tegula's headers require (others stop with one line that says so), and what the shared
 // library exports.
 #pragma once
 #if __cplusplus >= 202002L

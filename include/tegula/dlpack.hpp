@@ -1,5 +1,5 @@
-// The structures of DLPack (https://github.com/dmlc/dlpack, dlpack.h 1.0), by which array libraries hand
-// tensors to each other. A program that includes DLPack's own header first gets those instead.
+// The structures of DLPack (https://github.com/dmlc/dlpack, dlpack.h 1.0), through which array libraries
+// exchange tensors. A program that includes DLPack's own header first uses its structures instead.
 #pragma once
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_

@@ -9,8 +9,8 @@
 TEGULA_API_BEGIN
 namespace tegula {
 
-// Types of one kind convert silently. u8 is of the kind `integer`, because i32 holds all its values
-// and their differences; the only natural is u32, whose arithmetic is modulo 2^32.
+// Types of the same kind convert implicitly. u8 is an `integer`, because i32 represents all its values and
+// their differences; the only `natural` is u32, whose arithmetic is modulo 2^32.
 enum class Kind : std::uint8_t { boolean, integer, natural, floating };
 
 enum class TypeCode : std::uint8_t { boolean, i8, i16, i32, i64, u8, u32, e4m3, e5m2, f16, bf16, f32, f64 };
@@ -20,7 +20,7 @@ class Expr;
 struct Operand;
 }  // namespace lang
 
-// An element type. As a function it is the cast to that type inside a tile program: `f32(i)`.
+// An element type. Called as a function, it casts to that type inside a tile program: `f32(i)`.
 struct DType {
   TypeCode code;
 
@@ -58,7 +58,7 @@ inline constexpr DType f16{TypeCode::f16}, bf16{TypeCode::bf16}, f32{TypeCode::f
 
 inline constexpr DType all_dtypes[] = {boolean, i8, i16, i32, i64, u8, u32, e4m3, e5m2, f16, bf16, f32, f64};
 
-// The type in which values of `type` are computed: types of less than 32 bits are for storage only.
+// The type in which values of `type` are computed: types narrower than 32 bits are for storage only.
 constexpr DType compute_type(DType type) {
   if (type.bits() >= 32) return type;
   switch (type.kind()) {

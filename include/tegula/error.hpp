@@ -1,4 +1,4 @@
-// The four kinds of failure. Every message names what is wrong, the rule, and the remedy.
+// The four kinds of failure. Every message states what is wrong, the rule, and the remedy.
 #pragma once
 #include <source_location>
 #include <stdexcept>
@@ -19,7 +19,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The tile program is wrong. Carries the line of the user's program.
+// The tile program is wrong. The error has the line of the user's program.
 class ProgramError : public Error {
  public:
   ProgramError(const std::string& message, const Loc& at);

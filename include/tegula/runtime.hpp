@@ -1,11 +1,11 @@
 // Compiling a kernel and calling it.
 //
 //   const Function gemm = compile(gemm_relu(1024, 512, tile));
-//   gemm(a, b, c);                                   // in the order of declaration, workspaces left out
+//   gemm(a, b, c);                                   // in the order of declaration, without workspaces
 //   gemm.call({{"A", a}, {"B", b}, {"C", c}});       // by name
 //
-// A wrong call throws an ArgumentError before anything runs. Checked are the number and names of arguments,
-// dtypes (nothing is converted), ranks, extents, promises, requirements, and tensors that share bytes. Any
+// A wrong call throws an ArgumentError before anything runs. The number and names of arguments, dtypes
+// (nothing is converted), ranks, extents, promises, requirements, and overlapping tensors are checked. Any
 // strides are allowed. A call returns when its outputs are written; on a GPU, when its work is queued.
 #pragma once
 #include <array>
@@ -34,9 +34,9 @@ namespace lang {
 class Kernel;
 }
 
-// What runs a kernel. The interpreter defines the language; it is slow, and it finds the errors of a
-// program. `automatic` is the fastest target of the machine, or the one named by the environment variable
-// TEGULA_TARGET. `emulated` runs the code for GPUs on the CPU, thread by thread: very slow, for tests of
+// What runs a kernel. The interpreter defines the language; it is slow, and it finds the errors of a program.
+// `automatic` is the fastest target of the machine, or the one named by the environment variable
+// TEGULA_TARGET. `emulated` runs GPU code on the CPU, thread by thread; it is very slow and meant for testing
 // the compiler.
 class Target {
  public:
@@ -49,10 +49,10 @@ class Target {
   static constexpr Target emulated_sm90() { return Target(Kind::emulated_sm90); }
   // The tensors of a call are on a CUDA device; a call returns when its work is queued (tegula/stream.hpp).
   static constexpr Target cuda() { return Target(Kind::cuda); }
-  // The same with the instructions of compute capability 8.0 alone.
+  // The same, with the instructions of compute capability 8.0 only.
   static constexpr Target cuda_sm80() { return Target(Kind::cuda_sm80); }
 
-  // `cuda_sm80`: as the functions above are called; nothing for another name.
+  // The target of that name, such as `cuda_sm80`: the names of the functions above. Empty for any other name.
   static std::optional<Target> named(std::string_view name);
 
   constexpr Kind kind() const { return kind_; }
@@ -113,22 +113,22 @@ class Function {
   void call(std::span<const NamedArgument> args) const;
   void call(std::initializer_list<NamedArgument> args) const { call(std::span(args.begin(), args.size())); }
 
-  // The same function; its calls go to this stream.
+  // The same function with its calls going to this stream.
   Function on(const Stream& stream) const;
 
-  // Bytes that such a call takes for the kernel's workspaces.
+  // Bytes that such a call needs for the kernel's workspaces.
   template <class... Args>
   requires(std::convertible_to<const Args&, Argument>&&...) std::size_t workspace_bytes(const Args&... args)
   const { return workspace_bytes_in_order(std::array<Argument, sizeof...(Args)>{Argument(args)...}); }
   std::size_t workspace_bytes_in_order(std::span<const Argument> args) const;
 
   const std::string& name() const;
-  // The target that was chosen for `automatic`.
+  // The target; for `automatic`, the one that was chosen.
   Target target() const;
   // What makes the kernel slower than necessary, with the line of the program, the reason and the remedy:
-  // `gemm.cpp:41: mma.sync: …; …`. docs/show.md has a table of all kinds. Notes on GPUs assume tensors that
-  // the copy engine can move; the emulated targets have these notes too. On a GPU there are also the
-  // assembler's remarks: registers that spill, products that it serialises.
+  // `gemm.cpp:41: mma.sync: …; …`. docs/show.md lists all kinds. Notes for GPUs assume tensors that the copy
+  // engine accepts; the emulated targets have these notes too. On a GPU, the notes include the assembler's
+  // remarks: register spills and serialised products.
   const std::vector<std::string>& notes() const;
 
  private:
@@ -139,8 +139,9 @@ class Function {
   std::optional<Stream> stream_;
 };
 
-// Compiles the kernel, or takes it from the cache of compiled kernels. A DeviceError if the target needs a
-// compiler or device that is missing or fails; `automatic` falls back to the interpreter where there is none.
+// Compiles the kernel, or takes it from the cache of compiled kernels. Throws a DeviceError if the target
+// needs a compiler or device that is missing or fails; `automatic` falls back to the interpreter if there is
+// none.
 Function compile(const lang::Kernel& kernel, Target target = Target::automatic());
 Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target = Target::automatic());
 

@@ -2,7 +2,7 @@
 //
 //   const Stream stream = Stream::create();
 //   gemm.on(stream)(a, b, c);                      // returns at once
-//   // Waits. A failed assertion of a kernel is thrown here:
+//   // Waits, and throws if an assertion of a kernel has failed:
 //   stream.synchronize();
 //
 // Calls without a stream go to the thread's current one, which is the device's default stream unless a
@@ -16,24 +16,25 @@
 TEGULA_API_BEGIN
 namespace tegula {
 
-// How many CUDA devices can be used; 0 without a driver.
+// The number of usable CUDA devices; 0 without a driver.
 int cuda_device_count();
 
 class Event;
 
-// Work of a device, done in order. Copies refer to the same stream, which lives as long as any of them.
+// A queue of work that a device executes in order. Copies refer to the same stream, which lives as long as
+// any of them.
 class Stream {
  public:
-  // The stream that other libraries call stream 0 of the device.
+  // The default stream of the device (stream 0).
   static Stream of_default(const Device& device = Device::cuda());
   static Stream create(const Device& device = Device::cuda());
-  // A stream of another library (a cudaStream_t or CUstream), which must outlive all use of it.
+  // Wraps a stream of another library (a cudaStream_t or CUstream), which must outlive all use.
   static Stream wrap(void* handle, const Device& device = Device::cuda());
 
   Device device() const;
   void* handle() const;  // a CUstream
-  // Waits for all work of the stream. Throws the error of a kernel that failed: a ProgramError for an
-  // assertion, with the user's line, otherwise a DeviceError.
+  // Waits for all work of the stream. If a kernel failed, throws a ProgramError with the user's line for an
+  // assertion, otherwise a DeviceError.
   void synchronize() const;
   // Later work of this stream waits for the event.
   void wait(const Event& event) const;
@@ -47,7 +48,7 @@ class Stream {
   std::shared_ptr<const State> state_;
 };
 
-// The stream that this thread's calls go to unless they name one.
+// The stream to which this thread's calls go unless they name another.
 Stream current_stream(const Device& device = Device::cuda());
 
 // Makes a stream the current one of this thread until the end of the scope.
@@ -73,7 +74,7 @@ class Event {
   void* handle() const;  // a CUevent
   bool is_done() const;
   void synchronize() const;
-  // From one event to another, both done.
+  // The time between two events that have both happened.
   static double milliseconds(const Event& begin, const Event& end);
 
  private:
@@ -84,11 +85,11 @@ class Event {
 // Waits for all work of the device; throws as Stream::synchronize does.
 void synchronize(const Device& device = Device::cuda());
 
-// Calls that are recorded once and replayed without the host's part of the work.
+// Calls that are recorded once and replayed without the host's work.
 class Graph {
  public:
-  // What `body` does on the stream is recorded, not done. It may not wait for the stream, allocate tensors
-  // or read what kernels write. The arguments of its calls must outlive the graph.
+  // Records what `body` does on the stream instead of doing it. The body must not wait for the stream,
+  // allocate tensors or read results of kernels. The arguments of its calls must outlive the graph.
   static Graph capture(const Stream& stream, const std::function<void()>& body);
   void launch(const Stream& stream) const;
 
@@ -98,9 +99,9 @@ class Graph {
   std::shared_ptr<const State> state_;
 };
 
-// DLPack between streams of a CUDA device, otherwise as in tegula/tensor.hpp: `consumer`, on which the other
-// side will use the tensor, waits for what is queued on the current stream; the current stream waits for what
-// `producer` has queued.
+// DLPack between streams of a CUDA device, otherwise as in tegula/tensor.hpp. `consumer`, on which the other
+// library will use the tensor, waits for work queued on the current stream; the current stream waits for work
+// queued on `producer`.
 DLManagedTensor* to_dlpack(const Tensor& tensor, const Stream& consumer);
 DLManagedTensorVersioned* to_dlpack_versioned(const Tensor& tensor, const Stream& consumer);
 Tensor from_dlpack(DLManagedTensor* tensor, const Stream& producer);

@@ -1,4 +1,4 @@
-// Everything: the language, the runtime, the operators, the files, and what kernels become and cost.
+// Everything: the language, the runtime, the operators, files, and tools to inspect, time and tune kernels.
 #pragma once
 #include "tegula/analyze.hpp"
 #include "tegula/build.hpp"

@@ -36,7 +36,7 @@ struct Device {
 
 using Shape = std::vector<std::int64_t>;
 
-// The dtype that a C++ type stands for.
+// The dtype that corresponds to a C++ type.
 template <class T>
 constexpr DType dtype_of() {
   static_assert(std::is_arithmetic_v<T>, "only bool, integers, float and double are element types of C++");
@@ -109,23 +109,23 @@ struct TensorRef {
   TensorRef permute(std::span<const int> dims) const;
   TensorRef permute(std::initializer_list<int> dims) const { return permute(std::span(dims)); }
   TensorRef expand(const Shape& shape) const;  // repeats dimensions of extent 1 and adds leading ones
-  // The same elements in another shape; one extent may be -1. Refused if no strides describe it.
+  // The same elements in another shape; one extent may be -1. Throws if no strides describe the result.
   TensorRef reshape(const Shape& shape) const;
-  std::optional<TensorRef> try_reshape(const Shape& shape) const;  // nothing instead of that refusal
+  std::optional<TensorRef> try_reshape(const Shape& shape) const;  // empty instead of throwing
 
  private:
   void check_access(bool accessible, std::size_t bytes) const;
   std::int64_t host_offset(std::span<const std::int64_t> index) const;
 };
 
-// Product of the extents, an ArgumentError if one is negative or the product overflows.
+// Product of the extents. Throws an ArgumentError if one is negative or the product overflows.
 std::int64_t nelements(const Shape& shape);
 std::int64_t nelements(const TensorRef& tensor);
 Shape row_major_strides(const Shape& shape);
-// Whether the elements lie in row-major order without gaps.
+// Whether the elements are in row-major order without gaps.
 bool is_contiguous(const TensorRef& tensor);
 
-// Addresses [begin, end) between which all elements lie; empty for a tensor without elements.
+// Addresses [begin, end) that enclose all elements; empty for a tensor without elements.
 struct ByteRange {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
@@ -139,8 +139,8 @@ std::string describe(const Shape& shape);       // "[2, 3]"
 std::string describe(const TensorRef& tensor);  // "f32 [2, 3] strides [3, 1]"
 
 // Copies elements between tensors of the same shape, converting the dtype as casts of the language do. The
-// two must not overlap. Tensors on devices: within one device contiguous tensors of one dtype are copied in
-// the order of its current stream; any other copy passes through host memory and is finished on return.
+// two must not overlap. Contiguous tensors of one dtype on the same device are copied in the order of its
+// current stream; any other copy that involves a device goes through host memory and is complete on return.
 void copy_elements(const TensorRef& from, const TensorRef& to);
 
 // A tensor with its elements, which are 64-byte aligned and reference-counted: copies and views of a Tensor
@@ -156,7 +156,7 @@ class Tensor {
   static Tensor zeros(Shape shape, DType dtype, const Device& device = {});
   static Tensor full(Shape shape, DType dtype, double value);
   static Tensor arange(std::int64_t count, DType dtype, double start = 0, double step = 1);
-  // The random factories depend on nothing but their arguments.
+  // The results of the random factories depend only on their arguments.
   static Tensor random_normal(Shape shape, DType dtype, std::uint64_t seed, double mean = 0,
                               double deviation = 1);
   static Tensor random_uniform(Shape shape, DType dtype, std::uint64_t seed, double low = 0, double high = 1);
@@ -204,7 +204,7 @@ class Tensor {
   double get(std::span<const std::int64_t> index) const { return ref_.get(index); }
   void set(std::initializer_list<std::int64_t> index, double value) const { ref_.set(index, value); }
   void set(std::span<const std::int64_t> index, double value) const { ref_.set(index, value); }
-  // All elements in row-major order as C++ values; the conversion is that of `to`.
+  // All elements in row-major order as C++ values, converted as by `to`.
   template <class T>
   std::vector<T> values() const {
     const Tensor converted = to(Device::cpu()).to(dtype_of<T>()).contiguous();
@@ -222,10 +222,10 @@ class Tensor {
   Tensor permute(std::span<const int> dims) const { return view(ref_.permute(dims)); }
   Tensor permute(std::initializer_list<int> dims) const { return view(ref_.permute(dims)); }
   Tensor expand(const Shape& shape) const { return view(ref_.expand(shape)); }
-  // A view where strides can describe it, otherwise a contiguous copy.
+  // A view if strides can describe it, otherwise a contiguous copy.
   Tensor reshape(const Shape& shape) const;
 
-  // This tensor if nothing has to change, otherwise a copy.
+  // This tensor if it already has that form, otherwise a copy.
   Tensor contiguous() const;
   Tensor to(DType dtype) const;
   Tensor to(const Device& device) const;  // copies are contiguous
@@ -240,16 +240,17 @@ class Tensor {
   std::shared_ptr<void> owner_;
 };
 
-// Where two tensors first differ by more than `absolute + relative * |b|`, in words, or nothing. NaN equals
-// NaN, infinities equal themselves; different shapes are a difference, different dtypes are not.
+// Describes the first position where two tensors differ by more than `absolute + relative * |b|`; empty if
+// there is none. NaN equals NaN, infinities equal themselves; different shapes are a difference, different
+// dtypes are not.
 std::optional<std::string> first_difference(const TensorRef& a, const TensorRef& b, double absolute = 0,
                                             double relative = 0);
 bool equal(const TensorRef& a, const TensorRef& b);
 bool all_close(const TensorRef& a, const TensorRef& b, double absolute, double relative = 0);
 double max_abs_difference(const TensorRef& a, const TensorRef& b);  // NaN if only one side is NaN
 
-// DLPack, both ways (the structures are in tegula/dlpack.hpp). A description of a TensorRef borrows the
-// elements, that of a Tensor keeps them alive; its `deleter` frees it.
+// DLPack in both directions (the structures are in tegula/dlpack.hpp). The description of a TensorRef borrows
+// the elements, that of a Tensor keeps them alive; its `deleter` frees it.
 DLManagedTensor* to_dlpack(const TensorRef& tensor);
 DLManagedTensor* to_dlpack(const Tensor& tensor);
 DLManagedTensorVersioned* to_dlpack_versioned(const TensorRef& tensor);
@@ -258,7 +259,7 @@ DLManagedTensorVersioned* to_dlpack_versioned(const Tensor& tensor);
 // throws (an unknown device or dtype), the description still belongs to the caller.
 Tensor from_dlpack(DLManagedTensor* tensor);
 Tensor from_dlpack(DLManagedTensorVersioned* tensor);
-// The elements of a description that the caller continues to own.
+// Refers to the elements of a description that the caller still owns.
 TensorRef view_dlpack(const DLManagedTensor& tensor);
 TensorRef view_dlpack(const DLManagedTensorVersioned& tensor);
 

@@ -1,4 +1,4 @@
-// How long a function takes.
+// Measures how long a function takes.
 //
 //   const Function gemm = compile(gemm_relu(128, 128, 64));
 //   std::puts(time(gemm, a, b, c).text().c_str());     // 41.2 us, half of 57 rounds within 0.4 %
@@ -20,16 +20,16 @@ TEGULA_API_BEGIN
 namespace tegula {
 
 struct TimeOptions {
-  int rounds = 0;     // 0: as many as take a third of a second, 5 to 101
+  int rounds = 0;     // 0: as many as fit a third of a second, 5 to 101
   bool flush = true;  // overwrite the caches before each round
 };
 
 struct Timing {
-  std::vector<double> seconds;  // of each round
+  std::vector<double> seconds;  // per round
 
   double median() const;
   double least() const;
-  // Half of the rounds lie within this share of the median: half the distance of the quartiles.
+  // Half of the rounds are within this fraction of the median: half the interquartile range.
   double spread() const;
   std::string text() const;
 };

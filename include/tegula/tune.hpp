@@ -1,15 +1,15 @@
-// The fastest of several kernels for the same call.
+// Finds the fastest of several kernels for the same call.
 //
 //   const Tuned best = tune([](const Tiles& t) { return gemm_relu(t.rows, t.columns, t.depth); },
 //                           tiles_of_product(4096, 4096, 4096, bf16, machine("h100")), {a, b, c});
 //   std::puts(best.text().c_str());
-//   best.best().candidate                                            its number among them
+//   best.best().candidate                                            its index among the candidates
 //
-// Candidates are compiled in parallel, checked, and measured one after the other. A candidate that is refused,
-// wrong, crashes or does not end is a row of the table, and the search goes on: each runs in a child process.
-// Only where this process has used CUDA already can children not use it; then a candidate that does not end
-// on the GPU ends the search, and the next search skips it. To avoid that, tune before the first other use of
-// CUDA, with arguments on the host. The fastest is kept in the cache of kernels.
+// Candidates are compiled in parallel, checked, and measured one after another, each in a child process. A
+// candidate that is refused, is wrong, crashes or does not end becomes a row of the table, and the search
+// goes on. If this process has already used CUDA, however, its children cannot; then a candidate that does
+// not end on the GPU ends the search, and the next search skips it. To avoid this, tune before any other use
+// of CUDA, with arguments on the host. The fastest candidate is stored in the kernel cache.
 #pragma once
 #include <array>
 #include <functional>
@@ -26,56 +26,55 @@
 TEGULA_API_BEGIN
 namespace tegula {
 
-// What programs of tiles are made of; those that a program has not are 0.
+// Tile parameters of a program; those that do not apply are 0.
 struct Tiles {
   int rows = 0, columns = 0, depth = 0, threads = 0;
-  double predicted = 0;  // seconds of the call, by the rates of the machine
+  double predicted = 0;  // seconds of the call, predicted from the rates of the machine
 
   std::string text() const;  // 128x256x64
 };
 
-// Tiles worth a try, by the model the fastest first: those that fit the machine's shared memory and
-// registers.
+// Tiles that fit the machine's shared memory and registers, the fastest first according to the model.
 std::vector<Tiles> tiles_of_product(std::int64_t m, std::int64_t n, std::int64_t k, DType type,
                                     const Machine& machine);
-// Rows of queries and columns of keys.
+// Rows are queries, columns are keys.
 std::vector<Tiles> tiles_of_attention(std::int64_t queries, std::int64_t keys, std::int64_t features,
                                       DType type, const Machine& machine);
-// A reduction of each row, which a tile has as a whole or in steps.
+// For a reduction of each row, which a tile contains as a whole or processes in steps.
 std::vector<Tiles> tiles_of_reduction(std::int64_t rows, std::int64_t columns, DType type,
                                       const Machine& machine);
 std::vector<Tiles> tiles_of_elements(std::int64_t count, DType type, const Machine& machine);
 
 struct TuneOptions {
-  std::string name = {};  // in the cache; the first kernel's unless given
+  std::string name = {};  // in the cache; default: the name of the first kernel
   Target target = Target::automatic();
-  double seconds = 60;      // of one candidate, compiling apart, after which it is given up
-  int jobs = 0;             // candidates that compile side by side; 0: as many as there are processors
+  double seconds = 60;      // per candidate, not counting compilation, after which it is abandoned
+  int jobs = 0;             // candidates compiled in parallel; 0: one per processor
   double tolerance = 1e-2;  // of results, absolute and relative
   bool checks = true;
-  // Writes what is right to the outputs among copies of the arguments; unless given, the interpreter does,
-  // with the first candidate.
+  // Writes the correct results to the outputs among copies of the arguments; default: the interpreter runs
+  // the first candidate.
   std::function<void(std::span<const Argument> args)> expected = {};
   bool cached = true;
   TimeOptions time = {};
   std::function<void(const std::string& stage, double share)> progress =
-      {};  // unless given, a bar on a terminal
+      {};  // default: a progress bar on a terminal
 };
 
 struct Tuned {
   struct Row {
-    std::size_t candidate = 0;  // its number
+    std::size_t candidate = 0;  // its index
     std::string text;
     double seconds = 0, spread = 0;
-    std::string failure;  // why it does not count
+    std::string failure;  // why it is excluded
   };
-  std::vector<Row> rows;    // the fastest first, those that do not count last
-  bool from_cache = false;  // then there is one row, that of the best
+  std::vector<Row> rows;    // the fastest first, excluded ones last
+  bool from_cache = false;  // if so, there is only the row of the best candidate
 
-  // An Error with all failures if no candidate counts.
+  // Throws an Error that lists all failures if every candidate is excluded.
   const Row& best() const;
   std::string text() const;  // a table
-  std::string svg() const;   // bars
+  std::string svg() const;   // a bar chart
 };
 
 struct Candidate {
@@ -110,8 +109,8 @@ Tuned tune(const Make& kernel_of, const std::vector<C>& candidates, const std::v
   return tune_candidates(all, args, options);
 }
 
-// What was found best on this machine, as a file that can be shipped; and such a file taken over, of which
-// entries of other devices are kept too. How many entries it has.
+// Writes the best candidates found on this machine to a file that can be shipped, and adds the entries of
+// such a file, including those of other devices. Both return the number of entries.
 std::size_t export_tuned(const std::string& path);
 std::size_t import_tuned(const std::string& path);
 

@@ -1,5 +1,5 @@
-// The version of these headers, and of the library that is linked. A version 0.y.z may change the interface
-// with y, from 1.0.0 on a version does so with its first number.
+// The version of these headers, and of the linked library. Before 1.0.0, the second number changes if the
+// interface changes; from then on, the first.
 #pragma once
 #include "tegula/compiler.hpp"
 
@@ -7,7 +7,7 @@
 #define TEGULA_VERSION_MINOR 1
 #define TEGULA_VERSION_PATCH 0
 #define TEGULA_VERSION_TEXT "0.1.0"
-// For comparisons by the preprocessor: 0.1.0 has 100, 1.2.3 has 10203.
+// For preprocessor comparisons: 0.1.0 is 100, 1.2.3 is 10203.
 #define TEGULA_VERSION (TEGULA_VERSION_MAJOR * 10000 + TEGULA_VERSION_MINOR * 100 + TEGULA_VERSION_PATCH)
 
 TEGULA_API_BEGIN

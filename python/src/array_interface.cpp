@@ -53,8 +53,9 @@ DescribedArray described_by(const char* name, nb::handle object) {
   for (std::int64_t& stride : strides) {
     if (stride % dtype.bytes() != 0)
       throw nb::value_error(
-          fmt::format("{}: a stride of {} bytes is no multiple of an element's {}; give a copy of the array",
-                      name, stride, dtype.bytes())
+          fmt::format(
+              "{}: a stride of {} bytes is not a multiple of the element size {}; pass a copy of the array",
+              name, stride, dtype.bytes())
               .c_str());
     stride /= dtype.bytes();
   }

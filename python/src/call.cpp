@@ -44,9 +44,8 @@ bool is_on_cuda(const char* name, nb::handle object) {
   const bool is_pair = PyTuple_Check(device.ptr()) && PyTuple_Size(device.ptr()) == 2;
   if (!is_pair || !nb::try_cast<int>(device[0], kind))
     throw nb::type_error(
-        fmt::format("{}: __dlpack_device__ gives {}, where DLPack has a kind of device and a "
-                    "number",
-                    name, nb::repr(device).c_str())
+        fmt::format("{}: __dlpack_device__ returns {}, but DLPack defines a device type and a number", name,
+                    nb::repr(device).c_str())
             .c_str());
   return kind == kDLCUDA || kind == kDLCUDAManaged;
 }
@@ -73,10 +72,11 @@ std::optional<DType> float8_of(nb::handle object) {
 // The object's capsule; none if it refuses to export itself but can be read otherwise.
 nb::object dlpack_of(const char* name, nb::handle object) {
   if (!nb::hasattr(object, "__dlpack__"))
-    throw nb::type_error(fmt::format("{}: expected an array with __dlpack__, given {}; convert it, as by "
-                                     "numpy.asarray",
-                                     name, nb::type_name(object.type()).c_str())
-                             .c_str());
+    throw nb::type_error(
+        fmt::format(
+            "{}: expected an array with __dlpack__, given {}; convert it, for example by numpy.asarray", name,
+            nb::type_name(object.type()).c_str())
+            .c_str());
   try {
     nb::dict options = stream_option(name, object);
     options["max_version"] = nb::make_tuple(1, 0);
@@ -176,7 +176,7 @@ Call::Array Call::array_of_bytes(const char* name, nb::handle tensor, DType dtyp
   return array;
 }
 
-// By a capsule, by its bytes, or as NumPy describes it.
+// Reads an array through a DLPack capsule, through its bytes, or through NumPy's description.
 Call::Array Call::exported_array(const char* name, nb::handle object) {
   nb::object capsule = dlpack_of(name, object);
   Array array;
@@ -192,7 +192,7 @@ Call::Array Call::exported_array(const char* name, nb::handle object) {
   } else if (PyCapsule_IsValid(capsule.ptr(), plain_name)) {
     array.ref = view(name, *contents<DLManagedTensor>(capsule, plain_name));
   } else {
-    throw nb::type_error(fmt::format("{}: __dlpack__ gives no DLPack capsule", name).c_str());
+    throw nb::type_error(fmt::format("{}: __dlpack__ returns no DLPack capsule", name).c_str());
   }
   owners_.push_back(std::move(capsule));
   return array;
@@ -225,7 +225,7 @@ void Call::check_device(const char* name, const Device& device) {
   if (first_.empty()) {
     first_ = name, device_ = device;
   } else if (device != device_) {
-    // Of `attention, argument 'q'` the last word says enough for the second time.
+    // The second name is shortened: of `attention, argument 'q'` only the last word is printed.
     throw nb::value_error(fmt::format("{} is on {}, and {} on {}; move one of them to the other's device",
                                       name, device.name(), first_.substr(first_.rfind(' ') + 1),
                                       device_.name())
@@ -250,15 +250,13 @@ Output Call::output(const char* name, nb::handle given, const Like& like, const 
     return result;
   }
   if (class_of(given).tensor_of_torch && stored_as_it_is(given).is_valid())
-    throw nb::value_error(
-        fmt::format("{}: the memory of the tensor does not hold its elements (is_neg, or one of zeros "
-                    "without memory); give an ordinary one",
-                    name)
-            .c_str());
+    throw nb::value_error(fmt::format("{}: the memory of the tensor does not contain its elements (is_neg, "
+                                      "or zeros without memory); pass an ordinary tensor",
+                                      name)
+                              .c_str());
   Array array = import_array(name, given);
   if (array.read_only)
-    throw nb::value_error(
-        fmt::format("{}: the array is read-only; give one that can be written", name).c_str());
+    throw nb::value_error(fmt::format("{}: the array is read-only; pass a writable one", name).c_str());
   result.ref = std::move(array.ref);
   return result;
 }
@@ -282,10 +280,9 @@ nb::object Call::result(const Tensor& tensor, const Output& output) const {
 }
 
 void define_array(nb::module_& module) {
-  nb::class_<NewArray>(module, "Array", "An array of the library; other libraries take it by from_dlpack.")
+  nb::class_<NewArray>(module, "Array", "An array of Tegula; other libraries take it over by from_dlpack.")
       .def("__dlpack__", dlpack, "The array as a DLPack capsule.")
-      .def("__dlpack_device__", dlpack_device,
-           "DLPack's number of the kind of device, and the device's index.")
+      .def("__dlpack_device__", dlpack_device, "DLPack's device type, and the index of the device.")
       .def(
           "float64",
           [](const NewArray& array) {

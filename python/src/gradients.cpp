@@ -57,9 +57,8 @@ void refuse_tangents(nb::handle tensors) {
   for (nb::handle tensor : tensors)
     if (is_tensor(tensor) && !nb::object(unpack(tensor).attr("tangent")).is_none())
       raise_not_implemented(
-          "derivatives in forward mode (make_dual, torch.func.jvp) are not implemented; take those in "
-          "reverse, "
-          "or pass the tensor without its tangent");
+          "forward-mode derivatives (make_dual, torch.func.jvp) are not implemented; use reverse mode, or "
+          "pass the tensor without its tangent");
 }
 
 void refuse_tracing(nb::handle array) {
@@ -68,8 +67,8 @@ void refuse_tracing(nb::handle array) {
       nb::object(nb::module_::import_("torch._C").attr("_is_tracing")).release().ptr();
   if (nb::handle(is_tracing)().is(Py_True))
     raise_not_implemented(
-        "torch.jit.trace does not see this function, whose results would be constants of the graph; call the "
-        "function of the same name in tegula.torch");
+        "torch.jit.trace does not see this function, so its results would be constants in the graph; call "
+        "the function of the same name in tegula.torch");
 }
 
 void refuse_recording(const nb::args& arrays) {
@@ -79,8 +78,8 @@ void refuse_recording(const nb::args& arrays) {
     tensor = array;
     if (requires_grad(array))
       throw nb::type_error(
-          "this function gives no gradients, and an argument requires them; call the function of the same "
-          "name in tegula.torch, or pass tensor.detach()");
+          "this function has no gradients, but an argument requires them; call the function of the same name "
+          "in tegula.torch, or pass tensor.detach()");
   }
   if (!tensor.is_valid()) return;
   if (computes_forward()) refuse_tangents(arrays);
@@ -97,12 +96,12 @@ void define_gradients(nb::module_& module) {
       "the first has no elements (is_meta).");
   module.def("refuse_tangents", refuse_tangents, nb::arg("tensors"),
              nb::sig("def refuse_tangents(tensors: tuple) -> None"),
-             "Refuses tensors of PyTorch with a derivative in forward mode.");
+             "Refuses tensors of PyTorch with a forward-mode derivative.");
   module.def("refuse_tracing", refuse_tracing, nb::arg("array").none(),
              nb::sig("def refuse_tracing(array: object | None) -> None"),
              "Refuses a tensor of PyTorch while torch.jit.trace is on.");
   module.def("refuse_recording", refuse_recording,
-             "Refuses tensors whose derivatives or part in a graph would be lost without a word.");
+             "Refuses tensors whose derivatives, or place in a traced graph, would be lost silently.");
 }
 
 }  // namespace tegula::python

@@ -65,7 +65,7 @@ std::vector<int> constants(nb::handle shape) {
   const auto add = [&](nb::handle extent) {
     if (is_value(extent))
       throw ProgramError(
-          "the extents of a tile are numbers of Python, not Dims or values: the kernel's function makes one "
+          "the extents of a tile are Python numbers, not Dims or values: the kernel's function makes one "
           "program for each",
           here().at);
     result.push_back(nb::cast<int>(nb::steal(PyNumber_Index(extent.ptr()))));
@@ -138,10 +138,10 @@ ElementValue element(const lang::ViewPtr& view, nb::handle key) {
 }
 
 void set_element(const lang::ViewPtr& view, nb::handle key, nb::handle value) {
-  // Of `a[i] += x`, which is recorded when it comes here.
+  // The value of `a[i] += x` is recorded before this call.
   if (nb::isinstance<Stored>(value)) return;
   if (has_ranges(key))
-    throw nb::type_error("a view is assigned; write copy(tile, view), or elements in parallel()");
+    throw nb::type_error("assignment to a view; write copy(tile, view), or assign elements in parallel()");
   const Here at = here();
   const Operand stored = operand(value, at);
   lang::Element(view, operands(key, at), at.at) = stored;
@@ -161,7 +161,7 @@ void refuse_arithmetic(Class& type) {
       throw nb::type_error(
           "arithmetic on a whole tensor or tile is not defined; compute with elements, as `with "
           "parallel(tile) as (i, j): "
-          "tile[i, j] *= 2`, and multiply matrices by gemm()");
+          "tile[i, j] *= 2`, and multiply matrices with gemm()");
     });
 }
 
@@ -180,13 +180,13 @@ void define_tensors(nb::module_& module) {
       .def("__iter__", refuse_iteration)
       .def(
           "slice", [](const lang::Tensor& self, const nb::args& key) { return slice(self, key); },
-          "A view: an index drops its dimension, a slice keeps it; what is missing at the end is kept.")
+          "A view: an index drops its dimension, a slice keeps it; missing trailing dimensions are kept.")
       .def(
           "at",
           [](const lang::Tensor& self, const nb::args& offsets) {
             return window(self, operands(offsets, here()));
           },
-          "The window that begins there; what is missing at the end is 0.")
+          "The window that starts there; missing trailing offsets are 0.")
       .def(
           "reshape",
           [](const lang::Tensor& self, nb::handle shape) {

@@ -197,8 +197,8 @@ nb::object apply(Binary function, nb::handle a, nb::handle b) {
   return nb::cast(Expr(function(x, y)));
 }
 
-// Of each class for itself, as none may be derived from another: Python would ask the derived one first, and
-// `i < N` would become `N > i`.
+// Each class defines its own operators instead of deriving them: Python asks a derived class first, so `i <
+// N` would become `N > i`.
 template <class Class>
 void define_operators(Class& type) {
   for (const auto& each : operators) {
@@ -217,8 +217,8 @@ void define_operators(Class& type) {
   type.def("__hash__", [](nb::handle a) { return reinterpret_cast<std::intptr_t>(a.ptr()) >> 4; });
   type.def("__bool__", [](nb::handle) -> bool {
     throw ProgramError(
-        "a value of the device is used as a condition of Python (`if`, `while`, `and`, `or`, `not`, or a "
-        "chain such as 0 <= i < n), which decides while the program is built; write `with when(c):` or "
+        "a device value is used as a Python condition (`if`, `while`, `and`, `or`, `not`, or a chain such as "
+        "0 <= i < n), which is evaluated while the program is built; write `with when(c):` or "
         "select(c, a, b), & | ~ between conditions, and (0 <= i) & (i < n)",
         here().at);
   });
@@ -256,8 +256,7 @@ void define_elements(nb::module_& module) {
 }
 
 void define_variables(nb::module_& module) {
-  nb::class_<Variable> variable(module, "Var",
-                                "A scalar that changes: by += and its like, and by set(value).");
+  nb::class_<Variable> variable(module, "Var", "A scalar that changes, by += and the like or by set(value).");
   variable.def(
       "__init__",
       [](Variable* self, nb::handle value) {
@@ -266,7 +265,7 @@ void define_variables(nb::module_& module) {
       nb::arg("value"));
   variable.def(
       "set", [](Variable& self, nb::handle value) { *self.var = operand(value, here()); }, nb::arg("value"),
-      "Gives the variable another value.");
+      "Assigns a new value to the variable.");
   define_operators(variable);
   constexpr struct {
     const char* name;
@@ -292,9 +291,8 @@ nb::object philox(nb::handle counter, nb::handle key) {
   const std::vector<Operand> c = operands(counter, at), k = operands(key, at);
   if (c.size() != 4 || k.size() != 2)
     throw nb::value_error(
-        fmt::format(
-            "philox: expected a counter of 4 words and a key of 2, given {} and {}; fill up with zeros",
-            c.size(), k.size())
+        fmt::format("philox: expected a counter of 4 words and a key of 2, given {} and {}; pad with zeros",
+                    c.size(), k.size())
             .c_str());
   const lang::RandomWords words = lang::philox({c[0], c[1], c[2], c[3]}, {k[0], k[1]}, at.at);
   return nb::make_tuple(words.x, words.y, words.z, words.w);
@@ -330,7 +328,7 @@ void define_functions(nb::module_& module) {
 }
 
 void define_dtypes(nb::module_& module) {
-  nb::class_<DType>(module, "DType", "An element type; as a function it is the cast to it.")
+  nb::class_<DType>(module, "DType", "An element type; called as a function, it casts to it.")
       .def_prop_ro("name", [](const DType& self) { return std::string(self.name()).c_str(); })
       .def_prop_ro("python_name", [](const DType& self) { return python_name(self); })
       .def_prop_ro("bits", [](const DType& self) { return self.bits(); })
@@ -352,7 +350,7 @@ void define_dtypes(nb::module_& module) {
 
 void define_values(nb::module_& module) {
   define_dtypes(module);
-  nb::class_<Expr> value(module, "Expr", "A value: computed where it is written, it never changes.");
+  nb::class_<Expr> value(module, "Expr", "A value: it is computed where it is written and never changes.");
   define_operators(value);
   value.def_prop_ro("type", [](const Expr& self) { return self.type(); });
   nb::class_<lang::Dim> dim(module, "Dim", "An extent that the shapes of a call determine.");
@@ -367,7 +365,7 @@ void define_values(nb::module_& module) {
             nb::cast<lang::Dim&>(self).multiple_of(factor, here().at);
             return self;
           },
-          nb::arg("factor"), "A promise, which is checked at every call.");
+          nb::arg("factor"), "A promise that is checked at every call.");
   define_elements(module);
   define_variables(module);
   define_functions(module);

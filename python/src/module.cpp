@@ -71,7 +71,7 @@ void translate(const std::exception_ptr& pointer, void*) {
 }  // namespace
 
 NB_MODULE(_tegula, module) {
-  module.doc() = "The operators of Tegula over DLPack; the package `tegula` is what to use.";
+  module.doc() = "The operators of Tegula over DLPack; use the package `tegula`.";
   // Arrays that another library has taken over may live until the interpreter has ended.
   nanobind::set_leak_warnings(false);
   nanobind::register_exception_translator(translate);

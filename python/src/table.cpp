@@ -167,7 +167,7 @@ void define_tables(nb::module_& module) {
         return result;
       },
       "The names of dtypes, each in Python and in the library.");
-  module.def("tables", tables, "The tables of all operators that are declared by one.");
+  module.def("tables", tables, "The tables of all operators.");
 }
 
 }  // namespace tegula::python

@@ -37,7 +37,7 @@ std::string dtype_text(nb::handle given) {
   return text.substr(text.rfind('.') + 1);
 }
 
-// Also behind a character of zero.
+// The whole text, also after a zero character.
 std::string whole_text(nb::handle given) {
   Py_ssize_t size = 0;
   const char* text = PyUnicode_AsUTF8AndSize(given.ptr(), &size);
@@ -168,7 +168,7 @@ class TableCall {
     outputs_.resize(schema.tensors.size() - schema.inputs);
   }
 
-  // By the formula, in double precision: new arrays.
+  // Computes the formula in double precision, into new arrays.
   nb::object formula() {
     const BoundCall bound(schema_, op_.get(), BoundCall::Memory::unused);
     ops::Exact exact(bound, f64);
@@ -336,23 +336,21 @@ nb::str faults(nb::handle number, const char* text, std::uint64_t seed, const nb
 }  // namespace
 
 void define_table_call(nb::module_& module) {
-  module.def(
-      "call", call, nb::sig("def call(number: int, *arguments: object) -> object"),
-      "Calls the operator of the table of this number: inputs, options and outputs in its order, and the "
-      "target; None for what is not given. Results that the call does not have are None.");
+  module.def("call", call, nb::sig("def call(number: int, *arguments: object) -> object"),
+             "Calls the operator of the table with this number. Arguments: inputs, options and outputs in "
+             "its order, and the target; None if not given. Results that the call does not have are None.");
   module.def("formula", formula, nb::sig("def formula(number: int, *arguments: object) -> dict[str, Array]"),
              "The results of the same call by the table's formula, in double precision, by name.");
   module.def("check", check, nb::sig("def check(number: int, *arguments: object) -> None"),
-             "Refuses the same call if it is wrong, and runs nothing.");
+             "Refuses the same call if it is wrong; runs nothing.");
   module.def(
       "example", example, nb::arg("number"), nb::arg("text"), nb::arg("seed"),
       nb::sig("def example(number: int, text: str, seed: int) -> tuple[dict[str, Array], dict[str, object]]"),
-      "Inputs and options of an example that is written as those of tables are.");
-  module.def(
-      "faults", faults, nb::arg("number"), nb::arg("text"), nb::arg("seed"), nb::arg("results"),
-      nb::sig("def faults(number: int, text: str, seed: int, results: dict[str, object]) -> str"),
-      "What is wrong with results, by name, of an example, by the judge of the library's tests; empty if "
-      "all is right.");
+      "Inputs and options of an example, in the notation of tables.");
+  module.def("faults", faults, nb::arg("number"), nb::arg("text"), nb::arg("seed"), nb::arg("results"),
+             nb::sig("def faults(number: int, text: str, seed: int, results: dict[str, object]) -> str"),
+             "What is wrong with the named results of an example, as judged by the library's tests; empty if "
+             "all are right.");
 }
 
 }  // namespace tegula::python

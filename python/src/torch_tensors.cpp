@@ -89,8 +89,8 @@ nb::object stored_as_it_is(nb::handle tensor) {
 
 void refuse_nested(const char* name, nb::handle object) {
   if (!nb::getattr(object, "is_nested", nb::bool_(false)).is(Py_True)) return;
-  throw nb::type_error(fmt::format("{}: nested tensors are not taken; give packed sequences, values() with "
-                                   "offsets().int() as cu_seqlens",
+  throw nb::type_error(fmt::format("{}: nested tensors are not supported; pass packed sequences, values() "
+                                   "with offsets().int() as cu_seqlens",
                                    name)
                            .c_str());
 }

@@ -1,7 +1,7 @@
 """Tegula: dense and sparse attention, block selection and matrix products.
 
-Every function takes arrays of any library that speaks DLPack (NumPy, PyTorch, JAX, CuPy) and gives back arrays of
-the library of its first argument. Automatic gradients, ``torch.compile`` and the signatures of other libraries are in
+Every function takes arrays of any library that supports DLPack (NumPy, PyTorch, JAX, CuPy) and returns arrays of the
+library of its first argument. Automatic gradients, ``torch.compile`` and the signatures of other libraries are in
 ``tegula.torch``.
 """
 

@@ -10,7 +10,7 @@ _tool = Path(__file__).parent / "_sdk" / "bin" / "tegula"
 
 
 def main() -> None:
-    """Becomes the tool, with the arguments of this program."""
+    """Replaces this process by the tool, with the same arguments."""
     if not _tool.exists():
         sys.exit(
             "tegula: this package was built without the command, around the library of another build. Use the "

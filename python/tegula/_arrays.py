@@ -1,4 +1,4 @@
-"""Arrays of the caller's library: outputs are allocated by it where that is possible, or else taken over by it."""
+"""Arrays of the caller's library: it allocates outputs if possible, and otherwise takes them over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import _tegula
 
 
 class Array(Protocol):
-    """What operators take: anything that exports itself through DLPack."""
+    """The arguments of operators: anything that exports itself through DLPack."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
@@ -33,9 +33,9 @@ def is_cupy(array: Any) -> bool:
 
 
 def empty(like: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
-    """A new array of the library and on the device of ``like``; None where Tegula has to make it.
+    """A new array of the library and on the device of ``like``; None if Tegula has to allocate it.
 
-    ``dtype`` is that of ``like`` unless given by name.
+    ``dtype`` is a name; by default, it is that of ``like``.
     """
     if is_torch(like):
         return like.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype)) if dtype else like.new_empty(shape)
@@ -48,7 +48,7 @@ def empty(like: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
 
 
 def _bfloat16_of_numpy() -> Any:
-    """NumPy has no such dtype of its own."""
+    """NumPy itself has no such dtype."""
     try:
         return importlib.import_module("ml_dtypes").bfloat16
     except ModuleNotFoundError:
@@ -58,7 +58,7 @@ def _bfloat16_of_numpy() -> Any:
 
 
 def as_kind_of(like: Any, array: Any) -> Any:
-    """The library's own array as one of the library of ``like``; others as they are."""
+    """Converts an array of Tegula to the library of ``like``; returns others unchanged."""
     if not isinstance(array, _tegula.Array):
         return array
     namespace = getattr(like, "__array_namespace__", None)

@@ -1,4 +1,4 @@
-"""What concerns devices and no operator."""
+"""Functions for devices."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from . import _tegula
 
 
 def synchronize(device: int = 0) -> None:
-    """Waits for all work of a CUDA device, and raises what its kernels have found since the last time.
+    """Waits for all work of a CUDA device and raises the errors of its kernels since the last call.
 
-    The synchronisation of another library waits as well, but does not know what failed: a sequence that is longer
-    than ``max_seqlen_q`` or ``max_seqlen_k`` has promised.
+    The synchronisation of another library also waits, but does not report what failed, such as a sequence longer than
+    promised by ``max_seqlen_q`` or ``max_seqlen_k``.
 
     Args:
         device: number of the device.

@@ -1,4 +1,4 @@
-"""Which way a call takes, without running it."""
+"""Explains how a call is executed, without running it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def _text(value: Any) -> str:
 
 
 def explain(function: Callable[..., Any] | str, /, *args: Any, target: str = "automatic", **kwargs: Any) -> str:
-    """Which kernels a call runs, which way each takes on a target, what falls back to a slower one, and why.
+    """Explains which kernels a call runs, how each is executed on a target, what falls back to slower code, and why.
 
     Args:
         function: one of this package's operators, such as ``tegula.attention``, or its name.
-        args, kwargs: as for the operator. Elements of arrays are not used, their shapes, dtypes and strides are.
-        target: "automatic", "cpu", "cuda" or "interpreter". No GPU is needed for "cuda", which is explained as a Hopper
-            GPU; arrays may lie on the host.
+        args, kwargs: as for the operator. Shapes, dtypes and strides of arrays matter, their elements do not.
+        target: "automatic", "cpu", "cuda" or "interpreter". "cuda" means a Hopper GPU; none is needed, and arrays may
+            be on the host.
 
     Returns:
-        A text: for every kernel its name, which states types, tiles and all else that it fixes, a line for each
-        of its grids, and notes with the remedy.
+        A text: for every kernel its name, which contains types, tiles and everything else that it fixes, a line for
+            each of its grids, and notes with remedies.
 
     Raises:
         TypeError, ValueError: as the operator would.
 
-    Source: the plans and texts of the compiler itself; see docs/show.md for all kinds of notes.
+    Source: the compiler's own plans; docs/show.md lists all kinds of notes.
     """
     import tegula
 
@@ -44,7 +44,7 @@ def explain(function: Callable[..., Any] | str, /, *args: Any, target: str = "au
 
 
 def _by_table(table: Table, args: Any, kwargs: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """Inputs and options of a call by name, as texts."""
+    """Inputs and options of a call by name, as text."""
     given = inspect.signature(functions[table.name]).bind(*args, **kwargs).arguments
     refuse_keywords(f"tegula.{table.name}", given.pop("others", {}))
     arrays = {x.name: given[x.name] for x in table.inputs if given.get(x.name) is not None}

@@ -1,4 +1,4 @@
-"""The functions of operators that are declared by tables, made from these."""
+"""The functions of operators, made from their tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._tables import Table, tables
 
 
 def make_function(source: str, name: str, module: str, doc: str, namespace: Dict[str, Any]) -> Callable[..., Any]:
-    """The function of the source, whose lines tracebacks show; its annotations are texts."""
+    """The function defined by the source text, whose lines appear in tracebacks; its annotations are strings."""
     file = f"<table of {module}.{name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     # Names of globals are looked up in the module of that name by Dynamo of PyTorch before 2.15: these have none.
@@ -25,7 +25,7 @@ def make_function(source: str, name: str, module: str, doc: str, namespace: Dict
 
 
 def refusal_of_others(function: str, known: Sequence[str]) -> Callable[[Dict[str, Any]], None]:
-    """What a function does about keyword arguments that it does not have."""
+    """The code that refuses keyword arguments that a function does not have."""
 
     def refuse(others: Dict[str, Any]) -> None:
         refuse_keywords(function, others, known)
@@ -34,13 +34,13 @@ def refusal_of_others(function: str, known: Sequence[str]) -> Callable[[Dict[str
 
 
 def accepting_others(source: str) -> str:
-    """The head with a last parameter for wrong keywords, so that their refusal can name the right one."""
+    """The head with a last parameter that collects unknown keywords, so that the error can suggest the right one."""
     whole = source.replace("\n) -> ", "\n    **others: NoReturn,\n) -> ")
     return f"{whole}    if others:\n        _refuse_others(others)\n"
 
 
 def result_type(table: Table) -> Any:
-    """The class of several results, for all functions of the operator."""
+    """The class of the results, shared by all functions of the operator."""
     if table.name not in _results:
         names = [x.name for x in table.outputs]
         made = collections.namedtuple(table.result_name, names, module="tegula._functions")  # type: ignore[misc]

@@ -43,7 +43,7 @@ _operations: Dict[str, Callable[..., Any]] = {
 
 
 def extent_of(tree: _Tree, values: Dict[str, Any]) -> Any:
-    """An extent of a signature, with these values of dims and scalars: numbers, or PyTorch's symbols for some."""
+    """An extent of a signature for these values of dims and scalars, which may be numbers or PyTorch's symbols."""
     if isinstance(tree, str):
         return values[tree]
     if not isinstance(tree, tuple):
@@ -74,11 +74,12 @@ class Kernel:
         """Calls the kernel.
 
         Args:
-            args: what the kernel reads, in the order of declaration; or all parameters, including outputs.
+            args: the parameters that the kernel reads, in the order of declaration; or all parameters, including
+                outputs.
             out: the output, or a tuple of them. Missing outputs are allocated by the library of the first array.
-            target: "automatic", "cpu", "cuda", "interpreter", or "emulated_sm90", which runs the code for GPUs on the
-                CPU, slowly.
-            named: parameters by name, and dims that follow from no array.
+            target: "automatic", "cpu", "cuda", "interpreter", or "emulated_sm90", which runs GPU code on the CPU,
+                slowly.
+            named: parameters by name, and dims that no array determines.
 
         Returns:
             The output, or a tuple of them; None if the kernel has none.
@@ -131,7 +132,7 @@ class Kernel:
         return self.dims_of(self.parameters)
 
     def dims_of(self, parameters: Iterable[Parameter]) -> Set[str]:
-        """The dims that are in the extents of these parameters."""
+        """The dims in the extents of these parameters."""
         found: Set[str] = set()
 
         def collect(tree: _Tree) -> None:
@@ -147,7 +148,7 @@ class Kernel:
         return found - {p.name for p in self.parameters if p.role == "scalar"}
 
     def values_of(self, given: Dict[str, Any]) -> Dict[str, Any]:
-        """The dims that the shapes of arrays tell, and the scalars."""
+        """The dims determined by the shapes of arrays, and the scalars."""
         values: Dict[str, Any] = {}
         for p in self.parameters:
             value = given.get(p.name)
@@ -189,7 +190,7 @@ class Kernel:
             return tuple(extent_of(extent, values) for extent in parameter.shape or ())
         except KeyError as error:
             raise TypeError(
-                f"{self.name}(): no array tells {error.args[0]}, an extent of the output {parameter.name}; give "
+                f"{self.name}(): no array determines {error.args[0]}, an extent of the output {parameter.name}; give "
                 f"{error.args[0]} by name, or the output"
             ) from None
 
@@ -205,11 +206,11 @@ class Kernel:
         """What the compiler generates from the kernel; no GPU is needed.
 
         Args:
-            html: a file to which a page with all of it is written.
+            html: a file to which a page with all views is written.
             svg: a folder for pictures of the views ``layout``, ``schedule`` and ``shared_memory``.
-            arch: of the GPU, 80 or 90.
+            arch: architecture of the GPU, 80 or 90.
             views: ``ir`` (the program), ``passes``, ``cpp``, ``cuda``, ``layout``, ``schedule``, ``shared_memory``,
-                ``resources``; and ``for_gpu``, whose passes are meant.
+                ``resources``; and ``for_gpu``, which selects the GPU's passes.
 
         Returns:
             The texts, one after the other.
@@ -240,7 +241,7 @@ class Kernel:
         return paths
 
     def notes(self, target: str = "cuda") -> List[str]:
-        """Where the kernel falls back to a slower way on a target, each with the line and the remedy."""
+        """Where the kernel falls back to slower code on a target: each note has the line and the remedy."""
         return list(self._built.notes(target))
 
     def explain(self, target: str = "cuda") -> str:
@@ -248,14 +249,14 @@ class Kernel:
         return self._built.explain(target)
 
     def analyze(self, machine: str = "h100", **extents: float) -> str:
-        """The work of the kernel for these dims and scalars, and the least time that a machine needs for it."""
+        """The work of the kernel for these dims and scalars, and the minimum time that a machine needs for it."""
         return self._built.analyze({name: float(value) for name, value in extents.items()}, machine)[0]
 
 
 class KernelFunction:
     """A function decorated with ``@kernel``. Calling it with compile-time parameters returns a Kernel.
 
-    A kernel is built once for each set of arguments.
+    A kernel is built once per set of arguments.
     """
 
     def __init__(self, function: Callable[..., Any], name: Optional[str]) -> None:
@@ -293,8 +294,8 @@ def kernel(function: Optional[Callable[..., Any]] = None, /, *, name: Optional[s
     """Turns a function that describes a tile program into a function that returns kernels.
 
     Args:
-        function: declares the signature and the grids, with ``tegula.lang``. Its arguments are compile-time
-            parameters: a kernel is built for each set of them.
+        function: declares the signature and the grids, with ``tegula.lang``. Its arguments are compile-time parameters;
+            a kernel is built for each set of them.
         name: the name of the kernels, an identifier in which ``{argument}`` is replaced by an argument; by default
             the function's name.
 

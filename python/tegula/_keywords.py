@@ -1,4 +1,4 @@
-"""Keyword arguments that a function does not have, with a hint what is meant."""
+"""Refuses unknown keyword arguments, with a hint at the intended one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _hints = {
 
 
 def refuse_keywords(function: str, given: Mapping[str, Any], known: Sequence[str] = ()) -> None:
-    """Refuses keyword arguments that the function does not have, as Python does, with a hint where there is one."""
+    """Refuses keyword arguments that the function does not have, as Python does, with a hint if there is one."""
     for name in given:
         close = difflib.get_close_matches(name, known, 1)
         hint = f"; {_hints[name]}" if name in _hints else f"; did you mean '{close[0]}'?" if close else ""

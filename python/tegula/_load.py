@@ -1,4 +1,4 @@
-"""Kernels written in C++: compiled with the headers and the library of this package, and kept."""
+"""Kernels written in C++: compiled with the headers and the library of this package, and cached."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _message_lines = 12
 
 
 class Kernels:
-    """The kernels of a file: attributes by their names, and a sequence in the file's order."""
+    """The kernels of a file, as attributes by name and as a sequence in the file's order."""
 
     def __init__(self, file: str, kernels: Sequence[Kernel]) -> None:
         self._file, self._kernels = file, tuple(kernels)
@@ -62,20 +62,20 @@ class Kernels:
 
 
 def load(file: Union[str, os.PathLike[str]], *, flags: Sequence[str] = ()) -> Kernels:
-    """The kernels of a C++ file, which names them by ``TEGULA_KERNELS(gemm_relu(128, 128, 64))``.
+    """Loads the kernels that a C++ file lists, as in ``TEGULA_KERNELS(gemm_relu(128, 128, 64))``.
 
-    The file is compiled by the system's C++ compiler (``TEGULA_CXX`` names another), once: the result is kept in
+    The file is compiled by the system's C++ compiler (``TEGULA_CXX`` names another) once: the result is cached in
     ``TEGULA_CACHE_DIR`` until the file, a header that it includes, the flags or the compiler change.
 
     Args:
-        file: path of the file; a ``main`` in it is left out.
-        flags: further flags of the compiler, such as ``-Iinclude``.
+        file: path of the file; a ``main`` in it is ignored.
+        flags: additional compiler flags, such as ``-Iinclude``.
 
     Returns:
-        The kernels, as attributes by name and as a sequence; each is called as kernels of Python are.
+        The kernels, as attributes by name and as a sequence; each is called like a kernel written in Python.
 
     Raises:
-        FileNotFoundError, ValueError: there is no such file, it names no kernels, or it cannot be compiled.
+        FileNotFoundError, ValueError: there is no such file, it lists no kernels, or it cannot be compiled.
         RuntimeError: there is no compiler. tegula.ProgramError: a program in it is wrong.
 
     Source: as ``tegula show mine.cpp`` of the command line.
@@ -83,8 +83,7 @@ def load(file: Union[str, os.PathLike[str]], *, flags: Sequence[str] = ()) -> Ke
     path = Path(file).resolve()
     if "TEGULA_KERNELS" not in path.read_text(encoding="utf-8", errors="replace"):
         raise ValueError(
-            f"load: {file} does not say which kernels it has; add a line such as "
-            "TEGULA_KERNELS(gemm_relu(128, 128, 64)) outside of its functions"
+            f"load: {file} lists no kernels; add a line such as TEGULA_KERNELS(gemm_relu(128, 128, 64)) outside its functions"
         )
     return Kernels(str(file), [Kernel(built) for built in _tegula.load_library(_compiled(path, list(flags)))])
 
@@ -119,7 +118,7 @@ def _compiled(path: Path, flags: List[str]) -> str:
 
 
 def _known(record: Path) -> Optional[Dict[str, Any]]:
-    """What is kept, if nothing that it was made of has changed."""
+    """The cached result, if none of its sources has changed."""
     try:
         known = json.loads(record.read_text(encoding="utf-8"))
         fresh = all(_digest_of_file(file) == digest for file, digest in known["files"].items())
@@ -148,7 +147,7 @@ def _compile(
 
 
 def _dependencies(rules: str) -> List[str]:
-    """Files of a rule of make, `made.so: a b \\`, in which spaces of names are `\\ `."""
+    """The files in a make rule, `made.so: a b \\`, in which spaces of names are `\\ `."""
     text = Path(rules).read_text(encoding="utf-8").partition(":")[2].replace("\\\n", " ").replace("\\ ", "\0")
     return [os.path.abspath(name.replace("\0", " ")) for name in text.split()]
 
@@ -168,7 +167,7 @@ def _replace(file: Path, text: str) -> None:
 
 
 def _folder() -> Path:
-    """A folder of the user's own, to which nobody else writes: what lies in it is run."""
+    """A folder to which only the user can write, because its contents are executed."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(os.environ.get("TEGULA_CACHE_DIR") or os.path.join(cache, "tegula")) / "files"
     try:

@@ -1,4 +1,4 @@
-"""Where in the user's program Python is: the places that kernels, errors and notes carry."""
+"""Locations in the user's Python program, which kernels, errors and notes refer to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _package = __name__.partition(".")[0]
 
 
 def here() -> Tuple[str, str, int, int, int]:
-    """File, function, line and column of the innermost function outside of this package, and its statement's line."""
+    """File, function, line and column in the innermost function outside this package, and the line of its statement."""
     frame: Any = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _package:
         frame = frame.f_back
@@ -34,7 +34,7 @@ def _column(code: CodeType, instruction: int) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _statements(file: str) -> Dict[int, int]:
-    """For the lines of statements that are longer than one: the first."""
+    """Maps the lines of multi-line statements to their first line."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""What the table of an operator says, as the head of a function and its documentation."""
+"""The table of an operator as the head of a function and its documentation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def literal(value: Any) -> str:
 def parameters(
     table: Table, array: str, options: Sequence[Option], outputs: bool = True
 ) -> Tuple[List[str], List[str]]:
-    """Parameters with types and defaults: those by position, which have to be given, and those by keyword."""
+    """Parameters with types and defaults: required positional ones, then keywords."""
     given = [f"{x.name}: {array}" for x in table.inputs if not x.optional]
     given += [f"{o.name}: {annotation(o)}" for o in options if o.needed]
     named = [f"{x.name}: {array} | None = None" for x in table.inputs if x.optional]
@@ -42,7 +42,7 @@ def parameters(
 
 
 def head(table: Table, array: str, options: Sequence[Option], outputs: bool = True) -> str:
-    """`def name(…) -> …:`, one parameter a line."""
+    """`def name(…) -> …:`, one parameter per line."""
     given, named = parameters(table, array, options, outputs)
     lines = [*given, *(["*"] if named else []), *named]
     result = table.result_name if len(table.outputs) > 1 else ("Any" if array == "Array" else array)
@@ -103,7 +103,7 @@ def _section(title: str, entries: Sequence[str]) -> str:
 
 
 def documentation(table: Table, options: Sequence[Option], outputs: bool = True) -> str:
-    """Arguments, results, errors and source, as all functions have them."""
+    """Arguments, results, errors and source, in the form of all functions."""
     doc = textwrap.fill(f"{table.doc[:1].upper()}{table.doc[1:]}.", WIDTH) + "\n"
     args = [_entry(x.name, tensor_text(x) + (" Optional." if x.optional else "")) for x in table.inputs]
     args += [_entry(o.name, option_text(o)) for o in options]
@@ -125,7 +125,7 @@ def documentation(table: Table, options: Sequence[Option], outputs: bool = True)
 
 
 def result_class(table: Table, array: str) -> str:
-    """The head of the NamedTuple of several results; empty for one."""
+    """The head of the NamedTuple of results; empty for a single result."""
     if len(table.outputs) <= 1:
         return ""
     lines = [f"class {table.result_name}(NamedTuple):\n"]
@@ -134,12 +134,12 @@ def result_class(table: Table, array: str) -> str:
 
 
 def wanted_gradient(tensor: Tensor) -> str:
-    """The option of a gradient's operator that says whether that of the tensor, which costs more, is wanted."""
+    """The option of a gradient's operator that requests the gradient of this tensor, if it costs extra."""
     return f"{tensor.name}_gradient"
 
 
 def torch_options(table: Table, tables: Dict[str, Table]) -> List[Option]:
-    """The options of the function with gradients: its own, and what the gradient's operator has besides."""
+    """The options of the function with gradients: its own, and the additional ones of the gradient's operator."""
     gradient = tables.get(table.gradient)
     further = gradient.options if gradient else []
     wanted = [wanted_gradient(x) for x in table.inputs]
@@ -148,7 +148,7 @@ def torch_options(table: Table, tables: Dict[str, Table]) -> List[Option]:
 
 
 def torch_documentation(table: Table, options: Sequence[Option]) -> str:
-    """The same with what PyTorch adds."""
+    """The same with PyTorch's additions."""
     named = names([x.name for x in table.inputs if x.is_floating], "and")
     if table.gradient:
         gradients = f"Gradients of {named} are those of ``tegula.{table.gradient}``."

@@ -1,4 +1,4 @@
-"""The tables of operators: what they say about arguments, and the arithmetic of their dims."""
+"""The tables of operators: their arguments, and the arithmetic of their dims."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _two_sided = {
 
 
 def evaluate(expression: Any, values: Mapping[str, Any]) -> Any:
-    """The value of an exported expression; a KeyError if a name has none. Extents may be symbolic."""
+    """The value of an exported expression; raises KeyError if a name has no value. Extents may be symbolic."""
     if isinstance(expression, int):
         return expression
     if isinstance(expression, str):
@@ -46,12 +46,12 @@ _python_dtypes = {own: python for python, own in _library_dtypes.items()}
 
 
 def library_dtype(name: Any) -> str:
-    """The library's own name of a dtype: f32 for float32. Others stay as they are."""
+    """Tegula's name of a dtype: f32 for float32. Others are returned unchanged."""
     return _library_dtypes.get(name, str(name))
 
 
 def python_dtype(name: str) -> str:
-    """The inverse of it: float32 for f32 and for float32."""
+    """The inverse: float32 for f32 and for float32."""
     return _python_dtypes.get(name, name)
 
 
@@ -105,7 +105,7 @@ class Option:
         return self.default is None and not self.needed
 
     def number(self, value: Any) -> Any:
-        """The value in expressions: 0 if the operator decides, and the position of a choice."""
+        """The value in expressions: 0 if the operator decides, or the index of a choice."""
         if value is None:
             return 0
         if self.kind == "dtype":
@@ -116,7 +116,7 @@ class Option:
 
 
 class Table:
-    """What an operator is, in the order in which the module takes its arguments."""
+    """An operator, with its arguments in the order in which the module takes them."""
 
     def __init__(self, number: int, fields: Dict[str, Any]) -> None:
         self.number = number
@@ -144,18 +144,18 @@ class Table:
 
     @property
     def written(self) -> List[str]:
-        """Names of the inputs that the operator writes in place."""
+        """Names of the inputs that the operator updates in place."""
         return [each.name for each in self.inputs if each.written]
 
     @property
     def result_name(self) -> str:
-        """The class of several results: RmsNormBackwardResult."""
+        """The name of the class of results, such as RmsNormBackwardResult."""
         return "".join(word.capitalize() for word in self.name.split("_")) + "Result"
 
 
 class _Values(Dict[str, Any]):
-    """Values by name. One that follows from others is worked out when it is asked for: where extents are symbolic, a
-    comparison that nothing needs would tie what is traced to its outcome."""
+    """Values by name. Derived values are computed on demand: with symbolic extents, an unnecessary comparison would add
+    a guard to the traced graph."""
 
     def __init__(self) -> None:
         self.derived: Dict[str, Any] = {}
@@ -168,7 +168,7 @@ class _Values(Dict[str, Any]):
 class Dims:
     """The values of dims, options and derived names in a call; extents may be symbolic.
 
-    Wrong calls are the library's to refuse: ``solved`` is False for those whose extents do not follow.
+    The library refuses wrong calls; ``solved`` is False if extents cannot be determined.
     """
 
     def __init__(self, table: Table, shapes: Sequence[Optional[Sequence[Any]]], options: Sequence[Any]) -> None:
@@ -238,7 +238,7 @@ class Dims:
             self.values[name] = extent
 
     def _solve(self) -> None:
-        """Extents that are sums or products with one unknown name."""
+        """Solves extents that are sums or products with one unknown name."""
         while self._waiting and self.solved:
             left = [each for each in self._waiting if not self._solve_one(*each)]
             self.solved = len(left) < len(self._waiting)

@@ -1,4 +1,4 @@
-"""How long a function takes."""
+"""Measures how long a function takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CUDA = 2  # of DLPack
 
 @dataclass(frozen=True)
 class Timing:
-    """Times of a function, in seconds, one for each round."""
+    """Times of a function in seconds, one per round."""
 
     seconds: list[float]
 
@@ -29,7 +29,7 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """Half of the rounds lie within this share of the median: half the distance of the quartiles."""
+        """Half of the rounds are within this fraction of the median: half the interquartile range."""
         if len(self.seconds) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
@@ -42,7 +42,7 @@ class Timing:
 
 
 def _device_of(arrays: Any) -> int:
-    """The number of the CUDA device of the first array that lies on one, else -1."""
+    """The number of the CUDA device of the first array on such a device, else -1."""
     for array in arrays:
         if hasattr(array, "__dlpack_device__"):
             kind, index = array.__dlpack_device__()
@@ -61,14 +61,15 @@ def time(function: Callable[..., Any], /, *args: Any, rounds: int = 0, flush: bo
     """Measures how long a function takes.
 
     Args:
-        function: anything that is called.
-        args, kwargs: what it is called with. If one of them is an array on a CUDA device, rounds stand between events of
-            that device, on PyTorch's current stream; else the clock is read.
-        rounds: how often it is timed; 0 for as many rounds as take a third of a second, 5 to 101.
-        flush: overwrites the caches in front of each round, so that it finds nothing of its inputs there.
+        function: any callable.
+        args, kwargs: its arguments. If one of them is an array on a CUDA device, rounds are timed by events on
+            PyTorch's current stream of that device, otherwise by the host's clock.
+        rounds: number of timed rounds; 0: as many as fit in a third of a second, 5 to 101.
+        flush: overwrite the caches before each round, so that they do not contain its inputs.
 
     Returns:
-        A ``Timing``: ``median``, ``least``, ``spread`` and all ``seconds``. First calls, which compile, do not count.
+        A ``Timing``: ``median``, ``least``, ``spread`` and all ``seconds``. The first calls, which compile, are not
+        counted.
 
     Raises:
         ValueError: for a negative number of rounds.

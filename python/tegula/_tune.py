@@ -1,4 +1,4 @@
-"""The fastest of several kernels for the same call."""
+"""Finds the fastest of several kernels for the same call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._kernel import Kernel
 
 @dataclass(frozen=True)
 class TunedRow:
-    """One candidate: its time in seconds, or why it does not count."""
+    """One candidate: its time in seconds, or why it is excluded."""
 
     candidate: Any
     seconds: float
@@ -22,7 +22,7 @@ class TunedRow:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of a search: ``rows`` with the fastest first, and those that do not count last."""
+    """The result of a search: ``rows`` has the fastest candidate first and excluded ones last."""
 
     rows: list[TunedRow]
     from_cache: bool
@@ -35,10 +35,10 @@ class Tuned:
         """The fastest candidate.
 
         Raises:
-            RuntimeError: no candidate counts; the message has the reason of each.
+            RuntimeError: every candidate is excluded; the message lists the reasons.
         """
         if self.rows[0].failure:
-            raise RuntimeError("tune: no candidate counts\n" + self._text)
+            raise RuntimeError("tune: every candidate is excluded\n" + self._text)
         return self.rows[0].candidate
 
     @property
@@ -64,7 +64,7 @@ def _text(candidate: Any) -> str:
 
 
 def _arguments(kernel: Kernel, args: Any, out: Any, named: dict[str, Any]) -> list[Any]:
-    """A value for each parameter; outputs that are not given are made by the library of the first array."""
+    """A value for each parameter; the library of the first array allocates outputs that are not given."""
     given, dims = kernel._bind(args, out, named)
     shapes = kernel._shapes(given, dims)
     like = next((given[p.name] for p in kernel.parameters if p.role in ("input", "inout")), None)
@@ -90,21 +90,21 @@ def tune(
 ) -> Tuned:
     """Finds the fastest of several kernels for the same call.
 
-    Candidates are compiled side by side, checked against the interpreter, and measured one after the other on copies of
-    the arguments. A candidate that is refused or wrong is a row of the result. On the CPU each runs in a process of its
-    own, so that one that crashes or does not end is a row as well; on a GPU one that does not end within its time ends
-    the search, and the next search leaves it out.
+    Candidates are compiled in parallel, checked against the interpreter, and measured one after another on copies of
+    the arguments. A candidate that is refused or wrong becomes a row of the result. On the CPU each runs in its own
+    process, so a candidate that crashes or does not end also becomes a row; on a GPU a candidate that exceeds its time
+    ends the search, and the next search skips it.
 
     Args:
-        kernel_of: gives the kernel of a candidate, such as a function below ``tegula.kernel``.
-        candidates: tuples of its arguments, dictionaries of them by name, or single arguments.
-        args, out, named: those of the call, as the kernel takes them.
-        target: as of a call of the kernel.
-        seconds: how long one candidate may run before it is given up; compiling is not counted.
-        jobs: how many candidates compile at the same time; 0 for as many as there are processors.
-        tolerance: of the results, absolute and relative.
-        checks: whether results are compared with the interpreter's of the first candidate.
-        cached: whether the best is looked up, and kept, in the cache of kernels.
+        kernel_of: returns the kernel of a candidate, for example a function decorated with ``tegula.kernel``.
+        candidates: its arguments, as tuples, dictionaries by name, or single arguments.
+        args, out, named: the arguments of the call, as for the kernel.
+        target: as for a call of the kernel.
+        seconds: time after which a candidate is abandoned; compilation is not counted.
+        jobs: number of candidates compiled in parallel; 0: one per processor.
+        tolerance: absolute and relative tolerance of the results.
+        checks: compare results with those of the first candidate on the interpreter.
+        cached: look up and store the best candidate in the kernel cache.
 
     Returns:
         A ``Tuned``: ``best`` (the candidate), ``kernel``, ``rows``, ``svg``; printed, it is a table.

@@ -1,8 +1,8 @@
 """The tile language, for functions decorated with ``@tegula.kernel``.
 
-Names and meanings are those of C++ (docs/language.md); context managers stand where C++ has functions as bodies, and
-``a[i, j]`` where it has ``a(i, j)``. ``from tegula.lang import *`` brings all of it; ``max``, ``min``, ``abs``,
-``round``, ``input`` and ``print`` are Python's own wherever no value of a kernel is among their arguments.
+Names and meanings are those of C++ (docs/language.md), with context managers instead of functions as bodies and ``a[i,
+j]`` instead of ``a(i, j)``. ``from tegula.lang import *`` imports everything; ``max``, ``min``, ``abs``, ``round``,
+``input`` and ``print`` behave as in Python unless an argument is a value of a kernel.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def scalar(name: str, type: Any) -> Expr:
 
 
 def may_alias(a: Tensor, b: Tensor) -> None:
-    """Allows two tensors to share bytes."""
+    """Allows two tensors to overlap in memory."""
     _t.lang_may_alias(a, b)
 
 
@@ -101,7 +101,7 @@ class Order(NamedTuple):
 
     @staticmethod
     def heavy_first(cost: Callable[..., Value], together: Optional[Value] = None) -> Order:
-        """Blocks of high cost first: a function of the grid's indices, dims and scalars."""
+        """Blocks with the highest cost first; the cost is a function of the grid's indices, dims and scalars."""
         return Order("heavy_first", 0, cost, together)
 
 
@@ -114,7 +114,7 @@ def grid(
     pack: int = 1,
     blocks_per_processor: int = 0,
 ) -> ContextManager[Any]:
-    """``with grid(nx, ny) as (bx, by):`` runs the body for every index, in any order, by independent blocks."""
+    """``with grid(nx, ny) as (bx, by):`` runs the body once for every index, in independent blocks and in any order."""
     return _t.lang_grid(extents, threads, persistent, order, cluster, pack, blocks_per_processor)
 
 
@@ -156,7 +156,7 @@ def otherwise() -> ContextManager[None]:
 
 
 def when_rows(*conditions: Value, together: Optional[Value] = None) -> ContextManager[None]:
-    """A step for some rows only, with a condition for each run of rows of the fragments that the body changes."""
+    """A step that affects only some rows, with one condition per run of rows of the fragments that the body changes."""
     return _t.lang_when_rows(conditions, together)
 
 
@@ -166,12 +166,12 @@ def loop_while(condition: Callable[[], Value]) -> ContextManager[None]:
 
 
 def break_if(condition: Value) -> None:
-    """Leaves the innermost loop that is not parallel."""
+    """Leaves the innermost non-parallel loop if the condition is true."""
     _t.lang_break_if(condition)
 
 
 def exit_if(condition: Value) -> None:
-    """Ends the block."""
+    """Ends the block if the condition is true."""
     _t.lang_exit_if(condition)
 
 
@@ -189,7 +189,7 @@ def print(*values: Any, **options: Any) -> None:
 
 
 def assert_that(condition: Value, message: str) -> None:
-    """Makes the call fail with a ProgramError of this message if the condition is false."""
+    """Ends the call with a ProgramError that has this message if the condition is false."""
     _t.lang_assert_that(condition, message)
 
 
@@ -244,8 +244,8 @@ def gemm(
 def gemm_sparse(
     values: Tile, metadata: Tile, b: Tile, c: Fragment, *, accumulate: str = "promoted", warps: str = "automatic"
 ) -> None:
-    """``c += a · b`` where a [m, k] has two values of each four along k: ``values`` [m, k / 2] at the positions that
-    ``metadata`` [m, k / 8] names, as ``tegula.compress_24`` returns them."""
+    """``c += a · b`` where a [m, k] is 2:4 sparse: it has ``values`` [m, k / 2] at the positions given by ``metadata``
+    [m, k / 8], as returned by ``tegula.compress_24``."""
     _t.lang_gemm_sparse(values, metadata, b, c, accumulate, warps)
 
 

@@ -340,7 +340,7 @@ def test_errors_that_are_no_answers_pass_through(member, error):
 def test_devices_that_are_none(device):
     q, k, v = heads()
     hostile = type("Hostile", (Foreign,), {"__dlpack_device__": lambda self: device})(q)
-    refused(lambda: tegula.attention(hostile, k, v), TypeError, "'q': __dlpack_device__ gives", repr(device))
+    refused(lambda: tegula.attention(hostile, k, v), TypeError, "'q': __dlpack_device__ returns", repr(device))
 
 
 @pytest.mark.parametrize("interface", [{"typestr": "<f4", "data": ("here", False), "shape": (1,)},
@@ -361,7 +361,7 @@ def test_arguments_of_the_edge():
             assert tegula.block_scores(nobody, k, per_kv_head=per_kv_head).size == 0
         except ValueError as error:
             assert "heads" in str(error) and "'out'" not in str(error)
-    refused(lambda: tegula.attention(q, k, v[:, :, :, :16], out=q), ValueError, "'out': expected memory of its own, not that of q")
+    refused(lambda: tegula.attention(q, k, v[:, :, :, :16], out=q), ValueError, "'out': expected its own memory, not that of q")
     with pytest.raises(ValueError) as error:
         tegula.attention(q, k, v, out=q)
     assert str(error.value).endswith("pass another tensor") and "may_alias" not in str(error.value)

@@ -202,7 +202,7 @@ FORWARD = {
 def test_derivatives_in_forward_mode_are_refused(name):
     """Not given as zeros: in the order of duals and by torch.func, for tensors with and without a gradient."""
     q, k, v = heads()
-    match = "derivatives in forward mode .* are not implemented"
+    match = "forward-mode derivatives .* are not implemented"
     for gradient in (False, True):
         if gradient and name in ("tegula", "operator"):
             continue  # PyTorch's own refusal

@@ -264,9 +264,9 @@ def test_second_derivatives_and_forward_mode_are_refused():
     (gradient,) = torch.autograd.grad(tegula.torch.rms_norm(x).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="rms_norm_backward has no gradient; second derivatives are not computed"):
         gradient.sum().backward()
-    with pytest.raises(NotImplementedError, match="forward mode"):
+    with pytest.raises(NotImplementedError, match="forward-mode"):
         torch.func.jvp(tegula.torch.rms_norm, (x.detach(),), (x.detach(),))
-    with pytest.raises(TypeError, match="gives no gradients"):
+    with pytest.raises(TypeError, match="has no gradients"):
         tegula.rms_norm(x)
 
 

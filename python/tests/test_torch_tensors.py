@@ -194,7 +194,7 @@ def test_the_negative_bit_is_read(kind):
 @pytest.mark.parametrize("kind", [*NEGATIVE, "zeros without memory"])
 def test_outputs_without_their_elements_are_refused(kind):
     q, k, v = heads()
-    with pytest.raises(ValueError, match="'out': the memory of the tensor does not hold its elements"):
+    with pytest.raises(ValueError, match="'out': the memory of the tensor does not contain its elements"):
         tegula.attention(q, k, v, out=KINDS[kind](torch.empty_like(q)))
 
 
@@ -219,7 +219,7 @@ def test_what_is_no_plain_number_is_refused(name):
     if "jagged" in name and not hasattr(torch, "jagged"):
         pytest.skip("this PyTorch has none")
     parts = [numbers(5, 2, 16), numbers(3, 2, 16)]
-    text = "nested tensors are not taken; give packed sequences"
+    text = "nested tensors are not supported; pass packed sequences"
     given = {
         "complex": lambda: torch.complex(*[numbers(1, 8, 2, 16)] * 2),
         "conjugate": lambda: torch.complex(*[numbers(1, 8, 2, 16)] * 2).conj(),

@@ -39,12 +39,12 @@ void check(std::span<const lang::Kernel> kernels, const BuildOptions& options) {
   if (!is_identifier(options.name))
     throw ArgumentError(
         fmt::format("build: '{}' cannot be the name of a bundle; use letters, digits and _", options.name));
-  if (kernels.empty()) throw ArgumentError("build: there is no kernel; name one at least");
+  if (kernels.empty()) throw ArgumentError("build: there is no kernel; list at least one");
   std::set<std::string> names;
   for (auto& kernel : kernels) {
     if (!names.insert(kernel.name()).second)
       throw ArgumentError(fmt::format(
-          "build: two kernels are named '{}'; make their parameters a part of the name", kernel.name()));
+          "build: two kernels are named '{}'; make their parameters part of the names", kernel.name()));
   }
   int gpus = 0;
   for (const Target target : options.targets) {
@@ -54,8 +54,7 @@ void check(std::span<const lang::Kernel> kernels, const BuildOptions& options) {
       throw ArgumentError(fmt::format(
           "build: there is no code for target '{}'; choose cpu, cuda or cuda_sm80", target.name()));
   }
-  if (gpus > 1)
-    throw ArgumentError("build: a bundle has code for one kind of GPUs; choose cuda or cuda_sm80");
+  if (gpus > 1) throw ArgumentError("build: a bundle has code for one kind of GPU; choose cuda or cuda_sm80");
   if (options.targets.empty())
     throw ArgumentError("build: there is no target; choose cpu, cuda or cuda_sm80");
 }
@@ -91,7 +90,8 @@ class Bundle {
     std::ofstream out(sources_.file(name), std::ios::binary);
     out << text;
     if (!out.flush())
-      throw DeviceError("build: " + sources_.file(name) + " cannot be written; name another place in TMPDIR");
+      throw DeviceError("build: " + sources_.file(name) +
+                        " cannot be written; name another directory in TMPDIR");
   }
   std::string source_text(const std::string& name) const {
     std::ifstream in(sources_.file(name), std::ios::binary);

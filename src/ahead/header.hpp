@@ -1,4 +1,4 @@
-// The functions of a bundle, as C declares and C++ defines them.
+// Prints the functions of a bundle: their C declarations and C++ definitions.
 #pragma once
 #include <string>
 #include <vector>

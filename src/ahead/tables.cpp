@@ -63,9 +63,8 @@ class Printer {
     for (const ir::Expr& arg : e->args) add_steps(arg, steps);
     if (std::ranges::find(computed_ops, e->op) == std::end(computed_ops))
       throw ArgumentError(
-          fmt::format("build: kernel '{}' uses {} at {} in an extent or a requirement, which bundles do not "
-                      "compute; compute it before "
-                      "and pass it as a scalar",
+          fmt::format("build: kernel '{}' uses {} at {} in an extent or a requirement, which bundles cannot "
+                      "compute; compute it in advance and pass it as a scalar",
                       signature_.kernel().name, ir::name_of(e->op), short_location(e->at)));
     const int slot = e->op == ir::Op::variable ? signature_.slot_of(e->variable.get()) : -1;
     const auto at =

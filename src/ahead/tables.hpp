@@ -1,4 +1,4 @@
-// What a bundle knows of a kernel, printed as the tables that src/device/bundle/tables.hpp declares.
+// Prints what a bundle knows about a kernel, as the tables declared in src/device/bundle/tables.hpp.
 #pragma once
 #include <optional>
 #include <string>

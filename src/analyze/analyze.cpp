@@ -140,7 +140,7 @@ std::string Analysis::text() const {
   for (auto& [type, count] : flops) words += fmt::format("{:<22} {:.4g}\n", "operations, " + type, count);
   words +=
       fmt::format("{:<22} {:.4g} of memory, {:.4g} copied by blocks\n", "bytes", memory_bytes, copied_bytes);
-  words += fmt::format("{:<22} {:.4g} operations for a byte of memory\n", "intensity", intensity);
+  words += fmt::format("{:<22} {:.4g} operations per byte of memory\n", "intensity", intensity);
   for (auto& grid : grids) {
     words += fmt::format("{}: {:.0f} blocks", grid.name, grid.blocks);
     if (grid.threads > 0)

@@ -1,4 +1,4 @@
-// How much a grid does, counted along its program.
+// Counts the work of a grid by walking its program.
 #pragma once
 #include <functional>
 #include <map>
@@ -20,7 +20,7 @@ struct Work {
 using Values = std::map<const ir::Variable*, ir::Value>;
 
 double blocks_of(const ir::Grid& grid, const Values& values);
-// Of all blocks: counted for some of them, evenly spread, if there are many.
+// The work of all blocks; if there are many, it is counted for some of them, evenly spaced.
 Work work_of(const ir::Grid& grid, const Values& values);
 
 }  // namespace tegula::analyzed

@@ -154,7 +154,7 @@ TEST(CpuCalls, NoteTilesThatLeaveTheCache) {
       Y(0) = a(0, 0) + b(0, 0) + c(0, 0);
     });
   });
-  EXPECT_ERROR(ProgramError, "MiB that are allowed", compile(huge, Target::cpu()));
+  EXPECT_ERROR(ProgramError, "MiB are allowed", compile(huge, Target::cpu()));
 }
 
 // The IR lets a copy leave out what elements outside the tensor read as; programs always name it.

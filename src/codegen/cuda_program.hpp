@@ -1,5 +1,5 @@
 // Prints the grids of a kernel as CUDA C++ that includes the embedded device header `kernel.cuh`: one
-// function for each grid. What is needed to launch them stands beside the text.
+// function for each grid. The data needed to launch them accompanies the text.
 //
 // Every function takes one parameter by value, a struct of 8-byte words:
 //   the address of each tensor of the signature, workspaces included (Signature::buffers);
@@ -33,7 +33,7 @@ namespace tegula::codegen {
 inline constexpr int counter_words = 4;  // two for each of two neighbouring grids
 
 struct CudaProgram {
-  // Of each grid.
+  // One per grid.
   struct Kernel {
     std::string function;
     int threads = 0;               // of a block
@@ -46,7 +46,7 @@ struct CudaProgram {
 
     int cluster() const { return pair_index >= 0 ? 2 : 1; }
   };
-  // Of a tensor with all its dimensions: zeros outside, no interleaving.
+  // Covers all dimensions of a tensor; zeros outside, no interleaving.
   struct TensorMap {
     int tensor = 0;            // in Signature::buffers
     std::vector<int> box;      // elements along each dimension of the tensor, the last one left out
@@ -66,7 +66,7 @@ struct CudaProgram {
   // last, which is 1, and of which the last ones fit 32 bits: the text supposes it.
   std::set<int> aligned;
   std::vector<Assertion> assertions;
-  // Of a kernel with a timeline: what its stamps stand for, from number 1 on.
+  // The meaning of the time stamps of a kernel with a timeline, from number 1 on.
   struct Event {
     std::string words;
     Loc at;

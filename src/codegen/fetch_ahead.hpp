@@ -1,5 +1,5 @@
-// Which memory the products of a pipelined loop bring into the cache while they compute: what the copies
-// behind them read, in the same iteration or in the next one.
+// Which memory the products of a pipelined loop prefetch into the cache: what the copies after them read, in
+// the same iteration or the next one.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -21,7 +21,7 @@ inline constexpr std::int64_t most_fetched_bytes = 64 * 1024;
 // Whether a copy brings a matrix of a tensor, of no more bytes.
 bool is_fetchable(const ir::Copy& copy);
 
-// By the statement of the product.
+// Keyed by the statement of the product.
 using FetchesAhead = std::unordered_map<const ir::StmtNode*, FetchAhead>;
 FetchesAhead fetches_ahead(const ir::For& loop);
 

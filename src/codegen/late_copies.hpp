@@ -1,5 +1,5 @@
-// Copies to the operand B of a product that the product makes: its first rows read the tensor, and fill the
-// panels that the others read.
+// Copies of operand B that the product itself performs: its first rows read the tensor and fill the panels
+// that the other rows read.
 #pragma once
 #include <unordered_map>
 

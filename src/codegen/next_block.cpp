@@ -118,7 +118,7 @@ bool writes(const Effects& effects, const std::function<bool(const Buffer&)>& f)
                      [&](const Region& r) { return is_write(r.touch) && f(*r.view->buffer); });
 }
 
-// Neither reports, which would be made twice, nor what takes long, nor stores that others see.
+// Excludes reports, which would be made twice, slow statements, and stores that others see.
 bool is_work_of_a_block(const Stmt& stmt) {
   const Effects e = all_effects(stmt);
   const bool takes_long = std::any_of(e.statements.begin(), e.statements.end(), [](const Stmt& inner) {

@@ -1,4 +1,4 @@
-// What a block brings into the cache for the block that its thread runs next: what that one reads first.
+// What a block prefetches for the next block of its thread: the data that the latter reads first.
 #pragma once
 #include <optional>
 #include <vector>
@@ -12,8 +12,8 @@ struct NextBlock {
   // stands for what is fetched.
   ir::Body beginning;
   std::vector<ir::BufferPtr> places;
-  // Of the last pipelined loop: while the rows of `pass` are computed with `left` iterations to follow,
-  // places[left] is fetched, if all loops around are in their last iteration.
+  // In the last pipelined loop, places[left] is prefetched while the rows of `pass` are computed with `left`
+  // iterations remaining, if all enclosing loops are in their last iteration.
   ir::Stmt pass;
   ir::Expr left, last;
 };

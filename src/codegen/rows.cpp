@@ -59,7 +59,7 @@ std::optional<RowOp> of_parallel(const For& loop, const Loc& at) {
   return op;
 }
 
-// Of a reduction whose elements are contiguous; others have been made into parallel loops.
+// The reduction must have contiguous elements; others have become parallel loops.
 std::optional<RowOp> of_reduce(const Reduce& n, const Loc& at) {
   RowOp op;
   op.at = at;

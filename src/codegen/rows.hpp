@@ -1,4 +1,4 @@
-// Neighbouring parallel loops and reductions that go over the same rows, so that they can share one loop.
+// Neighbouring parallel loops and reductions over the same rows, which can share one loop.
 #pragma once
 #include "ir/ir.hpp"
 
@@ -13,7 +13,7 @@ struct RowOp {
   ir::Expr extent;
   ir::Body body;       // of a parallel loop; of a reduction the load of `value`
   bool vector = true;  // the body can be printed with vectors
-  // Of a reduction.
+  // For a reduction.
   bool reduces = false;
   ir::ReduceOp op = ir::ReduceOp::sum;
   bool overwrite = false;

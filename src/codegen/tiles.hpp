@@ -1,4 +1,4 @@
-// How each tile lies in the scratch memory of a block.
+// The layout of each tile in the scratch memory of a block.
 #pragma once
 #include <unordered_map>
 #include <unordered_set>

@@ -10,7 +10,7 @@ namespace tegula::cuda {
 namespace {
 
 constexpr const char* fewer_registers =
-    "use smaller tiles, fewer fragments at a time, or more threads, as .threads = 256";
+    "use smaller tiles, fewer fragments at a time, or more threads, for example .threads = 256";
 
 struct Remark {
   std::string_view piece;  // of ptxas' words
@@ -20,20 +20,19 @@ struct Remark {
 // The first that fits explains.
 constexpr Remark remarks[] = {
     {"insufficient register",
-     "serialised products: the products of this grid run one after the other, because their sums and "
+     "serialised products: the products of this grid run one after another, because their sums and "
      "operands do not fit the registers of a thread",
      fewer_registers},
     {"are serialized",
-     "serialised products: the products of this grid run one after the other, because ptxas takes their "
-     "registers "
-     "for used in between",
-     "read and write sums before the products of a step, or behind the statement that uses the last of them"},
+     "serialised products: the products of this grid run one after another, because ptxas assumes that their "
+     "registers are used in between",
+     "read and write sums before the products of a step, or after the statement that uses the last of them"},
     {"warpgroup.wait is injected",
-     "added wait: ptxas lets code wait for all products in flight before it touches a sum",
-     "touch that sum before the products of a step"},
+     "added wait: ptxas makes the code wait for all products in flight before it accesses a sum",
+     "access that sum before the products of a step"},
     {"warpgroup.arrive is injected",
-     "added fence: ptxas orders registers before a product once more, which costs a few cycles",
-     "let a product add to a sum in the body that begins the sum, not in a branch of it"},
+     "added fence: ptxas fences registers again before a product, which costs a few cycles",
+     "let a product add to a sum in the body that starts the sum, not in a branch of it"},
 };
 
 // `C7518`; empty: the line is none of these remarks.

@@ -1,5 +1,5 @@
-// What ptxas says of a kernel, for whoever wrote the program: remarks on products of warp groups and
-// registers that did not suffice, in words.
+// Translates remarks of ptxas for the author of the program: on products of warp groups and on register
+// spills.
 #pragma once
 #include <string>
 #include <vector>

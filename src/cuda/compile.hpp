@@ -1,4 +1,4 @@
-// From printed CUDA text to machine code, which the kernel cache keeps by content.
+// Compiles printed CUDA text to machine code, which the kernel cache stores by content.
 #pragma once
 #include <string>
 #include <vector>

@@ -53,7 +53,7 @@ class Variant {
       module = std::make_unique<const Module>(gpu, program_, name_, code_for(gpu.architecture()).cubin);
     return *module;
   }
-  // Of the assembler, on its code for that GPU.
+  // The assembler's remarks on the code for that GPU.
   std::vector<std::string> notes(const ir::Kernel& kernel, const Gpu& gpu) const {
     const std::lock_guard lock(mutex_);
     std::vector<std::string> all = passes::format(program_.notes);

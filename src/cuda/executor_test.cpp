@@ -154,18 +154,18 @@ TEST_F(CudaCalls, GoToTheStreamThatIsNamed) {
   const StreamScope scope(other);
   (*function_)(x, 2.0, y);
   EXPECT_NE(launches().at(0).find(queue(other)), std::string::npos);
-  EXPECT_ERROR(ArgumentError, "the stream belongs to cuda:1, but the tensors lie on cuda:0",
+  EXPECT_ERROR(ArgumentError, "the stream belongs to cuda:1, but the tensors are on cuda:0",
                function_->on(Stream::create(Device::cuda(1)))(x, 2.0, y));
   EXPECT_ERROR(ArgumentError, "has no streams", compile(scale(), Target::interpreter()).on(stream));
 }
 
 TEST_F(CudaCalls, RefuseTensorsThatLieElsewhere) {
   const Tensor there = on_device(6), host = Tensor::zeros({6}, f32);
-  EXPECT_ERROR(ArgumentError, "argument 'X' lies in host memory, but the kernel was compiled for CUDA",
+  EXPECT_ERROR(ArgumentError, "argument 'X' is in host memory, but the kernel was compiled for CUDA",
                (*function_)(host, 2.0, there));
-  EXPECT_ERROR(ArgumentError, "argument 'Y' lies on cuda:1, but argument 'X' on cuda:0",
+  EXPECT_ERROR(ArgumentError, "argument 'Y' is on cuda:1, but argument 'X' is on cuda:0",
                (*function_)(there, 2.0, Tensor::zeros({6}, f32, Device::cuda(1))));
-  EXPECT_ERROR(ArgumentError, "lies on cuda:0, but the kernel was compiled for the CPU",
+  EXPECT_ERROR(ArgumentError, "is on cuda:0, but the kernel was compiled for the CPU",
                compile(scale(), Target::interpreter())(there, 2.0, host));
   (*function_)(Tensor::zeros({6}, f32, Device::cuda(1)), 2.0, Tensor::zeros({6}, f32, Device::cuda(1)));
   EXPECT_EQ(launches().size(), 2u) << "the same function serves another device";
@@ -248,5 +248,5 @@ TEST_F(CudaCalls, TakeMicroseconds) {
   EXPECT_LT(best, 50) << "far above what it takes, for machines that do other things meanwhile";
 }
 
-}  // namespace
+}  // namespace executor_test
 }  // namespace tegula

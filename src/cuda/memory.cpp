@@ -19,7 +19,7 @@ std::atomic<int> poisoning{0};
 void check_not_capturing(const Stream& stream, const char* what) {
   if (!stream.is_capturing()) return;
   throw DeviceError(fmt::format("{} while the stream is captured into a graph; {}", what,
-                                "make tensors before, and give operators their outputs"));
+                                "create tensors earlier, and pass outputs to operators"));
 }
 
 // Frees in the order of the stream; memory of another library's stream, which may be gone, after all work.

@@ -44,10 +44,9 @@ Module::~Module() {
 
 Module::Function Module::load(const codegen::CudaProgram::Kernel& kernel, const std::string& name) const {
   if (kernel.shared_bytes > gpu_.shared_limit()) {
-    throw DeviceError(
-        fmt::format("kernel '{}' needs {} bytes of shared memory for a block, but {} has {}; choose "
-                    "smaller tiles",
-                    name, kernel.shared_bytes, gpu_.name(), gpu_.shared_limit()));
+    throw DeviceError(fmt::format(
+        "kernel '{}' needs {} bytes of shared memory per block, but {} has {}; choose smaller tiles", name,
+        kernel.shared_bytes, gpu_.name(), gpu_.shared_limit()));
   }
   const Driver& d = driver();
   Function result{nullptr, kernel.threads, static_cast<unsigned>(kernel.shared_bytes), most_blocks_of_a_grid};

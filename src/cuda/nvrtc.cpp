@@ -95,7 +95,7 @@ Nvrtc::Nvrtc(Library library) : library_(std::move(library)) {
   version_ = major * 1000 + minor * 10;
   if (version_ < oldest_version) {
     throw DeviceError(
-        fmt::format("{} is of CUDA {}, but {} or newer is needed; install a newer toolkit, or "
+        fmt::format("{} belongs to CUDA {}, but {} or newer is needed; install a newer toolkit, or "
                     "name its directory in TEGULA_CUDA",
                     path(), version_text(version_), version_text(oldest_version)));
   }

@@ -1,5 +1,6 @@
-// Ranges by name for NVIDIA's profilers (NVTX). A profiler says by NVTX_INJECTION64_PATH that it listens; the
-// library that passes ranges on to it, libnvToolsExt of CUDA 12, is loaded then, if the machine has it.
+// Ranges by name for NVIDIA's profilers (NVTX). A profiler sets NVTX_INJECTION64_PATH to show that it
+// listens; only then is the library that passes ranges on to it loaded, libnvToolsExt of CUDA 12, if the
+// machine has it.
 #pragma once
 #include <memory>
 #include <string>

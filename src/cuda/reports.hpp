@@ -1,5 +1,5 @@
-// What kernels report while they run: assertions that failed. A report is a word of host memory that the
-// device can write, so that looking at it costs nothing and needs no copy.
+// Reports of running kernels: failed assertions. A report is a word of host memory that the device can write,
+// so that looking at it costs nothing and needs no copy.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace tegula::cuda {
 
-// Of one compiled kernel on one GPU.
+// The assertion reports of one compiled kernel on one GPU.
 class Report {
  public:
   struct Assertion {

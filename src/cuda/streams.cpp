@@ -14,7 +14,7 @@ using cuda::CurrentContext, cuda::Driver, cuda::driver, cuda::Gpu;
 
 namespace {
 
-// Of the thread, for each device; null means the default stream.
+// The current stream of the thread for each device; null means the default stream.
 thread_local std::vector<std::shared_ptr<const Stream>> chosen;
 
 std::shared_ptr<const Stream>& chosen_for(int device) {

@@ -1,4 +1,4 @@
-// Tensor maps of calls: encoded when a pointer, a shape or a stride is new, otherwise taken as they were.
+// Tensor maps of calls: encoded if a pointer, a shape or a stride is new, otherwise reused.
 #pragma once
 #include <array>
 #include <cstdint>

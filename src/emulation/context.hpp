@@ -1,5 +1,5 @@
-// Where a thread of control stands, with a stack of its own: fibers are switched a million times a second,
-// and swapcontext asks the kernel each time for the mask of signals.
+// The context of a thread of control with its own stack. Fibers are switched a million times per second, and
+// swapcontext would make a system call for the signal mask each time.
 #pragma once
 #include <cstddef>
 

@@ -1,5 +1,5 @@
-// Runs the printed CUDA text on the CPU, thread by thread: slow, and the way to test what is printed where
-// there is no GPU.
+// Runs the printed CUDA text on the CPU, thread by thread: it is slow, and serves to test printed code
+// without a GPU.
 #pragma once
 #include "passes/cuda/plan_gemms.hpp"
 #include "runtime/execution/executable.hpp"

@@ -1,5 +1,5 @@
-// The threads of a block as fibers of one thread of the CPU. Each runs until it waits, in an order drawn by
-// lot, so that a result that needs a barrier which is missing comes out wrong.
+// The threads of a block as fibers of one thread of the CPU. Each runs until it waits, in random order, so a
+// missing barrier leads to a wrong result.
 #pragma once
 #include <cstdint>
 #include <memory>

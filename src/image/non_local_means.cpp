@@ -118,10 +118,9 @@ Tensor from_tokens(const Tensor& tokens, std::int64_t height, std::int64_t width
 
 NonLocalMeans non_local_means(const Tensor& noisy, double sigma) {
   if (noisy.rank() != 3 || noisy.size(0) < tile || noisy.size(1) < tile) {
-    throw ArgumentError(
-        fmt::format("non_local_means: a picture [height, width, channels] of at least {} x {} "
-                    "pixels is needed, not {}",
-                    tile, tile, describe(noisy.shape())));
+    throw ArgumentError(fmt::format(
+        "non_local_means: expected a picture [height, width, channels] of at least {} x {} pixels, given {}",
+        tile, tile, describe(noisy.shape())));
   }
   const Tensor picture = extended(noisy), patch = tiled(patches(picture));
   const std::int64_t size = patch.size(1), stride = round_up(size + 2, row_alignment);

@@ -94,7 +94,7 @@ Tensor add_noise(const Tensor& picture, double sigma, std::uint64_t seed) {
 
 double psnr(const Tensor& picture, const Tensor& original) {
   if (picture.shape() != original.shape()) {
-    throw ArgumentError(fmt::format("psnr: pictures of one shape are compared, not {} and {}",
+    throw ArgumentError(fmt::format("psnr: expected pictures of the same shape, given {} and {}",
                                     describe(picture.shape()), describe(original.shape())));
   }
   const std::vector<float> a = picture.values<float>(), b = original.values<float>();

@@ -1,8 +1,8 @@
 // PNG files as tensors of bytes: [height, width, channels] with one channel (gray) or three (RGB).
 //
-// Reading takes every PNG: 16 bits become 8, palettes colours, and what is transparent is laid over white.
-// A damaged, truncated or hostile file is an ArgumentError that names the file, the field and the offence;
-// what the file claims is checked against its size before anything is allocated.
+// Every PNG can be read: 16 bits become 8, palettes become colours, and transparent pixels are laid over
+// white. A damaged, truncated or malicious file causes an ArgumentError that names the file, the field and
+// the problem; the header is checked against the size of the file before anything is allocated.
 #pragma once
 #include <string>
 

@@ -124,8 +124,7 @@ void check_tensor(const Program& program, bool is_unordered, const Machine& firs
     throw ProgramError(
         fmt::format(
             "the result depends on the order in which blocks and parallel iterations run: {} is {} in "
-            "one order and {} in another; let every element have one owner, or give accumulate() an "
-            "order",
+            "one order and {} in another; give every element one owner, or give accumulate() an order",
             first.element_text(a, p), in_a ? text(a.type, x) : "not written",
             in_b ? text(a.type, y) : "not written"),
         at);

@@ -6,7 +6,7 @@
 
 namespace tegula::interp {
 
-// Of each buffer of the signature: whether its values depend on a float sum in any order.
+// For each buffer of the signature, whether its values depend on an unordered float sum.
 std::vector<bool> unordered_buffers(const Signature& signature);
 
 // A ProgramError at the statement that wrote the first element in which the runs differ.

@@ -1,4 +1,4 @@
-// The interpreter: the definition of the language, which also finds what a program does wrong.
+// The interpreter: it defines the language and finds errors of programs.
 //
 // It runs the whole call several times, with blocks and parallel iterations in different orders, on copies of
 // what the kernel writes, and compares. The caller's tensors change only when everything succeeded.
@@ -17,7 +17,7 @@ class Interpreter : public Executable {
 
  private:
   Program program_;
-  // Of each buffer of the signature: whether rounding may depend on the order of float sums.
+  // For each buffer of the signature, whether rounding may depend on the order of float sums.
   std::vector<bool> is_unordered_;
 };
 

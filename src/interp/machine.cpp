@@ -99,10 +99,9 @@ Flow Machine::run_body(const Nodes& body) {
 void Machine::count_steps(std::size_t steps) {
   steps_ += static_cast<std::int64_t>(steps) + 1;
   if (options_.step_limit > 0 && steps_ > options_.step_limit) {
-    fail(fmt::format(
-             "the kernel takes more than the {} steps that TEGULA_INTERPRETER_STEPS allows; look for a "
-             "loop that does not end, or raise the limit",
-             options_.step_limit),
+    fail(fmt::format("the kernel takes more than the {} steps that TEGULA_INTERPRETER_STEPS allows; look for "
+                     "an endless loop, or raise the limit",
+                     options_.step_limit),
          program_.signature->kernel().at);
   }
 }

@@ -1,4 +1,4 @@
-// The state of one run: registers, memories, the moment, and what is needed to explain an error.
+// The state of one run: registers, memories, the current moment, and the data needed to explain an error.
 #pragma once
 #include <array>
 #include <limits>
@@ -23,7 +23,7 @@ struct ResolvedView {
 // The position of what is not in a view. Positions in a reversed tensor are negative.
 inline constexpr std::int64_t outside = std::numeric_limits<std::int64_t>::min();
 
-// In which order blocks and iterations run: i → (i · factor + start) mod n.
+// The order in which blocks and iterations run: i → (i · factor + start) mod n.
 struct Permutation {
   std::int64_t factor = 1, start = 0;
 };

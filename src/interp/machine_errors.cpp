@@ -75,9 +75,9 @@ const char* Machine::remedy_of(std::uint32_t id) const {
   const Cause& cause = causes_[id - 1];
   switch (cause.kind) {
     case Cause::Kind::division:
-      return "divide by what is not zero";
+      return "make the divisor nonzero";
     case Cause::Kind::index:
-      return "read inside the tile only";
+      return "read only inside the tile";
     case Cause::Kind::element:
       break;
   }
@@ -111,20 +111,21 @@ void Machine::fail_invalid(const char* use, std::uint32_t cause, const Loc& at) 
 
 void Machine::fail_overflow(const Instruction& instruction) {
   const ir::ExprNode& node = *instruction.node;
-  // As the program writes it: with the values in place of the operands.
+  // Formats the operation as in the program, with values instead of operands.
   std::vector<ir::Expr> values;
   const Register registers[] = {instruction.a, instruction.b};
   for (std::size_t i = 0; i < node.args.size() && i < 2; ++i)
     values.push_back(ir::constant(node.args[i]->held(), registers_[registers[i]].integer));
   const char* remedy =
-      node.type == i32 ? "use a wider type, i64(x), or u32(x) if it is to wrap" : "use smaller numbers";
+      node.type == i32 ? "use a wider type, i64(x), or u32(x) if it should wrap" : "use smaller numbers";
   fail(fmt::format("the result of {} does not fit {}; {}",
                    ir::ExprPrinter()(ir::make(node.op, node.type, std::move(values))), node.type.name(),
                    remedy),
        known_line(node.at, program_.signature->kernel().at));
 }
 
-// Of reads and atomics no place is kept: all statements of the grid that may be meant.
+// No location is kept for reads and atomics, so this lists all statements of the grid that may be
+// responsible.
 std::string Machine::sites_of(const Memory& memory, ir::Touch touch) const {
   constexpr std::size_t most = 3;
   std::vector<std::string> places;

@@ -1,10 +1,10 @@
-// When elements were touched, and whether two touches are ordered.
+// When elements were accessed, and whether two accesses are ordered.
 //
-// Every block, instance of each_group and iteration of `parallel` runs at moments of its own, and moments
-// only grow. Two accesses are unordered if the earlier one lies in a gap: among the moments of other blocks
-// of this grid, of other instances of this each_group, or of other iterations of this loop. So one moment for
-// an element says all about its last write. For reads one moment for each kind of gap is enough: the latest
-// one before the end of the gap.
+// Every block, instance of each_group and iteration of `parallel` has its own moments, and moments only
+// increase. Two accesses are unordered if the earlier one lies in a gap: among the moments of other blocks of
+// this grid, of other instances of this each_group, or of other iterations of this loop. So one moment per
+// element suffices for its last write. For reads, one moment per kind of gap suffices: the latest one before
+// the end of the gap.
 #pragma once
 #include <cstdint>
 

@@ -93,7 +93,7 @@ const Mistake mistakes[] = {
        gemm(a, b, c);
      }},
     {"poison spreads",
-     {"holds an invalid value because", "divided by zero", "divide by what is not zero, or drop the value"},
+     {"holds an invalid value because", "divided by zero", "make the divisor nonzero, or drop the value"},
      [](Tensor Y, Tensor X) {
        Shared s({4}, i32);
        s(0) = 1 / (X(0) - 3);
@@ -111,7 +111,7 @@ const Mistake mistakes[] = {
      }},
     {"load outside a tile",
      {"index [7] read at", "lies outside the tile `s0` of [4]",
-      "read inside the tile only, or drop the value with select()"},
+      "read only inside the tile, or drop the value with select()"},
      [](Tensor Y, Tensor X) {
        Shared s({4}, i32);
        clear(s);
@@ -124,7 +124,7 @@ const Mistake mistakes[] = {
        s(X(0) + 4) = 1;
      }},
     {"overflow",
-     {"the result of 3145728 * 3145728 does not fit i32", "u32(x) if it is to wrap"},
+     {"the result of 3145728 * 3145728 does not fit i32", "u32(x) if it should wrap"},
      [](Tensor Y, Tensor X) { Y(0) = (X(0) << 20) * (X(1) << 20); }},
     {"overflow of a negated number",
      {"the result of -(-2147483648) does not fit i32"},
@@ -181,7 +181,7 @@ const Mistake mistakes[] = {
        Y(1) = Y(0) + 1;
      }},
     {"rows that are not concerned",
-     {"when_rows() changes the element [2, 0] of `f0`", "do not meet their condition", "mistakes_test.cpp"},
+     {"when_rows() changes the element [2, 0] of `f0`", "whose row condition is false", "mistakes_test.cpp"},
      [](Tensor, Tensor X) {
        Fragment sum({4, 2}, i32, 0);
        Expr three = X(0);
@@ -255,4 +255,4 @@ TEST(Interpreter, StopsAtTheStepLimit) {
   EXPECT_ERROR(tg::ProgramError, "more than the 1000 steps", f(Data::zeros({1}, i32)));
 }
 
-}  // namespace
+}  // namespace mistakes_test

@@ -37,10 +37,10 @@ namespace {
   const Memory& memory = m.buffer(to.view->buffer);
   Shape index;
   for (const Register r : to.index) index.push_back(m[r].integer);
-  m.fail(fmt::format(
-             "index {} lies outside the tile `{}` of {} ({}): a tile is written inside its bounds only; "
-             "guard the store with when()",
-             describe(index), memory.buffer->name, describe(memory.shape), short_location(memory.buffer->at)),
+  m.fail(fmt::format("index {} lies outside the tile `{}` of {} ({}): a store to a tile must be inside its "
+                     "bounds; guard it with when()",
+                     describe(index), memory.buffer->name, describe(memory.shape),
+                     short_location(memory.buffer->at)),
          node.at());
 }
 
@@ -163,10 +163,9 @@ class KeptRows {
       const bool same = e.memory->type.is_floating() ? now.real == e.before.real || std::isnan(now.real)
                                                      : now.integer == e.before.integer;
       if (same && is_defined(e.memory->state[e.position])) continue;
-      m.fail(fmt::format(
-                 "when_rows() changes the element {} of `{}`, whose rows do not meet their condition: leave "
-                 "them as they are, with select() or scores of -inf, or use when()",
-                 describe(e.memory->index_of(e.position)), e.memory->buffer->name),
+      m.fail(fmt::format("when_rows() changes the element {} of `{}`, whose row condition is false: leave "
+                         "such rows unchanged, by select() or scores of -inf, or use when()",
+                         describe(e.memory->index_of(e.position)), e.memory->buffer->name),
              node.at());
     }
   }

@@ -155,8 +155,8 @@ std::pair<int, int> positions(Machine& m, std::int64_t metadata, std::size_t gro
   if (code == 0) code = 4;
   const int first = code & 3, second = code >> 2;
   if (first >= second)
-    m.fail(fmt::format("metadata says that both values of four stand at positions {} and {}, which do not "
-                       "increase; compress_24 writes metadata as gemm_sparse reads it",
+    m.fail(fmt::format("metadata place the two values of four at positions {} and {}, which do not increase; "
+                       "gemm_sparse reads metadata in the format that compress_24 writes",
                        first, second),
            node.at());
   return {first, second};

@@ -2,7 +2,7 @@
 // multiple (a division, a minimum, a value read) is an atom.
 //
 // An i32 or i64 operation that overflows is an error of the program (ir.hpp), so here none does: the sum is
-// that of the mathematical integers. Of other types nothing is taken apart.
+// that of the mathematical integers. Expressions of other types are atoms.
 #pragma once
 #include <optional>
 #include <vector>

@@ -1,5 +1,5 @@
-// What every operation does to known values. The interpreter computes with this and constants are folded with
-// it, so that neither can disagree with the other.
+// The arithmetic of every operation on known values. The interpreter and constant folding both use it, so
+// they cannot disagree.
 #pragma once
 #include <functional>
 #include <span>

@@ -1,4 +1,4 @@
-// Which values an integer expression can have, from what is known about its variables.
+// The range of values of an integer expression, from what is known about its variables.
 #pragma once
 #include <unordered_map>
 
@@ -40,7 +40,7 @@ class Facts {
   // The variable is this value.
   void define(const VariablePtr& variable, const Expr& value);
 
-  // Of a variable or of an atom, as far as stated; without further conclusions.
+  // The bounds stated for a variable or an atom, without further conclusions.
   Interval stated(const Expr& atom) const;
   std::int64_t multiple_of(const VariablePtr& variable) const;
   // Sums that are zero or more.

@@ -1,5 +1,5 @@
-// Metadata of 2:4 sparse matrices, as gemm_sparse (include/tegula/lang/sparse.hpp) says them: what the
-// elements of the dense matrix are.
+// Metadata of 2:4 sparse matrices in the format of gemm_sparse (include/tegula/lang/sparse.hpp): the elements
+// of the dense matrix.
 #pragma once
 #include "ir/expr.hpp"
 

@@ -121,7 +121,7 @@ bool Values::is_inside(const VariablePtr& inner, const VariablePtr& outer) const
 
 namespace {
 
-// Of an axis of tiles: element i is cut off unless low <= i < high, as far as there are such limits.
+// The limits of an axis of tiles: element i is cut off unless low <= i < high, for those limits that exist.
 struct Cut {
   std::optional<Affine> low, high;
 };

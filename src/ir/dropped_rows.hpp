@@ -1,4 +1,4 @@
-// Rows that a window's limits cut off, and that no result of the program depends on.
+// Rows that the limits of a window cut off, and on which no result of the program depends.
 #pragma once
 #include <optional>
 #include <unordered_map>

@@ -1,4 +1,4 @@
-// What a statement touches: the one table that every analysis of dependences reads.
+// What a statement accesses: the one table that every dependence analysis reads.
 #pragma once
 #include "ir/visit.hpp"
 
@@ -35,7 +35,7 @@ struct Effects {
   bool writes(const BufferPtr& buffer) const;
 };
 
-// Of the statement itself, without nested statements.
+// The effects of the statement itself, without nested statements.
 Effects effects(const Stmt& stmt);
 // With nested statements.
 Effects all_effects(const Stmt& stmt);

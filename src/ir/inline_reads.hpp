@@ -1,4 +1,4 @@
-// Which reads may be written where their value is used, as the user wrote them.
+// Which reads may be printed where their value is used, as the user wrote them.
 #pragma once
 #include <unordered_map>
 #include <vector>

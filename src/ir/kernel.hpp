@@ -20,8 +20,8 @@ struct GridHints {
   int cluster = 1;
   int pack = 1;
   int blocks_per_processor = 0;
-  // Of shared memory on a GPU, beside what comes ahead of its use, as the printer has found it; -1: not yet
-  // known.
+  // Shared memory on a GPU in addition to tiles that are loaded ahead, as determined by the printer; -1: not
+  // yet known.
   std::int64_t other_shared_bytes = -1;
 };
 

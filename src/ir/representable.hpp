@@ -1,4 +1,4 @@
-// Which values a small type of memory holds as they are, so that nothing has to round or wrap them.
+// Which values a small storage type represents exactly, so that they need not be rounded or wrapped.
 #pragma once
 #include <functional>
 #include <optional>

@@ -1,4 +1,4 @@
-// Branches that concern some rows of fragments only: an If with `of_rows`.
+// Branches that affect only some rows of fragments: an If with `of_rows`.
 #pragma once
 #include <optional>
 

@@ -1,5 +1,5 @@
-// The rewrite rules of the simplifier. Each takes a node whose operands are simple and returns what replaces
-// it, or null.
+// The rewrite rules of the simplifier. Each takes a node with simplified operands and returns its
+// replacement, or null.
 #pragma once
 #include <span>
 

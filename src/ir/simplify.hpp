@@ -1,7 +1,7 @@
-// Shorter expressions and programs that mean the same.
+// Simplifies expressions and programs without changing their meaning.
 //
-// Where the original is valid and does not overflow, the simplified expression has the same value, bit for
-// bit. Floats are not reassociated, and an operation on them is dropped only if it changes no value (x·1, not
+// If the original is valid and does not overflow, the simplified expression has the same value, bit for bit.
+// Floats are not reassociated, and an operation on them is dropped only if it changes no value (x·1, not
 // x·0).
 #pragma once
 #include "ir/bounds.hpp"

@@ -1,5 +1,5 @@
-// The rules that need no more than the node itself. Each is a sentence and a predicate; the first that fails
-// is returned.
+// The rules that depend only on the node itself. Each is a sentence and a predicate; the first that fails is
+// returned.
 #pragma once
 #include <optional>
 #include <string_view>
@@ -10,10 +10,10 @@ namespace tegula::ir {
 
 using Broken = std::optional<std::string_view>;
 
-// Of one node of an expression; its operands are right.
+// Checks one node of an expression, assuming that its operands are valid.
 Broken broken_rule(const ExprNode& e);
 Broken broken_rule(const View& view);
-// Of one statement; its expressions and views are right.
+// Checks one statement, assuming that its expressions and views are valid.
 Broken broken_rule(const Stmt& stmt);
 Broken broken_rule(const Grid& grid);
 Broken broken_rule(const Buffer& buffer);

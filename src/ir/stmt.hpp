@@ -77,8 +77,8 @@ struct Fill {
 enum class Accumulation : std::uint8_t { promoted, tensor_core };
 enum class Warps : std::uint8_t { automatic, rows, columns, square };
 
-// Of products of f32: as they are, of operands rounded to the 11 bits of tf32, or three products of operands
-// divided into two numbers of tf32 each.
+// How f32 is multiplied: in full precision, with operands rounded to the 11 bits of tf32, or as three
+// products of operands that are split into two tf32 numbers each.
 enum class Precision : std::uint8_t { ieee, tf32, tf32x3 };
 
 // Part of the meaning are `accumulation`, for 8-bit operands on tensor cores, and `precision`, for f32.

@@ -1,4 +1,4 @@
-// The numbers of tf32: those of f32 of which the last 13 bits are 0.
+// The numbers of tf32: f32 numbers whose last 13 bits are 0.
 #pragma once
 #include <bit>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Walks over a kernel, and rewrites that share what they leave as it was.
+// Walks over a kernel, and rewrites that share unchanged parts.
 #pragma once
 #include <functional>
 #include <unordered_map>

@@ -1,4 +1,4 @@
-// Integers that hold every product and sum of two 64-bit ones.
+// Integers wide enough for every product and sum of two 64-bit integers.
 #pragma once
 
 namespace tegula::ir {

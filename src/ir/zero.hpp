@@ -1,4 +1,4 @@
-// Fills and values that are zero, as tiles that hardware clears need them.
+// Whether fills and values are zero, for tiles that hardware clears.
 #pragma once
 #include "ir/expr.hpp"
 

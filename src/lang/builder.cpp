@@ -110,7 +110,7 @@ std::shared_ptr<const ir::Kernel> Builder::finish() {
 }
 
 void Builder::add(ir::Stmt stmt) {
-  internal_assert(scopes_.back().body != nullptr, "statements outside a grid are refused before");
+  internal_assert(scopes_.back().body != nullptr, "statements outside a grid were refused earlier");
   record_deferred();
   scopes_.back().body->push_back(std::move(stmt));
 }
@@ -192,13 +192,12 @@ void Builder::need_loop(const Loc& at) const {
 
 void Builder::need_block(const char* what, const Loc& at) const {
   if (within(ScopeKind::parallel) || within(ScopeKind::rows))
-    fail(at, std::string(what) +
-                 " is a tile operation and cannot stand inside parallel(); move it out of the loop");
-  if (!within(ScopeKind::grid)) fail(at, std::string(what) + " must stand inside grid(…)");
-  if (within(ScopeKind::test))
     fail(at,
-         std::string(what) +
-             " cannot stand in the condition of loop_while(); compute it in the loop and keep it in a Var");
+         std::string(what) + " is a tile operation and cannot be inside parallel(); move it out of the loop");
+  if (!within(ScopeKind::grid)) fail(at, std::string(what) + " must be inside grid(…)");
+  if (within(ScopeKind::test))
+    fail(at, std::string(what) +
+                 " cannot be in the condition of loop_while(); compute it in the loop and keep it in a Var");
 }
 
 ir::VariablePtr Builder::define(ir::VariableKind kind, const std::string& prefix, DType type, const Loc& at) {

@@ -28,7 +28,7 @@ ir::Expr use_condition(const char* what, const Operand& condition) {
 }
 
 void check_loop(Builder& builder, detail::Loop kind, int stages, const Loc& at) {
-  if (!builder.within(ScopeKind::grid)) fail(at, "a loop must stand inside grid(…)");
+  if (!builder.within(ScopeKind::grid)) fail(at, "a loop must be inside grid(…)");
   if (kind == detail::Loop::pipelined) builder.need_block("pipelined", at);
   if (stages < 0)
     fail(at, "pipelined(): stages is " + std::to_string(stages) +
@@ -106,7 +106,7 @@ Scope open_when(const Operand& condition, void** branch) {
   const Loc at = condition.at;
   auto& builder = Builder::current(at);
   if (!builder.within(ScopeKind::grid))
-    fail(at, "when() must stand inside grid(…); outside, conditions are C++ `if` or require()");
+    fail(at, "when() must be inside grid(…); outside, conditions are C++ `if` or require()");
   auto node = std::make_shared<ir::If>(ir::If{use_condition("when()", condition), {}, {}});
   builder.open(ScopeKind::branch, node->then);
   return {builder, {}, [&builder, node, at, branch] {
@@ -141,16 +141,16 @@ Scope open_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
   builder.open(ScopeKind::branch, node->then);
   return {builder, {}, [&builder, node, at] {
             if (const auto mistake = ir::mistake_in_rows(*node))
-              fail(mistake->at, "this " + mistake->what + ", but stands in when_rows() (" +
-                                    short_location(at) +
-                                    "), which changes rows of fragments only; use when(), or do it outside");
+              fail(mistake->at,
+                   "this " + mistake->what + ", but is inside when_rows() (" + short_location(at) +
+                       "), which may change only rows of fragments; use when(), or move it outside");
             builder.add(ir::statement(std::move(*node), at));
           }};
 }
 
 Scope open_while(const std::function<Expr()>& condition, const Loc& at) {
   auto& builder = Builder::current(at);
-  if (!builder.within(ScopeKind::grid)) fail(at, "a loop must stand inside grid(…)");
+  if (!builder.within(ScopeKind::grid)) fail(at, "a loop must be inside grid(…)");
   auto node = std::make_shared<ir::While>(ir::While{{}, nullptr, {}});
   builder.inside(ScopeKind::test, node->test,
                  [&] { node->condition = use_condition("loop_while()", Operand(condition(), at)); });
@@ -229,13 +229,13 @@ void exit_if(const Operand& condition) {
   auto node = use_condition("exit_if()", condition);
   builder.need_block("exit_if", condition.at);
   if (builder.within(ScopeKind::group))
-    fail(condition.at, "exit_if() ends the whole block and cannot stand inside each_group(); use when()");
+    fail(condition.at, "exit_if() ends the whole block and cannot be inside each_group(); use when()");
   builder.add(ir::statement(ir::Exit{node}, condition.at));
 }
 
 void print(const std::string& label, const Operand& value) {
   auto& builder = Builder::current(value.at);
-  if (!builder.within(ScopeKind::grid)) fail(value.at, "print() must stand inside grid(…)");
+  if (!builder.within(ScopeKind::grid)) fail(value.at, "print() must be inside grid(…)");
   builder.add(
       ir::statement(ir::Print{label, builder.use(value, compute_type(value.type()), value.at)}, value.at));
 }
@@ -243,8 +243,7 @@ void print(const std::string& label, const Operand& value) {
 void assert_that(const Operand& condition, const std::string& message) {
   auto& builder = Builder::current(condition.at);
   if (!builder.within(ScopeKind::grid))
-    fail(condition.at,
-         "assert_that() must stand inside grid(…); conditions on dims and scalars are require()");
+    fail(condition.at, "assert_that() must be inside grid(…); conditions on dims and scalars are require()");
   builder.add(ir::statement(ir::Assert{use_condition("assert_that()", condition), message}, condition.at));
 }
 

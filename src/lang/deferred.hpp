@@ -1,7 +1,7 @@
-// Reads whose place in the program is found out later: of languages in which `a[i]` is an object before it is
-// known whether it is read, or what is written. Such a read is recorded before the next statement, so a value
-// is what it was where it is written. The reads of one statement of the user's are recorded from the last to
-// the first, as those of a C++ program that g++ compiles are.
+// Reads whose position in the program is determined later, for languages in which `a[i]` is an object before
+// it is known whether it is read or written. Such a read is recorded before the next statement, so its value
+// is that at the point where it is written. The reads of one user statement are recorded from last to first,
+// as in a C++ program compiled by g++.
 #pragma once
 #include "tegula/lang.hpp"
 

@@ -99,7 +99,7 @@ Scope open_grid(const std::vector<Operand>& extents, const GridOptions& options)
   }
   if (options.order.together)
     node->hints.together =
-        use_integer("the blocks of heavy_first() that begin together", options.order.together());
+        use_integer("the number of blocks of heavy_first() that start together", options.order.together());
   for (std::size_t d = 0; d < extents.size(); ++d) {
     node->index.push_back(builder.define_index(names[d], at));
     indices.emplace_back(ir::variable(node->index.back(), at));

@@ -35,13 +35,13 @@ void check_fragment_access(const Builder& builder, const ir::View& view, const s
   if (view.rank() == 0) return;
   if (!builder.within(ScopeKind::parallel) && !builder.within(ScopeKind::rows))
     fail(at,
-         "elements of a Fragment are spread over threads; use them inside parallel(), or keep the data in "
-         "Shared");
+         "elements of a Fragment are distributed over threads; use them inside parallel(), or keep the data "
+         "in a Shared tile");
   for (auto& i : index)
     if (!is_register_index(builder, i))
       fail(at,
-           "a Fragment is indexed by the indices of parallel() and constants only, because it lies in "
-           "registers; for any other index keep the data in Shared");
+           "a Fragment can only be indexed by the indices of parallel() and constants, because it is in "
+           "registers; for any other index keep the data in a Shared tile");
 }
 
 void check_tile_bounds(const ir::View& view, const std::vector<ir::Expr>& index, const Loc& at) {
@@ -157,7 +157,7 @@ Tensor Tensor::reshape(const Extents& shape, Loc at) const {
   for (auto& dim : view_->dims)
     if (dim.axis < 0 || dim.low || !ir::is_constant(dim.offset, 0))
       fail(at,
-           "reshape() of a part of `" + view_->buffer->name + "`; reshape the whole tensor, then slice it");
+           "reshape() of a slice of `" + view_->buffer->name + "`; reshape the whole tensor, then slice it");
   ir::View result{view_->buffer, {}, {}, {}};
   auto product = [&](const std::vector<ir::Expr>& extents) {
     ir::Expr n = ir::constant(i64, std::int64_t{1}, at);
@@ -225,7 +225,7 @@ ViewPtr Tile::reshaped(const std::vector<int>& shape, Loc at) const {
   std::int64_t from = view_->buffer->elements(), to = 1;
   for (std::size_t d = 0; d < view_->dims.size(); ++d)
     if (view_->dims[d].axis != static_cast<int>(d) || view_->dims[d].low)
-      fail(at, "reshape() of a part of a tile; reshape the whole tile, then slice or transpose it");
+      fail(at, "reshape() of a slice of a tile; reshape the whole tile, then slice or transpose it");
   ir::View result{view_->buffer, {}, {}, {}};
   for (int extent : shape) {
     if (extent <= 0)
@@ -251,7 +251,7 @@ void Tile::fill_with(const Operand& value, Loc at) {
 
 Var::Var(const Operand& value) {
   auto& builder = Builder::current(value.at);
-  if (!builder.within(ScopeKind::grid)) fail(value.at, "a Var must stand inside grid(…)");
+  if (!builder.within(ScopeKind::grid)) fail(value.at, "a Var must be inside grid(…)");
   DType type = compute_type(value.type());
   auto node = builder.use(value, type, value.at);
   variable_ = builder.define(ir::VariableKind::mutable_, "v", type, value.at);
@@ -267,7 +267,7 @@ void assign(const ir::VariablePtr& variable, const Operand& value) {
   if (builder.is_shared_by_iterations(scope))
     fail(value.at,
          "a Var declared outside parallel() or each_group() is shared by all iterations and cannot be "
-         "assigned there; use a reduction, or atomic_add() on a cell of a Shared");
+         "assigned there; use a reduction, or atomic_add() on an element of a Shared tile");
   check_kind(value, variable->type, "a Var", value.at);
   auto node = builder.use(value, variable->type, value.at);
   if (node->held() != variable->type) node = ir::make(ir::Op::cast, variable->type, {node}, value.at);

@@ -20,7 +20,7 @@ int dim_of(const char* what, const Tile& tile, int dim, const Loc& at) {
 void check_starts(const char* what, const Tile& tile, const Tile& starts, const Loc& at) {
   if (!starts.type().is_boolean())
     fail(at, std::string(what) + ": the starts are " + std::string(starts.type().name()) +
-                 "; they are a tile of boolean, true where a segment begins");
+                 "; give a tile of boolean, true where a segment begins");
   if (starts.shape() != tile.shape())
     fail(at, std::string(what) + ": the starts are " + shape_text(*starts.view()) + "; they have the shape " +
                  shape_text(*tile.view()) + " of the tile");
@@ -110,7 +110,7 @@ Fragment reduce_argmax(const Tile& t, int dim, Loc at) { return place_of("reduce
 Fragment reduce_argmin(const Tile& t, int dim, Loc at) { return place_of("reduce_argmin", t, dim, false, at); }
 // clang-format on
 
-// By a copy in shared memory, where any thread finds every element.
+// Uses a copy in shared memory, where every thread can read every element.
 void print(const std::string& label, const Tile& tile, Loc at) {
   Builder::current(at).need_block("print() of a tile", at);
   Shared all(tile.shape(), tile.type(), at);

@@ -60,7 +60,8 @@ void check_gemm_types(const ir::View& a, const ir::View& b, const ir::View& c, c
   if (a.buffer->type != b.buffer->type)
     fail(at, "gemm: the operand types differ, " + std::string(a.buffer->type.name()) + " and " +
                  std::string(b.buffer->type.name()) +
-                 "; bring them to one type: copy() converts what it brings, and a Fragment has .to(type)");
+                 "; convert one of them: copy() converts to the type of its destination, and a Fragment has "
+                 ".to(type)");
   DType needed = accumulator_of(a.buffer->type, at);
   if (c.buffer->type != needed)
     fail(at, "gemm of " + std::string(a.buffer->type.name()) + ": the accumulator must be " +
@@ -85,10 +86,9 @@ void check_gemm_sparse(const ir::View& a, const ir::View& metadata, const ir::Vi
                  "; they are u8, as compress_24 writes them");
   const std::int64_t k = b.extent(0);
   if (k % 8 != 0)
-    fail(at,
-         "gemm_sparse: " + std::to_string(k) +
-             " products an element are no multiple of 8, of which a byte of metadata tells; use tiles with a "
-             "multiple of 8 along k, better 64");
+    fail(at, "gemm_sparse: " + std::to_string(k) +
+                 " products per element are not a multiple of 8, which one byte of metadata describes; use "
+                 "tiles with a multiple of 8 along k, preferably 64");
   if (a.extent(1) * 2 != k || a.extent(0) != c.extent(0) || b.extent(1) != c.extent(1))
     fail(at, "gemm_sparse: values " + shape_text(a) + " · " + shape_text(b) + " do not fit " + shape_text(c) +
                  "; values [m, k / 2] · [k, n] give [m, n], and .T() transposes an operand");
@@ -164,10 +164,10 @@ void atomic(ir::AtomicOp op, Element&& place, const Operand& value) {
   check_atomic_type(op, buffer.type, place.at());
   check_kind(value, buffer.type, "an element of " + described(*place.view()), value.at);
   if (buffer.space == ir::Space::fragment)
-    fail(place.at(), "an atomic on an element of a Fragment, which belongs to one thread; use Shared");
+    fail(place.at(), "an atomic on an element of a Fragment, which belongs to one thread; use a Shared tile");
   builder.check_writable(*place.view(), "the atomic", place.at());
   builder.check_contribution(buffer, false, place.at());
-  if (!builder.within(ScopeKind::grid)) fail(place.at(), "an atomic must stand inside grid(…)");
+  if (!builder.within(ScopeKind::grid)) fail(place.at(), "an atomic must be inside grid(…)");
   auto node = builder.use(value, compute_type(buffer.type), value.at);
   builder.add(ir::statement(ir::Atomic{op, {*place.view(), place.index()}, node}, place.at()));
 }
@@ -179,10 +179,9 @@ ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& til
     const ir::ViewDim& dim = window.dims[d];
     const std::int64_t extent = dim.axis < 0 ? 1 : tile.extent(dim.axis);
     if (extent > 1 && ir::divisor(ir::affine(dim.offset), ir::Facts{}) % extent != 0)
-      fail(
-          at,
-          "consecutive orders are counted by tiles of the tensor: the window must begin at a multiple of the "
-          "tile's extent, such as .at(j * extent)");
+      fail(at,
+           "consecutive orders are counted per tile of the tensor: the window must begin at a multiple of "
+           "the tile's extent, such as .at(j * extent)");
     const auto divided = [&](ir::Op op, const ir::Expr& e) {
       return extent == 1 ? e : ir::make(op, e->held(), {e, ir::constant(e->held(), extent)}, at);
     };
@@ -232,7 +231,7 @@ void copy(const Source& from, const Target& to, CopyOptions options, Loc at) {
   auto &source = *from.view, &target = *to.view;
   auto& builder = begin_op("copy", {&source, &target}, at);
   if (!source.is_tile() && !target.is_tile())
-    fail(at, "copy from tensor to tensor: no tile says how much; copy through a tile");
+    fail(at, "copy from tensor to tensor: no tile determines the size; copy through a tile");
   check_ranks("copy", source, target, at);
   if (source.is_tile() && target.is_tile()) check_same_shape("copy", source, target, at);
   check_same_kind("copy", source.buffer->type, target.buffer->type, at);
@@ -318,7 +317,7 @@ void gemm(const Tile& a, const Tile& b, Fragment& c, GemmOptions options, Loc at
   check_gemm(x, y, z, at);
   if (options.precision != Precision::ieee && x.buffer->type != f32)
     fail(at, "gemm of " + std::string(x.buffer->type.name()) +
-                 ": .precision is for operands of f32; leave it out, or make the tiles f32");
+                 ": .precision is for f32 operands; leave it out, or make the tiles f32");
   builder.check_writable(z, "gemm", at);
   ir::GemmHints hints{static_cast<ir::Accumulation>(options.accumulate),
                       static_cast<ir::Warps>(options.warps), options.swap, options.from_registers};

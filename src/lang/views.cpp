@@ -45,7 +45,8 @@ void check_tile_index(const ir::View& view, int axis, const ir::Expr& index, con
                    std::to_string(view.extent(axis)) + " of the tile");
   } else if (view.buffer->space == ir::Space::fragment) {
     fail(at,
-         "a Fragment can be sliced at constants only, because it lies in registers; keep the data in Shared");
+         "a Fragment can only be sliced at constants, because it is in registers; keep the data in a Shared "
+         "tile");
   }
 }
 

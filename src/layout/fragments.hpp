@@ -1,4 +1,4 @@
-// The layouts that instructions prescribe, and the one for fragments that no instruction touches.
+// The layouts that instructions prescribe, and the one for all other fragments.
 #pragma once
 #include "layout/layout.hpp"
 

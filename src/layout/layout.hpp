@@ -1,9 +1,9 @@
-// Where the elements of a fragment live: which thread holds them, in which register.
+// The layout of a fragment: which thread holds each element, and in which register.
 //
 // The thread number and the register number are mixed-radix numbers, their digits listed from fastest to
 // slowest. A step of a digit moves the element by its stride in each dimension; the coordinate is the sum
 // over all digits. A thread digit without any stride is a replica: its threads hold the same elements. The
-// digits may reach beyond the shape; registers whose coordinate lies outside hold nothing.
+// digits may reach beyond the shape; registers whose coordinate is outside hold nothing.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -13,7 +13,7 @@ struct TileOrder {
   bool is_swizzled() const { return columns != 0; }
 };
 
-// Of elements of one, two or four bytes; row by row where no block fits.
+// For elements of one, two or four bytes; row by row if no block fits.
 inline TileOrder swizzled_order(std::int64_t rows, std::int64_t columns, int bytes) {
   if (rows % 8 != 0 || bytes > 4) return {};
   for (const int block : {128 / bytes, 64 / bytes, 32 / bytes}) {

@@ -1,4 +1,4 @@
-// Arguments of a call for several kernels that take the same, and what they write.
+// The arguments of a call for several kernels with the same parameters, and their outputs.
 #pragma once
 #include <span>
 #include <vector>

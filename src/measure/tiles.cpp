@@ -34,7 +34,7 @@ bool fits(const Machine& machine, std::int64_t bytes, std::int64_t sums) {
          (!machine.is_gpu || sums <= std::int64_t{2} * threads_of_group * elements_of_thread / 2);
 }
 
-// As many seconds as whole waves of blocks take, one a processor, or as memory needs.
+// The time of whole waves of blocks, one per processor, or of the memory traffic if that is longer.
 double seconds_of(const Machine& machine, double blocks, double flops, double copied, double memory,
                   DType type) {
   const double waves = ceildiv(blocks, machine.processors);

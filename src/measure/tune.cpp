@@ -146,7 +146,7 @@ std::string Tuning::device_words() const {
       return device_text(target_, device_);
     } catch (const std::exception& error) { return std::string("! ") + error.what(); }
   });
-  if (!result.end.empty()) throw DeviceError("tune: the GPU cannot be asked for its name: " + result.end);
+  if (!result.end.empty()) throw DeviceError("tune: the name of the GPU cannot be determined: " + result.end);
   if (result.output.starts_with("! ")) throw DeviceError(result.output.substr(2));
   return result.output;
 }
@@ -283,10 +283,9 @@ void Tuning::measure_here(const std::string& key) {
       const auto deadline = std::chrono::steady_clock::now() + limit();
       while (!end.is_done()) {
         if (std::chrono::steady_clock::now() > deadline) {
-          fail(i,
-               fmt::format("does not end within {:.3g} s, and keeps the device: start the search again for "
-                           "the others",
-                           options_.seconds));
+          fail(i, fmt::format("does not end within {:.3g} s and occupies the device: repeat the search for "
+                              "the other candidates",
+                              options_.seconds));
           return;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -338,7 +337,7 @@ const Tuned::Row& Tuned::best() const {
   if (!rows.empty() && rows.front().failure.empty()) return rows.front();
   std::string all;
   for (const Row& row : rows) all += fmt::format("\n{}: {}", row.text, row.failure);
-  throw Error("tune: no candidate counts" + all);
+  throw Error("tune: every candidate is excluded" + all);
 }
 
 std::string Tuned::text() const {

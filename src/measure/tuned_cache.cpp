@@ -36,7 +36,7 @@ std::optional<Best> TunedCache::find(const std::string& key) const {
   return found == all.end() ? std::nullopt : std::optional(found->second);
 }
 
-// By a file of its own that takes the place of the old one: readers see either.
+// Writes a new file that replaces the old one, so readers see either.
 void TunedCache::write(const std::map<std::string, Best>& all, const std::string& path) const {
   const std::string temporary = fmt::format("{}.{}", path, getpid());
   std::ofstream out(temporary);

@@ -1,4 +1,4 @@
-// What was found best, in a file of lines: key, candidate and seconds, with tabs between.
+// Results of tuning, in a file of lines with key, candidate and seconds, separated by tabs.
 #pragma once
 #include <map>
 #include <optional>

@@ -120,7 +120,7 @@ const std::vector<CallCase> call_cases{
      {},
      Target::cuda(),
      "roles: ",
-     "by threads: where a limit"},
+     "by threads: if a limit"},
     {"attention_f32",
      "attention",
      heads(f32, 512, 64),

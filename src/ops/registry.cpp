@@ -75,7 +75,7 @@ bool Options::has(const std::string& name) const { return values_.count(name) > 
 const std::string& Options::text(const std::string& name) const {
   const auto found = values_.find(name);
   if (found == values_.end())
-    throw ArgumentError(fmt::format("option '{}' is needed; give it a value", name));
+    throw ArgumentError(fmt::format("option '{}' is required; give it a value", name));
   return found->second;
 }
 

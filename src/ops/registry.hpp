@@ -1,7 +1,7 @@
-// What the command-line tool, the benchmarks and the tests know about the operators.
+// The operators as the command-line tool, the benchmarks and the tests see them.
 //
-// An operator takes tensors and options by name. Options are text here: `parse` refuses what an operator does
-// not have, and values of the wrong type, with the names and types it does have.
+// An operator takes tensors and options by name. Options are text here: `parse` refuses unknown options and
+// values of the wrong type, and lists the names and types that exist.
 #pragma once
 #include <functional>
 #include <map>

@@ -1,4 +1,4 @@
-// Writes down what passes do to kernels, for those who want to look.
+// Writes what passes do to kernels, for inspection.
 #pragma once
 #include "passes/passes.hpp"
 

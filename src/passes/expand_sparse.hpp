@@ -1,4 +1,4 @@
-// Sparse products where no instruction has them: the operand becomes a dense tile.
+// Sparse products without an instruction: the sparse operand becomes a dense tile.
 #pragma once
 #include <functional>
 
@@ -6,8 +6,8 @@
 
 namespace tegula::passes {
 
-// Of two values of each four along k, as gemm_sparse (include/tegula/lang/sparse.hpp) says it, a tile [m, k]
-// is made and multiplied. `stays` says of a product in the grid, run by so many threads, that it is left.
+// Expands 2:4 sparse operands, in the format of gemm_sparse (include/tegula/lang/sparse.hpp), to tiles [m, k]
+// and multiplies those. `stays` says whether a product in a grid with so many threads is left unchanged.
 ir::Kernel expand_sparse(const ir::Kernel& kernel,
                          const std::function<bool(const ir::Gemm& gemm, int threads)>& stays);
 

@@ -1,5 +1,5 @@
-// What the compiler did in a slower way than a program could expect: decided where a plan is made, collected
-// with the program, written down in one form for Function::notes(), `tegula show --resources` and
+// Notes on what the compiler did more slowly than a program suggests: they arise where a plan is made, are
+// collected with the program, and have one text form for Function::notes(), `tegula show --resources` and
 // TEGULA_DUMP.
 #pragma once
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace tegula::passes {
 std::span<const Pass> cpu_passes() {
   static const std::array<Pass, 5> list{{
       {"round_operands", "products in tf32 are products in f32 of rounded operands", round_operands_for_cpu},
-      {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
+      {"simplify", "decided branches, unnecessary guards and unused values cost time in inner loops",
        [](const ir::Kernel& kernel) { return ir::simplify(kernel); }},
       {"merge_clears", "a product or reduction of what was just cleared overwrites it", merge_clears},
       {"lower_tile_ops", "copies between tiles, fills and strided reductions are parallel loops",

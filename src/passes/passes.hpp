@@ -1,4 +1,4 @@
-// What is done to a kernel before it is printed for a target: lists of passes, in order.
+// The lists of passes that run on a kernel before it is printed for a target.
 #pragma once
 #include <functional>
 #include <span>

@@ -1,5 +1,5 @@
-// Loops and branches that need not be there: what stands in a loop of one step or in the other part of a
-// branch is easier to see beside what surrounds it.
+// Removes unnecessary loops and branches: the body of a loop with one step, or of the only possible branch,
+// is easier to analyse as part of its surroundings.
 #pragma once
 #include <functional>
 

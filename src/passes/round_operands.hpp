@@ -1,4 +1,4 @@
-// Products of f32 in tf32: operands are rounded, or divided into two numbers each.
+// Products of f32 in tf32: operands are rounded, or split into two numbers each.
 #pragma once
 #include <functional>
 

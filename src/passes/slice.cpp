@@ -104,7 +104,7 @@ class Slice {
   void refuse(const std::string& what, const Stmt& s) {
     if (refusal_) return;
     refusal_ = Reason{fmt::format("it depends on {} at {}", what, short_location(s->at)),
-                      "compute what loads depend on in a grid of its own, or of the block's index alone"};
+                      "compute what loads depend on in another grid, or from the block's index alone"};
   }
 
   Body kept(const Body& body) const {

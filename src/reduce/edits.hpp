@@ -1,4 +1,4 @@
-// Smaller versions of a kernel, and the repair of what is left.
+// Smaller versions of a kernel, and the repair of the result.
 #pragma once
 #include <functional>
 #include <optional>

@@ -67,9 +67,8 @@ lang::Kernel reduce(const lang::Kernel& kernel, Target target, const std::vector
                     ReduceOptions options) {
   if (target.device() == DeviceKind::cuda)
     throw ArgumentError(
-        "reduce: a process that uses a GPU has no children that do; give Target::emulated_sm90() or "
-        "Target::cpu(), or "
-        "a function that starts a process");
+        "reduce: child processes of a process that uses a GPU cannot use it; give Target::emulated_sm90() or "
+        "Target::cpu(), or a function that starts a process");
   return reduce(
       kernel, [&](const lang::Kernel& own) { return differs(own, target, args, options.tolerance); },
       options);

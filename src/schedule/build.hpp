@@ -1,4 +1,4 @@
-// Writes schedules: each call appends one event to the body that is open.
+// Writes schedules: each call appends one event to the current body.
 #pragma once
 #include <functional>
 #include <utility>

@@ -1,4 +1,4 @@
-// Rings of one role that always stand at the same slot, so that one cursor serves them all.
+// Rings of one role that are always at the same slot, so that one cursor serves them all.
 #pragma once
 #include <vector>
 

@@ -179,7 +179,7 @@ struct SendTile {
 struct ReceiveTile {
   Access from = {};
 };
-// Of a word that counts turns: the n-th ones of all tiles belong together, in the order of the tiles.
+// Turns are counted by a word: the n-th turns of all tiles belong together, in the order of the tiles.
 struct WaitTurn {  // until every earlier tile has passed its turn, or is over
   Access of = {};
 };

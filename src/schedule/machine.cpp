@@ -14,7 +14,7 @@ struct Found {
   Finding finding;
 };
 
-// Of a branch of a step: the variable says in which of the steps it is taken.
+// Whether a branch of a step is taken: the variable says in which of the steps.
 int taken_at(int value, int asked) { return value == 1 || (value > 1 && asked % 2 == value % 2); }
 
 }  // namespace
@@ -107,7 +107,7 @@ int Machine::value(const Count& count, Actor& a) {
   return std::max(sum, 0);
 }
 
-// Of the counted loops inside the innermost loop over tiles.
+// The index in the counted loops inside the innermost loop over tiles.
 int Machine::index_of(const Actor& a) const {
   int index = 0;
   for (const Frame& frame : a.frames) index = frame.counted ? index * 32 + frame.index : 0;
@@ -133,7 +133,7 @@ bool Machine::guard_holds(const Actor& a, const Event& e) const {
   return holds != (guard.kind == Guard::Kind::threads);
 }
 
-// Of the order of tiles only turns tell: their CTAs have tiles of their own.
+// Only turns depend on the order of tiles: their CTAs have different tiles.
 int Machine::apart() const { return model_.has_turns() ? model_.ctas() : 1; }
 int Machine::first_tile(const Actor& a) const { return model_.has_turns() ? a.id.cta : 0; }
 
@@ -231,7 +231,7 @@ bool Machine::advance(Actor& a) {
     if (a.waits == Waits::no) ++a.now;
     if (!perform(a, e)) return false;
   }
-  // Whoever passes a turn for others, they are behind it.
+  // A turn may be passed on behalf of others, which are then past it.
   if (const auto* passed = std::get_if<PassTurn>(&e.what)) ++a.turns[passed->of.buffer];
   ++a.step;
   return true;

@@ -20,8 +20,8 @@ void Machine::converge(Actor& a) {
   a.all.fenced[reads] = a.lane.fenced[reads] = a.arrived;
 }
 
-// Loads of a warp from shared memory arrive in order; their values have arrived when a product or a store takes
-// what was made of them.
+// Loads of a warp from shared memory arrive in order; their values have arrived when a product or a store
+// takes what was made of them.
 void Machine::take(Actor& a, const Operation& x) {
   const auto is_in = [&](const Access& access, Space space) {
     return schedule_.buffers[access.buffer].space == space;
@@ -183,7 +183,7 @@ void Machine::touch(Actor& a, const Event& e, const Access& access, int cta, con
   records.push_back(made);
 }
 
-// Of slots without barriers, whose phases would tell.
+// For slots without barriers, whose phases would reveal the error.
 void Machine::check_read(const Actor& a, const Event& e, const Access& access) {
   if (access.slot.kind != Slot::Kind::cursor || schedule_.rings[access.slot.value].barriers) return;
   const std::uint64_t parts = parts_of(a, access);

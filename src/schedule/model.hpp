@@ -1,4 +1,4 @@
-// A schedule made ready for simulation: its warps, their programs, and the numbers of barriers and clocks.
+// A schedule prepared for simulation: its warps, their programs, and the numbers of barriers and clocks.
 #pragma once
 #include "schedule/flatten.hpp"
 #include "schedule/schedule.hpp"

@@ -1,5 +1,5 @@
 // Checks a schedule by running it: no deadlock, no race, exact barriers, for the trip counts, guards, tiles
-// and orders that are tried here. That is what a clean result says, and no more.
+// and orders that are tried here. A clean result guarantees no more than that.
 #pragma once
 #include <optional>
 

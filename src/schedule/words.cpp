@@ -44,7 +44,7 @@ std::string element_words(const ir::Store& store) {
   }
 }
 
-// By what the innermost last statement stores.
+// Describes the body by what its innermost last statement stores.
 std::string elementwise_words(const ir::Body& body) {
   if (body.empty()) return "elementwise";
   const ir::Stmt& last = body.back();

@@ -1,4 +1,4 @@
-// What a statement does, in a few words: for events that have no name of their own.
+// What a statement does, in a few words: for events without a specific name.
 #pragma once
 #include <string>
 

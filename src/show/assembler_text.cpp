@@ -13,8 +13,8 @@ namespace tegula::shown {
 std::string assembler_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
   const cuda::Nvrtc* nvrtc = cuda::find_nvrtc();
   if (!nvrtc)
-    return "NVRTC was not found: registers of machine code, spills and remarks of the assembler are not "
-           "known\n";
+    return "NVRTC was not found: registers of the machine code, spills and remarks of the assembler are "
+           "unknown\n";
   const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
   const cuda::MachineCode code =
       cuda::compile_code(*nvrtc, program.text, cuda::device_headers(), target.architecture, kernel_cache());

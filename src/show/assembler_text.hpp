@@ -1,4 +1,4 @@
-// What ptxas makes of the kernels of a call, where NVRTC is found; no GPU is needed.
+// Results of ptxas for the kernels of a call, if NVRTC is found; no GPU is needed.
 #pragma once
 #include <string>
 

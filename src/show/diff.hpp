@@ -1,4 +1,4 @@
-// What changed between two texts, line by line.
+// The difference between two texts, line by line.
 #pragma once
 #include <string>
 

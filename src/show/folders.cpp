@@ -24,7 +24,7 @@ void prepare_folder(const std::string& option, const std::string& folder) {
   const bool exists = std::filesystem::exists(folder, unknown);
   const std::string reason = exists ? "is no folder" : folder.empty() ? "names none" : failure.message();
   throw ArgumentError(fmt::format(
-      "{} '{}': {}; name a folder for the pictures, which is made if there is none", option, folder, reason));
+      "{} '{}': {}; name a folder for the pictures, which is created if necessary", option, folder, reason));
 }
 
 }  // namespace tegula::shown

@@ -1,5 +1,5 @@
-// Where the elements of the fragments of a grid live, as a picture: for every layout the warps that hold the
-// parts of the matrix, and the thread and the register of each element of its top left corner.
+// A picture of the layouts of a grid's fragments: for every layout the warps that hold the parts of the
+// matrix, and the thread and the register of each element of its top left corner.
 #pragma once
 #include <string>
 #include <vector>

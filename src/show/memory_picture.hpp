@@ -1,5 +1,4 @@
-// Where the tiles of a block lie in shared memory, as a picture: addresses from bottom to top, time from left
-// to right.
+// A picture of the tiles of a block in shared memory: addresses from bottom to top, time from left to right.
 #pragma once
 #include <string>
 

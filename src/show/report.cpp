@@ -78,13 +78,13 @@ std::string figure(std::string_view caption, std::string_view text) {
 std::string alone(std::string_view text) { return "<div class=\"alone\">" + lines_of(text) + "</div>\n"; }
 
 std::string notes_of(const std::vector<std::string>& notes) {
-  if (notes.empty()) return "<p>Nothing fell back to a slower way.</p>\n";
+  if (notes.empty()) return "<p>Nothing fell back to slower code.</p>\n";
   std::string html = "<ul class=\"notes\">\n";
   for (auto& note : notes) html += fmt::format("<li>{}</li>\n", shown::Svg::escaped(note));
   return html + "</ul>\n";
 }
 
-// Of one kind, each under its title.
+// The pictures of one kind, each under its title.
 std::string pictures_of(const std::vector<Picture>& pictures, std::string_view kind) {
   std::string html;
   for (auto& picture : pictures) {
@@ -101,7 +101,7 @@ std::string section_of(const lang::Kernel& kernel, std::size_t number, int archi
   std::string html =
       fmt::format("<section id=\"kernel-{}\">\n<h2>{}</h2>\n", number, shown::Svg::escaped(kernel.name()));
   html += "<h3>Notes</h3>\n" + notes_of(texts.notes);
-  html += "<h3>Program, and the CUDA C++ that becomes of it</h3>\n<div class=\"beside\">\n" +
+  html += "<h3>Program and generated CUDA C++</h3>\n<div class=\"beside\">\n" +
           figure("Program", kernel.text()) +
           figure(fmt::format("CUDA C++ for sm_{}", architecture), texts.cuda) + "</div>\n";
   html += "<h3>Schedule</h3>\n" + pictures_of(pictures, ".schedule");
@@ -111,7 +111,7 @@ std::string section_of(const lang::Kernel& kernel, std::size_t number, int archi
   html += "<h3>Layouts</h3>\n" + pictures_of(pictures, ".layout");
   html += "<h3>Shared memory</h3>\n" + pictures_of(pictures, ".memory") + alone(texts.memory);
   html += "<h3>Resources</h3>\n" + alone(texts.sizes + shown::assembler_text(kernel, gpu));
-  html += "<h3>Program, and the C++ that becomes of it for CPUs</h3>\n<div class=\"beside\">\n" +
+  html += "<h3>Program and generated C++ for CPUs</h3>\n<div class=\"beside\">\n" +
           figure("Program", kernel.text()) + figure("C++", shown::cpp_text(kernel)) + "</div>\n";
   return html + "</section>\n";
 }

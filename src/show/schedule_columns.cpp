@@ -100,7 +100,7 @@ class Placing {
     return events(body, {head.x + indent, top, head.width - 1.5 * indent, 0}) + 1 - head.y;
   }
 
-  // By how much, for a short way to who waits for what is filled then.
+  // The distance by which the event is lowered, to shorten the line to the role that waits for it.
   double lowered(const Event& e, double y) const {
     const auto end = ring_end_of(e);
     if (!end || end->side == Side::full || !end->waits) return 0;

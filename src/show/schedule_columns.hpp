@@ -1,4 +1,4 @@
-// Where the events of a schedule stand in its picture. Part of schedule_picture.
+// Positions of the events of a schedule in its picture. Part of schedule_picture.
 #pragma once
 #include <cstdint>
 #include <optional>

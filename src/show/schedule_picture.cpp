@@ -144,7 +144,7 @@ void SchedulePainter::ring_legend() {
   }
   if (s_.rings.empty()) return;
   y_ += 16;
-  words("solid: filled, to who waits for full slots; dashed: released, to who waits for empty ones",
+  words("solid: from filling to waiting for full slots; dashed: from releasing to waiting for empty slots",
         page_margin, "fill=\"#555555\"");
 }
 

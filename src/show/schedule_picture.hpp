@@ -1,5 +1,5 @@
-// A schedule as a picture: a column for each role, its events from top to bottom, and the rings as lines
-// from who fills to who waits for full slots, and from who releases to who waits for empty ones.
+// A schedule as a picture: a column for each role, its events from top to bottom, and the rings as lines from
+// filling to waiting for full slots, and from releasing to waiting for empty slots.
 #pragma once
 #include <string>
 

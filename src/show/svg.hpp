@@ -1,5 +1,5 @@
-// Pictures as SVG text: shapes in the order in which they are drawn. Letters are all equally wide, so that
-// what a text needs is known without the font, but for what programs round. `style` is written as SVG has it:
+// Pictures as SVG text: shapes in the order in which they are drawn. All letters have the same width, so the
+// size of a text is known without the font, up to rounding by viewers. `style` is written as SVG has it:
 // `fill="none"`.
 #pragma once
 #include <fmt/format.h>
@@ -40,7 +40,9 @@ class Svg {
   // What a pointer on the group shows.
   void title(std::string_view words) { body_ += fmt::format("<title>{}</title>\n", escaped(words)); }
   // What follows has that style unless it says otherwise, until `end_group`.
-  void begin_group(std::string_view style) { body_ += fmt::format("<g{}{}>\n", style.empty() ? "" : " ", style); }
+  void begin_group(std::string_view style) {
+    body_ += fmt::format("<g{}{}>\n", style.empty() ? "" : " ", style);
+  }
   void end_group() { body_ += "</g>\n"; }
 
   std::string document(double width, double height, std::string_view title) const {

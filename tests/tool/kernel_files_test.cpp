@@ -114,7 +114,7 @@ TEST_F(KernelFile, IsRefusedWithTheRemedy) {
   struct {
     const char *text, *words;
   } table[] = {
-      {"int main() {}\n", "does not say which kernels it has; add a line such as TEGULA_KERNELS("},
+      {"int main() {}\n", "lists no kernels; add a line such as TEGULA_KERNELS("},
       {"#include <tegula/lang.hpp>\nTEGULA_KERNELS(nothing())\n", "mine.cpp:2"},
       {"#include <tegula/lang.hpp>\nTEGULA_KERNELS(tegula::lang::kernel(\"bad name\", [] {}))\n", "bad name"},
   };

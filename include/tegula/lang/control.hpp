@@ -127,8 +127,8 @@ class When {
   void* branch_;
 };
 
-// A hint for GPUs whose warp groups multiply 64 rows at a time, with runs of 16 rows: if at least this many
-// of the four warps have work, the warp group does the step together; otherwise each warp works alone.
+// A hint for GPUs whose warp groups multiply 64 rows at a time, if a run has 16 rows: if at least this many
+// of the four warps have work, the warp group multiplies together; otherwise each warp multiplies alone.
 struct RowsOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   std::optional<Expr> together = {};
@@ -174,7 +174,7 @@ void exit_if(const Operand& condition);
 // Prints `[block bx0 = 3] label = value` to the standard output, once for each block or for each iteration of
 // parallel().
 void print(const std::string& label, const Operand& value);
-// Stops the call with a ProgramError with this message if the condition is false.
+// Ends the call with a ProgramError that has this message if the condition is false.
 void assert_that(const Operand& condition, const std::string& message);
 
 }  // namespace tegula::lang

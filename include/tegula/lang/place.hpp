@@ -60,7 +60,7 @@ struct Slot {
 
 using Extents = std::vector<Operand>;
 
-// The part of a tensor that begins at an offset. Its size is that of the tile on the other side of the copy.
+// The part of a tensor that starts at an offset. Its size is that of the tile on the other side of the copy.
 struct Window {
   ViewPtr view;
   Loc at;

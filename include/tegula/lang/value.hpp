@@ -84,10 +84,10 @@ class Expr {
 };
 
 namespace detail {
-// A default argument that a template of this library or of the C++ library evaluates, such as emplace_back(),
-// is the place of a header. It stands for the user's place that was seen last.
+// If a template of this library or of the C++ library, such as emplace_back(), evaluates a default argument,
+// it is a location in a header. This returns the last location in the user's code instead.
 Loc user_place(const Loc& at);
-// A first member that nothing but its name initialises: options are named, `{.threads = 128}`.
+// A first member that cannot be initialised by position, so that options are named: `{.threads = 128}`.
 struct OptionsAreNamed {
   explicit OptionsAreNamed() = default;
 };
@@ -107,7 +107,7 @@ struct Operand : Expr {
 };
 
 namespace detail {
-// An operand of the statement at `at`, unless it has a place of its own.
+// An operand of the statement at `at`, unless it has a location of its own.
 template <class T>
 Operand operand_at(T&& x, const Loc& at) {
   if constexpr (std::derived_from<std::remove_cvref_t<T>, Operand>)
@@ -132,7 +132,8 @@ class Dim : public Expr {
   Dim& multiple_of(int factor, Loc at = Loc::current());
 };
 
-// A reusable piece may open a Trace; errors inside it then also name the line of its caller.
+// A function that records part of a program may open a Trace; errors inside it then also name the line of its
+// caller.
 class Trace {
  public:
   Trace(const char* piece, Loc at);
@@ -168,7 +169,7 @@ class Trace {
 [[nodiscard]] Expr clamp(const Operand& x, const Operand& low, const Operand& high);
 [[nodiscard]] Expr select(const Operand& condition, const Operand& a, const Operand& b);
 [[nodiscard]] Expr abs(const Operand& x);
-[[nodiscard]] Expr popcount(const Operand& x);  // how many bits are 1, in the type in which x is computed
+[[nodiscard]] Expr popcount(const Operand& x);  // the number of 1 bits, in the type in which x is computed
 [[nodiscard]] Expr mul_high(const Operand& a, const Operand& b);  // for u32: the upper 32 bits of the product
 [[nodiscard]] Expr floordiv(const Operand& a, const Operand& b);
 [[nodiscard]] Expr floormod(const Operand& a, const Operand& b);

@@ -12,14 +12,14 @@ struct BlockSparseGemm {
   TensorRef mask = {};                             // bool [m / block_m, n / block_n, k / block_k]
   bool transpose_b = false;                        // b is [n, k]
   int block_m = 128, block_n = 128, block_k = 64;  // multiples of 16
-  std::optional<DType> out_dtype = {};             // that of a unless given
-  std::optional<TensorRef> out = {};               // written instead of a new tensor
+  std::optional<DType> out_dtype = {};             // default: that of a
+  std::optional<TensorRef> out = {};               // preallocated output
   Target target = Target::automatic();
 };
 
 // a · b, summed over the blocks of m, n and k that the mask selects: [m, n]. Other blocks are neither read
-// nor multiplied, and leave zeros where no block is selected. The last blocks may be short. Wrong shapes,
-// dtypes or options are an ArgumentError.
+// nor multiplied; the result is 0 where no block is selected. The last blocks may be shorter. Throws an
+// ArgumentError for wrong shapes, dtypes or options.
 Tensor block_sparse_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& mask,
                          BlockSparseGemm options = {});
 

@@ -5,7 +5,8 @@
 TEGULA_API_BEGIN
 namespace tegula::ops {
 
-// What has a scale of its own: 128 features of a token, a block of 128 tokens by 128 features, or everything.
+// The unit with a scale of its own: 128 features of a token, a block of 128 tokens by 128 features, or the
+// whole tensor.
 enum class Fp8Scaling { token, block, tensor };
 
 struct CastFp8 {
@@ -20,13 +21,13 @@ struct CastFp8Result {
   Tensor scale;  // f32 [m, ceil(n/128)], [ceil(m/128), ceil(n/128)], with x's batch if it has one, or [1]
 };
 
-// The scale is the largest magnitude / 448, at least 2^-126, so that zeros stay zeros. A scale tensor of the
-// caller's may have any strides.
+// The scale is the largest magnitude / 448, at least 2^-126, so zeros remain zeros. A preallocated scale
+// tensor may have any strides.
 CastFp8Result cast_fp8(const TensorRef& x, CastFp8 options = {});
 
 struct UncastFp8 {
   TensorRef x = {};      // [m, n] or [batch, m, n], e4m3
-  TensorRef scale = {};  // as cast_fp8 gives it
+  TensorRef scale = {};  // as returned by cast_fp8
   Fp8Scaling scaling = Fp8Scaling::token;
   DType out_dtype = f32;  // f32, f16 or bf16
   std::optional<TensorRef> out = {};

@@ -11,9 +11,9 @@ struct Conv1d {
   TensorRef x = {};                           // [batch, width, channels], f32, f16 or bf16
   TensorRef weight = {};                      // [features, taps_w, channels / groups]
   std::optional<TensorRef> bias = {};         // [features], f32, f16 or bf16
-  int stride = 1, padding = 0, dilation = 1;  // of all dimensions
-  int groups = 1;                             // of channels and features, each for itself
-  std::optional<TensorRef> out = {};          // written instead of a new tensor
+  int stride = 1, padding = 0, dilation = 1;  // the same in all dimensions
+  int groups = 1;                             // channels and features are divided into so many groups
+  std::optional<TensorRef> out = {};          // preallocated output
   Target target = Target::automatic();
 };
 struct Conv2d {
@@ -36,11 +36,10 @@ struct Conv3d {
 };
 
 // out[b, h, w, f] = bias[f] + Σ x[b, h · stride + r · dilation − padding, w · stride + s · dilation −
-// padding, c] · weight[f, r, s, c], where elements outside of x are zeros: [batch, out_height, out_width,
-// features]; the same over one and three dimensions. Feature f sees the channels of its group: there are as
-// many groups of features as of channels. These are PyTorch's shapes with channels behind the others, which
-// tensors of its channels_last format are without a copy. Wrong shapes, dtypes or options are an
-// ArgumentError.
+// padding, c] · weight[f, r, s, c], where elements outside x are zeros: [batch, out_height, out_width,
+// features]; likewise over one and three dimensions. Feature f uses the channels of its own group. The shapes
+// are PyTorch's with the channels moved to the end, as which its channels_last tensors can be viewed without
+// a copy. Throws an ArgumentError for wrong shapes, dtypes or options.
 Tensor conv1d(const TensorRef& x, const TensorRef& weight, Conv1d options = {});
 Tensor conv2d(const TensorRef& x, const TensorRef& weight, Conv2d options = {});
 Tensor conv3d(const TensorRef& x, const TensorRef& weight, Conv3d options = {});

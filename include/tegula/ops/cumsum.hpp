@@ -6,11 +6,12 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct Cumsum {
-  TensorRef x = {};                          // [..., n], f32, f16 or bf16
-  std::optional<TensorRef> cu_seqlens = {};  // [segments + 1], i32: where segments of a row begin, and n
-  bool reverse = false;                      // sums from the right
-  bool exclusive = false;                    // without the element itself
-  std::optional<TensorRef> out = {};         // written instead of a new tensor
+  TensorRef x = {};  // [..., n], f32, f16 or bf16
+  std::optional<TensorRef> cu_seqlens =
+      {};                             // [segments + 1], i32: the start of each segment of a row, then n
+  bool reverse = false;               // sum from the right
+  bool exclusive = false;             // without the element itself
+  std::optional<TensorRef> out = {};  // preallocated output
   Target target = Target::automatic();
 };
 

@@ -1,5 +1,5 @@
-// Mixtures of experts: pairs of tokens and experts in the order of experts, and the experts themselves. The
-// router's choice and gates are those of `topk`.
+// Mixture of experts: pairs of tokens and experts sorted by expert, and the experts themselves. The selection
+// and gates of the router come from `topk`.
 #pragma once
 #include <optional>
 
@@ -10,39 +10,40 @@
 TEGULA_API_BEGIN
 namespace tegula::ops {
 
-// A pair is a token and one of its experts; token t has the pairs t · topk … t · topk + topk − 1.
+// A pair is a token and one of its experts; token t has pairs t · topk to t · topk + topk − 1.
 struct MoeSort {
-  TensorRef experts = {};   // i32 [tokens, topk]: numbers of groups; negative where a pair is left out
+  TensorRef experts = {};   // i32 [tokens, topk]: expert numbers; negative: the pair is dropped
   std::int64_t groups = 0;  // number of experts
   std::optional<TensorRef> order = {}, places = {}, offsets = {};
   Target target = Target::automatic();
 };
 struct MoeOrder {
-  Tensor order;    // i32 [tokens · topk]: pairs by their experts, ascending within one; −1 behind the last
-  Tensor places;   // i32 [tokens, topk]: where a pair stands in `order`, −1 if it is left out
-  Tensor offsets;  // i32 [groups + 1]: where the pairs of each expert begin, and the last one's end
+  Tensor order;  // i32 [tokens · topk]: pairs sorted by expert and, within an expert, by number; −1 after the
+                 // last
+  Tensor places;   // i32 [tokens, topk]: the position of a pair in `order`; −1 if it is dropped
+  Tensor offsets;  // i32 [groups + 1]: the start of each expert's pairs, and the end of the last one's
 };
 MoeOrder moe_sort(const TensorRef& experts, std::int64_t groups, MoeSort options = {});
 
 struct MoePermute {
   TensorRef x = {};                   // [tokens, d], f32, f16 or bf16
   TensorRef order = {};               // i32 [pairs]
-  std::int64_t topk = 0;              // experts of a token
-  std::optional<TensorRef> out = {};  // written instead of a new tensor
+  std::int64_t topk = 0;              // experts per token
+  std::optional<TensorRef> out = {};  // preallocated output
   Target target = Target::automatic();
 };
-// The token's row of every pair: out[p] = x[order[p] / topk], zeros where order[p] is negative. It names a
-// pair once at most.
+// The row of the token of each pair: out[p] = x[order[p] / topk], zeros where order[p] is negative. `order`
+// contains each pair at most once.
 Tensor moe_permute(const TensorRef& x, const TensorRef& order, std::int64_t topk, MoePermute options = {});
 
 struct MoeUnpermute {
   TensorRef y = {};                       // [pairs, d], f32, f16 or bf16
   TensorRef places = {};                  // i32 [tokens, topk]
-  std::optional<TensorRef> weights = {};  // [tokens, topk], f32, f16 or bf16, 1 unless given
-  std::optional<TensorRef> out = {};      // written instead of a new tensor
+  std::optional<TensorRef> weights = {};  // [tokens, topk], f32, f16 or bf16; default: 1
+  std::optional<TensorRef> out = {};      // preallocated output
   Target target = Target::automatic();
 };
-// out[t] = Σ weights[t, s] · y[places[t, s]] over the pairs that have a place, in the order of s: [tokens,
+// out[t] = Σ weights[t, s] · y[places[t, s]] over the pairs that are not dropped, in the order of s: [tokens,
 // d], of y's dtype.
 Tensor moe_unpermute(const TensorRef& y, const TensorRef& places, MoeUnpermute options = {});
 
@@ -50,26 +51,26 @@ struct FusedMoe {
   TensorRef x = {};        // [tokens, d], f32, f16 or bf16
   TensorRef experts = {};  // i32 [tokens, topk], as above
   TensorRef weights = {};  // [tokens, topk], f32, f16 or bf16
-  TensorRef w1 = {};  // [groups, 2 · inner, d], x's dtype: rows of gates, and rows of values behind them
-  TensorRef w2 = {};  // [groups, d, inner]
+  TensorRef w1 = {};       // [groups, 2 · inner, d], x's dtype: rows of gates, followed by rows of values
+  TensorRef w2 = {};       // [groups, d, inner]
   std::optional<TensorRef> bias1 = {};  // [groups, 2 · inner], f32, f16 or bf16
   std::optional<TensorRef> bias2 = {};  // [groups, d]
   GatedUnit unit = GatedUnit::silu;
-  float alpha = 1.702f, limit = 7;  // of swiglu_oai
-  bool interleaved = false;         // of swiglu_oai: each row of gates of w1 stands before that of its value
-  std::optional<TensorRef> out = {};  // written instead of a new tensor
+  float alpha = 1.702f, limit = 7;    // of swiglu_oai
+  bool interleaved = false;           // of swiglu_oai: in w1, each gate row is followed by its value row
+  std::optional<TensorRef> out = {};  // preallocated output
   Target target = Target::automatic();
 };
 // out[t] = Σ weights[t, s] · (unit(x[t] · w1[e]ᵀ + bias1[e]) · w2[e]ᵀ + bias2[e]) with e = experts[t, s],
-// over experts that are not negative. What a product or the unit gives is rounded to x's dtype; the sum is
-// formed in f32, in the order of s. The host reads none of the numbers. Wrong shapes, dtypes or options are
-// an ArgumentError.
+// over the experts that are not negative. Results of products and of the unit are rounded to x's dtype; the
+// sum is formed in f32, in the order of s. The host reads no expert numbers. Throws an ArgumentError for
+// wrong shapes, dtypes or options.
 Tensor fused_moe(const TensorRef& x, const TensorRef& experts, const TensorRef& weights, const TensorRef& w1,
                  const TensorRef& w2, FusedMoe options = {});
 
 struct FusedMoeGradients {
   Tensor dx;              // of x's dtype
-  Tensor dweights;        // of that of weights
+  Tensor dweights;        // of the dtype of weights
   Tensor dw1, dw2;        // f32
   Tensor dbias1, dbias2;  // f32, empty without biases
 };
@@ -77,7 +78,7 @@ FusedMoeGradients fused_moe_backward(const TensorRef& dout, const TensorRef& x, 
                                      const TensorRef& weights, const TensorRef& w1, const TensorRef& w2,
                                      FusedMoe options = {});
 
-// The same with weights of few bits: of quantised_gemm, for each expert.
+// The same with quantised weights: those of quantised_gemm, per expert.
 struct QuantisedMoe {
   TensorRef x = {};                      // [tokens, d], f16 or bf16
   TensorRef experts = {}, weights = {};  // as above
@@ -85,8 +86,8 @@ struct QuantisedMoe {
   TensorRef w2 = {}, scales2 = {};       // [groups, d, bytes of a row], [groups, blocks, d]
   std::optional<TensorRef> bias1 = {}, bias2 = {};
   WeightFormat format = WeightFormat::mxfp4;
-  bool packed = false;  // w1 and w2 have the order of `packed_weights`
-  int block = 128;      // weights along a row with one scale; mxfp4: 32, nvfp4: 16
+  bool packed = false;  // w1 and w2 are in the order of `packed_weights`
+  int block = 128;      // weights along a row that share a scale; mxfp4: 32, nvfp4: 16
   GatedUnit unit = GatedUnit::silu;
   float alpha = 1.702f, limit = 7;
   bool interleaved = false;
@@ -97,8 +98,8 @@ Tensor quantised_moe(const TensorRef& x, const TensorRef& experts, const TensorR
                      const TensorRef& w1, const TensorRef& scales1, const TensorRef& w2,
                      const TensorRef& scales2, QuantisedMoe options = {});
 
-// The same with weights of 8 bits that have a scale for every 128 × 128, as scaled_gemm has them; rows are
-// cast to e4m3 with a scale for every 128 features before each product.
+// The same with 8-bit weights that have a scale per 128 × 128 block, as in scaled_gemm; before each product,
+// rows are cast to e4m3 with a scale per 128 features.
 struct ScaledMoe {
   TensorRef x = {};                      // [tokens, d], f16 or bf16
   TensorRef experts = {}, weights = {};  // as above
@@ -115,7 +116,7 @@ Tensor scaled_moe(const TensorRef& x, const TensorRef& experts, const TensorRef&
                   const TensorRef& scale1, const TensorRef& w2, const TensorRef& scale2,
                   ScaledMoe options = {});
 
-// One expert that all tokens share.
+// One expert for all tokens.
 struct GatedMlp {
   TensorRef x = {};                     // [..., d], f32, f16 or bf16
   TensorRef w1 = {};                    // [2 · inner, d]

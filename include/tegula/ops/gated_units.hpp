@@ -7,7 +7,7 @@ namespace tegula::ops {
 
 struct SiluAndMul {
   TensorRef x = {};                   // [..., 2 d], f32, f16 or bf16
-  std::optional<TensorRef> out = {};  // [..., d], written instead of a new tensor
+  std::optional<TensorRef> out = {};  // [..., d], preallocated output
   Target target = Target::automatic();
 };
 struct GeluAndMul {
@@ -21,15 +21,15 @@ struct ReluAndMul {
   Target target = Target::automatic();
 };
 
-// The unit of gpt-oss.
+// The unit used in gpt-oss.
 struct SwigluOai {
   TensorRef x = {};
   float alpha = 1.702f, limit = 7;
-  bool interleaved = false;  // x[..., 2 j] is a gate and x[..., 2 j + 1] its value; else as above
+  bool interleaved = false;  // x[..., 2 j] is a gate and x[..., 2 j + 1] its value; otherwise as above
   std::optional<TensorRef> out = {};
   Target target = Target::automatic();
 };
-// Those above, as options of operators that have a unit between two products.
+// The units above, as an option of operators with a unit between two products.
 enum class GatedUnit { silu, gelu, relu, swiglu_oai };
 
 // activation(x[..., :d]) · x[..., d:], of x's dtype; computed in f32. silu is x / (1 + exp(−x)), gelu is
@@ -37,8 +37,8 @@ enum class GatedUnit { silu, gelu, relu, swiglu_oai };
 Tensor silu_and_mul(const TensorRef& x, SiluAndMul options = {});
 Tensor gelu_and_mul(const TensorRef& x, GeluAndMul options = {});
 Tensor relu_and_mul(const TensorRef& x, ReluAndMul options = {});
-// g / (1 + exp(−alpha · g)) · (v + 1), where g is the gate, at most `limit`, and v the value, between −limit
-// and limit.
+// g / (1 + exp(−alpha · g)) · (v + 1), where g is the gate, clamped to at most `limit`, and v the value,
+// clamped to ±limit.
 Tensor swiglu_oai(const TensorRef& x, SwigluOai options = {});
 
 // The gradient of x, [..., 2 d], for dout, the gradient of the result.

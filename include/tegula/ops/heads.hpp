@@ -1,4 +1,4 @@
-// What operators on heads of queries and keys share.
+// Options that operators on heads of queries and keys share.
 #pragma once
 #include "tegula/compiler.hpp"
 
@@ -9,7 +9,7 @@ namespace tegula::ops {
 // features].
 enum class Layout { bshd, bhsd };
 
-// Queries and keys of a tile, at most 1024; 0 leaves the choice to the plan.
+// Queries and keys per tile, at most 1024; 0 leaves the choice to the plan.
 struct AttentionTiles {
   int queries = 0, keys = 0;
 };

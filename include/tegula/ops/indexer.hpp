@@ -1,5 +1,5 @@
-// The lightning indexer of DeepSeek sparse attention (DeepSeek-AI 2025): logits for choosing keys,
-// the choice of the largest, and both in one call.
+// The lightning indexer of DeepSeek sparse attention (DeepSeek-AI 2025): logits for selecting keys, selection
+// of the largest, and both in one call.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,65 +10,65 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct IndexerOptions {
-  // f32 [batch, keys]: factors of the keys' logits, such as the scales of 8-bit keys. Scales of queries are
-  // part of the weights.
+  // f32 [batch, keys]: factors of the logits of each key, such as the scales of 8-bit keys. Multiply scales
+  // of queries into the weights.
   std::optional<TensorRef> k_scales = {};
-  // i32 [batch, queries]: the keys begins … ends − 1 that a query sees, all unless given.
+  // i32 [batch, queries]: a query sees keys begins to ends − 1; default: all.
   std::optional<TensorRef> begins = {}, ends = {};
-  // Query i stands at position i + (keys − queries) and sees no later keys.
+  // Query i is at position i + (keys − queries) and sees no later keys.
   bool causal = false;
-  std::optional<TensorRef> logits = {};  // written instead of a new tensor
+  std::optional<TensorRef> logits = {};  // preallocated output
   Target target = Target::automatic();
 };
 
 // logits[i, n] = k_scales[n] · Σ over heads h of weights[i, h] · max(q[i, h] · k[n], 0): f32 [batch, queries,
-// keys], −∞ where the query does not see the key. q [batch, queries, heads, d] and k [batch, keys, d] are of
-// one dtype, f32, f16, bf16 or e4m3; weights [batch, queries, heads] f32, f16 or bf16. All without batch is a
-// batch of 1. Wrong shapes, dtypes or options are an ArgumentError.
+// keys], −∞ where the query does not see the key. q [batch, queries, heads, d] and k [batch, keys, d] have
+// one dtype, f32, f16, bf16 or e4m3; weights [batch, queries, heads] f32, f16 or bf16. All tensors may lack
+// the batch dimension. Throws an ArgumentError for wrong shapes, dtypes or options.
 Tensor indexer_logits(const TensorRef& q, const TensorRef& k, const TensorRef& weights,
                       const IndexerOptions& options = {});
 
 struct TopkOptions {
-  // i32 [batch, rows]: the columns begins … ends − 1 from which a row chooses, all unless given.
+  // i32 [batch, rows]: a row selects from columns begins to ends − 1; default: all.
   std::optional<TensorRef> begins = {}, ends = {};
-  // i32 [batch, pages]: with it the result is not column c but page_table[c / page_size] · page_size + c %
-  // page_size, the row of a cache in pages; −1 where the table has no such page.
+  // i32 [batch, pages]: if given, column c is returned as page_table[c / page_size] · page_size + c %
+  // page_size, the row of a paged cache, or as −1 if the table has no such page.
   std::optional<TensorRef> page_table = {};
   int page_size = 64;
-  std::optional<TensorRef> out = {};  // written instead of a new tensor
+  std::optional<TensorRef> out = {};  // preallocated output
   Target target = Target::automatic();
 };
 
 // The columns of the `count` largest scores of every row of f32 [batch, rows, columns], or [rows, columns]:
-// i32 [batch, rows, count], in ascending order, then −1 where there are fewer. Exact and the same in every
-// run: of equal scores the lower column wins, both zeros are equal, and −∞ and NaN are never chosen. count is
-// at most 4096. Wrong shapes, dtypes or options are an ArgumentError.
+// i32 [batch, rows, count], in ascending order, padded with −1 if there are fewer. Exact and reproducible: of
+// equal scores the lower column wins, 0 and −0 are equal, and −∞ and NaN are never selected. count is at most
+// 4096. Throws an ArgumentError for wrong shapes, dtypes or options.
 Tensor topk_select(const TensorRef& scores, std::int64_t count, const TopkOptions& options = {});
 
 struct IndexerTopkOptions {
-  std::optional<TensorRef> k_scales = {};           // as those of indexer_logits
-  std::optional<TensorRef> begins = {}, ends = {};  // as those of indexer_logits
-  bool causal = false;                              // as that of indexer_logits
-  std::optional<TensorRef> page_table = {};         // as that of topk_select
+  std::optional<TensorRef> k_scales = {};           // as in indexer_logits
+  std::optional<TensorRef> begins = {}, ends = {};  // as in indexer_logits
+  bool causal = false;                              // as in indexer_logits
+  std::optional<TensorRef> page_table = {};         // as in topk_select
   int page_size = 64;
-  std::optional<TensorRef> out = {};  // written instead of a new tensor
+  std::optional<TensorRef> out = {};  // preallocated output
   Target target = Target::automatic();
 };
 
-// topk_select(indexer_logits(q, k, weights), count): i32 [batch, queries, count]. Logits of some queries at a
-// time lie in memory, of at most 256 MiB.
+// topk_select(indexer_logits(q, k, weights), count): i32 [batch, queries, count]. Only the logits of some
+// queries at a time, at most 256 MiB, are in memory.
 Tensor indexer_topk(const TensorRef& q, const TensorRef& k, const TensorRef& weights, std::int64_t count,
                     const IndexerTopkOptions& options = {});
 
 struct IndexerGradients {
-  Tensor dq, dk, dweights, dk_scales;  // as q, k, weights and k_scales; no elements where the call has none
+  Tensor dq, dk, dweights, dk_scales;  // as q, k, weights and k_scales; no elements if the call has none
 };
 struct IndexerBackwardOptions {
-  std::optional<TensorRef> dq = {}, dk = {}, dweights = {}, dk_scales = {};  // written instead of new tensors
+  std::optional<TensorRef> dq = {}, dk = {}, dweights = {}, dk_scales = {};  // preallocated outputs
 };
 
-// The gradients of sum(dlogits · logits), over what queries see, with respect to q, k and weights, of f32,
-// f16 or bf16: equal bits in every run. The `logits` of the options have no effect.
+// The gradients of sum(dlogits · logits) over the keys that each query sees, with respect to q, k and
+// weights, all f32, f16 or bf16. Bitwise reproducible. The `logits` option has no effect.
 IndexerGradients indexer_logits_backward(const TensorRef& dlogits, const TensorRef& q, const TensorRef& k,
                                          const TensorRef& weights, const IndexerOptions& options = {},
                                          const IndexerBackwardOptions& gradients = {});

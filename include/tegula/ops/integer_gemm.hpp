@@ -10,11 +10,12 @@ namespace tegula::ops {
 struct IntegerGemm {
   TensorRef a = {}, b = {};           // i8 [m, k] and [n, k]
   std::optional<TensorRef> c = {};    // i32 [m, n]
-  std::optional<TensorRef> out = {};  // written instead of a new tensor
+  std::optional<TensorRef> out = {};  // preallocated output
   Target target = Target::automatic();
 };
 
-// c + a · bᵀ in i32, exact: i32 [m, n]. Sums beyond 2^31 wrap. Wrong shapes or dtypes are an ArgumentError.
+// c + a · bᵀ, exactly, in i32: [m, n]. Sums beyond 2^31 wrap. Throws an ArgumentError for wrong shapes or
+// dtypes.
 Tensor integer_gemm(const TensorRef& a, const TensorRef& b, IntegerGemm options = {});
 
 }  // namespace tegula::ops

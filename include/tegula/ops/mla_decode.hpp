@@ -1,4 +1,4 @@
-// Multi-head latent attention of the newest tokens of sequences to a cache of latents.
+// Multi-head latent attention of the latest tokens of each sequence to a cache of latents.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,26 +9,26 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct MlaDecode {
-  TensorRef q = {};  // [batch, queries, heads, d]: absorbed queries of the last tokens, most often 1 to 8
-  // [batch, keys, d], or with a block table pages [pages, page size, d]: rows that all heads share, which are
-  // keys, and whose first d_v features are values. In the dtype of q, or e4m3. u8: records of 656 bytes (d =
-  // 576: 512 e4m3, 4 f32 factors of 128 of them each, 64 bf16), or of 584 (d = 512: in each page the 448 e4m3
-  // and 64 bf16 of its tokens, behind all of them 8 bytes a token, exponents of 2 for 64 features each); q is
-  // bf16 then, and pages, or sequences, are contiguous.
+  TensorRef q = {};  // [batch, queries, heads, d]: absorbed queries of the last tokens, typically 1 to 8
+  // [batch, keys, d] or, with a block table, pages [pages, page size, d]: rows shared by all heads. A row is
+  // a key, and its first d_v features are the value. In the dtype of q, or e4m3. With u8, rows are records of
+  // 656 bytes (d = 576: 512 e4m3, 4 f32 factors for 128 of these each, 64 bf16) or of 584 bytes (d = 512: a
+  // page has the 448 e4m3 and 64 bf16 of each token, then 8 bytes per token with exponents of 2 for 64
+  // features each); then q is bf16, and pages or sequences are contiguous.
   TensorRef kv_cache = {};
-  std::optional<TensorRef> block_table = {};    // as of attention_with_kv_cache
+  std::optional<TensorRef> block_table = {};    // as in attention_with_kv_cache
   std::optional<TensorRef> cache_seqlens = {};  // likewise
-  // f32 positive factors of rows: [batch, keys], of pages [pages, page size], where every extent may be 1.
+  // Positive f32 factors of rows: [batch, keys] or, for pages, [pages, page size]; every extent may be 1.
   std::optional<TensorRef> kv_scale = {};
-  std::optional<TensorRef> tree_mask = {};  // as of attention_with_kv_cache
+  std::optional<TensorRef> tree_mask = {};  // as in attention_with_kv_cache
   std::optional<TensorRef> sinks = {};      // [heads]
   std::int64_t d_v = 512;                   // features of a row that are values
-  std::optional<float> scale = {};          // of the scores; 1/√d unless given
+  std::optional<float> scale = {};          // scale of the scores; default 1/√d
   bool causal = false;
   std::int64_t left = -1;
   float softcap = 0;
   int splits = 0;
-  std::optional<TensorRef> out = {}, lse = {};  // written instead of new tensors
+  std::optional<TensorRef> out = {}, lse = {};  // preallocated outputs
   Target target = Target::automatic();
 };
 

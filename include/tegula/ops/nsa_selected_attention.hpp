@@ -1,5 +1,5 @@
 // Attention in which every query token sees the key blocks that were selected for it: the selected branch of
-// native sparse attention (Yuan et al., 2025), with its sliding window beside it.
+// native sparse attention (Yuan et al., 2025), optionally with its sliding window.
 #pragma once
 #include "tegula/ops/attention.hpp"
 
@@ -8,25 +8,25 @@ namespace tegula::ops {
 
 struct NsaSelectedOptions {
   Layout layout = Layout::bshd;
-  int block_size = 64;  // keys of a block, 1 to 2^20
-  // i32 [batch, tokens, heads], how many entries of a row are used; all of them unless given.
+  int block_size = 64;  // keys per block, 1 to 2^20
+  // i32 [batch, tokens, heads], the number of entries of a row that are used; default: all.
   std::optional<TensorRef> block_counts = {};
-  // In the shape of block_indices, f32, f16 or bf16: straight-through multipliers by which a selector learns.
-  // They stand for a factor of 1 on the scores that an entry selects: only gradients depend on them.
+  // In the shape of block_indices, f32, f16 or bf16: straight-through multipliers through which a selector is
+  // trained. They act as a factor of 1 on the scores that an entry selects; only gradients depend on them.
   std::optional<TensorRef> sel_scale = {};
-  bool causal = true;     // no later keys; the last query stands at the last key
-  bool diagonal = false;  // the block in which the query stands is seen whether it is selected or not
-  // Duplicates count as often as they are named. If false, a block counts once.
+  bool causal = true;     // hide later keys; the last query is aligned with the last key
+  bool diagonal = false;  // the query's own block is always visible
+  // Duplicate entries count repeatedly. If false, each block counts once.
   bool repeats = false;
-  // With window > 0 there is a second result of the same queries and keys: attention over the `window` keys
-  // that end at the query's position. At most 2^29.
+  // With window > 0 there is a second result: attention of the same queries to the `window` keys that end at
+  // the query's position. At most 2^29.
   std::int64_t window = 0;
-  std::optional<float> scale = {};  // 1/√d unless given
+  std::optional<float> scale = {};  // scale of the scores; default 1/√d
   // Packed sequences, as in `attention`; blocks are numbered from the beginning of each sequence.
   std::optional<TensorRef> cu_seqlens_q = {}, cu_seqlens_k = {};
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
-  // Refuse a call in which a used entry is neither −1 nor the number of a block, with an ArgumentError that
-  // names the entry. On a GPU the call waits for this check.
+  // Throw an ArgumentError that names the entry if a used entry is neither −1 nor the number of a block. On a
+  // GPU the call waits for this check.
   bool check_indices = false;
   std::optional<TensorRef> out = {}, lse = {}, window_out = {}, window_lse = {};
   AttentionTiles tiles = {};  // queries: neighbouring tokens that share a tile
@@ -34,18 +34,18 @@ struct NsaSelectedOptions {
 };
 
 struct NsaSelectedResult {
-  Tensor out, lse;                // as those of `attention`
+  Tensor out, lse;                // as in `attention`
   Tensor window_out, window_lse;  // no elements without a window
 };
 
 // q [batch, tokens, heads, d], k [batch, keys, kv_heads, d], v [batch, keys, kv_heads, d_v] of one dtype,
-// f32, f16 or bf16, as those of `attention`; block_indices i32 [batch, tokens, selecting heads, entries], of
-// at most 4096 entries a row; packed, all without batch; in the layout bhsd, all with heads before tokens.
-// The selecting heads are those of k, for all query heads of a group, or those of q. Block i holds the keys i
-// · block_size … (i + 1) · block_size − 1. Entries stand in any order; negative ones, those past the last
-// key, and blocks that lie wholly behind a causal query select nothing. A query that sees no key has output 0
-// and lse −∞. Wrong shapes, dtypes or options are an ArgumentError, and so is an output that shares memory
-// with an input or another output.
+// f32, f16 or bf16, as in `attention`; block_indices i32 [batch, tokens, selecting heads, entries], with at
+// most 4096 entries per row. All lack the batch dimension if packed, and have heads before tokens in the
+// layout bhsd. The selecting heads are those of k (for all query heads of a group) or those of q. Block i
+// contains keys i · block_size to (i + 1) · block_size − 1. Entries may be in any order; negative entries,
+// blocks past the last key, and blocks entirely after the position of a causal query select nothing. A query
+// that sees no key has output 0 and lse −∞. Wrong shapes, dtypes or options are an ArgumentError, and so is
+// an output that shares memory with an input or another output.
 NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                          const TensorRef& block_indices,
                                          const NsaSelectedOptions& options = {});

@@ -1,4 +1,4 @@
-// Products with weights of 8, 4 and 2 bits.
+// Products with 8-bit, 4-bit and 2-bit weights.
 #pragma once
 #include <optional>
 
@@ -7,7 +7,7 @@
 TEGULA_API_BEGIN
 namespace tegula::ops {
 
-// What a weight is before its scale:
+// The value of a weight before scaling:
 //   int4   a number from −8 to 7 (two's complement), less its zero
 //   uint4  a number from 0 to 15, less its zero, 8 without zeros
 //   int8   a number from −128 to 127, less its zero
@@ -25,28 +25,28 @@ struct QuantisedGemm {
   std::optional<TensorRef> tensor_scale = {};  // f32 [1], of the whole matrix
   std::optional<TensorRef> bias = {};          // [n], f32, f16 or bf16
   WeightFormat format = WeightFormat::int4;
-  bool packed = false;  // b has the order of `packed_weights`
-  int group = 128;      // weights along k with one scale; 0: a whole row; mxfp4: 32, nvfp4: 16
-  int splits = 0;       // parts of k, at most 32, whose sums are added in order; 0: by the plan
-  std::optional<DType> out_dtype = {};  // that of a unless given
-  std::optional<TensorRef> out = {};    // written instead of a new tensor
+  bool packed = false;  // b is in the order of `packed_weights`
+  int group = 128;      // weights along k that share a scale; 0: a whole row; mxfp4: 32, nvfp4: 16
+  int splits = 0;       // splits of k, at most 32, whose sums are added in order; 0: planned
+  std::optional<DType> out_dtype = {};  // default: that of a
+  std::optional<TensorRef> out = {};    // preallocated output
   Target target = Target::automatic();
 };
 
-// a · Wᵀ + bias with W[j, e] = (q − zeros[e / group, j]) · scales[e / group, j] · tensor_scale: [..., n].
-// Weights of 4 bits lie in b[j, e / 2], the even e in the low half of the byte; those of 2 bits in b[j, e /
-// 4] from bit 2 (e mod 4) on. Weights are rounded to the dtype of a where they are multiplied; sums are f32.
-// Scales and zeros may have any strides; they are fastest where those of a group lie side by side. Wrong
-// shapes, dtypes or options are an ArgumentError.
+// a · Wᵀ + bias with W[j, e] = (q − zeros[e / group, j]) · scales[e / group, j] · tensor_scale: [..., n]. A
+// 4-bit weight is in b[j, e / 2], in the low half of the byte for even e; a 2-bit weight is in b[j, e / 4],
+// in bits 2 (e mod 4) and above. Weights are rounded to the dtype of a before they are multiplied; sums are
+// f32. Scales and zeros may have any strides; access is fastest if those of a group are contiguous. Throws an
+// ArgumentError for wrong shapes, dtypes or options.
 Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scales,
                       QuantisedGemm options = {});
 
-// Weights of 4 bits in the order in which a thread of a GPU's tensor cores needs them: of every 32 bytes of a
+// 4-bit weights in the order in which a thread needs them for a GPU's tensor cores: of every 32 bytes of a
 // row, byte 8 t + 2 i + h of the result is byte 8 i + 4 h + t (t < 4, i < 4, h < 2). u8 [n, k / 2], where k
 // is a multiple of 64, on the host; in PyTorch
 //   b.view(n, -1, 4, 2, 4).permute(0, 1, 4, 2, 3).reshape(n, -1)
 Tensor packed_weights(const TensorRef& b);
-// Numbers −1, 0 and 1 (i8 [n, k], on the host, k a multiple of 4) as ternary weights, u8 [n, k / 4].
+// Packs −1, 0 and 1 (i8 [n, k], on the host, k a multiple of 4) into ternary weights, u8 [n, k / 4].
 Tensor ternary_weights(const TensorRef& numbers);
 
 }  // namespace tegula::ops

@@ -1,4 +1,4 @@
-// Rows divided by their root mean square, the same of sums of two rows, and gradients of both.
+// RMS normalisation of rows and of sums of two rows, and the gradients.
 #pragma once
 #include "tegula/runtime.hpp"
 
@@ -9,20 +9,20 @@ struct RmsNorm {
   TensorRef x = {};                      // [..., d], f32, f16 or bf16
   std::optional<TensorRef> weight = {};  // [d], f32, f16 or bf16
   float eps = 1e-6f;                     // positive
-  std::optional<TensorRef> out = {};     // written instead of a new tensor
+  std::optional<TensorRef> out = {};     // preallocated output
   Target target = Target::automatic();
 };
 
 // x / sqrt(mean(x²) + eps) · weight along the last dimension, of x's shape and dtype; computed in f32. d is
-// at most 16384. Wrong shapes, dtypes or options are an ArgumentError.
+// at most 16384. Throws an ArgumentError for wrong shapes, dtypes or options.
 Tensor rms_norm(const TensorRef& x, RmsNorm options = {});
 
 struct RmsNormGradients {
   Tensor dx, dweight;  // of x's shape and dtype; f32 [d], empty without a weight
 };
 
-// The gradients of x and weight for dout, the gradient of rms_norm's result, of its shape and dtype. The sums
-// over rows are the same at every call. Wrong shapes, dtypes or options are an ArgumentError.
+// The gradients of x and weight for dout, the gradient of rms_norm's result, of the same shape and dtype.
+// Bitwise reproducible. Throws an ArgumentError for wrong shapes, dtypes or options.
 RmsNormGradients rms_norm_backward(const TensorRef& dout, const TensorRef& x, RmsNorm options = {});
 
 struct AddRmsNorm {
@@ -36,8 +36,8 @@ struct AddNormResult {
   Tensor out, sum;  // both of x's shape and dtype
 };
 
-// sum = x + residual, rounded to their dtype, and out = rms_norm(sum). Its gradients are those of the
-// operator add_rms_norm_backward.
+// sum = x + residual, rounded to their dtype, and out = rms_norm(sum). The operator add_rms_norm_backward
+// computes the gradients.
 AddNormResult add_rms_norm(const TensorRef& x, const TensorRef& residual, AddRmsNorm options = {});
 
 }  // namespace tegula::ops

@@ -10,16 +10,16 @@ enum class RopePairing { halves, neighbours };
 
 struct Rope {
   TensorRef x = {};                  // [tokens, heads, d] or [batch, tokens, heads, d], f32, f16 or bf16
-  TensorRef cosine = {}, sine = {};  // [length, r/2], f32: of the angles of every position
-  std::optional<TensorRef> positions = {};  // [tokens] or [batch, tokens], i32; 0, 1, 2, … unless given
+  TensorRef cosine = {}, sine = {};  // [length, r/2], f32: of the angles of each position
+  std::optional<TensorRef> positions = {};  // [tokens] or [batch, tokens], i32; default: 0, 1, 2, …
   RopePairing pairing = RopePairing::halves;
-  bool inverse = false;               // rotates back, which is also the gradient
-  std::optional<TensorRef> out = {};  // written instead of a new tensor
+  bool inverse = false;               // rotate back; this is also the gradient
+  std::optional<TensorRef> out = {};  // preallocated output
   Target target = Target::automatic();
 };
 
-// The first r features of every head turned by the angles of the token's position, the others as they are; of
-// x's shape and dtype, computed in f32. A position outside of the tables is an error of the call.
+// Rotates the first r features of every head by the angles of the token's position and copies the others; the
+// result has x's shape and dtype and is computed in f32. A position outside the tables is a ProgramError.
 Tensor rope(const TensorRef& x, const TensorRef& cosine, const TensorRef& sine, Rope options = {});
 
 }  // namespace tegula::ops

@@ -1,5 +1,5 @@
-// Attention of many query heads to the rows that a list names: the keys of multi-head latent attention, which
-// are values as well (DeepSeek sparse attention, DeepSeek-AI 2025).
+// Attention of many query heads to listed rows, which are both keys and values, as in multi-head latent
+// attention (DeepSeek sparse attention, DeepSeek-AI 2025).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,22 +10,22 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct SparseMlaOptions {
-  std::int64_t d_v = 512;           // features of a row that are its value: the first ones
-  std::optional<float> scale = {};  // of the scores; 1/√d unless given. Positive and finite
-  // Query i stands at position i + (keys − queries), and entries that name a later row count for nothing.
+  std::int64_t d_v = 512;           // the first d_v features of a row are its value
+  std::optional<float> scale = {};  // scale of the scores, positive and finite; default 1/√d
+  // Query i is at position i + (keys − queries), and entries for later rows are ignored.
   bool causal = false;
-  // i32 [batch, queries, kv_heads]: how many entries of a list count, all of them unless given.
+  // i32 [batch, queries, kv_heads]: the number of entries of a list that are used; default: all.
   std::optional<TensorRef> counts = {};
-  // [heads]: a logit of each head that counts in the sum but has no value. With ∞ the output is 0 and the lse
-  // ∞.
+  // [heads]: one logit per head that is added to the sum of the softmax but has no value. With ∞ the output
+  // is 0 and the lse ∞.
   std::optional<TensorRef> sinks = {};
-  // Rows of a second source [batch, more_keys, kv_heads, d] and the lists [batch, queries, kv_heads,
-  // more_entries] that name them: a window beside compressed rows, say. Both sources share one softmax.
-  // Without `causal`.
+  // A second source of rows, [batch, more_keys, kv_heads, d], and the lists that select from it, [batch,
+  // queries, kv_heads, more_entries]; for example a window in addition to compressed rows. Both sources share
+  // one softmax. Not with `causal`.
   std::optional<TensorRef> more_kv = {}, more_indices = {};
-  std::optional<TensorRef> out = {}, lse = {};  // written instead of new tensors
-  // Parts into which each list is divided, computed by blocks of their own and merged afterwards, at most 32;
-  // 0 leaves it to the plan.
+  std::optional<TensorRef> out = {}, lse = {};  // preallocated outputs
+  // Each list is split into so many parts, at most 32, which are computed by separate blocks and then merged;
+  // 0 leaves the number to the plan.
   int splits = 0;
   Target target = Target::automatic();
 };
@@ -35,29 +35,29 @@ struct SparseMlaResult {
   Tensor lse;  // f32 [batch, queries, heads], natural logarithm of the sum of exp(score)
 };
 
-// For every query, softmax(scale · q kᵀ) v over the rows k that its list names, where v are the first d_v
-// features of k: q [batch, queries, heads, d], kv [batch, keys, kv_heads, d] of one dtype, f32, f16 or bf16;
-// indices i32 [batch, queries, kv_heads, entries]. All without batch is a batch of 1. Heads are a multiple of
-// kv_heads, and head h has the list h / (heads / kv_heads). Entries that name no row, such as −1, are
-// padding; a row counts as often as it is named. A query that sees no row has output 0 and lse −∞ (with a
-// sink: lse is the sink). d is at most 576 and d_v at most 512. Wrong shapes, dtypes or options are an
-// ArgumentError.
+// For every query, softmax(scale · q kᵀ) v over the rows k in its list, where v is the first d_v features of
+// k: q [batch, queries, heads, d], kv [batch, keys, kv_heads, d] of one dtype, f32, f16 or bf16; indices i32
+// [batch, queries, kv_heads, entries]. All tensors may lack the batch dimension. heads is a multiple of
+// kv_heads, and head h uses list h / (heads / kv_heads). Entries that are no row number, such as −1, are
+// padding; a row counts as often as it is listed. A query that sees no row has output 0 and lse −∞ (with a
+// sink: lse is the sink). d is at most 576 and d_v at most 512. Throws an ArgumentError for wrong shapes,
+// dtypes or options.
 SparseMlaResult sparse_mla(const TensorRef& q, const TensorRef& kv, const TensorRef& indices,
                            const SparseMlaOptions& options = {});
 
 struct SparseMlaBackwardOptions {
-  std::optional<TensorRef> dlse = {};  // gradient of lse, f32 in its shape; not looked at where lse is −∞
-  std::optional<TensorRef> dq = {}, dkv = {}, dsinks = {}, dmore_kv = {};  // written instead of new tensors
+  std::optional<TensorRef> dlse = {};  // gradient of lse, f32 and of the same shape; ignored where lse is −∞
+  std::optional<TensorRef> dq = {}, dkv = {}, dsinks = {}, dmore_kv = {};  // preallocated outputs
 };
 
 struct SparseMlaGradients {
   Tensor dq, dkv;           // as q and kv
-  Tensor dsinks, dmore_kv;  // f32 [heads], and as more_kv; no elements where the call has none
+  Tensor dsinks, dmore_kv;  // f32 [heads], and as more_kv; no elements if the call has none
 };
 
 // The gradients of sum(dout · out) + sum(dlse · lse) with respect to q, kv, the sinks and more_kv, where out
-// and lse are the results of sparse_mla(q, kv, indices, options): equal bits in every run. Contributions to
-// rows pass through memory of at most 2 GiB, whatever the extents are.
+// and lse are the results of sparse_mla(q, kv, indices, options). Bitwise reproducible. Contributions to rows
+// are stored in at most 2 GiB of memory, whatever the extents.
 SparseMlaGradients sparse_mla_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& kv,
                                        const TensorRef& indices, const TensorRef& out, const TensorRef& lse,
                                        const SparseMlaOptions& options,
@@ -66,32 +66,33 @@ SparseMlaGradients sparse_mla_backward(const TensorRef& dout, const TensorRef& q
 struct SparseMlaTargetOptions {
   bool causal = false;                // as in sparse_mla
   std::optional<float> scale = {};    // as in sparse_mla
-  std::optional<TensorRef> out = {};  // written instead of a new tensor
+  std::optional<TensorRef> out = {};  // preallocated output
   Target target = Target::automatic();
 };
 
-// The weights exp(score − lse) that sparse_mla gives to the rows of its lists, as the mean over the heads of
-// a group: f32 [batch, queries, kv_heads, entries], 0 of padding. The target of the indexer's loss.
+// The weights exp(score − lse) of the listed rows in sparse_mla, averaged over the heads of a group: f32
+// [batch, queries, kv_heads, entries], 0 for padding. This is the target of the indexer's loss.
 Tensor sparse_mla_target(const TensorRef& q, const TensorRef& kv, const TensorRef& indices,
                          const TensorRef& lse, const SparseMlaTargetOptions& options = {});
 
 struct SparseMlaDecodeOptions {
   std::optional<TensorRef> ropes =
-      {};                           // [pages, page, d_rope]: the features of keys behind their values, as q
-  std::optional<float> scale = {};  // of the scores; 1/√d unless given. Positive and finite
+      {};  // [pages, page, d_rope]: the features of keys after their values, in the dtype of q
+  std::optional<float> scale = {};  // scale of the scores, positive and finite; default 1/√d
   std::optional<TensorRef> counts =
-      {};  // i32 [queries]: how many entries of a list count, all of them unless given
+      {};  // i32 [queries]: the number of entries of a list that are used; default: all
   std::optional<TensorRef> sinks = {};          // [heads], as in sparse_mla
-  std::optional<TensorRef> out = {}, lse = {};  // written instead of new tensors
+  std::optional<TensorRef> out = {}, lse = {};  // preallocated outputs
   int splits = 0;                               // as in sparse_mla
   Target target = Target::automatic();
 };
 
-// The same from a cache of records: values e4m3 [pages, page, d_v] (or any leading extents), each equal part
-// of which has a factor in scales f32 [pages, page, parts], and ropes. They may be views of one tensor of
-// bytes, such as the 656 of DeepSeek-V3.2: 512 values, 4 scales, 64 features in bf16. q [queries, heads, d_v
-// + d_rope] f32, f16 or bf16; indices i32 [queries, entries] count the records of all pages. All heads share
-// the records. out [queries, heads, d_v], lse f32 [queries, heads].
+// The same from a cache of records: e4m3 values [pages, page, d_v] (or any leading extents), divided into
+// equal parts that each have a factor in the f32 scales [pages, page, parts], and ropes. They may be views of
+// one tensor of bytes, such as the 656-byte records of DeepSeek-V3.2: 512 values, 4 scales, 64 features in
+// bf16. q [queries, heads, d_v + d_rope] f32, f16 or bf16; indices i32 [queries, entries] are numbers of
+// records, counted across all pages. All heads share the records. out [queries, heads, d_v], lse f32
+// [queries, heads].
 SparseMlaResult sparse_mla_decode(const TensorRef& q, const TensorRef& values, const TensorRef& scales,
                                   const TensorRef& indices, const SparseMlaDecodeOptions& options = {});
 

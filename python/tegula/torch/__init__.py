@@ -1,5 +1,5 @@
-"""Tegula's operators for PyTorch: with gradients, as custom operators that ``torch.compile`` takes whole, and under
-autocast; and functions with the signatures of other libraries.
+"""Tegula's operators for PyTorch: with gradients, as custom operators for ``torch.compile``, and with autocast; and
+functions with the signatures of other libraries.
 """
 
 from . import _functions

@@ -11,7 +11,8 @@ from ._functions import functions
 
 
 def ternary_weights(numbers: Tensor) -> Tensor:
-    """Numbers -1, 0 and 1 [n, k], k a multiple of 4, as the ternary weights of `quantised_gemm`, uint8 [n, k / 4]."""
+    """Packs -1, 0 and 1, [n, k] with k a multiple of 4, into the ternary weights of `quantised_gemm`, uint8 [n, k /
+    4]."""
     codes = (numbers.to(torch.int32) + 1).unflatten(-1, (-1, 4))
     shifts = torch.arange(0, 8, 2, device=numbers.device, dtype=torch.int32)
     return (codes << shifts).sum(-1).to(torch.uint8)
@@ -23,9 +24,9 @@ class BitLinear(nn.Module):
     Args:
         in_features: a multiple of 4.
         out_features: rows of W.
-        bias: whether there is one.
-        rounds: whether rows of x are divided by their largest magnitude over 127 and rounded to integers, as in training.
-        dtype: of the bias, and of x where it is multiplied.
+        bias: whether the layer has a bias.
+        rounds: whether rows of x are scaled to a largest magnitude of 127 and rounded to integers, as in training.
+        dtype: dtype of the bias and of x in the product.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class BitLinear(nn.Module):
 
     @classmethod
     def from_weight(cls, weight: Tensor, bias: Optional[Tensor] = None, **options: bool) -> "BitLinear":
-        """Of a plain matrix [out, in]: its mean magnitude is the scale, by which it is divided and rounded to -1, 0 and 1."""
+        """From a dense matrix [out, in]: it is divided by its mean magnitude, the scale, and rounded to -1, 0 and 1."""
         dtype = weight.dtype if weight.dtype == torch.float16 else torch.bfloat16
         layer = cls(weight.shape[1], weight.shape[0], bias is not None, dtype=dtype, **options).to(weight.device)
         scale = weight.detach().float().abs().mean().clamp(min=1e-5)

@@ -1,8 +1,8 @@
-"""Keeps compiled graphs of one version of this package from another.
+"""Separates compiled graphs of different versions of this package.
 
-PyTorch keeps what torch.compile made by the names of the operators that a function calls
+PyTorch caches results of torch.compile by the names of the operators that a function calls
 (https://github.com/pytorch/pytorch/issues/144344). Their arguments, the shapes of their results and their gradients are
-compiled in, but are no part of that key, so a version in which they differ would run graphs of the one before.
+compiled in but are not part of that key, so a version in which they differ would run graphs of an earlier one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from .. import _tegula
 
 
 def fingerprint() -> str:
-    """Of all that tracers see: the sources of this package, and of the one around it, and the tables of operators."""
+    """A hash of everything that tracers see: the sources of this package and its parent, and the tables of
+    operators."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
     for source in sorted((*here.glob("*.py"), *here.parent.glob("*.py"))):
@@ -24,7 +25,7 @@ def fingerprint() -> str:
 
 
 def add_to_cache_key() -> None:
-    """Makes the fingerprint a part of PyTorch's tag of all cached graphs, beside that of the user."""
+    """Adds the fingerprint to PyTorch's tag of all cached graphs, in addition to the user's."""
     try:
         from torch.compiler import config
     except ImportError:  # PyTorch before 2.6

@@ -1,4 +1,4 @@
-"""What the custom operators share."""
+"""Helpers that the custom operators share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 if hasattr(torch, "get_autocast_dtype"):
 
     def _autocast_dtype(device: str) -> Optional[torch.dtype]:
-        """The dtype of autocast on the device; None where it is off."""
+        """The dtype of autocast on the device; None if it is disabled."""
         return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 else:  # PyTorch before 2.4
@@ -28,7 +28,7 @@ any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
 def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in the dtype of autocast, where it is on for their device."""
+    """The tensors in the dtype of autocast, if it is enabled for their device."""
     if not isinstance(tensors[0], Tensor):
         return tensors
     dtype = _autocast_dtype(tensors[0].device.type)
@@ -38,7 +38,7 @@ def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def as_numbers(indices: Any) -> Any:
-    """int64 numbers as int32; what does not fit is -1 or the largest."""
+    """int64 numbers as int32, clamped to -1 and the largest int32."""
     if not isinstance(indices, Tensor) or indices.dtype != torch.int64:
         return indices
     return indices.clamp(-1, 2**31 - 1).to(torch.int32)

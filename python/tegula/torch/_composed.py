@@ -1,4 +1,4 @@
-"""Gradients that consist of calls of other operators, for tables that name no operator for them."""
+"""Gradients composed of calls of other operators, for tables that name no gradient operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Named = Dict[str, Any]
 
 
 def _slope(activation: str, z: Tensor, dout: Tensor) -> Tensor:
-    """The gradient of z for that of its activation."""
+    """The gradient of z from that of its activation."""
     if activation == "none":
         return dout
     if activation == "relu":
@@ -29,7 +29,7 @@ def _activated(activation: str, z: Tensor) -> Tensor:
 
 
 def _before_activation(call: Callable[..., Tensor], tensors: Named, options: Named, dout: Tensor) -> Tensor:
-    """The gradient of the sum that the activation took, which is computed anew."""
+    """The gradient of the activation's argument, which is recomputed."""
     activation, gated = options["activation"], options["gated"]
     if activation == "none" and not gated:
         return dout
@@ -42,7 +42,8 @@ def _before_activation(call: Callable[..., Tensor], tensors: Named, options: Nam
 
 
 def _as_given(gradient: Tensor, transposed: bool, like: Tensor) -> Tensor:
-    """A gradient in the shape of its argument: transposed back, and summed where one matrix served every batch."""
+    """A gradient in the shape of its argument: transposed back, and summed if one matrix was broadcast over the
+    batch."""
     if transposed:
         gradient = gradient.transpose(-1, -2)
     if gradient.dim() > like.dim():
@@ -133,7 +134,7 @@ def _sums_of_groups(rows: Tensor, offsets: Optional[Tensor]) -> Tensor:
 
 
 def _lengths(x: Tensor, size: int) -> Tensor:
-    """How many rows every block has: the last may be short."""
+    """The number of rows of each block; the last may be shorter."""
     starts = torch.arange(0, x.shape[2], size, device=x.device)
     return (x.shape[2] - starts).clamp(max=size).to(torch.float32)
 
@@ -145,12 +146,13 @@ def _block_means(x: Tensor, size: int) -> Tensor:
 
 
 def _spread(means: Tensor, x: Tensor, size: int) -> Tensor:
-    """The gradient of rows from that of the means of their blocks, in the dtype of x."""
+    """The gradient of rows from the gradient of the means of their blocks, in the dtype of x."""
     return (means / _lengths(x, size)[:, None]).repeat_interleave(size, 2)[:, :, : x.shape[2]].to(x.dtype)
 
 
 def _of_largest(rows: Tensor, k: Tensor, gradient: Tensor, k_block: int, q_block: int, queries: int) -> Tensor:
-    """The gradient of each block of keys at the key of its largest product; with a q_block among the keys that are seen."""
+    """The gradient of each block of keys at the key with the largest product; with a q_block, among the visible
+    keys."""
     keys = k.shape[2]
     products = rows @ k.float().repeat_interleave(rows.shape[1] // k.shape[1], 1).transpose(2, 3)
     if q_block:
@@ -193,7 +195,7 @@ def _block_scores(call: Any, tensors: Named, options: Named, gradients: Named, n
 
 
 def _pairs(x: Tensor, pairs: int, pairing: str) -> Any:
-    """The features that are turned together, each [batch, tokens, heads, pairs] in float32."""
+    """The features that are rotated together, each [batch, tokens, heads, pairs] in float32."""
     turned = x[..., : 2 * pairs].float()
     return turned.chunk(2, -1) if pairing == "halves" else turned.unflatten(-1, (pairs, 2)).unbind(-1)
 
@@ -223,7 +225,7 @@ def _cumsum(call: Any, tensors: Named, options: Named, gradients: Named, needed:
 
 
 def _topk(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
-    """That of the chosen, put where these stand in their rows."""
+    """The gradient of the selected elements, scattered to their positions in the rows."""
     x, given = tensors["x"], gradients["dvalues"]
     values, indices = call(tensors, {**options, "gates": "none"})
     if options["gates"] == "softmax":
@@ -239,7 +241,7 @@ def _topk(call: Any, tensors: Named, options: Named, gradients: Named, needed: S
 
 
 def _places_of(order: Tensor, count: int) -> Tensor:
-    """Where each of so many pairs stands in their order, -1 where it does not."""
+    """The position of each pair in the order, -1 if it is not in it."""
     places = order.new_full((count + 1,), -1)
     at = torch.where(order < 0, count, order).long()
     return places.scatter(0, at, torch.arange(order.shape[0], device=order.device, dtype=order.dtype))[:count]

@@ -1,4 +1,4 @@
-"""Kernels of the user's own as operators of PyTorch."""
+"""User-defined kernels as operators of PyTorch."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def custom_op(
     save: Optional[Sequence[str]] = None,
     target: str = "automatic",
 ) -> Any:
-    """A kernel as an operator of PyTorch, which ``torch.compile``, fake tensors and gradients know.
+    """Turns a kernel into an operator of PyTorch that supports ``torch.compile``, fake tensors and gradients.
 
-    The operator takes what the kernel reads and its scalars, in the order of declaration, then the dims that no input
-    tells; it returns the outputs. The kernel's ``inout`` tensors are changed.
+    The operator takes the tensors that the kernel reads and its scalars, in the order of declaration, then the dims
+    that no input determines. It returns the outputs and updates the kernel's ``inout`` tensors.
 
     Args:
         kernel: such as ``gemm_relu(64, 64, 32)``.
-        name: ``"library::operator"``; by default ``tegula_kernels::`` and the kernel's name. An operator that had the
+        name: ``"library::operator"``; default: ``tegula_kernels::`` and the kernel's name. An existing operator of that
             name is replaced.
         backward: ``backward(saved, *gradients)`` with the gradients of the outputs. ``saved`` has inputs, scalars and
             outputs as attributes by their names. It returns the gradients of the tensors that the kernel reads, in
-            their order, None where there is none; or a dict of them by name.
-        save: names of the tensors that backward uses; by default all inputs and outputs are kept for it.
-        target: of the kernel's calls.
+            order, with None for no gradient; or a dict by name.
+        save: names of the tensors that backward uses; default: all inputs and outputs.
+        target: target of the kernel's calls.
 
     Returns:
-        The operator, to be called with tensors; ``torch.ops.library.operator`` is the same.
+        The operator, which is called with tensors; ``torch.ops.library.operator`` is the same.
 
     Raises:
         ValueError: gradients of a kernel that changes its inputs, or a name in ``save`` that the kernel does not have.
@@ -96,7 +96,7 @@ class _Definition:
 
 
 class _Gradient:
-    """The user's function as PyTorch calls it."""
+    """The user's function in the form in which PyTorch calls it."""
 
     def __init__(
         self,

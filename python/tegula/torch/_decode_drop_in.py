@@ -22,7 +22,7 @@ def _refuse(**unsupported: Any) -> None:
 
 
 def _window(window_size: Tuple[int, int], causal: bool, queries: int) -> Tuple[bool, int]:
-    """Whether later keys are hidden, and how many earlier ones are seen, -1 for all."""
+    """Whether later keys are hidden, and how many earlier ones are visible; -1: all."""
     left, right = window_size
     if causal or right == 0:
         return True, left
@@ -55,32 +55,33 @@ def flash_attn_with_kvcache(
     num_splits: int = 0,
     return_softmax_lse: bool = False,
 ) -> Union[Tensor, Pair]:
-    """``append_kv`` and ``attention_with_kv_cache`` in the form of FlashAttention's function of this name.
+    """``append_kv`` and ``attention_with_kv_cache`` with the signature of FlashAttention's function of this name.
 
     Args:
         q: [batch, queries, heads, d].
         k_cache, v_cache: [sequences, keys, kv_heads, d], or [pages, page size, kv_heads, d] with a block table; pages
-            have any size.
-        k, v: [batch, new tokens, kv_heads, d], which are written to the cache behind the tokens it has.
-        rotary_cos, rotary_sin: [positions, r / 2]: the first r features of q and k are rotated, those of k before
-            they are written.
+            may have any size.
+        k, v: [batch, new tokens, kv_heads, d], which are appended to the cache.
+        rotary_cos, rotary_sin: [positions, r / 2]: the first r features of q and k are rotated; k is rotated before it
+            is stored.
         cache_seqlens: tokens of each sequence before the new ones, or one number for all.
-        cache_batch_idx: [batch]: which row of a cache without pages each sequence has.
+        cache_batch_idx: [batch]: the row of each sequence in a cache without pages.
         block_table: [batch, width]: the pages of each sequence.
-        softmax_scale: 1 / sqrt(d) unless given.
-        causal: no later keys; the last query stands at the last key.
-        window_size: how many keys before and behind its position a query sees, -1 for all. A right side between 0 and
-            the queries is not supported.
-        softcap: scores become softcap * tanh(score / softcap); 0 for none.
+        softmax_scale: default: 1 / sqrt(d).
+        causal: hide later keys; the last query is aligned with the last key.
+        window_size: how many keys before and after its position a query sees; -1: all. A right side between 0 and the
+            number of queries is not supported.
+        softcap: scores become softcap * tanh(score / softcap); 0: off.
         rotary_interleaved: features 2j and 2j + 1 are rotated together, otherwise j and j + r / 2.
-        num_splits: parts of the keys; 0 leaves it to the plan.
-        return_softmax_lse: also the logarithms of the sums of exp(score), float32 [batch, heads, queries].
+        num_splits: number of splits of the keys; 0 leaves it to the plan.
+        return_softmax_lse: also return the logarithms of the sums of exp(score), float32 [batch, heads, queries].
 
     Returns:
         out as q; ``(out, lse)`` with return_softmax_lse.
 
     Raises:
-        ValueError: cache_leftpad, alibi_slopes and others that are not supported; else as attention_with_kv_cache.
+        ValueError: for cache_leftpad, alibi_slopes and other arguments that are not supported; otherwise as
+        attention_with_kv_cache.
     """
     _refuse(
         cache_leftpad=(cache_leftpad is not None, "give a block table, or caches that begin with their tokens"),
@@ -122,7 +123,7 @@ def flash_attn_with_kvcache(
 
 
 def _with_sink(out: Tensor, lse: Tensor, sink: Optional[Tensor]) -> Tensor:
-    """Results [.., heads, d] as if a logit of each head counted that has no value; lse [.., heads] is without it."""
+    """Adds one logit per head without a value to results [.., heads, d]; lse [.., heads] excludes it."""
     if sink is None:
         return out
     share = torch.sigmoid(lse - sink.float())
@@ -130,7 +131,7 @@ def _with_sink(out: Tensor, lse: Tensor, sink: Optional[Tensor]) -> Tensor:
 
 
 def _rows_of(cache: Tensor, name: str) -> Tensor:
-    """Pages [pages, page size, 1, features] as rows, which are not copied."""
+    """Pages [pages, page size, 1, features] as rows, without a copy."""
     if cache.dim() != 4 or cache.shape[2] != 1:
         raise ValueError(f"{name}: expected [pages, page size, 1, features], given {list(cache.shape)}; reshape it")
     try:
@@ -140,7 +141,7 @@ def _rows_of(cache: Tensor, name: str) -> Tensor:
 
 
 def _counted(indices: Tensor, count: Optional[Tensor]) -> Tensor:
-    """Lists [batch, queries, entries] whose entries behind those of a sequence that count are padding."""
+    """Lists [batch, queries, entries] in which the unused entries of each sequence are replaced by padding."""
     if count is None:
         return indices
     entry = torch.arange(indices.shape[-1], device=indices.device)
@@ -161,7 +162,7 @@ def _attend_records(q: Tensor, cache: Tensor, name: str, indices: Tensor, scale:
 
 
 def _sparse_decode(q: Tensor, head_dim_v: int, scale: float, is_fp8: bool, *sources: Any) -> Pair:
-    """Queries [rows, heads, d] against the pages and the lists of one source or of two."""
+    """Attention of queries [rows, heads, d] to pages by the lists of one or two sources."""
     caches = [(cache, indices.flatten(0, 1), name) for cache, indices, name in sources if cache is not None]
     if is_fp8:
         parts = [_attend_records(q, cache, name, indices, scale) for cache, indices, name in caches]
@@ -196,23 +197,23 @@ def flash_mla_with_kvcache(
     topk_length: Optional[Tensor] = None,
     extra_topk_length: Optional[Tensor] = None,
 ) -> Pair:
-    """``mla_decode``, or sparse decoding, in the form of FlashMLA's function of this name.
+    """``mla_decode``, or sparse decoding, with the signature of FlashMLA's function of this name.
 
     Args:
         q: [batch, queries, heads, d].
-        k_cache: [pages, page size, 1, d] in the dtype of q, or with is_fp8_kvcache records of 656 bytes in any dtype of
-            8 bits, [pages, page size, 1, 656].
-        block_table, cache_seqlens: int32 [batch, width] and [batch]; with indices they may be None.
+        k_cache: [pages, page size, 1, d] in the dtype of q, or, with is_fp8_kvcache, 656-byte records in any 8-bit
+            dtype, [pages, page size, 1, 656].
+        block_table, cache_seqlens: int32 [batch, width] and [batch]; they may be None if indices are given.
         head_dim_v: features of a row that are values.
-        tile_scheduler_metadata, num_splits: nothing is planned beforehand: they are ignored.
-        softmax_scale: 1 / sqrt(d) unless given.
-        causal: no later keys; the last query stands at the last key. Without indices only.
+        tile_scheduler_metadata, num_splits: ignored, because nothing is planned in advance.
+        softmax_scale: default: 1 / sqrt(d).
+        causal: hide later keys; the last query is aligned with the last key. Without indices only.
         is_fp8_kvcache: the cache consists of records.
         indices: int32 [batch, queries, entries]: the rows of all pages that a query sees, page * page size + row; -1 is
             padding.
-        attn_sink: [heads]: a logit of each head that counts but has no value. The lse is without it.
-        extra_k_cache, extra_indices_in_kvcache: a second cache, and what a query sees of it.
-        topk_length, extra_topk_length: [batch]: entries of a list that count.
+        attn_sink: [heads]: one logit per head that is added to the sum but has no value. The lse excludes it.
+        extra_k_cache, extra_indices_in_kvcache: a second cache, and the rows of it that a query sees.
+        topk_length, extra_topk_length: [batch]: entries of each list that are used.
 
     Returns:
         (out [batch, queries, heads, head_dim_v], lse float32 [batch, heads, queries]).
@@ -251,21 +252,21 @@ def flash_mla_sparse_fwd(
     attn_sink: Optional[Tensor] = None,
     topk_length: Optional[Tensor] = None,
 ) -> Tuple[Tensor, None, Tensor]:
-    """``sparse_mla`` in the form of FlashMLA's function of this name.
+    """``sparse_mla`` with the signature of FlashMLA's function of this name.
 
     Args:
         q: [queries, heads, d].
         kv: [keys, kv_heads, d].
         indices: int32 [queries, kv_heads, entries]: the rows that a query sees; -1 and rows that do not exist are
             padding.
-        sm_scale: of the scores.
+        sm_scale: scale of the scores.
         d_v: features of a row that are values.
-        attn_sink: [heads]: a logit of each head that counts but has no value. The lse is without it.
-        topk_length: [queries]: entries of a list that count.
+        attn_sink: [heads]: one logit per head that is added to the sum but has no value. The lse excludes it.
+        topk_length: [queries]: entries of each list that are used.
 
     Returns:
-        (out [queries, heads, d_v], None, lse float32 [queries, heads], natural logarithms). FlashMLA has the largest
-        scores at the second place, which the operator does not keep.
+        (out [queries, heads, d_v], None, lse float32 [queries, heads], natural logarithms). FlashMLA's second result,
+        the largest scores, is not available.
     """
     counts = None if topk_length is None else topk_length[:, None].expand(indices.shape[:2]).contiguous()
     out, lse = functions["sparse_mla"](q, kv, indices, counts=counts, d_v=d_v, scale=sm_scale)
@@ -289,23 +290,23 @@ def batch_decode_with_paged_kv_cache(
     v_scale: Optional[float] = None,
     return_lse: bool = False,
 ) -> Union[Tensor, Pair]:
-    """One token of each sequence against pages, with the arguments of FlashInfer's batch decode; without a plan.
+    """Attention of one token per sequence to pages, with the arguments of FlashInfer's batch decode; without a plan.
 
     Args:
         q: [batch, heads, d].
         paged_kv_cache: keys and values, each [pages, page size, kv_heads, d] for NHD and [pages, kv_heads, page size, d]
-            for HND; or one tensor with a dim of 2 behind the pages.
-        kv_indptr: int32 [batch + 1]: where the pages of each sequence begin and end in kv_indices.
+            for HND; or one tensor with a dimension of 2 after the pages.
+        kv_indptr: int32 [batch + 1]: boundaries of the pages of each sequence in kv_indices.
         kv_indices: int32: pages.
-        kv_last_page_len: int32 [batch]: tokens of the last page of each sequence.
+        kv_last_page_len: int32 [batch]: tokens in the last page of each sequence.
         kv_layout: NHD or HND.
-        max_pages: an upper bound on the pages of a sequence; by default the number of all pages. Lengths lie on the device and are
-            not read, so that calls can be captured.
-        window_left: keys before the last that are seen; -1 for all.
+        max_pages: an upper bound on the pages of a sequence; default: the number of all pages. Lengths are on the
+            device and are not read by the host, so calls can be captured.
+        window_left: keys before the last that are visible; -1: all.
         logits_soft_cap: scores become c * tanh(score / c).
-        sm_scale: 1 / sqrt(d) unless given.
+        sm_scale: default: 1 / sqrt(d).
         q_scale, k_scale, v_scale: factors of queries, keys and values.
-        return_lse: also the logarithms to base 2 of the sums, float32 [batch, heads], as FlashInfer has them.
+        return_lse: also return the base-2 logarithms of the sums, float32 [batch, heads], as FlashInfer does.
 
     Returns:
         out as q; ``(out, lse)`` with return_lse.

@@ -1,4 +1,4 @@
-"""A layer of DeepSeek sparse attention: latent attention to the keys that an indexer has chosen."""
+"""A layer of DeepSeek sparse attention: latent attention to the keys selected by an indexer."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from ._rotary import turned
 
 
 class LatentCache(NamedTuple):
-    """What the keys of earlier tokens are: rows [batch, tokens, 1, latent + rope] and index keys [batch, tokens, index_dim]."""
+    """The keys of earlier tokens: rows [batch, tokens, 1, latent + rope] and index keys [batch, tokens, index_dim]."""
 
     rows: Tensor
     index_keys: Tensor
 
 
 def _turned(x: Tensor, first: int) -> Tensor:
-    """[batch, tokens, heads, d], whose first token stands at position `first`, with rotary positions."""
+    """[batch, tokens, heads, d], with rotary positions, where the first token is at position `first`."""
     return turned(x, torch.arange(first, first + x.shape[1], device=x.device), 10000.0)
 
 
 class DeepseekSparseAttention(nn.Module):
-    """Multi-head latent attention in which every token sees the `top_k` tokens that a lightning indexer chooses.
+    """Multi-head latent attention in which every token sees the `top_k` tokens selected by a lightning indexer.
 
-    Keys are a latent row of `latent` features, which is the value of all heads as well, and `rope` features with a rotary
-    embedding. The indexer learns by `index_loss` alone: its inputs are detached, as the choice has no gradient.
+    A key consists of `latent` features, which are also the value of all heads, and `rope` features with a rotary
+    embedding. The indexer is trained only by `index_loss`: its inputs are detached, because the selection has no
+    gradient.
 
     Args:
         dim: features of tokens.
         heads: query heads.
-        latent, rope: features of a key's row, at most 512 and 64.
-        nope, value: features of a head's query before it meets the latent, and of its value.
-        index_heads, index_dim: of the indexer.
-        top_k: tokens that a token sees, at most 4096.
-        dense: whether tokens see all earlier ones, as while the indexer warms up.
+        latent, rope: features of a key, at most 512 and 64.
+        nope, value: features of a head's query before it is projected to the latent, and of its value.
+        index_heads, index_dim: heads of the indexer, and their features.
+        top_k: number of tokens that each token sees, at most 4096.
+        dense: whether tokens see all earlier tokens, for example while the indexer warms up.
     """
 
     def __init__(
@@ -91,10 +92,10 @@ class DeepseekSparseAttention(nn.Module):
     def forward(
         self, x: Tensor, cache: Optional[LatentCache] = None, *, with_index_loss: bool = False
     ) -> Tuple[Tensor, LatentCache, Optional[Tensor]]:
-        """(out, the cache with these tokens, the indexer's loss if it is wanted) for x [batch, tokens, dim].
+        """(out, the cache with these tokens, the indexer's loss if requested) for x [batch, tokens, dim].
 
-        The loss is the mean over tokens of the divergence of the indexer's probabilities of the tokens that are seen from
-        those of attention, as the mean over heads.
+        The loss is the mean over tokens of the divergence of the indexer's probabilities from those of attention,
+        averaged over heads, over the visible tokens.
         """
         first = 0 if cache is None else cache.rows.shape[1]
         rows, index_keys = self._rows(x, first), self.index_key(x.detach())

@@ -22,17 +22,17 @@ def block_sparse_attn(
     topk_indices: Optional[Tensor] = None,
     **options: Any,
 ) -> Pair:
-    """``tegula.torch.block_sparse_attention`` in the form of MagiAttention's function of this name.
+    """``tegula.torch.block_sparse_attention`` with the signature of MagiAttention's function of this name.
 
     Args:
         q: [queries, heads, d], or as ``tegula.torch.block_sparse_attention`` takes it.
-        k, v: [keys, kv_heads, d] then.
-        q_block_size, k_block_size: queries and keys of a block.
+        k, v: then [keys, kv_heads, d].
+        q_block_size, k_block_size: queries and keys per block.
         topk_indices: the indices of ``block_sparse_attention``; without their first extent for tensors without a batch.
-        options: all others of ``block_sparse_attention``; counts and mask without their first extent too.
+        options: all other options of ``block_sparse_attention``; counts and mask also without their first extent.
 
     Returns:
-        (out, lse) as there; for tensors without a batch out is as q, and lse [queries, heads].
+        (out, lse) as there; for tensors without a batch, out has the shape of q, and lse is [queries, heads].
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``block_sparse_attention``.
@@ -68,26 +68,25 @@ def native_sparse_attend(
     *,
     distinct_earlier_blocks: bool = False,
 ) -> Union[Tensor, Pair, Tuple[Pair, Pair]]:
-    """The fine selection of native sparse attention, in the form of the package native-sparse-attention-pytorch.
+    """The fine selection of native sparse attention, with the signature of the package native-sparse-attention-pytorch.
 
-    A query sees the keys of its own block up to itself, and beside them every chosen block whole: also one that
-    stands behind the query, and once more for every time that it is named, its own block too.
+    A query sees the keys of its own block up to itself, and in addition all keys of every selected block, even if it is
+    after the query, and once more for each time that it is listed; this includes its own block.
 
     Args:
         fq: [batch, heads, tokens, d]; float32, float16 or bfloat16.
         fk, fv: [batch, kv_heads, tokens, d].
-        block_size: keys of a block.
+        block_size: keys per block.
         selected_block_indices: int32 or int64 [batch, heads or kv_heads, tokens, entries].
-        fmask: bool, as the indices: which entries count.
-        sel_scale: float, as the indices: factors of the scores of the chosen blocks that are 1 (straight through);
-            its gradient tells the selector which blocks mattered.
-        include_block_causal: a query also sees its own block, and no key after itself there. Without it, only the
-            chosen blocks.
-        return_lse: also give the natural logarithms of the sums of exp(score), float32 [batch, heads, tokens].
-        return_sliding_window_out: also give attention over the keys from ``block_size`` before a query to itself.
-        distinct_earlier_blocks: a promise that the entries of a query that count differ from each other and name
-            blocks before its own, as those do that the package's models select: one pass instead of two, whose
-            results are merged. Of entries that break it, equal ones count once, and later keys do not.
+        fmask: bool, in the shape of the indices: the entries that are used.
+        sel_scale: float, in the shape of the indices: factors of 1 on the scores of the selected blocks (straight
+            through), whose gradient trains the selector.
+        include_block_causal: a query also sees its own block up to itself. Otherwise it sees only the selected blocks.
+        return_lse: also return the natural logarithms of the sums of exp(score), float32 [batch, heads, tokens].
+        return_sliding_window_out: also return attention over the keys from ``block_size`` before a query to itself.
+        distinct_earlier_blocks: a promise that the used entries of a query are distinct and are blocks before its own,
+            as selected by the package's models; then one pass is enough, instead of two whose results are merged. If
+            the promise is broken, duplicates count once and later keys are ignored.
 
     Returns:
         out; ``(out, window_out)`` with the window; ``(out, lse)`` or ``((out, window_out), (lse, window_lse))``
@@ -127,7 +126,7 @@ def native_sparse_attend(
 
 
 def _merged(one: Pair, other: Pair) -> Pair:
-    """Attention over the keys of both; a row without keys has the output 0 and the lse -inf."""
+    """Attention over the keys of both; a row without keys has output 0 and lse -inf."""
     top = torch.maximum(one[1], other[1]).detach()
     top = torch.where(top == -torch.inf, 0, top)
     weights = [torch.exp(lse - top) for _, lse in (one, other)]

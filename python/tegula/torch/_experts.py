@@ -1,4 +1,4 @@
-"""Mixtures of experts: a layer, and the function of PyTorch's grouped products."""
+"""Mixture of experts: a layer, and PyTorch's function for grouped products."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._functions import functions
 
 
 def _in_order(matrices: Tensor) -> Tuple[Tensor, Dict[str, Any]]:
-    """Matrices of groups, as their rows lie, and the option that says so."""
+    """The matrices of groups in their memory order, and the option that says so."""
     if matrices.stride(-1) != 1 and matrices.stride(-2) == 1:
         return matrices.transpose(-2, -1), {"transpose_b": True}
     return matrices, {"transpose_b": False}
@@ -33,7 +33,7 @@ def _rows_of_groups(rows: Tensor, matrices: Tensor, ends: Tensor, out_dtype: Opt
 
 
 class _InnerGroups(torch.autograd.Function):
-    """Products of columns and rows that are divided: [m, k] · [k, n] -> [groups, m, n]."""
+    """Products grouped along k: [m, k] · [k, n] -> [groups, m, n]."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, begins: Tensor, dtype: torch.dtype) -> Tensor:
@@ -59,10 +59,10 @@ def grouped_mm(
 ) -> Tensor:
     """``torch.nn.functional.grouped_mm`` (``torch._grouped_mm``): `offs` has the ends of the groups, int32 [groups].
 
-    [m, k] and [groups, k, n]: rows are divided, and multiplied with the matrix of their group, [m, n]; rows behind the
-    last end are unspecified. [groups, m, k] and [k, n]: columns of the second are divided, [m, n]. [m, k] and [k, n]:
-    columns of the first and rows of the second are, [groups, m, n]. [groups, m, k] and [groups, k, n], without ends: a
-    product for each group. Differentiable; the host does not read ends that lie on a GPU.
+    [m, k] and [groups, k, n]: rows are grouped and multiplied with the matrix of their group, [m, n]; rows after the
+    last end are unspecified. [groups, m, k] and [k, n]: columns of the second are grouped, [m, n]. [m, k] and [k, n]:
+    columns of the first and rows of the second are grouped, [groups, m, n]. [groups, m, k] and [groups, k, n], without
+    ends: one product per group. Differentiable; the host does not read ends on a GPU.
     """
     if bias is not None:
         raise ValueError("grouped_mm: expected no bias, given a tensor; grouped_gemm adds one for each group")
@@ -82,18 +82,18 @@ def grouped_mm(
 
 
 class MixtureOfExperts(nn.Module):
-    """Tokens go to the `topk` experts of the largest logits, whose gated units are summed by their gates.
+    """Each token goes to the `topk` experts with the largest logits; their gated units are summed with weights.
 
     Args:
         dim: features of tokens.
-        inner: of an expert's unit.
-        experts: how many there are.
-        topk: of a token.
-        shared: features of the unit of an expert that all tokens share, 0 for none.
+        inner: features of an expert's unit.
+        experts: number of experts.
+        topk: experts per token.
+        shared: features of the unit of an expert for all tokens; 0: none.
         unit: ``silu``, ``gelu``, ``relu`` or ``swiglu_oai``.
-        gates: what becomes of the chosen logits, ``softmax`` or ``sigmoid``; those are divided by their sum.
+        gates: applied to the selected logits, ``softmax`` or ``sigmoid``; sigmoids are divided by their sum.
         bias: whether experts have biases.
-        options: of ``fused_moe``: alpha, limit, interleaved.
+        options: options of ``fused_moe``: alpha, limit, interleaved.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class MixtureOfExperts(nn.Module):
         self.shared2 = of(dim, shared) if shared else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [..., dim], and the same of the result."""
+        """Maps x [..., dim] to a result of the same shape."""
         rows = x.flatten(0, -2)
         weights, experts = functions["topk"](
             self.router(rows).float(), count=self.topk, gates=self.gates, normalized=self.gates == "sigmoid"

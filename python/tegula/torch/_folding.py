@@ -1,4 +1,4 @@
-"""Operators of tables under torch.vmap: whether its dimension can be part of a larger call follows from their dims."""
+"""Operators of tables under torch.vmap: their dims determine whether its dimension can become part of a larger call."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def _stacked(calls: list[Any]) -> Any:
 
 
 def _in_front(x: Tensor, dim: int) -> Tensor:
-    """The dimension of vmap as the first. One that was the last lay between features, which belong side by side."""
+    """Moves the dimension of vmap to the front. If it was last, features were not contiguous, so the result is
+    copied."""
     return x.movedim(dim, 0).contiguous() if dim == x.dim() - 1 else x.movedim(dim, 0)
 
 
 class _Folding:
-    """How the dimension of vmap becomes one of the leading extents, or part of the batch, of a call."""
+    """How the dimension of vmap becomes a leading extent, or part of the batch, of a call."""
 
     def __init__(self, table: Table, tensors: Tuple[Any, ...], in_dims: Tuple[Any, ...], size: int, options: Any) -> None:
         self.size = size
@@ -44,7 +45,8 @@ class _Folding:
         self.own = self.dims.values[self.batch] if has else None
 
     def _find(self, table: Table) -> bool:
-        """Whether all that vmap divides, and all results, begin with such a dim, and nothing else depends on it."""
+        """Whether all arguments that vmap divides, and all results, begin with such a dim, and nothing else depends on
+        it."""
         first = table.inputs[0].dims(self.dims.values)[0]
         self.leads = first["leading"]
         if not self.leads and not (first["optional"] or first["extent"] in _batches):
@@ -84,7 +86,7 @@ class _Folding:
 
 
 def make_folding_vmap(operator: Any, table: Table) -> Callable[..., Any]:
-    """The rule of torch.vmap for an operator of a table: one larger call, or one for every entry."""
+    """The torch.vmap rule for an operator of a table: one larger call, or one call per entry."""
 
     def vmap(info: Any, in_dims: Tuple[Any, ...], *inputs: Any) -> Any:
         count, size = operator.tensors, info.batch_size

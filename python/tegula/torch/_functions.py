@@ -1,4 +1,4 @@
-"""The operators that are declared by tables, as functions and custom operators of PyTorch."""
+"""The operators of tables as functions and custom operators of PyTorch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def schema_of(table: Table, options: List[Option]) -> str:
 
 
 def _dtype(table: Table, output: Any, given: Dict[str, Any]) -> torch.dtype:
-    """The dtype of an output: what an option says, that of another tensor, or the only one there is."""
+    """The dtype of an output: given by an option, that of another tensor, or the only possible one."""
     if output.dtype_option and given.get(output.dtype_option) is not None:
         return getattr(torch, python_dtype(given[output.dtype_option]))
     like = given.get(output.like)
@@ -62,7 +62,8 @@ def make_fake(table: Table) -> Callable[..., Any]:
 
 
 def make_run(table: Table) -> Tuple[Callable[..., Any], Optional[Callable[..., Any]]]:
-    """The call of the library with a tensor for every result, as custom operators need it, and with None for some."""
+    """The call of the library: with a tensor for every result, as custom operators need it, and with None for missing
+    ones."""
     at_once = partial(_tegula.call, table.number)
     if all(output.when is None for output in table.outputs):
         return at_once, None
@@ -79,7 +80,7 @@ def make_run(table: Table) -> Tuple[Callable[..., Any], Optional[Callable[..., A
 
 
 def _named_backward(table: Table, gradient: Table, operator: Operator) -> Callable[..., Any]:
-    """Gradients by the operator that the table names: its tensors and options are found by their names."""
+    """Gradients by the operator that the table names; tensors and options are matched by name."""
     names = [option.name for option in torch_options(table, tables)]
     unwanted = dict.fromkeys((wanted_gradient(x) for x in table.inputs), False)
 
@@ -98,8 +99,8 @@ def _named_backward(table: Table, gradient: Table, operator: Operator) -> Callab
 
 
 def _complete_gradients(table: Table, gradient: Table, given: Dict[str, Any]) -> None:
-    """Of results that a call has or lacks together, the first has a gradient if others have one, as has every other whose
-    gradient must be given; without any, such results have no part."""
+    """Among results that a call has or lacks together, the first gets a gradient if any of them has one, as does every
+    other whose gradient is required; if none has one, they are ignored."""
     together: Dict[str, List[str]] = {}
     for x in table.outputs:
         together.setdefault(x.when_text, []).append(x.name)
@@ -124,7 +125,7 @@ def _as_given(gradient: Optional[Tensor], tensor: Optional[Tensor]) -> Optional[
 
 
 def _call_by_name(table: Table, tensors: Dict[str, Any], options: Dict[str, Any]) -> Any:
-    """A call of the operator with the tensors and options that are given, of which gradients consist."""
+    """Calls the operator with tensors and options by name, for composed gradients."""
     values = (options.get(o.name, o.default) for o in torch_options(table, tables))
     return operator_of(table)(tuple(tensors.get(x.name) for x in table.inputs), *values)
 
@@ -154,7 +155,7 @@ def _backward(table: Table) -> Optional[Callable[..., Any]]:
 
 
 def _keeps_results(table: Table) -> bool:
-    """Whether gradients take results, or zeros in the shape of one."""
+    """Whether gradients use results, or zeros in the shape of one."""
     gradient = tables.get(table.gradient)
     return gradient is not None and (
         len(table.outputs) > 1 or any(gradient.input(output.name) for output in table.outputs)
@@ -186,7 +187,7 @@ _operators: Dict[str, Operator] = {}
 
 
 def _register_flops(table: Table) -> None:
-    """The table's count of operations for torch.utils.flop_counter."""
+    """Registers the table's count of operations with torch.utils.flop_counter."""
     if table.flops is None or not hasattr(torch.library, "custom_op"):
         return
     counter = importlib.import_module("torch.utils.flop_counter")
@@ -201,7 +202,7 @@ def _register_flops(table: Table) -> None:
 
 
 def _make_present(table: Table) -> Callable[..., Any]:
-    """Several results as those of the operator are, by name: without the empty ones that stand for none."""
+    """The results as the operator's NamedTuple, without the empty tensors that represent missing ones."""
     result, conditions = result_type(table), [output.when for output in table.outputs]
     distinct = [when for when in dict.fromkeys(conditions) if when is not None]
     named = {name for when in distinct for name in names_of(when)}

@@ -66,17 +66,17 @@ def attention(
             for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         splits: parts into which the keys of a tile are split, merged afterwards; 0: planned; a number from 1 to 64,
             or 0 for the plan's choice.
         out_dtype: dtype of the result of e4m3; of others that of q; f32, f16 or bf16, chosen by the operator unless
             given.
-        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
-            faster.
+        deterministic: makes results bitwise reproducible; if false, the contributions to dq are added in any order
+            if that is faster.
 
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
@@ -91,12 +91,12 @@ def attention(
         q: expected 1 to 512 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        q_scale: expected q of 8 bits; give scale the factor of all scores.
-        k_scale: expected k of 8 bits; give scale the factor of all scores.
+        q_scale: expected q of 8 bits; put the factor of all scores into scale.
+        k_scale: expected k of 8 bits; put the factor of all scores into scale.
         v_scale: expected v of 8 bits; multiply the result by it.
         out_dtype: expected the dtype of q, unless that is e4m3; convert the result.
 
@@ -173,13 +173,13 @@ def attention_backward(
             for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
-            faster.
+        deterministic: makes results bitwise reproducible; if false, the contributions to dq are added in any order
+            if that is faster.
 
     Returns:
         dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
@@ -196,9 +196,9 @@ def attention_backward(
         q: expected 1 to 512 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
 
     Raises:
@@ -275,18 +275,18 @@ def block_sparse_attention_backward(
         cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         q_block_size: queries of a block; the last block may be short; a block size from 1 to 2^20.
         k_block_size: keys of a block; the last block may be short; a block size from 1 to 2^20.
-        causal: hides later keys in the chosen blocks; the last query is aligned with the last key.
+        causal: hides later keys in the selected blocks; the last query is aligned with the last key.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
-            faster.
+        deterministic: makes results bitwise reproducible; if false, the contributions to dq are added in any order
+            if that is faster.
 
     Returns:
         dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
@@ -302,9 +302,9 @@ def block_sparse_attention_backward(
         q: expected 1 to 512 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
         indices: expected either indices or mask; give one of them.
         counts: expected counts with indices only; leave it out.
@@ -352,7 +352,7 @@ def block_sparse_attention(
     check_indices: bool = False,
     deterministic: bool = True,
 ) -> BlockSparseAttentionResult:
-    """Attention in which every block of queries sees chosen blocks of keys.
+    """Attention in which every block of queries sees selected blocks of keys.
 
     Gradients of q, k and v are those of ``tegula.block_sparse_attention_backward``.
 
@@ -377,19 +377,19 @@ def block_sparse_attention(
         cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         q_block_size: queries of a block; the last block may be short; a block size from 1 to 2^20.
         k_block_size: keys of a block; the last block may be short; a block size from 1 to 2^20.
-        causal: hides later keys in the chosen blocks; the last query is aligned with the last key.
+        causal: hides later keys in the selected blocks; the last query is aligned with the last key.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         check_indices: refuses used entries that are neither -1 nor a block; the call then waits for the GPU.
-        deterministic: gives equal bits in every run; if false, the parts of dq are added in any order where that is
-            faster.
+        deterministic: makes results bitwise reproducible; if false, the contributions to dq are added in any order
+            if that is faster.
 
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
@@ -403,9 +403,9 @@ def block_sparse_attention(
         q: expected 1 to 512 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
         indices: expected either indices or mask; give one of them.
         counts: expected counts with indices only; leave it out.
@@ -422,7 +422,7 @@ def block_sparse_attention(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: the form of MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and causality besides.
+    Source: after MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and causality in addition.
     """
 
 def block_sparse_gemm(
@@ -784,7 +784,8 @@ def append_kv(
         cosine: [length, half], float32: cosines of the angles of every position, by which pairs of features of keys
             are rotated. Optional.
         sine: [length, half], float32: sines of the same angles. Optional.
-        positions: [batch, tokens], int32: of the tokens, their places in their sequences unless given. Optional.
+        positions: [batch, tokens], int32: positions of the tokens; default: their positions in their sequences.
+            Optional.
         pairing: features that are rotated together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
         first_rotated: the first feature that is rotated; a feature.
 
@@ -795,14 +796,14 @@ def append_kv(
         k_cache: expected the dtype of k, or e4m3; convert it.
         v: expected v and v_cache together; give both.
         cosine: expected cosine and sine together; give both.
-        positions: expected cosine and sine beside it; leave it out.
+        positions: expected cosine and sine as well; leave it out.
         v_scale: expected v beside it; leave it out.
         v_token_scale: expected v beside it; leave it out.
         k: expected 1 to 1024 features; split the heads.
         v: expected 1 to 1024 features; split the heads.
         cosine: expected 1 pair or more, among the {d} features of k; give the angles of fewer pairs.
-        cosine: expected angles of all {room} tokens there is room for; give longer tables, or positions.
-        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        cosine: expected angles for all {room} tokens of the capacity; give longer tables, or positions.
+        block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -848,8 +849,8 @@ def attention_with_kv_cache(
             bfloat16 or float8_e4m3fn: keys. Elements of the last dimension lie side by side.
         v_cache: [pages, page_size, kv_heads, d_v] if block_table; [batch, keys, kv_heads, d_v], dtype that of
             k_cache: values. Elements of the last dimension lie side by side.
-        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that names no
-            page, such as -1, is padding. Optional.
+        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that is no page
+            number, such as -1, is padding. Optional.
         cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
             fill the cache. Optional.
         tree_mask: [batch, queries, queries], bool: which of the last tokens each of them sees; all of them see the
@@ -865,7 +866,7 @@ def attention_with_kv_cache(
             Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
             softmax but has no value. Optional.
-        k_block_size: keys of a block that lists or the mask name; a block size from 1 to 2^20.
+        k_block_size: keys per block of the indices or the mask; a block size from 1 to 2^20.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         causal: hides later keys; the last query is aligned with the last key.
         left: keys before its position that a query sees; -1: all of them; a number of keys, or -1 for all.
@@ -880,11 +881,11 @@ def attention_with_kv_cache(
             key is seen.
 
     Rules:
-        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
         indices: expected either indices or mask; give one of them.
         counts: expected counts with indices only; leave it out.
-        mask: expected all blocks of the {room} keys there is room for; check k_block_size.
-        tree_mask: expected neither causal nor left beside it; say it in the mask.
+        mask: expected all blocks of the {room} keys of the capacity; check k_block_size.
+        tree_mask: expected neither causal nor left with it; say it in the mask.
         k_cache: expected the dtype of q, or e4m3; convert it.
         k_cache: expected no heads, as q; give q a head for each of the cache, or more.
         q: expected 1 to 512 features; split the heads.
@@ -910,7 +911,7 @@ def merge_attention(
     layout: Literal["bshd", "bhsd"] = "bshd",
     out_dtype: Any = None,
 ) -> MergeAttentionResult:
-    """Attention over all keys, merged from results over parts of them.
+    """Attention over all keys, merged from results over subsets of them.
 
     There are no gradients: attention over all keys has one.
 
@@ -973,8 +974,8 @@ def mla_decode(
         kv_cache: [pages, page_size, row] if block_table; [batch, keys, row], float32, float16, bfloat16,
             float8_e4m3fn or uint8: latent rows, whose first d_v features are the values, or records of bytes.
             Elements of the last dimension lie side by side.
-        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that names no
-            page, such as -1, is padding. Optional.
+        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that is no page
+            number, such as -1, is padding. Optional.
         cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
             fill the cache. Optional.
         tree_mask: [batch, queries, queries], bool: which of the last tokens each of them sees; all of them see the
@@ -998,9 +999,9 @@ def mla_decode(
             seen.
 
     Rules:
-        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
-        tree_mask: expected neither causal nor left beside it; say it in the mask.
-        kv_cache: expected the dtype of q, e4m3, or u8 beside q in bf16; convert it.
+        block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
+        tree_mask: expected neither causal nor left with it; say it in the mask.
+        kv_cache: expected the dtype of q, e4m3, or u8 with q in bf16; convert it.
         kv_cache: expected rows of {d} features, or records of 656 bytes for 576 features, 584 for 512, with d_v
             512; check the features of q.
         kv_cache: expected contiguous records at addresses that are multiples of 16; pass a contiguous copy.
@@ -1053,7 +1054,7 @@ def fused_moe(
         experts: expected at most 256 experts of a token; add results of fewer.
         w1: expected an expert or more; give experts.
         w1: expected at most 8192 experts; give fewer.
-        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        interleaved: expected swiglu_oai as the unit; reorder the rows of w1.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -1116,7 +1117,7 @@ def fused_moe_backward(
         experts: expected at most 256 experts of a token; add results of fewer.
         w1: expected an expert or more; give experts.
         w1: expected at most 8192 experts; give fewer.
-        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        interleaved: expected swiglu_oai as the unit; reorder the rows of w1.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -1157,7 +1158,7 @@ def gated_mlp(
         out: [..., d], dtype that of x: unit(x w1^T + bias1) w2^T + bias2.
 
     Rules:
-        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        interleaved: expected swiglu_oai as the unit; reorder the rows of w1.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -1218,7 +1219,7 @@ def quantised_moe(
         experts: expected at most 256 experts of a token; add results of fewer.
         w1: expected an expert or more; give experts.
         w1: expected at most 8192 experts; give fewer.
-        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        interleaved: expected swiglu_oai as the unit; reorder the rows of w1.
         w1: expected weights and scales of the format; check format and scales.
         block: expected 0, 16, 32 or a multiple of 64; give scales of such blocks.
         w1: expected weights that fill bytes; add columns of zeros.
@@ -1276,7 +1277,7 @@ def scaled_moe(
         experts: expected at most 256 experts of a token; add results of fewer.
         w1: expected an expert or more; give experts.
         w1: expected at most 8192 experts; give fewer.
-        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        interleaved: expected swiglu_oai as the unit; reorder the rows of w1.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -1408,7 +1409,7 @@ def gated_delta_rule(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
         output_final_state: also returns the states after the last token.
@@ -1420,7 +1421,7 @@ def gated_delta_rule(
             float32: states after the last token. None unless output_final_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
@@ -1481,7 +1482,7 @@ def gated_delta_rule_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
         output_final_state: also returns the states after the last token.
@@ -1501,7 +1502,7 @@ def gated_delta_rule_backward(
             dtype that of initial_state: gradient of initial_state. None unless initial_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
@@ -1552,7 +1553,7 @@ def kda(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
         output_final_state: also returns the states after the last token.
@@ -1564,7 +1565,7 @@ def kda(
             float32: states after the last token. None unless output_final_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
@@ -1625,7 +1626,7 @@ def kda_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
         output_final_state: also returns the states after the last token.
@@ -1645,7 +1646,7 @@ def kda_backward(
             dtype that of initial_state: gradient of initial_state. None unless initial_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
@@ -1831,8 +1832,7 @@ def grouped_gemm(
         transpose_b: b is [groups, n, k].
         precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
             ieee, tf32, tf32x3.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -1871,8 +1871,7 @@ def grouped_gemm_weights(
         c: [groups, k, n], float32, float16 or bfloat16: added. Optional.
         precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
             ieee, tf32, tf32x3.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -1905,8 +1904,7 @@ def accumulate_grouped_gemm_weights(
         a: [m, k], float32, float16 or bfloat16: rows of all groups.
         dout: [m, n], dtype that of a: gradients of the results.
         offsets: [groups + 1], int32: first row of each group, and the end of the last group.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
 
     Returns:
         None: sum hold the results.
@@ -1955,7 +1953,7 @@ def indexer_logits(
     ends: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
-    """Weighted sums over heads of relu(q k^T), from which queries choose keys.
+    """Weighted sums over heads of relu(q k^T), by which queries select keys.
 
     Gradients of q, k, weights and k_scales are those of ``tegula.indexer_logits_backward``.
 
@@ -2064,7 +2062,7 @@ def indexer_topk(
         begins: [queries] or [batch, queries], int32: the first key that a query sees; 0 if omitted. Optional.
         ends: [queries] or [batch, queries], int32: one past the last key that a query sees; `keys` if omitted.
             Optional.
-        page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c lies in
+        page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c is in
             page page_table[c / page_size]. Optional.
         causal: hides later keys; the last query is aligned with the last key.
         count: columns of a row; a number from 0 to 4096.
@@ -2106,8 +2104,8 @@ def paged_indexer_logits(
         k_cache: [pages, page_size, d] if block_table; [batch, keys, d], dtype that of q: keys, which all heads
             share. Elements of the last dimension lie side by side.
         weights: [batch, queries, heads], float32, float16 or bfloat16: weights of the heads of each query.
-        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that names no
-            page, such as -1, is padding. Optional.
+        block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that is no page
+            number, such as -1, is padding. Optional.
         cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
             fill the cache. Optional.
         k_scales: [pages, page_size] if block_table; [batch, keys], float32: factors of the keys' logits. Optional.
@@ -2118,7 +2116,7 @@ def paged_indexer_logits(
             query does not see a key.
 
     Rules:
-        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
         q: expected 1 to 128 heads; add up the logits of several calls.
         q: expected 1 to 256 features; split the features.
 
@@ -2148,7 +2146,7 @@ def sparse_mla(
     scale: float | None = None,
     splits: int = 0,
 ) -> SparseMlaResult:
-    """Attention of every query to the latent rows that its list names.
+    """Attention of every query to the latent rows in its list.
 
     Gradients of q, kv, sinks and more_kv are those of ``tegula.sparse_mla_backward``.
 
@@ -2158,7 +2156,7 @@ def sparse_mla(
         kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows of the cache: each is a key,
             and its first d_v features are the value. Elements of the last dimension lie side by side.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: rows that a query sees;
-            numbers that name no row, such as -1, are padding; a row counts as often as it is listed.
+            numbers of no row, such as -1, are padding; a row counts as often as it is listed.
         counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: number of used entries of each list; all
             if omitted. Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
@@ -2168,7 +2166,7 @@ def sparse_mla(
         more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
             of more_kv that a query sees. Optional.
         d_v: leading features of a row that are its value; a number of features from 1 to 512.
-        causal: entries that name a row after the query's position are padding.
+        causal: entries for rows after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         splits: parts into which a list is split, merged afterwards; 0: planned; a number from 1 to 32, or 0 for the
             plan's choice.
@@ -2181,7 +2179,7 @@ def sparse_mla(
 
     Rules:
         more_kv: expected more_kv and more_indices together; give both.
-        causal: expected no more_kv beside it: a second source has no positions; make entries behind the query -1.
+        causal: expected no more_kv with it: a second source has no positions; set entries after the query to -1.
         kv: expected no heads, as q; give q a head for each of kv, or more.
         q: expected 1 to 576 features; split the features.
         d_v: expected at most the {d} features of a row; give the features of its value.
@@ -2229,7 +2227,7 @@ def sparse_mla_backward(
         kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows of the cache: each is a key,
             and its first d_v features are the value. Elements of the last dimension lie side by side.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: rows that a query sees;
-            numbers that name no row, such as -1, are padding; a row counts as often as it is listed.
+            numbers of no row, such as -1, are padding; a row counts as often as it is listed.
         counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: number of used entries of each list; all
             if omitted. Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
@@ -2244,7 +2242,7 @@ def sparse_mla_backward(
         dlse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: gradient of lse; ignored
             where lse is -inf. Optional.
         d_v: leading features of a row that are its value; a number of features from 1 to 512.
-        causal: entries that name a row after the query's position are padding.
+        causal: entries for rows after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
 
     Returns:
@@ -2258,7 +2256,7 @@ def sparse_mla_backward(
 
     Rules:
         more_kv: expected more_kv and more_indices together; give both.
-        causal: expected no more_kv beside it: a second source has no positions; make entries behind the query -1.
+        causal: expected no more_kv with it: a second source has no positions; set entries after the query to -1.
         kv: expected no heads, as q; give q a head for each of kv, or more.
         q: expected 1 to 576 features; split the features.
         d_v: expected at most the {d} features of a row; give the features of its value.
@@ -2288,7 +2286,7 @@ def sparse_mla_decode(
     scale: float | None = None,
     splits: int = 0,
 ) -> SparseMlaDecodeResult:
-    """Attention of every query to the 8-bit cache records that its list names.
+    """Attention of every query to the 8-bit cache records in its list.
 
     There are no gradients: a cache of 8 bits has none.
 
@@ -2297,9 +2295,9 @@ def sparse_mla_decode(
             side.
         values: [..., d_v], float8_e4m3fn: the values of records, which are features of the keys too.
         scales: [..., groups], float32: factors of equal parts of the values of a record.
-        indices: [queries, entries], int32: records that a query sees; numbers that name no record, such as -1, are
+        indices: [queries, entries], int32: records that a query sees; numbers of no record, such as -1, are
             padding; a record counts as often as it is listed.
-        ropes: [..., d_rope], bfloat16, float16 or float32: the features of keys behind their values. Optional.
+        ropes: [..., d_rope], bfloat16, float16 or float32: the features of keys after their values. Optional.
         counts: [queries], int32: number of used entries of each list; all if omitted. Optional.
         sinks: [heads], float32, float16 or bfloat16: one logit per head that is added to the sum of the softmax but
             has no value. Optional.
@@ -2336,7 +2334,7 @@ def sparse_mla_target(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """The mean over heads of the weights that sparse_mla gives to the rows of its lists.
+    """The mean over heads of the weights of the listed rows in sparse_mla.
 
     There are no gradients: it is a target.
 
@@ -2347,7 +2345,7 @@ def sparse_mla_target(
             lie side by side.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the lists.
         lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: the lse of sparse_mla.
-        causal: entries that name a row after the query's position are padding.
+        causal: entries for rows after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
 
     Returns:
@@ -2380,10 +2378,10 @@ def topk_select(
     There are no gradients: it chooses.
 
     Args:
-        scores: [rows, columns] or [batch, rows, columns], float32: -inf and NaN are never chosen.
+        scores: [rows, columns] or [batch, rows, columns], float32: -inf and NaN are never selected.
         begins: [rows] or [batch, rows], int32: the first column of a row; 0 if omitted. Optional.
         ends: [rows] or [batch, rows], int32: one past the last column of a row; all if omitted. Optional.
-        page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c lies in
+        page_table: [pages] or [batch, pages], int32: if given, results are rows of a paged cache: column c is in
             page page_table[c / page_size]. Optional.
         count: columns of a row; a number from 0 to 4096.
         page_size: columns of a page; a block size from 1 to 2^20.
@@ -2428,7 +2426,7 @@ def causal_conv1d(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         silu: x / (1 + exp(-x)) of the sums.
         output_final_state: also returns the state for the next call.
 
@@ -2438,7 +2436,7 @@ def causal_conv1d(
             - 1 tokens. None unless output_final_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         weight: expected a width from 2 to 8; use a general convolution.
 
     Raises:
@@ -2485,7 +2483,7 @@ def causal_conv1d_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         silu: x / (1 + exp(-x)) of the sums.
         output_final_state: also returns the state for the next call.
 
@@ -2497,7 +2495,7 @@ def causal_conv1d_backward(
             gradient of initial_state. None unless initial_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         weight: expected a width from 2 to 8; use a general convolution.
 
     Raises:
@@ -2546,7 +2544,7 @@ def linear_attention(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the products; a finite number, 1/sqrt(d) unless given.
         normalize: divides results by the sums of their weights, which the states keep as a last column.
         output_final_state: also returns the states after the last token.
@@ -2558,7 +2556,7 @@ def linear_attention(
             d_v + normalize], float32: states after the last token. None unless output_final_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         q: expected 1 to 256 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
@@ -2619,7 +2617,7 @@ def linear_attention_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         scale: factor of the products; a finite number, 1/sqrt(d) unless given.
         normalize: divides results by the sums of their weights, which the states keep as a last column.
         output_final_state: also returns the states after the last token.
@@ -2638,7 +2636,7 @@ def linear_attention_backward(
             d, d_v + normalize], dtype that of initial_state: gradient of initial_state. None unless initial_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         q: expected 1 to 256 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
@@ -2727,17 +2725,17 @@ def nsa_selected_attention_backward(
         block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
             selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
         sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of the scores
-            of each entry's block, taken as 1: results do not depend on them, but a selector learns from their
-            gradient. Optional.
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
+            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
+            Optional.
         cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
             from entry i up to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         block_size: keys of a block; a block size from 1 to 2^20.
         causal: hides later keys; the last query is aligned with the last key.
         diagonal: a token sees its own block, selected or not.
@@ -2759,7 +2757,7 @@ def nsa_selected_attention_backward(
             keys, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by side.
         dsel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
             layout=bshd; [batch, selecting, queries, entries], float32: gradient of sel_scale; 0 where an entry
-            selects nothing, or what an earlier one has selected. None unless sel_scale_gradient.
+            selects nothing, or a block that an earlier entry has selected. None unless sel_scale_gradient.
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -2768,13 +2766,13 @@ def nsa_selected_attention_backward(
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
         dwindow_out: expected a window in the options; give the window and the results of the forward.
         dwindow_out: expected window_out and window_lse with it; give the window and the results of the forward.
-        dwindow_lse: expected dwindow_out with it; give dwindow_out, of zeros if need be.
+        dwindow_lse: expected dwindow_out with it; give dwindow_out, of zeros if necessary.
         block_indices: expected fewer than 2^31 entries of a head, of all batches together; split the batch.
 
     Raises:
@@ -2883,20 +2881,20 @@ def nsa_compress(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
 
     Returns:
         out: [entries, heads, d] if cu_seqlens; [batch, entries, heads, d] if layout=bshd; [batch, heads, entries,
-            d], dtype that of x: an entry for every whole window; packed, those of a sequence stand from its first
-            token / stride on. Elements of the last dimension lie side by side.
+            d], dtype that of x: one entry per whole window; if packed, those of a sequence start at its first token
+            / stride. Elements of the last dimension lie side by side.
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
-            would have no part.
-        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+            would be ignored.
+        max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         x: expected 1 to 512 features; split the heads.
 
     Raises:
@@ -2929,7 +2927,7 @@ def nsa_compress_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
@@ -2940,8 +2938,8 @@ def nsa_compress_backward(
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
-            would have no part.
-        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+            would be ignored.
+        max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         dout: expected {expected_entries} entries, as out has; give it the shape of out.
         x: expected 1 to 512 features; split the heads.
 
@@ -2985,7 +2983,7 @@ def nsa_compressed_attention(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
@@ -3002,10 +3000,10 @@ def nsa_compressed_attention(
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
-            would have no part.
-        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+            would be ignored.
+        max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
-        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+        k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
             tokens.
         k: expected no heads, as q; give q a head for each of k, or more.
         q: expected 1 to 512 features; split the heads.
@@ -3066,7 +3064,7 @@ def nsa_compressed_attention_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
@@ -3086,10 +3084,10 @@ def nsa_compressed_attention_backward(
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
-            would have no part.
-        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+            would be ignored.
+        max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
-        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+        k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
             tokens.
         k: expected no heads, as q; give q a head for each of k, or more.
         q: expected 1 to 512 features; split the heads.
@@ -3151,17 +3149,17 @@ def nsa_gated_attention(
         block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
             selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
         sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of the scores
-            of each entry's block, taken as 1: results do not depend on them, but a selector learns from their
-            gradient. Optional.
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
+            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
+            Optional.
         cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
             from entry i up to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         block_size: keys of a block; a block size from 1 to 2^20.
         causal: hides later keys; the last query is aligned with the last key.
         diagonal: a token sees its own block, selected or not.
@@ -3184,9 +3182,9 @@ def nsa_gated_attention(
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
         gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
             with a window.
@@ -3228,7 +3226,7 @@ def nsa_selected_attention(
     tile_keys: int = 0,
     check_indices: bool = False,
 ) -> NsaSelectedAttentionResult:
-    """Attention in which every token sees selected blocks of keys, and a window beside it.
+    """Attention in which every token sees selected blocks of keys and, optionally, a window.
 
     Gradients of q, k, v and sel_scale are those of ``tegula.nsa_selected_attention_backward``.
 
@@ -3246,17 +3244,17 @@ def nsa_selected_attention(
         block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
             selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
         sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of the scores
-            of each entry's block, taken as 1: results do not depend on them, but a selector learns from their
-            gradient. Optional.
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
+            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
+            Optional.
         cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
             from entry i up to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 where it is not known.
+            tokens, or 0 if unknown.
         max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         block_size: keys of a block; a block size from 1 to 2^20.
         causal: hides later keys; the last query is aligned with the last key.
         diagonal: a token sees its own block, selected or not.
@@ -3287,9 +3285,9 @@ def nsa_selected_attention(
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
             equally long.
 
     Raises:
@@ -3329,19 +3327,19 @@ def nsa_select(
         k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
             entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
         lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: the lse that
-            nsa_compressed_attention gives for q and k.
+            nsa_compressed_attention returns for q and k.
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window; the mean of each window is an entry; a block size from 1 to 2^20.
         stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
         count: entries of a row, at most 4096.
         block_size: tokens of a selected block; a block size from 1 to 2^20.
-        first_blocks: leading blocks that are chosen before all others; a number of blocks from 0 to 2^20.
-        local_blocks: blocks up to the query's own that are chosen before all others; a number of blocks from 0 to
-            2^20.
+        first_blocks: number of leading blocks that are always selected first; a number of blocks from 0 to 2^20.
+        local_blocks: number of blocks up to the query's own that are always selected first; a number of blocks from
+            0 to 2^20.
         weight: how the weights of a block's entries are combined; one of sum, largest.
         key_tokens: tokens from which the entries are made; 0: as many as queries; a number of tokens, or 0 for as
             many as queries.
@@ -3353,10 +3351,10 @@ def nsa_select(
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
-            would have no part.
-        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+            would be ignored.
+        max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
         key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
-        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+        k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
             tokens.
         k: expected no heads, as q; give q a head for each of k, or more.
         q: expected 1 to 512 features; split the heads.
@@ -3458,8 +3456,7 @@ def quantised_grouped_gemm(
         packed: b is in the order that packed_weights returns.
         block: weights that share a scale; 0: a whole row; 32 for mxfp4, 16 for nvfp4; 0, 16, 32 or a multiple of
             64.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -3597,7 +3594,7 @@ def cross_entropy_and_gradient(
 ) -> CrossEntropyAndGradientResult:
     """Cross-entropy loss of every row of logits, and its gradient in the same pass.
 
-    There are no gradients: it gives that itself.
+    There are no gradients: it returns the gradient itself.
 
     Args:
         logits: [..., classes], float32, float16 or bfloat16: rows, in their own dtype throughout.
@@ -4294,7 +4291,7 @@ def softmax(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in chunks.
     """
 
 def log_softmax(
@@ -4318,7 +4315,7 @@ def log_softmax(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in chunks.
     """
 
 def softmax_backward(
@@ -4344,7 +4341,7 @@ def softmax_backward(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in chunks.
     """
 
 def log_softmax_backward(
@@ -4370,7 +4367,7 @@ def log_softmax_backward(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in chunks.
     """
 
 class TopkResult(NamedTuple):
@@ -4389,18 +4386,19 @@ def topk(
     Gradients of x are composed of calls of other operators.
 
     Args:
-        x: [..., n], float32, float16 or bfloat16: rows; NaN is the largest, of equal ones the first comes first.
+        x: [..., n], float32, float16 or bfloat16: rows; NaN counts as the largest, and of equal elements the first
+            comes first.
         count: elements of a row; a number from 0 to 256.
-        gates: what is returned for the chosen elements: their softmax or their sigmoids; one of none, softmax,
+        gates: what is returned for the selected elements: their softmax or their sigmoids; one of none, softmax,
             sigmoid.
         normalized: sigmoids are divided by their sum.
 
     Returns:
-        values: [..., count], dtype that of x: the chosen elements, or their gates.
+        values: [..., count], dtype that of x: the selected elements, or their gates.
         indices: [..., count], int32: positions of these elements in their rows.
 
     Rules:
-        count: expected at most {n}, the elements of a row; choose no more than there are.
+        count: expected at most {n}, the elements of a row; request no more than there are.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4477,8 +4475,7 @@ def scaled_grouped_gemm(
         offsets: [groups + 1], int32: first row of each group, and the end of the last group. Optional.
         counts: [groups], int32: number of used rows of each group. Optional.
         rows_b: rows of b that share a scale; 128 or 1.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -4522,8 +4519,7 @@ def scaled_grouped_gemm_weights(
         offsets: [groups + 1], int32: first row of each group, and the end of the last group.
         c: [groups, k, n], float32, float16 or bfloat16: added. Optional.
         aligned: a promise: groups begin at multiples of 128.
-        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 where it is
-            not known.
+        max_rows: upper bound on the rows of a group, which the caller promises; a number of rows, or 0 if unknown.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
@@ -4563,7 +4559,7 @@ def block_scores(
         k_block_size: keys of a block; a block size from 1 to 2^20.
         layout: order of batch, sequence, heads, features; one of bshd, bhsd.
         causal: blocks that no query of the row sees score -inf.
-        proxy: what stands for a block of keys: their mean, or the key of the largest product; one of mean, max.
+        proxy: representative of a block of keys: their mean, or the key with the largest product; one of mean, max.
         per_kv_head: one row for the heads of a group.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
 
@@ -4598,10 +4594,10 @@ def topk_blocks(
     There are no gradients: it chooses.
 
     Args:
-        scores: [batch, heads, q_blocks, k_blocks], float32: -inf and NaN are never chosen.
+        scores: [batch, heads, q_blocks, k_blocks], float32: -inf and NaN are never selected.
         count: blocks of a row.
-        keep_first: block 0 is chosen before all others.
-        keep_diagonal: the block of the row's last query is chosen before all others.
+        keep_first: block 0 is always selected first.
+        keep_diagonal: the block of the row's last query is always selected first.
         q_block_size: queries of a block, for the diagonal; a block size from 1 to 2^20.
         k_block_size: keys of a block, for the diagonal; a block size from 1 to 2^20.
         key_offset: keys - queries, for the diagonal; a number below 2^29 in magnitude.
@@ -4610,7 +4606,7 @@ def topk_blocks(
         out: [batch, heads, q_blocks, count], int32: block numbers, -1 where fewer exist.
 
     Rules:
-        count: expected a number of blocks from 0 to {most}: there are {k_blocks}; choose no more than there are.
+        count: expected a number of blocks from 0 to {most}: there are {k_blocks}; request no more than there are.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4635,14 +4631,14 @@ def vertical_slash_blocks(
 ) -> VerticalSlashBlocksResult:
     """Blocks of keys that diagonals of the scores cross, and the columns outside of them.
 
-    There are no gradients: it gives numbers of keys.
+    There are no gradients: its results are key numbers.
 
     Args:
         vertical: [batch, heads, verticals], int32: keys that all queries see; other numbers, such as -1, are
             padding.
-        slash: [batch, heads, slashes], int32: distances from a query to a key before it; negative ones are padding.
+        slash: [batch, heads, slashes], int32: distances from a query back to a key; negative numbers are padding.
         queries: queries of a sequence; a number of tokens below 2^29.
-        keys: keys of a sequence: the last query stands at the last of them; a number of tokens below 2^29.
+        keys: keys per sequence; the last query is aligned with the last key; a number of tokens below 2^29.
         q_block_size: queries of a block; a block size from 1 to 2^20.
         k_block_size: keys of a block; a block size from 1 to 2^20.
 
@@ -4863,7 +4859,7 @@ def ssd(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
         output_final_state: also returns the states after the last token.
 
@@ -4874,7 +4870,7 @@ def ssd(
             after the last token. None unless output_final_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         B: expected 1 to 256 features of states; split them.
         x: expected 1 to 512 features; split the heads.
         x: expected a multiple of the groups of heads; give x a head for each group.
@@ -4943,7 +4939,7 @@ def ssd_backward(
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
-            or 0 where it is not known.
+            or 0 if unknown.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
         output_final_state: also returns the states after the last token.
 
@@ -4965,7 +4961,7 @@ def ssd_backward(
             of initial_state: gradient of initial_state. None unless initial_state.
 
     Rules:
-        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         B: expected 1 to 256 features of states; split them.
         x: expected 1 to 512 features; split the heads.
         x: expected a multiple of the groups of heads; give x a head for each group.

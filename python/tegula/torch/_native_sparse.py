@@ -32,27 +32,28 @@ def native_sparse_attention(
     cu_seqlens: Optional[Tensor] = None,
     max_seqlen: int = 0,
 ) -> Tensor:
-    """Attention over compressed entries, selected blocks and a window, summed by gates; differentiable.
+    """Attention over compressed entries, selected blocks and a window, summed with gates; differentiable.
 
     Args:
-        q: [batch, tokens, heads, d]; float32, float16 or bfloat16. The last query stands at the last key.
+        q: [batch, tokens, heads, d]; float32, float16 or bfloat16. The last query is aligned with the last key.
         k, v: [batch, keys, kv_heads, d] and d_v.
         gates: [batch, tokens, heads, 3], or 2 without a window: logits of the branches in this order.
         length, stride: of the windows whose means are the compressed entries.
-        block_size, count: tokens of a block, and how many blocks a token selects.
-        first_blocks, local_blocks: how many blocks at the beginning, and up to the token's own, are always selected.
-        window: tokens of the window, which ends at the query's own; 0: no window.
+        block_size, count: tokens per block, and blocks that a token selects.
+        first_blocks, local_blocks: number of blocks at the beginning, and up to the token's own, that are always
+            selected.
+        window: tokens of the window, which ends with the query's own; 0: no window.
         scale: factor of the scores; 1/sqrt(d) by default.
-        compressed: keys and values of the entries, where the caller has made them; means otherwise.
+        compressed: keys and values of the entries computed by the caller; default: means.
         layout: "bshd", or "bhsd" with heads before tokens in all tensors.
-        cu_seqlens: packed sequences, as ``nsa_compress`` takes them; no tensor has a batch then.
+        cu_seqlens: packed sequences, as in ``nsa_compress``; then no tensor has a batch.
         max_seqlen: an upper bound on the tokens of a sequence.
 
     Returns:
-        As q, with the features of v.
+        A tensor like q, with the features of v.
 
     Raises:
-        TypeError, ValueError, RuntimeError: as the operators that it consists of.
+        TypeError, ValueError, RuntimeError: like the operators that it is composed of.
     """
     packed = {"layout": layout, "cu_seqlens": cu_seqlens, "max_seqlen": max_seqlen}
     windows = {"length": length, "stride": stride, **packed}
@@ -78,7 +79,7 @@ def native_sparse_attention(
 
 
 class _Growing:
-    """Rows along dimension 1 that are added at the end, in memory that doubles."""
+    """Appends rows along dimension 1, in memory that grows by doubling."""
 
     def __init__(self) -> None:
         self.memory: Optional[Tensor] = None
@@ -97,7 +98,7 @@ class _Growing:
 
 
 class NativeSparseCache:
-    """What ``NativeSparseAttention`` keeps of the tokens before: keys, values and their compressed entries."""
+    """The state of ``NativeSparseAttention`` for earlier tokens: keys, values and their compressed entries."""
 
     def __init__(self) -> None:
         self._k, self._v, self._coarse_k, self._coarse_v = (_Growing() for _ in range(4))
@@ -107,7 +108,7 @@ class NativeSparseCache:
         return self._k.rows
 
     def add(self, k: Tensor, v: Tensor, compress: Any, stride: int) -> Tuple[Tensor, Tensor, Pair]:
-        """All keys and values with these behind them, and the entries, to which whole windows are added."""
+        """Appends keys and values, adds entries for completed windows, and returns all of them."""
         k, v = self._k.add(k), self._v.add(v)
         begin = self._coarse_k.rows * stride
         return k, v, (
@@ -117,8 +118,8 @@ class NativeSparseCache:
 
 
 class _GatedMeans(nn.Module):
-    """Entries as weighted means of overlapping windows: each token's weight, by its own features and its place in the
-    window, is softmax over the window."""
+    """Entries as weighted means of overlapping windows: a token's weight is a softmax over the window of a logit that
+    depends on its features and its position in the window."""
 
     def __init__(self, dim: int, length: int, stride: int) -> None:
         super().__init__()
@@ -127,7 +128,7 @@ class _GatedMeans(nn.Module):
         self.places = nn.Parameter(torch.zeros(length))
 
     def _packed(self, x: Tensor, cu_seqlens: Tensor) -> Tensor:
-        """Entries of packed sequences [tokens, heads, d], in the rows in which ``nsa_compress`` puts means."""
+        """Entries of packed sequences [tokens, heads, d], in the rows that ``nsa_compress`` uses."""
         begins, ends = cu_seqlens[:-1].long(), cu_seqlens[1:].long()
         counts = ((ends - begins - self.length) // self.stride + 1).clamp(min=0)
         begins, counts = begins[counts > 0], counts[counts > 0]
@@ -157,16 +158,16 @@ class NativeSparseAttention(nn.Module):
     """A layer of native sparse attention: projections, rotary positions, compression, selection, window and gates.
 
     Args:
-        width: features of x and of the result.
-        heads, kv_heads: of queries; of keys and values, as many unless given.
-        dim: features of a head, even; width / heads unless given.
-        compression: "mean", or "gated": windows weighted by a softmax that is learned.
-        rotary_base: of the rotary positions; None for none.
+        width: features of x and the result.
+        heads, kv_heads: heads of queries; heads of keys and values, default: as many.
+        dim: features of a head, even; default: width / heads.
+        compression: "mean", or "gated": windows weighted by a learned softmax.
+        rotary_base: base of the rotary positions; None: no positions.
         length, stride, block_size, count, first_blocks, local_blocks, window: as ``native_sparse_attention``.
 
     ``layer(x)`` takes x [batch, tokens, width], or packed [tokens, width] with ``cu_seqlens``. With a
-    ``NativeSparseCache`` the tokens follow those of the calls before: one by one or in parts the results are those of
-    the whole sequence. The cache is for inference: under ``torch.no_grad()``.
+    ``NativeSparseCache`` the tokens continue those of earlier calls, and the results are those of the whole sequence.
+    The cache is for inference, under ``torch.no_grad()``.
     """
 
     def __init__(
@@ -220,7 +221,7 @@ class NativeSparseAttention(nn.Module):
 
     @torch.no_grad()
     def select(self, x: Tensor, cu_seqlens: Optional[Tensor] = None) -> Tensor:
-        """The blocks that the tokens of x select, as ``nsa_select`` gives them."""
+        """The blocks that the tokens of x select, in the form of ``nsa_select``."""
         q, k, _ = self._projected(x, cu_seqlens, 0)
         entries, sizes = self._compress(k, cu_seqlens, 0), self.sizes
         seen = {"length": self.length, "stride": self.stride, "cu_seqlens": cu_seqlens}

@@ -12,7 +12,7 @@ from ._functions import functions
 
 
 def _packed(cu_seqlens: Optional[Tensor], *tensors: Optional[Tensor]) -> Tuple[Optional[Tensor], ...]:
-    """The ends as int32, and the tensors without the batch of 1 in which that library packs sequences."""
+    """The boundaries as int32, and the tensors without the batch of 1 in which that library packs sequences."""
     if cu_seqlens is None:
         return (None, *tensors)
     for x in tensors:
@@ -22,7 +22,7 @@ def _packed(cu_seqlens: Optional[Tensor], *tensors: Optional[Tensor]) -> Tuple[O
 
 
 def _entries_by_begin(x: Tensor, cu_seqlens: Tensor, block_size: int, tokens: int) -> Tensor:
-    """Rows that follow each other without gaps, the short last blocks among them, where ``nsa_compress`` puts them."""
+    """Moves contiguous rows, including shorter last blocks, to the rows that ``nsa_compress`` uses."""
     begins, ends = cu_seqlens[:-1].long(), cu_seqlens[1:].long()
     blocks = (ends - begins + block_size - 1) // block_size
     whole = (ends - begins) // block_size
@@ -50,18 +50,18 @@ def parallel_nsa_compression(
     scale: Optional[float] = None,
     cu_seqlens: Optional[Tensor] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """Attention over blocks of tokens that end at the query or before it.
+    """Attention over blocks of tokens that end at or before the query.
 
     Args:
-        q: [batch, tokens, heads, d]; the last query stands at the last of the TK tokens.
-        k, v: [batch, blocks, kv_heads, d]: what stands for each block, a short last one of a sequence among them.
-        TK: tokens of keys.
+        q: [batch, tokens, heads, d]; the last query is aligned with the last of the TK tokens.
+        k, v: [batch, blocks, kv_heads, d]: the representatives of blocks, including a shorter last one of a sequence.
+        TK: number of key tokens.
         block_size: tokens of a block.
-        scale: of the scores; 1/sqrt(d) unless given.
-        cu_seqlens: where packed sequences begin and end; the batch is 1 then.
+        scale: scale of the scores; default: 1/sqrt(d).
+        cu_seqlens: boundaries of packed sequences; then the batch is 1.
 
     Returns:
-        (out, lse): out as q, 0 where no block is seen; lse float32 [batch, tokens, heads], 0 there.
+        (out, lse): out like q, 0 where no block is visible; lse float32 [batch, tokens, heads], also 0 there.
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``tegula.nsa_compressed_attention``.
@@ -100,22 +100,22 @@ def parallel_nsa(
     Args:
         q: [batch, tokens, heads, d].
         k, v: [batch, tokens, kv_heads, d].
-        g_cmp, g_slc, g_swa: [batch, tokens, heads], the weights themselves of the branches: means of blocks,
-            chosen blocks, the window. With g_cmp the first branch is there.
-        block_indices: int32 or int64 [batch, tokens, kv_heads, entries]; a block that is named several times counts as
-            often. Without them, the first block, the last two, and those that matter most to the first branch.
-        block_counts: entries that count: of all rows, or [batch, tokens, kv_heads].
+        g_cmp, g_slc, g_swa: [batch, tokens, heads], weights (not logits) of the branches: means of blocks, selected
+            blocks, the window. The first branch exists if g_cmp is given.
+        block_indices: int32 or int64 [batch, tokens, kv_heads, entries]; duplicates count repeatedly. Default: the
+            first block, the last two, and those with the largest weights in the first branch.
+        block_counts: number of entries that are used, one for all rows or [batch, tokens, kv_heads].
         block_size: tokens of a block.
-        window_size: keys of the window, the query's own among them; 0: no such branch.
-        scale: of the scores; 1/sqrt(d) unless given.
-        cu_seqlens: where packed sequences begin and end; the batch is 1 then.
-        head_first: refused if true.
+        window_size: keys of the window, including the query's own; 0: no such branch.
+        scale: scale of the scores; default: 1/sqrt(d).
+        cu_seqlens: boundaries of packed sequences; then the batch is 1.
+        head_first: must be false.
 
     Returns:
-        As q, with the features of v.
+        A tensor like q, with the features of v.
 
     Raises:
-        TypeError, ValueError, RuntimeError: as the operators that it consists of.
+        TypeError, ValueError, RuntimeError: like the operators that it is composed of.
     """
     if head_first:
         raise ValueError("head_first: expected False, given True; transpose heads and tokens")
@@ -164,7 +164,7 @@ def naive_nsa(
     cu_seqlens: Optional[Tensor] = None,
     head_first: bool = False,
 ) -> Tensor:
-    """``parallel_nsa`` of given blocks, in the order of arguments that the same library's definition has."""
+    """``parallel_nsa`` for given blocks, with the argument order of that library's reference."""
     return parallel_nsa(
         q, k, v, None, g_slc, g_swa, block_indices, block_counts, block_size, window_size, scale, cu_seqlens, head_first
     )

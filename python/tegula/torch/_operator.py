@@ -1,4 +1,4 @@
-"""An operator as PyTorch wants it, called in the cheapest way that serves."""
+"""An operator for PyTorch, called in the cheapest sufficient way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _exports_history = hasattr(Tensor, "__dlpack_c_exchange_api__")
 
 
 def _is_seen() -> bool:
-    """Whether PyTorch has to see the call: compilers, tracers and modes, profilers, derivatives in forward mode."""
+    """Whether PyTorch must see the call: compilers, tracers and modes, profilers, forward-mode derivatives."""
     return (
         _is_compiling()
         or _modes()
@@ -36,7 +36,7 @@ def _is_seen() -> bool:
 
 
 def _refuse_forward_mode(tensors: Tuple[Any, ...]) -> None:
-    """In a custom operator, below PyTorch's derivatives: their tangents would be lost there without a word."""
+    """Inside a custom operator, below PyTorch's derivatives, where tangents would be lost silently."""
     refuse_tangents(tensors)
     # The transform of torch.func shows operators no tangents.
     transforms = sys.modules.get("torch._functorch.eager_transforms")
@@ -51,17 +51,17 @@ def _refuse_jvp(*arguments: Any) -> Any:
 
 
 def side_by_side(gradient: Optional[Tensor]) -> Optional[Tensor]:
-    """A gradient as the library takes it: those of sums, such as ``out.sum()``, are one element with strides of 0."""
+    """A gradient in contiguous form: that of a sum, such as ``out.sum()``, is one element with strides of 0."""
     if gradient is None or gradient.dim() == 0 or gradient.stride(-1) == 1 or gradient.shape[-1] == 1:
         return gradient
     return gradient.contiguous()
 
 
 class Operator:
-    """``run`` as ``tegula::name`` of torch.library, and as a function of autograd.
+    """``run`` as ``tegula::name`` of torch.library and as an autograd function.
 
-    Custom operators are what tracers understand, but they cost tens of microseconds a call. So where nothing traces,
-    ``run`` is called at once, or by way of a function of autograd if a gradient is wanted.
+    Tracers understand custom operators, but these cost tens of microseconds per call. If nothing traces, ``run`` is
+    therefore called directly, or through an autograd function if a gradient is required.
 
     Args:
         schema: the arguments and results in the notation of torch.library; tensors come first, then options.
@@ -69,12 +69,12 @@ class Operator:
         fake: results of the right shapes and dtypes, without elements.
         backward: the gradients of the tensors from a context with the options, the tensors, the results and the
             gradients of the results. Without it there are no gradients.
-        at_once: as run, where the caller takes fewer results than the schema has.
-        keep_results: whether backward has the results.
-        of_backward: how many options at the end are for backward, and not given to run.
-        vmap: makes the rule of torch.vmap for the operator.
-        no_gradient: why there are none.
-        written: names of the tensors that it writes in place.
+        at_once: like run, for callers that take fewer results than the schema has.
+        keep_results: whether backward uses the results.
+        of_backward: number of trailing options that are for backward and are not passed to run.
+        vmap: makes the operator's torch.vmap rule.
+        no_gradient: why the operator has no gradient.
+        written: names of the tensors that it updates in place.
     """
 
     def __init__(
@@ -163,13 +163,13 @@ class Operator:
         return self.at_once(*tensors, *options[: self.of_run])
 
     def whole(self, tensors: Tuple[Any, ...], *options: Any) -> Any:
-        """A call with all the results of the schema, for transforms."""
+        """Calls with all results of the schema, for transforms."""
         if self.custom is not None and (_is_seen() or any_requires_grad(tensors) is None):
             return self.custom(*tensors, *options)
         return self.composable.apply(*tensors, *options)
 
     def _others_require_grad(self, tensors: Tuple[Any, ...]) -> bool:
-        """Of tensors of other classes, such as fake ones, which see every call."""
+        """For tensors of other classes, such as fake tensors, which see every call."""
         for x in tensors:
             if isinstance(x, torch.fx.Proxy):
                 raise TypeError(
@@ -178,8 +178,7 @@ class Operator:
                 )
             if getattr(x, "is_nested", False):
                 raise TypeError(
-                    f"tegula.torch.{self.name}: nested tensors are not taken; give packed sequences, values() with "
-                    "offsets().int() as cu_seqlens"
+                    f"tegula.torch.{self.name}: nested tensors are not supported; pass packed sequences, values() with offsets().int() as cu_seqlens"
                 )
             if x is not None and not isinstance(x, Tensor):
                 raise TypeError(
@@ -196,7 +195,7 @@ class Operator:
         return detached
 
     def _writing(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """PyTorch is told that what is written in place has changed."""
+        """Tells PyTorch that tensors have changed in place."""
 
         def writing(*arguments: Any) -> Any:
             results = run(*arguments)
@@ -210,7 +209,7 @@ class Operator:
     def _refusing_vmap(self, operator: Any) -> Callable[..., Any]:
         def refuse(*arguments: Any) -> Any:
             raise NotImplementedError(
-                f"tegula.torch.{self.name} writes tensors in place, which torch.vmap does not divide; give it the "
+                f"tegula.torch.{self.name} writes tensors in place, which torch.vmap does not support; pass it the "
                 "larger call"
             )
 

@@ -1,4 +1,5 @@
-"""Layers whose work grows with the number of tokens: linear attention, retention, Mamba-2 and gated delta networks."""
+"""Layers whose work is linear in the number of tokens: linear attention, retention, Mamba-2 and gated delta
+networks."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from ._rotary import positions_of, turned
 
 
 class RecurrentCache:
-    """What a recurrent layer keeps of the tokens before: a state of each head, and the last tokens of a convolution.
+    """The state of a recurrent layer: one state per head, and the last tokens of a convolution.
 
-    It does not grow. A layer fills it; one that is given to the next call goes on from there.
+    Its size is fixed. A layer fills it, and a later call with it continues from there.
     """
 
     def __init__(self) -> None:
@@ -31,14 +32,15 @@ def retention_decays(heads: int) -> Tensor:
 
 
 def lightning_decays(heads: int, layer: int, layers: int) -> Tensor:
-    """Logarithms of the decays of lightning attention (Qin et al., 2024): later layers, counted from 0, forget less."""
+    """Logarithms of the decays of lightning attention (Qin et al., 2024): later layers, counted from 0, decay more
+    slowly."""
     if not 0 <= layer < layers:
         raise ValueError(f"layer: expected 0 to {layers - 1}, given {layer}")
     return -8.0 / heads * (1 - layer / layers) * torch.arange(1, heads + 1, dtype=torch.float32)
 
 
 class _Recurrent(nn.Module):
-    """What the layers share: calls with a cache, and the gated norm of a head's results."""
+    """Common code of the layers: calls with a cache, and the gated norm of a head's results."""
 
     def _scan(self, operator: str, *tensors: Tensor, cache: Optional[RecurrentCache], **options: Any) -> Tensor:
         if cache is None:
@@ -69,7 +71,7 @@ class _ShortConvolution(nn.Module):
 
 
 class _GatedNorm(nn.Module):
-    """Rows divided by their root mean square, times a learned factor of each feature and silu of a gate."""
+    """RMS normalisation of rows, times a learned factor per feature and the silu of a gate."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -80,7 +82,7 @@ class _GatedNorm(nn.Module):
 
 
 def _steps_of(heads: int, least: float = 1e-3, most: float = 0.1) -> Tensor:
-    """Biases under which softplus gives steps between the two, evenly by their logarithms."""
+    """Biases for which softplus gives step sizes between the two, spaced evenly on a logarithmic scale."""
     steps = torch.exp(torch.rand(heads) * (math.log(most) - math.log(least)) + math.log(least))
     return steps + torch.log(-torch.expm1(-steps))
 
@@ -91,18 +93,19 @@ def _advance(cache: Optional[RecurrentCache], x: Tensor) -> None:
 
 
 class LinearAttention(_Recurrent):
-    """A layer of linear attention (Katharopoulos et al., 2020): weights are products of elu(q) + 1 and elu(k) + 1.
+    """A layer of linear attention (Katharopoulos et al., 2020): attention weights are products of elu(q) + 1 and elu(k)
+    + 1.
 
     Args:
-        width: features of x and of the result.
-        heads, kv_heads: of queries and values; of keys, as many unless given.
-        dim, value_dim: features of a head's keys and values; width / heads unless given.
-        normalize: results are divided by the sums of their weights.
-        decays: logarithms of decays of heads, such as ``lightning_decays``; not learned, none unless given.
+        width: features of x and the result.
+        heads, kv_heads: heads of queries and values; heads of keys, default: as many.
+        dim, value_dim: features of a head's keys and values; default: width / heads.
+        normalize: divide results by the sums of their weights.
+        decays: logarithms of the decays of heads, such as ``lightning_decays``; not learned; default: no decay.
 
     ``layer(x)`` takes x [batch, tokens, width], or packed [tokens, width] with ``cu_seqlens``. With a ``RecurrentCache``
-    the tokens follow those of the calls before, of each sequence: one by one or in parts the results are those of the
-    whole sequence. The cache is for inference: under ``torch.no_grad()``. The same holds for all layers of this kind.
+    the tokens continue those of earlier calls, and the results are those of the whole sequence. The cache is for
+    inference, under ``torch.no_grad()``. This holds for all recurrent layers.
     """
 
     decays: Optional[Tensor]
@@ -140,14 +143,14 @@ class LinearAttention(_Recurrent):
 
 
 class Retention(_Recurrent):
-    """A layer of multi-scale retention (Sun et al., 2023): every head forgets at a rate of its own.
+    """A layer of multi-scale retention (Sun et al., 2023): every head decays at its own rate.
 
     Args:
-        width: features of x and of the result.
-        heads: as many of keys as of values.
-        dim, value_dim: features of a head's keys, even, and values; width / heads and twice as many unless given.
-        rotary_base: of the rotary positions; None for none.
-        decays: logarithms of decays of heads; ``retention_decays`` unless given.
+        width: features of x and the result.
+        heads: number of heads of queries, keys and values.
+        dim, value_dim: features of a head's keys (even) and values; default: width / heads, and twice that.
+        rotary_base: base of the rotary positions; None: no positions.
+        decays: logarithms of the decays of heads; default: ``retention_decays``.
     """
 
     decays: Tensor
@@ -192,12 +195,12 @@ class Mamba2(_Recurrent):
     """A layer of Mamba-2 (Dao and Gu, 2024): a short convolution, a state space scan, and a gate.
 
     Args:
-        width: features of x and of the result.
-        expand: the scan has so many times the width.
-        head_dim: features of a head of the scan; they divide the scan's width.
-        state: features of a head's state for each of its own.
-        groups: heads of a group share what writes and reads states.
-        conv: tokens of the convolution, 2 to 8.
+        width: features of x and the result.
+        expand: width of the scan divided by the width of x.
+        head_dim: features of a head of the scan, a divisor of the scan's width.
+        state: state size per feature of a head.
+        groups: groups of heads that share B and C, which write and read the states.
+        conv: width of the convolution in tokens, 2 to 8.
     """
 
     def __init__(
@@ -236,13 +239,13 @@ class Mamba2(_Recurrent):
 
 
 class GatedDeltaNet(_Recurrent):
-    """A layer of a gated delta network (Yang et al., 2024): states forget, and what keys find in them is replaced.
+    """A layer of a gated delta network (Yang et al., 2024): states decay, and the value stored under a key is replaced.
 
     Args:
-        width: features of x and of the result.
-        heads, value_heads: of queries and keys; of values, as many unless given, or a multiple.
-        dim, value_dim: features of a head's keys and values; width / heads unless given.
-        conv: tokens of the short convolution of queries, keys and values, 2 to 8.
+        width: features of x and the result.
+        heads, value_heads: heads of queries and keys; heads of values, a multiple, default: as many.
+        dim, value_dim: features of a head's keys and values; default: width / heads.
+        conv: width in tokens of the short convolution of queries, keys and values, 2 to 8.
     """
 
     def __init__(

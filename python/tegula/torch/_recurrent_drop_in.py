@@ -15,7 +15,7 @@ Results = Tuple[Tensor, Optional[Tensor]]
 
 
 def _scan(operator: str, tensors: Tuple[Tensor, ...], cu_seqlens: Optional[Tensor], options: dict) -> Results:
-    """A call whose packed sequences are a batch of 1, as these libraries have them."""
+    """A call with packed sequences in a batch of 1, as in these libraries."""
     if cu_seqlens is None:
         out, state = functions[operator](*tensors, **options)
         return out, state
@@ -48,16 +48,16 @@ def chunk_gated_delta_rule(
     head_first: bool = False,
     **_: Any,
 ) -> Results:
-    """``tegula.torch.gated_delta_rule`` in the form of flash-linear-attention's function of this name.
+    """``tegula.torch.gated_delta_rule`` with the signature of flash-linear-attention's function of this name.
 
     Args:
         q, k: [batch, tokens, heads, d]; v: [batch, tokens, value heads, d_v], a multiple of the heads.
-        g, beta: [batch, tokens, value heads]: logarithms of decays, at most 0, and how much is replaced.
-        scale: of the results; 1/sqrt(d) unless given.
+        g, beta: [batch, tokens, value heads]: logarithms of the decays, at most 0, and the writing strength.
+        scale: scale of the results; default: 1/sqrt(d).
         initial_state: [batch or sequences, value heads, d, d_v].
-        output_final_state: also the states behind the last token.
-        use_qk_l2norm_in_kernel: q and k are divided by their norms.
-        cu_seqlens: where packed sequences of a batch of 1 begin and end.
+        output_final_state: also return the states after the last token.
+        use_qk_l2norm_in_kernel: divide q and k by their norms.
+        cu_seqlens: boundaries of packed sequences in a batch of 1.
 
     Returns:
         (out, final_state or None).
@@ -83,15 +83,15 @@ def fused_chunk_linear_attn(
     normalize: bool = True,
     head_first: bool = False,
 ) -> Results:
-    """``tegula.torch.linear_attention`` in the form of flash-linear-attention's function of this name.
+    """``tegula.torch.linear_attention`` with the signature of flash-linear-attention's function of this name.
 
     Args:
         q, k: [batch, tokens, heads, d]; v: [batch, tokens, heads, d_v].
-        scale: of the products; 1/sqrt(d) unless given.
+        scale: scale of the scores; default: 1/sqrt(d).
         initial_state: [batch, heads, d, d_v].
-        output_final_state: also the states behind the last token.
-        normalize: results are divided by the sums of the weights of this call's tokens; those behind the initial
-            state count nothing there. ``tegula.torch.linear_attention`` carries these sums too.
+        output_final_state: also return the states after the last token.
+        normalize: divide results by the sums of the weights of this call's tokens, excluding those in the initial
+            state. ``tegula.torch.linear_attention`` carries these sums in the state.
 
     Returns:
         (out, final_state or None).
@@ -119,14 +119,14 @@ def chunk_retention(
     head_first: bool = False,
     **_: Any,
 ) -> Results:
-    """Retention, in the form of flash-linear-attention's function of this name.
+    """Retention, with the signature of flash-linear-attention's function of this name.
 
     Args:
         q, k: [batch, tokens, heads, d]; v: [batch, tokens, heads, d_v]. Decays are ``retention_decays(heads)``.
-        scale: of the results; 1/sqrt(d) unless given.
+        scale: scale of the results; default: 1/sqrt(d).
         initial_state: [batch or sequences, heads, d, d_v].
-        output_final_state: also the states behind the last token.
-        cu_seqlens: where packed sequences of a batch of 1 begin and end.
+        output_final_state: also return the states after the last token.
+        cu_seqlens: boundaries of packed sequences in a batch of 1.
 
     Returns:
         (out, final_state or None).
@@ -160,24 +160,24 @@ def mamba_chunk_scan_combined(
     return_final_states: bool = False,
     return_varlen_states: bool = False,
 ) -> Union[Tensor, Tuple[Tensor, ...]]:
-    """``tegula.torch.ssd`` in the form of mamba-ssm's function of this name.
+    """``tegula.torch.ssd`` with the signature of mamba-ssm's function of this name.
 
     Args:
         x: [batch, tokens, heads, p]; dt: [batch, tokens, heads]; A: [heads], at most 0.
         B, C: [batch, tokens, groups, n].
-        chunk_size: is not used: results do not depend on it.
-        D: [heads], or [heads, p]: shares of x that are added.
-        z: as x: results are multiplied by silu of it.
+        chunk_size: ignored, because results do not depend on it.
+        D: [heads], or [heads, p]: D * x is added to the result.
+        z: like x: the result is multiplied by silu(z).
         dt_bias: [heads], added to dt.
         initial_states: [batch, heads, p, n].
-        seq_idx: [batch, tokens]: states begin anew where it changes.
-        cu_seqlens: where packed sequences of a batch of 1 begin and end, for return_varlen_states.
-        dt_softplus, dt_limit: steps are log(1 + exp(dt + dt_bias)), and are clamped to the limit.
-        return_final_states: also the states behind the last token of each of the batch.
-        return_varlen_states: also those behind the last token of each packed sequence.
+        seq_idx: [batch, tokens]: states are reset where it changes.
+        cu_seqlens: boundaries of packed sequences in a batch of 1, for return_varlen_states.
+        dt_softplus, dt_limit: step sizes are log(1 + exp(dt + dt_bias)), clamped to the limit.
+        return_final_states: also return the states after the last token of each batch entry.
+        return_varlen_states: also return those after the last token of each packed sequence.
 
     Returns:
-        out, or a tuple of it and the states that are wanted.
+        out, or a tuple of out and the requested states.
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``ssd``.
@@ -218,7 +218,7 @@ def mamba_chunk_scan_combined(
 
 
 def _fences(seq_idx: Tensor) -> Tensor:
-    """Where sequences of a batch, one after another, begin and end."""
+    """Boundaries of the sequences of a batch when concatenated."""
     starts = torch.ones_like(seq_idx, dtype=torch.bool)
     starts[:, 1:] = seq_idx[:, 1:] != seq_idx[:, :-1]
     return F.pad(starts.flatten().nonzero()[:, 0], (0, 1), value=seq_idx.numel()).to(torch.int32)

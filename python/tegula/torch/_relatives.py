@@ -1,4 +1,5 @@
-"""Relatives of native sparse attention: each scores blocks, selects some, and attends by an operator with gradients."""
+"""Relatives of native sparse attention: each scores blocks, selects some, and attends to them with a differentiable
+operator."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _FIRST_OF_ALL = 3e38  # above any score, and finite
 
 
 def _chosen(scores: Tensor, first_token: int, count: int, block_size: int, first: int, local: int) -> Tensor:
-    """int32 [batch, rows, tokens, count] of float32 [batch, rows, tokens, blocks]: forced blocks, then the largest."""
+    """int32 [batch, rows, tokens, count] of float32 [batch, rows, tokens, blocks]: the blocks that are always selected,
+    then the largest."""
     tokens, blocks = scores.shape[2:]
     numbers = torch.arange(blocks, device=scores.device)
     own = (torch.arange(first_token, first_token + tokens, device=scores.device) // block_size)[:, None]
@@ -32,20 +34,21 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, choice: Tensor, block_size: int, sc
 def moba_attention(
     q: Tensor, k: Tensor, v: Tensor, *, chunk_size: int = 512, count: int = 12, scale: Optional[float] = None
 ) -> Tensor:
-    """Mixture of block attention: each query of each head sees its own chunk, and the chunks whose mean keys suit it.
+    """Mixture of block attention: each query of each head sees its own chunk and the chunks whose mean keys score
+    highest.
 
     Args:
         q: [batch, tokens, heads, d].
         k, v: [batch, tokens, kv_heads, d].
-        chunk_size: tokens of a chunk.
-        count: chunks of a query, its own among them.
-        scale: of the scores; 1/sqrt(d) unless given.
+        chunk_size: tokens per chunk.
+        count: chunks per query, including its own.
+        scale: scale of the scores; default: 1/sqrt(d).
 
     Returns:
-        As q, with the features of v; differentiable in q, k and v.
+        A tensor like q, with the features of v; differentiable with respect to q, k and v.
 
     Raises:
-        TypeError, ValueError, RuntimeError: as the operators that it consists of.
+        TypeError, ValueError, RuntimeError: like the operators that it is composed of.
     """
     windows = {"length": chunk_size, "stride": chunk_size}
     with torch.no_grad():
@@ -71,21 +74,21 @@ def infllm_attention(
     local_blocks: int = 8,
     scale: Optional[float] = None,
 ) -> Tensor:
-    """InfLLM v2: blocks by the largest weight of their compressed keys, shared by the heads of a group.
+    """InfLLM v2: selects blocks by the largest weight of their compressed keys, once per group of heads.
 
     Args:
         q: [batch, tokens, heads, d].
         k, v: [batch, tokens, kv_heads, d].
-        length, stride: of the windows whose means are the compressed keys; stride divides block_size.
-        block_size, count: tokens of a block, and blocks of a query, the forced ones among them.
-        first_blocks, local_blocks: forced at the beginning and up to the query's own.
-        scale: of the scores; 1/sqrt(d) unless given.
+        length, stride: windows whose means are the compressed keys; stride divides block_size.
+        block_size, count: tokens per block, and blocks per query, including those always selected.
+        first_blocks, local_blocks: always selected, at the beginning and up to the query's own.
+        scale: scale of the scores; default: 1/sqrt(d).
 
     Returns:
-        As q, with the features of v; differentiable in q, k and v.
+        A tensor like q, with the features of v; differentiable with respect to q, k and v.
 
     Raises:
-        TypeError, ValueError, RuntimeError: as the operators that it consists of; stride not dividing block_size.
+        TypeError, ValueError, RuntimeError: like the operators that it is composed of; stride not dividing block_size.
     """
     if block_size % stride:
         raise ValueError(f"stride: expected a divisor of block_size = {block_size}, given {stride}")
@@ -112,22 +115,23 @@ def msa_attention(
     local_blocks: int = 1,
     scale: Optional[float] = None,
 ) -> Tensor:
-    """Blocks by the largest product of an index query with the index keys of the block, for each head of keys.
+    """Selects blocks, per head of keys, by the largest product of an index query with an index key of the block.
 
     Args:
         q: [batch, tokens, heads, d].
         k, v: [batch, tokens, kv_heads, d].
         index_q: [batch, tokens, kv_heads, index features].
         index_k: [batch, tokens, index features].
-        block_size, count: tokens of a block, and blocks of a query.
-        local_blocks: forced up to the query's own.
-        scale: of the scores; 1/sqrt(d) unless given.
+        block_size, count: tokens per block, and blocks per query.
+        local_blocks: always selected, up to the query's own.
+        scale: scale of the scores; default: 1/sqrt(d).
 
     Returns:
-        As q, with the features of v; differentiable in q, k and v.
+        A tensor like q, with the features of v; differentiable with respect to q, k and v.
 
     Raises:
-        TypeError, ValueError, RuntimeError: as the operators that it consists of; index_q of other heads than k.
+        TypeError, ValueError, RuntimeError: like the operators that it is composed of; if index_q has other heads than
+        k.
     """
     if index_q.shape[2] != k.shape[2]:
         raise ValueError(f"index_q: expected {k.shape[2]} heads, as k, given {index_q.shape[2]}")
@@ -157,21 +161,21 @@ def qsa_attention(
     count: int = 512,
     scale: Optional[float] = None,
 ) -> Tensor:
-    """Small blocks by an indexer over their mean index keys, the same for all heads; a query's own block is forced.
+    """Selects small blocks for all heads by an indexer over their mean index keys; a query's own block is always seen.
 
     Args:
         q: [batch, tokens, heads, d].
         k, v: [batch, tokens, kv_heads, d].
         index_q: [batch, tokens, index heads, index features].
         index_k: [batch, tokens, index features].
-        block_size, count: tokens of a block, and blocks that end at the query or before it, beside its own.
-        scale: of the scores; 1/sqrt(d) unless given.
+        block_size, count: tokens per block, and blocks ending at or before the query, in addition to its own.
+        scale: scale of the scores; default: 1/sqrt(d).
 
     Returns:
-        As q, with the features of v; differentiable in q, k and v.
+        A tensor like q, with the features of v; differentiable with respect to q, k and v.
 
     Raises:
-        TypeError, ValueError, RuntimeError: as the operators that it consists of.
+        TypeError, ValueError, RuntimeError: like the operators that it is composed of.
     """
     batch, tokens, kv_heads = k.shape[:3]
     with torch.no_grad():
@@ -187,7 +191,7 @@ def qsa_attention(
 
 
 def _by_cubes(grid: Tuple[int, int, int], cube: Tuple[int, int, int], device: torch.device) -> Tensor:
-    """Numbers of the tokens of a grid, cube by cube."""
+    """The token numbers of a grid, cube by cube."""
     if any(extent % edge for extent, edge in zip(grid, cube)):
         raise ValueError(f"grid: expected multiples of the cube {cube}, given {grid}; pad the grid")
     (t, h, w), (a, b, c) = grid, cube
@@ -205,21 +209,22 @@ def video_attention(
     count: int = 32,
     scale: Optional[float] = None,
 ) -> Tensor:
-    """Attention of the tokens of a video without a mask: cubes of queries see the cubes whose mean keys suit theirs.
+    """Attention without a mask for the tokens of a video: a cube of queries sees the cubes whose mean keys score
+    highest.
 
     Args:
         q: [batch, tokens, heads, d], frame by frame and row by row.
         k, v: [batch, tokens, kv_heads, d].
-        grid: frames, rows and columns, multiples of the cube's.
+        grid: frames, rows and columns, multiples of those of the cube.
         cube: extents of a block.
-        count: cubes that a cube sees.
-        scale: of the scores; 1/sqrt(d) unless given.
+        count: cubes that each cube sees.
+        scale: scale of the scores; default: 1/sqrt(d).
 
     Returns:
-        As q, with the features of v; differentiable in q, k and v.
+        A tensor like q, with the features of v; differentiable with respect to q, k and v.
 
     Raises:
-        TypeError, ValueError, RuntimeError: as the operators that it consists of; a grid that is no multiple.
+        TypeError, ValueError, RuntimeError: like the operators that it is composed of; if the grid is not a multiple.
     """
     order = _by_cubes(grid, cube, q.device)
     if len(order) != q.shape[1]:
@@ -235,10 +240,11 @@ def video_attention(
 
 
 def blocks_above(weights: Tensor, threshold: float) -> Tensor:
-    """The fewest entries of each row whose weights sum to ``threshold`` of the row's, as a mask; ties to the lower.
+    """Masks the fewest entries of each row whose weights reach the fraction ``threshold`` of its sum; ties go to the
+    lower.
 
     Args:
-        weights: [..., blocks], none negative.
+        weights: [..., blocks], not negative.
         threshold: from 0 to 1.
 
     Returns:
@@ -256,7 +262,7 @@ def blocks_above(weights: Tensor, threshold: float) -> Tensor:
 
 
 def _antidiagonal_weights(q: Tensor, k: Tensor, block_size: int, stride: int, scale: float) -> Tensor:
-    """[batch, heads, blocks, blocks]: softmax over sums of every stride-th antidiagonal, added up by blocks."""
+    """[batch, heads, blocks, blocks]: softmax over sums of every stride-th antidiagonal, summed per block."""
     padding = (0, 0, 0, 0, 0, -q.shape[1] % block_size)
     k = k.repeat_interleave(q.shape[2] // k.shape[2], 2)
     q, k = (F.pad(x.float(), padding).unflatten(1, (-1, stride)) for x in (q, k))
@@ -277,21 +283,21 @@ def xattention(
     threshold: float = 0.9,
     scale: Optional[float] = None,
 ) -> Tensor:
-    """Causal attention to as few blocks as have a share of the weight, by the sums of antidiagonals.
+    """Causal attention to the fewest blocks that have a given share of the weight, estimated by antidiagonal sums.
 
     Args:
         q: [batch, tokens, heads, d].
         k, v: [batch, tokens, kv_heads, d].
-        block_size: tokens of a block of queries and of keys.
-        stride: from one antidiagonal of a block to the next; divides block_size.
+        block_size: tokens per block of queries and of keys.
+        stride: distance between the antidiagonals of a block; divides block_size.
         threshold: the share of a row's weight. A block also sees itself.
-        scale: of the scores; 1/sqrt(d) unless given.
+        scale: scale of the scores; default: 1/sqrt(d).
 
     Returns:
-        As q, with the features of v; differentiable in q, k and v.
+        A tensor like q, with the features of v; differentiable with respect to q, k and v.
 
     Raises:
-        TypeError, ValueError, RuntimeError: as the operators that it consists of; stride not dividing block_size.
+        TypeError, ValueError, RuntimeError: like the operators that it is composed of; stride not dividing block_size.
     """
     if block_size % stride:
         raise ValueError(f"stride: expected a divisor of block_size = {block_size}, given {stride}")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def turned(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """x [..., tokens, heads, d] turned by its positions."""
+    """x [..., tokens, heads, d] rotated by its positions."""
     half = x.shape[-1] // 2
     rates = base ** -(torch.arange(half, device=x.device, dtype=torch.float32) / half)
     angles = (positions.to(torch.float32)[:, None] * rates)[:, None]
@@ -19,7 +19,7 @@ def turned(x: Tensor, positions: Tensor, base: float) -> Tensor:
 
 
 def positions_of(x: Tensor, cu_seqlens: Optional[Tensor], before: int) -> Tensor:
-    """Of the tokens of x [..., tokens, width], behind so many; those of packed sequences begin anew."""
+    """Positions of the tokens of x [..., tokens, width] after so many; they restart in each packed sequence."""
     tokens = torch.arange(x.shape[-2], device=x.device)
     if cu_seqlens is None:
         return tokens + before

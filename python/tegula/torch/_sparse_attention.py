@@ -18,7 +18,7 @@ _NEVER = -1e30  # of a score that is not seen
 
 
 def _turned(x: Tensor, first: int) -> Tensor:
-    """[batch, heads, tokens, d] with rotary positions from ``first`` on, of neighbouring features."""
+    """[batch, heads, tokens, d] with rotary positions from ``first``, rotating neighbouring features."""
     rates = 10000.0 ** -(torch.arange(0, x.shape[-1], 2, device=x.device) / x.shape[-1])
     angles = torch.arange(first, first + x.shape[2], device=x.device)[:, None] * rates
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
@@ -27,24 +27,24 @@ def _turned(x: Tensor, first: int) -> Tensor:
 
 
 class SparseAttention(nn.Module):
-    """Native sparse attention as the package native-sparse-attention-pytorch has it, on Tegula's operators.
+    """Native sparse attention of the package native-sparse-attention-pytorch, on Tegula's operators.
 
     Args:
         dim, dim_head, heads, kv_heads: features of the input, of a head, query heads, heads of keys.
-        sliding_window_size: tokens before a query that the window holds beside its own (not causal: on both sides).
-        compress_block_size, compress_block_sliding_stride: tokens of a compressed window, and from one to the next.
-        selection_block_size, num_selected_blocks: tokens of a block, a multiple of the stride; blocks of a query.
+        sliding_window_size: tokens of the window before the query's own (if not causal, on both sides).
+        compress_block_size, compress_block_sliding_stride: length and stride of compressed windows, in tokens.
+        selection_block_size, num_selected_blocks: tokens per block, a multiple of the stride; blocks per query.
         num_compressed_mem_kv: learned compressed entries that all queries see.
-        causal, norm: no later tokens; an RMS norm of the input.
-        use_diff_topk: the scores of chosen blocks train the selection, straight through.
-        use_triton_kernel: taken for the signature: the fused kernel attends to selected blocks in either case.
-        query_heads_share_selected_kv: one choice for the heads of a group.
-        compress_mlp, compress_mlp_expand_factor: [..., window, d] to [..., d], copied for keys and values; an MLP of
-            this hidden width otherwise.
-        strategy_combine_mlp: dim to 3 * heads logits of the branches.
+        causal, norm: hide later tokens; apply an RMS norm to the input.
+        use_diff_topk: the scores of selected blocks train the selection (straight through).
+        use_triton_kernel: accepted for compatibility; the fused kernel attends to selected blocks in either case.
+        query_heads_share_selected_kv: one selection for the heads of a group.
+        compress_mlp, compress_mlp_expand_factor: [..., window, d] to [..., d], copied for keys and values; default: an
+            MLP of this hidden width.
+        strategy_combine_mlp: maps dim to 3 * heads logits of the branches.
 
-    ``layer(inp)`` takes [batch, tokens, dim]; with ``return_cache`` it gives ``(out, cache)``, and the tokens of a call
-    with a cache follow those of the calls before.
+    ``layer(inp)`` takes [batch, tokens, dim]; with ``return_cache`` it returns ``(out, cache)``, and a call with a
+    cache continues the earlier tokens.
     """
 
     def __init__(
@@ -106,7 +106,8 @@ class SparseAttention(nn.Module):
         self.combine_heads = nn.Linear(heads * dim_head, dim, bias=False)
 
     def _entries(self, x: Tensor, positions: Tensor, compress: nn.Module, held: Optional[Tensor]) -> Tensor:
-        """Entries of all windows that end in x: window n ends with token (n + 1) * stride - 1; zeros stand before."""
+        """Entries of all windows that end in x: window n ends with token (n + 1) * stride - 1; it is preceded by
+        zeros."""
         made = held.shape[2] if held is not None else 0
         total = x.shape[2] // self.stride
         if total == made:
@@ -117,7 +118,7 @@ class SparseAttention(nn.Module):
         return new if held is None else torch.cat((held, new), 2)
 
     def _coarse(self, q: Tensor, ck: Tensor, cv: Tensor, tokens: int) -> Tensor:
-        """Attention over the entries that end before the query, and the learned ones."""
+        """Attention over the entries that end before the query and the learned ones."""
         memory = [x.expand(q.shape[0], -1, -1, -1).to(q.dtype).contiguous() for x in self.compress_mem_kv]
         if not self.causal:
             keys, values = (torch.cat(pair, 2) for pair in zip(memory, (ck, cv)))
@@ -131,7 +132,7 @@ class SparseAttention(nn.Module):
         return _merged(functions["nsa_compressed_attention"](q, ck, cv, **sizes)[:2], seen)[0]
 
     def _importance(self, q: Tensor, ck: Tensor, first: int) -> Tensor:
-        """[batch, rows, tokens, blocks]: softmax of the scores of blocks beside one of -1000, which stands for none."""
+        """[batch, rows, tokens, blocks]: softmax of the scores of blocks and one score of -1000 for no block."""
         grouped = q.float().unflatten(1, (self.kv_heads, -1))
         scores = torch.einsum("bhgid,bhjd->bhgij", grouped, ck.float()) * self.dim_head**-0.5
         place = torch.arange(first, first + q.shape[2], device=q.device)[:, None]

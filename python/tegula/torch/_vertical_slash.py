@@ -1,4 +1,4 @@
-"""Attention to columns and diagonals of the scores, which a few last queries choose."""
+"""Attention to columns and diagonals of the scores, which are selected by the last few queries."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def vertical_slash_attention(
     """Causal attention to single columns and to the blocks of keys that diagonals cross.
 
     Args:
-        q: [batch, queries, heads, d]; k, v: [batch, keys, kv_heads, ...], or as layout says. The last query stands at
-            the last key.
+        q: [batch, queries, heads, d]; k, v: [batch, keys, kv_heads, ...], or as given by layout. The last query is
+            aligned with the last key.
         vertical: int32 or int64 [batch, heads or kv_heads, any number]: keys that all queries see; -1 is padding.
-        slash: likewise: distances from a query to a key before it, 0 for itself; -1 is padding.
-        q_block_size, k_block_size: queries that share the blocks of their diagonals, and keys of such a block.
+        slash: likewise: distances from a query back to a key, 0 for itself; -1 is padding.
+        q_block_size, k_block_size: number of queries that share the blocks of their diagonals, and keys per block.
         layout: bshd or bhsd.
-        scale: of the scores; 1/sqrt(d) unless given.
+        scale: scale of the scores; default: 1/sqrt(d).
 
     Returns:
         (out, lse) as ``block_sparse_attention``.
@@ -67,9 +67,9 @@ def vertical_slash_select(
 
     Args:
         q, k: as ``vertical_slash_attention`` has them.
-        verticals, slashes: how many of each; no more than there are keys.
-        last: queries that are looked at.
-        first_columns, local_slashes: columns from the first on, and distances from 0 on, that are always chosen.
+        verticals, slashes: number of each, at most the number of keys.
+        last: number of queries that are evaluated.
+        first_columns, local_slashes: number of first columns, and of smallest distances, that are always selected.
         layout, scale: as ``vertical_slash_attention`` has them.
 
     Returns:

@@ -1,4 +1,4 @@
-// Arithmetic of indices as text, without terms and factors that change nothing.
+// Index arithmetic as text, without neutral terms and factors.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Which block has which index: the order in which blocks begin.
+// Maps blocks to grid indices: the order in which blocks start.
 #pragma once
 #include <string>
 #include <vector>

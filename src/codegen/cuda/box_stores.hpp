@@ -1,4 +1,4 @@
-// What the copy engine brings of a fragment to a tensor, as texts.
+// The text for storing a fragment to a tensor by the copy engine.
 #pragma once
 #include <cstdint>
 #include <optional>

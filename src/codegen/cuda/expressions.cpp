@@ -68,7 +68,7 @@ std::string Expressions::emit(const Expr& e) {
   return common_.emplace(e.get(), name).first->second;
 }
 
-// Of bits that are chosen and turned NVRTC makes two instructions where mask and pattern are constants.
+// NVRTC makes two instructions of masking and flipping bits if mask and pattern are constants.
 std::optional<std::string> Expressions::masked_xor(const Expr& e) {
   if (e->op != Op::bit_xor || e->held() != u32) return std::nullopt;
   const auto is_chosen = [&](const Expr& x) { return x->op == Op::bit_and && !repeated_.contains(x.get()); };

@@ -1,4 +1,5 @@
-// What each thread computes, as text: expressions of named variables, under what is known of these.
+// Expressions that each thread computes, as text over named variables, simplified by the known facts about
+// these.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,5 +1,5 @@
-// What prints the function of one grid for a GPU. Its members are spread over several files, by what they
-// print: accesses, statements, loops over elements, operations on tiles, roles.
+// Prints the function of one grid for a GPU. Its members are spread over several files, by what they print:
+// accesses, statements, loops over elements, operations on tiles, roles.
 #pragma once
 #include <functional>
 #include <optional>
@@ -32,15 +32,15 @@ std::string words_of(const ir::Buffer& tile);
 
 class CudaGridPrinter : private GridState {
  public:
-  // Of the grid `number` of the plan.
+  // Prints grid `number` of the plan.
   CudaGridPrinter(const Signature& signature, const passes::CudaPlan& plan, int number, CudaProgram& program);
   // The text of the function; adds it to the program's kernels.
   std::string print();
 
-  // Of what was printed. How much less shared memory the plan would have had to take; throws ProgramError
-  // where no plan takes less.
+  // The number of bytes by which the printed grid exceeds shared memory; throws ProgramError if no plan needs
+  // less.
   std::int64_t missing_shared_bytes(const ir::Grid& grid) const;
-  // Beside slots of rings, buffers of stores, and second halves.
+  // Shared memory in addition to ring slots, store buffers and second halves.
   std::int64_t other_shared_bytes() const { return memory_.peak() - ahead_bytes_; }
   int blocks_per_processor() const { return blocks_; }
 

@@ -1,5 +1,5 @@
-// What is known while the function of one grid is printed for a GPU: the grid and its plan, where tiles and
-// tensors are, and in which loop, role or branch the text stands.
+// The state while the function of one grid is printed for a GPU: the grid and its plan, where tiles and
+// tensors are, and the current loop, role and branch.
 #pragma once
 #include <deque>
 #include <optional>
@@ -22,7 +22,7 @@ namespace tegula::codegen {
 
 class GridState {
  protected:
-  // Of the grid `number` of the plan.
+  // The state for grid `number` of the plan.
   GridState(const Signature& signature, const passes::CudaPlan& plan, int number, CudaProgram& program)
       : signature_(signature),
         target_(plan.target),
@@ -80,7 +80,8 @@ class GridState {
   bool in_branch_ = false;  // the innermost loop or branch is a branch, all of whose products are awaited
   std::unordered_set<int> in_loops_;                 // rings: see ConsumerProgram
   std::unordered_set<const ir::Buffer*> lane_sums_;  // whose lanes hold parts for now
-  // Of what warps and warp groups choose between: kept, for names are by their addresses.
+  // Variables for which warps and warp groups have a choice; they are kept alive because names refer to their
+  // addresses.
   std::vector<ir::VariablePtr> own_;
   std::unordered_map<const ir::Variable*, StepRead> step_reads_;
   std::vector<FragmentTile> factors_;  // fragments of exponentials

@@ -18,7 +18,7 @@ namespace {
 std::string loads_of(const passes::Roles& roles) {
   if (roles.one_loader) return "one thread loads by the copy engine";
   if (std::all_of(roles.rings.begin(), roles.rings.end(), [](const auto& ring) { return ring.by_rows; }))
-    return "threads load rows in pieces of 16 bytes";
+    return "threads load rows in 16-byte chunks";
   return roles.copies.empty() ? "threads load" : "the copy engine and threads load";
 }
 
@@ -55,14 +55,14 @@ passes::Reason reason_of_moving(const Gemm& n, const passes::GemmPlan& plan) {
     return {"operand A of 8 bits is not read from registers",
             "convert it to bf16 or f16, or copy it to a Shared tile"};
   if (plan.swapped)
-    return {"the operands are exchanged, and operand A stands where none is read from registers",
-            "use 64 rows, or a multiple, to multiply from registers"};
+    return {"the operands are exchanged, and operand A then is the one that cannot be read from registers",
+            "use a multiple of 64 rows to multiply from registers"};
   if (plan.parts.along_n > 1)
-    return {fmt::format("operand A is needed by {} parts of the block, each with columns of its own",
+    return {fmt::format("operand A is needed by {} parts of the block, each with its own columns",
                         plan.parts.along_n),
-            "use fewer threads, or 64 rows for every warp group"};
+            "use fewer threads, or 64 rows per warp group"};
   return {"operand A is not all rows of a fragment, with a multiple of 16 along k",
-          "multiply all rows of a fragment, from a multiple of 16 columns on"};
+          "multiply all rows of a fragment, starting at a multiple of 16 columns"};
 }
 
 }  // namespace
@@ -77,28 +77,28 @@ void Notes::of_gemm(const Gemm& n, const passes::GemmPlan& plan, const Loc& at) 
   add(by_warps ? passes::NoteKind::mma_sync : passes::NoteKind::multiply_add, plan.fallback, at);
   if (plan.instruction == passes::GemmInstruction::wgmma && was_fragment(n.a, at))
     add(passes::NoteKind::through_shared_memory, reason_of_moving(n, plan), at);
-  constexpr const char* no_choice = "leave it out: the compiler decides by the operands";
+  constexpr const char* no_choice = "leave it out: the compiler decides from the operands";
   const GemmHints& hints = n.hints;
   if (hints.warps != Warps::automatic)
-    add(passes::NoteKind::hint, {".warps of a product is not followed", no_choice}, at);
+    add(passes::NoteKind::hint, {".warps of a product has no effect", no_choice}, at);
   if (hints.swap && *hints.swap != plan.swapped)
     add(passes::NoteKind::hint,
-        {".swap of a product is not followed",
+        {".swap of a product has no effect",
          "give the sum a multiple of 64 columns and of eight rows, and operand B in a Shared tile"},
         at);
   if (hints.from_registers && *hints.from_registers != plan.a_in_registers)
     add(passes::NoteKind::hint,
-        {fmt::format(".from_registers = {} is not followed", *hints.from_registers),
+        {fmt::format(".from_registers = {} has no effect", *hints.from_registers),
          plan.a_in_registers
              ? "copy operand A into a Shared tile to read it there"
-             : "give operand A as a whole fragment of 16 bits, a warp group all of its columns"},
+             : "make operand A a whole 16-bit fragment, with all its columns in one warp group"},
         at);
 }
 
 void Notes::of_conversion(const Buffer& fragment, const std::string& why, const Loc& at) {
   add(passes::NoteKind::through_shared_memory,
       {fmt::format("fragment {}: {}", passes::named(fragment), why),
-       "use it by its own indices, whole and not reshaped, alike in all loops and products"},
+       "use it with its own indices, whole and not reshaped, in the same way in all loops and products"},
       at);
 }
 
@@ -129,11 +129,11 @@ void Notes::of_hints(const Grid& grid, const passes::Roles* roles, const passes:
   };
   if (hints.cluster != 1)
     ignored(fmt::format(".cluster = {}", hints.cluster),
-            "leave it out: blocks share loads where the rows of a call's tensors make it pay");
+            "leave it out: blocks share loads if the tensors of a call make it worthwhile");
   if (hints.pack != 1) ignored(fmt::format(".pack = {}", hints.pack), "use larger tiles");
   if (!roles && hints.persistent)
     ignored(".persistent",
-            "blocks stay where they have roles: see what keeps this grid from them, or leave it out");
+            "only blocks with roles are persistent: see what prevents roles in this grid, or leave it out");
   if (const auto own = passes::note_on_registers(grid, roles, target)) passes::add(all_, *own);
 }
 

@@ -1,4 +1,4 @@
-// What a grid does in a slower way than its program could expect, and in which way it does what it does.
+// Notes on what a grid does more slowly than its program suggests, and a description of how it is executed.
 #pragma once
 #include <string>
 #include <vector>

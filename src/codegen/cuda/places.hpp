@@ -1,4 +1,4 @@
-// What the printer knows of the place at which it prints: who runs there, and where tiles and elements are.
+// What the printer knows at its current position: which threads run there, and where tiles and elements are.
 #pragma once
 #include <string>
 #include <unordered_map>

@@ -157,8 +157,8 @@ std::string CudaGridPrinter::register_text(const Access& access) const {
   return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
 }
 
-// Of a fragment of whose elements an iteration touches several: the loop's registers count the bits of its
-// indices, the fragment's also those that are constant.
+// The register of an element if an iteration accesses several elements of the fragment: the loop's registers
+// number the bits of its indices, those of the fragment also the constant bits.
 std::string CudaGridPrinter::register_of_bits(const Access& access) const {
   const auto bits = *passes::element_bits(*loop_->loop, access);
   const auto held = *passes::bits_of(fragments_.at(access.view.buffer.get()).layout);

@@ -16,7 +16,7 @@ using Of = passes::RowConversion::Of;
 namespace {
 
 constexpr int part_elements = 8;  // of 16 bits, in 16 bytes
-// Of a thread's registers, for what is on its way: where a producer that converts has got more, and
+// Registers of a thread for data in flight: in a converting producer with additional registers, and
 // elsewhere.
 constexpr int registers_to_convert = 80;
 constexpr std::int64_t many_words = 40, few_words = 12;

@@ -45,8 +45,8 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
                                                 fmt::format("{}, {} slots", words_of(*tile), ring.depth));
     text.tiles.push_back({begin, bytes});
     ring_bytes_ += all;
-    // Behind what others did there, and in front of what others will do: within the loop its events order
-    // all.
+    // Ordered after earlier accesses to this memory and before later ones; within the loop, its events order
+    // everything.
     out_.touch({{-1, begin, begin + all}, MemoryUse::write, false});
   }
   ahead_bytes_ = std::max(ahead_bytes_, ring_bytes_);
@@ -103,7 +103,7 @@ void CudaGridPrinter::begin_copies(const Stmt& s, int shift) {
   is_ahead_ = false;
 }
 
-// By vectors along rows, or by elements that a copy takes one by one; others are awaited.
+// Copies by vectors along rows, or by elements that can be copied one by one; others are awaited.
 void CudaGridPrinter::bring(const Copy& n, const Stmt& s) {
   const Facts before = facts_;
   const Body lowered = element_copies(n, s->at);
@@ -137,7 +137,8 @@ void CudaGridPrinter::print_pieces(const For& loop, std::optional<std::size_t> a
   // A thread that stays in its column computes less.
   const bool stays = team_.threads % pieces == 0;
   if (stays) name_column(loop, team_.thread, pieces, elements);
-  // Nobody waits, and registers are for those who compute; but few rounds take no registers and less time.
+  // No thread waits here, and registers are needed for computing; but a few rounds take no registers and less
+  // time.
   const bool few = supposes_alignment(*as<Load>(loop.body[0])->from.view.buffer) &&
                    count * pieces <= few_rounds * team_.threads;
   const std::string whole = stays && along ? whole_pieces(loop, *along, elements) : "";

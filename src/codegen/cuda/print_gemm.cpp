@@ -14,7 +14,7 @@ struct ElementPlace {
   VariablePtr row, column;
 };
 
-// Of an element of the view; the facts know that it is inside.
+// The indices of an element of the view; the facts record that it is inside.
 ElementPlace place_in(const View& view, Facts& facts) {
   const ElementPlace place{passes::new_variable("row", i32, VariableKind::index, view.buffer->at),
                            passes::new_variable("column", i32, VariableKind::index, view.buffer->at)};

@@ -1,7 +1,7 @@
 // Loops over elements behind each other that load tiles of registers, compute with them and store them. Each
-// has a form for elements that exist and lie side by side, and another one. Asked loop by loop, a tile would have
-// to arrive before the next one's loads are issued, since both forms leave the same registers; and what came
-// packed would be unpacked. So there is one question for all of them.
+// has a form for elements that exist and lie side by side, and another one. Asked loop by loop, a tile would
+// have to arrive before the next one's loads are issued, since both forms leave the same registers; and what
+// came packed would be unpacked. So there is one question for all of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using namespace ir;
 
 namespace {
 
-// Of tiles whose loads are on their way together, if they are more than two.
+// Limit for the tiles whose loads are in flight together, if there are more than two.
 constexpr std::int64_t most_registers = 64;
 
 // Whether it computes with registers, or stores them: loads behind it would take the place of others.

@@ -139,8 +139,8 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
     const SharedTile tile = stage(buffer->name, buffer->elements(), buffer->type);
     to_shared(fragments_.at(buffer.get()), buffer->type, tile, s->at);
     shared_[buffer.get()] = tile;
-    notes_.of_conversion(*buffer, "the loop reads or writes it in another order than its threads hold it in",
-                         s->at);
+    notes_.of_conversion(
+        *buffer, "the loop accesses it in another layout than that in which its threads hold it", s->at);
   }
   const Facts before = facts_;
   if (layout)
@@ -385,7 +385,8 @@ FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& l
   to_shared(own, buffer->type, tile, at);
   from_shared(tile, buffer->type, result, at);
   release(tile);
-  notes_.of_conversion(*buffer, "the statement takes it in another order than its threads hold it in", at);
+  notes_.of_conversion(*buffer,
+                       "the statement uses it in another layout than that in which its threads hold it", at);
   return result;
 }
 

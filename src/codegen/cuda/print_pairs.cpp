@@ -66,7 +66,7 @@ void CudaGridPrinter::name_in_pair(const Grid& pairs) {
   facts_.add_range(grid_->index[i], {0, INT32_MAX});
 }
 
-// By what is known at launch; constants are fast.
+// Whether the divisor is a value known at launch; division by constants is fast.
 bool CudaGridPrinter::is_division_of_indices(const Expr& e) const {
   const bool divides = e->op == Op::div || e->op == Op::mod || e->op == Op::floordiv ||
                        e->op == Op::floormod || e->op == Op::ceildiv;

@@ -50,8 +50,8 @@ std::string CudaGridPrinter::cursor_name(int ring) const {
   return "at_" + ring_name(cursors_[static_cast<std::size_t>(ring)]);
 }
 
-// Of slots that a block fills once ptxas does not see, in the loop behind, that they are the same for all
-// threads of a warp.
+// For slots that a block fills only once, ptxas does not see in the following loop that they are the same for
+// all threads of a warp.
 std::string CudaGridPrinter::slot_number(int ring) const {
   const std::string number = cursor_name(ring) + ".slot";
   const bool in_loop = roles_->rings[static_cast<std::size_t>(ring)].in_loop && in_loops_.contains(ring);

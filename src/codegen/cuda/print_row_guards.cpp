@@ -12,7 +12,7 @@ using namespace ir;
 
 namespace {
 
-// Of a loop whose body is one branch, the element of a vector that decides it.
+// If the body of the loop is one branch: the vector element that decides it.
 const Load* row_condition(const For& n) {
   if (n.index.size() != 2 || n.body.size() != 2) return nullptr;
   const auto* load = as<Load>(n.body[0]);
@@ -24,7 +24,7 @@ const Load* row_condition(const For& n) {
   return own ? load : nullptr;
 }
 
-// Of expressions for warps, those for warp groups if warps of a group have equal ones.
+// The expressions per warp group, if the warps of each group have equal expressions.
 std::vector<Expr> of_groups(const std::vector<Expr>& of_warps) {
   std::vector<Expr> result;
   for (std::size_t w = 0; w < of_warps.size(); ++w) {
@@ -36,7 +36,8 @@ std::vector<Expr> of_groups(const std::vector<Expr>& of_warps) {
   return result;
 }
 
-// By how many bits each of the masks is the one before, moved to the left; 0 if they are no such masks.
+// The number of bits by which each mask is the previous one shifted left; 0 if the masks are not of this
+// form.
 int shift_between(const std::vector<Expr>& all) {
   const auto mask = [&](std::size_t i) { return static_cast<std::uint32_t>(constant_value(all[i])); };
   if (!std::all_of(all.begin(), all.end(), [](const Expr& e) { return is_constant(e) && e->type == u32; }))
@@ -93,7 +94,7 @@ std::string CudaGridPrinter::choice(const std::vector<Expr>& all, const char* un
   return text;
 }
 
-// Of a loop over a matrix; true if a branch was opened.
+// Opens a branch around a loop over a matrix if possible; true if it did.
 bool CudaGridPrinter::open_row_guard(const For& n) {
   const Load* load = row_condition(n);
   if (!load) return false;

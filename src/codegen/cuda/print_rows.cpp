@@ -17,7 +17,7 @@ void CudaGridPrinter::require_aligned(const BufferPtr& tensor) {
   program_.aligned.insert(signature_.slot_of(tensor.get()));
 }
 
-// Of the first piece of a row, and whether there is such a row.
+// The address of the first chunk of a row, and whether the row exists.
 GuardedAddress CudaGridPrinter::row_address(const passes::RowCopy& plan, bool async) {
   const Access& from = plan.load->from;
   if (async && plan.elements > 1) {

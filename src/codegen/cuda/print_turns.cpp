@@ -66,7 +66,7 @@ void CudaGridPrinter::operator()(const Accumulate&, const Stmt&) {
   throw InternalError("a sum that the copy engine forms is no event of the schedule");
 }
 
-// By a thread of the warp group that stores, or by one for all.
+// A thread of the storing warp group waits, or one thread for all.
 void CudaGridPrinter::event(const schedule::WaitTurn&, const schedule::Event& e) {
   if (store_) {
     const auto& sum = *as<Accumulate>(e.stmt);
@@ -85,7 +85,7 @@ void CudaGridPrinter::event(const schedule::PassTurn&, const schedule::Event& e)
   out_.line(fmt::format("if (thread == 0) tg::pass_turn({});", turn_word(as<Turn>(e.stmt)->word)));
 }
 
-// By the threads: all of them are behind the turn, and all have contributed when it is passed on.
+// All threads wait for the turn, and all have contributed when it is passed on.
 void CudaGridPrinter::operator()(const Turn& n, const Stmt& s) {
   out_.code();
   if (!n.order) {

@@ -216,7 +216,7 @@ std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t 
   return result;
 }
 
-// Of the element so many behind the one at the indices.
+// A pointer to the element `first` positions after the one at the indices.
 std::string CudaGridPrinter::part_pointer(const Access& access, int first) {
   Access own = access;
   Expr& last = own.index[static_cast<std::size_t>(access.view.dims.back().axis)];

@@ -14,7 +14,7 @@ using namespace ir;
 
 namespace {
 
-// By the text of a place, as comments have it.
+// Locations by their text in comments.
 using Places = std::unordered_map<std::string, Loc>;
 
 Places places_of(const Kernel& kernel) {

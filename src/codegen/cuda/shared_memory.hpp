@@ -1,4 +1,5 @@
-// Where shared tiles lie: each in its interval while it is used, its elements in rows or swizzled.
+// Allocates shared tiles: each has an interval of addresses while it is live, with elements in rows or
+// swizzled.
 #pragma once
 #include <cstdint>
 #include <string>

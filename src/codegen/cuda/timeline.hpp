@@ -1,4 +1,4 @@
-// The tensor into which a kernel writes when its events happened: a parameter of its own, i64 [grids, blocks,
+// The tensor into which a kernel writes the times of its events: an additional parameter, i64 [grids, blocks,
 // rows, words], see src/device/cuda/timeline.cuh.
 #pragma once
 #include "ir/ir.hpp"

@@ -284,7 +284,7 @@ inline std::pair<const char*, const char*> range_of(const View& v) {
   return {v.data + low * bytes_of(v.type), v.data + high * bytes_of(v.type)};
 }
 
-// Of two views with holes it is not known whether they meet.
+// It is unknown whether two views with gaps overlap.
 inline void check_memory(const Call& call) {
   for (std::int32_t i = 0; i < call.kernel.pair_count; ++i) {
     const Pair& pair = call.kernel.pairs[i];

@@ -25,8 +25,8 @@ ProgramOptions program_options(const AttentionOptions& options, double scale) {
           .right = options.causal ? 0 : std::min(options.right, widest)};
 }
 
-// Of the keys before `x` of a sequence that begins at 0 there are `below(x)` in all rows up to x, so that
-// rows that see the keys before i + x are below(queries + x) − below(x) pairs.
+// below(x) counts the pairs of all rows up to x that see the keys before them, so rows that see the keys
+// before i + x have below(queries + x) − below(x) pairs.
 std::string seen_pairs() {
   const std::string queries = "(queries/sequences)", keys = "(keys/sequences)";
   const auto below = [&](const std::string& x) {
@@ -45,7 +45,7 @@ std::string seen_pairs() {
 
 namespace {
 
-// Then rows off the sectors are worth a copy: each block of queries reads them.
+// If so, copying rows that do not start at sectors pays off, because each block of queries reads them.
 bool reads_keys_often(const AttentionProblem& problem, const AttentionKernel& kernel) {
   constexpr std::int64_t blocks = 8;
   const bool off = are_off_sectors(kernel.dim) || are_off_sectors(kernel.dim_v);

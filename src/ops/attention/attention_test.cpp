@@ -212,7 +212,7 @@ TEST(Attention, RefusesWrongCalls) {
                  "argument 'max_seqlen_q': expected at least 3, the longest sequence");
   expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences, .cu_seqlens_k = ends, .max_seqlen_k = 4}),
                  "argument 'max_seqlen_k': expected at least 5, the longest sequence");
-  expect_refusal(call(q, k, k, {.max_seqlen_k = 6}), "cu_seqlens_q and cu_seqlens_k beside it");
+  expect_refusal(call(q, k, k, {.max_seqlen_k = 6}), "cu_seqlens_q and cu_seqlens_k as well");
   expect_refusal(call(q, k, k, {.max_seqlen_q = -1}), "expected a number of tokens");
 }
 

@@ -29,14 +29,14 @@ struct AttentionBackwardKernel {
   bool one_pass = false;  // dq is summed over the blocks of keys in f32
   bool ordered = false;   // in their order, which takes a mask whose left side is open
 
-  // Of the pass over queries, and of those over keys.
+  // The tiles of the pass over queries, and of the passes over keys.
   GradientTiles query_tiles() const {
     return {compute, features(), features_v(), pack, queries, step ? step : keys, direct()};
   }
   GradientTiles key_tiles() const {
     return {compute, features(), features_v(), pack, step ? step : queries, keys, direct()};
   }
-  // Of tiles.
+  // The features of tiles.
   int features() const { return padded.of(dim); }
   int features_v() const { return padded.of_v(dim_v); }
   // Tiles of a step take the room of buffers for the copy engine.

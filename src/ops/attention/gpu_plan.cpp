@@ -135,8 +135,8 @@ namespace {
 
 constexpr int most_parts = 16, most_dim_of_64_rows = 512;
 
-// Of more than 128 features two warp groups hold one sum, of 128 rows or with 512 features of 64, beside two
-// tiles of inputs and those of two steps, or of one.
+// With more than 128 features, two warp groups hold one sum of 128 rows (64 rows with 512 features), in
+// addition to two input tiles and the tiles of two steps or one.
 BackwardPlan plan_wide(const AttentionProblem& p, int parts) {
   constexpr std::int64_t room = 226 << 10, bytes = 2;
   const std::int64_t of_row = (p.dim + p.dim_v) * bytes;

@@ -19,7 +19,7 @@ Shared multiplied(const Shared& tile, int features) {
                                     : tile.slice(all, range(0, features));
 }
 
-// By how many powers of two weights of 8 bits are larger, of which e4m3 has 448 at most.
+// The power of two by which 8-bit weights are scaled up; the largest e4m3 number is 448.
 constexpr float lift_of_8_bits = 8;
 // Turned values of a sequence begin at a multiple of so many columns, which have an order of their own.
 constexpr int keys_of_turn = 16;
@@ -197,7 +197,7 @@ void Program::merge_grid() {
 // Scores of key tiles, and their weighted sum of values.
 void Program::attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range,
                      const Range& steps, const Expr& own_scale, OnlineSoftmax& softmax, Fragment& sum) {
-  // Of 8 bits tensor cores keep 14 of the sums of up to 512 products, more than the operands have.
+  // Tensor cores keep 14 bits of the sums of up to 512 8-bit products, which is more than the operands have.
   const lang::GemmOptions products{.accumulate =
                                        c.compute == e4m3 ? Accumulate::tensor_core : Accumulate::promoted};
   const int value_rows = c.turns_values() ? c.features_v() : c.keys,

@@ -21,7 +21,8 @@ struct AttentionKernel {
   bool softcap = false, varlen = false;
   bool split = false;  // the keys of a tile are divided; see splits.hpp
   std::optional<DType> sinks = {};
-  // Of 8 bits: of out, of the weights and the tiles of values, and which tensors have factors.
+  // For 8-bit operands: the types of out, of the weights and of the tiles of values, and which tensors have
+  // factors.
   std::optional<DType> out = {}, weights = {};
   bool q_scale = false, k_scale = false, v_scale = false;
 

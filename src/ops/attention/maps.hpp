@@ -1,4 +1,4 @@
-// Calls between and beside the examples of dense attention and its gradients.
+// Calls between and around the examples of dense attention and its gradients.
 #pragma once
 #include <vector>
 

@@ -36,7 +36,7 @@ void plan_lists(BlockSparseBackwardCall& call) {
                                     counts_of_token * (t.q.size(-3) + t.k.size(-3)) / packed);
 }
 
-// Of a tile of keys, if all lists are equally long and full.
+// Steps per tile of keys, if all lists are full and have equal lengths.
 std::int64_t steps_of_tile(const BlockSparseBackwardCall& call) {
   const BlockSparseBackwardKernel& kernel = call.kernel;
   const BlockSparseKernel& forward = kernel.forward;

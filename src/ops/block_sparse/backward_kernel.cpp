@@ -70,7 +70,7 @@ struct BackwardProgram {
   Expr q_tiles() const { return sequences.most_blocks() * f.splits(); }
   Expr parts() const { return f.pack > 1 ? Expr(heads) : heads * *group; }
   ScoreGradient gradient() const { return {*scale, cap, *large, f.compute}; }
-  // Of blocks of keys, the most of a sequence.
+  // The number of lists of keys in the longest sequence.
   Expr lists() const { return ceildiv(sequences.most_keys(), c.span()); }
   // All tokens, whatever sequence they belong to.
   HeadViews all_tokens(const Expr& b, const Expr& kv_head, const Slot& member) const {

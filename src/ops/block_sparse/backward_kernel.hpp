@@ -17,7 +17,8 @@ struct BlockSparseBackwardKernel {
   bool direct = false;  // see GradientTiles
   // Tiles of keys that more blocks of queries chose begin before others, so that all end together.
   bool longest_first = false;
-  // Of every list of keys, whose sums a grid of its own adds: where tiles of keys are few.
+  // Parts into which each list of keys is divided if there are few tiles of keys; another grid adds their
+  // sums.
   int pieces = 1;
   int fold = 1;              // blocks of keys that share a list of queries
   int chunk = inverse_rows;  // blocks of queries whose entries are counted together
@@ -28,7 +29,7 @@ struct BlockSparseBackwardKernel {
   GradientTiles key_tiles() const {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys, direct};
   }
-  // Of the pass over keys.
+  // The step tile of the pass over keys.
   TileOfBlocks steps_of_keys() const { return {forward.q_block, queries, forward.listed.has_value()}; }
   // Keys of the blocks that share a list of queries.
   int span() const { return fold * forward.k_block; }

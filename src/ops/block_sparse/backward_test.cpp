@@ -249,12 +249,12 @@ TEST(BlockSparseBackward, RefusesWrongCalls) {
   expect_refusal(call(q, lse, {.indices = indices}, {.dv = q}),
                  name + "'dv': expected [batch, keys, kv_heads, d_v] = [1, 30, 2, 16]");
   const Tensor own = Tensor::zeros({1, 30, 2, 16}, f32), dout = q.clone();
-  const std::string apart = "': expected memory of its own, not that of ";
+  const std::string apart = "': expected its own memory, not that of ";
   expect_refusal(call(q, lse, {.indices = indices}, {.dk = own.ref(), .dv = own.ref()}),
                  name + "'dk" + apart + "dv");
   expect_refusal(call(dout, lse, {.indices = indices}, {.dq = dout.ref()}), name + "'dq" + apart + "dout");
   expect_refusal(call(dout, lse, {.indices = indices}, {.dv = k.ref()}), name + "'dv" + apart + "k");
 }
 
-}  // namespace
+}  // namespace block_sparse_backward_test
 }  // namespace tegula::ops

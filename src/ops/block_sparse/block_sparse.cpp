@@ -41,7 +41,7 @@ const OperatorSchema& block_sparse_attention_schema() {
   using Op = BlockSparse;
   static const OperatorSchema table =
       Schema<Op>("block_sparse_attention",
-                 "attention in which every block of queries sees chosen blocks of keys")
+                 "attention in which every block of queries sees selected blocks of keys")
           .with(add_heads<Op>)
           .with(add_choice<Op>)
           .option(&Op::check_indices, "check_indices",
@@ -52,8 +52,8 @@ const OperatorSchema& block_sparse_attention_schema() {
           .out(&Op::lse, "lse", lse_dims, is(f32),
                "natural logarithm of the sum of exp(score); -inf where no key is seen")
           .source(
-              "the form of MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and "
-              "causality besides")
+              "after MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and causality in "
+              "addition")
           .gradient("block_sparse_attention_backward")
           .flops("2*batch*queries*heads*(mask ? keys : min(entries*k_block_size, keys))*(d + d_v)")
           .counted(operations)

@@ -294,10 +294,10 @@ TEST(BlockSparse, RefusesWrongPackedCalls) {
     options.q_block_size = 8, options.k_block_size = 10, options.indices = one;
     return [=] { block_sparse_attention(batch, batch, batch, options); };
   };
-  expect_refusal(unpacked({.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k beside it");
+  expect_refusal(unpacked({.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k as well");
   expect_refusal(unpacked({.cu_seqlens_q = Tensor::from<std::int32_t>({0, 20})}),
                  "argument 'cu_seqlens_q': expected cu_seqlens_q and cu_seqlens_k together");
 }
 
-}  // namespace
+}  // namespace block_sparse_test
 }  // namespace tegula::ops

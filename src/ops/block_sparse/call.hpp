@@ -24,7 +24,7 @@ struct BlockSparseCall {
   TensorRef q_begin, k_begin;                  // of packed sequences
 };
 
-// Of the operator or of its gradient, which have the same tensors and options.
+// For the operator or its gradient, which have the same tensors and options.
 BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptions& options,
                                   bool planned_for_gpu);
 void run_block_sparse(const BlockSparseCall& call, Launch& launch);

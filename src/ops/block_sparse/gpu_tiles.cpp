@@ -21,7 +21,7 @@ using RowCandidates = Candidates<TileRows, 8>;
 int ceildiv(int a, int b) { return (a + b - 1) / b; }
 int round_up(int value, int step) { return ceildiv(value, step) * step; }
 
-// Of a block of queries, for each head: all rows of its tiles.
+// The cost of a block of queries per head: that of all rows of its tiles.
 double estimate(const TileRows& c, int queries) { return c.cost * ceildiv(queries, c.queries) * c.queries; }
 TileRows best_rows(const RowCandidates& candidates, int queries) {
   return best_of(candidates, [&](const TileRows& rows) { return estimate(rows, queries); });

@@ -1,4 +1,4 @@
-// Tiles of block-sparse attention for tensor cores, whatever the blocks of a call are.
+// Tiles of block-sparse attention for tensor cores, for any block sizes.
 #pragma once
 #include "ops/block_sparse/call.hpp"
 

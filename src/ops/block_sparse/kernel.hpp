@@ -29,7 +29,8 @@ struct BlockSparseKernel {
   int rows() const { return queries * pack; }
   // Tiles of a block of queries.
   int splits() const { return (q_block + queries - 1) / queries; }
-  // Of a list: those with keys that some query of the block does not see, or that stand behind the last.
+  // The number of last blocks in a list that may have keys past the end, or keys that some query of the block
+  // does not see.
   int last_blocks() const { return causal ? (q_block + k_block - 1) / k_block + 1 : 1; }
   // Several blocks of keys in a tile: copied one by one where they are few, else row by row. Columns behind
   // them, or behind the part of a block that a tile covers, stay empty.

@@ -1,4 +1,4 @@
-// Calls between and beside the examples of attention over chosen blocks and its gradients.
+// Calls between and around the examples of attention over selected blocks and its gradients.
 #pragma once
 #include <vector>
 

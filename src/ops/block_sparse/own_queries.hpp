@@ -1,4 +1,4 @@
-// Which queries a block of the grid has: a part of a block of queries, of one head or of a group's.
+// The queries of a block of the grid: part of a block of queries, for one head or those of a group.
 #pragma once
 #include <optional>
 
@@ -17,7 +17,7 @@ struct OwnQueries {
   lang::Expr start() const { return whole ? first : lang::Expr(lang::Operand(0)); }
 };
 
-// Of block x of head h; ends the block if there are no such queries. `group` where heads have their own
+// The queries of block x of head h; ends the block if there are none. `group` is given if heads have separate
 // tiles.
 OwnQueries own_queries(const BlockSparseKernel& c, const lang::Expr& x, const lang::Expr& h,
                        const lang::Expr& queries, const std::optional<lang::Dim>& group);

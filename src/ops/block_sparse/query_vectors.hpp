@@ -1,4 +1,4 @@
-// Delta and base of every query: what the pass over queries leaves to that over keys.
+// Delta and base of every query, which the pass over queries computes for the pass over keys.
 #pragma once
 #include "ops/block_sparse/sequences.hpp"
 
@@ -12,8 +12,8 @@ class QueryVectors {
   QueryVectors(const BlockSparseKernel& kernel, const BlockSparseSequences& sequences,
                const lang::Expr& members);
 
-  // Of one of the two, [tokens · pack] of a sequence: where tiles may read and write what lies behind the
-  // last, and tokens that exist alone.
+  // Views [tokens · pack] of one of the two vectors for a sequence: one in which tiles may access elements
+  // past the end, and one of existing tokens only.
   lang::Tensor tiles(const lang::Tensor& vector, const HeadViews& of) const;
   lang::Tensor rows(const lang::Tensor& vector, const HeadViews& of) const;
   // Zeros behind the last of a head, where they are among the delta_rows rows from `first` on.

@@ -1,5 +1,5 @@
-// The sequences of a tile program of block-sparse attention: of a batch, all equally long, or packed ones.
-// Each has rows of the choice of its own, which begin with its first query.
+// The sequences of a tile program of block-sparse attention: those of a batch, which have equal lengths, or
+// packed ones. Each has its own rows of the selection, starting with its first query.
 #pragma once
 #include <optional>
 
@@ -25,7 +25,8 @@ class BlockSparseSequences {
   lang::Expr most_keys() const { return c.varlen ? *longest_k_ : lang::Expr(keys); }
   lang::Expr most_blocks() const { return c.varlen ? ceildiv(*longest_q_, c.q_block) : lang::Expr(q_blocks); }
 
-  // Of a sequence; no longer than promised, so that all grids count the same blocks.
+  // The rows and lengths of a sequence, limited to the promised length so that all grids count the same
+  // blocks.
   SequenceRows rows(const lang::Expr& b) const;
   lang::Expr queries_of(const lang::Expr& b) const;
   lang::Expr keys_of(const lang::Expr& b) const;

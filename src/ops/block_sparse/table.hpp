@@ -1,4 +1,4 @@
-// What the tables of block-sparse attention and of its gradient share.
+// Common parts of the tables of block-sparse attention and its gradient.
 #pragma once
 #include <set>
 
@@ -60,7 +60,7 @@ void add_choice(Schema<Op>& table) {
               block_size)
       .option(&Op::k_block_size, "k_block_size", "keys of a block; the last block may be short", block_size)
       .option(&Op::causal, "causal",
-              "hides later keys in the chosen blocks; the last query is aligned with the last key")
+              "hides later keys in the selected blocks; the last query is aligned with the last key")
       .with(add_scale<Op>)
       .with(add_softcap<Op>)
       .with(add_tiles<Op>)
@@ -82,7 +82,7 @@ void add_choice(Schema<Op>& table) {
 // Pairs of a query and a key that the choice of a call has, of all heads.
 double chosen_pairs(const BoundCall& bound, const BlockSparseOptions& options);
 
-// Of both; `more` stands behind each.
+// Examples for the operator and its gradient; `more` is appended to each.
 std::vector<Example> block_sparse_examples(const std::string& more);
 std::vector<Example> block_sparse_measured();
 

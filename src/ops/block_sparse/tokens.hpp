@@ -1,8 +1,8 @@
-// Blocks of a single query choose as tokens select: neighbours share a tile, whose lists are joined. On a GPU
-// their calls take the program of selected attention.
+// Blocks of a single query are selected like blocks of tokens: neighbours share a tile, whose lists are
+// joined. On a GPU such calls use the program of selected attention.
 //
-// That has lists by token. Those of packed sequences, by sequence and token, are copied by a grid of their
-// own.
+// That program has lists by token; the lists of packed sequences, by sequence and token, are copied by a
+// separate grid.
 #pragma once
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/nsa/backward_call.hpp"

@@ -18,7 +18,7 @@ TensorRef over_three(TensorRef tensor, int rank) {
 
 namespace {
 
-// Of the pixels of a tile, those of a row, so that tiles cover the fewest pixels.
+// Pixels per row of a tile, chosen so that tiles cover the fewest pixels.
 int pixels_of_row(const ConvShape::Three& pixels, int count, int usual) {
   const auto covered = [&](int w) {
     const std::int64_t h = count / w;
@@ -215,7 +215,7 @@ void formula(const Bound<Op>& c, E& exact) {
 
 const OptionRule least_one = between(1, 1 << 16, "a number from 1 to 2^16", "give such a number");
 
-// Of the dims of a table: those that it has of depth, height and width.
+// The names of those of the dims depth, height and width that a table has.
 struct ConvDims {
   const char *in, *taps, *out;
 };

@@ -26,7 +26,7 @@ struct Program : ConvPixels {
   Tensor to = output("to", extents_of_to(), c.type);
   Expr to_height = to.extent(c.phases_of_to() ? 1 : 2),
        to_width = to.extent(3);  // of a phase, if it has some
-  // Of a group, what is summed and what is made.
+  // The number of channels that a group sums over, and the number that it produces.
   Expr inner = c.grouped ? channels / groups : Expr(channels),
        made = c.grouped ? columns / groups : Expr(columns);
 
@@ -44,13 +44,13 @@ struct Program : ConvPixels {
     return {batch, to_depth, Dim("to_height"), Dim("to_width"), wide_to};
   }
 
-  // Of a dimension, all taps, or every step-th from `first` on.
+  // The taps of a dimension: all of them, or every step-th from `first` on.
   struct Taps {
     Expr count;
     std::optional<Expr> first, step;
     Expr operator()(const Expr& number) const { return first ? *first + number * *step : number; }
   };
-  // Of a gradient with phases, those that look from the place to a pixel of the result.
+  // For a gradient with phases, the taps that lead from the place to a pixel of the result.
   Taps taps_of(const Expr& place, const Expr& taps, const Expr& padding, const Expr& step) const {
     if (!c.phases_of_to()) return {taps, {}, {}};
     Expr first = floormod(place + padding, step);
@@ -84,11 +84,11 @@ struct Program : ConvPixels {
     parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
   }
 
-  // Of the third index of a grid, the group, which is its last digit.
+  // The third index of a grid contains the group as its last digit.
   Expr group_of(const Expr& z) const { return c.grouped ? z % groups : Expr(Operand(0)); }
   Expr rest_of(const Expr& z) const { return c.grouped ? z / groups : z; }
 
-  // Of a tile of an image, or of one of its phases.
+  // The first pixel of a tile of an image, or of one of its phases.
   Pixel first_of(const Expr& plane, const Expr& row, const Expr& column) const {
     if (!c.phases_of_to()) return {plane / to_depth, plane % to_depth, row, column};
     Expr phases = stride_h * stride, phase = plane % phases, image = plane / phases;

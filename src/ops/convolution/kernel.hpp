@@ -1,6 +1,6 @@
 // The tile programs of convolutions over three dimensions: the product of pixels with the weights of each
-// tap, which also is the gradient of the input, and the gradient of the weights. Of convolutions over fewer
-// dimensions the first have extent 1.
+// tap, which is also the gradient of the input, and the gradient of the weights. For convolutions over fewer
+// dimensions, the first ones have extent 1.
 #pragma once
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
@@ -44,8 +44,8 @@ struct ConvKernel {
 // height / stride_h, stride_h, width / stride, stride · channels], with the scalar stride_h. Forward and of
 // the input: weight [features, taps_d, taps_h, taps_w, channels of a group], bias, `to` as `from`.
 lang::Kernel convolution_program(const ConvKernel& instance);
-// Of the weights: dout as `from`, but of the result's extents, with the scalars to_depth, to_height and
-// to_width; dweight.
+// The gradient of the weights. Arguments: dout as `from`, with the extents of the result as scalars to_depth,
+// to_height and to_width; dweight.
 lang::Kernel conv_weights_program(const ConvKernel& instance);
 
 // sums f32 [n] of rows [m, n].

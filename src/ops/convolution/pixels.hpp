@@ -1,4 +1,4 @@
-// Tiles of pixels of the tensor that taps look into.
+// Tiles of pixels of the tensor that taps read.
 #pragma once
 #include "ops/convolution/kernel.hpp"
 
@@ -45,7 +45,8 @@ struct ConvPixels {
   // With stride 1, or phases: the pixels that a tap of a tile meets, [h · w, columns] from the channel on.
   void window(lang::Shared& tile, const Pixel& first, const Tap& tap, const lang::Expr& group,
               const lang::Expr& channel) const;
-  // Of pixels that a function gives; those behind the last, and what the tap does not meet, are zeros.
+  // Loads rows for the pixels that a function returns; pixels after the last, and positions that the tap does
+  // not reach, are zeros.
   using OfRow = std::function<Pixel(const lang::Index& row)>;
   void rows(lang::Shared& tile, const OfRow& pixel, const lang::Expr& exists_before, const Tap& tap,
             const lang::Expr& group, const lang::Expr& channel) const;

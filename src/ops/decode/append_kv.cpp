@@ -285,7 +285,7 @@ void add_angles(Schema<AppendKv>& table) {
           "cosines of the angles of every position, by which pairs of features of keys are rotated")
       .in(&AppendKv::sine, "sine", "length half", is(f32), "sines of the same angles")
       .in(&AppendKv::positions, "positions", "batch tokens", index,
-          "of the tokens, their places in their sequences unless given")
+          "positions of the tokens; default: their positions in their sequences")
       .converts()
       .range("0", "length");
 }
@@ -294,16 +294,17 @@ void add_append_rules(Schema<AppendKv>& table) {
   table.require("k_cache", has_appended_type, "the dtype of k, or e4m3", "convert it")
       .require("v", "v == v_cache", "v and v_cache together", "give both")
       .require("cosine", "cosine == sine", "cosine and sine together", "give both")
-      .require("positions", "positions ? cosine : 1", "cosine and sine beside it", "leave it out")
-      .require("v_scale", "v_scale ? v : 1", "v beside it", "leave it out")
-      .require("v_token_scale", "v_token_scale ? v : 1", "v beside it", "leave it out")
+      .require("positions", "positions ? cosine : 1", "cosine and sine as well", "leave it out")
+      .require("v_scale", "v_scale ? v : 1", "v as well", "leave it out")
+      .require("v_token_scale", "v_token_scale ? v : 1", "v as well", "leave it out")
       .require("k", "1 <= d & d <= 1024", "1 to 1024 features", "split the heads")
       .require("v", "v ? 1 <= d_v & d_v <= 1024 : 1", "1 to 1024 features", "split the heads")
       .require("cosine", "cosine ? 1 <= half & first_rotated + 2*half <= d : 1",
                "1 pair or more, among the {d} features of k", "give the angles of fewer pairs")
       .require("cosine", "cosine ? (positions ? 1 <= length : room <= length) : 1",
-               "angles of all {room} tokens there is room for", "give longer tables, or positions")
-      .require("block_table", "room < 536870912", "room for fewer than 2^29 tokens", "give shorter tables");
+               "angles for all {room} tokens of the capacity", "give longer tables, or positions")
+      .require("block_table", "room < 536870912", "a capacity of fewer than 2^29 tokens",
+               "give shorter tables");
 }
 
 }  // namespace

@@ -205,12 +205,12 @@ void add_chosen_blocks(Schema<AttentionWithKvCache>& table) {
       .in(&AttentionWithKvCache::mask, "mask", "batch ~kv_heads mask_blocks", is(boolean),
           "instead of indices: whether a sequence sees a block of keys")
       .option(&AttentionWithKvCache::k_block_size, "k_block_size",
-              "keys of a block that lists or the mask name", block_size)
+              "keys per block of the indices or the mask", block_size)
       .let("seen", "indices ? min(entries*k_block_size, room) : room")
       .require("indices", "indices + mask <= 1", "either indices or mask", "give one of them")
       .require("counts", "counts <= indices", "counts with indices only", "leave it out")
       .require("mask", "mask ? mask_blocks*k_block_size >= room : 1",
-               "all blocks of the {room} keys there is room for", "check k_block_size");
+               "all blocks of the {room} keys of the capacity", "check k_block_size");
 }
 
 std::vector<Example> cache_examples() {

@@ -26,8 +26,8 @@ int page_of_form(std::int64_t page, int keys);
 
 class CacheRows {
  public:
-  // Of sequence b, `length` tokens. `cache` is [batch, tokens, …], or [pages, page size, …] with `table`
-  // [batch, width].
+  // The rows of the `length` tokens of sequence b. `cache` is [batch, tokens, …], or [pages, page size, …]
+  // with `table` [batch, width].
   CacheRows(const CacheForm& form, const lang::Expr& b, const lang::Expr& length,
             const std::optional<lang::Tensor>& table);
 

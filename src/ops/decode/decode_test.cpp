@@ -164,7 +164,7 @@ TEST(Decode, CachesThatShareMemoryAreRefused) {
   Call call("append_kv", of_new_tokens);
   call.inputs.insert_or_assign("v_cache", call.inputs.at("k_cache"));
   expect_refusal([&] { call_in_place(call.schema, call.inputs, call.options); },
-                 "'k_cache': expected memory of its own, not that of v_cache");
+                 "'k_cache': expected its own memory, not that of v_cache");
 }
 
 TEST(Decode, RefusesWrongRecords) {
@@ -174,7 +174,7 @@ TEST(Decode, RefusesWrongRecords) {
   const std::string pages = "batch=1 queries=1 pages=1 page_size=16 table_width=1 heads=2 block_table bf16 ";
   EXPECT_NE(refused(pages + "d=576 row=584 kv_cache:u8").find("records of 656 bytes"), std::string::npos);
   EXPECT_NE(
-      refused("batch=1 queries=1 keys=16 heads=2 d=576 row=656 f16 kv_cache:u8").find("u8 beside q in bf16"),
+      refused("batch=1 queries=1 keys=16 heads=2 d=576 row=656 f16 kv_cache:u8").find("u8 with q in bf16"),
       std::string::npos);
   EXPECT_NE(refused("batch=1 queries=1 keys=16 heads=2 d=64 row=64").find("no more than the 64 features"),
             std::string::npos);

@@ -146,7 +146,7 @@ struct Block {
     Expr newest = key + t - (length - p.queries);
     return seen && (newest < 0 || (*p.tree)(b, first + query, newest));
   }
-  // By the factors of the tokens of a step.
+  // Scales columns by the factors of the tokens of a step.
   void scale_columns(const Tensor& scales, const CacheRows::Step& step, Fragment& scores) const {
     Shared factors({c.keys}, f32);
     parallel(factors, [&](Index t) {

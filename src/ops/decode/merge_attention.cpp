@@ -101,7 +101,7 @@ void merge_formula(const Bound<MergeAttention>& c, Exact& exact) {
 const OperatorSchema& merge_attention_schema() {
   using Op = MergeAttention;
   static const OperatorSchema table =
-      Schema<Op>("merge_attention", "attention over all keys, merged from results over parts of them")
+      Schema<Op>("merge_attention", "attention over all keys, merged from results over subsets of them")
           .in(&Op::outs, "outs",
               "layout=bshd ? parts [batch] queries heads d : parts [batch] heads queries d", floats,
               "results of attention over each part")

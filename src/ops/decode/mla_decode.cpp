@@ -151,7 +151,7 @@ std::vector<Example> mla_measured() {
 }
 
 void add_mla_rules(Schema<MlaDecode>& table) {
-  table.require("kv_cache", has_mla_type, "the dtype of q, e4m3, or u8 beside q in bf16", "convert it")
+  table.require("kv_cache", has_mla_type, "the dtype of q, e4m3, or u8 with q in bf16", "convert it")
       .require("kv_cache", has_width,
                "rows of {d} features, or records of 656 bytes for 576 features, 584 for 512, with d_v 512",
                "check the features of q")

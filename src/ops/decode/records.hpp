@@ -5,7 +5,7 @@
 
 namespace tegula::ops {
 
-// Of a tensor [pages, page size, bytes] of u8; none where it is of another type.
+// The record format of a u8 tensor [pages, page size, bytes]; none for other types.
 CacheRecord record_of(const BoundCall& call, const char* cache);
 // Whether pages are contiguous, and their parts at addresses that programs take.
 bool are_records(const TensorRef& cache);

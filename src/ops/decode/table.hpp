@@ -21,7 +21,7 @@ template <class Op>
 void add_cache_places(Schema<Op>& table) {
   table
       .in(&Op::block_table, "block_table", "batch table_width", index,
-          "page numbers of each sequence, in order; an entry that names no page, such as -1, is padding")
+          "page numbers of each sequence, in order; an entry that is no page number, such as -1, is padding")
       .remedy("give every sequence a row")
       .range("0-1", "pages+1")
       .in(&Op::cache_seqlens, "cache_seqlens", "batch", index,
@@ -29,7 +29,8 @@ void add_cache_places(Schema<Op>& table) {
       .remedy("give every sequence a length")
       .range("0", "room+1")
       .let("room", "block_table ? table_width*page_size : keys")
-      .require("block_table", "room < 536870912", "room for fewer than 2^29 tokens", "give shorter tables");
+      .require("block_table", "room < 536870912", "a capacity of fewer than 2^29 tokens",
+               "give shorter tables");
 }
 
 // These, and the mask of the last tokens.
@@ -45,7 +46,7 @@ void add_last_queries(Schema<Op>& table) {
   const OptionRule before{-1, {}, false, "a number of keys, or -1 for all", "leave it out"};
   table.option(&Op::causal, "causal", "hides later keys; the last query is aligned with the last key")
       .option(&Op::left, "left", "keys before its position that a query sees; -1: all of them", before)
-      .require("tree_mask", "tree_mask ? causal == 0 & left < 0 : 1", "neither causal nor left beside it",
+      .require("tree_mask", "tree_mask ? causal == 0 & left < 0 : 1", "neither causal nor left with it",
                "say it in the mask");
 }
 
@@ -77,7 +78,7 @@ struct SequencePlaces {
 
   SequencePlaces(const BoundCall& call, std::int64_t b);
 };
-// Who sees whom of a sequence.
+// The visibility rule of a sequence.
 reference::Sight sight_of(const BoundCall& call, std::int64_t b, const SequencePlaces& sequence, bool causal,
                           std::int64_t left);
 

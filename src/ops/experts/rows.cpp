@@ -115,7 +115,7 @@ struct Rows {
   Rows(const MoeRowsKernel& instance) : c(instance) {
     if (c.whole_pieces) d.multiple_of(bytes_of_piece / c.type.bytes());
   }
-  // Of a pair its token, −1 of none.
+  // The token of a pair, −1 for no pair.
   Expr token(const Expr& pair) const { return select(pair < 0, -1, pair / c.topk); }
   Tensor at(const Tensor& rows, const Expr& column) const {
     return rows.slice(all, range(column, column + c.columns));

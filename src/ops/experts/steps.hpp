@@ -12,8 +12,8 @@ struct ExpertUnit {
   bool interleaved = false;
 };
 
-// Of a call with x [tokens, d], experts and weights [tokens, topk]. All rows are those of pairs, in the order
-// of experts.
+// The steps of a call with x [tokens, d], experts and weights [tokens, topk]. All rows are those of pairs,
+// sorted by expert.
 class ExpertSteps {
  public:
   ExpertSteps(const BoundCall& call, Launch& launch, const ExpertUnit& unit);
@@ -74,7 +74,7 @@ void add_unit(Schema<Op>& table) {
       .require(
           "interleaved",
           [](const Bound<Op>& c) { return !c->interleaved || c->unit == GatedUnit::swiglu_oai; },
-          "swiglu_oai beside it", "reorder the rows of w1");
+          "swiglu_oai as the unit", "reorder the rows of w1");
 }
 // The inputs of a table whose tokens are routed to experts.
 template <class Op>

@@ -23,7 +23,7 @@ void add_delta_inputs(Schema<Op>& table) {
       .unit_stride();
 }
 
-// Behind the gates and shares.
+// Adds what follows the gates and writing strengths.
 template <class Op>
 void add_delta_rest(Schema<Op>& table) {
   table

@@ -36,7 +36,7 @@ struct FormedKda {
     return launch.scratch({c.has("cu_seqlens") ? 1 : c.dim("batch"), c.dim("tokens"), c.dim(heads), rest},
                           type);
   }
-  // Of every chunk.
+  // Memory for the states of all chunks.
   Tensor make_states() const {
     return launch.scratch(chunk_shape(c.call(), {c.dim("heads"), kernel.d, kernel.d_v}), kernel.type);
   }

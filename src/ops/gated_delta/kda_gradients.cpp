@@ -84,7 +84,7 @@ class ValueGradients {
   Tensor dv, dright, dscores, dlower, sums;
 };
 
-// Of some features of q, k and gates of a chunk.
+// Gradients of some features of q, k and gates in a chunk.
 class FeatureGradients {
  public:
   explicit FeatureGradients(const KdaKernel& kernel)

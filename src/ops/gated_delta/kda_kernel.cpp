@@ -105,7 +105,7 @@ class Factors {
   struct Chunk {
     Expr n, h, chunk, row;
   };
-  // Of the keys of all tokens, as rows, with keys and queries of each part.
+  // Products of the keys of all tokens, as rows, with keys and queries of each part.
   struct Products {
     std::vector<Fragment> keys, queries;
     explicit Products(const KdaKernel& c) {

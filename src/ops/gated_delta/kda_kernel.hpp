@@ -21,13 +21,14 @@ struct KdaKernel {
                       labelled("grouped", grouped), labelled("packed", packed));
   }
   static constexpr int rows = chunk_tokens_of_scan;
-  // Of a part of a chunk: features fade by e^(16 · least_gate) at most in it, which f32 has.
+  // Rows per part of a chunk. Within a part, a feature decays by a factor of at least e^(16 · least_gate),
+  // which f32 can represent.
   static constexpr int part = 16, parts = rows / part;
   int features() const { return (d + 15) / 16 * 16; }
   // Features that are in shared memory together, so that a processor has room for two blocks, and how often.
   int step() const { return std::min(32, features()); }
   int steps() const { return (d + step() - 1) / step(); }
-  // Of products of decayed keys: their factors go up to e^40, which f16 does not have.
+  // The type for products of decayed keys, whose factors reach e^40, which f16 cannot represent.
   DType wide() const { return type == bf16 ? bf16 : f32; }
 };
 inline constexpr float least_gate = -5;

@@ -199,7 +199,7 @@ const OperatorSchema& gemm_schema() {
           .matrix()
           .remedy("check transpose_a and transpose_b")
           .in(&Gemm::bias, "bias", "n", floats, "added to every row")
-          .remedy("give it one element a column")
+          .remedy("give it one element per column")
           .in(&Gemm::row_scale, "row_scale", "m", is(f32), "factors of the product's rows")
           .in(&Gemm::column_scale, "column_scale", "n", is(f32), "factors of the product's columns")
           .in(&Gemm::residual, "residual", "gated ? [batch] m n/2 : [batch] m n", floats,

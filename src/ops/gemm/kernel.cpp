@@ -14,8 +14,8 @@ using lang::Tensor;  // not that of the runtime
 
 namespace {
 
-// Of a block that adds the parts of sums: few elements, so that there are blocks for every processor, and of
-// matrices with few columns no more than a tile has.
+// Elements and columns of a block that adds the split sums: few elements, so that there are blocks for all
+// processors, and for matrices with few columns no more than a tile has.
 constexpr int summed_elements = 1024;
 int summed_columns(const GemmTiles& t) { return t.n < warp_group_rows ? t.n : 256; }
 int summed_rows(const GemmTiles& t) { return std::max(1, summed_elements / summed_columns(t)); }
@@ -71,7 +71,7 @@ struct Program {
   };
   // Gated, `second` are the sums of the columns that gates multiply.
   void multiply(const Place& at, const Range& steps, Fragment& sum, Fragment* second = nullptr);
-  // Of a product with all of k: three times as many where operands are divided.
+  // Steps of a product over all of k: three times as many if operands are split.
   Expr steps() const { return divided ? ceildiv(k, t.k) * 3 : ceildiv(k, t.k); }
   struct Step {
     Tensor left, right;

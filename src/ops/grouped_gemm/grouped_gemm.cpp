@@ -83,8 +83,7 @@ void accumulate_formula(const Bound<AccumulateGroupedGemmWeights>& c, Exact& exa
 }
 
 const OptionRule dtype_rule{{}, {}, false, "f32, f16 or bf16", "convert the result"};
-const OptionRule promise =
-    between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out");
+const OptionRule promise = between(0, 1 << 28, "a number of rows, or 0 if unknown", "leave it out");
 
 }  // namespace
 

@@ -105,7 +105,7 @@ void formula(const Bound<Indexer>& c, Exact& exact) {
 const OperatorSchema& indexer_logits_schema() {
   using Op = Indexer;
   static const OperatorSchema table =
-      Schema<Op>("indexer_logits", "weighted sums over heads of relu(q k^T), from which queries choose keys")
+      Schema<Op>("indexer_logits", "weighted sums over heads of relu(q k^T), by which queries select keys")
           .with([](Schema<Op>& lines) {
             add_indexer(lines, one_of({f32, f16, bf16, e4m3}));
           })

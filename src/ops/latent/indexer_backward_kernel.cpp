@@ -36,7 +36,7 @@ struct IndexerBackwardProgram {
     copy(q.slice(b, query).at(0, 0), tile);
     copy(weights.slice(b, query).at(0), weight);
   }
-  // Of the logits of the keys from `key` on, before their scales.
+  // Loads the gradient of the unscaled logits of the keys from `key` on.
   void load_gradient(const Expr& b, const Expr& query, const Expr& key, Shared& gradient) const {
     Expr begin = seen.begin(b, query), end = seen.end(b, query);
     parallel(gradient, [&](Index n) {
@@ -78,7 +78,7 @@ void IndexerBackwardProgram::of_keys(const Expr& b, const Expr& key) {
   Shared tile({c.keys, c.tile_features}, c.compute);
   copy(k.slice(b).at(key), tile);
   Fragment sum({c.keys, c.tile_features}, f32, 0), scale_sum({c.keys}, f32, 0);
-  // Of causal queries the first that sees one of these keys.
+  // If causal: the first query that sees one of these keys.
   Expr first = seen.offset ? clamp(key - *seen.offset, 0, queries) : Expr(Operand(0));
   pipelined(range(first, queries), {.stages = 2}, [&](Index query) {
     Shared own({c.tile_heads, c.tile_features}, c.compute), weight({c.tile_heads}, f32),

@@ -33,7 +33,7 @@ void add_indexer(Schema<Op>& table, TypeRule types) {
       .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the features");
 }
 
-// Of one batch: q [queries, heads, d], k [keys, d], weights [queries, heads]; begin and end of a query's
+// One batch entry: q [queries, heads, d], k [keys, d], weights [queries, heads]; begin and end of a query's
 // keys.
 struct IndexerRows {
   std::int64_t b = 0;

@@ -51,7 +51,7 @@ void formula(const Bound<SparseMla>& c, Exact& exact) {
 const OperatorSchema& sparse_mla_schema() {
   using Op = SparseMla;
   static const OperatorSchema table =
-      Schema<Op>("sparse_mla", "attention of every query to the latent rows that its list names")
+      Schema<Op>("sparse_mla", "attention of every query to the latent rows in its list")
           .with(add_latents<Op>)
           .option(&Op::splits, "splits", "parts into which a list is split, merged afterwards; 0: planned",
                   between(0, most_parts, "a number from 1 to 32, or 0 for the plan's choice", "leave it out"))

@@ -42,7 +42,7 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
   if (small) own.keys = 16;
   own.whole = true;  // the lists that the program makes
   kernel.dlse = c.has("dlse"), kernel.adds = source.second;
-  // As many queries at a time as fill a GPU and whose pairs and marks fit their share of memory.
+  // Processes as many queries at a time as fill a GPU and whose pairs and marks fit their share of memory.
   const std::int64_t blocks = (c.dim("group") + own.rows - 1) / own.rows,
                      of_token =
                          c.dim("kv_heads") * c.dim(source.entries) * blocks * own.dim * own.type.bytes(),
@@ -65,7 +65,7 @@ class Gradients {
     const std::int64_t keys = c_.dim(source_.keys), kv_heads = c_.dim("kv_heads");
     const Tensor sums = launch_.scratch({keys, kv_heads, kernel_.forward.dim}, f32);
     for (std::int64_t b = 0; b < c_.dim("batch"); ++b) {
-      // Also a call of no queries writes its sums, which are zeros.
+      // A call without queries also writes its sums, which are zeros.
       std::int64_t begin = 0;
       do {
         const std::int64_t end = std::min(begin + kernel_.tokens, c_.dim("queries"));

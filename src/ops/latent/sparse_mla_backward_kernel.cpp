@@ -57,7 +57,8 @@ struct MlaBackwardProgram {
   const int blocks = instance.blocks;
   Expr padded = ceildiv(entries, c.keys) * c.keys;
   Tensor base = workspace("base", {queries, kv_heads, group}, f32);
-  // Of a row and a query: `entries` less the first entry that names it, and how many do.
+  // For a row and a query: `entries` minus the first entry that lists the row, and the number of entries that
+  // do.
   Tensor marks = workspace("marks", {kv_heads, keys, instance.tokens}, i32, {.zero = true});
   Tensor named = workspace("named", {kv_heads, keys, instance.tokens}, i32, {.zero = true});
   // The lists, in which a row stands once, and else -1; and how often it counts.

@@ -22,11 +22,11 @@ struct SparseMlaBackwardKernel {
   }
 };
 
-// Of one batch. Arguments: the values and the rest of q [queries, kv heads, group, …] and of kv [keys, kv
-// heads, …] as in the forward, indices [queries, kv heads, entries], dout and out [queries, kv heads, group,
-// d_v], lse, delta [queries, kv heads, group] (delta is written), dq, the sums for kv in f32 [keys, kv heads,
-// d], scale (with log2(e)), is_first (the sums have nothing yet); then, where the instance has them, offset,
-// counts, dlse.
+// The program for one batch entry. Arguments: the values and the remaining features of q [queries, kv heads,
+// group, …] and of kv [keys, kv heads, …] as in the forward, indices [queries, kv heads, entries], dout and
+// out [queries, kv heads, group, d_v], lse, delta [queries, kv heads, group] (delta is written), dq, the sums
+// for kv in f32 [keys, kv heads, d], scale (with log2(e)), is_first (the sums have nothing yet); then, where
+// the instance has them, offset, counts, dlse.
 lang::Kernel sparse_mla_backward_kernel(const SparseMlaBackwardKernel& instance);
 
 struct SinkGradientKernel {

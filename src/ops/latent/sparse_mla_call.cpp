@@ -16,7 +16,7 @@ SparseMlaKernel sparse_mla_instance(const Bound<SparseMla>& c) {
   kernel.causal = c->causal, kernel.counts = c.has("counts"), kernel.more = c.has("more_kv");
   kernel.sinks = c.type_if("sinks");
   const int group = c.small_dim("group");
-  // Of 32 bits less fits into shared memory, and products gain nothing by 64 rows.
+  // With 32-bit operands, less fits into shared memory, and products do not profit from 64 rows.
   const bool small = c.on_gpu() && kernel.compute == f32;
   kernel.rows = small || group <= 16 ? 16 : group <= 32 ? 32 : 64;
   kernel.keys = small ? 32 : 64;

@@ -17,7 +17,7 @@ struct LatentViews {
       : values(rows.slice(-1, 0, d_v)), rest(rows.slice(-1, d_v, rows.size(-1))) {}
 };
 
-// But for its parts.
+// The instance, except for its splits.
 SparseMlaKernel sparse_mla_instance(const Bound<SparseMla>& c);
 
 // The heads of a call as the formula of attention has them: the keys of both sources stand one behind the

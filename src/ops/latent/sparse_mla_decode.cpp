@@ -110,8 +110,7 @@ std::vector<Example> measured_calls() {
 const OperatorSchema& sparse_mla_decode_schema() {
   using Op = SparseMlaDecode;
   static const OperatorSchema table =
-      Schema<Op>("sparse_mla_decode",
-                 "attention of every query to the 8-bit cache records that its list names")
+      Schema<Op>("sparse_mla_decode", "attention of every query to the 8-bit cache records in its list")
           .in(&Op::q, "q", "queries heads d", one_of({bf16, f16, f32}), "queries")
           .unit_stride()
           .remedy("give every query all features of its heads")
@@ -121,13 +120,13 @@ const OperatorSchema& sparse_mla_decode_schema() {
               "factors of equal parts of the values of a record")
           .remedy("give every record one, or several that divide its values")
           .in(&Op::indices, "indices", "queries entries", index,
-              "records that a query sees; numbers that name no record, such as -1, are padding; a record "
+              "records that a query sees; numbers of no record, such as -1, are padding; a record "
               "counts as often as it is listed")
           .converts()
           .range("-2", "rows+2")
           .remedy("give every query a list")
           .in(&Op::ropes, "ropes", "... d_rope", one_of({bf16, f16, f32}),
-              "the features of keys behind their values")
+              "the features of keys after their values")
           .remedy("give every record a row")
           .in(&Op::counts, "counts", "queries", index, "number of used entries of each list; all if omitted")
           .range("0", "entries+1")

@@ -25,7 +25,7 @@ void add_latents(Schema<Op>& table) {
       .unit_stride()
       .remedy("give it the batch and the features of q")
       .in(&Op::indices, "indices", "[batch] queries kv_heads entries", index,
-          "rows that a query sees; numbers that name no row, such as -1, are padding; a row counts as often "
+          "rows that a query sees; numbers of no row, such as -1, are padding; a row counts as often "
           "as it is listed")
       .converts()
       .range("-2", "keys+2")
@@ -48,11 +48,11 @@ void add_latents(Schema<Op>& table) {
       .remedy("give every query and head of kv a list")
       .option(&Op::d_v, "d_v", "leading features of a row that are its value",
               between(1, 512, "a number of features from 1 to 512"))
-      .option(&Op::causal, "causal", "entries that name a row after the query's position are padding")
+      .option(&Op::causal, "causal", "entries for rows after the query's position are padding")
       .template with(add_scale<Op>)
       .require("more_kv", "more_kv == more_indices", "more_kv and more_indices together", "give both")
-      .require("causal", "more_kv ? 1-causal : 1", "no more_kv beside it: a second source has no positions",
-               "make entries behind the query -1")
+      .require("causal", "more_kv ? 1-causal : 1", "no more_kv with it: a second source has no positions",
+               "set entries after the query to -1")
       .require("kv", "group >= 1", "no heads, as q", "give q a head for each of kv, or more")
       .require("q", "1 <= d & d <= 576", "1 to 576 features", "split the features")
       .require("d_v", "d_v <= d", "at most the {d} features of a row", "give the features of its value");

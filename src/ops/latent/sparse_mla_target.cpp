@@ -59,7 +59,7 @@ struct TargetProgram {
       Fragment base({c.rows}, f32), s({c.rows, c.keys}, f32, 0);
       copy(lse.slice(b, query, h).at(j * c.rows), base, {.fill = -std::numeric_limits<double>::infinity()});
       gemm(own, k.T(), s);
-      // Of an empty list, and behind the last head.
+      // ∞ gives weights of 0: for an empty list, and after the last head.
       parallel(base,
                [&](Index i) { base(i) = select(base(i) == -inf, inf, LargeScores::base(base(i) * log2e)); });
       parallel(s, [&](Index i, Index n) {
@@ -114,7 +114,7 @@ void formula(const Bound<SparseMlaTarget>& c, Exact& exact) {
   });
 }
 
-// Of examples: larger than the scores of rows, so that weights stay below 1.
+// The lse in examples: larger than the scores of rows, so that weights are below 1.
 tegula::Tensor example_lse(const Shape& shape, DType type, std::uint64_t seed,
                            const std::function<std::int64_t(const std::string&)>&) {
   return tegula::Tensor::random_uniform(shape, type, seed, 6, 8);
@@ -125,8 +125,7 @@ tegula::Tensor example_lse(const Shape& shape, DType type, std::uint64_t seed,
 const OperatorSchema& sparse_mla_target_schema() {
   using Op = SparseMlaTarget;
   static const OperatorSchema table =
-      Schema<Op>("sparse_mla_target",
-                 "the mean over heads of the weights that sparse_mla gives to the rows of its lists")
+      Schema<Op>("sparse_mla_target", "the mean over heads of the weights of the listed rows in sparse_mla")
           .in(&Op::q, "q", latent_query_dims, floats, "queries")
           .unit_stride()
           .remedy("give q a multiple of the heads of kv, and all of them a batch or none")
@@ -140,7 +139,7 @@ const OperatorSchema& sparse_mla_target_schema() {
           .in(&Op::lse, "lse", latent_lse_dims, is(f32), "the lse of sparse_mla")
           .values(example_lse)
           .remedy("give every head of a query one")
-          .option(&Op::causal, "causal", "entries that name a row after the query's position are padding")
+          .option(&Op::causal, "causal", "entries for rows after the query's position are padding")
           .with(add_scale<Op>)
           .require("kv", "group >= 1", "no heads, as q", "give q a head for each of kv, or more")
           .require("q", "1 <= d & d <= 576", "1 to 576 features", "split the features")

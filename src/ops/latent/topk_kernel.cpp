@@ -151,7 +151,7 @@ void TopkProgram::fix_digit(const Tensor& x, const Expr& n, int shift, int bits,
   wanted -= found(1);
 }
 
-// Of equal keys the first `left`, by columns: a word has all of its ties, or none, or the lowest.
+// Keeps the first `left` of equal keys, by column: a word keeps all of its ties, none, or the lowest ones.
 void TopkProgram::keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& left) {
   parallel(words, [&](Index w) {
     Expr bits = equal(w),

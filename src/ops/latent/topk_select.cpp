@@ -69,7 +69,7 @@ const OperatorSchema& topk_select_schema() {
   using Op = TopkSelect;
   static const OperatorSchema table =
       Schema<Op>("topk_select", "columns of the largest scores of every row, ascending")
-          .in(&Op::scores, "scores", "[batch] rows columns", is(f32), "-inf and NaN are never chosen")
+          .in(&Op::scores, "scores", "[batch] rows columns", is(f32), "-inf and NaN are never selected")
           .range("-9", "9")
           .in(&Op::begins, "begins", "[batch] rows", index, "the first column of a row; 0 if omitted")
           .converts()

@@ -14,7 +14,7 @@ template <class Op>
 void add_count(Schema<Op>& table) {
   table
       .in(&Op::page_table, "page_table", "[batch] pages", index,
-          "if given, results are rows of a paged cache: column c lies in page page_table[c / page_size]")
+          "if given, results are rows of a paged cache: column c is in page page_table[c / page_size]")
       .converts()
       .range("-1", "100")
       .remedy("give every batch a row of pages")

@@ -179,7 +179,7 @@ class Gradients {
     grid(ceildiv(conv.d, c.columns), blocks, s.count(), [&](Index x, Index y, Index n) {
       Expr column = x * c.columns, part = n * blocks + y;
       const Convolution::Taps taps(conv, column);
-      // Of every row of tiles for itself: the bias, and behind it the weights.
+      // Sums per row of tiles: the bias, followed by the weights.
       std::vector<Fragment> totals;
       for (int w = 0; w <= c.width; ++w)
         totals.emplace_back(std::initializer_list<int>{c.rows, c.columns}, f32, 0);

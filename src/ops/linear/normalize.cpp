@@ -19,7 +19,7 @@ struct Weighted {
 
   Extents columns() const { return {batch, tokens, heads, d_v}; }
   int width() const { return (d_v + 16) / 16 * 16; }
-  // Of rows from `row` on of a head: their sums, with the last column, and one over that.
+  // For the rows of a head from `row` on: their sums, the last column included, and the reciprocals.
   template <class F>
   void each(const F& body) const {
     grid(ceildiv(tokens, rows), heads, batch, [&](Index y, Index h, Index b) {

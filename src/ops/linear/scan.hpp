@@ -22,14 +22,14 @@ struct ScanKernel {
   bool by_feature = false;
   bool grouped = false;  // of gradients: heads share q and k
   bool ones = false;     // the last column of values is 1 and not in memory
-  // Of scan_kernel: values count by weights, a share of them is added to the results, results are gated.
+  // For scan_kernel: values are weighted, D times the values is added to the results, results are gated.
   bool weighted = false, skip = false, gate = false;
   bool first = false, last = false;  // there is a state before the first token, one wanted behind the last
   bool packed = false;
   // A processor has one block, whose loads run further ahead.
   bool deep = false;
-  // Of scan_states_kernel: d_v counts d further columns, whose values are zeros and whose first state is the
-  // identity, so that they end as what becomes of any state; only the last state is written.
+  // For scan_states_kernel: d_v includes d more columns with zero values and the identity as their first
+  // state, which therefore end as the map that applies to any state; only the last state is written.
   bool segment = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),

@@ -37,7 +37,7 @@ class GateTile {
   void load(const lang::Window& from) {
     if (tile_) copy(from, *tile_);
   }
-  // Of the values of the chunk, as those of the next chunks and scores count.
+  // Loads the weights of the chunk's values, by which fade() multiplies.
   void load_weights(const lang::Window& from) { copy(from, *weights_); }
   // Rows [rows, …] times e^g, times e^(g_last − g), or all of it times e^g_last.
   void grow(lang::Fragment& x) const;

@@ -6,7 +6,7 @@ namespace tegula::ops {
 
 namespace {
 
-// Of a pass over states: columns of a block, blocks that a processor has at once, and microseconds of a
+// The cost of a pass over states: columns per block, resident blocks per processor, and microseconds per
 // chunk.
 struct PassCost {
   int block, blocks_of_processor;
@@ -23,7 +23,7 @@ double pass_time(const BoundCall& call, const ScanKernel& c, std::int64_t parts,
   return chunks * cost.step * std::ceil(blocks / (cost.blocks_of_processor * planned_gpu_processors(call)));
 }
 
-// With which columns tensor cores take the least time; programs of f32 have less room.
+// Whether to choose the columns for which tensor cores take the least time; f32 programs have less space.
 bool has_choice(const BoundCall& call, const ScanKernel& c) {
   return call.on_gpu() && c.type.bits() == 16 && c.features() <= 128 && c.d_v >= 128;
 }

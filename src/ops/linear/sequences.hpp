@@ -19,21 +19,21 @@ inline std::string sequence_list(const char* rest) {
 }
 template <class Op>
 void add_fences(Schema<Op>& table) {
-  const OptionRule tokens{0, {}, false, "a number of tokens, or 0 where it is not known", "leave it out"};
+  const OptionRule tokens{0, {}, false, "a number of tokens, or 0 if unknown", "leave it out"};
   table
       .in(&Op::cu_seqlens, "cu_seqlens", "sequences+1", index,
           "boundaries of packed sequences: sequence i has the tokens from entry i up to entry i + 1")
       .packs("tokens", "max_seqlen", "longest")
       .option(&Op::max_seqlen, "max_seqlen",
               "upper bound on the length of a packed sequence, which the caller promises", tokens)
-      .require("max_seqlen", "cu_seqlens ? 1 : max_seqlen <= 0", "cu_seqlens beside it",
+      .require("max_seqlen", "cu_seqlens ? 1 : max_seqlen <= 0", "cu_seqlens as well",
                "leave it out: without it all sequences are equally long");
 }
 
 // ---- of calls
 // A tensor over tokens as programs see it, [batch, tokens, …]: packed sequences are one batch.
 TensorRef with_batch(const TensorRef& tensor, bool packed);
-// Of the call's tensor; none where it has none.
+// The view of a tensor of the call; empty if the call does not have it.
 TensorRef token_view(const BoundCall& call, const char* tensor);
 // How many sequences a call has, and how many tokens together.
 std::int64_t sequences_of(const BoundCall& call);
@@ -66,7 +66,7 @@ class Sequences {
   lang::Dim batch{"batch"}, tokens{"tokens"};
 
   explicit Sequences(bool packed) : packed_(packed) {}
-  // Behind the other parameters, whose dims `batch` and `tokens` are.
+  // Call this after the other parameters, which declare the dims `batch` and `tokens`.
   void declare();
 
   lang::Extents shape(const lang::Extents& rest) const;

@@ -35,7 +35,7 @@ Expr ChosenBits::word_of(const Expr& query, const Expr& block, int w) const {
   return select(block < (w + 1) * InverseLists::word_bits, own, word_of(query, block, w + 1));
 }
 
-// Of the block of a query, one of those from i on.
+// The word for the block of a query, one of the blocks from i on.
 Expr ChosenBits::word(const Expr& query, int w, std::size_t i) const {
   if (of_queries_) return (*of_queries_)(query, w);
   const auto words = static_cast<std::size_t>(words_);

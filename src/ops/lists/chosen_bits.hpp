@@ -8,13 +8,13 @@
 
 namespace tegula::ops {
 
-// Of few blocks of queries numbers that loops read ahead, else a number for each query. May record statements
-// that come before the step.
+// Bits for a few blocks of queries are numbers that loops read ahead; otherwise there is one number per
+// query. May record statements before the step.
 class ChosenBits {
  public:
   ChosenBits(const InverseLists::List& list, const BlockTile& step, int fold);
 
-  // Of a block behind those that share the list, anything.
+  // The result is arbitrary for a block after those that share the list.
   lang::Expr has(const lang::Expr& query, const lang::Expr& block) const;
 
  private:

@@ -130,7 +130,7 @@ void InverseLists::each_chunk(const Expr& head, const InversePart& part, const E
     std::vector<Expr> numbers;
     for (int i = 0; i < chunks_at_a_time; ++i) {
       Expr n = group * chunks_at_a_time + i;
-      // Behind the last stand those of another sequence.
+      // After the last are those of another sequence.
       Expr number = counts_(head, part.chunk_begin + min(n, chunks - 1), list);
       numbers.push_back(select(n < chunks, number, 0));
     }

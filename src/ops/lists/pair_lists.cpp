@@ -126,7 +126,7 @@ void PairLists::each_chunk(const TokenTile& tokens,
   });
 }
 
-// Of each block all pairs, and those of earlier chunks. Tiles are [runs, run_length + 1].
+// For each block, counts all pairs and those of earlier chunks. Tiles are [runs, run_length + 1].
 void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const Expr& begin, Shared& all_pairs,
                               Shared& cursors) const {
   Expr own = tokens.first / c.chunk;

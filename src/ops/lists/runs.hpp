@@ -6,8 +6,8 @@
 
 namespace tegula::ops {
 
-// Of the blocks that are looked after at a time. In memory a run has one more element, so that the runs of a
-// warp lie in different banks.
+// The blocks that are handled at a time are divided into runs. In memory, a run has one more element, so that
+// the runs of a warp are in different banks.
 inline constexpr int run_length = 32, runs = 32;
 inline constexpr int blocks_of_runs = runs * run_length;
 

@@ -39,8 +39,9 @@ class SortedLists {
   lang::Tensor lists_, lengths_;
 };
 
-// Of a sorted list, how many of the last blocks may have keys that some query of the row does not see: under
-// a causal mask as many as a row has positions, else the last block of all where it is short.
+// The number of last blocks of a sorted list that may have keys that some query of the row does not see:
+// under a causal mask, as many as the positions of a row span; otherwise only the very last block, if it is
+// short.
 lang::Expr blocks_in_question(bool causal, int q_block, int k_block, const lang::Expr& queries,
                               const lang::Expr& keys);
 

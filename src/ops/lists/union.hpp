@@ -43,8 +43,8 @@ class UnionList {
   lang::Expr times(const lang::Expr& n, const lang::Expr& token) { return times_(n, token); }
   // Entries of a token, that of its own block included.
   int width() const { return width_; }
-  // Of all entries, those of a token side by side: whether it selects a block and is the first of its token
-  // that does, and where that stands in the list.
+  // For an entry, with the entries of a token contiguous: whether it selects a block, whether it is the first
+  // of its token to do so, and the position of the block in the list.
   lang::Expr selects(const lang::Expr& entry) { return named_(entry) != no_row; }
   lang::Expr is_first(const lang::Expr& entry);
   lang::Expr place(const lang::Expr& entry) { return place_(first_of_(entry)); }

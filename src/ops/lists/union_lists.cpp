@@ -12,7 +12,7 @@ namespace {
 constexpr int chunk = blocks_of_runs;  // that are marked at a time
 constexpr int word_bits = 32;
 
-// Of a word of marks, the bits of a warp group's tokens.
+// The bits of a warp group's tokens in a word of marks.
 std::uint32_t bits_of(const SelectedBlocks& c, int group, int word) {
   const int of_group = c.queries / c.row_groups;
   std::uint32_t bits = 0;
@@ -86,8 +86,8 @@ void UnionLists::list_marked(Shared& marks, const Expr& begin, const List& to, V
   count += place(runs);
 }
 
-// Of each warp group, how many blocks it is spared, times c.fewest: what a block saves that is left out, less
-// what its pairs cost.
+// For each warp group, the number of blocks that it is spared, times c.fewest: the savings of leaving out a
+// block, minus the cost of its pairs.
 void UnionLists::find_gains(Shared& marks, Shared& gains) const {
   clear(gains);
   parallel(runs, run_length, [&](Index run, Index i) {
@@ -165,7 +165,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
       left_out({c.divides() ? entries : 1}, i32);
   if (c.divides()) fill(left_out, no_row);
   parallel(entries, [&](Index n) { named(n) = selection.block(tokens, n / width_, n % width_); });
-  // Of the entries of a token that name one block, which one it is.
+  // The number of an entry among those of its token that list the same block.
   if (c.repeats)
     parallel(entries, [&](Index n) {
       Expr own = named(n);

@@ -15,7 +15,7 @@ TileOfBlocks tile_of_blocks(int block, int wanted) {
 
 namespace {
 
-// Of a row of a tile, that of the tensor: blocks begin at `begins`.
+// The tensor row of a tile row; blocks start at `begins`.
 Expr row_of_joined(const BlockTile& tile, const Expr& r, std::size_t i = 0) {
   Expr own = tile.begins[i] + (r - static_cast<int>(i) * tile.shape.block);
   if (i + 1 == tile.begins.size()) return own;

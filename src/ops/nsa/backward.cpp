@@ -78,12 +78,13 @@ const OperatorSchema& nsa_selected_attention_backward_schema() {
           .require("dwindow_out", "dwindow_out ? window_out & window_lse : 1",
                    "window_out and window_lse with it", of_forward)
           .require("dwindow_lse", "dwindow_lse <= dwindow_out", "dwindow_out with it",
-                   "give dwindow_out, of zeros if need be")
+                   "give dwindow_out, of zeros if necessary")
           .require("block_indices", has_room, "fewer than 2^31 entries of a head, of all batches together",
                    "split the batch")
           .with(add_gradients<Op>)
           .out(&Op::dsel_scale, "dsel_scale", token_dims("queries", "selecting", "entries"), is(f32),
-               "gradient of sel_scale; 0 where an entry selects nothing, or what an earlier one has selected")
+               "gradient of sel_scale; 0 where an entry selects nothing, or a block that an earlier entry "
+               "has selected")
           .ordered()
           .steps_of("q")
           .when("sel_scale_gradient")

@@ -22,7 +22,7 @@ struct NsaBackwardCall {
 
 NsaBackwardCall nsa_backward_call(const Bound<NsaSelectedBackward>& bound);
 
-// By nsa_backward_kernel.
+// Uses nsa_backward_kernel.
 void run_two_passes(const NsaBackwardCall& call, Launch& launch);
 
 // Whether nsa_one_pass_kernel can do what is asked for; its instance for the call.

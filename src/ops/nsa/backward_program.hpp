@@ -33,7 +33,7 @@ class NsaBackwardProgram {
                k_end = min(rows.keys.end, lang::Expr(rows.keys.begin) + *longest_k);
     return SequenceRows(b, lang::range(rows.queries.begin, q_end), lang::range(rows.keys.begin, k_end), true);
   }
-  // Of a block that no other block waits for or reads from.
+  // Call this in a block that no other block waits for or reads from.
   void assert_promise(const lang::Expr& b) const {
     if (!f.varlen) return;
     assert_queries((*q_begin)(b + 1) - (*q_begin)(b), *longest_q);

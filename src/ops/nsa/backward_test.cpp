@@ -351,7 +351,7 @@ TEST(NsaBackward, RefusesSharedOutputs) {
   };
   const TensorRef behind = dout.ref().slice(1, 19, 39);
   const std::string of = "nsa_selected_attention_backward, argument '",
-                    apart = "': expected memory of its own, not that of ";
+                    apart = "': expected its own memory, not that of ";
   const Tensor own = Tensor::zeros({1, 20, 4, 16}, f32);
   expect_refusal(call({.dq = behind}), of + "dq" + apart + "dout");
   expect_refusal(call({.dk = behind}), of + "dk" + apart + "dout");
@@ -391,5 +391,5 @@ TEST(NsaBackward, RefusesWrongCalls) {
                  name + "'dsel_scale': expected [");
 }
 
-}  // namespace
+}  // namespace nsa_backward_test
 }  // namespace tegula::ops

@@ -48,8 +48,8 @@ std::int64_t whole_chunks(std::int64_t tokens) {
   return std::max<std::int64_t>(1, tokens / chunk_tokens) * chunk_tokens;
 }
 
-// So that partials take no more memory than they may, and queries of a head stay in the cache: rather few
-// heads than few tokens.
+// Limits the memory of partials and keeps the queries of a head in the cache: it prefers few heads to few
+// tokens.
 Division division_of(const NsaCall& call) {
   const NsaKernel& kernel = call.kernel;
   const HeadTensors& t = call.tensors;

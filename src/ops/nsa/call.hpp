@@ -22,8 +22,7 @@ struct NsaCall {
   TensorRef q_begin, k_begin;                  // of packed sequences
 };
 
-// Of the operator or of its gradient, which have the same tensors and options. With `lists`, planned for a
-// GPU.
+// For the operator or its gradient, which have the same tensors and options. With `lists`, planned for a GPU.
 NsaCall nsa_call(const BoundCall& bound, const NsaSelectedOptions& options, bool lists);
 // Completes call.kernel.
 void plan_nsa_call(const AttentionTiles& tiles, bool lists, NsaCall& call);

@@ -24,7 +24,7 @@ struct CompressBackward : NsaCompress {
   std::optional<TensorRef> dx = {};
 };
 
-// Of both directions: `whole` has a row for each token, `means` one for each entry.
+// The program in both directions: `whole` has one row per token, `means` one per entry.
 struct CompressProgram {
   const CompressInstance& c;
   Dim batch{"batch"}, tokens{"tokens"}, heads{"heads"}, entries{"entries"};
@@ -181,7 +181,7 @@ void add_mean(Schema<Op>& table) {
       .source("Yuan et al. 2025, Native Sparse Attention: compression by means");
 }
 
-// Of the gradient, dout says how many entries there are.
+// For the gradient, dout determines the number of entries.
 std::vector<Example> compress_examples(bool of_gradient) {
   const std::pair<Example, std::int64_t> all_of_them[] = {
       {{"small", "batch=1 tokens=11 heads=2 d=5 length=4 stride=2"}, 4},
@@ -218,8 +218,7 @@ const OperatorSchema& nsa_compress_schema() {
           .let("entries", entries_of_tokens)
           .with(add_mean<Op>)
           .out(&Op::out, "out", mean_dims, same_as("x"),
-               "an entry for every whole window; packed, those of a sequence stand from its first token / "
-               "stride on")
+               "one entry per whole window; if packed, those of a sequence start at its first token / stride")
           .unit_stride()
           .gradient("nsa_compress_backward")
           .examples(compress_examples(false))

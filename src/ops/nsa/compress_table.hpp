@@ -18,19 +18,19 @@ auto add_windows(const char* tokens) {
     table
         .in(&Op::cu_seqlens, "cu_seqlens", "sequences+1", index,
             "boundaries of packed sequences: sequence i has the tokens from entry i up to entry i + 1")
-        .remedy("give the sequences' ends, one behind the other")
+        .remedy("give the boundaries of the sequences in ascending order")
         .packs(tokens, "max_seqlen", "longest")
         .option(&Op::max_seqlen, "max_seqlen",
                 "upper bound on the length of a packed sequence, which the caller promises",
-                {0, {}, false, "a number of tokens, or 0 where it is not known", "leave it out"})
+                {0, {}, false, "a number of tokens, or 0 if unknown", "leave it out"})
         .option(&Op::layout, "layout",
                 "order of batch, sequence, heads, features; packed sequences have none")
         .option(&Op::length, "length", "tokens of a window; the mean of each window is an entry", block_size)
         .option(&Op::stride, "stride", "tokens from the start of one window to the start of the next",
                 block_size)
         .require("stride", "stride <= length", "at most {length}, the length of a window",
-                 "give a longer window: tokens between windows would have no part")
-        .require("max_seqlen", "cu_seqlens ? 1 : max_seqlen <= 0", "cu_seqlens beside it",
+                 "give a longer window: tokens between windows would be ignored")
+        .require("max_seqlen", "cu_seqlens ? 1 : max_seqlen <= 0", "cu_seqlens as well",
                  "leave it out: without them all sequences are equally long");
   };
 }

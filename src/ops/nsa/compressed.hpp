@@ -125,10 +125,10 @@ void add_positions(Schema<Op>& table) {
               between(0, 1 << 30, "a number of tokens, or 0 for as many as queries", "leave it out"))
       .with(add_scale<Op>)
       .let("tokens", "key_tokens > 0 ? key_tokens : queries")
-      .require("key_tokens", "cu_seqlens ? key_tokens == 0 : 1", "0 beside cu_seqlens",
+      .require("key_tokens", "cu_seqlens ? key_tokens == 0 : 1", "0 with cu_seqlens",
                "leave it out: a packed sequence has as many keys as queries")
       .require("k", "cu_seqlens ? entries == queries/stride : 1",
-               "tokens / stride entries beside cu_seqlens, as nsa_compress gives them",
+               "tokens / stride entries with cu_seqlens, as nsa_compress returns them",
                "make them of the packed tokens")
       .require("k", "group >= 1", "no heads, as q", "give q a head for each of k, or more")
       .require("q", "1 <= d & d <= 512", "1 to 512 features", "split the heads");

@@ -14,7 +14,7 @@ struct NsaGated : NsaSelected {
   TensorRef compressed = {}, gates = {};
 };
 
-// Of a tensor as out, in the form of the program.
+// A tensor like out, in the form that the program takes.
 TensorRef rows_of(const Bound<NsaGated>& c, const TensorRef& tensor) {
   const TensorRef rows = tensor.rank() == 4 ? as_bshd(tensor, c->layout) : tensor;
   return split_heads(rows, rows.rank() - 2, c.dim("group"));
@@ -56,7 +56,7 @@ void run(const Bound<NsaGated>& c, Launch& launch) {
           {"longest", call.longest}});
 }
 
-// Of an element with its last coordinate replaced.
+// The element with its last coordinate replaced.
 double at_last(const TensorRef& tensor, Shape at, std::int64_t last) {
   at.back() = last;
   return tensor.get(at);

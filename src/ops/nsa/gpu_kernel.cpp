@@ -40,7 +40,7 @@ struct Step {
     Expr word = word_of(chosen[i], token, chosen[i].size() - 1);
     return ((word >> u32(token % word_bits)) & 1u) != 0u;
   }
-  // Of as many runs of tokens, whether some token selected a block.
+  // For each of so many runs of tokens, whether some token selected the block.
   std::vector<Expr> chosen_by(int runs) const;
   // The block of a column, one of those from i on.
   Expr has_block_of(const Expr& column, const Expr& token, std::size_t i = 0) const {

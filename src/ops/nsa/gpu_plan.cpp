@@ -28,7 +28,7 @@ std::int64_t listed(const NsaProblem& p, const NsaPlan& plan) {
 
 std::int64_t keys_seen(const NsaProblem& p) { return p.causal ? p.tokens / 2 : p.tokens; }
 
-// Of more than 128 features registers hold what two have.
+// With more than 128 features, registers suffice for only two.
 int joined_groups(const NsaProblem& p) {
   return std::max(p.dim, p.dim_v) <= table.most_dim_of_three ? table.most_joined_groups : 2;
 }
@@ -50,7 +50,7 @@ std::int64_t bytes_of(const NsaProblem& p, const NsaPlan& plan, DType type) {
   return numbers * type.bytes() + rows * plan.keys * (type == f32 ? f32.bytes() : 0);
 }
 
-// Of 16 bits, sums lie in registers.
+// With 16-bit operands, sums are in registers.
 bool fits(const NsaProblem& p, const NsaPlan& plan, DType type) {
   const bool wide = type.bits() == 16 && plan.queries * plan.pack > warp_group_rows;
   return !(wide && p.dim_v > most_dim_of_128_rows) && bytes_of(p, plan, type) <= bytes_of_block;
@@ -63,8 +63,8 @@ bool fits_groups(const NsaProblem& p, DType type) {
   return multiplies_by_groups(p, type) && std::max(p.dim, p.dim_v) <= most_dim_of_128_rows;
 }
 
-// Of a token and a block: the keys and values that are read for all heads, and what steps cost beside that.
-// Where no candidate fits, as given tiles may not, that of the fewest bytes comes first.
+// The cost per token and block: the keys and values that are read for all heads, and the remaining cost of
+// steps. If no candidate fits, as may happen with given tiles, the one with the fewest bytes comes first.
 double estimate(const NsaProblem& p, const NsaPlan& plan, DType type) {
   constexpr double beyond = 1e12;
   if (!fits(p, plan, type)) return beyond + static_cast<double>(bytes_of(p, plan, type));

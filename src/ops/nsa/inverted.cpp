@@ -16,7 +16,7 @@ using lang::Tensor;
 
 namespace {
 
-// Of a list that one block of the grid works through.
+// Limits for the part of a list that one block of the grid processes.
 constexpr int most_inverted_steps = 16, fewest_of_inverted_piece = 128;
 constexpr int query_stages = 4, partial_stages = 4;
 
@@ -36,17 +36,17 @@ class InvertedProgram {
   Expr shift() const { return keys - queries - *behind; }
   Expr blocks() const { return ceildiv(keys, c.block); }
   Expr tiles() const { return ceildiv(queries, c.queries); }
-  // Of all tiles of a batch of the forward.
+  // The number of row groups in all tiles of a batch entry in the forward.
   Expr groups() const { return ceildiv(*all_tokens, tile_tokens) * (tile_tokens / c.queries); }
   Expr first_row(const Expr& b) const { return b * *all_tokens + *part * *part_tokens; }
   PairLists::Part part_of(const Expr& head, const Expr& b) const {
     return {head, b * *parts + *part, Expr(Operand(0)), first_row(b), blocks()};
   }
-  // Of a pair, by its place among all of the head.
+  // The partial of a pair, by its position among all pairs of the head.
   Expr partial_of(const Expr& b, const Expr& place) const {
     return place - (first_row(b) - b * queries) * pairs->width();
   }
-  // Of `count` partials from `first` on, those that the rows of a tile stand for.
+  // Stores the partials of the rows of a tile, which are among the `count` partials from `first` on.
   void store_partials(const Fragment& tile, const Fragment& tile_lse, const Expr& head, const Expr& first,
                       const Expr& count, const Expr& block_part) const;
   void key_block(const Index& x, const Index& h, const Index& b) const;
@@ -188,8 +188,7 @@ InvertedProgram::Total InvertedProgram::weigh(Shared& weights) const {
   return {std::move(lse_of_all), std::move(factor)};
 }
 
-// By products with matrices that have weights on their diagonals, which tensor cores form as fast as partials
-// arrive.
+// Uses products with diagonal matrices of weights, which tensor cores compute as fast as partials arrive.
 void InvertedProgram::merge_block(const Index& x, const Index& h, const Index& b) const {
   exit_if((*most_of_part)(*part) == 0);
   const int rows = c.rows(), block_parts = c.parts(), most = pairs->width() * block_parts + 1;
@@ -206,7 +205,7 @@ void InvertedProgram::merge_block(const Index& x, const Index& h, const Index& b
     Expr place = places(token, t / block_parts);
     return select(t < count && place >= 0, partial_of(b, place), -1);
   };
-  // Behind the partials of a token's pairs stands what its tile has found.
+  // The partials of a token's pairs are followed by the result of its tile.
   Shared weights({c.queries, most, c.pack}, f32);
   parallel(weights, [&](Index token, Index t, Index member) {
     Expr at = partial(token, t), of_pair = at >= 0 && member < c.members;

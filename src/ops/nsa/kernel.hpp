@@ -64,7 +64,7 @@ struct NsaKernel {
   // With `lists`: steps of a block, and blocks of a step.
   int parts() const { return (block + keys - 1) / keys; }
   int joined() const { return keys % block == 0 && (block % 8 == 0 || keys == block) ? keys / block : 1; }
-  // Of rows that a warp group multiplies at a time, each of whole tokens.
+  // Groups of rows that a warp group multiplies at a time, each made of whole tokens.
   int row_groups() const {
     const int groups = rows() / 64;
     return rows() % 64 == 0 && queries % groups == 0 ? groups : 1;
@@ -118,7 +118,7 @@ struct NsaInvertedKernel {
 // of all parts.
 lang::Kernel nsa_inverted_kernel(const NsaInvertedKernel& instance);
 
-// As whose lists the pairs are sorted; lists of more pairs are cut.
+// The kernel for whose lists the pairs are sorted; longer lists are divided.
 NsaKernel lists_left_out(const NsaKernel& forward);
 int longest_inverted(const NsaKernel& forward);
 

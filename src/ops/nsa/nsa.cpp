@@ -42,7 +42,7 @@ void formula(const Bound<NsaSelected>& c, Exact& exact) {
   exact.set("window_lse", result.window_lse);
 }
 
-// Also tiles of three warp groups.
+// Adds examples with tiles of three warp groups.
 std::vector<Example> with_tiles(std::vector<Example> examples) {
   examples.push_back({"three_warp_groups_bf16",
                       "batch=1 queries=130 keys=130 kv_heads=1 group=16 d=128 d_v=128 bf16 selecting=1 "
@@ -75,7 +75,7 @@ const OperatorSchema& nsa_selected_attention_schema() {
   using Op = NsaSelected;
   static const OperatorSchema table =
       Schema<Op>("nsa_selected_attention",
-                 "attention in which every token sees selected blocks of keys, and a window beside it")
+                 "attention in which every token sees selected blocks of keys and, optionally, a window")
           .with(add_heads<Op>)
           .with(add_block_indices<Op>)
           .with(add_selection<Op>)
@@ -134,8 +134,8 @@ double keys_seen(const std::set<std::int64_t>& blocks, std::int64_t block_size, 
   return keys;
 }
 
-// Of one batch or of packed sequences: tokens [begin, end) of the queries meet `keys` keys. `lists` are
-// [tokens, heads, entries].
+// Counts the pairs of one batch entry or packed sequence: query tokens [begin, end) and `keys` keys. `lists`
+// are [tokens, heads, entries].
 double pairs_of(const TensorRef& lists, const NsaSelectedOptions& options,
                 std::pair<std::int64_t, std::int64_t> tokens, std::int64_t keys) {
   double pairs = 0;

@@ -316,7 +316,7 @@ TEST(Nsa, RefusesWrongCalls) {
   expect_refusal(call(q, indices, {.window_out = q}),
                  name + "'window_out': expected no tensor unless window > 0");
   expect_refusal(call(q.select(0, 0), indices, {.cu_seqlens_q = counts}), name + "'");
-  expect_refusal(call(q, indices, {.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k beside it");
+  expect_refusal(call(q, indices, {.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k as well");
 }
 
 // The window is a call of its own: nothing is written before the other call's arguments are known to be
@@ -339,11 +339,11 @@ TEST(Nsa, RefusesBeforeItsWindowIsWritten) {
   expect_refusal(call(indices, {.block_counts = elsewhere(counts.ref())}),
                  name + "'block_counts': expected a tensor on cpu, as q");
   expect_refusal(call(indices, {.out = elsewhere(q.ref())}), name + "'out': expected a tensor on cpu");
-  expect_refusal(call(indices, {.out = q.ref()}), name + "'out': expected memory of its own, not that of q");
+  expect_refusal(call(indices, {.out = q.ref()}), name + "'out': expected its own memory, not that of q");
   const Tensor window_lse = lse.clone();
   expect_refusal(call(indices, {.lse = lse.ref(), .window_lse = elsewhere(window_lse.ref())}),
                  name + "'window_lse': expected a tensor on cpu");
-  const std::string apart = "expected memory of its own, not that of ";
+  const std::string apart = "expected its own memory, not that of ";
   expect_refusal(call(indices, {.out = window_out.ref()}), name + "'out': " + apart + "window_out");
   expect_refusal(call(indices, {.lse = lse.ref(), .window_lse = lse.ref()}),
                  name + "'lse': " + apart + "window_lse");
@@ -373,5 +373,5 @@ TEST(Nsa, WritesOutputsSideBySide) {
   EXPECT_TRUE(equal(lses.slice(0, 0, 1), apart.lse) && equal(lses.slice(0, 1, 2), apart.window_lse));
 }
 
-}  // namespace
+}  // namespace nsa_test
 }  // namespace tegula::ops

@@ -15,7 +15,7 @@ using lang::Tensor;
 
 namespace {
 
-// Of a list that one block of the grid works through.
+// Limits for the part of a list that one block of the grid processes.
 constexpr int most_steps = 64, fewest_of_piece = 128;
 constexpr int sum_stages = 4;
 constexpr int fewest_stats = 32, fewest_copied_stats = 4;  // of a token: for the copy engine, for threads
@@ -331,7 +331,7 @@ void OnePassProgram::round_block(const Index& x, const Index& h, const Index& b)
   round(*dv_sum, plus_dv, *dv, f.dim_v, false);
 }
 
-// By products with the identity, which tensor cores add up as fast as partials arrive.
+// Uses products with the identity, which tensor cores add up as fast as partials arrive.
 void OnePassProgram::sum_block(const Index& x, const Index& h, const Index& b) {
   const int rows = c.queries * f.pack, parts = c.parts();
   Expr first = x * c.queries;

@@ -9,8 +9,8 @@ namespace tegula::ops {
 
 namespace {
 
-// Of a token: the rows that the micro-kernel multiplies for it. Neighbouring tokens fill it up for nothing;
-// more rows would multiply blocks that only some of the tokens selected.
+// The cost per token: the rows that the micro-kernel multiplies for it. Filling these with neighbouring
+// tokens is free; more rows would multiply blocks that only some of the tokens selected.
 double estimate(const NsaProblem& p, const NsaPlan& plan) {
   const int rows = plan.queries * plan.pack, entries = plan.queries * (p.entries + 1);
   const bool fits =

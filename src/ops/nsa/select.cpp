@@ -9,7 +9,7 @@ namespace tegula::ops {
 
 namespace {
 
-// Of a warp, in registers; and entries of a block that a program writes out.
+// Columns that a warp holds in registers, and entries of a block that a program writes out.
 constexpr int most_columns = 2048, most_written_out = 8;
 
 // Columns of a product in warp groups' rows, entries of a step, and the time of a score.
@@ -129,15 +129,15 @@ const OperatorSchema& nsa_select_schema() {
       Schema<Op>("nsa_select", "the key blocks that matter most by the weights of compressed entries")
           .with(add_compressed_keys<Op>)
           .in(&Op::lse, "lse", vector_dims, is(f32),
-              "the lse that nsa_compressed_attention gives for q and k")
+              "the lse that nsa_compressed_attention returns for q and k")
           .with(add_windows<Op>("queries"))
           .option(&Op::count, "count", "entries of a row, at most 4096")
           .needed()
           .option(&Op::block_size, "block_size", "tokens of a selected block", block_size)
-          .option(&Op::first_blocks, "first_blocks", "leading blocks that are chosen before all others",
-                  some_blocks)
+          .option(&Op::first_blocks, "first_blocks",
+                  "number of leading blocks that are always selected first", some_blocks)
           .option(&Op::local_blocks, "local_blocks",
-                  "blocks up to the query's own that are chosen before all others", some_blocks)
+                  "number of blocks up to the query's own that are always selected first", some_blocks)
           .option(&Op::weight, "weight", "how the weights of a block's entries are combined")
           .with(add_positions<Op>)
           .let("blocks", "ceildiv(cu_seqlens ? longest : tokens, block_size)")

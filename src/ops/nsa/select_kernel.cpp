@@ -13,7 +13,7 @@ using namespace lang;
 using lang::Tensor;
 
 constexpr std::uint32_t kept = 0xffffffffu;  // above the key of every weight
-// Of so many queries at a time; of more the weights would not stay in the cache.
+// Only the weights of the queries of so many resident blocks stay in the cache.
 constexpr int blocks_of_processor = 2;
 // A warp counts chosen blocks of a chunk in the lower bits of a number and ties in the others.
 constexpr int count_bits = 13;
@@ -111,7 +111,7 @@ struct Select : CompressedProgram {
   // The keys of the blocks from `begin` on.
   void form_keys(const Tensor& own, const EntrySight& sight_of, const Row& row, const Expr& begin,
                  Fragment& keys) const {
-    // By itself, and read whether it counts or not: no load waits behind a branch.
+    // A separate loop that reads every entry, so that no load waits for a branch.
     const Fragment found = map(keys, [&](Index j) -> Expr {
       const Range near = entries_at(begin + j, sight_of, row);
       Var weight = 0.0f;

@@ -37,8 +37,8 @@ void add_selection(Schema<Op>& table) {
       .remedy("give every row of entries a count")
       .range("0", "entries+1")
       .in(&Op::sel_scale, "sel_scale", token_dims("queries", "selecting", "entries"), floats,
-          "factors of the scores of each entry's block, taken as 1: results do not depend on them, but a "
-          "selector learns from their gradient")
+          "factors of 1 on the scores of each entry's block: results do not depend on them, but their "
+          "gradient trains a selector")
       .ordered()
       .remedy("give every entry a factor")
       .with(add_packing<Op>)
@@ -59,7 +59,7 @@ double selected_pairs(const BoundCall& bound, const NsaSelectedOptions& options)
 inline constexpr const char* most_pairs_of_selection =
     "batch*queries*heads*(min(entries*block_size, keys) + min(window, keys))";
 
-// Of both; `more` stands behind each that has no tiles of its own.
+// Examples for the operator and its gradient; `more` is appended to each without its own tiles.
 std::vector<Example> nsa_examples();
 std::vector<Example> nsa_measured();
 

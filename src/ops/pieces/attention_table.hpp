@@ -76,10 +76,10 @@ void add_head_scales(Schema<Op>& table) {
       .range("1", "3")
       .require(
           "q_scale", [](const Bound<Op>& c) { return c.type("q").bits() == 8 || !c.has("q_scale"); },
-          "q of 8 bits", "give scale the factor of all scores")
+          "q of 8 bits", "put the factor of all scores into scale")
       .require(
           "k_scale", [](const Bound<Op>& c) { return c.type("q").bits() == 8 || !c.has("k_scale"); },
-          "k of 8 bits", "give scale the factor of all scores")
+          "k of 8 bits", "put the factor of all scores into scale")
       .require(
           "v_scale", [](const Bound<Op>& c) { return c.type("q").bits() == 8 || !c.has("v_scale"); },
           "v of 8 bits", "multiply the result by it");
@@ -88,16 +88,16 @@ void add_head_scales(Schema<Op>& table) {
 // Sequences packed one after another; `longest_q` and `longest_k` are what is known of their lengths.
 template <class Op>
 void add_packing(Schema<Op>& table) {
-  const OptionRule tokens{0, {}, false, "a number of tokens, or 0 where it is not known", "leave it out"};
+  const OptionRule tokens{0, {}, false, "a number of tokens, or 0 if unknown", "leave it out"};
   const char* beside = "leave it out: without them all sequences are equally long";
   table
       .in(&Op::cu_seqlens_q, "cu_seqlens_q", "sequences+1", index,
           "boundaries of packed sequences of queries: sequence i has the tokens from entry i up to entry i + "
           "1")
-      .remedy("give every sequence queries and keys, also none")
+      .remedy("give every sequence a range of queries and one of keys, possibly empty")
       .packs("queries", "max_seqlen_q", "longest_q")
       .in(&Op::cu_seqlens_k, "cu_seqlens_k", "sequences+1", index, "boundaries of packed sequences of keys")
-      .remedy("give every sequence queries and keys, also none")
+      .remedy("give every sequence a range of queries and one of keys, possibly empty")
       .packs("keys", "max_seqlen_k", "longest_k")
       .option(&Op::max_seqlen_q, "max_seqlen_q",
               "upper bound on the queries of a packed sequence, which the caller promises", tokens)
@@ -106,9 +106,9 @@ void add_packing(Schema<Op>& table) {
       .require("cu_seqlens_q", "cu_seqlens_q == cu_seqlens_k", "cu_seqlens_q and cu_seqlens_k together",
                "give both")
       .require("max_seqlen_q", "cu_seqlens_q ? 1 : max_seqlen_q <= 0",
-               "cu_seqlens_q and cu_seqlens_k beside it", beside)
+               "cu_seqlens_q and cu_seqlens_k as well", beside)
       .require("max_seqlen_k", "cu_seqlens_q ? 1 : max_seqlen_k <= 0",
-               "cu_seqlens_q and cu_seqlens_k beside it", beside);
+               "cu_seqlens_q and cu_seqlens_k as well", beside);
 }
 
 template <class Op>
@@ -152,9 +152,9 @@ auto add_results_of(const char* meaning) {
 
 template <class Op>
 void add_deterministic(Schema<Op>& table) {
-  table.option(
-      &Op::deterministic, "deterministic",
-      "gives equal bits in every run; if false, the parts of dq are added in any order where that is faster");
+  table.option(&Op::deterministic, "deterministic",
+               "makes results bitwise reproducible; if false, the contributions to dq are added in any order "
+               "if that is faster");
 }
 
 template <class Op>

@@ -1,4 +1,4 @@
-// How many features tiles have for those of the tensors.
+// The number of features of tiles for given tensors.
 #pragma once
 #include <optional>
 #include <tuple>
@@ -28,7 +28,7 @@ struct TileFeatures {
   }
 };
 
-// Of a GPU's tiles of this type, all of whose features are multiplied.
+// The features of a GPU's tiles of this type, all of which are multiplied.
 TileFeatures tile_features(int dim, int dim_v, DType compute);
 // Where products leave out what is behind multiplied_features, tiles may have whole blocks of 128 bytes,
 // which the copy engine and the tensor cores take fastest.

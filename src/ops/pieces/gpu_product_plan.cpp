@@ -35,7 +35,7 @@ struct ProductPlanner {
   }
   double steps(const GemmTiles& t) const { return std::ceil(static_cast<double>(p.k) / t.k); }
 
-  // Of a block that has a processor alone, where it gains slots by that.
+  // The stages of a block that has a processor to itself, if that gains slots.
   std::optional<int> stages(const GemmTiles& t) const {
     const bool by_threads = type.bits() == 32 && p.precision != Precision::tf32;
     if (by_threads || tiles(t) * t.splits > p.processors) return std::nullopt;
@@ -96,7 +96,7 @@ ProductPlan plan_product_on_gpu(const ProductProblem& problem, DType type, const
       if (planner.is_wasted(own) || (!given.splits && !planner.may_split(own))) break;
       candidates.add({own, tile});
     }
-  // Of given tiles all may lie half outside.
+  // If the tiles are given, all candidates may be half outside.
   if (candidates.empty()) candidates.add({planner.tiles_of(tiles.back(), counts[0]), tiles.back()});
   const GemmTiles best =
       best_of(candidates, [&](const auto& c) { return planner.estimate(c.first, c.second); }).first;

@@ -11,9 +11,9 @@ using lang::Tensor;
 
 namespace {
 
-// Of an lse, times log2(e), from which on its rounding counts, and by what part it is lowered: an lse takes
-// four roundings from the product of the largest score with the scale and back to what weights are relative
-// to.
+// The lse, times log2(e), from which its rounding matters, and the fraction by which it is lowered: an lse
+// undergoes four roundings between the product of the largest score with the scale and the base of the
+// weights.
 constexpr float large = 0x1p14f, rounding = 0x1p-21f;
 
 void scale_all(Fragment& x, const Expr& factor) {
@@ -29,7 +29,7 @@ void store_by_elements(const Fragment& tile, const Tensor& to, const Expr& first
   });
 }
 
-// Of sums of dout · out and of lse.
+// Computes delta and base from the sums of dout · out and from lse.
 void finish_delta(Fragment& delta, Fragment& base, const std::optional<Fragment>& dlse) {
   if (dlse) parallel(delta, [&](Index i) { delta(i) -= (*dlse)(i); });
   parallel(delta, [&](Index i) {

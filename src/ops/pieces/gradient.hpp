@@ -1,4 +1,4 @@
-// Pieces that the backward programs of attention share.
+// Building blocks of the backward programs of attention.
 #pragma once
 #include <functional>
 #include <optional>
@@ -16,10 +16,10 @@ class LargeScores {
  public:
   // Declares a workspace, which a grid before those that ask must write.
   LargeScores();
-  // Of lse · log2(e), what weights are relative to.
+  // The base of the weights for lse · log2(e).
   static lang::Expr base(const lang::Expr& scaled_lse);
   void note(const lang::Fragment& bases) const;
-  // Of a vector [tokens] of lse, the delta_rows rows from `first` on: where no grid forms bases before.
+  // Notes the delta_rows rows from `first` on of an lse vector [tokens], if no earlier grid computes bases.
   void note(const lang::Tensor& lse, const lang::Expr& first) const;
   // Reads it, here.
   lang::Expr any() const;

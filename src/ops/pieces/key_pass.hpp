@@ -1,4 +1,5 @@
-// The gradients of keys and values by tiles of keys, which walk the blocks of queries that chose them.
+// The gradients of keys and values by tiles of keys, each of which loops over the blocks of queries that
+// selected it.
 #pragma once
 #include "ops/lists/inverse.hpp"
 #include "ops/lists/walk.hpp"

@@ -1,5 +1,5 @@
-// What has been measured of the machines that plans are made for: one table for each, which every plan's
-// estimate reads.
+// Measured properties of the machines for which plans are made: one table per machine, which the estimates of
+// all plans read.
 #pragma once
 #include <cstdint>
 
@@ -18,8 +18,8 @@ struct CpuAttention {
 struct CpuBlockSparse {
   int most_rows = 256, usual_keys = 64, filling_block = 128;
 };
-// Of a tile of tokens that select blocks: rows; keys, of blocks of at most so many and of larger ones;
-// entries, for the work of joining its lists grows with their square.
+// Limits of a tile of tokens that select blocks: rows; keys, for blocks up to the usual size and for larger
+// ones; entries, because the work of joining lists grows with their square.
 struct CpuSelection {
   int most_rows = 256, usual_keys = 64, most_keys = 128, most_entries = 1024;
 };
@@ -105,13 +105,14 @@ struct GpuTable {
       {128, 192, 128, 0.200, 0.200}, {256, 128, 128, 0.207, 0.207}, {128, 128, 128, 0.230, 0.230},
       {64, 128, 128, 0.333, 0.333},  {64, 64, 128, 0.536, 0.333},   {32, 64, 128, 0.435, 0.382},
       {64, 32, 128, 0.435, 0.382},   {16, 64, 128, 0.775, 0.491},   {64, 16, 128, 0.775, 0.491}};
-  // Of 8-bit products whose sums are scaled every 128 of k.
+  // Costs of 8-bit products with sums scaled every 128 along k.
   TileCost scaled[5] = {{128, 128, 128, 0.264, 0.264},
                         {64, 128, 128, 0.264, 0.264},
                         {64, 64, 128, 0.500, 0.500},
                         {32, 64, 128, 0.500, 0.500},
                         {16, 64, 128, 0.775, 0.775}};
-  // Of 16-bit rows with weights of few bits, which are decoded on their way to tensor cores.
+  // Costs of products of 16-bit rows with quantised weights, which are decoded before they reach the tensor
+  // cores.
   TileCost quantised[5] = {{256, 128, 128, 0.416, 0.416},
                            {128, 128, 128, 0.560, 0.560},
                            {64, 128, 128, 1.000, 1.000},
@@ -119,7 +120,7 @@ struct GpuTable {
                            {16, 64, 256, 3.600, 3.600}};
   TileCost of_32_bits[4] = {
       {128, 64, 128, 6, 8}, {64, 64, 128, 7, 9}, {16, 64, 128, 20, 25}, {64, 16, 128, 20, 25}};
-  // Of tf32, and of three products of it, whose divided operands lie beside those that are loaded.
+  // Costs for tf32, and for tf32x3, whose split operands take shared memory in addition to the loaded ones.
   TileCost of_tf32[6] = {{128, 256, 128, 0.6, 0.6}, {128, 192, 128, 0.65, 0.65}, {128, 128, 128, 0.8, 0.8},
                          {64, 128, 128, 0.9, 0.9},  {64, 64, 128, 2, 1.5},       {16, 64, 128, 6, 4}};
   TileCost of_tf32_x3[4] = {

@@ -1,4 +1,4 @@
-// The form of all plans, candidates → estimate → best, and what they suppose.
+// The form of all plans (candidates → estimate → best), and their assumptions.
 #pragma once
 #include <array>
 #include <cmath>
@@ -55,20 +55,20 @@ auto best_of(const Candidates& candidates, const Estimate& estimate) {
 inline constexpr int planned_processors = cpu_table.processors;
 inline constexpr int kernel_rows = cpu_table.kernel_rows, kernel_columns = cpu_table.kernel_columns;
 inline constexpr int gpu_processors = gpu_table.processors;
-// Of the call's GPU. Whoever asks for a GPU's program of tensors elsewhere sees that of `gpu_processors`.
+// The processors of the call's GPU. If tensors are elsewhere, GPU programs are planned for `gpu_processors`.
 int planned_gpu_processors(const BoundCall& call);
 // Rows that a warp group multiplies at a time.
 inline constexpr int warp_group_rows = 64;
-// Of which the copy engine moves whole ones, between addresses that are multiples of them.
+// The copy engine moves multiples of this, between addresses that are multiples of it.
 inline constexpr int bytes_of_piece = 16;
 // Features up to which the sums of 128 queries lie in registers of two warp groups, and a step of keys and
 // values of 16 bits beside the queries in shared memory.
 inline constexpr int most_dim_of_128_rows = 256;
-// Of a GPU's shared memory, for the tiles of a step.
+// The part of a GPU's shared memory for the tiles of a step.
 inline constexpr std::int64_t bytes_of_tiles = 192 << 10;
-// Of all shared memory of a block, but what it has for barriers and alignment.
+// All shared memory of a block except for barriers and alignment.
 inline constexpr std::int64_t bytes_of_block = 221 << 10;
-// Of a GPU's memory, that partials of tokens may take whatever a call is.
+// The GPU memory that partials of tokens may take, independent of the call.
 inline constexpr std::int64_t bytes_of_partials = std::int64_t{1} << 30;
 
 // Rows of each of the four tiles of a step of gradients. Up to 256 features of 16 bits two warp groups share

@@ -1,5 +1,5 @@
-// Which candidate each decision of a plan takes. Usually it is the one with the least estimated time; tuning
-// tries the others, and TEGULA_PLAN makes a program take what tuning has found.
+// Which candidate each decision of a plan takes. Usually it is the one with the shortest estimated time;
+// tuning tries the others, and TEGULA_PLAN selects what tuning has found.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -1,4 +1,4 @@
-// What formulas say of operands that tensor cores take as tf32.
+// Formulas for operands that tensor cores read as tf32.
 #pragma once
 #include <cmath>
 

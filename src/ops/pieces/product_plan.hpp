@@ -10,7 +10,7 @@ namespace tegula::ops {
 
 struct ProductProblem {
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
-  // Of a GPU; on the CPU plans do not depend on them.
+  // Processors of a GPU; plans for the CPU do not depend on them.
   int processors = 1;
   int stored_bytes = 2;  // of an element that a block stores
   Precision precision = Precision::ieee;
@@ -18,8 +18,8 @@ struct ProductProblem {
 
 struct ProductPlan {
   GemmTiles tiles;
-  // Of loads that run ahead, where a block has a processor of a GPU alone, and so all of its shared memory;
-  // otherwise the compiler's choice.
+  // The stages of a block that has a processor of a GPU, and its shared memory, to itself; otherwise the
+  // compiler's choice.
   std::optional<int> stages = {};
 };
 

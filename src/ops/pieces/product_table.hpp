@@ -1,4 +1,4 @@
-// What instances and tables of operators that multiply matrices share.
+// Common parts of the instances and tables of operators that multiply matrices.
 #pragma once
 #include "ops/pieces/activation.hpp"
 #include "ops/schema/schema.hpp"

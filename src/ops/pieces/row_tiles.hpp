@@ -1,4 +1,4 @@
-// How many rows a tile of whole rows has.
+// The number of rows of a tile of whole rows.
 #pragma once
 #include <algorithm>
 

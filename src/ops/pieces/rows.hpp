@@ -1,4 +1,4 @@
-// Pieces of programs over rows of features.
+// Building blocks of programs over rows of features.
 #pragma once
 #include <cstdint>
 #include <tuple>

@@ -1,4 +1,5 @@
-// Which keys a tile of queries sees, and how its rows travel when the heads of a group share the tile.
+// Which keys a tile of queries sees, and how its rows are loaded and stored if the heads of a group share the
+// tile.
 #pragma once
 #include <optional>
 

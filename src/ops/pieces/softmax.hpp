@@ -1,4 +1,4 @@
-// Pieces that attention programs share.
+// Building blocks of attention programs.
 #pragma once
 #include <optional>
 

@@ -1,5 +1,5 @@
-// Keys in parts that blocks of their own compute, and the merge of what these find (as Flash-Decoding, Dao et
-// al. 2023): so few queries of a long sequence keep a whole GPU busy.
+// Splits of the keys, each computed by its own blocks, and the merge of their results (as in Flash-Decoding,
+// Dao et al. 2023), so that a few queries of a long sequence keep a whole GPU busy.
 #pragma once
 #include <optional>
 

@@ -1,4 +1,4 @@
-// Rows of tokens that a list names, for programs of GPUs.
+// Rows of listed tokens, for GPU programs.
 #pragma once
 #include <functional>
 #include <vector>

@@ -30,7 +30,7 @@ struct SequenceRows {
         queries(lang::range(q_begin(sequence), q_begin(sequence + 1))),
         keys(lang::range(k_begin(sequence), k_begin(sequence + 1))) {}
 
-  // Of its queries only some, which count from its first.
+  // The same sequence with only some of its queries, counted from its first.
   SequenceRows with_queries(const lang::Range& some) const {
     if (!packed) return {b, some, keys};
     return {b, lang::range(queries.begin + some.begin, queries.begin + some.end), keys, true};

@@ -41,7 +41,7 @@ GroupTiles::GroupTiles(const Tensor& offsets, const Expr& rows, const Expr& most
       table_(before(0) + i, 0) = g;
       table_(before(0) + i, 1) = i * rows_of_tile;
     });
-    // Behind the last tile there are none.
+    // There are no tiles after the last one.
     when(g == groups - 1,
          [&] { parallel(count_, [&](Index i) { when(i >= before(0) + own, [&] { table_(i, 0) = -1; }); }); });
   });

@@ -1,4 +1,4 @@
-// Rows that are divided into groups of any sizes, which lie on the device: which group a tile of rows is of.
+// Finds the group of each tile of rows, for groups of any sizes that are known only on the device.
 #pragma once
 #include "tegula/lang.hpp"
 
@@ -13,7 +13,8 @@ class GroupTiles {
   GroupTiles(const lang::Tensor& offsets, const lang::Expr& rows, const lang::Expr& most, int rows_of_tile);
 
   const lang::Expr& count() const { return count_; }
-  // Of a tile: its group, −1 where there is no such tile; its first row among those of the group; and these.
+  // For a tile: its group, or −1 if there is no such tile; its first row within the group; and the rows of
+  // the group.
   lang::Expr group(const lang::Expr& tile) const { return table_(tile, 0); }
   lang::Expr row(const lang::Expr& tile) const { return table_(tile, 1); }
   lang::Range rows(const lang::Expr& group) const {

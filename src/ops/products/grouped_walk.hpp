@@ -1,4 +1,5 @@
-// The tiles of a product whose rows are divided into groups, and what a group has of tensors of rows.
+// The tiles of a product whose rows are divided into groups, and the parts of row tensors that belong to a
+// group.
 #pragma once
 #include <functional>
 
@@ -20,7 +21,7 @@ struct GroupedTile {
   lang::Range rows;       // all of these
   bool divided;
 
-  // Of a tensor of rows, which are the dim `axis` of a group's part, that part.
+  // The group's part of a tensor of rows; rows are dimension `axis` of that part.
   lang::Tensor of(const lang::Tensor& all_groups, int axis = 0) const;
 };
 

@@ -1,4 +1,4 @@
-// Numbers of few bits, as programs and formulas read them.
+// Decoding of low-bit numbers in programs and formulas.
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The tile of a product that has one program for all its tiles: of a few the one whose blocks take the least
-// time.
+// Chooses the tile of a product with one program for all its tiles: among a few, the one whose blocks take
+// the least time.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -24,7 +24,7 @@ struct GroupedRows {
   std::int64_t groups = 1, rows = 0, most = 0;
   bool divided = false;
 
-  // Of a group, as plans suppose.
+  // Rows of a group, as plans assume.
   std::int64_t usual() const {
     const std::int64_t count = std::max<std::int64_t>(groups, 1);
     const std::int64_t mean = divided ? (rows + count - 1) / count : rows;

@@ -1,4 +1,4 @@
-// Products of 8-bit floats with scales for every 128 of the inner dimension: the loop, and what it reads.
+// Products of 8-bit floats with a scale per 128 along the inner dimension: the loop and its operands.
 #pragma once
 #include "ops/products/product_tiles.hpp"
 #include "ops/schema/bound.hpp"

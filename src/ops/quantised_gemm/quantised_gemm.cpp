@@ -28,7 +28,7 @@ struct Instance {
   }
 };
 
-// Of a block that adds the parts of sums.
+// Extents of a block that adds the split sums.
 constexpr int summed_rows = 16, summed_weights = 32;
 constexpr int piece = 4;  // numbers that the copy engine takes at least, f32
 

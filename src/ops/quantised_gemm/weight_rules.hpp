@@ -1,4 +1,4 @@
-// What products with weights of 8, 4 and 2 bits ask of these weights.
+// Requirements of products with 8-bit, 4-bit and 2-bit weights.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// Weights of 8, 4 and 2 bits: how they are stored and decoded, in programs and in formulas, and products with
+// 8-bit, 4-bit and 2-bit weights: their storage and decoding in programs and formulas, and products with
 // them.
 #pragma once
 #include <functional>

@@ -1,4 +1,4 @@
-// The tile program of products of groups of rows with weights of few bits.
+// The tile program of products of groups of rows with quantised weights.
 #pragma once
 #include "ops/grouped_gemm/kernel.hpp"
 #include "ops/quantised_gemm/weights.hpp"

@@ -99,7 +99,7 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
                   "weights that share a scale; 0: a whole row; 32 for mxfp4, 16 for nvfp4",
                   between(0, 1 << 20, "0, 16, 32 or a multiple of 64", "give scales of such blocks"))
           .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
-                  between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out"))
+                  between(0, 1 << 28, "a number of rows, or 0 if unknown", "leave it out"))
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})
           .out(&Op::out, "out", "offsets ? m n : groups m n", chosen_by("out_dtype", floats.types, "a", bf16),

@@ -1,4 +1,4 @@
-// An attention problem of any kind for the references: its tensors, who sees whom, and its parts.
+// An attention problem of any kind for the references: its tensors, its attention pattern, and its parts.
 #pragma once
 #include <optional>
 
@@ -71,7 +71,7 @@ struct Inputs {
   }
 };
 
-// A rule of who sees whom, for each part.
+// One rule of visibility per part.
 using Rule = std::function<Sight(const Part&)>;
 
 struct Problem {

@@ -1,5 +1,5 @@
-// The operators by their formulas, in double precision: what the results are checked against. They take the
-// arguments of the operators and trust them. Outputs are f64.
+// The formulas of the operators in double precision, against which results are checked. They take the
+// arguments of the operators without checking them. Outputs are f64.
 #pragma once
 #include "tegula/ops.hpp"
 

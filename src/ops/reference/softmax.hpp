@@ -1,4 +1,4 @@
-// One head of attention by its formula, forward and backward: what the references are made of.
+// The formula of one head of attention, forward and backward, from which the references are composed.
 #pragma once
 #include <functional>
 #include <limits>

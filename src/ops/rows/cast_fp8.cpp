@@ -19,8 +19,8 @@ constexpr float largest_e4m3 = 448, smallest_scale = 0x1p-126f;
 
 CastFp8Kernel cast_plan(const Bound<CastFp8>& c) { return {c.type("x"), c->scaling, c->power_of_two}; }
 
-// Of the largest magnitude. A power of two that is not below a number has its exponent, one more unless the
-// other bits are 0.
+// The scale for the largest magnitude. The smallest power of two that is not below a number has its exponent,
+// or one more unless the other bits are 0.
 Expr scale_of(const Expr& magnitude, bool power_of_two) {
   Expr scale = max(magnitude * (1.f / largest_e4m3), smallest_scale);
   if (!power_of_two) return scale;

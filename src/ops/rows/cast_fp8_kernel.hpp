@@ -1,4 +1,4 @@
-// The program of casts to e4m3, for operators that multiply what they have cast.
+// The program of casts to e4m3, for operators that multiply the result.
 #pragma once
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"

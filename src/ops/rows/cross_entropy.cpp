@@ -72,7 +72,7 @@ struct RowGradient {
 };
 
 void check_label(const Expr& label, const Expr& counts, const Expr& classes) {
-  assert_that(!counts || (label >= 0 && label < classes), "a label is no class and not ignore_index");
+  assert_that(!counts || (label >= 0 && label < classes), "a label is neither a class nor ignore_index");
 }
 
 Kernel loss_forward(const LossInstance& c) {
@@ -230,7 +230,7 @@ const OperatorSchema& cross_entropy_and_gradient_schema() {
           .with(with_losses<Op>)
           .out(&Op::dlogits, "dlogits", "... classes", same_as("logits"),
                "gradient of gradient_scale * sum(loss)")
-          .no_gradient("it gives that itself")
+          .no_gradient("it returns the gradient itself")
           .flops("10*rows*classes")
           .examples({{"ragged", "...=11 classes=100"},
                      {"smoothed_bf16",

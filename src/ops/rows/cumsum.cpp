@@ -20,7 +20,7 @@ struct CumsumInstance {
                       labelled("reverse", reverse), labelled("exclusive", exclusive),
                       labelled("whole", is_whole));
   }
-  // Of few elements each, so that several blocks share a processor and load while others add.
+  // Tiles have few elements, so several blocks share a processor, and some load while others add.
   int threads() const { return rows * columns >= 4096 ? 256 : 128; }
 };
 

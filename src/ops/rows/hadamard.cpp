@@ -64,8 +64,9 @@ std::vector<Expr> signed_sums(const std::vector<Expr>& of) {
   return result;
 }
 
-// Of rows as matrices [order, columns], their columns, four elements at a time: rows of signs share the sums
-// of these. `x` has rows as long as if the order was a power of two, so that registers can be exchanged.
+// Transforms the columns of rows viewed as matrices [order, columns], four elements at a time, whose sums the
+// rows of signs share. `x` has rows as long as if the order were a power of two, so that registers can be
+// exchanged.
 void transform_columns(Fragment& x, const HadamardInstance& c, int order) {
   const std::vector<std::vector<int>> signs = hadamard_signs(order);
   Fragment matrices = x.reshape({c.rows, c.padded_order(), c.n / order});

@@ -17,7 +17,7 @@ std::string norm_name(const NormInstance<Op>& c, const std::string& suffix) {
   return instance_name((adds_residual<Op> ? "add_" : "") + name + suffix, c);
 }
 
-// Of the gradients' grid: one works while others wait for memory.
+// Resident blocks of the gradients' grid: one computes while the others wait for memory.
 constexpr int norms_of_a_processor = 2;
 
 // Each row less its mean.
@@ -184,7 +184,7 @@ struct NormGradient {
   }
   void write() const {
     grid(blocks, {.threads = c.threads}, [&](Index block) {
-      // Of every row of tiles for itself, and added up at the end.
+      // Sums per row of tiles, which are added up at the end.
       std::optional<Fragment> sum, bias_sum;
       const std::vector<int> shape{c.rows, c.dim};
       if (c.weight) sum.emplace(shape, f32, Loc::current()), clear(*sum);

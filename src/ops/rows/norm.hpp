@@ -47,7 +47,7 @@ NormInstance<Op> norm_plan(const Bound<Op>& c) {
   return made;
 }
 
-// Of the gradients: a thread has eight elements of a tile, or 16 of long rows.
+// The plan of the gradients: a thread has eight elements of a tile, or 16 if rows are long.
 template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   constexpr int elements = 4096, most_rows = 64;
@@ -89,7 +89,7 @@ void norm_formula(const Bound<Op>& c, E& exact) {
   }
 }
 
-// Of a table whose inputs stand there: its results, rules and amount of work.
+// Adds results, rules and amount of work to a table that already has its inputs.
 template <class Op>
 Schema<Op>& with_norm(Schema<Op>& table) {
   table.option(&Op::eps, "eps", is_centred<Op> ? "added to the variance" : "added to the mean of the squares",

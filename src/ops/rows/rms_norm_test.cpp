@@ -39,7 +39,7 @@ TEST(RmsNorm, RefusesWrongCalls) {
             "rms_norm, argument 'eps': expected a positive finite number, given 0; give a positive number");
   EXPECT_EQ(
       refused({.out = x.ref()}),
-      "rms_norm, argument 'out': expected memory of its own, not that of x, given f32 [4, 6] strides [6, 1]; "
+      "rms_norm, argument 'out': expected its own memory, not that of x, given f32 [4, 6] strides [6, 1]; "
       "pass another tensor");
   EXPECT_EQ(
       refused({.out = Tensor::zeros({4, 5}, f32)}),

@@ -217,7 +217,7 @@ OperatorSchema& softmax_table(const char* name, const char* doc, const char* res
           .require("x", "d >= 1", "1 feature or more", "leave the call out")
           .source(
               "Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are "
-              "read in pieces")
+              "read in chunks")
           .gradient(gradient)
           .flops("4*rows*d")
           .examples({{"ragged", "...=37 d=100"},

@@ -41,7 +41,7 @@ Expr number_of(const Expr& key) { return bitcast(select(key >> 31u == 1u, key & 
 struct Choice {
   const TopkInstance& c;
   Dim rows{"rows"}, n{c.is_first ? "n" : "candidates"}, count{"count"};
-  // Of the first step; of others, the keys and columns that the step before has chosen.
+  // Inputs of the first step; other steps read the keys and columns that the previous step selected.
   Tensor x = c.is_first ? input("x", {rows, n}, c.type) : input("keys", {rows, n}, u32);
   Tensor numbers = c.is_first ? x : input("numbers", {rows, n}, i32);
   Expr parts = ceildiv(n, c.columns);
@@ -170,15 +170,16 @@ const OperatorSchema& topk_schema() {
   using Op = Topk;
   static const OperatorSchema table =
       Schema<Op>("topk", "the largest elements of every row in descending order, and gates of experts")
-          .in(&Op::x, "x", "... n", floats, "rows; NaN is the largest, of equal ones the first comes first")
+          .in(&Op::x, "x", "... n", floats,
+              "rows; NaN counts as the largest, and of equal elements the first comes first")
           .option(&Op::count, "count", "elements of a row", between(0, most_chosen, "a number from 0 to 256"))
           .needed()
           .option(&Op::gates, "gates",
-                  "what is returned for the chosen elements: their softmax or their sigmoids")
+                  "what is returned for the selected elements: their softmax or their sigmoids")
           .option(&Op::normalized, "normalized", "sigmoids are divided by their sum")
           .require("count", "count <= n", "at most {n}, the elements of a row",
-                   "choose no more than there are")
-          .out(&Op::values, "values", "... count", same_as("x"), "the chosen elements, or their gates")
+                   "request no more than there are")
+          .out(&Op::values, "values", "... count", same_as("x"), "the selected elements, or their gates")
           .out(&Op::indices, "indices", "... count", is(i32), "positions of these elements in their rows")
           .source("the gating of Shazeer et al. 2017, Outrageously Large Neural Networks")
           .composed_gradient("gather and scatter")

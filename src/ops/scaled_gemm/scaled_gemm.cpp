@@ -76,7 +76,7 @@ void run(const Bound<ScaledGemm>& c, Launch& launch) {
           {"scale_b", turned(c["scale_b"], t.scales_by_block_b)}});
 }
 
-// Of a row of a and one of b, in blocks.
+// Each element is computed from a row of a and one of b, block by block.
 void formula(const Bound<ScaledGemm>& c, Exact& exact) {
   const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
   const auto a = exact.array("a"), b = exact.array("b"), out = exact.array("out");

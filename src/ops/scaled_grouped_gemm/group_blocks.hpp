@@ -1,5 +1,5 @@
-// Bytes of the rows of groups, brought into the order that tensor cores of 8 bits multiply: columns that lie
-// side by side, and blocks of 128 rows that belong to one group.
+// Rearranges the bytes of the rows of groups for 8-bit tensor core products: contiguous columns, and blocks
+// of 128 rows that belong to one group.
 #pragma once
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"

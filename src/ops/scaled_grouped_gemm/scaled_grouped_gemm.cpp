@@ -83,7 +83,7 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
           .option(&Op::rows_b, "rows_b", "rows of b that share a scale",
                   between(1, 128, "128 or 1", "give scales of single rows, or of 128"))
           .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
-                  between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out"))
+                  between(0, 1 << 28, "a number of rows, or 0 if unknown", "leave it out"))
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})
           .out(&Op::out, "out", "offsets ? m n : groups m n",

@@ -208,7 +208,7 @@ const OperatorSchema& scaled_grouped_gemm_weights_schema() {
           .in(&Op::c, "c", "groups k n", floats, "added")
           .option(&Op::aligned, "aligned", "a promise: groups begin at multiples of 128")
           .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
-                  between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out"))
+                  between(0, 1 << 28, "a number of rows, or 0 if unknown", "leave it out"))
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})
           .out(&Op::out, "out", "groups k n", chosen_by("out_dtype", {f32, f16, bf16}, "", f32),

@@ -26,10 +26,10 @@ void Arguments::check_apart(const Named& outputs, const Named& inputs) const {
     if (!output->second) continue;
     if (overlaps_itself(*output->second))
       refuse(output->first, "elements that share no memory", describe(*output->second),
-             "pass a tensor without repetition");
+             "pass a tensor without overlapping elements");
     auto check_against = [&](const auto& other) {
       if (other.second && share_bytes(*output->second, *other.second))
-        refuse(output->first, fmt::format("memory of its own, not that of {}", other.first),
+        refuse(output->first, fmt::format("its own memory, not that of {}", other.first),
                describe(*output->second), "pass another tensor");
     };
     std::for_each(inputs.begin(), inputs.end(), check_against);

@@ -1,5 +1,5 @@
-// Checks of the arguments of operators. Every refusal says which argument, what was expected, what was given
-// and what to do.
+// Checks of the arguments of operators. Every error names the argument, what was expected, what was given and
+// the remedy.
 #pragma once
 #include <optional>
 #include <string>

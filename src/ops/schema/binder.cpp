@@ -345,12 +345,12 @@ void Binder::check_apart(std::size_t index, const TensorRef& output) const {
   if (output.data == nullptr) return;
   if (overlaps_itself(output))
     args_.refuse(spec(index).name, "elements that share no memory", describe(output),
-                 "pass a tensor without repetition");
+                 "pass a tensor without overlapping elements");
   for (std::size_t i = 0; i < schema_.tensors.size(); ++i) {
     if (i == index || (is_written(i) && i < index)) continue;
     const TensorRef* other = spec(i).get(c_.op_);
     if (other != nullptr && share_bytes(output, *other))
-      args_.refuse(spec(index).name, fmt::format("memory of its own, not that of {}", spec(i).name),
+      args_.refuse(spec(index).name, fmt::format("its own memory, not that of {}", spec(i).name),
                    describe(output), "pass another tensor");
   }
 }

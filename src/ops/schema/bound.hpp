@@ -1,5 +1,5 @@
-// A checked call: dims by name, dtypes, and tensors in the form of programs. Outputs are allocated, or those
-// of the caller.
+// A checked call: dims by name, dtypes, and tensors in the form of programs. Outputs are allocated, or
+// provided by the caller.
 #pragma once
 #include <string_view>
 
@@ -40,7 +40,7 @@ class BoundCall {
   const std::int64_t* values() const { return values_.data(); }
 
   bool has(std::string_view tensor) const { return at(index_of(tensor)) != nullptr; }
-  // As the caller has given it, or the output.
+  // The tensor as given by the caller, or the output.
   const TensorRef& operator[](std::string_view tensor) const;
   // The same; no tensor where the call has none.
   TensorRef given(std::string_view tensor) const {
@@ -64,7 +64,7 @@ class BoundCall {
 
   std::size_t index_of(std::string_view tensor) const;
   const TensorRef* at(std::size_t tensor) const { return tensors_[tensor]; }
-  // By name, with inputs that are written in place; and in the order of the table.
+  // Outputs by name, including inputs that are updated in place; and in the order of the table.
   Tensor output(std::string_view tensor) const;
   const Tensor& result(std::size_t output) const { return outputs_[output]; }
   Tensors outputs() const;
@@ -107,7 +107,7 @@ template <class Op>
 class Bound {
  public:
   explicit Bound(const BoundCall& call) : Bound(call, *static_cast<const Op*>(call.op())) {}
-  // Of a call of another operator, whose struct has this one's.
+  // For a call of another operator whose struct contains this one's.
   Bound(const BoundCall& call, const Op& op) : call_(call), op_(op) {}
   const Op& operator*() const { return op_; }
   const Op* operator->() const { return &**this; }

@@ -188,7 +188,7 @@ std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Te
 DType plain_steps(const OperatorSchema& schema, const std::string& output, DType own,
                   const Tensors& tensors) {
   const std::string& like = schema.find_tensor(output)->steps_of;
-  // Of 8 bits are operands only: sums and what becomes of them have 16 at least.
+  // Only operands have 8 bits: sums and results have at least 16.
   if (!like.empty()) return tensors.at(like).dtype().bits() == 8 ? bf16 : tensors.at(like).dtype();
   return own.is_floating() ? own : f32;
 }

@@ -1,4 +1,4 @@
-// Formulas of gradients, which follow from those of their operators.
+// Formulas of gradients, derived from those of their operators.
 //
 //   template <class E>
 //   void formula(const Bound<Scaled>& c, E& exact) {
@@ -70,7 +70,7 @@ class Traced {
   Traced(const Traced&) = delete;
 
   TracedNumber* data(const std::string& tensor);
-  // As the operator stores it; the gradient is that of the value.
+  // The value as stored by the operator; the gradient is that of the exact value.
   TracedNumber stored(const TracedNumber& value, DType type) {
     return traced(round_to(type, value.value), value, 1);
   }

@@ -54,7 +54,7 @@ class Exact {
   // What gradients compute with: rounded only there.
   static double step(double value) { return value; }
   DType steps() const { return steps_; }
-  // Of an element of an output that the operator does not write, which no result is judged by.
+  // Marks an output element that the operator does not write; it is not judged.
   static double unspecified() { return std::bit_cast<double>(unspecified_bits); }
   static bool is_unspecified(double value) { return std::bit_cast<std::uint64_t>(value) == unspecified_bits; }
   // The outputs in the shapes of the call.

@@ -143,7 +143,7 @@ Tensor ExampleCall::values(const OperatorSchema& schema, const TensorSpec& tenso
   return integers.to(own);
 }
 
-// Of a gradient, only what the forward has too.
+// For a gradient, uses only inputs that the forward has too.
 Tensors ExampleCall::results_of_forward(const OperatorSchema& schema, const OperatorSchema& forward,
                                         const Tensors& inputs) const {
   constexpr double small = 1e8;

@@ -1,7 +1,7 @@
-// Examples of calls, as tables of operators write them: `m=37 k=45 n=29 f16 bias:f32 activation=gelu`.
+// Examples of calls, in the notation of operator tables: `m=37 k=45 n=29 f16 bias:f32 activation=gelu`.
 //
 // A dim or an option with its value (`...=3,5` for leading extents), the dtype of the tensors that may have
-// it, and optional tensors that are given, with a dtype of their own behind `:`. A boolean option stands for
+// it, and the optional tensors that are given, with their own dtype after `:`. A boolean option stands for
 // true.
 #pragma once
 #include "ops/schema/table.hpp"

@@ -1,4 +1,5 @@
-// Arithmetic of dims and options: how the table of an operator says extents, conditions and amounts of work.
+// Arithmetic of dims and options: the notation for extents, conditions and amounts of work in operator
+// tables.
 //
 // Text: `ceildiv(queries, q_block)`, `transpose_a ? k : m`, `layout=bhsd`, `group*kv_heads`. Operations are
 // + - * / % (of integers; / and % round down), < <= > >= ==, &, c ? a : b, ceildiv, min, max, and rsqrt of

@@ -1,4 +1,4 @@
-// Where calls of operators run.
+// Runs calls of operators.
 #pragma once
 #include "tegula/runtime.hpp"
 

@@ -1,4 +1,4 @@
-// The table of a gradient, as it follows from that of its operator.
+// The table of a gradient, derived from that of its operator.
 //
 //   gradient_table<plan<64>, backward, formula<Traced>>(rms_norm_schema(), "12*rows*d")
 //   gradient_table<run, formula<Traced>>(linear_attention_schema(), "10*tokens*d", "q")
@@ -6,8 +6,8 @@
 // Its tensors are the gradients of the results, `dout` of `out`, and all inputs; its results are the
 // gradients of the inputs that are floating, `dx` of `x`: of x's dtype where x begins with the dim with which
 // the first result does, and else a sum in f32. Gradients of results that are there under a condition may be
-// missing; examples have them, and the first is tried without, too. Options, rules, examples and the source are those of the
-// operator.
+// missing; examples have them, and the first is tried without, too. Options, rules, examples and the source
+// are those of the operator.
 #pragma once
 #include "ops/schema/derivative.hpp"
 #include "ops/schema/schema.hpp"

@@ -1,5 +1,4 @@
-// What a compiled kernel is fixed by: the fields of an instance, from which follow its name and the key under
-// which it is kept.
+// An instance has the fields that fix a compiled kernel; its name and cache key are derived from them.
 //
 //   struct Instance {
 //     DType type;
@@ -10,7 +9,7 @@
 //     causal)); }
 //   };
 //
-// A field that fields() forgets is an error of the compiler.
+// If fields() omits a member, the code does not compile.
 #pragma once
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
-// What a right result is: its error is at most twice that of the plain computation in its type.
+// Decides whether a result is right: its error must be at most twice that of the plain computation in its
+// type.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,8 +14,8 @@ struct ResultError {
 };
 ResultError error_of(const Tensor& result, const Tensor& exact);
 
-// Of one element, and of all: twice that of `plain`, or a few units of rounding in `type`; `times` as much of a result
-// that is a difference of larger sums.
+// The allowed error of one element, and of all: twice that of `plain`, or a few units of rounding in `type`;
+// `times` as much for a result that is a difference of larger sums.
 inline constexpr double of_differences = 8;
 ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type, double times = 1);
 
@@ -23,7 +24,7 @@ ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type, 
 std::optional<std::string> judge(const Tensor& result, const Tensor& exact, const Tensor& plain, DType type,
                                  double times = 1);
 
-// Of one output: its largest error, what is allowed, and what is wrong with it, if anything is.
+// The verdict on one output: its largest error, the allowed error, and what is wrong, if anything.
 struct Verdict {
   std::string output;
   double error = 0, allowed = 0;
@@ -33,7 +34,7 @@ struct Verdict {
 // One for each output of the formula, and for each result that it does not have. `plain` has the dtypes of
 // the results.
 std::vector<Verdict> judge_all(const Tensors& results, const Tensors& exact, const Tensors& plain);
-// Of a call of an operator: the one judge of commands and tests, on every executor.
+// Judges a call of an operator, for commands and tests, on every executor.
 std::vector<Verdict> judge_call(const OperatorSchema& schema, const Tensors& inputs,
                                 const OptionValues& options, const Tensors& results);
 // What is wrong, in lines; empty if all is right.

@@ -1,5 +1,5 @@
-// Runs tile programs on a checked call, or lists them. Parameters of a program are found by name: tensors of
-// the table, its dims, derived values and options, and what the operator gives in their stead.
+// Runs tile programs on a checked call, or lists them. Parameters of a program are matched by name: tensors
+// of the table, its dims, derived values and options, and values that the operator provides instead.
 #pragma once
 #include <array>
 #include <initializer_list>
@@ -55,7 +55,7 @@ class Launch {
  private:
   template <class Instance>
   const LaunchedProgram& compiled(const Instance& instance, lang::Kernel (*program)(const Instance&)) {
-    // Of each operator: its table says where the parameters come from.
+    // The key contains the operator, because its table determines where the parameters come from.
     using Key = std::tuple<InstanceKey<Instance>, lang::Kernel (*)(const Instance&), const OperatorSchema*,
                            Target::Kind>;
     // Never destroyed: threads may still call while the process ends.

@@ -1,4 +1,4 @@
-// How members of operators' structs are options, whatever struct they are in.
+// Access to options that are members of operators' structs, for any struct.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// What the registry says of an operator that has a table.
+// The registry entry of an operator with a table.
 #pragma once
 #include "ops/registry.hpp"
 

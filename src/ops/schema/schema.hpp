@@ -1,4 +1,4 @@
-// How the table of an operator is written: its members, by pointers to them, each once.
+// The notation of operator tables: each member once, by a pointer to it.
 //
 //   const OperatorSchema& scaled_schema() {
 //     static const OperatorSchema table =
@@ -22,7 +22,8 @@ namespace tegula::ops {
 inline TypeRule is(DType type) { return {{type}, "", "", {}}; }
 inline TypeRule one_of(std::vector<DType> types) { return {std::move(types), "", "", {}}; }
 inline TypeRule same_as(std::string tensor) { return {{}, std::move(tensor), "", {}}; }
-// Of an output: what the option says, or that of the tensor, `of_8_bits` where that has 8.
+// The dtype of an output: given by the option, otherwise that of the tensor, or `of_8_bits` if that has 8
+// bits.
 inline TypeRule chosen_by(std::string option, std::vector<DType> types, std::string tensor, DType of_8_bits) {
   return {std::move(types), std::move(tensor), std::move(option), of_8_bits};
 }
@@ -87,10 +88,10 @@ class Schema : SchemaLines {
     add_output(place_of(member), name, dims, std::move(type), meaning);
     return *this;
   }
-  // Of the tensor above: what to do about a wrong extent; that its last dimension has stride 1; that a
-  // program gets its dims in the order of the first list that has the same; that its extents are wrong where
-  // they differ from those of others; in whose dtype it is computed; when there is one; integers of examples,
-  // low <= value < end; other values of examples.
+  // Properties of the tensor declared last: the remedy for a wrong extent; that its last dimension has stride
+  // 1; that a program gets its dims in the order of the first list with the same dims; that its extents are
+  // the wrong ones if they differ from others; in whose dtype it is computed; when it exists; integers in
+  // examples, low <= value < end; other values in examples.
   Schema& remedy(const char* text) { return last().remedy = text, *this; }
   Schema& unit_stride() { return last().unit_stride = true, *this; }
   // It is a matrix, or several: of its last two dims one has stride 1.
@@ -99,7 +100,7 @@ class Schema : SchemaLines {
   Schema& converts() { return last().converts = true, *this; }
   Schema& ordered() { return last().ordered = true, *this; }
   Schema& follows() { return last().follows = true, *this; }
-  // Of what packs: its last number may be less than there are tokens.
+  // For a tensor of boundaries: its last number may be less than the number of tokens.
   Schema& ends_early() { return last().packs->ends_early = true, *this; }
   // It says where sequences of the dim `tokens` begin and end; `promise` is the option that says how long
   // they are at most, and `longest` the name of what is known of that.
@@ -112,7 +113,7 @@ class Schema : SchemaLines {
     last().packs = PackingSpec{.tokens = Expression::parse(tokens)};
     return *this;
   }
-  // Of an input: its gradient is a difference of sums that are larger than it.
+  // For an input: its gradient is a small difference of larger sums.
   Schema& cancels() { return last().cancels = true, *this; }
   Schema& steps_of(const char* tensor) { return last().steps_of = tensor, *this; }
   Schema& when(const char* condition) { return last().when = Expression::parse(condition), *this; }
@@ -123,13 +124,14 @@ class Schema : SchemaLines {
   Schema& option(V Owner::*member, const char* name, const char* meaning, OptionRule rule = {}) {
     return add<V>([member](const Op& op) { return &(op.*member); }, name, meaning, std::move(rule));
   }
-  // Of a struct in the operator's struct, such as its tiles.
+  // An option in a nested struct, such as the tiles.
   template <class Owner, class Inner, class V>
   Schema& option(Inner Owner::*outer, V Inner::*member, const char* name, const char* meaning,
                  OptionRule rule = {}) {
     return add<V>([=](const Op& op) { return &(op.*outer.*member); }, name, meaning, std::move(rule));
   }
-  // Of the option above: it has to be given; what it is where the caller leaves it to the operator.
+  // Properties of the option declared last: it is required; its value if the caller leaves it to the
+  // operator.
   Schema& needed() { return table_.options.back().needed = true, *this; }
   Schema& otherwise(const char* value) {
     return table_.options.back().otherwise = Expression::parse(value), *this;

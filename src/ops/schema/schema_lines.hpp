@@ -1,5 +1,5 @@
-// What the lines of a table add to it, whatever struct its operator has: schema.hpp says which member a line is
-// about.
+// What the lines of a table add to it, independent of the operator's struct; schema.hpp selects the member of
+// a line.
 #pragma once
 #include "ops/schema/exact.hpp"
 #include "ops/schema/launch.hpp"

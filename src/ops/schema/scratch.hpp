@@ -1,4 +1,4 @@
-// Tensors that live as long as one call.
+// Tensors that exist during one call.
 #pragma once
 #include "tegula/tensor.hpp"
 

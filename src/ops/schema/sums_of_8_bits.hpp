@@ -1,5 +1,4 @@
-// What formulas say of sums of 8-bit products on tensor cores, which keep as many bits of them as f16 has, or a few
-// more.
+// Formulas for sums of 8-bit products on tensor cores, which keep as many bits as f16 has, or a few more.
 #pragma once
 #include <cmath>
 #include <cstdint>

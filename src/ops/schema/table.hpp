@@ -244,7 +244,7 @@ Tensors formula_by_name(const OperatorSchema& schema, const Tensors& tensors, co
                         DType steps = f64);
 // The dtype of the steps of a plain computation of an output of the dtype `own`, by which it is judged.
 DType plain_steps(const OperatorSchema& schema, const std::string& output, DType own, const Tensors& tensors);
-// Of a call by the operator's struct.
+// The formula's results for a call given by the operator's struct.
 Tensors formula_of(const OperatorSchema& schema, const void* op, DType steps = f64);
 // A value for the option from text; an ArgumentError if it is not of its type.
 OptionValue parse_option(const OperatorSchema& schema, const std::string& name, const std::string& text);

@@ -1,4 +1,4 @@
-// How tables read in messages and documents.
+// The wording of tables in messages and documents.
 #pragma once
 #include <string>
 #include <vector>

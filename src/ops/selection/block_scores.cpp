@@ -80,7 +80,7 @@ Expr seen_keys(const Expr& block, int q_block, const Expr& queries, const Expr& 
   return clamp(min((block + 1) * q_block, queries) + keys - queries, 0, keys);
 }
 
-// Of rows [q_blocks, d] and keys [keys, d] of a head: the largest product of each block of keys.
+// The largest product per block of keys, for rows [q_blocks, d] and keys [keys, d] of a head.
 void largest_products(const ScoresInstance& c, const Tensor& means, const Tensor& keys, const Expr& row,
                       const Expr& block, const Expr& queries, const Expr& scale, const Tensor& out) {
   Expr begin = block * c.k_block, end = min(begin + c.k_block, keys.extent(0));
@@ -200,7 +200,7 @@ const OperatorSchema& block_scores_schema() {
           .option(&Op::layout, "layout", "order of batch, sequence, heads, features")
           .option(&Op::causal, "causal", "blocks that no query of the row sees score -inf")
           .option(&Op::proxy, "proxy",
-                  "what stands for a block of keys: their mean, or the key of the largest product")
+                  "representative of a block of keys: their mean, or the key with the largest product")
           .option(&Op::per_kv_head, "per_kv_head", "one row for the heads of a group")
           .with(add_scale<Op>)
           .let("pooled", "per_kv_head ? max(group, 1) : 1")

@@ -136,13 +136,13 @@ const OperatorSchema& topk_blocks_schema() {
   static const OperatorSchema table =
       Schema<Op>("topk_blocks", "the blocks with the largest scores of every row, in ascending order")
           .in(&Op::scores, "scores", "batch heads q_blocks k_blocks", is(f32),
-              "-inf and NaN are never chosen")
+              "-inf and NaN are never selected")
           .range("-9", "9")
           .option(&Op::count, "count", "blocks of a row")
           .needed()
-          .option(&Op::keep_first, "keep_first", "block 0 is chosen before all others")
+          .option(&Op::keep_first, "keep_first", "block 0 is always selected first")
           .option(&Op::keep_diagonal, "keep_diagonal",
-                  "the block of the row's last query is chosen before all others")
+                  "the block of the row's last query is always selected first")
           .option(&Op::q_block_size, "q_block_size", "queries of a block, for the diagonal", block_size)
           .option(&Op::k_block_size, "k_block_size", "keys of a block, for the diagonal", block_size)
           .option(&Op::key_offset, "key_offset", "keys - queries, for the diagonal",
@@ -151,7 +151,7 @@ const OperatorSchema& topk_blocks_schema() {
           .let("most", "max(k_blocks, 4096)")
           .require("count", "0 <= count & count <= most",
                    "a number of blocks from 0 to {most}: there are {k_blocks}",
-                   "choose no more than there are")
+                   "request no more than there are")
           .out(&Op::out, "out", "batch heads q_blocks count", is(i32), "block numbers, -1 where fewer exist")
           .source(
               "the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks")

@@ -120,13 +120,13 @@ const OperatorSchema& vertical_slash_blocks_schema() {
           .converts()
           .range("-1", "keys+2")
           .in(&Op::slash, "slash", "batch heads slashes", index,
-              "distances from a query to a key before it; negative ones are padding")
+              "distances from a query back to a key; negative numbers are padding")
           .converts()
           .range("-1", "keys+2")
           .remedy("give it the batch and heads of vertical")
           .option(&Op::queries, "queries", "queries of a sequence", tokens)
           .needed()
-          .option(&Op::keys, "keys", "keys of a sequence: the last query stands at the last of them", tokens)
+          .option(&Op::keys, "keys", "keys per sequence; the last query is aligned with the last key", tokens)
           .needed()
           .option(&Op::q_block_size, "q_block_size", "queries of a block", block_size)
           .option(&Op::k_block_size, "k_block_size", "keys of a block", block_size)
@@ -137,7 +137,7 @@ const OperatorSchema& vertical_slash_blocks_schema() {
           .out(&Op::columns, "columns", "batch heads q_blocks verticals", index,
                "columns outside of these blocks; -1 for the others")
           .source("the vertical-slash pattern of Jiang et al. 2024, MInference 1.0")
-          .no_gradient("it gives numbers of keys")
+          .no_gradient("its results are key numbers")
           .flops("batch*heads*q_blocks*(verticals + 2*slashes)")
           .examples(
               {{"small",

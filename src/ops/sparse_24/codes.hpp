@@ -1,4 +1,4 @@
-// What tables of 2:4 sparse operators share.
+// Common parts of the tables of 2:4 sparse operators.
 #pragma once
 #include <cstdint>
 

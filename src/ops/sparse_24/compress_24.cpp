@@ -46,7 +46,7 @@ Kernel compress_program(const CompressInstance& c) {
       Shared codes({c.rows, c.columns / of_byte}, u8);
       copy(a.at(y * c.rows, x * c.columns), from);
       parallel(c.rows, c.columns / of_byte, [&](Index i, Index j) {
-        // Of the four elements of a half: its values are stored, and the code is returned.
+        // Stores the values of the four elements of a half and returns their code.
         const auto half = [&](int h) -> Expr {
           const auto element = [&](int e) { return Expr(from(i, j * of_byte + (h * group + e))); };
           const auto magnitude = [&](const Expr& e) { return abs(c.type == i8 ? i32(e) : f32(e)); };

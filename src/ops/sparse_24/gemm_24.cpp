@@ -83,8 +83,8 @@ struct Operands {
 // Steps whose metadata are loaded together: rows of 16 bytes, which the copy engine moves at least.
 int steps_of_metadata(const GemmTiles& t) { return t.k == 64 ? 2 : 1; }
 
-// Of a step. Where it is short, the copy engine would be busy with metadata, in boxes of rows of 16 bytes,
-// for as long as with the operands: threads load them.
+// Loads the metadata of a step. If the step is short, the copy engine would spend as long on metadata, in
+// boxes with 16-byte rows, as on the operands, so threads load them.
 void load_metadata(const Operands& from, const SparseGemmInstance& c, const Expr& row, const Expr& step,
                    Shared& to) {
   const int together = steps_of_metadata(c.tiles), columns = together * c.tiles.k / 8;
@@ -154,7 +154,8 @@ Kernel sparse_gemm_program(const SparseGemmInstance& c) {
   });
 }
 
-// Of 16-bit operands, as measured: large tiles have steps of 64 along k, so that four of them fit a ring.
+// Measured costs for 16-bit operands: large tiles have steps of 64 along k, so that four of them fit in a
+// ring.
 constexpr TileCost wide_tiles[] = {{256, 192, 128, 0.122, 0.122}, {128, 256, 128, 0.14, 0.14},
                                    {192, 192, 128, 0.14, 0.14},   {128, 160, 256, 0.16, 0.16},
                                    {128, 128, 256, 0.176, 0.176}, {64, 128, 256, 0.28, 0.28},
@@ -171,7 +172,7 @@ bool multiplies_sparse(const BoundCall& c, bool along_k, DType type) {
   return is_hopper && (along_k || type.bits() == 16);
 }
 
-// Of tiles of the dense matrix.
+// The type of tiles of the dense matrix.
 DType dense_type(const BoundCall& c, DType type) {
   if (type == i8) return i8;
   return c.on_gpu() && type.bits() == 8 ? f16 : multiplied_type(type, c.on_gpu());

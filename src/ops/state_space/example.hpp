@@ -1,4 +1,4 @@
-// Values of examples: of steps, decays and biases.
+// Example values for step sizes, decays and biases.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,4 +1,4 @@
-// What the scan of a state space model needs of its steps, and what its gradients make of them.
+// The inputs that the scan of a state space model derives from its step sizes, and their gradients.
 #pragma once
 #include "ops/linear/scan.hpp"
 

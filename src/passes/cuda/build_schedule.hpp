@@ -1,5 +1,5 @@
-// The schedule of a block with roles: what each does, with all synchronisation between them and with the
-// tensor cores, and around their stores. Barriers among the consumers alone, around other shared memory, are
+// The schedule of a block with roles: what each role does, with all synchronisation between them, with the
+// tensor cores and around their stores. Barriers among the consumers alone, around other shared memory, are
 // not part of it.
 #pragma once
 #include "passes/cuda/step_parts.hpp"

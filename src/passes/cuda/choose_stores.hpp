@@ -1,5 +1,5 @@
-// How a block with roles stores what it has multiplied: by the copy engine, by way of buffers in shared
-// memory, or, where these would take the place of slots, by the threads that hold the sums.
+// How a block with roles stores its sums: by the copy engine, through buffers in shared memory, or, if these
+// would cost slots, by the threads that hold the sums.
 #pragma once
 #include "passes/cuda/cuda_plan.hpp"
 

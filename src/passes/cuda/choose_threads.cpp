@@ -17,8 +17,8 @@ using namespace ir;
 namespace {
 
 constexpr int warp_group = 128, most_warp_groups = 4;
-// Elements of a thread, of blocks that cover for each other and of blocks that are alone: these have only their own
-// warps to run while others wait.
+// Elements of a thread, of blocks that cover for each other and of blocks that are alone: these have only
+// their own warps to run while others wait.
 constexpr int most_elements = 96, most_elements_alone = 32;
 // Registers that a thread has beside fragments where there is a choice: scaled sums of fp8, of 160 and 192
 // registers of 208, spill in two blocks of one warp group and not in one of two.
@@ -37,7 +37,7 @@ Sizes sizes_of(const Grid& grid) {
   for_each_stmt(grid.body, [&](const Stmt& s) {
     const auto* tile = as<Declare>(s);
     const std::int64_t elements = tile && tile->tile->space == Space::fragment ? tile->tile->elements() : 0;
-    // Of a vector as short as that a thread has one element.
+    // In a vector of at most this length, a thread has one element.
     if (elements > 0 && (tile->tile->rank() > 1 || elements > warp_group))
       (tile->tile->rank() > 1 ? result.elements : vectors) += elements;
     if (const auto* gemm = as<Gemm>(s)) result.rows = std::max(result.rows, gemm->c.extent(0));
@@ -46,7 +46,7 @@ Sizes sizes_of(const Grid& grid) {
   });
   result.alone = grid.extents.size() == 1 && grid.extents[0]->op == Op::variable &&
                  grid.extents[0]->variable->kind == VariableKind::processors;
-  // Beside products a vector is a row or column of sums, of which a thread has few elements.
+  // In grids with products, a vector is a row or column of sums, of which a thread has few elements.
   if (result.rows == 0) result.elements += vectors;
   return result;
 }

@@ -1,4 +1,4 @@
-// How many threads the blocks of each grid have.
+// Chooses the number of threads per block of each grid.
 #pragma once
 #include "ir/kernel.hpp"
 #include "passes/cuda/plan_gemms.hpp"

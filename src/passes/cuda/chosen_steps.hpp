@@ -1,10 +1,9 @@
-// Steps of pipelined loops that a branch leaves out, and loops that are left in front of a step.
+// Pipelined loops in which a branch skips steps, or which end before a step.
 //
 // A loop  values; break_if(c); when(d) { step }  becomes
-//   find the first step;  loop { leave if there is none; step, with the next one found on the way }
-// where finding reads nothing but tensors and numbers. What is left is a loop whose every step does the same,
-// as often as both roles find one: they agree without a word, and slots are counted by the steps that are
-// taken.
+//   find the first step;  loop { leave if there is none; step, while finding the next one }
+// where the search reads only tensors and numbers. The result is a loop in which all steps do the same. Both
+// roles perform the search, so they agree without communicating, and slots count the steps that are taken.
 #pragma once
 #include <functional>
 

@@ -39,7 +39,7 @@ class SlotRoom {
   int slots(std::int64_t step_bytes, int blocks) const {
     return static_cast<int>(std::max<std::int64_t>(0, (bytes_of_block(blocks) - others_) / step_bytes));
   }
-  // Of a processor, at most so many, where each has so many bytes of slots.
+  // Blocks per processor, at most `most`, if each has so many bytes of slots.
   int blocks(std::int64_t bytes, int most) const {
     while (most > 1 && others_ + bytes > shared_bytes_of(most)) --most;
     return most;

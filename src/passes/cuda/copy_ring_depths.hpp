@@ -1,4 +1,4 @@
-// How many slots a ring without roles has. Part of copy_rings.
+// Chooses the number of slots of a ring without roles. Part of copy_rings.
 #pragma once
 #include "ir/kernel.hpp"
 #include "passes/cuda/plan_gemms.hpp"
@@ -11,10 +11,10 @@ struct BesideSlots {
   std::int64_t slots = 0, tiles = 0;
 };
 
-// As many as the loop asks for; without its word, as many as keep a processor's memory busy, where all its
-// blocks have their share of shared memory, and none where blocks that cover for each other would have no
-// place beside them. At most as many as fit a block, or as there are steps: 0 or 1 if no copy can come ahead.
-// `step_bytes`: of one slot of all the tiles.
+// As many slots as the loop requests; otherwise, as many as keep the memory of a processor busy when its
+// blocks share its shared memory, and none if blocks that hide each other's latency would no longer fit. At
+// most as many as fit a block, or as there are steps; 0 or 1 if no copy can be issued ahead. `step_bytes`:
+// bytes of one slot of all tiles.
 int copy_ring_depth(const ir::For& loop, std::int64_t step_bytes, const BesideSlots& beside,
                     const ir::Grid& grid, const CudaTarget& target);
 

@@ -36,7 +36,7 @@ class LoopEvents {
     const Event meet{schedule::Barrier{0, false, 0, 32 * warps_, true}};
     const Event commit{schedule::CopyCommit{}}, advance{schedule::Advance{ring_.number}};
     const VariablePtr first = let("first", loop_.begin[0]), last = let("last", loop_.end[0]);
-    // Of the loop's last time, some threads may still read slots.
+    // Some threads may still read slots of the loop's previous execution.
     if (again) ring_.before.push_back(meet);
     ring_.before.push_back(fill_ahead(first, last, commit, advance));
     ring_.before.push_back(advance);
@@ -88,7 +88,7 @@ class LoopEvents {
     return {std::move(all), schedule::Who::all, "no copy is on its way", nullptr, at_};
   }
 
-  // Of a tile, what a warp fills in a step.
+  // The parts of a tile that a warp fills in a step.
   std::uint64_t filled_parts(int tile) const {
     std::uint64_t mask = 0;
     for (int fill = 0; fill < fills_[static_cast<std::size_t>(tile)]; ++fill)

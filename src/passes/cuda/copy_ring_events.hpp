@@ -1,4 +1,4 @@
-// The events of a loop whose tiles come ahead. Part of copy_rings.
+// The events of a loop whose tiles are loaded ahead. Part of copy_rings.
 #pragma once
 #include "passes/cuda/copy_rings.hpp"
 

@@ -50,7 +50,7 @@ Reason reason_to_wait(const Stmt& s) {
   if (as<For>(s)) {
     const auto rows = plan_rows(s);
     if (rows || !rows.reason().why.empty()) return rows ? Reason{} : rows.reason();
-    return {"a loop over elements computes what it holds", "use a tile of its own for what is made of it"};
+    return {"a loop over elements computes what it holds", "use another tile for the result"};
   }
   const auto& copy = *as<Copy>(s);
   const DType type = copy.to.buffer->type;
@@ -59,12 +59,12 @@ Reason reason_to_wait(const Stmt& s) {
     return {fmt::format("{} of the tensor become {} of the tile", copy.from.buffer->type.name(), type.name()),
             "give the tile the tensor's type, or the tensor the tile's"};
   if (!is_zero(copy.fill))
-    return {"elements outside of the tensor become another value than 0", "leave out the fill"};
+    return {"elements outside the tensor are filled with a value other than 0", "leave out the fill"};
   if (copy.to.rank() == 0) return {"it is a single element", "read the tensor where it is used"};
   if (type.bytes() >= 4) return {};
   const std::int64_t row_bytes = copy.to.extent(copy.to.rank() - 1) * type.bytes();
   if (row_bytes % piece_bytes == 0 && rows_of(copy.to) && is_own_shape(copy.to)) return {};
-  return {fmt::format("its rows have {} bytes, no multiple of {}", row_bytes, piece_bytes),
+  return {fmt::format("its rows have {} bytes, which is not a multiple of {}", row_bytes, piece_bytes),
           fmt::format("use tiles with a multiple of {} columns", piece_bytes / type.bytes())};
 }
 
@@ -96,7 +96,7 @@ int writers_of(const BufferPtr& tile, const Body& body) {
   return result;
 }
 
-// By one copy, in whatever order.
+// Whether one copy fills the tile, in any order.
 bool is_filled_at_once(const RingCandidate& c) {
   const auto* copy = as<Copy>(c.fills[0]);
   if (!copy || c.fills.size() > 1) return false;
@@ -143,7 +143,7 @@ class RingSearch {
   CopyRings result_;
 };
 
-// Of shared tiles in no ring.
+// Bytes of the shared tiles that are in no ring.
 std::int64_t RingSearch::tile_bytes(const Body& body, bool nested) const {
   std::int64_t bytes = 0;
   for (const Stmt& s : body) {
@@ -196,7 +196,7 @@ Reason RingSearch::reason_of_loop(const For& loop) const {
       if (as<Exit>(s) || as<Assert>(s))
         result = {fmt::format("{} may end the block in the middle of the loop",
                               as<Exit>(s) ? "`exit_if`" : "an assertion"),
-                  "move it in front of the loop", s->at};
+                  "move it before the loop", s->at};
       for_each_body(s, look);
     }
   };
@@ -233,7 +233,7 @@ Reason RingSearch::reason_of(const RingCandidate& c, const For& loop) const {
         return {"its statement writes other memory too", "write it alone"};
   }
   if (writers_of(c.tile, grid_.body) != static_cast<int>(c.fills.size()))
-    return {"other statements write it too", "use a tile of its own for what is made of it"};
+    return {"other statements write it too", "use another tile for the result"};
   if (c.fills.size() > most_fills_of_a_tile)
     return {fmt::format("{} statements fill it", c.fills.size()),
             fmt::format("fill it by {} or fewer", most_fills_of_a_tile)};
@@ -247,7 +247,7 @@ void RingSearch::note_refused(const RingCandidate& c, const Reason& reason) {
   if (reason.why.empty()) return;
   add(result_.notes,
       {NoteKind::by_threads, reason.at.line() == 0 ? c.fills[0]->at : reason.at,
-       fmt::format("tile {} does not come ahead: {}", named(*c.tile), reason.why), reason.remedy});
+       fmt::format("tile {} is not loaded ahead: {}", named(*c.tile), reason.why), reason.remedy});
 }
 
 std::vector<RingCandidate> RingSearch::tiles_of(const For& loop) {
@@ -277,7 +277,7 @@ void RingSearch::note_stages(const For& loop, const Loc& at, const std::vector<R
     if (loop.stages > 0)
       add(result_.notes,
           {NoteKind::stages, at,
-           fmt::format("{} became 1: the loop loads no tile that can come ahead", asked),
+           fmt::format("{} became 1: the loop loads no tile that can be loaded ahead", asked),
            "declare Shared tiles in its body and copy them from tensors, or leave out .stages"});
     return;
   }
@@ -312,7 +312,8 @@ bool RingSearch::fit(const For& loop, const BesideSlots& around, std::vector<Rin
   }
 }
 
-// A loop that is run once may read what is written behind it, and what its steps write at places of their own.
+// A loop that is run once may read what is written behind it, and what its steps write at places of their
+// own.
 Tensors RingSearch::written_before_or_in(const For& loop, const Stmt& s) const {
   const auto own = std::find(grid_.body.begin(), grid_.body.end(), s);
   if (own == grid_.body.end()) return by_any_name(written_by(grid_.body), kernel_);

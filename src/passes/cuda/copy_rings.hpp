@@ -1,9 +1,9 @@
-// Shared tiles that all threads of a block bring some steps before they use them.
+// Shared tiles that all threads of a block load some steps before they use them.
 //
 // In a block without roles, a tile that a step of a pipelined loop copies from tensors becomes a ring of
-// slots: while the threads compute with one slot, copies into the others are on their way. A step waits for
-// its own copies, meets the other threads, begins the copies of the step that comes into the slot which the
-// step before has left, and computes. What the step does with its tiles plays no part.
+// slots: while the threads compute with one slot, copies into the others are in flight. A step waits for its
+// own copies, synchronises all threads, issues the copies into the slot that the previous step has released,
+// and computes. What the step does with its tiles does not matter.
 #pragma once
 #include <unordered_map>
 #include <unordered_set>
@@ -35,7 +35,7 @@ struct CopyRings {
   bool empty() const { return loops.empty(); }
 };
 
-// Of grid `number`, which has no roles.
+// Plans the rings of grid `number`, which has no roles.
 CopyRings plan_copy_rings(const ir::Kernel& kernel, std::size_t number, const CudaTarget& target);
 
 // What all threads do with the rings, to be simulated: four warps stand for all.

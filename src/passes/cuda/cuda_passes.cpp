@@ -99,9 +99,9 @@ OperandRules operand_rules(const CudaTarget& target) {
 const CudaPass list[] = {
     {"merge_clears", "a product or reduction of what was just cleared overwrites it",
      of_kernel(merge_clears)},
-    {"round_operands", "tensor cores multiply f32 as numbers of 11 bits, which lie along k",
+    {"round_operands", "tensor cores multiply f32 as K-major numbers of 11 bits",
      [](CudaPlan& plan) { plan.kernel = round_operands(plan.kernel, operand_rules(plan.target)); }},
-    {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
+    {"simplify", "decided branches, unnecessary guards and unused values cost time in inner loops",
      of_kernel([](const ir::Kernel& kernel) { return ir::simplify(kernel); })},
     {"expand_sparse", "a sparse operand that no instruction takes becomes a dense tile",
      [](CudaPlan& plan) {
@@ -109,18 +109,18 @@ const CudaPass list[] = {
          return plan_gemm(gemm, threads, plan.target).instruction == GemmInstruction::wgmma;
        });
      }},
-    {"choose_threads", "instructions are planned for as many warps as a block has",
+    {"choose_threads", "instructions are planned for the number of warps of a block",
      [](CudaPlan& plan) {
        plan.kernel = choose_threads(plan.kernel, plan.target);
-       // Behind the choice of threads, which holds however the rest of the plan turns out.
+       // This comes after the choice of threads, which does not depend on the rest of the plan.
        for (std::size_t i = 0; i < plan.others.size(); ++i)
          plan.kernel.grids[i].hints.other_shared_bytes = plan.others[i];
      }},
-    {"lower_for_cuda", "what no instruction does is done element by element",
+    {"lower_for_cuda", "tile operations without an instruction are done element by element",
      [](CudaPlan& plan) { plan.kernel = lower_for_cuda(plan.kernel, plan.target, plan.stores); }},
-    {"plan_grid_waits", "a grid's blocks take their places while the grid before ends",
+    {"plan_grid_waits", "the blocks of a grid become resident while the previous grid ends",
      [](CudaPlan& plan) { plan.waits = plan_grid_waits(plan.kernel); }},
-    {"specialize_roles", "a producer loads ahead of the consumers, who multiply",
+    {"specialize_roles", "a producer loads ahead of the consumers, which multiply",
      of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
        auto roles = specialize_roles(grid, plan.target);
        if (roles)
@@ -134,10 +134,10 @@ const CudaPass list[] = {
        own.ways = ways_to_store(*own.roles, grid.hints, plan.stores, plan.target);
        if (!own.ways.empty()) return;
        own.roles.reset();
-       own.no_roles = {"shared memory has no room for all tiles that would come ahead",
+       own.no_roles = {"shared memory has no space for all tiles that would be loaded ahead",
                        "use smaller tiles or a smaller type", grid.at};
      })},
-    {"choose_stores", "the copy engine stores unless its buffers would take the place of slots",
+    {"choose_stores", "the copy engine stores unless its buffers would cost slots",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i) {
          GridPlan& own = plan.grids[i];
@@ -148,15 +148,15 @@ const CudaPass list[] = {
        }
        plan.stores.clear();
      }},
-    {"pair_blocks", "neighbours that need the same tile each bring one half of it to both",
+    {"pair_blocks", "neighbouring blocks that need the same tile each load half of it for both",
      of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
        if (own.roles && plan.target.pairs) pair_blocks(grid, *own.roles);
      })},
-    {"rows_of_warps", "a step that concerns few warps of a group is done by each for itself",
+    {"rows_of_warps", "a step that affects few warps of a group is done by each warp alone",
      of_roles([](const CudaPlan& plan, GridPlan& own) {
        own.roles->consumer = rows_of_warps(own.roles->consumer, own.roles->consumers, plan.target);
      })},
-    {"exits_of_all", "a persistent CTA asks once, not for every block, whether there is work at all",
+    {"exits_of_all", "a persistent CTA tests once, not for every block, whether there is any work",
      of_grids([](const CudaPlan&, const ir::Grid& grid, GridPlan& own) {
        if (own.roles) own.exits_of_all = exits_of_all_blocks(grid);
      })},
@@ -168,9 +168,10 @@ const CudaPass list[] = {
            add(own.roles->notes, {NoteKind::stages, reason.at, reason.why, reason.remedy});
        }
      })},
-    {"order_loads", "tiles come in the order in which the delayed products use them",
+    {"order_loads", "tiles are loaded in the order in which the delayed products use them",
      of_roles([](const CudaPlan&, GridPlan& own) { own.roles = order_loads(*own.roles, own.consumers); })},
-    {"step_parts", "a product runs to where it is needed, a slot is let go behind its last reader",
+    {"step_parts",
+     "a product stays in flight until it is needed, and a slot is released after its last reader",
      of_roles([](const CudaPlan& plan, GridPlan& own) {
        own.steps = step_parts(*own.roles, own.consumers, plan.target);
      })},
@@ -179,12 +180,12 @@ const CudaPass list[] = {
        own.schedule = build_schedule(own.function, *own.roles, own.consumers, own.steps);
        schedule::check(*own.schedule);
      })},
-    {"late_loads", "registers of what all blocks load alike keep other blocks from the processor",
+    {"late_loads", "registers for data that all blocks load keep other blocks off the processor",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i)
          if (!plan.grids[i].roles) plan.kernel.grids[i].body = late_loads(plan.kernel.grids[i]);
      }},
-    {"fragments_ahead", "registers of later steps are on their way while this one's are computed with",
+    {"fragments_ahead", "data for the registers of later steps is in flight while this step computes",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i)
          if (!plan.grids[i].roles) bring_fragments_ahead(plan.kernel, i, plan.target);
@@ -196,7 +197,7 @@ const CudaPass list[] = {
          if (!plan.grids[i].roles) grid.body = exchange_registers(grid, plan.grids[i].held);
        }
      }},
-    {"copy_rings", "tiles of later steps are on their way while all threads compute with this one's",
+    {"copy_rings", "tiles of later steps are in flight while all threads compute with this step's",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i) {
          GridPlan& own = plan.grids[i];
@@ -207,17 +208,17 @@ const CudaPass list[] = {
          schedule::check(*own.schedule);
        }
      }},
-    {"infer_layouts", "fragments that meet element by element lie in the same registers",
+    {"infer_layouts", "fragments that are used element by element together have the same layout",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i)
          plan.grids[i].layouts =
              infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target, plan.grids[i].held);
      }},
-    {"lane_sums", "lanes keep their parts of a sum until the loop that forms it is over",
+    {"lane_sums", "lanes keep their partial sums until the loop that forms the sum ends",
      of_roles([](const CudaPlan&, GridPlan& own) {
        own.lane_sums = find_lane_sums(own.schedule->roles[0].events, own.layouts);
      })},
-    {"fragment_forms", "what products read from registers is packed once, where it is made",
+    {"fragment_forms", "operands that products read from registers are packed once, where they are computed",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i) {
          GridPlan& own = plan.grids[i];

@@ -1,5 +1,5 @@
-// What is done to a kernel before it is printed for a GPU: the list of passes is the compiler. Each takes the
-// plan as the ones before have left it, and adds its own decisions.
+// The compiler for GPUs is a list of passes that run before a kernel is printed. Each takes the plan that the
+// earlier passes left, and adds its own decisions.
 #pragma once
 #include <functional>
 #include <span>
@@ -23,7 +23,7 @@ CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const
 // The same; TEGULA_DUMP writes down what every pass changed.
 CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others = {});
 
-// As the pass of that name finds it.
+// The plan before the pass of that name.
 CudaPlan plan_before(const ir::Kernel& kernel, const CudaTarget& target, std::string_view name);
 
 }  // namespace tegula::passes

@@ -52,7 +52,7 @@ std::string reasons_text(const ConsumerProgram& program) {
   return fmt::format("{}", fmt::join(lines, ""));
 }
 
-// By the fragments' names, since the layouts have no order.
+// Sorted by the fragments' names, because layouts have no order.
 std::string layouts_text(const GridPlan& own) {
   std::vector<std::string> lines;
   for (const auto& [buffer, layout] : own.layouts.fragments)
@@ -97,8 +97,8 @@ std::string print(const CudaPlan& plan) {
     text += copy_rings_text(own.copy_rings);
     // Until products are delayed, the consumers' program is that of the roles.
     if (own.roles)
-      text += "-- consumers\n" +
-              ir::print(own.consumers.body.empty() ? own.roles->consumer : own.consumers.body);
+      text +=
+          "-- consumers\n" + ir::print(own.consumers.body.empty() ? own.roles->consumer : own.consumers.body);
     if (own.roles) text += reasons_text(own.consumers);
     if (!own.steps.empty()) text += "-- steps\n" + print(own.steps, *own.roles);
     if (own.schedule) text += "-- schedule\n" + schedule::print(*own.schedule);

@@ -1,5 +1,5 @@
-// Everything that is decided about a kernel before it is printed for a GPU. The passes of cuda_passes.hpp
-// fill it in, one after the other; what prints only reads it.
+// All decisions about a kernel before it is printed for a GPU. The passes of cuda_passes.hpp fill it in, one
+// after another; the printer only reads it.
 #pragma once
 #include <unordered_set>
 #include <vector>
@@ -33,7 +33,7 @@ struct GridPlan {
   std::unordered_set<const ir::ExprNode*> exits_of_all;  // conditions under which no block goes on
 };
 
-// Of each grid, GridHints::other_shared_bytes, where the printer has found them; else empty.
+// GridHints::other_shared_bytes of each grid, if determined by the printer; otherwise empty.
 using OtherBytes = std::vector<std::int64_t>;
 
 struct CudaPlan {

@@ -1,10 +1,9 @@
 // Lets products overlap with what follows them.
 //
 // A loop  first products, work, last products  becomes
-//   first products, work;  loop { first products, last products of the step before, work };  last products
-// or one such loop for the steps without a mask and one for those with it,
-// so that the tensor cores multiply while the other units work. Loops of nothing but products, which only
-// need their waits to be late, are marked.
+//   first products, work;  loop { first products, last products of the previous step, work };  last products
+// or one such loop for the steps without a mask and one for those with it, so that the tensor cores multiply
+// while the other units work. Loops that only multiply are marked; they only need late waits.
 #pragma once
 #include <unordered_set>
 
@@ -24,12 +23,12 @@ struct ConsumerProgram {
   // Branches that were put around loops, taken if the loop has a step; the loops in them.
   std::unordered_map<const ir::StmtNode*, const ir::StmtNode*> non_empty;
   std::unordered_map<const ir::StmtNode*, LoopShape> shapes;  // of loops that are not plain
-  // By the index of a loop whose last product is delayed, the tile that it multiplies with, which no other
+  // Keyed by the index of a loop whose last product is delayed: the tile that this product reads and no other
   // product of a step reads.
   std::unordered_map<const ir::Variable*, const ir::Buffer*> late;
   // Indices of loops that were split, and of those that do the rest of their steps.
   std::unordered_map<const ir::Variable*, const ir::Variable*> continued;
-  // By the index of a loop of two steps, the branch in which a last one is begun.
+  // Keyed by the index of a loop of two steps: the branch in which a last step starts.
   std::unordered_map<const ir::Variable*, const ir::StmtNode*> left_over;
   // Operands that are made in every step of a loop, in one half of twice the memory and then in the other, so
   // that no thread waits until they have been read; and the ring of that loop whose slots count the steps.
@@ -39,8 +38,8 @@ struct ConsumerProgram {
   // the slot of a step is let go in the next one.
   std::unordered_map<const ir::Buffer*, ir::BufferPtr> before;
   std::unordered_set<int> held;
-  // The indices of loops of several products none of which is delayed, and why: with a place where the user can
-  // change it by a hint.
+  // The indices of loops of several products none of which is delayed, and why: with a place where the user
+  // can change it by a hint.
   std::vector<std::pair<const ir::Variable*, Reason>> reasons;
 
   // The tile that a ring has for this one.

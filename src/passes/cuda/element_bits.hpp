@@ -1,10 +1,10 @@
-// Which bits of the number of a fragment's element the indices of a loop are, where all extents are powers of
-// two, but for an odd factor of the first: three warp groups have 192 rows. That factor is the number's last
-// digit, behind its bits.
+// Maps the indices of a loop to bits of the number of a fragment's element, if all extents are powers of two
+// except for an odd factor of the first (three warp groups have 192 rows). That factor is the number's last
+// digit, after its bits.
 //
-// An access through a reshaped view, or at a constant distance, is then a way to spell bits: of x[p, c, q]
-// with extents 4, 2 and 8, q is bits 0 to 2 of the element, c is bit 3, p bits 4 and 5. The thread that runs
-// iteration (p, q) touches both elements of c, so bit 3 has to count registers.
+// An access through a reshaped view, or at a constant distance, then names bits: of x[p, c, q] with extents
+// 4, 2 and 8, q is bits 0 to 2 of the element, c is bit 3, p bits 4 and 5. The thread that runs iteration (p,
+// q) accesses both elements of c, so bit 3 must number registers.
 #pragma once
 #include <bit>
 #include <optional>

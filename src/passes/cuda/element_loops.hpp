@@ -1,4 +1,4 @@
-// What threads do in a loop over elements with the registers that they hold.
+// How threads access their registers in a loop over elements.
 #pragma once
 #include "passes/cuda/infer_layouts.hpp"
 

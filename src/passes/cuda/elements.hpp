@@ -1,4 +1,4 @@
-// Short ways to write loops over the elements of views.
+// Helpers to build loops over the elements of views.
 #pragma once
 #include <functional>
 

@@ -1,5 +1,5 @@
-// Exits that all blocks of a grid take or none: their conditions are known without a block's index, and
-// nothing has happened before them. A persistent CTA evaluates them once, not for every block it takes.
+// Exits that either all blocks of a grid take or none: their conditions do not depend on a block's index, and
+// nothing precedes them. A persistent CTA evaluates them once, not for every block it takes.
 #pragma once
 #include <unordered_set>
 

@@ -60,16 +60,16 @@ void Search::add(const BufferPtr& tile, const Stmt& fill, const Body& scope, con
 Planned<BufferPtr> filled_tile(const Stmt& s, const Effects& e, const std::vector<BufferPtr>& targets,
                                const std::vector<BufferPtr>& declared, bool pipelined) {
   if (!as<Copy>(s) && !pipelined)
-    return Reason{"a loop over elements fills it outside of a pipelined loop", "copy it from a tensor"};
+    return Reason{"a loop over elements fills it outside a pipelined loop", "copy it from a tensor"};
   if (touches_fragments(s))
     return Reason{
-        "it is made from fragments",
+        "it is computed from fragments",
         "copy it from a tensor, which another grid may write, or multiply from registers: gemm(fragment, …)"};
   if (targets.size() != 1) return Reason{"its statement writes other memory too", "write it alone"};
   if (e.leaves || e.reports || !e.assigned.empty())
     return Reason{"its statement prints, asserts or assigns variables", "do that in a statement of its own"};
   if (std::find(declared.begin(), declared.end(), targets[0]) == declared.end())
-    return Reason{"it is declared outside of the body that fills it", "declare it where it is filled"};
+    return Reason{"it is declared outside the body that fills it", "declare it where it is filled"};
   return targets[0];
 }
 
@@ -116,8 +116,7 @@ void Search::drop_filled_twice() {
   std::erase_if(found.candidates, [&](const RingCandidate& c) {
     const bool again = writers[c.tile.get()] != static_cast<int>(c.fills.size());
     if (again)
-      found.refuse(c.tile, c.fills[0],
-                   {"other statements write it too", "use a tile of its own for what is made of it"});
+      found.refuse(c.tile, c.fills[0], {"other statements write it too", "use another tile for the result"});
     const bool in_part = !again && !fill_all(c);
     if (in_part)
       found.refuse(c.tile, c.fills[0],

@@ -1,4 +1,4 @@
-// Shared tiles that copies or loops over elements fill, in rows that make them up: what may become rings.
+// Shared tiles that copies or loops over elements fill, row by row: candidates for rings.
 #pragma once
 #include <vector>
 

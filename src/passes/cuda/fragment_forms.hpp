@@ -1,8 +1,8 @@
 // How threads hold fragments of small floats.
 //
-// Those that feed products from registers are held as words of two, those of 8 bits of four, which are made
-// where they are converted, stored to shared memory as they are, and otherwise only read. Others whose
-// readers round hold what was computed.
+// Fragments that feed products from registers are packed into words of two elements (four 8-bit elements)
+// where they are converted; the words are stored to shared memory as they are, and are otherwise only read.
+// Other fragments whose readers all round hold unrounded values.
 #pragma once
 #include <optional>
 #include <unordered_set>
@@ -40,7 +40,7 @@ Buffers plain_operands(const ir::Body& body);
 // To a fragment of 16-bit floats, of which each thread has pairs, or one of 8-bit floats whose registers are
 // those of the other fragment.
 std::optional<Conversion> conversion(const ir::Stmt& s, const Layouts& layouts);
-// Of whole warp groups to an operand, by stmatrix.
+// A conversion by whole warp groups to an operand, using stmatrix.
 std::optional<Conversion> matrix_store(const ir::Stmt& s, const Computing& own);
 
 FragmentForms fragment_forms(const ir::Body& body, const Computing& own);

@@ -1,7 +1,8 @@
-// Fragments that a step of a pipelined loop loads from tensors, by way of shared tiles, which come steps ahead.
+// Fragments that a step of a pipelined loop loads from tensors: they are loaded through shared tiles, which
+// are filled some steps ahead.
 //
-// A thread that loads registers waits for them before it computes, and what it computes keeps it from loading
-// more: a step's loads are on their way only while nothing is computed. A tile of the same elements becomes a
+// A thread that loads registers waits for them before it computes, and while it computes it issues no loads:
+// the loads of a step are in flight only while nothing is computed. A tile of the same elements becomes a
 // slot of a ring (copy_rings.hpp), which asynchronous copies fill while earlier steps are computed.
 #pragma once
 #include "ir/kernel.hpp"
@@ -9,7 +10,7 @@
 
 namespace tegula::passes {
 
-// Of grid `number`, which has no roles: fragments of loops whose tiles all become slots.
+// Handles grid `number`, which has no roles: fragments in loops whose tiles all become slots.
 void bring_fragments_ahead(ir::Kernel& kernel, std::size_t number, const CudaTarget& target);
 
 }  // namespace tegula::passes

@@ -1,5 +1,5 @@
-// When the grids of a call wait for each other. A grid's blocks may take their places while the last blocks
-// of the one before run; what that one has written they may use behind their wait.
+// When the grids of a call wait for each other. The blocks of a grid may become resident while the last
+// blocks of the previous grid run; they may use its results after their wait.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -182,7 +182,7 @@ void Inference::join(int a, int b) {
   if (from.depth > to.depth) to.fixed = from.fixed, to.depth = from.depth;
 }
 
-// Of two products that want different layouts the inner one decides.
+// If two products require different layouts, the inner one decides.
 void Inference::anchor(const Buffer* buffer, const Layout& layout, int depth) {
   const auto found = fragments_.find(buffer);
   if (found == fragments_.end()) return;

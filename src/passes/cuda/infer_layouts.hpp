@@ -1,9 +1,8 @@
-// Where the elements of every fragment live, and which thread runs which iteration of every loop over
-// elements.
+// Chooses the layout of every fragment, and which thread runs which iteration of every loop over elements.
 //
-// Fragments and loops that meet at the same element, thread by thread, get one layout; a vector that is used
-// along the rows of a matrix gets the slice of its layout. Products fix layouts; where none does, a blocked
-// one is chosen. What does not fit is not refused: the printer moves it through shared memory.
+// Fragments and loops that access the same elements together get the same layout; a vector that is used along
+// the rows of a matrix gets a slice of its layout. Products fix layouts; without a product, a blocked layout
+// is chosen. Accesses that do not fit are not refused: the printer moves them through shared memory.
 #pragma once
 #include <optional>
 #include <unordered_map>
@@ -30,8 +29,8 @@ std::optional<std::vector<int>> loop_axes(const ir::For& loop, const ir::Access&
 // The layout that a fragment must have to be met in that loop register by register.
 layout::Layout projected(const layout::Layout& loop, const std::vector<int>& axes);
 
-// The layout of a loop whose iterations touch several elements of such a fragment, all of them in registers of one
-// thread; nothing where there is none.
+// The layout of a loop whose iterations touch several elements of such a fragment, all of them in registers
+// of one thread; nothing where there is none.
 std::optional<layout::Layout> layout_around(const ir::For& loop, const ir::Access& access,
                                             const layout::Layout& fragment);
 

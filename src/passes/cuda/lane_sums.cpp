@@ -58,8 +58,8 @@ bool is_kept_apart(const Body& body, const BufferPtr& sum, const UseCounts& uses
   });
 }
 
-// Of the sums that may be kept apart, those that the events form in parts, by `whole` also the others, and
-// those for which warps would meet while no product runs.
+// Adds sums that lanes may keep: those that the events form in parts, with `whole` also the others, and those
+// for which warps would synchronise while no product is in flight.
 void add_lane_sums(const schedule::Events& events, bool whole, const For& loop, const Layouts& layouts,
                    std::vector<LaneSum>& sums) {
   const std::vector<BufferPtr> apart = lane_sums(loop.body);

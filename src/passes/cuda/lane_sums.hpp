@@ -1,5 +1,5 @@
-// Sums of rows that a loop forms step by step, as the denominator of softmax. The lanes, and the warps, that
-// share a row may each keep their own part of such a sum, and meet once behind the loop.
+// Row sums that a loop forms step by step, such as the denominator of softmax. The lanes and warps that share
+// a row may each keep a partial sum, and combine them once after the loop.
 #pragma once
 #include <vector>
 
@@ -25,7 +25,7 @@ struct LaneSum {
   ir::BufferPtr sum;
   Parting parting;
 };
-// By the statement of the loop.
+// Keyed by the statement of the loop.
 using LaneSums = std::unordered_map<const ir::StmtNode*, std::vector<LaneSum>>;
 
 // Sums that are formed beside the exponentials of a loop, whose lanes can keep their parts until it is over.

@@ -15,8 +15,8 @@ using namespace ir;
 
 namespace {
 
-// Of a tile that two steps need: one for each, and one in which the next comes. Of another that the last
-// product of a step reads: one, and that one.
+// Slots of a tile that two steps need: one per step, and one for the next load. Slots of another tile that
+// the last product of a step reads: one, and one for the next load.
 constexpr int slots_of_held = 3, slots_of_late = 2;
 
 class StepProducts {
@@ -38,9 +38,9 @@ class StepProducts {
     result_.late = last_products();
     if (result_.late.empty())
       return Reason{"work follows the last product of the step",
-                    "do it behind the loop, or before the product"};
+                    "move it after the loop, or before the product"};
     if (result_.late.size() == products.size())
-      return Reason{"no product of the step needs what another one makes", ""};
+      return Reason{"no product of the step needs the result of another one", ""};
     result_.early = last_early(products[0]);
     for (const std::size_t i : result_.late) {
       if (const Reason reason = reason_of(i); !reason.why.empty()) return reason;
@@ -67,7 +67,8 @@ class StepProducts {
                        [&](const Region& r) { return r.view->buffer == tile; });
   }
 
-  // Behind which the step does nothing: of several, those that add to sums which outlive it.
+  // The products after which the step does nothing; if there are several, those that add to sums which
+  // outlive the step.
   std::vector<std::size_t> last_products() const {
     std::vector<std::size_t> result;
     for (std::size_t i = loop_.body.size(); i-- > 0;) {
@@ -100,14 +101,14 @@ class StepProducts {
     const Gemm& gemm = product(at);
     const Effects late = effects(loop_.body[at]);
     if (!late.used.empty())
-      return {"the part of a tile that the last product reads differs from step to step",
-              "declare a tile for each part"};
+      return {"the slice of a tile that the last product reads differs from step to step",
+              "declare a tile for each slice"};
     if (gemm.metadata) return {"the last product is sparse", ""};
     if (is_ring(gemm.a.buffer) || !is_ring(gemm.b.buffer))
-      return {"the last product does not multiply what the step makes with a tile that is loaded in it", ""};
+      return {"the last product does not multiply a result of the step with a tile that the step loads", ""};
     for (std::size_t i = 0; i <= result_.early; ++i) {
       if (conflict(effects_[i], late))
-        return {"the first products of a step need what the last one of the step before makes", ""};
+        return {"the first products of a step need the result of the previous step's last product", ""};
     }
     return reason_of_tile(gemm.b.buffer);
   }
@@ -120,7 +121,7 @@ class StepProducts {
       shared = true;
       if (i <= result_.early && as<Gemm>(loop_.body[i])) continue;
       return {fmt::format("work of the step reads tile {} of its last product", named(*tile)),
-              "copy the tensor into a tile of its own for that"};
+              "copy the tensor into another tile for that"};
     }
     if (!shared) return reason_of_slots(tile, "the last product of a step reads", slots_of_late);
     if (std::find(result_.held.begin(), result_.held.end(), tile) == result_.held.end())

@@ -1,7 +1,8 @@
-// Which products of a step may run under the next step's work, from what the statements of the step touch.
+// Determines which products of a step may overlap with the next step's work, from what the statements of the
+// step access.
 //
-// The last products of a step, behind which nothing is done, are delayed: they are issued behind the first
-// products of the next step, those in front of which no sum is needed, and run under the work on these.
+// The last products of a step, after which nothing is done, are delayed: they are issued after the first
+// products of the next step (those before which no sum is needed) and overlap with the work on their sums.
 #pragma once
 #include <vector>
 

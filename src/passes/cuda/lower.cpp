@@ -167,7 +167,7 @@ Body Lowering::reduce(const Reduce& n, const Loc& at) {
   return result;
 }
 
-// Of whole fragments.
+// Lowers a scan to one of whole fragments.
 Body Lowering::scan(const Scan& n, const Loc& at) {
   Body result;
   Scan own = n;
@@ -221,11 +221,9 @@ Body Lowering::gemm(const Gemm& n, const Loc& at, int threads) {
 Body Lowering::accumulate(const Accumulate& n, const Loc& at) {
   if (n.order && !n.turn) {
     throw ProgramError(
-        "on GPUs `accumulate` needs consecutive orders: promise .consecutive = true where the orders of "
-        "every "
-        "element are 0, 1, 2, …, use target cpu or the interpreter, or leave out the order where the "
-        "rounding of "
-        "the sum may differ from run to run",
+        "on GPUs `accumulate` needs consecutive orders: promise .consecutive = true if the orders of every "
+        "element are 0, 1, 2, …, use target cpu or the interpreter, or leave out the order if the rounding "
+        "of the sum may differ from run to run",
         at);
   }
   Body atomics = over_view(n.tile, at, [&](const std::vector<Expr>& index, const Access& element) {

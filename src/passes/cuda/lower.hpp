@@ -1,5 +1,5 @@
-// Tile operations that no instruction serves become parallel loops over elements; what remains has operands
-// of the forms that the printer knows.
+// Tile operations without an instruction become parallel loops over elements; the operands of all others have
+// forms that the printer knows.
 #pragma once
 #include "ir/kernel.hpp"
 #include "passes/cuda/plan_gemms.hpp"

@@ -20,7 +20,7 @@ enum class Operand {
   fragment_part,  // columns of a fragment
 };
 
-// Of the tile that has it.
+// The shape of the tile that contains the operand.
 inline std::vector<int> tile_shape(Operand form, int rows, int columns) {
   switch (form) {
     case Operand::transposed:

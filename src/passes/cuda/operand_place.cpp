@@ -16,13 +16,13 @@ constexpr int step_bytes = 32;               // of a row along k that one instru
 constexpr std::int64_t rows_together = 8;    // whose pieces of 16 bytes are exchanged
 constexpr std::int64_t widest = 256;         // instruction
 constexpr std::int64_t narrowest_part = 16;  // of columns that no instruction has at once
-constexpr const char* own_tile = "give each operand a tile of its own, with its own two dimensions";
+constexpr const char* own_tile = "give each operand its own two-dimensional tile";
 
 Reason reason_of_blocks(const View& view) {
   const Buffer& tile = *view.buffer;
   return {fmt::format("rows of operand {}, {} x {} of {}, do not fill blocks of 32, 64 or 128 bytes",
                       named(tile), tile_rows(tile), tile_columns(tile), tile.type.name()),
-          "give the tile rows of 128 bytes, or a multiple, and a multiple of eight rows"};
+          "give the tile rows of a multiple of 128 bytes, and a multiple of eight rows"};
 }
 
 Reason reason_of_matrix(const View& view) {
@@ -105,12 +105,12 @@ Planned<OperandPlace> place_of(const View& view, int along_k) {
   const auto is_odd = [](const OperandPlace::Step& step) { return step.rows % rows_together != 0; };
   if (place.row % rows_together != 0 || std::any_of(place.steps.begin(), place.steps.end(), is_odd))
     return Reason{
-        fmt::format("operand {} begins at a row that is no multiple of {}", named(tile), rows_together),
+        fmt::format("operand {} begins at a row that is not a multiple of {}", named(tile), rows_together),
         fmt::format("begin at multiples of {} rows of the tile", rows_together)};
   const std::int64_t unit = (walk.column_axis == along_k ? step_bytes : 16) / tile.type.bytes();
   if (place.column % unit != 0)
-    return Reason{fmt::format("operand {} begins at column {} of the tile, no multiple of {}", named(tile),
-                              place.column, unit),
+    return Reason{fmt::format("operand {} begins at column {} of the tile, which is not a multiple of {}",
+                              named(tile), place.column, unit),
                   fmt::format("begin at multiples of {} columns", unit)};
   return place;
 }

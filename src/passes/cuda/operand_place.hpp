@@ -1,4 +1,4 @@
-// Where an operand of a product lies in its tile of shared memory, as the tensor cores' descriptors say it.
+// The position of a product's operand in its shared tile, in the form of the tensor cores' descriptors.
 #pragma once
 #include <vector>
 
@@ -29,7 +29,8 @@ struct OperandPlace {
   std::vector<Step> steps;  // that are known when the program runs
 };
 
-// Of an operand [m, k] or [n, k] as it lies, or transposed. `along_k` is the view's axis that goes along k.
+// The place of an operand [m, k] or [n, k], stored so or transposed. `along_k` is the axis of the view along
+// k.
 Planned<OperandPlace> place_of(const ir::View& view, int along_k);
 
 // The same matrix with its axes exchanged.

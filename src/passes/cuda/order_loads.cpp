@@ -60,8 +60,8 @@ class Order {
     return fill == result_.fills.end() ? nullptr : fill->second.get();
   }
 
-  // Of the delayed product, if it has a ring of its own, and the producer does nothing in the loop but load,
-  // in several transfers a tile: fewer are fast enough in any order.
+  // The tile of the delayed product, if it has its own ring and the producer's loop only loads, in several
+  // transfers per tile; with fewer, any order is fast enough.
   const Buffer* late_tile(const For& loop) const {
     if (loop.kind != LoopKind::pipelined) return nullptr;
     const auto late = program_.late.find(loop.index[0].get());

@@ -1,8 +1,8 @@
-// Brings tiles in the order in which they are used.
+// Loads tiles in the order in which they are used.
 //
-// Where the last product of a step is delayed (see delay_products.hpp), its tile is used behind the first
-// ones of the next step, and its slot becomes free behind theirs. A producer that brought it before them
-// would wait with loads that could begin. That counts where a tile takes several transfers.
+// If the last product of a step is delayed (see delay_products.hpp), its tile is used after the first ones of
+// the next step, and its slot is released after theirs. A producer that loaded it before them would delay
+// loads that could start. This matters if a tile takes several transfers.
 #pragma once
 #include "passes/cuda/delay_products.hpp"
 

@@ -1,4 +1,4 @@
-// Lets neighbouring blocks share loads: both need the same tile, each brings one half of it to both.
+// Lets neighbouring blocks share loads: both need the same tile, and each loads one half of it for both.
 #pragma once
 #include "passes/cuda/specialize_roles.hpp"
 

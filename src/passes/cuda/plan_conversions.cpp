@@ -37,7 +37,7 @@ class Pieces {
   }
 
  private:
-  // By whole pieces, rounded down: what is negative is rounded up by `div`.
+  // Whether the node divides by whole chunks, rounding down; `div` would round negative values up.
   bool is_division(const ExprNode& e) const {
     if (e.op != Op::floordiv && e.op != Op::div) return false;
     const Expr &x = e.args[0], &by = e.args[1];
@@ -93,7 +93,7 @@ const Store* store_of(const For& loop) {
   return store;
 }
 
-// Of the loads along the row, whose tensors the tile's memory does not touch.
+// The narrowest of the loads along the row from tensors that do not overlap the tile's memory.
 int narrowest(const For& loop) {
   int bytes = piece_bytes;
   for (const Stmt& s : loop.body) {

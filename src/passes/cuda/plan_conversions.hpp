@@ -1,4 +1,4 @@
-// Loops over elements that make a tile of 16-bit floats of rows of tensors, each row wherever it is looked
+// Loops over elements that compute a tile of 16-bit floats from rows of tensors, where each row may be looked
 // up.
 #pragma once
 #include <optional>

@@ -58,12 +58,13 @@ Reason reason_of_kind(const Copy& copy) {
   const View &from = copy.from, &to = copy.to;
   if (from.is_tile()) return {};
   if (!rows_of(to))
-    return {fmt::format("not whole rows of tile {} are filled", named(*to.buffer)),
+    return {fmt::format("tile {} is not filled by whole rows", named(*to.buffer)),
             "fill all columns of the tile, in its own order"};
   if (!is_own_shape(from))
     return {fmt::format("tensor `{}` is reshaped", from.buffer->name), "declare the tensor with that shape"};
   if (!is_zero(copy.fill))
-    return {"what lies outside is filled with another value than 0", "fill with 0 and mask what is computed"};
+    return {"elements outside the tensor are filled with a value other than 0",
+            "fill with 0 and mask the results"};
   if (from.buffer->type != to.buffer->type)
     return {fmt::format("{} of the tensor become {} of tile {}", from.buffer->type.name(),
                         to.buffer->type.name(), named(*to.buffer)),
@@ -78,16 +79,16 @@ Reason reason_of_order(const View& tensor) {
   return {fmt::format(
               "the tile's axes do not follow each other in tensor `{}`, with its last dimension at the end",
               tensor.buffer->name),
-          "copy it as it lies and transpose where it is used: gemm(a.T(), …)"};
+          "copy it untransposed and transpose it where it is used: gemm(a.T(), …)"};
 }
 
 Reason reason_of_beginning(const View& from) {
   if (begins_aligned(from)) return {};
-  return {
-      fmt::format("where a box would not begin at {} bytes along the last dimension of `{}`, threads copy it",
-                  box_alignment, from.buffer->name),
-      fmt::format("begin at multiples of {} elements, and say so: `index * {}`", aligned_elements(from),
-                  aligned_elements(from))};
+  return {fmt::format("a box that does not begin at a multiple of {} bytes along the last dimension of `{}` "
+                      "is copied by threads",
+                      box_alignment, from.buffer->name),
+          fmt::format("begin at multiples of {} elements, and say so: `index * {}`", aligned_elements(from),
+                      aligned_elements(from))};
 }
 
 // Whether a limit may lie inside of the tile, and of the tensor.
@@ -106,9 +107,9 @@ Reason reason_of_clipping(const View& from, const View& tile) {
   for (std::size_t d = 0; d < from.dims.size(); ++d) {
     const ViewDim& dim = from.dims[d];
     if (dim.axis >= 0 && limit_may_cut(dim, from.shape[d], tile.extent(dim.axis)))
-      return {fmt::format("where a limit of the window cuts dimension {} of `{}`, threads copy the tile", d,
+      return {fmt::format("if a limit of the window cuts dimension {} of `{}`, threads copy the tile", d,
                           from.buffer->name),
-              "let rows behind the limit come along and mask what is computed of them"};
+              "let rows past the limit be loaded as well and mask their results"};
   }
   return reason_of_beginning(from);
 }
@@ -156,7 +157,7 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   for (const int extent : plan.box) {
     if (extent > most_in_box)
       return Reason{
-          fmt::format("{} rows of tile {} are more than a box has, {}", extent, named(tile), most_in_box),
+          fmt::format("{} rows of tile {} exceed the {} of a box", extent, named(tile), most_in_box),
           "fill it by several copies"};
   }
   if (plan.columns > most_in_box || plan.columns * bytes % box_alignment != 0)
@@ -164,7 +165,7 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
         fmt::format("rows of tile {} have {} elements of {} bytes: a box has {} at most, and a multiple "
                     "of {} bytes",
                     named(tile), plan.columns, bytes, most_in_box, box_alignment),
-        "choose the tile's columns so"};
+        "choose the tile's columns accordingly"};
   return plan;
 }
 

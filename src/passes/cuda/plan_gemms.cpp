@@ -30,8 +30,8 @@ Reason reason_of_mma(const Gemm& gemm, int threads) {
   const DType type = gemm.a.buffer->type;
   if (!is_on_tensor_cores(gemm)) return reason_of_types(gemm);
   if (threads % 32 != 0)
-    return {fmt::format("{} threads are no warps", threads), "use a multiple of 32 threads"};
-  return {fmt::format("the sum has {} columns, no multiple of eight", gemm.c.extent(1)),
+    return {fmt::format("{} threads are not whole warps", threads), "use a multiple of 32 threads"};
+  return {fmt::format("the sum has {} columns, which is not a multiple of eight", gemm.c.extent(1)),
           "use tiles with a multiple of eight columns"};
 }
 

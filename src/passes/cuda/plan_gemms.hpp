@@ -44,7 +44,8 @@ bool is_on_tensor_cores(const ir::Gemm& gemm);
 // Whether the instruction keeps sums in less than f32: they are to be added to others every 128 products.
 bool needs_promotion(const ir::Gemm& gemm, const GemmPlan& plan);
 
-// Of 64 rows and the columns of an instruction, that a warp group has of the product.
+// The number of accumulators, of 64 rows and the columns of an instruction, that a warp group has of the
+// product.
 int accumulators(const ir::Gemm& gemm, const GemmPlan& plan);
 
 // What stands on the left and on the right in the instruction.

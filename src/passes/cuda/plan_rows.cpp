@@ -83,7 +83,7 @@ bool is_lookup(const Stmt& s, const VariablePtr& column, const BufferPtr& tile) 
   return !by_column && !e.reads(tile);
 }
 
-// Of an element that is converted on its way. What is computed of it is no copy.
+// The reason why an element that is converted is not copied. Computing with an element is not a copy.
 Reason reason_of_values(const Load& load, const Store& store) {
   const Expr& value = store.value;
   const bool converts = value->op == Op::cast && is_variable(value->args[0], load.variable);
@@ -124,15 +124,15 @@ Planned<RowCopy> plan_rows(const Stmt& stmt) {
                   "fill all columns of the tile, in its own order"};
   const std::int64_t columns = tile->extent(tile->rank() - 1);
   if (columns % plan.elements != 0)
-    return Reason{fmt::format("rows of tile {} have {} bytes, no multiple of {}", named(*tile),
+    return Reason{fmt::format("rows of tile {} have {} bytes, which is not a multiple of {}", named(*tile),
                               columns * tile->type.bytes(), piece_bytes),
                   fmt::format("use tiles with a multiple of {} columns", plan.elements)};
   const auto dim = row_dim(plan.load->from, *loop, plan.elements);
   if (!dim) return reason_of_row(*plan.load, columns, plan.elements);
   for (std::size_t i = 0; i < plan.lookups; ++i) {
     if (!is_lookup(loop->body[i], column, tile))
-      return Reason{"what the row is found by differs from column to column, or is no plain value",
-                    "compute the row of the index alone"};
+      return Reason{"the row number differs from column to column, or is not a plain value",
+                    "compute the row from the row index alone"};
   }
   plan.loop = stmt;
   plan.dim = *dim;

@@ -1,4 +1,4 @@
-// Loops over elements that bring rows of a tensor into a shared tile, each row wherever it is looked up.
+// Loops over elements that load rows of a tensor into a shared tile, where each row may be looked up.
 #pragma once
 #include "ir/stmt.hpp"
 #include "passes/planned.hpp"

@@ -43,10 +43,10 @@ Reason reason_of_order(const Gemm& gemm) {
     const bool whole = operand == &gemm.a && takes_registers && columns_of_fragment(gemm.a).has_value();
     if (operand->buffer->space == Space::fragment && !whole)
       return {fmt::format("operand {} of {} is in registers", named(*operand->buffer), width),
-              "put it into a Shared tile"};
+              "copy it to a Shared tile"};
   }
   if (is_transposed(gemm.a) || !is_transposed(gemm.b))
-    return {fmt::format("operands of {} must lie along k", width),
+    return {fmt::format("operands of {} must be K-major", width),
             "give them as a [m, k] and b [n, k], and multiply a by b.T()"};
   return {};
 }
@@ -66,16 +66,17 @@ Reason reason_of_threads(const Gemm& gemm, int threads, int step) {
   if (threads == 32)
     return {"each warp multiplies alone", "leave the product to the block, or to Group::warpgroup"};
   if (threads % 128 != 0)
-    return {fmt::format("{} threads are no warp groups", threads), "use .threads = 128, or a multiple"};
+    return {fmt::format("{} threads are not whole warp groups", threads),
+            "use .threads = 128, or a multiple"};
   if (gemm.depth() % step == 0) return {};
-  return {fmt::format("{} products an element are no multiple of {}", gemm.depth(), step),
+  return {fmt::format("{} products per element are not a multiple of {}", gemm.depth(), step),
           fmt::format("use tiles with a multiple of {} along k", step)};
 }
 
 Reason reason_of_columns(const Instructed& p, std::int64_t groups) {
   const char* side = p.swapped ? "rows" : "columns";
-  return {fmt::format("{} {} on {} warp groups are no multiple of eight each", p.n, side, groups),
-          fmt::format("use a multiple of eight {} for every warp group", side)};
+  return {fmt::format("{} {} on {} warp groups are not a multiple of eight each", p.n, side, groups),
+          fmt::format("use a multiple of eight {} per warp group", side)};
 }
 
 Reason reason_of_parts(const Instructed& p, std::int64_t groups, std::int64_t own, std::int64_t along_m) {
@@ -92,7 +93,7 @@ Reason reason_of_widths(const Instructed& p, const std::vector<int>& columns) {
   if (p.a.buffer->type.is_floating() || std::all_of(columns.begin(), columns.end(), exists)) return {};
   return {
       fmt::format("products of {} have no instruction of {} columns", p.a.buffer->type.name(), columns[0]),
-      "use a multiple of 16 columns for every warp group"};
+      "use a multiple of 16 columns per warp group"};
 }
 
 // Where an operand lies; a fragment is moved to a tile of its own as it is.
@@ -107,13 +108,13 @@ Planned<OperandPlace> place_in(const Instructed& p, const View& operand, int alo
   return Reason{
       fmt::format("operand {}, {} x {} of {}, does not fill blocks of 32, 64 or 128 bytes",
                   named(*operand.buffer), operand.extent(0), operand.extent(1), operand.buffer->type.name()),
-      "use rows of 128 bytes, or a multiple, and a multiple of eight rows"};
+      "use rows of a multiple of 128 bytes, and a multiple of eight rows"};
 }
 
 Reason reason_of_a(const View& a, const OperandPlace& place) {
   if (!place.is_transposed || place.column % place.order.columns == 0) return {};
-  return {fmt::format("operand {} begins at column {}, inside of a block of {}", named(*a.buffer),
-                      place.column, place.order.columns),
+  return {fmt::format("operand {} begins at column {}, inside a block of {}", named(*a.buffer), place.column,
+                      place.order.columns),
           fmt::format("begin at multiples of {} columns", place.order.columns)};
 }
 
@@ -121,14 +122,14 @@ Reason reason_of_a(const View& a, const OperandPlace& place) {
 Reason reason_of_sparsity(const Instructed& p, const OperandPlace& b) {
   if (!p.sparse) return {};
   if (is_transposed(p.a))
-    return {fmt::format("sparse operand {} does not lie along k", named(*p.a.buffer)),
+    return {fmt::format("sparse operand {} is not K-major", named(*p.a.buffer)),
             "give its values as a tile [m, k / 2]"};
   const std::int64_t bytes = p.b.buffer->type.bytes();
   if (!b.is_transposed || (b.order.columns * bytes >= 64 && b.column * bytes % 64 == 0)) return {};
   return {fmt::format("a sparse product reads 64 bytes along k of operand {} at once, which blocks of the "
                       "tile divide",
                       named(*p.b.buffer)),
-          "give the tile rows of 128 bytes, or a multiple, and begin at multiples of 64 bytes"};
+          "give the tile rows of a multiple of 128 bytes, and start at multiples of 64 bytes"};
 }
 
 Planned<GemmPlan> plan_product(const Instructed& p, int groups, int step) {
@@ -174,11 +175,11 @@ Reason reason_of_types(const Gemm& gemm) {
   const DType type = gemm.a.buffer->type;
   if (type == f32)
     return {"tensor cores do not multiply f32",
-            "ask for .precision = Precision::tf32x3, which keeps 21 bits of the operands, or convert them to "
-            "bf16 or f16 where that is exact enough: `.to(bf16)`, or a tensor of that type"};
+            "request .precision = Precision::tf32x3, which keeps 21 bits of the operands, or convert them to "
+            "bf16 or f16 if that is accurate enough: `.to(bf16)`, or a tensor of that type"};
   return {fmt::format("tensor cores do not multiply {}", type.name()),
           type.is_floating()
-              ? "convert the operands to bf16 or f16 where that is exact enough: `.to(bf16)`, or "
+              ? "convert the operands to bf16 or f16 if that is accurate enough: `.to(bf16)`, or "
                 "a tensor of that type"
               : "convert the operands to f16, which holds integers up to 2048 exactly, and sum in "
                 "f32"};

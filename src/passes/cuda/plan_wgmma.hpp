@@ -1,4 +1,4 @@
-// Products of warp groups: m64nNk16, k32 of 8 bits, or k8 of tf32.
+// Products of warp groups: m64nNk16, k32 for 8 bits, or k8 for tf32.
 #pragma once
 #include "passes/cuda/plan_gemms.hpp"
 

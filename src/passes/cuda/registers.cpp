@@ -175,12 +175,11 @@ std::optional<Note> note_on_registers(const Grid& grid, const Roles* roles, cons
   const bool good = needs.live + beside <= own.work && needs.widest() + to_work_with / 4 <= own.work &&
                     (!roles || stores_fit(needs, *roles, own));
   if (good) return std::nullopt;
-  return Note{
-      NoteKind::registers, grid.at,
-      fmt::format("fragments take {} registers of each of {} threads at one place, of {} that a thread "
-                  "has: some may lie in local memory",
-                  needs.live, threads, own.work),
-      "use smaller tiles or other .threads"};
+  return Note{NoteKind::registers, grid.at,
+              fmt::format("fragments take {} registers of each of {} threads at one point, and a thread has "
+                          "{}: some may be in local memory",
+                          needs.live, threads, own.work),
+              "use smaller tiles or other .threads"};
 }
 
 }  // namespace tegula::passes

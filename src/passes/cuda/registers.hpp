@@ -1,9 +1,9 @@
-// What the fragments of a block take of each thread's registers, and what a thread has.
+// The registers per thread that the fragments of a block need, and those that a thread has.
 //
-// ptxas compiles m64nNk16 on f32 sums (and k32 of 8 bits) only where a thread has, at the launch, registers
-// for the instruction's N / 2 sums and for 26 more, 30 where A is in registers: the "register target" of its
-// error C7602, read from NVRTC 13.0 for N = 16 … 256. The registers that warps get later (setmaxnreg) do not
-// count there. They decide what spills; see `to_work_with`.
+// ptxas compiles m64nNk16 on f32 sums (and k32 of 8 bits) only if a thread has, at launch, registers for the
+// instruction's N / 2 sums and for 26 more, 30 where A is in registers: the "register target" of its error
+// C7602, read from NVRTC 13.0 for N = 16 … 256. The registers that warps get later (setmaxnreg) do not count
+// for this; they determine what spills, see `to_work_with`.
 #pragma once
 #include <optional>
 #include <string>
@@ -34,7 +34,7 @@ struct RegisterNeeds {
 
 RegisterNeeds register_needs(const ir::Body& body, int threads, const CudaTarget& target);
 
-// Of each thread: at the launch, and while it computes.
+// Registers per thread: at launch, and while it computes.
 struct Registers {
   int launch = 0, work = 0;
 };
@@ -44,12 +44,13 @@ Registers registers_of(const Roles& roles);
 // With so many blocks of the roles on a processor.
 Registers registers_of(const Roles& roles, int blocks);
 
-// Beside fragments: addresses, counters, descriptors. Of plain products, [64 … 256, 64 … 256] on one to four
-// warp groups, those spill whose sums leave less: with 112, 160, 208, 232 registers 84, 128, 144, 192 of sums
-// are compiled without, 96, 160, 240, 208 are not. Where threads store the sums of one product element by
-// element instead of by the copy engine, 160 of 208 and 168 of 232 spill, 144 and 156 do not.
+// Registers in addition to fragments, for addresses, counters and descriptors. Plain products, [64 … 256, 64
+// … 256] on one to four warp groups, spill if their sums leave less: of 112, 160, 208 and 232 registers, sums
+// may take 84, 128, 144 and 192 without spills, but not 96, 160, 240 and 208. If threads store the sums of
+// one product element by element instead of by the copy engine, 160 of 208 and 168 of 232 spill, 144 and 156
+// do not.
 inline constexpr int to_work_with = 32, to_store_with = 66;
-// By mma.sync: 72 of 128 and 100 of 168 registers spill, and less than that may.
+// With mma.sync, 72 of 128 and 100 of 168 registers spill, and fewer may.
 inline constexpr int to_load_with = 70;
 
 bool fit(const RegisterNeeds& needs, const Registers& registers);

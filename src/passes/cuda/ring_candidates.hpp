@@ -1,4 +1,4 @@
-// Shared tiles that a producer could bring.
+// Shared tiles that a producer could load.
 #pragma once
 #include "ir/stmt.hpp"
 

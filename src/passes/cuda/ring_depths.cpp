@@ -14,9 +14,9 @@ using namespace ir;
 namespace {
 
 constexpr std::int64_t shared_of_processor = 228 * 1024, shared_of_system = 1024;  // of each block
-// Of an estimate: for rings and stores, and for small tiles and the system of each of several blocks.
+// Estimated bytes for rings and stores, and for the small tiles and system memory of each of several blocks.
 constexpr std::int64_t estimated_bytes = 226 * 1024, small_bytes = 2 * 1024;
-// Of fragments, with which three blocks of five warps fit a processor.
+// Registers of fragments with which three blocks of five warps fit on a processor.
 constexpr std::int64_t registers_of_three = 128;
 constexpr int usual_stages = 4;  // where the loop asks for no number
 
@@ -74,7 +74,7 @@ bool stores_in_steps(const Roles& roles) {
   return found && !roles.stores();
 }
 
-// Of a consumer, for all fragments together.
+// Registers of a consumer for all fragments together.
 std::int64_t fragment_registers(const Roles& roles) {
   std::int64_t bytes = 0;
   for_each_stmt(roles.consumer, [&](const Stmt& s) {

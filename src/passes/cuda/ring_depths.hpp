@@ -1,10 +1,10 @@
-// How many slots each ring of a block with roles has: as many as its loop asks for, and at most as fit.
+// How many slots each ring of a block with roles has: as many as its loop requests, if they fit.
 #pragma once
 #include "passes/cuda/specialize_roles.hpp"
 
 namespace tegula::passes {
 
-// Of shared memory that one of so many blocks of a processor has.
+// Shared memory per block if so many blocks share a processor.
 std::int64_t shared_bytes_of(int blocks);
 
 // How many blocks without roles the text promises to a processor: what the program asks for, as far as

@@ -1,4 +1,4 @@
-// Where consumers use the tiles of rings: from where on each is awaited, and behind what it is let go.
+// Where consumers use the tiles of rings: where each is awaited, and after which part it is released.
 #pragma once
 #include <unordered_set>
 #include <vector>

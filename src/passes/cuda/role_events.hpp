@@ -15,20 +15,20 @@ class ScheduleNames {
 
   int buffer(const ir::BufferPtr& b);
   bool is_ring(const ir::Buffer* b) const { return roles_.ring_of(program_.in_ring(b)) >= 0; }
-  // Of a loop of the producer: all steps.
+  // All steps of a loop of the producer.
   schedule::Count steps(const ir::For& loop);
   schedule::Count steps(const ir::While& loop);
-  // Of a loop that only the consumers have.
+  // The steps of a loop that only the consumers have.
   schedule::Count repeated(const ir::StmtNode& loop) { return add(&loop, 0, {"steps"}); }
   schedule::Count first(const ir::For& loop) { return variable(&*loop.index[0], loop, 0); }
   schedule::Count rest(const ir::For& loop) { return variable(&*loop.index[0], loop, 1); }
-  // Of a loop whose steps may be divided between two.
+  // The steps of a loop whose steps may be divided between two loops.
   schedule::Count all_of_rest(const ir::For& loop);
   schedule::Count taken(const ir::If& branch);
   // What leaves a loop behind some of its events; nothing where a loop over chosen steps has no further one.
   std::optional<schedule::Leave> leaves(const ir::Stmt& s);
   schedule::Access access(const ir::BufferPtr& b, schedule::Touch touch);
-  // Of some sixteenths of a fragment.
+  // The access to some sixteenths of a fragment.
   schedule::Access part(const ir::BufferPtr& b, schedule::Touch touch, int first, int last);
 
  private:

@@ -15,7 +15,7 @@ using namespace ir;
 
 namespace {
 
-// Of a consumer's 248 at most: what remains is for addresses and operands.
+// At most this many of a consumer's 248 registers; the remainder is for addresses and operands.
 constexpr std::int64_t most_fragment_registers = 208;
 
 // A product, and the statements around it from the outside to the inside.
@@ -46,13 +46,13 @@ bool is_by_wgmma(const Product& product, int threads, const CudaTarget& target) 
   return plan_gemm(*as<Gemm>(product.stmt), threads, target).instruction == GemmInstruction::wgmma;
 }
 
-// Of a product in the body of a pipelined loop.
+// The reason for a product in the body of a pipelined loop.
 Reason reason_of_operands(const Gemm& gemm, const Loc& at, const RefusedTiles& refused) {
   for (const View* operand : operands(gemm)) {
     const RefusedTile* found = find(refused, operand->buffer);
     if (!found) continue;
     Reason reason = found->reason;
-    reason.why = fmt::format("tile {}, an operand of the product at {}, cannot be brought ahead: {}",
+    reason.why = fmt::format("tile {}, an operand of the product at {}, cannot be loaded ahead: {}",
                              named(*operand->buffer), short_location(at), reason.why);
     return reason;
   }
@@ -70,16 +70,15 @@ Reason reason_of_product(const Product& product, const RefusedTiles& refused) {
       return {"the loop around the product is not pipelined", "write `pipelined` for it", s->at};
     return reason_of_operands(*as<Gemm>(product.stmt), product.stmt->at, refused);
   }
-  return {"the product stands in no loop",
-          "put the loads and the product into a `pipelined` loop, also if that has one step: the next "
-          "block's loads "
-          "then run under this block's work",
+  return {"the product is in no loop",
+          "put the loads and the product into a `pipelined` loop, even one with a single step: the next "
+          "block's loads then overlap with this block's work",
           product.stmt->at};
 }
 
 std::int64_t register_bytes(const Buffer& tile) { return tile.elements() * tile.type.bytes(); }
 
-// Of the fragments that are needed at the same time, at most: each from its first use to its last one.
+// The maximum bytes of fragments that are live at the same time, each from its first to its last use.
 std::int64_t live_bytes(const Body& body) {
   std::int64_t most = 0;
   std::vector<std::int64_t> live(body.size());
@@ -146,24 +145,22 @@ Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const Refused
 
 Reason reason_of_leaving(const Stmt& s) {
   if (as<Break>(s))
-    return {"`break_if` stands between the load of a tile and its last use, or in a branch of the step",
-            "write it in the body of the loop, in front of the step's copies", s->at};
-  return {as<Exit>(s) ? "`exit_if` stands behind a load or inside of a loop or branch"
-                      : "an assertion stands behind a load or inside of a loop or branch",
-          "move it in front of all loads, to the top of the grid's body", s->at};
+    return {"`break_if` is between the load of a tile and its last use, or in a branch of the step",
+            "write it in the body of the loop, before the step's copies", s->at};
+  return {as<Exit>(s) ? "`exit_if` is after a load or inside a loop or branch"
+                      : "an assertion is after a load or inside a loop or branch",
+          "move it before all loads, to the top of the grid's body", s->at};
 }
 
 void note_load(std::vector<Note>& notes, const Stmt& fill, const RingPlan& ring, const Reason& engine) {
   if (engine.why.empty()) return;
   const auto rows = plan_rows(fill);
   if (!rows) return add(notes, {NoteKind::by_threads, fill->at, engine.why, engine.remedy});
-  add(notes,
-      {NoteKind::by_threads, fill->at,
-       fmt::format(
-           "rows are brought and awaited one step at a time, because their tile shares slots with what "
-           "comes by other means: {}",
-           bytes_of_tiles(ring.tiles)),
-       "bring both alike, or use them in different statements"});
+  add(notes, {NoteKind::by_threads, fill->at,
+              fmt::format("rows are loaded and awaited one step at a time, because their tile shares slots "
+                          "with a tile that is loaded in another way: {}",
+                          bytes_of_tiles(ring.tiles)),
+              "load both in the same way, or use them in different statements"});
 }
 
 void note_stages(Roles& roles, const RingPlan& ring) {
@@ -187,7 +184,7 @@ void note_consumers(Roles& roles, const Grid& grid, const RefusedTiles& refused)
     if (own.is_load)
       add(roles.notes,
           {NoteKind::by_threads, own.reason.at,
-           fmt::format("tile {} is loaded by those who compute: {}", named(*own.tile), own.reason.why),
+           fmt::format("tile {} is loaded by the consumers: {}", named(*own.tile), own.reason.why),
            own.reason.remedy});
   }
   for_each_stmt(grid.body, [&](const Stmt& s) {
@@ -197,7 +194,7 @@ void note_consumers(Roles& roles, const Grid& grid, const RefusedTiles& refused)
     for_each_stmt(loop->body, [&](const Stmt& inner) { brings |= roles.fills.contains(inner.get()); });
     if (!brings)
       add(roles.notes, {NoteKind::stages, s->at,
-                        fmt::format(".stages = {} became 1: the loop loads no tile that can be brought ahead",
+                        fmt::format(".stages = {} became 1: the loop loads no tile that can be loaded ahead",
                                     loop->stages),
                         "declare Shared tiles in its body and copy them from tensors, or leave out .stages"});
   });

@@ -18,7 +18,7 @@ const RefusedTile* find(const RefusedTiles& refused, const ir::BufferPtr& tile);
 
 // Why no tile of a pipelined loop feeds wgmma; empty where no product is done by it.
 Reason reason_of_loops(const ir::Grid& grid, const CudaTarget& target, const RefusedTiles& refused);
-// Of an exit, assertion or break that the producer cannot follow.
+// The reason for an exit, assertion or break that the producer cannot follow.
 Reason reason_of_leaving(const ir::Stmt& s);
 
 // What a statement that fills tiles of the ring does more slowly than by the copy engine or by rows.

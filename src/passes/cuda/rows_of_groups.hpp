@@ -1,4 +1,4 @@
-// Who may decide about a branch that concerns some rows only: when_rows().
+// Whether each warp group may decide a branch that affects only some rows: when_rows().
 #pragma once
 #include "passes/cuda/infer_layouts.hpp"
 

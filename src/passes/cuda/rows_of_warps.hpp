@@ -1,5 +1,5 @@
-// A warp group multiplies 64 rows at a time, whoever needs them. Where a step concerns the rows of few of its
-// warps, those are faster alone: each by mma.sync, on its own rows, while the others go on to another step.
+// A warp group always multiplies 64 rows. If a step affects the rows of only a few of its warps, these are
+// faster alone: each uses mma.sync on its own rows while the others continue with another step.
 //
 //   when_rows(conditions of runs of 16 rows, body)
 // becomes
@@ -10,7 +10,7 @@
 
 namespace tegula::passes {
 
-// Of what the consumers run; unchanged unless warps can decide for themselves about every such branch.
+// Rewrites the consumers' program; it is unchanged unless warps can decide every such branch on their own.
 ir::Body rows_of_warps(const ir::Body& consumer, int threads, const CudaTarget& target);
 
 }  // namespace tegula::passes

@@ -1,4 +1,4 @@
-// A scan along a dimension of a fragment by the digits that make up the coordinate, from the fastest to the
+// Performs a scan along a dimension of a fragment digit by digit of the coordinate, from the fastest to the
 // slowest: each level combines neighbours of the level below.
 #pragma once
 #include <optional>
@@ -11,7 +11,7 @@ namespace tegula::passes {
 struct ScanLevel {
   enum class Kind { registers, lanes, threads };
   Kind kind;
-  // Of registers: among the numbers of those that the levels below have left. Of others: of threads.
+  // Step and extent count registers that the levels below have left, or threads.
   std::int64_t step, extent;
   std::int64_t registers;  // that the level begins with
 };

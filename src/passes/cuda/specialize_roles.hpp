@@ -1,7 +1,7 @@
-// Divides a block into warps that bring shared tiles and warps that compute with them.
+// Divides a block into warps that load shared tiles and warps that compute with them.
 //
 // A tile of a pipelined loop that one statement fills becomes a ring of slots. The producer runs the slice of
-// the program that these statements need, as far ahead as there are slots; the consumers run the rest.
+// the program that these statements need, as far ahead as there are slots; the consumers run the remainder.
 #pragma once
 #include <unordered_map>
 
@@ -55,8 +55,8 @@ struct Roles {
   bool is_brought_by_threads(const RingPlan& ring) const;
 };
 
-// Of a slot for the tile: the pattern of a swizzle begins at multiples of 1024 bytes, what the copy engine
-// brings of a vector at multiples of 128.
+// The alignment of a slot for the tile: a swizzle pattern starts at multiples of 1024 bytes, a vector loaded
+// by the copy engine at multiples of 128.
 std::int64_t slot_alignment(const ir::Buffer& tile);
 std::int64_t slot_bytes(const ir::Buffer& tile);
 

@@ -1,5 +1,5 @@
-// Loops whose later steps do what earlier ones do not, such as masking scores, become two loops: the steps
-// without the branch are shorter, and what stands around it runs in a better order.
+// Loops whose later steps do something that earlier ones do not, such as masking scores, become two loops:
+// the steps without the branch are shorter, and the code around it runs in a better order.
 #pragma once
 #include <optional>
 
@@ -11,7 +11,7 @@ struct SplitSteps {
   ir::For before, behind;  // the second has an index of its own
 };
 
-// Nothing unless the body has exactly one branch whose condition, once true, stays true: a comparison of
+// Empty unless the body has exactly one branch whose condition, once true, stays true: a comparison of
 // integers that are affine in the index.
 std::optional<SplitSteps> split_steps(const ir::For& loop, const Loc& at);
 

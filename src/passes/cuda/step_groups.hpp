@@ -1,5 +1,4 @@
-// Which neighbouring statements of a step are done together: in parts, one beside the other, instead of one
-// after the other.
+// Which neighbouring statements of a step are interleaved part by part, instead of running one after another.
 #pragma once
 #include <vector>
 

@@ -84,7 +84,7 @@ class Planner {
   const ConsumerProgram& program_;
   const CudaTarget& target_;
   Buffers sums_;  // of products by tensor cores
-  // Of the body at hand.
+  // The parts of the current body.
   StepParts parts_;
   std::vector<int> advanced_, awaited_;  // that no part has yet
   std::deque<Flight> flights_;

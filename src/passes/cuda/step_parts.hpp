@@ -1,8 +1,8 @@
-// What the consumers do, as a tree of lists: for each part of a step, what it awaits and what it lets go.
+// The consumers' program as a tree of lists: for each part of a step, what it awaits and what it releases.
 //
-// It is made from what the statements touch, before there are events: products run from their place to the
-// first part that needs their sum, or that writes an operand of theirs; a slot of a ring is let go behind the
-// last part that reads it, or with the product in flight that does.
+// It is derived from what the statements access, before there are events: a product is in flight from its
+// position to the first part that needs its sum or writes one of its operands; a slot of a ring is released
+// after the last part that reads it, or with the product in flight that reads it.
 #pragma once
 #include <optional>
 #include <string>

@@ -77,7 +77,7 @@ class PlacesOfSteps {
     all_.push_back(std::move(own));
   }
 
-  // Of a copy from the tensor to a tile.
+  // Handles a copy from the tensor to a tile.
   void window(const Copy& n) {
     known_ &= n.to.buffer.get() != &tensor_;
     if (n.from.buffer.get() != &tensor_) return;

@@ -1,12 +1,12 @@
-// Whether a loop's steps keep to places of their own in a tensor.
+// Whether the steps of a loop access disjoint parts of a tensor.
 #pragma once
 #include "ir/stmt.hpp"
 
 namespace tegula::passes {
 
 // Whether no step touches an element of the tensor that another step touches, seen along one dimension: each
-// statement of the loop touches factor · step + [low, high] there, with one factor, and all these lie within as many
-// elements. False where a statement is of another kind.
+// statement of the loop touches factor · step + [low, high] there, with one factor, and all these lie within
+// as many elements. False where a statement is of another kind.
 bool steps_are_apart(const ir::For& loop, const ir::Buffer& tensor);
 
 }  // namespace tegula::passes

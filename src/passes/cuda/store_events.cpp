@@ -131,7 +131,7 @@ void StoreEvents::by_itself(const Stmt& s, Events& out) {
     add(schedule::ProxyFence{true}, Who::leader);
     add(schedule::PassTurn{words(*sum, Taker::groups)}, Who::leader);
   }
-  // Who hands over next does not ask whether these stores have left the buffers.
+  // The next handover does not test whether these stores have left the buffers.
   if (hands_over()) begin(0);
 }
 

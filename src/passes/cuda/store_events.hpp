@@ -1,4 +1,4 @@
-// The events of what consumers store by the copy engine, and of sums that tensors get in turn. Part of
+// The events of stores by the copy engine, and of sums that are added to tensors in turn. Part of
 // build_schedule.
 #pragma once
 #include <map>
@@ -27,13 +27,13 @@ class StoreEvents {
   bool hands_over() const { return handed_ != nullptr; }
   // Declares the ring: behind all others.
   void declare_ring();
-  // Behind all blocks: nothing comes any more.
+  // The events after all blocks, when no more stores follow.
   schedule::Events end() const;
   // A thread for each warp group that waits for the turn, and adds.
   schedule::Role adders(int registers) const;
 
  private:
-  // Who counts the turns of a tensor.
+  // The threads that count the turns of a tensor.
   enum class Taker : std::uint8_t { adder, groups, threads };
 
   void by_itself(const ir::Stmt& s, schedule::Events& out);

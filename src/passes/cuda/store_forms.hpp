@@ -1,4 +1,5 @@
-// Two forms of a store: by the copy engine, which takes room from rings, or by the threads that computed.
+// Two forms of a store: by the copy engine, whose buffers reduce the space for rings, or by the threads that
+// computed the values.
 #pragma once
 #include <unordered_map>
 
@@ -11,7 +12,7 @@ struct StoreForm {
   ir::Body by_threads;
 };
 
-// By the statement that stands for both: a copy or accumulation of a fragment.
+// Keyed by the statement that represents both forms: a copy or accumulation of a fragment.
 using StoreForms = std::unordered_map<const ir::StmtNode*, StoreForm>;
 
 // The body with these forms in place of the statements that stand for them.

@@ -121,7 +121,7 @@ class Alternation {
         result.declared.push_back(statement(Declare{own}, own->at));
     }
     const Expr one = number(1), two = number(2), zero = number(0), index = variable(loop_.index[0], at_);
-    // Behind the first one.
+    // The steps after the first one.
     const Expr steps = op(Op::sub, op(Op::sub, loop_.end[0], loop_.begin[0]), one);
     const Expr pairs = op(Op::floordiv, steps, two), first = loop_.begin[0];
     const Expr step = op(Op::add, first, op(Op::mul, index, two));

@@ -3,7 +3,7 @@
 //
 // A loop  products to sums, work  becomes
 //   products to sums A;  loop of two steps { products to B, work on A, products to A, work on B };
-//   where a step is left over { products to B };  work on A;  and there { work on B }
+//   if a step remains { products to B };  work on A; and in that case { work on B }
 #pragma once
 #include <array>
 
@@ -18,8 +18,8 @@ struct TwoSums {
   std::vector<ir::BufferPtr> tiles;  // of rings that the work declares
 };
 
-// Nothing unless every product of the loop overwrites sums of its step with what is loaded, and the work,
-// which writes nothing but fragments, needs nothing else that the products touch.
+// Empty unless every product of the loop overwrites sums of its step with products of loaded tiles, and the
+// work writes only fragments and accesses nothing else that the products access.
 std::optional<TwoSums> two_sums(const ir::For& loop, const Roles& roles, const CudaTarget& target);
 
 // The loop with two sets of sums, where it has a step.

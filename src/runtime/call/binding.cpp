@@ -73,10 +73,10 @@ std::string Signature::dims_text(const Binding& binding) const {
 void Signature::check_device(const ir::Buffer& buffer, const TensorRef& tensor) const {
   if (tensor.device.kind == device_) return;
   if (device_ == DeviceKind::cpu) {
-    refuse("{} lies on {}, but the kernel was compiled for the CPU; copy it to host memory", where(buffer),
+    refuse("{} is on {}, but the kernel was compiled for the CPU; copy it to host memory", where(buffer),
            tensor.device.name());
   }
-  refuse("{} lies in host memory, but the kernel was compiled for CUDA; copy it to the GPU", where(buffer));
+  refuse("{} is in host memory, but the kernel was compiled for CUDA; copy it to the GPU", where(buffer));
 }
 
 // All tensors on one device, which gives the number of processors.
@@ -88,7 +88,7 @@ void Signature::join_devices(Binding& binding) const {
       const Device& device = binding.tensors[t].device;
       if (t == 0) binding.device = device;
       if (device == binding.device) continue;
-      refuse("{} lies on {}, but argument '{}' on {}; copy it there", where(*buffers_[t]), device.name(),
+      refuse("{} is on {}, but argument '{}' is on {}; copy it there", where(*buffers_[t]), device.name(),
              buffers_[0]->name, binding.device.name());
     }
   }
@@ -225,8 +225,10 @@ void Signature::check_reshapes(const Binding& binding) const {
 void Signature::check_memory(const Binding& binding) const {
   for (std::size_t t = 0; t < parameter_tensors_; ++t) {
     if (buffers_[t]->is_writable() && overlaps_itself(binding.tensors[t])) {
-      refuse("{} is written, but several of its elements share memory: {}; pass a tensor without repetition",
-             where(*buffers_[t]), describe(binding.tensors[t]));
+      refuse(
+          "{} is written, but several of its elements share memory: {}; pass a tensor without overlapping "
+          "elements",
+          where(*buffers_[t]), describe(binding.tensors[t]));
     }
   }
   for (const Pair& pair : pairs_) {
@@ -276,7 +278,7 @@ Binding Signature::bind_only(std::span<const Argument> args) const {
   if (args.size() != kernel_->parameters.size()) {
     refuse(
         "kernel '{}' takes {} arguments, but {} are given; pass all tensors and scalars in the order of "
-        "declaration, workspaces left out: {}",
+        "declaration, without workspaces: {}",
         kernel_->name, kernel_->parameters.size(), args.size(), fmt::join(parameter_names(), ", "));
   }
   Binding binding;

@@ -70,13 +70,13 @@ ir::Value Signature::checked_scalar(const ir::Variable& variable, const Argument
   }
   if (type.is_floating()) {
     if (const auto real = as_float(type, number)) return ir::float_value(compute_type(type), *real);
-    refuse_scalar("{} is a number of type {}, but {} is given, which is no number or too large for it", place,
-                  type.name(), text_of(number));
+    refuse_scalar("{} is a number of type {}, but {} is given, which is not a number or is too large for it",
+                  place, type.name(), text_of(number));
   }
   if (const auto integer = as_integer(type, number)) return ir::integer_value(compute_type(type), *integer);
   refuse_scalar(
-      "{} is an integer of type {}, but {} is given, which is no integer or out of range; convert it", place,
-      type.name(), text_of(number));
+      "{} is an integer of type {}, but {} is given, which is not an integer or is out of range; convert it",
+      place, type.name(), text_of(number));
 }
 
 }  // namespace tegula

@@ -96,7 +96,7 @@ TEST_F(BindingTest, RefusesWrongArguments) {
   EXPECT_ERROR(
       ArgumentError,
       "takes 7 arguments, but 6 are given; pass all tensors and scalars in the order of declaration, "
-      "workspaces left out: A, B, begin, flag, scale, count, C",
+      "without workspaces: A, B, begin, flag, scale, count, C",
       bind(fewer));
   EXPECT_ERROR(ArgumentError, "argument 'A' is a f32 tensor of rank 2, but a number", with(0, 1));
   EXPECT_ERROR(ArgumentError, "argument 'scale' is a f32 number, but the tensor", with(4, call_.a));
@@ -109,7 +109,7 @@ TEST_F(BindingTest, RefusesWrongArguments) {
                with(2, Tensor::zeros({3}, i32)));
   EXPECT_ERROR(ArgumentError, "has no memory", with(0, TensorRef(nullptr, f32, {3, 8})));
   EXPECT_ERROR(ArgumentError, "outside 0", with(0, TensorRef(call_.a.data(), f32, {1ll << 31, 8}, {0, 1})));
-  EXPECT_ERROR(ArgumentError, "lies on cuda:1",
+  EXPECT_ERROR(ArgumentError, "is on cuda:1",
                with(0, TensorRef(call_.a.data(), f32, {3, 8}, {tegula::DeviceKind::cuda, 1})));
   EXPECT_ERROR(ArgumentError, "count must be positive; this call has M = 3", with(5, 0));
 }

@@ -1,4 +1,4 @@
-// Which name was meant by one that does not exist.
+// Suggests the intended name for one that does not exist.
 #pragma once
 #include <string>
 #include <string_view>

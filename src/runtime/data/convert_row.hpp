@@ -1,5 +1,5 @@
-// One row of elements in another dtype, as casts of the language convert: integers wrap, floats become
-// integers truncated and saturated, and reach a small float by way of f32.
+// Converts a row of elements to another dtype as casts of the language do: integers wrap, floats become
+// integers by truncation and saturation, and become small floats through f32.
 #pragma once
 #include <cstddef>
 #include <cstdint>

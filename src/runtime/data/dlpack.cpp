@@ -57,8 +57,8 @@ Device device_from(const DLDevice& dl) {
       return {DeviceKind::cuda, dl.device_id};
     default:
       throw ArgumentError(
-          fmt::format("DLPack tensor on a device of type {}: only cpu (1), cuda (2), pinned (3) and "
-                      "managed (13) memory is known",
+          fmt::format("DLPack tensor on a device of type {}: only cpu (1), cuda (2), pinned (3) and managed "
+                      "(13) memory is supported",
                       static_cast<int>(dl.device_type)));
   }
 }
@@ -103,8 +103,8 @@ void* begin_of(const DLTensor& dl) {
   std::uintptr_t begin = 0;
   if (__builtin_add_overflow(reinterpret_cast<std::uintptr_t>(dl.data), dl.byte_offset, &begin) ||
       dl.byte_offset > std::uint64_t{PTRDIFF_MAX})
-    throw ArgumentError(fmt::format(
-        "DLPack tensor that begins {} bytes after its data, outside of the address space", dl.byte_offset));
+    throw ArgumentError(
+        fmt::format("DLPack tensor whose byte offset {} is outside the address space", dl.byte_offset));
   return reinterpret_cast<void*>(begin);
 }
 
@@ -191,7 +191,7 @@ Tensor from_dlpack(DLManagedTensorVersioned* tensor, const Stream& producer) {
 TensorRef view_dlpack(const DLManagedTensor& tensor) { return import_ref(tensor.dl_tensor); }
 TensorRef view_dlpack(const DLManagedTensorVersioned& tensor) {
   if (tensor.version.major != 1) {
-    throw ArgumentError(fmt::format("DLPack tensor of version {}.{}: version 1 is understood",
+    throw ArgumentError(fmt::format("DLPack tensor of version {}.{}: only version 1 is supported",
                                     tensor.version.major, tensor.version.minor));
   }
   return import_ref(tensor.dl_tensor);

@@ -1,4 +1,4 @@
-// Which tensors share bytes.
+// Whether tensors overlap.
 #pragma once
 #include "tegula/tensor.hpp"
 

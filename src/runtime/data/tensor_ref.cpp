@@ -162,8 +162,8 @@ TensorRef TensorRef::slice(int dim, std::int64_t begin, std::int64_t end, std::i
   const std::int64_t first = begin < 0 ? begin + extent : begin, last = end < 0 ? end + extent : end;
   if (step < 1 || first < 0 || last < first || last > extent) {
     throw ArgumentError(
-        fmt::format("slice {}:{}:{} does not lie in dimension {} of {}; the step is at least 1", begin, end,
-                    step, d, describe(*this)));
+        fmt::format("slice {}:{}:{} is not inside dimension {} of {}; the step must be at least 1", begin,
+                    end, step, d, describe(*this)));
   }
   TensorRef result = *this;
   const std::int64_t length = last - first;

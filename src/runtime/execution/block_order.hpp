@@ -1,4 +1,4 @@
-// The order in which the blocks of a grid begin.
+// The order in which the blocks of a grid start.
 #pragma once
 #include <array>
 #include <memory>

@@ -53,7 +53,7 @@ class Checked : public Executable {
     if ((is_cuda && current_stream(binding.device).is_capturing()) || was_checked_.exchange(true))
       return own_->run(binding);
     if (share_bytes(binding)) {
-      say("is not compared with the interpreter, since tensors of its first call share bytes");
+      say("is not compared with the interpreter, because tensors of its first call overlap");
       return own_->run(binding);
     }
     const Binding expected = copied(binding);

@@ -1,4 +1,4 @@
-// Work in child processes, so that a crash or an endless loop ends a child and not the run.
+// Work in child processes, so that a crash or an endless loop affects only the child.
 #pragma once
 #include <chrono>
 #include <functional>

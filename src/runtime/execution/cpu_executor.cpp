@@ -100,12 +100,11 @@ std::vector<passes::Note> notes_of(const ir::Kernel& kernel, const codegen::CpuP
   for (std::size_t i = 0; i < program.blocks.size(); ++i) {
     const std::size_t bytes = program.blocks[i].scratch_bytes;
     if (bytes <= room) continue;
-    add(result,
-        {passes::NoteKind::large_tiles, kernel.grids[i].at,
-         fmt::format("the tiles of a block take {} KiB, more than half of the {} KiB of a core's second "
-                     "cache, and move to memory and back",
-                     bytes >> 10, 2 * room >> 10),
-         "make them smaller"});
+    add(result, {passes::NoteKind::large_tiles, kernel.grids[i].at,
+                 fmt::format("the tiles of a block take {} KiB, more than half of the {} KiB second-level "
+                             "cache of a core, and move to memory and back",
+                             bytes >> 10, 2 * room >> 10),
+                 "make them smaller"});
   }
   return result;
 }
@@ -117,12 +116,10 @@ codegen::CpuProgram print_within_limits(const Signature& signature) {
   codegen::CpuProgram program = codegen::print_cpu(signature);
   for (std::size_t i = 0; i < program.blocks.size(); ++i) {
     if (program.blocks[i].scratch_bytes <= most_tile_bytes) continue;
-    throw ProgramError(
-        fmt::format(
-            "the tiles of a block take {} MiB, more than the {} MiB that are allowed; make them smaller, or "
-            "use a workspace",
-            program.blocks[i].scratch_bytes >> 20, most_tile_bytes >> 20),
-        signature.kernel().grids[i].at);
+    throw ProgramError(fmt::format("the tiles of a block take {} MiB, but at most {} MiB are allowed; make "
+                                   "them smaller, or use a workspace",
+                                   program.blocks[i].scratch_bytes >> 20, most_tile_bytes >> 20),
+                       signature.kernel().grids[i].at);
   }
   return program;
 }

@@ -19,7 +19,7 @@ std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const 
 std::vector<std::unique_ptr<const Executable>> make_cpu_executors(
     std::span<const std::shared_ptr<const Signature>> signatures);
 
-// With which printed kernels are compiled for an instruction set.
+// The flags with which printed kernels are compiled for an instruction set.
 std::vector<std::string> cpu_flags(Isa isa);
 
 // What makes the kernel slow on this machine.

@@ -1,4 +1,4 @@
-// A kernel made ready for one target.
+// A kernel prepared for one target.
 #pragma once
 #include <memory>
 

@@ -25,8 +25,8 @@ std::string reason_of_strides(const TensorRef& tensor) {
     else
       ragged |= stride < 0 || stride * tensor.dtype.bytes() % engine_bytes != 0;
   }
-  if (ragged) return fmt::format("has strides that are no multiples of {} bytes", engine_bytes);
-  return side_by_side || nelements(tensor) <= 1 ? "" : "has no elements side by side";
+  if (ragged) return fmt::format("has strides that are not multiples of {} bytes", engine_bytes);
+  return side_by_side || nelements(tensor) <= 1 ? "" : "has no contiguous dimension";
 }
 
 // The tensors that the program wants to lie in a certain way.
@@ -40,7 +40,7 @@ std::vector<passes::Note> notes_on_strides(const Signature& signature, const cod
     if (why.empty()) return;
     add(notes,
         {passes::NoteKind::strides, buffer.at,
-         fmt::format("`{}` {}, so threads bring all tiles", buffer.name, why), "pass a contiguous copy"});
+         fmt::format("`{}` {}, so threads load all tiles", buffer.name, why), "pass a contiguous copy"});
   };
   for (const auto& map : program.maps) check(map.tensor);
   for (const int slot : program.aligned) check(slot);

@@ -1,4 +1,4 @@
-// Explanations of single kernels, with what is known of the tensors of a call.
+// Explanations of single kernels, using what is known about the tensors of a call.
 #pragma once
 #include "tegula/explain.hpp"
 #include "tegula/lang.hpp"

@@ -49,7 +49,7 @@ void run(const Compiled& compiled, const std::optional<Stream>& stream, const Bi
   const cuda::Range range(compiled.signature->kernel().name);
   if (!stream) return compiled.executable->run(binding);
   if (!(stream->device() == binding.device)) {
-    throw ArgumentError(fmt::format("kernel '{}': the stream belongs to {}, but the tensors lie on {}",
+    throw ArgumentError(fmt::format("kernel '{}': the stream belongs to {}, but the tensors are on {}",
                                     compiled.signature->kernel().name, stream->device().name(),
                                     binding.device.name()));
   }

@@ -32,8 +32,8 @@ void write_text(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
   out << text;
   if (!out.flush())
-    throw DeviceError(
-        fmt::format("{} cannot be written: {}; name another place in TMPDIR", path, std::strerror(errno)));
+    throw DeviceError(fmt::format("{} cannot be written: {}; name another directory in TMPDIR", path,
+                                  std::strerror(errno)));
 }
 
 // The first line that the compiler says of itself; empty if it does not work.
@@ -56,7 +56,7 @@ std::vector<std::string> command(const std::string& compiler, const HostCompiler
   return arguments;
 }
 
-// Of all that is compiled, whoever compiles it.
+// The key of everything that is compiled, by any compiler.
 std::string key_of(const HostCompiler::Source& source) {
   KeyBuilder key;
   for (const std::string_view flag : always) key.add(flag);
@@ -73,10 +73,9 @@ void refuse_full_disk(const std::string& directory) {
   std::error_code error;
   const auto space = std::filesystem::space(directory, error);
   if (!error && space.available < least)
-    throw DeviceError(
-        fmt::format("no space is left for compilers in {}; make room, or name another place in "
-                    "TMPDIR",
-                    directory));
+    throw DeviceError(fmt::format(
+        "no space is left for compilers in {}; free some space, or name another directory in TMPDIR",
+        directory));
 }
 
 std::string how_it_failed(const ProcessResult& result, std::chrono::milliseconds timeout) {
@@ -110,8 +109,8 @@ std::optional<HostCompiler> HostCompiler::find() {
     const std::string version = path.empty() ? "" : query_version(path);
     if (version.empty()) {
       throw ArgumentError(
-          fmt::format("TEGULA_CXX={}: this is not a C++ compiler that runs here; name one by its "
-                      "path, or 'none' to do without",
+          fmt::format("TEGULA_CXX={}: this is not a C++ compiler that runs here; give the path of one, or "
+                      "'none' to use no compiler",
                       *chosen));
     }
     return HostCompiler(path, version);

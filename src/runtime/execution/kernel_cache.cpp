@@ -90,8 +90,8 @@ void append_footer(const std::string& path) {
   const Footer footer{footer_magic, size, hash.value_or(decltype(footer.hash){})};
   out.write(reinterpret_cast<const char*>(&footer), sizeof footer);
   if (!hash || !out.flush())
-    throw DeviceError(
-        fmt::format("{} cannot be written: {}; name another place in TMPDIR", path, std::strerror(errno)));
+    throw DeviceError(fmt::format("{} cannot be written: {}; name another directory in TMPDIR", path,
+                                  std::strerror(errno)));
 }
 
 // Whether the name is that of an entry; nothing else in the directory is ever touched.
@@ -198,11 +198,10 @@ bool store(const std::string& built, const std::string& path, const std::string&
 void say_that_nothing_is_kept(const std::string& directory, int reason) {
   static std::atomic<bool> said{false};
   if (said.exchange(true)) return;
-  fmt::print(
-      stderr,
-      "tegula: kernel cache {}: cannot be written: {}; kernels are compiled anew in every process; make "
-      "room, or choose another directory with TEGULA_CACHE_DIR\n",
-      directory, std::strerror(reason));
+  fmt::print(stderr,
+             "tegula: kernel cache {}: cannot be written: {}; kernels are recompiled in every process; free "
+             "some space, or choose another directory with TEGULA_CACHE_DIR\n",
+             directory, std::strerror(reason));
 }
 
 void check_private(const std::string& directory) {
@@ -218,8 +217,8 @@ void check_private(const std::string& directory) {
   }
   if (status.st_mode & (S_IWGRP | S_IWOTH)) {
     throw ArgumentError(
-        fmt::format("kernel cache {}: others may write to it and plant code; take the permission "
-                    "away with chmod go-w, or {}",
+        fmt::format("kernel cache {}: other users may write to it and could plant code; remove the "
+                    "permission with chmod go-w, or {}",
                     directory, remedy));
   }
 }

@@ -1,9 +1,9 @@
-// Compiled kernels on disk, by content: a key is the hash of all that is compiled, and a suffix names the
-// compiler, so that what one compiler made serves where there is none.
+// Compiled kernels on disk, by content: a key is the hash of everything that is compiled, and a suffix names
+// the compiler, so that the code can be used without that compiler.
 //
 // Any number of processes may share the directory. A file appears under its name only when it is complete;
-// its size and hash stand in a footer, so that a damaged entry is noticed and built again. So is an entry
-// that another process removes before it is used, and one that does not load here, as one from a machine with
+// its size and hash are in a footer, so that a damaged entry is detected and rebuilt. So is an entry that
+// another process removes before it is used, and one that does not load here, as one from a machine with
 // other libraries.
 #pragma once
 #include <cstdint>

@@ -81,9 +81,9 @@ TEST_F(Cache, TheDirectoryIsPrivate) {
   ASSERT_EQ(stat(cache_.directory().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700u);
   ASSERT_EQ(chmod(cache_.directory().c_str(), 0770), 0);
-  EXPECT_ERROR(ArgumentError, "others may write to it", KernelCache(cache_.directory(), 1));
+  EXPECT_ERROR(ArgumentError, "other users may write to it", KernelCache(cache_.directory(), 1));
   ASSERT_EQ(chmod(cache_.directory().c_str(), 0702), 0);
-  EXPECT_ERROR(ArgumentError, "others may write to it", KernelCache(cache_.directory(), 1));
+  EXPECT_ERROR(ArgumentError, "other users may write to it", KernelCache(cache_.directory(), 1));
   write(directory_.file("plain"), "");
   EXPECT_ERROR(ArgumentError, "cannot be used as a directory", KernelCache(directory_.file("plain"), 1));
   EXPECT_ERROR(ArgumentError, "cannot be created", KernelCache(directory_.file("plain/below"), 1));

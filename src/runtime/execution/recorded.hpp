@@ -1,4 +1,4 @@
-// The calls of kernels that a thread makes, as what counts and estimates need.
+// Records the kernel calls of a thread, for counting and estimating.
 #pragma once
 #include <map>
 #include <string>

@@ -110,8 +110,9 @@ TemporaryDirectory::TemporaryDirectory() {
   if (none) base = "/tmp";
   path_ = (base / "tegula-XXXXXX").string();
   if (mkdtemp(path_.data()) == nullptr) {
-    throw DeviceError(fmt::format("no temporary directory can be made in {}: {}; TMPDIR names another place",
-                                  base.string(), std::strerror(errno)));
+    throw DeviceError(
+        fmt::format("no temporary directory can be created in {}: {}; name another directory in TMPDIR",
+                    base.string(), std::strerror(errno)));
   }
 }
 

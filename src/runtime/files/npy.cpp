@@ -50,7 +50,7 @@ void check_size(const InputFile& file, const NpyHeader& header, DType dtype, std
   } catch (const ArgumentError& error) { file.refuse("shape", error.what()); }
   const std::uint64_t present = file.size() - begin;
   if (too_large || static_cast<std::uint64_t>(bytes) != present) {
-    file.refuse("shape", fmt::format("{} {} does not take the {} bytes that follow the header", dtype.name(),
+    file.refuse("shape", fmt::format("{} {} does not match the {} bytes that follow the header", dtype.name(),
                                      describe(header.shape), present));
   }
 }

@@ -87,7 +87,7 @@ class Parser {
     peek();
     std::int64_t value = 0;
     const auto [stop, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
-    if (error != std::errc() || value < 0) refuse("an extent is not an integer of 64 bits from 0 on");
+    if (error != std::errc() || value < 0) refuse("an extent is not a nonnegative 64-bit integer");
     at_ = static_cast<std::size_t>(stop - text_.data());
     return value;
   }
@@ -165,17 +165,16 @@ DType npy_dtype(const NpyHeader& header, std::optional<DType> raw_as, const Inpu
   const std::string_view size = std::string_view(descr).substr(1);  // the type without the order of its bytes
   const bool raw = descr[1] == 'V';
   if (descr[0] == '>' && size.back() != '1') {
-    file.refuse("descr",
-                fmt::format("'{}' has the most significant byte first; save it with the least one first, as "
-                            "array.astype(array.dtype.newbyteorder('<'))",
-                            shown));
+    file.refuse("descr", fmt::format("'{}' is big-endian; save it as little-endian, for example "
+                                     "array.astype(array.dtype.newbyteorder('<'))",
+                                     shown));
   }
   if (raw && raw_as && header.field.empty() && std::to_string(raw_as->bytes()) == size.substr(1))
     return *raw_as;
   for (const NpyType& row : npy_types) {
     if (row.descr.substr(1) == size && row.field == header.field) return row.dtype;
   }
-  file.refuse("descr", raw ? fmt::format("'{}' is raw; say which dtype of that size it holds", shown)
+  file.refuse("descr", raw ? fmt::format("'{}' is raw; specify the dtype of its elements", shown)
                            : fmt::format("no dtype corresponds to '{}'", shown));
 }
 

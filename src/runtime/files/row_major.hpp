@@ -1,4 +1,4 @@
-// The elements of a tensor as files store them.
+// The elements of a tensor in the order of files.
 #pragma once
 #include <fmt/format.h>
 

@@ -45,11 +45,11 @@ void check_places(const InputFile& file, const std::vector<Entry>& entries, std:
       too_large = __builtin_mul_overflow(nelements(entry.shape), entry.dtype.bytes(), &bytes);
     } catch (const ArgumentError& error) { file.refuse(field, error.what()); }
     if (entry.begin > entry.end || entry.end > available) {
-      file.refuse(field, fmt::format("data_offsets [{}, {}] do not lie in the {} bytes after the header",
+      file.refuse(field, fmt::format("data_offsets [{}, {}] are not within the {} bytes after the header",
                                      entry.begin, entry.end, available));
     }
     if (too_large || static_cast<std::uint64_t>(bytes) != entry.end - entry.begin) {
-      file.refuse(field, fmt::format("{} {} does not take the {} bytes of its data_offsets",
+      file.refuse(field, fmt::format("{} {} does not match the {} bytes of its data_offsets",
                                      entry.dtype.name(), describe(entry.shape), entry.end - entry.begin));
     }
     if (entry.begin != expected) {

@@ -1,4 +1,4 @@
-// The header of a .safetensors file: JSON that gives every tensor's dtype, shape and place.
+// The header of a .safetensors file: JSON with the dtype, shape and position of every tensor.
 #pragma once
 #include <map>
 #include <string>

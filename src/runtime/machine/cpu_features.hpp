@@ -1,4 +1,4 @@
-// What the processor can execute and how large its caches are.
+// The instruction sets and cache sizes of the processor.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -21,7 +21,7 @@ bool is_supported(Isa isa);
 // The best one of this machine, or TEGULA_ISA; an ArgumentError if that is unknown or unsupported.
 Isa best_isa();
 
-// Of the second cache of one core.
+// Bytes of the second-level cache of one core.
 std::size_t l2_bytes();
 
 }  // namespace tegula

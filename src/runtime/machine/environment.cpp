@@ -15,37 +15,39 @@ namespace {
 // In the order of the enumeration.
 constexpr VariableInfo table[] = {
     {Variable::target, "TEGULA_TARGET", "the fastest for the tensors of a call",
-     "what Target::automatic() stands for: interpreter, cpu, cuda, cuda_sm80, emulated or emulated_sm90"},
+     "the target that Target::automatic() selects: interpreter, cpu, cuda, cuda_sm80, emulated or "
+     "emulated_sm90"},
     {Variable::num_threads, "TEGULA_NUM_THREADS", "the processors that the process may use",
-     "threads that run the blocks of a grid on the CPU"},
+     "number of threads that run the blocks of a grid on the CPU"},
     {Variable::isa, "TEGULA_ISA", "the best of this machine",
      "instruction set of CPU kernels: portable, avx2 or avx512"},
     {Variable::cxx, "TEGULA_CXX", "g++, c++ or clang++ on PATH",
-     "C++ compiler for CPU kernels that are not built in; 'none' does without"},
+     "C++ compiler for CPU kernels that are not built in; 'none' uses no compiler"},
     {Variable::cache_dir, "TEGULA_CACHE_DIR", "$XDG_CACHE_HOME/tegula or ~/.cache/tegula",
-     "directory of compiled kernels; nobody else may own it or write to it"},
+     "directory of compiled kernels; no other user may own it or write to it"},
     {Variable::cache_limit, "TEGULA_CACHE_LIMIT", "1G",
-     "size of that directory, as in 500M, beyond which the least recently used kernels are removed"},
+     "maximum size of that directory, for example 500M; beyond it, the least recently used kernels are "
+     "removed"},
     {Variable::check, "TEGULA_CHECK", "0",
-     "1: the first call of every compiled kernel runs on the interpreter, too, and the results are compared; "
+     "1: the first call of every compiled kernel also runs on the interpreter, and the results are compared; "
      "slow"},
     {Variable::interpreter_orders, "TEGULA_INTERPRETER_ORDERS", "3",
-     "how many orders of blocks and parallel iterations the interpreter tries and compares"},
+     "number of orders of blocks and parallel iterations that the interpreter runs and compares"},
     {Variable::interpreter_steps, "TEGULA_INTERPRETER_STEPS", "no limit",
-     "statements after which the interpreter gives a kernel up, against loops that do not end"},
+     "number of statements after which the interpreter stops a kernel, in case a loop does not end"},
     {Variable::dump, "TEGULA_DUMP", "nothing is written",
-     "'stderr', or a directory: the IR after every pass that changed a kernel is written there, and its "
-     "notes; the texts that a compiler refuses are kept as well"},
+     "'stderr' or a directory, to which the IR after every pass that changed a kernel and the kernel's notes "
+     "are written, as well as texts that a compiler refused"},
     {Variable::cuda, "TEGULA_CUDA", "the system's libraries and /usr/local/cuda*",
-     "directory of a CUDA toolkit, or of its libraries; 'none' does without CUDA"},
+     "directory of a CUDA toolkit, or of its libraries; 'none' disables CUDA"},
     {Variable::cuda_checks, "TEGULA_CUDA_CHECKS", "0",
-     "1: kernels wait by lot at every barrier, and fail where a wait does not end; slow. 2: every "
-     "thread, not one for many, says that it has read or filled a slot, for compute-sanitizer's racecheck"},
+     "1: kernels wait for random times at barriers and fail if a wait does not end; slow. 2: every thread, "
+     "instead of one on behalf of many, signals that it has read or filled a slot, for compute-sanitizer's "
+     "racecheck"},
     {Variable::cuda_lines, "TEGULA_CUDA_LINES", "0",
-     "1: NVIDIA's profilers and debuggers show the lines of the tile program in place of those of printed "
-     "text"},
-    {Variable::plan, "TEGULA_PLAN", "the candidates with the least estimated time",
-     "what operators' plans choose instead, as `tegula tune` prints it: attention.0=2"},
+     "1: NVIDIA's profilers and debuggers show lines of the tile program instead of lines of generated code"},
+    {Variable::plan, "TEGULA_PLAN", "the candidates with the shortest estimated time",
+     "candidates that the plans of operators choose instead, as `tegula tune` prints them: attention.0=2"},
 };
 
 std::string refusal(const VariableInfo& variable, std::string_view value, std::string_view rule) {
@@ -100,7 +102,7 @@ std::optional<std::uint64_t> environment_bytes(Variable variable) {
   const bool known = suffix.empty() || (suffix.size() == 1 && power > 0);
   if (error != std::errc() || !known || value > std::numeric_limits<std::uint64_t>::max() / unit) {
     throw ArgumentError(
-        refusal(info(variable), *text, "must be a number of bytes, with K, M, G or T if wished"));
+        refusal(info(variable), *text, "must be a number of bytes, optionally with a suffix K, M, G or T"));
   }
   return value * unit;
 }

@@ -1,4 +1,4 @@
-// The environment variables of Tegula: the only place that reads them.
+// The environment variables of Tegula; nothing else reads them.
 #pragma once
 #include <cstdint>
 #include <optional>

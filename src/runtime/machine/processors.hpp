@@ -1,4 +1,4 @@
-// How much of a device works at the same time.
+// The number of processors of a device.
 #pragma once
 #include "tegula/tensor.hpp"
 

@@ -273,7 +273,7 @@ ThreadPool& thread_pool() {
                                                  pool_of_process = nullptr;
                                                  pool_is_made.unlock();
                                                }) == 0;
-    internal_assert(forgets, "a child process would wait for threads that it has not");
+    internal_assert(forgets, "a child process would wait for threads that it does not have");
     pool_of_process.store(new ThreadPool, std::memory_order_release);
   }
   return *pool_of_process;

@@ -1,8 +1,8 @@
 // Threads that wait for work, so that a parallel loop starts within microseconds.
 //
 // Any thread may call; calls from several threads share the pool's workers. A call made from inside a body
-// runs its iterations one after the other on the calling thread. The first exception of a body stops the
-// loop (iterations already begun finish) and is thrown to the caller.
+// runs its iterations one after another on the calling thread. The first exception of a body stops the loop
+// (iterations already begun finish) and is thrown to the caller.
 #pragma once
 #include <cstddef>
 #include <cstdint>

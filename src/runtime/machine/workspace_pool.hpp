@@ -1,5 +1,5 @@
-// Memory for the workspaces of a kernel's calls, kept from call to call: fresh memory costs a page fault
-// every 4 KiB.
+// Memory for the workspaces of a kernel's calls, reused from call to call, because fresh memory costs a page
+// fault per 4 KiB.
 #pragma once
 #include <cstddef>
 #include <memory>

@@ -1,7 +1,7 @@
 #include "tests/must_fail/must_fail.hpp"
 
 // What is known at the launch is required.
-TEGULA_MUST_FAIL_WHOLE(assertion_outside_grid, "assert_that() must stand inside grid") {
+TEGULA_MUST_FAIL_WHOLE(assertion_outside_grid, "assert_that() must be inside grid") {
   kernel("k", [&] {
     Dim N("N");
     assert_that(N > 4, "N is large");  // error

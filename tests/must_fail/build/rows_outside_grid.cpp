@@ -1,7 +1,7 @@
 #include "tests/must_fail/must_fail.hpp"
 
 // A branch is taken on the device.
-TEGULA_MUST_FAIL_WHOLE(rows_outside_grid, "when_rows must stand inside grid") {
+TEGULA_MUST_FAIL_WHOLE(rows_outside_grid, "when_rows must be inside grid") {
   kernel("k", [&] {
     Dim n("n");
     Tensor x = output("x", {n}, f32);

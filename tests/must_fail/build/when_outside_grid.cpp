@@ -1,7 +1,7 @@
 #include "tests/must_fail/must_fail.hpp"
 
 // What is known at the launch is required, not branched on.
-TEGULA_MUST_FAIL_WHOLE(when_outside_grid, "when() must stand inside grid") {
+TEGULA_MUST_FAIL_WHOLE(when_outside_grid, "when() must be inside grid") {
   kernel("k", [&] {
     Dim N("N");
     when(N > 4, [&] {});  // error
