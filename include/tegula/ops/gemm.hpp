@@ -14,7 +14,8 @@ namespace tegula::ops {
 // What becomes of an element of a product, in the language; row and column are its own.
 using GemmEpilogue = lang::Expr (*)(const lang::Expr& x, const lang::Expr& row, const lang::Expr& column);
 
-struct GemmOptions {
+struct Gemm {
+  TensorRef a = {}, b = {};                    // [m, k] and [k, n], or with a batch
   bool transpose_a = false;                    // a is [k, m]
   bool transpose_b = false;                    // b is [n, k]
   std::optional<TensorRef> bias = {};          // [n], f32, f16 or bf16, added before the activation
@@ -40,7 +41,7 @@ struct GemmOptions {
 // fewer bits, at most 128 at a time; they are fast where both operands lie along k, as a and transpose_b do.
 // The result is [m, n], or [batch, m, n] if a or b has a batch. Gated, the activation is that of the first
 // half of the columns, which multiplies the second. Wrong shapes, dtypes or options are an ArgumentError.
-Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options = {});
+Tensor gemm(const TensorRef& a, const TensorRef& b, Gemm options = {});
 
 struct AccumulateGemm {
   TensorRef sum = {};        // [m, n] or [batch, m, n], f32, f16 or bf16: written in place

@@ -28,7 +28,9 @@ struct IndexerOptions {
 Tensor indexer_logits(const TensorRef& q, const TensorRef& k, const TensorRef& weights,
                       const IndexerOptions& options = {});
 
-struct TopkOptions {
+struct TopkSelect {
+  TensorRef scores = {};   // f32 [batch, rows, columns], or [rows, columns]
+  std::int64_t count = 0;  // at most 4096
   // i32 [batch, rows]: the columns begins … ends − 1 from which a row chooses, all unless given.
   std::optional<TensorRef> begins = {}, ends = {};
   // i32 [batch, pages]: with it the result is not column c but page_table[c / page_size] · page_size + c %
@@ -43,9 +45,11 @@ struct TopkOptions {
 // i32 [batch, rows, count], in ascending order, then −1 where there are fewer. Exact and the same in every
 // run: of equal scores the lower column wins, both zeros are equal, and −∞ and NaN are never chosen. count is
 // at most 4096. Wrong shapes, dtypes or options are an ArgumentError.
-Tensor topk_select(const TensorRef& scores, std::int64_t count, const TopkOptions& options = {});
+Tensor topk_select(const TensorRef& scores, std::int64_t count, TopkSelect options = {});
 
-struct IndexerTopkOptions {
+struct IndexerTopk {
+  TensorRef q = {}, k = {}, weights = {};           // as those of indexer_logits
+  std::int64_t count = 0;                           // as that of topk_select
   std::optional<TensorRef> k_scales = {};           // as those of indexer_logits
   std::optional<TensorRef> begins = {}, ends = {};  // as those of indexer_logits
   bool causal = false;                              // as that of indexer_logits
@@ -58,7 +62,7 @@ struct IndexerTopkOptions {
 // topk_select(indexer_logits(q, k, weights), count): i32 [batch, queries, count]. Logits of some queries at a
 // time lie in memory, of at most 256 MiB.
 Tensor indexer_topk(const TensorRef& q, const TensorRef& k, const TensorRef& weights, std::int64_t count,
-                    const IndexerTopkOptions& options = {});
+                    IndexerTopk options = {});
 
 struct IndexerGradients {
   Tensor dq, dk, dweights, dk_scales;  // as q, k, weights and k_scales; no elements where the call has none

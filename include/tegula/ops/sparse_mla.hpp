@@ -63,19 +63,22 @@ SparseMlaGradients sparse_mla_backward(const TensorRef& dout, const TensorRef& q
                                        const SparseMlaOptions& options,
                                        const SparseMlaBackwardOptions& gradients = {});
 
-struct SparseMlaTargetOptions {
-  bool causal = false;                // as in sparse_mla
-  std::optional<float> scale = {};    // as in sparse_mla
-  std::optional<TensorRef> out = {};  // written instead of a new tensor
+struct SparseMlaTarget {
+  TensorRef q = {}, kv = {}, indices = {};  // as in sparse_mla
+  TensorRef lse = {};                       // its result
+  bool causal = false;                      // as in sparse_mla
+  std::optional<float> scale = {};          // as in sparse_mla
+  std::optional<TensorRef> out = {};        // written instead of a new tensor
   Target target = Target::automatic();
 };
 
 // The weights exp(score − lse) that sparse_mla gives to the rows of its lists, as the mean over the heads of
 // a group: f32 [batch, queries, kv_heads, entries], 0 of padding. The target of the indexer's loss.
 Tensor sparse_mla_target(const TensorRef& q, const TensorRef& kv, const TensorRef& indices,
-                         const TensorRef& lse, const SparseMlaTargetOptions& options = {});
+                         const TensorRef& lse, SparseMlaTarget options = {});
 
-struct SparseMlaDecodeOptions {
+struct SparseMlaDecode {
+  TensorRef q = {}, values = {}, scales = {}, indices = {};  // as below
   std::optional<TensorRef> ropes =
       {};                           // [pages, page, d_rope]: the features of keys behind their values, as q
   std::optional<float> scale = {};  // of the scores; 1/√d unless given. Positive and finite
@@ -93,7 +96,7 @@ struct SparseMlaDecodeOptions {
 // + d_rope] f32, f16 or bf16; indices i32 [queries, entries] count the records of all pages. All heads share
 // the records. out [queries, heads, d_v], lse f32 [queries, heads].
 SparseMlaResult sparse_mla_decode(const TensorRef& q, const TensorRef& values, const TensorRef& scales,
-                                  const TensorRef& indices, const SparseMlaDecodeOptions& options = {});
+                                  const TensorRef& indices, SparseMlaDecode options = {});
 
 }  // namespace tegula::ops
 TEGULA_API_END

@@ -203,7 +203,6 @@ PlannedCall<NsaSelectedBackward> planned_call(const Given& in, const NsaSelected
   NsaSelectedBackward op{in.options,        more,          in.dout.inside,
                          in.q.inside,       in.k.inside,   in.v.inside,
                          in.indices.inside, in.out.inside, in.lse.inside};
-  op.window_out = more.window_out, op.window_lse = more.window_lse;
   return {nsa_selected_attention_backward_schema(), op};
 }
 
@@ -391,5 +390,5 @@ TEST(NsaBackward, RefusesWrongCalls) {
                  name + "'dsel_scale': expected [");
 }
 
-}  // namespace
+}  // namespace nsa_backward_test
 }  // namespace tegula::ops
