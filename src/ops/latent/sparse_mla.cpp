@@ -49,7 +49,8 @@ const OperatorSchema& sparse_mla_schema() {
       Schema<Op>("sparse_mla", "attention of every query to the latent rows that its list names")
           .with(add_latents<Op>)
           .option(&Op::splits, "splits", "parts into which a list is split, merged afterwards; 0: planned",
-                  between(0, most_parts, "a number from 1 to 32, or 0 for the plan's choice", "leave it out"))
+                  between(0, gpu_table.latents.most, "a number from 1 to 32, or 0 for the plan's choice",
+                          "leave it out"))
           .out(&Op::out, "out", latent_out_dims, same_as("q"),
                "the weighted sums of values; 0 where no row is seen")
           .unit_stride()

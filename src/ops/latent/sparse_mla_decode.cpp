@@ -130,7 +130,7 @@ const OperatorSchema& sparse_mla_decode_schema() {
           .remedy("give every head one")
           .with(add_scale<Op>)
           .option(&Op::splits, "splits", "parts into which a list is split, merged afterwards; 0: planned",
-                  between(0, most_parts_of_cache, "a number from 1 to 32, or 0 for the plan's choice",
+                  between(0, gpu_table.latents.most, "a number from 1 to 32, or 0 for the plan's choice",
                           "leave it out"))
           .with(add_rules)
           .out(&Op::out, "out", "queries heads d_v", same_as("q"),
