@@ -113,7 +113,9 @@ auto product_of(const Bound<Op>& c, Exact& exact) {
 void accumulate_formula(const Bound<AccumulateGemm>& c, Exact& exact) {
   const auto sum = exact.array("sum");
   const auto product = product_of(c, exact);
-  sum.each([&](auto z, auto i, auto j, auto) { return sum(z, i, j) + product(z, i, j); });
+  for (std::int64_t z = 0; z < c.dim("batch"); ++z)
+    for (std::int64_t i = 0; i < c.dim("m"); ++i)
+      for (std::int64_t j = 0; j < c.dim("n"); ++j) sum(z, i, j) += product(z, i, j);
 }
 
 void formula(const Bound<Gemm>& c, Exact& exact) {
@@ -124,11 +126,15 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
     const double factor = (of_row ? of_row[i] : 1) * (of_column ? of_column[j] : 1);
     return factor * product(z, i, j) + (bias ? bias[j] : 0);
   };
-  exact.array("out").each([&](auto z, auto i, auto j, auto) {
-    const double value = c->gated ? completed(z, i, c.dim("n") / 2 + j) : 1;
-    const double result = activate(c->activation, completed(z, i, j)) * value + (residual ? *residual++ : 0);
-    return result * c->out_scale;
-  });
+  double* out = exact.data("out");
+  const std::int64_t columns = c->gated ? c.dim("n") / 2 : c.dim("n");
+  for (std::int64_t z = 0; z < c.dim("batch"); ++z)
+    for (std::int64_t i = 0; i < c.dim("m"); ++i)
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const double value = c->gated ? completed(z, i, columns + j) : 1;
+        const double own = activate(c->activation, completed(z, i, j)) * value;
+        *out++ = (own + (residual ? *residual++ : 0)) * c->out_scale;
+      }
 }
 
 const OptionRule any_factor{{}, {}, false, "a finite factor", "give 1 where there is none"};

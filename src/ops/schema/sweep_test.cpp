@@ -234,7 +234,7 @@ class Refusals {
     if (!spec.optional) expect_part(without(spec.name), "needs the input " + argument);
     if (spec.unit_stride && tensor.shape().back() > 1) expect_part(with(spec.name, spread(tensor)), argument);
     // The second of two tensors is at fault.
-    if (inputs_.size() > 1) expect_part(with(spec.name, elsewhere(tensor)), ": expected ");
+    if (inputs_.size() > 1 && !spec.written) expect_part(with(spec.name, elsewhere(tensor)), ": expected ");
   }
   // A copy whose features are not one behind the other.
   static Tensor spread(const Tensor& tensor) {
@@ -261,7 +261,10 @@ class Refusals {
       expect_part(with(spec.name, Tensor::adopt(one.ref().expand(right.shape()), one.owner())),
                   argument + ": expected elements that share no memory");
     if (right.nelements() == 0) return;
-    expect_part(with(spec.name, elsewhere(right)), argument + ": expected a tensor on cpu");
+    // What is written in place is copied before a call is checked.
+    if (!spec.written)
+      expect_part(with(spec.name, elsewhere(Tensor::zeros(right.shape(), right.dtype()))),
+                  argument + ": expected a tensor on cpu");
     for (const auto& [name, input] : inputs_)
       if (input.nelements() > 0)
         expect_part(with(spec.name, Tensor::adopt(TensorRef(input.ref().data, right.dtype(), right.shape()),
