@@ -3,10 +3,8 @@
 # instrumented as a whole, or its sources stay apart.
 # Both the language and calls have a `Tensor`: headers that name that of calls are included before tile programs are, or are
 # among the precompiled ones. Overloads whose parameters convert to one another need names of their own, too.
-set(united_folders ahead analyze codegen codegen/cuda cuda emulation interp ir lang layout measure ops/attention ops/block_sparse
-                   ops/convolution ops/decode ops/experts ops/gated_delta ops/gemm ops/grouped_gemm ops/latent ops/linear
-                   ops/lists ops/nsa ops/pieces ops/products ops/quantised_gemm ops/quantised_grouped_gemm ops/reference
-                   ops/rows ops/scaled_grouped_gemm ops/schema ops/selection ops/sparse_24 ops/state_space passes/cuda
+file(GLOB united_families RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/*)
+set(united_folders ahead analyze codegen codegen/cuda cuda emulation interp ir lang layout measure ${united_families} passes/cuda
                    reduce runtime/call runtime/data runtime/execution runtime/files runtime/machine schedule show)
 set(united_not "_test\\.cpp$|/interp/interpreter\\.cpp$|/ops/pieces/(heads|matrices|plan|plan_choices)\\.cpp$")
 

@@ -45,7 +45,7 @@ struct Product {
   Tensor c = Tensor::empty({gemm_size, gemm_size}, f32);
   Work work() const {
     return [this] {
-      ops::GemmOptions options;
+      ops::Gemm options;
       options.out = c, options.target = Target::cpu();
       ops::gemm(a, b, options);
     };

@@ -25,7 +25,7 @@ Work small_product() {
   const Tensor a = Tensor::random_normal({16, 16}, f32, 1), b = Tensor::random_normal({16, 16}, f32, 2);
   const Tensor c = Tensor::empty({16, 16}, f32);
   return many([=] {
-    ops::GemmOptions options;
+    ops::Gemm options;
     options.out = c, options.target = Target::cpu();
     ops::gemm(a, b, options);
   });

@@ -16,7 +16,7 @@ namespace {
 void compare(std::int64_t n, int rounds) {
   const Tensor a = Tensor::random_normal({n, n}, f32, 1), b = Tensor::random_normal({n, n}, f32, 2);
   const Tensor c = Tensor::empty({n, n}, f32), d = Tensor::empty({n, n}, f32);
-  ops::GemmOptions options;
+  ops::Gemm options;
   options.out = c, options.target = Target::cpu();
   const auto ours = [&] { ops::gemm(a, b, options); };
   const auto theirs = [&] {

@@ -15,7 +15,8 @@ namespace tegula::ops {
 // element.
 using GemmEpilogue = lang::Expr (*)(const lang::Expr& x, const lang::Expr& row, const lang::Expr& column);
 
-struct GemmOptions {
+struct Gemm {
+  TensorRef a = {}, b = {};                    // [m, k] and [k, n], or with a batch
   bool transpose_a = false;                    // a is [k, m]
   bool transpose_b = false;                    // b is [n, k]
   std::optional<TensorRef> bias = {};          // [n], f32, f16 or bf16, added before the activation
@@ -35,13 +36,13 @@ struct GemmOptions {
 };
 
 // (epilogue(activation(scale · row_scale · (a · b) · column_scale + bias)) + residual) · out_scale with a [m,
-// k] or [batch, m, k] and b [k, n] or [batch, k, n]; a matrix without a batch dimension is broadcast. a and b
-// have one dtype, f32, f16, bf16, e4m3 or e5m2, and stride 1 along rows or columns; products are summed in
-// f32 and rounded once. On Hopper, at most 128 fp8 products at a time are summed by the tensor cores, in
-// fewer bits; fp8 is fast if both operands are K-major, as with transpose_b alone. The result is [m, n], or
-// [batch, m, n] if a or b has a batch. If gated, the activation is applied to the first half of the columns,
-// which then multiplies the second. Throws an ArgumentError for wrong shapes, dtypes or options.
-Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options = {});
+// k] or [batch, m, k] and b [k, n] or [batch, k, n]; a matrix without a batch is used with every batch of the
+// other. a and b are of one dtype, f32, f16, bf16, e4m3 or e5m2, with stride 1 along rows or columns;
+// products are summed in f32 and rounded once. On Hopper products of fp8 are summed by the tensor cores, with
+// fewer bits, at most 128 at a time; they are fast where both operands lie along k, as a and transpose_b do.
+// The result is [m, n], or [batch, m, n] if a or b has a batch. Gated, the activation is that of the first
+// half of the columns, which multiplies the second. Wrong shapes, dtypes or options are an ArgumentError.
+Tensor gemm(const TensorRef& a, const TensorRef& b, Gemm options = {});
 
 struct AccumulateGemm {
   TensorRef sum = {};        // [m, n] or [batch, m, n], f32, f16 or bf16: updated in place

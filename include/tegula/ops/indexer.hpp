@@ -28,8 +28,10 @@ struct IndexerOptions {
 Tensor indexer_logits(const TensorRef& q, const TensorRef& k, const TensorRef& weights,
                       const IndexerOptions& options = {});
 
-struct TopkOptions {
-  // i32 [batch, rows]: a row selects from columns begins to ends − 1; default: all.
+struct TopkSelect {
+  TensorRef scores = {};   // f32 [batch, rows, columns], or [rows, columns]
+  std::int64_t count = 0;  // at most 4096
+  // i32 [batch, rows]: the columns begins … ends − 1 from which a row chooses, all unless given.
   std::optional<TensorRef> begins = {}, ends = {};
   // i32 [batch, pages]: if given, column c is returned as page_table[c / page_size] · page_size + c %
   // page_size, the row of a paged cache, or as −1 if the table has no such page.
@@ -40,16 +42,18 @@ struct TopkOptions {
 };
 
 // The columns of the `count` largest scores of every row of f32 [batch, rows, columns], or [rows, columns]:
-// i32 [batch, rows, count], in ascending order, padded with −1 if there are fewer. Exact and reproducible: of
-// equal scores the lower column wins, 0 and −0 are equal, and −∞ and NaN are never selected. count is at most
-// 4096. Throws an ArgumentError for wrong shapes, dtypes or options.
-Tensor topk_select(const TensorRef& scores, std::int64_t count, const TopkOptions& options = {});
+// i32 [batch, rows, count], in ascending order, then −1 where there are fewer. Exact and the same in every
+// run: of equal scores the lower column wins, both zeros are equal, and −∞ and NaN are never chosen. count is
+// at most 4096. Wrong shapes, dtypes or options are an ArgumentError.
+Tensor topk_select(const TensorRef& scores, std::int64_t count, TopkSelect options = {});
 
-struct IndexerTopkOptions {
-  std::optional<TensorRef> k_scales = {};           // as in indexer_logits
-  std::optional<TensorRef> begins = {}, ends = {};  // as in indexer_logits
-  bool causal = false;                              // as in indexer_logits
-  std::optional<TensorRef> page_table = {};         // as in topk_select
+struct IndexerTopk {
+  TensorRef q = {}, k = {}, weights = {};           // as those of indexer_logits
+  std::int64_t count = 0;                           // as that of topk_select
+  std::optional<TensorRef> k_scales = {};           // as those of indexer_logits
+  std::optional<TensorRef> begins = {}, ends = {};  // as those of indexer_logits
+  bool causal = false;                              // as that of indexer_logits
+  std::optional<TensorRef> page_table = {};         // as that of topk_select
   int page_size = 64;
   std::optional<TensorRef> out = {};  // preallocated output
   Target target = Target::automatic();
@@ -58,7 +62,7 @@ struct IndexerTopkOptions {
 // topk_select(indexer_logits(q, k, weights), count): i32 [batch, queries, count]. Only the logits of some
 // queries at a time, at most 256 MiB, are in memory.
 Tensor indexer_topk(const TensorRef& q, const TensorRef& k, const TensorRef& weights, std::int64_t count,
-                    const IndexerTopkOptions& options = {});
+                    IndexerTopk options = {});
 
 struct IndexerGradients {
   Tensor dq, dk, dweights, dk_scales;  // as q, k, weights and k_scales; no elements if the call has none

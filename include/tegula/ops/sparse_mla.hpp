@@ -63,19 +63,22 @@ SparseMlaGradients sparse_mla_backward(const TensorRef& dout, const TensorRef& q
                                        const SparseMlaOptions& options,
                                        const SparseMlaBackwardOptions& gradients = {});
 
-struct SparseMlaTargetOptions {
-  bool causal = false;                // as in sparse_mla
-  std::optional<float> scale = {};    // as in sparse_mla
-  std::optional<TensorRef> out = {};  // preallocated output
+struct SparseMlaTarget {
+  TensorRef q = {}, kv = {}, indices = {};  // as in sparse_mla
+  TensorRef lse = {};                       // its result
+  bool causal = false;                      // as in sparse_mla
+  std::optional<float> scale = {};          // as in sparse_mla
+  std::optional<TensorRef> out = {};        // written instead of a new tensor
   Target target = Target::automatic();
 };
 
 // The weights exp(score − lse) of the listed rows in sparse_mla, averaged over the heads of a group: f32
 // [batch, queries, kv_heads, entries], 0 for padding. This is the target of the indexer's loss.
 Tensor sparse_mla_target(const TensorRef& q, const TensorRef& kv, const TensorRef& indices,
-                         const TensorRef& lse, const SparseMlaTargetOptions& options = {});
+                         const TensorRef& lse, SparseMlaTarget options = {});
 
-struct SparseMlaDecodeOptions {
+struct SparseMlaDecode {
+  TensorRef q = {}, values = {}, scales = {}, indices = {};  // as below
   std::optional<TensorRef> ropes =
       {};  // [pages, page, d_rope]: the features of keys after their values, in the dtype of q
   std::optional<float> scale = {};  // scale of the scores, positive and finite; default 1/√d
@@ -94,7 +97,7 @@ struct SparseMlaDecodeOptions {
 // records, counted across all pages. All heads share the records. out [queries, heads, d_v], lse f32
 // [queries, heads].
 SparseMlaResult sparse_mla_decode(const TensorRef& q, const TensorRef& values, const TensorRef& scales,
-                                  const TensorRef& indices, const SparseMlaDecodeOptions& options = {});
+                                  const TensorRef& indices, SparseMlaDecode options = {});
 
 }  // namespace tegula::ops
 TEGULA_API_END

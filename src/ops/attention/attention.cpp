@@ -163,6 +163,31 @@ const OptionRule parts =
     between(0, most_splits, fmt::format("a number from 1 to {}, or 0 for the plan's choice", most_splits),
             "leave it out");
 
+std::vector<Example> attention_examples() {
+  return {
+      {"full", "batch=1 queries=9 keys=21 kv_heads=2 group=2 d=16 d_v=12"},
+      {"causal_grouped", "batch=2 queries=33 keys=45 kv_heads=2 group=2 d=16 d_v=8 causal layout=bhsd"},
+      {"window_sinks_f16",
+       "batch=1 queries=40 keys=40 kv_heads=1 group=2 d=24 d_v=24 f16 left=7 right=2 "
+       "sinks:f32"},
+      {"softcap_bf16", "batch=1 queries=20 keys=64 kv_heads=2 group=1 d=32 d_v=32 bf16 softcap=5 scale=0.3"},
+      {"splits",
+       "batch=2 queries=3 keys=150 kv_heads=2 group=2 d=32 d_v=16 bf16 splits=4 causal "
+       "sinks:f32"},
+      {"packed",
+       "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=16 d_v=24 causal cu_seqlens_q "
+       "cu_seqlens_k"},
+      {"e4m3",
+       "batch=2 queries=70 keys=90 kv_heads=2 group=2 d=64 d_v=32 e4m3 causal q_scale k_scale "
+       "v_scale"},
+      {"weights_e4m3",
+       "batch=2 queries=140 keys=200 kv_heads=1 group=2 d=64 d_v=40 e4m3 q_scale v_scale "
+       "tile_queries=128 tile_keys=64"},
+      {"packed_e4m3",
+       "sequences=3 queries=70 keys=90 kv_heads=1 group=2 d=64 d_v=40 e4m3 cu_seqlens_q "
+       "cu_seqlens_k k_scale v_scale out_dtype=f16 sinks:f32 tile_queries=64 tile_keys=64"}};
+}
+
 }  // namespace
 
 const OperatorSchema& attention_schema() {
@@ -177,48 +202,23 @@ const OperatorSchema& attention_schema() {
           .option(&Op::splits, "splits",
                   "parts into which the keys of a tile are split, merged afterwards; 0: planned", parts)
           .option(&Op::out_dtype, "out_dtype", "dtype of the result of e4m3; of others that of q",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+                  result_dtype)
           .require(
               "out_dtype",
               [](const Bound<Op>& c) {
                 return c.type("q").bits() == 8 || !c->out_dtype || *c->out_dtype == c.type("q");
               },
               "the dtype of q, unless that is e4m3", "convert the result")
-          .out(&Op::out, "out", out_dims, chosen_by("out_dtype", floats.types, "q", bf16),
-               "the weighted sums of values; 0 where no key is seen")
-          .unit_stride()
-          .ordered()
-          .out(&Op::lse, "lse", lse_dims, is(f32),
-               "natural logarithm of the sum of exp(score); -inf where no key is seen")
+          .with([](Schema<Op>& own) {
+            add_results_of_types(own, chosen_by("out_dtype", floats.types, "q", bf16));
+          })
           .steps_of("q")
           .source(
               "Vaswani et al. 2017, Attention Is All You Need; by tiles as in Dao et al. 2022, "
               "FlashAttention")
           .gradient("attention_backward")
           .flops("2*" + seen_pairs() + "*(d + d_v)")
-          .examples({{"full", "batch=1 queries=9 keys=21 kv_heads=2 group=2 d=16 d_v=12"},
-                     {"causal_grouped",
-                      "batch=2 queries=33 keys=45 kv_heads=2 group=2 d=16 d_v=8 causal layout=bhsd"},
-                     {"window_sinks_f16",
-                      "batch=1 queries=40 keys=40 kv_heads=1 group=2 d=24 d_v=24 f16 left=7 right=2 "
-                      "sinks:f32"},
-                     {"softcap_bf16",
-                      "batch=1 queries=20 keys=64 kv_heads=2 group=1 d=32 d_v=32 bf16 softcap=5 scale=0.3"},
-                     {"splits",
-                      "batch=2 queries=3 keys=150 kv_heads=2 group=2 d=32 d_v=16 bf16 splits=4 causal "
-                      "sinks:f32"},
-                     {"packed",
-                      "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=16 d_v=24 causal cu_seqlens_q "
-                      "cu_seqlens_k"},
-                     {"e4m3",
-                      "batch=2 queries=70 keys=90 kv_heads=2 group=2 d=64 d_v=32 e4m3 causal q_scale k_scale "
-                      "v_scale"},
-                     {"weights_e4m3",
-                      "batch=2 queries=140 keys=200 kv_heads=1 group=2 d=64 d_v=40 e4m3 q_scale v_scale "
-                      "tile_queries=128 tile_keys=64"},
-                     {"packed_e4m3",
-                      "sequences=3 queries=70 keys=90 kv_heads=1 group=2 d=64 d_v=40 e4m3 cu_seqlens_q "
-                      "cu_seqlens_k k_scale v_scale out_dtype=f16 sinks:f32 tile_queries=64 tile_keys=64"}})
+          .examples(attention_examples())
           .measured({{"4096", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64"},
                      {"4096_causal", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64 causal"},
                      {"1024_grouped_bf16",
@@ -234,11 +234,6 @@ const OperatorSchema& attention_schema() {
           .maps(attention_maps())
           .run(run, formula);
   return table;
-}
-
-AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                          const AttentionOptions& options) {
-  return results_of<AttentionResult>(attention_schema(), Attention{options}, {q, k, v});
 }
 
 }  // namespace tegula::ops

@@ -121,12 +121,4 @@ const OperatorSchema& attention_backward_schema() {
   return table;
 }
 
-AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,
-                                      const TensorRef& v, const TensorRef& out, const TensorRef& lse,
-                                      const AttentionOptions& options,
-                                      const AttentionBackwardOptions& gradients) {
-  return results_of<AttentionGradients>(attention_backward_schema(), AttentionBackward{options, gradients},
-                                        {dout, q, k, v, out, lse});
-}
-
 }  // namespace tegula::ops

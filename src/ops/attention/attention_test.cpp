@@ -16,8 +16,7 @@ struct Row {
 
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
-std::vector<Row> table() {
-  std::vector<Row> rows;
+void add_extents_and_types(std::vector<Row>& rows) {
   for (std::int64_t queries : {0, 1, 2, 33, 127, 129})
     for (std::int64_t keys : {0, 1, 31, 129})
       if (queries * keys < 129 * 129)
@@ -41,6 +40,9 @@ std::vector<Row> table() {
                       .kv_heads = 2,
                       .type = type,
                       .options = {.causal = causal}});
+}
+
+void add_options(std::vector<Row>& rows) {
   for (auto [left, right] :
        {std::pair(0, 0), std::pair(5, -1), std::pair(-1, 3), std::pair(7, 2), std::pair(300, 300)})
     for (std::int64_t keys : {20, 60})
@@ -93,12 +95,13 @@ std::vector<Row> table() {
                     .keys = 90,
                     .type = type,
                     .options = {.left = 20, .right = 3, .softcap = 4, .splits = 4, .tiles = {16, 16}}});
-  const std::size_t count = rows.size();
-  for (std::size_t i = 0; i < count; i += 3) {
-    rows.push_back(rows[i]);
-    rows.back().options.layout = Layout::bhsd;
-  }
-  return rows;
+}
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  add_extents_and_types(rows);
+  add_options(rows);
+  return in_both_layouts(rows, 3);
 }
 
 Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int64_t dim) {

@@ -72,12 +72,7 @@ std::vector<Row> table() {
                                     : causal ? f16
                                              : f32});
   rows.push_back({.name = "no sequences", .batch = 0, .options = {.tiles = small_tiles}});
-  const std::size_t count = rows.size();
-  for (std::size_t i = 0; i < count; i += 4) {
-    rows.push_back(rows[i]);
-    rows.back().options.layout = Layout::bhsd;
-  }
-  return rows;
+  return in_both_layouts(rows, 4);
 }
 
 Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
@@ -197,5 +192,5 @@ TEST(AttentionBackward, RefusesWrongCalls) {
   expect_refusal(call(q, q, lse, {.dsinks = lse}), "argument 'dsinks': expected no tensor unless sinks");
 }
 
-}  // namespace
+}  // namespace attention_backward_test
 }  // namespace tegula::ops

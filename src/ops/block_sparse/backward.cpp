@@ -67,13 +67,4 @@ const OperatorSchema& block_sparse_attention_backward_schema() {
   return table;
 }
 
-BlockSparseGradients block_sparse_attention_backward(const TensorRef& dout, const TensorRef& q,
-                                                     const TensorRef& k, const TensorRef& v,
-                                                     const TensorRef& out, const TensorRef& lse,
-                                                     const BlockSparseOptions& options,
-                                                     const BlockSparseBackwardOptions& gradients) {
-  return results_of<BlockSparseGradients>(block_sparse_attention_backward_schema(),
-                                          BlockSparseBackward{options, gradients}, {dout, q, k, v, out, lse});
-}
-
 }  // namespace tegula::ops

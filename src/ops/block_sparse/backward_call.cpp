@@ -12,6 +12,7 @@ namespace {
 
 constexpr int least_keys = 16;    // of a tile: smaller blocks share one
 constexpr int usual_extent = 64;  // of a tile, keys and queries
+constexpr GpuBlockSparse costs = gpu_table.block_sparse;
 
 // The pass over keys: a tile is a block of keys or a part of it, and meets one or several blocks of queries.
 void plan_keys(BlockSparseBackwardKernel& kernel) {
@@ -50,16 +51,25 @@ std::int64_t steps_of_tile(const BlockSparseBackwardCall& call) {
   return entries * members * of_block / blocks_of_step / std::max<std::int64_t>(1, lists_of(call));
 }
 
-// One pass in any order, of 128 keys, which the sums in registers allow. With heads that share keys, and with
-// short lists, two passes are faster (64 heads, blocks of 128, TFLOPS: 49152 tokens 514 instead of 452, 8
-// heads a group 377 instead of 455; 8192 tokens 424 instead of 419, causal 272 instead of 323).
-bool takes_one_pass(const BlockSparseBackwardCall& call) {
-  constexpr std::int64_t fewest_steps = 32;
+// One pass has tiles of 128 keys, which the sums in registers allow.
+bool fits_one_pass(const BlockSparseBackwardCall& call) {
   const BlockSparseKernel& forward = call.kernel.forward;
-  return call.forward.tensors.group() == 1 && std::max(forward.dim, forward.dim_v) <= 128 &&
-         forward.compute.bits() == 16 && forward.dim % 16 == 0 && forward.dim_v % 16 == 0 &&
-         forward.q_block % usual_extent == 0 && forward.k_block % (2 * usual_extent) == 0 &&
-         steps_of_tile(call) >= fewest_steps;
+  return std::max(forward.dim, forward.dim_v) <= 128 && forward.compute.bits() == 16 &&
+         forward.dim % 16 == 0 && forward.dim_v % 16 == 0 && forward.q_block % usual_extent == 0 &&
+         forward.k_block % (2 * usual_extent) == 0;
+}
+
+// Of a tile of keys, in products. With heads that share keys, and with short lists, two passes are faster (64
+// heads, blocks of 128, TFLOPS: 49152 tokens 514 instead of 452, 8 heads a group 377 instead of 455; 8192
+// tokens 424 instead of 419, causal 272 instead of 323).
+double estimate(const BlockSparseBackwardCall& call, bool one_pass) {
+  const auto steps = static_cast<double>(steps_of_tile(call));
+  if (!one_pass) return steps * costs.products_of_two_passes;
+  if (!fits_one_pass(call) || call.forward.tensors.group() != 1) return never;
+  return steps * costs.products_of_one_pass + costs.products_of_sums;
+}
+bool takes_one_pass(const BlockSparseBackwardCall& call) {
+  return best_of(Candidates<bool, 2>{true, false}, [&](bool one_pass) { return estimate(call, one_pass); });
 }
 
 // What tensor cores do not multiply has small tiles.
@@ -102,17 +112,15 @@ void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
 
 // On a GPU, so that tiles of keys end together: few are divided, and the longest begin first where that pays.
 void balance_keys(BlockSparseBackwardCall& call) {
-  constexpr std::int64_t at_once = 2 * gpu_processors;  // blocks of a warp group, two on each
-  constexpr std::int64_t most_pieces = 4, fewest_steps = 16, many_steps = 64;
+  constexpr std::int64_t at_once = std::int64_t{costs.keys.blocks_of_processor} * gpu_processors;
   BlockSparseBackwardKernel& kernel = call.kernel;
   const HeadTensors& t = call.forward.tensors;
   const std::int64_t tiles = lists_of(call) * lang::ceildiv(kernel.span(), kernel.keys) * t.kv_heads *
                              (kernel.forward.varlen ? 1 : t.q.size(0));
   if (tiles == 0) return;
-  const std::int64_t steps = steps_of_tile(call),
-                     pieces = std::min(2 * at_once / tiles, steps / fewest_steps);
-  if (!kernel.one_pass) kernel.pieces = static_cast<int>(std::clamp<std::int64_t>(pieces, 1, most_pieces));
-  kernel.longest_first = tiles * kernel.pieces > at_once && steps >= many_steps;
+  const std::int64_t steps = steps_of_tile(call);
+  if (!kernel.one_pass) kernel.pieces = planned_parts(tiles, steps, costs.keys, 2 * gpu_processors);
+  kernel.longest_first = tiles * kernel.pieces > at_once && steps >= costs.many_steps;
 }
 
 }  // namespace

@@ -21,8 +21,7 @@ struct Row {
 
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
-std::vector<Row> table() {
-  std::vector<Row> rows;
+void add_extents(std::vector<Row>& rows) {
   int n = 0;
   for (int q_block : {1, 16, 64})
     for (int k_block : {1, 5, 16, 65})
@@ -44,6 +43,9 @@ std::vector<Row> table() {
                       .queries = queries,
                       .keys = keys,
                       .options = {.q_block_size = 64, .k_block_size = 32, .causal = queries == 129}});
+}
+
+void add_other_rows(std::vector<Row>& rows) {
   for (DType type : {f16, bf16})
     rows.push_back(
         {.name = "type", .type = type, .dlse = true, .options = {.q_block_size = 16, .k_block_size = 16}});
@@ -80,12 +82,13 @@ std::vector<Row> table() {
                   .dim = 8,
                   .entries = 13,
                   .options = {.q_block_size = 16, .k_block_size = 16, .causal = true}});
-  const std::size_t count = rows.size();
-  for (std::size_t i = 0; i < count; i += 5) {
-    rows.push_back(rows[i]);
-    rows.back().options.layout = Layout::bhsd;
-  }
-  return rows;
+}
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  add_extents(rows);
+  add_other_rows(rows);
+  return in_both_layouts(rows, 5);
 }
 
 Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int64_t dim) {

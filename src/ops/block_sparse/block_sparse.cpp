@@ -46,11 +46,7 @@ const OperatorSchema& block_sparse_attention_schema() {
           .with(add_choice<Op>)
           .option(&Op::check_indices, "check_indices",
                   "refuses used entries that are neither -1 nor a block; the call then waits for the GPU")
-          .out(&Op::out, "out", out_dims, same_as("q"), "the weighted sums of values; 0 where no key is seen")
-          .unit_stride()
-          .ordered()
-          .out(&Op::lse, "lse", lse_dims, is(f32),
-               "natural logarithm of the sum of exp(score); -inf where no key is seen")
+          .with(add_attention_results<Op>)
           .source(
               "after MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and causality in "
               "addition")
@@ -66,11 +62,6 @@ const OperatorSchema& block_sparse_attention_schema() {
           .maps(block_sparse_maps())
           .run(run, formula);
   return table;
-}
-
-AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                       const BlockSparseOptions& options) {
-  return results_of<AttentionResult>(block_sparse_attention_schema(), BlockSparse{options}, {q, k, v});
 }
 
 AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,

@@ -72,12 +72,7 @@ std::vector<Row> table() {
                   .heads = 1,
                   .entries = 40,
                   .options = {.q_block_size = 2, .k_block_size = 1}});
-  const std::size_t count = rows.size();
-  for (std::size_t i = 0; i < count; i += 5) {
-    rows.push_back(rows[i]);
-    rows.back().options.layout = Layout::bhsd;
-  }
-  return rows;
+  return in_both_layouts(rows, 5);
 }
 
 Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int64_t dim) {

@@ -108,8 +108,7 @@ const OperatorSchema& block_sparse_gemm_schema() {
           .option(&Op::block_m, "block_m", "rows of a block", block)
           .option(&Op::block_n, "block_n", "columns of a block", block)
           .option(&Op::block_k, "block_k", "inner extent of a block", block)
-          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&Op::out, "out", "m n", chosen_by("out_dtype", floats.types, "a", bf16), "the sums")
           .require("block_m", "block_m%16 == 0", "a multiple of 16", "give masks of such blocks")
           .require("block_n", "block_n%16 == 0", "a multiple of 16", "give masks of such blocks")

@@ -96,14 +96,12 @@ bool is_whole(const ConvShape& s, const ConvKernel& t, int channels) {
 // Parts of the pixels, where the weights alone are too few blocks.
 template <class Op>
 int splits_of(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
-  constexpr std::int64_t least_steps = 16, most = 64;
   if (!c.on_gpu()) return 1;
   const auto tiles = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile; };
   const std::int64_t blocks =
       tiles(s.channels / s.groups, t.n) * tiles(s.features / s.groups, t.k) * s.pixels(s.taps) * s.groups;
-  const std::int64_t steps = tiles(s.batch * s.pixels(s.out), t.h * t.w);
-  const std::int64_t wanted = 2 * planned_gpu_processors(c.call()) / std::max<std::int64_t>(blocks, 1);
-  return static_cast<int>(std::clamp(std::min(wanted, steps / least_steps), std::int64_t{1}, most));
+  return planned_parts(blocks, tiles(s.batch * s.pixels(s.out), t.h * t.w), gpu_table.pixels,
+                       planned_gpu_processors(c.call()));
 }
 
 // A tensor of pixels as a kernel takes it: rows, or windows' five dims.
@@ -332,19 +330,6 @@ const OperatorSchema& conv3d_backward_schema() {
   return gradients_of<Conv3d>(
       conv3d_schema(),
       "4*batch*out_depth*out_height*out_width*features*taps_d*taps_h*taps_w*channels/groups");
-}
-
-ConvGradients conv1d_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& weight,
-                              Conv1d options) {
-  return results_of<ConvGradients>(conv1d_backward_schema(), Gradient<Conv1d>{options}, {dout, x, weight});
-}
-ConvGradients conv2d_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& weight,
-                              Conv2d options) {
-  return results_of<ConvGradients>(conv2d_backward_schema(), Gradient<Conv2d>{options}, {dout, x, weight});
-}
-ConvGradients conv3d_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& weight,
-                              Conv3d options) {
-  return results_of<ConvGradients>(conv3d_backward_schema(), Gradient<Conv3d>{options}, {dout, x, weight});
 }
 
 }  // namespace tegula::ops

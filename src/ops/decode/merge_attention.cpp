@@ -113,8 +113,7 @@ const OperatorSchema& merge_attention_schema() {
               "one logit per head that is added to the sum of the softmax but has no value")
           .remedy("give every head a sink")
           .option(&Op::layout, "layout", "order of batch, sequence, heads, features; lses have their own")
-          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&Op::out, "out", "layout=bshd ? [batch] queries heads d : [batch] heads queries d",
                chosen_by("out_dtype", floats.types, "outs", bf16),
                "the weighted sums of values; 0 where no part has a key")

@@ -19,11 +19,10 @@ int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu) {
                                    .dim_v = p.dim_v};
     return plan_attention_on_gpu(problem, type, {p.tile_queries, p.tile_keys}).splits;
   }
-  constexpr std::int64_t least_keys = 1024;  // that are worth a part of their own
   const std::int64_t blocks =
       std::max<std::int64_t>(p.batch * p.heads * ((p.queries + p.tile_queries - 1) / p.tile_queries), 1);
-  return static_cast<int>(std::clamp<std::int64_t>(planned_processors / blocks, 1,
-                                                   std::max<std::int64_t>(p.keys / least_keys, 1)));
+  return static_cast<int>(std::clamp<std::int64_t>(
+      planned_processors / blocks, 1, std::max<std::int64_t>(p.keys / cpu_table.keys_of_split, 1)));
 }
 
 SequencePlaces::SequencePlaces(const BoundCall& call, std::int64_t b) {

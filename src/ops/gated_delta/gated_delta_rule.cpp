@@ -138,69 +138,100 @@ void run_rule(const RuleCall& c, Launch& launch) {
           {"out", out}});
 }
 
-void run_rule_backward(const RuleCall& c, Launch& launch) {
-  const double scale = c.real("scale");
-  const TensorRef dout = token_view(c.call(), "dout");
-  FormedRule f(c, launch);
-  f.normalize();
-  f.form_states(true, false);
+// The gradients of a call, grid by grid.
+class RuleBackward {
+ public:
+  RuleBackward(const RuleCall& call, Launch& launcher) : c(call), launch(launcher) {}
+  void run() {
+    differentiate_states();
+    differentiate_chunks();
+    differentiate_factors();
+    if (unit) differentiate_norms();
+  }
+
+ private:
+  void differentiate_states() {
+    ScanKernel backwards = f.narrow();
+    backwards.first = c.has("initial_state"), backwards.last = c.has("dfinal_state");
+    launch(backwards, scan_state_gradients_kernel,
+           {{"q", f.q},
+            {"k", f.k},
+            {"dout", dout},
+            {"w", f.w},
+            {"sums", f.sums},
+            {"scale", scale},
+            {"dstates", dstates},
+            {"dv", du}});
+  }
+
+  void differentiate_chunks() {
+    ScanKernel gradients = wide(scan);
+    gradients.grouped = c.dim("group") > 1, gradients.result = unit ? f32 : scan.type;
+    launch(gradients, scan_gradients_kernel,
+           {{"q", f.q},
+            {"k", f.k},
+            {"v", f.v_new},
+            {"dout", dout},
+            {"states", f.states},
+            {"dstates", dstates},
+            {"dv", du},
+            {"sums", f.sums},
+            {"scale", scale},
+            {"dq", unit ? unit_dq.ref() : dq},
+            {"dk", dk_before},
+            {"dw", dw},
+            {"dsums", dsums}});
+  }
+
+  void differentiate_factors() {
+    launch(f.delta(true), delta_factor_gradients_kernel,
+           {{"k", f.k},
+            {"v", f.v},
+            {"beta", f.beta},
+            {"inverse", f.inverse},
+            {"dw", dw},
+            {"du", du},
+            {"dk_before", dk_before},
+            {"sums", f.sums},
+            {"dsums", dsums},
+            {"dk", unit ? unit_dk.ref() : dk},
+            {"dv", token_view(c.call(), "dv")},
+            {"dbeta", token_view(c.call(), "dbeta")}});
+    if (scan.gated)
+      launch(GateKernel{f32, {}, true, scan.packed}, gate_sums_kernel,
+             {{"g", dsums}, {"sums", token_view(c.call(), "dg")}});
+  }
+
+  void differentiate_norms() {
+    const UnitRowsKernel rows{scan.type, scan.d};
+    launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "q")}, {"dy", unit_dq}, {"dx", dq}});
+    launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "k")}, {"dy", unit_dk}, {"dx", dk}});
+  }
+
+  static FormedRule formed_for_gradients(const RuleCall& c, Launch& launch) {
+    FormedRule formed(c, launch);
+    formed.normalize();
+    formed.form_states(true, false);
+    return formed;
+  }
+
+  const RuleCall& c;
+  Launch& launch;
+  FormedRule f = formed_for_gradients(c, launch);
   const ScanKernel& scan = f.scan;
+  const double scale = c.real("scale");
+  const bool unit = c->qk_l2norm;
+  const TensorRef dout = token_view(c.call(), "dout"), dq = token_view(c.call(), "dq"),
+                  dk = token_view(c.call(), "dk");
   const Tensor dstates = launch.scratch(f.states.shape(), scan.type),
                du = f.make("heads", {scan.d_v}, scan.type), dw = f.make("heads", {scan.d}, scan.type),
                dk_before = f.make("key_heads", {scan.d}, f32),
-               dsums = launch.scratch(scan.gated ? f.shape("heads") : Shape{0}, f32);
-  ScanKernel backwards = f.narrow();
-  backwards.first = c.has("initial_state"), backwards.last = c.has("dfinal_state");
-  launch(backwards, scan_state_gradients_kernel,
-         {{"q", f.q},
-          {"k", f.k},
-          {"dout", dout},
-          {"w", f.w},
-          {"sums", f.sums},
-          {"scale", scale},
-          {"dstates", dstates},
-          {"dv", du}});
-  const bool unit = c->qk_l2norm;
-  const Tensor unit_dq = launch.scratch(unit ? f.shape("key_heads", {scan.d}) : Shape{0}, f32),
+               dsums = launch.scratch(scan.gated ? f.shape("heads") : Shape{0}, f32),
+               unit_dq = launch.scratch(unit ? f.shape("key_heads", {scan.d}) : Shape{0}, f32),
                unit_dk = launch.scratch(unit_dq.shape(), f32);
-  const TensorRef dq = token_view(c.call(), "dq"), dk = token_view(c.call(), "dk");
-  ScanKernel gradients = wide(scan);
-  gradients.grouped = c.dim("group") > 1, gradients.result = unit ? f32 : scan.type;
-  launch(gradients, scan_gradients_kernel,
-         {{"q", f.q},
-          {"k", f.k},
-          {"v", f.v_new},
-          {"dout", dout},
-          {"states", f.states},
-          {"dstates", dstates},
-          {"dv", du},
-          {"sums", f.sums},
-          {"scale", scale},
-          {"dq", unit ? unit_dq.ref() : dq},
-          {"dk", dk_before},
-          {"dw", dw},
-          {"dsums", dsums}});
-  launch(f.delta(true), delta_factor_gradients_kernel,
-         {{"k", f.k},
-          {"v", f.v},
-          {"beta", f.beta},
-          {"inverse", f.inverse},
-          {"dw", dw},
-          {"du", du},
-          {"dk_before", dk_before},
-          {"sums", f.sums},
-          {"dsums", dsums},
-          {"dk", unit ? unit_dk.ref() : dk},
-          {"dv", token_view(c.call(), "dv")},
-          {"dbeta", token_view(c.call(), "dbeta")}});
-  if (scan.gated)
-    launch(GateKernel{f32, {}, true, scan.packed}, gate_sums_kernel,
-           {{"g", dsums}, {"sums", token_view(c.call(), "dg")}});
-  if (!unit) return;
-  const UnitRowsKernel rows{scan.type, scan.d};
-  launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "q")}, {"dy", unit_dq}, {"dx", dq}});
-  launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "k")}, {"dy", unit_dk}, {"dx", dk}});
-}
+};
+
+void run_rule_backward(const RuleCall& c, Launch& launch) { RuleBackward(c, launch).run(); }
 
 template <class E>
 void rule_formula(const RuleCall& c, E& exact) {
@@ -257,15 +288,6 @@ const OperatorSchema& gated_delta_rule_schema() {
 const OperatorSchema& gated_delta_rule_backward_schema() {
   return gradient_table<run_rule_backward, rule_formula<Traced>>(
       gated_delta_rule_schema(), "18*batch*tokens*key_heads*group*d*d_v", "q");
-}
-
-GatedDeltaRuleGradients gated_delta_rule_backward(const TensorRef& dout, const TensorRef& q,
-                                                  const TensorRef& k, const TensorRef& v,
-                                                  const TensorRef& beta, GatedDeltaRule options,
-                                                  const TensorRef& dfinal_state) {
-  Gradient<GatedDeltaRule> op{options};
-  op.given[1] = dfinal_state;
-  return results_of<GatedDeltaRuleGradients>(gated_delta_rule_backward_schema(), op, {dout, q, k, v, beta});
 }
 
 }  // namespace tegula::ops

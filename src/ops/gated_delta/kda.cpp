@@ -251,12 +251,4 @@ const OperatorSchema& kda_backward_schema() {
                                                                "22*batch*tokens*key_heads*group*d*d_v", "q");
 }
 
-KdaGradients kda_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                          const TensorRef& g, const TensorRef& beta, Kda options,
-                          const TensorRef& dfinal_state) {
-  Gradient<Kda> op{options};
-  op.given[1] = dfinal_state;
-  return results_of<KdaGradients>(kda_backward_schema(), op, {dout, q, k, v, g, beta});
-}
-
 }  // namespace tegula::ops

@@ -1,5 +1,3 @@
-#include "ops/gemm/gemm.hpp"
-
 #include <cmath>
 
 #include "ops/gemm/kernel.hpp"
@@ -27,16 +25,15 @@ void leave_room_for_two(GemmTiles& tiles) {
   while (tiles.m * tiles.n > most) (tiles.n >= tiles.m ? tiles.n : tiles.m) /= 2;
 }
 
-// Tensor cores read tf32 along k, and each block would turn or divide its operands again: a copy that all
-// blocks read costs as much as the products of so many rows and columns with operands that blocks prepare.
-constexpr std::int64_t rows_worth_turning = 64, sides_worth_dividing = 128;
-
+// Tensor cores read tf32 along k, and each block would turn or divide its operands again, where no copy has
+// been prepared.
 void choose_prepared(GemmKernel& kernel, std::int64_t m, std::int64_t n) {
+  constexpr GpuProduct table = gpu_table.product;
   if (kernel.precision == Precision::tf32) {
-    kernel.prepare_a = kernel.transpose_a && n >= rows_worth_turning;
-    kernel.prepare_b = !kernel.transpose_b && m >= rows_worth_turning;
+    kernel.prepare_a = kernel.transpose_a && n >= table.rows_worth_turning;
+    kernel.prepare_b = !kernel.transpose_b && m >= table.rows_worth_turning;
   } else if (kernel.precision == Precision::tf32x3) {
-    kernel.prepare_a = kernel.prepare_b = m * n > sides_worth_dividing * (m + n);
+    kernel.prepare_a = kernel.prepare_b = m * n > table.sides_worth_dividing * (m + n);
   }
 }
 
@@ -100,56 +97,68 @@ void accumulate(const Bound<AccumulateGemm>& c, Launch& launch) {
   launch_product(c.call(), kernel, c->tiles, "sum", launch);
 }
 
-void accumulate_formula(const Bound<AccumulateGemm>& c, Exact& exact) {
-  const bool of_8_bits = exact.steps() != f64 && c.type("a").bits() == 8;
+// The element (i, j) of the product of matrices z, as a function of them.
+template <class Op>
+auto product_of(const Bound<Op>& c, Exact& exact) {
   const Tensor a = c->transpose_a ? exact["a"].transpose(1, 2) : exact["a"];
   const Tensor b = c->transpose_b ? exact["b"].transpose(1, 2) : exact["b"];
+  const bool of_8_bits = exact.steps() != f64 && c.type("a").bits() == 8;
+  return [=, &c, &exact](std::int64_t z, std::int64_t i, std::int64_t j) {
+    return c->scale * sum_of_8_bits(c.dim("k"), of_8_bits, [&](std::int64_t k) {
+             return operand(c, exact, a.at<double>(z, i, k)) * operand(c, exact, b.at<double>(z, k, j));
+           });
+  };
+}
+
+void accumulate_formula(const Bound<AccumulateGemm>& c, Exact& exact) {
   const auto sum = exact.array("sum");
+  const auto product = product_of(c, exact);
   for (std::int64_t z = 0; z < c.dim("batch"); ++z)
     for (std::int64_t i = 0; i < c.dim("m"); ++i)
-      for (std::int64_t j = 0; j < c.dim("n"); ++j)
-        sum(z, i, j) +=
-            c->scale * sum_of_8_bits(c.dim("k"), of_8_bits, [&](std::int64_t k) {
-              return operand(c, exact, a.at<double>(z, i, k)) * operand(c, exact, b.at<double>(z, k, j));
-            });
+      for (std::int64_t j = 0; j < c.dim("n"); ++j) sum(z, i, j) += product(z, i, j);
 }
 
 void formula(const Bound<Gemm>& c, Exact& exact) {
-  const bool of_8_bits = exact.steps() != f64 && c.type("a").bits() == 8;
-  const std::int64_t batch = c.dim("batch"), m = c.dim("m"), n = c.dim("n"), inner = c.dim("k");
-  const Tensor a = c->transpose_a ? exact["a"].transpose(1, 2) : exact["a"];
-  const Tensor b = c->transpose_b ? exact["b"].transpose(1, 2) : exact["b"];
   const double *bias = exact.data_if("bias"), *residual = exact.data_if("residual");
   const double *of_row = exact.data_if("row_scale"), *of_column = exact.data_if("column_scale");
-  double* out = exact.data("out");
+  const auto product = product_of(c, exact);
   const auto completed = [&](std::int64_t z, std::int64_t i, std::int64_t j) {
-    const double sum = sum_of_8_bits(inner, of_8_bits, [&](std::int64_t k) {
-      return operand(c, exact, a.at<double>(z, i, k)) * operand(c, exact, b.at<double>(z, k, j));
-    });
-    const double factor = c->scale * (of_row ? of_row[i] : 1) * (of_column ? of_column[j] : 1);
-    return factor * sum + (bias ? bias[j] : 0);
+    const double factor = (of_row ? of_row[i] : 1) * (of_column ? of_column[j] : 1);
+    return factor * product(z, i, j) + (bias ? bias[j] : 0);
   };
-  const std::int64_t columns = c->gated ? n / 2 : n;
-  for (std::int64_t z = 0; z < batch; ++z)
-    for (std::int64_t i = 0; i < m; ++i)
+  double* out = exact.data("out");
+  const std::int64_t columns = c->gated ? c.dim("n") / 2 : c.dim("n");
+  for (std::int64_t z = 0; z < c.dim("batch"); ++z)
+    for (std::int64_t i = 0; i < c.dim("m"); ++i)
       for (std::int64_t j = 0; j < columns; ++j) {
         const double value = c->gated ? completed(z, i, columns + j) : 1;
-        const double result =
-            activate(c->activation, completed(z, i, j)) * value + (residual ? *residual++ : 0);
-        *out++ = result * c->out_scale;
+        const double own = activate(c->activation, completed(z, i, j)) * value;
+        *out++ = (own + (residual ? *residual++ : 0)) * c->out_scale;
       }
 }
 
+const OptionRule any_factor{{}, {}, false, "a finite factor", "give 1 where there is none"};
+
+template <class Op>
+void add_operands(Schema<Op>& table) {
+  table.in(&Op::a, "a", "transpose_a ? [~batch] k m : [~batch] m k", products, "left matrix")
+      .matrix()
+      .in(&Op::b, "b", "transpose_b ? [~batch] n k : [~batch] k n", same_as("a"), "right matrix")
+      .matrix()
+      .remedy("check transpose_a and transpose_b")
+      .option(&Op::transpose_a, "transpose_a", "a is [k, m]")
+      .option(&Op::transpose_b, "transpose_b", "b is [n, k]")
+      .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
+      .flops("2*batch*m*n*k");
+}
+
 // What becomes of the sums.
-void add_gemm_options(Schema<Gemm>& table) {
-  table.option(&Gemm::transpose_a, "transpose_a", "a is [k, m]")
-      .option(&Gemm::transpose_b, "transpose_b", "b is [n, k]")
-      .option(&Gemm::activation, "activation", "applied to the sums; gelu is the tanh approximation")
+void add_epilogue(Schema<Gemm>& table) {
+  table.option(&Gemm::activation, "activation", "applied to the sums; gelu is the tanh approximation")
       .option(&Gemm::gated, "gated", "the activation of the first half of the columns times the second half")
-      .option(&Gemm::scale, "scale", "factor of the product",
-              {{}, {}, false, "a finite factor", "give 1 where there is none"})
+      .option(&Gemm::scale, "scale", "factor of the product", any_factor)
       .option(&Gemm::out_scale, "out_scale", "factor of the result, such as the inverse of its scale in fp8",
-              {{}, {}, false, "a finite factor", "give 1 where there is none"})
+              any_factor)
       .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
               {{}, {}, false, "f32, f16, bf16, e4m3 or e5m2", "convert the result"});
 }
@@ -193,11 +202,7 @@ std::vector<CallMap> gemm_maps() {
 const OperatorSchema& gemm_schema() {
   static const OperatorSchema table =
       Schema<Gemm>("gemm", "matrix product with bias and activation")
-          .in(&Gemm::a, "a", "transpose_a ? [~batch] k m : [~batch] m k", products, "left matrix")
-          .matrix()
-          .in(&Gemm::b, "b", "transpose_b ? [~batch] n k : [~batch] k n", same_as("a"), "right matrix")
-          .matrix()
-          .remedy("check transpose_a and transpose_b")
+          .with(add_operands<Gemm>)
           .in(&Gemm::bias, "bias", "n", floats, "added to every row")
           .remedy("give it one element per column")
           .in(&Gemm::row_scale, "row_scale", "m", is(f32), "factors of the product's rows")
@@ -207,15 +212,13 @@ const OperatorSchema& gemm_schema() {
           .out(&Gemm::out, "out", "gated ? [batch] m n/2 : [batch] m n",
                chosen_by("out_dtype", products.types, "a", bf16),
                "(activation(scale * row_scale * (a * b) * column_scale + bias) + residual) * out_scale")
-          .with(add_gemm_options)
+          .with(add_epilogue)
           .with(add_precision<Gemm>)
           .with(add_product_tiles<Gemm>)
           .require("gated", "gated ? n%2 == 0 : 1", "an even number of columns",
                    "give as many gates as values")
-          .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
           .composed_gradient("products")
           .rival("sgemm")
-          .flops("2*batch*m*n*k")
           .examples(gemm_examples())
           .measured({{"512", "m=512 n=512 k=512"},
                      {"1024", "m=1024 n=1024 k=1024"},
@@ -240,29 +243,16 @@ const OperatorSchema& accumulate_gemm_schema() {
       Schema<Op>("accumulate_gemm", "matrix product that is added to a matrix in place")
           .inout(&Op::sum, "sum", "[batch] m n", floats, "matrix to which the product is added")
           .follows()
-          .in(&Op::a, "a", "transpose_a ? [~batch] k m : [~batch] m k", products, "left matrix")
-          .matrix()
-          .in(&Op::b, "b", "transpose_b ? [~batch] n k : [~batch] k n", same_as("a"), "right matrix")
-          .matrix()
-          .remedy("check transpose_a and transpose_b")
-          .option(&Op::transpose_a, "transpose_a", "a is [k, m]")
-          .option(&Op::transpose_b, "transpose_b", "b is [n, k]")
-          .option(&Op::scale, "scale", "factor of the product",
-                  {{}, {}, false, "a finite factor", "give 1 where there is none"})
+          .with(add_operands<Op>)
+          .option(&Op::scale, "scale", "factor of the product", any_factor)
           .with(add_precision<Op>)
           .with(add_product_tiles<Op>)
-          .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
           .no_gradient("it writes in place")
-          .flops("2*batch*m*n*k")
           .examples({{"ragged", "m=37 k=45 n=29"},
                      {"weights_bf16", "m=40 k=130 n=24 bf16 sum:f32 transpose_a scale=0.5 splits=2"}})
           .measured({{"4096_bf16", "m=4096 n=4096 k=8192 bf16 sum:f32 transpose_a"}})
           .run(accumulate, accumulate_formula);
   return table;
-}
-
-Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options) {
-  return results_of<Tensor>(gemm_schema(), Gemm{options}, {a, b});
 }
 
 }  // namespace tegula::ops

@@ -1,6 +1,4 @@
 // Products against their formula, over one table.
-#include "ops/gemm/gemm.hpp"
-
 #include <fmt/format.h>
 
 #include "ops/pieces/plan.hpp"
@@ -13,7 +11,7 @@ namespace gemm_test {
 struct Row {
   std::int64_t m = 20, n = 24, k = 28;
   DType type = f32;
-  GemmOptions options = {};
+  Gemm options = {};
   std::int64_t batch_a = 0, batch_b = 0;  // 0: a matrix
   bool bias = false;
 };
@@ -42,9 +40,9 @@ std::vector<Row> table() {
   return rows;
 }
 
-Tensor by_formula(const TensorRef& a, const TensorRef& b, const GemmOptions& options) {
-  const Gemm call{options, a, b};
-  return formula_of(gemm_schema(), &call).at("out");
+Tensor by_formula(const TensorRef& a, const TensorRef& b, Gemm options) {
+  options.a = a, options.b = b;
+  return formula_of(find_schema("gemm"), &options).at("out");
 }
 
 Tensor matrix(std::int64_t batch, std::int64_t rows, std::int64_t columns, bool transposed, DType type,
@@ -61,7 +59,7 @@ TEST(Gemm, AgreesWithTheFormula) {
       const Planted a(matrix(row.batch_a, row.m, row.k, row.options.transpose_a, row.type, 1)),
           b(matrix(row.batch_b, row.k, row.n, row.options.transpose_b, row.type, 2)),
           bias(Tensor::random_normal({row.n}, row.type.bits() == 8 ? bf16 : row.type, 3));
-      GemmOptions options = row.options;
+      Gemm options = row.options;
       if (row.bias) options.bias = bias.inside;
       const Tensor exact = by_formula(a.inside, b.inside, options);
       const DType type = options.out_dtype.value_or(row.type.bits() == 8 ? bf16 : row.type);
@@ -89,12 +87,12 @@ TEST_P(GemmParts, AgreeWithTheFormula) {
   if (!part.ta && part.tb) targets.push_back(Target::emulated());
   const Planted a(matrix(2, 19, 71, part.ta, part.type, 1)), b(matrix(1, 71, 37, part.tb, part.type, 2)),
       bias(Tensor::random_normal({37}, f32, 3));
-  GemmOptions options{.transpose_a = part.ta,
-                      .transpose_b = part.tb,
-                      .bias = bias.inside,
-                      .activation = Activation::silu,
-                      .scale = 0.5,
-                      .tiles = {16, 64, 32, part.splits}};
+  Gemm options{.transpose_a = part.ta,
+               .transpose_b = part.tb,
+               .bias = bias.inside,
+               .activation = Activation::silu,
+               .scale = 0.5,
+               .tiles = {16, 64, 32, part.splits}};
   const DType type = part.type.bits() == 8 ? bf16 : part.type;
   const Tensor exact = by_formula(a.inside, b.inside, options);
   for (Target target : targets) {
@@ -130,7 +128,7 @@ TEST_P(PlainGemm, AgreesWithTheFormula) {
     const bool ta = layout % 2 != 0, tb = layout / 2 != 0;
     const Planted a(matrix(0, 70, 52, ta, f32, 1));
     const Tensor b = matrix(0, 52, 76, tb, f32, 2);
-    GemmOptions options{.transpose_a = ta, .transpose_b = tb, .tiles = tiles};
+    Gemm options{.transpose_a = ta, .transpose_b = tb, .tiles = tiles};
     const Tensor exact = by_formula(a.inside, b, options);
     options.target = tiles.m % 3 == 0 ? Target::emulated() : Target::emulated_sm90();
     expect_close("out", gemm(a.inside, b, options), exact, exact, f32);
@@ -141,7 +139,7 @@ TEST_P(PlainGemm, AgreesWithTheFormula) {
 TEST(Gemm, WideTilesAgreeWithTheFormula) {
   const Tensor a = matrix(0, 270, 136, false, bf16, 1), b = matrix(0, 136, 150, true, bf16, 2);
   for (const GemmTiles& tiles : {GemmTiles{256, 144, 64, 1}, GemmTiles{128, 128, 64, 1}}) {
-    const GemmOptions options{.transpose_b = true, .tiles = tiles, .target = Target::emulated_sm90()};
+    const Gemm options{.transpose_b = true, .tiles = tiles, .target = Target::emulated_sm90()};
     const Tensor exact = by_formula(a, b, options);
     expect_close("out", gemm(a, b, options), exact, exact.to(bf16), bf16);
   }
@@ -164,7 +162,7 @@ class GemmNarrow : public testing::TestWithParam<Narrow> {};
 TEST_P(GemmNarrow, AgreesWithTheFormula) {
   const Narrow& row = GetParam();
   const Tensor a = matrix(0, row.m, row.k, false, bf16, 1), b = matrix(0, row.k, row.n, row.tb, bf16, 2);
-  GemmOptions options{.transpose_b = row.tb, .out_dtype = f32};
+  Gemm options{.transpose_b = row.tb, .out_dtype = f32};
   const Tensor exact = by_formula(a, b, options);
   options.target = Target::emulated_sm90();
   const Tensor out = gemm(a, b, options);
@@ -259,7 +257,7 @@ TEST(Gemm, PlansOfAGpu) {
 
 TEST(Gemm, RefusesWrongCalls) {
   const Tensor a = Tensor::zeros({4, 6}, f32), b = Tensor::zeros({6, 8}, f32);
-  auto call = [](const TensorRef& x, const TensorRef& y, GemmOptions options = {}) {
+  auto call = [](const TensorRef& x, const TensorRef& y, Gemm options = {}) {
     return [=] { gemm(x, y, options); };
   };
   expect_refusal(call(a.to(i32), b), "gemm, argument 'a': expected dtype f32, f16, bf16, e4m3 or e5m2");

@@ -89,13 +89,6 @@ Kernel program(const Instance& c) {
   });
 }
 
-// Parts of rows where rows alone do not keep the processors busy with a few blocks each.
-int parts_of(std::int64_t blocks, std::int64_t steps, int processors) {
-  constexpr std::int64_t most_parts = 32;
-  const std::int64_t wanted = std::int64_t{4} * processors / std::max<std::int64_t>(blocks, 1);
-  return static_cast<int>(std::clamp(std::min(wanted, steps), std::int64_t{1}, most_parts));
-}
-
 void run(const Bound<Gemv>& c, Launch& launch) {
   TensorRef a = c.formed("a");
   Instance t{.type = c.type("a"), .vector = c.type("x"), .out = c.type("out"), .transposed = c->transpose_a};
@@ -107,10 +100,10 @@ void run(const Bound<Gemv>& c, Launch& launch) {
   if (!c.on_gpu()) {
     t.m = t.transposed ? 256 : 16, t.k = t.transposed ? 16 : 256;
   } else {
-    const int processors = planned_gpu_processors(c.call());
     t.m = t.transposed ? 256 : 4;
     t.k = t.transposed ? 16 : k <= 512 ? 512 : 2048;
-    t.splits = parts_of((m + t.m - 1) / t.m * c.dim("batch"), (k + t.k - 1) / t.k, processors);
+    t.splits = planned_parts((m + t.m - 1) / t.m * c.dim("batch"), (k + t.k - 1) / t.k, gpu_table.vectors,
+                             planned_gpu_processors(c.call()));
   }
   launch(t, program, {{"a", a}});
 }
@@ -136,8 +129,7 @@ const OperatorSchema& gemv_schema() {
           .in(&Gemv::x, "x", "[~batch] k", products, "the vector")
           .option(&Gemv::transpose_a, "transpose_a", "a is [k, m]")
           .option(&Gemv::scale, "scale", "factor of the product", finite)
-          .option(&Gemv::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .option(&Gemv::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&Gemv::out, "out", "[batch] m", chosen_by("out_dtype", floats.types, "x", bf16),
                "scale * a * x")
           .source("GEMV of the BLAS, level 2 (Dongarra et al. 1988)")

@@ -4,6 +4,7 @@
 
 #include "ops/grouped_gemm/kernel.hpp"
 #include "ops/pieces/precision.hpp"
+#include "ops/products/groups_table.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/schema/schema.hpp"
 
@@ -82,9 +83,6 @@ void accumulate_formula(const Bound<AccumulateGroupedGemmWeights>& c, Exact& exa
         for (std::int64_t j = 0; j < c.dim("n"); ++j) sum(g, i, j) += a(row, i) * dout(row, j);
 }
 
-const OptionRule dtype_rule{{}, {}, false, "f32, f16 or bf16", "convert the result"};
-const OptionRule promise = between(0, 1 << 28, "a number of rows, or 0 if unknown", "leave it out");
-
 }  // namespace
 
 const OperatorSchema& grouped_gemm_schema() {
@@ -95,24 +93,14 @@ const OperatorSchema& grouped_gemm_schema() {
               "the matrices of the groups")
           .remedy("check transpose_b")
           .in(&GroupedGemm::bias, "bias", "groups n", floats, "added to every row of a group")
-          .in(&GroupedGemm::offsets, "offsets", "groups+1", index,
-              "first row of each group, and the end of the last group")
-          .converts()
-          .packs("m", "max_rows", "longest")
-          .ends_early()
-          .in(&GroupedGemm::counts, "counts", "groups", index, "number of used rows of each group")
-          .range("0", "m+1")
-          .converts()
+          .with(add_offsets<GroupedGemm>)
+          .with(add_counts<GroupedGemm>)
           .option(&GroupedGemm::transpose_b, "transpose_b", "b is [groups, n, k]")
           .with(add_precision<GroupedGemm>)
-          .option(&GroupedGemm::max_rows, "max_rows",
-                  "upper bound on the rows of a group, which the caller promises", promise)
-          .option(&GroupedGemm::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
+          .with(add_max_rows<GroupedGemm>)
+          .option(&GroupedGemm::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&GroupedGemm::out, "out", "offsets ? m n : groups m n",
                chosen_by("out_dtype", floats.types, "a", bf16), "the rows times their matrices")
-          .require(
-              "counts", [](const Bound<GroupedGemm>& c) { return !(c.has("counts") && c.has("offsets")); },
-              "offsets or counts", "leave one of them out")
           .source("Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts")
           .composed_gradient("grouped products")
           .flops("offsets ? 2*m*n*k : 2*groups*m*n*k")
@@ -133,16 +121,11 @@ const OperatorSchema& grouped_gemm_weights_schema() {
       Schema<GroupedGemmWeights>("grouped_gemm_weights", "gradients of the matrices of grouped_gemm")
           .in(&GroupedGemmWeights::a, "a", "m k", floats, "rows of all groups")
           .in(&GroupedGemmWeights::dout, "dout", "m n", same_as("a"), "gradients of the results")
-          .in(&GroupedGemmWeights::offsets, "offsets", "groups+1", index,
-              "first row of each group, and the end of the last group")
-          .converts()
-          .packs("m", "max_rows", "longest")
-          .ends_early()
+          .with(add_offsets<GroupedGemmWeights>)
           .in(&GroupedGemmWeights::c, "c", "groups k n", floats, "added")
           .with(add_precision<GroupedGemmWeights>)
-          .option(&GroupedGemmWeights::max_rows, "max_rows",
-                  "upper bound on the rows of a group, which the caller promises", promise)
-          .option(&GroupedGemmWeights::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
+          .with(add_max_rows<GroupedGemmWeights>)
+          .option(&GroupedGemmWeights::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&GroupedGemmWeights::out, "out", "groups k n",
                chosen_by("out_dtype", {f32, f16, bf16}, "", f32),
                "c + the products over the rows of every group")
@@ -166,13 +149,8 @@ const OperatorSchema& accumulate_grouped_gemm_weights_schema() {
           .follows()
           .in(&Op::a, "a", "m k", floats, "rows of all groups")
           .in(&Op::dout, "dout", "m n", same_as("a"), "gradients of the results")
-          .in(&Op::offsets, "offsets", "groups+1", index,
-              "first row of each group, and the end of the last group")
-          .converts()
-          .packs("m", "max_rows", "longest")
-          .ends_early()
-          .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
-                  promise)
+          .with(add_offsets<Op>)
+          .with(add_max_rows<Op>)
           .source("Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts")
           .no_gradient("it writes in place")
           .flops("2*m*n*k")
@@ -181,11 +159,6 @@ const OperatorSchema& accumulate_grouped_gemm_weights_schema() {
           .measured({{"8x2048", "groups=8 m=16384 k=4096 n=4096 bf16 sum:f32"}})
           .run(accumulate, accumulate_formula);
   return table;
-}
-
-tegula::Tensor grouped_gemm_weights(const TensorRef& a, const TensorRef& dout, const TensorRef& offsets,
-                                    GroupedGemmWeights options) {
-  return results_of<tegula::Tensor>(grouped_gemm_weights_schema(), options, {a, dout, offsets});
 }
 
 }  // namespace tegula::ops

@@ -130,9 +130,4 @@ const OperatorSchema& indexer_logits_schema() {
   return table;
 }
 
-tegula::Tensor indexer_logits(const TensorRef& q, const TensorRef& k, const TensorRef& weights,
-                              const IndexerOptions& options) {
-  return results_of<tegula::Tensor>(indexer_logits_schema(), Indexer{options, q, k, weights});
-}
-
 }  // namespace tegula::ops

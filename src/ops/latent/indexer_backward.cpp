@@ -8,10 +8,6 @@ namespace tegula::ops {
 
 namespace {
 
-struct IndexerBackward : IndexerOptions, IndexerBackwardOptions {
-  TensorRef dlogits = {}, q = {}, k = {}, weights = {};
-};
-
 void run(const Bound<IndexerBackward>& c, Launch& launch) {
   IndexerBackwardKernel kernel{indexer_instance(c.call(), c->causal)};
   kernel.forward.queries = 1;
@@ -76,14 +72,6 @@ const OperatorSchema& indexer_logits_backward_schema() {
                       "queries=8192 keys=8192 heads=64 d=128 bf16 weights:f32 causal"}})
           .run(run, formula);
   return table;
-}
-
-IndexerGradients indexer_logits_backward(const TensorRef& dlogits, const TensorRef& q, const TensorRef& k,
-                                         const TensorRef& weights, const IndexerOptions& options,
-                                         const IndexerBackwardOptions& gradients) {
-  const IndexerBackward op{options, gradients, dlogits, q, k, weights};
-  const BoundCall call = run_call(indexer_logits_backward_schema(), &op);
-  return {call.output("dq"), call.output("dk"), call.output("dweights"), call.output("dk_scales")};
 }
 
 }  // namespace tegula::ops

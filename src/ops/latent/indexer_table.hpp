@@ -8,6 +8,9 @@ namespace tegula::ops {
 struct Indexer : IndexerOptions {
   TensorRef q = {}, k = {}, weights = {};
 };
+struct IndexerBackward : IndexerOptions, IndexerBackwardOptions {
+  TensorRef dlogits = {}, q = {}, k = {}, weights = {};
+};
 
 // q, k, weights, and what a query sees.
 template <class Op>

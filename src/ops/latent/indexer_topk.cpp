@@ -9,11 +9,6 @@ namespace tegula::ops {
 
 namespace {
 
-struct IndexerTopk : IndexerTopkOptions {
-  TensorRef q = {}, k = {}, weights = {};
-  std::int64_t count = 0;
-};
-
 constexpr std::int64_t most_logits = std::int64_t{1} << 26;  // that lie in memory, f32
 
 TensorRef some(const TensorRef& of, std::int64_t begin, std::int64_t end) {
@@ -98,11 +93,6 @@ const OperatorSchema& indexer_topk_schema() {
                {"32768_bf16", "queries=32768 keys=32768 heads=32 d=128 bf16 weights:f32 causal count=2048"}})
           .run(run, formula);
   return table;
-}
-
-tegula::Tensor indexer_topk(const TensorRef& q, const TensorRef& k, const TensorRef& weights,
-                            std::int64_t count, const IndexerTopkOptions& options) {
-  return results_of<tegula::Tensor>(indexer_topk_schema(), IndexerTopk{options, q, k, weights, count});
 }
 
 }  // namespace tegula::ops

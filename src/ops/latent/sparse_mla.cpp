@@ -6,18 +6,13 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr int most_parts = 32, least_steps = 2;
-
-// Parts of lists where there are fewer blocks than processors, each of some steps.
 int planned_splits(const Bound<SparseMla>& c, const SparseMlaKernel& kernel) {
   if (c->splits > 0) return c->splits;
   if (!c.on_gpu()) return 1;
   const std::int64_t of_query = (c.dim("group") + kernel.rows - 1) / kernel.rows,
-                     blocks = std::max<std::int64_t>(
-                         c.dim("batch") * c.dim("queries") * c.dim("kv_heads") * of_query, 1),
                      steps = (c.dim("entries") + kernel.keys - 1) / kernel.keys;
-  const std::int64_t parts = std::min(gpu_processors / blocks, steps / least_steps);
-  return static_cast<int>(std::clamp<std::int64_t>(parts, 1, most_parts));
+  return planned_parts(c.dim("batch") * c.dim("queries") * c.dim("kv_heads") * of_query, steps,
+                       gpu_table.latents, planned_gpu_processors(c.call()));
 }
 
 void run(const Bound<SparseMla>& c, Launch& launch) {
@@ -54,7 +49,8 @@ const OperatorSchema& sparse_mla_schema() {
       Schema<Op>("sparse_mla", "attention of every query to the latent rows in its list")
           .with(add_latents<Op>)
           .option(&Op::splits, "splits", "parts into which a list is split, merged afterwards; 0: planned",
-                  between(0, most_parts, "a number from 1 to 32, or 0 for the plan's choice", "leave it out"))
+                  between(0, gpu_table.latents.most, "a number from 1 to 32, or 0 for the plan's choice",
+                          "leave it out"))
           .out(&Op::out, "out", latent_out_dims, same_as("q"),
                "the weighted sums of values; 0 where no row is seen")
           .unit_stride()
@@ -83,13 +79,6 @@ const OperatorSchema& sparse_mla_schema() {
                       "queries=16 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
           .run(run, formula);
   return table;
-}
-
-SparseMlaResult sparse_mla(const TensorRef& q, const TensorRef& kv, const TensorRef& indices,
-                           const SparseMlaOptions& options) {
-  const SparseMla op{options, q, kv, indices};
-  const BoundCall call = run_call(sparse_mla_schema(), &op);
-  return {call.output("out"), call.output("lse")};
 }
 
 }  // namespace tegula::ops

@@ -9,10 +9,6 @@ namespace tegula::ops {
 
 namespace {
 
-struct SparseMlaBackward : SparseMlaOptions, SparseMlaBackwardOptions {
-  TensorRef dout = {}, q = {}, kv = {}, indices = {}, out = {}, lse = {};
-};
-
 // The forward's call.
 SparseMla forward_of(const SparseMlaBackward& op) {
   return {static_cast<const SparseMlaOptions&>(op), op.q, op.kv, op.indices};
@@ -195,15 +191,6 @@ const OperatorSchema& sparse_mla_backward_schema() {
                       "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
           .run(run, formula);
   return table;
-}
-
-SparseMlaGradients sparse_mla_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& kv,
-                                       const TensorRef& indices, const TensorRef& out, const TensorRef& lse,
-                                       const SparseMlaOptions& options,
-                                       const SparseMlaBackwardOptions& gradients) {
-  SparseMlaBackward op{options, gradients, dout, q, kv, indices, out, lse};
-  const BoundCall call = run_call(sparse_mla_backward_schema(), &op);
-  return {call.output("dq"), call.output("dkv"), call.output("dsinks"), call.output("dmore_kv")};
 }
 
 }  // namespace tegula::ops

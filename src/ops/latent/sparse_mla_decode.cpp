@@ -10,20 +10,13 @@ namespace tegula::ops {
 
 namespace {
 
-struct SparseMlaDecode : SparseMlaDecodeOptions {
-  TensorRef q = {}, values = {}, scales = {}, indices = {};
-};
-
-constexpr int most_parts_of_cache = 32, least_steps_of_cache = 2;
-
 int planned_splits(const Bound<SparseMlaDecode>& c, const SparseMlaDecodeKernel& kernel) {
   if (c->splits > 0) return c->splits;
   if (!c.on_gpu()) return 1;
-  const std::int64_t blocks = std::max<std::int64_t>(
-                         c.dim("queries") * ((c.dim("heads") + kernel.rows - 1) / kernel.rows), 1),
+  const std::int64_t of_query = (c.dim("heads") + kernel.rows - 1) / kernel.rows,
                      steps = (c.dim("entries") + kernel.keys - 1) / kernel.keys;
-  return static_cast<int>(std::clamp<std::int64_t>(
-      std::min(gpu_processors / blocks, steps / least_steps_of_cache), 1, most_parts_of_cache));
+  return planned_parts(c.dim("queries") * of_query, steps, gpu_table.latents,
+                       planned_gpu_processors(c.call()));
 }
 
 SparseMlaDecodeKernel instance_of(const Bound<SparseMlaDecode>& c) {
@@ -136,7 +129,7 @@ const OperatorSchema& sparse_mla_decode_schema() {
           .remedy("give every head one")
           .with(add_scale<Op>)
           .option(&Op::splits, "splits", "parts into which a list is split, merged afterwards; 0: planned",
-                  between(0, most_parts_of_cache, "a number from 1 to 32, or 0 for the plan's choice",
+                  between(0, gpu_table.latents.most, "a number from 1 to 32, or 0 for the plan's choice",
                           "leave it out"))
           .with(add_rules)
           .out(&Op::out, "out", "queries heads d_v", same_as("q"),
@@ -157,13 +150,6 @@ const OperatorSchema& sparse_mla_decode_schema() {
           .measured(measured_calls())
           .run(run, formula);
   return table;
-}
-
-SparseMlaResult sparse_mla_decode(const TensorRef& q, const TensorRef& values, const TensorRef& scales,
-                                  const TensorRef& indices, const SparseMlaDecodeOptions& options) {
-  const SparseMlaDecode op{options, q, values, scales, indices};
-  const BoundCall call = run_call(sparse_mla_decode_schema(), &op);
-  return {call.output("out"), call.output("lse")};
 }
 
 }  // namespace tegula::ops

@@ -8,6 +8,9 @@ namespace tegula::ops {
 struct SparseMla : SparseMlaOptions {
   TensorRef q = {}, kv = {}, indices = {};
 };
+struct SparseMlaBackward : SparseMlaOptions, SparseMlaBackwardOptions {
+  TensorRef dout = {}, q = {}, kv = {}, indices = {}, out = {}, lse = {};
+};
 
 inline constexpr const char* latent_query_dims = "[batch] queries (kv_heads*group) d";
 inline constexpr const char* latent_out_dims = "[batch] queries (kv_heads*group) d_v";

@@ -14,10 +14,6 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-struct SparseMlaTarget : SparseMlaTargetOptions {
-  TensorRef q = {}, kv = {}, indices = {}, lse = {};
-};
-
 struct Instance {
   DType type = f32, compute = f32;
   int dim = 64;
@@ -156,12 +152,6 @@ const OperatorSchema& sparse_mla_target_schema() {
                      {"2048_64_heads", "queries=2048 keys=8192 kv_heads=1 group=64 d=576 bf16 entries=2048"}})
           .run(run, formula);
   return table;
-}
-
-tegula::Tensor sparse_mla_target(const TensorRef& q, const TensorRef& kv, const TensorRef& indices,
-                                 const TensorRef& lse, const SparseMlaTargetOptions& options) {
-  return results_of<tegula::Tensor>(sparse_mla_target_schema(),
-                                    SparseMlaTarget{options, q, kv, indices, lse});
 }
 
 }  // namespace tegula::ops

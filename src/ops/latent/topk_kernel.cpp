@@ -4,6 +4,8 @@
 #include <functional>
 #include <vector>
 
+#include "ops/pieces/sort_key.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -19,13 +21,6 @@ namespace {
 
 constexpr int word = 32;      // columns of a word of bits
 constexpr int at_a_time = 4;  // scores whose loads are under way together
-
-// Larger scores have larger keys. 0: not to be chosen, −∞ and NaN; both zeros have one key.
-Expr sort_key(const Expr& score) {
-  Expr bits = bitcast(select(score == 0, 0, score), u32);
-  Expr ordered = select(bits >> 31 == 1u, ~bits, bits | 0x80000000u);
-  return select(score > -inf, ordered, 0u);
-}
 
 // The keys of x[begin … begin + n − 1], with their positions behind `begin`; those that are not to be chosen
 // are left out.

@@ -9,11 +9,6 @@ namespace tegula::ops {
 
 namespace {
 
-struct TopkSelect : TopkOptions {
-  TensorRef scores = {};
-  std::int64_t count = 0;
-};
-
 void run(const Bound<TopkSelect>& c, Launch& launch) {
   launch(topk_instance(c.dim("columns"), c.has("begins"), c.has("ends"), c.has("page_table")), topk_kernel);
 }
@@ -93,10 +88,6 @@ const OperatorSchema& topk_select_schema() {
                      {"2048_of_4096x65536", "rows=4096 columns=65536 count=2048"}})
           .run(run, formula);
   return table;
-}
-
-tegula::Tensor topk_select(const TensorRef& scores, std::int64_t count, const TopkOptions& options) {
-  return results_of<tegula::Tensor>(topk_select_schema(), TopkSelect{options, scores, count});
 }
 
 }  // namespace tegula::ops

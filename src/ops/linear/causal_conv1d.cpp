@@ -351,16 +351,4 @@ const OperatorSchema& causal_conv1d_backward_schema() {
                                                                  "8*batch*tokens*d*width", "");
 }
 
-CausalConv1dResult causal_conv1d(const TensorRef& x, const TensorRef& weight, CausalConv1d options) {
-  return results_of<CausalConv1dResult>(causal_conv1d_schema(), options, {x, weight});
-}
-
-CausalConv1dGradients causal_conv1d_backward(const TensorRef& dout, const TensorRef& x,
-                                             const TensorRef& weight, CausalConv1d options,
-                                             const TensorRef& dfinal_state) {
-  Gradient<CausalConv1d> op{options};
-  op.given[1] = dfinal_state;
-  return results_of<CausalConv1dGradients>(causal_conv1d_backward_schema(), op, {dout, x, weight});
-}
-
 }  // namespace tegula::ops

@@ -186,6 +186,22 @@ Tensor gates_of_example(const Shape& shape, DType type, std::uint64_t seed,
   return Tensor::random_uniform(shape, type, seed, -0.2, 0);
 }
 
+std::vector<Example> linear_attention_examples() {
+  return {{"ragged",
+           "batch=2 tokens=20 key_heads=1 group=2 d=10 d_v=9 g g_gamma initial_state "
+           "output_final_state"},
+          {"plain_f16", "batch=1 tokens=130 key_heads=2 group=1 d=32 d_v=20 f16"},
+          {"normalized_bf16",
+           "batch=1 tokens=70 key_heads=1 group=1 d=16 d_v=16 bf16 normalize "
+           "initial_state output_final_state"},
+          {"packed_bf16",
+           "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 bf16 "
+           "g initial_state output_final_state"},
+          {"one_token",
+           "batch=2 tokens=1 key_heads=1 group=2 d=20 d_v=40 g initial_state "
+           "output_final_state"}};
+}
+
 }  // namespace
 
 const OperatorSchema& linear_attention_schema() {
@@ -231,19 +247,7 @@ const OperatorSchema& linear_attention_schema() {
               "et al. 2024, Lightning Attention-2")
           .gradient("linear_attention_backward")
           .flops("4*batch*tokens*key_heads*group*d*d_v")
-          .examples({{"ragged",
-                      "batch=2 tokens=20 key_heads=1 group=2 d=10 d_v=9 g g_gamma initial_state "
-                      "output_final_state"},
-                     {"plain_f16", "batch=1 tokens=130 key_heads=2 group=1 d=32 d_v=20 f16"},
-                     {"normalized_bf16",
-                      "batch=1 tokens=70 key_heads=1 group=1 d=16 d_v=16 bf16 normalize "
-                      "initial_state output_final_state"},
-                     {"packed_bf16",
-                      "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 bf16 "
-                      "g initial_state output_final_state"},
-                     {"one_token",
-                      "batch=2 tokens=1 key_heads=1 group=2 d=20 d_v=40 g initial_state "
-                      "output_final_state"}})
+          .examples(linear_attention_examples())
           .measured({{"8x4096_32x128_bf16", "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16"},
                      {"retention_8x4096_32x128_bf16",
                       "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16 g_gamma"},
@@ -284,14 +288,6 @@ Tensor lightning_decays(std::int64_t heads, std::int64_t layer, std::int64_t lay
   const double slope =
       8.0 / static_cast<double>(heads) * (1 - static_cast<double>(layer) / static_cast<double>(layers));
   return decays_of("lightning_decays", heads, [&](double h) { return -slope * (h + 1); });
-}
-
-LinearAttentionGradients linear_attention_backward(const TensorRef& dout, const TensorRef& q,
-                                                   const TensorRef& k, const TensorRef& v,
-                                                   LinearAttention options, const TensorRef& dfinal_state) {
-  Gradient<LinearAttention> op{options};
-  op.given[1] = dfinal_state;
-  return results_of<LinearAttentionGradients>(linear_attention_backward_schema(), op, {dout, q, k, v});
 }
 
 }  // namespace tegula::ops

@@ -18,10 +18,10 @@ ScanKernel wide(ScanKernel c) {
 
 // Fewer columns, as long as a GPU has processors left.
 ScanKernel narrow(ScanKernel c, std::int64_t heads) {
-  constexpr int processors = 100, least = 16;
+  constexpr int least = 16;
   c = wide(c);
   while (c.block >= 2 * least && c.block % (2 * least) == 0 &&
-         heads * ((c.d_v + c.block - 1) / c.block) < processors)
+         heads * ((c.d_v + c.block - 1) / c.block) < gpu_table.scan.filling_blocks)
     c.block /= 2;
   c.deep = heads * ((c.d_v + c.block - 1) / c.block) <= gpu_processors;
   return c;

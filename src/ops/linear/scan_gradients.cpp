@@ -6,78 +6,114 @@ namespace tegula::ops {
 using namespace lang;
 using lang::Tensor;
 
+namespace {
+
 // dv = scale · (decayed q kᵀ)ᵀ dout + e^(g_last − g) k dstate; dstate ← e^g_last dstate + scale · (e^g q)ᵀ
 // dout, and less wᵀ dv with the delta rule.
-Kernel scan_state_gradients_kernel(const ScanKernel& c) {
-  return kernel(instance_name("scan_state_gradients", c), [&] {
-    ScanInputs in(c);
-    Sequences& s = in.s;
-    Tensor q = in.keys("q"), k = in.keys("k"), dout = input("dout", in.columns(), c.type);
-    Tensor given = c.by_feature ? input("scores", s.shape({in.heads, c.rows()}), c.type) : q;
-    Tensor decays = c.by_feature ? in.decays() : q;
-    Tensor w = c.delta ? input("w", s.shape({in.heads, c.d}), c.type) : k;
-    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
-    Tensor dend = c.last ? input("dfinal_state", in.ends(), f32) : q;
-    std::optional<Expr> scale;
-    if (!c.by_feature) scale.emplace(scalar("scale", f32));
-    Tensor dstates = output("dstates", in.states(), c.type);
-    Tensor dv = output("dv", s.shape({in.heads, c.d_v - (c.ones ? 1 : 0)}), c.type);
-    Tensor dstart = c.first ? output("dinitial_state", in.ends(), f32) : dstates;
-    s.declare();
+class StateGradients {
+ public:
+  explicit StateGradients(const ScanKernel& kernel) : c(kernel) { in.s.declare(); }
+
+  void run() {
+    const Sequences& s = in.s;
     grid(in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
       Expr column = x * c.block, chunks = ceildiv(s.length(n), c.rows()), key_head = in.key_head(h);
       Fragment dstate({c.features(), c.block}, f32, 0);
       if (c.last) copy(dend.slice(n, h).at(0, column), dstate);
       const int elements = c.rows() * (c.features() * (c.delta ? 3 : 2) + c.block);
       pipelined(chunks, {.stages = c.stages(elements)}, [&](Index step) {
-        Expr chunk = chunks - 1 - step, row = chunk * c.rows(), last = in.last_row(n, row);
-        Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);
-        Shared douts({c.rows(), c.block}, c.type), rounded({c.features(), c.block}, c.type);
-        Shared weights({c.rows(), c.rows()}, c.type);
-        GateTile gates(c);
-        copy(s.head(q, n, key_head).at(row), qs);
-        copy(s.head(k, n, key_head).at(row), ks);
-        copy(s.head(dout, n, h).at(row, column), douts);
-        if (c.gated) gates.load(s.head(sums, n, h).at(row));
-        copy(dstate, rounded);
-        Fragment dvs({c.rows(), c.block}, f32, 0);
-        // What no product reads stands behind one, so that it runs beside it.
-        const auto keep = [&] { copy(rounded, s.chunk(dstates, n, chunk, h).at(0, column)); };
-        if (c.by_feature) {
-          Shared own_decays({c.features()}, f32);
-          copy(s.head(given, n, h).at(row), weights);
-          copy(s.chunk(decays, n, chunk, h).at(0), own_decays);
-          gemm(ks, rounded, dvs);
-          gemm(weights.T(), douts, dvs);
-          keep();
-          fade_features(dstate, own_decays);
-        } else {
-          Fragment scores({c.rows(), c.rows()}, f32, 0);
-          gemm(qs, ks.T(), scores);
-          gemm(ks, rounded, dvs);
-          keep();
-          gates.mask(scores, *scale);
-          gates.fade(dvs, last);
-          copy(scores, weights);
-          gemm(weights.T(), douts, dvs);
-          gates.age(dstate, last);
-          parallel(douts, [&](Index i, Index j) {
-            Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
-            douts(i, j) *= factor;
-          });
-        }
-        gemm(qs.T(), douts, dstate);
-        if (c.delta) {
-          Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);
-          copy(s.head(w, n, h).at(row), ws);
-          parallel(minus, [&](Index i, Index j) { minus(i, j) = -dvs(i, j); });
-          gemm(ws.T(), minus, dstate);
-        }
-        copy(dvs, s.head(dv, n, h).at(row, column));
+        Expr chunk = chunks - 1 - step, row = chunk * c.rows();
+        pass({n, h, key_head, chunk, row, column, in.last_row(n, row)}, dstate);
       });
       if (c.first) copy(dstate, dstart.slice(n, h).at(0, column));
     });
-  });
+  }
+
+ private:
+  struct Place {
+    Expr n, h, key_head, chunk, row, column, last;
+  };
+  // Of a chunk.
+  struct Tiles {
+    Shared qs, ks, douts, rounded, weights;
+  };
+
+  // From the gradient of the state behind a chunk to that of the one before it.
+  void pass(const Place& at, Fragment& dstate) {
+    const Sequences& s = in.s;
+    Tiles t{Shared({c.rows(), c.features()}, c.type), Shared({c.rows(), c.features()}, c.type),
+            Shared({c.rows(), c.block}, c.type), Shared({c.features(), c.block}, c.type),
+            Shared({c.rows(), c.rows()}, c.type)};
+    GateTile gates(c);
+    copy(s.head(q, at.n, at.key_head).at(at.row), t.qs);
+    copy(s.head(k, at.n, at.key_head).at(at.row), t.ks);
+    copy(s.head(dout, at.n, at.h).at(at.row, at.column), t.douts);
+    if (c.gated) gates.load(s.head(sums, at.n, at.h).at(at.row));
+    copy(dstate, t.rounded);
+    Fragment dvs({c.rows(), c.block}, f32, 0);
+    if (c.by_feature)
+      fade_by_features(at, t, dvs, dstate);
+    else
+      fade_by_gates(at, t, gates, dvs, dstate);
+    gemm(t.qs.T(), t.douts, dstate);
+    if (c.delta) {
+      Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);
+      copy(s.head(w, at.n, at.h).at(at.row), ws);
+      parallel(minus, [&](Index i, Index j) { minus(i, j) = -dvs(i, j); });
+      gemm(ws.T(), minus, dstate);
+    }
+    copy(dvs, s.head(dv, at.n, at.h).at(at.row, at.column));
+  }
+
+  // What no product reads stands behind one, so that it runs beside it.
+  void keep(const Place& at, const Tiles& t) {
+    copy(t.rounded, in.s.chunk(dstates, at.n, at.chunk, at.h).at(0, at.column));
+  }
+
+  void fade_by_features(const Place& at, Tiles& t, Fragment& dvs, Fragment& dstate) {
+    Shared own_decays({c.features()}, f32);
+    copy(in.s.head(given, at.n, at.h).at(at.row), t.weights);
+    copy(in.s.chunk(decays, at.n, at.chunk, at.h).at(0), own_decays);
+    gemm(t.ks, t.rounded, dvs);
+    gemm(t.weights.T(), t.douts, dvs);
+    keep(at, t);
+    fade_features(dstate, own_decays);
+  }
+
+  void fade_by_gates(const Place& at, Tiles& t, GateTile& gates, Fragment& dvs, Fragment& dstate) {
+    Fragment scores({c.rows(), c.rows()}, f32, 0);
+    gemm(t.qs, t.ks.T(), scores);
+    gemm(t.ks, t.rounded, dvs);
+    keep(at, t);
+    gates.mask(scores, *scale);
+    gates.fade(dvs, at.last);
+    copy(scores, t.weights);
+    gemm(t.weights.T(), t.douts, dvs);
+    gates.age(dstate, at.last);
+    parallel(t.douts, [&](Index i, Index j) {
+      Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
+      t.douts(i, j) *= factor;
+    });
+  }
+
+  const ScanKernel& c;
+  ScanInputs in{c};
+  Tensor q = in.keys("q"), k = in.keys("k"), dout = input("dout", in.columns(), c.type);
+  Tensor given = c.by_feature ? input("scores", in.s.shape({in.heads, c.rows()}), c.type) : q;
+  Tensor decays = c.by_feature ? in.decays() : q;
+  Tensor w = c.delta ? input("w", in.s.shape({in.heads, c.d}), c.type) : k;
+  Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
+  Tensor dend = c.last ? input("dfinal_state", in.ends(), f32) : q;
+  std::optional<Expr> scale = c.by_feature ? std::nullopt : std::optional<Expr>(scalar("scale", f32));
+  Tensor dstates = output("dstates", in.states(), c.type);
+  Tensor dv = output("dv", in.s.shape({in.heads, c.d_v - (c.ones ? 1 : 0)}), c.type);
+  Tensor dstart = c.first ? output("dinitial_state", in.ends(), f32) : dstates;
+};
+
+}  // namespace
+
+Kernel scan_state_gradients_kernel(const ScanKernel& c) {
+  return kernel(instance_name("scan_state_gradients", c), [&] { StateGradients(c).run(); });
 }
 
 namespace {

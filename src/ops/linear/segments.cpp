@@ -6,17 +6,9 @@ namespace tegula::ops {
 
 namespace {
 
-// The cost of a pass over states: columns per block, resident blocks per processor, and microseconds per
-// chunk.
-struct PassCost {
-  int block, blocks_of_processor;
-  double step;
-};
-constexpr PassCost passes[] = {{32, 2, 1.9}, {64, 1, 2.1}, {128, 1, 2.7}};
-// Microseconds: of a chunk where loads run far ahead, of a segment in the pass over segments, of two grids.
-constexpr double deep_step = 1.6, segment_step = 6, grids = 12;
+constexpr const GpuScan& scan_costs = gpu_table.scan;
 
-double pass_time(const BoundCall& call, const ScanKernel& c, std::int64_t parts, const PassCost& cost) {
+double pass_time(const BoundCall& call, const ScanKernel& c, std::int64_t parts, const ScanPass& cost) {
   const auto heads = static_cast<double>(sequences_of(call) * call.dim("heads") * parts);
   const double blocks = heads * std::ceil(1. * c.d_v / cost.block),
                chunks = std::ceil(call.dim("tokens") / 64. / parts);
@@ -43,19 +35,21 @@ std::int64_t segments_of(const BoundCall& call, const ScanKernel& chain) {
     // A CPU has few processors, and the same number of steps on each.
     if (!has_choice(call, chain)) return static_cast<double>(parts);
     if (parts == 1) {
-      const PassCost whole{chain.block, 1, deep_step};
+      const ScanPass whole{chain.block, 1, scan_costs.deep_step};
       return pass_time(call, chain, 1, whole);
     }
     double own = never;
-    for (const PassCost& cost : passes) own = std::min(own, pass_time(call, both, parts, cost));
-    return own + pass_time(call, chain, parts, passes[0]) + static_cast<double>(parts) * segment_step + grids;
+    for (const ScanPass& cost : scan_costs.passes) own = std::min(own, pass_time(call, both, parts, cost));
+    return own + pass_time(call, chain, parts, scan_costs.passes[0]) +
+           static_cast<double>(parts) * scan_costs.segment_step + scan_costs.grids;
   });
 }
 
 ScanKernel of_segments(const BoundCall& call, const ScanKernel& c, std::int64_t parts) {
   ScanKernel result = wide(c);
   if (!has_choice(call, c)) return result;
-  result.block = best_of(passes, [&](const PassCost& cost) { return pass_time(call, c, parts, cost); }).block;
+  result.block =
+      best_of(scan_costs.passes, [&](const ScanPass& cost) { return pass_time(call, c, parts, cost); }).block;
   return result;
 }
 

@@ -101,15 +101,4 @@ const OperatorSchema& nsa_selected_attention_backward_schema() {
   return table;
 }
 
-NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, const TensorRef& q,
-                                                     const TensorRef& k, const TensorRef& v,
-                                                     const TensorRef& block_indices, const TensorRef& out,
-                                                     const TensorRef& lse, const NsaSelectedOptions& options,
-                                                     const NsaSelectedBackwardOptions& gradients) {
-  NsaSelectedBackward op{options, gradients};
-  op.window_out = gradients.window_out, op.window_lse = gradients.window_lse;
-  return results_of<NsaSelectedGradients>(nsa_selected_attention_backward_schema(), op,
-                                          {dout, q, k, v, block_indices, out, lse});
-}
-
 }  // namespace tegula::ops

@@ -36,36 +36,48 @@ std::int64_t bytes_of_key_pass(const NsaBackwardKernel& c) {
          rows * c.keys * bytes_of_score(c.forward);
 }
 
-bool fits(const NsaBackwardKernel& c) {
-  return std::max(bytes_of_query_pass(c), bytes_of_key_pass(c)) <= bytes_of_block;
-}
-
-void take_tiles(int extent, int forward_keys, NsaBackwardKernel& kernel) {
+NsaBackwardKernel in_tiles(NsaBackwardKernel kernel, int extent) {
   NsaKernel& f = kernel.forward;
   kernel.keys = std::min(f.block, tile_of_blocks(f.block, extent).extent);
   kernel.queries = std::max(1, extent / f.pack);
-  f.keys =
-      extent < usual_extent ? tile_of_blocks(f.block, std::min(forward_keys, extent)).extent : forward_keys;
+  if (extent < usual_extent) f.keys = tile_of_blocks(f.block, std::min(f.keys, extent)).extent;
+  return kernel;
 }
 
-void fit_tiles(NsaBackwardKernel& kernel) {
+// Steps of a row: small tiles have more. Heads that share tiles do not find their lists again. Where nothing
+// fits, that of the fewest bytes comes first.
+double estimate(const NsaBackwardKernel& c, bool shares_tiles) {
+  constexpr double beyond = 1e12;
+  const std::int64_t bytes = std::max(bytes_of_query_pass(c), bytes_of_key_pass(c));
+  if (bytes > bytes_of_block) return beyond + static_cast<double>(bytes);
+  return 1. / (c.queries * c.forward.pack) + (shares_tiles && c.forward.pack == 1 ? 1 : 0);
+}
+
+using TileCandidates = Candidates<NsaBackwardKernel, 6>;
+void add_candidates(const NsaBackwardKernel& kernel, TileCandidates& to) {
   const NsaKernel& f = kernel.forward;
-  const int forward_keys = f.keys;
   int extent = fitting_extent(usual_extent, std::max(f.dim, f.dim_v), f.compute.bytes());
-  take_tiles(extent, forward_keys, kernel);
-  while (!fits(kernel) && extent > least_extent) take_tiles(extent /= 2, forward_keys, kernel);
+  for (; extent >= least_extent; extent /= 2) to.add(in_tiles(kernel, extent));
 }
 
 // Completes the kernel, whose forward is planned for CPUs; `tokens` is the most of a sequence. On a GPU tiles
 // fit its shared memory: steps take fewer keys, and heads that find no room together have tiles of their own.
 void plan_two_passes(bool on_gpu, std::int64_t tokens, NsaBackwardKernel& kernel) {
-  NsaKernel& f = kernel.forward;
-  if (!on_gpu) return take_tiles(usual_extent, f.keys, kernel);
-  fit_tiles(kernel);
-  if (fits(kernel) || f.pack == 1) return;
-  const NsaPlan alone = plan_nsa({.tokens = tokens, .block = f.block, .entries = f.entries}, {});
-  f.pack = f.members = 1, f.queries = alone.queries, f.keys = alone.keys;
-  fit_tiles(kernel);
+  if (!on_gpu) {
+    kernel = in_tiles(kernel, usual_extent);
+    return;
+  }
+  const bool shares_tiles = kernel.forward.pack > 1;
+  TileCandidates candidates;
+  add_candidates(kernel, candidates);
+  if (shares_tiles) {
+    NsaBackwardKernel apart = kernel;
+    NsaKernel& f = apart.forward;
+    const NsaPlan alone = plan_nsa({.tokens = tokens, .block = f.block, .entries = f.entries}, {});
+    f.pack = f.members = 1, f.queries = alone.queries, f.keys = alone.keys;
+    add_candidates(apart, candidates);
+  }
+  kernel = best_of(candidates, [&](const NsaBackwardKernel& c) { return estimate(c, shares_tiles); });
 }
 
 void plan_lists(NsaBackwardCall& call) {

@@ -8,7 +8,8 @@ namespace tegula::ops {
 
 struct NsaSelectedBackward : NsaSelectedOptions, NsaSelectedBackwardOptions {
   TensorRef dout = {}, q = {}, k = {}, v = {}, block_indices = {}, out = {}, lse = {};
-  std::optional<TensorRef> window_out = {}, window_lse = {};
+  // Not where the forward call writes its own.
+  using NsaSelectedBackwardOptions::window_lse, NsaSelectedBackwardOptions::window_out;
 };
 const OperatorSchema& nsa_selected_attention_backward_schema();
 

@@ -17,8 +17,7 @@ struct Row {
 
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
-std::vector<Row> table() {
-  std::vector<Row> rows;
+void add_blocks_and_groups(std::vector<Row>& rows) {
   for (int block : {16, 20, 70})
     for (int tokens_of_tile : {1, 3})
       rows.push_back({.name = "block",
@@ -55,6 +54,9 @@ std::vector<Row> table() {
                       .tokens = tokens,
                       .keys = keys,
                       .options = {.block_size = 16, .diagonal = true, .window = 5, .tiles = {2, 16}}});
+}
+
+void add_other_rows(std::vector<Row>& rows) {
   rows.push_back({.name = "many blocks", .tokens = 3, .keys = 1100, .options = {.block_size = 1}});
   rows.push_back({.name = "long lists",
                   .tokens = 150,
@@ -97,12 +99,13 @@ std::vector<Row> table() {
                   .options = {.block_size = 16, .window = 6},
                   .dsel_scale = true});
   rows.push_back({.name = "no entries", .entries = 0, .options = {.block_size = 16}});
-  const std::size_t count = rows.size();
-  for (std::size_t i = 0; i < count; i += 5) {
-    rows.push_back(rows[i]);
-    rows.back().options.layout = Layout::bhsd;
-  }
-  return rows;
+}
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  add_blocks_and_groups(rows);
+  add_other_rows(rows);
+  return in_both_layouts(rows, 5);
 }
 
 Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int64_t last) {
@@ -203,7 +206,6 @@ PlannedCall<NsaSelectedBackward> planned_call(const Given& in, const NsaSelected
   NsaSelectedBackward op{in.options,        more,          in.dout.inside,
                          in.q.inside,       in.k.inside,   in.v.inside,
                          in.indices.inside, in.out.inside, in.lse.inside};
-  op.window_out = more.window_out, op.window_lse = more.window_lse;
   return {nsa_selected_attention_backward_schema(), op};
 }
 

@@ -136,11 +136,4 @@ const OperatorSchema& nsa_combine_backward_schema() {
                                                                                  "5*rows*d*branches");
 }
 
-NsaCombineGradients nsa_combine_backward(const TensorRef& dout, const TensorRef& compressed,
-                                         const TensorRef& selected, const TensorRef& gates,
-                                         NsaCombine options) {
-  return results_of<NsaCombineGradients>(nsa_combine_backward_schema(), Gradient<NsaCombine>{options},
-                                         {dout, compressed, selected, gates});
-}
-
 }  // namespace tegula::ops

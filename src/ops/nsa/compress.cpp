@@ -1,6 +1,5 @@
 #include "ops/nsa/compress_rows.hpp"
 #include "ops/nsa/compress_table.hpp"
-#include "tegula/ops/nsa_compress.hpp"
 
 namespace tegula::ops {
 
@@ -19,12 +18,7 @@ struct CompressInstance {
   }
 };
 
-struct CompressBackward : NsaCompress {
-  TensorRef dout = {};
-  std::optional<TensorRef> dx = {};
-};
-
-// The program in both directions: `whole` has one row per token, `means` one per entry.
+// Of both directions: `whole` has a row for each token, `means` one for each entry.
 struct CompressProgram {
   const CompressInstance& c;
   Dim batch{"batch"}, tokens{"tokens"}, heads{"heads"}, entries{"entries"};
@@ -59,8 +53,7 @@ struct CompressProgram {
 void CompressProgram::sum_windows() const {
   grid(ceildiv(most_entries(), c.rows), heads, sequences(), [&](Index x, Index h, Index b) {
     const CompressedSequence s = sequence(b);
-    if (c.packed)
-      assert_that(s.tokens.end - s.tokens.begin <= longest, "a sequence has more tokens than max_seqlen");
+    if (c.packed) s.check(longest);
     const Tensor from = whole.slice(s.batch, s.tokens, h), to = means.slice(s.batch, s.entries, h);
     Expr whole_windows = count(s), share = 1 / f32(length);
     Fragment sum({c.rows, c.dim}, f32);
@@ -79,8 +72,7 @@ void CompressProgram::sum_windows() const {
 void CompressProgram::spread() const {
   grid(ceildiv(longest, c.rows), heads, sequences(), [&](Index x, Index h, Index b) {
     const CompressedSequence s = sequence(b);
-    if (c.packed)
-      assert_that(s.tokens.end - s.tokens.begin <= longest, "a sequence has more tokens than max_seqlen");
+    if (c.packed) s.check(longest);
     const Tensor to = whole.slice(s.batch, s.tokens, h), from = means.slice(s.batch, s.entries, h);
     Expr whole_windows = count(s), share = 1 / f32(length);
     Fragment sum({c.rows, c.dim}, f32);
@@ -248,10 +240,6 @@ const OperatorSchema& nsa_compress_backward_schema() {
           .measured(compress_measured(true))
           .run(run_backward, formula_backward);
   return table;
-}
-
-tegula::Tensor nsa_compress_backward(const TensorRef& dout, const TensorRef& x, NsaCompress options) {
-  return results_of<tegula::Tensor>(nsa_compress_backward_schema(), CompressBackward{options}, {dout, x});
 }
 
 }  // namespace tegula::ops

@@ -25,6 +25,11 @@ struct CompressedSequence {
   lang::Expr batch;
   lang::Range tokens, entries;
 
+  lang::Expr length() const { return tokens.end - tokens.begin; }
+  // Of a packed one, whose length the caller promises.
+  void check(const lang::Expr& longest) const {
+    lang::assert_that(length() <= longest, "a sequence has more tokens than max_seqlen");
+  }
   static CompressedSequence of_batch(const lang::Expr& b, const lang::Expr& tokens,
                                      const lang::Expr& entries) {
     return {b, lang::range(0, tokens), lang::range(0, entries)};

@@ -2,8 +2,14 @@
 #pragma once
 #include "ops/pieces/heads.hpp"
 #include "ops/schema/schema.hpp"
+#include "tegula/ops/nsa_compress.hpp"
 
 namespace tegula::ops {
+
+struct CompressBackward : NsaCompress {
+  TensorRef dout = {};
+  std::optional<TensorRef> dx = {};
+};
 
 // A tensor over tokens, or over entries, in the order that the layout says; packed sequences have no batch.
 inline std::string compressed_dims(const char* rows, const char* heads, const char* features) {

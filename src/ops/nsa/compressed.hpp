@@ -12,6 +12,13 @@
 
 namespace tegula::ops {
 
+struct Compressed : NsaCompressedOptions {
+  TensorRef q = {}, k = {}, v = {};
+};
+struct CompressedBackward : NsaCompressedOptions, NsaCompressedBackwardOptions {
+  TensorRef dout = {}, q = {}, k = {}, v = {}, out = {}, lse = {};
+};
+
 // Query heads of a group share tiles: as many as `pack`.
 struct CompressedKernel {
   DType type = f32, compute = f32;
@@ -93,11 +100,19 @@ struct CompressedProgram {
                     : CompressedSequence::of_batch(b, queries, entries);
   }
   EntrySight sight(const CompressedSequence& s) const {
-    lang::Expr count = s.tokens.end - s.tokens.begin;
     return {{length, stride},
             c.packed ? lang::Expr(lang::Operand(0)) : tokens - queries,
-            count,
+            s.length(),
             s.entries.end - s.entries.begin};
+  }
+  // Of a block of queries from `first` on; one behind the last query ends here.
+  EntrySight sight_from(const lang::Expr& first, const CompressedSequence& s) const {
+    EntrySight result = sight(s);
+    if (c.packed) {
+      s.check(longest);
+      exit_if(first >= result.queries);
+    }
+    return result;
   }
   lang::Expr packs_of_group() const { return packs / kv_heads; }
 

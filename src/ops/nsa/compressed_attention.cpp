@@ -12,13 +12,6 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-struct Compressed : NsaCompressedOptions {
-  TensorRef q = {}, k = {}, v = {};
-};
-struct CompressedBackward : NsaCompressedOptions, NsaCompressedBackwardOptions {
-  TensorRef dout = {}, q = {}, k = {}, v = {}, out = {}, lse = {};
-};
-
 struct Forward : CompressedProgram {
   Tensor v = input("v", of_entries(c.dim_v), c.type), out = output("out", of_queries(c.dim_v), c.type),
          lse = output("lse", vector(), f32);
@@ -31,11 +24,7 @@ struct Forward : CompressedProgram {
   }
 
   void block(const Expr& first, const Expr& head, const CompressedSequence& s) {
-    const EntrySight sight_of = sight(s);
-    if (c.packed) {
-      assert_that(sight_of.queries <= longest, "a sequence has more tokens than max_seqlen");
-      exit_if(first >= sight_of.queries);
-    }
+    const EntrySight sight_of = sight_from(first, s);
     Shared q_tile({c.rows(), c.features()}, c.compute);
     load_queries(queries_of(q, s, head), first, q_tile, c.pack);
     Fragment sum({c.rows(), c.features_v()}, f32, 0);
@@ -287,20 +276,6 @@ const OperatorSchema& nsa_compressed_attention_backward_schema() {
           .measured({attention_measured()[0], attention_measured()[1]})
           .run(run_backward, formula_backward);
   return table;
-}
-
-AttentionResult nsa_compressed_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                         const NsaCompressedOptions& options) {
-  return results_of<AttentionResult>(nsa_compressed_attention_schema(), Compressed{options, q, k, v});
-}
-
-NsaCompressedGradients nsa_compressed_attention_backward(const TensorRef& dout, const TensorRef& q,
-                                                         const TensorRef& k, const TensorRef& v,
-                                                         const TensorRef& out, const TensorRef& lse,
-                                                         const NsaCompressedOptions& options,
-                                                         const NsaCompressedBackwardOptions& gradients) {
-  return results_of<NsaCompressedGradients>(nsa_compressed_attention_backward_schema(),
-                                            CompressedBackward{options, gradients, dout, q, k, v, out, lse});
 }
 
 }  // namespace tegula::ops

@@ -85,11 +85,7 @@ struct Backward : CompressedProgram {
   }
 
   void query_block(const Expr& first, const Expr& head, const CompressedSequence& s) {
-    const EntrySight sight_of = sight(s);
-    if (c.packed) {
-      assert_that(sight_of.queries <= longest, "a sequence has more tokens than max_seqlen");
-      exit_if(first >= sight_of.queries);
-    }
+    const EntrySight sight_of = sight_from(first, s);
     QueryGradient tile(tiles(), gradient());
     tile.load(queries_of(q, s, head), first);
     QueryGradient::Branch branch(tiles(), queries_of(dout, s, head), padded_vector_of(base, s, head),

@@ -10,11 +10,7 @@ namespace tegula::ops {
 
 namespace {
 
-struct NsaGated : NsaSelected {
-  TensorRef compressed = {}, gates = {};
-};
-
-// A tensor like out, in the form that the program takes.
+// Of a tensor as out, in the form of the program.
 TensorRef rows_of(const Bound<NsaGated>& c, const TensorRef& tensor) {
   const TensorRef rows = tensor.rank() == 4 ? as_bshd(tensor, c->layout) : tensor;
   return split_heads(rows, rows.rank() - 2, c.dim("group"));
@@ -124,13 +120,6 @@ const OperatorSchema& nsa_gated_attention_schema() {
                       "entries=16 window=512 branches=3"}})
           .run(run, formula);
   return table;
-}
-
-Tensor nsa_gated_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                           const TensorRef& block_indices, const TensorRef& compressed,
-                           const TensorRef& gates, const NsaSelectedOptions& options) {
-  return results_of<Tensor>(nsa_gated_attention_schema(), NsaGated{{options}},
-                            {q, k, v, block_indices, compressed, gates});
 }
 
 }  // namespace tegula::ops

@@ -81,11 +81,7 @@ const OperatorSchema& nsa_selected_attention_schema() {
           .with(add_selection<Op>)
           .option(&Op::check_indices, "check_indices",
                   "refuses used entries that are neither -1 nor a block; the call then waits for the GPU")
-          .out(&Op::out, "out", out_dims, same_as("q"), "the weighted sums of values; 0 where no key is seen")
-          .unit_stride()
-          .ordered()
-          .out(&Op::lse, "lse", lse_dims, is(f32),
-               "natural logarithm of the sum of exp(score); -inf where no key is seen")
+          .with(add_attention_results<Op>)
           .out(&Op::window_out, "window_out", out_dims, same_as("q"), "the same of the window")
           .unit_stride()
           .ordered()
@@ -101,12 +97,6 @@ const OperatorSchema& nsa_selected_attention_schema() {
           .maps(nsa_maps())
           .run(run, formula);
   return table;
-}
-
-NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                         const TensorRef& block_indices, const NsaSelectedOptions& options) {
-  return results_of<NsaSelectedResult>(nsa_selected_attention_schema(), NsaSelected{options},
-                                       {q, k, v, block_indices});
 }
 
 Tensor random_selection(const Shape& shape, DType, std::uint64_t seed,

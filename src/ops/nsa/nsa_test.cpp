@@ -17,8 +17,7 @@ struct Row {
 
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
-std::vector<Row> table() {
-  std::vector<Row> rows;
+void add_blocks_and_groups(std::vector<Row>& rows) {
   for (int block : {16, 20, 64, 256})
     for (int tokens_of_tile : {1, 3})
       rows.push_back({.name = "block",
@@ -50,6 +49,9 @@ std::vector<Row> table() {
                                     .diagonal = diagonal,
                                     .repeats = true,
                                     .tiles = {tokens_of_tile, 16}}});
+}
+
+void add_other_rows(std::vector<Row>& rows) {
   for (std::int64_t tokens : {0, 1, 30})
     for (std::int64_t keys : {0, 1, 21})
       rows.push_back({.name = "sizes",
@@ -78,12 +80,13 @@ std::vector<Row> table() {
   }
   rows.push_back({.name = "no entries", .entries = 0, .options = {.block_size = 16}});
   rows.push_back({.name = "no sequences", .batch = 0, .options = {.block_size = 16}});
-  const std::size_t count = rows.size();
-  for (std::size_t i = 0; i < count; i += 5) {
-    rows.push_back(rows[i]);
-    rows.back().options.layout = Layout::bhsd;
-  }
-  return rows;
+}
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  add_blocks_and_groups(rows);
+  add_other_rows(rows);
+  return in_both_layouts(rows, 5);
 }
 
 Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int64_t last) {

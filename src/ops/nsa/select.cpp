@@ -121,6 +121,33 @@ void formula(const Bound<NsaSelect>& c, Exact& exact) {
 const OptionRule some_blocks =
     between(0, 1 << 20, "a number of blocks from 0 to 2^20", "give another number");
 
+std::vector<Example> select_examples() {
+  return {{"small",
+           "batch=1 queries=19 entries=9 kv_heads=1 group=2 d=8 length=4 stride=2 block_size=4 count=3 "
+           "key_tokens=21"},
+          {"grouped_bhsd",
+           "batch=2 queries=150 entries=36 kv_heads=2 group=6 d=16 length=8 stride=4 block_size=8 "
+           "count=5 local_blocks=1 layout=bhsd"},
+          {"packed_f16",
+           "sequences=4 queries=170 entries=42 kv_heads=2 group=4 d=16 f16 length=6 stride=4 "
+           "block_size=10 count=4 first_blocks=0 cu_seqlens"},
+          {"group_of_16_bf16",
+           "batch=1 queries=90 entries=80 kv_heads=1 group=16 d=64 bf16 length=2 stride=1 block_size=3 "
+           "count=9"},
+          {"more_blocks_than_a_warp_holds",
+           "batch=1 queries=3 entries=1040 kv_heads=1 group=1 d=8 length=2 stride=2 block_size=1 "
+           "count=5 key_tokens=2080"},
+          {"many_entries_of_a_block",
+           "batch=1 queries=100 entries=49 kv_heads=2 group=2 d=16 f16 length=4 stride=2 block_size=32 "
+           "count=2"},
+          {"largest_bf16",
+           "batch=1 queries=90 entries=21 kv_heads=2 group=4 d=32 bf16 length=8 stride=4 block_size=8 "
+           "count=4 local_blocks=1 weight=largest"},
+          {"forced_more_than_count",
+           "batch=1 queries=70 entries=9 kv_heads=1 group=1 d=8 length=4 stride=4 block_size=4 count=2 "
+           "first_blocks=2 local_blocks=3"}};
+}
+
 }  // namespace
 
 const OperatorSchema& nsa_select_schema() {
@@ -150,31 +177,7 @@ const OperatorSchema& nsa_select_schema() {
           .flops(
               "2*batch*kv_heads*group*d*(key_tokens > 0 ? queries*entries : "
               "queries*queries/(2*stride))")
-          .examples(
-              {{"small",
-                "batch=1 queries=19 entries=9 kv_heads=1 group=2 d=8 length=4 stride=2 block_size=4 count=3 "
-                "key_tokens=21"},
-               {"grouped_bhsd",
-                "batch=2 queries=150 entries=36 kv_heads=2 group=6 d=16 length=8 stride=4 block_size=8 "
-                "count=5 local_blocks=1 layout=bhsd"},
-               {"packed_f16",
-                "sequences=4 queries=170 entries=42 kv_heads=2 group=4 d=16 f16 length=6 stride=4 "
-                "block_size=10 count=4 first_blocks=0 cu_seqlens"},
-               {"group_of_16_bf16",
-                "batch=1 queries=90 entries=80 kv_heads=1 group=16 d=64 bf16 length=2 stride=1 block_size=3 "
-                "count=9"},
-               {"more_blocks_than_a_warp_holds",
-                "batch=1 queries=3 entries=1040 kv_heads=1 group=1 d=8 length=2 stride=2 block_size=1 "
-                "count=5 key_tokens=2080"},
-               {"many_entries_of_a_block",
-                "batch=1 queries=100 entries=49 kv_heads=2 group=2 d=16 f16 length=4 stride=2 block_size=32 "
-                "count=2"},
-               {"largest_bf16",
-                "batch=1 queries=90 entries=21 kv_heads=2 group=4 d=32 bf16 length=8 stride=4 block_size=8 "
-                "count=4 local_blocks=1 weight=largest"},
-               {"forced_more_than_count",
-                "batch=1 queries=70 entries=9 kv_heads=1 group=1 d=8 length=4 stride=4 block_size=4 count=2 "
-                "first_blocks=2 local_blocks=3"}})
+          .examples(select_examples())
           .measured({{"8192_bf16",
                       "batch=1 queries=8192 entries=511 kv_heads=4 group=16 d=128 bf16 length=32 stride=16 "
                       "count=16"},
@@ -186,12 +189,6 @@ const OperatorSchema& nsa_select_schema() {
                       "key_tokens=65536 count=16"}})
           .run(run, formula);
   return table;
-}
-
-tegula::Tensor nsa_select(const TensorRef& q, const TensorRef& k, const TensorRef& lse, std::int64_t count,
-                          NsaSelect options) {
-  options.count = count;
-  return results_of<tegula::Tensor>(nsa_select_schema(), options, {q, k, lse});
 }
 
 }  // namespace tegula::ops

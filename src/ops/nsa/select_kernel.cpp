@@ -42,7 +42,7 @@ struct Select : CompressedProgram {
         Expr tile = slot + n * slots, others = kv_heads * sequences(), other = tile % others;
         const CompressedSequence s = sequence(other / kv_heads);
         const EntrySight sight_of = sight(s);
-        if (c.packed) assert_that(sight_of.queries <= longest, "a sequence has more tokens than max_seqlen");
+        if (c.packed) s.check(longest);
         Expr first = (tiles - 1 - tile / others) * c.queries;
         when(first < sight_of.queries, [&] {
           const Tensor own = weights.slice(slot);

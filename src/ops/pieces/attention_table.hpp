@@ -62,6 +62,20 @@ void add_heads(Schema<Op>& table) {
   add_heads_of(table, floats);
 }
 
+// The results, of these types.
+template <class Op>
+void add_results_of_types(Schema<Op>& table, const TypeRule& types) {
+  table.out(&Op::out, "out", out_dims, types, "the weighted sums of values; 0 where no key is seen")
+      .unit_stride()
+      .ordered()
+      .out(&Op::lse, "lse", lse_dims, is(f32),
+           "natural logarithm of the sum of exp(score); -inf where no key is seen");
+}
+template <class Op>
+void add_attention_results(Schema<Op>& table) {
+  add_results_of_types(table, same_as("q"));
+}
+
 // Factors of q, k and v in 8 bits, which lie beside those that all attention has.
 template <class Op>
 void add_head_scales(Schema<Op>& table) {

@@ -35,6 +35,7 @@ struct CpuTable {
   CpuAttention attention = {}, attention_gradients = {.score = 40, .rescale = 0, .step = 6'000};
   CpuBlockSparse block_sparse = {};
   CpuSelection selection = {};
+  int keys_of_split = 1024;  // of a cache, at least: fewer are not worth a part of their own
 };
 inline constexpr CpuTable cpu_table;
 
@@ -56,6 +57,26 @@ struct GpuProduct {
   // two.
   int few_sums = 2048;
   double waiting = 1.6;
+  // Of products of tf32, which tensor cores read along k. A copy that all blocks read costs as much as
+  // turning operands in the blocks of so many rows or columns, and as dividing them for squares of so many.
+  int rows_worth_turning = 64, sides_worth_dividing = 128;
+};
+// Parts of a loop whose sums are added afterwards: so many blocks for each processor, of so many steps each
+// or more, and at most so many parts.
+struct GpuSplit {
+  int blocks_of_processor = 1, least_steps = 1, most = 32;
+};
+// Of a pass over the states of a scan: columns of a block, blocks that a processor has at once, and
+// microseconds of a chunk.
+struct ScanPass {
+  int block, blocks_of_processor;
+  double step;
+};
+struct GpuScan {
+  ScanPass passes[3] = {{32, 2, 1.9}, {64, 1, 2.1}, {128, 1, 2.7}};
+  // Microseconds: of a chunk where loads run far ahead, of a segment in the pass over segments, of two grids.
+  double deep_step = 1.6, segment_step = 6, grids = 12;
+  int filling_blocks = 100;  // with fewer, blocks have fewer columns
 };
 // In steps of the loop over keys: what a block costs beside its own, and the merge of parts. A score of a
 // tile with fewer rows than two or three warp groups have, or with steps of 64 keys, takes so much longer;
@@ -65,10 +86,16 @@ struct GpuAttention {
   double fewer_rows = 1.25, fewer_rows_of_three = 1.4, fewer_keys = 1.25, least_gain = 0.95;
   double most_registers = 188;  // of a thread, for sums and scores
 };
-// A row of a tile of one warp group, or of a part of one, beside a row of two.
+// A row of a tile of one warp group, or of a part of one, beside a row of two. Of gradients: products of a
+// step in two passes and in one, whose sums in any order cost a tile as many products as 32 steps save. Tiles
+// of keys are divided for two waves of two blocks for each processor, into parts of so many steps or more,
+// and begin with the longest where there are more of them and their lists are long.
 struct GpuBlockSparse {
   double of_one_group = 1.2, of_part = 2;
   int joined_groups = 3, most_keys_of_joined_groups = 80;
+  int products_of_two_passes = 7, products_of_one_pass = 5, products_of_sums = 64;
+  GpuSplit keys = {.blocks_of_processor = 2, .least_steps = 16, .most = 4};
+  int many_steps = 64;
 };
 // Attention over blocks that tokens select. A call divides its pairs, so that blocks of few tokens are left
 // to a pass over keys, where its rows see so many keys or more, have no more entries and heads than were
@@ -130,6 +157,9 @@ struct GpuTable {
   GpuGradients gradients = {};
   GpuBlockSparse block_sparse = {};
   GpuSelection selection = {};
+  GpuScan scan = {};
+  // Of vectors' products, of convolutions' gradients over pixels, and of lists of latent rows.
+  GpuSplit vectors = {.blocks_of_processor = 4}, pixels = {2, 16, 64}, latents = {.least_steps = 2};
 };
 inline constexpr GpuTable gpu_table;
 

@@ -194,8 +194,7 @@ const OperatorSchema& quantised_gemm_schema() {
                   between(0, 1 << 20, "0, 16, 32 or a multiple of 64", "give scales of such groups"))
           .option(&Op::splits, "splits", "parts into which k is split, added in order; 0: planned",
                   between(0, 32, "parts from 1 to 32, or 0"))
-          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&Op::out, "out", "... n", chosen_by("out_dtype", floats.types, "a", bf16), "a * W^T + bias")
           .let("of_scale", "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : (group == 0 ? max(k,1) : group))")
           .with([](Schema<Op>& table) { add_weight_rules<&Op::group>(table, "group"); })

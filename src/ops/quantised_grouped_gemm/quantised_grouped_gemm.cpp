@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/products/groups_table.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/quantised_gemm/weight_rules.hpp"
@@ -85,30 +86,19 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
           .in(&Op::bias, "bias", "groups n", floats, "added to every row of a group")
           .in(&Op::row_weights, "row_weights", "offsets ? m : groups m", is(f32),
               "factors of the results' rows")
-          .in(&Op::offsets, "offsets", "groups+1", index,
-              "first row of each group, and the end of the last group")
-          .converts()
-          .packs("m", "max_rows", "longest")
-          .ends_early()
-          .in(&Op::counts, "counts", "groups", index, "number of used rows of each group")
-          .range("0", "m+1")
-          .converts()
+          .with(add_offsets<Op>)
+          .with(add_counts<Op>)
           .option(&Op::format, "format", "format of a weight before it is scaled")
           .option(&Op::packed, "packed", "b is in the order that packed_weights returns")
           .option(&Op::block, "block",
                   "weights that share a scale; 0: a whole row; 32 for mxfp4, 16 for nvfp4",
                   between(0, 1 << 20, "0, 16, 32 or a multiple of 64", "give scales of such blocks"))
-          .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
-                  between(0, 1 << 28, "a number of rows, or 0 if unknown", "leave it out"))
-          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .with(add_max_rows<Op>)
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&Op::out, "out", "offsets ? m n : groups m n", chosen_by("out_dtype", floats.types, "a", bf16),
                "row_weights * (a * W^T + bias)")
           .let("of_scale", "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : (block == 0 ? max(k,1) : block))")
           .with([](Schema<Op>& table) { add_weight_rules<&Op::block>(table, "block"); })
-          .require(
-              "counts", [](const Bound<Op>& c) { return !(c.has("counts") && c.has("offsets")); },
-              "offsets or counts", "leave one of them out")
           .source("OpenAI 2025, gpt-oss; OCP Microscaling Formats (MX) 1.0, 2023")
           .no_gradient("its weights are quantised")
           .flops("offsets ? 2*m*n*k : 2*groups*m*n*k")

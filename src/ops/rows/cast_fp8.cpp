@@ -235,8 +235,4 @@ const OperatorSchema& uncast_fp8_schema() {
   return table;
 }
 
-CastFp8Result cast_fp8(const TensorRef& x, CastFp8 options) {
-  return results_of<CastFp8Result>(cast_fp8_schema(), options, {x});
-}
-
 }  // namespace tegula::ops

@@ -134,18 +134,4 @@ const OperatorSchema& swiglu_oai_backward_schema() {
                                                                                          "20*rows*d");
 }
 
-Tensor silu_and_mul_backward(const TensorRef& dout, const TensorRef& x, SiluAndMul options) {
-  return results_of<Tensor>(silu_and_mul_backward_schema(), Gradient<SiluAndMul>{options}, {dout, x});
-}
-Tensor gelu_and_mul_backward(const TensorRef& dout, const TensorRef& x, GeluAndMul options) {
-  return results_of<Tensor>(gelu_and_mul_backward_schema(), Gradient<GeluAndMul>{options}, {dout, x});
-}
-Tensor relu_and_mul_backward(const TensorRef& dout, const TensorRef& x, ReluAndMul options) {
-  return results_of<Tensor>(relu_and_mul_backward_schema(), Gradient<ReluAndMul>{options}, {dout, x});
-}
-
-Tensor swiglu_oai_backward(const TensorRef& dout, const TensorRef& x, SwigluOai options) {
-  return results_of<Tensor>(swiglu_oai_backward_schema(), Gradient<SwigluOai>{options}, {dout, x});
-}
-
 }  // namespace tegula::ops

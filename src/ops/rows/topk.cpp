@@ -195,9 +195,4 @@ const OperatorSchema& topk_schema() {
   return table;
 }
 
-TopkResult topk(const TensorRef& x, std::int64_t count, Topk options) {
-  options.count = count;
-  return results_of<TopkResult>(topk_schema(), options, {x});
-}
-
 }  // namespace tegula::ops

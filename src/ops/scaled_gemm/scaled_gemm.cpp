@@ -114,8 +114,7 @@ const OperatorSchema& scaled_gemm_schema() {
           .range("120", "135")
           .in(&ScaledGemm::c, "c", "m n", floats, "added")
           .option(&ScaledGemm::rows_b, "rows_b", "rows of b that share a scale", one_or_block)
-          .option(&ScaledGemm::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .option(&ScaledGemm::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&ScaledGemm::out, "out", "m n", chosen_by("out_dtype", {bf16, f16, f32}, "a", bf16),
                "c + the scaled product")
           .require("scale_a", "blocks == ceildiv(k,128)", "a scale for each 128 of k", "scale blocks of 128")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/products/groups_table.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
@@ -72,29 +73,18 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
               "scales of every rows_b rows for every 128 elements of k")
           .range("120", "135")
           .in(&Op::bias, "bias", "groups n", floats, "added to every row of a group")
-          .in(&Op::offsets, "offsets", "groups+1", index,
-              "first row of each group, and the end of the last group")
-          .converts()
-          .packs("m", "max_rows", "longest")
-          .ends_early()
-          .in(&Op::counts, "counts", "groups", index, "number of used rows of each group")
-          .range("0", "m+1")
-          .converts()
+          .with(add_offsets<Op>)
+          .with(add_counts<Op>)
           .option(&Op::rows_b, "rows_b", "rows of b that share a scale",
                   between(1, 128, "128 or 1", "give scales of single rows, or of 128"))
-          .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
-                  between(0, 1 << 28, "a number of rows, or 0 if unknown", "leave it out"))
-          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .with(add_max_rows<Op>)
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&Op::out, "out", "offsets ? m n : groups m n",
                chosen_by("out_dtype", {bf16, f16, f32}, "a", bf16), "the scaled products")
           .require("scale_a", "blocks == ceildiv(k,128)", "a scale for each 128 of k", "scale blocks of 128")
           .require(
               "rows_b", [](const Bound<Op>& c) { return c->rows_b == 1 || c->rows_b == 128; }, "128 or 1",
               "give scales of single rows, or of 128")
-          .require(
-              "counts", [](const Bound<Op>& c) { return !(c.has("counts") && c.has("offsets")); },
-              "offsets or counts", "leave one of them out")
           .source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report; DeepGEMM")
           .no_gradient("its operands are quantised")
           .flops("offsets ? 2*m*n*k : 2*groups*m*n*k")

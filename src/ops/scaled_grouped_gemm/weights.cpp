@@ -1,4 +1,5 @@
 // The gradient of the matrices of scaled products of groups.
+#include "ops/products/groups_table.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
@@ -199,18 +200,12 @@ const OperatorSchema& scaled_grouped_gemm_weights_schema() {
           .range("120", "135")
           .in(&Op::scale_dout, "scale_dout", "(m+127)/128 n", same_as("scale_a"), "the same of dout")
           .range("120", "135")
-          .in(&Op::offsets, "offsets", "groups+1", index,
-              "first row of each group, and the end of the last group")
-          .converts()
-          .packs("m", "max_rows", "longest")
-          .ends_early()
+          .with(add_offsets<Op>)
           .values(offsets_of_example)
           .in(&Op::c, "c", "groups k n", floats, "added")
           .option(&Op::aligned, "aligned", "a promise: groups begin at multiples of 128")
-          .option(&Op::max_rows, "max_rows", "upper bound on the rows of a group, which the caller promises",
-                  between(0, 1 << 28, "a number of rows, or 0 if unknown", "leave it out"))
-          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .with(add_max_rows<Op>)
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&Op::out, "out", "groups k n", chosen_by("out_dtype", {f32, f16, bf16}, "", f32),
                "c + the scaled products over the rows of every group")
           .source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report; DeepGEMM")

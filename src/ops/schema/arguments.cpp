@@ -2,10 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "runtime/data/overlap.hpp"
-
 namespace tegula::ops {
 
 void Arguments::refuse(const std::string& argument, const std::string& expected, const std::string& given,
@@ -19,22 +15,6 @@ void Arguments::check_device(const std::string& name, const TensorRef& tensor) c
   if (tensor.device != *device_)
     refuse(name, fmt::format("a tensor on {}, as {}", device_->name(), first_), describe(tensor),
            "copy it there");
-}
-
-void Arguments::check_apart(const Named& outputs, const Named& inputs) const {
-  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
-    if (!output->second) continue;
-    if (overlaps_itself(*output->second))
-      refuse(output->first, "elements that share no memory", describe(*output->second),
-             "pass a tensor without overlapping elements");
-    auto check_against = [&](const auto& other) {
-      if (other.second && share_bytes(*output->second, *other.second))
-        refuse(output->first, fmt::format("its own memory, not that of {}", other.first),
-               describe(*output->second), "pass another tensor");
-    };
-    std::for_each(inputs.begin(), inputs.end(), check_against);
-    std::for_each(output + 1, outputs.end(), check_against);
-  }
 }
 
 void Arguments::check_contiguous_features(const std::string& name, const TensorRef& tensor) const {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "tegula/error.hpp"
 #include "tegula/tensor.hpp"
@@ -21,11 +20,6 @@ class Arguments {
   // On the device of the first tensor that is checked.
   void check_device(const std::string& name, const TensorRef& tensor) const;
   void check_contiguous_features(const std::string& name, const TensorRef& tensor) const;
-
-  using Named = std::vector<std::pair<const char*, std::optional<TensorRef>>>;
-  // Outputs that the caller has given share no memory with inputs, each other or themselves. A kernel checks
-  // its own tensors: this is for calls of several, none of which may run before all are known to be right.
-  void check_apart(const Named& outputs, const Named& inputs) const;
 
  private:
   std::string op_;

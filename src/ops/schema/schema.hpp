@@ -33,6 +33,7 @@ inline const TypeRule index = is(i32);
 
 // Values of an option. Real numbers are always finite.
 inline const OptionRule finite{{}, {}, false, "a finite number", "give another number"};
+inline const OptionRule result_dtype{{}, {}, false, "f32, f16 or bf16", "convert the result"};
 inline const OptionRule positive{0, {}, true, "a positive finite number", "give a positive number"};
 inline OptionRule between(double low, double high, std::string expected = "",
                           std::string remedy = "give another value") {
@@ -227,12 +228,15 @@ inline BoundCall run_call(const OperatorSchema& schema, const void* op) {
 
 // The results of a call as the operator's function gives them: a tensor, a struct of one for each output, or
 // none where all that it writes are inputs.
-// `tensors` are the inputs that must be given, in the table's order, where the struct does not have them yet.
+// `op` is completed: `tensors` are the inputs that must be given, in the table's order, where the struct does
+// not have them yet; `named` are others.
 template <class Result, class Op>
-Result results_of(const OperatorSchema& schema, Op op, std::initializer_list<TensorRef> tensors = {}) {
+Result results_of(const OperatorSchema& schema, Op&& op, std::initializer_list<TensorRef> tensors = {},
+                  std::initializer_list<std::pair<const char*, TensorRef>> named = {}) {
   const TensorRef* next = tensors.begin();
   for (std::size_t i = 0; i < schema.inputs && next != tensors.end(); ++i)
     if (!schema.tensors[i].optional) schema.tensors[i].set(&op, *next++);
+  for (const auto& [name, tensor] : named) schema.find_tensor(name)->set(&op, tensor);
   const BoundCall call = run_call(schema, &op);
   if constexpr (std::is_void_v<Result>)
     return;

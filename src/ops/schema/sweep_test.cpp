@@ -232,6 +232,23 @@ class Refusals {
     expect_part(with(spec.name, Tensor::adopt(TensorRef(nullptr, tensor.dtype(), tensor.shape()), nullptr)),
                 argument + ": expected memory");
     if (!spec.optional) expect_part(without(spec.name), "needs the input " + argument);
+    if (spec.unit_stride && tensor.shape().back() > 1) expect_part(with(spec.name, spread(tensor)), argument);
+    // The second of two tensors is at fault.
+    if (inputs_.size() > 1 && !spec.written) expect_part(with(spec.name, elsewhere(tensor)), ": expected ");
+  }
+  // A copy whose features are not one behind the other.
+  static Tensor spread(const Tensor& tensor) {
+    Shape wide = tensor.shape();
+    wide.back() *= 2;
+    const Tensor all = Tensor::zeros(wide, tensor.dtype());
+    TensorRef every_second = all.ref();
+    every_second.shape = tensor.shape(), every_second.strides.back() = 2;
+    return Tensor::adopt(every_second, all.owner());
+  }
+  // As if it were on a GPU.
+  static Tensor elsewhere(const Tensor& tensor) {
+    return Tensor::adopt(TensorRef(tensor.ref().data, tensor.dtype(), tensor.shape(), Device::cuda()),
+                         tensor.owner());
   }
   void of_output(const TensorSpec& spec, const Tensor& right) const {
     const std::string argument = "'" + spec.name + "'";
@@ -243,6 +260,16 @@ class Refusals {
     if (right.nelements() > 1 && !spec.unit_stride)
       expect_part(with(spec.name, Tensor::adopt(one.ref().expand(right.shape()), one.owner())),
                   argument + ": expected elements that share no memory");
+    if (right.nelements() == 0) return;
+    // What is written in place is copied before a call is checked.
+    if (!spec.written)
+      expect_part(with(spec.name, elsewhere(Tensor::zeros(right.shape(), right.dtype()))),
+                  argument + ": expected a tensor on cpu");
+    for (const auto& [name, input] : inputs_)
+      if (input.nelements() > 0)
+        expect_part(with(spec.name, Tensor::adopt(TensorRef(input.ref().data, right.dtype(), right.shape()),
+                                                  input.owner())),
+                    argument + ": expected memory of its own, not that of ");
   }
   void of_option(const OptionSpec& option) const {
     const std::string argument = "'" + option.name + "'";

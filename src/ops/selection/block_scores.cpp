@@ -155,33 +155,26 @@ void formula(const Bound<BlockScores>& c, Exact& exact) {
   const std::int64_t queries = c.dim("queries"), keys = c.dim("keys"), features = c.dim("d"),
                      pooled = c.dim("pooled"),
                      share = c.dim("heads") / std::max<std::int64_t>(c.dim("kv_heads"), 1);
-  const auto largest = [&](auto b, auto h, auto i, std::int64_t begin, std::int64_t end) {
-    const std::int64_t q_begin = i * c->q_block_size, q_end = std::min(q_begin + c->q_block_size, queries);
-    double best = -std::numeric_limits<double>::infinity();
-    for (std::int64_t t = begin; t < (c->causal ? std::min(end, q_end + keys - queries) : end); ++t) {
-      double product = 0;
-      for (std::int64_t at = q_begin; at < q_end; ++at)
-        for (std::int64_t g = 0; g < pooled; ++g)
-          for (std::int64_t d = 0; d < features; ++d)
-            product += q(b, at, h / share, h % share + g, d) * k(b, t, h / share, d);
-      best = std::max(best, c.real("scale") * product / static_cast<double>((q_end - q_begin) * pooled));
-    }
-    return best;
-  };
+  constexpr double none = -std::numeric_limits<double>::infinity();
   exact.array("out").each([&](auto b, auto h, auto i, auto j) {
     const std::int64_t q_begin = i * c->q_block_size, q_end = std::min(q_begin + c->q_block_size, queries),
-                       k_begin = j * c->k_block_size, k_end = std::min(k_begin + c->k_block_size, keys);
-    if (c->causal && k_begin > q_end - 1 + keys - queries) return -std::numeric_limits<double>::infinity();
-    if (c->proxy == KeyProxy::max) return largest(b, h, i, k_begin, k_end);
-    double product = 0;
-    for (std::int64_t d = 0; d < features; ++d) {
-      double x = 0, y = 0;
-      for (std::int64_t t = q_begin; t < q_end; ++t)
-        for (std::int64_t g = 0; g < pooled; ++g) x += q(b, t, h / share, h % share + g, d);
-      for (std::int64_t t = k_begin; t < k_end; ++t) y += k(b, t, h / share, d);
-      product += x * y;
-    }
-    return c.real("scale") * product / static_cast<double>((q_end - q_begin) * pooled * (k_end - k_begin));
+                       k_begin = j * c->k_block_size, k_end = std::min(k_begin + c->k_block_size, keys),
+                       seen = c->causal ? std::min(k_end, q_end + keys - queries) : k_end;
+    if (seen <= k_begin) return none;
+    std::vector<double> sums(features);
+    for (std::int64_t t = q_begin; t < q_end; ++t)
+      for (std::int64_t g = 0; g < pooled; ++g)
+        for (std::int64_t d = 0; d < features; ++d) sums[d] += q(b, t, h / share, h % share + g, d);
+    const auto score = [&](std::int64_t begin, std::int64_t end) {  // of the keys' mean
+      double product = 0;
+      for (std::int64_t t = begin; t < end; ++t)
+        for (std::int64_t d = 0; d < features; ++d) product += sums[d] * k(b, t, h / share, d);
+      return c.real("scale") * product / static_cast<double>((q_end - q_begin) * pooled * (end - begin));
+    };
+    if (c->proxy == KeyProxy::mean) return score(k_begin, k_end);
+    double best = none;
+    for (std::int64_t t = k_begin; t < seen; ++t) best = std::max(best, score(t, t + 1));
+    return best;
   });
 }
 

@@ -2,6 +2,7 @@
 #include <limits>
 #include <tuple>
 
+#include "ops/pieces/sort_key.hpp"
 #include "ops/schema/schema.hpp"
 #include "tegula/ops/selection.hpp"
 
@@ -22,13 +23,6 @@ struct TopkInstance {
     return std::tuple(labelled("t", columns), labelled("first", first), labelled("diagonal", diagonal));
   }
 };
-
-// Larger scores have larger keys. 0: not to be chosen, −∞ and NaN; both zeros have one key.
-Expr sort_key(const Expr& score) {
-  Expr bits = bitcast(select(score == 0, 0, score), u32);
-  Expr ordered = select(bits >> 31 == 1u, ~bits, bits | 0x80000000u);
-  return select(score > -inf, ordered, 0u);
-}
 
 constexpr std::uint32_t kept = 0xffffffffu;  // above the key of every score
 

@@ -289,8 +289,7 @@ const OperatorSchema& gemm_24_schema() {
           .option(&Op::activation, "activation", "applied to the sums; gelu is the tanh approximation")
           .option(&Op::scale, "scale", "factor of the product",
                   {{}, {}, false, "a finite factor", "give 1 where there is none"})
-          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .with(add_product_tiles<Op>)
           .out(&Op::out, "out", "transpose_out ? n m : m n", chosen_by("out_dtype", floats.types, "b", bf16),
                "activation(scale * a * b + bias)")

@@ -77,78 +77,108 @@ void run_sums(const Call& c, Launch& launch, const Tensor& parts) {
     }
 }
 
-void run_backward(const Call& c, Launch& launch) {
+// The gradients of a call, grid by grid.
+class SsdBackward {
+ public:
+  SsdBackward(const Call& call, Launch& launcher) : c(call), launch(launcher) {}
+  void run() {
+    complete_gradients();
+    differentiate_states();
+    differentiate_chunks();
+    differentiate_steps();
+    run_sums(c, launch, parts);
+  }
+
+ private:
+  // v and dy of the scan, and dz where results have gates.
+  void complete_gradients() {
+    if (gate) run_scan(c, launch, steps, y, false, false);
+    launch(products, step_values_kernel,
+           {{"x", x},
+            {"steps", steps.steps},
+            {"z", token_view(c.call(), "z")},
+            {"dout", dout},
+            {"y", y},
+            {"v", v},
+            {"dy", own_dy},
+            {"dz", token_view(c.call(), "dz")}});
+  }
+
+  void differentiate_states() {
+    const std::int64_t all_heads = sequences_of(c.call()) * c.dim("heads");
+    launch(narrow(scan, all_heads), scan_states_kernel,
+           {{"k", k},
+            {"v", v},
+            {"sums", steps.sums},
+            {"initial_state", state_view(c, "initial_state")},
+            {"states", states}});
+    ScanKernel backwards = scan;
+    backwards.last = c.has("dfinal_state");
+    launch(narrow(backwards, all_heads), scan_state_gradients_kernel,
+           {{"q", q},
+            {"k", k},
+            {"dout", dy},
+            {"sums", steps.sums},
+            {"scale", 1.0},
+            {"dfinal_state", state_view(c, "dfinal_state")},
+            {"dstates", dstates},
+            {"dv", dv},
+            {"dinitial_state", scan.first ? state_view(c, "dinitial_state") : TensorRef()}});
+  }
+
+  void differentiate_chunks() {
+    ScanKernel chunks = scan;
+    chunks.first = false, chunks.grouped = c.dim("group") > 1;
+    launch(wide(chunks), scan_gradients_kernel,
+           {{"q", q},
+            {"k", k},
+            {"v", v},
+            {"dout", dy},
+            {"states", states},
+            {"dstates", dstates},
+            {"sums", steps.sums},
+            {"scale", 1.0},
+            {"dq", token_view(c.call(), "dC")},
+            {"dk", token_view(c.call(), "dB")},
+            {"dsums", dsums}});
+  }
+
+  void differentiate_steps() {
+    launch(GateKernel{f32, {}, true, scan.packed}, gate_sums_kernel, {{"g", dsums}, {"sums", dgates}});
+    launch(products, step_gradients_kernel,
+           {{"x", x},
+            {"dt", token_view(c.call(), "dt")},
+            {"steps", steps.steps},
+            {"dv", dv},
+            {"dy", dy},
+            {"dgates", dgates},
+            {"dx", token_view(c.call(), "dx")},
+            {"ddt", token_view(c.call(), "ddt")},
+            {"parts", parts}});
+  }
+
+  const Call& c;
+  Launch& launch;
   const TensorRef x = token_view(c.call(), "x"), q = token_view(c.call(), "C"), k = token_view(c.call(), "B"),
                   dout = token_view(c.call(), "dout");
-  ScanKernel scan = scan_of(c);
-  const Steps steps = form_steps(c, launch);
+  const ScanKernel scan = scan_of(c);
   const bool gate = c.has("z");
-  const Shape columns = shape_of_heads(c, {scan.d_v}), none{0};
-  const Tensor y = launch.scratch(gate ? columns : none, scan.type),
-               own_dy = launch.scratch(gate ? columns : none, scan.type),
-               v = launch.scratch(columns, scan.type), dv = launch.scratch(columns, scan.type);
-  if (gate) run_scan(c, launch, steps, y, false, false);
   const StepProductsKernel products{scan.type, c.type("dt"),     scan.d_v,      c.has("D"),
                                     gate,      c.has("dt_bias"), c->dt_softplus};
-  launch(products, step_values_kernel,
-         {{"x", x},
-          {"steps", steps.steps},
-          {"z", token_view(c.call(), "z")},
-          {"dout", dout},
-          {"y", y},
-          {"v", v},
-          {"dy", own_dy},
-          {"dz", token_view(c.call(), "dz")}});
-  const TensorRef dy = gate ? own_dy.ref() : dout;
-  const std::int64_t all_heads = sequences_of(c.call()) * c.dim("heads");
-  const Tensor states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
+  const Shape columns = shape_of_heads(c, {scan.d_v}), none{0};
+  const Steps steps = form_steps(c, launch);
+  const Tensor y = launch.scratch(gate ? columns : none, scan.type),
+               own_dy = launch.scratch(gate ? columns : none, scan.type),
+               v = launch.scratch(columns, scan.type), dv = launch.scratch(columns, scan.type),
+               states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type),
                dsums = launch.scratch(shape_of_heads(c), f32),
                dgates = launch.scratch(shape_of_heads(c), f32),
                parts = launch.scratch({3, columns[0], columns[1], columns[2]}, f32);
-  launch(narrow(scan, all_heads), scan_states_kernel,
-         {{"k", k},
-          {"v", v},
-          {"sums", steps.sums},
-          {"initial_state", state_view(c, "initial_state")},
-          {"states", states}});
-  scan.last = c.has("dfinal_state");
-  launch(narrow(scan, all_heads), scan_state_gradients_kernel,
-         {{"q", q},
-          {"k", k},
-          {"dout", dy},
-          {"sums", steps.sums},
-          {"scale", 1.0},
-          {"dfinal_state", state_view(c, "dfinal_state")},
-          {"dstates", dstates},
-          {"dv", dv},
-          {"dinitial_state", scan.first ? state_view(c, "dinitial_state") : TensorRef()}});
-  scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
-  launch(wide(scan), scan_gradients_kernel,
-         {{"q", q},
-          {"k", k},
-          {"v", v},
-          {"dout", dy},
-          {"states", states},
-          {"dstates", dstates},
-          {"sums", steps.sums},
-          {"scale", 1.0},
-          {"dq", token_view(c.call(), "dC")},
-          {"dk", token_view(c.call(), "dB")},
-          {"dsums", dsums}});
-  launch(GateKernel{f32, {}, true, scan.packed}, gate_sums_kernel, {{"g", dsums}, {"sums", dgates}});
-  launch(products, step_gradients_kernel,
-         {{"x", x},
-          {"dt", token_view(c.call(), "dt")},
-          {"steps", steps.steps},
-          {"dv", dv},
-          {"dy", dy},
-          {"dgates", dgates},
-          {"dx", token_view(c.call(), "dx")},
-          {"ddt", token_view(c.call(), "ddt")},
-          {"parts", parts}});
-  run_sums(c, launch, parts);
-}
+  const TensorRef dy = gate ? own_dy.ref() : dout;
+};
+
+void run_backward(const Call& c, Launch& launch) { SsdBackward(c, launch).run(); }
 
 template <class E>
 void formula(const Call& c, E& exact) {
@@ -245,14 +275,6 @@ const OperatorSchema& ssd_schema() {
 
 const OperatorSchema& ssd_backward_schema() {
   return gradient_table<run_backward, formula<Traced>>(ssd_schema(), "10*batch*tokens*groups*group*n*p", "x");
-}
-
-SsdGradients ssd_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& dt, const TensorRef& A,
-                          const TensorRef& B, const TensorRef& C, Ssd options,
-                          const TensorRef& dfinal_state) {
-  Gradient<Ssd> op{options};
-  op.given[1] = dfinal_state;
-  return results_of<SsdGradients>(ssd_backward_schema(), op, {dout, x, dt, A, B, C});
 }
 
 }  // namespace tegula::ops

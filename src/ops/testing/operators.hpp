@@ -57,6 +57,17 @@ struct Planted {
   }
 };
 
+// The rows, and every `step`th again with heads before tokens.
+template <class Row>
+std::vector<Row> in_both_layouts(std::vector<Row> rows, std::size_t step) {
+  const std::size_t count = rows.size();
+  for (std::size_t i = 0; i < count; i += step) {
+    rows.push_back(rows[i]);
+    rows.back().options.layout = Layout::bhsd;
+  }
+  return rows;
+}
+
 // A checked call by an operator's struct, whose plan tests change before it runs.
 template <class Op>
 struct PlannedCall {
