@@ -1,5 +1,6 @@
 // The choice of keys in two levels: blocks by a key that stands for each, then keys of these blocks.
 #include <algorithm>
+#include <limits>
 
 #include "ops/latent/indexer_blocks_kernel.hpp"
 #include "ops/latent/indexer_table.hpp"

@@ -116,7 +116,7 @@ Expr TopkProgram::placed(const Expr& b, const Expr& row, const Expr& column) con
   if (!table) return column;
   Expr number = column / *page;
   Expr own = c.own_pages ? (*table)(b, row, number) : (*table)(b, number);
-  return select(number < table->extent(-1) && own >= 0, own * *page + column % *page, -1);
+  return select(number < table->extent(c.own_pages ? 2 : 1) && own >= 0, own * *page + column % *page, -1);
 }
 
 // `bound` has the digits above of the wanted-th largest key; of `wanted` stay those with the digit that is

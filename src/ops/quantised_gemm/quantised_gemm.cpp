@@ -224,7 +224,7 @@ const OperatorSchema& quantised_gemm_schema() {
                {"nvfp4", "...=9 k=64 n=40 groups=4 format=nvfp4 scales:e4m3 tensor_scale"},
                {"ternary", "...=20 k=320 n=72 groups=1 group=0 format=ternary scales:f32 bias"},
                {"ternary_i8",
-                "...=37 k=320 n=72 groups=1 group=0 i8 format=ternary scales:f32 row_scale bias:f32"},
+                "...=37 k=320 n=72 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale bias:f32"},
                {"mxfp4_e4m3",
                 "...=2,9 k=128 n=40 groups=4 e4m3 format=mxfp4 scales:u8 packed row_scale bias:f32 "
                 "out_dtype=f32"},
@@ -240,7 +240,7 @@ const OperatorSchema& quantised_gemm_schema() {
                      {"mxfp4_4096_e4m3",
                       "...=4096 k=8192 n=8192 groups=256 e4m3 format=mxfp4 scales:u8 packed row_scale"},
                      {"ternary_1_i8",
-                      "...=1 k=8192 n=8192 groups=1 group=0 i8 format=ternary scales:f32 row_scale"},
+                      "...=1 k=8192 n=8192 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale"},
                      {"int8_1", "...=1 k=8192 n=8192 groups=1 group=0 format=int8 b:i8"},
                      {"int8_4096", "...=4096 k=8192 n=8192 groups=1 group=0 format=int8 b:i8"}})
           .run(run, formula);

@@ -1,5 +1,9 @@
 #include "tegula/ops/norm_fp8.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/rows/cast_fp8_kernel.hpp"
 #include "ops/rows/norm.hpp"
@@ -86,12 +90,13 @@ struct NormFp8 {
   void write() const {
     grid(ceildiv(rows, c.rows), [&](Index block) {
       Expr row = block * c.rows;
-      Shared all({c.rows, c.width()}, f32), rounded({c.rows, c.width()}, e4m3),
+      Shared normal({c.rows, c.width()}, f32), rounded({c.rows, c.width()}, e4m3),
           factors({c.rows, c.groups()}, f32);
-      copy(normalised(row), all);
+      copy(normalised(row), normal);
       // Every group of features is a row by itself.
       const int groups = c.rows * c.groups();
-      Fragment values = load(all.reshape({groups, scaled_features}), {groups, scaled_features});
+      Fragment values({groups, scaled_features}, f32);
+      copy(normal.reshape({groups, scaled_features}), values);
       Fragment scale = reduce_absmax(values);
       parallel(scale, [&](Index i) { scale(i) = fp8_scale(scale(i), c.power_of_two); });
       copy(scale, factors.reshape({groups}));
