@@ -28,6 +28,7 @@
 #include "tegula/ops/merge_attention.hpp"
 #include "tegula/ops/mla_decode.hpp"
 #include "tegula/ops/native_sparse_attention.hpp"
+#include "tegula/ops/norm_fp8.hpp"
 #include "tegula/ops/nsa_combine.hpp"
 #include "tegula/ops/nsa_compress.hpp"
 #include "tegula/ops/nsa_compressed_attention.hpp"

@@ -65,3 +65,26 @@ def test_all_parameters_have_gradients():
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), name
     assert x.grad is not None
+
+
+def test_two_levels_choose_among_the_keys_of_chosen_blocks():
+    tegula_torch = pytest.importorskip("tegula.torch")
+    generator = torch.Generator().manual_seed(3)
+    q, k, weights = (torch.randn(shape, generator=generator) for shape in [(2, 9, 4, 16), (2, 50, 16), (2, 9, 4)])
+    means = torch.stack([part.mean(1) for part in k.split(8, 1)], 1)
+    given = {"block_size": 8, "causal": True}
+    choose = tegula_torch.indexer_topk_of_blocks
+    # All blocks are chosen: the keys are those of one level.
+    assert torch.equal(
+        choose(q, k, weights, means, 12, block_count=7, **given), tegula_torch.indexer_topk(q, k, weights, 12, causal=True)
+    )
+    blocks = tegula_torch.topk_select(
+        tegula_torch.indexer_logits(q, means, weights),
+        2,
+        ends=torch.arange(42, 51, dtype=torch.int32).add(7).div(8, rounding_mode="floor").expand(2, 9),
+    )
+    chosen = choose(q, k, weights, means, 12, block_count=2, **given)
+    in_blocks = (chosen[..., None] // 8 == blocks[..., None, :]).any(-1) | (chosen < 0)
+    assert bool(in_blocks.all()) and bool((chosen >= 0).any(-1).all())
+    with pytest.raises(ValueError, match="a key for every 16 of 50 keys"):
+        choose(q, k, weights, means, 12, block_size=16)

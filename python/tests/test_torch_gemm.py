@@ -136,3 +136,36 @@ def test_a_layer_of_ternary_weights(rounds):
     assert torch.equal(loaded(x), layer(x))
     with pytest.raises(ValueError, match="multiple of 4"):
         tegula.torch.BitLinear(6, 8)
+
+
+@needs_8_bits
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
+def test_rows_of_8_bits_and_weights_of_4(dtype):
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randint(-9, 9, (2, 5, 64), generator=generator).to(getattr(torch, dtype))
+    b = torch.randint(0, 256, (24, 32), generator=generator, dtype=torch.uint8)
+    scales, step = torch.rand(2, 24, generator=generator), torch.rand(2, 5, generator=generator)
+    numbers = torch.stack([b & 15, b >> 4], -1).flatten(1).int()
+    weights = ((numbers ^ 8) - 8) * scales.bfloat16().float().repeat_interleave(32, 0).T
+    out = tegula.torch.quantised_gemm(x, b, scales.bfloat16(), group=32, row_scale=step, out_dtype=torch.float32)
+    torch.testing.assert_close(out, x.float() @ weights.T * step[..., None], rtol=2e-2, atol=2e-1)
+    assert tegula.torch.quantised_gemm(x, b, scales.bfloat16(), group=32).dtype == torch.bfloat16
+    with pytest.raises(ValueError, match="row_scale"):
+        tegula.torch.quantised_gemm(x, b, scales.bfloat16(), group=32, row_scale=step[0])
+
+
+@needs_8_bits
+@pytest.mark.parametrize("norm", ["rms_norm", "layer_norm"])
+def test_norms_in_8_bits_are_the_casts_of_norms(norm):
+    generator = torch.Generator().manual_seed(8)
+    x, residual = torch.randn(2, 6, 300, generator=generator), torch.randn(2, 6, 300, generator=generator)
+    weight = torch.randn(300, generator=generator)
+    y, total = getattr(tegula.torch, "add_" + norm)(x, residual, weight=weight)
+    expected, of_groups = tegula.torch.cast_fp8(y)
+    out, scale, stream = getattr(tegula.torch, norm + "_fp8")(x, residual=residual, weight=weight)
+    assert torch.equal(stream, total)
+    torch.testing.assert_close(scale, of_groups)
+    back, wanted = (tegula.torch.uncast_fp8(*pair) for pair in ((out, scale), (expected, of_groups)))
+    torch.testing.assert_close(back, wanted, rtol=0.07, atol=1e-3)
+    zeros, least, *_ = getattr(tegula.torch, norm + "_fp8")(torch.zeros(3, 40))
+    assert not zeros.float().any() and bool((least > 0).all())

@@ -1,5 +1,5 @@
-// The lightning indexer of DeepSeek sparse attention (DeepSeek-AI 2025): logits for selecting keys, selection
-// of the largest, and both in one call.
+// The lightning indexer of DeepSeek sparse attention (DeepSeek-AI 2025): logits for choosing keys,
+// the choice of the largest, both in one call, and the same in two levels.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -63,6 +63,25 @@ struct IndexerTopk {
 // queries at a time, at most 256 MiB, are in memory.
 Tensor indexer_topk(const TensorRef& q, const TensorRef& k, const TensorRef& weights, std::int64_t count,
                     IndexerTopk options = {});
+
+struct IndexerBlocksOptions {
+  std::optional<TensorRef> k_scales = {};           // as those of indexer_logits
+  std::optional<TensorRef> block_scales = {};       // f32 [batch, blocks]: the same of block_k
+  std::optional<TensorRef> begins = {}, ends = {};  // as those of indexer_logits
+  bool causal = false;                              // as that of indexer_logits
+  std::int64_t block_count = 64;                    // blocks that a query chooses, at most 4096
+  int block_size = 64;                              // keys of a block
+  std::optional<TensorRef> out = {};                // written instead of a new tensor
+  Target target = Target::automatic();
+};
+
+// indexer_topk in two levels. block_k [batch, ceil(keys / block_size), d] of k's dtype has a key for every
+// block of keys, such as their mean. A query first chooses, by the logits of block_k, `block_count` of the
+// blocks that contain a key that it sees, then the `count` largest logits among the keys of these blocks. The
+// logits of other keys are not computed. Both choices are those of topk_select.
+Tensor indexer_topk_of_blocks(const TensorRef& q, const TensorRef& k, const TensorRef& weights,
+                              const TensorRef& block_k, std::int64_t count,
+                              const IndexerBlocksOptions& options = {});
 
 struct IndexerGradients {
   Tensor dq, dk, dweights, dk_scales;  // as q, k, weights and k_scales; no elements if the call has none

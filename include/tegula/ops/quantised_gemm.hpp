@@ -18,26 +18,29 @@ namespace tegula::ops {
 enum class WeightFormat { int4, uint4, int8, fp4, mxfp4, nvfp4, ternary };
 
 struct QuantisedGemm {
-  TensorRef a = {};                            // [..., k], bf16 or f16
+  TensorRef a = {};                            // [..., k], bf16, f16, e4m3 or i8
   TensorRef b = {};                            // u8 [n, k / 2], i8 [n, k] for int8, u8 [n, k / 4] for ternary
   TensorRef scales = {};                       // [groups, n]: f16, bf16 or f32; u8 for mxfp4, e4m3 for nvfp4
   std::optional<TensorRef> zeros = {};         // [groups, n], f16, bf16 or f32, of int4, uint4 and int8
   std::optional<TensorRef> tensor_scale = {};  // f32 [1], of the whole matrix
+  std::optional<TensorRef> row_scale = {};     // f32 [...], of the rows of a, such as those of 8 bits
   std::optional<TensorRef> bias = {};          // [n], f32, f16 or bf16
   WeightFormat format = WeightFormat::int4;
-  bool packed = false;  // b is in the order of `packed_weights`
-  int group = 128;      // weights along k that share a scale; 0: a whole row; mxfp4: 32, nvfp4: 16
-  int splits = 0;       // splits of k, at most 32, whose sums are added in order; 0: planned
-  std::optional<DType> out_dtype = {};  // default: that of a
-  std::optional<TensorRef> out = {};    // preallocated output
+  bool packed = false;  // b has the order of `packed_weights`
+  int group = 128;      // weights along k with one scale; 0: a whole row; mxfp4: 32, nvfp4: 16
+  int splits = 0;       // parts of k, at most 32, whose sums are added in order; 0: by the plan
+  std::optional<DType> out_dtype = {};  // that of a unless given, bf16 where that has 8 bits
+  std::optional<TensorRef> out = {};    // written instead of a new tensor
   Target target = Target::automatic();
 };
 
-// a · Wᵀ + bias with W[j, e] = (q − zeros[e / group, j]) · scales[e / group, j] · tensor_scale: [..., n]. A
-// 4-bit weight is in b[j, e / 2], in the low half of the byte for even e; a 2-bit weight is in b[j, e / 4],
-// in bits 2 (e mod 4) and above. Weights are rounded to the dtype of a before they are multiplied; sums are
-// f32. Scales and zeros may have any strides; access is fastest if those of a group are contiguous. Throws an
-// ArgumentError for wrong shapes, dtypes or options.
+// row_scale · (a · Wᵀ) + bias with W[j, e] = (q − zeros[e / group, j]) · scales[e / group, j] · tensor_scale:
+// [..., n].
+// Weights of 4 bits lie in b[j, e / 2], the even e in the low half of the byte; those of 2 bits in b[j, e /
+// 4] from bit 2 (e mod 4) on. Weights are rounded to the dtype of a where they are multiplied, and to bf16
+// where that has 8 bits, whose numbers bf16 represents; sums are f32. Scales and zeros may have any strides;
+// they are fastest where those of a group lie side by side. Wrong shapes, dtypes or options are an
+// ArgumentError.
 Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scales,
                       QuantisedGemm options = {});
 

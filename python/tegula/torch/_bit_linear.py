@@ -24,9 +24,9 @@ class BitLinear(nn.Module):
     Args:
         in_features: a multiple of 4.
         out_features: rows of W.
-        bias: whether the layer has a bias.
-        rounds: whether rows of x are scaled to a largest magnitude of 127 and rounded to integers, as in training.
-        dtype: dtype of the bias and of x in the product.
+        bias: whether there is one.
+        rounds: whether rows of x are divided by their largest magnitude over 127 and rounded to integers, as in training.
+        dtype: of the bias, and of x where it is multiplied without being rounded.
     """
 
     def __init__(
@@ -59,16 +59,17 @@ class BitLinear(nn.Module):
         return layer
 
     def forward(self, x: Tensor) -> Tensor:
-        step = None
-        rows = x.to(self.dtype)
+        rows, step = x.to(self.dtype), None
         if self.rounds:
             step = x.detach().float().abs().amax(-1, keepdim=True).clamp(min=1e-5) / 127
-            rows = (x.float() / step).round().to(self.dtype)
-        out = functions["quantised_gemm"](
-            rows, self.weight, self.weight_scale, format="ternary", group=0, out_dtype="float32"
+            rows, step = (x.float() / step).round().to(torch.int8), step[..., 0]
+        return functions["quantised_gemm"](
+            rows,
+            self.weight,
+            self.weight_scale,
+            format="ternary",
+            group=0,
+            row_scale=step,
+            bias=self.bias,
+            out_dtype=x.dtype,
         )
-        if step is not None:
-            out = out * step
-        if self.bias is not None:
-            out = out + self.bias.float()
-        return out.to(x.dtype)

@@ -93,7 +93,8 @@ struct TopkProgram {
     if (c.ends) ends.emplace(input("ends", {batch, rows}, i32));
     if (!c.pages) return;
     Dim pages("pages");
-    table.emplace(input("page_table", {batch, pages}, i32));
+    table.emplace(c.own_pages ? input("page_table", {batch, rows, pages}, i32)
+                              : input("page_table", {batch, pages}, i32));
     page.emplace(scalar("page_size", i32));
   }
 
@@ -102,14 +103,15 @@ struct TopkProgram {
   void collect(const Tensor& x, const Expr& n, const Expr& bound, const Expr& ties,
                const std::function<void(const Expr& place, const Expr& position)>& take, Var& taken);
   void keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& left);
-  Expr placed(const Expr& b, const Expr& column) const;
+  Expr placed(const Expr& b, const Expr& row, const Expr& column) const;
 };
 
 // What stands for a column in the result.
-Expr TopkProgram::placed(const Expr& b, const Expr& column) const {
+Expr TopkProgram::placed(const Expr& b, const Expr& row, const Expr& column) const {
   if (!table) return column;
-  Expr number = column / *page, own = (*table)(b, number);
-  return select(number < table->extent(1) && own >= 0, own * *page + column % *page, -1);
+  Expr number = column / *page;
+  Expr own = c.own_pages ? (*table)(b, row, number) : (*table)(b, number);
+  return select(number < table->extent(c.own_pages ? 2 : 1) && own >= 0, own * *page + column % *page, -1);
 }
 
 // `bound` has the digits above of the wanted-th largest key; of `wanted` stay those with the digit that is
@@ -212,7 +214,7 @@ void TopkProgram::block(const Expr& b, const Expr& row) {
   }
   collect(
       x, n, bound, wanted,
-      [&](const Expr& place, const Expr& position) { to(place) = placed(b, begin + position); }, taken);
+      [&](const Expr& place, const Expr& position) { to(place) = placed(b, row, begin + position); }, taken);
   Expr chosen = taken;
   parallel(count, [&](Index i) { when(i >= chosen, [&] { to(i) = -1; }); });
 }

@@ -13,10 +13,12 @@ struct TopkKernel {
   int length = 32;
   int threads = 1024;
   bool begins = false, ends = false, pages = false;
+  bool own_pages = false;  // of each row
 
   auto fields() const {
     return std::tuple(labelled("digit", digit), joined("runs", runs, length), labelled("t", threads),
-                      labelled("begins", begins), labelled("ends", ends), labelled("pages", pages));
+                      labelled("begins", begins), labelled("ends", ends), labelled("pages", pages),
+                      labelled("own", own_pages));
   }
 };
 
@@ -24,7 +26,8 @@ struct TopkKernel {
 TopkKernel topk_instance(std::int64_t columns, bool begins, bool ends, bool pages);
 
 // Arguments: scores [batch, rows, columns], out [batch, rows, count]; then, where the instance has them,
-// begins and ends [batch, rows], page_table [batch, pages] and page_size.
+// begins and ends [batch, rows], page_table [batch, pages], or
+// [batch, rows, pages], and page_size.
 lang::Kernel topk_kernel(const TopkKernel& instance);
 
 }  // namespace tegula::ops

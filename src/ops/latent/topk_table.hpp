@@ -30,6 +30,7 @@ struct PageTable {
   bool is_given = false;
   std::int64_t size = 1;
 
+  PageTable() = default;
   PageTable(const BoundCall& c, Exact& exact, std::int64_t batch, std::int64_t page_size);
   std::int32_t placed(std::int64_t column) const;
 };

@@ -19,12 +19,13 @@ struct Instance {
   DType type = bf16, compute = f32, out = bf16;
   QuantisedWeights weights = {};
   std::optional<DType> bias = {};
-  bool tensor_scale = false;
+  bool tensor_scale = false, row_scale = false;
   QuantisedTile tile = {};
   int splits = 1;
   auto fields() const {
     return std::tuple(type, labelled("tiles", compute), labelled("out", out), weights, labelled("bias", bias),
-                      labelled("whole", tensor_scale), tile, labelled("splits", splits));
+                      labelled("whole", tensor_scale), tile, labelled("splits", splits),
+                      labelled("of_rows", row_scale));
   }
 };
 
@@ -39,6 +40,7 @@ struct Program {
   Tensor a = input("a", {rows, k}, c.type);
   QuantisedMatrix matrix = QuantisedInputs(c.weights, {}, n, k, groups).all;
   Tensor tensor_scale = c.tensor_scale ? input("tensor_scale", {1}, f32) : a;
+  Tensor row_scale = c.row_scale ? input("row_scale", {rows}, f32) : a;
   Tensor bias = c.bias ? input("bias", {n}, *c.bias) : a;
   Tensor out = output("out", {rows, n}, c.out);
   QuantisedProduct product{c.weights, c.tile, c.compute};
@@ -48,6 +50,11 @@ struct Program {
     if (c.tensor_scale) {
       Expr whole = tensor_scale(0);
       parallel(sum, [&](Index i, Index j) { sum(i, j) *= whole; });
+    }
+    if (c.row_scale) {
+      Fragment factors({static_cast<int>(sum.extent(1))}, f32);
+      copy(row_scale.at(row), factors);
+      parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(j); });
     }
     if (c.bias) {
       Fragment added({static_cast<int>(sum.extent(0))}, f32);
@@ -125,8 +132,9 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   Instance t{.type = c.type("a"), .out = c.type("out")};
   QuantisedWeights& w = t.weights;
   w.format = c->format, w.scale = c.type("scales"), w.zeros = c.type_if("zeros"), w.packed = c->packed;
-  t.compute = multiplied_type(t.type, c.on_gpu());
+  t.compute = multiplied_type(rounded_weights(t.type), c.on_gpu());
   t.bias = c.type_if("bias"), t.tensor_scale = c.has("tensor_scale");
+  t.row_scale = c.has("row_scale");
   const TensorRef b = stored_elements(c["b"], w);
   w.group = c.small_dim("groups") == 1 ? 0 : c.small_dim("of_scale");
   w.by_group = !lies_along_rows(c["scales"]);
@@ -152,7 +160,7 @@ void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
   const auto a = exact.array("a"), out = exact.array("out");
   const std::vector<double> scales = scales_of(exact["scales"]);
   const double *zeros = exact.data_if("zeros"), *bias = exact.data_if("bias"),
-               *whole = exact.data_if("tensor_scale");
+               *whole = exact.data_if("tensor_scale"), *of_row = exact.data_if("row_scale");
   const double zero = zero_of(c->format);
   const tegula::Tensor& b = exact["b"];
   std::vector<double> weights(static_cast<std::size_t>(k));
@@ -161,12 +169,12 @@ void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
       const std::int64_t group = e / c.dim("of_scale") * n + j;
       const double number = stored_weight(b, c->format, c->packed, j, e) - (zeros ? zeros[group] : zero);
       const double weight = number * scales[group];
-      weights[e] = exact.steps() == f64 ? weight : round_to(c.type("a"), weight);
+      weights[e] = exact.steps() == f64 ? weight : round_to(rounded_weights(c.type("a")), weight);
     }
     for (std::int64_t i = 0; i < rows; ++i) {
       double sum = 0;
       for (std::int64_t e = 0; e < k; ++e) sum += a(i, e) * weights[e];
-      out(i, j) = sum * (whole ? *whole : 1) + (bias ? bias[j] : 0);
+      out(i, j) = sum * (whole ? *whole : 1) * (of_row ? of_row[i] : 1) + (bias ? bias[j] : 0);
     }
   }
 }
@@ -177,7 +185,7 @@ const OperatorSchema& quantised_gemm_schema() {
   using Op = QuantisedGemm;
   static const OperatorSchema table =
       Schema<Op>("quantised_gemm", "product with weights of 8, 4 or 2 bits")
-          .in(&Op::a, "a", "... k", one_of({bf16, f16}), "rows")
+          .in(&Op::a, "a", "... k", one_of({bf16, f16, e4m3, i8}), "rows")
           .in(&Op::b, "b", "format=int8 ? n k : format=ternary ? n k/4 : n k/2", one_of({u8, i8}),
               "weights: one, two or four in a byte")
           .range("0", "256")
@@ -186,6 +194,8 @@ const OperatorSchema& quantised_gemm_schema() {
           .values(example_scales)
           .in(&Op::zeros, "zeros", "groups n", floats, "subtracted from the weights of a group")
           .in(&Op::tensor_scale, "tensor_scale", "1", is(f32), "factor of all weights")
+          .in(&Op::row_scale, "row_scale", "...", is(f32),
+              "factors of the rows of a, such as those of 8 bits")
           .in(&Op::bias, "bias", "n", floats, "added to every row")
           .option(&Op::format, "format", "format of a weight before it is scaled")
           .option(&Op::packed, "packed", "b is in the order that packed_weights returns")
@@ -195,7 +205,8 @@ const OperatorSchema& quantised_gemm_schema() {
           .option(&Op::splits, "splits", "parts into which k is split, added in order; 0: planned",
                   between(0, 32, "parts from 1 to 32, or 0"))
           .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
-          .out(&Op::out, "out", "... n", chosen_by("out_dtype", floats.types, "a", bf16), "a * W^T + bias")
+          .out(&Op::out, "out", "... n", chosen_by("out_dtype", floats.types, "a", bf16),
+               "row_scale * (a * W^T) + bias")
           .let("of_scale", "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : (group == 0 ? max(k,1) : group))")
           .with([](Schema<Op>& table) { add_weight_rules<&Op::group>(table, "group"); })
           .source(
@@ -211,6 +222,11 @@ const OperatorSchema& quantised_gemm_schema() {
                {"mxfp4", "...=70 k=128 n=64 groups=4 format=mxfp4 scales:u8 packed"},
                {"nvfp4", "...=9 k=64 n=40 groups=4 format=nvfp4 scales:e4m3 tensor_scale"},
                {"ternary", "...=20 k=320 n=72 groups=1 group=0 format=ternary scales:f32 bias"},
+               {"ternary_i8",
+                "...=37 k=320 n=72 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale bias:f32"},
+               {"mxfp4_e4m3",
+                "...=2,9 k=128 n=40 groups=4 e4m3 format=mxfp4 scales:u8 packed row_scale bias:f32 "
+                "out_dtype=f32"},
                {"parts", "...=17 k=1024 n=72 groups=8 packed splits=3 out_dtype=f32"}})
           .measured({{"int4_1", "...=1 k=8192 n=8192 groups=64 f16 packed"},
                      {"int4_16", "...=16 k=8192 n=8192 groups=64 f16 packed"},
@@ -220,6 +236,10 @@ const OperatorSchema& quantised_gemm_schema() {
                      {"mxfp4_4096", "...=4096 k=8192 n=8192 groups=256 format=mxfp4 scales:u8 packed"},
                      {"nvfp4_4096", "...=4096 k=8192 n=8192 groups=512 format=nvfp4 scales:e4m3 packed"},
                      {"ternary_1", "...=1 k=8192 n=8192 groups=1 group=0 format=ternary scales:f32"},
+                     {"mxfp4_4096_e4m3",
+                      "...=4096 k=8192 n=8192 groups=256 e4m3 format=mxfp4 scales:u8 packed row_scale"},
+                     {"ternary_1_i8",
+                      "...=1 k=8192 n=8192 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale"},
                      {"int8_1", "...=1 k=8192 n=8192 groups=1 group=0 format=int8 b:i8"},
                      {"int8_4096", "...=4096 k=8192 n=8192 groups=1 group=0 format=int8 b:i8"}})
           .run(run, formula);

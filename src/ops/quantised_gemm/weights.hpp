@@ -21,6 +21,10 @@ inline int bits_of(WeightFormat format) {
   return format == WeightFormat::int8 ? 8 : format == WeightFormat::ternary ? 2 : 4;
 }
 
+// The dtype to which weights are rounded where they are multiplied with rows of such a dtype: bf16 represents
+// the numbers of 8 bits.
+inline DType rounded_weights(DType rows) { return rows.bits() == 8 ? bf16 : rows; }
+
 // What is subtracted from the integers that are stored, unless there are zeros.
 inline int zero_of(WeightFormat format) {
   if (format == WeightFormat::uint4) return 8;

@@ -18,6 +18,7 @@ struct Program {
   GroupedWalk walk{c.form, m, groups};
   Tensor a = input("a", walk.extents({m, k}), c.type);
   QuantisedInputs matrices{c.weights, {groups}, n, k, blocks};
+  Tensor row_scale = c.row_scale ? input("row_scale", walk.extents({m}), f32) : a;
   Tensor bias = c.bias ? input("bias", {groups, n}, *c.bias) : a;
   Tensor row_weights = c.row_weights ? input("row_weights", walk.extents({m}), f32) : a;
   Tensor out = output("out", walk.extents({m, n}), c.out);
@@ -30,6 +31,10 @@ struct Program {
       Fragment sum({t.n, t.m}, f32, 0);
       product.multiply(sum, tile.of(a), matrix, tile.row, column, range(0, ceildiv(k, t.k)));
       product.finish(sum, matrix, column);
+      if (c.row_scale) {
+        Fragment factors = load(tile.of(row_scale).at(tile.row), {t.m}, f32);
+        parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(j); });
+      }
       if (c.bias) {
         Fragment added = load(bias.slice(tile.group).at(column), {t.n}, f32);
         parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i); });
@@ -52,7 +57,7 @@ Kernel quantised_grouped_gemm_program(const QuantisedGroupedGemmKernel& c) {
 
 QuantisedGroupedGemmKernel planned(QuantisedGroupedGemmKernel t, const GroupedProduct& product,
                                    const BoundCall& call) {
-  t.compute = multiplied_type(t.type, call.on_gpu());
+  t.compute = multiplied_type(rounded_weights(t.type), call.on_gpu());
   t.tile.m = product.rows <= 16 ? 16 : 64;
   if (call.on_gpu()) {
     const ProductTile tile =

@@ -10,18 +10,19 @@ struct QuantisedGroupedGemmKernel {
   GroupedForm form = {};
   QuantisedWeights weights = {};
   std::optional<DType> bias = {};
-  bool row_weights = false;
+  bool row_weights = false, row_scale = false;
   QuantisedTile tile = {};
   auto fields() const {
     return std::tuple(type, labelled("tiles", compute), labelled("out", out), form, weights,
-                      labelled("bias", bias), labelled("weighted", row_weights), tile);
+                      labelled("bias", bias), labelled("weighted", row_weights), tile,
+                      labelled("of_rows", row_scale));
   }
 };
 
 QuantisedGroupedGemmKernel planned(QuantisedGroupedGemmKernel kernel, const GroupedProduct& product,
                                    const BoundCall& call);
 // Arguments: those of a grouped product; b, scales and zeros as a QuantisedMatrix has them, of every group;
-// row_weights.
+// row_weights and row_scale.
 lang::Kernel quantised_grouped_gemm_program(const QuantisedGroupedGemmKernel& instance);
 
 // What a kernel knows of weights that a call gives, and these as it reads them.

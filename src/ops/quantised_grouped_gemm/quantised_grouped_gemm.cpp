@@ -24,7 +24,8 @@ void run(const Bound<QuantisedGroupedGemm>& c, Launch& launch) {
                                                 .form = form,
                                                 .weights = given.weights,
                                                 .bias = c.type_if("bias"),
-                                                .row_weights = c.has("row_weights")},
+                                                .row_weights = c.has("row_weights"),
+                                                .row_scale = c.has("row_scale")},
                                                {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, c.call());
   const TensorRef zeros_or_none = given.zeros.value_or(given.scales);
   launch(t, quantised_grouped_gemm_program,
@@ -43,14 +44,15 @@ std::vector<double> weights_of_group(const Bound<QuantisedGroupedGemm>& c, Exact
       const std::int64_t at = e / c.dim("of_scale") * n + j;
       const double zero = zeros ? zeros[g * blocks * n + at] : zero_of(c->format);
       const double weight = (stored_weight(b, c->format, c->packed, j, e) - zero) * scales[at];
-      weights[j * k + e] = exact.steps() == f64 ? weight : round_to(c.type("a"), weight);
+      weights[j * k + e] = exact.steps() == f64 ? weight : round_to(rounded_weights(c.type("a")), weight);
     }
   return weights;
 }
 
 void formula(const Bound<QuantisedGroupedGemm>& c, Exact& exact) {
   const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
-  const double *a = exact.data("a"), *bias = exact.data_if("bias"), *factors = exact.data_if("row_weights");
+  const double *a = exact.data("a"), *bias = exact.data_if("bias"), *factors = exact.data_if("row_weights"),
+               *of_row = exact.data_if("row_scale");
   double* out = exact.data("out");
   if (c.has("offsets")) std::fill(out, out + m * n, Exact::unspecified());
   const auto* offsets = c.has("offsets") ? exact["offsets"].data_as<std::int32_t>() : nullptr;
@@ -60,8 +62,9 @@ void formula(const Bound<QuantisedGroupedGemm>& c, Exact& exact) {
     const std::int64_t first = offsets ? offsets[g] : g * m, rows = offsets ? offsets[g + 1] - first : m;
     for (std::int64_t i = first; i < first + rows; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
-        double sum = bias ? bias[g * n + j] : 0;
+        double sum = 0;
         for (std::int64_t e = 0; e < k; ++e) sum += a[i * k + e] * weights[j * k + e];
+        sum = sum * (of_row ? of_row[i] : 1) + (bias ? bias[g * n + j] : 0);
         out[i * n + j] =
             counts && i - first >= counts[g] ? Exact::unspecified() : sum * (factors ? factors[i] : 1);
       }
@@ -75,7 +78,7 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
   static const OperatorSchema table =
       Schema<Op>("quantised_grouped_gemm",
                  "rows of groups times their matrices, of weights of 8, 4 or 2 bits")
-          .in(&Op::a, "a", "offsets ? m k : groups m k", one_of({bf16, f16}), "rows of all groups")
+          .in(&Op::a, "a", "offsets ? m k : groups m k", one_of({bf16, f16, e4m3, i8}), "rows of all groups")
           .in(&Op::b, "b", "format=int8 ? groups n k : format=ternary ? groups n k/4 : groups n k/2",
               one_of({u8, i8}), "weights: one, two or four in a byte")
           .range("0", "256")
@@ -83,6 +86,8 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
               "factors of every block of weights")
           .values(example_scales)
           .in(&Op::zeros, "zeros", "groups blocks n", floats, "subtracted from the weights of a block")
+          .in(&Op::row_scale, "row_scale", "offsets ? m : groups m", is(f32),
+              "factors of the rows of a, such as those of 8 bits")
           .in(&Op::bias, "bias", "groups n", floats, "added to every row of a group")
           .in(&Op::row_weights, "row_weights", "offsets ? m : groups m", is(f32),
               "factors of the results' rows")
@@ -96,7 +101,7 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
           .with(add_max_rows<Op>)
           .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&Op::out, "out", "offsets ? m n : groups m n", chosen_by("out_dtype", floats.types, "a", bf16),
-               "row_weights * (a * W^T + bias)")
+               "row_weights * (row_scale * (a * W^T) + bias)")
           .let("of_scale", "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : (block == 0 ? max(k,1) : block))")
           .with([](Schema<Op>& table) { add_weight_rules<&Op::block>(table, "block"); })
           .source("OpenAI 2025, gpt-oss; OCP Microscaling Formats (MX) 1.0, 2023")
@@ -105,6 +110,9 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
           .examples(
               {{"int4", "groups=3 m=70 k=128 n=72 blocks=1 offsets bias row_weights"},
                {"mxfp4", "groups=3 m=70 k=128 n=72 blocks=4 offsets format=mxfp4 scales:u8 bias row_weights"},
+               {"mxfp4_e4m3",
+                "groups=3 m=70 k=128 n=40 blocks=4 e4m3 offsets format=mxfp4 scales:u8 packed bias:f32 "
+                "row_scale row_weights"},
                {"int4_masked", "groups=2 m=37 k=256 n=40 blocks=2 counts f16 packed zeros:f16"}})
           .measured({{"gpt_oss",
                       "groups=32 m=65536 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias "

@@ -19,13 +19,23 @@ constexpr float largest_e4m3 = 448, smallest_scale = 0x1p-126f;
 
 CastFp8Kernel cast_plan(const Bound<CastFp8>& c) { return {c.type("x"), c->scaling, c->power_of_two}; }
 
-// The scale for the largest magnitude. The smallest power of two that is not below a number has its exponent,
-// or one more unless the other bits are 0.
-Expr scale_of(const Expr& magnitude, bool power_of_two) {
+}  // namespace
+
+// A power of two that is not below a number has its exponent, one more unless the other bits are 0.
+Expr fp8_scale(const Expr& magnitude, bool power_of_two) {
   Expr scale = max(magnitude * (1.f / largest_e4m3), smallest_scale);
   if (!power_of_two) return scale;
   return bitcast((bitcast(scale, u32) + 0x7fffffu) >> 23u << 23u, f32);
 }
+
+// A power of two is that of the scale in f32, which decides where a magnitude is a power itself.
+double exact_fp8_scale(double magnitude, bool power_of_two) {
+  const float single = std::max(static_cast<float>(magnitude) * (1.f / largest_e4m3), smallest_scale);
+  if (power_of_two) return std::exp2(std::ceil(std::log2(single)));
+  return std::max(magnitude / largest_e4m3, static_cast<double>(smallest_scale));
+}
+
+namespace {
 
 struct Cast {
   const CastFp8Kernel& c;
@@ -46,7 +56,7 @@ struct Cast {
     Tensor scales = output("scale", {batch, m, ceildiv(n, group)}, f32);
     tiles([&](const Expr& column, const Expr& row, const Expr& b, Fragment& values) {
       Fragment scale = reduce_absmax(values);
-      parallel(scale, [&](Index i) { scale(i) = scale_of(scale(i), c.power_of_two); });
+      parallel(scale, [&](Index i) { scale(i) = fp8_scale(scale(i), c.power_of_two); });
       copy(scale, scales.slice(b, all, column).at(row * c.rows()));
       parallel(scale, [&](Index i) { scale(i) = 1.f / scale(i); });
       parallel(values, [&](Index i, Index j) { values(i, j) *= scale(i); });
@@ -56,7 +66,7 @@ struct Cast {
   void by_blocks() const {
     Tensor scales = output("scale", {batch, ceildiv(m, group), ceildiv(n, group)}, f32);
     tiles([&](const Expr& column, const Expr& row, const Expr& b, Fragment& values) {
-      Expr scale = scale_of(reduce_absmax(reduce_absmax(values)).scalar(), c.power_of_two);
+      Expr scale = fp8_scale(reduce_absmax(reduce_absmax(values)).scalar(), c.power_of_two);
       scales(b, row, column) = scale;
       Expr factor = 1.f / scale;
       parallel(values, [&](Index i, Index j) { values(i, j) *= factor; });
@@ -82,11 +92,11 @@ struct Cast {
       });
       atomic_max(largest(0), reduce_max(reduce_max(most)).scalar());
     });
-    grid(1, [&](Index) { scales(0) = scale_of(largest(0), c.power_of_two); });
+    grid(1, [&](Index) { scales(0) = fp8_scale(largest(0), c.power_of_two); });
     grid(tiles, [&](Index block) {
       Expr number = tiles - 1 - block;
       Fragment values = tile(number);
-      Expr factor = 1.f / scale_of(largest(0), c.power_of_two);
+      Expr factor = 1.f / fp8_scale(largest(0), c.power_of_two);
       parallel(values, [&](Index i, Index j) { values(i, j) *= factor; });
       store(values, number % columns, number / columns % rows, number / columns / rows);
     });
@@ -165,13 +175,8 @@ void cast_formula(const Bound<CastFp8>& c, Exact& exact) {
   each([&](std::int64_t element, std::int64_t own) {
     scale[own] = std::max(scale[own], std::abs(x[element]));
   });
-  for (std::int64_t i = 0; i < exact["scale"].nelements(); ++i) {
-    // A power of two is that of the scale in f32, which decides where a magnitude is a power itself.
-    scale[i] = std::max(scale[i] / largest_e4m3, static_cast<double>(smallest_scale));
-    const float single =
-        std::max(static_cast<float>(scale[i] * largest_e4m3) * (1.f / largest_e4m3), smallest_scale);
-    if (c->power_of_two) scale[i] = std::exp2(std::ceil(std::log2(single)));
-  }
+  for (std::int64_t i = 0; i < exact["scale"].nelements(); ++i)
+    scale[i] = exact_fp8_scale(scale[i], c->power_of_two);
   each(
       [&](std::int64_t element, std::int64_t own) { out[element] = exact.rounded(x[element] / scale[own]); });
 }

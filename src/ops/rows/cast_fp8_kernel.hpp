@@ -18,6 +18,10 @@ struct CastFp8Kernel {
   static constexpr int group = 128;
   int rows() const { return scaling == Fp8Scaling::block ? group : 32; }
 };
+// The scale of numbers whose largest magnitude is this, as a program and as a formula have it.
+lang::Expr fp8_scale(const lang::Expr& magnitude, bool power_of_two);
+double exact_fp8_scale(double magnitude, bool power_of_two);
+
 // Arguments: x and out [batch, m, n], and scale, with one for every group of features of a row, for every
 // block, or one.
 lang::Kernel cast_fp8_program(const CastFp8Kernel& instance);

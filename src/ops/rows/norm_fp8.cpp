@@ -1,0 +1,201 @@
+#include "tegula/ops/norm_fp8.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ops/pieces/row_tiles.hpp"
+#include "ops/rows/cast_fp8_kernel.hpp"
+#include "ops/rows/norm.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+constexpr int scaled_features = CastFp8Kernel::group;
+
+template <class Op>
+struct NormFp8Instance {
+  DType type = f32;
+  std::optional<DType> weight = {}, bias = {};
+  bool residual = false, power_of_two = false;
+  int dim = 0, rows = 1;  // rows of a tile
+  auto fields() const {
+    return std::tuple(type, labelled("weight", weight), labelled("bias", bias),
+                      labelled("residual", residual), labelled("power_of_two", power_of_two), dim, rows);
+  }
+  int groups() const { return (dim + scaled_features - 1) / scaled_features; }
+  int width() const { return groups() * scaled_features; }
+};
+
+template <class Op>
+NormFp8Instance<Op> norm_fp8_plan(const Bound<Op>& c) {
+  constexpr int elements = 8192, most_rows = 16;
+  NormFp8Instance<Op> made{.type = c.type("x"),
+                           .weight = c.type_if("weight"),
+                           .residual = c.has("residual"),
+                           .power_of_two = c->power_of_two,
+                           .dim = c.small_dim("d")};
+  if constexpr (is_centred<Op>) made.bias = c.type_if("bias");
+  made.rows = rows_of_tile(std::clamp(elements / std::max(made.width(), 1), 1, most_rows), made.width());
+  return made;
+}
+
+template <class Op>
+struct NormFp8 {
+  const NormFp8Instance<Op>& c;
+  Dim rows{"rows"};
+  Tensor x = input("x", {rows, c.dim}, c.type), out = output("out", {rows, c.dim}, e4m3);
+  Tensor scales = output("scale", {rows, c.groups()}, f32);
+  Tensor weight = c.weight ? input("weight", {c.dim}, *c.weight) : x;
+  Tensor bias = c.bias ? input("bias", {c.dim}, *c.bias) : x;
+  Tensor residual = c.residual ? input("residual", {rows, c.dim}, c.type) : x;
+  Tensor sum = c.residual ? output("sum", {rows, c.dim}, c.type) : x;
+  Expr eps = scalar("eps", f32);
+
+  // Rows with zeros behind their last feature, so that groups of features are whole.
+  Fragment values_of(const Expr& row) const {
+    Fragment values = load(x.at(row), {c.rows, c.width()}, f32);
+    if (!c.residual) return values;
+    Fragment added = load(residual.at(row), {c.rows, c.width()}, f32);
+    parallel(values, [&](Index i, Index j) { values(i, j) = c.type(values(i, j) + added(i, j)); });
+    copy(values, sum.at(row));
+    return values;
+  }
+  Fragment normalised(const Expr& row) const {
+    Fragment values = values_of(row);
+    const float share = 1.f / static_cast<float>(c.dim);
+    if (is_centred<Op>) {
+      Fragment sums = reduce_sum(values);
+      parallel(values, [&](Index i, Index j) {
+        values(i, j) = select(j < c.dim, values(i, j) - sums(i) * share, 0.f);
+      });
+    }
+    Fragment factors = reduce_sum(map(values, [&](Index i, Index j) { return values(i, j) * values(i, j); }));
+    parallel(factors, [&](Index i) { factors(i) = rsqrt(factors(i) * share + eps); });
+    parallel(values, [&](Index i, Index j) { values(i, j) *= factors(i); });
+    if (c.weight) {
+      Fragment weights = load(weight.at(0), {c.width()}, f32);
+      parallel(values, [&](Index i, Index j) { values(i, j) *= weights(j); });
+    }
+    if (c.bias) {
+      Fragment added = load(bias.at(0), {c.width()}, f32);
+      parallel(values, [&](Index i, Index j) { values(i, j) += added(j); });
+    }
+    return values;
+  }
+  void write() const {
+    grid(ceildiv(rows, c.rows), [&](Index block) {
+      Expr row = block * c.rows;
+      Shared normal({c.rows, c.width()}, f32), rounded({c.rows, c.width()}, e4m3),
+          factors({c.rows, c.groups()}, f32);
+      copy(normalised(row), normal);
+      // Every group of features is a row by itself.
+      const int groups = c.rows * c.groups();
+      Fragment values({groups, scaled_features}, f32);
+      copy(normal.reshape({groups, scaled_features}), values);
+      Fragment scale = reduce_absmax(values);
+      parallel(scale, [&](Index i) { scale(i) = fp8_scale(scale(i), c.power_of_two); });
+      copy(scale, factors.reshape({groups}));
+      parallel(scale, [&](Index i) { scale(i) = 1.f / scale(i); });
+      parallel(values, [&](Index i, Index j) { values(i, j) *= scale(i); });
+      copy(values, rounded.reshape({groups, scaled_features}));
+      copy(factors, scales.at(row));
+      copy(rounded, out.at(row));
+    });
+  }
+};
+
+template <class Op>
+Kernel norm_fp8_program(const NormFp8Instance<Op>& c) {
+  const char* name = is_centred<Op> ? "layer_norm_fp8" : "rms_norm_fp8";
+  return kernel(instance_name(name, c), [&] { NormFp8<Op>{c}.write(); });
+}
+
+// `row` becomes its norm.
+template <class Op>
+void normalise(const Bound<Op>& c, Exact& exact, std::vector<double>& row) {
+  const double *weight = exact.data_if("weight"), *bias = nullptr;
+  if constexpr (is_centred<Op>) bias = exact.data_if("bias");
+  const auto d = static_cast<double>(row.size());
+  double mean = 0, squares = 0;
+  for (double value : row) mean += value / d;
+  for (double& value : row) {
+    if (is_centred<Op>) value -= mean;
+    squares += value * value;
+  }
+  const double factor = 1 / std::sqrt(squares / d + c->eps);
+  for (std::size_t j = 0; j < row.size(); ++j)
+    row[j] = row[j] * factor * (weight ? weight[j] : 1) + (bias ? bias[j] : 0);
+}
+
+template <class Op>
+void norm_fp8_formula(const Bound<Op>& c, Exact& exact) {
+  const std::int64_t d = c.dim("d");
+  const double *x = exact.data("x"), *residual = exact.data_if("residual");
+  double *out = exact.data("out"), *scale = exact.data("scale"), *sum = exact.data_if("sum");
+  std::vector<double> row(static_cast<std::size_t>(d));
+  for (std::int64_t i = 0; i < c.dim("rows"); ++i, out += d) {
+    for (double& value : row) {
+      value = *x++;
+      if (residual) value = *sum++ = Exact::stored(value + *residual++, c.type("x"));
+    }
+    normalise(c, exact, row);
+    for (std::int64_t first = 0; first < d; first += scaled_features) {
+      const std::int64_t end = std::min<std::int64_t>(first + scaled_features, d);
+      double largest = 0;
+      for (std::int64_t j = first; j < end; ++j) largest = std::max(largest, std::abs(row[j]));
+      *scale = exact_fp8_scale(largest, c->power_of_two);
+      for (std::int64_t j = first; j < end; ++j) out[j] = exact.rounded(row[j] / *scale);
+      ++scale;
+    }
+  }
+}
+
+template <class Op>
+const OperatorSchema& norm_fp8_schema(const char* name, const char* what) {
+  static const OperatorSchema table = [&] {
+    Schema<Op> lines(name, what);
+    lines.in(&Op::x, "x", "... d", floats, "rows")
+        .in(&Op::residual, "residual", "... d", same_as("x"), "residual that is added to the rows")
+        .in(&Op::weight, "weight", "d", floats, "factors of the features");
+    if constexpr (is_centred<Op>) lines.in(&Op::bias, "bias", "d", floats, "added to the features");
+    return lines
+        .option(&Op::eps, "eps",
+                is_centred<Op> ? "added to the variance" : "added to the mean of the squares", positive)
+        .option(&Op::power_of_two, "power_of_two", "scales are rounded up to powers of two")
+        .out(&Op::out, "out", "... d", is(e4m3), "the norm / scale")
+        .out(&Op::scale, "scale", "... ceildiv(d,128)", is(f32),
+             "the largest magnitude of 128 features / 448, at least 2^-126")
+        .out(&Op::sum, "sum", "... d", same_as("x"), "x + residual, which out is the norm of")
+        .when("residual")
+        .require("x", "d <= 16384", "at most 16384 features", "normalise parts of a row")
+        .source(is_centred<Op> ? "Ba, Kiros and Hinton 2016, Layer Normalization; the scaling of DeepSeek-V3"
+                               : "Zhang and Sennrich 2019, Root Mean Square Layer Normalization; the scaling "
+                                 "of DeepSeek-V3")
+        .no_gradient("it rounds")
+        .flops(is_centred<Op> ? "10*rows*d" : "8*rows*d")
+        .examples({{"ragged", "...=37 d=300 weight"},
+                   {"residual_bf16", "...=2,7 d=512 bf16 residual weight:f32 power_of_two eps=0.01"}})
+        .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 residual weight"}})
+        .run(norm_fp8_plan<Op>, norm_fp8_program<Op>, norm_fp8_formula<Op>);
+  }();
+  return table;
+}
+
+}  // namespace
+
+const OperatorSchema& rms_norm_fp8_schema() {
+  return norm_fp8_schema<RmsNormFp8>("rms_norm_fp8",
+                                     "rms_norm of rows, cast to e4m3 with scales of 128 features");
+}
+
+const OperatorSchema& layer_norm_fp8_schema() {
+  return norm_fp8_schema<LayerNormFp8>("layer_norm_fp8",
+                                       "layer_norm of rows, cast to e4m3 with scales of 128 features");
+}
+
+}  // namespace tegula::ops
