@@ -77,8 +77,13 @@ double predicted_seconds(const bench::Work& work, Target target) {
   return seconds;
 }
 
-void measure(const CallTexts& texts, int rounds) {
-  const Call call = resolve(texts), there = on_its_device(call);
+void print_heading() {
+  fmt::print("{:<24} {:<24} {:>10} {:>9} {:>7} {:>10} {:>6} {:>10} {:>7}\n", "operator", "case", "ms",
+             "GFLOP/s", "GB/s", "model, ms", "share", "rival, ms", "ratio");
+}
+
+void measure(const Call& call, int rounds) {
+  const Call there = on_its_device(call);
   std::vector<bench::Work> works{[&] { there.op.run(there.inputs, there.options, there.target); }};
   const auto rival = rival_of(there);
   if (rival) works.push_back(rival->work);
@@ -121,13 +126,16 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
                     cuda_device_count() > 0 ? ", with neither cases nor options" : ", and there is none",
                     fmt::join(operators_like(texts.op), " or ")));
   auto& op = operator_named(texts.op);
-  fmt::print("{:<24} {:<24} {:>10} {:>9} {:>7} {:>10} {:>6} {:>10} {:>7}\n", "operator", "case", "ms",
-             "GFLOP/s", "GB/s", "model, ms", "share", "rival, ms", "ratio");
-  if (!whole) return measure(texts, request.rounds);
+  if (!whole) {
+    const Call call = resolve(texts);  // what is refused gets no heading
+    print_heading();
+    return measure(call, request.rounds);
+  }
+  print_heading();
   for (auto& example : op.bench_cases) {
     CallTexts one = texts;
     one.example = example.name;
-    measure(one, request.rounds);
+    measure(resolve(one), request.rounds);
   }
 }
 

@@ -165,6 +165,10 @@ TEST_F(Tool, MeasuresBesideARival) {
   EXPECT_EQ(sparse.status, 0) << sparse.err;
   EXPECT_TRUE(has(sparse.out, " attention")) << sparse.out;
   EXPECT_EQ(tool("bench topk_blocks --case ties --rounds 3").status, 0);
+  const auto refused = tool("bench topk_blocks --case tie");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_TRUE(has(refused.err, "there is no example of topk_blocks 'tie'")) << refused.err;
 }
 
 // Each candidate is a process of its own; the second search finds the best in the cache.
