@@ -152,6 +152,7 @@ class GridPrinter {
   std::string fill_text(const ir::Copy& n);
   std::string gather_rows(const ir::Gather& n, const Loc& at);
   std::string operand_b(const ir::Gemm& n, const ir::Stmt& product);
+  std::string product_text(const ir::Gemm& n);
   std::string unpacked_b(const ir::Gemm& n);
   std::string copied_b(const ir::Copy& n);
   std::string panels_text(const ir::Copy& n, MemoryView from);

@@ -282,6 +282,15 @@ std::string GridPrinter::fetched_text(const Stmt& product) {
   return fmt::format(", {} ? {} : {}", scalar(fetch.more), rows, result);
 }
 
+// The function and its first arguments. Products of bf16 have registers of their own, and need room.
+std::string GridPrinter::product_text(const Gemm& n) {
+  const std::int64_t m = n.c.extent(0), columns = n.c.extent(1), k = n.a.extent(1);
+  const bool narrow = n.a.buffer->type == bf16 && n.b.buffer->type == bf16 && n.c.buffer->type == f32;
+  if (!narrow) return fmt::format("gemm_panel<{}, {}>(", m, columns);
+  const std::int64_t tiles = (round_up(m, 16) / 16 + 2) * (round_up(k, 32) / 32);
+  return fmt::format("gemm_bf16<{}, {}>(call->has_tiles, {}, ", m, columns, allocate(tiles * 1024));
+}
+
 void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
   const std::int64_t before = scratch_, m = n.c.extent(0), columns = n.c.extent(1), k = n.a.extent(1);
   const DType type = n.c.buffer->type;
@@ -301,8 +310,7 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
                           allocate(m * round_up(columns, row_unit) * held_bytes(type))));
   }
   const std::string ahead = fetched_text(s);
-  out_.line(fmt::format("gemm_panel<{}, {}>({}, (const {}*)({}), {}, {}, {}, {}, {}, {}{});", m, columns, k,
-                        name, a.base, distance_text(a.axes[0].stride), a.axes[1].stride, b, target, ldc,
+  out_.line(fmt::format("{}{}, (const {}*)({}), {}, {}, {}, {}, {}, {}{});", product_text(n), k, name, a.base, distance_text(a.axes[0].stride), a.axes[1].stride, b, target, ldc,
                         direct && !n.overwrite ? "true" : "false", ahead),
             s->at);
   if (!direct) {

@@ -19,6 +19,7 @@ struct TegulaCall {
   void (*fail)(void* context, int32_t id, const int32_t* indices);
   // Memory for contributions of `bytes` bytes, to be added when the grid is done, in the order of `order`.
   void* (*contribute)(void* context, int32_t id, int64_t order, int64_t bytes);
+  int32_t has_tiles;  // whether products of bf16 may use the tile registers of AMX
 };
 
 // One block of a grid. `next` is the block that the thread runs after it; null if that is not known.

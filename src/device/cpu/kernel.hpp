@@ -3,6 +3,7 @@
 #include "call.hpp"
 #include "convert.hpp"
 #include "gemm.hpp"
+#include "gemm_bf16.hpp"
 #include "math.hpp"
 #include "memory.hpp"
 #include "pack.hpp"

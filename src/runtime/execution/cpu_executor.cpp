@@ -152,7 +152,7 @@ class CpuExecutor : public Executable {
     for (std::size_t grid = 0; grid < blocks_.size(); ++grid) {
       Context context{program_, {}, {}};
       TegulaCall call{data.data(), strides.data(), extents.data(), values.data(),
-                      &context,    on_print,       on_fail,        on_contribute};
+                      &context,    on_print,       on_fail,        on_contribute, has_tile_registers()};
       run_grid(grid, call, binding);
       apply(context);
     }

@@ -1,6 +1,10 @@
 #include "runtime/machine/cpu_features.hpp"
 
 #include <fmt/format.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#endif
 #include <unistd.h>
 
 #include <array>
@@ -31,6 +35,19 @@ bool has_avx512() {
 #if defined(__x86_64__)
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+  return false;
+#endif
+}
+
+// The system saves the registers of the threads that may use them, and asks to be told before.
+bool asks_for_tile_registers() {
+#if defined(__x86_64__) && defined(SYS_arch_prctl)
+  constexpr unsigned bf16_bit = 1u << 22, tile_bit = 1u << 24;
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool exist = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & bf16_bit) && (d & tile_bit);
+  return exist && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 #else
   return false;
 #endif
@@ -77,6 +94,12 @@ Isa best_isa() {
     throw ArgumentError(fmt::format("TEGULA_ISA={}: must be portable, avx2 or avx512", *wanted));
   }
   return has_avx512() ? Isa::avx512 : has_avx2() ? Isa::avx2 : Isa::portable;
+}
+
+bool has_tile_registers() {
+  if (environment(Variable::isa)) return false;
+  static const bool granted = asks_for_tile_registers();
+  return granted;
 }
 
 std::size_t l2_bytes() {

@@ -1,0 +1,243 @@
+// C (+)= A B of bf16 values by the tile registers of AMX, where the processor has them (TegulaCall::has_tiles): five
+// times the rate of the products of gemm.hpp, whose operands and layouts these take. Tiles of bf16 are held as f32, so
+// a product narrows what it multiplies: A once, B one panel at a time. That is exact; sums are f32. Numbers below the
+// least normal one, 2^-126, count as zeros in operands and in sums.
+//
+// A tile register holds 16 rows of 64 bytes. Of A that is 16 rows of 32 values, of B 16 pairs of rows of k by 16
+// columns, both values of a pair side by side; a step is the product of two such tiles.
+#pragma once
+#include "pack.hpp"
+
+TEGULA_CPU_BEGIN
+
+constexpr long tile_rows = 16, tile_step = 32, tile_bytes = 1024;
+constexpr long tile_steps(long k) { return (k + tile_step - 1) / tile_step; }
+// Bytes of room for the narrowed operands of a product of m rows and depth k.
+constexpr long bf16_room(long m, long k) {
+  return ((m + tile_rows - 1) / tile_rows + 2) * tile_steps(k) * tile_bytes;
+}
+
+// With fewer rows, narrowing B takes longer than it saves.
+constexpr int least_tile_rows = 12;
+
+#if TEGULA_CPU_W == 16
+
+// ---- narrowing
+
+// Two values in 32 bits; `low` comes first in memory.
+TEGULA_CPU_INLINE vi bf16_pairs(vf low, vf high) {
+  return (vi)(((vu)low >> 16) | ((vu)high & 0xffff0000u));
+}
+// 32 consecutive values.
+TEGULA_CPU_INLINE vi bf16_row(vf first, vf second) {
+  typedef uint16_t v32 __attribute__((vector_size(64)));
+  return (vi)__builtin_shufflevector((v32)first, (v32)second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29,
+                                     31, 33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63);
+}
+
+// One tile of A: `rows` rows of 32 values, of which `depth` exist; the others are zeros. Rows lie in memory, or
+// columns do, or neither.
+TEGULA_CPU_SHARED void narrow_tile_a(int32_t* to, const float* a, long row_stride, long k_stride, long rows,
+                                     long depth) {
+  if (row_stride == 1 && k_stride != 1) {
+    int32_t block[W * W];
+    for (long p = 0; p < tile_rows; ++p) {
+      const float* const low = a + 2 * p * k_stride;
+      const vf first = 2 * p < depth ? load_n(low, rows) : vf{};
+      const vf second = 2 * p + 1 < depth ? load_n(low + k_stride, rows) : vf{};
+      store(block + p * W, bf16_pairs(first, second));
+    }
+    store_transposed(to, W, W, block);
+    return;
+  }
+  for (long i = 0; i < rows; ++i) {
+    const float* const row = a + i * row_stride;
+    if (k_stride == 1 && depth >= tile_step) {
+      store(to + i * W, bf16_row(load(row), load(row + W)));
+    } else {
+      const long left = depth < W ? depth : W, right = depth < W ? 0 : depth < tile_step ? depth - W : W;
+      store(to + i * W, bf16_row(load_strided(row, k_stride, left), load_strided(row + W * k_stride, k_stride, right)));
+    }
+  }
+}
+
+// The tiles of m rows of A: all steps of 16 rows, then of the next.
+TEGULA_CPU_SHARED void narrow_a(char* to, const float* a, long row_stride, long k_stride, long m, long k) {
+  for (long i = 0; i < m; i += tile_rows) {
+    for (long p = 0; p < k; p += tile_step) {
+      narrow_tile_a((int32_t*)to, a + i * row_stride + p * k_stride, row_stride, k_stride,
+                    m - i < tile_rows ? m - i : tile_rows, k - p);
+      to += tile_bytes;
+    }
+  }
+}
+
+// A panel of B, `width` (16 or 32) columns: tiles of 16 columns, side by side. Row p is rows + p * stride.
+template <class S>
+TEGULA_CPU_SHARED void narrow_panel(char* to, const S* rows, long stride, long k, long width) {
+  for (long p = 0; p < k; p += 2) {
+    char* const tile = to + p / tile_step * (width / W) * tile_bytes + p % tile_step / 2 * 64;
+    for (long j = 0; j < width; j += W) {
+      const vf low = load(rows + p * stride + j), high = p + 1 < k ? load(rows + (p + 1) * stride + j) : vf{};
+      store((int32_t*)(tile + j / W * tile_bytes), bf16_pairs(low, high));
+    }
+  }
+  for (long p = (k + 1) / 2 * 2; p < tile_steps(k) * tile_step; p += 2) {
+    char* const tile = to + p / tile_step * (width / W) * tile_bytes + p % tile_step / 2 * 64;
+    for (long j = 0; j < width; j += W) store((int32_t*)(tile + j / W * tile_bytes), vi{});
+  }
+}
+
+// The same from panels, and from rows of memory, which fill the panels on the way.
+TEGULA_CPU_INLINE void narrow_b(char* to, const FullPanels<float>& b, long k, long width) {
+  narrow_panel(to, b.panel, width, k, width);
+}
+template <class S>
+TEGULA_CPU_TEMPLATE void narrow_b(char* to, const RowsOrPanels<float, S>& b, long k, long width) {
+  for (long p = 0; b.rows != nullptr && p < k; ++p) {
+    for (long j = 0; j < width; j += W) store(b.panel + p * width + j, load(b.rows + p * b.stride + j));
+  }
+  narrow_panel(to, (const float*)b.panel, width, k, width);
+}
+
+// ---- the tile registers: 0 to 3 hold 2 x 2 tiles of C, 4 and 5 A, 6 and 7 B
+
+#define TEGULA_CPU_WITH_TILES __attribute__((target("amx-tile,amx-bf16")))
+#define TEGULA_CPU_TILE(instruction, p, stride) \
+  asm volatile(instruction : : "r"(p), "r"((long)(stride)) : "memory")
+#define TEGULA_CPU_LOAD_TILE(tile, p, stride) TEGULA_CPU_TILE("tileloadd (%0,%1,1), %%tmm" #tile, p, stride)
+#define TEGULA_CPU_STORE_TILE(tile, p, stride) TEGULA_CPU_TILE("tilestored %%tmm" #tile ", (%0,%1,1)", p, stride)
+#define TEGULA_CPU_CLEAR_TILE(tile) asm volatile("tilezero %%tmm" #tile : :)
+#define TEGULA_CPU_MULTIPLY(c, a, b) asm volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
+
+// Rows of the tiles of A and C above and below; tiles of B are full.
+TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void configure_tiles(int above, int below) {
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+  } config = {1, 0, {}, {}, {}};
+  const int rows[8] = {above, above, below, below, above, below, 16, 16};
+  for (int i = 0; i < 8; ++i) {
+    config.bytes[i] = rows[i] > 0 ? 64 : 0;
+    config.rows[i] = uint8_t(rows[i]);
+  }
+  asm volatile("ldtilecfg %0" : : "m"(config));
+}
+TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void release_tiles() { asm volatile("tilerelease" : :); }
+
+// One or two tiles of rows by one or two of columns, over all steps.
+template <bool Below, bool Right>
+TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void multiply_tiles(long steps, const char* a, const char* b, float* c, long ldc, bool accumulate) {
+  const long bytes = ldc * 4;
+  float* const below = c + tile_rows * ldc;
+  if (accumulate) {
+    TEGULA_CPU_LOAD_TILE(0, c, bytes);
+    if constexpr (Right) TEGULA_CPU_LOAD_TILE(1, c + W, bytes);
+    if constexpr (Below) TEGULA_CPU_LOAD_TILE(2, below, bytes);
+    if constexpr (Below && Right) TEGULA_CPU_LOAD_TILE(3, below + W, bytes);
+  } else {
+    TEGULA_CPU_CLEAR_TILE(0);
+    if constexpr (Right) TEGULA_CPU_CLEAR_TILE(1);
+    if constexpr (Below) TEGULA_CPU_CLEAR_TILE(2);
+    if constexpr (Below && Right) TEGULA_CPU_CLEAR_TILE(3);
+  }
+  const char* a_below = a + steps * tile_bytes;
+  for (; steps > 0; --steps) {
+    TEGULA_CPU_LOAD_TILE(6, b, 64);
+    TEGULA_CPU_LOAD_TILE(4, a, 64);
+    TEGULA_CPU_MULTIPLY(0, 4, 6);
+    if constexpr (Below) {
+      TEGULA_CPU_LOAD_TILE(5, a_below, 64);
+      TEGULA_CPU_MULTIPLY(2, 5, 6);
+    }
+    if constexpr (Right) {
+      TEGULA_CPU_LOAD_TILE(7, b + tile_bytes, 64);
+      TEGULA_CPU_MULTIPLY(1, 4, 7);
+      if constexpr (Below) TEGULA_CPU_MULTIPLY(3, 5, 7);
+    }
+    a += tile_bytes;
+    a_below += tile_bytes;
+    b += (Right ? 2 : 1) * tile_bytes;
+  }
+  TEGULA_CPU_STORE_TILE(0, c, bytes);
+  if constexpr (Right) TEGULA_CPU_STORE_TILE(1, c + W, bytes);
+  if constexpr (Below) TEGULA_CPU_STORE_TILE(2, below, bytes);
+  if constexpr (Below && Right) TEGULA_CPU_STORE_TILE(3, below + W, bytes);
+}
+
+// M rows by one panel.
+template <int M, bool Right>
+TEGULA_CPU_TEMPLATE void multiply_panel(long steps, const char* a, const char* b, float* c, long ldc,
+                                        bool accumulate) {
+  constexpr int pair = 2 * tile_rows, full = M / pair * pair, rest = M - full;
+  if constexpr (full > 0 && rest > 0) configure_tiles(tile_rows, tile_rows);
+  for (long i = 0; i < full; i += pair)
+    multiply_tiles<true, Right>(steps, a + i / tile_rows * steps * tile_bytes, b, c + i * ldc, ldc, accumulate);
+  if constexpr (rest > 0) {
+    configure_tiles(rest < tile_rows ? rest : tile_rows, rest > tile_rows ? rest - tile_rows : 0);
+    multiply_tiles<(rest > tile_rows), Right>(steps, a + full / tile_rows * steps * tile_bytes, b, c + full * ldc,
+                                              ldc, accumulate);
+  }
+}
+
+template <int M, int N, class Stride, class B, class Ahead>
+TEGULA_CPU_TEMPLATE void gemm_tiles(char* room, long k, const float* a, Stride row_stride, long k_stride,
+                                    const B& b, float* c, long ldc, bool accumulate, Ahead ahead) {
+  constexpr long columns = panel_columns(N), panels = (columns + NR - 1) / NR;
+  const long steps = tile_steps(k);
+  char* const panel = room + (M + tile_rows - 1) / tile_rows * steps * tile_bytes;
+  narrow_a(room, a, row_stride, k_stride, M, k);
+  if constexpr (M % (2 * tile_rows) == 0) configure_tiles(tile_rows, tile_rows);
+  for (long j = 0; j < columns; j += NR) {
+    const long width = panel_width(N, j / NR);
+    if constexpr (Ahead::fetches) ahead.fetch(j / NR, panels);
+    narrow_b(panel, b.part(j * k, 0, j), k, width);
+    if (width == NR)
+      multiply_panel<M, true>(steps, room, panel, c + j, ldc, accumulate);
+    else
+      multiply_panel<M, false>(steps, room, panel, c + j, ldc, accumulate);
+  }
+  release_tiles();
+}
+
+#undef TEGULA_CPU_WITH_TILES
+#undef TEGULA_CPU_TILE
+#undef TEGULA_CPU_LOAD_TILE
+#undef TEGULA_CPU_STORE_TILE
+#undef TEGULA_CPU_CLEAR_TILE
+#undef TEGULA_CPU_MULTIPLY
+
+#endif
+
+template <int M, int N, class Stride, class B, class Ahead>
+TEGULA_CPU_TEMPLATE void gemm_bf16_blocks(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
+                                          long k_stride, const B& b, float* c, long ldc, bool accumulate,
+                                          Ahead ahead) {
+#if TEGULA_CPU_W == 16
+  if constexpr (M >= least_tile_rows) {
+    if (has_tiles && k > 0) {
+      gemm_tiles<M, N>(room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
+      return;
+    }
+  }
+#endif
+  gemm_blocks<M, N>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
+}
+
+// As gemm_panel, of values that are bf16; `room` has bf16_room(M, k) bytes.
+template <int M, int N, class Stride, class Ahead = NoneAhead>
+TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
+                                   long k_stride, const float* b, float* c, long ldc, bool accumulate,
+                                   Ahead ahead = {}) {
+  gemm_bf16_blocks<M, N>(has_tiles, room, k, a, row_stride, k_stride, FullPanels<float>{b}, c, ldc, accumulate,
+                         ahead);
+}
+template <int M, int N, class Stride, class S, class Ahead = NoneAhead>
+TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
+                                   long k_stride, const RowsOrPanels<float, S>& b, float* c, long ldc,
+                                   bool accumulate, Ahead ahead = {}) {
+  gemm_bf16_blocks<M, N>(has_tiles, room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
+}
+
+TEGULA_CPU_END
