@@ -200,7 +200,7 @@ inline const std::vector<Reads> all_reads{
          Shared raw({listed, dim}, bf16), own({listed}, i32), tile({listed, dim}, bf16);
          copy(b.table.at(j * 16, 0), raw);
          copy(b.fours.slice(all, 1).at(j * 3), own);
-         parallel(tile, [&](Index i, Index d) { tile(i, d) = raw(i, d) * own(i); });
+         parallel(tile, [&](Index i, Index d) { tile(i, d) = raw(i, d) * f32(own(i) % 4); });
          use(b, tile, [&](const Expr& c) -> Expr { return own(c); });
        });
      }},
@@ -212,7 +212,7 @@ inline const std::vector<Reads> all_reads{
          copy(b.fours.slice(all, 2).at(j * 3), own);
          gather(
              b.table, [&](Index i) -> Expr { return b.list(j * listed + i); }, raw);
-         parallel(tile, [&](Index i, Index d) { tile(i, d) = raw(i, d) * own(63 - i); });
+         parallel(tile, [&](Index i, Index d) { tile(i, d) = raw(i, d) * f32(own(63 - i) % 4); });
          use(b, tile, [&](const Expr& c) -> Expr { return own(c) + raw(c, 3); });
        });
      }},
