@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <set>
+#include <span>
 
 #include "codegen/cpu.hpp"
 #include "codegen/cuda_program.hpp"
@@ -41,13 +43,14 @@ std::string emulated_product(const std::string& name) {
       name, n / 2, has("_registers") ? "const uint32_t*" : "uint64_t", n, type, has("_ta"), has("_tb"), sum);
 }
 
-std::string emulated_text(const codegen::CudaProgram& program) {
+// The text with those functions of its instructions that are not `known` yet.
+std::string emulated_text(const codegen::CudaProgram& program, std::set<std::string>& known) {
   std::string text = program.text;
   for (const auto& [name, instruction] : program.instructions) {
     const std::size_t at = text.find(instruction);
     internal_assert(at != std::string::npos && name.starts_with("wgmma_n"),
                     "the text holds its instructions");
-    text.replace(at, instruction.size(), emulated_product(name));
+    text.replace(at, instruction.size(), known.insert(name).second ? emulated_product(name) : "");
   }
   return codegen::without_comments(text);
 }
@@ -76,12 +79,25 @@ EmulatedMap emulated_map(const cuda::TensorMapRequest& request) {
   return map;
 }
 
-// The printed text, and for each kernel a function that takes the address of the parameter.
-SharedObject compile_text(const codegen::CudaProgram& program) {
-  HostCompiler::Source source{emulated_text(program), {}, {}};
-  for (const auto& kernel : program.kernels)
-    source.text += fmt::format("extern \"C\" void {}(const void* call) {{ {}(*(const Call*)call); }}\n",
-                               entry_of(kernel.function), kernel.function);
+// Printed texts, and for each kernel a function that takes the address of the parameter.
+std::string text_of(std::span<const codegen::CudaProgram> programs) {
+  std::set<std::string> known;
+  std::string text;
+  for (const codegen::CudaProgram& program : programs) {
+    std::string own = emulated_text(program, known);
+    if (programs.size() > 1)  // below the header, which is the first line
+      own.insert(own.find('\n') + 1, fmt::format("#define Call Call_{}\n", program.kernels.front().function));
+    text += own;
+    for (const auto& kernel : program.kernels)
+      text += fmt::format("extern \"C\" void {}(const void* call) {{ {}(*(const Call*)call); }}\n",
+                          entry_of(kernel.function), kernel.function);
+    if (programs.size() > 1) text += "#undef Call\n";
+  }
+  return text;
+}
+
+SharedObject compile_text(std::span<const codegen::CudaProgram> programs) {
+  HostCompiler::Source source{text_of(programs), {}, {}};
   source.flags = {"-std=c++17", "-O1", "-w", "-fno-math-errno", "-fwrapv", "-fno-strict-aliasing"};
   for (auto* files : {&embedded::cuda_headers(), &embedded::emulation_headers()}) {
     for (auto& file : *files) {
@@ -96,19 +112,28 @@ SharedObject compile_text(const codegen::CudaProgram& program) {
   return *object;
 }
 
+// Compiled texts, which have one running thread and one shared memory.
+struct Compiled {
+  explicit Compiled(std::span<const codegen::CudaProgram> programs)
+      : object(compile_text(programs)),
+        printed((*object.function<TegulaBind>("tegula_bind"))(&Fibers::functions())) {}
+
+  SharedObject object;
+  TegulaPrinted printed;
+  std::mutex mutex;
+};
+
 class EmulatedExecutor : public Executable {
  public:
-  EmulatedExecutor(std::shared_ptr<const Signature> signature, const passes::CudaTarget& target)
-      : signature_(std::move(signature)),
-        program_(codegen::print_cuda(*signature_, target)),
-        object_(compile_text(program_)),
-        printed_((*object_.function<TegulaBind>("tegula_bind"))(&Fibers::functions())) {
+  EmulatedExecutor(std::shared_ptr<const Signature> signature, const passes::CudaTarget& target,
+                   codegen::CudaProgram program, std::shared_ptr<Compiled> compiled)
+      : signature_(std::move(signature)), program_(std::move(program)), compiled_(std::move(compiled)) {
     for (auto& grid : signature_->kernel().grids) orders_.emplace_back(grid, *signature_);
     target_ = target;
   }
 
   void run(const Binding& binding) const override {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(compiled_->mutex);
     clear_zeroed(*signature_, binding);
     std::vector<std::int64_t> call;
     for (auto& tensor : binding.tensors) call.push_back(reinterpret_cast<std::intptr_t>(tensor.data));
@@ -148,18 +173,19 @@ class EmulatedExecutor : public Executable {
   }
 
   // The same without the copy engine.
-  const EmulatedExecutor& plain() const {
+  const Executable& plain() const {
     std::call_once(plain_once_, [&] {
       passes::CudaTarget target = target_;
       target.copy_engine = false;
-      plain_ = std::make_unique<EmulatedExecutor>(signature_, target);
+      plain_ = make_emulated_executor(signature_, target);
     });
     return *plain_;
   }
 
   void run_grid(std::size_t grid, const std::vector<std::int64_t>& call, const Binding& binding) const {
     const auto& kernel = program_.kernels[grid];
-    auto* function = object_.function<TegulaKernel>(entry_of(kernel.function));
+    auto* function = compiled_->object.function<TegulaKernel>(entry_of(kernel.function));
+    const TegulaPrinted& printed = compiled_->printed;
     Fibers fibers(kernel.threads);
     // The maps of a parameter lie at multiples of 64 bytes.
     std::vector<std::int64_t> copy(call.size() + line / word);
@@ -171,16 +197,16 @@ class EmulatedExecutor : public Executable {
     const std::int64_t tiles = extents[0] * extents[1] * extents[2],
                        blocks = kernel.is_persistent ? std::min<std::int64_t>(tiles, 1) : tiles;
     for (std::int64_t block = 0; block < blocks; ++block) {
-      std::memset(printed_.shared, untouched, printed_.shared_bytes);
-      *printed_.block = {static_cast<unsigned>(block), 0, 0};
-      fibers.run(function, parameter, printed_, static_cast<std::uint32_t>(block));
+      std::memset(printed.shared, untouched, printed.shared_bytes);
+      *printed.block = {static_cast<unsigned>(block), 0, 0};
+      fibers.run(function, parameter, printed, static_cast<std::uint32_t>(block));
       check_shared(kernel);
     }
   }
 
   void check_shared(const codegen::CudaProgram::Kernel& kernel) const {
-    const unsigned char* const begin = printed_.shared + kernel.shared_bytes;
-    const unsigned char* const end = printed_.shared + printed_.shared_bytes;
+    const unsigned char* const begin = compiled_->printed.shared + kernel.shared_bytes;
+    const unsigned char* const end = compiled_->printed.shared + compiled_->printed.shared_bytes;
     const bool clean = std::all_of(begin, end, [](unsigned char byte) { return byte == untouched; });
     if (!clean)
       throw InternalError(
@@ -189,20 +215,30 @@ class EmulatedExecutor : public Executable {
 
   std::shared_ptr<const Signature> signature_;
   codegen::CudaProgram program_;
-  SharedObject object_;
-  TegulaPrinted printed_;
+  std::shared_ptr<Compiled> compiled_;
   std::vector<BlockOrder> orders_;
   passes::CudaTarget target_;
   mutable std::once_flag plain_once_;
-  mutable std::unique_ptr<EmulatedExecutor> plain_;
-  mutable std::mutex mutex_;  // the text has one running thread and one shared memory
+  mutable std::unique_ptr<const Executable> plain_;
 };
 
 }  // namespace
 
 std::unique_ptr<const Executable> make_emulated_executor(const std::shared_ptr<const Signature>& signature,
                                                          const passes::CudaTarget& target) {
-  return std::make_unique<EmulatedExecutor>(signature, target);
+  return std::move(make_emulated_executors(std::span(&signature, 1), target).front());
+}
+
+std::vector<std::unique_ptr<const Executable>> make_emulated_executors(
+    std::span<const std::shared_ptr<const Signature>> signatures, const passes::CudaTarget& target) {
+  std::vector<codegen::CudaProgram> programs;
+  for (const auto& signature : signatures) programs.push_back(codegen::print_cuda(*signature, target));
+  const auto compiled = std::make_shared<Compiled>(programs);
+  std::vector<std::unique_ptr<const Executable>> result;
+  for (std::size_t i = 0; i < signatures.size(); ++i)
+    result.push_back(
+        std::make_unique<EmulatedExecutor>(signatures[i], target, std::move(programs[i]), compiled));
+  return result;
 }
 
 }  // namespace tegula::emulation

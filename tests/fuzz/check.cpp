@@ -119,6 +119,7 @@ std::vector<Verdict> check(std::span<const Program> programs, std::span<const Ex
       places.push_back(valid[k]);
       served.push_back(kept[k]);
     }
+    if (served.empty()) continue;
     const std::vector<Outcome> outcomes = executor.run(served);
     for (std::size_t k = 0; k < served.size(); ++k) {
       Verdict& verdict = verdicts[places[k]];

@@ -1,5 +1,6 @@
 #include "fuzz/executors.hpp"
 
+#include "emulation/emulated_executor.hpp"
 #include "ir/visit.hpp"
 #include "passes/passes.hpp"
 #include "runtime/execution/cpu_executor.hpp"
@@ -43,15 +44,16 @@ std::vector<Outcome> run_compiled(std::span<const Program> programs, const Compi
   return outcomes;
 }
 
+// A compiler that fails says it of all texts that it was given: then of each half, until one is to blame.
 std::vector<Outcome> run_together(std::span<const Program> programs, const Compile& compile) {
   try {
     return run_compiled(programs, compile);
   } catch (const std::exception& e) {
     if (programs.size() == 1) return {{programs[0].clone_arguments(), e.what()}};
   }
-  std::vector<Outcome> outcomes;  // one of them is to blame
-  for (const Program& program : programs)
-    outcomes.push_back(run_together(std::span(&program, 1), compile)[0]);
+  std::vector<Outcome> outcomes = run_together(programs.first(programs.size() / 2), compile);
+  for (Outcome& outcome : run_together(programs.subspan(programs.size() / 2), compile))
+    outcomes.push_back(std::move(outcome));
   return outcomes;
 }
 
@@ -113,6 +115,15 @@ bool is_for_gpus(const Program& program) {
 
 }  // namespace
 
+Executor emulated(std::string name, const passes::CudaTarget& target) {
+  const Compile compile = [target](std::span<const std::shared_ptr<const Signature>> signatures) {
+    return emulation::make_emulated_executors(signatures, target);
+  };
+  return {std::move(name),
+          [compile](std::span<const Program> programs) { return run_together(programs, compile); },
+          is_for_gpus};
+}
+
 Executor on_target(std::string name, Target target, Device device) {
   return {std::move(name),
           [target, device](std::span<const Program> programs) {
@@ -128,8 +139,8 @@ Executor on_target(std::string name, Target target, Device device) {
 
 const std::vector<Executor>& more_executors() {
   static const std::vector<Executor> list{
-      on_target("emulated", Target::emulated(), Device::cpu()),
-      on_target("emulated_sm90", Target::emulated_sm90(), Device::cpu()),
+      emulated("emulated", {80}),
+      emulated("emulated_sm90", {90}),
       on_target("cuda", Target::cuda(), Device::cuda()),
       on_target("cuda_sm80", Target::cuda_sm80(), Device::cuda()),
   };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fuzz/program.hpp"
+#include "passes/cuda/plan_gemms.hpp"
 
 namespace tegula::fuzz {
 
@@ -28,6 +29,8 @@ struct Executor {
 Executor interpreter(std::string name, const std::function<ir::Kernel(const ir::Kernel&)>& rewrite);
 // Compiles the kernels of all programs together.
 Executor cpu();
+// The same for a GPU that is emulated.
+Executor emulated(std::string name, const passes::CudaTarget& target);
 
 // Compiles and calls kernel by kernel; tensors that are elsewhere are moved to the device and back.
 Executor on_target(std::string name, Target target, Device device);

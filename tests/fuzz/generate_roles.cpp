@@ -176,6 +176,9 @@ void Generator::look_up_and_multiply(const TilePlace& queries, const TilePlace& 
     swap_axes(others, 0, 1);
     emit(Gemm{whole(queries.buffer), others, whole(sum.buffer), false, {}});
   }
+  // The same tile along its rows, as keys that are values as well.
+  if (count == columns_of_table && random_.chance(30))
+    emit(Gemm{whole(queries.buffer), whole(tiles_[rows].buffer), whole(sum.buffer), false, {}});
   if (numbers && random_.chance(60)) choose_signs(sum, tiles_[*numbers]);
   if (random_.chance(20)) block_statement();
 }
@@ -185,7 +188,7 @@ void Generator::looked_up_products() {
   const Nature terms = tensors_[tables_.rows].contract;
   const std::int64_t count = random_.pick({32, 64, 64}), most = random_.number(1, 3);
   if (!spend(most * tables_.height * count * columns_of_table / 4)) return;
-  Nature sums = dyadic(2 * terms.step, terms.bound * terms.bound * 64 * 2 * 3);
+  Nature sums = dyadic(2 * terms.step, terms.bound * terms.bound * 64 * 3 * 3);
   sums.loose_zero = true;
   const TilePlace queries =
       declare(tensors_[tables_.rows].buffer->type, {tables_.height, columns_of_table}, terms, Space::shared);

@@ -192,6 +192,49 @@ inline const std::vector<Reads> all_reads{
          use(b, tile, [&](const Expr& c) -> Expr { return raw(c, 3); });
        });
      }},
+    // A column of the list by fours, whose elements threads copy one by one.
+    {"rows_times_a_column",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared raw({listed, dim}, bf16), own({listed}, i32), tile({listed, dim}, bf16);
+         copy(b.table.at(j * 16, 0), raw);
+         copy(b.fours.slice(all, 1).at(j * 3), own);
+         parallel(tile, [&](Index i, Index d) { tile(i, d) = raw(i, d) * f32(own(i) % 4); });
+         use(b, tile, [&](const Expr& c) -> Expr { return own(c); });
+       });
+     }},
+    {"gathered_rows_times_a_column",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared raw({listed, dim}, bf16), own({listed}, i32), tile({listed, dim}, bf16);
+         copy(b.fours.slice(all, 2).at(j * 3), own);
+         gather(
+             b.table, [&](Index i) -> Expr { return b.list(j * listed + i); }, raw);
+         parallel(tile, [&](Index i, Index d) { tile(i, d) = raw(i, d) * f32(own(63 - i) % 4); });
+         use(b, tile, [&](const Expr& c) -> Expr { return own(c) + raw(c, 3); });
+       });
+     }},
+    {"list_by_column",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared own({listed}, i32);
+         copy(b.fours.slice(all, 3).at(j), own);
+         gather_and_use(b, own);
+       });
+     }},
+    {"list_from_an_odd_place",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared own({listed}, i32), tile({listed, dim}, bf16);
+         copy(b.list.at(j * 7 + 1), own);
+         copy(b.table.at(own(5), 0), tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return own(c); });
+       });
+     }},
     {"bounds_of_the_loop",
      [](const Block& b) {
        using namespace lang;

@@ -43,7 +43,8 @@ Digit digit_of(const layout::Coordinates& shape, int bit) {
   return result;
 }
 
-// An odd digit is no bit of registers, whose numbers are made of bits.
+// An odd digit is no bit of registers, whose numbers are made of bits. Nor has a digit bits that goes past
+// the end of its dimension, as where 16 rows of threads hold 10.
 std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const Digits& digits,
                                         bool of_threads) {
   int last = 0;
@@ -53,7 +54,8 @@ std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const 
     int bit = 0, found = -1;
     for (std::size_t d = shape.size(); d-- > 0; bit += log2_of(shape[d])) {
       if (digit.stride[d] == 0) continue;
-      if (found >= 0 || !is_power_of_two(digit.stride[d])) return std::nullopt;
+      const bool is_past = log2_of(digit.stride[d]) + log2_of(digit.extent) > log2_of(shape[d]);
+      if (found >= 0 || !is_power_of_two(digit.stride[d]) || is_past) return std::nullopt;
       found = bit + log2_of(digit.stride[d]);
     }
     if (found < 0) return std::nullopt;

@@ -46,7 +46,7 @@ bool reads_between(const Body& producer, const RingCandidate& c) {
 bool may_come_late(const RingCandidate& c, bool is_operand) {
   return std::any_of(c.fills.begin(), c.fills.end(), [&](const Stmt& s) {
     const auto* copy = as<Copy>(s);
-    return plan_rows(s) || (copy && plan_copy(*copy, is_operand));
+    return plan_pieces(s) || (copy && plan_copy(*copy, is_operand));
   });
 }
 
