@@ -64,7 +64,10 @@ struct IndexerTopk {
 Tensor indexer_topk(const TensorRef& q, const TensorRef& k, const TensorRef& weights, std::int64_t count,
                     IndexerTopk options = {});
 
-struct IndexerBlocksOptions {
+struct IndexerBlocks {
+  TensorRef q = {}, k = {}, weights = {};           // as those of indexer_logits
+  TensorRef block_k = {};                           // [batch, blocks, d]
+  std::int64_t count = 0;                           // as that of topk_select
   std::optional<TensorRef> k_scales = {};           // as those of indexer_logits
   std::optional<TensorRef> block_scales = {};       // f32 [batch, blocks]: the same of block_k
   std::optional<TensorRef> begins = {}, ends = {};  // as those of indexer_logits
@@ -80,8 +83,7 @@ struct IndexerBlocksOptions {
 // blocks that contain a key that it sees, then the `count` largest logits among the keys of these blocks. The
 // logits of other keys are not computed. Both choices are those of topk_select.
 Tensor indexer_topk_of_blocks(const TensorRef& q, const TensorRef& k, const TensorRef& weights,
-                              const TensorRef& block_k, std::int64_t count,
-                              const IndexerBlocksOptions& options = {});
+                              const TensorRef& block_k, std::int64_t count, IndexerBlocks options = {});
 
 struct IndexerGradients {
   Tensor dq, dk, dweights, dk_scales;  // as q, k, weights and k_scales; no elements if the call has none

@@ -10,11 +10,6 @@ namespace tegula::ops {
 
 namespace {
 
-struct IndexerBlocks : IndexerBlocksOptions {
-  TensorRef q = {}, k = {}, weights = {}, block_k = {};
-  std::int64_t count = 0;
-};
-
 constexpr std::int64_t most_block_logits = std::int64_t{1} << 26;  // that lie in memory, f32
 constexpr int keys_of_block_tile = 64;                             // as many as tensor cores multiply
 
@@ -158,13 +153,6 @@ const OperatorSchema& indexer_topk_of_blocks_schema() {
                       "weights:f32 k_scales causal count=2048"}})
           .run(run, formula);
   return table;
-}
-
-tegula::Tensor indexer_topk_of_blocks(const TensorRef& q, const TensorRef& k, const TensorRef& weights,
-                                      const TensorRef& block_k, std::int64_t count,
-                                      const IndexerBlocksOptions& options) {
-  return results_of<tegula::Tensor>(indexer_topk_of_blocks_schema(),
-                                    IndexerBlocks{options, q, k, weights, block_k, count});
 }
 
 }  // namespace tegula::ops
