@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_gated_attention", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_gated_attention", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -2036,6 +2036,58 @@ def indexer_logits_backward(
     Source: DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer, differentiated.
     """
 
+def indexer_topk_of_blocks(
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    block_k: Tensor,
+    count: int,
+    *,
+    k_scales: Tensor | None = None,
+    begins: Tensor | None = None,
+    ends: Tensor | None = None,
+    block_scales: Tensor | None = None,
+    causal: bool = False,
+    block_count: int = 64,
+    block_size: int = 64,
+) -> Tensor:
+    """The keys with the largest logits of the indexer in blocks that it has chosen first, ascending.
+
+    There are no gradients: it chooses.
+
+    Args:
+        q: [queries, heads, d] or [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries.
+        k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
+        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: weights of the heads of
+            each query.
+        k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
+        begins: [queries] or [batch, queries], int32: the first key that a query sees; 0 if omitted. Optional.
+        ends: [queries] or [batch, queries], int32: one past the last key that a query sees; `keys` if omitted.
+            Optional.
+        block_k: [blocks, d] or [batch, blocks, d], dtype that of q: a key for every block of keys, such as their
+            mean.
+        block_scales: [blocks] or [batch, blocks], float32: factors of the blocks' logits. Optional.
+        causal: hides later keys; the last query is aligned with the last key.
+        count: keys of a query; a number from 0 to 4096.
+        block_count: blocks that a query chooses; a number from 0 to 4096.
+        block_size: keys of a block; a block size from 1 to 2^20.
+
+    Returns:
+        out: [queries, count] or [batch, queries, count], int32: key numbers; -1 where fewer exist.
+
+    Rules:
+        q: expected 1 to 128 heads; add up the logits of several calls.
+        q: expected 1 to 256 features; split the features.
+        block_k: expected a key for every {block_size} of {keys} keys; check block_size.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: DeepSeek Sparse Attention, in two levels.
+    """
+
 def indexer_topk(
     q: Tensor,
     k: Tensor,
@@ -3375,6 +3427,7 @@ def quantised_gemm(
     *,
     zeros: Tensor | None = None,
     tensor_scale: Tensor | None = None,
+    row_scale: Tensor | None = None,
     bias: Tensor | None = None,
     format: Literal["int4", "uint4", "int8", "fp4", "mxfp4", "nvfp4", "ternary"] = "int4",
     packed: bool = False,
@@ -3387,12 +3440,13 @@ def quantised_gemm(
     There are no gradients: its weights are quantised.
 
     Args:
-        a: [..., k], bfloat16 or float16: rows.
+        a: [..., k], bfloat16, float16, float8_e4m3fn or int8: rows.
         b: [n, k] if format=int8; [n, k / 4] if format=ternary; [n, k / 2], uint8 or int8: weights: one, two or four
             in a byte.
         scales: [groups, n], float16, bfloat16, float32, uint8 or float8_e4m3fn: factors of every group of weights.
         zeros: [groups, n], float32, float16 or bfloat16: subtracted from the weights of a group. Optional.
         tensor_scale: [1], float32: factor of all weights. Optional.
+        row_scale: [...], float32: factors of the rows of a, such as those of 8 bits. Optional.
         bias: [n], float32, float16 or bfloat16: added to every row. Optional.
         format: format of a weight before it is scaled; one of int4, uint4, int8, fp4, mxfp4, nvfp4, ternary.
         packed: b is in the order that packed_weights returns.
@@ -3402,7 +3456,7 @@ def quantised_gemm(
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
 
     Returns:
-        out: [..., n], out_dtype, or that of a, bfloat16 where that has 8 bits: a * W^T + bias.
+        out: [..., n], out_dtype, or that of a, bfloat16 where that has 8 bits: row_scale * (a * W^T) + bias.
 
     Rules:
         b: expected i8 for int8, u8 for weights of 4 and 2 bits; check the format.
@@ -3427,6 +3481,7 @@ def quantised_grouped_gemm(
     scales: Tensor,
     *,
     zeros: Tensor | None = None,
+    row_scale: Tensor | None = None,
     bias: Tensor | None = None,
     row_weights: Tensor | None = None,
     offsets: Tensor | None = None,
@@ -3442,12 +3497,14 @@ def quantised_grouped_gemm(
     There are no gradients: its weights are quantised.
 
     Args:
-        a: [m, k] if offsets; [groups, m, k], bfloat16 or float16: rows of all groups.
+        a: [m, k] if offsets; [groups, m, k], bfloat16, float16, float8_e4m3fn or int8: rows of all groups.
         b: [groups, n, k] if format=int8; [groups, n, k / 4] if format=ternary; [groups, n, k / 2], uint8 or int8:
             weights: one, two or four in a byte.
         scales: [groups, blocks, n], float16, bfloat16, float32, uint8 or float8_e4m3fn: factors of every block of
             weights.
         zeros: [groups, blocks, n], float32, float16 or bfloat16: subtracted from the weights of a block. Optional.
+        row_scale: [m] if offsets; [groups, m], float32: factors of the rows of a, such as those of 8 bits.
+            Optional.
         bias: [groups, n], float32, float16 or bfloat16: added to every row of a group. Optional.
         row_weights: [m] if offsets; [groups, m], float32: factors of the results' rows. Optional.
         offsets: [groups + 1], int32: first row of each group, and the end of the last group. Optional.
@@ -3461,7 +3518,7 @@ def quantised_grouped_gemm(
 
     Returns:
         out: [m, n] if offsets; [groups, m, n], out_dtype, or that of a, bfloat16 where that has 8 bits: row_weights
-            * (a * W^T + bias).
+            * (row_scale * (a * W^T) + bias).
 
     Rules:
         b: expected i8 for int8, u8 for weights of 4 and 2 bits; check the format.
@@ -4087,6 +4144,88 @@ def add_layer_norm_backward(
         RuntimeError: the device or a compiler failed.
 
     Source: Ba, Kiros and Hinton 2016, Layer Normalization.
+    """
+
+class RmsNormFp8Result(NamedTuple):
+    out: Tensor
+    scale: Tensor
+    sum: Tensor | None
+
+def rms_norm_fp8(
+    x: Tensor,
+    *,
+    residual: Tensor | None = None,
+    weight: Tensor | None = None,
+    eps: float = 1e-06,
+    power_of_two: bool = False,
+) -> RmsNormFp8Result:
+    """Rms_norm of rows, cast to e4m3 with scales of 128 features.
+
+    There are no gradients: it rounds.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+        residual: [..., d], dtype that of x: residual that is added to the rows. Optional.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        eps: added to the mean of the squares; a positive finite number.
+        power_of_two: scales are rounded up to powers of two.
+
+    Returns:
+        out: [..., d], float8_e4m3fn: the norm / scale.
+        scale: [..., ceildiv(d, 128)], float32: the largest magnitude of 128 features / 448, at least 2^-126.
+        sum: [..., d], dtype that of x: x + residual, which out is the norm of. None unless residual.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization; the scaling of DeepSeek-V3.
+    """
+
+class LayerNormFp8Result(NamedTuple):
+    out: Tensor
+    scale: Tensor
+    sum: Tensor | None
+
+def layer_norm_fp8(
+    x: Tensor,
+    *,
+    residual: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+    power_of_two: bool = False,
+) -> LayerNormFp8Result:
+    """Layer_norm of rows, cast to e4m3 with scales of 128 features.
+
+    There are no gradients: it rounds.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+        residual: [..., d], dtype that of x: residual that is added to the rows. Optional.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        bias: [d], float32, float16 or bfloat16: added to the features. Optional.
+        eps: added to the variance; a positive finite number.
+        power_of_two: scales are rounded up to powers of two.
+
+    Returns:
+        out: [..., d], float8_e4m3fn: the norm / scale.
+        scale: [..., ceildiv(d, 128)], float32: the largest magnitude of 128 features / 448, at least 2^-126.
+        sum: [..., d], dtype that of x: x + residual, which out is the norm of. None unless residual.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization; the scaling of DeepSeek-V3.
     """
 
 def rms_norm(

@@ -157,7 +157,8 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
 
 void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
   const std::int64_t rows = c.dim("rows"), n = c.dim("n"), k = c.dim("k");
-  const auto a = exact.array("a"), out = exact.array("out");
+  const std::vector<double> a = exact["a"].values<double>();  // of integers too
+  const auto out = exact.array("out");
   const std::vector<double> scales = scales_of(exact["scales"]);
   const double *zeros = exact.data_if("zeros"), *bias = exact.data_if("bias"),
                *whole = exact.data_if("tensor_scale"), *of_row = exact.data_if("row_scale");
@@ -173,7 +174,7 @@ void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
     }
     for (std::int64_t i = 0; i < rows; ++i) {
       double sum = 0;
-      for (std::int64_t e = 0; e < k; ++e) sum += a(i, e) * weights[e];
+      for (std::int64_t e = 0; e < k; ++e) sum += a[i * k + e] * weights[e];
       out(i, j) = sum * (whole ? *whole : 1) * (of_row ? of_row[i] : 1) + (bias ? bias[j] : 0);
     }
   }

@@ -41,6 +41,14 @@ Expr e2m1(const Expr& x, const Expr& bit) {
   return bitcast(sign | magnitude, f32) * 0x1p126f;
 }
 
+// Rows as they are multiplied: copies convert floats, integers are converted one by one.
+void load_rows(const Tensor& a, const Expr& row, const Expr& column, Shared& tile) {
+  if (a.type().is_floating()) return copy(a.at(row, column), tile);
+  Shared stored({static_cast<int>(tile.extent(0)), static_cast<int>(tile.extent(1))}, a.type());
+  copy(a.at(row, column), stored);
+  parallel(tile, [&](Index i, Index j) { tile(i, j) = f32(stored(i, j)); });
+}
+
 // Scales or zeros of a tile, [n, groups], or [groups, n] where those of a group lie side by side.
 struct GroupNumbers {
   Shared tile;
@@ -123,7 +131,7 @@ void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedM
   pipelined(steps, {.stages = t_.has_few_rows() ? 8 : 4}, [&](Index step) {
     Expr group = w_.group == 0 ? Expr(0) : step * t_.k / w_.group;
     Shared a_tile({t_.m, t_.k}, compute_), b_tile({t_.n, t_.k / w_.in_element()}, w_.element());
-    copy(a.at(row, step * t_.k), a_tile);
+    load_rows(a, row, step * t_.k, a_tile);
     copy(matrix.b.at(column, step * (t_.k / w_.in_element())), b_tile);
     std::optional<GroupNumbers> scales, zeros;
     if (way != Scaled::rows) scales.emplace(matrix.scales, w_.by_group, column, group, t_.n, own_groups);

@@ -51,7 +51,8 @@ std::vector<double> weights_of_group(const Bound<QuantisedGroupedGemm>& c, Exact
 
 void formula(const Bound<QuantisedGroupedGemm>& c, Exact& exact) {
   const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
-  const double *a = exact.data("a"), *bias = exact.data_if("bias"), *factors = exact.data_if("row_weights"),
+  const std::vector<double> a = exact["a"].values<double>();  // of integers too
+  const double *bias = exact.data_if("bias"), *factors = exact.data_if("row_weights"),
                *of_row = exact.data_if("row_scale");
   double* out = exact.data("out");
   if (c.has("offsets")) std::fill(out, out + m * n, Exact::unspecified());
@@ -113,6 +114,7 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
                {"mxfp4_e4m3",
                 "groups=3 m=70 k=128 n=40 blocks=4 e4m3 offsets format=mxfp4 scales:u8 packed bias:f32 "
                 "row_scale row_weights"},
+               {"int4_i8", "groups=2 m=20 k=128 n=24 blocks=1 i8 b:u8 offsets scales:f32 bias:f32 row_scale"},
                {"int4_masked", "groups=2 m=37 k=256 n=40 blocks=2 counts f16 packed zeros:f16"}})
           .measured({{"gpt_oss",
                       "groups=32 m=65536 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias "
