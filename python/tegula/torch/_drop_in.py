@@ -64,6 +64,7 @@ def native_sparse_attend(
     sel_scale: Optional[Tensor] = None,
     include_block_causal: bool = True,
     return_lse: bool = False,
+    block_dk_dv_use_dot: Optional[bool] = None,
     return_sliding_window_out: bool = False,
     *,
     distinct_earlier_blocks: bool = False,
@@ -84,6 +85,7 @@ def native_sparse_attend(
         include_block_causal: a query also sees its own block, and no key after itself there. Without it, only the
             chosen blocks.
         return_lse: also give the natural logarithms of the sums of exp(score), float32 [batch, heads, tokens].
+        block_dk_dv_use_dot: taken for the signature: how products are formed is the plan's choice.
         return_sliding_window_out: also give attention over the keys from ``block_size`` before a query to itself.
         distinct_earlier_blocks: a promise that the entries of a query that count differ from each other and name
             blocks before its own, as those do that the package's models select: one pass instead of two, whose
