@@ -24,6 +24,8 @@ def calls(config):
     yield "qsa", lambda q, k, v: tt.qsa_attention(q, k, v, index_q[4], index_k), (24, 2, 256)
     video = {"cube": (4, 4, 4), "count": max(1, config.tokens // 640)}
     yield "video", lambda q, k, v: tt.video_attention(q, k, v, (edge, 16, 16), **video), (16, 16, 128)
+    by_parts = {**video, "sub_blocks": 4}
+    yield "video_lse", lambda q, k, v: tt.video_attention(q, k, v, (edge, 16, 16), **by_parts), (16, 16, 128)
     yield "xattention", lambda q, k, v: tt.xattention(q, k, v, stride=16), (16, 16, 128)
 
 

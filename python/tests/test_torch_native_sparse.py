@@ -99,7 +99,7 @@ def test_packed_sequences_do_not_meet():
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("compression", ["mean", "gated"])
+@pytest.mark.parametrize("compression", ["mean", "gated", "mlp"])
 def test_tokens_one_by_one_are_the_whole_sequence(compression):
     torch.manual_seed(1)
     layer = tegula_torch.NativeSparseAttention(32, 4, 2, compression=compression, **SIZES)
@@ -111,14 +111,30 @@ def test_tokens_one_by_one_are_the_whole_sequence(compression):
     torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-4, atol=1e-5)
 
 
-def test_every_parameter_learns():
+@pytest.mark.parametrize("compression", ["gated", "mlp"])
+def test_every_parameter_learns(compression):
     torch.manual_seed(2)
-    layer = tegula_torch.NativeSparseAttention(32, 4, 2, compression="gated", **SIZES)
+    layer = tegula_torch.NativeSparseAttention(32, 4, 2, compression=compression, **SIZES)
     layer(torch.randn(1, 30, 32)).square().sum().backward()
     assert all(p.grad is not None and bool((p.grad != 0).any()) for p in layer.parameters())
 
 
-@pytest.mark.parametrize("compression", ["mean", "gated"])
+def test_an_mlp_over_each_window():
+    torch.manual_seed(4)
+    layer = tegula_torch.NativeSparseAttention(32, 4, 2, compression="mlp", **SIZES)
+    part, x = layer.compression[0], torch.randn(1, 21, 2, 8)
+    torch.nn.init.normal_(part.places)
+    entries = part(x)
+    assert entries.shape[1] == 4
+    for n in range(4):
+        for h in range(2):
+            row = (x[0, 4 * n : 4 * n + 8, h] + part.places).reshape(-1)
+            hidden = part.inner.weight @ row + part.inner.bias
+            wanted = part.outer.weight @ (hidden * hidden.sigmoid()) + part.outer.bias
+            torch.testing.assert_close(entries[0, n, h], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("compression", ["mean", "gated", "mlp"])
 def test_a_module_of_packed_sequences(compression):
     torch.manual_seed(3)
     layer = tegula_torch.NativeSparseAttention(32, 4, 2, compression=compression, **SIZES)

@@ -139,6 +139,25 @@ def test_video():
         tegula_torch.video_attention(q, k, v, (4, 4, 4), cube=(3, 2, 2))
 
 
+def test_video_by_sub_blocks():
+    grid, cube, run = (2, 4, 4), (2, 2, 2), 4
+    q, k, v = tensors = inputs(32)
+    cubes = torch.tensor([(y // 2) * 2 + x // 2 for _ in range(2) for y in range(4) for x in range(4)])
+    rows_of = [torch.nonzero(cubes == a).flatten().split(run) for a in range(4)]
+    times = torch.zeros(HEADS, 32, 32)
+    for h in range(HEADS):
+        q_means = [torch.stack([q[0, rows, h].mean(0) for rows in of]) for of in rows_of]
+        k_means = [torch.stack([k[0, rows, h // 2].mean(0) for rows in of]) for of in rows_of]
+        for a in range(4):
+            scores = {b: float((q_means[a] @ k_means[b].T * DIM**-0.5).logsumexp((0, 1)).detach()) for b in range(4)}
+            for b in best(scores, (), 2):
+                times[h] += (cubes == a)[:, None] & (cubes == b)[None]
+    out = tegula_torch.video_attention(q, k, v, grid, cube=cube, count=2, sub_blocks=2)
+    check(out, dense(q, k, v, times), tensors)
+    with pytest.raises(ValueError, match="sub_blocks"):
+        tegula_torch.video_attention(q, k, v, grid, cube=cube, sub_blocks=3)
+
+
 def test_xattention():
     q, k, v = tensors = inputs()
     size, stride, rows = 8, 4, []

@@ -64,6 +64,7 @@ def native_sparse_attend(
     sel_scale: Optional[Tensor] = None,
     include_block_causal: bool = True,
     return_lse: bool = False,
+    block_dk_dv_use_dot: Optional[bool] = None,
     return_sliding_window_out: bool = False,
     *,
     distinct_earlier_blocks: bool = False,
@@ -83,6 +84,7 @@ def native_sparse_attend(
             through), whose gradient trains the selector.
         include_block_causal: a query also sees its own block up to itself. Otherwise it sees only the selected blocks.
         return_lse: also return the natural logarithms of the sums of exp(score), float32 [batch, heads, tokens].
+        block_dk_dv_use_dot: accepted for the signature; the plan chooses how products are formed.
         return_sliding_window_out: also return attention over the keys from ``block_size`` before a query to itself.
         distinct_earlier_blocks: a promise that the used entries of a query are distinct and are blocks before its own,
             as selected by the package's models; then one pass is enough, instead of two whose results are merged. If

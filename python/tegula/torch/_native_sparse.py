@@ -117,15 +117,15 @@ class NativeSparseCache:
         )  # fmt: skip
 
 
-class _GatedMeans(nn.Module):
-    """Entries as weighted means of overlapping windows: a token's weight is a softmax over the window of a logit that
-    depends on its features and its position in the window."""
+class _Windows(nn.Module):
+    """Entries of overlapping windows of x [batch, tokens, heads, d], made by ``entries_of`` [..., length, heads, d]."""
 
-    def __init__(self, dim: int, length: int, stride: int) -> None:
+    def __init__(self, length: int, stride: int) -> None:
         super().__init__()
         self.length, self.stride = length, stride
-        self.weigh = nn.Linear(dim, 1, bias=False)
-        self.places = nn.Parameter(torch.zeros(length))
+
+    def entries_of(self, windows: Tensor) -> Tensor:
+        raise NotImplementedError
 
     def _packed(self, x: Tensor, cu_seqlens: Tensor) -> Tensor:
         """Entries of packed sequences [tokens, heads, d], in the rows that ``nsa_compress`` uses."""
@@ -140,9 +140,7 @@ class _GatedMeans(nn.Module):
         there = (number >= 0) & (number < counts[sequence])
         starts = torch.where(there, begins[sequence] + number * self.stride, 0)
         tokens = starts[:, None] + torch.arange(self.length, device=x.device)
-        logits = self.weigh(x)[..., 0][tokens] + self.places.to(x.dtype)[:, None]  # [entries, length, heads]
-        sums = (x[tokens] * logits.softmax(1).unsqueeze(-1)).sum(1).to(x.dtype)
-        return sums.masked_fill(~there[:, None, None], 0)
+        return self.entries_of(x[tokens]).to(x.dtype).masked_fill(~there[:, None, None], 0)
 
     def forward(self, x: Tensor, cu_seqlens: Optional[Tensor] = None) -> Tensor:
         if cu_seqlens is not None:
@@ -150,8 +148,36 @@ class _GatedMeans(nn.Module):
         if x.shape[1] < self.length:
             return x[:, :0]
         windows = x.unfold(1, self.length, self.stride)  # [batch, entries, heads, d, length]
-        logits = (self.weigh(x)[..., 0]).unfold(1, self.length, self.stride) + self.places.to(x.dtype)
-        return (windows * logits.softmax(-1).unsqueeze(-2)).sum(-1).to(x.dtype).contiguous()
+        return self.entries_of(windows.movedim(-1, -3)).to(x.dtype).contiguous()
+
+
+class _GatedMeans(_Windows):
+    """Weighted means: each token's weight, by its own features and its place in the window, is softmax over it."""
+
+    def __init__(self, dim: int, length: int, stride: int) -> None:
+        super().__init__(length, stride)
+        self.weigh = nn.Linear(dim, 1, bias=False)
+        self.places = nn.Parameter(torch.zeros(length))
+
+    def entries_of(self, windows: Tensor) -> Tensor:
+        weights = (self.weigh(windows) + self.places.to(windows.dtype)[:, None, None]).softmax(-3)
+        return (windows * weights).sum(-3)
+
+
+class _Mlp(_Windows):
+    """By an MLP of one hidden layer of all features of a window, to which a vector for each place is added."""
+
+    def __init__(self, dim: int, length: int, stride: int) -> None:
+        super().__init__(length, stride)
+        self.places = nn.Parameter(torch.zeros(length, dim))
+        self.inner, self.outer = nn.Linear(length * dim, 2 * dim), nn.Linear(2 * dim, dim)
+
+    def entries_of(self, windows: Tensor) -> Tensor:
+        placed = windows + self.places.to(windows.dtype)[:, None]
+        return self.outer(torch.nn.functional.silu(self.inner(placed.movedim(-3, -2).flatten(-2))))
+
+
+_LEARNED = {"gated": _GatedMeans, "mlp": _Mlp}
 
 
 class NativeSparseAttention(nn.Module):
@@ -161,7 +187,7 @@ class NativeSparseAttention(nn.Module):
         width: features of x and the result.
         heads, kv_heads: heads of queries; heads of keys and values, default: as many.
         dim: features of a head, even; default: width / heads.
-        compression: "mean", or "gated": windows weighted by a learned softmax.
+        compression: "mean"; learned: "gated", windows weighted by a softmax, or "mlp", an MLP over each window.
         rotary_base: base of the rotary positions; None: no positions.
         length, stride, block_size, count, first_blocks, local_blocks, window: as ``native_sparse_attention``.
 
@@ -193,8 +219,8 @@ class NativeSparseAttention(nn.Module):
             raise ValueError(f"heads: expected a multiple of kv_heads = {self.kv_heads}, given {heads}")
         if rotary_base is not None and self.dim % 2:
             raise ValueError(f"dim: expected an even number for rotary positions, given {self.dim}")
-        if compression not in ("mean", "gated"):
-            raise ValueError(f"compression: expected 'mean' or 'gated', given {compression!r}")
+        if compression != "mean" and compression not in _LEARNED:
+            raise ValueError(f"compression: expected 'mean', 'gated' or 'mlp', given {compression!r}")
         self.rotary_base, self.length, self.stride = rotary_base, length, stride
         self.sizes = {
             "length": length, "stride": stride, "block_size": block_size, "count": count,
@@ -203,8 +229,8 @@ class NativeSparseAttention(nn.Module):
         self.project = nn.Linear(width, (heads + 2 * self.kv_heads) * self.dim, bias=False)
         self.gate = nn.Linear(width, heads * (3 if window > 0 else 2))
         self.merge = nn.Linear(heads * self.dim, width, bias=False)
-        learned = [_GatedMeans(self.dim, length, stride) for _ in range(2)] if compression == "gated" else []
-        self.compression = nn.ModuleList(learned)
+        learned = _LEARNED.get(compression)
+        self.compression = nn.ModuleList(learned(self.dim, length, stride) for _ in range(2 if learned else 0))
 
     def _compress(self, x: Tensor, cu_seqlens: Optional[Tensor], which: int) -> Tensor:
         if len(self.compression):

@@ -207,6 +207,7 @@ def video_attention(
     *,
     cube: Tuple[int, int, int] = (4, 4, 4),
     count: int = 32,
+    sub_blocks: int = 1,
     scale: Optional[float] = None,
 ) -> Tensor:
     """Attention without a mask for the tokens of a video: a cube of queries sees the cubes whose mean keys score
@@ -218,6 +219,8 @@ def video_attention(
         grid: frames, rows and columns, multiples of those of the cube.
         cube: extents of a block.
         count: cubes that each cube sees.
+        sub_blocks: equal runs of the tokens of a cube, frame by frame, with means of their own; with several, the score
+            of two cubes is the logarithm of the sum of exp over all pairs of their means.
         scale: scale of the scores; default: 1/sqrt(d).
 
     Returns:
@@ -225,15 +228,21 @@ def video_attention(
 
     Raises:
         TypeError, ValueError, RuntimeError: like the operators that it is composed of; if the grid is not a multiple.
+            Also if sub_blocks do not divide a cube.
     """
     order = _by_cubes(grid, cube, q.device)
     if len(order) != q.shape[1]:
         raise ValueError(f"grid: expected {q.shape[1]} tokens, as q has, given {len(order)}")
     q, k, v = (x.index_select(1, order) for x in (q, k, v))
     size = cube[0] * cube[1] * cube[2]
+    if sub_blocks < 1 or size % sub_blocks:
+        raise ValueError(f"sub_blocks: expected a divisor of the cube's {size} tokens, given {sub_blocks}")
     blocks = {"q_block_size": size, "k_block_size": size}
     with torch.no_grad():
-        scores = functions["block_scores"](q, k, per_kv_head=False, **blocks)
+        run = size // sub_blocks
+        scores = functions["block_scores"](q, k, per_kv_head=False, q_block_size=run, k_block_size=run, scale=scale)
+        if sub_blocks > 1:
+            scores = scores.unflatten(3, (-1, sub_blocks)).unflatten(2, (-1, sub_blocks)).logsumexp((3, 5))
         choice = functions["topk_blocks"](scores, min(count, scores.shape[-1]))
     out = functions["block_sparse_attention"](q, k, v, indices=choice, scale=scale, **blocks)[0]
     return out.index_select(1, torch.argsort(order))
