@@ -3266,7 +3266,7 @@ def nsa_compressed_attention(
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
             would be ignored.
         max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
-        key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
+        key_tokens: expected 0 with cu_seqlens; leave it out: a packed sequence has as many keys as queries.
         k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
             tokens.
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -3355,7 +3355,7 @@ def nsa_compressed_attention_backward(
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
             would be ignored.
         max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
-        key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
+        key_tokens: expected 0 with cu_seqlens; leave it out: a packed sequence has as many keys as queries.
         k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
             tokens.
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -3634,7 +3634,7 @@ def nsa_select(
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
             would be ignored.
         max_seqlen: expected cu_seqlens as well; leave it out: without them all sequences are equally long.
-        key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
+        key_tokens: expected 0 with cu_seqlens; leave it out: a packed sequence has as many keys as queries.
         k: expected tokens / stride entries with cu_seqlens, as nsa_compress returns them; make them of the packed
             tokens.
         k: expected no heads, as q; give q a head for each of k, or more.

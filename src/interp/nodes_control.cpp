@@ -38,7 +38,7 @@ namespace {
   Shape index;
   for (const Register r : to.index) index.push_back(m[r].integer);
   m.fail(fmt::format("index {} lies outside the tile `{}` of {} ({}): a store to a tile must be inside its "
-                     "bounds; guard it with when()",
+                     "bounds; guard the store with when()",
                      describe(index), memory.buffer->name, describe(memory.shape),
                      short_location(memory.buffer->at)),
          node.at());

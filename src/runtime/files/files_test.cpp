@@ -118,7 +118,7 @@ TEST_F(Files, NpyRefusesWhatItCannotRead) {
       {npy_of("[('x', '<f4')]", "(1,)", four), "descr: no dtype corresponds to '<f4 of field x'"},
       {npy_of("[('x', '<f4'), ('y', '<f4')]", "(1,)", four), "header: records of several fields"},
       {npy_of("'<f4'", "(-1,)", four), "header: an extent is not a nonnegative 64-bit integer"},
-      {npy_of("'<f4'", "(99999999999999999999,)", four), "header: an extent is not an integer"},
+      {npy_of("'<f4'", "(99999999999999999999,)", four), "header: an extent is not a nonnegative"},
       {npy_of("'<f4'", "(4294967296, 4294967296)", four),
        "shape: shape [4294967296, 4294967296] has more elements"},
       {npy_of("'<f4'", "(9223372036854775807,)", four), "shape: f32 [9223372036854775807] does not match"},
