@@ -1,18 +1,39 @@
 // The last step of native sparse attention in one kernel: attention over selected blocks, summed with the
-// other branches by gates (Yuan et al., 2025).
+// other branches by gates (Yuan et al., 2025); and the gradients.
 #pragma once
-#include "tegula/ops/nsa_selected_attention.hpp"
+#include "tegula/ops/nsa_selected_attention_backward.hpp"
 
 TEGULA_API_BEGIN
 namespace tegula::ops {
 
 // What nsa_combine gives for `compressed`, the result of nsa_selected_attention and, with options.window > 0,
 // that of its window: gates [..., 2] or [..., 3] with the window's, logits for every token and head in the
-// order of the other tensors. Neither the selected branch nor its sum goes through memory. For calls without
-// gradients, which need each branch's result. Wrong shapes, dtypes or options are an ArgumentError.
+// order of the other tensors. Neither the selected branch nor its sum goes through memory. Wrong shapes,
+// dtypes or options are an ArgumentError.
 Tensor nsa_gated_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                            const TensorRef& block_indices, const TensorRef& compressed,
                            const TensorRef& gates, const NsaSelectedOptions& options = {});
+
+struct NsaGatedBackwardOptions {
+  bool sel_scale_gradient = false;  // also the gradient of sel_scale
+  // Written instead of new tensors.
+  std::optional<TensorRef> dq = {}, dk = {}, dv = {}, dcompressed = {}, dgates = {}, dsel_scale = {};
+};
+
+struct NsaGatedGradients {
+  Tensor dq, dk, dv, dcompressed, dgates;  // as q, k, v, compressed, gates
+  Tensor dsel_scale;                       // as that of nsa_selected_attention_backward
+};
+
+// The gradients for dout, that of the result. The forward keeps nothing for them: the selected branch and the
+// window are computed once more, which takes longer, and less memory, than the gradients of
+// nsa_selected_attention and nsa_combine. The outputs named in the options have no effect here. Wrong shapes,
+// dtypes or options are an ArgumentError.
+NsaGatedGradients nsa_gated_attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,
+                                               const TensorRef& v, const TensorRef& block_indices,
+                                               const TensorRef& compressed, const TensorRef& gates,
+                                               const NsaSelectedOptions& options = {},
+                                               const NsaGatedBackwardOptions& gradients = {});
 
 }  // namespace tegula::ops
 TEGULA_API_END
