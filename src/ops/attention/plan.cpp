@@ -1,5 +1,6 @@
 #include "ops/attention/plan.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/pieces/plan.hpp"
@@ -12,6 +13,20 @@ namespace {
 constexpr AttentionTiles usual_tiles[] = {{256, 128}, {64, 64}, {16, 64}, {4, 64}, {1, 64}};
 constexpr int few_queries = 16, most_rows = 512;
 
+// Of the keys that the queries of a tile see together. Those of a window begin anywhere in a tile of keys.
+double steps_of(const AttentionProblem& p, const AttentionPlan& plan) {
+  const double all = std::ceil(static_cast<double>(p.keys) / plan.keys);
+  if (p.seen >= p.keys) return all;
+  const double together = static_cast<double>(p.seen + std::min<std::int64_t>(plan.queries, p.queries) - 1);
+  return std::min(all, 1 + (together - 1) / plan.keys);
+}
+
+// Tiles of few queries waste no keys at the ends of a window.
+bool suits(const AttentionTiles& usual, const AttentionProblem& p) {
+  return usual.queries > few_queries || p.queries <= few_queries ||
+         (p.seen < p.keys && usual.queries == few_queries);
+}
+
 }  // namespace
 
 double estimate(const AttentionProblem& p, const AttentionPlan& plan) {
@@ -23,7 +38,7 @@ double estimate(const AttentionProblem& p, const AttentionPlan& plan) {
   const double products = padded * (round_up(keys, kernel_columns) * d + keys * round_up(dv, kernel_columns));
   const double step = products + cpu_table.pack * keys * (d + dv) + cost.score * rows * keys +
                       cost.rescale * rows * dv + cost.step;
-  const double steps = std::ceil(static_cast<double>(p.keys) / keys);
+  const double steps = steps_of(p, plan);
   const double blocks = static_cast<double>(p.sequences * p.heads / plan.pack) *
                         std::ceil(static_cast<double>(p.queries) / plan.queries);
   return std::ceil(blocks / planned_processors) * (steps * step + cost.block);
@@ -35,7 +50,7 @@ AttentionPlan plan_attention(const AttentionProblem& p, const AttentionTiles& gi
   Candidates<AttentionPlan, 2 * std::size(usual_tiles)> candidates;
   for (int pack : packs)
     for (const AttentionTiles& usual : usual_tiles)
-      if (usual.queries > few_queries || p.queries <= few_queries)
+      if (suits(usual, p))
         candidates.add(
             {given.queries ? given.queries : usual.queries, given.keys ? given.keys : usual.keys, pack});
   return best_of(candidates, [&](const AttentionPlan& plan) { return estimate(p, plan); });
