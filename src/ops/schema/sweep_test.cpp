@@ -260,11 +260,10 @@ class Refusals {
     if (right.nelements() > 1 && !spec.unit_stride)
       expect_part(with(spec.name, Tensor::adopt(one.ref().expand(right.shape()), one.owner())),
                   argument + ": expected elements that share no memory");
-    if (right.nelements() == 0) return;
     // What is written in place is copied before a call is checked.
-    if (!spec.written)
-      expect_part(with(spec.name, elsewhere(Tensor::zeros(right.shape(), right.dtype()))),
-                  argument + ": expected a tensor on cpu");
+    if (right.nelements() == 0 || spec.written) return;
+    expect_part(with(spec.name, elsewhere(Tensor::zeros(right.shape(), right.dtype()))),
+                argument + ": expected a tensor on cpu");
     for (const auto& [name, input] : inputs_)
       if (input.nelements() > 0)
         expect_part(with(spec.name, Tensor::adopt(TensorRef(input.ref().data, right.dtype(), right.shape()),
