@@ -204,6 +204,17 @@ inline const std::vector<Reads> all_reads{
          use(b, tile, [&](const Expr& c) -> Expr { return own(c); });
        });
      }},
+    {"number_without_dims",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared one({}, i32), tile({listed, dim}, bf16);
+         fill(one, b.list(j) + 1);
+         copy(b.table.at(b.list(j), 0), tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return one.scalar() + c; });
+       });
+     },
+     Reads::Waits::never},
     {"list_by_column",
      [](const Block& b) {
        using namespace lang;
