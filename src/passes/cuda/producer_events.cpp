@@ -78,8 +78,8 @@ schedule::Count Producer::count_of(const Stmt& s) {
 int bytes_of(const Stmt& s, const BufferPtr& tile) {
   const auto* copy = as<Copy>(s);
   const auto rows = copy ? rows_of(copy->to) : std::nullopt;
-  const std::int64_t columns = tile->extent(tile->rank() - 1);
-  const std::int64_t elements = rows && tile->rank() > 1 ? rows->count * columns : tile->elements();
+  const bool in_part = rows && tile->rank() > 1;
+  const std::int64_t elements = in_part ? rows->count * tile->extent(tile->rank() - 1) : tile->elements();
   return static_cast<int>(elements * tile->type.bytes());
 }
 
