@@ -14,8 +14,7 @@ if(TEGULA_PRECOMPILE)
   target_link_libraries(tegula_test_headers PRIVATE tegula_core GTest::gtest)
   target_precompile_headers(tegula_test_headers PRIVATE <algorithm> <cmath> <filesystem> <fstream> <functional> <map>
                             <memory> <optional> <random> <set> <string> <thread> <unordered_map> <variant> <vector>
-                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h>
-                            <tegula/lang.hpp> <tegula/runtime.hpp> <tegula/ops.hpp>)
+                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h>)
 endif()
 
 # What tests of several folders share is in folders `testing`, and in no library of users.
@@ -126,7 +125,7 @@ list(REMOVE_DUPLICATES test_folders)
 
 # Compiled together, as folders of the library are (see united.cmake): headers and templates are most of the work. So the
 # names of a file are in a namespace that is named after it, or differ from those of its folder.
-set(united_tests codegen cuda emulation image interp ir measure ops passes runtime schedule)
+set(united_tests codegen cuda emulation image interp ir ops passes runtime schedule)
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_of_roles_test.cpp
@@ -147,7 +146,7 @@ set(more_of_codegen SHARDED "Operators/PrintedCuda.*" 48 QUICK "Cuda*:*.*InCudaT
 foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}} ${more_of_${folder}})
   if(TEGULA_PRECOMPILE AND folder IN_LIST united_tests)
-    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 14)
+    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
   endif()
 endforeach()
 if(TEGULA_TOOL)
