@@ -14,8 +14,7 @@ if(TEGULA_PRECOMPILE)
   target_link_libraries(tegula_test_headers PRIVATE tegula_core GTest::gtest)
   target_precompile_headers(tegula_test_headers PRIVATE <algorithm> <cmath> <filesystem> <fstream> <functional> <map>
                             <memory> <optional> <random> <set> <string> <thread> <unordered_map> <variant> <vector>
-                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h>
-                            <tegula/lang.hpp> <tegula/runtime.hpp> <tegula/ops.hpp>)
+                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h>)
 endif()
 
 # What tests of several folders share is in folders `testing`, and in no library of users.
@@ -147,7 +146,7 @@ set(more_of_codegen SHARDED "Operators/PrintedCuda.*" 48 QUICK "Cuda*:*.*InCudaT
 foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}} ${more_of_${folder}})
   if(TEGULA_PRECOMPILE AND folder IN_LIST united_tests)
-    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 14)
+    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
   endif()
 endforeach()
 if(TEGULA_TOOL)
