@@ -105,10 +105,10 @@ def rows() -> Iterator[Row]:
         turned = lambda h=heads, p=pairs: _rotated(h.float(), *p)
         exact = dtype == torch.float32
         calls = [
-            ("rms_norm", lambda x=x, w=w: tt.rms_norm(x, w), lambda x=x, w=w: F.rms_norm(x.float(), (n,), w.float()), 2),
-            ("layer_norm", lambda x=x, w=w: tt.layer_norm(x, w, w),
+            ("rms_norm", lambda x=x, w=w: tt.rms_norm(x, weight=w), lambda x=x, w=w: F.rms_norm(x.float(), (n,), w.float(), 1e-6), 2),
+            ("layer_norm", lambda x=x, w=w: tt.layer_norm(x, weight=w, bias=w),
              lambda x=x, w=w: F.layer_norm(x.float(), (n,), w.float(), w.float()), 2),
-            ("add_rms_norm", lambda x=x, y=y, w=w: tt.add_rms_norm(x, y, w),
+            ("add_rms_norm", lambda x=x, y=y, w=w: tt.add_rms_norm(x, y, weight=w),
              lambda x=x, y=y, w=w: F.rms_norm((x.float() + y.float()).to(x.dtype).float(), (n,), w.float(), 1e-6), 4),
             ("softmax", lambda x=x: tt.softmax(x), lambda x=x: x.float().softmax(-1), 2),
             ("silu_and_mul", lambda x=x: tt.silu_and_mul(x),
@@ -129,7 +129,7 @@ def _row_gradients(m, n):
     x, dout, w = torch.randn(m, n), torch.randn(m, n), torch.randn(n)
     leaf = x.clone().requires_grad_()
     for name, call, formula, times in [
-        ("rms_norm_backward", lambda: tt.rms_norm_backward(dout, x, w), lambda: F.rms_norm(leaf, (n,), w, 1e-6), 3),
+        ("rms_norm_backward", lambda: tt.rms_norm_backward(dout, x, weight=w), lambda: F.rms_norm(leaf, (n,), w, 1e-6), 3),
         ("softmax_backward", lambda: tt.softmax_backward(dout, x), lambda: leaf.softmax(-1), 3),
     ]:
         expected = lambda f=formula: torch.autograd.grad(f(), leaf, dout)[0]

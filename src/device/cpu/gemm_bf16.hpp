@@ -18,7 +18,7 @@ constexpr long bf16_room(long m, long k) {
 }
 
 // With fewer rows, narrowing B takes longer than it saves.
-constexpr int least_tile_rows = 8;
+constexpr int least_tile_rows = 12;
 
 #if TEGULA_CPU_W == 16
 
@@ -210,11 +210,10 @@ TEGULA_CPU_TEMPLATE void gemm_tiles(char* room, long k, const float* a, Stride r
 
 #endif
 
-// As gemm_panel, of values that are bf16; `room` has bf16_room(M, k) bytes.
-template <int M, int N, class Stride, class B, class Ahead = NoneAhead>
-TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
-                                   long k_stride, const B& b, float* c, long ldc, bool accumulate,
-                                   Ahead ahead = {}) {
+template <int M, int N, class Stride, class B, class Ahead>
+TEGULA_CPU_TEMPLATE void gemm_bf16_blocks(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
+                                          long k_stride, const B& b, float* c, long ldc, bool accumulate,
+                                          Ahead ahead) {
 #if TEGULA_CPU_W == 16
   if constexpr (M >= least_tile_rows) {
     if (has_tiles && k > 0) {
@@ -225,11 +224,20 @@ TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const flo
 #endif
   gemm_blocks<M, N>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
 }
+
+// As gemm_panel, of values that are bf16; `room` has bf16_room(M, k) bytes.
 template <int M, int N, class Stride, class Ahead = NoneAhead>
 TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
                                    long k_stride, const float* b, float* c, long ldc, bool accumulate,
                                    Ahead ahead = {}) {
-  gemm_bf16<M, N>(has_tiles, room, k, a, row_stride, k_stride, FullPanels<float>{b}, c, ldc, accumulate, ahead);
+  gemm_bf16_blocks<M, N>(has_tiles, room, k, a, row_stride, k_stride, FullPanels<float>{b}, c, ldc, accumulate,
+                         ahead);
+}
+template <int M, int N, class Stride, class S, class Ahead = NoneAhead>
+TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
+                                   long k_stride, const RowsOrPanels<float, S>& b, float* c, long ldc,
+                                   bool accumulate, Ahead ahead = {}) {
+  gemm_bf16_blocks<M, N>(has_tiles, room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
 }
 
 TEGULA_CPU_END

@@ -1,5 +1,6 @@
 #include "ops/schema/functions.hpp"
 
+#include "runtime/machine/cpu_features.hpp"
 #include "runtime/machine/environment.hpp"
 
 namespace tegula::ops {
@@ -9,6 +10,9 @@ Target target_for(Target target, const Device& device) {
   return environment_target().value_or(device.is_cpu() ? target : Target::cuda());
 }
 
-DType multiplied_type(DType type, bool on_gpu) { return on_gpu && type.bits() == 16 ? type : f32; }
+DType multiplied_type(DType type, bool on_gpu) {
+  const bool narrow = on_gpu ? type.bits() == 16 : type == bf16 && has_tile_registers();
+  return narrow ? type : f32;
+}
 
 }  // namespace tegula::ops
