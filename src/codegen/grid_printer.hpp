@@ -64,6 +64,7 @@ class GridPrinter {
   bool varies(const ir::Expr& e) const;
   std::string emit(const ir::Expr& e);
   std::string emit_node(const ir::Expr& e);
+  std::optional<std::string> emit_power_of_two(const ir::Expr& e, const std::string& x);
   std::string emit_operation(const ir::Expr& e, const std::vector<std::string>& x, bool wide);
   std::string emit_cast(const ir::Expr& e, const std::string& x, bool wide);
   std::string emit_bitcast(const ir::Expr& e, const std::string& x, bool wide);
@@ -81,6 +82,7 @@ class GridPrinter {
   bool is_inside(const ir::View& view, int dim, const ir::Interval& range) const;
   Terms limits(const ir::View& view, int dim, const std::string& coordinate, const ir::Interval& range);
   Address address(const ir::Access& access);
+  std::optional<std::string> load_spread_text(const ir::Access& access);
   Address scattered_address(const ir::Access& access, const std::vector<ir::Expr>& at);
   Address row_address(const ir::Access& access, const std::vector<ir::Expr>& at, int lane_dim);
   std::string load_text(const ir::Access& access);

@@ -1,6 +1,8 @@
 // Expressions: the same text for one value and, where the value differs from lane to lane, for vectors.
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "codegen/grid_printer.hpp"
 #include "ir/visit.hpp"
 
@@ -124,8 +126,23 @@ std::string GridPrinter::emit_node(const Expr& e) {
   return emit_operation(e, x, wide);
 }
 
+// Of lanes that are not negative, by a power of two: vectors have no instruction that divides.
+std::optional<std::string> GridPrinter::emit_power_of_two(const Expr& e, const std::string& x) {
+  const bool divides = e->op == Op::div || e->op == Op::floordiv;
+  if (!divides && e->op != Op::mod && e->op != Op::floormod) return std::nullopt;
+  const DType type = e->held();
+  if ((type != i32 && type != u32) || !is_constant(e->args[1])) return std::nullopt;
+  const std::int64_t by = constant_value(e->args[1]);
+  if (by <= 0 || (by & (by - 1)) != 0 || bounds(e->args[0], facts_).low < 0) return std::nullopt;
+  if (!divides) return fmt::format("({} & {}({}))", x, scalar_type(type), by - 1);
+  return fmt::format("({} >> {})", x, std::countr_zero(static_cast<std::uint64_t>(by)));
+}
+
 std::string GridPrinter::emit_operation(const Expr& e, const std::vector<std::string>& x, bool wide) {
   const DType type = e->args[0]->held();
+  if (wide) {
+    if (auto text = emit_power_of_two(e, x[0])) return *text;
+  }
   if (const char* symbol = infix_of(e->op, wide)) return fmt::format("({} {} {})", x[0], symbol, x[1]);
   switch (e->op) {
     case Op::neg:

@@ -72,32 +72,30 @@ TEGULA_CPU_SHARED void narrow_a(char* to, const float* a, long row_stride, long 
   }
 }
 
-// A panel of B, `width` (16 or 32) columns: tiles of 16 columns, side by side. Row p is rows + p * stride.
+// A panel of B, `width` (16 or 32) columns: tiles of 16 columns, side by side. Row p is rows + p * stride;
+// the panel of f32 is filled on the way, unless it is null.
 template <class S>
-TEGULA_CPU_SHARED void narrow_panel(char* to, const S* rows, long stride, long k, long width) {
-  for (long p = 0; p < k; p += 2) {
+TEGULA_CPU_SHARED void narrow_panel(char* to, const S* rows, long stride, float* panel, long k, long width) {
+  for (long p = 0; p < tile_steps(k) * tile_step; p += 2) {
     char* const tile = to + p / tile_step * (width / W) * tile_bytes + p % tile_step / 2 * 64;
     for (long j = 0; j < width; j += W) {
-      const vf low = load(rows + p * stride + j), high = p + 1 < k ? load(rows + (p + 1) * stride + j) : vf{};
+      const vf low = p < k ? load(rows + p * stride + j) : vf{};
+      const vf high = p + 1 < k ? load(rows + (p + 1) * stride + j) : vf{};
       store((int32_t*)(tile + j / W * tile_bytes), bf16_pairs(low, high));
+      if (panel != nullptr && p < k) store(panel + p * width + j, low);
+      if (panel != nullptr && p + 1 < k) store(panel + (p + 1) * width + j, high);
     }
   }
-  for (long p = (k + 1) / 2 * 2; p < tile_steps(k) * tile_step; p += 2) {
-    char* const tile = to + p / tile_step * (width / W) * tile_bytes + p % tile_step / 2 * 64;
-    for (long j = 0; j < width; j += W) store((int32_t*)(tile + j / W * tile_bytes), vi{});
-  }
 }
-
-// The same from panels, and from rows of memory, which fill the panels on the way.
 TEGULA_CPU_INLINE void narrow_b(char* to, const FullPanels<float>& b, long k, long width) {
-  narrow_panel(to, b.panel, width, k, width);
+  narrow_panel(to, b.panel, width, nullptr, k, width);
 }
 template <class S>
 TEGULA_CPU_TEMPLATE void narrow_b(char* to, const RowsOrPanels<float, S>& b, long k, long width) {
-  for (long p = 0; b.rows != nullptr && p < k; ++p) {
-    for (long j = 0; j < width; j += W) store(b.panel + p * width + j, load(b.rows + p * b.stride + j));
-  }
-  narrow_panel(to, (const float*)b.panel, width, k, width);
+  if (b.rows != nullptr)
+    narrow_panel(to, b.rows, b.stride, b.panel, k, width);
+  else
+    narrow_panel(to, (const float*)b.panel, width, nullptr, k, width);
 }
 
 // ---- the tile registers: 0 to 3 hold 2 x 2 tiles of C, 4 and 5 A, 6 and 7 B
