@@ -55,8 +55,8 @@ struct Product {
 // Of values that are bf16, with the tile registers or without.
 struct ProductOfBf16 {
   int m, n;
-  void (*multiply)(bool has_tiles, long k, const float* a, long row_stride, long k_stride, const float* b, float* c,
-                   long ldc, bool accumulate);
+  void (*multiply)(bool has_tiles, long k, const float* a, long row_stride, long k_stride, const float* b,
+                   float* c, long ldc, bool accumulate);
 };
 struct Bounds {
   long k_begin, k_end, n_begin, n_end;
