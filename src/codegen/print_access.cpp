@@ -222,7 +222,36 @@ std::string GridPrinter::load_row(const BufferPtr& buffer, const Address& at) {
   return at.guard.empty() ? text : fmt::format("({} ? {} : {})", at.guard, text, zero);
 }
 
+// Lanes that share elements of a tile: index / 4, as of numbers of 8 bits that are packed in words.
+std::optional<std::string> GridPrinter::load_spread_text(const Access& access) {
+  const BufferPtr& buffer = access.view.buffer;
+  if (!buffer->is_tile() || buffer->type.is_boolean()) return std::nullopt;
+  const std::vector<Expr> at = coordinates(access);
+  std::int64_t shared = 0;
+  Terms terms;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    const int dim = static_cast<int>(d);
+    if (!is_inside(access.view, dim, bounds(at[d], facts_))) return std::nullopt;
+    const std::string stride = stride_text(access.view, dim);
+    if (!varies(at[d])) {
+      terms.push_back(scaled(as_long(at[d]), stride));
+      continue;
+    }
+    const Expr index = expanded(at[d]);
+    const bool divides = index->op == Op::div || index->op == Op::floordiv;
+    if (shared > 0 || stride != "1" || !divides || !is_constant(index->args[1])) return std::nullopt;
+    const Expr& lane = index->args[0];
+    if (lane->op != Op::variable || lane->variable != lane_->index) return std::nullopt;
+    shared = constant_value(index->args[1]);
+    if (shared < 2 || (shared & (shared - 1)) != 0) return std::nullopt;
+    terms.push_back(fmt::format("long({})", at_first_lane(at[d])));
+  }
+  if (shared == 0) return std::nullopt;
+  return fmt::format("load_spread<{}>({})", shared, offset_text(pointer_name(buffer), terms));
+}
+
 std::string GridPrinter::load_text(const Access& access) {
+  if (const auto text = load_spread_text(access)) return *text;
   const Address at = address(access);
   const BufferPtr& buffer = access.view.buffer;
   switch (at.kind) {

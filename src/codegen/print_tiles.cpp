@@ -310,7 +310,8 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
                           allocate(m * round_up(columns, row_unit) * held_bytes(type))));
   }
   const std::string ahead = fetched_text(s);
-  out_.line(fmt::format("{}{}, (const {}*)({}), {}, {}, {}, {}, {}, {}{});", product_text(n), k, name, a.base, distance_text(a.axes[0].stride), a.axes[1].stride, b, target, ldc,
+  out_.line(fmt::format("{}{}, (const {}*)({}), {}, {}, {}, {}, {}, {}{});", product_text(n), k, name, a.base,
+                        distance_text(a.axes[0].stride), a.axes[1].stride, b, target, ldc,
                         direct && !n.overwrite ? "true" : "false", ahead),
             s->at);
   if (!direct) {

@@ -1,10 +1,11 @@
-// C (+)= A B of bf16 values by the tile registers of AMX, where the processor has them (TegulaCall::has_tiles): five
-// times the rate of the products of gemm.hpp, whose operands and layouts these take. Tiles of bf16 are held as f32, so
-// a product narrows what it multiplies: A once, B one panel at a time. That is exact; sums are f32. Numbers below the
-// least normal one, 2^-126, count as zeros in operands and in sums.
+// C (+)= A B of bf16 values by the tile registers of AMX, where the processor has them
+// (TegulaCall::has_tiles): five times the rate of the products of gemm.hpp, whose operands and layouts these
+// take. Tiles of bf16 are held as f32, so a product narrows what it multiplies: A once, B one panel at a
+// time. That is exact; sums are f32. Numbers below the least normal one, 2^-126, count as zeros in operands
+// and in sums.
 //
-// A tile register holds 16 rows of 64 bytes. Of A that is 16 rows of 32 values, of B 16 pairs of rows of k by 16
-// columns, both values of a pair side by side; a step is the product of two such tiles.
+// A tile register holds 16 rows of 64 bytes. Of A that is 16 rows of 32 values, of B 16 pairs of rows of k by
+// 16 columns, both values of a pair side by side; a step is the product of two such tiles.
 #pragma once
 #include "pack.hpp"
 
@@ -25,18 +26,17 @@ constexpr int least_tile_rows = 12;
 // ---- narrowing
 
 // Two values in 32 bits; `low` comes first in memory.
-TEGULA_CPU_INLINE vi bf16_pairs(vf low, vf high) {
-  return (vi)(((vu)low >> 16) | ((vu)high & 0xffff0000u));
-}
+TEGULA_CPU_INLINE vi bf16_pairs(vf low, vf high) { return (vi)(((vu)low >> 16) | ((vu)high & 0xffff0000u)); }
 // 32 consecutive values.
 TEGULA_CPU_INLINE vi bf16_row(vf first, vf second) {
   typedef uint16_t v32 __attribute__((vector_size(64)));
-  return (vi)__builtin_shufflevector((v32)first, (v32)second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29,
-                                     31, 33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63);
+  return (vi)__builtin_shufflevector((v32)first, (v32)second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25,
+                                     27, 29, 31, 33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61,
+                                     63);
 }
 
-// One tile of A: `rows` rows of 32 values, of which `depth` exist; the others are zeros. Rows lie in memory, or
-// columns do, or neither.
+// One tile of A: `rows` rows of 32 values, of which `depth` exist; the others are zeros. Rows lie in memory,
+// or columns do, or neither.
 TEGULA_CPU_SHARED void narrow_tile_a(int32_t* to, const float* a, long row_stride, long k_stride, long rows,
                                      long depth) {
   if (row_stride == 1 && k_stride != 1) {
@@ -56,7 +56,8 @@ TEGULA_CPU_SHARED void narrow_tile_a(int32_t* to, const float* a, long row_strid
       store(to + i * W, bf16_row(load(row), load(row + W)));
     } else {
       const long left = depth < W ? depth : W, right = depth < W ? 0 : depth < tile_step ? depth - W : W;
-      store(to + i * W, bf16_row(load_strided(row, k_stride, left), load_strided(row + W * k_stride, k_stride, right)));
+      store(to + i * W,
+            bf16_row(load_strided(row, k_stride, left), load_strided(row + W * k_stride, k_stride, right)));
     }
   }
 }
@@ -72,32 +73,30 @@ TEGULA_CPU_SHARED void narrow_a(char* to, const float* a, long row_stride, long 
   }
 }
 
-// A panel of B, `width` (16 or 32) columns: tiles of 16 columns, side by side. Row p is rows + p * stride.
+// A panel of B, `width` (16 or 32) columns: tiles of 16 columns, side by side. Row p is rows + p * stride;
+// the panel of f32 is filled on the way, unless it is null.
 template <class S>
-TEGULA_CPU_SHARED void narrow_panel(char* to, const S* rows, long stride, long k, long width) {
-  for (long p = 0; p < k; p += 2) {
+TEGULA_CPU_SHARED void narrow_panel(char* to, const S* rows, long stride, float* panel, long k, long width) {
+  for (long p = 0; p < tile_steps(k) * tile_step; p += 2) {
     char* const tile = to + p / tile_step * (width / W) * tile_bytes + p % tile_step / 2 * 64;
     for (long j = 0; j < width; j += W) {
-      const vf low = load(rows + p * stride + j), high = p + 1 < k ? load(rows + (p + 1) * stride + j) : vf{};
+      const vf low = p < k ? load(rows + p * stride + j) : vf{};
+      const vf high = p + 1 < k ? load(rows + (p + 1) * stride + j) : vf{};
       store((int32_t*)(tile + j / W * tile_bytes), bf16_pairs(low, high));
+      if (panel != nullptr && p < k) store(panel + p * width + j, low);
+      if (panel != nullptr && p + 1 < k) store(panel + (p + 1) * width + j, high);
     }
   }
-  for (long p = (k + 1) / 2 * 2; p < tile_steps(k) * tile_step; p += 2) {
-    char* const tile = to + p / tile_step * (width / W) * tile_bytes + p % tile_step / 2 * 64;
-    for (long j = 0; j < width; j += W) store((int32_t*)(tile + j / W * tile_bytes), vi{});
-  }
 }
-
-// The same from panels, and from rows of memory, which fill the panels on the way.
 TEGULA_CPU_INLINE void narrow_b(char* to, const FullPanels<float>& b, long k, long width) {
-  narrow_panel(to, b.panel, width, k, width);
+  narrow_panel(to, b.panel, width, nullptr, k, width);
 }
 template <class S>
 TEGULA_CPU_TEMPLATE void narrow_b(char* to, const RowsOrPanels<float, S>& b, long k, long width) {
-  for (long p = 0; b.rows != nullptr && p < k; ++p) {
-    for (long j = 0; j < width; j += W) store(b.panel + p * width + j, load(b.rows + p * b.stride + j));
-  }
-  narrow_panel(to, (const float*)b.panel, width, k, width);
+  if (b.rows != nullptr)
+    narrow_panel(to, b.rows, b.stride, b.panel, k, width);
+  else
+    narrow_panel(to, (const float*)b.panel, width, nullptr, k, width);
 }
 
 // ---- the tile registers: 0 to 3 hold 2 x 2 tiles of C, 4 and 5 A, 6 and 7 B
@@ -106,7 +105,8 @@ TEGULA_CPU_TEMPLATE void narrow_b(char* to, const RowsOrPanels<float, S>& b, lon
 #define TEGULA_CPU_TILE(instruction, p, stride) \
   asm volatile(instruction : : "r"(p), "r"((long)(stride)) : "memory")
 #define TEGULA_CPU_LOAD_TILE(tile, p, stride) TEGULA_CPU_TILE("tileloadd (%0,%1,1), %%tmm" #tile, p, stride)
-#define TEGULA_CPU_STORE_TILE(tile, p, stride) TEGULA_CPU_TILE("tilestored %%tmm" #tile ", (%0,%1,1)", p, stride)
+#define TEGULA_CPU_STORE_TILE(tile, p, stride) \
+  TEGULA_CPU_TILE("tilestored %%tmm" #tile ", (%0,%1,1)", p, stride)
 #define TEGULA_CPU_CLEAR_TILE(tile) asm volatile("tilezero %%tmm" #tile : :)
 #define TEGULA_CPU_MULTIPLY(c, a, b) asm volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
 
@@ -128,7 +128,8 @@ TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void release_tiles() { asm volatile("til
 
 // One or two tiles of rows by one or two of columns, over all steps.
 template <bool Below, bool Right>
-TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void multiply_tiles(long steps, const char* a, const char* b, float* c, long ldc, bool accumulate) {
+TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void multiply_tiles(long steps, const char* a, const char* b,
+                                                            float* c, long ldc, bool accumulate) {
   const long bytes = ldc * 4;
   float* const below = c + tile_rows * ldc;
   if (accumulate) {
@@ -173,11 +174,12 @@ TEGULA_CPU_TEMPLATE void multiply_panel(long steps, const char* a, const char* b
   constexpr int pair = 2 * tile_rows, full = M / pair * pair, rest = M - full;
   if constexpr (full > 0 && rest > 0) configure_tiles(tile_rows, tile_rows);
   for (long i = 0; i < full; i += pair)
-    multiply_tiles<true, Right>(steps, a + i / tile_rows * steps * tile_bytes, b, c + i * ldc, ldc, accumulate);
+    multiply_tiles<true, Right>(steps, a + i / tile_rows * steps * tile_bytes, b, c + i * ldc, ldc,
+                                accumulate);
   if constexpr (rest > 0) {
     configure_tiles(rest < tile_rows ? rest : tile_rows, rest > tile_rows ? rest - tile_rows : 0);
-    multiply_tiles<(rest > tile_rows), Right>(steps, a + full / tile_rows * steps * tile_bytes, b, c + full * ldc,
-                                              ldc, accumulate);
+    multiply_tiles<(rest > tile_rows), Right>(steps, a + full / tile_rows * steps * tile_bytes, b,
+                                              c + full * ldc, ldc, accumulate);
   }
 }
 
@@ -211,9 +213,9 @@ TEGULA_CPU_TEMPLATE void gemm_tiles(char* room, long k, const float* a, Stride r
 #endif
 
 template <int M, int N, class Stride, class B, class Ahead>
-TEGULA_CPU_TEMPLATE void gemm_bf16_blocks(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
-                                          long k_stride, const B& b, float* c, long ldc, bool accumulate,
-                                          Ahead ahead) {
+TEGULA_CPU_TEMPLATE void gemm_bf16_blocks(bool has_tiles, char* room, long k, const float* a,
+                                          Stride row_stride, long k_stride, const B& b, float* c, long ldc,
+                                          bool accumulate, Ahead ahead) {
 #if TEGULA_CPU_W == 16
   if constexpr (M >= least_tile_rows) {
     if (has_tiles && k > 0) {
@@ -230,8 +232,8 @@ template <int M, int N, class Stride, class Ahead = NoneAhead>
 TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
                                    long k_stride, const float* b, float* c, long ldc, bool accumulate,
                                    Ahead ahead = {}) {
-  gemm_bf16_blocks<M, N>(has_tiles, room, k, a, row_stride, k_stride, FullPanels<float>{b}, c, ldc, accumulate,
-                         ahead);
+  gemm_bf16_blocks<M, N>(has_tiles, room, k, a, row_stride, k_stride, FullPanels<float>{b}, c, ldc,
+                         accumulate, ahead);
 }
 template <int M, int N, class Stride, class S, class Ahead = NoneAhead>
 TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "device/cpu/testing/sets.hpp"
+#include "runtime/machine/cpu_features.hpp"
 
 namespace tegula_cpu_testing {
 namespace {
@@ -89,6 +90,36 @@ void check_all(const Functions& set, const List<Product<T>>& products) {
 TEST_P(GemmTest, Floats) { check_all(set, set.products); }
 TEST_P(GemmTest, Integers) { check_all(set, set.integer_products); }
 TEST_P(GemmTest, Doubles) { check_all(set, set.double_products); }
+
+void check_bf16(const Functions& set, const ProductOfBf16& product, bool tiles, long k, bool transposed,
+                bool accumulate) {
+  std::mt19937 random(unsigned(product.m * 1000 + product.n + k));
+  Problem<float> problem(set, product.m, product.n, k, transposed, random);
+  for (std::vector<float>* values : {&problem.a, &problem.b})
+    for (float& x : *values) x = float_of(bits_of(x) & 0xffff0000u);
+  const std::vector<float> before = problem.c;
+  product.multiply(tiles, k, problem.a.data(), problem.row_stride, problem.k_stride, problem.b.data(),
+                   problem.c.data(), problem.ldc, accumulate);
+  for (long i = 0; i < product.m; ++i) {
+    for (long j = 0; j < product.n; ++j) {
+      const float old = before[i * problem.ldc + j];
+      const auto [sum, magnitude] = problem.exact(set, i, j);
+      ASSERT_NEAR(problem.c[i * problem.ldc + j], sum + (accumulate ? double(old) : 0.0),
+                  0x1p-23 * (2 + std::sqrt(double(k))) * (magnitude + std::fabs(double(old))))
+          << set.name << " " << product.m << " x " << product.n << " x " << k << " at " << i << ", " << j
+          << (transposed ? " transposed" : "") << (accumulate ? " accumulating" : "");
+    }
+  }
+}
+
+TEST_P(GemmTest, Bf16) {
+  for (const ProductOfBf16& product : set.bf16_products)
+    for (const bool tiles : {false, tegula::has_tile_registers()})
+      for (const long k : {0L, 1L, 19L, 32L, 65L, 257L, 600L})
+        for (const bool transposed : {false, true})
+          for (const bool accumulate : {false, true})
+            check_bf16(set, product, tiles, k, transposed, accumulate);
+}
 
 TEST_P(GemmTest, IntegerSumsWrap) {
   const Product<int>& product = set.integer_products.first[0];

@@ -80,6 +80,25 @@ TEGULA_CPU_TEMPLATE auto load_lanes(T*, vm where, Address address) {
   }
   return load(staging.element);
 }
+// Element i / Shared for lane i, of elements in registers of 32 bits a lane.
+template <int Shared, class T>
+TEGULA_CPU_TEMPLATE auto load_spread(const T* p) {
+  const auto x = load_n(p, (W + Shared - 1) / Shared);
+  if constexpr (sizeof(lane(x, 0)) == 8) {
+    return load_lanes(p, splat(true), [&](int i) { return p + i / Shared; });
+  } else {
+#if TEGULA_CPU_W == 16
+    return __builtin_shufflevector(x, x, 0, 1 / Shared, 2 / Shared, 3 / Shared, 4 / Shared, 5 / Shared,
+                                   6 / Shared, 7 / Shared, 8 / Shared, 9 / Shared, 10 / Shared, 11 / Shared,
+                                   12 / Shared, 13 / Shared, 14 / Shared, 15 / Shared);
+#elif TEGULA_CPU_W == 8
+    return __builtin_shufflevector(x, x, 0, 1 / Shared, 2 / Shared, 3 / Shared, 4 / Shared, 5 / Shared,
+                                   6 / Shared, 7 / Shared);
+#else
+    return __builtin_shufflevector(x, x, 0, 1 / Shared, 2 / Shared, 3 / Shared);
+#endif
+  }
+}
 template <class T, class V, class Address>
 TEGULA_CPU_TEMPLATE void store_lanes(T*, V x, vm where, Address address) {
   Staging<T> staging;

@@ -14,7 +14,8 @@ inline bool is_planned_for_gpus(Target target) {
 inline bool runs_on_gpu(Target target, const Device& device) {
   return is_planned_for_gpus(target_for(target, device));
 }
-// The type of tiles that are multiplied: f32 on a CPU, that of 16-bit tensors on a GPU.
+// The type of tiles that are multiplied: that of 16-bit tensors on a GPU and, for bf16, on a CPU with tile
+// registers; f32 else.
 DType multiplied_type(DType type, bool on_gpu);
 
 }  // namespace tegula::ops

@@ -21,8 +21,8 @@ bool is_supported(Isa isa);
 // The best one of this machine, or TEGULA_ISA; an ArgumentError if that is unknown or unsupported.
 Isa best_isa();
 
-// Whether kernels may use the tile registers of AMX for products of bf16: the processor has them, the operating system
-// grants them to this process, and TEGULA_ISA asks for no set in particular.
+// Whether kernels may use the tile registers of AMX for products of bf16: the processor has them, the
+// operating system grants them to this process, and TEGULA_ISA asks for no set in particular.
 bool has_tile_registers();
 
 // Of the second cache of one core.

@@ -52,6 +52,12 @@ struct Product {
   void (*multiply)(long k, const T* a, long row_stride, long k_stride, const T* b, T* c, long ldc,
                    bool accumulate);
 };
+// Of values that are bf16, with the tile registers or without.
+struct ProductOfBf16 {
+  int m, n;
+  void (*multiply)(bool has_tiles, long k, const float* a, long row_stride, long k_stride, const float* b,
+                   float* c, long ldc, bool accumulate);
+};
 struct Bounds {
   long k_begin, k_end, n_begin, n_end;
 };
@@ -101,6 +107,7 @@ struct Functions {
   List<Product<int>> integer_products;
   List<Product<double>> double_products;
   List<Packing> packings;
+  List<ProductOfBf16> bf16_products;
   List<ProductOfRows> products_of_rows;
   long (*panel_size)(long k, long n);
   long (*panel_index)(long k, long n, long p, long j);
