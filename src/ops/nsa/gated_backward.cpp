@@ -15,10 +15,6 @@ const OperatorSchema& nsa_combine_backward_schema();
 
 namespace {
 
-struct NsaGatedBackward : NsaGated, NsaGatedBackwardOptions {
-  TensorRef dout = {};
-};
-
 // Where the table of nsa_combine_backward has the gradients that are results here, too.
 constexpr std::size_t compressed_place = 0, gates_place = 2;
 
@@ -43,7 +39,7 @@ void run_gated_backward(const Bound<NsaGatedBackward>& c, Launch& launch) {
                                   fine.lse, options, gradients);
 }
 
-// Of a tensor, element by element.
+// Visits the elements of a tensor of this shape.
 template <class F>
 void each_place(const Shape& shape, const F& visit) {
   std::int64_t count = 1;
@@ -135,16 +131,6 @@ const OperatorSchema& nsa_gated_attention_backward_schema() {
           .measured(gated_measured())
           .run(run_gated_backward, formula_of_gated_gradients);
   return table;
-}
-
-NsaGatedGradients nsa_gated_attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,
-                                               const TensorRef& v, const TensorRef& block_indices,
-                                               const TensorRef& compressed, const TensorRef& gates,
-                                               const NsaSelectedOptions& options,
-                                               const NsaGatedBackwardOptions& gradients) {
-  return results_of<NsaGatedGradients>(nsa_gated_attention_backward_schema(),
-                                       NsaGatedBackward{{{options}}, gradients},
-                                       {dout, q, k, v, block_indices, compressed, gates});
 }
 
 }  // namespace tegula::ops

@@ -9,6 +9,10 @@ struct NsaGated : NsaSelected {
   TensorRef compressed = {}, gates = {};
 };
 
+struct NsaGatedBackward : NsaSelectedOptions, NsaGatedBackwardOptions {
+  TensorRef dout = {}, q = {}, k = {}, v = {}, block_indices = {}, compressed = {}, gates = {};
+};
+
 template <class Op>
 void add_gates(Schema<Op>& table) {
   table.in(&Op::compressed, "compressed", out_dims, same_as("q"), "attention over compressed entries")
