@@ -338,6 +338,27 @@ def test_shown(tmp_path):
         kernel.show(ptx=True)
 
 
+def test_tiles_have_names():
+    @tegula.kernel
+    def named():
+        X, Y = input("X", 64, f32), output("Y", 64, f32)
+        with grid(1):
+            tile, other = Shared(64, f32, name="rows"), Fragment(64, f32, name="rows")
+            copy(X, tile)
+            copy(tile, other)
+            copy(other, Y)
+
+    assert "rows" in str(named()) and "rows1" in str(named()) and "rows_" in named().show(cuda=True)
+    with pytest.raises(tegula.ProgramError, match="must be an identifier"):
+
+        @tegula.kernel
+        def wrong():
+            with grid(1):
+                Shared(64, f32, name="my rows")
+
+        wrong()
+
+
 # What C++ declares and Python says otherwise, with the reason.
 OTHERWISE = {
     "kernel": "the decorator tegula.kernel",

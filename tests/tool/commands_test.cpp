@@ -120,7 +120,7 @@ TEST_F(Tool, ShowsPrograms) {
       {"show gemm --random a=512x512:bf16 --random b=512x512:bf16", "input a: bf16"},
       {"show gemm --option transpose_b=true --random a=8x8 --random b=8x8", ".T()"},
       {"show gemm --cuda", "__global__"},
-      {"show gemm --layout", "gemm(s0, s1, f0): fma"},
+      {"show gemm --layout", "gemm(a_tile, b_tile, sum): fma"},
       {"show attention --random q=1x256x2x128:bf16 --random k=1x256x2x128:bf16 --random v=1x256x2x128:bf16 "
        "--schedule",
        "gemm commit"},
@@ -145,7 +145,7 @@ TEST_F(Tool, EveryLineOfAScheduleSaysSomething) {
   const auto outcome = tool("show attention --random q" + tensor + " --random k" + tensor + " --random v" +
                             tensor + " --schedule");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (auto* words : {"declare f0 f32[128, 128]", "fill: writes f0", "reduce max: ", "elementwise exp2"})
+  for (auto* words : {"declare sum f32[128, 128]", "fill: writes sum", "reduce max: ", "elementwise exp2"})
     EXPECT_TRUE(has(outcome.out, words)) << words << "\n" << outcome.out;
   std::istringstream lines(outcome.out);
   for (std::string line; std::getline(lines, line);) {

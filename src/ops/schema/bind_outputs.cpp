@@ -51,7 +51,7 @@ void Binder::check_apart(std::size_t index, const TensorRef& output) const {
     if (i == index || (is_written(i) && i < index)) continue;
     const TensorRef* other = spec(i).get(c_.op_);
     if (other != nullptr && share_bytes(output, *other))
-      args_.refuse(spec(index).name, fmt::format("memory of its own, not that of {}", spec(i).name),
+      args_.refuse(spec(index).name, fmt::format("its own memory, not that of {}", spec(i).name),
                    describe(output), "pass another tensor");
   }
 }

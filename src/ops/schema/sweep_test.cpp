@@ -268,7 +268,7 @@ class Refusals {
       if (input.nelements() > 0)
         expect_part(with(spec.name, Tensor::adopt(TensorRef(input.ref().data, right.dtype(), right.shape()),
                                                   input.owner())),
-                    argument + ": expected memory of its own, not that of ");
+                    argument + ": expected its own memory, not that of ");
   }
   void of_option(const OptionSpec& option) const {
     const std::string argument = "'" + option.name + "'";
