@@ -166,7 +166,7 @@ std::string GridPrinter::emit_operation(const Expr& e, const std::vector<std::st
     case Op::select:
       if (wide || is_wide_type(e->held()))
         return fmt::format("select({}, {}, {})", bare(x[0]), bare(x[1]), bare(x[2]));
-      return fmt::format("({} ? {} : {})", bare(x[0]), x[1], x[2]);
+      return choice_text(e, x);
     default:
       break;
   }

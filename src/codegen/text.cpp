@@ -251,4 +251,10 @@ bool needs_parentheses(ir::Op operation, ir::Op operand, bool is_second) {
   return inner < outer || (inner == outer && is_second);
 }
 
+std::string choice_text(const ir::Expr& e, const std::vector<std::string>& operands) {
+  // Without its parentheses a choice in front of `?` would end there.
+  const bool chooses = e->args[0]->op == ir::Op::select;
+  return fmt::format("({} ? {} : {})", chooses ? operands[0] : bare(operands[0]), operands[1], operands[2]);
+}
+
 }  // namespace tegula::codegen

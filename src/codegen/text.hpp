@@ -58,5 +58,7 @@ std::string grouped(const std::string& text);
 // Whether an operand, the first or the second, needs parentheses for the compiler, or for readers who do not
 // know the precedence of bit operations by heart.
 bool needs_parentheses(ir::Op operation, ir::Op operand, bool is_second);
+// A choice between two values, of which the condition and the values have parentheses where they need them.
+std::string choice_text(const ir::Expr& e, const std::vector<std::string>& operands);
 
 }  // namespace tegula::codegen

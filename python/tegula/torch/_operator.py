@@ -46,7 +46,7 @@ def _refuse_forward_mode(tensors: Tuple[Any, ...]) -> None:
 
 def _refuse_jvp(*arguments: Any) -> Any:
     raise NotImplementedError(
-        "derivatives in forward mode (make_dual, torch.func.jvp) are not implemented; take those in reverse"
+        "forward-mode derivatives (make_dual, torch.func.jvp) are not implemented; use reverse mode"
     )
 
 

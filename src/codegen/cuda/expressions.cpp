@@ -41,10 +41,6 @@ std::string Expressions::value(const Expr& e) {
   return emit(e);
 }
 
-std::string Expressions::compared(const Expr& e) {
-  return needs_parentheses(Op::lt, e->op, false) ? value(e) : bare(value(e));
-}
-
 std::string Expressions::variable_text(const VariablePtr& variable) const {
   const auto found = names_of_.find(variable.get());
   internal_assert(found != names_of_.end(), "a variable is used outside its scope", variable->at);
@@ -96,7 +92,7 @@ std::string Expressions::emit_node(const Expr& e) {
     case Op::logical_not:
       return fmt::format("(!{})", x[0]);
     case Op::select:
-      return fmt::format("({} ? {} : {})", bare(x[0]), x[1], x[2]);
+      return choice_text(e, x);
     case Op::isnan:
       return e->args[0]->held().is_floating() ? fmt::format("tg::isnan({})", bare(x[0])) : "false";
     case Op::div:

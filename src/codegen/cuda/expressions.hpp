@@ -25,8 +25,6 @@ class Expressions {
 
   // Definitions of what an expression has several times come first.
   std::string value(const ir::Expr& e);
-  // As a comparison has it on either side.
-  std::string compared(const ir::Expr& e);
   std::string variable_text(const ir::VariablePtr& variable) const;
   bool has(const ir::VariablePtr& variable) const { return names_of_.contains(variable.get()); }
   std::string name_variable(const ir::VariablePtr& variable);

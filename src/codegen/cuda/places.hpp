@@ -29,6 +29,8 @@ struct SharedTile {
   bool alternates = false;  // its halves, from step to step of a loop
 };
 
+// The text of an expression as a comparison has it on either side.
+std::string compared(const ir::Expr& e, const std::string& text);
 // The address of an element, by its offset.
 std::string element_of(const SharedTile& tile, const std::string& offset);
 

@@ -34,6 +34,10 @@ std::string scaled(const std::string& index, const std::string& stride) {
 
 }  // namespace
 
+std::string compared(const Expr& e, const std::string& text) {
+  return needs_parentheses(Op::lt, e->op, false) ? text : bare(text);
+}
+
 std::string element_of(const SharedTile& tile, const std::string& offset) {
   if (offset == "0") return tile.name;
   return fmt::format("{} + {}", tile.name, tile.order.is_swizzled() ? offset : grouped(offset));
@@ -111,9 +115,11 @@ GuardedAddress CudaGridPrinter::shared_address(const Access& access, const std::
   Texts texts, guards;
   for (std::size_t d = 0; d < at.size(); ++d) {
     texts.push_back(value(at[d]));
-    if (!values_.is_at_least(at[d], 0)) guards.push_back(fmt::format("{} >= 0", values_.compared(at[d])));
+    if (!values_.is_at_least(at[d], 0))
+      guards.push_back(fmt::format("{} >= 0", compared(at[d], texts.back())));
     if (!values_.is_less(at[d], access.view.shape[d]))
-      guards.push_back(fmt::format("{} < {}", values_.compared(at[d]), constant_value(access.view.shape[d])));
+      guards.push_back(
+          fmt::format("{} < {}", compared(at[d], texts.back()), constant_value(access.view.shape[d])));
   }
   if (is_reshaped_view(access.view)) {
     // Back to the buffer's own coordinates by way of the row-major number.

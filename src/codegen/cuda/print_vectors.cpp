@@ -177,7 +177,7 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
     for (const bool largest : {false, true}) {
       const Expr c = corner(n, at[d], largest);
       Texts guards;
-      add_limits(view, d, c, values_.compared(c), guards);
+      add_limits(view, d, c, compared(c, value(c)), guards);
       for (const std::string& guard : guards) add(guard);
     }
   }

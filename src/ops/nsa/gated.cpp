@@ -1,9 +1,10 @@
 // Attention over selected blocks whose kernel sums all branches.
 #include <cmath>
 
-#include "ops/nsa/gated_table.hpp"
+#include "ops/nsa/table.hpp"
 #include "ops/reference/reference.hpp"
 #include "tegula/ops/nsa_combine.hpp"
+#include "tegula/ops/nsa_gated_attention.hpp"
 
 namespace tegula::ops {
 
@@ -88,18 +89,35 @@ const OperatorSchema& nsa_gated_attention_schema() {
                  "attention over selected blocks, and a window, summed with the compressed branch by gates")
           .with(add_heads<Op>)
           .with(add_block_indices<Op>)
-          .with(add_gates<Op>)
+          .in(&Op::compressed, "compressed", out_dims, same_as("q"), "attention over compressed entries")
+          .ordered()
+          .in(&Op::gates, "gates", token_dims("queries", query_heads, "branches"), floats,
+              "logits: a branch counts by the sigmoid of its gate")
+          .ordered()
           .with(add_selection<Op>)
-          .with(add_branches<Op>)
+          .require("gates", "branches == (window > 0 ? 3 : 2)",
+                   "a gate for each branch, in the order compressed, selected, window",
+                   "give two gates, or three with a window")
           .out(&Op::out, "out", out_dims, same_as("q"), "the sum of sigmoid(gate) * branch")
           .unit_stride()
           .ordered()
-          .gradient("nsa_gated_attention_backward")
+          .no_gradient(
+              "gradients need the result of each branch: call nsa_selected_attention and nsa_combine")
           .source("Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches")
           .flops(fmt::format("2*{}*(d + d_v)", most_pairs_of_selection))
           .counted(gated_operations)
-          .examples(gated_examples())
-          .measured(gated_measured())
+          .examples({{"small",
+                      "batch=1 queries=7 keys=7 kv_heads=1 group=2 d=8 d_v=4 selecting=1 entries=3 "
+                      "block_size=2 branches=2"},
+                     {"window_bhsd_bf16",
+                      "batch=2 queries=70 keys=70 kv_heads=2 group=16 d=64 d_v=64 bf16 gates:f32 selecting=2 "
+                      "entries=4 block_size=16 window=20 branches=3 layout=bhsd"},
+                     {"packed_f16",
+                      "sequences=3 queries=90 keys=90 kv_heads=2 group=3 d=16 d_v=24 f16 "
+                      "selecting=6 entries=3 block_size=8 window=9 branches=3 cu_seqlens_q cu_seqlens_k"}})
+          .measured({{"65536_bf16",
+                      "batch=1 queries=65536 keys=65536 kv_heads=4 group=16 d=128 d_v=128 bf16 selecting=4 "
+                      "entries=16 window=512 branches=3"}})
           .run(run, formula);
   return table;
 }
