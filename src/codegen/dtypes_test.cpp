@@ -169,45 +169,6 @@ const Case arithmetic_cases[] = {
        for (const DType type : {f32, f64}) record_operations(p, type);
      },
      1e-6},
-    {"choices in choices",
-     [](Program& p) {
-       const int n = 37;
-       Tensor A = p.in(values({n}, i32, 3)), X = p.in(values({n}, f32, 4)), Y = p.out({2, 6, n}, f32);
-       grid(1, [&](Index) {
-         const auto body = [&](int row, const Index& i) {
-           Expr a = A(i), x = X(i), chosen = select(a % 3 == 0, x, 2 * x),
-                sign = select(i % 5 < 2, a > 0, a < 7);
-           Y(row, 0, i) = select(select(i % 2 == 0, a % 3 == 0, a % 5 == 1), x, -x);
-           Y(row, 1, i) = select(a > 0, x, select(a % 2 == 0, x * 3, chosen));
-           Y(row, 2, i) = select(a > 0, select(a % 2 == 0, x * 3, chosen), x);
-           Y(row, 3, i) = x - (chosen - x) - select(sign, 1.0f, x) * (x + 1);
-           Y(row, 4, i) = select(sign == (a > 2) && (sign || a < 1), x / (chosen * 2), x / chosen * 2);
-           Y(row, 5, i) = f32((a - (a - i)) % 4 * 3 - (a - i) + select((a & 3) == 1, 1, 0));
-         };
-         parallel(n, [&](Index i) { body(0, i); });
-         serial(n, [&](Index i) { body(1, i); });
-       });
-     }},
-    {"divisions by constants",
-     [](Program& p) {
-       const int n = 37, divisors[] = {1, 2, 8, 7, 1 << 30};
-       Tensor A = p.in(values({n}, i32, 3)), U = p.in(values({n}, u32, 4)), Y = p.out({2, 5, 6, n}, i32),
-              Z = p.out({2, 5, 2, n}, u32);
-       grid(1, [&](Index) {
-         const auto body = [&](int row, const Index& i) {
-           for (int k = 0; k < 5; ++k) {
-             const int by = divisors[k];
-             Expr a = A(i), u = U(i);
-             Y(row, k, 0, i) = a / by, Y(row, k, 1, i) = a % by;
-             Y(row, k, 2, i) = floordiv(a, by), Y(row, k, 3, i) = floormod(a, by);
-             Y(row, k, 4, i) = i / by, Y(row, k, 5, i) = i % by;
-             Z(row, k, 0, i) = u / u32(by), Z(row, k, 1, i) = u % u32(by);
-           }
-         };
-         parallel(n, [&](Index i) { body(0, i); });
-         serial(n, [&](Index i) { body(1, i); });
-       });
-     }},
     {"bytes less a zero point, and bytes shifted into words",
      [](Program& p) {
        const int n = 259;
