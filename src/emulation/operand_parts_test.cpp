@@ -16,7 +16,7 @@ struct OperandParts {
   const char* name;
   int depth;  // of the second product
   Made made;
-  const char* last_part;  // in the text; none if the operand is made before
+  const char* last_part;  // in the text; none if the operand is multiplied as a whole
 };
 
 // out = Σ round(a b_n) d_n over all n but 1. In a branch products of neighbouring steps do not overlap.
@@ -79,8 +79,8 @@ INSTANTIATE_TEST_SUITE_P(
                       OperandParts{"halves", 96, Made::whole, "for (int k = 3; k < 6; ++k)"},
                       OperandParts{"one_step", 16, Made::whole, nullptr},
                       OperandParts{"made_in_halves", 64, Made::in_halves, nullptr},
-                      OperandParts{"transposed", 64, Made::transposed, nullptr}),
+                      OperandParts{"transposed", 64, Made::transposed, "for (int k = 3; k < 4; ++k)"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace operand_parts_test
 }  // namespace tegula::emulation
