@@ -158,7 +158,7 @@ const std::vector<RolesCase> roles_cases{
      {"warp_group ==", last_part}},
     {"nsa_three_groups",
      [] { return nsa_kernel(nsa_of(16, 12)); },
-     {"tg::popcount((", "(15u << 4 * warp_group)", "(1u << warp)", "tg::mma_registers<", "tg::store_quad(",
+     {"tg::popcount(", "(15u << 4 * warp_group)", "(1u << warp)", "tg::mma_registers<", "tg::store_quad(",
       "init_ring<5>", "registers_up<160>", "tg::any_lane(", "ahead_", "lanes keep their parts", last_part},
      {"tg::take_turn<"}},
     {"nsa_three_groups_two_warps_a_token",
