@@ -13,7 +13,8 @@ namespace {
 constexpr AttentionTiles usual_tiles[] = {{256, 128}, {64, 64}, {16, 64}, {4, 64}, {1, 64}};
 constexpr int few_queries = 16, most_rows = 512;
 
-// Of the keys that the queries of a tile see together. Those of a window begin anywhere in a tile of keys.
+// The steps over the keys that the queries of a tile see together. Those of a window begin anywhere in a tile
+// of keys.
 double steps_of(const AttentionProblem& p, const AttentionPlan& plan) {
   const double all = std::ceil(static_cast<double>(p.keys) / plan.keys);
   if (p.seen >= p.keys) return all;
