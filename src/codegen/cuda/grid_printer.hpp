@@ -210,6 +210,7 @@ class CudaGridPrinter : private GridState {
   // ---- copies (print_copies.cpp)
   bool copy_by_vectors(const ir::Copy& n, const Loc& at);
   std::optional<std::size_t> vector_dim(const ir::Copy& n, const std::vector<ir::Expr>& at) const;
+  bool is_brought(const ir::Buffer& tile) const;
   void await_brought();
   void print_vectors(const ir::Copy& n, const ir::Access& from, const std::vector<ir::Expr>& where,
                      std::size_t along, int elements, const Loc& at);

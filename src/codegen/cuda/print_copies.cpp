@@ -1,6 +1,8 @@
 // Copies between tensors and shared tiles by all threads of a team.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/zero.hpp"
 #include "passes/cuda/elements.hpp"
@@ -107,6 +109,11 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
                         tensors_.at(from.view.buffer.get()), fmt::join(terms, " + "), stride, count));
   out_.close();
   out_.close();
+}
+
+// Whether copies into the tile are on their way.
+bool CudaGridPrinter::is_brought(const Buffer& tile) const {
+  return std::ranges::any_of(brought_, [&](const View& view) { return view.buffer.get() == &tile; });
 }
 
 // Tiles that copies bring are there: of each thread its own vectors, and behind the next barrier all.

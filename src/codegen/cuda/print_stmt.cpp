@@ -27,10 +27,11 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-// Whether it copies from a tensor to shared memory.
-bool fills_tile(const Stmt& s) {
+// The tile to which it copies from a tensor, if there is one.
+const Buffer* tile_filled_by(const Stmt& s) {
   const auto* copy = as<Copy>(s);
-  return copy && !copy->from.is_tile() && copy->to.buffer->space == Space::shared;
+  const bool fills = copy && !copy->from.is_tile() && copy->to.buffer->space == Space::shared;
+  return fills ? copy->to.buffer.get() : nullptr;
 }
 
 }  // namespace
@@ -146,7 +147,8 @@ void CudaGridPrinter::body(const Body& statements) {
     }
   }
   for (std::size_t i = 0, count = 0; i < statements.size(); i += count) {
-    if (!loop_ && !as<Declare>(statements[i]) && !fills_tile(statements[i])) await_brought();
+    const Buffer* filled = tile_filled_by(statements[i]);
+    if (!loop_ && !as<Declare>(statements[i]) && (!filled || is_brought(*filled))) await_brought();
     count = loops_together(statements, i);
     if (count > 0)
       print_together(std::span(statements).subspan(i, count));
@@ -154,8 +156,11 @@ void CudaGridPrinter::body(const Body& statements) {
       print_reductions_together(std::span(statements).subspan(i, count));
     else
       stmt(statements[i]), count = 1;
-    for (const auto& [tile, end] : last)
-      if (end >= i && end < i + count) release(shared_.at(tile));
+    for (const auto& [tile, end] : last) {
+      if (end < i || end >= i + count) continue;
+      if (is_brought(*tile)) await_brought();  // what takes its memory is written after all of its copies
+      release(shared_.at(tile));
+    }
   }
   if (!loop_) await_brought();
 }
