@@ -6,7 +6,8 @@ namespace {
 
 // An integer within the mantissa of a float is added to the power of two whose last place it has there: no
 // instruction that converts.
-constexpr unsigned mantissa_bits = 23, exponent_bias = 127, half_word = 16;
+constexpr int mantissa_bits = 23, exponent_bias = 127;
+constexpr unsigned half_word = 16;
 
 // Operators that record the place of a program, not that of this file.
 struct At {
@@ -66,7 +67,7 @@ PackedPlace packed_place(PackedType type, const Operand& column) {
   const At o{column.at};
   const int in_element = type.in_element(), in_half = in_element / 2;
   if (type.storage == u8) return {o(column % o(in_element)) * o(type.bits)};
-  return {o(column % o(in_half)) * o(type.bits), o(o(column / o(in_half)) % o(2)) == o(1)};
+  return {o(column % o(in_half)) * o(type.bits), o(o(column / o(in_half)) % o(2)) == o(1), false};
 }
 
 Expr packed_number(PackedType type, const Operand& element, const PackedPlace& place) {
@@ -82,12 +83,13 @@ Expr packed_as_f32(PackedType type, const Operand& element, const PackedPlace& p
   const At o{element.at};
   const Operand word(u32(element), element.at);
   if (type.code == PackedType::Code::e2m1) return e2m1_as_f32(low_half(word, place), o(place.bit));
-  // In words the integer stays where it is: within the mantissa of a float.
-  const bool stays = type.storage == u32;
+  // An integer that stays where it is lies within the mantissa of a float, too.
+  const bool stays = !place.shifts;
   const Operand bit(u32(o(place.bit)), element.at);
-  const Operand last_place =
-      stays ? o(o(mantissa_bits + exponent_bias) - bit) : o(mantissa_bits + exponent_bias);
-  const Operand power(last_place << o(mantissa_bits), element.at);
+  const Operand of_last_place(stays ? u32(o(o(mantissa_bits + exponent_bias) - o(place.bit)))
+                                    : Expr(u32(o(mantissa_bits + exponent_bias))),
+                              element.at);
+  const Operand power(of_last_place << o(u32(o(mantissa_bits))), element.at);
   const Operand half = low_half(turned(type, word), place);
   const Operand own = stays ? o(half & o(o(mask_of(type)) << bit)) : o(o(half >> bit) & o(mask_of(type)));
   return o(bitcast(o(own ^ power), f32)) - o(o(bitcast(power, f32)) + o(static_cast<float>(zero_of(type))));

@@ -10,6 +10,9 @@ namespace tegula::lang {
 struct PackedPlace {
   Expr bit;
   std::optional<Expr> is_high = {};
+  // For as_f32: whether the number is moved to the lowest bits first. Threads whose bits are constants need
+  // not; lanes of vectors would compute a power of two for each.
+  bool shifts = true;
 };
 PackedPlace packed_place(PackedType type, const Operand& column);
 
