@@ -50,7 +50,7 @@ PackedTensor slice(const PackedTensor& self, nb::handle key) {
   return self.slice(s[0], s[1], s[2], s[3], s[4], s[5], at.at);
 }
 
-void define_tensors(nb::module_& module) {
+void define_packed_tensors(nb::module_& module) {
   nb::class_<PackedWindow>(module, "PackedWindow", "The part of a packed tensor that begins at an offset.");
   nb::class_<PackedTensor> type(module, "PackedTensor", "Numbers of 4 or 2 bits in a tensor of u8 or u32.");
   type.def(
@@ -81,7 +81,7 @@ void define_tensors(nb::module_& module) {
   define_numbers(type);
 }
 
-void define_tiles(nb::module_& module) {
+void define_packed_tiles(nb::module_& module) {
   nb::class_<PackedShared> type(module, "PackedShared",
                                 "Numbers of 4 or 2 bits in the block's shared memory.");
   type.def(
@@ -142,8 +142,8 @@ void define_packed(nb::module_& module) {
   for (const PackedType& type : {lang::i4, lang::u4, lang::i2, lang::u2, lang::e2m1})
     all[type.name().c_str()] = type;
   module.attr("lang_packed_types") = all;
-  define_tensors(module);
-  define_tiles(module);
+  define_packed_tensors(module);
+  define_packed_tiles(module);
 }
 
 }  // namespace tegula::python::language
