@@ -121,8 +121,10 @@ void add_show(cli::App& app) {
       "Write everything for a GPU, the program beside its generated code, into this HTML file");
   command->add_option("--flag", request->flags,
                       "For a file: an additional compiler flag, as in --flag=-Iinclude");
-  command->add_option("--arch", request->options.architecture, "Of the GPU: 80, 90, or 100, which gets the code for 80")
-      ->check(cli::IsMember({"80", "90"}))
+  command
+      ->add_option("--arch", request->options.architecture,
+                   "Of the GPU: 80, 90, or 100, which gets the code for 80")
+      ->check(cli::IsMember({"80", "90", "100"}))
       ->capture_default_str();
   command->footer(
       "Lines end with their source location. Without inputs, the operator's first example is shown. A\n"
