@@ -6,27 +6,27 @@
 
 using namespace tegula::lang;
 
-// y = x Wᵀ with W[j, p] = (nibble − 8) · scales[j, p / 32]. Byte p of a row holds the weights 2 p (low
-// nibble) and 2 p + 1 (high nibble).
+// y = x Wᵀ with W[j, p] = (weight[j, p] − 8) · scales[j, p / 32]. The call passes the weights as u8 [N, K /
+// 2]: byte p of a row holds weight 2 p in its low half, and weight 2 p + 1 in its high half.
 Kernel product_of_nibbles(int m, int n) {
   constexpr int k = 64, group = 32;
   return kernel("product_of_nibbles", [&] {
     Dim M("M"), N("N"), G("groups");
-    Tensor X = input("x", {M, G * group}, bf16), W = input("weight", {N, G * (group / 2)}, u8);
+    Tensor X = input("x", {M, G * group}, bf16);
+    PackedTensor W = input("weight", {N, G * group}, u4.minus(8));
     Tensor scales = input("scales", {N, G}, f32), Y = output("y", {M, N}, f32);
     grid(ceildiv(N, n), ceildiv(M, m), [&](Index bx, Index by) {
       Fragment sum({m, n}, f32, 0);
       pipelined(ceildiv(G, k / group), {.stages = 3}, [&](Index step) {
-        Shared x({m, k}, bf16), packed({n, k / 2}, u8), w({n, k}, bf16);
+        Shared x({m, k}, bf16), w({n, k}, bf16);
+        PackedShared packed({n, k}, u4.minus(8));
         copy(X.at(by * m, step * k), x);
-        copy(W.at(bx * n, step * (k / 2)), packed);
-        // Each iteration unpacks one byte. A u8 element is an i32 value, so `nibble - 8` can be negative.
-        // Past the last group the scale reads as 0, so the bytes there do not matter.
-        parallel(n, k / 2, [&](Index j, Index p) {
-          Expr byte = packed(j, p);
-          Expr scale = scales(bx * n + j, step * (k / group) + p / (group / 2));
-          w(j, p * 2) = f32((byte & 15) - 8) * scale;  // rounded to bf16 by the store
-          w(j, p * 2 + 1) = f32((byte >> 4) - 8) * scale;
+        copy(W.at(bx * n, step * k), packed);
+        // as_f32() converts a weight without an instruction for integers. Past the last group the scale reads
+        // as 0, so the weights there do not matter.
+        parallel(w, [&](Index j, Index p) {
+          Expr scale = scales(bx * n + j, step * (k / group) + p / group);
+          w(j, p) = packed.as_f32(j, p) * scale;  // rounded to bf16 by the store
         });
         gemm(x, w.T(), sum);
       });

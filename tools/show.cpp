@@ -51,7 +51,7 @@ void show_call(ShowRequest& request) {
   if (call.target == Target::cuda_sm80()) request.options.architecture = 80;
   // The tiles are those of the device.
   if (request.on_gpu() && call.target == Target::automatic())
-    call.target = request.options.architecture == 80 ? Target::cuda_sm80() : Target::cuda();
+    call.target = request.options.architecture == 90 ? Target::cuda() : Target::cuda_sm80();
   const auto kernels = call.op.kernels(call.inputs, call.options, call.target);
   if (!request.html.empty()) write_report(request.html, kernels, request.options.architecture);
   if (!request.prints()) return;
@@ -121,8 +121,10 @@ void add_show(cli::App& app) {
       "Write everything for a GPU, the program beside its generated code, into this HTML file");
   command->add_option("--flag", request->flags,
                       "For a file: an additional compiler flag, as in --flag=-Iinclude");
-  command->add_option("--arch", request->options.architecture, "Of the GPU: 80 or 90")
-      ->check(cli::IsMember({"80", "90"}))
+  command
+      ->add_option("--arch", request->options.architecture,
+                   "Of the GPU: 80, 90, or 100, which gets the code for 80")
+      ->check(cli::IsMember({"80", "90", "100"}))
       ->capture_default_str();
   command->footer(
       "Lines end with their source location. Without inputs, the operator's first example is shown. A\n"

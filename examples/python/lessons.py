@@ -250,19 +250,18 @@ def block_sparse_product(block, n):
 def product_of_nibbles(m, n):
     k, group = 64, 32
     M, N, G = Dim("M"), Dim("N"), Dim("groups")
-    X, W = input("x", (M, G * group), bf16), input("weight", (N, G * (group // 2)), u8)
+    X, W = input("x", (M, G * group), bf16), input("weight", (N, G * group), u4.minus(8))
     scales, Y = input("scales", (N, G), f32), output("y", (M, N), f32)
     with grid(ceildiv(N, n), ceildiv(M, m)) as (bx, by):
         sum = Fragment((m, n), f32, 0)
         with pipelined(ceildiv(G, k // group), stages=3) as step:
-            x, packed, w = Shared((m, k), bf16), Shared((n, k // 2), u8), Shared((n, k), bf16)
+            x, w = Shared((m, k), bf16), Shared((n, k), bf16)
+            packed = PackedShared((n, k), u4.minus(8))
             copy(X.at(by * m, step * k), x)
-            copy(W.at(bx * n, step * (k // 2)), packed)
-            with parallel(n, k // 2) as (j, p):
-                byte = packed[j, p]
-                scale = scales[bx * n + j, step * (k // group) + div(p, group // 2)]
-                w[j, p * 2] = f32((byte & 15) - 8) * scale  # rounded to bf16 by the store
-                w[j, p * 2 + 1] = f32((byte >> 4) - 8) * scale
+            copy(W.at(bx * n, step * k), packed)
+            with parallel(w) as (j, p):
+                scale = scales[bx * n + j, step * (k // group) + div(p, group)]
+                w[j, p] = packed.as_f32(j, p) * scale  # rounded to bf16 by the store
             gemm(x, w.T, sum)
         copy(sum, Y.at(by * m, bx * n))
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/lang/control.hpp"
 #include "tegula/lang/kernel.hpp"
+#include "tegula/lang/packed.hpp"
 #include "tegula/lang/place.hpp"
 #include "tegula/lang/sparse.hpp"
 #include "tegula/lang/tile_ops.hpp"

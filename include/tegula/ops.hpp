@@ -48,5 +48,6 @@
 #include "tegula/ops/softmax.hpp"
 #include "tegula/ops/sparse_mla.hpp"
 #include "tegula/ops/ssd.hpp"
+#include "tegula/ops/ssd_chunks.hpp"
 #include "tegula/ops/topk.hpp"
 #include "tegula/ops/vertical_slash.hpp"

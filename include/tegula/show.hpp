@@ -26,7 +26,7 @@ struct ShowOptions {
   // remarks.
   bool resources = false;
   bool for_gpu = false;   // `passes` are those for GPUs
-  int architecture = 90;  // of the GPU: 80 or 90
+  int architecture = 90;  // of the GPU: 80, 90, or 100, which gets the code for 80
   // A folder, which is created if necessary. Pictures of `layout`, `schedule` and `shared_memory` are written
   // there as NAME.svg (a file is complete or does not exist), and the text contains their paths.
   std::string pictures = {};

@@ -2,6 +2,7 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -50,7 +51,21 @@ DType dtype_of_object(nb::handle given);
 lang::ViewPtr view_of(const char* what, nb::handle given);
 const lang::Tile& tile_of(const char* what, nb::handle given);
 
+// Extents of a tile, the arguments of a view `a[i, :, lo:hi]`, and whether a key is that of a view.
+std::vector<int> constants(nb::handle shape);
+std::vector<lang::Slot> slots_of(int dimensions, const std::function<lang::Expr(int)>& extent, nb::handle key,
+                                 std::size_t most, const Here& at);
+bool has_ranges(nb::handle key);
+
+// A parameter or workspace of packed numbers.
+nb::object packed_parameter(std::string_view kind, const char* name, const lang::Extents& shape,
+                            const lang::PackedType& type, const lang::OutputOptions& options, const Here& at);
+bool is_packed(nb::handle given);
+// Copies if one of the two is packed.
+bool copied_packed(nb::handle from, nb::handle to, const Here& at);
+
 void define_values(nb::module_& module);
+void define_packed(nb::module_& module);
 void define_places(nb::module_& module);
 void define_control(nb::module_& module);
 void define_tile_ops(nb::module_& module);

@@ -39,17 +39,22 @@ BuiltKernel build_kernel(const std::string& name, const nb::object& body, const 
 
 lang::Extents extents_of(nb::handle shape, const Here& at) { return operands(shape, at); }
 
-lang::Tensor parameter(const char* kind, const char* name, nb::handle shape, nb::handle type, bool zero) {
+lang::Tensor plain_parameter(std::string_view kind, const char* name, const lang::Extents& shape, DType type,
+                             const lang::OutputOptions& options, const Here& at) {
+  if (kind == "input") return lang::input(name, shape, type, at.at);
+  if (kind == "output") return lang::output(name, shape, type, options, at.at);
+  if (kind == "inout") return lang::inout(name, shape, type, at.at);
+  return lang::workspace(name, shape, type, options, at.at);
+}
+
+nb::object parameter(const char* kind, const char* name, nb::handle shape, nb::handle type, bool zero) {
   const Here at = here();
-  const std::string_view what = kind;
   const lang::Extents extents = extents_of(shape, at);
-  const DType dtype = dtype_of_object(type);
   lang::OutputOptions options;
   options.zero = zero;
-  if (what == "input") return lang::input(name, extents, dtype, at.at);
-  if (what == "output") return lang::output(name, extents, dtype, options, at.at);
-  if (what == "inout") return lang::inout(name, extents, dtype, at.at);
-  return lang::workspace(name, extents, dtype, options, at.at);
+  if (nb::isinstance<lang::PackedType>(type))
+    return packed_parameter(kind, name, extents, nb::cast<const lang::PackedType&>(type), options, at);
+  return nb::cast(plain_parameter(kind, name, extents, dtype_of_object(type), options, at));
 }
 
 void require(nb::handle condition, const char* message) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lang.hpp"
+#include "lang_windows.hpp"
 
 namespace tegula::python::language {
 
@@ -32,32 +33,21 @@ const Tile& tile_of(const char* what, nb::handle given) {
 
 namespace {
 
-constexpr std::size_t most_dimensions = 8;
-
-// Calls of functions whose number of arguments C++ must know.
-template <class F, std::size_t... counts>
-auto with_count(std::size_t count, F&& function, std::index_sequence<counts...>) {
-  using Result = decltype(function(std::integral_constant<std::size_t, 1>()));
-  std::optional<Result> result;
-  ((count == counts + 1 ? (result.emplace(function(std::integral_constant<std::size_t, counts + 1>())), 0)
-                        : 0),
-   ...);
-  return std::move(*result);
-}
-template <class F>
-auto with_count(const char* what, std::size_t count, F&& function) {
-  if (count < 1 || count > most_dimensions)
-    throw nb::type_error(
-        fmt::format("{}: expected 1 to {} values, given {}", what, most_dimensions, count).c_str());
-  return with_count(count, function, std::make_index_sequence<most_dimensions>());
+nb::object arguments_of(nb::handle key) {
+  return nb::isinstance<nb::tuple>(key) ? nb::borrow(key) : nb::object(nb::make_tuple(key));
 }
 
-lang::Window window(const lang::Tensor& tensor, const std::vector<Operand>& offsets) {
-  return with_count("at()", offsets.size(), [&](auto count) {
-    return [&]<std::size_t... i>(std::index_sequence<i...>) { return tensor.at(offsets[i]...); }
-    (std::make_index_sequence<count>());
-  });
+// `lo:hi`; an end that is missing is that of the dimension.
+template <class Extent>
+Slot slot_of_range(nb::handle range, const Extent& extent, const Here& at) {
+  if (!range.attr("step").is_none()) throw nb::type_error("a range with a step; ranges of views have none");
+  const nb::object begin = range.attr("start"), end = range.attr("stop");
+  if (begin.is_none() && end.is_none()) return Slot();
+  return lang::range(begin.is_none() ? Operand(0, at.at) : operand(begin, at),
+                     end.is_none() ? Operand(extent(), at.at) : operand(end, at));
 }
+
+}  // namespace
 
 // Extents of tiles are numbers of Python: one that the device computes has no place there.
 std::vector<int> constants(nb::handle shape) {
@@ -77,39 +67,25 @@ std::vector<int> constants(nb::handle shape) {
   return result;
 }
 
-nb::object arguments_of(nb::handle key) {
-  return nb::isinstance<nb::tuple>(key) ? nb::borrow(key) : nb::object(nb::make_tuple(key));
-}
-
 bool has_ranges(nb::handle key) {
   for (const nb::handle each : arguments_of(key))
     if (PySlice_Check(each.ptr()) || each.is(Py_Ellipsis)) return true;
   return false;
 }
 
-// `lo:hi`; an end that is missing is that of the dimension.
-template <class Extent>
-Slot slot_of_range(nb::handle range, const Extent& extent, const Here& at) {
-  if (!range.attr("step").is_none()) throw nb::type_error("a range with a step; ranges of views have none");
-  const nb::object begin = range.attr("start"), end = range.attr("stop");
-  if (begin.is_none() && end.is_none()) return Slot();
-  return lang::range(begin.is_none() ? Operand(0, at.at) : operand(begin, at),
-                     end.is_none() ? Operand(extent(), at.at) : operand(end, at));
-}
-
-template <class View>
-std::vector<Slot> slots_of(const View& view, nb::handle key, std::size_t most, const Here& at) {
+std::vector<Slot> slots_of(int dimensions, const std::function<lang::Expr(int)>& extent, nb::handle key,
+                           std::size_t most, const Here& at) {
   std::vector<Slot> slots;
   const nb::object all = arguments_of(key);
   const std::size_t given = nb::len(all);
-  const auto rank = static_cast<std::size_t>(view.rank());
+  const auto rank = static_cast<std::size_t>(dimensions);
   for (const nb::handle each : all) {
     const int axis = static_cast<int>(slots.size());
     if (each.is(Py_Ellipsis))
       slots.resize(slots.size() + (rank + 1 > given ? rank + 1 - given : 0));
     else if (PySlice_Check(each.ptr()))
       slots.push_back(slot_of_range(
-          each, [&] { return lang::Expr(view.extent(axis)); }, at));
+          each, [&] { return extent(axis); }, at));
     else
       slots.emplace_back(lang::Expr(operand(each, at)), at.at);
   }
@@ -120,15 +96,19 @@ std::vector<Slot> slots_of(const View& view, nb::handle key, std::size_t most, c
   return slots;
 }
 
+namespace {
+
 lang::Tensor slice(const lang::Tensor& tensor, nb::handle key) {
   const Here at = here();
-  const std::vector<Slot> s = slots_of(tensor, key, 6, at);
+  const std::vector<Slot> s = slots_of(
+      tensor.rank(), [&](int axis) { return tensor.extent(axis); }, key, 6, at);
   return tensor.slice(s[0], s[1], s[2], s[3], s[4], s[5], at.at);
 }
 template <class T>
 T slice_of_tile(const T& tile, nb::handle key) {
   const Here at = here();
-  const std::vector<Slot> s = slots_of(tile, key, 4, at);
+  const std::vector<Slot> s = slots_of(
+      tile.rank(), [&](int axis) { return lang::Expr(tile.extent(axis)); }, key, 4, at);
   return tile.slice(s[0], s[1], s[2], s[3], at.at);
 }
 
@@ -184,7 +164,7 @@ void define_tensors(nb::module_& module) {
       .def(
           "at",
           [](const lang::Tensor& self, const nb::args& offsets) {
-            return window(self, operands(offsets, here()));
+            return window_of(self, operands(offsets, here()));
           },
           "The window that starts there; missing trailing offsets are 0.")
       .def(
@@ -256,7 +236,6 @@ void define_tiles(nb::module_& module) {
   fragment.def(
       "to", [](const Fragment& self, nb::handle type) { return self.to(dtype_of_object(type), here().at); },
       nb::arg("type"), "A new Fragment with the same contents in another type.");
-  module.def("lang_constants", constants);
 }
 
 }  // namespace

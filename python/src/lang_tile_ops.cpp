@@ -28,13 +28,18 @@ Fragment& fragment_of(const char* what, nb::handle given) {
   return nb::cast<Fragment&>(given);
 }
 
-Fragment load(nb::handle from, nb::handle shape, nb::handle type) {
+DType type_of(nb::handle from) {
+  if (is_packed(from)) throw nb::type_error("load of packed numbers: give their new type, such as f32");
+  return view_of("load", from)->buffer->type;
+}
+
+nb::object load(nb::handle from, nb::handle shape, nb::handle type) {
   const Here at = here();
-  const lang::Source source = read_by("load", from);
-  const nb::object extents = nb::module_::import_("tegula._tegula").attr("lang_constants")(shape);
-  Fragment result(nb::cast<std::vector<int>>(extents),
-                  type.is_none() ? source.view->buffer->type : dtype_of_object(type), at.at);
-  lang::copy(source, result, {}, at.at);
+  const bool has_type = !type.is_none();
+  const DType own = has_type ? dtype_of_object(type) : type_of(from);
+  nb::object result = nb::cast(Fragment(constants(shape), own, at.at));
+  if (!copied_packed(from, result, at))
+    lang::copy(read_by("load", from), written_by("load", result), {}, at.at);
   return result;
 }
 
@@ -191,6 +196,7 @@ void define_tile_ops(nb::module_& module) {
   module.def("lang_copy", [](nb::handle from, nb::handle to, double fill) {
     lang::CopyOptions options;
     options.fill = fill;
+    if (copied_packed(from, to, here())) return;
     lang::copy(read_by("copy", from), written_by("copy", to), options, here().at);
   });
   module.def("lang_load", load, nb::arg("window"), nb::arg("shape"), nb::arg("type").none());

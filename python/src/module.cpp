@@ -94,6 +94,7 @@ NB_MODULE(_tegula, module) {
   tegula::python::define_table_call(module);
   tegula::python::language::define_values(module);
   tegula::python::language::define_places(module);
+  tegula::python::language::define_packed(module);
   tegula::python::language::define_control(module);
   tegula::python::language::define_tile_ops(module);
   tegula::python::language::define_kernels(module);

@@ -12,7 +12,8 @@ import math
 from typing import Any, Callable, ContextManager, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _tegula as _t
-from ._tegula import Dim, DType, Element, Expr, Fragment, ProgramError, Shared, Tensor, Tile, Var, Window
+from ._tegula import Dim, DType, Element, Expr, Fragment, PackedShared, PackedTensor, PackedType, PackedWindow
+from ._tegula import ProgramError, Shared, Tensor, Tile, Var, Window
 
 _dtypes: Dict[str, DType] = _t.lang_dtypes
 boolean = _dtypes["bool"]
@@ -20,6 +21,7 @@ i8, i16, i32, i64 = (_dtypes[name] for name in ("i8", "i16", "i32", "i64"))
 u8, u32 = _dtypes["u8"], _dtypes["u32"]
 e4m3, e5m2 = _dtypes["e4m3"], _dtypes["e5m2"]
 f16, bf16, f32, f64 = (_dtypes[name] for name in ("f16", "bf16", "f32", "f64"))
+i4, u4, i2, u2, e2m1 = (_t.lang_packed_types[name] for name in ("i4", "u4", "i2", "u2", "e2m1"))
 
 inf = math.inf
 log2e = 1.4426950408889634
@@ -27,28 +29,29 @@ log2e = 1.4426950408889634
 Number = Union[bool, int, float]
 Value = Union[Expr, Element, Dim, Var, Number]
 Extents = Union[Value, Sequence[Value]]
+Place = Union[Window, Tensor, Tile, PackedWindow, PackedTensor, PackedShared]
 
 # ---- the signature of a kernel
 
 
-def input(name: str, shape: Extents = (), type: Any = None) -> Tensor:
-    """A tensor that is read. Without a shape and a type, Python's own ``input``."""
+def input(name: str, shape: Extents = (), type: Any = None) -> Any:
+    """A tensor that is read, a PackedTensor if the type is packed. Without a shape and a type, Python's own ``input``."""
     if type is None:
         return builtins.input(name)  # type: ignore[return-value]
     return _t.lang_parameter("input", name, shape, type, False)
 
 
-def output(name: str, shape: Extents, type: Any, *, zero: bool = False) -> Tensor:
+def output(name: str, shape: Extents, type: Any, *, zero: bool = False) -> Any:
     """A tensor that is written; with ``zero`` it is cleared before the first grid."""
     return _t.lang_parameter("output", name, shape, type, zero)
 
 
-def inout(name: str, shape: Extents, type: Any) -> Tensor:
+def inout(name: str, shape: Extents, type: Any) -> Any:
     """A tensor that is read and written."""
     return _t.lang_parameter("inout", name, shape, type, False)
 
 
-def workspace(name: str, shape: Extents, type: Any, *, zero: bool = False) -> Tensor:
+def workspace(name: str, shape: Extents, type: Any, *, zero: bool = False) -> Any:
     """A tensor that exists during one call; it is not a parameter."""
     return _t.lang_parameter("workspace", name, shape, type, zero)
 
@@ -196,12 +199,12 @@ def assert_that(condition: Value, message: str) -> None:
 # ---- operations on tiles
 
 
-def copy(source: Union[Window, Tensor, Tile], target: Union[Window, Tensor, Tile], *, fill: float = 0) -> None:
+def copy(source: Place, target: Place, *, fill: float = 0) -> None:
     """Window to tile, tile to window, or tile to tile; elements outside the tensor read as ``fill``."""
     _t.lang_copy(source, target, fill)
 
 
-def load(source: Union[Window, Tensor, Tile], shape: Sequence[int], type: Any = None) -> Fragment:
+def load(source: Place, shape: Sequence[int], type: Any = None) -> Fragment:
     """A new Fragment with the contents, of the tensor's type or ``type``."""
     return _t.lang_load(source, shape, type)
 
@@ -448,5 +451,5 @@ uniform = _function("uniform", "A number in [0, 1), f32, from a random word of p
 __all__ = [
     name for name in dir() if not name.startswith("_") and name not in (
         "annotations", "builtins", "math", "Any", "Callable", "ContextManager", "Dict", "NamedTuple", "Optional",
-        "Sequence", "Tuple", "Union", "Number", "Value", "Extents")
+        "Sequence", "Tuple", "Union", "Number", "Value", "Extents", "Place")
 ]  # fmt: skip

@@ -372,6 +372,8 @@ OTHERWISE = {
     "All": "a colon in a slice", "Range": "a slice", "When": "with otherwise()", "Kernel": "tegula.Kernel",
     "Trace": "errors name the caller's line by themselves",
     "Source": "what copy() reads", "Target": "what copy() writes",
+    "PackedSource": "what copy() reads", "PackedTarget": "what copy() writes",
+    "PackedView": "a PackedTensor or PackedShared",
 }  # fmt: skip
 
 
@@ -400,3 +402,41 @@ def test_scans_places_and_random_numbers(capfd):
     assert f"i0 = 3] places = {results[0][1][3]}" in capfd.readouterr().out
     with pytest.raises(ValueError, match="counter of 4 words"):
         philox((1, 2), (3, 4))
+
+
+@tegula.kernel
+def unpack(type):
+    N = Dim("N")
+    counts = input("counts", (N,), i32)
+    W, out, packed = input("W", (N, 64), type), output("out", (N, 64), f32), output("packed", (N, 64), type)
+    with grid(ceildiv(N, 16)) as block:
+        tile = PackedShared((16, 64), type, name="weights")
+        copy(W.at(block * 16), tile)
+        numbers = load(tile, (16, 64), f32)
+        with parallel(numbers) as (i, j):
+            numbers[i, j] += tile.as_f32(i, 63 - j) * 0 + f32(W[block * 16 + i, j]) * f32(counts[block * 16 + i])
+        copy(numbers, out.at(block * 16))
+        whole = Fragment((16, 64), i32)
+        copy(tile, whole)
+        copy(whole, packed.at(block * 16))
+
+
+def test_packed_numbers():
+    bytes_ = np.random.default_rng(1).integers(0, 256, (21, 32), dtype=np.uint8)
+    codes = np.stack([bytes_ & 15, bytes_ >> 4], -1).reshape(21, 64).astype(np.float32)
+    signed = np.where(codes < 8, codes, codes - 16)
+    for type, wanted in ((u4, codes), (i4, signed), (u4.minus(8), codes - 8)):
+        for target in ("interpreter", "cpu"):
+            out, packed = unpack(type)(np.full(21, 2, np.int32), bytes_, target=target)
+            np.testing.assert_array_equal(out, 3 * wanted)
+            np.testing.assert_array_equal(packed, bytes_)
+    assert u4.minus(8).in_words().name == "u4 minus 8 in words"
+    with pytest.raises(tegula.ProgramError, match="copy from u4 to i4; packed types"):
+
+        @tegula.kernel
+        def mixed():
+            W = input("W", (16, 64), u4)
+            with grid(1):
+                copy(W, PackedShared((16, 64), i4))
+
+        mixed()

@@ -15,9 +15,11 @@ namespace tegula {
 
 namespace {
 
+constexpr int blackwell = 100;
+
 passes::CudaTarget gpu_of(int architecture) {
-  if (architecture != 80 && architecture != 90)
-    throw ArgumentError(fmt::format("show: there is no architecture {}; choose 80 or 90", architecture));
+  if (architecture != 80 && architecture != 90 && architecture != blackwell)
+    throw ArgumentError(fmt::format("show: there is no architecture {}; choose 80, 90 or 100", architecture));
   return {architecture};
 }
 
@@ -74,6 +76,7 @@ std::string texts_for_gpu(const lang::Kernel& kernel, const ShowOptions& options
   const shown::CudaTexts texts = shown::cuda_texts(kernel, gpu);
   const bool draws = !options.pictures.empty();
   std::string text;
+  if (options.architecture == blackwell) text += "// compute capability 10.0: the code for 8.0; never run\n";
   if (options.cuda) text += texts.cuda + "\n";
   if (draws) text += draw_into(options.pictures, texts, options);
   if (options.layout && !draws) text += texts.layout + "\n";

@@ -126,6 +126,7 @@ TEST_F(Tool, ShowsPrograms) {
        "gemm commit"},
       {"show block_scores --schedule", "do the same"},
       {"show attention --resources", "bytes of shared memory"},
+      {"show gemm --arch 100 --cuda", "the code for 8.0; never run"},
       {"show gemm --resources", "multiply-add: tensor cores do not multiply f32"},
       {"run gemm --random a=64x64 --random b=64x64 --target cuda --explain", "multiply-add: tensor cores"},
       {"run gemm --random a=512x512:bf16 --random b=512x512:bf16 --target cuda --explain", "roles: "},

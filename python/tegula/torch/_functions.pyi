@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_gated_attention", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_gated_attention", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_state_passing", "ssd_chunk_scan"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -5107,6 +5107,140 @@ def ssd_backward(
 
     Rules:
         max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
+        B: expected 1 to 256 features of states; split them.
+        x: expected 1 to 512 features; split the heads.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdChunkStateResult(NamedTuple):
+    states: Tensor
+    decays: Tensor
+
+def ssd_chunk_state(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    *,
+    dt_bias: Tensor | None = None,
+    dt_softplus: bool = False,
+) -> SsdChunkStateResult:
+    """The state that each chunk of tokens leaves, as in Mamba-2.
+
+    There are no gradients: it is a step of ssd, whose gradient is ssd_backward.
+
+    Args:
+        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. Elements of the last dimension
+            lie side by side.
+        dt: [batch, tokens, groups * group], float32, float16 or bfloat16: step widths.
+        A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
+        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. Elements
+            of the last dimension lie side by side.
+        dt_bias: [groups * group], float32: added to dt. Optional.
+        dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
+
+    Returns:
+        states: [batch, ceildiv(tokens, 64), groups * group, p, n], float32: sum over a chunk of decay to its end *
+            dt * x B^T.
+        decays: [batch, ceildiv(tokens, 64), groups * group], float32: by which a state before the chunk fades.
+
+    Rules:
+        B: expected 1 to 256 features of states; split them.
+        x: expected 1 to 512 features; split the heads.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdStatePassingResult(NamedTuple):
+    starts: Tensor
+    final_state: Tensor
+
+def ssd_state_passing(
+    states: Tensor,
+    decays: Tensor,
+    *,
+    initial_state: Tensor | None = None,
+) -> SsdStatePassingResult:
+    """The states before each chunk, from those that chunks leave.
+
+    There are no gradients: it is a step of ssd, whose gradient is ssd_backward.
+
+    Args:
+        states: [batch, chunks, heads, p, n], float32: states that chunks leave. Elements of the last dimension lie
+            side by side.
+        decays: [batch, chunks, heads], float32: factors by which states fade.
+        initial_state: [batch, heads, p, n], float32: states before the first token; zeros if omitted. Elements of
+            the last dimension lie side by side. Optional.
+
+    Returns:
+        starts: [batch, chunks, heads, p, n], float32: states before each chunk. Elements of the last dimension lie
+            side by side.
+        final_state: [batch, heads, p, n], float32: states after the last chunk. Elements of the last dimension lie
+            side by side.
+
+    Rules:
+        states: expected 1 to 256 features of states; split them.
+        states: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+def ssd_chunk_scan(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    starts: Tensor,
+    *,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    dt_softplus: bool = False,
+) -> Tensor:
+    """The results of ssd from the states before each chunk of tokens.
+
+    There are no gradients: it is a step of ssd, whose gradient is ssd_backward.
+
+    Args:
+        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. Elements of the last dimension
+            lie side by side.
+        dt: [batch, tokens, groups * group], float32, float16 or bfloat16: step widths.
+        A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
+        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. Elements
+            of the last dimension lie side by side.
+        C: [batch, tokens, groups, n], dtype that of x: vectors by which the state is read. Elements of the last
+            dimension lie side by side.
+        starts: [batch, ceildiv(tokens, 64), groups * group, p, n], float32: states before each chunk. Elements of
+            the last dimension lie side by side.
+        D: [groups * group], float32: factors of x, which is added to the result. Optional.
+        z: [batch, tokens, groups * group, p], dtype that of x: gate: results are multiplied by silu(z). Elements of
+            the last dimension lie side by side. Optional.
+        dt_bias: [groups * group], float32: added to dt. Optional.
+        dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
+
+    Returns:
+        out: [batch, tokens, groups * group, p], dtype that of x: (state after the token . C + D * x) * silu(z).
+
+    Rules:
         B: expected 1 to 256 features of states; split them.
         x: expected 1 to 512 features; split the heads.
         x: expected a multiple of the groups of heads; give x a head for each group.

@@ -98,6 +98,19 @@ TEST(PrintedCuda, LargeTilesCompile) {
     for (const int architecture : {90, 80}) expect_good_code(kernel, architecture);
 }
 
+// What GPUs newer than Hopper get: the text for 8.0, which nobody has run there.
+TEST(PrintedCuda, CompilesForBlackwell) {
+  constexpr int first_that_knows_it = 12080, blackwell = 100;
+  const cuda::Nvrtc* nvrtc = cuda::find_nvrtc();
+  if (!nvrtc || nvrtc->version() < first_that_knows_it) GTEST_SKIP() << "no NVRTC of 12.8 or newer";
+  const std::vector<lang::Kernel> kernels = large_kernels();
+  for (const lang::Kernel* kernel : {&kernels.front(), &kernels.back()}) {
+    const Signature signature(kernel->ir());
+    EXPECT_EQ(print_cuda(signature, {blackwell}).text, print_cuda(signature, {80}).text);
+    expect_good_code(*kernel, blackwell);
+  }
+}
+
 // ---- barriers
 
 constexpr MemoryUse R = MemoryUse::read, W = MemoryUse::write, A = MemoryUse::combine;

@@ -1,5 +1,6 @@
 #include "ops/quantised_gemm/weights.hpp"
 
+#include "lang/packed_numbers.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/products/low_bits.hpp"
 
@@ -10,35 +11,15 @@ using lang::Tensor;
 
 namespace {
 
-// An integer within the mantissa of a float is added to the power of two whose last place it has there: no
-// instruction that converts.
-constexpr int mantissa_bits = 23, exponent_bias = 127, high_half = 16;
-Expr float_bits(const Expr& place) {
-  return u32(mantissa_bits + exponent_bias - place) << u32(mantissa_bits);
-}
-
-// Where the weight of column j lies in a row of a tile: the element, and its lowest bit there, or in the
-// element's high half.
-struct Place {
-  Expr element, bit;
-  std::optional<Expr> is_high = {};
-
-  Expr half_of(const Expr& x) const { return is_high ? select(*is_high, x >> u32(high_half), x) : x; }
-};
-Place place_of(const QuantisedWeights& w, const Index& j) {
-  const int in_element = w.in_element(), in_half = in_element / 2;
-  if (w.packed && w.words)
-    return {j / 64 * 8 + j % 8 / 2 * 2 + j % 64 / 32, j / 8 % 2 * 8 + j % 2 * 4, j / 16 % 2 == 1};
-  if (w.packed) return {j / 64 * 32 + j % 8 / 2 * 8 + j % 64 / 16 * 2 + j / 8 % 2, j % 2 * 4};
-  if (w.words) return {j / in_element, j % in_half * w.bits(), j / in_half % 2 == 1};
-  return {j / in_element, j % in_element * w.bits()};
-}
-
-// The float that four bits of x from `bit` on are as e2m1: exponent and mantissa at the places of an f32's,
-// which also fits denormals.
-Expr e2m1(const Expr& x, const Expr& bit) {
-  Expr sign = (x << u32(28 - bit)) & 0x80000000u, magnitude = (x << u32(22 - bit)) & 0x1c00000u;
-  return bitcast(sign | magnitude, f32) * 0x1p126f;
+// The weight of column j in the order of packed_weights: the element of a row that has it, and its place
+// there.
+Expr packed_weight(const PackedShared& tile, bool shifts, const Index& i, const Index& j) {
+  const bool words = tile.type().storage == u32;
+  Expr element = words ? j / 64 * 8 + j % 8 / 2 * 2 + j % 64 / 32
+                       : j / 64 * 32 + j % 8 / 2 * 8 + j % 64 / 16 * 2 + j / 8 % 2;
+  const PackedPlace place =
+      words ? PackedPlace{j / 8 % 2 * 8 + j % 2 * 4, j / 16 % 2 == 1, shifts} : PackedPlace{j % 2 * 4};
+  return packed_as_f32(tile.type(), tile.elements()(i, element), place);
 }
 
 // Rows as they are multiplied: copies convert floats, integers are converted one by one.
@@ -72,11 +53,11 @@ Tensor numbers(const char* name, const Extents& leading, DType type, bool by_gro
   return input(name, extents, type);
 }
 
-Tensor elements(const QuantisedWeights& w, const Extents& leading, const Dim& n, const Dim& k) {
+PackedTensor weights_of(const QuantisedWeights& w, const Extents& leading, const Dim& n, const Dim& k) {
   Extents extents = leading;
   extents.push_back(n);
-  extents.push_back(k / w.in_element());
-  return input("b", extents, w.element());
+  extents.push_back(k);
+  return input("b", extents, w.stored());
 }
 
 }  // namespace
@@ -90,7 +71,7 @@ int depth_of_step(int rows) {
 
 QuantisedInputs::QuantisedInputs(const QuantisedWeights& w, const Extents& leading, const Dim& n,
                                  const Dim& k, const Dim& groups)
-    : all{elements(w, leading, n, k), numbers("scales", leading, w.scale, w.by_group, n, groups), {}} {
+    : all{weights_of(w, leading, n, k), numbers("scales", leading, w.scale, w.by_group, n, groups), {}} {
   if (w.zeros) all.zeros.emplace(numbers("zeros", leading, *w.zeros, w.zeros_by_group, n, groups));
 }
 
@@ -100,27 +81,17 @@ QuantisedMatrix QuantisedInputs::slice(const Expr& index) const {
   return own;
 }
 
+PackedType QuantisedWeights::stored() const {
+  using Code = PackedType::Code;
+  const bool is_signed = format == WeightFormat::int4 || format == WeightFormat::int8;
+  const Code code = is_e2m1(format) ? Code::e2m1 : is_signed ? Code::signed_integer : Code::unsigned_integer;
+  const PackedType type = PackedType{code, bits()}.minus(zeros ? 0 : zero_of(format));
+  return words ? type.in_words() : type;
+}
+
 QuantisedProduct::Scaled QuantisedProduct::scaled() const {
   if (w_.group == 0) return Scaled::rows;
   return w_.group % t_.k == 0 && 2 * t_.m < t_.k ? Scaled::steps : Scaled::weights;
-}
-
-// The weight in row i and column j of a tile as it is stored, less the zero of its format.
-Expr QuantisedProduct::stored(const Shared& tile, const Index& i, const Index& j) const {
-  const Place place = place_of(w_, j);
-  const int bits = w_.bits();
-  Expr stored = u32(tile(i, place.element));
-  if (is_e2m1(w_.format)) return e2m1(place.half_of(stored), place.bit);
-  // Two's complement with the sign bit turned is the number above the least.
-  const bool is_signed = w_.format == WeightFormat::int4 || w_.format == WeightFormat::int8;
-  const std::uint32_t mask = (1U << bits) - 1, signs = bits == 8 ? 0x80808080 : 0x88888888;
-  Expr numbers = is_signed ? stored ^ (w_.words ? signs : signs & 0xff) : stored;
-  const int zero = is_signed ? 1 << (bits - 1) : w_.zeros ? 0 : zero_of(w_.format);
-  // In words, the integer stays where it is, as long as that is within the mantissa of a float.
-  const bool stays = w_.words && compute_ != f32;
-  Expr power = float_bits(stays ? place.bit : Expr(0)), half = place.half_of(numbers);
-  Expr whole = stays ? (half & (mask << u32(place.bit))) ^ power : ((half >> u32(place.bit)) & mask) ^ power;
-  return bitcast(whole, f32) - (bitcast(power, f32) + static_cast<float>(zero));
 }
 
 void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedMatrix& matrix,
@@ -130,15 +101,17 @@ void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedM
   // Few rows leave it to the bytes in flight how fast weights come.
   pipelined(steps, {.stages = t_.has_few_rows() ? 8 : 4}, [&](Index step) {
     Expr group = w_.group == 0 ? Expr(0) : step * t_.k / w_.group;
-    Shared a_tile({t_.m, t_.k}, compute_), b_tile({t_.n, t_.k / w_.in_element()}, w_.element());
+    Shared a_tile({t_.m, t_.k}, compute_);
+    PackedShared b_tile({t_.n, t_.k}, w_.stored());
     load_rows(a, row, step * t_.k, a_tile);
-    copy(matrix.b.at(column, step * (t_.k / w_.in_element())), b_tile);
+    copy(matrix.b.at(column, step * t_.k), b_tile);
     std::optional<GroupNumbers> scales, zeros;
     if (way != Scaled::rows) scales.emplace(matrix.scales, w_.by_group, column, group, t_.n, own_groups);
     if (matrix.zeros) zeros.emplace(*matrix.zeros, w_.zeros_by_group, column, group, t_.n, own_groups);
     Fragment weights({t_.n, t_.k}, f32);
     parallel(weights, [&](Index i, Index j) {
-      Expr own = own_groups == 1 ? Expr(0) : j / (t_.k / own_groups), q = stored(b_tile, i, j);
+      Expr own = own_groups == 1 ? Expr(0) : j / (t_.k / own_groups),
+           q = w_.packed ? packed_weight(b_tile, compute_ == f32, i, j) : b_tile.as_f32(i, j);
       Expr number = zeros ? q - f32(zeros->at(i, own)) : q;
       weights(i, j) = way == Scaled::weights ? number * scale_of(scales->at(i, own), w_.scale) : number;
     });

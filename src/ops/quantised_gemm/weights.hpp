@@ -46,9 +46,7 @@ struct QuantisedWeights {
                       labelled("group", group));
   }
   int bits() const { return bits_of(format); }
-  // Weights of an element of the tensor that stores them, and its dtype.
-  int in_element() const { return (words ? 32 : 8) / bits(); }
-  DType element() const { return words ? u32 : u8; }
+  lang::PackedType stored() const;
 };
 
 // The tile of a product: rows of a, rows of weights, and the step of k.
@@ -66,7 +64,8 @@ int depth_of_step(int rows);
 
 // A matrix of weights [n, k] as a program has it; scales and zeros are [n, groups], or [groups, n].
 struct QuantisedMatrix {
-  lang::Tensor b, scales;
+  lang::PackedTensor b;
+  lang::Tensor scales;
   std::optional<lang::Tensor> zeros;
 };
 
@@ -95,7 +94,6 @@ class QuantisedProduct {
   // What scales are multiplied with: each weight; the sums of a step, if these are fewer; all sums of a row.
   enum class Scaled { weights, steps, rows };
   Scaled scaled() const;
-  lang::Expr stored(const lang::Shared& tile, const lang::Index& i, const lang::Index& j) const;
 
   const QuantisedWeights& w_;
   const QuantisedTile& t_;
