@@ -317,7 +317,7 @@ class CudaGridPrinter : private GridState {
 
   // ---- roles (print_roles.cpp, print_rings.cpp, print_pairs.cpp, print_tensor_copies.cpp)
   void name_divisions();
-  bool is_division_of_indices(const ir::Expr& e) const;
+  void name_divisions(const std::function<bool(const ir::VariablePtr&)>& of);
   std::string print_roles(const ir::Grid& grid);
   std::string begin_roles(const passes::Roles& roles);
   std::string consumers(const ir::Grid& grid);
