@@ -4,7 +4,7 @@
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {
-namespace late_copies_test {
+namespace {
 
 using namespace lang;
 using lang::Tensor;
@@ -188,5 +188,5 @@ TEST(LateCopy, ProductsMakeCopiesThatNothingElseNeeds) {
   for (const Case& one : made_before) EXPECT_FALSE(is_made_by_product(one)) << one.name;
 }
 
-}  // namespace late_copies_test
+}  // namespace
 }  // namespace tegula::codegen

@@ -3,7 +3,7 @@
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {
-namespace memory_test {
+namespace {
 
 using namespace lang;
 using lang::Tensor;
@@ -370,5 +370,5 @@ TEST(CudaMemory, ViewCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(vi
 TEST(CudaMemory, ElementCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(element_cases); }
 TEST(CudaMemory, GatherCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(gather_cases); }
 
-}  // namespace memory_test
+}  // namespace
 }  // namespace tegula::codegen

@@ -4,7 +4,7 @@
 #include "codegen/testing/compare.hpp"
 
 namespace tegula::codegen {
-namespace turns_test {
+namespace {
 
 using namespace lang;
 using lang::Tensor;
@@ -57,5 +57,5 @@ const Case cases[] = {
 TEST(Turns, AreKeptOnTheCpu) { expect_agreement(cases, tegula::Target::cpu()); }
 TEST(Turns, AreKeptInCudaText) { expect_agreement_on_cuda(cases); }
 
-}  // namespace turns_test
+}  // namespace
 }  // namespace tegula::codegen
