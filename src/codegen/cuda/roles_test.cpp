@@ -296,7 +296,8 @@ TEST(RolesText, MultipliesFromOneSlot) {
 TEST(RolesText, DividesWhatALoopReadsOnce) {
   using namespace lang;
   const lang::Kernel tiles = kernel("tiles", [] {
-    Dim N("N"), K("K"), parts("parts");
+    Dim N("N"), K("K");
+    Expr parts = scalar("parts", i32);
     lang::Tensor A = input("A", {N, K}, bf16), B = input("B", {64, K}, bf16), C = output("C", {N, 64}, f32);
     grid(4, {.threads = 128}, [&](Index x) {
       Var step = x * 3;
