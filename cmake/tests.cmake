@@ -54,17 +54,17 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/quick-c++.in ${quick_emulating_compiler
                FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # Tests that run in `count` processes, since one starts for longer than most of them run. Two orders of blocks and
-# iterations show what a third one shows in hundreds of rows. A label names the parts of 24, of which `scripts/test` runs one,
-# that a process belongs to: one part where tests take 24 turns, eight where they take three. None has only rows of one
-# value of a loop over two values in a table.
-set(parts a b c d e f g h i j k l m n o p q r s t u v w x)
+# iterations show what a third one shows in hundreds of rows. A label names the parts of 48, of which `scripts/test` runs one,
+# that a process belongs to: one part where tests take 48 turns, eight where they take six. Each turn has two processes, of
+# which one starts at an even and one at an odd test: none has only rows of one value of a loop over two values in a table.
+set(parts a b c d e f g h i j k l m n o p q r s t u v w x y z A B C D E F G H I J K L M N O P Q R S T U V)
 function(sharded_tests program name filter count turns)
   set(environment ${ARGN} GTEST_FILTER=${filter} GTEST_TOTAL_SHARDS=${count} TEGULA_INTERPRETER_ORDERS=2)
   math(EXPR last "${count} - 1")
   foreach(shard RANGE ${last})
-    math(EXPR place "(${shard} + ${shard} / 24) % ${turns}")
+    math(EXPR place "(${shard} + ${shard} / ${turns}) % ${turns}")
     set(label "")
-    foreach(part RANGE ${place} 23 ${turns})
+    foreach(part RANGE ${place} 47 ${turns})
       list(GET parts ${part} letter)
       string(APPEND label ${letter})
     endforeach()
@@ -74,25 +74,23 @@ function(sharded_tests program name filter count turns)
   endforeach()
 endfunction()
 
-# tegula_test(NAME source... [QUICK filter] [COMPILER path] [SHARDED filter count] [THIRDS filter] [TOGETHER filter]): the tests
-# that the filters of GoogleTest leave get the quick compiler, or another. Rows of long tables take 24 turns and other slow
-# tests three. Tests that make the same thing first, a driver or a library, run together in one process. All these take
+# tegula_test(NAME source... [QUICK filter] [COMPILER path] [SHARDED filter] [SIXTHS filter] [TOGETHER filter]): the tests
+# that the filters of GoogleTest leave get the quick compiler, or another. Rows of long tables take 48 turns and other slow
+# tests six. Tests that make the same thing first, a driver or a library, run together in one process. All these take
 # longest, so they come first: none is left that runs alone at the end.
 function(tegula_test name)
-  cmake_parse_arguments(of "" "QUICK;COMPILER;THIRDS;TOGETHER" "SHARDED" COMPILER ${quick_compiler} ${ARGN})
+  cmake_parse_arguments(of "" "QUICK;COMPILER;SHARDED;SIXTHS;TOGETHER" "" COMPILER ${quick_compiler} ${ARGN})
   add_executable(${name} ${of_UNPARSED_ARGUMENTS})
   tegula_test_settings(${name})
   set(common NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
   set(apart "")
   if(of_SHARDED)
-    list(GET of_SHARDED 0 rows)
-    list(GET of_SHARDED 1 count)
-    sharded_tests(${name} rows ${rows} ${count} 24 TEGULA_CXX=${of_COMPILER})
-    list(APPEND apart ${rows})
+    sharded_tests(${name} rows ${of_SHARDED} 96 48 TEGULA_CXX=${of_COMPILER})
+    list(APPEND apart ${of_SHARDED})
   endif()
-  if(of_THIRDS)
-    sharded_tests(${name} thirds ${of_THIRDS} 12 3 TEGULA_CXX=${of_COMPILER})
-    list(APPEND apart ${of_THIRDS})
+  if(of_SIXTHS)
+    sharded_tests(${name} sixths ${of_SIXTHS} 12 6 TEGULA_CXX=${of_COMPILER})
+    list(APPEND apart ${of_SIXTHS})
   endif()
   if(of_TOGETHER)
     sharded_tests(${name} together ${of_TOGETHER} 1 1 TEGULA_CXX=${of_COMPILER})
@@ -134,19 +132,23 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 # The quick compiler serves what compiles many kernels for one result; what compares with kernels as users have them, and what
-# runs for long, has the user's. Thirds are the tests of every type, width and form, which have cheaper neighbours.
-set(more_of_ops SHARDED "Table/*:Rows/*:Operators/Sweep.*" 72
+# runs for long, has the user's. Sixths are the tests of every type, width and form, which have cheaper neighbours.
+set(more_of_ops SHARDED "Table/*:Rows/*:Operators/Sweep.*"
     QUICK "Nsa*.*:Block*.*:Topk*.*:Recurrences.*:LongChunks.*:Decode.*:Convolution.*:RmsNorm.*:Attention.*:Selection.*:*Gemm*.*:*Moe.*:SparseMla*.*:Lengths/ScratchMemory.*")
-set(more_of_emulation SHARDED "Table/*:Operators/*" 48 QUICK "*" COMPILER ${quick_emulating_compiler}
-    THIRDS "All/*:Length/*:Adds/*:HopperSelection.*:ProductsInFlightText.*:Tf32Products.*")
+set(more_of_emulation SHARDED "Table/*:Operators/*" QUICK "*" COMPILER ${quick_emulating_compiler}
+    SIXTHS "All/*:Length/*:Adds/*:HopperSelection.*:ProductsInFlightText.*:Tf32Products.*")
 # Without a GPU the tables are skipped, and thousands of processes would say so.
-set(more_of_cuda SHARDED "Table/*" 48 TOGETHER "FakeCuda.*:Drivers/*.*/fake:CudaCalls.*")
-set(more_of_codegen SHARDED "Operators/PrintedCuda.*" 48 QUICK "Cuda*:*.*InCudaText"
-    THIRDS "Cuda*.*CasesAgree*:CudaScans.AgreeInCudaText:Kernels/Roles.*:PrintedCuda.LargeTilesCompile:Products.AreNeverSerialised:Roundings.*:Room.*:Cpu/*portable:Cpu/*avx2:OperandForms.*")
+set(more_of_cuda SHARDED "Table/*" TOGETHER "FakeCuda.*:Drivers/*.*/fake:CudaCalls.*")
+set(more_of_codegen SHARDED "Operators/PrintedCuda.*" QUICK "Cuda*:*.*InCudaText"
+    SIXTHS "Cuda*.*CasesAgree*:CudaScans.AgreeInCudaText:Kernels/Roles.*:PrintedCuda.LargeTilesCompile:Products.AreNeverSerialised:Roundings.*:Room.*:Cpu/*portable:Cpu/*avx2:OperandForms.*")
 foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}} ${more_of_${folder}})
   if(TEGULA_PRECOMPILE AND folder IN_LIST united_tests)
-    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
+    set(files_of_unit 16)
+    if(folder STREQUAL codegen)
+      set(files_of_unit 7)  # names that more of its files use meet
+    endif()
+    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files_of_unit})
   endif()
 endforeach()
 if(TEGULA_TOOL)

@@ -67,8 +67,11 @@ class GridPrinter {
   std::string emit_node(const ir::Expr& e);
   std::string emit_operation(const ir::Expr& e, const std::vector<std::string>& x, bool wide);
   std::string infix_text(const ir::Expr& e, std::string_view symbol, std::vector<std::string> x) const;
-  bool is_by_power_of_two(const ir::Expr& e);
-  std::string emit_by_power_of_two(const ir::Expr& e, const std::string& x) const;
+  static bool is_division(const ir::Expr& e) { return e->op == ir::Op::div || e->op == ir::Op::floordiv; }
+  // The divisor of a division of integers, or of a remainder, by a power of two.
+  static std::optional<std::int64_t> power_of_two_divisor(const ir::Expr& e);
+  bool is_shift_or_mask(const ir::Expr& e);
+  std::string emit_shift_or_mask(const ir::Expr& e, const std::string& x) const;
   std::string emit_cast(const ir::Expr& e, const std::string& x, bool wide);
   std::string emit_bitcast(const ir::Expr& e, const std::string& x, bool wide);
   std::string variable_text(const ir::VariablePtr& variable);

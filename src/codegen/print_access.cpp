@@ -238,12 +238,11 @@ std::optional<std::string> GridPrinter::load_spread_text(const Access& access) {
       continue;
     }
     const Expr index = expanded(at[d]);
-    const bool divides = index->op == Op::div || index->op == Op::floordiv;
-    if (shared > 0 || stride != "1" || !divides || !is_constant(index->args[1])) return std::nullopt;
+    const auto divisor = is_division(index) ? power_of_two_divisor(index) : std::nullopt;
+    if (shared > 0 || stride != "1" || divisor.value_or(1) < 2) return std::nullopt;
     const Expr& lane = index->args[0];
     if (lane->op != Op::variable || lane->variable != lane_->index) return std::nullopt;
-    shared = constant_value(index->args[1]);
-    if (shared < 2 || (shared & (shared - 1)) != 0) return std::nullopt;
+    shared = *divisor;
     terms.push_back(fmt::format("long({})", at_first_lane(at[d])));
   }
   if (shared == 0) return std::nullopt;

@@ -123,28 +123,34 @@ std::string GridPrinter::emit_node(const Expr& e) {
   }
   if (e->op == Op::cast) return emit_cast(e, x[0], wide);
   if (e->op == Op::bitcast) return emit_bitcast(e, x[0], wide);
-  if (wide && is_by_power_of_two(e)) return emit_by_power_of_two(e, x[0]);
+  if (wide && is_shift_or_mask(e)) return emit_shift_or_mask(e, x[0]);
   return emit_operation(e, x, wide);
 }
 
-// Whether a division, or a remainder, is a shift, or a mask: vectors of integers have no division.
-bool GridPrinter::is_by_power_of_two(const Expr& e) {
-  const bool floors = e->op == Op::floordiv || e->op == Op::floormod;
-  if (!floors && e->op != Op::div && e->op != Op::mod) return false;
-  const Expr &dividend = e->args[0], &divisor = e->args[1];
-  const DType type = dividend->held();
-  if ((type != i32 && type != u32) || !is_constant(divisor)) return false;
+std::optional<std::int64_t> GridPrinter::power_of_two_divisor(const Expr& e) {
+  if (!is_division(e) && e->op != Op::mod && e->op != Op::floormod) return std::nullopt;
+  const Expr& divisor = e->args[1];
+  if (divisor->held().is_floating() || !is_constant(divisor)) return std::nullopt;
   const std::int64_t by = constant_value(divisor);
-  if (by <= 0 || !std::has_single_bit(static_cast<std::uint64_t>(by))) return false;
+  return by > 0 && std::has_single_bit(static_cast<std::uint64_t>(by)) ? std::optional(by) : std::nullopt;
+}
+
+// Whether a division, or a remainder, is a shift, or a mask: vectors of integers have no division.
+bool GridPrinter::is_shift_or_mask(const Expr& e) {
+  if (!power_of_two_divisor(e)) return false;
+  const Expr& dividend = e->args[0];
+  const DType type = dividend->held();
+  if (type != i32 && type != u32) return false;
+  const bool floors = e->op == Op::floordiv || e->op == Op::floormod;
   return floors || type == u32 || bounds(dividend, facts_).low >= 0;
 }
 
-std::string GridPrinter::emit_by_power_of_two(const Expr& e, const std::string& x) const {
-  const auto by = static_cast<std::uint64_t>(constant_value(e->args[1]));
-  const bool divides = e->op == Op::div || e->op == Op::floordiv;
-  const std::string amount = fmt::format("{}({})", scalar_type(e->held()),
-                                         divides ? static_cast<std::uint64_t>(std::countr_zero(by)) : by - 1);
-  return fmt::format("({} {} splat({}))", grouped(x), divides ? ">>" : "&", amount);
+std::string GridPrinter::emit_shift_or_mask(const Expr& e, const std::string& x) const {
+  const auto by = static_cast<std::uint64_t>(*power_of_two_divisor(e));
+  const std::string amount =
+      fmt::format("{}({})", scalar_type(e->held()),
+                  is_division(e) ? static_cast<std::uint64_t>(std::countr_zero(by)) : by - 1);
+  return fmt::format("({} {} splat({}))", grouped(x), is_division(e) ? ">>" : "&", amount);
 }
 
 std::string GridPrinter::emit_operation(const Expr& e, const std::vector<std::string>& x, bool wide) {

@@ -223,8 +223,7 @@ class Preparer {
     return node;
   }
   Expr zero_of(DType type) {
-    const DType held = compute_type(type);
-    program_.made.push_back(held.is_floating() ? constant(held, 0.0) : constant(held, std::int64_t{0}));
+    program_.made.push_back(constant(compute_type(type), 0));
     return program_.made.back();
   }
   std::unique_ptr<Node> make_node(const Gather& n, const Loc& at) {

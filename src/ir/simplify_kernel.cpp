@@ -195,20 +195,44 @@ void Pass::gather(const Stmt& stmt, const Gather& n, const Facts& facts, Body& o
   out.push_back(ir::statement(std::move(result), stmt->at));
 }
 
-// Lets and loads have no effect but their value; what only they used goes with them.
+// What no statement reads.
+struct Unread {
+  std::unordered_set<const Variable*> used;
+  std::unordered_set<const Buffer*> read;
+
+  explicit Unread(const Body& body) {
+    const Effects all = all_effects(body);
+    for (const VariablePtr& v : all.used) used.insert(v.get());
+    for (const Region& r : all.regions) {
+      if (r.touch == Touch::read || r.touch == Touch::combine) read.insert(r.view->buffer.get());
+    }
+  }
+
+  bool operator()(const VariablePtr& variable) const { return !used.contains(variable.get()); }
+  // Tiles in shared memory stay: what a program loads there takes part in its pipeline.
+  bool operator()(const BufferPtr& buffer) const {
+    return buffer->space == Space::fragment && !read.contains(buffer.get());
+  }
+};
+
+// Lets, loads and what fills a fragment have no effect but their value; what only they used goes with them.
+bool is_unused(const Stmt& stmt, const Unread& unread) {
+  if (const auto* let = as<Let>(stmt)) return unread(let->variable);
+  if (const auto* load = as<Load>(stmt)) return unread(load->variable);
+  if (const auto* declaration = as<Declare>(stmt)) return unread(declaration->tile);
+  if (const auto* loop = as<For>(stmt)) return loop->body.empty();
+  if (const auto* branch = as<If>(stmt)) return branch->then.empty() && branch->otherwise.empty();
+  const Effects own = effects(stmt);
+  return std::any_of(own.regions.begin(), own.regions.end(),
+                     [&](const Region& r) { return is_write(r.touch) && unread(r.view->buffer); });
+}
+
 Body without_unused(Body body) {
   for (bool changed = true; changed;) {
-    std::unordered_set<const Variable*> used;
-    for (const VariablePtr& v : all_effects(body).used) used.insert(v.get());
+    const Unread unread(body);
     changed = false;
     body = map_body(body, [&](const Stmt& stmt) {
-      const auto* let = as<Let>(stmt);
-      const auto* load = as<Load>(stmt);
-      const auto* loop = as<For>(stmt);
-      const auto* branch = as<If>(stmt);
-      const bool drop = (let && !used.contains(let->variable.get())) ||
-                        (load && !used.contains(load->variable.get())) || (loop && loop->body.empty()) ||
-                        (branch && branch->then.empty() && branch->otherwise.empty());
+      const bool drop = is_unused(stmt, unread);
       changed |= drop;
       return drop ? Body{} : Body{stmt};
     });

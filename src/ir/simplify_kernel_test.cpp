@@ -56,6 +56,25 @@ TEST(SimplifyKernel, DropsWhatHasNoEffect) {
             "C[bx0] = 7\n");
 }
 
+// What fills them goes, whatever it is, and what only that read; a tile of the pipeline is loaded all the same.
+TEST(SimplifyKernel, DropsFragmentsThatNothingReads) {
+  EXPECT_EQ(simplified([] {
+              Tensor A = input("A", {64, 64}, f32), C = output("C", {64}, f32);
+              grid(1, [&](Index) {
+                Shared loaded({64, 64}, f32);
+                Fragment copied({64, 64}, f32), square({64, 64}, f32), sums({64}, f32), result({64}, f32);
+                copy(A, loaded);
+                copy(A, copied);
+                clear(square);
+                parallel(64, 64, [&](Index i, Index j) { square(i, j) = copied(i, j) * copied(i, j); });
+                reduce_sum(square, sums);
+                clear(result);
+                copy(result, C);
+              });
+            }),
+            "shared s0: f32[64, 64]\nfragment f3: f32[64]\ncopy(A, s0)\nfill(f3, 0.0)\ncopy(f3, C)\n");
+}
+
 TEST(SimplifyKernel, ConditionsHoldAfterTheBlockGoesOn) {
   EXPECT_EQ(simplified([] {
               Dim N("N");

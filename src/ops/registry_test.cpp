@@ -12,10 +12,10 @@ namespace registry_test {
 TEST(Registry, BenchmarksCanBeBuilt) {
   for (const char* name : {"gemm", "topk_blocks"}) {
     const Operator& op = find_operator(name);
-    for (const Case& example : op.bench_cases) {
-      const Options options = Options::parse(op, example.options);
-      EXPECT_FALSE(op.kernels(example.inputs(1), options, Target::cpu()).empty()) << example.name;
-    }
+    for (const Case& example : op.bench_cases)
+      EXPECT_NO_THROW(Options::parse(op, example.options)) << example.name;
+    const Case& first = op.bench_cases.front();  // random inputs of all of them take seconds
+    EXPECT_FALSE(op.kernels(first.inputs(1), Options::parse(op, first.options), Target::cpu()).empty());
   }
 }
 

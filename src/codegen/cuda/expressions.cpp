@@ -29,6 +29,14 @@ std::string constant_of(const ExprNode& e) {
 
 }  // namespace
 
+void Expressions::forget_names(const VariablePtr& of) {
+  std::erase_if(named_, [&](const auto& each) {
+    bool found = false;
+    for_each_variable(each.first, [&](const VariablePtr& v) { found |= v == of; });
+    return found;
+  });
+}
+
 std::string Expressions::value(const Expr& e) {
   common_.clear();
   repeated_.clear();

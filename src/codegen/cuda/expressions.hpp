@@ -37,6 +37,7 @@ class Expressions {
   // The expression has a name, until all those names are forgotten.
   void set_name(const ir::Expr& e, std::string name) { named_.emplace_back(e, std::move(name)); }
   void forget_names() { named_.clear(); }
+  void forget_names(const ir::VariablePtr& of);  // of expressions that it is part of
 
   bool is_less(const ir::Expr& a, const ir::Expr& b, std::int64_t by = 1) const;  // or equal, by 0
   bool is_at_least(const ir::Expr& a, std::int64_t least) const;

@@ -129,12 +129,6 @@ class CudaGridPrinter : private GridState {
   void registers(const ir::For& n, const Layout& layout, const std::string& first, const Vectors* vectors);
   void flat(const ir::For& n, const std::string& type, const Texts& extents, const Vectors* vectors);
   void touch_all(const ir::Body& body);
-  // Names for the coordinates of register `r` in the lines that follow, and for the condition that they
-  // exist.
-  struct Coordinates {
-    Texts names;
-    std::string inside;  // empty: always
-  };
   Texts base_coordinates(const Layout& layout);
   Coordinates register_coordinates(const Layout& layout, const Texts& base);
   std::string first_replica(const Layout& layout) const;
@@ -216,7 +210,6 @@ class CudaGridPrinter : private GridState {
                      std::size_t along, int elements, const Loc& at);
   std::string vector_count(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,
                            int elements);
-
   ir::Body element_copies(const ir::Copy& n, const Loc& at) const;
 
   // ---- tiles that all threads bring ahead (print_copy_rings.cpp)
@@ -318,7 +311,7 @@ class CudaGridPrinter : private GridState {
 
   // ---- roles (print_roles.cpp, print_rings.cpp, print_pairs.cpp, print_tensor_copies.cpp)
   void name_divisions();
-  bool is_division_of_indices(const ir::Expr& e) const;
+  void name_divisions(const std::function<bool(const ir::VariablePtr&)>& of);
   std::string print_roles(const ir::Grid& grid);
   std::string begin_roles(const passes::Roles& roles);
   std::string consumers(const ir::Grid& grid);

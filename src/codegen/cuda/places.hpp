@@ -51,6 +51,12 @@ struct RingText {
   int depth = 0;  // of a ring of all threads
 };
 
+// Names for the coordinates of register `r` in the lines that follow, and for the condition that they exist.
+struct Coordinates {
+  std::vector<std::string> names;
+  std::string inside;  // empty: always
+};
+
 // An element that a loop reads in every step: the address, what it held, behind which step it ends, how far
 // it moves.
 struct StepRead {

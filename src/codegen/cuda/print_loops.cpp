@@ -87,7 +87,7 @@ CudaGridPrinter::Texts CudaGridPrinter::base_coordinates(const Layout& layout) {
   return result;
 }
 
-CudaGridPrinter::Coordinates CudaGridPrinter::register_coordinates(const Layout& layout, const Texts& base) {
+Coordinates CudaGridPrinter::register_coordinates(const Layout& layout, const Texts& base) {
   Coordinates result;
   Texts inside;
   for (std::size_t d = 0; d < layout.shape().size(); ++d) {

@@ -66,28 +66,39 @@ void CudaGridPrinter::name_in_pair(const Grid& pairs) {
   facts_.add_range(grid_->index[i], {0, INT32_MAX});
 }
 
-// Whether the divisor is a value known at launch; division by constants is fast.
-bool CudaGridPrinter::is_division_of_indices(const Expr& e) const {
+namespace {
+
+// Whether all that the division needs is known at launch, but for some of these variables. Division by
+// constants is fast.
+bool is_division(const Expr& e, const std::function<bool(const VariablePtr&)>& of) {
   const bool divides = e->op == Op::div || e->op == Op::mod || e->op == Op::floordiv ||
                        e->op == Op::floormod || e->op == Op::ceildiv;
   if (!divides || e->held() != i32 || is_constant(e->args[1])) return false;
-  bool known = true, of_index = false;
+  bool known = true, depends = false;
   for_each_variable(e, [&](const VariablePtr& v) {
-    const bool index = std::find(grid_->index.begin(), grid_->index.end(), v) != grid_->index.end();
-    known &= index || is_host(v->kind);
-    of_index |= index;
+    known &= of(v) || is_host(v->kind);
+    depends |= of(v);
   });
-  return known && of_index;
+  return known && depends;
 }
 
-// Once for a block: the compiler would repeat them wherever only some threads go, and they take longer than
-// anything else there.
+}  // namespace
+
+// Once for a block.
 void CudaGridPrinter::name_divisions() {
   values_.forget_names();
+  name_divisions([&](const VariablePtr& v) {
+    return std::find(grid_->index.begin(), grid_->index.end(), v) != grid_->index.end();
+  });
+}
+
+// The compiler would repeat them wherever only some threads go, for every element of a thread where signs
+// have to be tested, and they take longer than anything else there.
+void CudaGridPrinter::name_divisions(const std::function<bool(const VariablePtr&)>& of) {
+  if (!roles_ || (!is_consumer_ && !roles_->one_loader)) return;  // whose threads have few registers
   std::vector<Expr> named;
-  if (!is_consumer_ && !roles_->one_loader) return;  // whose threads have few registers
   const auto add = [&](const Expr& e) {
-    if (!is_division_of_indices(e)) return;
+    if (!is_division(e, of)) return;
     for (const Expr& division : named)
       if (equal(e, division)) return;
     const std::string text = value(e), name = names_.unique("d");

@@ -217,6 +217,9 @@ void CudaGridPrinter::operator()(const Let& n, const Stmt& s) {
   if (!reads_mutable && has_affine_form(n.value->held())) facts_.define(n.variable, n.value);
   const std::string text = value(n.value);
   define(n.variable, text, true, s->at);
+  if (!reads_mutable) return;
+  values_.forget_names(n.variable);
+  name_divisions([&](const VariablePtr& v) { return v == n.variable; });
 }
 
 void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {

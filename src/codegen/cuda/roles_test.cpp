@@ -292,5 +292,36 @@ TEST(RolesText, MultipliesFromOneSlot) {
   EXPECT_LE(program.kernels[0].shared_bytes, 227 * 1024);
 }
 
+// NVRTC took seconds for a division, whose signs are tested, of every element that a thread stores.
+TEST(RolesText, DividesWhatALoopReadsOnce) {
+  using namespace lang;
+  const lang::Kernel tiles = kernel("tiles", [] {
+    Dim N("N"), K("K");
+    Expr parts = scalar("parts", i32);
+    lang::Tensor A = input("A", {N, K}, bf16), B = input("B", {64, K}, bf16), C = output("C", {N, 64}, f32);
+    grid(4, {.threads = 128}, [&](Index x) {
+      Var step = x * 3;
+      loop_while([&] { return step < 100; },
+                 [&] {
+                   Expr row = step / parts * 64;
+                   Fragment sum({64, 64}, f32, 0);
+                   pipelined(ceildiv(K, 64), [&](Index n) {
+                     Shared a({64, 64}, bf16), b({64, 64}, bf16);
+                     lang::copy(A.at(row, n * 64), a);
+                     lang::copy(B.at(0, n * 64), b);
+                     lang::gemm(a, b.T(), sum);
+                   });
+                   lang::copy(sum, C.at(row, 0));
+                   step += 5;
+                 });
+    });
+  });
+  const std::string text = print_cuda(Signature(tiles.ir()), {90}).text, division = "tg::div<int32_t>(";
+  ASSERT_NE(text.find("// ---- producer"), std::string::npos);
+  int count = 0;
+  for (std::size_t at = 0; (at = text.find(division, at)) != std::string::npos; ++at) ++count;
+  EXPECT_EQ(count, 2) << text;
+}
+
 }  // namespace
 }  // namespace tegula::codegen

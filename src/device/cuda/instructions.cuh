@@ -2,7 +2,6 @@
 // that another machine can take this header's place.
 #pragma once
 #pragma nv_diag_suppress 177  // not every kernel uses every function
-#pragma nv_diag_suppress 550  // a kernel may fill a fragment that it does not read
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;

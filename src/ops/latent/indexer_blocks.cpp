@@ -130,11 +130,9 @@ const OperatorSchema& indexer_topk_of_blocks_schema() {
           .remedy("give it the batch and the features of q")
           .in(&Op::block_scales, "block_scales", "[batch] blocks", is(f32), "factors of the blocks' logits")
           .remedy("give every block one")
-          .option(&Op::count, "count", "keys of a query",
-                  between(0, most_chosen, "a number from 0 to 4096", "choose fewer"))
+          .option(&Op::count, "count", "keys of a query", number_chosen)
           .needed()
-          .option(&Op::block_count, "block_count", "blocks that a query chooses",
-                  between(0, most_chosen, "a number from 0 to 4096", "choose fewer"))
+          .option(&Op::block_count, "block_count", "blocks that a query chooses", number_chosen)
           .option(&Op::block_size, "block_size", "keys of a block", block_size)
           .out(&Op::out, "out", "[batch] queries count", is(i32), "key numbers; -1 where fewer exist")
           .require("block_k", "blocks == ceildiv(keys,block_size)",

@@ -12,6 +12,14 @@ struct IndexerBackward : IndexerOptions, IndexerBackwardOptions {
   TensorRef dlogits = {}, q = {}, k = {}, weights = {};
 };
 
+// What holds for the indexer, wherever its keys lie.
+template <class Op>
+void add_indexer_rules(Schema<Op>& table) {
+  table.option(&Op::causal, "causal", "hides later keys; the last query is aligned with the last key")
+      .require("q", "1 <= heads & heads <= 128", "1 to 128 heads", "add up the logits of several calls")
+      .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the features");
+}
+
 // q, k, weights, and what a query sees.
 template <class Op>
 void add_indexer(Schema<Op>& table, TypeRule types) {
@@ -31,9 +39,7 @@ void add_indexer(Schema<Op>& table, TypeRule types) {
       .converts()
       .range("keys/4", "keys+4")
       .remedy("give every query one")
-      .option(&Op::causal, "causal", "hides later keys; the last query is aligned with the last key")
-      .require("q", "1 <= heads & heads <= 128", "1 to 128 heads", "add up the logits of several calls")
-      .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the features");
+      .with(add_indexer_rules<Op>);
 }
 
 // One batch entry: q [queries, heads, d], k [keys, d], weights [queries, heads]; begin and end of a query's

@@ -5,6 +5,7 @@
 
 #include "ops/decode/table.hpp"
 #include "ops/latent/indexer_kernel.hpp"
+#include "ops/latent/indexer_table.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
 
 namespace tegula::ops {
@@ -73,12 +74,10 @@ const OperatorSchema& paged_indexer_logits_schema() {
           .in(&Op::k_scales, "k_scales", "block_table ? pages page_size : batch keys", is(f32),
               "factors of the keys' logits")
           .remedy("give every key one")
-          .option(&Op::causal, "causal", "hides later keys; the last query is aligned with the last key")
+          .with(add_indexer_rules<Op>)
           .out(&Op::logits, "logits", "batch queries room", is(f32),
                "k_scales * sum over heads of weights * relu(q k^T); -inf where a query does not see a key")
           .steps_of("q")
-          .require("q", "1 <= heads & heads <= 128", "1 to 128 heads", "add up the logits of several calls")
-          .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the features")
           .source("DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer")
           .no_gradient("a cache is for inference; indexer_logits has one")
           .flops("2*batch*queries*room*heads*d")

@@ -9,6 +9,7 @@
 namespace tegula::ops {
 
 inline constexpr std::int64_t most_chosen = 4096;
+inline const OptionRule number_chosen = between(0, most_chosen, "a number from 0 to 4096", "choose fewer");
 
 template <class Op>
 void add_count(Schema<Op>& table) {
@@ -18,8 +19,7 @@ void add_count(Schema<Op>& table) {
       .converts()
       .range("-1", "100")
       .remedy("give every batch a row of pages")
-      .option(&Op::count, "count", "columns of a row",
-              between(0, most_chosen, "a number from 0 to 4096", "choose fewer"))
+      .option(&Op::count, "count", "columns of a row", number_chosen)
       .needed()
       .option(&Op::page_size, "page_size", "columns of a page", block_size);
 }

@@ -180,6 +180,37 @@ void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
   }
 }
 
+std::vector<Example> quantised_examples() {
+  return {{"int4", "...=37 k=200 n=70 groups=2"},
+          {"uint4_packed", "...=3,5 k=256 n=72 groups=4 group=64 format=uint4 packed zeros:f16 bias"},
+          {"int8", "...=20 k=130 n=40 groups=1 group=0 format=int8 b:i8 scales:f32 out_dtype=f32"},
+          {"mxfp4", "...=70 k=128 n=64 groups=4 format=mxfp4 scales:u8 packed"},
+          {"nvfp4", "...=9 k=64 n=40 groups=4 format=nvfp4 scales:e4m3 tensor_scale"},
+          {"ternary", "...=20 k=320 n=72 groups=1 group=0 format=ternary scales:f32 bias"},
+          {"ternary_i8",
+           "...=37 k=320 n=72 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale bias:f32"},
+          {"mxfp4_e4m3",
+           "...=2,9 k=128 n=40 groups=4 e4m3 format=mxfp4 scales:u8 packed row_scale bias:f32 "
+           "out_dtype=f32"},
+          {"parts", "...=17 k=1024 n=72 groups=8 packed splits=3 out_dtype=f32"}};
+}
+
+std::vector<Example> quantised_measured() {
+  return {
+      {"int4_1", "...=1 k=8192 n=8192 groups=64 f16 packed"},
+      {"int4_16", "...=16 k=8192 n=8192 groups=64 f16 packed"},
+      {"int4_64", "...=64 k=8192 n=8192 groups=64 f16 packed"},
+      {"int4_4096", "...=4096 k=8192 n=8192 groups=64 f16 packed"},
+      {"mxfp4_16", "...=16 k=8192 n=8192 groups=256 format=mxfp4 scales:u8 packed"},
+      {"mxfp4_4096", "...=4096 k=8192 n=8192 groups=256 format=mxfp4 scales:u8 packed"},
+      {"nvfp4_4096", "...=4096 k=8192 n=8192 groups=512 format=nvfp4 scales:e4m3 packed"},
+      {"ternary_1", "...=1 k=8192 n=8192 groups=1 group=0 format=ternary scales:f32"},
+      {"mxfp4_4096_e4m3", "...=4096 k=8192 n=8192 groups=256 e4m3 format=mxfp4 scales:u8 packed row_scale"},
+      {"ternary_1_i8", "...=1 k=8192 n=8192 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale"},
+      {"int8_1", "...=1 k=8192 n=8192 groups=1 group=0 format=int8 b:i8"},
+      {"int8_4096", "...=4096 k=8192 n=8192 groups=1 group=0 format=int8 b:i8"}};
+}
+
 }  // namespace
 
 const OperatorSchema& quantised_gemm_schema() {
@@ -212,37 +243,11 @@ const OperatorSchema& quantised_gemm_schema() {
           .with([](Schema<Op>& table) { add_weight_rules<&Op::group>(table, "group"); })
           .source(
               "Frantar et al. 2022, GPTQ; OCP Microscaling Formats (MX) 1.0, 2023; Ma et al. 2024, The Era "
-              "of "
-              "1-bit LLMs")
+              "of 1-bit LLMs")
           .no_gradient("its weights are quantised")
           .flops("2*rows*n*k")
-          .examples(
-              {{"int4", "...=37 k=200 n=70 groups=2"},
-               {"uint4_packed", "...=3,5 k=256 n=72 groups=4 group=64 format=uint4 packed zeros:f16 bias"},
-               {"int8", "...=20 k=130 n=40 groups=1 group=0 format=int8 b:i8 scales:f32 out_dtype=f32"},
-               {"mxfp4", "...=70 k=128 n=64 groups=4 format=mxfp4 scales:u8 packed"},
-               {"nvfp4", "...=9 k=64 n=40 groups=4 format=nvfp4 scales:e4m3 tensor_scale"},
-               {"ternary", "...=20 k=320 n=72 groups=1 group=0 format=ternary scales:f32 bias"},
-               {"ternary_i8",
-                "...=37 k=320 n=72 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale bias:f32"},
-               {"mxfp4_e4m3",
-                "...=2,9 k=128 n=40 groups=4 e4m3 format=mxfp4 scales:u8 packed row_scale bias:f32 "
-                "out_dtype=f32"},
-               {"parts", "...=17 k=1024 n=72 groups=8 packed splits=3 out_dtype=f32"}})
-          .measured({{"int4_1", "...=1 k=8192 n=8192 groups=64 f16 packed"},
-                     {"int4_16", "...=16 k=8192 n=8192 groups=64 f16 packed"},
-                     {"int4_64", "...=64 k=8192 n=8192 groups=64 f16 packed"},
-                     {"int4_4096", "...=4096 k=8192 n=8192 groups=64 f16 packed"},
-                     {"mxfp4_16", "...=16 k=8192 n=8192 groups=256 format=mxfp4 scales:u8 packed"},
-                     {"mxfp4_4096", "...=4096 k=8192 n=8192 groups=256 format=mxfp4 scales:u8 packed"},
-                     {"nvfp4_4096", "...=4096 k=8192 n=8192 groups=512 format=nvfp4 scales:e4m3 packed"},
-                     {"ternary_1", "...=1 k=8192 n=8192 groups=1 group=0 format=ternary scales:f32"},
-                     {"mxfp4_4096_e4m3",
-                      "...=4096 k=8192 n=8192 groups=256 e4m3 format=mxfp4 scales:u8 packed row_scale"},
-                     {"ternary_1_i8",
-                      "...=1 k=8192 n=8192 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale"},
-                     {"int8_1", "...=1 k=8192 n=8192 groups=1 group=0 format=int8 b:i8"},
-                     {"int8_4096", "...=4096 k=8192 n=8192 groups=1 group=0 format=int8 b:i8"}})
+          .examples(quantised_examples())
+          .measured(quantised_measured())
           .run(run, formula);
   return table;
 }

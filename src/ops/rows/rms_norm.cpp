@@ -9,7 +9,7 @@ const OperatorSchema& rms_norm_schema() {
   static const OperatorSchema table =
       Schema<Op>("rms_norm", "rows divided by their root mean square")
           .in(&Op::x, "x", "... d", floats, "rows")
-          .cancels()  // in a row of one feature its gradient is the share of eps alone
+          .cancels("d == 1")  // its gradient is the share of eps alone
           .in(&Op::weight, "weight", "d", floats, "factors of the features")
           .with(with_norm<Op>)
           .gradient("rms_norm_backward")
@@ -34,7 +34,7 @@ const OperatorSchema& add_rms_norm_schema() {
   static const OperatorSchema table =
       Schema<Op>("add_rms_norm", "sums of two rows, and rms_norm of these sums")
           .in(&Op::x, "x", "... d", floats, "rows")
-          .cancels()  // in a row of one feature its gradient is the share of eps alone
+          .cancels("d == 1")  // its gradient is the share of eps alone
           .in(&Op::residual, "residual", "... d", same_as("x"), "residual that is added to the rows")
           .in(&Op::weight, "weight", "d", floats, "factors of the features")
           .with(with_norm<Op>)

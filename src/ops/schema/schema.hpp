@@ -114,8 +114,8 @@ class Schema : SchemaLines {
     last().packs = PackingSpec{.tokens = Expression::parse(tokens)};
     return *this;
   }
-  // For an input: its gradient is a small difference of larger sums.
-  Schema& cancels() { return last().cancels = true, *this; }
+  // For an input: where this holds, its gradient is a small difference of larger sums.
+  Schema& cancels(const char* where = "1") { return last().cancels = Expression::parse(where), *this; }
   Schema& steps_of(const char* tensor) { return last().steps_of = tensor, *this; }
   Schema& when(const char* condition) { return last().when = Expression::parse(condition), *this; }
   Schema& range(const char* low, const char* end) { return add_range(low, end), *this; }

@@ -226,7 +226,8 @@ void OperatorSchema::complete() {
       resolver.resolve(list.condition);
       for (DimItem& item : list.items) resolver.resolve(item.extent);
     }
-    resolver.resolve(tensor.when), resolver.resolve(tensor.low), resolver.resolve(tensor.end);
+    resolver.resolve(tensor.when), resolver.resolve(tensor.cancels);
+    resolver.resolve(tensor.low), resolver.resolve(tensor.end);
     complete_type(resolver, *this, tensor);
     if (tensor.ordered) complete_order(tensor);
     if (tensor.packs) complete_packing(resolver, *this, *tensor.packs);

@@ -76,7 +76,9 @@ struct TensorSpec {
   std::optional<PackingSpec> packs = {};
   std::optional<Expression> when;  // of an output: whether there is one
   std::string steps_of;  // of an output: it is computed in that tensor's dtype, though it has another
-  bool cancels = false;  // of an output, or the input whose gradient it is: a difference of much larger sums
+  // Of an output, or the input whose gradient it is: where this holds, it is a difference of much larger
+  // sums.
+  std::optional<Expression> cancels;
   std::string remedy = "give it that shape";
   // Integers of an example: low <= value < end. Without, numbers are normal, and integers natural numbers.
   std::optional<Expression> low, end;

@@ -9,7 +9,7 @@
 #include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace chosen_steps_test {
 
 using namespace lang;
 
@@ -107,5 +107,5 @@ TEST_P(ChosenSteps, AreFound) {
 INSTANTIATE_TEST_SUITE_P(Table, ChosenSteps, ::testing::ValuesIn(cases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace chosen_steps_test
 }  // namespace tegula::passes

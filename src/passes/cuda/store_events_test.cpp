@@ -12,7 +12,7 @@
 #include "schedule/verify.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace store_events_test {
 
 using namespace lang;
 
@@ -160,5 +160,5 @@ TEST(StoresTogether, AreSimulated) {
 INSTANTIATE_TEST_SUITE_P(Table, StoreEventsOf, ::testing::ValuesIn(cases),
                          [](auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace store_events_test
 }  // namespace tegula::passes

@@ -15,7 +15,8 @@ inline constexpr TestVariable test_variables[] = {
     {"TEGULA_FUZZ_SEED", "the seed of the first random program"},
     {"TEGULA_FUZZ_COUNT", "how many random programs are compared"},
     {"TEGULA_TEST_ROWS",
-     "'all': slow tables are not sampled; a to x: which part of 24 of the slow tests `scripts/test` runs"},
+     "'all': slow tables are not sampled; a to z and A to V: which part of 48 of the slow tests "
+     "`scripts/test` runs"},
 };
 
 // The seed that is wished, or the test's own.
