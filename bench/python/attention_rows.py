@@ -3,8 +3,7 @@
     python bench/python/attention_rows.py [--part I/N] [--rounds N] [WORD...]    only rows whose names have one of the words
 
 Rates count visible pairs: four operations a feature forward, ten backward. A row without "cudnn ms" has no such call in
-PyTorch, or is one of e4m3 and Python has no nvidia-cudnn-frontend; "x cudnn" is cuDNN's time divided by Tegula's,
-"differs" the largest difference of a result by its largest value.
+PyTorch; "x cudnn" is cuDNN's time divided by Tegula's, "differs" the largest difference of a result by its largest value.
 """
 
 import argparse
@@ -32,7 +31,6 @@ class Row:
     left: int = -1
     backward: bool = False
     deterministic: bool = True
-    e4m3: bool = False
 
     def __post_init__(self):
         self.d_v, self.keys = self.d_v or self.d, self.keys or self.queries
@@ -73,8 +71,6 @@ def rows():
     for length in (2048, 4096, 8192, 16384):
         yield from both("backward", 1, length, 64, 8, 128, True)
         yield from both("forward", 1, length, 64, 8, 128)
-    for length in (2048, 4096, 8192, 16384):
-        yield from both("e4m3", 2, length, 64, 8, 128, e4m3=True)
     for batch, length in ((64, 257), (128, 64), (32, 512)):
         for what, backward in (("forward", False), ("backward", True)):
             yield Row(f"{what} {batch}x{length} 16/4 d=128 causal", batch, length, 16, 4, 128, causal=True, backward=backward)
@@ -84,8 +80,7 @@ def make_tensors(row):
     """Queries, keys, values and a gradient [batch, tokens, heads, features]."""
     shapes = ((row.queries, row.heads, row.d), (row.keys, row.kv_heads, row.d), (row.keys, row.kv_heads, row.d_v),
               (row.queries, row.heads, row.d_v))  # fmt: skip
-    dtype = torch.float8_e4m3fn if row.e4m3 else torch.bfloat16
-    return [torch.randn(row.batch, *shape, device="cuda").to(dtype) for shape in shapes]
+    return [torch.randn(row.batch, *shape, device="cuda", dtype=torch.bfloat16) for shape in shapes]
 
 
 def own_call(row, q, k, v, dout):
@@ -100,8 +95,6 @@ def cudnn_call(row, q, k, v, dout):
     """None where PyTorch's cuDNN has no such call."""
     if row.left >= 0:
         return None
-    if row.e4m3:
-        return cudnn_e4m3_call(row, q, k, v)
     inputs = [x.transpose(1, 2).detach().requires_grad_(row.backward) for x in (q, k, v)]
     attend = {"is_causal": row.causal, "enable_gqa": row.heads != row.kv_heads}
     try:
@@ -118,49 +111,6 @@ def cudnn_call(row, q, k, v, dout):
             return [F.scaled_dot_product_attention(*inputs, **attend).transpose(1, 2)]
 
     return forward
-
-
-def cudnn_e4m3_call(row, q, k, v):
-    """Of cuDNN itself, with results in bf16 and all scales one."""
-    try:
-        import cudnn
-    except ImportError:
-        return None
-    graph = cudnn.pygraph(
-        io_data_type=cudnn.data_type.FP8_E4M3,
-        intermediate_data_type=cudnn.data_type.FLOAT,
-        compute_data_type=cudnn.data_type.FLOAT,
-    )
-    inputs = [x.transpose(1, 2) for x in (q, k, v)]
-    nodes = [
-        graph.tensor(dim=list(x.shape), stride=list(x.stride()), data_type=cudnn.data_type.FP8_E4M3) for x in inputs
-    ]
-    names = ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o")
-    one = {"dim": [1, 1, 1, 1], "stride": [1, 1, 1, 1], "data_type": cudnn.data_type.FLOAT}
-    scales = {name: graph.tensor(**one) for name in names}
-    out_node, lse_node, *peaks = graph.sdpa_fp8(
-        q=nodes[0], k=nodes[1], v=nodes[2], **scales, is_inference=True, attn_scale=row.d**-0.5, use_causal_mask=row.causal
-    )  # fmt: skip
-    out = torch.empty(row.batch, row.queries, row.heads, row.d_v, device="cuda", dtype=torch.bfloat16)
-    view = out.transpose(1, 2)
-    out_node.set_output(True).set_dim(list(view.shape)).set_stride(list(view.stride()))
-    out_node.set_data_type(cudnn.data_type.BFLOAT16)
-    for node in peaks:
-        node.set_output(True).set_dim([1, 1, 1, 1]).set_stride([1, 1, 1, 1]).set_data_type(cudnn.data_type.FLOAT)
-    graph.validate()
-    graph.build_operation_graph()
-    graph.create_execution_plans([cudnn.heur_mode.A])
-    graph.check_support()
-    graph.build_plans()
-    places = dict(zip(nodes, inputs)) | {out_node: view}
-    places |= {node: torch.ones(1, 1, 1, 1, device="cuda") for node in (*scales.values(), *peaks)}
-    room = torch.empty(max(graph.get_workspace_size(), 1), device="cuda", dtype=torch.uint8)
-
-    def call():
-        graph.execute(places, room)
-        return [out]
-
-    return call
 
 
 def rounds_of(calls, flush, rounds):
