@@ -191,8 +191,11 @@ TG_DEVICE int32_t shuffled(int32_t x, int step) { return __shfl_xor_sync(0xfffff
 TG_DEVICE uint32_t shuffled(uint32_t x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 TG_DEVICE int64_t shuffled(int64_t x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 TG_DEVICE bool shuffled(bool x, int step) { return __shfl_xor_sync(0xffffffffu, int(x), step) != 0; }
+// The sum of a whole warp's integers is one instruction.
 template <class Op, int step, int extent, class T>
 TG_DEVICE T across_lanes(T x) {
+  if constexpr (is_same<Op, Add> && is_same<T, int32_t> && step == 1 && extent == 32)
+    return __reduce_add_sync(0xffffffffu, x);
 #pragma unroll
   for (int s = step; s < step * extent; s *= 2) x = Op::of(x, shuffled(x, s));
   return x;

@@ -154,4 +154,8 @@ static inline int __any_sync(unsigned all, int x) {
   for (int step = 1; step < 32; step *= 2) x |= __shfl_xor_sync(all, x, step);
   return x;
 }
+static inline int __reduce_add_sync(unsigned all, int x) {
+  for (int step = 1; step < 32; step *= 2) x = int(unsigned(x) + unsigned(__shfl_xor_sync(all, x, step)));
+  return x;
+}
 static inline void __syncthreads() { tegula_threads->wait(0, 0); }

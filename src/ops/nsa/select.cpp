@@ -18,6 +18,16 @@ struct SelectTiles {
   double cost = 1;
 };
 
+// Entries that begin in a block, if steps combine those of whole blocks: they hold whole ones, none reaches
+// past the next, and what several chunks of heads find of a block is a sum.
+int begun_of_step(const Bound<NsaSelect>& c, const SelectKernel& kernel) {
+  const std::int64_t begun = c->block_size / c->stride;
+  const bool combines = c.on_gpu() && kernel.aligned && kernel.entries > 0 &&
+                        kernel.heads.keys % begun == 0 && kernel.entries <= 2 * begun &&
+                        (kernel.chunks == 1 || c->weight == BlockWeight::sum);
+  return combines ? static_cast<int>(begun) : 0;
+}
+
 SelectKernel plan(const Bound<NsaSelect>& c) {
   SelectKernel kernel{compressed_kernel(c, c.small_dim("d"))};
   CompressedKernel& heads = kernel.heads;
@@ -38,6 +48,7 @@ SelectKernel plan(const Bound<NsaSelect>& c) {
                      most = kernel.aligned ? c->block_size / c->stride + (c->length - 1) / c->stride
                                            : (around + c->stride - 1) / c->stride;
   kernel.entries = most <= most_written_out ? static_cast<int>(most) : 0;
+  kernel.begun = begun_of_step(c, kernel);
   return kernel;
 }
 
@@ -134,6 +145,9 @@ std::vector<Example> select_examples() {
           {"group_of_16_bf16",
            "batch=1 queries=90 entries=80 kv_heads=1 group=16 d=64 bf16 length=2 stride=1 block_size=3 "
            "count=9"},
+          {"blocks_of_steps_bf16",
+           "batch=1 queries=150 entries=74 kv_heads=2 group=16 d=64 bf16 length=4 stride=2 block_size=8 "
+           "count=4"},
           {"more_blocks_than_a_warp_holds",
            "batch=1 queries=3 entries=1040 kv_heads=1 group=1 d=8 length=2 stride=2 block_size=1 "
            "count=5 key_tokens=2080"},

@@ -18,9 +18,10 @@ constexpr int blocks_of_processor = 2;
 // A warp counts chosen blocks of a chunk in the lower bits of a number and ties in the others.
 constexpr int count_bits = 13;
 
-// A tile of tokens leaves the weights of entries, summed over heads, in a workspace of its own. Then a warp
-// takes a query: it forms a key for every block, larger for those that matter more and 0 for those that
-// cannot be chosen, holds the keys in registers, and finds the count-th largest bit by bit.
+// A tile of tokens leaves the weights of entries, summed over heads, in a workspace of its own, combined for
+// each block where blocks begin with windows. Then a warp takes a query: it forms a key for every block,
+// larger for those that matter more and 0 for those that cannot be chosen, holds the keys in registers, and
+// finds the count-th largest bit by bit.
 struct Select : CompressedProgram {
   const SelectKernel& kernel;
   Dim count{"count"};
@@ -30,9 +31,17 @@ struct Select : CompressedProgram {
   Expr slots = processors() * blocks_of_processor;
   // One behind the last is always there to be read.
   Expr last = c.packed ? max(longest / stride + 1, 0) : Expr(entries);
-  Tensor weights = workspace("weights", {slots, c.queries, last + 1}, f32);
+  Tensor weights = workspace("weights", {slots, kernel.begun > 0 ? 2 * c.queries : c.queries, width()}, f32);
 
   explicit Select(const SelectKernel& instance) : CompressedProgram(instance.heads), kernel(instance) {}
+
+  // Of a row of weights. Of blocks, as many as a warp reads at a time and those of the last step behind them;
+  // what reaches into a block has a row of its own.
+  Expr width() const {
+    if (kernel.begun == 0) return last + 1;
+    if (kernel.held) return Expr(kernel.columns + kernel.blocks_of_step());
+    return ceildiv(blocks, kernel.columns) * kernel.columns + kernel.blocks_of_step();
+  }
 
   // Blocks of the grid take tiles in turn, those of later queries first, which see more.
   void run() {
@@ -53,6 +62,11 @@ struct Select : CompressedProgram {
     });
   }
 
+  // Of the product: with all entries that some query of a tile sees.
+  Expr steps(const EntrySight& sight_of, const Expr& first) const {
+    return ceildiv(sight_of.limit(first + c.queries - 1), c.keys);
+  }
+
   // What the heads of a chunk add to the weights of the entries that some query sees. Those of entries that a
   // query does not see nobody reads.
   void weigh(const Expr& first, const Expr& kv_head, int chunk, const CompressedSequence& s,
@@ -66,19 +80,59 @@ struct Select : CompressedProgram {
     const Fragment base =
         map(lse_tile, [&](Index r) { return select(lse_tile(r) == -inf, inf, lse_tile(r) * log2e); });
     const Tensor k_of = entries_of(k, s, kv_head);
-    pipelined(ceildiv(sight(s).limit(first + c.queries - 1), c.keys), {.stages = 2}, [&](Index tile) {
+    std::optional<Shared> limits;
+    if (kernel.begun > 0) {
+      limits.emplace(std::initializer_list<int>{c.queries}, i32);
+      parallel(c.queries, [&](Index i) { (*limits)(i) = sight(s).limit(first + i); });
+    }
+    pipelined(steps(sight(s), first), {.stages = 2}, [&](Index tile) {
       Shared k_tile({c.keys, c.features()}, c.compute);
       copy(k_of.at(tile * c.keys), k_tile);
       // Heads are columns: a thread has several of each row.
       Fragment scores({c.keys, c.rows()}, f32, 0);
       gemm(k_tile, q_tile.T(), scores);
       parallel(scores, [&](Index n, Index r) { scores(n, r) = exp2(scores(n, r) * scale - base(r)); });
+      const auto leave = [&](const Fragment& found) {
+        if (limits)
+          add_blocks(found, *limits, own, tile, chunk > 0);
+        else
+          add_weights(found, own, tile * c.keys, chunk > 0);
+      };
       if (c.pack == 1)
-        add_weights(scores, own, tile * c.keys, chunk > 0);
+        leave(scores);
       else
-        add_weights(reduce_sum(scores.reshape({c.keys, c.queries, c.pack}), 2), own, tile * c.keys,
-                    chunk > 0);
+        leave(reduce_sum(scores.reshape({c.keys, c.queries, c.pack}), 2));
     });
+  }
+
+  // The blocks of a step, by way of shared memory: a thread combines the entries of one of them that its
+  // query sees.
+  void add_blocks(const Fragment& found, const Shared& limits, const Tensor& own, const Expr& step,
+                  bool add) const {
+    Shared of_step({c.queries, c.keys}, f32);
+    copy(found.T(), of_step);
+    parallel(c.queries, kernel.blocks_of_step(), [&](Index i, Index block) {
+      Var all = 0.0f, reaching = 0.0f;
+      for (int n = 0; n < kernel.begun; ++n) {
+        Expr entry = block * kernel.begun + n;
+        const Var weight = select(step * c.keys + entry < limits(i), of_step(i, entry), 0);
+        all = combined(all, weight);
+        if (n >= kernel.begun - kernel.reaching()) reaching = combined(reaching, weight);
+      }
+      Expr at = step * kernel.blocks_of_step() + block;
+      const auto leave = [&](const Expr& row, const Expr& column, const Expr& weight) {
+        if (add)
+          own(row, column) += weight;
+        else
+          own(row, column) = weight;
+      };
+      leave(i, at, all);
+      if (kernel.reaching() > 0) leave(i + c.queries, at + 1, reaching);
+    });
+  }
+
+  Expr combined(const Expr& a, const Expr& b) const {
+    return kernel.weight == BlockWeight::sum ? a + b : max(a, b);
   }
 
   void add_weights(const Fragment& found, const Tensor& own, const Expr& entry, bool add) const {
@@ -89,14 +143,21 @@ struct Select : CompressedProgram {
   // What a warp asks of each of its blocks, computed once: divisions by numbers known at run time, written
   // out for every register, are most of a program.
   struct Row {
-    Var query, seen, limit, each, before;
+    Tensor weights;  // of the tile; this row's is the `at`-th
+    Var at, query, seen, limit, each, before;
+    Expr filled;  // blocks that steps combined
 
-    Row(const Select& own, const EntrySight& sight_of, const Expr& at)
-        : query(at),
-          seen(clamp(floordiv(at + sight_of.shift, own.block_size) + 1, 0, own.blocks)),
-          limit(sight_of.limit(at)),
+    Row(const Select& own, const EntrySight& sight_of, const Tensor& of_tile, const Expr& first,
+        const Expr& i)
+        : weights(of_tile),
+          at(i),
+          query(first + i),
+          seen(clamp(floordiv(query + sight_of.shift, own.block_size) + 1, 0, own.blocks)),
+          limit(sight_of.limit(query)),
           each(own.block_size / own.stride),
-          before(ceildiv(own.length, own.stride) - 1) {}
+          before(ceildiv(own.length, own.stride) - 1),
+          filled(own.kernel.begun > 0 ? Expr(Var(own.steps(sight_of, first) * own.kernel.blocks_of_step()))
+                                      : Expr(0)) {}
   };
 
   // The entries that share a token with a block.
@@ -108,19 +169,17 @@ struct Select : CompressedProgram {
     return range(max(block * row.each - row.before, 0), min((block + 1) * row.each, row.limit));
   }
 
-  // The keys of the blocks from `begin` on.
-  void form_keys(const Tensor& own, const EntrySight& sight_of, const Row& row, const Expr& begin,
-                 Fragment& keys) const {
+  // The weights of the blocks from `begin` on, from those of entries.
+  Fragment weights_of_entries(const EntrySight& sight_of, const Row& row, const Expr& begin,
+                              const Fragment& keys) const {
+    const Tensor own = row.weights.slice(row.at);
     // A separate loop that reads every entry, so that no load waits for a branch.
-    const Fragment found = map(keys, [&](Index j) -> Expr {
+    return map(keys, [&](Index j) -> Expr {
       const Range near = entries_at(begin + j, sight_of, row);
       Var weight = 0.0f;
       const auto add = [&](const Expr& n) {
-        Expr read = own(min(n, last)), own_weight = select(n < near.end, read, 0);
-        if (kernel.weight == BlockWeight::sum)
-          weight += own_weight;
-        else
-          weight = max(weight, own_weight);
+        Expr read = own(min(n, last));
+        weight = combined(weight, select(n < near.end, read, 0));
       };
       if (kernel.entries == 0)
         serial(near, [&](Index n) { add(n); });
@@ -128,6 +187,25 @@ struct Select : CompressedProgram {
         for (int n = 0; n < kernel.entries; ++n) add(near.begin + n);
       return weight;
     });
+  }
+
+  // The same from what steps combined. Blocks behind them have no entries.
+  Fragment weights_of_steps(const Row& row, const Expr& begin) const {
+    Fragment found = load(row.weights.slice(row.at).at(begin), {kernel.columns});
+    std::optional<Fragment> reaching;
+    if (kernel.reaching() > 0)
+      reaching.emplace(load(row.weights.slice(row.at + c.queries).at(begin), {kernel.columns}));
+    parallel(found, [&](Index j) {
+      Expr here = begin + j, own = select(here < row.filled, found(j), 0);
+      found(j) = reaching ? combined(own, select(here > 0 && here <= row.filled, (*reaching)(j), 0)) : own;
+    });
+    return found;
+  }
+
+  // The keys of the blocks from `begin` on.
+  void form_keys(const EntrySight& sight_of, const Row& row, const Expr& begin, Fragment& keys) const {
+    const Fragment found =
+        kernel.begun > 0 ? weights_of_steps(row, begin) : weights_of_entries(sight_of, row, begin, keys);
     parallel(keys, [&](Index j) {
       Expr here = begin + j, forced = here < first_blocks || here >= row.seen - local_blocks;
       Expr key = select(isnan(found(j)), 1u, bitcast(found(j), u32) + 1u);
@@ -140,15 +218,15 @@ struct Select : CompressedProgram {
     each_group(c.queries, Group::warp, [&](Index i) {
       when(first + i < sight_of.queries, [&] {
         const Var b = s.batch, head = kv_head;
-        const Row row(*this, sight_of, first + i);
-        choose_blocks(out.slice(b, s.tokens, head).slice(row.query), own.slice(i), sight_of, row);
+        const Row row(*this, sight_of, own, first, i);
+        choose_blocks(out.slice(b, s.tokens, head).slice(row.query), sight_of, row);
       });
     });
   }
 
-  void choose_blocks(const Tensor& to, const Tensor& own, const EntrySight& sight_of, const Row& row) const {
+  void choose_blocks(const Tensor& to, const EntrySight& sight_of, const Row& row) const {
     Fragment all_keys({kernel.columns}, u32);
-    const auto form = [&](const Expr& begin, Fragment& keys) { form_keys(own, sight_of, row, begin, keys); };
+    const auto form = [&](const Expr& begin, Fragment& keys) { form_keys(sight_of, row, begin, keys); };
     if (kernel.held) form(0, all_keys);
     const std::function<void(const ChunkBody&)> each = [&](const ChunkBody& body) {
       if (kernel.held) return body(0, all_keys);

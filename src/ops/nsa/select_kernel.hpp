@@ -1,6 +1,7 @@
 // The tile program that chooses key blocks by the weights of compressed entries.
 #pragma once
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "ops/nsa/compressed.hpp"
@@ -19,12 +20,20 @@ struct SelectKernel {
   bool held = true;     // all of them
   bool aligned = true;  // blocks begin with windows
   int entries = 0;      // that share a token with a block, at most; 0: too many to write out
+  // Of those, how many begin in the block. A step of the product then sums those of whole blocks before they
+  // leave it; 0: entries leave it one by one.
+  int begun = 0;
 
   BlockWeight weight = BlockWeight::sum;
 
+  int blocks_of_step() const { return heads.keys / begun; }
+  // Entries that begin in the block before and reach into this one.
+  int reaching() const { return entries - begun; }
+
   auto fields() const {
     return std::tuple(heads, weight, joined("b", columns, entries), labelled("n", chunks),
-                      labelled("held", held), labelled("aligned", aligned));
+                      labelled("held", held), labelled("aligned", aligned),
+                      labelled("begun", begun > 0 ? std::optional(begun) : std::nullopt));
   }
 };
 
