@@ -189,8 +189,10 @@ class CudaGridPrinter : private GridState {
   // Whether the text is for calls whose tensor lies at multiples of 16 bytes, others having a text of their
   // own.
   bool supposes_alignment(const ir::Buffer& tensor) const;
-  void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions);
+  void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions,
+                      const std::vector<std::size_t>& asked_by_piece = {});
   std::vector<std::size_t> dims_known_before(const ir::For& n, const ir::Access& access) const;
+  std::vector<std::size_t> dims_of_some_pieces(const ir::For& n, const ir::Access& access, int width) const;
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
