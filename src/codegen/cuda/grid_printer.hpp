@@ -66,6 +66,7 @@ class CudaGridPrinter : private GridState {
   // `text` is the value's.
   void store(const ir::Access& access, const ir::Expr& value, const std::string& text);
   void touch(const ir::View& view, MemoryUse use, bool by_one);
+  Memory tensor_memory(const ir::View& view) const;
 
   // ---- statements (print_stmt.cpp, print_control.cpp)
   void prologue();
@@ -296,7 +297,7 @@ class CudaGridPrinter : private GridState {
   std::string words_operand(const ir::Gemm& n, const ir::View& view, bool fits);
   std::string word_lambda(const ir::View& view, int k_axis);
   void land(const Flight& flight);
-  void publish_operands();
+  void publish_operands(const ir::Gemm& n);
   // The number of the thread's warp group; among consumers ptxas knows that it is the same for a whole warp.
   std::string warp_group() const { return is_consumer_ ? "warp_group" : team_.thread + " / 128"; }
   void gemm_wgmma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);

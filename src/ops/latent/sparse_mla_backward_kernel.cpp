@@ -192,8 +192,10 @@ void Heads::step(const Index& j) {
     gather(MlaBackwardProgram::columns(kv, own), rows, k.back());
   }
   Fragment s({c.rows, c.keys}, f32, 0), ds({c.rows, c.keys}, f32, 0);
-  for (std::size_t i = 0; i < k.size(); ++i) gemm(q[i], k[i].T(), s);
-  for (std::size_t i = 0; i < dout.size(); ++i) gemm(dout[i], k[i].T(), ds);
+  for (std::size_t i = 0; i < k.size(); ++i) {
+    gemm(q[i], k[i].T(), s);
+    if (i < dout.size()) gemm(dout[i], k[i].T(), ds);
+  }
   parallel(s, [&](Index i, Index n) {
     // An lse that rounding made too small would have weights above 1.
     s(i, n) = select(times(n) > 0, min(exp2(s(i, n) * p.scale - base(i)), 1) * times(n), 0);
