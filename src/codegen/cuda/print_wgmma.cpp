@@ -258,7 +258,8 @@ std::string CudaGridPrinter::packed_operand(const FragmentTile& tile, DType type
   return name;
 }
 
-// What threads wrote to shared memory becomes visible to the tensor cores, unless an earlier product needed it.
+// What threads wrote to shared memory becomes visible to the tensor cores, unless an earlier product needed
+// it.
 void CudaGridPrinter::publish_operands(const Gemm& n) {
   const auto is_published = [&](const View* operand) {
     const auto tile = shared_.find(operand->buffer.get());

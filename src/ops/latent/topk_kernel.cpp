@@ -23,8 +23,8 @@ TopkKernel topk_instance(std::int64_t rows, std::int64_t columns, bool begins, b
 
 namespace {
 
-constexpr int word = 32;       // columns of a word of bits
-constexpr int at_a_time = 4;   // keys whose loads are under way together
+constexpr int word = 32;      // columns of a word of bits
+constexpr int at_a_time = 4;  // keys whose loads are under way together
 constexpr int short_digit = 8;
 // Of long rows a sample says which scores may be among the largest: runs of neighbours, as memory brings
 // them.

@@ -21,8 +21,9 @@ struct TopkKernel {
   auto fields() const {
     return std::tuple(labelled("digit", digit),
                       labelled("candidates", candidates > 0 ? std::optional(candidates) : std::nullopt),
-                      joined("runs", runs, length), labelled("t", threads), labelled("loads", loads), labelled("begins", begins),
-                      labelled("ends", ends), labelled("pages", pages), labelled("own", own_pages));
+                      joined("runs", runs, length), labelled("t", threads), labelled("loads", loads),
+                      labelled("begins", begins), labelled("ends", ends), labelled("pages", pages),
+                      labelled("own", own_pages));
   }
 };
 
