@@ -66,6 +66,7 @@ class CudaGridPrinter : private GridState {
   // `text` is the value's.
   void store(const ir::Access& access, const ir::Expr& value, const std::string& text);
   void touch(const ir::View& view, MemoryUse use, bool by_one);
+  Memory tensor_memory(const ir::View& view) const;
 
   // ---- statements (print_stmt.cpp, print_control.cpp)
   void prologue();
@@ -183,8 +184,10 @@ class CudaGridPrinter : private GridState {
   // Whether the text is for calls whose tensor lies at multiples of 16 bytes, others having a text of their
   // own.
   bool supposes_alignment(const ir::Buffer& tensor) const;
-  void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions);
+  void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions,
+                      const std::vector<std::size_t>& asked_by_piece = {});
   std::vector<std::size_t> dims_known_before(const ir::For& n, const ir::Access& access) const;
+  std::vector<std::size_t> dims_of_some_pieces(const ir::For& n, const ir::Access& access, int width) const;
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
@@ -288,7 +291,7 @@ class CudaGridPrinter : private GridState {
   std::string words_operand(const ir::Gemm& n, const ir::View& view, bool fits);
   std::string word_lambda(const ir::View& view, int k_axis);
   void land(const Flight& flight);
-  void publish_operands();
+  void publish_operands(const ir::Gemm& n);
   // The number of the thread's warp group; among consumers ptxas knows that it is the same for a whole warp.
   std::string warp_group() const { return is_consumer_ ? "warp_group" : team_.thread + " / 128"; }
   void gemm_wgmma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);

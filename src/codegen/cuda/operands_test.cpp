@@ -182,6 +182,74 @@ TEST(OperandForms, OfGroupsAreMultipliedByWgmma) {
   expect_good_code(Comparison(cases).kernel(), 90);
 }
 
+// Scores that threads write to shared memory are an operand of two products, whose results go to columns of
+// one tensor.
+void of_one_writing(Program& p) {
+  constexpr int n = 64;
+  const auto q = p.in(Data::random_integers({n, n}, bf16, 5, 0, 2)),
+             k = p.in(Data::random_integers({tiles_of_operand * n, n}, bf16, 6, 0, 2)),
+             out = p.out({tiles_of_operand * n, 2 * n}, f32);
+  grid(1, {.threads = 256}, [&](Index) {
+    Shared queries({n, n}, bf16);
+    lang::copy(q.at(0, 0), queries);
+    pipelined(tiles_of_operand, {.stages = 2}, [&](Index i) {
+      Shared keys({n, n}, bf16), weights({n, n}, bf16);
+      lang::copy(k.at(i * n), keys);
+      Fragment scores({n, n}, f32, 0), left({n, n}, f32, 0), right({n, n}, f32, 0);
+      lang::gemm(queries, keys.T(), scores);
+      lang::copy(scores, weights);
+      const auto to_left = out.slice(all, range(0, n)), to_right = out.slice(all, range(n, 2 * n));
+      lang::gemm(weights, keys, left);
+      parallel(left, [&](Index r, Index d) { to_left(i * n + r, d) = left(r, d); });
+      lang::gemm(weights.T(), queries, right);
+      parallel(right, [&](Index r, Index d) { to_right(i * n + r, d) = right(r, d); });
+    });
+  });
+}
+
+TEST(OperandForms, AreMadeVisibleOnce) {
+  const Case cases[] = {{"one writing", of_one_writing}};
+  const std::string text = print_cuda(Signature(Comparison(cases).kernel().ir()), {90}).text;
+  int meetings = 0;
+  for (std::size_t at = 0; (at = text.find("tg::team_sync<14, 256>", at)) != std::string::npos; ++at)
+    ++meetings;
+  EXPECT_EQ(meetings, 1) << "behind the scores, of which there are two halves\n" << text;
+  expect_agreement(cases, tegula::Target::emulated_sm90());
+  expect_good_code(Comparison(cases).kernel(), 90);
+}
+
+// Rows of a record in two tensors, whose limits lie between pieces of 16 elements.
+void of_two_records(Program& p) {
+  constexpr int n = 64, first_features = 48;
+  const auto q = p.in(Data::random_integers({n, n}, bf16, 5, 0, 2)),
+             first = p.in(Data::random_integers({tiles_of_operand * n, first_features}, e4m3, 6, 0, 2)),
+             last = p.in(Data::random_integers({tiles_of_operand * n, n - first_features}, bf16, 7, 0, 2)),
+             out = p.out({tiles_of_operand * n, n}, f32);
+  grid(1, {.threads = 256}, [&](Index) {
+    Shared queries({n, n}, bf16);
+    lang::copy(q.at(0, 0), queries);
+    pipelined(tiles_of_operand, {.stages = 2}, [&](Index i) {
+      Shared keys({n, n}, bf16);
+      parallel(keys, [&](Index r, Index d) {
+        Expr row = i * n + r;
+        keys(r, d) = select(d < first_features, first(row, d), last(row, d - first_features));
+      });
+      Fragment scores({n, n}, f32, 0);
+      lang::gemm(queries, keys.T(), scores);
+      lang::copy(scores, out.at(i * n));
+    });
+  });
+}
+
+TEST(OperandForms, OfTwoRecordsComeInPieces) {
+  const Case cases[] = {{"two records", of_two_records}};
+  const std::string text = print_cuda(Signature(Comparison(cases).kernel().ir()), {90}).text;
+  EXPECT_NE(text.find("? tg::load_pack<16>("), std::string::npos) << "each piece asks\n" << text;
+  EXPECT_EQ(text.find("63 < 48"), std::string::npos) << "the tile does not";
+  expect_agreement(cases, tegula::Target::emulated_sm90());
+  expect_good_code(Comparison(cases).kernel(), 90);
+}
+
 TEST(OperandForms, AreMultipliedRight) {
   expect_agreement(products_of_forms, tegula::Target::emulated_sm90());
   expect_good_code(Comparison(products_of_forms).kernel(), 90);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
@@ -231,7 +232,21 @@ void CudaGridPrinter::touch(const View& view, MemoryUse use, bool by_one) {
       out_.touch({tile->second.memory, use, by_one, tile->second.alternates ? 0 : -1});
     return;
   }
-  if (written_.contains(buffer)) out_.touch({{memory_of_.at(buffer), 0, 1}, use, by_one});
+  if (written_.contains(buffer)) out_.touch({tensor_memory(view), use, by_one});
+}
+
+// Slices of other columns of a tensor are other memory, unless tensors may share bytes.
+Memory CudaGridPrinter::tensor_memory(const View& view) const {
+  const int number = memory_of_.at(view.buffer.get());
+  const auto shares = [&](const auto& other) { return other.second == number; };
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const auto limit = [](const Expr& given, std::int64_t otherwise) {
+    return given && is_constant(given) ? constant_value(given) : otherwise;
+  };
+  if (view.dims.empty() || !is_own_shape(view) ||
+      std::count_if(memory_of_.begin(), memory_of_.end(), shares) > 1)
+    return {number, 0, most};
+  return {number, limit(view.dims.back().low, 0), limit(view.dims.back().high, most)};
 }
 
 }  // namespace tegula::codegen

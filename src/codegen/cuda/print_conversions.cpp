@@ -19,7 +19,7 @@ constexpr int part_elements = 8;  // of 16 bits, in 16 bytes
 // Registers of a thread for data in flight: in a converting producer with additional registers, and
 // elsewhere.
 constexpr int registers_to_convert = 80;
-constexpr std::int64_t many_words = 40, few_words = 12;
+constexpr std::int64_t many_words = 52, few_words = 12;
 
 // Variables of statements of the row that elements, or the store, need.
 std::vector<VariablePtr> kept_variables(const passes::RowConversion& plan, const Body& body) {
@@ -71,7 +71,7 @@ void CudaGridPrinter::convert_rows(const passes::RowConversion& plan) {
   for (std::size_t i = 0; i < plan.statements.size(); ++i) {
     if (plan.statements[i] != Of::piece) continue;
     const Access& from = as<Load>(loop.body[i])->from;
-    add_conditions(loop, from, plan.elements, conditions);
+    add_conditions(loop, from, plan.elements, conditions, dims_of_some_pieces(loop, from, plan.elements));
   }
   loop_ = ElementLoop{&loop, nullptr, ""};
   either(
@@ -128,8 +128,10 @@ void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan) {
     kept_names.push_back(declare(std::string(scalar_type(own->type)), names_.unique("kept")));
 
   const std::int64_t rounds = pieces_of_thread(plan);
-  const bool many =
-      roles_ && !is_consumer_ && passes::register_shares(*roles_).producer > registers_to_convert;
+  const passes::RegisterShares shares = roles_ ? passes::register_shares(*roles_) : passes::RegisterShares{};
+  // A producer without a share of its own has as many as the kernel is launched with.
+  const bool many = roles_ && !is_consumer_ &&
+                    (shares.producer > 0 ? shares.producer : shares.launch) > registers_to_convert;
   std::int64_t batch = 8;
   while (batch > 1 && (rounds % batch != 0 || batch * words > (many ? many_words : few_words))) batch /= 2;
   const std::string round = names_.unique("round");
@@ -164,6 +166,7 @@ void CudaGridPrinter::load_piece(const passes::RowConversion& plan, const Vector
     if (plan.statements[i] != Of::piece) continue;
     const Access& from = as<Load>(s)->from;
     unlimited_ = dims_known_before(loop, from);
+    for (const std::size_t d : dims_of_some_pieces(loop, from, plan.elements)) std::erase(unlimited_, d);
     const GuardedAddress at = address(from);
     unlimited_.clear();
     const std::string pack = fmt::format("tg::load_pack<{}>({})", plan.elements, at.pointer);

@@ -124,6 +124,7 @@ void CudaGridPrinter::await_brought() {
   brought_.clear();
   out_.line("tg::commit_copies();");
   out_.line("tg::wait_copies<0>();");
+  out_.brings();
 }
 
 // How many elements from `text` on exist, at most a vector.

@@ -226,6 +226,7 @@ void CudaGridPrinter::event(const schedule::CopyCommit&, const schedule::Event&)
 
 void CudaGridPrinter::event(const schedule::CopyWait& n, const schedule::Event&) {
   sync_line(fmt::format("tg::wait_copies<{}>();", n.pending));
+  out_.brings();
 }
 
 }  // namespace tegula::codegen

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/grid_printer.hpp"
+#include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -156,7 +157,23 @@ std::vector<std::size_t> CudaGridPrinter::dims_known_before(const For& n, const 
   return result;
 }
 
-void CudaGridPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions) {
+// The row's dimension if its limits divide the row between pieces, so that each is inside or outside.
+std::vector<std::size_t> CudaGridPrinter::dims_of_some_pieces(const For& n, const Access& access,
+                                                              int width) const {
+  const std::size_t d = access.view.dims.size() - 1;
+  const ViewDim& dim = access.view.dims[d];
+  const Expr& extent = access.view.shape[d];
+  if (access.view.is_tile() || dim.low || dim.high || !is_constant(extent)) return {};
+  const Expr at = coordinates(access)[d], least = simplify(corner(n, at, false), facts_),
+             most = simplify(corner(n, at, true), facts_);
+  if (!is_constant(least) || !is_constant(most)) return {};
+  const std::int64_t first = constant_value(least), end = constant_value(extent);
+  const bool all = first >= 0 && constant_value(most) < end;
+  return all || first % width != 0 || end % width != 0 ? std::vector<std::size_t>() : std::vector{d};
+}
+
+void CudaGridPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions,
+                                     const std::vector<std::size_t>& asked_by_piece) {
   const View& view = access.view;
   const auto add = [&](const std::string& text) {
     if (std::find(conditions.begin(), conditions.end(), text) == conditions.end()) conditions.push_back(text);
@@ -174,6 +191,7 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
   }
   const std::vector<Expr> at = coordinates(access);
   for (const std::size_t d : dims_known_before(n, access)) {
+    if (std::find(asked_by_piece.begin(), asked_by_piece.end(), d) != asked_by_piece.end()) continue;
     for (const bool largest : {false, true}) {
       const Expr c = corner(n, at[d], largest);
       Texts guards;

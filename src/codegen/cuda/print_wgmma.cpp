@@ -258,16 +258,21 @@ std::string CudaGridPrinter::packed_operand(const FragmentTile& tile, DType type
   return name;
 }
 
-// What threads wrote to shared memory becomes visible to the tensor cores.
-void CudaGridPrinter::publish_operands() {
-  out_.code();
-  out_.line("tg::fence_async_shared();");
-  out_.barrier(team_.count > 1 ? team_.barrier : team_barrier_);
+// What threads wrote to shared memory becomes visible to the tensor cores, unless an earlier product needed
+// it.
+void CudaGridPrinter::publish_operands(const Gemm& n) {
+  const auto is_published = [&](const View* operand) {
+    const auto tile = shared_.find(operand->buffer.get());
+    return tile == shared_.end() || out_.is_published(tile->second.memory);
+  };
+  const std::vector<const View*> read = operands(n);
+  if (std::all_of(read.begin(), read.end(), is_published)) return;
+  out_.publish("tg::fence_async_shared();", team_.count > 1 ? team_.barrier : team_barrier_);
 }
 
 // At once: what threads wrote is made visible, and the product is awaited.
 void CudaGridPrinter::gemm_wgmma(const Gemm& n, const FragmentTile& c, const Loc& at) {
-  if (n.a.buffer->space == Space::shared || n.b.buffer->space == Space::shared) publish_operands();
+  if (n.a.buffer->space == Space::shared || n.b.buffer->space == Space::shared) publish_operands(n);
   out_.code();
   touch_operands(n);
   load_metadata(n);
@@ -303,7 +308,7 @@ void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event
     if (product.last == 16) (*this)(gemm, e.stmt);
     return;
   }
-  if (!reads_rings(gemm)) publish_operands();
+  if (!reads_rings(gemm)) publish_operands(gemm);
   out_.code();
   touch_operands(gemm);
   part_ = {product.first, product.last};

@@ -29,6 +29,24 @@ void StepWriter::barrier(const std::string& text) {
   in_code_ = false;
 }
 
+void StepWriter::publish(const std::string& fence, const std::string& barrier_text) {
+  code();
+  line(fence);
+  barrier(barrier_text);
+  here().back().publishes = true;
+}
+
+bool StepWriter::is_published(const Memory& memory) const {
+  const std::vector<Step>& steps = here();
+  for (auto step = steps.rbegin(); step != steps.rend() && step->kind == StepKind::code; ++step) {
+    if (step->publishes) return true;
+    if (step->brings) return false;
+    for (const MemoryTouch& touch : step->touches)
+      if (touch.use != MemoryUse::read && touch.memory.overlaps(memory)) return false;
+  }
+  return false;
+}
+
 void StepWriter::line(const std::string& text) {
   if (!in_code_) code();
   here().back().lines.push_back(std::string(static_cast<std::size_t>(2 * depth_), ' ') + text);

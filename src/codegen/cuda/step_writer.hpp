@@ -13,8 +13,13 @@ class StepWriter {
   // A new piece of code; lines go there until the next one.
   void code();
   void touch(const MemoryTouch& touch);
+  void brings() { here().back().brings = true; }
   void leaves() { here().back().leaves = true; }
   void barrier(const std::string& text);
+  // A fence by which tensor cores see what the thread wrote, and a barrier.
+  void publish(const std::string& fence, const std::string& barrier);
+  // Whether that happened in the code that is open, and nothing was written there or arrived since.
+  bool is_published(const Memory& memory) const;
   // The halves of memory that begins there alternate in the loop that is open.
   void alternate(std::int64_t begin) { loops_.back()->alternating.push_back(begin); }
 
@@ -35,6 +40,7 @@ class StepWriter {
 
  private:
   std::vector<Step>& here() { return open_.empty() ? root_ : *open_.back(); }
+  const std::vector<Step>& here() const { return open_.empty() ? root_ : *open_.back(); }
 
   std::vector<Step> root_;
   std::vector<std::vector<Step>*> open_;

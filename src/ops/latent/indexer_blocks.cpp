@@ -35,7 +35,7 @@ class ChoiceInBlocks {
              {"parts", indexer_parts(c_.call(), kernel.indexer, end_ - begin_, columns)},
              {"offset", offset()}});
     // Of a block that was chosen the columns are a page.
-    TopkKernel choice = topk_instance(columns, false, false, true);
+    TopkKernel choice = topk_instance(c_.dim("batch") * (end_ - begin_), columns, false, false, true);
     choice.own_pages = true;
     launch_(
         choice, topk_kernel,
@@ -72,7 +72,8 @@ class ChoiceInBlocks {
              {"ends", last},
              {"parts", indexer_parts(c_.call(), kernel, queries, blocks)}});
     const Tensor chosen = launch_.scratch({batch, queries, std::min(c_->block_count, blocks)}, i32);
-    launch_(topk_instance(blocks, false, false, false), topk_kernel, {{"scores", logits}, {"out", chosen}});
+    launch_(topk_instance(batch * queries, blocks, false, false, false), topk_kernel,
+            {{"scores", logits}, {"out", chosen}});
     return chosen;
   }
 

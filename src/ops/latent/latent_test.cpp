@@ -19,7 +19,7 @@ Tensor awkward_scores(const Shape& shape) {
 
 TEST(TopkSelect, IsExactOfAwkwardScores) {
   for (const Target target : test_targets())
-    for (const std::int64_t columns : {1, 40, 1100})
+    for (const std::int64_t columns : {1, 40, 1100, 9000})
       for (const std::int64_t count : {1, 3, 40, 301}) {
         const Planted scores(awkward_scores({3, columns}));
         const Tensors inputs{{"scores", scores.inside}};

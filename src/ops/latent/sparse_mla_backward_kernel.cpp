@@ -192,23 +192,24 @@ void Heads::step(const Index& j) {
     gather(MlaBackwardProgram::columns(kv, own), rows, k.back());
   }
   Fragment s({c.rows, c.keys}, f32, 0), ds({c.rows, c.keys}, f32, 0);
-  for (std::size_t i = 0; i < k.size(); ++i) gemm(q[i], k[i].T(), s);
-  for (std::size_t i = 0; i < dout.size(); ++i) gemm(dout[i], k[i].T(), ds);
+  for (std::size_t i = 0; i < k.size(); ++i) {
+    gemm(q[i], k[i].T(), s);
+    if (i < dout.size()) gemm(dout[i], k[i].T(), ds);
+  }
   parallel(s, [&](Index i, Index n) {
     // An lse that rounding made too small would have weights above 1.
     s(i, n) = select(times(n) > 0, min(exp2(s(i, n) * p.scale - base(i)), 1) * times(n), 0);
-    ds(i, n) = s(i, n) * (ds(i, n) - delta(i));
+    ds(i, n) = s(i, n) * (ds(i, n) - delta(i)) * (p.scale * ln2);
   });
   copy(s, weights);
   copy(ds, gradients);
   Expr first = (query * p.padded + j * c.keys) * p.blocks + part;
   for (std::size_t i = 0; i < k.size(); ++i) {
     const Piece& own = p.pieces[i];
-    gemm(gradients, k[i], dq[i]);
     Fragment added({c.keys, own.tile}, f32, 0);
     gemm(gradients.T(), q[i], added);
-    parallel(added, [&](Index n, Index d) { added(n, d) *= p.scale * ln2; });
     if (own.is_value) gemm(weights.T(), dout[i], added);
+    gemm(gradients, k[i], dq[i]);
     Tensor to = p.parts.slice(h, all, range(own.begin, own.begin + own.size));
     parallel(added, [&](Index n, Index d) { to(first + n * p.blocks, d) = added(n, d); });
   }
@@ -218,10 +219,7 @@ void Heads::store() {
   for (std::size_t i = 0; i < dq.size(); ++i) {
     const Piece& own = p.pieces[i];
     Tensor to = p.dq.slice(query, h, all, range(own.begin, own.begin + own.size));
-    parallel(dq[i], [&](Index m, Index d) {
-      Expr value = dq[i](m, d) * (p.scale * ln2);
-      dq[i](m, d) = p.instance.adds ? to(row + m, d) + value : value;
-    });
+    if (p.instance.adds) parallel(dq[i], [&](Index m, Index d) { dq[i](m, d) += f32(to(row + m, d)); });
     parallel(dq[i], [&](Index m, Index d) { to(row + m, d) = dq[i](m, d); });
   }
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "ops/pieces/plan.hpp"
 #include "ops/pieces/sort_key.hpp"
 
 namespace tegula::ops {
@@ -11,34 +12,56 @@ namespace tegula::ops {
 using namespace lang;
 using lang::Tensor;
 
-TopkKernel topk_instance(std::int64_t columns, bool begins, bool ends, bool pages) {
+TopkKernel topk_instance(std::int64_t rows, std::int64_t columns, bool begins, bool ends, bool pages) {
   TopkKernel kernel{.begins = begins, .ends = ends, .pages = pages};
-  if (columns <= 2048) kernel.digit = 8, kernel.runs = 8, kernel.length = 4, kernel.threads = 256;
+  // Blocks of two rows share a processor, so that one waits while the other reads.
+  if (rows > gpu_processors) kernel.threads = 512, kernel.loads = 16;
+  if (columns <= 2048)
+    kernel.digit = 8, kernel.candidates = 0, kernel.runs = 8, kernel.length = 4, kernel.threads = 256;
   return kernel;
 }
 
 namespace {
 
 constexpr int word = 32;      // columns of a word of bits
-constexpr int at_a_time = 4;  // scores whose loads are under way together
+constexpr int at_a_time = 4;  // keys whose loads are under way together
+constexpr int short_digit = 8;
+// Of long rows a sample says which scores may be among the largest: runs of neighbours, as memory brings
+// them.
+constexpr int sampled_runs = 1024, neighbours = 4, sampled = sampled_runs * neighbours;
+constexpr int digits_of_sample = 3;
 
-// The keys of x[begin … begin + n − 1], with their positions behind `begin`; those that are not to be chosen
-// are left out.
-void each_key(const Tensor& x, const Expr& begin, const Expr& n,
-              const std::function<void(const Expr& key, const Expr& position)>& body) {
+// The key at a position; 0 where nothing is to be chosen.
+using Keys = std::function<Expr(const Expr& position)>;
+
+// Positions 0 … n − 1 with their keys, of which several are under way together.
+void each_position(const Keys& keys, const Expr& n,
+                   const std::function<void(const Expr& key, const Expr& position)>& body) {
   Expr part = ceildiv(n, at_a_time);
   parallel(part, [&](Index p) {
-    std::vector<Expr> keys;
+    std::vector<Expr> own;
     for (int i = 0; i < at_a_time; ++i) {
       Expr position = p + i * part;
-      keys.push_back(select(position < n, sort_key(x(begin + position)), 0u));
+      own.push_back(select(position < n, keys(position), 0u));
     }
-    for (int i = 0; i < at_a_time; ++i) {
-      const Expr& key = keys[static_cast<std::size_t>(i)];
-      when(key != 0u, [&] { body(key, p + i * part); });
-    }
+    for (int i = 0; i < at_a_time; ++i) body(own[static_cast<std::size_t>(i)], p + i * part);
   });
 }
+
+// The same without those that are not to be chosen.
+void each_key(const Keys& keys, const Expr& n,
+              const std::function<void(const Expr& key, const Expr& position)>& body) {
+  each_position(
+      keys, n, [&](const Expr& key, const Expr& position) { when(key != 0u, [&] { body(key, position); }); });
+}
+
+// Positions of scores that may be among the largest, ascending, and their keys.
+struct Candidates {
+  int most;
+  Shared positions, keys;
+
+  explicit Candidates(int count) : most(count), positions({count}, i32), keys({count}, u32) {}
+};
 
 // Numbers in runs, each of which a thread adds up. In memory a run has one more, so that the runs of a warp
 // lie in different banks.
@@ -98,11 +121,15 @@ struct TopkProgram {
     page.emplace(scalar("page_size", i32));
   }
 
-  void block(const Expr& b, const Expr& row);
-  void fix_digit(const Tensor& x, const Expr& n, int shift, int bits, Var& bound, Var& wanted);
-  void collect(const Tensor& x, const Expr& n, const Expr& bound, const Expr& ties,
-               const std::function<void(const Expr& place, const Expr& position)>& take, Var& taken);
-  void keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& left);
+  void block(const Expr& b, const Expr& row) const;
+  Expr likely_least(const Tensor& x, const Expr& n, Candidates& sample) const;
+  Expr find_candidates(const Tensor& x, const Expr& n, const Expr& least, Candidates& found) const;
+  using Take = std::function<void(const Expr& place, const Expr& position)>;
+  using Placed = std::function<Expr(const Expr& position)>;
+  void choose(const Keys& keys, const Expr& n, int digit, const Tensor& to, const Placed& placed) const;
+  void fix_digit(const Keys& keys, const Expr& n, const Expr& shift, int bits, Var& bound, Var& wanted) const;
+  Expr collect(const Keys& keys, const Expr& n, const Expr& bound, const Expr& ties, const Take& take) const;
+  void keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& left) const;
   Expr placed(const Expr& b, const Expr& row, const Expr& column) const;
 };
 
@@ -116,20 +143,18 @@ Expr TopkProgram::placed(const Expr& b, const Expr& row, const Expr& column) con
 
 // `bound` has the digits above of the wanted-th largest key; of `wanted` stay those with the digit that is
 // found.
-void TopkProgram::fix_digit(const Tensor& x, const Expr& n, int shift, int bits, Var& bound, Var& wanted) {
+void TopkProgram::fix_digit(const Keys& keys, const Expr& n, const Expr& shift, int bits, Var& bound,
+                            Var& wanted) const {
   const int bins = 1 << bits, length = bins / word;
   Runs histogram(word, length);
   Shared found({2}, i32), before({word}, i32), total({1}, i32);
   clear(histogram.numbers);
   clear(found);
-  const bool is_first = shift + bits == 32;
-  each_key(x, 0, n, [&](const Expr& key, const Expr&) {
+  each_key(keys, n, [&](const Expr& key, const Expr&) {
     Expr bin = bins - 1 - i32((key >> u32(shift)) & static_cast<std::uint32_t>(bins - 1));
-    const auto count_one = [&] { atomic_add(histogram.numbers(bin / length, bin % length), 1); };
-    if (is_first)
-      count_one();
-    else
-      when((key ^ bound) >> u32(shift + bits) == 0u, count_one);
+    // Two shifts, because the first digit has no bits above it.
+    when((key ^ bound) >> u32(shift) >> static_cast<std::uint32_t>(bits) == 0u,
+         [&] { atomic_add(histogram.numbers(bin / length, bin % length), 1); });
   });
   histogram.add_up(before, total);
   Expr rank = wanted;
@@ -148,8 +173,8 @@ void TopkProgram::fix_digit(const Tensor& x, const Expr& n, int shift, int bits,
   wanted -= found(1);
 }
 
-// Keeps the first `left` of equal keys, by column: a word keeps all of its ties, none, or the lowest ones.
-void TopkProgram::keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& left) {
+// Keeps the first `left` of equal keys, by position: a word keeps all of its ties, none, or the lowest ones.
+void TopkProgram::keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& left) const {
   parallel(words, [&](Index w) {
     Expr bits = equal(w),
          kept = clamp(left - ties.numbers(w / c.length, w % c.length), 0, i32(popcount(bits)));
@@ -167,11 +192,11 @@ void TopkProgram::keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Exp
   });
 }
 
-// Columns are marked in words of bits, whose numbers say where each comes to stand.
-void TopkProgram::collect(const Tensor& x, const Expr& n, const Expr& bound, const Expr& ties,
-                          const std::function<void(const Expr& place, const Expr& position)>& take,
-                          Var& taken) {
-  Var left = ties;
+// Positions are marked in words of bits, whose numbers say where each comes to stand. Returns how many are
+// taken.
+Expr TopkProgram::collect(const Keys& keys, const Expr& n, const Expr& bound, const Expr& ties,
+                          const Take& take) const {
+  Var left = ties, taken = 0;
   const int at_once = words * word;
   serial(ceildiv(n, at_once), [&](Index step) {
     Shared chosen({words}, u32), equal({words}, u32);
@@ -179,7 +204,8 @@ void TopkProgram::collect(const Tensor& x, const Expr& n, const Expr& bound, con
     Expr first = step * at_once;
     clear(chosen);
     clear(equal);
-    each_key(x, first, min(n - first, at_once), [&](const Expr& key, const Expr& p) {
+    const Keys own = [&](const Expr& p) { return keys(first + p); };
+    each_key(own, min(n - first, at_once), [&](const Expr& key, const Expr& p) {
       Expr bit = u32(1) << u32(p % word);
       when(key > bound, [&] { atomic_or(chosen(p / word), bit); });
       when(key == bound, [&] { atomic_or(equal(p / word), bit); });
@@ -199,24 +225,98 @@ void TopkProgram::collect(const Tensor& x, const Expr& n, const Expr& bound, con
     });
     taken += all_chosen;
   });
+  return taken;
 }
 
-void TopkProgram::block(const Expr& b, const Expr& row) {
+// Takes the largest of n keys, digit by digit, and fills the row up.
+void TopkProgram::choose(const Keys& keys, const Expr& n, int digit, const Tensor& to,
+                         const Placed& placed) const {
+  Var bound = u32(0), wanted = Expr(count);
+  for (int shift = 32; shift > 0;) {
+    const int bits = std::min(digit, shift);
+    shift -= bits;
+    fix_digit(keys, n, shift, bits, bound, wanted);
+  }
+  Expr chosen = collect(keys, n, bound, wanted,
+                        [&](const Expr& place, const Expr& position) { to(place) = placed(position); });
+  parallel(count, [&](Index i) { when(i >= chosen, [&] { to(i) = -1; }); });
+}
+
+// A key above which a sample has so many that the row very likely has more than `count`, and few more: five
+// standard deviations of what it has of them.
+Expr TopkProgram::likely_least(const Tensor& x, const Expr& n, Candidates& of) const {
+  Expr distance = n / sampled_runs;
+  const Keys keys = [&](const Expr& i) { return sort_key(x(i / neighbours * distance + i % neighbours)); };
+  each_position(keys, sampled, [&](const Expr& key, const Expr& i) { of.keys(i) = key; });
+  Expr share = f32(count) * static_cast<float>(sampled) / f32(n);
+  Var bound = u32(0), wanted = i32(share + 5.0f * sqrt(share)) + neighbours;
+  for (int i = 1; i <= digits_of_sample; ++i)
+    fix_digit([&](const Expr& i) -> Expr { return of.keys(i); }, sampled, 32 - short_digit * i, short_digit,
+              bound, wanted);
+  return max(Expr(bound), 1u);
+}
+
+// Positions of keys from `least` on, ascending, and their number. Where there are more than fit only that
+// counts.
+Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& least,
+                                  Candidates& found) const {
+  Var number = 0;
+  const int at_once = words * word;
+  const Var lowest = score_of(least);
+  serial(ceildiv(n, at_once), [&](Index step) {
+    Shared chosen({words}, u32);
+    Runs numbers(c.runs, c.length);
+    Expr first = step * at_once;
+    clear(chosen);
+    const int part = c.threads * c.loads;
+    serial(ceildiv(min(n - first, at_once), part), [&](Index j) {
+      Fragment scores = load(x.at(first + j * part), {part});
+      parallel(scores, [&](Index i) {
+        Expr p = j * part + i;
+        when(scores(i) >= lowest && first + p < n,
+             [&] { atomic_or(chosen(p / word), u32(1) << u32(p % word)); });
+      });
+    });
+    parallel(words, [&](Index w) { numbers.numbers(w / c.length, w % c.length) = i32(popcount(chosen(w))); });
+    Expr all = numbers.sums_before(), before = number;
+    parallel(words, [&](Index w) {
+      Var rest = Expr(chosen(w)), place = before + numbers.numbers(w / c.length, w % c.length);
+      loop_while([&] { return rest != 0u && place < found.most; },
+                 [&] {
+                   Expr lowest = rest & (~rest + 1u);
+                   found.positions(place) = first + w * word + i32(popcount(lowest - 1u));
+                   rest ^= lowest;
+                   place += 1;
+                 });
+    });
+    number += all;
+  });
+  Expr there = min(number, found.most);
+  const Keys keys = [&](const Expr& i) { return sort_key(x(found.positions(min(i, there - 1)))); };
+  each_position(keys, there,
+                [&](const Expr& key, const Expr& i) { when(i < there, [&] { found.keys(i) = key; }); });
+  return number;
+}
+
+void TopkProgram::block(const Expr& b, const Expr& row) const {
   Expr begin = begins ? clamp((*begins)(b, row), 0, columns) : Expr(Operand(0));
-  Expr end = ends ? clamp((*ends)(b, row), begin, columns) : columns;
+  Expr end = ends ? clamp((*ends)(b, row), begin, columns) : Expr(columns);
   Tensor x = scores.slice(b, row, range(begin, end)), to = out.slice(b, row);
   Expr n = end - begin;
-  Var bound = u32(0), wanted = Expr(count), taken = 0;
-  for (int shift = 32; shift > 0;) {
-    const int bits = std::min(c.digit, shift);
-    shift -= bits;
-    fix_digit(x, n, shift, bits, bound, wanted);
-  }
-  collect(
-      x, n, bound, wanted,
-      [&](const Expr& place, const Expr& position) { to(place) = placed(b, row, begin + position); }, taken);
-  Expr chosen = taken;
-  parallel(count, [&](Index i) { when(i >= chosen, [&] { to(i) = -1; }); });
+  const auto of_row = [&] {
+    choose([&](const Expr& p) { return sort_key(x(p)); }, n, c.digit, to,
+           [&](const Expr& p) { return placed(b, row, begin + p); });
+  };
+  if (c.candidates == 0) return of_row();
+  Candidates found(c.candidates);
+  Var least = u32(1);
+  when(n > found.most, [&] { least = likely_least(x, n, found); });
+  Expr number = find_candidates(x, n, least, found);
+  // All that are to be chosen at all, or enough.
+  when(number <= found.most && (least == 1u || number >= count), [&] {
+    choose([&](const Expr& i) -> Expr { return found.keys(i); }, number, short_digit, to,
+           [&](const Expr& i) { return placed(b, row, begin + found.positions(i)); });
+  }).otherwise(of_row);
 }
 
 }  // namespace
@@ -224,7 +324,7 @@ void TopkProgram::block(const Expr& b, const Expr& row) {
 Kernel topk_kernel(const TopkKernel& c) {
   return kernel(instance_name("topk_select", c), [&] {
     TopkProgram program(c);
-    grid(program.rows, program.batch, {.threads = c.threads},
+    grid(program.rows, program.batch, {.threads = c.threads, .blocks_per_processor = 1024 / c.threads},
          [&](Index row, Index b) { program.block(b, row); });
   });
 }

@@ -8,22 +8,27 @@
 namespace tegula::ops {
 
 struct TopkKernel {
-  int digit = 11;  // bits of a score that a pass fixes
-  int runs = 64;   // of `length` words of 32 columns, whose bits a block holds at a time
+  int digit = 11;  // bits of a score that a pass over a row fixes
+  // Scores among which those of a long row are sought that a sample lets through; 0: rows are searched whole.
+  int candidates = 8192;
+  int runs = 64;  // of `length` words of 32 columns, whose bits a block holds at a time
   int length = 32;
   int threads = 1024;
+  int loads = 8;  // scores that a thread has under way where it reads a row from memory
   bool begins = false, ends = false, pages = false;
   bool own_pages = false;  // of each row
 
   auto fields() const {
-    return std::tuple(labelled("digit", digit), joined("runs", runs, length), labelled("t", threads),
+    return std::tuple(labelled("digit", digit),
+                      labelled("candidates", candidates > 0 ? std::optional(candidates) : std::nullopt),
+                      joined("runs", runs, length), labelled("t", threads), labelled("loads", loads),
                       labelled("begins", begins), labelled("ends", ends), labelled("pages", pages),
                       labelled("own", own_pages));
   }
 };
 
-// For rows of so many columns.
-TopkKernel topk_instance(std::int64_t columns, bool begins, bool ends, bool pages);
+// For so many rows of so many columns.
+TopkKernel topk_instance(std::int64_t rows, std::int64_t columns, bool begins, bool ends, bool pages);
 
 // Arguments: scores [batch, rows, columns], out [batch, rows, count]; then, where the instance has them,
 // begins and ends [batch, rows], page_table [batch, pages], or

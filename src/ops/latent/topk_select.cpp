@@ -10,7 +10,9 @@ namespace tegula::ops {
 namespace {
 
 void run(const Bound<TopkSelect>& c, Launch& launch) {
-  launch(topk_instance(c.dim("columns"), c.has("begins"), c.has("ends"), c.has("page_table")), topk_kernel);
+  launch(topk_instance(c.dim("batch") * c.dim("rows"), c.dim("columns"), c.has("begins"), c.has("ends"),
+                       c.has("page_table")),
+         topk_kernel);
 }
 
 void formula(const Bound<TopkSelect>& c, Exact& exact) {
@@ -83,7 +85,8 @@ const OperatorSchema& topk_select_schema() {
                      {"ties_of_pages",
                       "batch=2 rows=2 columns=70 count=20 begins ends page_table page_size=8 pages=7"},
                      {"more_than_there_are", "rows=2 columns=30 count=50"},
-                     {"many_columns", "rows=2 columns=2100 count=300"}})
+                     {"many_columns", "rows=2 columns=2100 count=300"},
+                     {"of_a_sample", "rows=3 columns=20000 count=500 begins ends"}})
           .measured({{"2048_of_64x65536", "rows=64 columns=65536 count=2048"},
                      {"2048_of_4096x65536", "rows=4096 columns=65536 count=2048"}})
           .run(run, formula);
