@@ -190,10 +190,37 @@ Buffers unrounded_of(const Body& body, const Computing& own, const Buffers& pack
   return unrounded;
 }
 
+void add_turned(const For& loop, Buffers& result) {
+  if (loop.index.size() != 2) return;
+  bool has_fragment = false;
+  Buffers turned;
+  for_each_stmt(loop.body, [&](const Stmt& s) {
+    const auto* load = as<Load>(s);
+    const auto* store = as<Store>(s);
+    const Access* access = load ? &load->from : store ? &store->to : nullptr;
+    if (!access || !access->view.buffer->is_tile()) return;
+    const Buffer& buffer = *access->view.buffer;
+    const auto axes = loop_axes(loop, *access);
+    has_fragment |= buffer.space == Space::fragment && axes == std::vector<int>{0, 1};
+    if (buffer.space == Space::shared && buffer.type.is_floating() && buffer.type.bits() == 16 &&
+        axes == std::vector<int>{1, 0})
+      turned.insert(&buffer);
+  });
+  if (has_fragment) result.merge(turned);
+}
+
 }  // namespace
 
-Buffers operands_of(const Body& body) {
+Buffers turned_tiles(const Body& body) {
   Buffers result;
+  for_each_stmt(body, [&](const Stmt& s) {
+    if (const auto* loop = as<For>(s); loop && loop->kind == LoopKind::parallel) add_turned(*loop, result);
+  });
+  return result;
+}
+
+Buffers operands_of(const Body& body) {
+  Buffers result = turned_tiles(body);
   for_each_stmt(body, [&](const Stmt& s) {
     const auto* gemm = as<Gemm>(s);
     if (!gemm) return;

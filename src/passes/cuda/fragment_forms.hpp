@@ -32,7 +32,10 @@ struct Computing {
   const CudaTarget& target;
 };
 
-// Shared tiles that tensor cores read, which are swizzled for them.
+// Tiles of which loops over a fragment take elements by columns: lanes side by side have rows of their own
+// there, which a swizzle keeps in banks of their own.
+Buffers turned_tiles(const ir::Body& body);
+// Shared tiles that tensor cores read, which are swizzled for them, and those that are turned.
 Buffers operands_of(const ir::Body& body);
 // Tiles of four bytes an element that products by multiply-add read.
 Buffers plain_operands(const ir::Body& body);
