@@ -72,11 +72,11 @@ class FactorsOfChunks {
 
   void run() const {
     const Sequences& s = in.s;
-    grid(in.heads, s.most_chunks(), s.count(), [&](Index h, Index chunk, Index n) {
+    // Several blocks share a processor and hide each other's waits: most of the inverse is one warp's work.
+    grid(in.heads, s.most_chunks(), s.count(), {.threads = 128}, [&](Index h, Index chunk, Index n) {
       Expr row = chunk * rows;
       s.leave_unless(n, row);
-      // One step, so that the next block's tiles come under this block's work.
-      pipelined(1, {.stages = 1}, [&](Index) { of_chunk({n, h, chunk, row}); });
+      of_chunk({n, h, chunk, row});
     });
   }
 

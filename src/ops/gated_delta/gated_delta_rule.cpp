@@ -115,7 +115,9 @@ struct FormedRule {
             {"vectors", own(vectors)},
             {"inverse", own(inverse)},
             {"final_state", of_parts(ends)}});
-    launch(pass, segment_states_kernel,
+    DeltaPass segments = pass;
+    segments.block = 16;  // a map is three tiles of f32
+    launch(segments, segment_states_kernel,
            {{"ends", ends}, {"starts", starts}, {"initial_state", turned("initial_state")}, {"final_state", final_state}});
     DeltaPass part = pass;
     part.first = true, part.last = false;

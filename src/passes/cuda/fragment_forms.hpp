@@ -46,6 +46,9 @@ std::optional<Conversion> conversion(const ir::Stmt& s, const Layouts& layouts);
 // A conversion by whole warp groups to an operand, using stmatrix.
 std::optional<Conversion> matrix_store(const ir::Stmt& s, const Computing& own);
 
+// The transposed of a swizzled tile to the fragment of a wgmma's sum, by ldmatrix.
+std::optional<Conversion> matrix_load(const ir::Stmt& s, const Computing& own);
+
 FragmentForms fragment_forms(const ir::Body& body, const Computing& own);
 
 }  // namespace tegula::passes
