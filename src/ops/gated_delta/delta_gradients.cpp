@@ -59,9 +59,10 @@ class PassGradients {
     parallel(dstate, [&](Index i, Index j) { dstate(i, j) *= all; });
     parallel(dw, [&](Index i, Index j) { dw(i, j) += from_state(i, j) * own(DeltaVector::faded, j); });
     gemm(dw.to(c.type), inverses, y);
-    Fragment turned({c.block, rows}, f32);
-    parallel(turned, [&](Index i, Index j) { turned(i, j) = f32(douts(j, i)) * (scale * own(DeltaVector::grown, j)); });
-    gemm(turned.to(c.type), qs, dstate);
+    Fragment given({c.block, rows}, c.type), asking({c.block, rows}, f32);
+    parallel(given, [&](Index i, Index j) { given(i, j) = douts(j, i); });
+    parallel(asking, [&](Index i, Index j) { asking(i, j) = f32(given(i, j)) * own(DeltaVector::asked, j); });
+    gemm(asking.to(c.type), qs, dstate);
     Shared straight({rows, c.block}, c.type);
     parallel(y, [&](Index i, Index j) { straight(j, i) = y(i, j); });
     parallel(y, [&](Index i, Index j) { y(i, j) *= -own(DeltaVector::share, j) * own(DeltaVector::grown, j); });
@@ -79,7 +80,6 @@ class PassGradients {
   Tensor inverse = input("inverse", in.s.shape({in.heads, rows}), c.type);
   Tensor scores = input("scores", in.s.shape({in.heads, rows}), c.type);
   Tensor vectors = input("vectors", of_vectors(in), f32);
-  Expr scale = scalar("scale", f32);
   Tensor dend = c.last ? input("dfinal_state", ends(), f32) : k;
   Tensor solved = output("solved", in.columns(), c.type);
   Tensor dstates = output("dstates", of_states(in), c.type);
@@ -190,7 +190,7 @@ class ChunkGradientsOfRule {
       gemm(ys, state, sums.of_y);
       Fragment asking({rows, c.block}, f32), adding({rows, c.block}, f32);
       parallel(asking, [&](Index i, Index j) {
-        asking(i, j) = f32(douts(i, j)) * (scale * own.vectors(DeltaVector::grown, i));
+        asking(i, j) = f32(douts(i, j)) * own.vectors(DeltaVector::asked, i);
       });
       gemm(asking.to(c.type), state, dqs);
       parallel(adding,

@@ -83,7 +83,7 @@ class PassOverChunks {
     });
     gemm(seen.to(c.type), t.inverse.T(), written);
     if (c.outputs) {
-      parallel(o, [&](Index i, Index j) { o(i, j) *= *scale * t.vectors(DeltaVector::grown, j); });
+      parallel(o, [&](Index i, Index j) { o(i, j) *= t.vectors(DeltaVector::asked, j); });
       gemm(written.to(c.type), t.scores->T(), o);
     }
     if (c.keep) store_transposed(written, written_values, at);
@@ -108,7 +108,6 @@ class PassOverChunks {
   Tensor inverse = input("inverse", in.s.shape({in.heads, rows}), c.type);
   Tensor q = c.outputs ? in.keys("q") : k;
   Tensor scores = c.outputs ? input("scores", in.s.shape({in.heads, rows}), c.type) : k;
-  std::optional<Expr> scale = c.outputs ? std::optional<Expr>(scalar("scale", f32)) : std::nullopt;
   Tensor start = c.first ? input("initial_state", ends(), f32) : k;
   Tensor out = c.outputs ? output("out", in.columns(), c.type) : k;
   Tensor states = c.keep ? output("states", of_states(in), c.type) : k;

@@ -24,7 +24,7 @@ struct DeltaPass {
   int columns() const { return d_v + (segment ? d : 0); }
 };
 
-// k, v, vectors, inverse [, q, scores, scale, initial_state] give [out, states, written, final_state], the states
+// k, v, vectors, inverse [, q, scores, initial_state] give [out, states, written, final_state], the states
 // [.., columns of values, d]. Of a token that writes r to a chunk's system of equations, r = β (v − e^g k · state),
 // the inverse makes what is written: inverse · r.
 lang::Kernel delta_pass_kernel(const DeltaPass& c);

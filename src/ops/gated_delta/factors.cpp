@@ -127,6 +127,7 @@ class FactorsOfChunks {
     parallel(rows, [&](Index i) {
       Expr sum = vectors(DeltaVector::summed, i);
       vectors(DeltaVector::grown, i) = exp(sum);
+      vectors(DeltaVector::asked, i) = scale * exp(sum);
       vectors(DeltaVector::faded, i) = exp(min(vectors(DeltaVector::summed, rows - 1) - sum, 0));
     });
   }

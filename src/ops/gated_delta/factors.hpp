@@ -6,9 +6,10 @@
 
 namespace tegula::ops {
 
-// Vectors over the tokens of a chunk: β, sums g of gates from the first token on, e^g and e^(g_last − g).
+// Vectors over the tokens of a chunk: β, sums g of gates from the first token on, e^g, e^(g_last − g) and
+// scale · e^g.
 struct DeltaVector {
-  static constexpr int share = 0, summed = 1, grown = 2, faded = 3, count = 4;
+  static constexpr int share = 0, summed = 1, grown = 2, faded = 3, asked = 4, count = 5;
 };
 
 struct DeltaKernel {
