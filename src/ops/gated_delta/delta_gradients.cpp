@@ -15,7 +15,8 @@ ScanKernel scan_of(const DeltaChunkGradients& c) {
   return scan;
 }
 
-// dw = Pᵀ dout + e^(g_last − g) k · dstate; y = Aᵀ dw; dstate ← e^g_last dstate + scale (e^g q)ᵀ dout − (e^g k)ᵀ β y.
+// dw = Pᵀ dout + e^(g_last − g) k · dstate; y = Aᵀ dw; dstate ← e^g_last dstate + scale (e^g q)ᵀ dout − (e^g
+// k)ᵀ β y.
 class PassGradients {
  public:
   explicit PassGradients(const DeltaPass& kernel) : c(kernel) { in.s.declare(); }
@@ -41,7 +42,8 @@ class PassGradients {
 
   void of_chunk(const Chunk& at, Fragment& dstate) const {
     const Sequences& s = in.s;
-    Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type), douts({rows, c.block}, c.type);
+    Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type),
+        douts({rows, c.block}, c.type);
     Shared inverses({rows, rows}, c.type), seen({rows, rows}, c.type), own({DeltaVector::count, rows}, f32);
     copy(s.head(dout, at.n, at.h).at(at.row, at.column), douts);
     copy(s.head(scores, at.n, at.h).at(at.row), seen);
@@ -65,7 +67,8 @@ class PassGradients {
     gemm(asking.to(c.type), qs, dstate);
     Shared straight({rows, c.block}, c.type);
     parallel(y, [&](Index i, Index j) { straight(j, i) = y(i, j); });
-    parallel(y, [&](Index i, Index j) { y(i, j) *= -own(DeltaVector::share, j) * own(DeltaVector::grown, j); });
+    parallel(y,
+             [&](Index i, Index j) { y(i, j) *= -own(DeltaVector::share, j) * own(DeltaVector::grown, j); });
     gemm(y.to(c.type), ks, dstate);
     copy(straight, s.head(solved, at.n, at.h).at(at.row, at.column));
   }
@@ -198,9 +201,11 @@ class ChunkGradientsOfRule {
       gemm(adding.to(c.type), dstate, dks);
       reduce_sum(map(ys, [&](Index i, Index j) { return f32(ys(i, j)) * f32(vs(i, j)); }), sums.along);
       if (c.gated)
-        reduce_sum(map(state, [&](Index i, Index j) { return f32(state(i, j)) * f32(dstate(i, j)); }), sums.both);
+        reduce_sum(map(state, [&](Index i, Index j) { return f32(state(i, j)) * f32(dstate(i, j)); }),
+                   sums.both);
       Fragment dvs({rows, c.block}, f32);
-      parallel(dvs, [&](Index i, Index j) { dvs(i, j) = f32(ys(i, j)) * own.vectors(DeltaVector::share, i); });
+      parallel(dvs,
+               [&](Index i, Index j) { dvs(i, j) = f32(ys(i, j)) * own.vectors(DeltaVector::share, i); });
       copy(dvs, s.head(dv, n, h).at(row, column));
     });
   }
@@ -229,7 +234,8 @@ class ChunkGradientsOfRule {
       sums.along(i) += found(i);
       dgs(i) += found(i) * own_vectors(DeltaVector::share, i);
     });
-    parallel(dks, [&](Index i, Index f) { dks(i, f) += sums.of_y(i, f) * own_vectors(DeltaVector::share, i); });
+    parallel(dks,
+             [&](Index i, Index f) { dks(i, f) += sums.of_y(i, f) * own_vectors(DeltaVector::share, i); });
   }
   Fragment rows_with(const Fragment& x, const Shared& y) const {
     return reduce_sum(map(x, [&](Index i, Index f) { return x(i, f) * f32(y(i, f)); }));
@@ -238,7 +244,8 @@ class ChunkGradientsOfRule {
   void through_scores(const Head& own, Sums& sums, Fragment& dgs, Fragment& dqs, Fragment& dks) const {
     Fragment& ds = sums.dscores;
     Shared rounded({rows, rows}, c.type);
-    parallel(ds, [&](Index i, Index j) { ds(i, j) = select(i >= j, ds(i, j) * own.between(i, j) * scale, 0); });
+    parallel(ds,
+             [&](Index i, Index j) { ds(i, j) = select(i >= j, ds(i, j) * own.between(i, j) * scale, 0); });
     copy(ds, rounded);
     if (c.gated) {
       Fragment products({rows, rows}, f32, 0);

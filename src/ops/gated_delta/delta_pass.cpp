@@ -13,7 +13,9 @@ ScanKernel scan_of(const DeltaPass& c) {
   return scan;
 }
 
-int threads_of_pass(const DeltaPass& c) { return c.type.bits() == 16 && scan_of(c).features() <= 128 ? 128 : 0; }
+int threads_of_pass(const DeltaPass& c) {
+  return c.type.bits() == 16 && scan_of(c).features() <= 128 ? 128 : 0;
+}
 
 namespace {
 
@@ -31,8 +33,9 @@ class PassOverChunks {
            if (c.segment)
              parallel(state,
                       [&](Index i, Index j) { state(i, j) = select(column + i - c.d_v == j, 1.0f, 0.0f); });
-           pipelined(ceildiv(s.length(n), rows), {.stages = 3},
-                     [&](Index chunk) { of_chunk({n, h, chunk, chunk * rows, column}, state); });
+           pipelined(ceildiv(s.length(n), rows), {.stages = 3}, [&](Index chunk) {
+             of_chunk({n, h, chunk, chunk * rows, column}, state);
+           });
            if (c.last) copy(state, end.slice(n, h).at(column));
          });
   }
@@ -79,7 +82,8 @@ class PassOverChunks {
     Expr all = t.vectors(DeltaVector::grown, rows - 1);
     parallel(state, [&](Index i, Index j) { state(i, j) *= all; });
     parallel(seen, [&](Index i, Index j) {
-      seen(i, j) = (f32(values(i, j)) - seen(i, j) * t.vectors(DeltaVector::grown, j)) * t.vectors(DeltaVector::share, j);
+      seen(i, j) = (f32(values(i, j)) - seen(i, j) * t.vectors(DeltaVector::grown, j)) *
+                   t.vectors(DeltaVector::share, j);
     });
     gemm(seen.to(c.type), t.inverse.T(), written);
     if (c.outputs) {

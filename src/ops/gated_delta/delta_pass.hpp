@@ -1,6 +1,6 @@
-// The pass over the chunks of a gated delta rule. Its states are transposed, rows for columns of values: so they
-// stay in registers as the left operand of all products with keys and queries, and what a chunk writes is the
-// left operand of the products that follow. No step waits for another warp.
+// The pass over the chunks of a gated delta rule. Its states are transposed, rows for columns of values: so
+// they stay in registers as the left operand of all products with keys and queries, and what a chunk writes
+// is the left operand of the products that follow. No step waits for another warp.
 #pragma once
 #include "ops/linear/scan.hpp"
 
@@ -25,8 +25,8 @@ struct DeltaPass {
 };
 
 // k, v, vectors, inverse [, q, scores, initial_state] give [out, states, written, final_state], the states
-// [.., columns of values, d]. Of a token that writes r to a chunk's system of equations, r = β (v − e^g k · state),
-// the inverse makes what is written: inverse · r.
+// [.., columns of values, d]. Of a token that writes r to a chunk's system of equations, r = β (v − e^g k ·
+// state), the inverse makes what is written: inverse · r.
 lang::Kernel delta_pass_kernel(const DeltaPass& c);
 
 // One warp group has all columns of a block, so that none waits for another.

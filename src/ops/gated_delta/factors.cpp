@@ -117,8 +117,7 @@ class FactorsOfChunks {
     parallel(betas, [&](Index i) { vectors(DeltaVector::share, i) = f32(betas(i)); });
     if (c.gated) {
       Fragment gates = load(s.head(g, at.n, at.h).at(at.row), {rows});
-      parallel(gates,
-               [&](Index i) { assert_that(gates(i) <= 0, "g are logarithms of decays: at most 0"); });
+      parallel(gates, [&](Index i) { assert_that(gates(i) <= 0, "g are logarithms of decays: at most 0"); });
       Fragment sums = scan_sum(gates);
       parallel(sums, [&](Index i) { vectors(DeltaVector::summed, i) = sums(i); });
     } else {

@@ -22,8 +22,8 @@ struct DeltaKernel {
   }
 };
 
-// q, k, beta, scale [, g] give inverse and scores, which have a row of 64 for each token and head, and vectors
-// [batch, chunks, heads, DeltaVector::count, 64].
+// q, k, beta, scale [, g] give inverse and scores, which have a row of 64 for each token and head, and
+// vectors [batch, chunks, heads, DeltaVector::count, 64].
 lang::Kernel delta_factors_kernel(const DeltaKernel& c);
 
 // x becomes (I + x)⁻¹, of a strictly lower triangular tile: blocks of 16 on the diagonal by substitution,

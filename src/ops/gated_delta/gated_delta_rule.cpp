@@ -1,7 +1,7 @@
 #include "tegula/ops/gated_delta_rule.hpp"
 
-#include "ops/gated_delta/delta_table.hpp"
 #include "ops/gated_delta/delta_gradients.hpp"
+#include "ops/gated_delta/delta_table.hpp"
 #include "ops/gated_delta/factors.hpp"
 #include "ops/gated_delta/segments.hpp"
 #include "ops/linear/recurrent.hpp"
@@ -93,7 +93,9 @@ struct FormedRule {
             {"final_state", final_state}});
   }
   // States of a call are [.., d, d_v], those of passes [.., d_v, d].
-  TensorRef turned(const char* name) const { return c.has(name) ? c.call().formed(name).transpose(2, 3) : TensorRef(); }
+  TensorRef turned(const char* name) const {
+    return c.has(name) ? c.call().formed(name).transpose(2, 3) : TensorRef();
+  }
 
  private:
   void run_by_segments(std::int64_t parts, const TensorRef& out, const TensorRef& final_state) {
@@ -117,7 +119,10 @@ struct FormedRule {
     DeltaPass segments = pass;
     segments.block = 16;  // a map is three tiles of f32
     launch(segments, segment_states_kernel,
-           {{"ends", ends}, {"starts", starts}, {"initial_state", turned("initial_state")}, {"final_state", final_state}});
+           {{"ends", ends},
+            {"starts", starts},
+            {"initial_state", turned("initial_state")},
+            {"final_state", final_state}});
     DeltaPass part = pass;
     part.first = true, part.last = false;
     launch(part, delta_pass_kernel,

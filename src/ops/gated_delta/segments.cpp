@@ -7,9 +7,7 @@ namespace tegula::ops {
 
 namespace {
 
-// Microseconds: of a chunk in a pass, with and without results, of a segment in the pass over segments, and of two
-// grids.
-constexpr double step_with_outputs = 0.8, step_alone = 0.6, step_of_segments = 6, two_grids = 12;
+constexpr const GpuScan& scan_costs = gpu_table.scan;
 
 double pass_time(const BoundCall& call, const DeltaPass& c, std::int64_t parts, double step) {
   const auto heads = static_cast<double>(sequences_of(call) * call.dim("heads") * parts);
@@ -29,13 +27,14 @@ std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass) {
     if (tokens > 0 && tokens % (parts * chunk_tokens_of_scan) == 0) candidates.add(parts);
   DeltaPass both = pass;
   both.segment = true;
-  const double own_step = pass.outputs ? step_with_outputs : step_alone;
+  const double own_step = pass.outputs ? scan_costs.step_with_outputs : scan_costs.step_alone;
   return best_of(candidates, [&](std::int64_t parts) {
     // A CPU has few processors, and the same number of steps on each.
     if (!call.on_gpu()) return static_cast<double>(parts);
     const double own = pass_time(call, pass, parts, own_step);
     if (parts == 1) return own;
-    return own + pass_time(call, both, parts, step_alone) + static_cast<double>(parts) * step_of_segments + two_grids;
+    return own + pass_time(call, both, parts, scan_costs.step_alone) +
+           static_cast<double>(parts) * scan_costs.segment_step + scan_costs.grids;
   });
 }
 
