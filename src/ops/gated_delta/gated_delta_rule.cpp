@@ -72,9 +72,11 @@ struct FormedRule {
             {"vectors", vectors}});
   }
   // The results, or what gradients read of all chunks.
-  void run_pass(const TensorRef& out, const TensorRef& final_state) {
-    pass.outputs = out.rank() != 0, pass.keep = !pass.outputs;
-    pass.first = c.has("initial_state"), pass.last = final_state.rank() != 0;
+  void run_pass(bool outputs, bool last) {
+    const TensorRef out = outputs ? token_view(c.call(), "out") : TensorRef(),
+                    final_state = last ? turned("final_state") : TensorRef();
+    pass.outputs = outputs, pass.keep = !outputs;
+    pass.first = c.has("initial_state"), pass.last = last;
     if (pass.keep) states = make_states(), written = make("heads", {pass.d_v}, pass.type);
     if (const std::int64_t parts = divided(k, 1) ? segments_of(c.call(), pass) : 1; parts > 1)
       return run_by_segments(parts, out, final_state);
@@ -94,7 +96,8 @@ struct FormedRule {
   }
   // States of a call are [.., d, d_v], those of passes [.., d_v, d].
   TensorRef turned(const char* name) const {
-    return c.has(name) ? c.call().formed(name).transpose(2, 3) : TensorRef();
+    const TensorRef state = c.has(name) ? c.call().formed(name) : TensorRef();
+    return state.rank() == 4 ? state.transpose(2, 3) : state;
   }
 
  private:
@@ -160,7 +163,7 @@ void run_rule(const RuleCall& c, Launch& launch) {
   if (c.dim("longest") <= most_recurrent_tokens) return run_recurrent(c, launch, formed, out);
   formed.normalize();
   formed.form_factors();
-  formed.run_pass(out, c->output_final_state ? formed.turned("final_state") : TensorRef());
+  formed.run_pass(true, c->output_final_state);
 }
 
 // The gradients of a call, grid by grid.
@@ -170,7 +173,7 @@ class RuleBackward {
   void run() {
     f.normalize();
     f.form_factors();
-    f.run_pass({}, {});
+    f.run_pass(false, false);
     differentiate_pass();
     differentiate_chunks();
     if (unit) differentiate_norms();
