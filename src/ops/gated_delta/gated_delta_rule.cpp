@@ -78,7 +78,8 @@ struct FormedRule {
     pass.outputs = outputs, pass.keep = !outputs;
     pass.first = c.has("initial_state"), pass.last = last;
     if (pass.keep) states = make_states(), written = make("heads", {pass.d_v}, pass.type);
-    if (const std::int64_t parts = divided(k, 1) ? segments_of(c.call(), pass) : 1; parts > 1)
+    const bool divides = divided(q, 1) && divided(k, 1) && divided(v, 1) && divided(out, 1);
+    if (const std::int64_t parts = divides ? segments_of(c.call(), pass) : 1; parts > 1)
       return run_by_segments(parts, out, final_state);
     const TensorRef start = turned("initial_state");
     launch(pass, delta_pass_kernel,
