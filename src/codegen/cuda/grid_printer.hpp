@@ -238,6 +238,10 @@ class CudaGridPrinter : private GridState {
   void store_plain_matrices(const passes::Conversion& n);
   void store_transposed_matrices(const passes::Conversion& n);
 
+  // What is read by ldmatrix into registers, one a value.
+  std::optional<passes::Conversion> matrix_load(const Stmt& s) const;
+  void load_matrices(const passes::Conversion& n, const ir::View& from, const Loc& at);
+
   // ---- fragments to rows of tensors (print_row_stores.cpp)
   void store_rows(const ir::For& n, const ir::Access& to, const Loc& at);
 

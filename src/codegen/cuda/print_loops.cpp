@@ -117,6 +117,8 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
     return convert_rows(*own);
   if (const auto found = passes::matrix_store(s, computing()); found && is_registers_of_pairs(*found))
     return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);
+  if (const auto found = matrix_load(s))
+    return load_matrices(*found, as<Load>(n.body.front())->from.view, s->at);
   if (const Access* to = passes::plan_row_store(s, layouts_, team_.threads, target_))
     return store_rows(n, *to, s->at);
   const auto found = layouts_.loops.find(s.get());

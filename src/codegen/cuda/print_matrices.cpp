@@ -1,4 +1,5 @@
-// Fragments in the layout of tensor cores to shared tiles that tensor cores read: by stmatrix.
+// Fragments in the layout of tensor cores to shared tiles that tensor cores read: by
+// stmatrix; and transposed tiles to fragments: by ldmatrix.
 #include <fmt/format.h>
 
 #include "codegen/cuda/grid_printer.hpp"
@@ -13,6 +14,22 @@ namespace {
 constexpr int block_columns = 64;  // of a swizzled block whose rows have 128 bytes
 
 }  // namespace
+
+std::optional<passes::Conversion> CudaGridPrinter::matrix_load(const Stmt& s) const {
+  const auto found = passes::matrix_load(s, computing());
+  return found && !plan_.forms.packed.contains(found->to.get()) ? found : std::nullopt;
+}
+
+// The 64 rows of a warp group are a block of columns of the tile.
+void CudaGridPrinter::load_matrices(const passes::Conversion& n, const View& from, const Loc& at) {
+  out_.code();
+  touch(from, MemoryUse::read, false);
+  const SharedTile& tile = shared_.at(n.from.get());
+  const std::int64_t rows = n.from->extent(0);
+  out_.line(fmt::format("tg::take_columns<{}>({}, {} + {} / 128 * {}, {});  // {}", rows,
+                        fragments_.at(n.to.get()).name, tile.name, team_.thread, rows * block_columns,
+                        team_.thread, location_in_folder(at)));
+}
 
 // Every warp group its own rows; eight registers of 16 rows and 16 columns at a time.
 void CudaGridPrinter::store_matrices(const passes::Conversion& n, const View& to, const Loc& at) {

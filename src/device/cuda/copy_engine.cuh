@@ -56,6 +56,19 @@ TG_DEVICE void stage_columns(T* to, const float* x, int thread) {
   for (int i = 0; i < columns / 4; ++i) words[i] = pair<T>(x[2 * i], x[2 * i + 1]);
   stage_columns<columns>(to, words, thread);
 }
+// And back: as many rows of 64 columns become what a warp group holds of 64 rows.
+template <int columns, class T>
+TG_DEVICE void take_columns(float* x, const T* from, int thread) {
+  const int lane = thread % 32, row = lane % 8, piece = thread / 32 % 4 * 2 + lane / 8 % 2;
+  const T* const at = from + (lane / 16 * 8 + row) * 64 + (piece ^ row) * 8;
+#pragma unroll
+  for (int i = 0; i < columns / 16; ++i) {
+    uint32_t words[4];
+    load_matrices_transposed(words, at + i * 16 * 64);
+#pragma unroll
+    for (int r = 0; r < 8; ++r) x[8 * i + r] = element<T>(words[r / 2], r % 2);
+  }
+}
 // The same in f32: two boxes of 32 columns, one behind the other. The threads of a warp meet all banks.
 template <int columns>
 TG_DEVICE void stage_columns_of(float* to, const float* x) {

@@ -1,6 +1,6 @@
 #include "ops/gated_delta/factors.hpp"
 
-#include "ops/linear/scan_pieces.hpp"
+#include "ops/gated_delta/delta_chunk.hpp"
 
 namespace tegula::ops {
 
@@ -48,8 +48,7 @@ void merge_blocks(Shared& x, Shared& products, int block) {
 
 ScanKernel scan_of(const DeltaKernel& c) {
   ScanKernel scan;
-  scan.type = c.type, scan.d = c.d, scan.d_v = c.d_v, scan.block = c.block;
-  scan.gated = c.gated, scan.packed = c.packed;
+  scan.type = c.type, scan.d = c.d, scan.packed = c.packed;
   return scan;
 }
 
@@ -64,209 +63,90 @@ void invert_lower(Shared& x) {
   for (int block = least; block < rows; block *= 2) merge_blocks(x, products, block);
 }
 
-Kernel delta_factors_kernel(const DeltaKernel& c) {
-  return kernel(instance_name("delta_factors", c), [&] {
-    const ScanKernel scan = scan_of(c);
-    ScanInputs in(scan);
-    Sequences& s = in.s;
-    const int rows = scan.rows();
-    Tensor k = in.keys("k"), v = in.values("v"), beta = input("beta", in.of_heads(), c.beta);
-    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : k;
-    Tensor w = output("w", s.shape({in.heads, c.d}), c.type), u = output("u", in.columns(), c.type);
-    Tensor inverse = c.keep ? output("inverse", s.shape({in.heads, rows}), c.type) : w;
-    s.declare();
-    grid(s.most_chunks(), in.heads, s.count(), [&](Index chunk, Index h, Index n) {
-      Expr row = chunk * rows;
-      s.leave_unless(n, row);
-      // One step, so that the next block's tiles come under this block's work.
-      pipelined(1, {.stages = 1}, [&](Index) {
-        Shared ks({rows, scan.features()}, c.type), betas({rows}, f32);
-        Shared whole({rows, rows}, f32);
-        GateTile gates(scan);
-        copy(s.head(k, n, in.key_head(h)).at(row), ks);
-        copy(s.head(beta, n, h).at(row), betas);
-        if (c.gated) gates.load(s.head(sums, n, h).at(row));
-        std::vector<Shared> vs;
-        for (int first = 0; first < c.d_v; first += c.block) {
-          vs.emplace_back(std::initializer_list<int>{rows, c.block}, c.type);
-          copy(s.head(v, n, h).at(row, first), vs.back());
-        }
-        Fragment a({rows, rows}, f32, 0), own_w({rows, scan.features()}, f32, 0);
-        gemm(ks, ks.T(), a);
-        gates.mask(a, 1);
-        parallel(a, [&](Index i, Index j) { whole(i, j) = select(i > j, a(i, j) * betas(i), 0); });
-        invert_lower(whole);
-        if (c.keep) {
-          Fragment kept({rows, rows}, c.type);
-          copy(whole, kept);
-          copy(kept, s.head(inverse, n, h).at(row));
-        }
-        // Factors of rows of keys and values are those of the inverse's columns.
-        Fragment of_keys({rows, rows}, f32), of_values({rows, rows}, f32);
-        parallel(of_values, [&](Index i, Index j) { of_values(i, j) = whole(i, j) * betas(j); });
-        parallel(of_keys, [&](Index i, Index j) {
-          of_keys(i, j) = c.gated ? of_values(i, j) * exp(gates.at(j)) : Expr(of_values(i, j));
-        });
-        gemm(of_keys.to(c.type), ks, own_w);
-        copy(own_w, s.head(w, n, h).at(row));
-        Fragment by_values = of_values.to(c.type);
-        for (std::size_t i = 0; i < vs.size(); ++i) {
-          Fragment own_u({rows, c.block}, f32, 0);
-          gemm(by_values, vs[i], own_u);
-          copy(own_u, s.head(u, n, h).at(row, static_cast<int>(i) * c.block));
-        }
-      });
-    });
-  });
-}
-
 namespace {
 
-// The gradients of a chunk through w, u and the inverse, for one head or summed over those that share k.
-class FactorGradients {
+// A and the scores of a chunk, and its vectors.
+class FactorsOfChunks {
  public:
-  explicit FactorGradients(const DeltaKernel& kernel)
-      : c(kernel),
-        scan(scan_of(c)),
-        in(scan),
-        rows(scan.rows()),
-        k(in.keys("k")),
-        v(in.values("v")),
-        beta(input("beta", in.of_heads(), c.beta)),
-        inverse(input("inverse", in.s.shape({in.heads, rows}), c.type)),
-        dw(input("dw", in.s.shape({in.heads, c.d}), c.type)),
-        du(input("du", in.columns(), c.type)),
-        dk_before(input("dk_before", in.s.shape({in.key_heads, c.d}), f32)),
-        sums(c.gated ? input("sums", in.of_heads(), f32) : k),
-        dk(output("dk", in.s.shape({in.key_heads, c.d}), c.result)),
-        dv(output("dv", in.columns(), c.type)),
-        dbeta(output("dbeta", in.of_heads(), c.beta)),
-        dsums(c.gated ? inout("dsums", in.of_heads(), f32) : dv) {
-    in.s.declare();
-  }
+  explicit FactorsOfChunks(const DeltaKernel& kernel) : c(kernel) { in.s.declare(); }
 
   void run() const {
     const Sequences& s = in.s;
-    grid(s.most_chunks(), in.key_heads, s.count(), [&](Index chunk, Index key_head, Index n) {
-      Expr row = chunk * rows, group = Expr(in.heads) / in.key_heads;
+    // Several blocks share a processor and hide each other's waits: most of the inverse is one warp's work.
+    grid(in.heads, s.most_chunks(), s.count(), {.threads = 128}, [&](Index h, Index chunk, Index n) {
+      Expr row = chunk * rows;
       s.leave_unless(n, row);
-      Shared ks({rows, scan.features()}, c.type);
-      copy(s.head(k, n, key_head).at(row), ks);
-      Fragment sum = load(s.head(dk_before, n, key_head).at(row), {rows, scan.features()});
-      serial(group, [&](Index member) { of_head(ks, sum, n, key_head * group + member, row); });
-      copy(sum, s.head(dk, n, key_head).at(row));
+      of_chunk({n, h, chunk, row});
     });
   }
 
  private:
-  // What gradients of vectors are summed in.
-  struct Vectors {
-    Fragment dbeta, dg;
-    explicit Vectors(int rows) : dbeta({rows}, f32, 0), dg({rows}, f32, 0) {}
+  struct Chunk {
+    Expr n, h, chunk, row;
   };
-  struct Head {
-    Shared inverse, betas;
-    GateTile gates;
-    Head(const ScanKernel& scan, DType type)
-        : inverse({scan.rows(), scan.rows()}, type), betas({scan.rows()}, f32), gates(scan) {}
-    Expr factor(const Expr& row) const {
-      return gates ? Expr(betas(row)) * exp(gates.at(row)) : Expr(betas(row));
+
+  void of_chunk(const Chunk& at) const {
+    const Sequences& s = in.s;
+    Shared ks({rows, scan.features()}, c.type), qs({rows, scan.features()}, c.type);
+    Shared vectors({DeltaVector::count, rows}, f32), whole({rows, rows}, f32);
+    copy(s.head(k, at.n, in.key_head(at.h)).at(at.row), ks);
+    copy(s.head(q, at.n, in.key_head(at.h)).at(at.row), qs);
+    form_vectors(at, vectors);
+    copy(vectors, s.chunk(of_chunks, at.n, at.chunk, at.h).at(0));
+    Fragment a({rows, rows}, f32, 0), seen({rows, rows}, f32, 0);
+    gemm(ks, ks.T(), a);
+    gemm(qs, ks.T(), seen);
+    const auto between = [&](const Expr& i, const Expr& j) {
+      return exp(min(vectors(DeltaVector::summed, i) - vectors(DeltaVector::summed, j), 0));
+    };
+    parallel(a, [&](Index i, Index j) {
+      whole(i, j) = select(i > j, a(i, j) * between(i, j) * vectors(DeltaVector::share, i), 0);
+      seen(i, j) = select(i >= j, seen(i, j) * between(i, j) * scale, 0);
+    });
+    copy(seen, s.head(scores, at.n, at.h).at(at.row));
+    invert_lower(whole);
+    Fragment rounded({rows, rows}, c.type);
+    copy(whole, rounded);
+    copy(rounded, s.head(inverse, at.n, at.h).at(at.row));
+  }
+
+  // Behind the last token gates are 0, so that the last row has the whole of a chunk.
+  void form_vectors(const Chunk& at, Shared& vectors) const {
+    const Sequences& s = in.s;
+    Fragment betas = load(s.head(beta, at.n, at.h).at(at.row), {rows});
+    parallel(betas, [&](Index i) { vectors(DeltaVector::share, i) = f32(betas(i)); });
+    if (c.gated) {
+      Fragment gates = load(s.head(g, at.n, at.h).at(at.row), {rows});
+      parallel(gates, [&](Index i) { assert_that(gates(i) <= 0, "g are logarithms of decays: at most 0"); });
+      Fragment sums = scan_sum(gates);
+      parallel(sums, [&](Index i) { vectors(DeltaVector::summed, i) = sums(i); });
+    } else {
+      parallel(rows, [&](Index i) { vectors(DeltaVector::summed, i) = 0; });
     }
-  };
-
-  void of_head(const Shared& ks, Fragment& sum, const Expr& n, const Expr& h, const Expr& row) const {
-    const Sequences& s = in.s;
-    Head own(scan, c.type);
-    copy(s.head(inverse, n, h).at(row), own.inverse);
-    copy(s.head(beta, n, h).at(row), own.betas);
-    if (c.gated) own.gates.load(s.head(sums, n, h).at(row));
-    Vectors vectors(rows);
-    Fragment da({rows, rows}, f32, 0);
-    through_w(own, ks, da, sum, vectors, s.head(dw, n, h).at(row));
-    through_u(own, da, vectors, n, h, row);
-    through_inverse(own, ks, da, sum, vectors);
-    copy(vectors.dbeta, s.head(dbeta, n, h).at(row));
-    if (!c.gated) return;
-    Fragment before = load(s.head(dsums, n, h).at(row), {rows});
-    parallel(before, [&](Index i) { before(i) += vectors.dg(i); });
-    copy(before, s.head(dsums, n, h).at(row));
-  }
-
-  // w = A (β e^g k).
-  void through_w(const Head& own, const Shared& ks, Fragment& da, Fragment& sum, Vectors& vectors,
-                 const Window& given) const {
-    Shared dws({rows, scan.features()}, c.type), scaled({rows, scan.features()}, c.type);
-    copy(given, dws);
-    parallel(scaled, [&](Index i, Index j) { scaled(i, j) = f32(ks(i, j)) * own.factor(i); });
-    Fragment of_keys({rows, scan.features()}, f32, 0);
-    gemm(dws, scaled.T(), da);
-    gemm(own.inverse.T(), dws, of_keys);
-    Fragment along =
-        reduce_sum(map(of_keys, [&](Index i, Index j) { return of_keys(i, j) * f32(ks(i, j)); }));
-    parallel(along, [&](Index i) {
-      Expr decay = c.gated ? exp(own.gates.at(i)) : Expr(f32(1));
-      vectors.dbeta(i) += along(i) * decay;
-      vectors.dg(i) += along(i) * decay * own.betas(i);
+    parallel(rows, [&](Index i) {
+      Expr sum = vectors(DeltaVector::summed, i);
+      vectors(DeltaVector::grown, i) = exp(sum);
+      vectors(DeltaVector::asked, i) = scale * exp(sum);
+      vectors(DeltaVector::faded, i) = exp(min(vectors(DeltaVector::summed, rows - 1) - sum, 0));
     });
-    parallel(sum, [&](Index i, Index j) { sum(i, j) += of_keys(i, j) * own.factor(i); });
-  }
-  // u = A (β v).
-  void through_u(const Head& own, Fragment& da, Vectors& vectors, const Expr& n, const Expr& h,
-                 const Expr& row) const {
-    const Sequences& s = in.s;
-    serial(in.blocks(), [&](Index x) {
-      Shared vs({rows, c.block}, c.type), dus({rows, c.block}, c.type), scaled({rows, c.block}, c.type);
-      copy(s.head(v, n, h).at(row, x * c.block), vs);
-      copy(s.head(du, n, h).at(row, x * c.block), dus);
-      parallel(scaled, [&](Index i, Index j) { scaled(i, j) = f32(vs(i, j)) * own.betas(i); });
-      Fragment of_values({rows, c.block}, f32, 0);
-      gemm(dus, scaled.T(), da);
-      gemm(own.inverse.T(), dus, of_values);
-      reduce_sum(map(of_values, [&](Index i, Index j) { return of_values(i, j) * f32(vs(i, j)); }),
-                 vectors.dbeta);
-      parallel(of_values, [&](Index i, Index j) { of_values(i, j) *= own.betas(i); });
-      copy(of_values, s.head(dv, n, h).at(row, x * c.block));
-    });
-  }
-  // The gradient of L is −Aᵀ (dA) Aᵀ below the diagonal.
-  void through_inverse(const Head& own, const Shared& ks, Fragment& da, Fragment& sum,
-                       Vectors& vectors) const {
-    Shared right({rows, rows}, c.type), dls({rows, rows}, c.type), scaled({rows, scan.features()}, c.type);
-    Fragment first({rows, rows}, f32, 0), dl({rows, rows}, f32, 0), products({rows, rows}, f32, 0);
-    parallel(da, [&](Index i, Index j) { da(i, j) = select(i > j, da(i, j), 0); });
-    gemm(da.to(c.type), own.inverse.T(), first);
-    copy(first, right);
-    gemm(own.inverse.T(), right, dl);
-    own.gates.mask(dl, -1);
-    parallel(dl, [&](Index i, Index j) { dl(i, j) = select(i > j, dl(i, j), 0); });
-    copy(dl, dls);
-    parallel(scaled, [&](Index i, Index j) { scaled(i, j) = f32(ks(i, j)) * own.betas(i); });
-    Fragment of_scaled({rows, scan.features()}, f32, 0);
-    gemm(scaled, ks.T(), products);
-    gemm(dls, ks, of_scaled);
-    gemm(dls.T(), scaled, sum);
-    parallel(products, [&](Index i, Index j) { products(i, j) *= dl(i, j); });
-    Fragment columns = reduce_sum(products, 0);
-    reduce_sum(products, vectors.dg);
-    parallel(columns, [&](Index i) { vectors.dg(i) -= columns(i); });
-    parallel(sum, [&](Index i, Index j) {
-      sum(i, j) += of_scaled(i, j) * own.betas(i);
-      of_scaled(i, j) *= f32(ks(i, j));
-    });
-    reduce_sum(of_scaled, vectors.dbeta);
   }
 
   const DeltaKernel& c;
-  ScanKernel scan;
-  ScanInputs in;
-  int rows;
-  Tensor k, v, beta, inverse, dw, du, dk_before, sums, dk, dv, dbeta, dsums;
+  ScanKernel scan = scan_of(c);
+  ScanInputs in{scan};
+  int rows = scan.rows();
+  Tensor q = in.keys("q"), k = in.keys("k"), beta = input("beta", in.of_heads(), c.beta);
+  Tensor g = c.gated ? input("g", in.of_heads(), f32) : k;
+  Expr scale = scalar("scale", f32);
+  Tensor inverse = output("inverse", in.s.shape({in.heads, rows}), c.type);
+  Tensor scores = output("scores", in.s.shape({in.heads, rows}), c.type);
+  Tensor of_chunks = output("vectors", of_vectors(in), f32);
 };
 
 }  // namespace
 
-Kernel delta_factor_gradients_kernel(const DeltaKernel& c) {
-  return kernel(instance_name("delta_factor_gradients", c), [&] { FactorGradients(c).run(); });
+Kernel delta_factors_kernel(const DeltaKernel& c) {
+  return kernel(instance_name("delta_factors", c), [&] { FactorsOfChunks(c).run(); });
 }
 
 }  // namespace tegula::ops

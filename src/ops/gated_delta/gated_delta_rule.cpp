@@ -1,9 +1,10 @@
 #include "tegula/ops/gated_delta_rule.hpp"
 
+#include "ops/gated_delta/delta_gradients.hpp"
 #include "ops/gated_delta/delta_table.hpp"
 #include "ops/gated_delta/factors.hpp"
+#include "ops/gated_delta/segments.hpp"
 #include "ops/linear/recurrent.hpp"
-#include "ops/linear/segments.hpp"
 #include "ops/linear/unit_rows.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -17,10 +18,10 @@ using RuleCall = Bound<GatedDeltaRule>;
 struct FormedRule {
   const RuleCall& c;
   Launch& launch;
-  TensorRef q, k, v, beta;
+  TensorRef q, k, v, beta, g;
   std::vector<Tensor> owners = {};
-  ScanKernel scan = {};
-  Tensor sums = {}, w = {}, u = {}, inverse = {}, states = {}, v_new = {};
+  DeltaPass pass = {};
+  Tensor vectors = {}, inverse = {}, scores = {}, states = {}, written = {};
 
   FormedRule(const RuleCall& call, Launch& launches)
       : c(call),
@@ -28,114 +29,142 @@ struct FormedRule {
         q(token_view(c.call(), "q")),
         k(token_view(c.call(), "k")),
         v(token_view(c.call(), "v")),
-        beta(token_view(c.call(), "beta")) {
-    scan.type = scan.result = c.type("q");
-    scan.d = c.small_dim("d"), scan.d_v = c.small_dim("d_v");
-    scan.gated = c.has("g"), scan.packed = c.has("cu_seqlens"), scan.delta = true;
+        beta(token_view(c.call(), "beta")),
+        g(token_view(c.call(), "g")) {
+    pass.type = c.type("q");
+    pass.d = c.small_dim("d"), pass.d_v = c.small_dim("d_v");
+    pass.packed = c.has("cu_seqlens"), pass.block = wide(scan_of(pass)).block;
   }
 
   // Tensors over tokens, of heads or key heads.
   Shape shape(const char* heads, Shape rest = {}) const {
-    Shape result{c.has("cu_seqlens") ? 1 : c.dim("batch"), c.dim("tokens"), c.dim(heads)};
+    Shape result{pass.packed ? 1 : c.dim("batch"), c.dim("tokens"), c.dim(heads)};
     result.insert(result.end(), rest.begin(), rest.end());
     return result;
   }
   Tensor make(const char* heads, Shape rest, DType type) { return launch.scratch(shape(heads, rest), type); }
+  Tensor make_states() {
+    return launch.scratch(chunk_shape(c.call(), {c.dim("heads"), pass.d_v, pass.d}), pass.type);
+  }
 
   // q and k by their norms, if they are wanted so.
   void normalize() {
     if (!c->qk_l2norm) return;
     for (TensorRef* x : {&q, &k}) {
-      owners.push_back(make("key_heads", {scan.d}, scan.type));
-      launch(UnitRowsKernel{scan.type, scan.d}, unit_rows_kernel, {{"x", *x}, {"y", owners.back()}});
+      owners.push_back(make("key_heads", {pass.d}, pass.type));
+      launch(UnitRowsKernel{pass.type, pass.d}, unit_rows_kernel, {{"x", *x}, {"y", owners.back()}});
       *x = owners.back();
     }
   }
-  DeltaKernel delta(bool keep) const {
-    DeltaKernel kernel{scan.type, c.type("beta"), c->qk_l2norm ? f32 : scan.type, scan.d, scan.d_v};
-    kernel.block = wide(scan).block, kernel.gated = scan.gated, kernel.keep = keep;
-    kernel.packed = scan.packed;
-    return kernel;
+  void form_factors() {
+    constexpr int rows = chunk_tokens_of_scan;
+    vectors = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), DeltaVector::count, rows}), f32);
+    inverse = make("heads", {rows}, pass.type), scores = make("heads", {rows}, pass.type);
+    const DeltaKernel kernel{pass.type, c.type("beta"), pass.d, c.has("g"), pass.packed};
+    launch(kernel, delta_factors_kernel,
+           {{"q", q},
+            {"k", k},
+            {"beta", beta},
+            {"g", g},
+            {"scale", c.real("scale")},
+            {"inverse", inverse},
+            {"scores", scores},
+            {"vectors", vectors}});
   }
-  // The states of all chunks, and the last, if it is wanted.
-  void form_states(bool keep, bool last) {
-    sums = launch.scratch(scan.gated ? shape("heads") : Shape{0}, f32);
-    if (scan.gated)
-      launch(GateKernel{f32, {}, false, scan.packed}, gate_sums_kernel,
-             {{"g", token_view(c.call(), "g")}, {"sums", sums}});
-    w = make("heads", {scan.d}, scan.type), u = make("heads", {scan.d_v}, scan.type);
-    inverse = launch.scratch(keep ? shape("heads", {scan.rows()}) : Shape{0}, scan.type);
-    launch(delta(keep), delta_factors_kernel,
-           {{"k", k}, {"v", v}, {"beta", beta}, {"sums", sums}, {"w", w}, {"u", u}, {"inverse", inverse}});
-    states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type);
-    v_new = make("heads", {scan.d_v}, scan.type);
-    ScanKernel kernel = narrow();
-    kernel.first = c.has("initial_state"), kernel.last = last;
-    if (const std::int64_t parts = divided(k, 1) ? segments_of(c.call(), kernel) : 1; parts > 1)
-      return form_by_segments(kernel, parts);
-    launch(kernel, scan_states_kernel,
-           {{"k", k}, {"v", u}, {"w", w}, {"sums", sums}, {"states", states}, {"v_new", v_new}});
+  // The results, or what gradients read of all chunks.
+  void run_pass(bool outputs, bool last) {
+    const TensorRef out = outputs ? token_view(c.call(), "out") : TensorRef(),
+                    final_state = last ? turned("final_state") : TensorRef();
+    pass.outputs = outputs, pass.keep = !outputs;
+    pass.first = c.has("initial_state"), pass.last = last;
+    if (pass.keep) states = make_states(), written = make("heads", {pass.d_v}, pass.type);
+    const bool divides = divided(q, 1) && divided(k, 1) && divided(v, 1) && divided(out, 1);
+    if (const std::int64_t parts = divides ? segments_of(c.call(), pass) : 1; parts > 1)
+      return run_by_segments(parts, out, final_state);
+    const TensorRef start = turned("initial_state");
+    launch(pass, delta_pass_kernel,
+           {{"q", q},
+            {"k", k},
+            {"v", v},
+            {"vectors", vectors},
+            {"inverse", inverse},
+            {"scores", scores},
+            {"initial_state", start},
+            {"out", out},
+            {"states", states},
+            {"written", written},
+            {"final_state", final_state}});
   }
-  void form_by_segments(const ScanKernel& whole, std::int64_t parts) {
+  // States of a call are [.., d, d_v], those of passes [.., d_v, d].
+  TensorRef turned(const char* name) const {
+    const TensorRef state = c.has(name) ? c.call().formed(name) : TensorRef();
+    return state.rank() == 4 ? state.transpose(2, 3) : state;
+  }
+
+ private:
+  void run_by_segments(std::int64_t parts, const TensorRef& out, const TensorRef& final_state) {
     const std::int64_t batch = sequences_of(c.call()), heads = c.dim("heads");
-    const Tensor ends = launch.scratch({batch, parts, heads, scan.d, scan.d_v + scan.d}, f32),
-                 starts = launch.scratch({batch, parts, heads, scan.d, scan.d_v}, f32);
-    const TensorRef own_k = *divided(k, parts), own_u = *divided(u, parts), own_w = *divided(w, parts),
-                    own_sums = scan.gated ? *divided(sums, parts) : TensorRef();
+    const Tensor ends = launch.scratch({batch, parts, heads, pass.d_v + pass.d, pass.d}, f32),
+                 starts = launch.scratch({batch, parts, heads, pass.d_v, pass.d}, f32);
     const auto of_parts = [&](const Tensor& ends_of_parts) {
       Shape shape = ends_of_parts.shape();
       shape[1] *= shape[0], shape.erase(shape.begin());
       return ends_of_parts.ref().reshape(shape);
     };
-    ScanKernel segment = scan;
-    segment.d_v += scan.d, segment.segment = segment.last = true;
-    launch(of_segments(c.call(), segment, parts), scan_states_kernel,
-           {{"k", own_k}, {"v", own_u}, {"w", own_w}, {"sums", own_sums}, {"final_state", of_parts(ends)}});
-    launch(whole, segment_states_kernel, {{"ends", ends}, {"starts", starts}});
-    ScanKernel part = of_segments(c.call(), scan, parts);
-    part.first = true;
-    launch(part, scan_states_kernel,
-           {{"k", own_k},
-            {"v", own_u},
-            {"w", own_w},
-            {"sums", own_sums},
+    const auto own = [&](const TensorRef& tensor) { return *divided(tensor, parts); };
+    DeltaPass segment{pass.type, pass.d, pass.d_v, pass.block};
+    segment.segment = segment.last = true;
+    launch(segment, delta_pass_kernel,
+           {{"k", own(k)},
+            {"v", own(v)},
+            {"vectors", own(vectors)},
+            {"inverse", own(inverse)},
+            {"final_state", of_parts(ends)}});
+    DeltaPass segments = pass;
+    segments.block = 16;  // a map is three tiles of f32
+    launch(segments, segment_states_kernel,
+           {{"ends", ends},
+            {"starts", starts},
+            {"initial_state", turned("initial_state")},
+            {"final_state", final_state}});
+    DeltaPass part = pass;
+    part.first = true, part.last = false;
+    launch(part, delta_pass_kernel,
+           {{"q", own(q)},
+            {"k", own(k)},
+            {"v", own(v)},
+            {"vectors", own(vectors)},
+            {"inverse", own(inverse)},
+            {"scores", own(scores)},
             {"initial_state", of_parts(starts)},
-            {"states", *divided(states, parts)},
-            {"v_new", *divided(v_new, parts)}});
+            {"out", own(out)},
+            {"states", own(states)},
+            {"written", own(written)}});
   }
-  ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads")); }
 };
 
-void run_rule(const RuleCall& c, Launch& launch) {
-  const double scale = c.real("scale");
-  const TensorRef out = token_view(c.call(), "out");
-  FormedRule formed(c, launch);
-  const ScanKernel& scan = formed.scan;
-  if (c.dim("longest") <= most_recurrent_tokens) {
-    RecurrentKernel kernel{scan.type, scan.type, scan.d, scan.d_v, 32, c.type_if("g"), {}, c.type("beta")};
-    kernel.unit = c->qk_l2norm, kernel.packed = scan.packed;
-    kernel.first = c.has("initial_state"), kernel.last = c->output_final_state;
-    return launch(kernel, recurrent_kernel,
-                  {{"q", formed.q},
-                   {"k", formed.k},
-                   {"v", formed.v},
-                   {"beta", formed.beta},
-                   {"g", token_view(c.call(), "g")},
-                   {"scale", scale},
-                   {"out", out}});
-  }
-  formed.normalize();
-  formed.form_states(false, c->output_final_state);
-  ScanKernel outputs = wide(scan);
-  outputs.delta = false;
-  launch(outputs, scan_outputs_kernel,
+void run_recurrent(const RuleCall& c, Launch& launch, const FormedRule& formed, const TensorRef& out) {
+  const DeltaPass& pass = formed.pass;
+  RecurrentKernel kernel{pass.type, pass.type, pass.d, pass.d_v, 32, c.type_if("g"), {}, c.type("beta")};
+  kernel.unit = c->qk_l2norm, kernel.packed = pass.packed;
+  kernel.first = c.has("initial_state"), kernel.last = c->output_final_state;
+  launch(kernel, recurrent_kernel,
          {{"q", formed.q},
           {"k", formed.k},
-          {"v", formed.v_new},
-          {"states", formed.states},
-          {"sums", formed.sums},
-          {"scale", scale},
+          {"v", formed.v},
+          {"beta", formed.beta},
+          {"g", formed.g},
+          {"scale", c.real("scale")},
           {"out", out}});
+}
+
+void run_rule(const RuleCall& c, Launch& launch) {
+  const TensorRef out = token_view(c.call(), "out");
+  FormedRule formed(c, launch);
+  if (c.dim("longest") <= most_recurrent_tokens) return run_recurrent(c, launch, formed, out);
+  formed.normalize();
+  formed.form_factors();
+  formed.run_pass(true, c->output_final_state);
 }
 
 // The gradients of a call, grid by grid.
@@ -143,91 +172,68 @@ class RuleBackward {
  public:
   RuleBackward(const RuleCall& call, Launch& launcher) : c(call), launch(launcher) {}
   void run() {
-    differentiate_states();
+    f.normalize();
+    f.form_factors();
+    f.run_pass(false, false);
+    differentiate_pass();
     differentiate_chunks();
-    differentiate_factors();
     if (unit) differentiate_norms();
   }
 
  private:
-  void differentiate_states() {
-    ScanKernel backwards = f.narrow();
+  void differentiate_pass() {
+    DeltaPass backwards = f.pass;
     backwards.first = c.has("initial_state"), backwards.last = c.has("dfinal_state");
-    launch(backwards, scan_state_gradients_kernel,
+    launch(backwards, delta_pass_gradients_kernel,
            {{"q", f.q},
             {"k", f.k},
             {"dout", dout},
-            {"w", f.w},
-            {"sums", f.sums},
-            {"scale", scale},
+            {"inverse", f.inverse},
+            {"scores", f.scores},
+            {"vectors", f.vectors},
+            {"dfinal_state", f.turned("dfinal_state")},
+            {"solved", solved},
             {"dstates", dstates},
-            {"dv", du}});
+            {"dinitial_state", f.turned("dinitial_state")}});
   }
 
   void differentiate_chunks() {
-    ScanKernel gradients = wide(scan);
-    gradients.grouped = c.dim("group") > 1, gradients.result = unit ? f32 : scan.type;
-    launch(gradients, scan_gradients_kernel,
+    DeltaChunkGradients kernel{f.pass.type, c.type("beta"), unit ? f32 : f.pass.type, f.pass.d, f.pass.d_v};
+    kernel.block = f.pass.block, kernel.gated = c.has("g"), kernel.grouped = c.dim("group") > 1;
+    kernel.packed = f.pass.packed;
+    launch(kernel, delta_chunk_gradients_kernel,
            {{"q", f.q},
             {"k", f.k},
-            {"v", f.v_new},
+            {"v", f.v},
             {"dout", dout},
+            {"written", f.written},
+            {"solved", solved},
             {"states", f.states},
             {"dstates", dstates},
-            {"dv", du},
-            {"sums", f.sums},
+            {"vectors", f.vectors},
             {"scale", scale},
             {"dq", unit ? unit_dq.ref() : dq},
-            {"dk", dk_before},
-            {"dw", dw},
-            {"dsums", dsums}});
-  }
-
-  void differentiate_factors() {
-    launch(f.delta(true), delta_factor_gradients_kernel,
-           {{"k", f.k},
-            {"v", f.v},
-            {"beta", f.beta},
-            {"inverse", f.inverse},
-            {"dw", dw},
-            {"du", du},
-            {"dk_before", dk_before},
-            {"sums", f.sums},
-            {"dsums", dsums},
             {"dk", unit ? unit_dk.ref() : dk},
             {"dv", token_view(c.call(), "dv")},
-            {"dbeta", token_view(c.call(), "dbeta")}});
-    if (scan.gated)
-      launch(GateKernel{f32, {}, true, scan.packed}, gate_sums_kernel,
-             {{"g", dsums}, {"sums", token_view(c.call(), "dg")}});
+            {"dbeta", token_view(c.call(), "dbeta")},
+            {"dg", token_view(c.call(), "dg")}});
   }
 
   void differentiate_norms() {
-    const UnitRowsKernel rows{scan.type, scan.d};
+    const UnitRowsKernel rows{f.pass.type, f.pass.d};
     launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "q")}, {"dy", unit_dq}, {"dx", dq}});
     launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "k")}, {"dy", unit_dk}, {"dx", dk}});
   }
 
-  static FormedRule formed_for_gradients(const RuleCall& c, Launch& launch) {
-    FormedRule formed(c, launch);
-    formed.normalize();
-    formed.form_states(true, false);
-    return formed;
-  }
-
   const RuleCall& c;
   Launch& launch;
-  FormedRule f = formed_for_gradients(c, launch);
-  const ScanKernel& scan = f.scan;
+  FormedRule f{c, launch};
   const double scale = c.real("scale");
   const bool unit = c->qk_l2norm;
   const TensorRef dout = token_view(c.call(), "dout"), dq = token_view(c.call(), "dq"),
                   dk = token_view(c.call(), "dk");
-  const Tensor dstates = launch.scratch(f.states.shape(), scan.type),
-               du = f.make("heads", {scan.d_v}, scan.type), dw = f.make("heads", {scan.d}, scan.type),
-               dk_before = f.make("key_heads", {scan.d}, f32),
-               dsums = launch.scratch(scan.gated ? f.shape("heads") : Shape{0}, f32),
-               unit_dq = launch.scratch(unit ? f.shape("key_heads", {scan.d}) : Shape{0}, f32),
+  const Tensor dstates = f.make_states(), solved = f.make("heads", {f.pass.d_v}, f.pass.type),
+               unit_dq = launch.scratch(unit ? f.shape("key_heads", {f.pass.d}) : Shape{0}, f32),
                unit_dk = launch.scratch(unit_dq.shape(), f32);
 };
 
@@ -268,6 +274,9 @@ const OperatorSchema& gated_delta_rule_schema() {
                      {"l2norm_bf16",
                       "batch=1 tokens=130 key_heads=1 group=1 d=32 d_v=20 bf16 beta:bf16 "
                       "qk_l2norm initial_state output_final_state g"},
+                     {"groups_bf16",
+                      "batch=1 tokens=130 key_heads=1 group=2 d=64 d_v=128 bf16 g initial_state "
+                      "output_final_state"},
                      {"packed_f16",
                       "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 f16 g "
                       "initial_state output_final_state"},

@@ -165,13 +165,13 @@ class StatesPass {
       : c(kernel),
         in(c),
         k(in.keys("k")),
-        v(c.segment ? input("v", in.s.shape({in.heads, c.d_v - c.d}), c.type) : in.values("v")),
+        v(in.values("v")),
         w(c.delta ? input("w", in.s.shape({in.heads, c.d}), c.type) : k),
         sums(c.gated ? input("sums", in.of_heads(), f32) : k),
         decays(c.by_feature ? in.decays() : k),
         start(c.first ? input("initial_state", in.ends(), f32) : k),
-        states(c.segment ? k : output("states", in.states(), c.type)),
-        v_new(c.delta && !c.segment ? output("v_new", in.columns(), c.type) : states),
+        states(output("states", in.states(), c.type)),
+        v_new(c.delta ? output("v_new", in.columns(), c.type) : states),
         end(c.last ? output("final_state", in.ends(), f32) : states) {
     in.s.declare();
   }
@@ -182,10 +182,6 @@ class StatesPass {
       Expr column = x * c.block;
       Fragment state({c.features(), c.block}, f32, 0);
       if (c.first) copy(start.slice(n, h).at(0, column), state);
-      if (c.segment)
-        parallel(state, [&](Index i, Index j) {
-          state(i, j) = select(column + j - (c.d_v - c.d) == i, 1.0f, 0.0f);
-        });
       const int elements = c.rows() * (c.features() * (c.delta ? 2 : 1) + c.block);
       pipelined(ceildiv(s.length(n), c.rows()), {.stages = c.stages(elements)}, [&](Index chunk) {
         of_chunk({n, h, chunk, chunk * c.rows(), column}, state);
@@ -235,7 +231,7 @@ class StatesPass {
     Fragment left({c.rows(), c.block}, f32, 0), added({c.rows(), c.block}, f32);
     Expr last = in.last_row(n, row);
     gemm(ws, tiles.rounded, left);
-    if (!c.segment) copy(tiles.rounded, s.chunk(states, n, chunk, h).at(0, column));
+    copy(tiles.rounded, s.chunk(states, n, chunk, h).at(0, column));
     gates.age(state, last);
     if (faded) fade_features(state, *faded);
     parallel(left, [&](Index i, Index j) {
@@ -245,7 +241,7 @@ class StatesPass {
     gates.fade(added, last);
     copy(added, gained);
     gemm(tiles.k.T(), gained, state);
-    if (!c.segment) copy(left, s.head(v_new, n, h).at(row, column));
+    copy(left, s.head(v_new, n, h).at(row, column));
   }
 
   const ScanKernel& c;
@@ -257,40 +253,6 @@ class StatesPass {
 
 Kernel scan_states_kernel(const ScanKernel& c) {
   return kernel(instance_name("scan_states", c), [&] { StatesPass(c).run(); });
-}
-
-Kernel scan_outputs_kernel(const ScanKernel& c) {
-  return kernel(instance_name("scan_outputs", c), [&] {
-    ScanInputs in(c);
-    Sequences& s = in.s;
-    Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v");
-    Tensor states = input("states", in.states(), c.type);
-    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
-    Expr scale = scalar("scale", f32);
-    Tensor out = output("out", in.columns(), c.result);
-    s.declare();
-    grid(s.most_chunks() * in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
-      Expr chunk = x / in.blocks(), column = x % in.blocks() * c.block, row = chunk * c.rows();
-      s.leave_unless(n, row);
-      // One step, so that the next block's tiles come under this block's work.
-      pipelined(1, {.stages = 1}, [&](Index) {
-        ScanChunk own(in);
-        copy(s.head(q, n, in.key_head(h)).at(row), own.q);
-        copy(s.chunk(states, n, chunk, h).at(0, column), own.rounded);
-        copy(s.head(k, n, in.key_head(h)).at(row), own.k);
-        copy(s.head(v, n, h).at(row, column), own.v);
-        if (c.gated) own.gates.load(s.head(sums, n, h).at(row));
-        Fragment scores({c.rows(), c.rows()}, f32, 0), o({c.rows(), c.block}, f32, 0);
-        gemm(own.q, own.rounded, o);
-        gemm(own.q, own.k.T(), scores);
-        own.gates.mask(scores, 1);
-        own.gates.grow(o);
-        gemm(scores.to(c.type), own.v, o);
-        parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
-        copy(o, s.head(out, n, h).at(row, column));
-      });
-    });
-  });
 }
 
 Kernel gate_sums_kernel(const GateKernel& c) {

@@ -28,16 +28,13 @@ struct ScanKernel {
   bool packed = false;
   // A processor has one block, whose loads run further ahead.
   bool deep = false;
-  // For scan_states_kernel: d_v includes d more columns with zero values and the identity as their first
-  // state, which therefore end as the map that applies to any state; only the last state is written.
-  bool segment = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("gated", gated), labelled("delta", delta),
                       labelled("features", by_feature), labelled("grouped", grouped), labelled("ones", ones),
                       labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
                       labelled("first", first), labelled("last", last), labelled("packed", packed),
-                      labelled("deep", deep), labelled("segment", segment));
+                      labelled("deep", deep));
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;
@@ -57,11 +54,9 @@ lang::Kernel scan_kernel(const ScanKernel& c);
 // k, v, [w, sums, decays, initial_state] give states [, v_new, final_state]; with the delta rule v is u, and
 // v_new = u − w · state.
 lang::Kernel scan_states_kernel(const ScanKernel& c);
-// q, k, v, states, [sums,] scale give out, for every chunk by itself.
-lang::Kernel scan_outputs_kernel(const ScanKernel& c);
 // q, k, dout, [w, sums, scores, decays, dfinal_state, scale] give dstates, dv [, dinitial_state].
 lang::Kernel scan_state_gradients_kernel(const ScanKernel& c);
-// q, k, v, dout, states, dstates, [dv, sums,] scale give dq, dk [, dw, dsums], for every chunk by itself.
+// q, k, v, dout, states, dstates, [sums,] scale give dq, dk [, dsums], for every chunk by itself.
 lang::Kernel scan_gradients_kernel(const ScanKernel& c);
 
 // Gates of tokens and those of heads, which all tokens have, summed inside chunks: from the first token on,

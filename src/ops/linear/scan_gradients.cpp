@@ -128,14 +128,12 @@ class ChunkGradients {
         k(in.keys("k")),
         v(in.values("v")),
         dout(input("dout", in.columns(), c.type)),
-        dv(c.delta ? input("dv", in.columns(), c.type) : v),
         states(input("states", in.states(), c.type)),
         dstates(input("dstates", in.states(), c.type)),
         sums(c.gated ? input("sums", in.of_heads(), f32) : q),
         scale(scalar("scale", f32)),
         dq(output("dq", in.s.shape({in.key_heads, c.d}), c.result)),
-        dk(output("dk", in.s.shape({in.key_heads, c.d}), c.delta ? f32 : c.result)),
-        dw(c.delta ? output("dw", in.s.shape({in.heads, c.d}), c.type) : dq),
+        dk(output("dk", in.s.shape({in.key_heads, c.d}), c.result)),
         dsums(c.gated ? output("dsums", in.of_heads(), f32) : dq) {
     in.s.declare();
   }
@@ -180,7 +178,6 @@ class ChunkGradients {
   // Columns of values, piece by piece: products with the states, and of dout and v.
   void add_columns(const Chunk& own, Fragment& ds, Fragment& own_dq, Fragment& own_dk, Fragment& both) const {
     const Sequences& s = in.s;
-    Fragment own_dw({c.rows(), c.features()}, f32, 0);
     pipelined(in.blocks(), {.stages = 2}, [&](Index x) {
       Expr column = x * c.block;
       Shared vs({c.rows(), c.block}, c.type), douts({c.rows(), c.block}, c.type);
@@ -193,17 +190,9 @@ class ChunkGradients {
       gemm(douts, vs.T(), ds);
       gemm(douts, state.T(), own_dq);
       gemm(vs, dstate.T(), own_dk);
-      if (c.delta) {
-        Shared dvs({c.rows(), c.block}, c.type);
-        copy(s.head(dv, own.n, own.h).at(own.row, column), dvs);
-        gemm(dvs, state.T(), own_dw);
-      }
       if (c.gated)
         reduce_sum(map(state, [&](Index i, Index j) { return f32(state(i, j)) * f32(dstate(i, j)); }), both);
     });
-    if (!c.delta) return;
-    parallel(own_dw, [&](Index i, Index j) { own_dw(i, j) = -own_dw(i, j); });
-    copy(own_dw, s.head(dw, own.n, own.h).at(own.row));
   }
 
   // What products of the chunk itself add, and the gradient of its gates.
@@ -239,9 +228,9 @@ class ChunkGradients {
 
   const ScanKernel& c;
   ScanInputs in;
-  Tensor q, k, v, dout, dv, states, dstates, sums;
+  Tensor q, k, v, dout, states, dstates, sums;
   Expr scale;
-  Tensor dq, dk, dw, dsums;
+  Tensor dq, dk, dsums;
 };
 
 }  // namespace

@@ -66,16 +66,10 @@ struct GpuProduct {
 struct GpuSplit {
   int blocks_of_processor = 1, least_steps = 1, most = 32;
 };
-// Of a pass over the states of a scan: columns of a block, blocks that a processor has at once, and
-// microseconds of a chunk.
-struct ScanPass {
-  int block, blocks_of_processor;
-  double step;
-};
 struct GpuScan {
-  ScanPass passes[3] = {{32, 2, 1.9}, {64, 1, 2.1}, {128, 1, 2.7}};
-  // Microseconds: of a chunk where loads run far ahead, of a segment in the pass over segments, of two grids.
-  double deep_step = 1.6, segment_step = 6, grids = 12;
+  // Microseconds: of a chunk of a pass with and without results, of a segment in the pass over segments, of two
+  // grids.
+  double step_with_outputs = 1.4, step_alone = 0.8, segment_step = 6, grids = 12;
   int filling_blocks = 100;  // with fewer, blocks have fewer columns
 };
 // In steps of the loop over keys: what a block costs beside its own, and the merge of parts. A score of a

@@ -190,10 +190,37 @@ Buffers unrounded_of(const Body& body, const Computing& own, const Buffers& pack
   return unrounded;
 }
 
+void add_turned(const For& loop, Buffers& result) {
+  if (loop.index.size() != 2) return;
+  bool has_fragment = false;
+  Buffers turned;
+  for_each_stmt(loop.body, [&](const Stmt& s) {
+    const auto* load = as<Load>(s);
+    const auto* store = as<Store>(s);
+    const Access* access = load ? &load->from : store ? &store->to : nullptr;
+    if (!access || !access->view.buffer->is_tile()) return;
+    const Buffer& buffer = *access->view.buffer;
+    const auto axes = loop_axes(loop, *access);
+    has_fragment |= buffer.space == Space::fragment && axes == std::vector<int>{0, 1};
+    if (buffer.space == Space::shared && buffer.type.is_floating() && buffer.type.bits() == 16 &&
+        axes == std::vector<int>{1, 0})
+      turned.insert(&buffer);
+  });
+  if (has_fragment) result.merge(turned);
+}
+
 }  // namespace
 
-Buffers operands_of(const Body& body) {
+Buffers turned_tiles(const Body& body) {
   Buffers result;
+  for_each_stmt(body, [&](const Stmt& s) {
+    if (const auto* loop = as<For>(s); loop && loop->kind == LoopKind::parallel) add_turned(*loop, result);
+  });
+  return result;
+}
+
+Buffers operands_of(const Body& body) {
+  Buffers result = turned_tiles(body);
   for_each_stmt(body, [&](const Stmt& s) {
     const auto* gemm = as<Gemm>(s);
     if (!gemm) return;
@@ -248,6 +275,29 @@ std::optional<Conversion> matrix_store(const Stmt& s, const Computing& own) {
   if (own.layouts.fragments.at(from.get()) != layout::wgmma_accumulator(m, n, {groups, 1}))
     return std::nullopt;
   return found;
+}
+
+std::optional<Conversion> matrix_load(const Stmt& s, const Computing& own) {
+  const auto* loop = as<For>(s);
+  if (!loop || loop->kind != LoopKind::parallel || loop->body.size() != 2 || own.threads % 128 != 0 ||
+      !own.target.has_wgmma())
+    return std::nullopt;
+  const auto* load = as<Load>(loop->body[0]);
+  const auto* store = as<Store>(loop->body[1]);
+  if (!load || !store || !own.operands.contains(load->from.view.buffer.get())) return std::nullopt;
+  const BufferPtr &from = load->from.view.buffer, &to = store->to.view.buffer;
+  const bool is_value = store->value->op == Op::variable && store->value->variable == load->variable;
+  if (!is_value || from->rank() != 2 || to->space != Space::fragment ||
+      !own.layouts.fragments.contains(to.get()))
+    return std::nullopt;
+  const std::int64_t m = to->extent(0), n = to->extent(1), groups = own.threads / 128;
+  const bool is_whole = from->extent(0) == n && from->extent(1) == m && m == 64 * groups && n % 16 == 0 &&
+                        loop_axes(*loop, load->from) == std::vector<int>{1, 0} &&
+                        loop_axes(*loop, store->to) == std::vector<int>{0, 1};
+  if (!is_whole || from->type != to->type || swizzled_order(*from).columns != block_columns ||
+      own.layouts.fragments.at(to.get()) != layout::wgmma_accumulator(m, n, {groups, 1}))
+    return std::nullopt;
+  return Conversion{from, to, true};
 }
 
 FragmentForms fragment_forms(const Body& body, const Computing& own) {

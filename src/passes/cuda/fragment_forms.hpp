@@ -32,7 +32,10 @@ struct Computing {
   const CudaTarget& target;
 };
 
-// Shared tiles that tensor cores read, which are swizzled for them.
+// Tiles of which loops over a fragment take elements by columns: lanes side by side have rows of their own
+// there, which a swizzle keeps in banks of their own.
+Buffers turned_tiles(const ir::Body& body);
+// Shared tiles that tensor cores read, which are swizzled for them, and those that are turned.
 Buffers operands_of(const ir::Body& body);
 // Tiles of four bytes an element that products by multiply-add read.
 Buffers plain_operands(const ir::Body& body);
@@ -42,6 +45,9 @@ Buffers plain_operands(const ir::Body& body);
 std::optional<Conversion> conversion(const ir::Stmt& s, const Layouts& layouts);
 // A conversion by whole warp groups to an operand, using stmatrix.
 std::optional<Conversion> matrix_store(const ir::Stmt& s, const Computing& own);
+
+// The transposed of a swizzled tile to the fragment of a wgmma's sum, by ldmatrix.
+std::optional<Conversion> matrix_load(const ir::Stmt& s, const Computing& own);
 
 FragmentForms fragment_forms(const ir::Body& body, const Computing& own);
 

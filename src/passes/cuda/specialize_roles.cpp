@@ -121,7 +121,7 @@ bool Analysis::feeds_wgmma(const BufferPtr& tile) const {
 }
 
 bool Analysis::is_operand(const BufferPtr& tile) const {
-  bool found = false;
+  bool found = turned_tiles(grid_.body).contains(tile.get());
   for_each_stmt(grid_.body, [&](const Stmt& s) {
     const auto* gemm = as<Gemm>(s);
     found |= gemm && is_on_tensor_cores(*gemm) && (gemm->a.buffer == tile || gemm->b.buffer == tile);

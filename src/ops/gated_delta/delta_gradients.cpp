@@ -1,0 +1,301 @@
+#include "ops/gated_delta/delta_gradients.hpp"
+
+#include "ops/gated_delta/delta_chunk.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+namespace {
+
+ScanKernel scan_of(const DeltaChunkGradients& c) {
+  ScanKernel scan;
+  scan.type = c.type, scan.d = c.d, scan.d_v = c.d_v, scan.block = c.block, scan.packed = c.packed;
+  return scan;
+}
+
+// dw = Pᵀ dout + e^(g_last − g) k · dstate; y = Aᵀ dw; dstate ← e^g_last dstate + scale (e^g q)ᵀ dout − (e^g
+// k)ᵀ β y.
+class PassGradients {
+ public:
+  explicit PassGradients(const DeltaPass& kernel) : c(kernel) { in.s.declare(); }
+
+  void run() const {
+    const Sequences& s = in.s;
+    grid(in.blocks(), in.heads, s.count(), {.threads = threads_of_pass(c)}, [&](Index x, Index h, Index n) {
+      Expr column = x * c.block, chunks = ceildiv(s.length(n), rows);
+      Fragment dstate({c.block, scan.features()}, f32, 0);
+      if (c.last) copy(dend.slice(n, h).at(column), dstate);
+      pipelined(chunks, {.stages = 3}, [&](Index step) {
+        Expr chunk = chunks - 1 - step;
+        of_chunk({n, h, chunk, chunk * rows, column}, dstate);
+      });
+      if (c.first) copy(dstate, dstart.slice(n, h).at(column));
+    });
+  }
+
+ private:
+  struct Chunk {
+    Expr n, h, chunk, row, column;
+  };
+
+  void of_chunk(const Chunk& at, Fragment& dstate) const {
+    const Sequences& s = in.s;
+    Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type),
+        douts({rows, c.block}, c.type);
+    Shared inverses({rows, rows}, c.type), seen({rows, rows}, c.type), own({DeltaVector::count, rows}, f32);
+    copy(s.head(dout, at.n, at.h).at(at.row, at.column), douts);
+    copy(s.head(scores, at.n, at.h).at(at.row), seen);
+    copy(s.head(k, at.n, in.key_head(at.h)).at(at.row), ks);
+    copy(s.chunk(vectors, at.n, at.chunk, at.h).at(0), own);
+    copy(s.head(q, at.n, in.key_head(at.h)).at(at.row), qs);
+    copy(s.head(inverse, at.n, at.h).at(at.row), inverses);
+    Fragment before = dstate.to(c.type);
+    Fragment dw({c.block, rows}, f32, 0), from_state({c.block, rows}, f32, 0), y({c.block, rows}, f32, 0);
+    gemm(before, ks.T(), from_state);
+    gemm(douts.T(), seen, dw);
+    // What no product reads stands behind one, so that it runs beside it.
+    copy(dstate, s.chunk(dstates, at.n, at.chunk, at.h).at(at.column));
+    Expr all = own(DeltaVector::grown, rows - 1);
+    parallel(dstate, [&](Index i, Index j) { dstate(i, j) *= all; });
+    parallel(dw, [&](Index i, Index j) { dw(i, j) += from_state(i, j) * own(DeltaVector::faded, j); });
+    gemm(dw.to(c.type), inverses, y);
+    Fragment given({c.block, rows}, c.type), asking({c.block, rows}, f32);
+    parallel(given, [&](Index i, Index j) { given(i, j) = douts(j, i); });
+    parallel(asking, [&](Index i, Index j) { asking(i, j) = f32(given(i, j)) * own(DeltaVector::asked, j); });
+    gemm(asking.to(c.type), qs, dstate);
+    Shared straight({rows, c.block}, c.type);
+    parallel(y, [&](Index i, Index j) { straight(j, i) = y(i, j); });
+    parallel(y,
+             [&](Index i, Index j) { y(i, j) *= -own(DeltaVector::share, j) * own(DeltaVector::grown, j); });
+    gemm(y.to(c.type), ks, dstate);
+    copy(straight, s.head(solved, at.n, at.h).at(at.row, at.column));
+  }
+
+  Extents ends() const { return {in.sequences, in.heads, c.d_v, c.d}; }
+
+  const DeltaPass& c;
+  ScanKernel scan = scan_of(c);
+  ScanInputs in{scan};
+  int rows = scan.rows();
+  Tensor q = in.keys("q"), k = in.keys("k"), dout = input("dout", in.columns(), c.type);
+  Tensor inverse = input("inverse", in.s.shape({in.heads, rows}), c.type);
+  Tensor scores = input("scores", in.s.shape({in.heads, rows}), c.type);
+  Tensor vectors = input("vectors", of_vectors(in), f32);
+  Tensor dend = c.last ? input("dfinal_state", ends(), f32) : k;
+  Tensor solved = output("solved", in.columns(), c.type);
+  Tensor dstates = output("dstates", of_states(in), c.type);
+  Tensor dstart = c.first ? output("dinitial_state", ends(), f32) : k;
+};
+
+}  // namespace
+
+Kernel delta_pass_gradients_kernel(const DeltaPass& c) {
+  return kernel(instance_name("delta_pass_gradients", c), [&] { PassGradients(c).run(); });
+}
+
+namespace {
+
+// The gradients of a chunk, for one head or summed over those that share q and k.
+class ChunkGradientsOfRule {
+ public:
+  explicit ChunkGradientsOfRule(const DeltaChunkGradients& kernel) : c(kernel) { in.s.declare(); }
+
+  void run() const {
+    const Sequences& s = in.s;
+    grid(s.most_chunks(), in.key_heads, s.count(), [&](Index chunk, Index key_head, Index n) {
+      Expr row = chunk * rows, group = Expr(in.heads) / in.key_heads;
+      s.leave_unless(n, row);
+      Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type);
+      copy(s.head(q, n, key_head).at(row), qs);
+      copy(s.head(k, n, key_head).at(row), ks);
+      Fragment dqs({rows, scan.features()}, f32, 0), dks({rows, scan.features()}, f32, 0);
+      const auto of_member = [&](const Expr& h) {
+        Head own{{n, h, chunk, row}, qs, ks, Shared({DeltaVector::count, rows}, f32)};
+        copy(s.chunk(vectors, n, chunk, h).at(0), own.vectors);
+        of_head(own, dqs, dks);
+      };
+      if (c.grouped)
+        serial(group, [&](Index member) { of_member(key_head * group + member); });
+      else
+        of_member(key_head);
+      copy(dqs, s.head(dq, n, key_head).at(row));
+      copy(dks, s.head(dk, n, key_head).at(row));
+    });
+  }
+
+ private:
+  struct Chunk {
+    Expr n, h, chunk, row;
+  };
+  struct Head {
+    Chunk at;
+    const Shared &q, &k;
+    Shared vectors;
+    // The decays between two tokens.
+    Expr between(const Expr& i, const Expr& j) const {
+      return exp(min(vectors(DeltaVector::summed, i) - vectors(DeltaVector::summed, j), 0));
+    }
+  };
+  // Sums over columns of values: y · statesᵀ, dout · wᵀ, y · wᵀ, y · v for each token, and states · dstates.
+  struct Sums {
+    Fragment of_y, dscores, dkeys, along, both;
+    explicit Sums(const ScanKernel& scan)
+        : of_y({scan.rows(), scan.features()}, f32, 0),
+          dscores({scan.rows(), scan.rows()}, f32, 0),
+          dkeys({scan.rows(), scan.rows()}, f32, 0),
+          along({scan.rows()}, f32, 0),
+          both({scan.block}, f32, 0) {}
+  };
+
+  // Rows of gradients of q and k, times these.
+  struct Shares {
+    Fragment asked, added;
+  };
+
+  void of_head(const Head& own, Fragment& dqs, Fragment& dks) const {
+    Sums sums(scan);
+    Fragment dgs({rows}, f32, 0);
+    if (c.gated) {
+      const Shares before = shares_of(own, dqs, dks);
+      add_columns(own, sums, dqs, dks);
+      through_gates(own, sums, before, shares_of(own, dqs, dks), dgs);
+    } else {
+      add_columns(own, sums, dqs, dks);
+    }
+    through_found(own, sums, dgs, dks);
+    through_scores(own, sums, dgs, dqs, dks);
+    through_keys(own, sums, dgs, dks);
+    const Sequences& s = in.s;
+    copy(sums.along, s.head(dbeta, own.at.n, own.at.h).at(own.at.row));
+    if (!c.gated) return;
+    Fragment from_last = scan_sum(dgs, {.reverse = true});
+    copy(from_last, s.head(dg, own.at.n, own.at.h).at(own.at.row));
+  }
+
+  void add_columns(const Head& own, Sums& sums, Fragment& dqs, Fragment& dks) const {
+    const Sequences& s = in.s;
+    const auto& [n, h, chunk, row] = own.at;
+    pipelined(in.blocks(), {.stages = 2}, [&](Index x) {
+      Expr column = x * c.block;
+      Shared douts({rows, c.block}, c.type), ys({rows, c.block}, c.type), ws({rows, c.block}, c.type);
+      Shared vs({rows, c.block}, c.type), state({c.block, scan.features()}, c.type);
+      Shared dstate({c.block, scan.features()}, c.type);
+      copy(s.head(dout, n, h).at(row, column), douts);
+      copy(s.head(written, n, h).at(row, column), ws);
+      copy(s.head(solved, n, h).at(row, column), ys);
+      copy(s.chunk(states, n, chunk, h).at(column), state);
+      copy(s.chunk(dstates, n, chunk, h).at(column), dstate);
+      copy(s.head(v, n, h).at(row, column), vs);
+      gemm(douts, ws.T(), sums.dscores);
+      gemm(ys, ws.T(), sums.dkeys);
+      gemm(ys, state, sums.of_y);
+      Fragment asking({rows, c.block}, f32), adding({rows, c.block}, f32);
+      parallel(asking, [&](Index i, Index j) {
+        asking(i, j) = f32(douts(i, j)) * own.vectors(DeltaVector::asked, i);
+      });
+      gemm(asking.to(c.type), state, dqs);
+      parallel(adding,
+               [&](Index i, Index j) { adding(i, j) = f32(ws(i, j)) * own.vectors(DeltaVector::faded, i); });
+      gemm(adding.to(c.type), dstate, dks);
+      reduce_sum(map(ys, [&](Index i, Index j) { return f32(ys(i, j)) * f32(vs(i, j)); }), sums.along);
+      if (c.gated)
+        reduce_sum(map(state, [&](Index i, Index j) { return f32(state(i, j)) * f32(dstate(i, j)); }),
+                   sums.both);
+      Fragment dvs({rows, c.block}, f32);
+      parallel(dvs,
+               [&](Index i, Index j) { dvs(i, j) = f32(ys(i, j)) * own.vectors(DeltaVector::share, i); });
+      copy(dvs, s.head(dv, n, h).at(row, column));
+    });
+  }
+
+  // Gradients of gates: what products with the states have added to gradients of q and k, times q and k. Sums
+  // from before are taken away, so that no product needs a sum of its own.
+  void through_gates(const Head& own, const Sums& sums, const Shares& before, const Shares& behind,
+                     Fragment& dgs) const {
+    Fragment added({rows}, f32);
+    parallel(added, [&](Index i) { added(i) = behind.added(i) - before.added(i); });
+    Expr whole = reduce_sum(sums.both).scalar() * own.vectors(DeltaVector::grown, rows - 1) +
+                 reduce_sum(added).scalar();
+    parallel(dgs, [&](Index i) {
+      dgs(i) += behind.asked(i) - before.asked(i) - added(i) + select(i == rows - 1, whole, 0);
+    });
+  }
+  Shares shares_of(const Head& own, const Fragment& dqs, const Fragment& dks) const {
+    return {rows_with(dqs, own.q), rows_with(dks, own.k)};
+  }
+  // What is found of a key, e^g k · state, is taken away from the value.
+  void through_found(const Head& own, Sums& sums, Fragment& dgs, Fragment& dks) const {
+    const Shared& own_vectors = own.vectors;
+    parallel(sums.of_y, [&](Index i, Index f) { sums.of_y(i, f) *= -own_vectors(DeltaVector::grown, i); });
+    Fragment found = rows_with(sums.of_y, own.k);
+    parallel(found, [&](Index i) {
+      sums.along(i) += found(i);
+      dgs(i) += found(i) * own_vectors(DeltaVector::share, i);
+    });
+    parallel(dks,
+             [&](Index i, Index f) { dks(i, f) += sums.of_y(i, f) * own_vectors(DeltaVector::share, i); });
+  }
+  Fragment rows_with(const Fragment& x, const Shared& y) const {
+    return reduce_sum(map(x, [&](Index i, Index f) { return x(i, f) * f32(y(i, f)); }));
+  }
+
+  void through_scores(const Head& own, Sums& sums, Fragment& dgs, Fragment& dqs, Fragment& dks) const {
+    Fragment& ds = sums.dscores;
+    Shared rounded({rows, rows}, c.type);
+    parallel(ds,
+             [&](Index i, Index j) { ds(i, j) = select(i >= j, ds(i, j) * own.between(i, j) * scale, 0); });
+    copy(ds, rounded);
+    if (c.gated) {
+      Fragment products({rows, rows}, f32, 0);
+      gemm(own.q, own.k.T(), products);
+      add_gates(ds, products, dgs);
+    }
+    gemm(rounded, own.k, dqs);
+    gemm(rounded.T(), own.q, dks);
+  }
+
+  // The gradient of L = β k kᵀ e^(g_i − g_j) below the diagonal.
+  void through_keys(const Head& own, Sums& sums, Fragment& dgs, Fragment& dks) const {
+    Fragment &dl = sums.dkeys, products({rows, rows}, f32, 0);
+    Shared rounded({rows, rows}, c.type);
+    gemm(own.k, own.k.T(), products);
+    parallel(dl, [&](Index i, Index j) { dl(i, j) = select(i > j, -dl(i, j) * own.between(i, j), 0); });
+    reduce_sum(map(dl, [&](Index i, Index j) { return dl(i, j) * products(i, j); }), sums.along);
+    parallel(dl, [&](Index i, Index j) { dl(i, j) *= own.vectors(DeltaVector::share, i); });
+    copy(dl, rounded);
+    if (c.gated) add_gates(dl, products, dgs);
+    gemm(rounded, own.k, dks);
+    gemm(rounded.T(), own.k, dks);
+  }
+  // The gates of the rows grow with what is below the diagonal, those of the columns fall.
+  void add_gates(Fragment& gradient, const Fragment& products, Fragment& dgs) const {
+    parallel(gradient, [&](Index i, Index j) { gradient(i, j) *= products(i, j); });
+    reduce_sum(gradient, dgs);
+    Fragment columns = reduce_sum(gradient, 0);
+    parallel(dgs, [&](Index i) { dgs(i) -= columns(i); });
+  }
+
+  const DeltaChunkGradients& c;
+  ScanKernel scan = scan_of(c);
+  ScanInputs in{scan};
+  int rows = scan.rows();
+  Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v"), dout = input("dout", in.columns(), c.type);
+  Tensor written = input("written", in.columns(), c.type), solved = input("solved", in.columns(), c.type);
+  Tensor states = input("states", of_states(in), c.type), dstates = input("dstates", of_states(in), c.type);
+  Tensor vectors = input("vectors", of_vectors(in), f32);
+  Expr scale = scalar("scale", f32);
+  Tensor dq = output("dq", in.s.shape({in.key_heads, c.d}), c.result);
+  Tensor dk = output("dk", in.s.shape({in.key_heads, c.d}), c.result);
+  Tensor dv = output("dv", in.columns(), c.type), dbeta = output("dbeta", in.of_heads(), c.beta);
+  Tensor dg = c.gated ? output("dg", in.of_heads(), f32) : dbeta;
+};
+
+}  // namespace
+
+Kernel delta_chunk_gradients_kernel(const DeltaChunkGradients& c) {
+  return kernel(instance_name("delta_chunk_gradients", c), [&] { ChunkGradientsOfRule(c).run(); });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,128 @@
+#include "ops/gated_delta/delta_pass.hpp"
+
+#include "ops/gated_delta/delta_chunk.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+ScanKernel scan_of(const DeltaPass& c) {
+  ScanKernel scan;
+  scan.type = c.type, scan.d = c.d, scan.d_v = c.d_v, scan.block = c.block, scan.packed = c.packed;
+  return scan;
+}
+
+int threads_of_pass(const DeltaPass& c) {
+  return c.type.bits() == 16 && scan_of(c).features() <= 128 ? 128 : 0;
+}
+
+namespace {
+
+class PassOverChunks {
+ public:
+  explicit PassOverChunks(const DeltaPass& kernel) : c(kernel) { in.s.declare(); }
+
+  void run() const {
+    const Sequences& s = in.s;
+    grid(ceildiv(c.columns(), c.block), in.heads, s.count(), {.threads = threads_of_pass(c)},
+         [&](Index x, Index h, Index n) {
+           Expr column = x * c.block;
+           Fragment state({c.block, scan.features()}, f32, 0);
+           if (c.first) copy(start.slice(n, h).at(column), state);
+           if (c.segment)
+             parallel(state,
+                      [&](Index i, Index j) { state(i, j) = select(column + i - c.d_v == j, 1.0f, 0.0f); });
+           pipelined(ceildiv(s.length(n), rows), {.stages = 3}, [&](Index chunk) {
+             of_chunk({n, h, chunk, chunk * rows, column}, state);
+           });
+           if (c.last) copy(state, end.slice(n, h).at(column));
+         });
+  }
+
+ private:
+  struct Chunk {
+    Expr n, h, chunk, row, column;
+  };
+  // What a step multiplies, all of which comes ahead.
+  struct Tiles {
+    Shared k, v, inverse, vectors;
+    std::optional<Shared> q, scores;
+  };
+
+  Tiles load_tiles(const Chunk& at) const {
+    const Sequences& s = in.s;
+    Tiles t{Shared({rows, scan.features()}, c.type),
+            Shared({rows, c.block}, c.type),
+            Shared({rows, rows}, c.type),
+            Shared({DeltaVector::count, rows}, f32),
+            std::nullopt,
+            std::nullopt};
+    copy(s.head(k, at.n, in.key_head(at.h)).at(at.row), t.k);
+    copy(s.head(v, at.n, at.h).at(at.row, at.column), t.v);
+    copy(s.chunk(vectors, at.n, at.chunk, at.h).at(0), t.vectors);
+    copy(s.head(inverse, at.n, at.h).at(at.row), t.inverse);
+    if (!c.outputs) return t;
+    t.q.emplace(std::initializer_list<int>{rows, scan.features()}, c.type);
+    t.scores.emplace(std::initializer_list<int>{rows, rows}, c.type);
+    copy(s.head(q, at.n, in.key_head(at.h)).at(at.row), *t.q);
+    copy(s.head(scores, at.n, at.h).at(at.row), *t.scores);
+    return t;
+  }
+
+  void of_chunk(const Chunk& at, Fragment& state) const {
+    const Tiles t = load_tiles(at);
+    Fragment before = state.to(c.type), values({c.block, rows}, c.type);
+    Fragment seen({c.block, rows}, f32, 0), o({c.block, rows}, f32, 0), written({c.block, rows}, f32, 0);
+    gemm(before, t.k.T(), seen);
+    if (c.outputs) gemm(before, t.q->T(), o);
+    // What no product reads stands behind one, so that it runs beside it.
+    parallel(values, [&](Index i, Index j) { values(i, j) = t.v(j, i); });
+    if (c.keep) copy(state, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
+    Expr all = t.vectors(DeltaVector::grown, rows - 1);
+    parallel(state, [&](Index i, Index j) { state(i, j) *= all; });
+    parallel(seen, [&](Index i, Index j) {
+      seen(i, j) = (f32(values(i, j)) - seen(i, j) * t.vectors(DeltaVector::grown, j)) *
+                   t.vectors(DeltaVector::share, j);
+    });
+    gemm(seen.to(c.type), t.inverse.T(), written);
+    if (c.outputs) {
+      parallel(o, [&](Index i, Index j) { o(i, j) *= t.vectors(DeltaVector::asked, j); });
+      gemm(written.to(c.type), t.scores->T(), o);
+    }
+    if (c.keep) store_transposed(written, written_values, at);
+    parallel(written, [&](Index i, Index j) { written(i, j) *= t.vectors(DeltaVector::faded, j); });
+    gemm(written.to(c.type), t.k, state);
+    if (c.outputs) store_transposed(o, out, at);
+  }
+  void store_transposed(const Fragment& x, const Tensor& to, const Chunk& at) const {
+    Shared turned({rows, c.block}, c.type);
+    parallel(x, [&](Index i, Index j) { turned(j, i) = x(i, j); });
+    copy(turned, in.s.head(to, at.n, at.h).at(at.row, at.column));
+  }
+
+  Extents ends() const { return {in.sequences, in.heads, c.columns(), c.d}; }
+
+  const DeltaPass& c;
+  ScanKernel scan = scan_of(c);
+  ScanInputs in{scan};
+  int rows = scan.rows();
+  Tensor k = in.keys("k"), v = in.values("v");
+  Tensor vectors = input("vectors", of_vectors(in), f32);
+  Tensor inverse = input("inverse", in.s.shape({in.heads, rows}), c.type);
+  Tensor q = c.outputs ? in.keys("q") : k;
+  Tensor scores = c.outputs ? input("scores", in.s.shape({in.heads, rows}), c.type) : k;
+  Tensor start = c.first ? input("initial_state", ends(), f32) : k;
+  Tensor out = c.outputs ? output("out", in.columns(), c.type) : k;
+  Tensor states = c.keep ? output("states", of_states(in), c.type) : k;
+  Tensor written_values = c.keep ? output("written", in.columns(), c.type) : k;
+  Tensor end = c.last ? output("final_state", ends(), f32) : k;
+};
+
+}  // namespace
+
+Kernel delta_pass_kernel(const DeltaPass& c) {
+  return kernel(instance_name("delta_pass", c), [&] { PassOverChunks(c).run(); });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,36 @@
+// The pass over the chunks of a gated delta rule. Its states are transposed, rows for columns of values: so
+// they stay in registers as the left operand of all products with keys and queries, and what a chunk writes
+// is the left operand of the products that follow. No step waits for another warp.
+#pragma once
+#include "ops/linear/scan.hpp"
+
+namespace tegula::ops {
+
+struct DeltaPass {
+  DType type = f32;
+  int d = 64, d_v = 64, block = 64;  // features, columns of values, and those that a block has
+  bool packed = false;
+  bool first = false, last = false;  // there is a state before the first token, one wanted behind the last
+  bool outputs = false;              // results are wanted
+  bool keep = false;                 // states of all chunks and what they write are wanted
+  // d more columns have zero values and the identity as their first state, so that they end as the map that
+  // applies to any state.
+  bool segment = false;
+  auto fields() const {
+    return std::tuple(type, labelled("d", d), labelled("dv", d_v), labelled("b", block),
+                      labelled("packed", packed), labelled("first", first), labelled("last", last),
+                      labelled("outputs", outputs), labelled("keep", keep), labelled("segment", segment));
+  }
+  int columns() const { return d_v + (segment ? d : 0); }
+};
+
+// k, v, vectors, inverse [, q, scores, initial_state] give [out, states, written, final_state], the states
+// [.., columns of values, d]. Of a token that writes r to a chunk's system of equations, r = β (v − e^g k ·
+// state), the inverse makes what is written: inverse · r.
+lang::Kernel delta_pass_kernel(const DeltaPass& c);
+
+// One warp group has all columns of a block, so that none waits for another.
+int threads_of_pass(const DeltaPass& c);
+ScanKernel scan_of(const DeltaPass& c);
+
+}  // namespace tegula::ops
