@@ -52,18 +52,19 @@ class Plot {
     const double end = std::min(highest / bytes, across_.most()),
                  begin = std::max(across_.least(), up_.least() / bytes);
     svg_.line(x(begin), y(begin * bytes), x(end), y(end * bytes), "stroke=\"#1d4ed8\" stroke-width=\"1.5\"");
-    label(x(begin) + 6, y(begin * bytes) - 12, fmt::format("memory, {:.4g} GB/s", bytes / 1e9), "start");
+    const double middle = std::sqrt(begin * end);
+    label(x(middle) + 8, y(middle * bytes) + 10, fmt::format("memory, {:.4g} GB/s", bytes / 1e9), "start");
   }
   void ceiling(double rate, double bytes, const std::string& type) {
     const double begin = std::max(rate / bytes, across_.least());
     svg_.line(x(begin), y(rate), x(across_.most()), y(rate), "stroke=\"#b45309\" stroke-width=\"1.5\"");
-    label(x(across_.most()) - 4, y(rate) - 4, fmt::format("{}: {}", type, rate_text(rate)), "end");
+    label(x(across_.most()) - 4, y(rate) + 12, fmt::format("{}: {}", type, rate_text(rate)), "end");
   }
   void kernel(double intensity, double rate) {
     svg_.line(x(intensity), y(up_.least()), x(intensity), y(rate),
               "stroke=\"#999999\" stroke-dasharray=\"3 3\"");
     svg_.circle(x(intensity), y(rate), 4, "fill=\"#b91c1c\"");
-    const bool is_right = across_.at(intensity) > plot_width / 2;
+    const bool is_right = across_.at(intensity) > 0.75 * plot_width;
     label(x(intensity) + (is_right ? -8 : 8), y(rate) + 12, fmt::format("predicted: {}", rate_text(rate)),
           is_right ? "end" : "start");
   }
