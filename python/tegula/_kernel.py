@@ -232,8 +232,9 @@ class Kernel:
                 raise TypeError(f"show() has no view '{name}'; it has {', '.join(known)}")
         options = {**views, "architecture": arch}
         if html is not None:
+            numbers = {name: float(value) for name, value in (extents or {}).items()}
             with open(html, "w", encoding="utf-8") as file:
-                file.write(self._built.report(arch, {name: float(value) for name, value in (extents or {}).items()}, machine))
+                file.write(self._built.report(arch, numbers, machine))
             if not views:
                 return html
         if svg is not None:
