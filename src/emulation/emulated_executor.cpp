@@ -210,7 +210,7 @@ class EmulatedExecutor : public Executable {
     const bool clean = std::all_of(begin, end, [](unsigned char byte) { return byte == untouched; });
     if (!clean)
       throw InternalError(
-          fmt::format("{} wrote behind its {} bytes of shared memory", kernel.function, kernel.shared_bytes));
+          fmt::format("{} wrote past its {} bytes of shared memory", kernel.function, kernel.shared_bytes));
   }
 
   std::shared_ptr<const Signature> signature_;

@@ -37,7 +37,7 @@ namespace {
   const Memory& memory = m.buffer(to.view->buffer);
   Shape index;
   for (const Register r : to.index) index.push_back(m[r].integer);
-  m.fail(fmt::format("index {} lies outside the tile `{}` of {} ({}): a store to a tile must be inside its "
+  m.fail(fmt::format("index {} is outside the tile `{}` of {} ({}): a store to a tile must be inside its "
                      "bounds; guard the store with when()",
                      describe(index), memory.buffer->name, describe(memory.shape),
                      short_location(memory.buffer->at)),

@@ -334,7 +334,7 @@ inline Call bound(const Kernel& kernel, const tegula_tensor* const* tensors, con
   for (std::int32_t t = 0; t < kernel.parameters; ++t) {
     call.tensors.push_back(checked(call, kernel.buffers[t], tensors[t]));
     if (t == 0) call.device = tensors[t]->device;
-    if (tensors[t]->device != call.device) call.refuse(": the tensors lie on several devices");
+    if (tensors[t]->device != call.device) call.refuse(": the tensors are on several devices");
   }
   for (std::int32_t s = 0; s < kernel.scalar_count; ++s)
     call.values[static_cast<std::size_t>(kernel.dim_count + s)] = {scalars[s].integer, scalars[s].real};
