@@ -47,7 +47,7 @@ void print_row(const Call& call, const bench::Times& times, double predicted,
   std::fflush(stdout);
 }
 
-// The same call of operands that lie where it runs; of a GPU, copies of them are not measured.
+// The same call of operands that are where it runs; of a GPU, copies of them are not measured.
 Call on_its_device(const Call& call) {
   Call there = call;
   if (call.target.device() == DeviceKind::cuda) there.inputs = ops::copied_to(Device::cuda(), call.inputs);

@@ -26,7 +26,7 @@ struct Row {
   const Operator* op;
   const Case* example;
   Target target;
-  bool planted;  // inputs lie within larger tensors
+  bool planted;  // inputs are within larger tensors
 };
 
 std::vector<Row> rows() {
@@ -170,7 +170,7 @@ TEST(CudaSelection, TakesThePromisedLengthOfSequences) {
   }
 }
 
-// Of single queries, whose lists are copied, and of larger blocks; with lengths that lists or the call
+// Blocks are single queries, whose lists are copied, or larger; lengths are those that lists or the call
 // promise.
 TEST(CudaBlockSparse, TakesThePromisedLengthOfSequences) {
   if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";

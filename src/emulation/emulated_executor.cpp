@@ -187,7 +187,7 @@ class EmulatedExecutor : public Executable {
     auto* function = compiled_->object.function<TegulaKernel>(entry_of(kernel.function));
     const TegulaPrinted& printed = compiled_->printed;
     Fibers fibers(kernel.threads);
-    // The maps of a parameter lie at multiples of 64 bytes.
+    // The maps of a parameter are at multiples of 64 bytes.
     std::vector<std::int64_t> copy(call.size() + line / word);
     void* parameter = copy.data();
     std::size_t space = copy.size() * word;

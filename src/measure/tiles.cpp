@@ -28,7 +28,7 @@ std::int64_t memory_of_block(const Machine& machine) {
   return machine.is_gpu ? machine.shared_bytes - reserved : bytes_of_host_tiles;
 }
 
-// Sums lie in registers of up to two warp groups.
+// Sums are in registers of up to two warp groups.
 bool fits(const Machine& machine, std::int64_t bytes, std::int64_t sums) {
   return bytes <= memory_of_block(machine) &&
          (!machine.is_gpu || sums <= std::int64_t{2} * threads_of_group * elements_of_thread / 2);
@@ -120,7 +120,7 @@ std::vector<Tiles> tiles_of_reduction(std::int64_t rows, std::int64_t columns, D
       const std::int64_t elements = std::int64_t{own} * width;
       if (elements < 1024 || elements > 16384) continue;
       const double steps = ceildiv(static_cast<double>(columns), width);
-      // What lies beyond the last column is worked on all the same.
+      // What is beyond the last column is worked on all the same.
       const double waste = steps * width / static_cast<double>(columns);
       const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / 16, 128, 512));
       tiles.push_back(

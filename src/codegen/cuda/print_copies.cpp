@@ -109,7 +109,7 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
   out_.close();
 }
 
-// Tiles that copies bring are there: of each thread its own vectors, and behind the next barrier all.
+// Tiles that copies bring are there: of each thread its own vectors, and after the next barrier all.
 void CudaGridPrinter::await_brought() {
   if (brought_.empty()) return;
   out_.code();

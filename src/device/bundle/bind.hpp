@@ -276,7 +276,7 @@ inline void check_rules(const Call& call) {
   }
 }
 
-// Bytes between which all elements lie.
+// Bytes between which all elements are.
 inline std::pair<const char*, const char*> range_of(const View& v) {
   std::int64_t low = 0, high = v.elements() > 0 ? 1 : 0;
   for (std::size_t d = 0; d < v.shape.size() && high > 0; ++d)

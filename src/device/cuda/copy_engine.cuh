@@ -56,7 +56,7 @@ TG_DEVICE void stage_columns(T* to, const float* x, int thread) {
   for (int i = 0; i < columns / 4; ++i) words[i] = pair<T>(x[2 * i], x[2 * i + 1]);
   stage_columns<columns>(to, words, thread);
 }
-// The same in f32: two boxes of 32 columns, one behind the other. The threads of a warp meet all banks.
+// The same in f32: two boxes of 32 columns, one after the other. The threads of a warp meet all banks.
 template <int columns>
 TG_DEVICE void stage_columns_of(float* to, const float* x) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row = lane % 4 * 2,
@@ -118,7 +118,7 @@ TG_DEVICE void init_handover(void* p) {
 }
 // By the thread that adds. `words` are all `count` words of the tensor.
 // Without full fences, which take as long as a step. A word is as far away as the sums of a step, so that the
-// next one, which lies where the steps before lead, is looked at while the copy engine reads.
+// next one, which is where the steps before lead, is looked at while the copy engine reads.
 template <class Add>
 TG_DEVICE void take_turns(void* p, const int* words, int64_t count, unsigned long long* status,
                           unsigned int number, const Add& add) {

@@ -10,7 +10,7 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr std::int64_t most_block_logits = std::int64_t{1} << 26;  // that lie in memory, f32
+constexpr std::int64_t most_block_logits = std::int64_t{1} << 26;  // that are in memory, f32
 constexpr int keys_of_block_tile = 64;                             // as many as tensor cores multiply
 
 // Queries [begin, end) of a call.
@@ -34,7 +34,7 @@ class ChoiceInBlocks {
              {"ends", given("ends")},
              {"parts", indexer_parts(c_.call(), kernel.indexer, end_ - begin_, columns)},
              {"offset", offset()}});
-    // Of a block that was chosen the columns are a page.
+    // The columns of a block that was chosen are a page.
     TopkKernel choice = topk_instance(columns, false, false, true);
     choice.own_pages = true;
     launch_(

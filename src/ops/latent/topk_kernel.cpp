@@ -22,7 +22,7 @@ namespace {
 constexpr int word = 32;      // columns of a word of bits
 constexpr int at_a_time = 4;  // scores whose loads are under way together
 
-// The keys of x[begin … begin + n − 1], with their positions behind `begin`; those that are not to be chosen
+// The keys of x[begin … begin + n − 1], with their positions after `begin`; those that are not to be chosen
 // are left out.
 void each_key(const Tensor& x, const Expr& begin, const Expr& n,
               const std::function<void(const Expr& key, const Expr& position)>& body) {
@@ -41,7 +41,7 @@ void each_key(const Tensor& x, const Expr& begin, const Expr& n,
 }
 
 // Numbers in runs, each of which a thread adds up. In memory a run has one more, so that the runs of a warp
-// lie in different banks.
+// are in different banks.
 struct Runs {
   int count, length;
   Shared numbers;

@@ -17,7 +17,7 @@ Expr float_bits(const Expr& place) {
   return u32(mantissa_bits + exponent_bias - place) << u32(mantissa_bits);
 }
 
-// Where the weight of column j lies in a row of a tile: the element, and its lowest bit there, or in the
+// Where the weight of column j is in a row of a tile: the element, and its lowest bit there, or in the
 // element's high half.
 struct Place {
   Expr element, bit;
@@ -49,7 +49,7 @@ void load_rows(const Tensor& a, const Expr& row, const Expr& column, Shared& til
   parallel(tile, [&](Index i, Index j) { tile(i, j) = f32(stored(i, j)); });
 }
 
-// Scales or zeros of a tile, [n, groups], or [groups, n] where those of a group lie side by side.
+// Scales or zeros of a tile, [n, groups], or [groups, n] where those of a group are contiguous.
 struct GroupNumbers {
   Shared tile;
   bool by_group;
