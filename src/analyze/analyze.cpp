@@ -36,7 +36,7 @@ Values values_of(const Signature& signature, const std::map<std::string, double>
   }
   if (!missing.empty())
     throw ArgumentError(
-        fmt::format("analyze: kernel '{}' needs the values of {}; give them by name, as in {{\"{}\", 4096}}",
+        fmt::format("analyze: kernel '{}' needs the values of {}; give each by its name, such as {} = 4096",
                     signature.kernel().name, fmt::join(missing, ", "), missing.front()));
   return values;
 }

@@ -114,6 +114,9 @@ TEST_F(KernelFile, IsAnalyzed) {
   for (const char* words :
        {"product_64", "product_128", "operations, bf16", "1.718e+10", "bound by second-level cache"})
     EXPECT_TRUE(has(outcome.out, words)) << words << outcome.out;
+  const std::string missing = tool("analyze " + written(mine) + " --flag=-DTILE=128 --extent M=4096").err;
+  EXPECT_TRUE(has(missing, "mine.cpp: kernel 'product_64' needs the values of N, K; give each by its name"))
+      << missing;
 }
 
 TEST_F(KernelFile, IsRefusedWithTheRemedy) {
