@@ -46,7 +46,7 @@ std::string name_of(const Row& row) {
          (row.planted ? "_planted" : "");
 }
 
-// The tensor on the device within a larger one of other numbers, at an odd distance from its begin.
+// The tensor on the device within a larger one of other numbers, at an odd distance from its start.
 Tensor planted(const Tensor& values) {
   Shape larger = values.shape();
   for (std::int64_t& extent : larger) extent += 3;

@@ -79,7 +79,7 @@ Flow ForNode::run(Machine& m) const {
   m.execute(code);
   std::array<std::int64_t, 3> first{0, 0, 0}, last{1, 1, 1};
   for (std::size_t d = 0; d < index.size(); ++d) {
-    first[d] = m.integer(begin[d], "the begin of a loop", at());
+    first[d] = m.integer(begin[d], "the start of a loop", at());
     last[d] = m.integer(end[d], "the extent of a loop", at());
     if (last[d] <= first[d]) return Flow::next;
   }

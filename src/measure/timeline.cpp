@@ -60,7 +60,7 @@ std::string quoted_text(const std::string& text) {
   return result + "\"";
 }
 
-// The words of one row, of which the first are the key, the time and the clock at its begin.
+// The words of one row, of which the first are the key, the time and the clock at its start.
 void add_row(Timeline& timeline, Timeline::Event own, const std::int64_t* words, std::int64_t count,
              const codegen::CudaProgram& program, double ticks) {
   const double begin = 1e-3 * static_cast<double>(words[0]);

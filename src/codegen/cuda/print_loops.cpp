@@ -268,7 +268,7 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
       names.push_back(std::to_string(std::max<std::int64_t>(constant_value(n.end[d]), 0)));
       continue;
     }
-    // A range whose end is before its begin is empty.
+    // A range whose end is before its start is empty.
     names.push_back(names_.unique("n"));
     out_.line(fmt::format("const {0} {1} = tg::max<{0}>({2}, 0);", type, names.back(), extents[d]));
   }

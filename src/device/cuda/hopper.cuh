@@ -51,7 +51,7 @@ TG_DEVICE uint64_t operand(const void* tile) {
                  high = next_rows >> 4 | swizzle << 30;
   return low | high << 32;
 }
-// How far, in units of the operand, row and column are from its begin; both at pieces that it can begin at.
+// How far, in units of the operand, row and column are from its start; both at pieces that it can begin at.
 template <int rows, int columns, int bytes = 2>
 TG_DEVICE constexpr uint32_t operand_step(int row, int column) {
   return ((column / columns * rows + row) * columns + column % columns) * bytes / 16;

@@ -32,7 +32,7 @@ using Buffers = std::unordered_set<const Buffer*>;
 // How the steps of a body follow each other.
 enum class Overlap : std::uint8_t {
   none,
-  delayed,  // what runs at its begin is of the step before
+  delayed,  // what runs at its start is of the step before
   deep,     // its products run on in the next step
 };
 
