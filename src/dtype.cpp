@@ -14,7 +14,7 @@ struct NarrowFormat {
   int mantissa;
   int bias;
   std::uint64_t largest;   // code of the largest finite value
-  std::uint64_t overflow;  // code of what lies beyond it
+  std::uint64_t overflow;  // code of what is beyond it
   std::uint64_t nan;
   bool has_infinity;
 };

@@ -3,7 +3,6 @@
 #include "tegula/analyze.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "analyses.hpp"
 #include "call.hpp"
@@ -22,39 +21,15 @@ struct AnalyzeRequest {
   std::vector<std::string> extents, flags;
 };
 
-double number_of(const std::string& text, const std::string& value) {
-  std::size_t end = 0;
-  double number = 0;
-  try {
-    number = std::stod(value, &end);
-  } catch (const std::exception&) { end = 0; }
-  if (end == 0 || end != value.size())
-    throw ArgumentError("--extent " + text + ": '" + value + "' is no number");
-  return number;
-}
-
 void analyze_file(const AnalyzeRequest& request) {
   if (!request.call.says_nothing())
     throw ArgumentError(
         "analyze: --case, --input, --random and --option describe a call of an operator; a source file "
         "needs --extent");
-  std::vector<std::string> pairs;
-  for (auto& text : request.extents) {
-    const auto [name, value] = split_pair("--extent", text);
-    pairs.push_back(fmt::format("{{{}, {}}}", literal(name), number_of(text, value)));
-  }
   const std::string statements = fmt::format(
-      "for (auto& kernel : kernels) std::printf(\"%s\\n%s\\n\", kernel.name().c_str(), "
-      "tegula::analyze(kernel, {{{}}}, "
-      "tegula::machine({})).text().c_str());\n",
-      fmt::join(pairs, ", "), literal(machine(request.machine).name));
+      "for (auto& kernel : kernels) std::printf(\"%s\\n%s\\n\", kernel.name().c_str(), {}.text().c_str());\n",
+      statement_of_analysis("kernel", request.extents, machine(request.machine)));
   fmt::print("{}", run_kernel_file("analyze", request.call.op, statements, request.flags));
-}
-
-// The target whose plans and programs that machine runs, also where there is none.
-Target planned_for(const Machine& own) {
-  if (!own.is_gpu) return Target::cpu();
-  return own.architecture >= 90 ? Target::emulated_sm90() : Target::emulated();
 }
 
 void analyze_operator(const AnalyzeRequest& request) {
@@ -68,14 +43,11 @@ void analyze_operator(const AnalyzeRequest& request) {
   if (texts.says_nothing())
     texts.example = (op.bench_cases.empty() ? op.check_cases : op.bench_cases).front().name;
   const Call call = resolve(texts);
-  RecordedCalls recorded(RecordedCalls::Mode::nothing_runs);
-  call.op.run(call.inputs, call.options, planned_for(own));
   fmt::print("{}, {} on {}\n\n", op.name, call.name, own.words);
   double seconds = 0;
-  const std::vector<Analysis> all = analyses_of(recorded, own);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    fmt::print("{}\n{}\n", recorded.calls()[i].signature->kernel().name, all[i].text());
-    seconds += all[i].seconds;
+  for (const Analysis& each : analyses_of(call, own)) {
+    fmt::print("{}\n{}\n", each.kernel, each.text());
+    seconds += each.seconds;
   }
   fmt::print("all kernels: at least {:.4g} us\n", 1e6 * seconds);
 }
@@ -88,14 +60,8 @@ void add_analyze(cli::App& app) {
       "Operations, bytes, waves and the minimum time on a machine, for an operator's call or a source file");
   auto request = std::make_shared<AnalyzeRequest>();
   add_inputs(*command, request->call);
-  command
-      ->add_option("--extent", request->extents,
-                   "For a file: name=value of a dim or a scalar; separate several by commas")
-      ->delimiter(',');
-  std::vector<std::string> names;
-  for (auto& own : machines()) names.push_back(own.name);
-  command->add_option("--machine", request->machine, fmt::format("{}", fmt::join(names, ", ")))
-      ->capture_default_str();
+  add_extents(*command, request->extents);
+  command->add_option("--machine", request->machine, names_of_machines())->capture_default_str();
   command->add_option("--flag", request->flags,
                       "For a file: an additional compiler flag, as in --flag=-Iinclude");
   command->footer(

@@ -47,7 +47,7 @@ void print_row(const Call& call, const bench::Times& times, double predicted,
   std::fflush(stdout);
 }
 
-// The same call of operands that lie where it runs; of a GPU, copies of them are not measured.
+// The same call of operands that are where it runs; of a GPU, copies of them are not measured.
 Call on_its_device(const Call& call) {
   Call there = call;
   if (call.target.device() == DeviceKind::cuda) there.inputs = ops::copied_to(Device::cuda(), call.inputs);
@@ -69,7 +69,7 @@ bench::Times measured(const std::vector<bench::Work>& works, Target target, int 
 
 // The least time of the kernels of a call by the rates of a machine, one after the other.
 double predicted_seconds(const bench::Work& work, Target target) {
-  const Machine& own = machine(target.device() == DeviceKind::cuda ? "h100" : "cpu");
+  const Machine& own = machine_of(target);
   RecordedCalls recorded;
   work();
   double seconds = 0;
@@ -162,7 +162,7 @@ void add_bench(cli::App& app, int& exit_code) {
       "Times are medians. `ratio` is the competitor's time divided by Tegula's, as the median over\n"
       "rounds: above 1, Tegula is faster. Competitors are oneDNN, if installed, for products of f32, and\n"
       "dense attention for block-sparse attention. `model` is the minimum time according to `analyze` and\n"
-      "the rates of the machine (h100 or cpu); `share` is that time divided by the measured time. GFLOP/s\n"
+      "the rates of the machine (that of the GPU, or cpu); `share` is that time divided by the measured time. GFLOP/s\n"
       "and GB/s count the minimum that the operator needs. Without inputs, all examples meant for\n"
       "measuring are measured. Results are not checked; see `tegula check`. With --target cuda, a time is\n"
       "that of a call on a GPU, from launch to end.\n"

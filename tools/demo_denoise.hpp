@@ -11,7 +11,7 @@ struct Denoised {
   Tensor indices;                     // i32 [blocks, topk], of the sparse way
 };
 
-// The same, of tensors that lie on the target's device. Results of all ways lie in host memory.
+// The same, of tensors that are on the target's device. Results of all ways are in host memory.
 image::NonLocalMeans where_it_runs(const image::NonLocalMeans& means, Target target);
 // Compiles what the two ways run, so that their times are those of the work.
 void compile_attention(const image::NonLocalMeans& means, std::int64_t topk, bool dense, Target target);

@@ -103,10 +103,12 @@ std::string run_kernel_file(const std::string& command, const std::string& file,
   std::ofstream(directory.file("program.cpp")) << program_of(file, statements);
   compile_program(command, file, flags, directory);
   const ProcessResult result = run_process({directory.file("program")}, directory.file("output"), running);
-  const std::string output = contents_of(directory.file("output"));
+  const std::string output = contents_of(directory.file("output")), own = command + ": ";
+  if (result.timed_out)
+    throw Error(fmt::format("{}the kernels of {} took more than five minutes: {}", own, file, output));
+  // Functions of the library begin their messages with a name that is often the command's.
   if (!result.succeeded())
-    throw Error(fmt::format("{}: the kernels of {} {}: {}", command, file,
-                            result.timed_out ? "took more than five minutes" : "cannot be shown", output));
+    throw Error(own + file + ": " + output.substr(output.starts_with(own) ? own.size() : 0));
   return output;
 }
 

@@ -123,7 +123,7 @@ std::vector<std::size_t> Map::cliffs() const {
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (!points[i].refusal.empty() || !points[i].notes.empty()) continue;
     double best = 0;
-    // The first known point of so many behind each other; of a sampled map the next ones are left out.
+    // The first known point of so many one after another; of a sampled map the next ones are left out.
     const auto nearest = [&](std::ptrdiff_t step, std::size_t count) {
       for (std::size_t at = i; count > 0; --count)
         if (const MapPoint& other = points[at += static_cast<std::size_t>(step)]; other.refusal.empty()) {

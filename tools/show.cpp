@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
+#include "analyses.hpp"
 #include "call.hpp"
 #include "commands.hpp"
 #include "kernel_files.hpp"
@@ -19,10 +22,14 @@ struct ShowRequest {
   ShowOptions options;
   std::string html;  // file of the report
   bool draws = false;
-  std::vector<std::string> flags;  // of the compiler, for a file of kernels
+  std::string machine;                      // of the report's estimates; default: one of that architecture
+  std::vector<std::string> extents, flags;  // for a file of kernels
 
   bool draws_any() const { return options.layout || options.schedule || options.shared_memory; }
   bool on_gpu() const { return options.cuda || draws_any() || options.resources || !html.empty(); }
+  const Machine& estimated() const {
+    return tegula::machine(!machine.empty() ? machine : options.architecture == 80 ? "a100" : "h100");
+  }
   bool compiles() const { return options.passes || options.cpp || on_gpu(); }
   // The report is not all that is asked for.
   bool prints() const {
@@ -36,6 +43,10 @@ void check(const ShowRequest& request) {
     throw ArgumentError(
         "show: the interpreter runs the program as it is written and compiles nothing; leave out --target "
         "interpreter, or ask for --ir");
+  if (request.html.empty() && !(request.machine.empty() && request.extents.empty()))
+    throw ArgumentError(
+        "show: --extent and --machine are for the estimates of a report; add --html FILE, or use `tegula "
+        "analyze`");
   if (!request.draws) return;
   if (!request.draws_any())
     throw ArgumentError(
@@ -44,7 +55,23 @@ void check(const ShowRequest& request) {
     throw ArgumentError("show: --svg '' names none; name a folder for the pictures");
 }
 
+// Of each kernel, by name; equal calls once.
+std::vector<std::vector<Analysis>> analyses_by_kernel(const std::vector<lang::Kernel>& kernels,
+                                                      const std::vector<Analysis>& all) {
+  std::vector<std::vector<Analysis>> result(kernels.size());
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    std::set<std::string> texts;
+    for (auto& own : all)
+      if (own.kernel == kernels[i].name() && texts.insert(own.text()).second) result[i].push_back(own);
+  }
+  return result;
+}
+
 void show_call(ShowRequest& request) {
+  if (!request.extents.empty())
+    throw ArgumentError(
+        "show: --extent is for source files; describe the call of an operator by --case, --random and "
+        "--option");
   auto& op = operator_named(request.call.op);
   if (request.call.says_nothing()) request.call.example = op.check_cases.front().name;
   auto call = resolve(request.call);
@@ -53,7 +80,12 @@ void show_call(ShowRequest& request) {
   if (request.on_gpu() && call.target == Target::automatic())
     call.target = request.options.architecture == 90 ? Target::cuda() : Target::cuda_sm80();
   const auto kernels = call.op.kernels(call.inputs, call.options, call.target);
-  if (!request.html.empty()) write_report(request.html, kernels, request.options.architecture);
+  if (!request.html.empty()) {
+    ReportOptions options;
+    options.architecture = request.options.architecture;
+    options.analyses = analyses_by_kernel(kernels, analyses_of(call, request.estimated()));
+    write_report(request.html, kernels, options);
+  }
   if (!request.prints()) return;
   for (auto& kernel : kernels) fmt::print("{}", show(kernel, request.options));
 }
@@ -70,8 +102,13 @@ void show_file(const ShowRequest& request) {
   set("schedule", o.schedule), set("shared_memory", o.shared_memory), set("resources", o.resources);
   set("for_gpu", o.for_gpu);
   if (request.draws) text += fmt::format("options.pictures = {};\n", literal(o.pictures));
-  if (!request.html.empty())
-    text += fmt::format("tegula::write_report({}, kernels, options.architecture);\n", literal(request.html));
+  if (!request.html.empty()) {
+    text += fmt::format("tegula::ReportOptions report;\nreport.architecture = {};\n", o.architecture);
+    if (!request.extents.empty())
+      text += fmt::format("for (auto& kernel : kernels) report.analyses.push_back({{{}}});\n",
+                          statement_of_analysis("kernel", request.extents, request.estimated()));
+    text += fmt::format("tegula::write_report({}, kernels, report);\n", literal(request.html));
+  }
   if (request.prints())
     text += "for (auto& kernel : kernels) std::fputs(tegula::show(kernel, options).c_str(), stdout);\n";
   fmt::print("{}", run_kernel_file("show", request.call.op, text, request.flags));
@@ -119,6 +156,10 @@ void add_show(cli::App& app) {
   command->add_option(
       "--html", request->html,
       "Write everything for a GPU, the program beside its generated code, into this HTML file");
+  add_extents(*command, request->extents);
+  command->add_option("--machine", request->machine,
+                      fmt::format("Of the estimates in an HTML file: {} [h100, or a100 with --arch 80]",
+                                  names_of_machines()));
   command->add_option("--flag", request->flags,
                       "For a file: an additional compiler flag, as in --flag=-Iinclude");
   command
@@ -134,7 +175,7 @@ void add_show(cli::App& app) {
       "Examples:\n"
       "  tegula show attention\n"
       "  tegula show mine.cpp --cuda --schedule\n"
-      "  tegula show mine.cpp --html mine.html\n"
+      "  tegula show mine.cpp --html mine.html --extent M=4096,N=4096,K=4096\n"
       "  tegula show gemm --case ragged_bias_gelu --passes\n"
       "  tegula show gemm --random a=512x512:bf16 --random b=512x512:bf16 --cpp\n"
       "  tegula show attention --case 4096_causal --cuda --arch 80\n"

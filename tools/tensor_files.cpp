@@ -20,7 +20,7 @@ struct Place {
   bool in_archive;
 };
 
-// `file.safetensors:tensor` cut at the colon behind the file; a path may have colons of its own.
+// `file.safetensors:tensor` cut at the colon after the file; a path may have colons of its own.
 Place parse_place(const std::string& text) {
   auto at = text.find(std::string(archive) + ":");
   if (at != std::string::npos) {

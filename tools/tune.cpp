@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "analyses.hpp"
 #include "call.hpp"
 #include "commands.hpp"
 #include "compare.hpp"
@@ -24,6 +25,7 @@
 #include "runtime/files/file_io.hpp"
 #include "tegula/error.hpp"
 #include "tegula/stream.hpp"
+#include "tegula/version.hpp"
 
 namespace tegula::tool {
 
@@ -244,11 +246,12 @@ class Search {
   const std::vector<std::string> candidates_;
 };
 
-std::string key_of(const TuneRequest& request, const Machine& machine) {
+std::string key_of(const TuneRequest& request, Target target) {
   const CallTexts& own = request.call;
-  return fmt::format("operator {} {} {} {} {} target {} machine {}", own.op, own.example,
-                     fmt::join(own.inputs, " "), fmt::join(own.random, " "), fmt::join(own.options, " "),
-                     own.target, machine.words);
+  const Device device = target.device() == DeviceKind::cuda ? Device::cuda() : Device::cpu();
+  return fmt::format("operator {} {} {} {} {} on {} {}", own.op, own.example, fmt::join(own.inputs, " "),
+                     fmt::join(own.random, " "), fmt::join(own.options, " "),
+                     measure::device_words(target, device), version());
 }
 
 void print_result(const TuneRequest& request, const Tuned& tuned) {
@@ -294,13 +297,11 @@ void tune_operator(const TuneRequest& request) {
   }
   if (!request.measured.empty() || !request.compiled.empty()) return measure_candidate(request);
   const Call call = resolve(request.call);
-  const bool on_gpu = call.target.device() == DeviceKind::cuda;
-  const Machine& own = machine(on_gpu ? "h100" : "cpu");
-  const std::string key = key_of(request, own);
+  const std::string key = key_of(request, call.target);
   const measure::TunedCache cache = measure::tuned_cache();
   if (const auto best = cache.find(key); best && !request.anew)
     return print_result(request, {{{0, best->candidate, best->seconds, 0, ""}}, true});
-  const std::vector<std::string> candidates = candidates_of(call, own, request.most);
+  const std::vector<std::string> candidates = candidates_of(call, machine_of(call.target), request.most);
   const Tuned tuned = Search(request, candidates).run();
   if (tuned.rows.front().failure.empty()) cache.put(key, {tuned.best().text, tuned.best().seconds});
   print_result(request, tuned);

@@ -83,7 +83,7 @@ class Problem {
   std::vector<float> value(std::int64_t token, std::int64_t head) const {
     return row(v_begin, s.kv_heads, s.dim_v, token, head / s.group);
   }
-  // Of one token, the keys that it sees.
+  // The keys that one token sees.
   std::vector<std::int64_t> keys_of(std::int64_t token, std::int64_t head) const {
     const auto blocks =
         selection.indices.select(0, 0).select(0, token).select(0, s.selector(head)).values<std::int32_t>();
@@ -295,7 +295,7 @@ double error_of_key(const Problem& p, const Gradients& gradients, const Tensor& 
                distance(device_row(gradients.dv, key, kv_head), sums.dv));
 }
 
-// Of a few keys, by all queries that see them.
+// The error of a few keys, by all queries that see them.
 double error_of_keys(const Problem& p, const Gradients& gradients) {
   const Tensor choice = p.selection.indices.to(Device::cpu());
   double worst = 0;

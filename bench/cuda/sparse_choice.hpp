@@ -25,7 +25,7 @@ struct SparseShape {
 };
 
 struct SparseChoice {
-  Tensor indices;      // i32 [1, kv heads, q_blocks, entries], -1 behind the last
+  Tensor indices;      // i32 [1, kv heads, q_blocks, entries], -1 after the last
   double overlap = 0;  // share of a row's blocks that the next row chooses too
   double pairs = 0;    // of a query and a key that it sees, of one query head of each key head
   double nominal = 0;  // the same without the mask: all keys of what is chosen

@@ -89,7 +89,7 @@ double attention_flops(const AttentionShape& s, bool causal) {
   return 4.0 * static_cast<double>(s.batch * s.heads * s.dim) * pairs(s, causal);
 }
 
-// Of rows of `out`, whose first sequence is the shape's.
+// The error of rows of `out`, whose first sequence is the shape's.
 double worst_row(const AttentionShape& s, bool causal, const Tensor& out, std::int64_t k_begin,
                  std::int64_t v_begin) {
   double worst = 0;

@@ -30,7 +30,7 @@ void add_block(std::vector<bool>& seen, std::int64_t block, int size, std::int64
     seen[static_cast<std::size_t>(j)] = true;
 }
 
-// Of rows of tensors [1, s, h, d].
+// The product of rows of tensors [1, s, h, d].
 double dot(const TensorRef& a, std::int64_t i, const TensorRef& b, std::int64_t j, std::int64_t head) {
   double sum = 0;
   const std::int64_t of_a = head * a.size(2) / std::max(a.size(2), b.size(2)),

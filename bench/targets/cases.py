@@ -19,7 +19,7 @@ def randn(*shape, amplitude=1.0):
 
 
 class Poisoned:
-    """A NaN-filled output with a guard zone behind it."""
+    """A NaN-filled output with a guard zone after it."""
 
     def __init__(self, *shape, dtype=BF16):
         self.count = math.prod(shape)

@@ -93,7 +93,7 @@ class SparseModel(nn.Module):
 
     @torch.no_grad()
     def generate(self, prompt, count, temperature=0.8):
-        """So many bytes behind the prompt [1, bytes], each by a pass over the last one and the caches."""
+        """So many bytes after the prompt [1, bytes], each by a pass over the last one and the caches."""
         generator = torch.Generator().manual_seed(2)
         caches, text = [NativeSparseCache() for _ in self.blocks], prompt
         last = prompt

@@ -27,6 +27,9 @@ struct Machine {
   std::int64_t shared_bytes = 0;  // per processor
   int registers = 0, threads = 0, blocks = 0;
   double launch_seconds = 0;
+
+  // Operations per second on operands of that type, or "other": names as in Analysis::flops.
+  double rate_of(const std::string& type) const;
 };
 // h100, h200, a100 and cpu, which is this machine with rough rates derived from its number of processors.
 // Programs may define others.
@@ -39,11 +42,16 @@ struct Analysis {
     std::string name;  // kernel_grid
     double blocks = 0;
     int threads = 0, blocks_per_processor = 1;
+    // Of a thread, at least: those that hold fragments where most are alive, and some to work with.
+    int registers = 0;
     std::int64_t shared_bytes = 0;
-    double waves = 0;  // rounds of resident blocks: 1.1 waves are nearly as slow as 2
+    double occupancy = 0;  // threads on a processor, as a share of those that it can hold
+    double waves = 0;      // rounds of resident blocks: 1.1 waves are nearly as slow as 2
     double seconds = 0;
     std::string bound;  // products, other arithmetic, memory, second-level cache or launch
   };
+  std::string kernel;
+  Machine machine;
   std::map<std::string, double> flops;  // products by operand type, and "other" operations
   double memory_bytes = 0;              // with every tensor read or written once
   double copied_bytes = 0;              // read and written by blocks, through the second-level cache

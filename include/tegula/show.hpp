@@ -2,12 +2,13 @@
 // runs, and no GPU is needed.
 //
 //   std::puts(show(gemm_relu(128, 128, 64), {.cuda = true, .schedule = true}).c_str());
-//   write_report("gemm.html", std::vector{gemm_relu(128, 128, 64)});
+//   write_report("gemm.html", std::vector{gemm}, {.analyses = {{analyze(gemm, extents, machine("h100"))}}});
 #pragma once
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tegula/analyze.hpp"
 #include "tegula/lang/kernel.hpp"
 
 TEGULA_API_BEGIN
@@ -41,10 +42,18 @@ struct Picture {
 };
 // The pictures selected by `layout`, `schedule` and `shared_memory`. A grid without roles has no schedule.
 std::vector<Picture> draw(const lang::Kernel& kernel, const ShowOptions& options);
-// Writes a self-contained page with, for each kernel, the notes, the program beside its generated code, the
-// pictures and the resources.
-std::string report(std::span<const lang::Kernel> kernels, int architecture = 90);
-void write_report(const std::string& path, std::span<const lang::Kernel> kernels, int architecture = 90);
+
+struct ReportOptions {
+  [[no_unique_address]] lang::detail::OptionsAreNamed options_are_named = lang::detail::OptionsAreNamed();
+  int architecture = 90;  // of the GPU: 80 or 90
+  // For each kernel, in their order, the analyses of its calls: shown as rooflines and as text.
+  std::vector<std::vector<Analysis>> analyses = {};
+};
+// A self-contained page with, for each kernel, the notes, the analyses, the program beside its generated
+// code, the pictures and the resources.
+std::string report(std::span<const lang::Kernel> kernels, const ReportOptions& options = {});
+void write_report(const std::string& path, std::span<const lang::Kernel> kernels,
+                  const ReportOptions& options = {});
 
 }  // namespace tegula
 TEGULA_API_END

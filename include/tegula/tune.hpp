@@ -66,7 +66,7 @@ struct Tuned {
     std::size_t candidate = 0;  // its index
     std::string text;
     double seconds = 0, spread = 0;
-    std::string failure;  // why it is excluded
+    std::string failure = {};  // why it is excluded
   };
   std::vector<Row> rows;    // the fastest first, excluded ones last
   bool from_cache = false;  // if so, there is only the row of the best candidate

@@ -256,8 +256,14 @@ void define_views_of_kernels(nb::class_<BuiltKernel>& kernel) {
                pictures[picture.name] = picture.svg;
              return pictures;
            })
-      .def("report", [](const BuiltKernel& self,
-                        int architecture) { return report(std::vector{self.kernel}, architecture); })
+      .def("report",
+           [](const BuiltKernel& self, int architecture, const std::map<std::string, double>& extents,
+              const std::string& name) {
+             ReportOptions options;
+             options.architecture = architecture;
+             if (!extents.empty()) options.analyses = {{analyze(self.kernel, extents, machine(name))}};
+             return report(std::vector{self.kernel}, options);
+           })
       .def("explain",
            [](const BuiltKernel& self, const std::string& target) {
              return explain(self.kernel, target_of(target)).text();

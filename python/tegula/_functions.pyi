@@ -41,12 +41,12 @@ def attention(
 
     Args:
         q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16, bfloat16 or float8_e4m3fn: queries. Elements of
-            the last dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16, bfloat16 or float8_e4m3fn: queries. The last
+            dimension is contiguous.
         k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+            d], dtype that of q: keys. The last dimension is contiguous.
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
         sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
             softmax but has no value. Optional.
         cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
@@ -82,8 +82,7 @@ def attention(
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], out_dtype, or that of q, bfloat16 where that has 8
-            bits: the weighted sums of values; 0 where no key is seen. Elements of the last dimension lie side by
-            side.
+            bits: the weighted sums of values; 0 where no key is seen. The last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
             logarithm of the sum of exp(score); -inf where no key is seen.
 
@@ -148,18 +147,18 @@ def attention_backward(
 
     Args:
         dout: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. Elements of the
-            last dimension lie side by side.
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. The last
+            dimension is contiguous.
         q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
-            dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
         k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+            d], dtype that of q: keys. The last dimension is contiguous.
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of attention. Elements
-            of the last dimension lie side by side.
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of attention. The last
+            dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the lse of
             that result.
         dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
@@ -190,12 +189,11 @@ def attention_backward(
 
     Returns:
         dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. Elements of the last dimension
-            lie side by side.
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. The last dimension is contiguous.
         dk: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of k: gradient of k. Elements of the last dimension lie side by side.
+            d], dtype that of k: gradient of k. The last dimension is contiguous.
         dv: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by side.
+            keys, d_v], dtype that of v: gradient of v. The last dimension is contiguous.
         dsinks: [kv_heads * group], float32: gradient of the sinks. None unless sinks.
 
     Rules:
@@ -255,18 +253,18 @@ def block_sparse_attention_backward(
 
     Args:
         dout: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. Elements of the
-            last dimension lie side by side.
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. The last
+            dimension is contiguous.
         q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
-            dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
         k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+            d], dtype that of q: keys. The last dimension is contiguous.
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of
-            block_sparse_attention. Elements of the last dimension lie side by side.
+            block_sparse_attention. The last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the lse of
             that result.
         dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
@@ -302,12 +300,11 @@ def block_sparse_attention_backward(
 
     Returns:
         dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. Elements of the last dimension
-            lie side by side.
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. The last dimension is contiguous.
         dk: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of k: gradient of k. Elements of the last dimension lie side by side.
+            d], dtype that of k: gradient of k. The last dimension is contiguous.
         dv: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by side.
+            keys, d_v], dtype that of v: gradient of v. The last dimension is contiguous.
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -370,12 +367,12 @@ def block_sparse_attention(
 
     Args:
         q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
-            dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
         k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+            d], dtype that of q: keys. The last dimension is contiguous.
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
         indices: [sequences, choosers, q_blocks, entries] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
             q_block_size), entries], int32: numbers of the key blocks that a block of queries sees; other numbers,
             such as -1, select nothing; duplicates count once. Optional.
@@ -407,7 +404,7 @@ def block_sparse_attention(
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
-            where no key is seen. Elements of the last dimension lie side by side.
+            where no key is seen. The last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
             logarithm of the sum of exp(score); -inf where no key is seen.
 
@@ -798,16 +795,14 @@ def append_kv(
     """Writes the newest tokens of sequences to a cache of keys and values.
 
     Args:
-        k: [batch, tokens, kv_heads, d], float32, float16 or bfloat16: keys: the last tokens. Elements of the last
-            dimension lie side by side.
+        k: [batch, tokens, kv_heads, d], float32, float16 or bfloat16: keys: the last tokens. The last dimension is
+            contiguous.
         k_cache: [pages, page_size, kv_heads, d] if block_table; [batch, keys, kv_heads, d], float32, float16,
-            bfloat16 or float8_e4m3fn: keys of all tokens. Elements of the last dimension lie side by side. Written
-            in place.
-        v: [batch, tokens, kv_heads, d_v], dtype that of k: values of the same tokens. Elements of the last
-            dimension lie side by side. Optional.
+            bfloat16 or float8_e4m3fn: keys of all tokens. The last dimension is contiguous. Written in place.
+        v: [batch, tokens, kv_heads, d_v], dtype that of k: values of the same tokens. The last dimension is
+            contiguous. Optional.
         v_cache: [pages, page_size, kv_heads, d_v] if block_table; [batch, keys, kv_heads, d_v], dtype that of
-            k_cache: values of all tokens. Elements of the last dimension lie side by side. Written in place.
-            Optional.
+            k_cache: values of all tokens. The last dimension is contiguous. Written in place. Optional.
         block_table: [batch, table_width], int32: page numbers of each sequence, in order; tokens of a negative
             entry are not stored. Optional.
         cache_seqlens: [batch], int32: length of each sequence, including the new tokens; if omitted, sequences fill
@@ -885,12 +880,12 @@ def attention_with_kv_cache(
     """Attention of the newest tokens to a cache of keys and values, paged or not.
 
     Args:
-        q: [batch, queries, kv_heads * group, d], float32, float16 or bfloat16: queries of the last tokens. Elements
-            of the last dimension lie side by side.
+        q: [batch, queries, kv_heads * group, d], float32, float16 or bfloat16: queries of the last tokens. The last
+            dimension is contiguous.
         k_cache: [pages, page_size, kv_heads, d] if block_table; [batch, keys, kv_heads, d], float32, float16,
-            bfloat16 or float8_e4m3fn: keys. Elements of the last dimension lie side by side.
+            bfloat16 or float8_e4m3fn: keys. The last dimension is contiguous.
         v_cache: [pages, page_size, kv_heads, d_v] if block_table; [batch, keys, kv_heads, d_v], dtype that of
-            k_cache: values. Elements of the last dimension lie side by side.
+            k_cache: values. The last dimension is contiguous.
         block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that is no page
             number, such as -1, is padding. Optional.
         cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
@@ -921,7 +916,7 @@ def attention_with_kv_cache(
 
     Returns:
         out: [batch, queries, kv_heads * group, d_v], dtype that of q: the weighted sums of values; 0 where no key
-            is seen. Elements of the last dimension lie side by side.
+            is seen. The last dimension is contiguous.
         lse: [batch, kv_heads * group, queries], float32: natural logarithm of the sum of exp(score); -inf where no
             key is seen.
 
@@ -1019,11 +1014,11 @@ def mla_decode(
     """Attention of the newest tokens to a cache of latents, which serve all heads as keys and values.
 
     Args:
-        q: [batch, queries, heads, d], float32, float16 or bfloat16: absorbed queries of the last tokens. Elements
-            of the last dimension lie side by side.
+        q: [batch, queries, heads, d], float32, float16 or bfloat16: absorbed queries of the last tokens. The last
+            dimension is contiguous.
         kv_cache: [pages, page_size, row] if block_table; [batch, keys, row], float32, float16, bfloat16,
-            float8_e4m3fn or uint8: latent rows, whose first d_v features are the values, or records of bytes.
-            Elements of the last dimension lie side by side.
+            float8_e4m3fn or uint8: latent rows, whose first d_v features are the values, or records of bytes. The
+            last dimension is contiguous.
         block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that is no page
             number, such as -1, is padding. Optional.
         cache_seqlens: [batch], int32: length of each sequence, including the tokens of q; if omitted, sequences
@@ -1046,8 +1041,8 @@ def mla_decode(
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        out: [batch, queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no key is seen.
-            Elements of the last dimension lie side by side.
+        out: [batch, queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no key is seen. The
+            last dimension is contiguous.
         lse: [batch, heads, queries], float32: natural logarithm of the sum of exp(score); -inf where no key is
             seen.
 
@@ -1482,11 +1477,11 @@ def gated_delta_rule(
 
     Args:
         q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
-            queries. Elements of the last dimension lie side by side.
+            queries. The last dimension is contiguous.
         k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys, of norms of
-            at most about 1. Elements of the last dimension lie side by side.
+            at most about 1. The last dimension is contiguous.
         v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
-            values. Elements of the last dimension lie side by side.
+            values. The last dimension is contiguous.
         beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
             bfloat16: share of the stored value that is replaced, 0 to 1.
         g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
@@ -1563,11 +1558,11 @@ def gated_delta_rule_backward(
         dfinal_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
             float32: gradient of final_state. Optional.
         q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
-            queries. Elements of the last dimension lie side by side.
+            queries. The last dimension is contiguous.
         k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys, of norms of
-            at most about 1. Elements of the last dimension lie side by side.
+            at most about 1. The last dimension is contiguous.
         v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
-            values. Elements of the last dimension lie side by side.
+            values. The last dimension is contiguous.
         beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
             bfloat16: share of the stored value that is replaced, 0 to 1.
         g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
@@ -1586,12 +1581,12 @@ def gated_delta_rule_backward(
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
-            Elements of the last dimension lie side by side.
-        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k.
-            Elements of the last dimension lie side by side.
+        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q. The
+            last dimension is contiguous.
+        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k. The
+            last dimension is contiguous.
         dv: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
-            v: gradient of v. Elements of the last dimension lie side by side.
+            v: gradient of v. The last dimension is contiguous.
         dbeta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of beta:
             gradient of beta.
         dg: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of g: gradient
@@ -1638,11 +1633,11 @@ def kda(
 
     Args:
         q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
-            queries. Elements of the last dimension lie side by side.
+            queries. The last dimension is contiguous.
         k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys, of norms of
-            at most about 1. Elements of the last dimension lie side by side.
+            at most about 1. The last dimension is contiguous.
         v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
-            values. Elements of the last dimension lie side by side.
+            values. The last dimension is contiguous.
         g: [tokens, key_heads * group, d] if cu_seqlens; [batch, tokens, key_heads * group, d], float32: logarithms
             of decays, -5 to 0.
         beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
@@ -1719,11 +1714,11 @@ def kda_backward(
         dfinal_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
             float32: gradient of final_state. Optional.
         q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
-            queries. Elements of the last dimension lie side by side.
+            queries. The last dimension is contiguous.
         k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys, of norms of
-            at most about 1. Elements of the last dimension lie side by side.
+            at most about 1. The last dimension is contiguous.
         v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
-            values. Elements of the last dimension lie side by side.
+            values. The last dimension is contiguous.
         g: [tokens, key_heads * group, d] if cu_seqlens; [batch, tokens, key_heads * group, d], float32: logarithms
             of decays, -5 to 0.
         beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
@@ -1742,12 +1737,12 @@ def kda_backward(
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
-            Elements of the last dimension lie side by side.
-        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k.
-            Elements of the last dimension lie side by side.
+        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q. The
+            last dimension is contiguous.
+        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k. The
+            last dimension is contiguous.
         dv: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
-            v: gradient of v. Elements of the last dimension lie side by side.
+            v: gradient of v. The last dimension is contiguous.
         dg: [tokens, key_heads * group, d] if cu_seqlens; [batch, tokens, key_heads * group, d], dtype that of g:
             gradient of g.
         dbeta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of beta:
@@ -2296,10 +2291,10 @@ def paged_indexer_logits(
     """Weighted sums over heads of relu(q k^T) for the keys of a cache, also in pages.
 
     Args:
-        q: [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries of the last tokens.
-            Elements of the last dimension lie side by side.
+        q: [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries of the last tokens. The
+            last dimension is contiguous.
         k_cache: [pages, page_size, d] if block_table; [batch, keys, d], dtype that of q: keys, which all heads
-            share. Elements of the last dimension lie side by side.
+            share. The last dimension is contiguous.
         weights: [batch, queries, heads], float32, float16 or bfloat16: weights of the heads of each query.
         block_table: [batch, table_width], int32: page numbers of each sequence, in order; an entry that is no page
             number, such as -1, is padding. Optional.
@@ -2353,9 +2348,9 @@ def sparse_mla(
 
     Args:
         q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
-            queries. Elements of the last dimension lie side by side.
+            queries. The last dimension is contiguous.
         kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows of the cache: each is a key,
-            and its first d_v features are the value. Elements of the last dimension lie side by side.
+            and its first d_v features are the value. The last dimension is contiguous.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: rows that a query sees;
             numbers of no row, such as -1, are padding; a row counts as often as it is listed.
         counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: number of used entries of each list; all
@@ -2363,7 +2358,7 @@ def sparse_mla(
         sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
             softmax but has no value. Optional.
         more_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of q: rows of a second
-            source, in the same softmax. Elements of the last dimension lie side by side. Optional.
+            source, in the same softmax. The last dimension is contiguous. Optional.
         more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
             of more_kv that a query sees. Optional.
         d_v: leading features of a row that are its value; a number of features from 1 to 512.
@@ -2377,7 +2372,7 @@ def sparse_mla(
 
     Returns:
         out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
-            weighted sums of values; 0 where no row is seen. Elements of the last dimension lie side by side.
+            weighted sums of values; 0 where no row is seen. The last dimension is contiguous.
         lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: natural logarithm of the
             sum of exp(score); -inf where no row is seen.
 
@@ -2428,11 +2423,11 @@ def sparse_mla_backward(
 
     Args:
         dout: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: gradient
-            of out. Elements of the last dimension lie side by side.
+            of out. The last dimension is contiguous.
         q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
-            queries. Elements of the last dimension lie side by side.
+            queries. The last dimension is contiguous.
         kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows of the cache: each is a key,
-            and its first d_v features are the value. Elements of the last dimension lie side by side.
+            and its first d_v features are the value. The last dimension is contiguous.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: rows that a query sees;
             numbers of no row, such as -1, are padding; a row counts as often as it is listed.
         counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: number of used entries of each list; all
@@ -2440,11 +2435,11 @@ def sparse_mla_backward(
         sinks: [kv_heads * group], float32, float16 or bfloat16: one logit per head that is added to the sum of the
             softmax but has no value. Optional.
         more_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of q: rows of a second
-            source, in the same softmax. Elements of the last dimension lie side by side. Optional.
+            source, in the same softmax. The last dimension is contiguous. Optional.
         more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
             of more_kv that a query sees. Optional.
         out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
-            result of sparse_mla. Elements of the last dimension lie side by side.
+            result of sparse_mla. The last dimension is contiguous.
         lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: the lse of that result.
         dlse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: gradient of lse; ignored
             where lse is -inf. Optional.
@@ -2457,12 +2452,12 @@ def sparse_mla_backward(
 
     Returns:
         dq: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], dtype that of q: gradient of q.
-            Elements of the last dimension lie side by side.
+            The last dimension is contiguous.
         dkv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of kv: gradient of kv, as keys and as
-            values. Elements of the last dimension lie side by side.
+            values. The last dimension is contiguous.
         dsinks: [kv_heads * group], float32: gradient of the sinks. None unless sinks.
         dmore_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of kv: gradient of
-            more_kv. Elements of the last dimension lie side by side. None unless more_kv.
+            more_kv. The last dimension is contiguous. None unless more_kv.
 
     Rules:
         more_kv: expected more_kv and more_indices together; give both.
@@ -2502,8 +2497,7 @@ def sparse_mla_decode(
     """Attention of every query to the 8-bit cache records in its list.
 
     Args:
-        q: [queries, heads, d], bfloat16, float16 or float32: queries. Elements of the last dimension lie side by
-            side.
+        q: [queries, heads, d], bfloat16, float16 or float32: queries. The last dimension is contiguous.
         values: [..., d_v], float8_e4m3fn: the values of records, which are features of the keys too.
         scales: [..., groups], float32: factors of equal parts of the values of a record.
         indices: [queries, entries], int32: records that a query sees; numbers of no record, such as -1, are
@@ -2520,8 +2514,8 @@ def sparse_mla_decode(
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        out: [queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no record is seen.
-            Elements of the last dimension lie side by side.
+        out: [queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no record is seen. The
+            last dimension is contiguous.
         lse: [queries, heads], float32: natural logarithm of the sum of exp(score); -inf where no record is seen.
 
     Rules:
@@ -2554,9 +2548,9 @@ def sparse_mla_target(
 
     Args:
         q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
-            queries. Elements of the last dimension lie side by side.
-        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: keys. Elements of the last dimension
-            lie side by side.
+            queries. The last dimension is contiguous.
+        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: keys. The last dimension is
+            contiguous.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the lists.
         lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: the lse of sparse_mla.
         causal: entries for rows after the query's position are padding.
@@ -2761,11 +2755,11 @@ def linear_attention(
 
     Args:
         q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
-            queries. Elements of the last dimension lie side by side.
-        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys. Elements of
-            the last dimension lie side by side.
+            queries. The last dimension is contiguous.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys. The last
+            dimension is contiguous.
         v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
-            values. Elements of the last dimension lie side by side.
+            values. The last dimension is contiguous.
         g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
             decays, at most 0. Optional.
         g_gamma: [key_heads * group], float32: logarithms of decays of heads, which all tokens have, at most 0.
@@ -2842,11 +2836,11 @@ def linear_attention_backward(
         dfinal_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
             d, d_v + normalize], float32: gradient of final_state. Optional.
         q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
-            queries. Elements of the last dimension lie side by side.
-        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys. Elements of
-            the last dimension lie side by side.
+            queries. The last dimension is contiguous.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys. The last
+            dimension is contiguous.
         v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
-            values. Elements of the last dimension lie side by side.
+            values. The last dimension is contiguous.
         g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
             decays, at most 0. Optional.
         g_gamma: [key_heads * group], float32: logarithms of decays of heads, which all tokens have, at most 0.
@@ -2865,12 +2859,12 @@ def linear_attention_backward(
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
-            Elements of the last dimension lie side by side.
-        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k.
-            Elements of the last dimension lie side by side.
+        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q. The
+            last dimension is contiguous.
+        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k. The
+            last dimension is contiguous.
         dv: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
-            v: gradient of v. Elements of the last dimension lie side by side.
+            v: gradient of v. The last dimension is contiguous.
         dg: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of g: gradient
             of g. None unless g.
         dg_gamma: [key_heads * group], float32: gradient of g_gamma. None unless g_gamma.
@@ -2937,32 +2931,31 @@ def nsa_selected_attention_backward(
 
     Args:
         dout: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. Elements of the
-            last dimension lie side by side.
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. The last
+            dimension is contiguous.
         q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
-            dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
         k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+            d], dtype that of q: keys. The last dimension is contiguous.
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
         block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
             layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
             block i begins at key i * block_size; other numbers, such as -1, select nothing.
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of
-            nsa_selected_attention. Elements of the last dimension lie side by side.
+            nsa_selected_attention. The last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the lse of
             that result.
         dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
             lse; ignored where lse is -inf. Optional.
         dwindow_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of window_out; if
-            omitted, the window contributes nothing to the gradients. Elements of the last dimension lie side by
-            side. Optional.
+            omitted, the window contributes nothing to the gradients. The last dimension is contiguous. Optional.
         window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the window's result. Elements of
-            the last dimension lie side by side. Optional.
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the window's result. The last
+            dimension is contiguous. Optional.
         window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the
             lse of that result. Optional.
         dwindow_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32:
@@ -2997,12 +2990,11 @@ def nsa_selected_attention_backward(
 
     Returns:
         dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. Elements of the last dimension
-            lie side by side.
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. The last dimension is contiguous.
         dk: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of k: gradient of k. Elements of the last dimension lie side by side.
+            d], dtype that of k: gradient of k. The last dimension is contiguous.
         dv: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by side.
+            keys, d_v], dtype that of v: gradient of v. The last dimension is contiguous.
         dsel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
             layout=bshd; [batch, selecting, queries, entries], float32: gradient of sel_scale; 0 where an entry
             selects nothing, or a block that an earlier entry has selected. None unless sel_scale_gradient.
@@ -3134,7 +3126,7 @@ def nsa_compress(
 
     Args:
         x: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
-            float32, float16 or bfloat16: keys or values. Elements of the last dimension lie side by side.
+            float32, float16 or bfloat16: keys or values. The last dimension is contiguous.
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
@@ -3149,7 +3141,7 @@ def nsa_compress(
     Returns:
         out: [entries, heads, d] if cu_seqlens; [batch, entries, heads, d] if layout=bshd; [batch, heads, entries,
             d], dtype that of x: one entry per whole window; if packed, those of a sequence start at its first token
-            / stride. Elements of the last dimension lie side by side.
+            / stride. The last dimension is contiguous.
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
@@ -3181,9 +3173,9 @@ def nsa_compress_backward(
 
     Args:
         dout: [entries, heads, d] if cu_seqlens; [batch, entries, heads, d] if layout=bshd; [batch, heads, entries,
-            d], dtype that of x: gradient of out. Elements of the last dimension lie side by side.
+            d], dtype that of x: gradient of out. The last dimension is contiguous.
         x: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
-            float32, float16 or bfloat16: keys or values. Elements of the last dimension lie side by side.
+            float32, float16 or bfloat16: keys or values. The last dimension is contiguous.
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
@@ -3197,7 +3189,7 @@ def nsa_compress_backward(
 
     Returns:
         dx: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
-            dtype that of x: gradient of x. Elements of the last dimension lie side by side.
+            dtype that of x: gradient of x. The last dimension is contiguous.
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
@@ -3238,12 +3230,12 @@ def nsa_compressed_attention(
 
     Args:
         q: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
-            dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
         k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
-            entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
+            entries, d], dtype that of q: compressed keys. The last dimension is contiguous.
         v: [entries, kv_heads, d_v] if cu_seqlens; [batch, entries, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            entries, d_v], dtype that of q: compressed values. Elements of the last dimension lie side by side.
+            entries, d_v], dtype that of q: compressed values. The last dimension is contiguous.
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
             up to entry i + 1. Optional.
         max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
@@ -3261,7 +3253,7 @@ def nsa_compressed_attention(
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens; [batch, queries, kv_heads * group, d_v] if layout=bshd;
             [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0 where no entry
-            is seen. Elements of the last dimension lie side by side.
+            is seen. The last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: natural
             logarithm of the sum of exp(score); -inf where no entry is seen.
 
@@ -3314,18 +3306,18 @@ def nsa_compressed_attention_backward(
 
     Args:
         dout: [queries, kv_heads * group, d_v] if cu_seqlens; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. Elements of the
-            last dimension lie side by side.
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. The last
+            dimension is contiguous.
         q: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
-            dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
         k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
-            entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
+            entries, d], dtype that of q: compressed keys. The last dimension is contiguous.
         v: [entries, kv_heads, d_v] if cu_seqlens; [batch, entries, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            entries, d_v], dtype that of q: compressed values. Elements of the last dimension lie side by side.
+            entries, d_v], dtype that of q: compressed values. The last dimension is contiguous.
         out: [queries, kv_heads * group, d_v] if cu_seqlens; [batch, queries, kv_heads * group, d_v] if layout=bshd;
-            [batch, kv_heads * group, queries, d_v], dtype that of q: the result of nsa_compressed_attention.
-            Elements of the last dimension lie side by side.
+            [batch, kv_heads * group, queries, d_v], dtype that of q: the result of nsa_compressed_attention. The
+            last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: the lse of that
             result.
         dlse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: gradient of
@@ -3346,13 +3338,11 @@ def nsa_compressed_attention_backward(
 
     Returns:
         dq: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. Elements of the last dimension
-            lie side by side.
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. The last dimension is contiguous.
         dk: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
-            entries, d], dtype that of k: gradient of k. Elements of the last dimension lie side by side.
+            entries, d], dtype that of k: gradient of k. The last dimension is contiguous.
         dv: [entries, kv_heads, d_v] if cu_seqlens; [batch, entries, kv_heads, d_v] if layout=bshd; [batch,
-            kv_heads, entries, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by
-            side.
+            kv_heads, entries, d_v], dtype that of v: gradient of v. The last dimension is contiguous.
 
     Rules:
         stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
@@ -3403,12 +3393,12 @@ def nsa_gated_attention(
 
     Args:
         q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
-            dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
         k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+            d], dtype that of q: keys. The last dimension is contiguous.
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
         block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
             layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
             block i begins at key i * block_size; other numbers, such as -1, select nothing.
@@ -3448,7 +3438,7 @@ def nsa_gated_attention(
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the sum of sigmoid(gate) *
-            branch. Elements of the last dimension lie side by side.
+            branch. The last dimension is contiguous.
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -3510,12 +3500,12 @@ def nsa_selected_attention(
 
     Args:
         q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
-            dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
         k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+            d], dtype that of q: keys. The last dimension is contiguous.
         v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
         block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
             layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
             block i begins at key i * block_size; other numbers, such as -1, select nothing.
@@ -3550,12 +3540,12 @@ def nsa_selected_attention(
     Returns:
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
-            where no key is seen. Elements of the last dimension lie side by side.
+            where no key is seen. The last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
             logarithm of the sum of exp(score); -inf where no key is seen.
         window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the same of the window. Elements
-            of the last dimension lie side by side. None unless window > 0.
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the same of the window. The last
+            dimension is contiguous. None unless window > 0.
         window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the
             same of the window. None unless window > 0.
 
@@ -3603,10 +3593,10 @@ def nsa_select(
 
     Args:
         q: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
-            dimension lie side by side.
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
         k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
-            entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
+            entries, d], dtype that of q: compressed keys. The last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: the lse that
             nsa_compressed_attention returns for q and k.
         cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
@@ -5066,9 +5056,9 @@ def block_scores(
 
     Args:
         q: [batch, queries, kv_heads * group, d] if layout=bshd; [batch, kv_heads * group, queries, d], float32,
-            float16 or bfloat16: queries. Elements of the last dimension lie side by side.
-        k: [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys, d], dtype that of q: keys. Elements of
-            the last dimension lie side by side.
+            float16 or bfloat16: queries. The last dimension is contiguous.
+        k: [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys, d], dtype that of q: keys. The last
+            dimension is contiguous.
         q_block_size: queries of a block; a block size from 1 to 2^20.
         k_block_size: keys of a block; a block size from 1 to 2^20.
         layout: order of batch, sequence, heads, features; one of bshd, bhsd.
@@ -5324,8 +5314,8 @@ def selective_state_update(
     """One step of a selective state space model.
 
     Args:
-        state: [batch, groups * group, p, n], float32, float16 or bfloat16: states before the token. Elements of the
-            last dimension lie side by side.
+        state: [batch, groups * group, p, n], float32, float16 or bfloat16: states before the token. The last
+            dimension is contiguous.
         x: [batch, groups * group, p], float32, float16 or bfloat16: values.
         dt: [batch, groups * group, p], float32, float16 or bfloat16: step widths.
         A: [groups * group, p, n], float32: logarithms of decays of a step of width 1.
@@ -5341,8 +5331,8 @@ def selective_state_update(
 
     Returns:
         out: [batch, groups * group, p], dtype that of x: (new_state . C + D * x) * silu(z).
-        new_state: [batch, groups * group, p, n], dtype that of state: exp(dt * A) * state + dt * x * B. Elements of
-            the last dimension lie side by side.
+        new_state: [batch, groups * group, p, n], dtype that of state: exp(dt * A) * state + dt * x * B. The last
+            dimension is contiguous.
 
     Rules:
         B: expected 1 to 512 features of states; split them.
@@ -5383,17 +5373,17 @@ def ssd(
 
     Args:
         x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
-            bfloat16: values. Elements of the last dimension lie side by side.
+            bfloat16: values. The last dimension is contiguous.
         dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
             step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
         B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
-            are written to the state. Elements of the last dimension lie side by side.
+            are written to the state. The last dimension is contiguous.
         C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which the
-            state is read. Elements of the last dimension lie side by side.
+            state is read. The last dimension is contiguous.
         D: [groups * group], float32: factors of x, which is added to the result. Optional.
         z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gate:
-            results are multiplied by silu(z). Elements of the last dimension lie side by side. Optional.
+            results are multiplied by silu(z). The last dimension is contiguous. Optional.
         dt_bias: [groups * group], float32: added to dt. Optional.
         initial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
             states before the first token; zeros if omitted. Optional.
@@ -5474,17 +5464,17 @@ def ssd_backward(
         dfinal_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
             gradient of final_state. Optional.
         x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
-            bfloat16: values. Elements of the last dimension lie side by side.
+            bfloat16: values. The last dimension is contiguous.
         dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
             step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
         B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
-            are written to the state. Elements of the last dimension lie side by side.
+            are written to the state. The last dimension is contiguous.
         C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which the
-            state is read. Elements of the last dimension lie side by side.
+            state is read. The last dimension is contiguous.
         D: [groups * group], float32: factors of x, which is added to the result. Optional.
         z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gate:
-            results are multiplied by silu(z). Elements of the last dimension lie side by side. Optional.
+            results are multiplied by silu(z). The last dimension is contiguous. Optional.
         dt_bias: [groups * group], float32: added to dt. Optional.
         initial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
             states before the first token; zeros if omitted. Optional.
@@ -5500,17 +5490,17 @@ def ssd_backward(
 
     Returns:
         dx: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gradient
-            of x. Elements of the last dimension lie side by side.
+            of x. The last dimension is contiguous.
         ddt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], dtype that of dt: gradient of
             dt.
         dA: [groups * group], float32: gradient of A.
-        dB: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of B: gradient of B. Elements
-            of the last dimension lie side by side.
-        dC: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of C: gradient of C. Elements
-            of the last dimension lie side by side.
+        dB: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of B: gradient of B. The last
+            dimension is contiguous.
+        dC: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of C: gradient of C. The last
+            dimension is contiguous.
         dD: [groups * group], float32: gradient of D. None unless D.
         dz: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of z: gradient
-            of z. Elements of the last dimension lie side by side. None unless z.
+            of z. The last dimension is contiguous. None unless z.
         ddt_bias: [groups * group], float32: gradient of dt_bias. None unless dt_bias.
         dinitial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], dtype that
             of initial_state: gradient of initial_state. None unless initial_state.

@@ -202,13 +202,24 @@ class Kernel:
             if shape is not None:
                 given[p.name] = _arrays.empty(numpy.empty(0), shape, p.dtype.python_name)
 
-    def show(self, *, html: Optional[str] = None, svg: Optional[str] = None, arch: int = 90, **views: bool) -> str:
+    def show(
+        self,
+        *,
+        html: Optional[str] = None,
+        svg: Optional[str] = None,
+        arch: int = 90,
+        extents: Optional[Dict[str, float]] = None,
+        machine: str = "h100",
+        **views: bool,
+    ) -> str:
         """What the compiler generates from the kernel; no GPU is needed.
 
         Args:
             html: a file to which a page with all views is written.
             svg: a folder for pictures of the views ``layout``, ``schedule`` and ``shared_memory``.
             arch: architecture of the GPU, 80 or 90.
+            extents: dims and scalars of a call, by name, for the roofline estimate of the page.
+            machine: the machine of that estimate: ``h100``, ``h200``, ``a100`` or ``cpu``.
             views: ``ir`` (the program), ``passes``, ``cpp``, ``cuda``, ``layout``, ``schedule``, ``shared_memory``,
                 ``resources``; and ``for_gpu``, which selects the GPU's passes.
 
@@ -221,8 +232,9 @@ class Kernel:
                 raise TypeError(f"show() has no view '{name}'; it has {', '.join(known)}")
         options = {**views, "architecture": arch}
         if html is not None:
+            numbers = {name: float(value) for name, value in (extents or {}).items()}
             with open(html, "w", encoding="utf-8") as file:
-                file.write(self._built.report(arch))
+                file.write(self._built.report(arch, numbers, machine))
             if not views:
                 return html
         if svg is not None:

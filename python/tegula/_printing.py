@@ -81,7 +81,7 @@ def tensor_text(tensor: Tensor) -> str:
     dtype = dtype_text(tensor)
     parts = [f"{shape_text(tensor)}, {'dtype ' if dtype.startswith('that') else ''}{dtype}: {tensor.meaning}."]
     if tensor.unit_stride:
-        parts.append("Elements of the last dimension lie side by side.")
+        parts.append("The last dimension is contiguous.")
     if tensor.written:
         parts.append("Written in place.")
     return " ".join(parts)

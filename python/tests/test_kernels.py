@@ -331,6 +331,8 @@ def test_shown(tmp_path):
     assert kernel.show().strip() == str(kernel).strip()
     assert "wgmma" in kernel.show(cuda=True, layout=True) and "TegulaCall" in kernel.show(cpp=True)
     assert kernel.show(html=str(tmp_path / "page.html")) and "gemm_relu" in (tmp_path / "page.html").read_text()
+    kernel.show(html=str(tmp_path / "call.html"), extents={"M": 4096, "N": 4096, "K": 4096}, machine="h200")
+    assert "on H200 SXM, 141 GB: " in (tmp_path / "call.html").read_text()
     assert "gemm_relu_0.schedule.svg" in kernel.show(svg=str(tmp_path), schedule=True)
     assert "h100" not in kernel.analyze(M=4096, N=4096, K=4096) and "bound" in kernel.analyze(M=64, N=64, K=64)
     assert kernel.explain().startswith("gemm_relu") and isinstance(kernel.notes(), list)

@@ -38,7 +38,7 @@ def attention_to_rows(q, k, v, lengths, causal=False, left=-1, **options):
 
 
 def in_pages(cache, size, order=3):
-    """The rows of [batch, keys, ...] in pages that lie in another order, and the table."""
+    """The rows of [batch, keys, ...] in pages in another order, and the table."""
     batch, keys = cache.shape[:2]
     width = -(-keys // size)
     padded = torch.cat([cache, torch.full((batch, width * size - keys, *cache.shape[2:]), torch.nan)], 1)

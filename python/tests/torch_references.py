@@ -91,7 +91,7 @@ def heads(queries=21, keys=21, dtype=torch.float32):
 def plain_selected(q, k, v, block_size, indices, counts, sel_scale=None, own=True):
     """[batch, heads, tokens, d]: the own block up to the query, and beside it every named block whole, as often as named.
 
-    Keys behind the last one do not exist, also in its block.
+    Keys after the last one do not exist, also in its block.
     """
     group, tokens = q.shape[1] // k.shape[1], k.shape[2]
     k, v = (x.repeat_interleave(group, 1) for x in (k, v))

@@ -8,6 +8,8 @@
 
 #include "analyze/count.hpp"
 #include "codegen/cuda_program.hpp"
+#include "passes/cuda/cuda_plan.hpp"
+#include "passes/cuda/registers.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula {
@@ -34,7 +36,7 @@ Values values_of(const Signature& signature, const std::map<std::string, double>
   }
   if (!missing.empty())
     throw ArgumentError(
-        fmt::format("analyze: kernel '{}' needs the values of {}; give them by name, as in {{\"{}\", 4096}}",
+        fmt::format("analyze: kernel '{}' needs the values of {}; give each by its name, such as {} = 4096",
                     signature.kernel().name, fmt::join(missing, ", "), missing.front()));
   return values;
 }
@@ -54,21 +56,34 @@ double tensor_bytes(const Signature& signature, const Values& values) {
   return bytes;
 }
 
-double rate_of(const Machine& machine, const std::string& type) {
-  if (type == "other") return machine.other_flops;
-  const bool is_8 = type == "e4m3" || type == "e5m2" || type == "i8" || type == "u8",
-             is_16 = type == "bf16" || type == "f16";
-  if (is_8 && machine.flops_8 > 0) return machine.flops_8;
-  return (is_8 || is_16) && machine.flops_16 > 0 ? machine.flops_16 : machine.flops_32;
+// Of a thread at launch, in the multiples of 8 in which a processor gives them.
+int registers_of(const passes::CudaPlan& plan, std::size_t grid) {
+  if (const auto& roles = plan.grids[grid].roles) return passes::registers_of(*roles).launch;
+  constexpr int most = 255, unit = 8;
+  const passes::RegisterNeeds needs =
+      passes::register_needs(plan.computing(grid), plan.computing_threads(grid), plan.target);
+  const int used = static_cast<int>(needs.live) + passes::to_work_with / 2;
+  return std::min(most, (used + unit - 1) / unit * unit);
 }
 
 // Blocks that a processor holds at once.
-int resident(const Machine& machine, const codegen::CudaProgram::Kernel& kernel) {
-  int blocks = std::min(machine.blocks, machine.threads / std::max(kernel.threads, 1));
-  if (kernel.shared_bytes > 0)
-    blocks = std::min(blocks, static_cast<int>(machine.shared_bytes /
-                                               (static_cast<std::int64_t>(kernel.shared_bytes) + 1024)));
+int resident(const Machine& machine, const Analysis::Grid& grid) {
+  const int threads = std::max(grid.threads, 1);
+  int blocks = std::min(machine.blocks, machine.threads / threads);
+  if (grid.shared_bytes > 0)
+    blocks = std::min(blocks, static_cast<int>(machine.shared_bytes / (grid.shared_bytes + 1024)));
+  if (grid.registers > 0) blocks = std::min(blocks, machine.registers / (grid.registers * threads));
   return std::max(blocks, 1);
+}
+
+void occupy(Analysis::Grid& grid, const codegen::CudaProgram& program, std::size_t number,
+            const Machine& machine) {
+  const auto& printed = program.kernels[number];
+  grid.name = printed.function, grid.threads = printed.threads;
+  grid.shared_bytes = static_cast<std::int64_t>(printed.shared_bytes);
+  grid.registers = registers_of(*program.plan, number);
+  grid.blocks_per_processor = resident(machine, grid);
+  grid.occupancy = static_cast<double>(grid.blocks_per_processor) * grid.threads / machine.threads;
 }
 
 // The slowest of what must be done; a wave that is not full takes as long for its arithmetic as one that is.
@@ -79,7 +94,7 @@ void predict(Analysis::Grid& grid, const Work& work, double memory_bytes, const 
   const double stretched = machine.is_gpu ? idle : 1;
   double products = 0, others = 0;
   for (auto& [type, count] : work.flops)
-    (type == "other" ? others : products) += count / rate_of(machine, type);
+    (type == "other" ? others : products) += count / machine.rate_of(type);
   const std::pair<const char*, double> all[] = {{"launch", 0},
                                                 {"products", products * stretched},
                                                 {"other arithmetic", others * stretched},
@@ -92,6 +107,14 @@ void predict(Analysis::Grid& grid, const Work& work, double memory_bytes, const 
 
 }  // namespace
 
+double Machine::rate_of(const std::string& type) const {
+  if (type == "other") return other_flops;
+  const bool is_8 = type == "e4m3" || type == "e5m2" || type == "i8" || type == "u8",
+             is_16 = type == "bf16" || type == "f16";
+  if (is_8 && flops_8 > 0) return flops_8;
+  return (is_8 || is_16) && flops_16 > 0 ? flops_16 : flops_32;
+}
+
 Analysis analyze(const lang::Kernel& kernel, const std::map<std::string, double>& extents,
                  const Machine& machine) {
   const Signature signature(kernel.ir());
@@ -99,6 +122,7 @@ Analysis analyze(const lang::Kernel& kernel, const std::map<std::string, double>
   codegen::CudaProgram program;
   if (machine.is_gpu) program = codegen::print_cuda(signature, {machine.architecture});
   Analysis result;
+  result.kernel = kernel.name(), result.machine = machine;
   result.memory_bytes = tensor_bytes(signature, values);
   std::vector<Work> works;
   for (const ir::Grid& grid : kernel.ir()->grids) {
@@ -115,12 +139,7 @@ Analysis analyze(const lang::Kernel& kernel, const std::map<std::string, double>
     const ir::Grid& ir = kernel.ir()->grids[i];
     Analysis::Grid grid;
     grid.name = fmt::format("{}_{}", kernel.name(), i), grid.blocks = analyzed::blocks_of(ir, values);
-    if (machine.is_gpu) {
-      const auto& printed = program.kernels[i];
-      grid.name = printed.function, grid.threads = printed.threads,
-      grid.blocks_per_processor = resident(machine, printed);
-      grid.shared_bytes = static_cast<std::int64_t>(printed.shared_bytes);
-    }
+    if (machine.is_gpu) occupy(grid, program, i, machine);
     // The tensors of the call are shared out by what the grids copy.
     const double share = result.copied_bytes > 0 ? works[i].copied_bytes / result.copied_bytes : 1;
     predict(grid, works[i], share * result.memory_bytes, machine);
@@ -144,8 +163,11 @@ std::string Analysis::text() const {
   for (auto& grid : grids) {
     words += fmt::format("{}: {:.0f} blocks", grid.name, grid.blocks);
     if (grid.threads > 0)
-      words += fmt::format(" of {} threads and {} bytes of shared memory, {} a processor, {:.2f} waves",
-                           grid.threads, grid.shared_bytes, grid.blocks_per_processor, grid.waves);
+      words += fmt::format(
+          " of {} threads, {} registers a thread and {} bytes of shared memory; {} a processor, occupancy "
+          "{:.2f}, {:.2f} waves",
+          grid.threads, grid.registers, grid.shared_bytes, grid.blocks_per_processor, grid.occupancy,
+          grid.waves);
     words += fmt::format("; at least {:.4g} us, bound by {}\n", 1e6 * grid.seconds, grid.bound);
   }
   words += fmt::format("{:<22} {:.4g} us, bound by {}\n", "at least", 1e6 * seconds, bound);

@@ -89,6 +89,45 @@ TEST(Analyze, PredictsByWhatLimits) {
   EXPECT_TRUE(analyze(copied, {{"N", n}}, machine("cpu")).grids[0].threads == 0);
 }
 
+// What a processor holds is limited by shared memory, registers or threads, whichever is used up first.
+TEST(Analyze, CountsResidentBlocks) {
+  const auto tiles = [](int rows, int columns, int stages) {
+    return kernel("tiles", [&] {
+      Dim N("N");
+      Tensor X = input("X", {N, columns}, f32), Y = output("Y", {N, columns}, f32);
+      grid(ceildiv(N, rows), {.threads = 128}, [&](Index i) {
+        Fragment y({rows, columns}, f32, 0);
+        const auto add = [&](Index) {
+          Shared x({rows, columns}, f32);
+          copy(X.at(i * rows, 0), x);
+          parallel(y, [&](Index r, Index c) { y(r, c) += x(r, c); });
+        };
+        if (stages == 0)
+          copy(X.at(i * rows, 0), y);
+        else
+          pipelined(8, {.stages = stages}, add);
+        copy(y, Y.at(i * rows, 0));
+      });
+    });
+  };
+  struct {
+    const char* what;
+    int rows, columns, stages, least_registers, blocks;
+  } table[] = {
+      {"threads, of which 2048 fit", 4, 32, 1, 16, 16},
+      {"registers", 64, 128, 0, 72, 6},
+      {"shared memory", 16, 256, 4, 40, 3},
+  };
+  for (auto& row : table) {
+    const Analysis a = analyze(tiles(row.rows, row.columns, row.stages), {{"N", 1 << 20}}, machine("h100"));
+    const Analysis::Grid& grid = a.grids.at(0);
+    EXPECT_EQ(a.kernel, "tiles");
+    EXPECT_GE(grid.registers, row.least_registers) << row.what << "\n" << a.text();
+    EXPECT_EQ(grid.blocks_per_processor, row.blocks) << row.what << "\n" << a.text();
+    EXPECT_NEAR(grid.occupancy, row.blocks * 128 / 2048.0, 1e-9) << row.what;
+  }
+}
+
 TEST(Analyze, SaysWhatIsNotKnown) {
   const lang::Kernel chosen = kernel("chosen", [] {
     Dim N("N");

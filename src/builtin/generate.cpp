@@ -59,7 +59,7 @@ std::vector<std::vector<Printed>> divided(std::vector<Printed> kernels, std::siz
   return parts;
 }
 
-// Functions get the name of the instruction set behind theirs, so that all sets fit in one library.
+// Functions get the name of the instruction set after theirs, so that all sets fit in one library.
 std::string source(const std::vector<Printed>& part, Isa isa) {
   std::string text;
   for (const Printed& kernel : part) {

@@ -42,7 +42,7 @@ struct CudaProgram {
     int pair_index = -1;           // of the grid: two blocks along it are a cluster and share loads
     bool waits = false;            // for the grid before: it may be launched while that ends
     std::string way = {};          // in words: roles, what loads, the instructions of products
-    std::vector<SharedInterval> shared = {};  // where tiles and barriers lie
+    std::vector<SharedInterval> shared = {};  // where tiles and barriers are
 
     int cluster() const { return pair_index >= 0 ? 2 : 1; }
   };

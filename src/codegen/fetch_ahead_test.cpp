@@ -37,7 +37,7 @@ void loop(Program& p, const std::function<void(Problem&, const Expr& t, Fragment
 
 struct Fetching {
   Case program;
-  std::vector<std::string> of_products;  // in their order: the tensors, with the result behind the last step
+  std::vector<std::string> of_products;  // in their order: the tensors, with the result after the last step
 };
 
 const Fetching table[] = {

@@ -39,7 +39,7 @@ struct Address {
   bool own_padding = false;  // of a row: what follows the last lane is padding of the same row
   std::string where;         // of scattered lanes: those that exist
   std::string of_lane;       // the address of lane i; unless
-  std::string lanes;         // these are the elements behind `pointer`, in a vector
+  std::string lanes;         // these are the elements after `pointer`, in a vector
 };
 
 class GridPrinter {

@@ -28,7 +28,7 @@ bool is_candidate(const Copy& copy, const TileUses& uses) {
   return panel != uses.panels.end() && !panel->second.transposed && is_fetchable(copy) && !uses_mutable(copy);
 }
 
-// What a copy may not be moved behind.
+// What a copy may not be moved after.
 bool bars(const Effects& effects) {
   return effects.leaves || std::any_of(effects.regions.begin(), effects.regions.end(), [](const Region& r) {
            return is_write(r.touch) && !r.view->is_tile();

@@ -120,7 +120,7 @@ const Case fetching[] = {
      1e-3},
 };
 
-// Of which less is fetched, or nothing.
+// Loops of which less is fetched, or nothing.
 const Case fetching_less[] = {
     {"a loop that a branch may leave",
      [](Program& p) {

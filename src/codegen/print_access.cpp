@@ -213,7 +213,7 @@ std::string GridPrinter::load_row(const BufferPtr& buffer, const Address& at) {
   const std::string zero = fmt::format("{}{{}}", vector_type(buffer->type));
   std::string text;
   if (buffer->is_tile() && at.step == "1" && at.begin.empty()) {
-    text = fmt::format("load({})", at.pointer);  // tiles have room behind them
+    text = fmt::format("load({})", at.pointer);  // tiles have room after them
     if (at.end != lane_->active) text = fmt::format("load_n({}, {})", at.pointer, at.end);
   } else {
     text = fmt::format("load_step({}, {}, {}, {})", at.pointer, at.step, at.begin.empty() ? "0" : at.begin,

@@ -181,7 +181,7 @@ std::string GridPrinter::emit_operation(const Expr& e, const std::vector<std::st
   return text + ")";
 }
 
-// Of vectors, `&&` and `||` are bit operations; quotients of integers are calls, or shifts.
+// For vectors, `&&` and `||` are bit operations; quotients of integers are calls, or shifts.
 std::string GridPrinter::infix_text(const Expr& e, std::string_view symbol,
                                     std::vector<std::string> x) const {
   const bool of_bits = symbol == "&" || symbol == "|";

@@ -177,7 +177,7 @@ class Driver {
                                                                                     "cuUserObjectCreate"};
 };
 
-// Where the driver may lie.
+// Where the driver may be.
 std::vector<std::string> driver_paths();
 // The driver of `paths`, not started.
 Driver load_driver(const std::vector<std::string>& paths);

@@ -1,4 +1,4 @@
-// Grids of a call that run side by side, on a device: whoever comes behind finds what all before have
+// Grids of a call that run side by side, on a device: whoever comes later finds what all before have
 // written.
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the libraries lie within a toolkit, or a directory that holds nothing else.
+// Where the libraries are within a toolkit, or a directory that holds nothing else.
 constexpr const char* folders[] = {"lib64", "lib", "targets/x86_64-linux/lib", "."};
 
 void add_toolkit(std::vector<std::string>& paths, const fs::path& root, const std::string& name) {

@@ -26,7 +26,7 @@ class Library {
   std::string path_;
 };
 
-// Where a library may lie under one of its names, best first: the directories of TEGULA_CUDA; then, name by
+// Where a library may be under one of its names, best first: the directories of TEGULA_CUDA; then, name by
 // name, the system's search and the usual places of toolkits, newest first. Empty if TEGULA_CUDA is 'none'.
 std::vector<std::string> library_paths(std::span<const std::string> names);
 

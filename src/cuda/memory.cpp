@@ -116,7 +116,7 @@ void copy_bytes(const TensorRef& from, const TensorRef& to) {
   stream.synchronize();
 }
 
-// The tensor's elements on the host: all that lies between its first and its last one is copied.
+// The tensor's elements on the host: all that is between its first and its last one is copied.
 Tensor on_host(const TensorRef& tensor) {
   const ByteRange range = byte_range(tensor);
   const auto bytes = static_cast<std::int64_t>(range.end - range.begin);
@@ -164,7 +164,7 @@ void copy_elements(const TensorRef& from, const TensorRef& to) {
   if (can_copy_directly(from, to)) return copy_bytes(from, to);
   const Tensor source = from.device.is_cpu() ? Tensor::adopt(from, nullptr) : on_host(from);
   if (to.device.is_cpu()) return tegula::copy_elements(source, to);
-  // What lies between the elements of `to` is written back as it was.
+  // What is between the elements of `to` is written back as it was.
   const Tensor target = is_contiguous(to) ? Tensor::empty(to.shape, to.dtype) : on_host(to);
   tegula::copy_elements(source, target);
   if (is_contiguous(to)) return copy_bytes(target, to);

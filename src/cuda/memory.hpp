@@ -30,7 +30,7 @@ class PoisonedAllocations {
 // Fills with zero bytes, in the order of the current stream.
 void clear(const TensorRef& tensor);
 
-// As tegula::copy_elements, where one or both lie on a device.
+// As tegula::copy_elements, where one or both are on a device.
 void copy_elements(const TensorRef& from, const TensorRef& to);
 
 }  // namespace tegula::cuda

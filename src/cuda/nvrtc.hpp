@@ -52,7 +52,7 @@ class Nvrtc {
   F<void*, char*> GetCUBIN{library_, "nvrtcGetCUBIN"};
 };
 
-// Where NVRTC may lie. A driver takes no code of a newer major version, so with `driver_version` given (0: no
+// Where NVRTC may be. A driver takes no code of a newer major version, so with `driver_version` given (0: no
 // driver) that one comes first.
 std::vector<std::string> nvrtc_paths(int driver_version);
 Nvrtc load_nvrtc(const std::vector<std::string>& paths);

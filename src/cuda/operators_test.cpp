@@ -26,7 +26,7 @@ struct Row {
   const Operator* op;
   const Case* example;
   Target target;
-  bool planted;  // inputs lie within larger tensors
+  bool planted;  // inputs are within larger tensors
 };
 
 std::vector<Row> rows() {
@@ -46,7 +46,7 @@ std::string name_of(const Row& row) {
          (row.planted ? "_planted" : "");
 }
 
-// The tensor on the device within a larger one of other numbers, at an odd distance from its begin.
+// The tensor on the device within a larger one of other numbers, at an odd distance from its start.
 Tensor planted(const Tensor& values) {
   Shape larger = values.shape();
   for (std::int64_t& extent : larger) extent += 3;
@@ -170,7 +170,7 @@ TEST(CudaSelection, TakesThePromisedLengthOfSequences) {
   }
 }
 
-// Of single queries, whose lists are copied, and of larger blocks; with lengths that lists or the call
+// Blocks are single queries, whose lists are copied, or larger; lengths are those that lists or the call
 // promise.
 TEST(CudaBlockSparse, TakesThePromisedLengthOfSequences) {
   if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";

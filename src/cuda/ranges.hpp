@@ -1,10 +1,9 @@
-// Ranges by name for NVIDIA's profilers (NVTX). A profiler sets NVTX_INJECTION64_PATH to show that it
-// listens; only then is the library that passes ranges on to it loaded, libnvToolsExt of CUDA 12, if the
-// machine has it.
+// Ranges by name for NVIDIA's profilers, by the protocol of NVTX 3, which needs no library of NVIDIA's: a
+// profiler sets NVTX_INJECTION64_PATH to a library of its own. That is loaded once, and its function
+// InitializeInjectionNvtx2 fills a table of functions, null as long as no profiler does.
 #pragma once
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "cuda/library.hpp"
 
@@ -13,11 +12,11 @@ namespace tegula::cuda {
 struct RangeFunctions {
   int (*push)(const char*);
   int (*pop)();
-  std::shared_ptr<const Library> library;
+  std::shared_ptr<const Library> library;  // of the profiler
 };
 
-// Null functions if none of the files can be loaded.
-RangeFunctions load_ranges(const std::vector<std::string>& paths);
+// Null functions if the library cannot be loaded or refuses.
+RangeFunctions load_ranges(const std::string& profiler);
 
 // A range around a call, from here to the end of the scope; nothing where no profiler listens.
 class Range {

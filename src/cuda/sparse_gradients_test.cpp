@@ -58,7 +58,7 @@ TEST(CudaSparseGradients, AreTheSameInAnyOrder) {
   expect_equal_in_every_run(16, 18);
 }
 
-// Of tokens that select blocks of 64 keys, against the formulas.
+// Compares gradients of tokens that select blocks of 64 keys with the formulas.
 void expect_right(Tensors in, const OptionTexts& texts) {
   const Operator& forward = find_operator("nsa_selected_attention");
   const Operator& backward = find_operator("nsa_selected_attention_backward");

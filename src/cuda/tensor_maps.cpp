@@ -43,7 +43,7 @@ std::optional<TensorMapRequest> request_map(const codegen::CudaProgram::TensorMa
   for (std::size_t i = 0; i < rank; ++i) {
     const std::size_t dim = rank - 1 - i;
     const std::int64_t extent = tensor.shape[dim];
-    // No map describes a tensor without elements, and programs may load windows that lie outside of one.
+    // No map describes a tensor without elements, and programs may load windows that are outside of one.
     if (extent == 0) return std::nullopt;
     // The stride of a dimension of extent 1 is never used, so it may be anything.
     const std::int64_t usual = i == 0 ? bytes : static_cast<std::int64_t>(unit);

@@ -16,7 +16,7 @@ std::int64_t flush_bytes(const Device& device) {
   return std::max(smallest_flush, static_cast<std::int64_t>(2 * Gpu::get(device.index).l2_bytes()));
 }
 
-// How often a round clears memory first: a call is timed from its begin on the device only if the host has
+// How often a round clears memory first: a call is timed from its start on the device only if the host has
 // launched all of it by then, so the device must be busy for longer than the host takes for a call.
 int flushes_of_round(const Stream& stream, const std::function<void()>& body) {
   constexpr double seconds_of_flush = 80e-6;

@@ -40,7 +40,7 @@ void make(const ByteOperand& c, const lang::Fragment& product, lang::Fragment& w
   });
 }
 
-// out = Σ round(a b_n) d_n, where d_n lies along its rows.
+// out = Σ round(a b_n) d_n, where d_n runs along its rows.
 lang::Kernel sum_of_products(const ByteOperand& c) {
   using namespace lang;
   return kernel("byte_operands", [&] {

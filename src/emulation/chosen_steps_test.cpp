@@ -230,7 +230,7 @@ lang::Kernel program_of(const Way& way, Does does) {
   });
 }
 
-// Of the first block all are 0, of the second all are 1.
+// All flags of the first block are 0, all of the second are 1.
 Tensor flags() {
   const Tensor result = Tensor::random_integers({blocks * most + most}, i32, 5, 0, 2);
   for (int i = 0; i < 2 * most; ++i) result.at<std::int32_t>(i) = i / most;

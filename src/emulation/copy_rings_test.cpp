@@ -161,7 +161,7 @@ lang::Kernel dequantisation() {
   });
 }
 
-// A ring in the steps of another one, and a loop behind it that takes the same memory.
+// A ring in the steps of another one, and a loop after it that takes the same memory.
 lang::Kernel nested() {
   return kernel("nested", [] {
     Dim M("M"), N("N");
@@ -190,7 +190,7 @@ lang::Kernel nested() {
   });
 }
 
-// Left when a number is met: tiles of the steps behind it are on their way.
+// Left when a number is met: tiles of the steps after it are on their way.
 lang::Kernel left_early() {
   return kernel("left_early", [] {
     Dim N("N");

@@ -187,7 +187,7 @@ class EmulatedExecutor : public Executable {
     auto* function = compiled_->object.function<TegulaKernel>(entry_of(kernel.function));
     const TegulaPrinted& printed = compiled_->printed;
     Fibers fibers(kernel.threads);
-    // The maps of a parameter lie at multiples of 64 bytes.
+    // The maps of a parameter are at multiples of 64 bytes.
     std::vector<std::int64_t> copy(call.size() + line / word);
     void* parameter = copy.data();
     std::size_t space = copy.size() * word;
@@ -210,7 +210,7 @@ class EmulatedExecutor : public Executable {
     const bool clean = std::all_of(begin, end, [](unsigned char byte) { return byte == untouched; });
     if (!clean)
       throw InternalError(
-          fmt::format("{} wrote behind its {} bytes of shared memory", kernel.function, kernel.shared_bytes));
+          fmt::format("{} wrote past its {} bytes of shared memory", kernel.function, kernel.shared_bytes));
   }
 
   std::shared_ptr<const Signature> signature_;

@@ -36,7 +36,7 @@ TEST(OddSizes, TilesWithoutDimsAreLoaded) {
                         {Target::emulated(), Target::emulated_sm90(), Target::cpu()});
 }
 
-// Pieces of a row of bytes, with what lies behind them in registers and in memory left alone.
+// Pieces of a row of bytes, with what follows them in registers and in memory left alone.
 TEST(OddSizes, PiecesHaveTheirOwnBytes) {
   HostCompiler::Source source{R"(#include "kernel.cuh"
 template <int n>

@@ -64,7 +64,7 @@ TEST_P(ProducerReads, NothingBeforeItIsThere) {
       << schedule::print(schedule);
 }
 
-// Of a tile that threads of the producer make and consumers read: racecheck follows an arrival of one thread
+// A tile that threads of the producer make and consumers read: racecheck follows an arrival of one thread
 // for many to none of the others' accesses, and reports each such tile. Where they meet before it, there is
 // no race; where they do not, there is one.
 TEST(ProducerFills, ThreadsMeetBeforeOneOfThemArrives) {

@@ -1,4 +1,4 @@
-// Tiles whose rows end inside of a tensor: what stands behind the end comes along, and reaches nothing.
+// Tiles whose rows end inside of a tensor: what follows the end comes along, and reaches nothing.
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"
@@ -7,7 +7,7 @@ namespace tegula::emulation {
 namespace ragged_rows_test {
 
 constexpr int depth = 128, columns = 96, rows = 200;
-const std::vector<int> groups{3, 67, 67, 196};  // what lies between, and outside, is NaN
+const std::vector<int> groups{3, 67, 67, 196};  // what is between, and outside, is NaN
 
 // What a block has: rows of its group, in tiles of 64.
 struct Group {
@@ -170,7 +170,7 @@ TEST_P(GatheredColumns, AreAsInterpreted) {
   }();
   EXPECT_NE(text_with_roles(program).find("copy_bytes_async"), std::string::npos);
   const Shape shape = c.reshaped ? Shape{40, 2, 64} : Shape{40, c.columns};
-  // Rows lie at multiples of 16 bytes.
+  // Rows are at multiples of 16 bytes.
   const std::int64_t wide = (c.columns + 7) / 8 * 8;
   const Tensor room = Tensor::random_normal({40, wide}, bf16, 1, 0, 1);
   const Tensor x = c.reshaped ? room.reshape(shape) : room.slice(1, 0, c.columns);

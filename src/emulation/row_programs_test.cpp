@@ -136,9 +136,9 @@ lang::Kernel pieces(DType type, Piece piece) {
   });
 }
 
-// ---- several tiles behind each other
+// ---- several tiles one after another
 
-// Sums of two tensors and of a row, behind a sum over the row.
+// Sums of two tensors and of a row, after a sum over the row.
 lang::Kernel together(int rows) {
   return kernel("together", [=] {
     Dim M("M");

@@ -17,7 +17,7 @@ struct SparseProduct {
   int m, n, depth, steps;
   bool along_k;             // b is [n, k]
   const char* instruction;  // in the text for Hopper; null where it is expanded
-  int zeros = 0;            // rows of metadata that are 0, as what lies outside reads
+  int zeros = 0;            // rows of metadata that are 0, as what is outside reads
   int together = 1;         // steps whose metadata are loaded at once
 };
 

@@ -49,7 +49,7 @@ TEST(Picture, ReducingKeepsTheMean) {
 TEST(Picture, NoiseHasItsDeviationAndSeed) {
   const Tensor picture = Tensor::full({100, 100, 3}, f32, 0.5);
   const Tensor noisy = add_noise(picture, 0.1, 1);
-  // Of a clamped picture only, so that 0.5 keeps all of this noise: 10 log10(1 / 0.1²).
+  // Only clamping removes noise, and 0.5 keeps all of it: 10 log10(1 / 0.1²).
   EXPECT_NEAR(psnr(noisy, picture), 20, 0.1);
   EXPECT_TRUE(equal(noisy, add_noise(picture, 0.1, 1)));
   EXPECT_FALSE(equal(noisy, add_noise(picture, 0.1, 2)));

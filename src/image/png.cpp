@@ -47,7 +47,7 @@ Bytes read_whole(const InputFile& file) {
   return bytes;
 }
 
-// libpng stops where the last row is complete, so the file's frame is walked here: every chunk must lie in
+// libpng stops where the last row is complete, so the file's frame is walked here: every chunk must be in
 // the file, and the last be IEND. The result is how many bytes of pixels are there, compressed.
 std::uint64_t check_chunks(const InputFile& file, const Bytes& bytes) {
   std::uint64_t at = sizeof signature, pixels = 0;

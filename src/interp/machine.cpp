@@ -136,7 +136,7 @@ void Machine::resolve_now(const PreparedView& view, ResolvedView& resolved) {
     const PreparedView::Dim& dim = view.dims[d];
     const std::int64_t offset = integer(dim.offset, "the offset of a view", view.at);
     std::int64_t low = 0, high = shape[d];
-    if (dim.clipped_low) low = std::max(low, integer(dim.low, "the begin of a range", view.at));
+    if (dim.clipped_low) low = std::max(low, integer(dim.low, "the start of a range", view.at));
     if (dim.clipped_high) high = std::min(high, integer(dim.high, "the end of a range", view.at));
     resolved.base += offset * strides[d];
     if (dim.axis < 0) {

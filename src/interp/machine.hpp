@@ -9,14 +9,14 @@
 
 namespace tegula::interp {
 
-// Where a resolved view lies: position = base + sum of index · step, for indices within [low, high).
+// Where a resolved view is: position = base + sum of index · step, for indices within [low, high).
 struct ResolvedView {
   struct Axis {
     std::int64_t step = 0, low = 0, high = 0;
   };
   Moment resolved = 0;
   std::int64_t base = 0;
-  bool empty = false;  // a coordinate that no axis changes lies outside
+  bool empty = false;  // a coordinate that no axis changes is outside
   std::array<Axis, 8> axes;
 };
 

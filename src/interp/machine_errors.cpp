@@ -61,7 +61,7 @@ std::string Machine::cause_text(std::uint32_t id, int depth) const {
   if (cause.kind == Cause::Kind::division) return fmt::format("an integer was divided by zero at {}", line);
   if (cause.kind == Cause::Kind::index) {
     const Shape index(cause.index.begin(), cause.index.begin() + cause.rank);
-    return fmt::format("index {} read at {} lies outside the tile `{}` of {} ({})", describe(index), line,
+    return fmt::format("index {} read at {} is outside the tile `{}` of {} ({})", describe(index), line,
                        cause.memory->buffer->name, describe(cause.memory->shape),
                        short_location(cause.memory->buffer->at));
   }

@@ -1,7 +1,7 @@
 // When elements were accessed, and whether two accesses are ordered.
 //
 // Every block, instance of each_group and iteration of `parallel` has its own moments, and moments only
-// increase. Two accesses are unordered if the earlier one lies in a gap: among the moments of other blocks of
+// increase. Two accesses are unordered if the earlier one is in a gap: among the moments of other blocks of
 // this grid, of other instances of this each_group, or of other iterations of this loop. So one moment per
 // element suffices for its last write. For reads, one moment per kind of gap suffices: the latest one before
 // the end of the gap.
@@ -41,7 +41,7 @@ struct Now {
 // The accesses of one kind to an element, of which there may be many at a time.
 struct Seen {
   Moment last = 0;
-  Moment before[levels] = {};  // the latest one that lies before the end of that gap
+  Moment before[levels] = {};  // the latest one that is before the end of that gap
 
   void note(const Now& now) {
     if (last == now.moment) return;

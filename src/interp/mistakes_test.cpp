@@ -110,7 +110,7 @@ const Mistake mistakes[] = {
        });
      }},
     {"load outside a tile",
-     {"index [7] read at", "lies outside the tile `s0` of [4]",
+     {"index [7] read at", "is outside the tile `s0` of [4]",
       "read only inside the tile, or drop the value with select()"},
      [](Tensor Y, Tensor X) {
        Shared s({4}, i32);
@@ -118,7 +118,7 @@ const Mistake mistakes[] = {
        Y(0) = s(X(0) + 4);
      }},
     {"store outside a tile",
-     {"index [7] lies outside the tile", "guard the store"},
+     {"index [7] is outside the tile", "guard the store"},
      [](Tensor, Tensor X) {
        Shared s({4}, i32);
        s(X(0) + 4) = 1;

@@ -37,7 +37,7 @@ namespace {
   const Memory& memory = m.buffer(to.view->buffer);
   Shape index;
   for (const Register r : to.index) index.push_back(m[r].integer);
-  m.fail(fmt::format("index {} lies outside the tile `{}` of {} ({}): a store to a tile must be inside its "
+  m.fail(fmt::format("index {} is outside the tile `{}` of {} ({}): a store to a tile must be inside its "
                      "bounds; guard the store with when()",
                      describe(index), memory.buffer->name, describe(memory.shape),
                      short_location(memory.buffer->at)),
@@ -79,7 +79,7 @@ Flow ForNode::run(Machine& m) const {
   m.execute(code);
   std::array<std::int64_t, 3> first{0, 0, 0}, last{1, 1, 1};
   for (std::size_t d = 0; d < index.size(); ++d) {
-    first[d] = m.integer(begin[d], "the begin of a loop", at());
+    first[d] = m.integer(begin[d], "the start of a loop", at());
     last[d] = m.integer(end[d], "the extent of a loop", at());
     if (last[d] <= first[d]) return Flow::next;
   }

@@ -189,7 +189,7 @@ int Flow::dim_of(const View& view, int axis) const {
 }
 
 // Whether the tensor's view ends no later, and begins no earlier, than what is cut off: `first` is where the
-// tile's first element comes to lie.
+// tile's first element comes to be.
 bool Flow::drops(const View& to, std::size_t dim, const Affine& first) const {
   const ViewDim& own = to.dims[dim];
   const auto beyond = [&](const Expr& limit, const Affine& cut) -> std::optional<std::int64_t> {

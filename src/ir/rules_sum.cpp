@@ -113,7 +113,7 @@ Expr compare_ranges(const Expr& e, const Facts& facts) {
   return answer >= 0 ? truth(answer == 1, e->at) : nullptr;
 }
 
-// A range in which a − b lies, as far as signs go.
+// A range in which a − b is, as far as signs go.
 Interval distance(const Expr& a, const Expr& b, const Facts& facts) {
   if (has_affine_form(a->held())) {
     if (const auto d = difference(affine(a), affine(b))) return bounds(*d, facts);

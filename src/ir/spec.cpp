@@ -268,7 +268,7 @@ bool is_group(const For& n) { return n.kind == LoopKind::warps || n.kind == Loop
 
 template <>
 const std::vector<Rule<For>> rules<For> = {
-    {"a loop has a begin and an end for each index",
+    {"a loop has a start and an end for each index",
      [](const For& n) { return n.begin.size() == n.index.size() && n.end.size() == n.index.size(); }},
     {"a loop has an index, only parallel has more",
      [](const For& n) { return n.index.size() == 1 || (n.kind == LoopKind::parallel && !n.index.empty()); }},

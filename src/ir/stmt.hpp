@@ -140,7 +140,7 @@ struct Accumulate {
 };
 constexpr int turn_parts = 4;  // at most one for each warp group
 
-// A part of an accumulation on a GPU: waits until the word has reached `order`, or, behind the contribution,
+// A part of an accumulation on a GPU: waits until the word has reached `order`, or, after the contribution,
 // passes the turn on.
 struct Turn {
   Access word;

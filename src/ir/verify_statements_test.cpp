@@ -223,7 +223,7 @@ const Case statements[] = {
      [](auto& p) {
        return declared(p, st(Turn{Access{whole(p.s), {p.zero, p.zero}}, nullptr}));
      }},
-    {"a loop has a begin and an end for each index",
+    {"a loop has a start and an end for each index",
      [](auto& p) {
        return Body{st(For{LoopKind::serial, {p.i}, {p.zero}, {}, 0, {}})};
      }},

@@ -33,7 +33,7 @@ TEST(Visit, WalksInProgramOrder) {
   EXPECT_EQ(exprs, 2);
 }
 
-// Of a tensor of k / 1 elements a view with the extent k would look like one of another shape.
+// A view with the extent k of a tensor of k / 1 elements would look like one of another shape.
 TEST(Visit, MappedExpressionsLeaveTheShapeOfAWholeTensor) {
   const Expr k = variable(named("k"));
   const BufferPtr a = tensor("a", i32, {k / int32(1)});

@@ -18,7 +18,7 @@ struct Call {
 thread_local std::vector<Call> calls;
 thread_local std::optional<Loc> last_place;  // of the user, in the kernel that is being built
 
-// Not in a header of the language, nor of the C++ library, which lies below include/c++ with every compiler.
+// Not in a header of the language, nor of the C++ library, which is below include/c++ with every compiler.
 bool is_users(std::string_view file) {
   const bool of_language = file.find("tegula/lang/") != file.npos && file.ends_with(".hpp");
   return !of_language && file.find("/c++/") == file.npos;

@@ -79,7 +79,7 @@ class Builder {
   bool declared_outside_group(int scope) const;
   // Fails if some contributions of the grid to a tensor wait for their turn and others do not.
   void check_contribution(const ir::Buffer& tensor, bool ordered, const Loc& at);
-  // `scope` lies outside a parallel() or each_group() that is open.
+  // `scope` is outside a parallel() or each_group() that is open.
   bool is_shared_by_iterations(int scope) const;
   // The index of a parallel() or of the rows of a gather() that is open.
   bool is_parallel_index(const ir::VariablePtr& variable) const;

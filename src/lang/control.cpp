@@ -56,7 +56,7 @@ void Scope::close() {
 Scope open_loop(detail::Loop kind, const Range& range, int stages) {
   const Loc at = range.end.at;
   auto& builder = Builder::current(at);
-  auto begin = use_integer("the begin of a loop", range.begin),
+  auto begin = use_integer("the start of a loop", range.begin),
        end = use_integer("the end of a loop", range.end);
   check_loop(builder, kind, stages, at);
   auto index = builder.define_index("i", at);

@@ -103,7 +103,7 @@ ir::View slice_view(const ir::View& view, const std::vector<Slot>& slots, const 
       dim.offset = plus(dim.offset, i, at);
       dim.axis = -1;
     } else if (auto* range = std::get_if<Range>(&slot)) {
-      auto begin = use_integer("the begin of a range", range->begin),
+      auto begin = use_integer("the start of a range", range->begin),
            end = use_integer("the end of a range", range->end);
       if (view.is_tile()) check_tile_range(view, dim.axis, begin, end, at);
       dim.low = tightest(ir::Op::max, dim.low, plus(dim.offset, begin, at), at);
@@ -118,7 +118,7 @@ ir::View slice_view(const ir::View& view, const std::vector<Slot>& slots, const 
     new_axis[axis] = static_cast<int>(result.extents.size());
     auto* range = std::get_if<Range>(&slot);
     result.extents.push_back(range ? difference(use_integer("the end of a range", range->end),
-                                                use_integer("the begin of a range", range->begin), at)
+                                                use_integer("the start of a range", range->begin), at)
                                    : view.extents[axis]);
   }
   for (auto& dim : result.dims)

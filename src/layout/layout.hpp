@@ -52,7 +52,7 @@ class Layout {
   // Whether every element has places, as many as there are replicas, and no thread holds one twice.
   bool is_valid() const;
 
-  // Without a dimension, as the result of a reduction lies: threads that differed in it become replicas.
+  // Without a dimension, as the result of a reduction is: threads that differed in it become replicas.
   Layout slice(int dim) const;
   // Dimension d of the result is dimension order[d] of this one.
   Layout permute(const std::vector<int>& order) const;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t clock_mask = (std::int64_t{1} << 48) - 1;
 
-// The kernel with one more parameter, behind the others.
+// The kernel with one more parameter, after the others.
 std::shared_ptr<const ir::Kernel> with_timeline(const ir::Kernel& kernel, const TimelineOptions& options) {
   ir::Kernel result = kernel;
   result.name += "_timeline";
@@ -31,7 +31,7 @@ std::shared_ptr<const ir::Kernel> with_timeline(const ir::Kernel& kernel, const 
   return std::make_shared<const ir::Kernel>(std::move(result));
 }
 
-// The text that ran, of those that a target may choose from by how the tensors lie.
+// The text that ran, of those that a target may choose from by how the tensors are laid out.
 codegen::CudaProgram program_with(std::int64_t key, const Signature& signature, Target target) {
   const bool common = target == Target::emulated() || target == Target::cuda_sm80();
   const int architecture = common ? 80 : 90;
@@ -60,7 +60,7 @@ std::string quoted_text(const std::string& text) {
   return result + "\"";
 }
 
-// The words of one row, of which the first are the key, the time and the clock at its begin.
+// The words of one row, of which the first are the key, the time and the clock at its start.
 void add_row(Timeline& timeline, Timeline::Event own, const std::int64_t* words, std::int64_t count,
              const codegen::CudaProgram& program, double ticks) {
   const double begin = 1e-3 * static_cast<double>(words[0]);

@@ -7,19 +7,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
 #include <mutex>
 #include <optional>
 #include <thread>
 
-#include "cuda/gpu.hpp"
 #include "cuda/timing.hpp"
 #include "measure/arguments.hpp"
 #include "measure/tuned_cache.hpp"
 #include "runtime/call/binding.hpp"
 #include "runtime/execution/children.hpp"
 #include "runtime/execution/kernel_cache.hpp"
-#include "runtime/machine/processors.hpp"
 #include "show/svg.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang/kernel.hpp"
@@ -32,7 +29,7 @@ namespace {
 
 using measure::Arguments, measure::outputs_of, measure::TunedCache;
 
-constexpr const char* was_running = " was being measured";  // behind a key, while a candidate runs on a GPU
+constexpr const char* was_running = " was being measured";  // after a key, while a candidate runs on a GPU
 
 // A bar on a terminal, where nobody asks for something else.
 void draw(const std::string& stage, double share) {
@@ -44,26 +41,11 @@ void draw(const std::string& stage, double share) {
   std::fflush(stderr);
 }
 
-std::string model_of_cpu() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "cpu";
-}
-
 Device device_of(Target target, std::span<const Argument> args) {
   if (target.device() != DeviceKind::cuda) return Device::cpu();
   for (const Argument& own : args)
     if (own.tensor() && own.tensor()->device.kind == DeviceKind::cuda) return own.tensor()->device;
   return Device::cuda();
-}
-
-std::string device_text(Target target, const Device& device) {
-  return fmt::format("{} {}", target.name(),
-                     device.kind == DeviceKind::cuda
-                         ? cuda::Gpu::get(device.index).name()
-                         : fmt::format("{} x {}", model_of_cpu(), processors_of(device)));
 }
 
 std::string text_of(const Argument& argument) {
@@ -140,10 +122,10 @@ void Tuning::build() {
 }
 
 std::string Tuning::device_words() const {
-  if (!apart_) return device_text(target_, device_);
+  if (!apart_) return measure::device_words(target_, device_);
   const ChildResult result = run_child(limit(), [&]() -> std::string {
     try {
-      return device_text(target_, device_);
+      return measure::device_words(target_, device_);
     } catch (const std::exception& error) { return std::string("! ") + error.what(); }
   });
   if (!result.end.empty()) throw DeviceError("tune: the name of the GPU cannot be determined: " + result.end);

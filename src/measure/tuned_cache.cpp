@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cuda/gpu.hpp"
 #include "runtime/execution/kernel_cache.hpp"
+#include "runtime/machine/processors.hpp"
 #include "tegula/error.hpp"
 #include "tegula/tune.hpp"
 
@@ -26,7 +28,22 @@ std::map<std::string, Best> read_file(const std::string& path) {
   return all;
 }
 
+std::string model_of_cpu() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "cpu";
+}
+
 }  // namespace
+
+std::string device_words(Target target, const Device& device) {
+  const std::string own = device.kind == DeviceKind::cuda
+                              ? cuda::Gpu::get(device.index).name()
+                              : fmt::format("{} x {}", model_of_cpu(), processors_of(device));
+  return fmt::format("{} {}", target.name(), own);
+}
 
 std::map<std::string, Best> TunedCache::read() const { return read_file(path_); }
 

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "tegula/runtime.hpp"
+
 namespace tegula::measure {
 
 struct Best {
@@ -30,5 +32,8 @@ class TunedCache {
 
 // In the directory of compiled kernels.
 TunedCache tuned_cache();
+
+// Part of a key: the target and the GPU's name, or the model of the CPU and the number of its processors.
+std::string device_words(Target target, const Device& device);
 
 }  // namespace tegula::measure

@@ -114,7 +114,7 @@ void derive(Extents& extents) {
   if (extents['k'] == 0) extents['c'] = 0;
 }
 
-// Of the forward's results by the formula, as far as their shapes are those of the row.
+// Adds the forward's results by the formula, as far as their shapes are those of the row.
 void give_results(const Row& row, const Options& options, Tensors& inputs) {
   if (!row.op.ends_with("_backward")) return;
   const Operator& forward = find_operator(row.op.substr(0, row.op.size() - std::string("_backward").size()));
@@ -140,7 +140,7 @@ bool run(const Row& row, Tensors inputs) {
     results = op.run(inputs, options, Target::interpreter());
   } catch (const ArgumentError& error) {
     EXPECT_NE(std::string(error.what()).find("argument '"), std::string::npos) << error.what();
-    // Of what the caller gave.
+    // The message names only what the caller gave.
     const bool names_result = std::string(error.what()).find("'out'") != std::string::npos;
     EXPECT_FALSE(names_result && !inputs.contains("out")) << error.what();
     return true;

@@ -47,7 +47,7 @@ struct CallCase {
   Texts options;
   Target target;
   std::string way;   // a piece of the text
-  std::string note;  // begin of a note behind its place; empty: there is none
+  std::string note;  // begin of a note after its place; empty: there is none
 };
 
 const std::vector<CallCase> call_cases{

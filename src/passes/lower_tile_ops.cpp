@@ -127,7 +127,7 @@ Body nested_loops(const std::vector<Expr>& extents, std::vector<Expr> index, con
 }
 
 // One running value for each row along the scan's dimension. Vectors go across rows, but where the elements
-// of a row lie side by side.
+// of a row are contiguous.
 Body lower_scan(const Scan& n, const Loc& at) {
   std::vector<Expr> rows = n.from.extents;
   rows.erase(rows.begin() + n.dim);

@@ -75,7 +75,7 @@ class Rounding {
     return result;
   }
 
-  // Fills tiles in front of the product, in the order in which the operand lies.
+  // Fills tiles in front of the product, in the order in which the operand is.
   Divided divided(const View& operand, bool is_b, bool with_rest, Body& before) const {
     const Loc& at = operand.buffer->at;
     const bool exchanged = is_b && rules_.along_k, turned = lies_transposed(operand);

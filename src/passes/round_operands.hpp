@@ -7,7 +7,7 @@
 namespace tegula::passes {
 
 struct OperandRules {
-  // Whether the product rounds such an operand where it lies, so that no tile of rounded numbers is needed.
+  // Whether the product rounds such an operand where it is, so that no tile of rounded numbers is needed.
   std::function<bool(const ir::Gemm& product, const ir::View& operand)> reads;
   bool divides = true;   // tf32x3; otherwise that is left to products in f32, which are nearer
   bool along_k = false;  // the columns of B are rows of its rounded tile

@@ -25,7 +25,7 @@ constexpr std::array rows = {
         "a slot that copies have filled is read before it is filled again; advance the cursor once for each "
         "slot that is filled, and for each that is used"},
     Row{Rule::in_flight, "in flight",
-        "registers and shared memory of a gemm are left alone until its wait; move the access behind a "
+        "registers and shared memory of a gemm are left alone until its wait; move the access after a "
         "wait that covers the gemm"},
     Row{Rule::gemm_fence, "gemm fence",
         "registers that ordinary code touched are fenced before a gemm uses them; put a gemm fence in front"},

@@ -8,7 +8,7 @@ struct Step {
   enum class Kind : std::uint8_t { event, loop, again, guard, end_guard };
   Kind kind;
   const Event* event;
-  int jump = 0;           // loop and guard: behind the body; again: to the loop
+  int jump = 0;           // loop and guard: after the body; again: to the loop
   bool has_gemm = false;  // of a guard
 };
 

@@ -77,7 +77,7 @@ void Machine::deliver(const Transfer& t) {
     fail(Rule::phase, a, *t.event,
          fmt::format("{} bytes for phase {} reach {} in phase {}", t.bytes, t.phase, barrier_name(t.barrier),
                      barrier.phase));
-  // Of the issuer's knowledge, only the phases of barriers are passed on with the bytes.
+  // Only the phases of barriers, of all that the issuer knows, are passed on with the bytes.
   for (int c = model_.barrier_component(0); c < model_.barrier_component(model_.barriers()); ++c)
     barrier.gathered.seen[c] = std::max(barrier.gathered.seen[c], t.issued[c]);
   barrier.bytes -= t.bytes;

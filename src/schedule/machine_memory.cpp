@@ -144,7 +144,7 @@ void Machine::compare(const Actor& a, const Event& e, const Access& access, cons
     if (!old.async && !made.async) return;
     if (old.async && made.async && old.touch != Touch::read && made.touch != Touch::read) return;
     if (!old.async) {
-      if (old.time > a.gemm_fence) report(Rule::gemm_fence, "no gemm fence lies between them");
+      if (old.time > a.gemm_fence) report(Rule::gemm_fence, "no gemm fence is between them");
       return;
     }
   }
@@ -155,13 +155,13 @@ void Machine::compare(const Actor& a, const Event& e, const Access& access, cons
   if (old.touch == Touch::read) {
     if (space == Space::shared && std::holds_alternative<Load>(e.what) &&
         old.component == model_.component(old.warp, Queue::reads) && k.fenced[old.component] < old.time)
-      report(Rule::proxy, "its values may be on their way, and no proxy fence lies between them");
+      report(Rule::proxy, "its values may be on their way, and no proxy fence is between them");
     return;
   }
   if (space == Space::shared && !old.async && k.fenced[old.component] < old.time)
-    report(Rule::proxy, "no proxy fence lies between them");
+    report(Rule::proxy, "no proxy fence is between them");
   if (space == Space::global && model_.has_turns() && k.fenced_global[old.component] < old.time)
-    report(Rule::proxy, "no proxy fence for global memory lies between them");
+    report(Rule::proxy, "no proxy fence for global memory is between them");
 }
 
 void Machine::touch(Actor& a, const Event& e, const Access& access, int cta, const Record& made) {

@@ -10,7 +10,7 @@
 namespace tegula::schedule {
 namespace {
 
-// 0, 1, 2 and what lies around one and two rounds of every ring.
+// 0, 1, 2 and what is around one and two rounds of every ring.
 std::vector<int> trip_counts(const Schedule& s, const Variable& variable) {
   if (variable.per_step) return {0, 1, 2, 3};
   std::set<int> counts = {0, 1, 2};

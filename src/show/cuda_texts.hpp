@@ -45,7 +45,7 @@ struct GridMemory {
 
 // The texts: the instruction of each product, and the registers that hold each fragment, as digits of the
 // thread and register numbers (see src/layout/layout.hpp); what the producer and the consumers of each grid's
-// blocks do, with all synchronisation; where tiles lie in shared memory. Planning takes longer than writing,
+// blocks do, with all synchronisation; where tiles are in shared memory. Planning takes longer than writing,
 // and is done once for all of these.
 struct CudaTexts {
   std::string cuda, layout, schedule, memory, sizes;

@@ -4,6 +4,7 @@
 #include "runtime/files/file_io.hpp"
 #include "show/assembler_text.hpp"
 #include "show/cuda_texts.hpp"
+#include "show/roofline_picture.hpp"
 #include "show/svg.hpp"
 #include "show/texts.hpp"
 #include "tegula/show.hpp"
@@ -93,7 +94,23 @@ std::string pictures_of(const std::vector<Picture>& pictures, std::string_view k
   return html;
 }
 
-std::string section_of(const lang::Kernel& kernel, std::size_t number, int architecture) {
+// What a call has to do, and the least time of a machine for it.
+std::string estimates_of(const std::vector<Analysis>& analyses) {
+  std::string html;
+  for (auto& own : analyses) {
+    if (const std::string picture = shown::roofline_picture(own); !picture.empty())
+      html += "<div class=\"alone\">" + picture + "</div>\n";
+    html += alone(own.text());
+  }
+  if (html.empty())
+    html =
+        "<p>The estimate needs the extents of a call: <code>--extent M=4096,N=4096</code> on the command "
+        "line, <code>.analyses</code> in C++, <code>extents=</code> in Python.</p>\n";
+  return html;
+}
+
+std::string section_of(const lang::Kernel& kernel, std::size_t number, const ReportOptions& options) {
+  const int architecture = options.architecture;
   const passes::CudaTarget gpu{architecture};
   const shown::CudaTexts texts = shown::cuda_texts(kernel, gpu);
   const auto pictures =
@@ -101,6 +118,8 @@ std::string section_of(const lang::Kernel& kernel, std::size_t number, int archi
   std::string html =
       fmt::format("<section id=\"kernel-{}\">\n<h2>{}</h2>\n", number, shown::Svg::escaped(kernel.name()));
   html += "<h3>Notes</h3>\n" + notes_of(texts.notes);
+  html += "<h3>Roofline estimate</h3>\n" +
+          estimates_of(number < options.analyses.size() ? options.analyses[number] : std::vector<Analysis>());
   html += "<h3>Program and generated CUDA C++</h3>\n<div class=\"beside\">\n" +
           figure("Program", kernel.text()) +
           figure(fmt::format("CUDA C++ for sm_{}", architecture), texts.cuda) + "</div>\n";
@@ -118,12 +137,12 @@ std::string section_of(const lang::Kernel& kernel, std::size_t number, int archi
 
 }  // namespace
 
-std::string report(std::span<const lang::Kernel> kernels, int architecture) {
+std::string report(std::span<const lang::Kernel> kernels, const ReportOptions& options) {
   std::string links, sections;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     links +=
         fmt::format("<li><a href=\"#kernel-{}\">{}</a></li>\n", i, shown::Svg::escaped(kernels[i].name()));
-    sections += section_of(kernels[i], i, architecture);
+    sections += section_of(kernels[i], i, options);
   }
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>What kernels "
@@ -131,12 +150,13 @@ std::string report(std::span<const lang::Kernel> kernels, int architecture) {
       "<style>{}</style>\n</head>\n<body>\n<h1>What kernels become</h1>\n<p>Tegula {}, "
       "sm_{}</p>\n<nav><ul>\n{}</ul></nav>\n"
       "{}<script>{}</script>\n</body>\n</html>\n",
-      style, version(), architecture, links, sections, script);
+      style, version(), options.architecture, links, sections, script);
 }
 
-void write_report(const std::string& path, std::span<const lang::Kernel> kernels, int architecture) {
+void write_report(const std::string& path, std::span<const lang::Kernel> kernels,
+                  const ReportOptions& options) {
   OutputFile file(path);
-  file.write(report(kernels, architecture));
+  file.write(report(kernels, options));
   file.commit();
 }
 

@@ -65,7 +65,7 @@ struct Lane {
     const auto waits = [](const End& e) { return e.waits; };
     return std::any_of(ends.begin(), ends.end(), waits) && !std::all_of(ends.begin(), ends.end(), waits);
   }
-  // It lies left of this column: of the last that it joins.
+  // It is left of this column: of the last that it joins.
   std::size_t gutter() const {
     std::size_t last = 0;
     for (const End& e : ends) last = std::max(last, e.column);
@@ -222,7 +222,7 @@ void SchedulePainter::paint_boxes(const Column& column) {
   }
 }
 
-// Ends of different kinds lie at different heights of a box, so that lines of boxes side by side stay apart.
+// Ends of different kinds are at different heights of a box, so that lines of boxes side by side stay apart.
 double end_height(const Lane& lane, const Lane::End& end) {
   const double shift = (lane.side == Side::full ? -3.75 : 3.75) + (end.waits ? 1.25 : -1.25);
   return end.item->box.y + end.item->box.height / 2 + shift;

@@ -47,7 +47,7 @@ TEST(SharedLibrary, RunsAndThrowsBesideAnotherTegula) {
 }
 
 #ifdef SHARED_LIBRARY
-// The public interface, and nothing of what is behind it.
+// The public interface, and nothing that is internal.
 TEST(SharedLibrary, ExportsThePublicInterface) {
   const std::vector<std::string> names = exported(SHARED_LIBRARY);
   for (const char* needed :

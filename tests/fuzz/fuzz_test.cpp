@@ -126,7 +126,7 @@ TEST(Fuzz, ASeedIsOneProgram) {
   EXPECT_NE(fuzz::print(generate(1)), fuzz::print(generate(2)));
 }
 
-// Of programs that look tiles up, many have a producer on Hopper, and some of these wait for what it reads.
+// Many programs that look tiles up have a producer on Hopper, and some of these wait for what it reads.
 TEST(Fuzz, ProducersReadTiles) {
   constexpr std::uint64_t first = 1'000'000'000, count = 48;
   int producers = 0, readers = 0;

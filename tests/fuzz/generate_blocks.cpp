@@ -23,7 +23,7 @@ Body Generator::body(const std::function<void()>& f) {
   return result;
 }
 
-// Of statements that may not run: what they define is not defined behind them.
+// Statements that may not run: what they define is not defined after them.
 Body Generator::maybe(const std::function<void()>& f) {
   std::vector<bool> defined;
   for (const TilePlace& tile : tiles_) defined.push_back(tile.defined);

@@ -50,7 +50,7 @@ Expr Generator::index_within(std::int64_t extent, bool of_register) {
   return within(x, 0, extent - 1).e;
 }
 
-// Of a tensor view, where an element outside reads as zero.
+// An index into a tensor view, where an element outside reads as zero.
 Expr Generator::any_index(std::int64_t extent) {
   if (extent > 0 && random_.chance(75)) return index_within(extent, false);
   const Value x = within(value(i32, 1), -3, extent + 3);
@@ -168,7 +168,7 @@ std::optional<Value> Generator::load(DType type) {
   return result;
 }
 
-// Reads a tile where the index may lie outside, and drops the value if it does.
+// Reads a tile where the index may be outside, and drops the value then.
 std::optional<Value> Generator::guarded_load(DType type) {
   const auto from = source(type);
   if (!from || !from->view.is_tile() || from->extents.size() != 1) return std::nullopt;

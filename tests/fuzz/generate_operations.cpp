@@ -17,7 +17,7 @@ bool has_atomics(DType type) { return type.bits() >= (type.is_floating() ? 16 : 
 
 }  // namespace
 
-// Of a few terms of this type.
+// The nature of a few terms of this type.
 Nature Generator::small_terms(DType type) {
   if (type.is_floating()) {
     Nature result = dyadic(random_.pick({0, -1}), random_.pick({1, 2, 4}));

@@ -48,7 +48,7 @@ void Generator::make_tables() {
   tables_.sums = tensors_.size() - 1;
 }
 
-// Of a tensor, from a place that it may leave on either side.
+// A window of a tensor, from a place that it may leave on either side.
 View Generator::window_from(std::size_t table, const Expr& begin) {
   View view = whole(tensors_[table].buffer);
   shift(view, 0, begin);

@@ -10,9 +10,9 @@
 namespace tegula::fuzz {
 
 struct Nature {
-  // Of integers and booleans.
+  // The range of integers and booleans.
   std::int64_t low = 0, high = 0;
-  // Of floats: a finite multiple of 2^step, of magnitude `bound` at most. Sums and products of such numbers
+  // A float is a finite multiple of 2^step, of magnitude `bound` at most. Sums and products of such numbers
   // are exact as long as they fit, in any order and fused or not.
   bool dyadic = false;
   int step = 0;
@@ -49,7 +49,7 @@ struct Result {
 Result result_of(const ir::ExprNode& node, std::span<const Nature> args);
 Nature of_constant(const ir::ExprNode& node);
 
-// Of a value that is one or the other.
+// The nature of a value that is one or the other.
 Nature join(const Nature& a, const Nature& b, DType type);
 // After rounding or wrapping to `type`.
 Nature stored(const Nature& nature, DType type);

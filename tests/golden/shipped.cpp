@@ -51,7 +51,7 @@ struct Heads {
   Size queries = 8192, keys = 8192, heads = 16, kv_heads = 16, dim = 128, dim_v = 128, batch = 1;
 };
 
-// Lengths of the packed sequences, which lie on the device: none for a batch.
+// Lengths of the packed sequences, which are on the device: none for a batch.
 Tensors heads_inputs(const Heads& h, bool packed, bool backward) {
   const auto of = [&](Size tokens, Size heads, Size d) {
     return Tensor::empty(packed ? Shape{tokens, heads, d} : Shape{h.batch, tokens, heads, d}, h.type);

@@ -24,8 +24,8 @@ struct ShippedText {
 std::vector<ShippedCall> chosen_calls();
 // Those of one operator: the chosen ones, or else the first that its table has for measuring.
 std::vector<ShippedCall> shipped_calls(const tegula::ops::OperatorSchema& schema);
-// Of all their kernels, once each, in the order of their names: CUDA C++ for sm_90 and sm_80, layouts,
-// schedule and resources for sm_90, and C++ for CPUs.
+// The texts of all their kernels, once each, in the order of their names: CUDA C++ for sm_90 and sm_80,
+// layouts, schedule and resources for sm_90, and C++ for CPUs.
 std::vector<ShippedText> shipped_texts(const std::vector<ShippedCall>& calls);
 
 }  // namespace golden

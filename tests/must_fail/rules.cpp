@@ -9,7 +9,7 @@ namespace must_fail {
 
 namespace {
 
-// The end of the literal that begins at `at`, behind its quote.
+// The end of the literal that begins at `at`, after its quote.
 std::size_t end_of_literal(const std::string& text, std::size_t at) {
   const char quote = text[at];
   for (++at; at < text.size() && text[at] != quote; ++at)

@@ -1,5 +1,5 @@
 // write_program_table PAGE JSON [NAME…]: what the compiler and NVRTC make of every program, or of those whose
-// names are given, with the tiles that it is meant for. The table of the page and the list behind it are
+// names are given, with the tiles that it is meant for. The table of the page and the list after it are
 // replaced; with names, both are printed instead.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

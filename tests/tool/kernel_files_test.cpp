@@ -44,7 +44,8 @@ TEST_F(KernelFile, IsShownAsOperatorsAre) {
   const std::string report_file = file("mine.html"), pictures = file("pictures");
   const auto outcome =
       tool("show " + written(mine) + " --flag=-DTILE=128 --ir --cpp --cuda --resources --schedule --layout " +
-           "--shared-memory --svg '" + pictures + "' --html '" + report_file + "'");
+           "--shared-memory --svg '" + pictures + "' --html '" + report_file +
+           "' --extent M=4096,N=4096,K=512 --machine h200");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   for (const char* words : {"kernel product_64", "kernel product_128", "extern \"C\"", "__global__",
                             "mine.cpp:12", "bytes of shared memory", "product_128_0.schedule.svg",
@@ -60,7 +61,9 @@ TEST_F(KernelFile, IsShownAsOperatorsAre) {
        std::initializer_list<std::pair<const char*, int>>{{"<section id=\"kernel-", 2},
                                                           {"<h3>Schedule</h3>", 2},
                                                           {"<h3>Shared memory</h3>", 2},
-                                                          {"<svg ", 6},
+                                                          {"<h3>Roofline estimate</h3>", 2},
+                                                          {"on H200 SXM, 141 GB: ", 4},
+                                                          {"<svg ", 8},
                                                           {"<figure>", 8},
                                                           {"src=", 0},
                                                           {"url(", 0},
@@ -77,7 +80,10 @@ TEST_F(KernelFile, ReportWorksInABrowser) {
   if (browser.empty()) browser = find_program("chromium");
   if (browser.empty()) GTEST_SKIP() << "there is no chromium; on Debian install chromium-headless-shell";
   const std::string page = file("page.html");
-  ASSERT_EQ(tool("show " + written(mine) + " --flag=-DTILE=128 --html '" + page + "'").status, 0);
+  ASSERT_EQ(
+      tool("show " + written(mine) + " --flag=-DTILE=128 --extent M=512,N=512,K=512 --html '" + page + "'")
+          .status,
+      0);
   std::string html = contents(page);
   html.insert(
       html.rfind("</body>"),
@@ -108,6 +114,9 @@ TEST_F(KernelFile, IsAnalyzed) {
   for (const char* words :
        {"product_64", "product_128", "operations, bf16", "1.718e+10", "bound by second-level cache"})
     EXPECT_TRUE(has(outcome.out, words)) << words << outcome.out;
+  const std::string missing = tool("analyze " + written(mine) + " --flag=-DTILE=128 --extent M=4096").err;
+  EXPECT_TRUE(has(missing, "mine.cpp: kernel 'product_64' needs the values of N, K; give each by its name"))
+      << missing;
 }
 
 TEST_F(KernelFile, IsRefusedWithTheRemedy) {
@@ -124,6 +133,9 @@ TEST_F(KernelFile, IsRefusedWithTheRemedy) {
     EXPECT_TRUE(has(outcome.err, row.words)) << outcome.err;
   }
   EXPECT_TRUE(has(tool("show nowhere.cpp").err, "there is no file nowhere.cpp"));
+  EXPECT_TRUE(has(tool("show " + written(mine) + " --extent M=4").err, "add --html FILE"));
+  EXPECT_TRUE(has(tool("show gemm --extent m=4 --html '" + file("gemm.html") + "'").err,
+                  "--extent is for source files"));
   const auto none = tool("show " + written(mine), "TEGULA_CXX=none");
   EXPECT_TRUE(has(none.err, "no C++ compiler was found")) << none.err;
 }

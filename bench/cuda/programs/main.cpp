@@ -177,7 +177,7 @@ class Findings {
     if (const auto before = before_.find(row["name"].get<std::string>()); before != before_.end())
       row["before_ms"] = before->second;
   }
-  // Of the grid with the most threads × registers: what spills stands behind.
+  // The grid with the most threads × registers, followed by what spills.
   static std::string grids_of(const Json& row) {
     std::string text;
     for (const Json& grid : row.value("grids", Json::array())) {

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 constexpr int rounds = 10, checked = 8;
 constexpr double hopeless_ms = 2000;  // of one call, beyond which fewer follow
 
-// Of the name, so that all forms are given the same.
+// A hash of the name, so that all forms are given the same numbers.
 std::uint32_t seed_of(const std::string& name) {
   std::uint32_t seed = 2166136261U;
   for (const char letter : name) seed = (seed ^ static_cast<unsigned char>(letter)) * 16777619U;

@@ -13,7 +13,7 @@ nlohmann::json compiled(const TimedCase& own);
 // Milliseconds and what was found in the results, with samples of them.
 nlohmann::json timed(const TimedCase& own);
 
-// Of the driver's copy of 1 GiB.
+// The time of the driver's copy of 1 GiB.
 nlohmann::json timed_copy();
 
 }  // namespace programs

@@ -52,6 +52,8 @@ template <std::invocable<Index> F>
 void pipelined(Operand count, F body) {
   pipelined(count, PipelineOptions{}, body);
 }
+template <class Count, std::invocable<Index> F>
+void pipelined(const Count&, detail::Unnamed, F) = delete;  // options have names: {.stages = 3}
 
 // Like serial with a constant count; the compiler unrolls the loop.
 template <std::invocable<Index> F>

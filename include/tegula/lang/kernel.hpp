@@ -139,6 +139,12 @@ template <std::invocable<Index, Index, Index> F>
 void grid(Operand x, Operand y, Operand z, F body) {
   grid(x, y, z, GridOptions{}, body);
 }
+template <std::invocable<Index> F>
+void grid(Operand, detail::Unnamed, F) = delete;  // options have names: grid(x, {.threads = 128}, body)
+template <std::invocable<Index, Index> F>
+void grid(Operand, Operand, detail::Unnamed, F) = delete;  // options have names: {.threads = 128}
+template <std::invocable<Index, Index, Index> F>
+void grid(Operand, Operand, Operand, detail::Unnamed, F) = delete;  // options have names: {.threads = 128}
 
 }  // namespace tegula::lang
 TEGULA_API_END

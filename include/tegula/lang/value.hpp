@@ -91,6 +91,11 @@ Loc user_place(const Loc& at);
 struct OptionsAreNamed {
   explicit OptionsAreNamed() = default;
 };
+// Options that are given by position, `{128}`, in place of the structs that have such a member.
+struct Unnamed {
+  template <Number T, class... More>
+  Unnamed(T, const More&...);
+};
 }  // namespace detail
 
 // What operators and functions take: a value, with the user's line.

@@ -39,7 +39,7 @@ struct Gemm {
 // k] or [batch, m, k] and b [k, n] or [batch, k, n]; a matrix without a batch is used with every batch of the
 // other. a and b are of one dtype, f32, f16, bf16, e4m3 or e5m2, with stride 1 along rows or columns;
 // products are summed in f32 and rounded once. On Hopper products of fp8 are summed by the tensor cores, with
-// fewer bits, at most 128 at a time; they are fast where both operands lie along k, as a and transpose_b do.
+// fewer bits, at most 128 at a time; they are fast where both operands run along k, as a and transpose_b do.
 // The result is [m, n], or [batch, m, n] if a or b has a batch. Gated, the activation is that of the first
 // half of the columns, which multiplies the second. Wrong shapes, dtypes or options are an ArgumentError.
 Tensor gemm(const TensorRef& a, const TensorRef& b, Gemm options = {});

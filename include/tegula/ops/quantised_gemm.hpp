@@ -36,10 +36,10 @@ struct QuantisedGemm {
 
 // row_scale · (a · Wᵀ) + bias with W[j, e] = (q − zeros[e / group, j]) · scales[e / group, j] · tensor_scale:
 // [..., n].
-// Weights of 4 bits lie in b[j, e / 2], the even e in the low half of the byte; those of 2 bits in b[j, e /
+// Weights of 4 bits are in b[j, e / 2], the even e in the low half of the byte; those of 2 bits in b[j, e /
 // 4] from bit 2 (e mod 4) on. Weights are rounded to the dtype of a where they are multiplied, and to bf16
 // where that has 8 bits, whose numbers bf16 represents; sums are f32. Scales and zeros may have any strides;
-// they are fastest where those of a group lie side by side. Wrong shapes, dtypes or options are an
+// they are fastest where those of a group are contiguous. Wrong shapes, dtypes or options are an
 // ArgumentError.
 Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scales,
                       QuantisedGemm options = {});

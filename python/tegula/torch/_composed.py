@@ -126,7 +126,7 @@ def _grouped_gemm(
 def _sums_of_groups(rows: Tensor, offsets: Optional[Tensor]) -> Tensor:
     if offsets is None:
         return rows.float().sum(1)
-    # Rows behind the last group belong to none.
+    # Rows after the last group belong to none.
     numbers = torch.arange(rows.shape[0], device=rows.device)
     groups = torch.searchsorted(offsets[1:].long().contiguous(), numbers, right=True)
     sums = torch.zeros(offsets.shape[0], rows.shape[1], dtype=torch.float32, device=rows.device)

@@ -137,7 +137,7 @@ def _rows_of(cache: Tensor, name: str) -> Tensor:
     try:
         return cache.view(cache.shape[0] * cache.shape[1], *cache.shape[2:])
     except RuntimeError:
-        raise ValueError(f"{name}: expected pages behind each other, given strides {cache.stride()}") from None
+        raise ValueError(f"{name}: expected pages one after another, given strides {cache.stride()}") from None
 
 
 def _counted(indices: Tensor, count: Optional[Tensor]) -> Tensor:

@@ -21,7 +21,7 @@ class BlockOrder {
   // Defines the indices of a block by its number.
   void decode(const ir::Grid& grid, const std::string& number);
   void define_index(const ir::Grid& grid, std::size_t i, const std::string& text);
-  // The condition on a block's number that its last index lies past the grid's extent.
+  // The condition on a block's number that its last index is past the grid's extent.
   std::string is_behind_last(const ir::Grid& grid) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace tegula::codegen {
 
 struct Box {
-  std::string buffer;  // behind the warp group's first
+  std::string buffer;  // after the warp group's first
   int column = 0, row = 0;
 };
 

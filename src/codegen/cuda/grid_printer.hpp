@@ -27,7 +27,7 @@ constexpr int vector_bytes = 16;  // the most that one instruction of a thread m
 // How many elements of a row follow each other in a thread's registers, from a multiple of that on.
 std::int64_t run_along_rows(const layout::Layout& layout);
 
-// What lies in shared memory, for the user.
+// What is in shared memory, for the user.
 std::string words_of(const ir::Buffer& tile);
 
 class CudaGridPrinter : private GridState {
@@ -181,7 +181,7 @@ class CudaGridPrinter : private GridState {
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
   bool is_stored_in_parts(const ir::For& n, const ir::StmtNode& s, int width) const;
   std::string part_pointer(const ir::Access& access, int first);
-  // Whether the text is for calls whose tensor lies at multiples of 16 bytes, others having a text of their
+  // Whether the text is for calls whose tensor is at multiples of 16 bytes, others having a text of their
   // own.
   bool supposes_alignment(const ir::Buffer& tensor) const;
   void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions,

@@ -91,7 +91,7 @@ class GridState {
   std::string tile_, tiles_;           // the number of the block, and of all
   bool has_tile_ = false;              // tile_ is in scope
   std::string leave_ = "return;";      // what ends a block
-  std::int64_t next_slot_ = -1;        // of the number of the block behind, among the producer's threads
+  std::int64_t next_slot_ = -1;        // of the number of the next block, among the producer's threads
   std::int64_t store_staging_ = -1;    // in shared memory
   // Where consumers leave sums to threads of the producer's warps that add them in turn, and what these do.
   static constexpr int handover_bytes = 64;

@@ -100,7 +100,7 @@ lang::Kernel converting(DType tile) {
   });
 }
 
-// Rows of A behind `limit` do not count.
+// Rows of A after `limit` do not count.
 lang::Kernel limited(bool clips) {
   return kernel("limited", [=] {
     Dim M("M"), K("K");

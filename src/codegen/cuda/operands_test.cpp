@@ -22,7 +22,7 @@ struct OperandForm {
   bool swap = false;
 };
 
-// The tile of each step lies behind that of the step before.
+// The tile of each step follows that of the step before.
 lang::Tensor tiles_of(Program& p, const std::vector<int>& tile, DType type) {
   Shape shape(tile.begin(), tile.end());
   shape[0] *= tiles_of_operand;
@@ -105,7 +105,7 @@ TEST(OperandForms, AreMultipliedByWgmmaInBlocksWithRoles) {
     EXPECT_TRUE(way.starts_with("roles") && way.find("1 by wgmma") != std::string::npos)
         << products_of_forms[i].name << ": " << way;
   }
-  // Of few rows from registers, which are moved, alone.
+  // The only notes are on a few rows from registers, which are moved.
   for (const passes::Note& note : program.notes)
     EXPECT_EQ(note.kind, passes::NoteKind::through_shared_memory) << passes::format(note);
   EXPECT_EQ(program.notes.size(), 1u);

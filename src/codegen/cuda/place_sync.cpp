@@ -1,5 +1,5 @@
 // Barriers are placed by walking the steps in order with the list of what has been touched since the last
-// one. A loop is walked until its barriers no longer grow, so that an iteration is ordered behind the one
+// one. A loop is walked until its barriers no longer grow, so that an iteration is ordered after the one
 // before.
 #include <algorithm>
 
@@ -54,7 +54,7 @@ class Placement {
  public:
   explicit Placement(std::string barrier) : barrier_(std::move(barrier)) {}
 
-  // The steps with barriers; `pending` becomes what is pending behind them, `left` collects what is where a
+  // The steps with barriers; `pending` becomes what is pending after them, `left` collects what is where a
   // loop is left.
   std::vector<Step> walk(const std::vector<Step>& steps, Pending& pending, Pending& left) {
     std::vector<Step> result;

@@ -40,7 +40,7 @@ struct FragmentTile {
   bool is_packed = false;  // pairs of 16-bit floats in words
 };
 
-// A ring of slots, as it is named and where it lies in shared memory.
+// A ring of slots, as it is named and where it is in shared memory.
 struct RingText {
   struct Slots {
     std::int64_t begin, bytes;  // of one
@@ -76,8 +76,8 @@ struct ElementLoop {
 struct Vectors {
   int width = 1;
   std::unordered_map<const ir::StmtNode*, std::string> names;
-  std::unordered_set<const ir::StmtNode*> in_parts;  // stores of more than lie side by side in the tile
-  std::vector<std::string> conditions;               // under which all elements exist, and lie side by side
+  std::unordered_set<const ir::StmtNode*> in_parts;  // stores of more than are contiguous in the tile
+  std::vector<std::string> conditions;               // under which all elements exist, and are contiguous
 };
 
 // Where an element is.

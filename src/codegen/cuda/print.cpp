@@ -71,7 +71,7 @@ std::int64_t CudaProgram::events_key() const {
   return static_cast<std::int64_t>((key ^ key >> 32) & 0x7fff);
 }
 
-// Where a plan by estimates takes too much, the next one knows what else lies in shared memory: no hint and
+// Where a plan by estimates takes too much, the next one knows what else is in shared memory: no hint and
 // nothing that only comes early decides whether a kernel is accepted.
 CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target) {
   passes::OtherBytes others(signature.kernel().grids.size(), -1);

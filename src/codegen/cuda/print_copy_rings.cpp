@@ -66,7 +66,7 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
   ring_bytes_ = outer;
 }
 
-// What copies have read ahead may be written behind the loop, when all of them have arrived.
+// What copies have read ahead may be written after the loop, when all of them have arrived.
 void CudaGridPrinter::touch_brought(const Body& body) {
   for_each_stmt(body, [&](const Stmt& s) {
     const auto* copy = as<Copy>(s);
@@ -77,7 +77,7 @@ void CudaGridPrinter::touch_brought(const Body& body) {
   });
 }
 
-// The tile is in the slot so many behind the cursor from here on.
+// The tile is in the slot so many after the cursor from here on.
 void CudaGridPrinter::name_slot(const BufferPtr& tile, const passes::CopyRing& ring, int shift) {
   const auto number =
       static_cast<std::size_t>(std::find(ring.tiles.begin(), ring.tiles.end(), tile) - ring.tiles.begin());

@@ -171,7 +171,7 @@ std::string CudaGridPrinter::words_operand(const Gemm& n, const View& view, bool
                      tile->second.order.columns, tile->second.name);
 }
 
-// What gives the words of the operand: the tile itself if it lies in the order that ldmatrix reads, and whole
+// What gives the words of the operand: the tile itself if it is in the order that ldmatrix reads, and whole
 // blocks of it are read.
 std::string CudaGridPrinter::mma_operand(const View& view, int k_axis, bool fits, DType packed) {
   const auto tile = shared_.find(view.buffer.get());

@@ -1,5 +1,5 @@
-// Loops over elements behind each other that load tiles of registers, compute with them and store them. Each
-// has a form for elements that exist and lie side by side, and another one. Asked loop by loop, a tile would
+// Loops over elements one after another that load tiles of registers, compute with them and store them. Each
+// has a form for elements that exist and are contiguous, and another one. Asked loop by loop, a tile would
 // have to arrive before the next one's loads are issued, since both forms leave the same registers; and what
 // came packed would be unpacked. So there is one question for all of them.
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace {
 // Limit for the tiles whose loads are in flight together, if there are more than two.
 constexpr std::int64_t most_registers = 64;
 
-// Whether it computes with registers, or stores them: loads behind it would take the place of others.
+// Whether it computes with registers, or stores them: loads after it would take the place of others.
 bool reads_fragments(const For& n) {
   return std::any_of(n.body.begin(), n.body.end(), [](const Stmt& s) {
     const auto* load = as<Load>(s);

@@ -124,7 +124,7 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   const auto found = layouts_.loops.find(s.get());
   const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
   if (layout && layout->replicas() > 1 && passes::reads_what_it_writes(n)) layout = nullptr;
-  // Fragments that do not lie as the loop goes are read and written in shared memory.
+  // Fragments that are not as the loop goes are read and written in shared memory.
   std::vector<std::pair<BufferPtr, bool>> moved;
   for_each_stmt(n.body, [&](const Stmt& inner) {
     const Access* access = passes::fragment_access(inner);
@@ -270,7 +270,7 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
       names.push_back(std::to_string(std::max<std::int64_t>(constant_value(n.end[d]), 0)));
       continue;
     }
-    // A range whose end lies before its begin is empty.
+    // A range whose end is before its start is empty.
     names.push_back(names_.unique("n"));
     out_.line(fmt::format("const {0} {1} = tg::max<{0}>({2}, 0);", type, names.back(), extents[d]));
   }

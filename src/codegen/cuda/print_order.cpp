@@ -1,4 +1,4 @@
-// Grids behind each other, and blocks that take whichever index is left.
+// Grids one after another, and blocks that take whichever index is left.
 #include <fmt/format.h>
 
 #include <utility>

@@ -68,7 +68,7 @@ std::size_t CudaGridPrinter::reductions_together(const Body& statements, std::si
   return count > 1 ? end - first : 0;
 }
 
-// Their parts meet behind one barrier.
+// Their parts meet after one barrier.
 void CudaGridPrinter::print_reductions_together(std::span<const Stmt> statements) {
   struct Open {
     Stmt stmt;
@@ -190,7 +190,7 @@ void CudaGridPrinter::each_sum(const Meeting& m, const std::string& header,
   out_.close();
 }
 
-// Nothing, if the parts lie in one warp.
+// Nothing, if the parts are in one warp.
 std::optional<Meeting> CudaGridPrinter::begin_meeting(ReduceOp op, DType type, const passes::Parting& divided,
                                                       const FragmentTile& sum, const Loc& at) {
   if (divided.parts.empty()) return std::nullopt;

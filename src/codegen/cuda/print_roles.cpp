@@ -160,7 +160,7 @@ void CudaGridPrinter::events(const schedule::Events& list) {
 }
 
 // What a function of the device does with several events: `giver.wait`, and all that follows as `giver.give`,
-// or both behind the last block.
+// or both after the last block.
 bool CudaGridPrinter::gives(const schedule::Events& list, std::size_t& i) {
   const auto* acquired = std::get_if<schedule::Acquire>(&list[i].what);
   const bool waits = acquired && is_handover(acquired->place);

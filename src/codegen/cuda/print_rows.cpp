@@ -104,7 +104,7 @@ void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& pl
   out_.close();
 }
 
-// All pieces of a thread lie in one column of each block of columns. Several rows are looked up before the
+// All pieces of a thread are in one column of each block of columns. Several rows are looked up before the
 // first is copied, because no load from shared memory overtakes a copy into it.
 void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, std::int64_t pieces,
                                       std::int64_t blocks) {

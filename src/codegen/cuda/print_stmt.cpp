@@ -132,7 +132,7 @@ void CudaGridPrinter::in_scope(const Body& nested) {
   facts_ = before;
 }
 
-// The memory of a shared tile is free behind the last statement that uses it.
+// The memory of a shared tile is free after the last statement that uses it.
 void CudaGridPrinter::body(const Body& statements) {
   std::unordered_map<const Buffer*, std::size_t> last;
   if (!loop_) {

@@ -7,7 +7,7 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-// The word of a part of the block, all of which is part 0. A window that lies outside its tensor has no word,
+// The word of a part of the block, all of which is part 0. A window that is outside its tensor has no word,
 // and nothing to wait for.
 std::string CudaGridPrinter::turn_word(const Access& word, const std::string& part) {
   const GuardedAddress at = address(word);

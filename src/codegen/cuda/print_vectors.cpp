@@ -1,4 +1,4 @@
-// Loops over elements, several elements of a row at a time where they lie side by side.
+// Loops over elements, several elements of a row at a time where they are contiguous.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -201,7 +201,7 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
   }
 }
 
-// With products, the text for tensors that lie elsewhere would do without the copy engine, too. Workspaces
+// With products, the text for tensors that are elsewhere would do without the copy engine, too. Workspaces
 // have rows of any length, whatever the caller gives.
 bool CudaGridPrinter::supposes_alignment(const Buffer& tensor) const {
   return target_.copy_engine && !any_products_ && !tensor.is_tile() && tensor.role != Role::workspace;

@@ -61,7 +61,7 @@ void one_step(Program& p, Loop kind, float first) {
   });
 }
 
-// The state of the step before, rounded, is multiplied behind the first product of the step.
+// The state of the step before, rounded, is multiplied after the first product of the step.
 void read_in_flight(Program& p, bool scaled) {
   Chunks(p).pipeline([&](Index, Shared& x, Fragment& state) {
     Shared rounded({n, n}, bf16);

@@ -268,7 +268,7 @@ TEST(RolesText, SharesLoadsInPairs) {
   EXPECT_EQ(print_cuda(attention, {90, true, true}).text, print_cuda(attention, {90}).text);
 }
 
-// A product may not wait for the tile of the step behind, whose only slot it reads itself. And memory of such
+// A product may not wait for the tile of the next step, whose only slot it reads itself. And memory of such
 // a slot is taken: tiles that come once have no second one.
 TEST(RolesText, MultipliesFromOneSlot) {
   using namespace lang;

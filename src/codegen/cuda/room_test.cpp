@@ -79,7 +79,7 @@ lang::Kernel with_own_tiles(int stages, int small) {
   });
 }
 
-// Two loops one after the other, whose tiles lie in the same memory where none comes early.
+// Two loops one after the other, whose tiles are in the same memory where none comes early.
 lang::Kernel with_two_loops(int stages) {
   return kernel("with_two_loops", [&] {
     Dim K("K");

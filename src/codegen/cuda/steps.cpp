@@ -29,7 +29,7 @@ void add_names(std::string_view line, std::unordered_set<std::string>& names) {
 
 std::string definition(const std::string& name, const std::string& line) { return mark + name + mark + line; }
 
-// From the end, since a name is used behind its definition.
+// From the end, since a name is used after its definition.
 std::string without_unused(const std::string& function) {
   std::vector<std::string> kept;
   std::unordered_set<std::string> used;

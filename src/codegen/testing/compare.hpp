@@ -60,7 +60,7 @@ class Program {
   }
   lang::Dim dim(const char* letter) { return lang::Dim(prefix_ + letter); }
 
-  // A call with copies of the tensors, whose wholes are put behind `copies`.
+  // A call with copies of the tensors, whose wholes are put after `copies`.
   void arguments(std::vector<Argument>& args, std::vector<Data>& copies) const {
     for (const Arg& arg : args_) {
       if (arg.given) {

@@ -1,4 +1,4 @@
-// Numbers for tests of memory, and tensors that lie in larger ones.
+// Numbers for tests of memory, and tensors that are in larger ones.
 #pragma once
 #include "codegen/testing/compare.hpp"
 

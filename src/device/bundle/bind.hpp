@@ -276,7 +276,7 @@ inline void check_rules(const Call& call) {
   }
 }
 
-// Bytes between which all elements lie.
+// Bytes between which all elements are.
 inline std::pair<const char*, const char*> range_of(const View& v) {
   std::int64_t low = 0, high = v.elements() > 0 ? 1 : 0;
   for (std::size_t d = 0; d < v.shape.size() && high > 0; ++d)
@@ -334,7 +334,7 @@ inline Call bound(const Kernel& kernel, const tegula_tensor* const* tensors, con
   for (std::int32_t t = 0; t < kernel.parameters; ++t) {
     call.tensors.push_back(checked(call, kernel.buffers[t], tensors[t]));
     if (t == 0) call.device = tensors[t]->device;
-    if (tensors[t]->device != call.device) call.refuse(": the tensors lie on several devices");
+    if (tensors[t]->device != call.device) call.refuse(": the tensors are on several devices");
   }
   for (std::int32_t s = 0; s < kernel.scalar_count; ++s)
     call.values[static_cast<std::size_t>(kernel.dim_count + s)] = {scalars[s].integer, scalars[s].real};

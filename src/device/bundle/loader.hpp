@@ -3,7 +3,7 @@
 
 namespace bundle {
 
-// tegula_status; the work is queued on `stream` where the tensors lie on a CUDA device.
+// tegula_status; the work is queued on `stream` where the tensors are on a CUDA device.
 std::int32_t run(const Kernel& kernel, const tegula_tensor* const* tensors, const Scalar* scalars,
                  void* stream);
 const char* error();

@@ -146,7 +146,7 @@ struct DeviceMemory {
 
 inline std::size_t aligned(std::int64_t bytes) { return (static_cast<std::size_t>(bytes) + 255) / 256 * 256; }
 
-// Workspaces behind the status word and the counters, which are 0.
+// Workspaces after the status word and the counters, which are 0.
 inline constexpr std::size_t head_bytes = 256, status_at = 0, counters_at = 64;
 
 inline std::size_t workspace_bytes(const Call& call) {

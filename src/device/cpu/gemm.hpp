@@ -1,4 +1,4 @@
-// C (+)= A B from registers: the only matrix micro-kernel. B lies in panels, which pack.hpp fills, or the
+// C (+)= A B from registers: the only matrix micro-kernel. B is in panels, which pack.hpp fills, or the
 // product itself from rows of memory; A is read with strides, C is row-major.
 //
 // A panel holds NR columns of B, row by row: element (k, n) of panel n / NR. The last panel is narrower when
@@ -26,7 +26,7 @@ constexpr long panel_size(long k, long n) { return k * panel_columns(n); }
 constexpr long panel_width(long n, long panel) {
   return panel_columns(n) - panel * NR < NR ? panel_columns(n) - panel * NR : NR;
 }
-// Where element (p, j) of a k x n matrix lies in its panels.
+// Where element (p, j) of a k x n matrix is in its panels.
 constexpr long panel_index(long k, long n, long p, long j) {
   return j / NR * NR * k + p * panel_width(n, j / NR) + j % NR;
 }
@@ -81,7 +81,7 @@ struct RegisterTile<T, 0, Wide> {
 
 // ---- rows of memory that a product brings into the second-level cache while it computes
 //
-// Rows of a tensor lie on pages of their own, which the hardware does not fetch ahead across, and packing
+// Rows of a tensor are on pages of their own, which the hardware does not fetch ahead across, and packing
 // them can wait for 16 lines at a time only. A product has time: one row every few steps costs it 1 %.
 
 // Nothing is fetched.
@@ -244,7 +244,7 @@ struct RowsOrPanels {
   const S* rows;
   long stride;
 
-  // From row p and column j on, which lie at `at` in the panels.
+  // From row p and column j on, which are at `at` in the panels.
   TEGULA_CPU_MEMBER RowsOrPanels part(long at, long p, long j) const {
     return {panel + at, rows ? rows + p * stride + j : rows, stride};
   }

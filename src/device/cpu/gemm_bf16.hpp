@@ -35,7 +35,7 @@ TEGULA_CPU_INLINE vi bf16_row(vf first, vf second) {
                                      63);
 }
 
-// One tile of A: `rows` rows of 32 values, of which `depth` exist; the others are zeros. Rows lie in memory,
+// One tile of A: `rows` rows of 32 values, of which `depth` exist; the others are zeros. Rows are in memory,
 // or columns do, or neither.
 TEGULA_CPU_SHARED void narrow_tile_a(int32_t* to, const float* a, long row_stride, long k_stride, long rows,
                                      long depth) {

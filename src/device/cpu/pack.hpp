@@ -91,7 +91,7 @@ TEGULA_CPU_TEMPLATE auto load_clipped(const T* type, const S* p, long begin, lon
   return select(lanes_between(begin, end), map(panel_value(type, load(staging.element))), splat(fill));
 }
 
-// Rows of a matrix in memory lie on pages of their own, which the hardware does not fetch ahead across.
+// Rows of a matrix in memory are on pages of their own, which the hardware does not fetch ahead across.
 #ifndef TEGULA_CPU_ROWS_AHEAD
 #define TEGULA_CPU_ROWS_AHEAD 4
 #endif

@@ -1,4 +1,4 @@
-// Panels filled from rows, columns and gathered rows of every type; what may not be read lies on a trapping
+// Panels filled from rows, columns and gathered rows of every type; what may not be read is on a trapping
 // page or is NaN, padding is zero.
 #include <cmath>
 #include <random>
@@ -77,7 +77,7 @@ TEST_P(PackTest, RowsAndColumnsClipAtBounds) {
           return p >= b.k_begin && p < b.k_end && j >= b.n_begin && j < b.n_end;
         };
         void* to = allocate(packing.kind, set.panel_size(shape.k, shape.n));
-        // Only the inside exists in memory: the origin of the tile lies before it.
+        // Only the inside exists in memory: the origin of the tile is before it.
         const long lines = std::max(b.k_end - b.k_begin, 1l), length = std::max(b.n_end - b.n_begin, 1l);
         const Source rows(packing, lines, length, 3);
         packing.rows(rows.bytes.data() - (b.k_begin * rows.stride + b.n_begin) * packing.bytes, rows.stride,

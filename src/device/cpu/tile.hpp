@@ -1,7 +1,7 @@
 // Tiles against memory: clipped copies in both directions, elements reached lane by lane, atomics.
 //
 // A tile keeps its elements in the type in which they are computed (see README.md), booleans as int32_t that
-// is 0 or -1. W elements from any element of a tile on may be read: tiles have room behind them.
+// is 0 or -1. W elements from any element of a tile on may be read: tiles have room after them.
 #pragma once
 #include "math.hpp"
 #include "pack.hpp"
@@ -143,7 +143,7 @@ TEGULA_CPU_INLINE vu gather_lanes(const uint32_t* p, vm where, vi at) {
 TEGULA_CPU_INLINE void scatter_lanes(uint32_t* p, vu x, vm where, vi at) {
   scatter_lanes((int32_t*)p, (vi)x, where, at);
 }
-// The lanes [begin, end) of elements that lie `step` apart.
+// The lanes [begin, end) of elements that are `step` apart.
 template <class T>
 TEGULA_CPU_TEMPLATE auto load_step(const T* p, long step, long begin, long end) {
   if (step == 1 && begin <= 0) return load_n(p, end < 0 ? 0 : end);
@@ -191,7 +191,7 @@ TEGULA_CPU_TEMPLATE void load_row(T* to, long to_col, long cols, const S* from, 
   }
 }
 
-// tile [rows, cols] <- memory; what lies outside `inside` becomes `fill`.
+// tile [rows, cols] <- memory; what is outside `inside` becomes `fill`.
 template <class T, class S, class Map>
 TEGULA_CPU_SHARED void load_tile(T* to, long to_row, long to_col, long rows, long cols, const S* from,
                                  long from_row, long from_col, Inside inside, T fill, Map map) {
@@ -247,7 +247,7 @@ TEGULA_CPU_INLINE vl ceildiv(vl a, vl b) {
 TEGULA_CPU_INLINE uint32_t abs(uint32_t x) { return x; }
 TEGULA_CPU_INLINE vu abs(vu x) { return x; }
 
-// A dim or scalar of a call: its bits lie in the low bytes.
+// A dim or scalar of a call: its bits are in the low bytes.
 template <class T>
 TEGULA_CPU_TEMPLATE T value_of(const int64_t& cell) {
   T value;

@@ -73,7 +73,7 @@ TEGULA_CPU_INLINE float fma(float a, float b, float c) { return a * b + c; }
 TEGULA_CPU_INLINE vf fma(vf a, vf b, vf c) { return a * b + c; }
 #endif
 
-// The value as it is, which the compiler may not look into: a product behind it is rounded by itself. Where
+// The value as it is, which the compiler may not look into: a product after it is rounded by itself. Where
 // two products are added, which of them an fma would swallow is the compiler's choice, and scalars and
 // vectors would differ in the last bit; so they would where constants are folded, which rounds every step.
 template <class V>

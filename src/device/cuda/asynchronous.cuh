@@ -25,7 +25,7 @@ template <int id, int threads>
 TG_DEVICE void team_sync() {
   asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
 }
-// Of warp groups at the tensor cores: the barriers from `first` on, one a group.
+// Warp groups take turns at the tensor cores: the barriers from `first` on, one per group.
 template <int first, int groups>
 TG_DEVICE void take_turn(int group) {
   asm volatile("bar.sync %0, 256;" ::"r"(first + group) : "memory");
@@ -113,7 +113,7 @@ TG_DEVICE void copy_async(void* to, const void* from, bool exists) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(exists ? 16 : 0));
 }
-// As many of them as exist, and zeros. Of a piece of which only a part exists nothing behind that part may be
+// As many of them as exist, and zeros. Of a piece of which only a part exists nothing after that part may be
 // touched; the fence lets the arrival that follows order its elements, too.
 template <class T>
 TG_DEVICE void copy_bytes_async(T* to, const T* from, int bytes) {
@@ -244,7 +244,7 @@ TG_DEVICE void pass_on(int* word, int turns) {
 // The next grid's blocks may take the places of those that end.
 TG_DEVICE void let_next_grid_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 TG_DEVICE void wait_for_last_grid() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// Of a grid that runs beside the one before: one of its blocks is not over before that is. The others make
+// In a grid that runs beside the previous one, one block does not end before that grid does. The others make
 // room.
 TG_DEVICE void end_behind_last_grid() {
   if (blockIdx.x == 0) wait_for_last_grid();
@@ -257,7 +257,7 @@ template <int pending>
 TG_DEVICE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
-// Ties registers to this place of the program: uses stay behind it, definitions in front.
+// Ties registers to this place of the program: uses stay after it, definitions in front.
 template <int count>
 TG_DEVICE void pin(float (&r)[count]) {
 #pragma unroll

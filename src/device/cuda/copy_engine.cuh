@@ -131,7 +131,7 @@ TG_DEVICE void init_handover(void* p) {
 }
 // By the thread that adds. `words` are all `count` words of the tensor.
 // Without full fences, which take as long as a step. A word is as far away as the sums of a step, so that the
-// next one, which lies where the steps before lead, is looked at while the copy engine reads.
+// next one, which is where the steps before lead, is looked at while the copy engine reads.
 template <class Add>
 TG_DEVICE void take_turns(void* p, const int* words, int64_t count, unsigned long long* status,
                           unsigned int number, const Add& add) {

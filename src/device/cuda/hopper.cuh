@@ -7,7 +7,7 @@
 namespace tg {
 
 // ---- rows of sums to a tensor, without shared memory
-// Of four rows of words that the threads of a quad hold, one word each a row: thread i writes row i, 16
+// Four rows of words, of which each thread of a quad holds one word per row: thread i writes row i, 16
 // bytes.
 template <class T>
 TG_DEVICE void store_quad(T* to, const float* x, int i, bool exists) {
@@ -35,7 +35,7 @@ TG_DEVICE float total(const float (&r)[count]) {
   for (int i = 0; i < until; ++i) sum += r[i];
   return sum;
 }
-// Keeps what follows behind a sum that is not negative, so that the condition never holds: the compiler lifts
+// Keeps what follows after a sum that is not negative, so that the condition never holds: the compiler lifts
 // a bare wait over arithmetic, but not over a side effect.
 TG_DEVICE void hold(float sum) {
   if (sum < -1.0f) barrier_arrive(0);
@@ -51,7 +51,7 @@ TG_DEVICE uint64_t operand(const void* tile) {
                  high = next_rows >> 4 | swizzle << 30;
   return low | high << 32;
 }
-// How far, in units of the operand, row and column lie from its begin; both at pieces that it can begin at.
+// How far, in units of the operand, row and column are from its start; both at pieces that it can begin at.
 template <int rows, int columns, int bytes = 2>
 TG_DEVICE constexpr uint32_t operand_step(int row, int column) {
   return ((column / columns * rows + row) * columns + column % columns) * bytes / 16;

@@ -75,7 +75,7 @@ TG_DEVICE float exp2_approximate(float x) {
   return r;
 }
 
-// To one unit in the last place. Of what lies beyond 2^126, and results there, nothing and infinity remain.
+// To one unit in the last place. Of what is beyond 2^126, and results there, nothing and infinity remain.
 TG_DEVICE float reciprocal_approximate(float x) {
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));

@@ -36,7 +36,7 @@ TG_DEVICE T ceildiv(T a, T b) {
   const T q = div(a, b), r = mod(a, b);
   return r != 0 && !signs_differ(r, b) ? q + 1 : q;
 }
-// Of numbers that are not negative. By zero the result is any number.
+// Division of numbers that are not negative. By zero the result is any number.
 TG_DEVICE uint32_t divisor(int32_t b) { return b > 1 ? uint32_t(b) : 1u; }
 TG_DEVICE int32_t natural_div(int32_t a, int32_t b) { return int32_t(uint32_t(a) / divisor(b)); }
 TG_DEVICE int32_t natural_mod(int32_t a, int32_t b) { return int32_t(uint32_t(a) % divisor(b)); }

@@ -51,9 +51,9 @@ TG_DEVICE void copy_vector(T* to, const T* from, int64_t stride, int count) {
   for (int i = 0; i < elements; ++i) to[i] = i < count ? from[i * stride] : T{};
 }
 
-// The same, begun and not awaited where the elements lie side by side at multiples of four bytes, or are that
-// large; `begin_copy` says when they are there. A copy of which only a part exists is not begun: it would touch
-// what lies behind the tensor.
+// The same, begun and not awaited where the elements are contiguous at multiples of four bytes, or are that
+// large; `begin_copy` says when they are there. A copy of which only a part exists is not begun: it would
+// touch what follows the tensor.
 template <class T>
 TG_DEVICE void bring(T* to, const T* from, int64_t stride, int count) {
   constexpr int elements = 16 / sizeof(T);
@@ -311,7 +311,7 @@ TG_DEVICE void pass_turn(int* word) {
   __threadfence();
   atomicAdd(word, 1);
 }
-// False after seconds, when the promise about the orders was not kept. The status lies in the host's memory,
+// False after seconds, when the promise about the orders was not kept. The status is in the host's memory,
 // too far away to be looked at every time.
 TG_DEVICE bool keeps_waiting(int round, unsigned long long* status, unsigned int number) {
   const bool failed = round % (1 << 20) == 0 && *(volatile unsigned long long*)status != 0;

@@ -63,7 +63,7 @@ TG_DEVICE uint32_t four(int a, int b, int c, int d) {
   return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | uint32_t(d) << 24;
 }
 
-// A swizzled tile whose rows lie along k, of f32 that is rounded or of integers: a word is two elements of 16
+// A swizzled tile whose rows run along k, of f32 that is rounded or of integers: a word is two elements of 16
 // bits to the instruction that loads matrices.
 template <class T, int rows, int columns>
 struct SwizzledWords {
@@ -113,7 +113,7 @@ template <class T, int tiles_m, int tiles_n, class Sum, class B>
 TG_DEVICE void mma_step(Sum* c, const uint32_t (*a)[4], int k, int column, const B& b) {
 #pragma unroll
   for (int n = 0; n < tiles_n; n += 2) {
-    // Of an odd number, what is loaded beyond the last is not used.
+    // If their number is odd, what is loaded beyond the last is not used.
     uint32_t rb[4];
     b.load_b(rb, k, column + n * 8);
 #pragma unroll
@@ -137,7 +137,7 @@ TG_DEVICE void mma_shared(Sum (&c)[R], int row, int column, const A& a, const B&
   }
 }
 
-// The same with a in registers, in the order in which c lies.
+// The same with a in registers, in the order in which c is.
 template <class T, int tiles_m, int tiles_n, int steps, int R, int S, class B>
 TG_DEVICE void mma_registers(float (&c)[R], const float (&a)[S], int column, const B& b) {
 #pragma unroll

@@ -80,8 +80,8 @@ TG_DEVICE void scan_lanes(T (&total)[count], T (&before)[count], T none) {
   }
 }
 
-// Neighbours are warps, or threads, whose totals lie in shared memory, `step` apart from the first of them;
-// the totals of further registers lie `next` further.
+// Neighbours are warps, or threads, whose totals are in shared memory, `step` apart from the first of them;
+// the totals of further registers are `next` further.
 template <class Op, int step, int extent, int next, bool reverse, class T, int count, class Read>
 TG_DEVICE void scan_parts(T (&total)[count], T (&before)[count], T none, int first, int own, Read read) {
 #pragma unroll

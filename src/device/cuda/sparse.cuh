@@ -18,7 +18,7 @@ TG_DEVICE MetadataPlace metadata_place(int thread, int half) {
   return {row + thread % 2 * 8, thread / 2 % 2 * 4 + half * 2};
 }
 
-// Four bits 0, as what lies outside of a tensor reads, are positions 0 and 1: bits 0100.
+// Four bits 0, as what is outside of a tensor reads, are positions 0 and 1: bits 0100.
 TG_DEVICE uint32_t with_positions(uint32_t word) {
   const uint32_t some = word | word >> 1 | word >> 2 | word >> 3;
   return word | (~some & 0x11111111u) << 2;

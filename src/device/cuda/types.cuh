@@ -1,4 +1,4 @@
-// Element types as they lie in memory, and the values in which they are computed. No includes: NVRTC and nvcc
+// Element types as they are in memory, and the values in which they are computed. No includes: NVRTC and nvcc
 // take this text alike.
 #pragma once
 #include "instructions.cuh"

@@ -16,7 +16,7 @@ struct alignas(64) TensorMap {
 };
 
 static inline unsigned char* shared_at(uint32_t address) { return shared_memory + address; }
-// Where the byte lies that would lie there without a swizzle of rows of `row_bytes`.
+// Where the byte is that would be there without a swizzle of rows of `row_bytes`.
 static inline uint32_t swizzled(uint32_t address, uint32_t row_bytes) {
   return row_bytes < 32 ? address : address ^ (address >> 7 & (row_bytes / 16 - 1)) << 4;
 }
@@ -173,7 +173,7 @@ TG_DEVICE void store_box(const TensorMap* map, const void* from, At... coordinat
       memset(element, 0xff, map->element_bytes);
   });
 }
-// Of f32.
+// The box holds f32.
 template <class... At>
 TG_DEVICE void add_box(const TensorMap* map, const void* from, At... coordinates) {
   const int at[] = {coordinates...};
@@ -310,7 +310,7 @@ void wgmma_lanes(void** lanes) {
   }
   add_products<n, T, b_transposed>(lanes, a);
 }
-// The same of a sparse A, whose values lie along k: the metadata say where they stand.
+// The same of a sparse A, whose values run along k: the metadata say where they stand.
 template <int n, class T, bool b_transposed, int selector>
 void sparse_wgmma_lanes(void** lanes) {
   const int warp = int(threadIdx.x) / 32 % 4;

@@ -159,7 +159,7 @@ void BackwardProgram::delta_grid() {
   });
 }
 
-// The grids behind work on rows of more features.
+// The later grids work on rows of more features.
 void BackwardProgram::copy_rows() {
   const auto copied = [&](std::optional<Tensor>& tensor, const char* name, int features) {
     const Tensor rows = with_features(name, *tensor, features);

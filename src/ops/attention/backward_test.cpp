@@ -148,7 +148,7 @@ TEST_P(AttentionBackwardRows, AgreeWithTheFormula) {
 
 INSTANTIATE_TEST_SUITE_P(Table, AttentionBackwardRows, testing::ValuesIn(table()));
 
-// Of the formula: its forward is changed in one element at a time.
+// The formula's gradients are compared with differences: its forward is changed in one element at a time.
 TEST(AttentionBackward, FormulaAgreesWithDifferences) {
   for (const Row& row : table()) {
     if (row.type != f32 || row.queries * row.keys * row.batch > 2600) continue;

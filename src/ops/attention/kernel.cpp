@@ -139,7 +139,7 @@ void Program::run() {
   if (c.padded.copied) copy_features(*out, result, c.features_v(), !c.varlen);
 }
 
-// The grids behind work on rows of more features.
+// The later grids work on rows of more features.
 void Program::copy_rows() {
   const auto copied = [&](std::optional<Tensor>& tensor, const char* name, int features) {
     const Tensor rows = with_features(name, *tensor, features);

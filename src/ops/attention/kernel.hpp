@@ -28,7 +28,7 @@ struct AttentionKernel {
 
   DType out_type() const { return out.value_or(type); }
   DType weight_type() const { return weights.value_or(compute); }
-  // Weights of 8 bits: a grid turns the values, so that they lie along the keys.
+  // Weights of 8 bits: a grid turns the values, so that they run along the keys.
   bool turns_values() const { return weight_type().bits() == 8; }
   int rows() const { return queries * pack; }
   // That are multiplied: tiles may have more.

@@ -59,9 +59,9 @@ bool fits_one_pass(const BlockSparseBackwardCall& call) {
          forward.k_block % (2 * usual_extent) == 0;
 }
 
-// Of a tile of keys, in products. With heads that share keys, and with short lists, two passes are faster (64
-// heads, blocks of 128, TFLOPS: 49152 tokens 514 instead of 452, 8 heads a group 377 instead of 455; 8192
-// tokens 424 instead of 419, causal 272 instead of 323).
+// The cost of a tile of keys, in products. With heads that share keys, and with short lists, two passes are
+// faster (64 heads, blocks of 128, TFLOPS: 49152 tokens 514 instead of 452, 8 heads a group 377 instead of
+// 455; 8192 tokens 424 instead of 419, causal 272 instead of 323).
 double estimate(const BlockSparseBackwardCall& call, bool one_pass) {
   const auto steps = static_cast<double>(steps_of_tile(call));
   if (!one_pass) return steps * costs.products_of_two_passes;

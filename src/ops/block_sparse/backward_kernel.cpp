@@ -82,7 +82,7 @@ struct BackwardProgram {
     return {choice->slice(b, kv_head, selector, q_block), length, f.mask};
   }
 
-  // `whole` where the last rows of the vectors are written with those behind them.
+  // `whole` where the last rows of the vectors are written with those after them.
   HeadRows rows_of(const HeadViews& of, bool whole = false) const {
     HeadRows rows{of.of_queries(*dout),
                   of.of_queries(*out),

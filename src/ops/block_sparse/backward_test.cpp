@@ -199,7 +199,7 @@ TEST_P(BlockSparseBackwardRows, AgreeWithTheFormulaAsPlannedForGpus) {
 
 INSTANTIATE_TEST_SUITE_P(Table, BlockSparseBackwardRows, testing::ValuesIn(table()));
 
-// Of the formula: its forward is changed in one element at a time.
+// The formula's gradients are compared with differences: its forward is changed in one element at a time.
 TEST(BlockSparseBackward, FormulaAgreesWithDifferences) {
   for (const Row& row : table()) {
     if (row.type != f32 || row.queries * row.keys == 0 || row.queries * row.keys * row.batch > 4000) continue;

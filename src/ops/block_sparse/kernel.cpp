@@ -40,7 +40,7 @@ struct Meeting {
     return t >= (masked_steps ? steps - *masked_steps : (count - *tail) * ceildiv(c.k_block, c.keys));
   }
 
-  // The steps of whole blocks, without those that lie behind all queries: parts of the last blocks.
+  // The steps of whole blocks, without those that follow all queries: parts of the last blocks.
   Expr steps_of(const ListEntry& list, const Expr& count) const {
     const int parts = ceildiv(c.k_block, c.keys);
     if (!masked_steps || (parts == 1 && c.splits() == 1)) return parts == 1 ? count : count * parts;

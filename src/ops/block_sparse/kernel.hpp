@@ -32,8 +32,8 @@ struct BlockSparseKernel {
   // The number of last blocks in a list that may have keys past the end, or keys that some query of the block
   // does not see.
   int last_blocks() const { return causal ? (q_block + k_block - 1) / k_block + 1 : 1; }
-  // Several blocks of keys in a tile: copied one by one where they are few, else row by row. Columns behind
-  // them, or behind the part of a block that a tile covers, stay empty.
+  // Several blocks of keys in a tile: copied one by one where they are few, else row by row. Columns after
+  // them, or after the part of a block that a tile covers, stay empty.
   TileOfBlocks tile() const { return {k_block, keys, true}; }
   bool joins() const { return tile().joins(); }
   bool gathers() const { return tile().gathers() && !joins(); }

@@ -9,7 +9,7 @@ namespace tegula::ops {
 struct OwnQueries {
   lang::Expr kv_head, member;  // of the group; 0 where its heads share the tile
   lang::Expr q_block;
-  lang::Expr first, last;  // its queries; `last`, one behind, is that of all where tiles are whole
+  lang::Expr first, last;  // its queries; `last`, one past it, is that of all where tiles are whole
   bool whole;              // only the end of all queries can make it short
 
   // Rows that a view of its queries has, and where its own begin among them.

@@ -18,7 +18,7 @@ struct Row {
   bool per_query_head = false, dlse = false;
   bool on_cpu = true, gradients_on_cpu = true;  // compiled, which takes a second for each instance
   std::int64_t more_blocks = 0;                 // than the longest sequence has
-  // Of gradients on a GPU, what its plan takes for larger calls only.
+  // For gradients on a GPU: what its plan takes for larger calls only.
   int pieces = 1;
   bool longest_first = false, one_pass = false;
   BlockSparseOptions options = {};
@@ -220,7 +220,7 @@ TEST_P(BlockSparsePacked, AgreesWithTheFormula) {
   }
 }
 
-// Lengths that lie on a GPU are not known: those that the lists, or the tokens, allow.
+// Lengths that are on a GPU are not known: those that the lists, or the tokens, allow.
 void promise_more(const Row& row, const Given& in, BlockSparseCall& call) {
   if (row.more_blocks == 0) return;
   call.longest = std::min(in.tokens, call.choice.size(3) * row.options.q_block_size);

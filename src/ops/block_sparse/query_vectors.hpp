@@ -16,7 +16,7 @@ class QueryVectors {
   // past the end, and one of existing tokens only.
   lang::Tensor tiles(const lang::Tensor& vector, const HeadViews& of) const;
   lang::Tensor rows(const lang::Tensor& vector, const HeadViews& of) const;
-  // Zeros behind the last of a head, where they are among the delta_rows rows from `first` on.
+  // Zeros after the last of a head, where they are among the delta_rows rows from `first` on.
   void clear_padding(const HeadViews& of, const lang::Expr& member, const lang::Expr& first) const;
 
  private:

@@ -14,7 +14,7 @@ void assert_listed(const lang::Expr& queries, const lang::Expr& most);
 class BlockSparseSequences {
  public:
   explicit BlockSparseSequences(const BlockSparseKernel& instance) : c(instance) {}
-  // Arguments of packed sequences, behind all others: where they begin, and the most queries and keys of one.
+  // Arguments of packed sequences, after all others: where they begin, and the most queries and keys of one.
   void declare();
 
   // Dimensions of tensors before their tokens.
@@ -33,7 +33,7 @@ class BlockSparseSequences {
   lang::Expr blocks_of(const lang::Expr& b) const;
   // Position of query 0 among the keys.
   lang::Expr shift(const lang::Expr& b) const { return keys_of(b) - queries_of(b); }
-  // How many blocks of keys there are that a block of queries may meet, behind whose last query `end` is.
+  // How many blocks of keys there are that a block of queries may meet, after whose last query `end` is.
   lang::Expr blocks_met(const lang::Expr& b, const lang::Expr& q_block, const lang::Expr& end) const;
   // In a block that no other one waits for.
   void assert_promise(const lang::Expr& b) const;

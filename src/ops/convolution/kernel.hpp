@@ -18,7 +18,7 @@ struct ConvKernel {
   std::optional<DType> bias = {};
   bool windows = false;       // tiles are windows of the tensor; else rows that are looked up
   bool phases = false;        // windows of every stride-th pixel of the input, which is a multiple of it
-  bool whole = false;         // of phases: no tile is partly behind the channels of a group
+  bool whole = false;         // of phases: no tile is partly after the channels of a group
   bool grouped = false;       // there are groups of channels
   bool whole_pieces = false;  // pixels begin at multiples of 16 bytes of an image
   int h = 8, w = 8, n = 64,

@@ -35,7 +35,7 @@ ConvShape shape_of(const Bound<Op>& c) {
   return s;
 }
 
-// The tensor with so many dims of 1 behind its first.
+// The tensor with so many dims of 1 after its first.
 TensorRef over_three(TensorRef tensor, int rank);
 
 }  // namespace tegula::ops

@@ -11,7 +11,7 @@ namespace tegula::ops {
 // What a program is compiled for.
 struct CacheForm {
   bool paged = false, lengths = false;
-  // Tokens of a page where whole tiles lie in a page, or whole pages in a tile; 0: each token is looked up.
+  // Tokens of a page where whole tiles are in a page, or whole pages in a tile; 0: each token is looked up.
   int page = 0;
   auto fields() const {
     return std::tuple(labelled("paged", paged), labelled("lengths", lengths),
@@ -35,15 +35,15 @@ class CacheRows {
   class Step {
    public:
     Step(const CacheRows& rows, const lang::Expr& first, int keys, const lang::Tensor& cache);
-    // Columns of `cache`, from `column` on, of one head if there are heads. What is behind the last token is
+    // Columns of `cache`, from `column` on, of one head if there are heads. What is after the last token is
     // 0 if `clip` says so, and anything otherwise.
     void load(const lang::Tensor& cache, const std::optional<lang::Expr>& head, int column,
               lang::Shared& tile, bool clip) const;
-    // Whether some token of the step may lie in no page.
+    // Whether some token of the step may be in no page.
     lang::Expr has_gaps() const;
-    // Whether token t of the step, which is before the end, lies in a page.
+    // Whether token t of the step, which is before the end, is in a page.
     lang::Expr is_there(const lang::Expr& t) const;
-    // Where token t of the step lies: its page and its row there. Behind the end: page −1.
+    // Where token t of the step is: its page and its row there. After the end: page −1.
     std::pair<lang::Expr, lang::Expr> place(const lang::Expr& t) const;
 
    private:

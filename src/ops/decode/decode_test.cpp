@@ -1,4 +1,4 @@
-// What the sweep over tables does not reach: factors of heads, what lies behind the end of a sequence,
+// What the sweep over tables does not reach: factors of heads, what follows the end of a sequence,
 // entries of tables that are padding, bits that do not depend on the batch, and parts that are merged.
 #include <fmt/format.h>
 

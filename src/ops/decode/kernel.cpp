@@ -113,7 +113,7 @@ struct Block {
                 c.causal ? std::optional<Expr>(Expr(0)) : std::nullopt),
         factor(c.k_scale == CacheScale::head ? *p.scale * Expr((*p.k_scale)(0, 0, h)) : *p.scale) {}
 
-  // Heads behind those of the group are outside of the views: they read as zeros and are not written.
+  // Heads after those of the group are outside of the views: they read as zeros and are not written.
   HeadViews views() const {
     return {SequenceRows(b, p.queries, length), kv_head, c.pack > 1 ? Slot(all) : Slot(member)};
   }
@@ -229,7 +229,7 @@ void Block::attend(const Tensor& q, const Range& steps, OnlineSoftmax& softmax, 
     Fragment scores({c.rows(), c.keys}, f32, 0);
     gemm(multiplied(queries_tile, c.features()), multiplied(k_tile, c.features()).T(), scores);
     weigh(step, keys, scores, softmax, sum);
-    // What lies behind the end of a sequence may be NaN.
+    // What follows the end of a sequence may be NaN.
     step.load(*p.v, kv_head, 0, v_tile, c.form.lengths);
     if (c.v_scale == CacheScale::token) scale_columns(*p.v_scale, step, scores);
     add_product(scores, multiplied(v_tile, c.features_v()), sum, c.compute);

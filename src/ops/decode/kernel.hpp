@@ -16,7 +16,7 @@ template <>
 [[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 3> choice_names<CacheScale>{
     "none", "head", "token"};
 
-// How a row of a cache of latents lies in bytes.
+// How a row of a cache of latents is laid out in bytes.
 enum class CacheRecord {
   none,
   tiles_of_128,  // 512 e4m3, an f32 factor for each 128 of them, 64 bf16

@@ -11,7 +11,7 @@ constexpr std::int64_t with_powers = 584;  // bytes of such a record
 constexpr std::int64_t in_8_bits_of[] = {0, 512, 448}, of_16_bits = 64;
 constexpr std::int64_t aligned = 16;
 
-// A part of each token: `at` bytes behind the begin of its page, with so many bytes between tokens.
+// A part of each token: `at` bytes after the start of its page, with so many bytes between tokens.
 TensorRef part_of(const TensorRef& cache, DType type, std::int64_t at, std::int64_t between,
                   std::int64_t extent) {
   TensorRef part = cache;

@@ -52,7 +52,7 @@ Tensor product(ExpertSteps& steps, const TensorRef& rows, const Matrix<ScaledMoe
   const std::int64_t n = c[matrix.weights].size(1), k = rows.size(1);
   const std::int64_t pairs = steps.pairs(), blocks = (k + scaled_block - 1) / scaled_block;
   const Tensor out = steps.scratch(n, steps.type()), values = steps.scratch(k, e4m3);
-  // Those of a block lie side by side: the product reads them so.
+  // Those of a block are contiguous: the product reads them so.
   const Tensor memory = steps.launch().scratch({blocks, pairs}, f32);
   steps.launch()(CastFp8Kernel{steps.type()}, cast_fp8_program,
                  {{"x", of_one_group(rows)},

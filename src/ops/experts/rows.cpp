@@ -177,7 +177,7 @@ struct Rows {
         gather(
             at(dout, column), [&](Index i) { return token(pair(i)); }, given);
         Fragment own = load(y.at(row, column), {c.rows, c.columns}, f32);
-        // Rows behind the last pair hold anything.
+        // Rows after the last pair hold anything.
         parallel(own,
                  [&](Index i, Index j) { own(i, j) = select(pair(i) < 0, 0.f, own(i, j) * given(i, j)); });
         reduce_sum(own, dots);

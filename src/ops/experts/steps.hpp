@@ -1,4 +1,4 @@
-// What experts consist of: launches of the programs of other operators, one behind the other.
+// What experts consist of: launches of the programs of other operators, one after the other.
 #pragma once
 #include "ops/grouped_gemm/kernel.hpp"
 #include "ops/rows/gated_unit_kernel.hpp"

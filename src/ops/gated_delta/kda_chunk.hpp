@@ -22,7 +22,7 @@ class KdaFeatures {
 
   // Where q, k and gates have been loaded.
   void form();
-  // e^(m − m of the token's part), of a part's middle m; 0 for tokens behind that part.
+  // e^(m − m of the token's part), of a part's middle m; 0 for tokens after that part.
   lang::Expr towards(int part, const lang::Expr& t, const lang::Expr& i) const {
     return factors(part * c.parts + t / c.part, i);
   }

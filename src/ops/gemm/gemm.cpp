@@ -12,7 +12,7 @@ namespace tegula::ops {
 
 namespace {
 
-// Tensor cores take 8-bit operands that lie along k; others are widened, exactly, where they are copied.
+// Tensor cores take 8-bit operands that run along k; others are widened, exactly, where they are copied.
 DType tile_type(const GemmKernel& kernel, const Target& target, bool on_gpu) {
   if (!on_gpu || kernel.type.bits() != 8) return multiplied_type(kernel.type, on_gpu);
   const bool along_k = !kernel.transpose_a && kernel.transpose_b;

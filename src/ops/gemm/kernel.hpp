@@ -20,7 +20,7 @@ struct GemmKernel {
   DType compute = f32;  // of the tiles that are multiplied
   bool transpose_a = false, transpose_b = false, scaled = false;
   bool pad_a = false, pad_b = false;  // copied first, to rows that the copy engine takes
-  bool pad_out = false;               // its rows are written behind sums that the copy engine stores
+  bool pad_out = false;               // its rows are written after sums that the copy engine stores
   // Written first along k as numbers of tf32, and for tf32x3 with what rounding leaves of them.
   bool prepare_a = false, prepare_b = false;
   std::optional<DType> bias = {}, residual = {};

@@ -33,7 +33,7 @@ struct Program {
   Expr scale = scalar("scale", f32);
 
   // Sums of the block's rows over `steps`. Lanes of a row meet in every step, so that few registers are held;
-  // those of columns, whose elements lie apart, at the end.
+  // those of columns, whose elements are apart, at the end.
   Fragment sums(const Expr& row, const Expr& z, const Range& steps) const {
     Fragment sum({c.m}, f32, 0);
     if (c.transposed) {

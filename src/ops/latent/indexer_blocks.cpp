@@ -10,7 +10,7 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr std::int64_t most_block_logits = std::int64_t{1} << 26;  // that lie in memory, f32
+constexpr std::int64_t most_block_logits = std::int64_t{1} << 26;  // that are in memory, f32
 constexpr int keys_of_block_tile = 64;                             // as many as tensor cores multiply
 
 // Queries [begin, end) of a call.

@@ -14,9 +14,9 @@ struct IndexerKernel {
   DType weights = f32;
   int heads = 64, dim = 128;
   int queries = 2, keys = 128;               // of a tile
-  int tile_heads = 64, tile_features = 128;  // with zeros behind those of the tensors
+  int tile_heads = 64, tile_features = 128;  // with zeros after those of the tensors
   bool scales = false, begins = false, ends = false, causal = false;
-  CacheForm form = {};  // of keys that lie in a cache
+  CacheForm form = {};  // of keys that are in a cache
 
   auto fields() const {
     return std::tuple(type, compute, labelled("w", weights), labelled("h", heads), labelled("d", dim),

@@ -15,7 +15,7 @@ using lang::Tensor;
 namespace {
 
 constexpr int piece =
-    128;  // features whose sums for listed rows lie in registers beside those of the queries
+    128;  // features whose sums for listed rows are in registers beside those of the queries
 constexpr int word_bits = 32;  // queries that share a word
 constexpr int pairs_of_step = 16, entries_of_block = 256;
 
@@ -94,7 +94,7 @@ struct MlaBackwardProgram {
   Expr count(const Expr& query, const Expr& h) const {
     return counts ? clamp((*counts)(query, h), 0, entries) : Expr(entries);
   }
-  // One behind the last row that a query sees.
+  // One past the last row that a query sees.
   Expr last(const Expr& query) const { return offset ? min(keys, query + *offset + 1) : Expr(keys); }
   // The features of a piece of [.., values] and [.., rest].
   static Tensor columns(const LatentTensor& of, const Piece& p) {

@@ -8,7 +8,7 @@
 
 namespace tegula::ops {
 
-// The first features of rows, and those behind them.
+// The first features of rows, and those after them.
 struct LatentViews {
   TensorRef values, rest;
 
@@ -20,7 +20,7 @@ struct LatentViews {
 // The instance, except for its splits.
 SparseMlaKernel sparse_mla_instance(const Bound<SparseMla>& c);
 
-// The heads of a call as the formula of attention has them: the keys of both sources stand one behind the
+// The heads of a call as the formula of attention has them: the keys of both sources stand one after the
 // other.
 class ListedHeads {
  public:

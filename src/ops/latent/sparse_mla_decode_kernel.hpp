@@ -12,7 +12,7 @@ struct SparseMlaDecodeKernel {
   DType type = bf16, compute = bf16;  // of q and out, and of the tiles that are multiplied
   int dim = 576, dim_v = 512;
   int scaled = 128;          // values that share a scale
-  TileFeatures padded = {};  // of tiles of values, and of the features behind them
+  TileFeatures padded = {};  // of tiles of values, and of the features after them
   int rows = 64, keys = 64;  // heads and records of a tile
   bool counts = false;
   std::optional<DType> sinks = {};

@@ -12,7 +12,7 @@ struct SparseMlaKernel {
   DType type = f32;     // of q, kv and out
   DType compute = f32;  // of the tiles that are multiplied
   int dim = 64, dim_v = 64;
-  TileFeatures padded = {};  // of tiles of values, and of the features behind them
+  TileFeatures padded = {};  // of tiles of values, and of the features after them
   int rows = 64, keys = 64;  // heads and rows of a tile
   bool causal = false, counts = false, more = false, split = false;
   bool whole = false;  // all lists are whole tiles of entries

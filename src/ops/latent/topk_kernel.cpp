@@ -64,7 +64,7 @@ struct Candidates {
 };
 
 // Numbers in runs, each of which a thread adds up. In memory a run has one more, so that the runs of a warp
-// lie in different banks.
+// are in different banks.
 struct Runs {
   int count, length;
   Shared numbers;

@@ -35,7 +35,7 @@ struct PageTable {
   std::int32_t placed(std::int64_t column) const;
 };
 
-// The columns of the largest of scores[begin … end − 1], ascending, and -1 behind them.
+// The columns of the largest of scores[begin … end − 1], ascending, and -1 after them.
 void write_largest(const double* scores, std::int64_t begin, std::int64_t end, std::span<std::int32_t> out,
                    const PageTable& pages);
 

@@ -221,7 +221,7 @@ class StatesPass {
   struct Tiles {
     const Shared &k, &v, &rounded;
   };
-  // What is not read by a product stands behind it, so that it runs beside the product.
+  // What is not read by a product follows it, so that it runs beside the product.
   void write_difference(const Chunk& own, Fragment& state, const GateTile& gates,
                         const std::optional<Shared>& faded, const Tiles& tiles) const {
     const Sequences& s = in.s;

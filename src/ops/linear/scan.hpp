@@ -24,7 +24,7 @@ struct ScanKernel {
   bool ones = false;     // the last column of values is 1 and not in memory
   // For scan_kernel: values are weighted, D times the values is added to the results, results are gated.
   bool weighted = false, skip = false, gate = false;
-  bool first = false, last = false;  // there is a state before the first token, one wanted behind the last
+  bool first = false, last = false;  // there is a state before the first token, one wanted after the last
   bool packed = false;
   // A processor has one block, whose loads run further ahead.
   bool deep = false;
@@ -72,7 +72,7 @@ struct GateKernel {
 // [g, g_gamma] give sums.
 lang::Kernel gate_sums_kernel(const GateKernel& c);
 
-// e^(g_i − g_j) of a score where it is seen: gates fall, and what lies above the diagonal may be anything.
+// e^(g_i − g_j) of a score where it is seen: gates fall, and what is above the diagonal may be anything.
 lang::Expr decayed(const lang::Expr& score, const lang::Expr& gi, const lang::Expr& gj,
                    const lang::Expr& is_seen);
 

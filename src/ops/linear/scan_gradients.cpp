@@ -33,12 +33,12 @@ class StateGradients {
   struct Place {
     Expr n, h, key_head, chunk, row, column, last;
   };
-  // Of a chunk.
+  // The tiles of a chunk.
   struct Tiles {
     Shared qs, ks, douts, rounded, weights;
   };
 
-  // From the gradient of the state behind a chunk to that of the one before it.
+  // From the gradient of the state after a chunk to that of the one before it.
   void pass(const Place& at, Fragment& dstate) {
     const Sequences& s = in.s;
     Tiles t{Shared({c.rows(), c.features()}, c.type), Shared({c.rows(), c.features()}, c.type),
@@ -65,7 +65,7 @@ class StateGradients {
     copy(dvs, s.head(dv, at.n, at.h).at(at.row, at.column));
   }
 
-  // What no product reads stands behind one, so that it runs beside it.
+  // What no product reads follows one, so that it runs beside it.
   void keep(const Place& at, const Tiles& t) {
     copy(t.rounded, in.s.chunk(dstates, at.n, at.chunk, at.h).at(0, at.column));
   }

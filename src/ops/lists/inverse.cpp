@@ -141,7 +141,7 @@ void InverseLists::each_chunk(const Expr& head, const InversePart& part, const E
   });
 }
 
-// Lengths of the lists, their begins, and the begin of each chunk's rows in place of their number.
+// Lengths of the lists, their begins, and the start of each chunk's rows in place of their number.
 void InverseLists::find_begins(const Expr& head, const InversePart& part) const {
   Expr passes = ceildiv(part.lists, columns);
   Var next = part.entry_begin;

@@ -15,7 +15,7 @@ namespace tegula::ops {
 inline constexpr int inverse_rows = 32;     // of a chunk, at least: that are marked at a time
 inline constexpr int counts_of_token = 32;  // of a query or key, at most: chunks are so long
 
-// How the programs number things. Sequences of different lengths lie one behind the other.
+// How the programs number things. Sequences of different lengths are one after the other.
 struct InverseExtents {
   int chunk;                               // rows of one: a multiple of inverse_rows
   lang::Expr heads, sequences;             // lists of their own: of key heads, or of all query heads
@@ -31,7 +31,7 @@ struct InversePart {
   // list, and with blocks any number of times.
   using Visit = std::function<void(const lang::Expr& block)>;
   std::function<void(const lang::Expr& row, const Visit& visit)> each;
-  lang::Expr blocks;  // one behind the largest number that exists
+  lang::Expr blocks;  // one after the largest number that exists
 };
 
 class InverseLists {

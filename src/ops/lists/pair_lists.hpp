@@ -63,7 +63,7 @@ class PairLists {
     lang::Expr whole = tokens * width_ / longest_;
     return whole + min(blocks, whole) + 1;
   }
-  // Room for those of all sequences of a head, which stand one behind the other.
+  // Room for those of all sequences of a head, which stand one after the other.
   template <class Number>
   static Number all_pieces(const Number& tokens, const Number& sequences, int width, int longest) {
     return tokens * width / longest * 2 + sequences;

@@ -18,7 +18,7 @@ struct TokenTile {
     lang::Expr at = first + token + keys - count;
     return behind ? at - *behind : at;
   }
-  // One behind the last key that a token of the tile may see.
+  // One past the last key that a token of the tile may see.
   lang::Expr limit(const lang::Expr& token) const;
 };
 

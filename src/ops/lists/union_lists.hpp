@@ -32,7 +32,7 @@ class UnionLists {
   void find(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& first_row,
             const TokenTile& tokens, const Selection& selection, const lang::Expr& part) const;
 
-  // With c.divides(), the blocks that stand in no list: [tokens, entries] of a head, each once, -1 behind the
+  // With c.divides(), the blocks that stand in no list: [tokens, entries] of a head, each once, -1 after the
   // last.
   lang::Tensor left_out(const lang::Expr& head) const { return left_out_->slice(head); }
   // Whether tiles of the part have left something out.

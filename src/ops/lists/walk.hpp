@@ -8,9 +8,9 @@
 
 namespace tegula::ops {
 
-inline constexpr int no_row = 0x7fffffff;  // larger than any row: outside the tensor, and behind every limit
+inline constexpr int no_row = 0x7fffffff;  // larger than any row: outside the tensor, and after every limit
 
-// A tile is a part of a block, or several whole blocks. Rows of the tile behind them belong to none.
+// A tile is a part of a block, or several whole blocks. Rows of the tile after them belong to none.
 struct TileOfBlocks {
   int block = 64, extent = 64;
   // Few blocks are copied one by one, as a copy engine does it; else row by row.
@@ -28,7 +28,7 @@ struct TileOfBlocks {
 TileOfBlocks tile_of_blocks(int block, int wanted);
 
 // One step of a walk. Rows that belong to no block of the list have the number no_row if blocks are gathered;
-// otherwise they stand behind `end`.
+// otherwise they follow `end`.
 struct BlockTile {
   lang::Expr first, end;                 // rows of the tensor where blocks are not gathered
   std::optional<lang::Expr> entry;       // position in the list where blocks are not gathered

@@ -64,7 +64,7 @@ struct NsaOnePassKernel {
 // a partial of its own, long lists divided among several tiles, and the sums of these; dq as the sum of a
 // token's partials; dk and dv. No two blocks write one element. Arguments: dout as out, then q, k, v, out,
 // lse as in nsa_kernel, dq, dk, dv, choice [batch, tokens, kv heads, 1, entries], scale, the number of tokens
-// behind those of the call, of packed sequences before them, which are one entry of a batch; then, where the
+// after those of the call, of packed sequences before them, which are one entry of a batch; then, where the
 // instance has them, counts as choice without entries, dlse, what is added to dq, dk and dv; then dk and dv
 // as f32 sums, and whether the call is the first and the last; for packed sequences as in
 // nsa_backward_kernel, all of them.

@@ -261,7 +261,7 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormulaHeadByHead) {
 
 INSTANTIATE_TEST_SUITE_P(Table, NsaBackwardRows, testing::ValuesIn(table()));
 
-// Of the formula: its forward is changed in one element at a time.
+// The formula's gradients are compared with differences: its forward is changed in one element at a time.
 TEST(NsaBackward, FormulaAgreesWithDifferences) {
   for (const Row& row : table()) {
     if (row.type != f32 || row.tokens * row.keys == 0) continue;

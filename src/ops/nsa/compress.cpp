@@ -18,7 +18,7 @@ struct CompressInstance {
   }
 };
 
-// Of both directions: `whole` has a row for each token, `means` one for each entry.
+// The program of both directions: `whole` has a row for each token, `means` one for each entry.
 struct CompressProgram {
   const CompressInstance& c;
   Dim batch{"batch"}, tokens{"tokens"}, heads{"heads"}, entries{"entries"};

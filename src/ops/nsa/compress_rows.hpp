@@ -12,21 +12,21 @@ struct Windows {
   lang::Expr among(const lang::Expr& tokens) const {
     return lang::max(lang::floordiv(tokens - length, stride) + 1, 0);
   }
-  // The first that ends behind a token, and one behind the last that begins before one.
+  // The first that ends after a token, and one past the last that begins before one.
   lang::Expr ending_behind(const lang::Expr& token) const {
     return lang::max(lang::floordiv(token - length, stride) + 1, 0);
   }
   lang::Expr beginning_before(const lang::Expr& token) const { return lang::ceildiv(token, stride); }
 };
 
-// Sequence b of a batch, or of packed sequences where there are fences, which lie in one batch: the entries
+// Sequence b of a batch, or of packed sequences where there are fences, which are in one batch: the entries
 // of one that begins at token t stand from t / stride on.
 struct CompressedSequence {
   lang::Expr batch;
   lang::Range tokens, entries;
 
   lang::Expr length() const { return tokens.end - tokens.begin; }
-  // Of a packed one, whose length the caller promises.
+  // Checks a packed sequence, whose length the caller promises.
   void check(const lang::Expr& longest) const {
     lang::assert_that(length() <= longest, "a sequence has more tokens than max_seqlen");
   }

@@ -62,7 +62,7 @@ struct EntrySight {
   lang::Expr shift;  // of a query's position
   lang::Expr queries, entries;
 
-  // One behind the last entry that a query sees.
+  // One past the last entry that a query sees.
   lang::Expr limit(const lang::Expr& query) const {
     return lang::min(windows.among(query + shift + 1), entries);
   }
@@ -105,7 +105,7 @@ struct CompressedProgram {
             s.length(),
             s.entries.end - s.entries.begin};
   }
-  // Of a block of queries from `first` on; one behind the last query ends here.
+  // What a block of queries from `first` on sees; `s` ends it.
   EntrySight sight_from(const lang::Expr& first, const CompressedSequence& s) const {
     EntrySight result = sight(s);
     if (c.packed) {

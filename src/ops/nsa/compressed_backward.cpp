@@ -140,7 +140,7 @@ struct Backward : CompressedProgram {
           accumulate(sum->slice(s.batch, head, 0).at(row), contribution,
                      {.order = x, .consecutive = true, .overwrite = true});
         };
-      // Queries behind the last are zeros, whose weights only keys that nothing sees have not.
+      // Queries after the last are zeros, whose weights only keys that nothing sees have not.
       tile.add(q_tile, dout_tile, base_of, delta_of,
                {sight_of.limit(row) < first + c.keys || row + c.queries > sight_of.queries,
                 [&](const Expr& n, const Expr& t, const Expr& weight) {

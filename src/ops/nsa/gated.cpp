@@ -10,7 +10,7 @@ namespace tegula::ops {
 
 namespace {
 
-// Of a tensor as out, in the form of the program.
+// The rows of a tensor such as out, in the form of the program.
 TensorRef rows_of(const Bound<NsaGated>& c, const TensorRef& tensor) {
   const TensorRef rows = tensor.rank() == 4 ? as_bshd(tensor, c->layout) : tensor;
   return split_heads(rows, rows.rank() - 2, c.dim("group"));

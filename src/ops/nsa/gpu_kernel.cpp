@@ -23,7 +23,7 @@ Expr word_of(const std::vector<Expr>& words, const Expr& token, std::size_t last
   return select(token < static_cast<int>(last) * word_bits, word_of(words, token, last - 1), words[last]);
 }
 
-// Keys that one step meets: a part of a block, or a few whole blocks one behind the other.
+// Keys that one step meets: a part of a block, or a few whole blocks one after the other.
 struct Step {
   const NsaKernel& c;
   const UnionLists::List& list;
@@ -124,7 +124,7 @@ Expr Step::is_missed() const {
   return any_of(reasons, reasons.size());
 }
 
-// One behind the last column of block i that the token sees.
+// One past the last column of block i that the token sees.
 Expr Step::seen_end(std::size_t i, const TokenTile& tokens, const Expr& token) const {
   Expr limit = tokens.limit(token), last = c.block % width() == 0 ? limit : Expr(min(limit, end[i]));
   return select(has(i, token), last - first[i] + static_cast<int>(i) * width(), 0);

@@ -114,7 +114,7 @@ struct NsaInvertedKernel {
 
 // Arguments: q, k, v of the part as in nsa_kernel, out and lse as that left them, out and lse (the same, or
 // others, of which only the tiles are written that left something out), scale, the number of tokens
-// behind the part, its number, the number of parts, the tokens of one and of all; then what nsa_kernel made,
+// after the part, its number, the number of parts, the tokens of one and of all; then what nsa_kernel made,
 // of all parts.
 lang::Kernel nsa_inverted_kernel(const NsaInvertedKernel& instance);
 

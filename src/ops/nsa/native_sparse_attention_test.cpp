@@ -21,7 +21,7 @@ OptionValues with(OptionValues all, const OptionValues& more) {
   return all;
 }
 
-// Of `keys` keys, in the layout bshd and in f32 throughout.
+// The composition of its parts, in the layout bshd and in f32 throughout.
 Tensor by_parts(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gates,
                 const std::optional<Tensor>& ends) {
   const auto given = [&](Tensors tensors, bool both = false) {

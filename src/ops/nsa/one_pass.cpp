@@ -271,7 +271,7 @@ void OnePassProgram::key_block(const Index& x, const Index& h, const Sequence& s
   const PairLists::List list = pairs->list(own_part, number);
   const PairLists::List cut = pairs->piece(list, piece - pairs->first_piece(own_part, number));
   exit_if(!is_piece && !*is_first && (pairs->is_cut(list) || list.count == 0));
-  // A part behind the last key leaves zeros in its partials.
+  // A part after the last key leaves zeros in its partials.
   const Range own = s.own_keys(of.end);
   const Slot loaded = f.block % c.keys == 0 ? f.varlen ? Slot(s.own_keys(s.keys)) : Slot(all) : Slot(own);
   KeyGradient sums(c.tiles(), gradient());

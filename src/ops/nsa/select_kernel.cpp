@@ -29,7 +29,7 @@ struct Select : CompressedProgram {
   Expr block_size = scalar("block_size", i32), first_blocks = scalar("first_blocks", i32),
        local_blocks = scalar("local_blocks", i32), blocks = scalar("blocks", i32);
   Expr slots = processors() * blocks_of_processor;
-  // One behind the last is always there to be read.
+  // One past the last is always there to be read.
   Expr last = c.packed ? max(longest / stride + 1, 0) : Expr(entries);
   Tensor weights = workspace("weights", {slots, kernel.begun > 0 ? 2 * c.queries : c.queries, width()}, f32);
 

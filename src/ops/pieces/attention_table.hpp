@@ -76,7 +76,7 @@ void add_attention_results(Schema<Op>& table) {
   add_results_of_types(table, same_as("q"));
 }
 
-// Factors of q, k and v in 8 bits, which lie beside those that all attention has.
+// Factors of q, k and v in 8 bits, which are beside those that all attention has.
 template <class Op>
 void add_head_scales(Schema<Op>& table) {
   static const std::string dims = "cu_seqlens_q ? ~sequences ~kv_heads : ~batch ~kv_heads";
@@ -147,7 +147,7 @@ void add_tiles(Schema<Op>& table) {
       .option(&Op::tiles, &AttentionTiles::keys, "tile_keys", "keys of a tile; 0: planned", extents);
 }
 
-// ---- of gradients: in front of the heads, behind them, and what they give
+// ---- of gradients: in front of the heads, after them, and what they give
 template <class Op>
 void add_gradient_of_out(Schema<Op>& table) {
   table.in(&Op::dout, "dout", out_dims, same_as("q"), "gradient of out").unit_stride().ordered().follows();

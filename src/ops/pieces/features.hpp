@@ -9,7 +9,7 @@
 namespace tegula::ops {
 
 // Tensor cores multiply 16 features at a time, from rows that are cut into blocks of 32, 64 or 128 bytes. So
-// tiles have more features than the tensors, the others being zeros: what lies outside of a tensor.
+// tiles have more features than the tensors, the others being zeros: what is outside of a tensor.
 struct TileFeatures {
   int dim = 0, dim_v = 0;  // 0: as the tensors
   // The tensors have rows of so many features beside them, which grids copy: the copy engine takes rows of 16
@@ -30,7 +30,7 @@ struct TileFeatures {
 
 // The features of a GPU's tiles of this type, all of which are multiplied.
 TileFeatures tile_features(int dim, int dim_v, DType compute);
-// Where products leave out what is behind multiplied_features, tiles may have whole blocks of 128 bytes,
+// Where products leave out what is after multiplied_features, tiles may have whole blocks of 128 bytes,
 // which the copy engine and the tensor cores take fastest.
 TileFeatures wide_tile_features(int dim, int dim_v, DType compute);
 int multiplied_features(int dim);

@@ -63,7 +63,7 @@ struct ProductPlanner {
     return time + product_cost.sum + product_cost.part * t.splits + product_cost.partial * parts;
   }
 
-  // Whether half of the tile, or more, would lie outside.
+  // Whether half of the tile, or more, would be outside.
   bool is_wasted(const GemmTiles& t) const {
     return (t.m > least_extent && t.m >= 2 * p.m) || (t.n > least_extent && t.n >= 2 * p.n);
   }

@@ -50,7 +50,8 @@ std::vector<Row> table() {
            {f32}}};
 }
 
-// Of rounding: scores in f32 are the less exact, the larger they are, until one key has all the weight.
+// The unit of rounding: scores in f32 are the less exact, the larger they are, until one key has all the
+// weight.
 double unit_of(DType type, double size) {
   if (type == f32) return std::min(0x1p-10, 0x1p-20 * size * size);
   return type == f16 ? 0x1p-11 : 0x1p-8;

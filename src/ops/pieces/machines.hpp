@@ -57,7 +57,7 @@ struct GpuProduct {
   // two.
   int few_sums = 2048;
   double waiting = 1.6;
-  // Of products of tf32, which tensor cores read along k. A copy that all blocks read costs as much as
+  // For products of tf32, which tensor cores read along k: a copy that all blocks read costs as much as
   // turning operands in the blocks of so many rows or columns, and as dividing them for squares of so many.
   int rows_worth_turning = 64, sides_worth_dividing = 128;
 };
@@ -152,7 +152,7 @@ struct GpuTable {
   GpuBlockSparse block_sparse = {};
   GpuSelection selection = {};
   GpuScan scan = {};
-  // Of vectors' products, of convolutions' gradients over pixels, and of lists of latent rows.
+  // The splits of vectors' products, of convolutions' gradients over pixels, and of lists of latent rows.
   GpuSplit vectors = {.blocks_of_processor = 4}, pixels = {2, 16, 64}, latents = {.least_steps = 2};
 };
 inline constexpr GpuTable gpu_table;

@@ -1,10 +1,10 @@
-// How matrices of a call lie in memory.
+// How matrices of a call are laid out in memory.
 #pragma once
 #include "tegula/runtime.hpp"
 
 namespace tegula::ops {
 
-// A matrix [batch, rows, columns] whose rows lie side by side is read as it is; one whose columns do as its
+// A matrix [batch, rows, columns] whose rows are contiguous is read as it is; one whose columns do as its
 // transpose. One column is for a GPU a row, of which the copy engine takes many elements.
 TensorRef in_order(TensorRef matrix, bool on_gpu, bool& transposed);
 // Whether the copy engine does not take the rows of [batch, rows, columns].

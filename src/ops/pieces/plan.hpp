@@ -63,7 +63,7 @@ int planned_parts(std::int64_t blocks, std::int64_t steps, const GpuSplit& split
 inline constexpr int warp_group_rows = 64;
 // The copy engine moves multiples of this, between addresses that are multiples of it.
 inline constexpr int bytes_of_piece = 16;
-// Features up to which the sums of 128 queries lie in registers of two warp groups, and a step of keys and
+// Features up to which the sums of 128 queries are in registers of two warp groups, and a step of keys and
 // values of 16 bits beside the queries in shared memory.
 inline constexpr int most_dim_of_128_rows = 256;
 // The part of a GPU's shared memory for the tiles of a step.

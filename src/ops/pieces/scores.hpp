@@ -15,14 +15,14 @@ class ScoreRange {
   ScoreRange(const lang::Expr& position, int queries, const lang::Expr& count, const lang::Expr& keys,
              const std::optional<lang::Expr>& left, const std::optional<lang::Expr>& right);
 
-  // One behind the last key that some query sees.
+  // One past the last key that some query sees.
   lang::Expr end() const;
   // The key tiles in which some query sees something.
   lang::Range tiles(int keys_of_tile) const;
   // Whether some query does not see some of the keys from `first` on.
   lang::Expr is_partial(const lang::Expr& first, int keys_of_tile) const;
   lang::Expr sees(const lang::Expr& query, const lang::Expr& key) const;
-  // One behind the last key of a query.
+  // One past the last key of a query.
   lang::Expr limit(const lang::Expr& query) const;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace tegula::ops {
 
-// How rows lie: one behind the other, divided by `offsets`, or with room for m of each group, of which
-// `counts` may say how many count.
+// How rows are laid out: one after the other, divided by `offsets`, or with room for m of each group, of
+// which `counts` may say how many count.
 struct GroupedForm {
   bool offsets = false, counts = false;
   auto fields() const { return std::tuple(labelled("offsets", offsets), labelled("counts", counts)); }

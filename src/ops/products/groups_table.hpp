@@ -4,7 +4,7 @@
 
 namespace tegula::ops {
 
-// Rows of all groups, one group behind the other.
+// Rows of all groups, one group after the other.
 template <class Op>
 void add_offsets(Schema<Op>& table) {
   table

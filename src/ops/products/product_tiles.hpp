@@ -18,7 +18,7 @@ struct ProductExtents {
   std::int64_t groups = 1, m = 1, n = 1, k = 1;
 };
 
-// Rows of groups: where they lie one behind the other (`divided`) those of all, else those that each has room
+// Rows of groups: where they are one after the other (`divided`) those of all, else those that each has room
 // for; `most`, if it is not 0, is promised of each.
 struct GroupedRows {
   std::int64_t groups = 1, rows = 0, most = 0;

@@ -1,4 +1,5 @@
-// What examples of tables cannot say of products: how operands lie, groups without rows, packed weights.
+// What examples of tables cannot say of products: how operands are laid out, groups without rows, packed
+// weights.
 #include <gtest/gtest.h>
 
 #include "ops/schema/judge.hpp"
@@ -17,7 +18,7 @@ void expect_right(const char* op, const Tensors& inputs, const OptionValues& opt
   }
 }
 
-// Of the same shape, with columns side by side.
+// The same matrix with contiguous columns.
 Tensor turned(const Tensor& matrix) { return matrix.transpose(-2, -1).contiguous().transpose(-2, -1); }
 Tensor scales(const Shape& shape, std::uint64_t seed) {
   return Tensor::random_integers(shape, i32, seed, 1, 9).to(f32);
@@ -72,7 +73,7 @@ TEST(ScaledGroupedGemmWeights, TakesRowsSideBySide) {
                  {{"aligned", aligned}});
 }
 
-// Of every group with its own limits, in any order of memory.
+// Every group has its own limits, in any order of memory.
 TEST(ScaledGroupedGemmWeights, BringsRowsOfGroupsIntoBlocks) {
   const Tensor a = Tensor::random_normal({300, 140}, e4m3, 1),
                dout = Tensor::random_normal({300, 24}, e4m3, 2);

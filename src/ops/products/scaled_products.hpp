@@ -9,10 +9,10 @@ namespace tegula::ops {
 // Elements of the inner dimension that share a scale.
 inline constexpr int scaled_block = 128;
 
-// How an operand lies: rows of k side by side, or columns.
+// How an operand is laid out: rows of k side by side, or columns.
 enum class Along { k, rows };
 
-// One matrix [rows, k], or [k, rows] where its columns lie side by side, and its scales [rows, blocks], or
+// One matrix [rows, k], or [k, rows] where its columns are contiguous, and its scales [rows, blocks], or
 // [blocks, rows] where those of a block do. `rows_of_scale` rows share one.
 struct ScaledOperand {
   lang::Tensor values, scales;
@@ -24,17 +24,17 @@ struct ScaledOperand {
 // Tiles have the type `compute`.
 void multiply_scaled(lang::Fragment& sum, const ScaledOperand& a, const ScaledOperand& b,
                      const lang::Expr& row, const lang::Expr& column, const lang::Expr& k, DType compute);
-// The same over some blocks. Operands have what lies from `begin` of the inner dimension on, scales all
+// The same over some blocks. Operands have what is from `begin` of the inner dimension on, scales all
 // blocks.
 void multiply_scaled(lang::Fragment& sum, const ScaledOperand& a, const ScaledOperand& b,
                      const lang::Expr& row, const lang::Expr& column, const lang::Range& blocks,
                      const lang::Expr& begin, DType compute);
 
-// The type of tiles: tensor cores take 8-bit operands that lie along k; others are widened, exactly, where
+// The type of tiles: tensor cores take 8-bit operands that run along k; others are widened, exactly, where
 // they are copied. CPUs multiply f32.
 DType scaled_tile_type(const BoundCall& call, DType type, bool along_k);
 
-// Whether elements of a column lie side by side, and those of a row do not.
+// Whether elements of a column are contiguous, and those of a row are not.
 bool lies_along_rows(const TensorRef& matrix);
 // Its last two dims exchanged, if they are to be.
 TensorRef turned(const TensorRef& matrix, bool turn);

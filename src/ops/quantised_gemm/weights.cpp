@@ -30,7 +30,7 @@ void load_rows(const Tensor& a, const Expr& row, const Expr& column, Shared& til
   parallel(tile, [&](Index i, Index j) { tile(i, j) = f32(stored(i, j)); });
 }
 
-// Scales or zeros of a tile, [n, groups], or [groups, n] where those of a group lie side by side.
+// Scales or zeros of a tile, [n, groups], or [groups, n] where those of a group are contiguous.
 struct GroupNumbers {
   Shared tile;
   bool by_group;

@@ -37,7 +37,7 @@ struct QuantisedWeights {
   DType scale = f16;
   std::optional<DType> zeros = {};
   bool packed = false, words = false;             // the order of packed_weights; 32 bits are read at a time
-  bool by_group = false, zeros_by_group = false;  // those of a group lie side by side
+  bool by_group = false, zeros_by_group = false;  // those of a group are contiguous
   int group = 128;                                // 0: a row has one scale
 
   auto fields() const {

@@ -37,7 +37,7 @@ struct Rows {
 
   explicit Rows(const TensorRef& t)
       : data(t.data_as<double>()), stride(t.stride(0)), width(static_cast<std::size_t>(t.size(1))) {
-    internal_assert(width <= 1 || t.stride(1) == 1, "features of references lie side by side");
+    internal_assert(width <= 1 || t.stride(1) == 1, "features of references are contiguous");
   }
   double* operator[](std::size_t i) const { return data + static_cast<std::int64_t>(i) * stride; }
 };

@@ -108,7 +108,7 @@ void transform(const HadamardInstance& c, const Tensor& x, const Tensor& out, co
   grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
     const Expr row = block * c.rows;
     Fragment values({c.rows, c.padded()}, f32);
-    // Padded rows lie in shared memory, of which whole pieces go to fragments.
+    // Padded rows are in shared memory, of which whole pieces go to fragments.
     std::optional<Shared> tile;
     if (order > 1) {
       tile.emplace(Shared({c.rows, c.padded()}, c.type));

@@ -56,7 +56,7 @@ struct NormFp8 {
   Tensor sum = c.residual ? output("sum", {rows, c.dim}, c.type) : x;
   Expr eps = scalar("eps", f32);
 
-  // Rows with zeros behind their last feature, so that groups of features are whole.
+  // Rows with zeros after their last feature, so that groups of features are whole.
   Fragment values_of(const Expr& row) const {
     Fragment values = load(x.at(row), {c.rows, c.width()}, f32);
     if (!c.residual) return values;

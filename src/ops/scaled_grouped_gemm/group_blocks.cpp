@@ -10,7 +10,7 @@ using lang::Tensor;
 namespace {
 
 constexpr int columns_of_tile = 128, bytes_of_word = 4, words = scaled_block / bytes_of_word;
-// A pitch at which neighbouring squares of bytes lie in different banks.
+// A pitch at which neighbouring squares of bytes are in different banks.
 constexpr int pitch = words + 1;
 
 struct GroupBlocks {
@@ -31,7 +31,7 @@ struct GroupBlocks {
     return result;
   }
 
-  // Threads take squares of 4 × 4 bytes; of 32 neighbours eight lie side by side, and four below.
+  // Threads take squares of 4 × 4 bytes; of 32 neighbours eight are contiguous, and four below.
   static void transpose(const Shared& tile, Shared& turned) {
     constexpr int across = 8, down = 4, squares_across = columns_of_tile / bytes_of_word;
     parallel(squares_across * words, [&](Index i) {

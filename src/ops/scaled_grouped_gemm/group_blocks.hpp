@@ -7,7 +7,7 @@
 namespace tegula::ops {
 
 struct GroupBlocksKernel {
-  bool by_column = false;  // the rows of a column lie side by side in memory already
+  bool by_column = false;  // the rows of a column are contiguous in memory already
   auto fields() const { return std::tuple(labelled("by_column", by_column)); }
 };
 // Arguments: values u8 [m, columns], or [columns, m] by column; offsets [groups + 1]; the scalar parts, of

@@ -9,7 +9,7 @@ using lang::Tensor;
 
 namespace {
 
-// `own` of every group, in the order in which rows and blocks lie.
+// `own` of every group, in the order in which rows and blocks are.
 Extents scales_of_groups(const Expr& rows, const Expr& blocks, bool by_block) {
   return by_block ? Extents{blocks, rows} : Extents{rows, blocks};
 }

@@ -19,7 +19,7 @@ using lang::Tensor;
 struct WeightsInstance {
   DType type = e4m3, compute = f32, scale = f32, out = f32;
   std::optional<DType> c = {};
-  bool by_column_a = false, by_column_dout = false;                // rows of a column lie side by side
+  bool by_column_a = false, by_column_dout = false;                // rows of a column are contiguous
   bool scales_by_column_a = false, scales_by_column_dout = false;  // and so do its scales
   bool aligned = false;
   bool in_blocks = false;  // operands are what group_blocks_program makes of them
@@ -32,7 +32,7 @@ struct WeightsInstance {
   }
 };
 
-// [m, columns], or [columns, m] where the rows of a column lie side by side.
+// [m, columns], or [columns, m] where the rows of a column are contiguous.
 Tensor turned_input(const char* name, const Expr& rows, const Expr& columns, bool by_column, DType type) {
   return by_column ? input(name, {columns, rows}, type) : input(name, {rows, columns}, type);
 }
@@ -128,7 +128,7 @@ void run_weights(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
   t.scales_by_column_dout = lies_along_rows(c["scale_dout"]);
   t.aligned = c->aligned;
   t.compute = scaled_tile_type(c.call(), t.type, true);
-  // Tensor cores take 8 bits of columns that lie side by side, which the copy engine brings if no group's
+  // Tensor cores take 8 bits of columns that are contiguous, which the copy engine brings if no group's
   // limit cuts a tile; reading and writing operands once more costs less than any other way.
   t.in_blocks = t.compute.bits() == 8 && !(t.aligned && t.by_column_a && t.by_column_dout);
   if (!t.in_blocks && !(t.by_column_a && t.by_column_dout))

@@ -7,7 +7,7 @@
 
 namespace tegula::ops {
 
-// Whether elements along a dim of an input lie side by side, as far as it has any.
+// Whether elements along a dim of an input are contiguous, as far as it has any.
 inline bool has_unit_stride(const TensorRef& tensor, int dim) {
   return tensor.size(dim) <= 1 || tensor.stride(dim) == 1 || nelements(tensor) == 0;
 }

@@ -4,7 +4,7 @@
 
 namespace tegula::ops {
 
-// The target; what `automatic` stands for where the tensors of a call lie.
+// The target; what `automatic` stands for where the tensors of a call are.
 Target target_for(Target target, const Device& device);
 // Whether plans are those of GPUs, of what target_for() gives. `emulated()`, which tests instructions, runs
 // what is planned for CPUs: plans of GPUs run on `emulated_sm90()`.

@@ -96,7 +96,7 @@ struct FieldOf<Labelled<T>> {
     if constexpr (std::is_same_v<T, bool>) {
       return field.value ? fmt::format("_{}", field.label) : "";
     } else {
-      // Numbers stand behind their label, `_d64`; names apart, `_bias_f32`.
+      // Numbers follow their label, `_d64`; names apart, `_bias_f32`.
       const std::string value = FieldOf<T>::name(field.value);
       const bool is_number = value.size() > 1 && value[1] >= '0' && value[1] <= '9';
       return value.empty() ? "" : fmt::format("_{}{}", field.label, value.substr(is_number ? 1 : 0));

@@ -44,7 +44,7 @@ inline const OptionRule block_size =
 
 namespace detail {
 
-// A struct without arguments, and where in it that lies of which `member` gives the address.
+// A struct without arguments, and where in it that is of which `member` gives the address.
 template <class Op>
 const Op& sample_of() {
   static const Op sample{};

@@ -1,4 +1,4 @@
-// One sweep over the tables of all operators: extents, dtypes, optional tensors, where tensors lie, and wrong
+// One sweep over the tables of all operators: extents, dtypes, optional tensors, where tensors are, and wrong
 // calls of every kind.
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@ namespace tegula::ops {
 namespace sweep_test {
 
 constexpr std::chrono::seconds most_time{200};
-// Of an example that is tried here; larger ones are for GPUs.
+// The limit of an example that is tried here; larger ones are for GPUs.
 constexpr double most_operations = 1e7;
 
 const std::vector<std::int64_t>& swept_extents() {
@@ -97,7 +97,7 @@ std::string text_of(const OperatorSchema& schema, const Tensors& inputs, Target 
   return text;
 }
 
-// NaN lies around every tensor, and between rows. What leading dims fold, and outputs of theirs, stays whole,
+// NaN is around every tensor, and between rows. What leading dims fold, and outputs of theirs, stays whole,
 // and so do records of bytes, whose parts have places of their own.
 bool may_be_planted(const OperatorSchema& schema, const std::string& name, const Tensor& tensor) {
   const TensorSpec& spec = *schema.find_tensor(name);
@@ -236,7 +236,7 @@ class Refusals {
     // The second of two tensors is at fault.
     if (inputs_.size() > 1 && !spec.written) expect_part(with(spec.name, elsewhere(tensor)), ": expected ");
   }
-  // A copy whose features are not one behind the other.
+  // A copy whose features are not one after the other.
   static Tensor spread(const Tensor& tensor) {
     Shape wide = tensor.shape();
     wide.back() *= 2;

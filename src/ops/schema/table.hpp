@@ -58,7 +58,7 @@ struct PackingSpec {
   Expression tokens;         // a dim
   std::string promise = {};  // the option that says how long one is at most, or empty
   std::string longest = {};  // the derived value that says it; without the tensor it is all tokens
-  bool ends_early = false;   // tokens behind the last one's end belong to no sequence
+  bool ends_early = false;   // tokens after the last one's end belong to no sequence
   int promise_slot = -1, longest_slot = -1;
 };
 
@@ -160,7 +160,7 @@ struct Example {
   std::string name, text;
 };
 
-// Calls between and beside the examples, as a rectangle: `base`, a column and a row behind each other are the
+// Calls between and beside the examples, as a rectangle: `base`, a column and a row one after another are the
 // text of an example, in which later words win.
 struct CallMap {
   std::string name, base;
@@ -235,7 +235,7 @@ const OperatorSchema& find_schema(const std::string& name);
 // too: here those are copies, and what is given stays as it is.
 Tensors call_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
                      Target target = Target::automatic());
-// The same, which writes them where they lie.
+// The same, which writes them where they are.
 Tensors call_in_place(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
                       Target target = Target::automatic());
 // The kernels that such a call runs; nothing runs, and tensors need no memory.

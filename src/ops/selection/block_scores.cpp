@@ -75,7 +75,7 @@ void pool(const Tensor& from, const Tensor& pooled, const Expr& block, int size,
   copy(sum, pooled.slice(block));
 }
 
-// One behind the last key that the last query of q block `block` reaches.
+// One past the last key that the last query of q block `block` reaches.
 Expr seen_keys(const Expr& block, int q_block, const Expr& queries, const Expr& keys) {
   return clamp(min((block + 1) * q_block, queries) + keys - queries, 0, keys);
 }

@@ -85,7 +85,7 @@ inline void expect_close(const std::string& what, const Tensor& result, const Te
   EXPECT_FALSE(wrong) << what << ": " << *wrong;
 }
 
-// Of what is finite in `a`.
+// The sum over what is finite in `a`.
 inline double sum_of_products(const Tensor& a, const Tensor& b) {
   const auto x = a.values<double>(), y = b.values<double>();
   double sum = 0;

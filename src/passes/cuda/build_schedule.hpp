@@ -26,10 +26,10 @@ inline bool ping_pong_pays(int consumers) { return consumers == 384; }
 RegisterShares register_shares(const Roles& roles);
 // At the barrier that a slot is empty: by warps of all blocks that fill it.
 inline int empty_arrivals(const Roles& roles) { return roles.consumers / 32 * roles.cluster(); }
-// At the barrier that a slot is full: of who expects bytes, and once more behind what threads brought.
+// At the barrier that a slot is full: of who expects bytes, and once more after what threads brought.
 int full_arrivals(const RingPlan& ring, const Roles& roles);
 
-// Ring r of the schedule is ring r of the roles; behind these come that of blocks, where a dynamic
+// Ring r of the schedule is ring r of the roles; after these come that of blocks, where a dynamic
 // scheduler deals them out, and that of sums which consumers hand over to the third role. Events hold the
 // statements they come from; operations and gemms of the consumers, loads of the producer.
 schedule::Schedule build_schedule(const std::string& name, const Roles& roles, const ConsumerProgram& program,

@@ -30,7 +30,7 @@ Expr either(const Expr& a, const Expr& b, const Loc& at) {
 }
 Expr negated(const Expr& a, const Loc& at) { return make(Op::logical_not, boolean, {a}, at); }
 
-// Whether the expression has a value wherever it is computed, also for steps behind the last one.
+// Whether the expression has a value wherever it is computed, also for steps after the last one.
 bool is_total(const Expr& e) {
   const bool divides = e->op == Op::div || e->op == Op::mod || e->op == Op::floordiv ||
                        e->op == Op::floormod || e->op == Op::ceildiv;

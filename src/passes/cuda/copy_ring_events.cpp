@@ -96,7 +96,7 @@ class LoopEvents {
     return mask;
   }
 
-  // The tiles of a step, if there is one, to the slot that comes so many behind the cursor.
+  // The tiles of a step, if there is one, to the slot that comes so many after the cursor.
   Event filled(const Expr& step, const VariablePtr& last, int shift) {
     const Body own = simplify_expressions(fresh_copy(substitute(bring_, {{loop_.index[0], step}})));
     const Expr exists = make(Op::lt, boolean, {step, variable(last, at_)}, at_);
@@ -232,7 +232,7 @@ class WholeGrid {
     for (Event& e : events) {
       if (auto* n = std::get_if<schedule::Loop>(&e.what)) {
         n->body = numbered(std::move(n->body), ring);
-        // Steps behind the last one count as well: with more copies on their way more could go wrong.
+        // Steps after the last one count as well: with more copies on their way more could go wrong.
         if (as<If>(e.stmt)) n->count = add({"there is such a step", 1, 1});
       }
       if (auto* n = std::get_if<schedule::CopyAsync>(&e.what)) number(n->to, ring);

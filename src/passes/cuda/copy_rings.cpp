@@ -312,7 +312,7 @@ bool RingSearch::fit(const For& loop, const BesideSlots& around, std::vector<Rin
   }
 }
 
-// A loop that is run once may read what is written behind it, and what its steps write at places of their
+// A loop that is run once may read what is written after it, and what its steps write at places of their
 // own.
 Tensors RingSearch::written_before_or_in(const For& loop, const Stmt& s) const {
   const auto own = std::find(grid_.body.begin(), grid_.body.end(), s);

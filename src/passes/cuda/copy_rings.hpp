@@ -20,7 +20,7 @@ struct CopyRing {
   int number = 0;  // of the ring, in the schedule too
   std::vector<ir::BufferPtr> tiles;
   int depth = 2;
-  // In front of the loop, at the begin and at the end of each step, behind the loop. Events hold the
+  // In front of the loop, at the start and at the end of each step, after the loop. Events hold the
   // statements that they come from: copies into a slot, and what these need.
   schedule::Events before, begin, end, after;
 };

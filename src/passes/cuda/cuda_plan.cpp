@@ -67,7 +67,7 @@ std::string layouts_text(const GridPlan& own) {
 }
 
 std::string_view name_of(GridWait wait) {
-  constexpr std::string_view names[] = {"never", "at its begin", "at its end"};
+  constexpr std::string_view names[] = {"never", "at its start", "at its end"};
   return names[static_cast<int>(wait)];
 }
 

@@ -43,7 +43,7 @@ class Delay {
     Body result;
     Mapping mapping;
     mapping.body = [&](const Body& inner) { return body(inner); };
-    std::size_t late = 0;  // behind the branch of the last delayed product, if there is one
+    std::size_t late = 0;  // after the branch of the last delayed product, if there is one
     for (const Stmt& s : statements) {
       const auto* loop = as<For>(s);
       if (loop && loop->kind == LoopKind::pipelined) {

@@ -13,7 +13,7 @@ namespace tegula::passes {
 
 enum class LoopShape : std::uint8_t {
   plain,    // all products of a step are awaited in it
-  deep,     // nothing but products, awaited in the step behind theirs
+  deep,     // nothing but products, awaited in the step after theirs
   delayed,  // the last products belong to the step before
   twofold,  // two steps, with sums of their own: one's products run while the other one's are added
 };

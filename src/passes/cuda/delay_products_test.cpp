@@ -71,7 +71,7 @@ TEST_P(TwoProducts, AreDelayedWhereNothingElseNeedsTheTile) {
   for (const auto& [loop, shape] : shaped.shapes) delayed_loops += shape == LoopShape::delayed;
   EXPECT_EQ(delayed_loops, GetParam().delayed ? 1 : 0);
   if (!GetParam().delayed) return;
-  // Both products in front of the loop's first one and behind its last one: 1 + (1 + 1) + 1.
+  // Both products in front of the loop's first one and after its last one: 1 + (1 + 1) + 1.
   EXPECT_EQ(testing::all_of<ir::Gemm>(shaped.body).size(), 4u);
 }
 
@@ -143,7 +143,7 @@ TEST(OneProduct, IsAwaitedInTheNextStepWhereTwoTilesAreThere) {
   }
 }
 
-// The tile of a delayed product is loaded behind the first tile of the next step, if that takes several
+// The tile of a delayed product is loaded after the first tile of the next step, if that takes several
 // loads.
 TEST(OrderOfLoads, FollowsTheProducts) {
   for (const bool several : {false, true}) {
@@ -176,7 +176,7 @@ TEST(OrderOfLoads, FollowsTheProducts) {
     ASSERT_EQ(shaped.late.size(), 1u);
     const Roles ordered = order_loads(*roles, shaped);
     EXPECT_EQ(ordered.ordered.empty(), !several);
-    // The query, and the tiles; `a` of the first step stands in front of the loop, `b` of the last one behind
+    // The query, and the tiles; `a` of the first step stands in front of the loop, `b` of the last one after
     // it.
     const std::size_t copies = testing::all_of<ir::Copy>(ordered.producer).size();
     EXPECT_EQ(copies, several ? 1 + 2 * 4u : 1 + 2u);

@@ -22,7 +22,7 @@ inline std::int64_t odd_factor(std::int64_t x) { return x >> log2_of(x); }
 // A bit of an element's number: of a loop's index, or constant.
 struct ElementBit {
   int axis = -1;  // of the loop; -1: constant
-  int bit = 0;    // of the index, or the constant itself; one behind an index's bits is its odd digit
+  int bit = 0;    // of the index, or the constant itself; one past an index's bits is its odd digit
   friend bool operator==(const ElementBit&, const ElementBit&) = default;
 };
 using ElementBits = std::vector<ElementBit>;  // from the lowest on, last the odd digit
@@ -37,8 +37,8 @@ struct BitLayout {
 std::optional<BitLayout> bits_of(const layout::Layout& layout);
 layout::Layout layout_of(const layout::Coordinates& shape, const BitLayout& bits);
 
-// How the loop's iterations lie so that each thread meets its own registers; nothing where the constant bits
-// are not all in registers.
+// How the loop's iterations are laid out so that each thread meets its own registers; nothing where the
+// constant bits are not all in registers.
 std::optional<layout::Layout> loop_layout(const ir::For& loop, const ElementBits& bits,
                                           const BitLayout& held);
 

@@ -12,7 +12,7 @@ ir::BufferPtr new_tile(const char* name, ir::Space space, DType type, const std:
 
 // The value converted to what `type` is computed in and rounded to it.
 ir::Expr as_stored(const ir::Expr& e, DType type);
-// What lies outside does not count: the condition under which the element of a tensor view exists.
+// What is outside does not count: the condition under which the element of a tensor view exists.
 ir::Expr exists(const ir::Access& access, const Loc& at);
 
 // Statements for an element: its index in the view, and the element itself.

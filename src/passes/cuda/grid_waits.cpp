@@ -106,7 +106,7 @@ std::vector<GridWait> plan_grid_waits(const Kernel& kernel) {
   std::vector<GridWait> result(count, GridWait::at_begin);
   for (std::size_t i = count; i-- > 1;) {
     if (at_end[i] <= at_begin[i]) continue;
-    result[i--] = GridWait::at_end;  // the one before it waits at its begin
+    result[i--] = GridWait::at_end;  // the one before it waits at its start
   }
   if (count > 0) result[0] = GridWait::never;
   return result;

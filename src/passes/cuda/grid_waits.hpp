@@ -13,7 +13,7 @@ enum class GridWait : std::uint8_t {
   at_begin,
   // Grids that share nothing that one of them writes run side by side. A block of such a grid waits before it
   // ends: who is over has waited for all before, and so the next grid need only wait for this one. When it
-  // begins, the one before it has waited for all earlier ones: of two neighbours, one waits at its begin.
+  // begins, the one before it has waited for all earlier ones: of two neighbours, one waits at its start.
   // Only that wait empties a processor's first-level cache: what such a grid reads of the call's own results,
   // nobody has read before it was written.
   at_end,

@@ -12,7 +12,7 @@ namespace grid_waits_test {
 
 using namespace lang;
 
-// A letter for each grid: never, at its begin, at its end.
+// A letter for each grid: never, at its start, at its end.
 std::string waits_of(const std::function<void()>& body) {
   std::string result;
   for (const GridWait wait : plan_grid_waits(*kernel("waits", body).ir()))

@@ -112,7 +112,7 @@ bool is_multiplied(const Expr& e, const VariablePtr& index) {
                      [&](const Expr& inner) { return is_multiplied(inner, index); });
 }
 
-// Whether neighbours along the loop's last index lie apart in a row of memory: no piece holds several.
+// Whether neighbours along the loop's last index are apart in a row of memory: no piece holds several.
 bool is_spread(const For& loop, const Access& access) {
   return !access.view.buffer->shape.empty() && !loop.index.empty() &&
          is_multiplied(coordinates(access).back(), loop.index.back());

@@ -121,7 +121,7 @@ TEST(Layouts, OfReshapedFragmentsAreThoseOfTheProduct) {
     }
 }
 
-// Where neighbours lie apart in memory, they go to different lanes.
+// Where neighbours are apart in memory, they go to different lanes.
 TEST(Layouts, HoldNoPiecesOfWhatIsSpread) {
   for (const bool apart : {false, true}) {
     const Fragments own = fragments_of(kernel("layouts", [&] {

@@ -20,7 +20,7 @@ namespace {
 
 bool is_fragment(const View& view) { return view.buffer->space == Space::fragment; }
 
-// Whether threads that multiply read metadata where they lie: the rows of a shared tile, or parts of them of
+// Whether threads that multiply read metadata where they are: the rows of a shared tile, or parts of them of
 // whole 16 bits.
 bool has_metadata_in_place(const View& view) {
   if (view.buffer->space != Space::shared || view.rank() != 2) return false;
@@ -71,7 +71,7 @@ class Lowering {
   Body groups(const Stmt& s, int threads);
   // The view as a whole tile in that memory, copied there first.
   View moved(const View& view, Space space, Body& before, const Loc& at);
-  // Both by the copy engine, where it can do it and nothing is cut off but what lies outside the tensor, and
+  // Both by the copy engine, where it can do it and nothing is cut off but what is outside the tensor, and
   // by threads; `by_elements` alone where it never can.
   Body stored(const View& from, const View& to, const Stmt& whole, Body by_elements) const;
 

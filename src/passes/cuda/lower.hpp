@@ -7,7 +7,7 @@
 
 namespace tegula::passes {
 
-// Of a kernel whose threads are chosen. Afterwards
+// Lowers a kernel whose threads are chosen. Afterwards
 //   copies, fills and gathers are loops, except copies between a tensor and rows of a shared tile, and those
 //     of sums of products to a tensor that the copy engine could do; accumulations alike, else loops between
 //     turns;

@@ -37,7 +37,7 @@ Planned<OperandPlace> place_of(const ir::View& view, int along_k);
 ir::View transposed(ir::View view);
 
 // The columns of each instruction with which a warp group multiplies its `own` columns of B, where each of
-// `groups` begins that many behind the one before; empty where instructions would be too narrow. One that
+// `groups` begins that many after the one before; empty where instructions would be too narrow. One that
 // begins inside of a block of columns ends with it.
 std::vector<int> instruction_columns(const OperandPlace& b, std::int64_t own, std::int64_t groups);
 

@@ -91,7 +91,7 @@ Reason reason_of_beginning(const View& from) {
                       aligned_elements(from))};
 }
 
-// Whether a limit may lie inside of the tile, and of the tensor.
+// Whether a limit may be inside of the tile, and of the tensor.
 bool limit_may_cut(const ViewDim& dim, const Expr& extent, std::int64_t elements) {
   const Affine first = affine(dim.offset);
   const auto room = [&](const Affine& from, const Affine& to) {

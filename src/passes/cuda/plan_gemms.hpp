@@ -55,7 +55,7 @@ std::pair<ir::View, ir::View> instruction_operands(const ir::Gemm& gemm, const G
 // than steps of 16 columns.
 std::optional<std::int64_t> columns_of_fragment(const ir::View& view);
 
-// Whether rows of A, or columns of B, lie along k in the tile.
+// Whether rows of A, or columns of B, run along k in the tile.
 bool lies_along_k(const ir::Gemm& gemm, const ir::View& operand);
 
 // The whole matrix, or its transpose.

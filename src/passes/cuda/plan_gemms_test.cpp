@@ -102,7 +102,7 @@ const Product products[] = {
     {"b_chosen", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, shared, chosen},
     {"b_reshaped", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, shared, reshaped},
     {"part_along_k_of_8_bits", 64, 128, 32, 128, wgmma, 1, 1, false, e4m3, columns},
-    // Instructions of several widths: each begins with a block of columns, or lies within one.
+    // Instructions of several widths: each begins with a block of columns, or is within one.
     {"blocks_of_b_shared_by_groups", 64, 64, 64, 256, wgmma, 1, 2, false, bf16, shared, shared},
     {"b_along_n_in_parts_of_blocks",
      64,

@@ -46,7 +46,7 @@ bool is_multiple(const Expr& e, int of) {
                                                [&](const Affine::Term& t) { return t.factor % of == 0; });
 }
 
-// The dimension along which the column goes. Rows without holes lie along the tensor's own last dimension,
+// The dimension along which the column goes. Rows without holes run along the tensor's own last dimension,
 // and rows of a reshaped tensor begin at pieces only where its last extent says so.
 std::optional<std::size_t> row_dim(const Access& from, const For& loop, int elements) {
   const VariablePtr& column = loop.index.back();

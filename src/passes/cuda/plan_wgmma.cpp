@@ -96,7 +96,7 @@ Reason reason_of_widths(const Instructed& p, const std::vector<int>& columns) {
       "use a multiple of 16 columns per warp group"};
 }
 
-// Where an operand lies; a fragment is moved to a tile of its own as it is.
+// Where an operand is; a fragment is moved to a tile of its own as it is.
 Planned<OperandPlace> place_in(const Instructed& p, const View& operand, int along_k) {
   if (operand.buffer->space != Space::fragment) return place_of(operand, along_k);
   OperandPlace place;
@@ -118,7 +118,7 @@ Reason reason_of_a(const View& a, const OperandPlace& place) {
           fmt::format("begin at multiples of {} columns", place.order.columns)};
 }
 
-// A sparse operand lies along k; an instruction reads 64 bytes along k of the other one.
+// A sparse operand runs along k; an instruction reads 64 bytes along k of the other one.
 Reason reason_of_sparsity(const Instructed& p, const OperandPlace& b) {
   if (!p.sparse) return {};
   if (is_transposed(p.a))

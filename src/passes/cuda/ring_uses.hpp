@@ -11,7 +11,7 @@ namespace tegula::passes {
 struct RingUse {
   int ring;
   std::size_t first, last;
-  std::vector<Release::Slot> slots;  // let go behind the last one
+  std::vector<Release::Slot> slots;  // let go after the last one
   std::unordered_set<const ir::Buffer*> tiles = {};
 };
 

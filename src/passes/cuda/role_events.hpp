@@ -25,7 +25,7 @@ class ScheduleNames {
   // The steps of a loop whose steps may be divided between two loops.
   schedule::Count all_of_rest(const ir::For& loop);
   schedule::Count taken(const ir::If& branch);
-  // What leaves a loop behind some of its events; nothing where a loop over chosen steps has no further one.
+  // What leaves a loop after some of its events; nothing where a loop over chosen steps has no further one.
   std::optional<schedule::Leave> leaves(const ir::Stmt& s);
   schedule::Access access(const ir::BufferPtr& b, schedule::Touch touch);
   // The access to some sixteenths of a fragment.

@@ -11,7 +11,7 @@ using namespace ir;
 
 namespace {
 
-// Whether every row lies within one warp, and run i of the rows within unit i of the threads.
+// Whether every row is within one warp, and run i of the rows within unit i of the threads.
 bool is_by_rows(const layout::Layout& layout, std::int64_t units, int threads_of_unit) {
   const std::int64_t rows = layout.shape()[0];
   if (rows % units != 0) return false;
@@ -70,7 +70,7 @@ class Check {
             (fragment(gemm.a.buffer) && layout_of(gemm.a.buffer) == plan.operand_a));
   }
 
-  // What does not lie as the loop goes would be moved through shared memory, with barriers.
+  // What is not as the loop goes would be moved through shared memory, with barriers.
   bool is_by_register(const For& loop, const Stmt& s) {
     const auto layout = layouts_.loops.find(s.get());
     bool direct = layout != layouts_.loops.end();

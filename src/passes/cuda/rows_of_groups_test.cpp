@@ -98,7 +98,7 @@ TEST(RowsOfWarps, AreMultipliedTogetherOrApart) {
     EXPECT_EQ(by_warp, made ? 1 : 0) << runs << " runs";
     EXPECT_EQ(together, 1) << runs << " runs";
     const auto branches = testing::all_of<ir::If>(body);
-    // Of three or more bits of a group's four the group decides by a count.
+    // A group decides by a count if three or more of its four bits are set.
     ASSERT_EQ(branches.size(), made ? 2u : 1u);
     if (!made) continue;
     EXPECT_EQ(static_cast<int>(branches[0]->of_rows.size()), threads / 128);

@@ -22,7 +22,7 @@ std::optional<std::int64_t> stride_along(const layout::Digit& digit, int dim) {
   return own;
 }
 
-// The part of a digit of threads that lies within a warp, and the rest of it.
+// The part of a digit of threads that is within a warp, and the rest of it.
 void add_threads(std::vector<OwnDigit>& digits, std::int64_t stride, std::int64_t step, std::int64_t extent) {
   std::int64_t lanes = 1;
   if (step < lanes_of_warp && is_power_of_two(step) && is_power_of_two(extent))

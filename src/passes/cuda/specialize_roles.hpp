@@ -62,7 +62,7 @@ std::int64_t slot_bytes(const ir::Buffer& tile);
 
 // Nothing where a block does better, or can only be right, with all threads doing the same: without a product
 // by wgmma in a pipelined loop, or where what is to be loaded depends on what is computed. The reason is
-// empty where no roles could be expected. Depths of rings, ways of stores and pairs are decided behind.
+// empty where no roles could be expected. Depths of rings, ways of stores and pairs are decided later.
 Planned<Roles> specialize_roles(const ir::Grid& grid, const CudaTarget& target);
 
 }  // namespace tegula::passes

@@ -32,7 +32,7 @@ using Buffers = std::unordered_set<const Buffer*>;
 // How the steps of a body follow each other.
 enum class Overlap : std::uint8_t {
   none,
-  delayed,  // what runs at its begin is of the step before
+  delayed,  // what runs at its start is of the step before
   deep,     // its products run on in the next step
 };
 
@@ -146,7 +146,7 @@ std::size_t Planner::flights_of(const Stmt& s) const {
   return before;
 }
 
-// Code touches the registers of a sum, if others are in flight, only behind a wait for all that were issued
+// Code touches the registers of a sum, if others are in flight, only after a wait for all that were issued
 // before them. It costs nothing: they are done. But ptxas, where that was known in the step before only,
 // takes the sum for one in flight as well, and inserts waits for all or serialises the products of the
 // function.

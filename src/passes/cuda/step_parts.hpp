@@ -45,9 +45,9 @@ struct StepPart {
   std::vector<int> awaited;       // rings whose next tile it needs
   std::optional<int> in_flight;   // products that may still run when it begins; nothing: all
   std::vector<Release> landed;    // by those that do not
-  std::vector<Release> released;  // behind it
-  std::vector<int> released_but_first;  // behind it, in steps but the first: slots of the step before
-  std::optional<int> left;              // products that may run on behind it; nothing: all
+  std::vector<Release> released;  // after it
+  std::vector<int> released_but_first;  // after it, in steps but the first: slots of the step before
+  std::optional<int> left;              // products that may run on after it; nothing: all
   StepParts inner, otherwise;
 };
 

@@ -1,4 +1,4 @@
-// What becomes of the steps of a loop: parts of it before and behind a mask, and sums whose lanes keep their
+// What becomes of the steps of a loop: parts of it before and after a mask, and sums whose lanes keep their
 // parts.
 #include <gtest/gtest.h>
 

@@ -160,7 +160,7 @@ Events StoreEvents::given(const Stmt& s) const {
   return all;
 }
 
-// All of the threads are behind the turn, and have contributed when it is passed on.
+// All of the threads are after the turn, and have contributed when it is passed on.
 Events StoreEvents::turn(const Stmt& s) {
   const auto& turn = *as<Turn>(s);
   const Access own = words(turn.word.view.buffer, Taker::threads);

@@ -25,7 +25,7 @@ class StoreEvents {
   std::vector<schedule::Access> in_turn(const ir::Stmt& s) const;
 
   bool hands_over() const { return handed_ != nullptr; }
-  // Declares the ring: behind all others.
+  // Declares the ring: after all others.
   void declare_ring();
   // The events after all blocks, when no more stores follow.
   schedule::Events end() const;
@@ -50,7 +50,7 @@ class StoreEvents {
   const Roles& roles_;
   const int ring_;
   int staging_ = -1, handed_words_ = -1;
-  std::map<std::pair<const ir::Buffer*, Taker>, int> words_;  // buffers; behind each the sums that it counts
+  std::map<std::pair<const ir::Buffer*, Taker>, int> words_;  // buffers; after each the sums that it counts
   ir::Stmt handed_;
   std::optional<schedule::Access> open_turn_;
 };

@@ -1,5 +1,5 @@
 // What consumers store by the copy engine, as events: the schedules are clean, and every one of these events
-// that is removed, weakened or moved behind the next is found.
+// that is removed, weakened or moved after the next is found.
 #include "passes/cuda/store_events.hpp"
 
 #include <fmt/format.h>

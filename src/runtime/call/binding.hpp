@@ -16,7 +16,7 @@ namespace tegula {
 struct Binding {
   std::vector<ir::Value> values;
   std::vector<TensorRef> tensors;
-  Device device;  // on which the tensors lie
+  Device device;  // on which the tensors are
   std::size_t workspace_bytes = 0;
   std::shared_ptr<void> workspace;  // the memory of all workspaces, on the host
 };
@@ -29,7 +29,7 @@ std::int64_t word_of(const ir::Value& value);
 class Signature;
 
 // An expression of dims, scalars and the number of processors, ready to be computed for many calls; also of
-// `more` variables, whose values the caller puts behind those of the binding.
+// `more` variables, whose values the caller puts after those of the binding.
 class HostExpr {
  public:
   HostExpr() = default;

@@ -8,7 +8,7 @@
 
 namespace tegula {
 
-// The elements of a row lie `step` bytes apart.
+// The elements of a row are `step` bytes apart.
 struct ConstRow {
   const std::byte* data;
   std::int64_t step;

@@ -8,7 +8,7 @@ namespace tegula {
 // of addresses. A search that would take long counts as sharing.
 bool share_bytes(const TensorRef& a, const TensorRef& b);
 
-// Whether two elements of the tensor lie on the same bytes.
+// Whether two elements of the tensor are on the same bytes.
 bool overlaps_itself(const TensorRef& tensor);
 
 }  // namespace tegula

@@ -29,7 +29,7 @@ std::string reason_of_strides(const TensorRef& tensor) {
   return side_by_side || nelements(tensor) <= 1 ? "" : "has no contiguous dimension";
 }
 
-// The tensors that the program wants to lie in a certain way.
+// The tensors that the program wants to be in a certain way.
 std::vector<passes::Note> notes_on_strides(const Signature& signature, const codegen::CudaProgram& program,
                                            const std::map<std::string, Tensor>& tensors) {
   std::vector<passes::Note> notes;

@@ -7,7 +7,7 @@
 
 namespace tegula {
 
-// The tensor itself if its elements already lie so, otherwise a copy.
+// The tensor itself if its elements already are so, otherwise a copy.
 inline Tensor in_row_major_order(const TensorRef& tensor) {
   if (!tensor.device.is_cpu()) {
     throw ArgumentError(

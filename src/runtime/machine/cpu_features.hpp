@@ -25,7 +25,7 @@ Isa best_isa();
 // operating system grants them to this process, and TEGULA_ISA asks for no set in particular.
 bool has_tile_registers();
 
-// Of the second cache of one core.
+// The size of the second-level cache of one core.
 std::size_t l2_bytes();
 
 }  // namespace tegula

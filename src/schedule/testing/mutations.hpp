@@ -13,10 +13,10 @@ struct Mutation {
   Schedule schedule;
 };
 
-// Of every event that synchronises, and of every count of a ring.
+// Mutations of every event that synchronises, and of every count of a ring.
 std::vector<Mutation> mutations(const Schedule& schedule);
 
-// Of every wait, fence, barrier and turn: moved behind the next event of its list that touches memory, if one
+// Every wait, fence, barrier and turn, moved after the next event of its list that touches memory, if one
 // does before the list ends.
 std::vector<Mutation> moves(const Schedule& schedule);
 

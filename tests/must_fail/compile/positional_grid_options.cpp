@@ -5,3 +5,4 @@ using namespace tegula::lang;
 void program(Tensor A, Tensor N, Fragment& acc, Fragment& row, Shared& tile, Index block) {
   grid(4, {64, true}, [&](Index) {});  // error
 }
+// says: options have names: grid(x, {.threads = 128}, body)

@@ -5,3 +5,4 @@ using namespace tegula::lang;
 void program(Tensor A, Tensor N, Fragment& acc, Fragment& row, Shared& tile, Index block) {
   pipelined(4, {3}, [&](Index) {});  // error
 }
+// says: options have names: {.stages = 3}

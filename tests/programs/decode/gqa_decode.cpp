@@ -1,6 +1,6 @@
 // Decode of one token with grouped heads, split along the keys, and its sparse forms: keys are chosen token
 // by token, by a mask of blocks, or by a list of blocks in any order, where what is no block of the sequence
-// counts for nothing; the cache may lie in pages. Splits without keys have the lse −∞.
+// counts for nothing; the cache may be in pages. Splits without keys have the lse −∞.
 #include "tests/programs/decode/attention.hpp"
 #include "tests/programs/list.hpp"
 
@@ -12,7 +12,7 @@ enum class Choice { all, token_mask, block_mask, block_mask_in_branch, list };
 struct GqaTile {
   int group = 4, dim = 128, block = 64;
   Choice choice = Choice::all;
-  int page = 0;  // tokens; 0: keys of a request lie one after another
+  int page = 0;  // tokens; 0: keys of a request are one after another
   int stages = 3, rows = 64, threads = 128;
   DType type = bf16;
 };

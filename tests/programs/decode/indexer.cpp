@@ -27,7 +27,7 @@ Fragment weighted_sum(const Shared& k, const Shared& q, const IndexerTile& t, We
   return reduce_sum(s, 1);
 }
 
-// Keys begins(t) … ends(t) of every token; what lies outside is −∞, which a second grid writes.
+// Keys begins(t) … ends(t) of every token; what is outside is −∞, which a second grid writes.
 Kernel indexer_of_ranges(const IndexerTile& t) {
   return kernel("lightning_indexer", [&] {
     Dim S("S"), N("N");
@@ -81,7 +81,7 @@ struct PagedTile : IndexerTile {
   int page = 64;
 };
 
-// The queries of a request are its last tokens; each sees the keys up to its own position, and columns behind
+// The queries of a request are its last tokens; each sees the keys up to its own position, and columns after
 // are −∞.
 Kernel indexer_of_pages(const PagedTile& t) {
   return kernel("paged_indexer", [&] {

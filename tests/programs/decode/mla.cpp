@@ -1,5 +1,5 @@
 // Decode and sparse prefill with one latent head (MLA): a row of the cache is the latent, which is also the
-// value, and the rotary part. The cache lies in pages, in bf16 or with its latent in e4m3 and a scale for
+// value, and the rotary part. The cache is in pages, in bf16 or with its latent in e4m3 and a scale for
 // every 128 features, or its rows are chosen by lists.
 #include "tests/programs/decode/mla.hpp"
 
@@ -182,7 +182,7 @@ Prepared mla_call(int splits, bool clip) {
   t.splits = splits, t.clip = clip;
   const int width = t.latent + t.rope;
   const Data q = normal({requests, t.heads, width}, bf16, 1), cache = normal({cache_pages * page, width}, bf16, 2);
-  // What stands behind the end of a request in its last page.
+  // What follows the end of a request in its last page.
   if (clip)
     for (int i = 150 % page; i < page; ++i)
       tegula::copy_elements(Data::full({width}, bf16, NAN), cache.select(0, 5 * page + i));

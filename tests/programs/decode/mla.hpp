@@ -9,7 +9,7 @@ struct MlaTile {
   int heads = 128, latent = 512, rope = 64, page = 64;
   int block_h = 64, block_k = 64, stages = 2, threads = 0;
   int splits = 1;
-  bool clip = false;  // rows behind the end of a request read as zeros, whatever its last page holds there
+  bool clip = false;  // rows past the end of a request read as zeros, whatever its last page holds there
 };
 
 // The tiles of a block's queries, and what becomes of them.

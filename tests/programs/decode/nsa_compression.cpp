@@ -120,7 +120,7 @@ Prepared compression_call() {
     LSE(token, 0, g) = own.lse;
     each(D, [&](int d) { O(token, 0, g, d) = own.out[d]; });
     each(seen, [&](int n) { scores(token, 0, n) += std::exp(score(n) - own.lse); });
-    // Means behind those that the block of queries sees have no score.
+    // Means after those that the block of queries sees have no score.
     const int last = std::min(S, (token / t.queries + 1) * t.queries) / t.block;
     for (int n = (last + t.blocks - 1) / t.blocks * t.blocks; n < N; ++n) scores(token, 0, n) = NAN;
   });

@@ -73,7 +73,7 @@ Kernel cast_of_blocks(const CastTile& t) {
   });
 }
 
-// Rows of group b, sizes[b] of them one behind the other, to Y[b]; behind its last row are zeros with scale
+// Rows of group b, sizes[b] of them one after the other, to Y[b]; after its last row are zeros with scale
 // 0.
 Kernel cast_of_groups(const CastTile& t) {
   return kernel("cast_fp8_groups", [&] {
@@ -102,7 +102,7 @@ Data values_of_calls() {
   tegula::copy_elements(Data::zeros({cast_group}, bf16), x.select(0, 5).slice(0, 0, cast_group));
   return x;
 }
-// Of rows [first, end) and columns of group g.
+// The scale of rows [first, end) and columns of group g.
 double scale_of(const Numbers& x, int first, int end, int g, Scales kind) {
   double magnitude = 1e-4;
   for (int i = first; i < std::min(end, M); ++i)

@@ -72,7 +72,7 @@ Kernel gemv_by_splits(const GemvTile& t, int splits) {
   });
 }
 
-// A thread has a row, whose elements it reads one after another; the vector lies in shared memory.
+// A thread has a row, whose elements it reads one after another; the vector is in shared memory.
 Kernel gemv_by_threads(int n, int k) {
   return kernel("gemv_threads", [&] {
     Vectors v;

@@ -13,7 +13,7 @@ struct ScaledTile {
   DType out = bf16;
   int threads = 0;
 };
-// Of A: [groups, rows], so that the scales of a tile are neighbours, or [rows, groups].
+// The scales of A are [groups, rows], so that those of a tile are neighbours, or [rows, groups].
 enum class Scales { by_group, by_row };
 struct Operand8 {
   Tensor values, scales;
@@ -108,7 +108,7 @@ Kernel grouped_scaled_gemm(const ScaledTile& t) {
   });
 }
 
-// Of every group counts[g] rows are there.
+// Group g has counts[g] rows.
 Kernel masked_scaled_gemm(const ScaledTile& t) {
   return kernel("grouped_gemm_fp8_masked", [&] {
     Dim M("M"), N("N"), K("K"), G("G");

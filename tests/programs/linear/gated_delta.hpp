@@ -16,7 +16,7 @@ struct DeltaTile {
   DType type = bf16;
 };
 
-// The parameters that say where sequences lie: a batch [B, S, H, …] with chunks [B, C, H, …], or packed ones
+// The parameters that say where sequences are: a batch [B, S, H, …] with chunks [B, C, H, …], or packed ones
 // [T, H, …] with chunks [C, H, …].
 class Sequences {
  public:
@@ -34,11 +34,11 @@ class Sequences {
   Tensor out(const char* name, std::initializer_list<Operand> rest, DType type) const {
     return output(name, with(tokens(), rest), type);
   }
-  // Of every chunk a state [dk, dv].
+  // Every chunk has a state [dk, dv].
   Extents states(const Dim& C) const {
     return with(t_.packed ? Extents{C} : Extents{*B_, C}, {H, t_.dk, t_.dv});
   }
-  // Behind all other parameters.
+  // After all other parameters.
   void declare_fences() {
     if (!t_.packed) return;
     Dim N("fences");

@@ -207,7 +207,7 @@ struct ChunkGradients {
 struct ChunkInputs {
   Numbers Q, K, V, dO, dV, states, d_states, g;
 };
-// Of one chunk of a head.
+// Adds the gradients of one chunk of a head.
 void add_gradients(const ChunkInputs& in, int chunk, int row, int rows, int h, ChunkGradients& to) {
   const auto& [Q, K, V, dO, dV, X, dX, g] = in;
   const int dk = static_cast<int>(Q.shape[2]), dv = static_cast<int>(V.shape[2]), end = row + rows - 1;

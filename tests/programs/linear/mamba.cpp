@@ -109,7 +109,7 @@ Kernel outputs_of_chunks(const MambaTile& t) {
 const MambaTile small_mamba{.n = 64, .chunk = 128};
 constexpr int C = 2, mamba_heads = 2;
 
-// Of a batch of one.
+// A call with a batch of one.
 struct MambaCall {
   int L = small_mamba.chunk, P = small_mamba.p, N = small_mamba.n;
   Data bs = normal({C, L, N}, f16, 1), x = normal({C, L, mamba_heads, P}, f16, 2), dt = uniform({mamba_heads, C, L}, f32, 3);

@@ -9,7 +9,7 @@ inline double moved(std::int64_t elements, double times, int bytes = 2) {
   return static_cast<double>(elements) * bytes * times;
 }
 
-// Of recurrences in chunks of tokens: the gated delta rule and Mamba.
+// Timings of recurrences in chunks of tokens: the gated delta rule and Mamba.
 std::vector<Timing> chunk_timings();
 
 }  // namespace programs

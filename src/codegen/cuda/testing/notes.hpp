@@ -1,5 +1,5 @@
 // Programs whose notes are tested: products that differ in one thing, beside what mends them. The places of
-// notes lie in files whose names begin with `notes`, as this one's.
+// notes are in files whose names begin with `notes`, as this one's.
 #pragma once
 #include <gtest/gtest.h>
 

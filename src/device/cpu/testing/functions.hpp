@@ -52,7 +52,7 @@ struct Product {
   void (*multiply)(long k, const T* a, long row_stride, long k_stride, const T* b, T* c, long ldc,
                    bool accumulate);
 };
-// Of values that are bf16, with the tile registers or without.
+// A product of bf16 values, with the tile registers or without.
 struct ProductOfBf16 {
   int m, n;
   void (*multiply)(bool has_tiles, long k, const float* a, long row_stride, long k_stride, const float* b,
