@@ -9,7 +9,8 @@ namespace tegula::ops {
 namespace {
 
 BackwardMask mask_of(const AttentionKernel& forward) {
-  if (forward.left || forward.varlen) return BackwardMask::other;
+  if (forward.varlen) return BackwardMask::packed;
+  if (forward.left) return BackwardMask::window;
   return forward.right ? BackwardMask::causal : BackwardMask::none;
 }
 
@@ -111,7 +112,9 @@ const OperatorSchema& attention_backward_schema() {
                 "dlse"},
                {"wide_f16",
                 "batch=1 queries=130 keys=140 kv_heads=2 group=1 d=128 d_v=128 f16 left=90 "
-                "deterministic=false dlse"}})
+                "deterministic=false dlse"},
+               {"window_in_turn_bf16",
+                "batch=1 queries=400 keys=300 kv_heads=1 group=2 d=64 d_v=64 bf16 left=100 right=3 dlse"}})
           .measured({{"2048", "batch=1 queries=2048 keys=2048 kv_heads=8 group=1 d=64 d_v=64"},
                      {"2048_causal", "batch=1 queries=2048 keys=2048 kv_heads=8 group=1 d=64 d_v=64 causal"},
                      {"1024_grouped_bf16",

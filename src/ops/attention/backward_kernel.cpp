@@ -62,7 +62,7 @@ struct BackwardProgram {
     return joined(joined({c.parts}, c.varlen ? Extents{*keys} : Extents{*batch, *keys}), {heads, features});
   }
 
-  // The first block of keys tells the sums where they begin.
+  // The first block of keys that a tile of queries sees tells its sums that they begin.
   bool starts_uncleared() const { return c.ordered && !c.varlen; }
   Operand members() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
   ScoreGradient gradient() const { return {*scale, cap, *large, c.compute}; }
@@ -96,6 +96,11 @@ struct BackwardProgram {
   // round.
   ScoreRange seen_from(const Expr& first, const Expr& queries_here, const Expr& keys_here) const {
     return {first + queries_here - keys_here, c.keys, keys_here - first, queries_here, right, left};
+  }
+  // The first tile of keys that some query of the tile from `row` on sees, if any does.
+  Expr first_seen(const Expr& row, const Expr& queries_here, const Expr& keys_here) const {
+    if (!c.left) return Operand(0);
+    return max(floordiv(row + keys_here - queries_here - *left, c.keys), 0);
   }
   // Parts of the grid over queries: heads, or groups of heads that share tiles.
   Expr parts() const { return c.pack > 1 ? Expr(heads) : heads * *group; }
@@ -184,9 +189,10 @@ void BackwardProgram::sum_grid() {
     Expr row = x * delta_rows;
     std::optional<Expr> exists;
     if (starts_uncleared()) {
-      // The tiles of queries that the first block of keys meets; it meets all that a later one does.
-      Range met = seen_from(0, *queries, *keys).tiles(c.queries);
-      exists.emplace(*keys > 0 && row / c.queries >= met.begin && row / c.queries < met.end);
+      // The first block of keys that a tile of queries could see meets it, or none does.
+      Expr first = first_seen(row / c.queries * c.queries, *queries, *keys) * c.keys;
+      Range met = seen_from(first, *queries, *keys).tiles(c.queries);
+      exists.emplace(*keys > first && row / c.queries >= met.begin && row / c.queries < met.end);
     }
     finish_sum(from, to, row, c.features(), gradient().factor(), exists);
   });
@@ -270,20 +276,21 @@ void BackwardProgram::key_block(KeySums sums, const Index& x, const Index& h, co
 // What one head of the group, or all that share tiles, add to the tile of keys x.
 void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views) {
   const GradientTiles tiles = c.key_tiles();
+  Tensor q_of = views.of_queries(*q);
+  Expr count = q_of.extent(0), keys_here = views.of_keys(*k).extent(0);
   auto receiver = [&](const Expr& row) -> KeyGradient::Receiver {
     if (!sum) return {};
-    return [this, row, x, &views](const Fragment& contribution) {
+    Expr order = c.left ? x - first_seen(row, count, keys_here) : x;
+    return [this, row, order, &views](const Fragment& contribution) {
       const Tensor to = views.vector(*sum);
       if (c.ordered)
         accumulate(to.at(row), contribution,
-                   {.order = x, .consecutive = true, .overwrite = starts_uncleared()});
+                   {.order = order, .consecutive = true, .overwrite = starts_uncleared()});
       else
         accumulate(to.at(row), contribution);
     };
   };
-  Tensor q_of = views.of_queries(*q);
-  Expr count = q_of.extent(0);
-  ScoreRange visible = seen_from(x * c.keys, count, views.of_keys(*k).extent(0));
+  ScoreRange visible = seen_from(x * c.keys, count, keys_here);
   // From the last queries down: under a causal mask all blocks of keys meet them at the same time, so that
   // none waits long for its turn.
   Range steps = visible.tiles(tiles.queries);

@@ -27,7 +27,7 @@ struct AttentionBackwardKernel {
   std::optional<DType> sinks;
   bool dlse = false;
   bool one_pass = false;  // dq is summed over the blocks of keys in f32
-  bool ordered = false;   // in their order, which takes a mask whose left side is open
+  bool ordered = false;   // in their order
 
   // The tiles of the pass over queries, and of the passes over keys.
   GradientTiles query_tiles() const {

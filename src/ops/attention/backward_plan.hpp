@@ -14,9 +14,9 @@ struct BackwardPlan {
   bool one_pass = false, ordered = false;
   int step = 0, parts = 1;
 };
-// Whether every tile of queries sees all blocks of keys, or all up to some block, so that they can take
-// turns.
-enum class BackwardMask : std::uint8_t { none, causal, other };
+// Whether a tile of queries sees all blocks of keys, all up to some block, or those of a window. Of packed
+// sequences each has blocks of its own, which do not take turns.
+enum class BackwardMask : std::uint8_t { none, causal, window, packed };
 struct BackwardTraits {
   BackwardMask mask = BackwardMask::none;
   bool softcap = false, deterministic = true;

@@ -155,7 +155,8 @@ int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask) {
   const auto fills = [&](int parts) {
     const double waves = blocks * parts / gpu_processors;
     const auto& [filled, even_waves] = gpu_table.gradients;
-    return mask == BackwardMask::none ? waves / std::ceil(waves) > filled : waves >= even_waves;
+    const bool even = mask == BackwardMask::none || mask == BackwardMask::window;
+    return even ? waves / std::ceil(waves) > filled : waves >= even_waves;
   };
   int parts = 1;
   while (parts * 2 <= p.group && parts < most_parts && !fills(parts)) parts *= 2;
@@ -164,12 +165,13 @@ int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask) {
 
 // Two warp groups hold dk and dv of 64 keys each beside the scores of 80 queries of 128 features; of 64 where
 // the slopes of a cap take registers too, or the number of a part. In turn under a causal mask, 64 are 4 %
-// faster: blocks of keys begin with the same queries, and wait for each other.
+// faster: blocks of keys begin with the same queries, and wait for each other. Those of a window begin with
+// queries that are as far apart as the blocks, which 64 divides.
 BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& traits) {
   const int dim = std::max(p.dim, p.dim_v), parts = parts_of_groups(p, 128, traits.mask);
   const bool in_turn = traits.deterministic;
   const bool few =
-      p.queries <= 64 || traits.softcap || parts > 1 || (in_turn && traits.mask == BackwardMask::causal);
+      p.queries <= 64 || traits.softcap || parts > 1 || (in_turn && traits.mask != BackwardMask::none);
   return {{dim <= 64 ? 128 : few ? 64 : 80, 128, 1}, true, in_turn, 0, parts};
 }
 
@@ -180,7 +182,7 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
   const int dim = std::max(p.dim, p.dim_v);
   const bool open = given.queries == 0 && given.keys == 0;
   const bool fits = open && type.bits() == 16 && dim <= most_dim_of_64_rows;
-  const bool can_turn = !traits.deterministic || traits.mask != BackwardMask::other;
+  const bool can_turn = !traits.deterministic || traits.mask != BackwardMask::packed;
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
   if (fits && dim > 128 && traits.hopper)
