@@ -132,12 +132,10 @@ struct GpuTable {
       {128, 192, 128, 0.200, 0.200}, {256, 128, 128, 0.207, 0.207}, {128, 128, 128, 0.230, 0.230},
       {64, 128, 128, 0.333, 0.333},  {64, 64, 128, 0.536, 0.333},   {32, 64, 128, 0.435, 0.382},
       {64, 32, 128, 0.435, 0.382},   {16, 64, 128, 0.775, 0.491},   {64, 16, 128, 0.775, 0.491}};
-  // Costs of 8-bit products with sums scaled every 128 along k.
-  TileCost scaled[5] = {{128, 128, 128, 0.264, 0.264},
-                        {64, 128, 128, 0.264, 0.264},
-                        {64, 64, 128, 0.500, 0.500},
-                        {32, 64, 128, 0.500, 0.500},
-                        {16, 64, 128, 0.775, 0.775}};
+  // Costs of 8-bit products with sums scaled every 128 along k; the first tile is not for every form.
+  TileCost scaled[6] = {{256, 128, 128, 0.220, 0.220}, {128, 128, 128, 0.264, 0.264},
+                        {64, 128, 128, 0.264, 0.264},  {64, 64, 128, 0.500, 0.500},
+                        {32, 64, 128, 0.500, 0.500},   {16, 64, 128, 0.775, 0.775}};
   // Costs of products of 16-bit rows with quantised weights, which are decoded before they reach the tensor
   // cores.
   TileCost quantised[5] = {{256, 128, 128, 0.416, 0.416},
