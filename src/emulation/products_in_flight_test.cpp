@@ -243,6 +243,61 @@ TEST_P(ProductsInFlight, AreAwaitedWhereNeeded) {
   for (const std::string& name : harmless) EXPECT_NE(name.find("gemm wait 1"), std::string::npos) << name;
 }
 
+// Of two halves of a tile, in one set of registers.
+lang::Kernel sums_in_turns() {
+  using namespace lang;
+  constexpr int half = 2 * rows;
+  return kernel("sums_in_turns", [&] {
+    Dim n("n");
+    lang::Tensor x = input("x", {2 * half, n}, bf16), y = input("y", {n, dim}, bf16),
+                 factors = input("factors", {n}, f32), out = output("out", {2 * half, dim}, f32);
+    grid(1, {.threads = 256}, [&](Index) {
+      Fragment upper({half, dim}, f32, 0), lower({half, dim}, f32, 0);
+      pipelined(ceildiv(n, 64), {.stages = 3}, [&](Index j) {
+        Shared rows_of_x({2 * half, 64}, bf16), rows_of_y({64, dim}, bf16);
+        copy(x.at(0, j * 64), rows_of_x);
+        copy(y.at(j * 64), rows_of_y);
+        Fragment part({half, dim}, f32);
+        for (Fragment* sum : {&upper, &lower}) {
+          const int first = sum == &upper ? 0 : half;
+          fill(part, 0);
+          gemm(rows_of_x.slice(range(first, first + half), all), rows_of_y, part);
+          parallel(*sum, [&](Index i, Index c) { (*sum)(i, c) += part(i, c) * factors(j * 64); });
+        }
+      });
+      copy(upper, out.at(0, 0));
+      copy(lower, out.at(half, 0));
+    });
+  });
+}
+
+// One warp group multiplies while the other one adds, and no wait or turn can be left out.
+TEST(SumsInTurns, GiveTheSame) {
+  const Watchdog watchdog("sums in turns", most_time);
+  const lang::Kernel program = sums_in_turns();
+  const passes::CudaPlan plan = passes::plan_for_cuda(*program.ir(), {});
+  const passes::GridPlan& own = plan.grids[0];
+  ASSERT_TRUE(own.schedule) << own.no_roles.why;
+  const std::string steps = print(own.steps, *own.roles);
+  const std::size_t first = steps.find("ping-pong");
+  EXPECT_NE(first, std::string::npos) << steps;
+  EXPECT_NE(steps.find("ping-pong", first + 1), std::string::npos) << steps;
+  for (const schedule::Mutation& m : schedule::mutations(*own.schedule)) {
+    const bool waits =
+        m.name.find("gemm wait") != std::string::npos || m.name.find("release") != std::string::npos;
+    if (m.name.rfind("consumer", 0) != 0 || !waits) continue;
+    EXPECT_TRUE(schedule::verify(m.schedule, schedule::thorough)) << m.name;
+  }
+  for (const int n : {0, 64, 328}) {
+    const auto uniform = [](const Shape& shape, DType type, std::uint64_t seed) {
+      return Tensor::random_uniform(shape, type, seed, -0.25, 0.25);
+    };
+    expect_as_interpreted(program,
+                          {uniform({4 * rows, n}, bf16, 1), uniform({n, dim}, bf16, 2), uniform({n}, f32, 3)},
+                          {4 * rows, dim}, 2e-2);
+  }
+}
+
 TEST(ProductsInFlightNotes, SayWhatMoreSlotsWouldDo) {
   for (const Products& c : all_products) {
     const passes::CudaPlan plan = passes::plan_for_cuda(*program_of(c).ir(), {});

@@ -147,16 +147,15 @@ BackwardPlan plan_wide(const AttentionProblem& p, int parts) {
   return {{rows, rows, 1}, false, false, divides ? std::min(32, most) : most, parts};
 }
 
-// Blocks of keys work on the heads of a group one after the other. Where they do not fill the processors,
-// each takes a part of them.
-int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask) {
+// Blocks of keys work on the heads of a group one after the other. Where they do not fill the processors as
+// often as `wanted`, each takes a part of them.
+int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask, double wanted) {
   const double tiles = std::ceil(static_cast<double>(p.keys) / keys),
                blocks = tiles * static_cast<double>(p.sequences * p.heads / p.group);
   const auto fills = [&](int parts) {
     const double waves = blocks * parts / gpu_processors;
-    const auto& [filled, even_waves] = gpu_table.gradients;
     const bool even = mask == BackwardMask::none || mask == BackwardMask::window;
-    return even ? waves / std::ceil(waves) > filled : waves >= even_waves;
+    return even ? waves / std::ceil(waves) > gpu_table.gradients.filled : waves >= wanted;
   };
   int parts = 1;
   while (parts * 2 <= p.group && parts < most_parts && !fills(parts)) parts *= 2;
@@ -168,8 +167,10 @@ int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask) {
 // faster: blocks of keys begin with the same queries, and wait for each other. Those of a window begin with
 // queries that are as far apart as the blocks, which 64 divides.
 BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& traits) {
-  const int dim = std::max(p.dim, p.dim_v), parts = parts_of_groups(p, 128, traits.mask);
   const bool in_turn = traits.deterministic;
+  const auto& waves = gpu_table.gradients;
+  const int dim = std::max(p.dim, p.dim_v),
+            parts = parts_of_groups(p, 128, traits.mask, in_turn ? waves.turned_waves : waves.even_waves);
   const bool few =
       p.queries <= 64 || traits.softcap || parts > 1 || (in_turn && traits.mask != BackwardMask::none);
   return {{dim <= 64 ? 128 : few ? 64 : 80, 128, 1}, true, in_turn, 0, parts};
@@ -186,7 +187,8 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
   if (fits && dim > 128 && traits.hopper)
-    return plan_wide(p, parts_of_groups(p, dim > most_dim_of_128_rows ? 64 : 128, traits.mask));
+    return plan_wide(p, parts_of_groups(p, dim > most_dim_of_128_rows ? 64 : 128, traits.mask,
+                                        gpu_table.gradients.even_waves));
   if (fits && dim <= 128 && divides && can_turn) return plan_one_pass(p, traits);
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;

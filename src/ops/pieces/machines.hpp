@@ -106,9 +106,10 @@ struct GpuSelection {
   int most_listed = 52'000;  // numbers in shared memory, which take four bytes
 };
 // The share of a wave that is filled enough where blocks are even, and the waves of blocks that a processor
-// gets where they are uneven, so that none has much more to do than others.
+// gets where they are uneven, so that none has much more to do than others; more of them where light blocks
+// wait for heavy ones to add in turn.
 struct GpuGradients {
-  double filled = 0.85, even_waves = 3.5;
+  double filled = 0.85, even_waves = 3.5, turned_waves = 15;
 };
 // An H200 SXM, whose processors are those of an H100.
 struct GpuTable {
@@ -126,12 +127,10 @@ struct GpuTable {
       {128, 192, 128, 0.200, 0.200}, {256, 128, 128, 0.207, 0.207}, {128, 128, 128, 0.230, 0.230},
       {64, 128, 128, 0.333, 0.333},  {64, 64, 128, 0.536, 0.333},   {32, 64, 128, 0.435, 0.382},
       {64, 32, 128, 0.435, 0.382},   {16, 64, 128, 0.775, 0.491},   {64, 16, 128, 0.775, 0.491}};
-  // Costs of 8-bit products with sums scaled every 128 along k.
-  TileCost scaled[5] = {{128, 128, 128, 0.264, 0.264},
-                        {64, 128, 128, 0.264, 0.264},
-                        {64, 64, 128, 0.500, 0.500},
-                        {32, 64, 128, 0.500, 0.500},
-                        {16, 64, 128, 0.775, 0.775}};
+  // Costs of 8-bit products with sums scaled every 128 along k; the first tile is not for every form.
+  TileCost scaled[6] = {{256, 128, 128, 0.230, 0.230}, {128, 128, 128, 0.264, 0.264},
+                        {64, 128, 128, 0.264, 0.264},  {64, 64, 128, 0.500, 0.500},
+                        {32, 64, 128, 0.500, 0.500},   {16, 64, 128, 0.775, 0.775}};
   // Costs of products of 16-bit rows with quantised weights, which are decoded before they reach the tensor
   // cores.
   TileCost quantised[5] = {{256, 128, 128, 0.416, 0.416},

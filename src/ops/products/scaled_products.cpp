@@ -6,6 +6,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 namespace {
 
@@ -16,11 +17,14 @@ Shared load_tile(const ScaledOperand& of, const Expr& row, const Expr& inner, in
   return tile;
 }
 
+Tensor scales_of_block(const ScaledOperand& of, const Expr& block) {
+  return of.scales_along == Along::rows ? of.scales.slice(block) : of.scales.slice(all, block);
+}
+
 // Those of the rows of a tile.
 Shared load_scales(const ScaledOperand& of, const Expr& row, const Expr& block, int rows) {
   Shared scales({rows}, of.scales.type());
-  copy((of.scales_along == Along::rows ? of.scales.slice(block) : of.scales.slice(all, block)).at(row),
-       scales);
+  copy(scales_of_block(of, block).at(row), scales);
   return scales;
 }
 
@@ -30,45 +34,67 @@ Expr scale_at(const ScaledOperand& of, const Expr& row, const Expr& block) {
                   of.scales.type());
 }
 
+// Rows of a's tile from `first` on, as many as `part` has.
+void multiply(const Shared& a, Along a_along, int first, const Shared& b, Along b_along, Fragment& part) {
+  const Range rows = range(first, first + part.extent(0));
+  const lang::GemmOptions options{.accumulate = Accumulate::tensor_core};
+  Shared own = a_along == Along::k ? a.slice(rows, all) : a.slice(all, rows);
+  if (a_along == Along::k && b_along == Along::k)
+    gemm(own, b.T(), part, options);
+  else if (a_along == Along::k)
+    gemm(own, b, part, options);
+  else if (b_along == Along::k)
+    gemm(own.T(), b.T(), part, options);
+  else
+    gemm(own.T(), b, part, options);
+}
+
 }  // namespace
 
-void multiply_scaled(Fragment& sum, const ScaledOperand& a, const ScaledOperand& b, const Expr& row,
+ScaledSums scaled_sums(int m, int n) {
+  ScaledSums sums;
+  for (int first = 0; first < m; first += most_rows_of_sums)
+    sums.push_back({first, Fragment({std::min(m, most_rows_of_sums), n}, f32, 0)});
+  return sums;
+}
+
+void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOperand& b, const Expr& row,
                      const Expr& column, const Range& blocks, const Expr& begin, DType compute) {
-  const int m = static_cast<int>(sum.extent(0)), n = static_cast<int>(sum.extent(1));
+  const int rows = static_cast<int>(sums[0].values.extent(0)), n = static_cast<int>(sums[0].values.extent(1));
+  const int m = rows * static_cast<int>(sums.size());
   pipelined(blocks, {.stages = 4}, [&](Index block) {
     Expr inner = block * scaled_block - begin;
     Shared a_tile = load_tile(a, row, inner, m, compute), b_tile = load_tile(b, column, inner, n, compute);
     Shared of_a = load_scales(a, row, block, m);
-    Fragment part({m, n}, f32, 0);
-    const lang::GemmOptions options{.accumulate = Accumulate::tensor_core};
-    if (a.values_along == Along::k && b.values_along == Along::k)
-      gemm(a_tile, b_tile.T(), part, options);
-    else if (a.values_along == Along::k)
-      gemm(a_tile, b_tile, part, options);
-    else if (b.values_along == Along::k)
-      gemm(a_tile.T(), b_tile.T(), part, options);
-    else
-      gemm(a_tile.T(), b_tile, part, options);
-    const auto scale_a = [&](const Index& i) { return scale_of(of_a(i), of_a.type()); };
-    if (b.rows_of_scale == 1) {
-      Shared of_b = load_scales(b, column, block, n);
+    std::optional<Shared> of_b;
+    std::optional<Expr> one_of_b;
+    if (b.rows_of_scale == 1)
+      of_b.emplace(load_scales(b, column, block, n));
+    else if (b.rows_of_scale % n == 0)
+      one_of_b.emplace(scale_at(b, column, block));
+    const auto scale_b = [&](const Index& j) {
+      if (of_b) return scale_of((*of_b)(j), of_b->type());
+      return one_of_b ? *one_of_b : scale_at(b, column + j, block);
+    };
+    Fragment part({rows, n}, f32);
+    for (auto& [first, sum] : sums) {
+      fill(part, 0);
+      multiply(a_tile, a.values_along, first, b_tile, b.values_along, part);
       parallel(sum, [&](Index i, Index j) {
-        sum(i, j) += part(i, j) * (scale_a(i) * scale_of(of_b(j), of_b.type()));
-      });
-    } else if (b.rows_of_scale % n == 0) {
-      Expr of_b = scale_at(b, column, block);
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += part(i, j) * (scale_a(i) * of_b); });
-    } else {
-      parallel(sum, [&](Index i, Index j) {
-        sum(i, j) += part(i, j) * (scale_a(i) * scale_at(b, column + j, block));
+        sum(i, j) += part(i, j) * (scale_of(of_a(i + first), of_a.type()) * scale_b(j));
       });
     }
   });
 }
 
-void multiply_scaled(Fragment& sum, const ScaledOperand& a, const ScaledOperand& b, const Expr& row,
+void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOperand& b, const Expr& row,
                      const Expr& column, const Expr& k, DType compute) {
-  multiply_scaled(sum, a, b, row, column, range(0, ceildiv(k, scaled_block)), Expr(Operand(0)), compute);
+  multiply_scaled(sums, a, b, row, column, range(0, ceildiv(k, scaled_block)), Expr(Operand(0)), compute);
+}
+
+std::span<const TileCost> scaled_tiles(bool large) {
+  const std::span<const TileCost> all = gpu_table.scaled;
+  return large ? all : all.subspan(1);
 }
 
 DType scaled_tile_type(const BoundCall& call, DType type, bool along_k) {

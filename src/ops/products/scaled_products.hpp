@@ -20,16 +20,30 @@ struct ScaledOperand {
   int rows_of_scale = 1;
 };
 
-// sum += the scaled product of tiles from the rows `row` of a and `column` of b on, over all blocks of k.
+// Rows of a tile whose sums are formed together: those of two warp groups.
+inline constexpr int most_rows_of_sums = 128;
+// Sums of so many rows of a tile at most, from `first` on. Those of more rows are formed one after the
+// other, with one set of registers for what tensor cores add.
+struct ScaledRows {
+  int first;
+  lang::Fragment values;
+};
+using ScaledSums = std::vector<ScaledRows>;
+ScaledSums scaled_sums(int m, int n);  // zeros
+
+// sums += the scaled product of tiles from the rows `row` of a and `column` of b on, over all blocks of k.
 // Tiles have the type `compute`.
-void multiply_scaled(lang::Fragment& sum, const ScaledOperand& a, const ScaledOperand& b,
-                     const lang::Expr& row, const lang::Expr& column, const lang::Expr& k, DType compute);
+void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOperand& b, const lang::Expr& row,
+                     const lang::Expr& column, const lang::Expr& k, DType compute);
 // The same over some blocks. Operands have what is from `begin` of the inner dimension on, scales all
 // blocks.
-void multiply_scaled(lang::Fragment& sum, const ScaledOperand& a, const ScaledOperand& b,
-                     const lang::Expr& row, const lang::Expr& column, const lang::Range& blocks,
-                     const lang::Expr& begin, DType compute);
+void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOperand& b, const lang::Expr& row,
+                     const lang::Expr& column, const lang::Range& blocks, const lang::Expr& begin,
+                     DType compute);
 
+// Tiles to choose among. Large ones were measured where tensor cores take 8 bits and blocks of b have one
+// scale.
+std::span<const TileCost> scaled_tiles(bool large);
 // The type of tiles: tensor cores take 8-bit operands that run along k; others are widened, exactly, where
 // they are copied. CPUs multiply f32.
 DType scaled_tile_type(const BoundCall& call, DType type, bool along_k);

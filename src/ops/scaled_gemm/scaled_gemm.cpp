@@ -16,14 +16,15 @@ struct Instance {
   DType type = e4m3, compute = f32, scale = f32, out = bf16;
   bool turned_a = false, turned_b = false;                    // [k, rows] in memory
   bool scales_by_block_a = false, scales_by_block_b = false;  // [blocks, rows] in memory
+  bool turns_scales = false;                                  // of a, in a first grid
   std::optional<DType> c = {};
   int rows_b = 128;
   int m = 64, n = 64;
   auto fields() const {
     return std::tuple(type, compute, labelled("s", scale), labelled("out", out), labelled("ta", turned_a),
                       labelled("tb", turned_b), labelled("sa", scales_by_block_a),
-                      labelled("sb", scales_by_block_b), labelled("c", c), labelled("rows", rows_b),
-                      joined("t", m, n));
+                      labelled("sb", scales_by_block_b), labelled("turned_scales", turns_scales),
+                      labelled("c", c), labelled("rows", rows_b), joined("t", m, n));
   }
 };
 
@@ -37,28 +38,43 @@ ScaledOperand operand(const char* values, const char* scales, const Expr& rows, 
       turned ? Along::rows : Along::k, by_block ? Along::rows : Along::k, rows_of_scale};
 }
 
+// Those of a block side by side, as boxes of the copy engine are.
+Tensor turned_scales(const Tensor& scales) {
+  constexpr int side = 32;
+  const int piece = bytes_of_piece / scales.type().bytes();
+  Expr rows = scales.extent(0), blocks = scales.extent(1);
+  Tensor result = workspace("scales_of_blocks", {blocks, ceildiv(rows, piece) * piece}, scales.type());
+  grid(ceildiv(rows, side), ceildiv(blocks, side), [&](Index x, Index y) {
+    Fragment tile = load(scales.at(x * side, y * side), {side, side});
+    copy(tile.T(), result.at(y * side, x * side));
+  });
+  return result;
+}
+
 Kernel program(const Instance& t) {
   return kernel(instance_name("scaled_gemm", t), [&] {
     Dim m("m"), n("n"), k("k");
-    const ScaledOperand a = operand("a", "scale_a", m, k, t, t.turned_a, t.scales_by_block_a, 1);
+    ScaledOperand a = operand("a", "scale_a", m, k, t, t.turned_a, t.scales_by_block_a, 1);
+    if (t.turns_scales) a.scales = turned_scales(a.scales), a.scales_along = Along::rows;
     const ScaledOperand b = operand("b", "scale_b", n, k, t, t.turned_b, t.scales_by_block_b, t.rows_b);
     std::optional<Tensor> c;
     if (t.c) c.emplace(input("c", {m, n}, *t.c));
     Tensor out = output("out", {m, n}, t.out);
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * t.m, column = x * t.n;
-      Fragment sum({t.m, t.n}, f32, 0);
-      if (c) copy(c->at(row, column), sum);
-      multiply_scaled(sum, a, b, row, column, k, t.compute);
-      copy(sum, out.at(row, column));
+      ScaledSums sums = scaled_sums(t.m, t.n);
+      if (c)
+        for (auto& [first, sum] : sums) copy(c->at(row + first, column), sum);
+      multiply_scaled(sums, a, b, row, column, k, t.compute);
+      for (auto& [first, sum] : sums) copy(sum, out.at(row + first, column));
     });
   });
 }
 
-ProductTile plan_tile(const Bound<ScaledGemm>& c) {
+ProductTile plan_tile(const Bound<ScaledGemm>& c, DType compute) {
   if (!c.on_gpu()) return {c.dim("m") <= 16 ? 16 : 64, c.dim("n") <= 64 ? 64 : 128};
-  return best_tile(gpu_table.scaled, {1, c.dim("m"), c.dim("n"), c.dim("k")}, 1,
-                   planned_gpu_processors(c.call()));
+  return best_tile(scaled_tiles(compute.bits() == 8 && c->rows_b == scaled_block),
+                   {1, c.dim("m"), c.dim("n"), c.dim("k")}, 1, planned_gpu_processors(c.call()));
 }
 
 void run(const Bound<ScaledGemm>& c, Launch& launch) {
@@ -67,8 +83,9 @@ void run(const Bound<ScaledGemm>& c, Launch& launch) {
   t.scales_by_block_a = lies_along_rows(c["scale_a"]), t.scales_by_block_b = lies_along_rows(c["scale_b"]);
   t.compute = scaled_tile_type(c.call(), t.type, !t.turned_a && !t.turned_b);
   t.c = c.type_if("c"), t.rows_b = c->rows_b;
-  const ProductTile tile = plan_tile(c);
+  const ProductTile tile = plan_tile(c, t.compute);
   t.m = tile.m, t.n = tile.n;
+  t.turns_scales = t.m > most_rows_of_sums && !t.scales_by_block_a;
   launch(t, program,
          {{"a", turned(c["a"], t.turned_a)},
           {"b", turned(c["b"], t.turned_b)},

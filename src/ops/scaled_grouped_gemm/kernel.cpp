@@ -29,17 +29,20 @@ struct Program {
 
   void run() const {
     walk.each(ceildiv(n, c.n), c.m, [&](const Expr& x, const GroupedTile& tile) {
-      Fragment sum({c.m, c.n}, f32, 0);
+      ScaledSums sums = scaled_sums(c.m, c.n);
       const ScaledOperand left{tile.of(a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
                                c.by_block_a ? Along::rows : Along::k, 1};
       const ScaledOperand right{b.slice(tile.group), scale_b.slice(tile.group), Along::k,
                                 c.by_block_b ? Along::rows : Along::k, c.rows_b};
-      multiply_scaled(sum, left, right, tile.row, x * c.n, k, c.compute);
-      if (c.bias) {
-        Fragment added = load(bias.slice(tile.group).at(x * c.n), {c.n}, f32);
-        parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
+      multiply_scaled(sums, left, right, tile.row, x * c.n, k, c.compute);
+      for (ScaledRows& own : sums) {
+        Fragment& sum = own.values;
+        if (c.bias) {
+          Fragment added = load(bias.slice(tile.group).at(x * c.n), {c.n}, f32);
+          parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
+        }
+        copy(sum, tile.of(out).at(tile.row + own.first, x * c.n));
       }
-      copy(sum, tile.of(out).at(tile.row, x * c.n));
     });
   }
 };
@@ -54,8 +57,9 @@ ScaledGroupedGemmKernel planned(ScaledGroupedGemmKernel t, const GroupedProduct&
                                 const BoundCall& call) {
   t.compute = scaled_tile_type(call, t.type, true);
   if (call.on_gpu()) {
-    const ProductTile tile = best_tile(gpu_table.scaled, {product.groups, product.rows, product.n, product.k},
-                                       1, planned_gpu_processors(call));
+    const ProductTile tile =
+        best_tile(scaled_tiles(false), {product.groups, product.rows, product.n, product.k}, 1,
+                  planned_gpu_processors(call));
     t.m = tile.m, t.n = tile.n;
   } else {
     t.m = product.rows <= 16 ? 16 : 64;

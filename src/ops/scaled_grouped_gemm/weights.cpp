@@ -80,16 +80,17 @@ struct WeightsProgram {
            if (c.aligned)
              assert_that(rows.begin % scaled_block == 0 && (rows.end % scaled_block == 0 || rows.end == m),
                          "groups begin at multiples of 128, as the call promises");
-           Fragment sum({c.m, c.n}, f32, 0);
-           if (c.c) copy(added.slice(group).at(y * c.m, x * c.n), sum);
+           ScaledSums sums = scaled_sums(c.m, c.n);
+           if (c.c)
+             for (auto& [first, sum] : sums) copy(added.slice(group).at(y * c.m + first, x * c.n), sum);
            // A group without rows has no blocks, wherever it begins.
            Expr end =
                select(rows.begin < rows.end, ceildiv(rows.end, scaled_block), rows.begin / scaled_block);
-           multiply_scaled(sum, operand(a, scale_a, c.by_column_a, c.scales_by_column_a, rows),
+           multiply_scaled(sums, operand(a, scale_a, c.by_column_a, c.scales_by_column_a, rows),
                            operand(dout, scale_dout, c.by_column_dout, c.scales_by_column_dout, rows),
                            y * c.m, x * c.n, range(rows.begin / scaled_block, end), begin_of(rows, group),
                            c.compute);
-           copy(sum, out.slice(group).at(y * c.m, x * c.n));
+           for (auto& [first, sum] : sums) copy(sum, out.slice(group).at(y * c.m + first, x * c.n));
          });
   }
 };
@@ -143,7 +144,7 @@ void run_weights(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
   if (c.on_gpu()) {
     const std::int64_t groups = std::max<std::int64_t>(c.dim("groups"), 1);
     const ProductTile tile =
-        best_tile(gpu_table.scaled, {groups, c.dim("k"), c.dim("n"), c.dim("m") / groups}, 1,
+        best_tile(scaled_tiles(false), {groups, c.dim("k"), c.dim("n"), c.dim("m") / groups}, 1,
                   planned_gpu_processors(c.call()));
     t.m = tile.m, t.n = tile.n;
   }

@@ -163,8 +163,16 @@ class Delay {
     }
     if (has_break(without_leaving(loop, loop.body))) return std::nullopt;
     if (is_deep(loop)) return deep(loop, at);
-    if (goes_on(loop) == nullptr)
-      if (const auto plan = two_sums(loop, roles_, target_)) return twofold(loop, *plan, at);
+    if (goes_on(loop) == nullptr) {
+      if (const auto plan = two_sums(loop, roles_, target_)) {
+        if (!plan->again) return twofold(loop, *plan, at);
+        // There is one set of sums: while a warp group adds what is in them, another one multiplies.
+        if (roles_.consumers > 128) {
+          result_.turns.insert(loop.index[0].get());
+          return std::nullopt;
+        }
+      }
+    }
     const auto late = late_products(loop, roles_, target_);
     if (late && few_registers_ && (late->late.size() > 1 || !late->held.empty())) {
       result_.reasons.emplace_back(loop.index[0].get(), too_few_registers());

@@ -30,6 +30,9 @@ struct ConsumerProgram {
   std::unordered_map<const ir::Variable*, const ir::Variable*> continued;
   // Keyed by the index of a loop of two steps: the branch in which a last step starts.
   std::unordered_map<const ir::Variable*, const ir::StmtNode*> left_over;
+  // Indices of loops whose products warp groups issue in turns: one adds its sums to others while another one
+  // multiplies.
+  std::unordered_set<const ir::Variable*> turns;
   // Operands that are made in every step of a loop, in one half of twice the memory and then in the other, so
   // that no thread waits until they have been read; and the ring of that loop whose slots count the steps.
   std::unordered_map<const ir::Buffer*, int> alternating;

@@ -88,8 +88,9 @@ class Planner {
   StepParts parts_;
   std::vector<int> advanced_, awaited_;  // that no part has yet
   std::deque<Flight> flights_;
-  bool settled_ = true;  // no product was issued since the last wait
-  Buffers begun_;        // see body
+  bool settled_ = true;    // no product was issued since the last wait
+  bool in_turns_ = false;  // warp groups issue the products of the loop one after the other
+  Buffers begun_;          // see body
 };
 
 // Whether tiles of rings come, or tensor cores multiply, in a body of the statement.
@@ -195,6 +196,7 @@ void Planner::product(const Stmt& s) {
   part.pins = begun_.erase(gemm.c.buffer.get()) > 0 && !gemm.overwrite;
   if (part.pins) settle(part);
   if (needs_promotion(gemm, own)) return promoted(s, own);
+  part.ping_pong = in_turns_;
   take_off(gemm);
 }
 
@@ -281,7 +283,10 @@ void Planner::loop(const Stmt& s) {
   const Overlap overlap = overlap_of(s);
   StepParts outer = std::exchange(parts_, {});
   StepPart result;
+  const bool turns = counted && program_.turns.contains(counted->index[0].get());
+  const bool outside = std::exchange(in_turns_, turns);
   result.inner = body(own, overlap);
+  in_turns_ = outside;
   parts_ = std::move(outer);
   result.does = Does::loop, result.stmt = s;
   parts_.push_back(std::move(result));

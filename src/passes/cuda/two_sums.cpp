@@ -63,7 +63,8 @@ class StepDivision {
     }
     const bool begins = !is_one_of(result_.sums, gemm.c.buffer);
     if (begins) result_.sums.push_back(gemm.c.buffer);
-    return is_declared(gemm.c.buffer) && is_whole(gemm.c) && begins == gemm.overwrite;
+    result_.again |= gemm.overwrite && !begins;
+    return is_declared(gemm.c.buffer) && is_whole(gemm.c) && (gemm.overwrite || !begins);
   }
 
   bool has_two_slots() const {

@@ -16,6 +16,7 @@ struct TwoSums {
   ir::Body work;                     // all else
   std::vector<ir::BufferPtr> sums;   // of the products, which the step declares
   std::vector<ir::BufferPtr> tiles;  // of rings that the work declares
+  bool again = false;                // a step has several products to the same sums
 };
 
 // Empty unless every product of the loop overwrites sums of its step with products of loaded tiles, and the
