@@ -83,7 +83,7 @@ Expr packed_as_f32(PackedType type, const Operand& element, const PackedPlace& p
   const At o{element.at};
   const Operand word(u32(element), element.at);
   if (type.code == PackedType::Code::e2m1) return e2m1_as_f32(low_half(word, place), o(place.bit));
-  // An integer that stays where it is lies within the mantissa of a float, too.
+  // An integer that stays where it is is within the mantissa of a float, too.
   const bool stays = !place.shifts;
   const Operand bit(u32(o(place.bit)), element.at);
   const Operand of_last_place(stays ? u32(o(o(mantissa_bits + exponent_bias) - o(place.bit)))

@@ -1,4 +1,4 @@
-// Where a packed number lies in its element, how it is decoded there, and how it is encoded.
+// Where a packed number is in its element, how it is decoded there, and how it is encoded.
 #pragma once
 #include <optional>
 

@@ -144,7 +144,7 @@ void copy(const PackedSource& from, const PackedTarget& to, Loc at = Loc::curren
 // To a tile of floats, or of integers that are not e2m1: each number is converted exactly, and then rounded
 // or wrapped to the type of the tile. Ranks are 1 to 3.
 void copy(const PackedSource& from, Tile& to, Loc at = Loc::current());
-// From a tile of floats to e2m1: the nearest number, ties to even mantissas; what lies beyond 6, infinities
+// From a tile of floats to e2m1: the nearest number, ties to even mantissas; what is beyond 6, infinities
 // and NaN become 6 with their sign. From a tile of integers to integers: the lowest bits are kept.
 void copy(const Tile& from, const PackedTarget& to, Loc at = Loc::current());
 // A new Fragment with these numbers in `type`.

@@ -38,7 +38,7 @@ struct SsdStatePassingResult {
   Tensor starts, final_state;  // f32 [batch, chunks, heads, p, n] and [batch, heads, p, n]
 };
 
-// The states before each chunk, and behind the last: S ← decay · S + the chunk's own. Throws an ArgumentError
+// The states before each chunk, and after the last: S ← decay · S + the chunk's own. Throws an ArgumentError
 // for wrong shapes, dtypes or options.
 SsdStatePassingResult ssd_state_passing(const TensorRef& states, const TensorRef& decays,
                                         SsdStatePassing options = {});

@@ -218,7 +218,7 @@ TEST(OperandForms, AreMadeVisibleOnce) {
   expect_good_code(Comparison(cases).kernel(), 90);
 }
 
-// Rows of a record in two tensors, whose limits lie between pieces of 16 elements.
+// Rows of a record in two tensors, whose limits are between pieces of 16 elements.
 void of_two_records(Program& p) {
   constexpr int n = 64, first_features = 48;
   const auto q = p.in(Data::random_integers({n, n}, bf16, 5, 0, 2)),

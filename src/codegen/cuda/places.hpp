@@ -57,7 +57,7 @@ struct Coordinates {
   std::string inside;  // empty: always
 };
 
-// An element that a loop reads in every step: the address, what it held, behind which step it ends, how far
+// An element that a loop reads in every step: the address, what it held, after which step it ends, how far
 // it moves.
 struct StepRead {
   ir::VariablePtr index;

@@ -116,7 +116,7 @@ bool CudaGridPrinter::is_brought(const Buffer& tile) const {
   return std::ranges::any_of(brought_, [&](const View& view) { return view.buffer.get() == &tile; });
 }
 
-// Tiles that copies bring are there: of each thread its own vectors, and behind the next barrier all.
+// Tiles that copies bring are there: of each thread its own vectors, and after the next barrier all.
 void CudaGridPrinter::await_brought() {
   if (brought_.empty()) return;
   out_.code();

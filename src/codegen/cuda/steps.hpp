@@ -37,7 +37,7 @@ struct Step {
   bool leaves = false;                    // code that may leave the innermost loop
   bool is_barrier = false;                // code in which the threads wait for each other
   bool publishes = false;                 // and in front of which all made visible what they wrote
-  bool brings = false;                    // code behind which copies that began earlier have arrived
+  bool brings = false;                    // code after which copies that began earlier have arrived
 };
 
 // With barriers where a step touches what another thread touched before in a way that does not commute.

@@ -69,7 +69,7 @@ TG_DEVICE void take_columns(float* x, const T* from, int thread) {
     for (int r = 0; r < 8; ++r) x[8 * i + r] = element<T>(words[r / 2], r % 2);
   }
 }
-// The same in f32: two boxes of 32 columns, one behind the other. The threads of a warp meet all banks.
+// The same in f32: two boxes of 32 columns, one after the other. The threads of a warp meet all banks.
 template <int columns>
 TG_DEVICE void stage_columns_of(float* to, const float* x) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row = lane % 4 * 2,

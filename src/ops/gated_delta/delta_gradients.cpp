@@ -55,7 +55,7 @@ class PassGradients {
     Fragment dw({c.block, rows}, f32, 0), from_state({c.block, rows}, f32, 0), y({c.block, rows}, f32, 0);
     gemm(before, ks.T(), from_state);
     gemm(douts.T(), seen, dw);
-    // What no product reads stands behind one, so that it runs beside it.
+    // What no product reads follows one, so that it runs beside it.
     copy(dstate, s.chunk(dstates, at.n, at.chunk, at.h).at(at.column));
     Expr all = own(DeltaVector::grown, rows - 1);
     parallel(dstate, [&](Index i, Index j) { dstate(i, j) *= all; });

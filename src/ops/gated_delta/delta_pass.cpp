@@ -76,7 +76,7 @@ class PassOverChunks {
     Fragment seen({c.block, rows}, f32, 0), o({c.block, rows}, f32, 0), written({c.block, rows}, f32, 0);
     gemm(before, t.k.T(), seen);
     if (c.outputs) gemm(before, t.q->T(), o);
-    // What no product reads stands behind one, so that it runs beside it.
+    // What no product reads follows one, so that it runs beside it.
     parallel(values, [&](Index i, Index j) { values(i, j) = t.v(j, i); });
     if (c.keep) copy(state, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
     Expr all = t.vectors(DeltaVector::grown, rows - 1);

@@ -10,7 +10,7 @@ struct DeltaPass {
   DType type = f32;
   int d = 64, d_v = 64, block = 64;  // features, columns of values, and those that a block has
   bool packed = false;
-  bool first = false, last = false;  // there is a state before the first token, one wanted behind the last
+  bool first = false, last = false;  // there is a state before the first token, one wanted after the last
   bool outputs = false;              // results are wanted
   bool keep = false;                 // states of all chunks and what they write are wanted
   // d more columns have zero values and the identity as their first state, so that they end as the map that

@@ -110,7 +110,7 @@ class FactorsOfChunks {
     copy(rounded, s.head(inverse, at.n, at.h).at(at.row));
   }
 
-  // Behind the last token gates are 0, so that the last row has the whole of a chunk.
+  // After the last token gates are 0, so that the last row has the whole of a chunk.
   void form_vectors(const Chunk& at, Shared& vectors) const {
     const Sequences& s = in.s;
     Fragment betas = load(s.head(beta, at.n, at.h).at(at.row), {rows});

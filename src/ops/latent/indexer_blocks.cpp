@@ -34,7 +34,7 @@ class ChoiceInBlocks {
              {"ends", given("ends")},
              {"parts", indexer_parts(c_.call(), kernel.indexer, end_ - begin_, columns)},
              {"offset", offset()}});
-    // Of a block that was chosen the columns are a page.
+    // The columns of a block that was chosen are a page.
     TopkKernel choice = topk_instance(c_.dim("batch") * (end_ - begin_), columns, false, false, true);
     choice.own_pages = true;
     launch_(

@@ -12,7 +12,7 @@ struct IndexerBackward : IndexerOptions, IndexerBackwardOptions {
   TensorRef dlogits = {}, q = {}, k = {}, weights = {};
 };
 
-// What holds for the indexer, wherever its keys lie.
+// What holds for the indexer, wherever its keys are.
 template <class Op>
 void add_indexer_rules(Schema<Op>& table) {
   table.option(&Op::causal, "causal", "hides later keys; the last query is aligned with the last key")

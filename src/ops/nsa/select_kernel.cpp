@@ -35,7 +35,7 @@ struct Select : CompressedProgram {
 
   explicit Select(const SelectKernel& instance) : CompressedProgram(instance.heads), kernel(instance) {}
 
-  // Of a row of weights. Of blocks, as many as a warp reads at a time and those of the last step behind them;
+  // Of a row of weights. Of blocks, as many as a warp reads at a time and those of the last step after them;
   // what reaches into a block has a row of its own.
   Expr width() const {
     if (kernel.begun == 0) return last + 1;
@@ -189,7 +189,7 @@ struct Select : CompressedProgram {
     });
   }
 
-  // The same from what steps combined. Blocks behind them have no entries.
+  // The same from what steps combined. Blocks after them have no entries.
   Fragment weights_of_steps(const Row& row, const Expr& begin) const {
     Fragment found = load(row.weights.slice(row.at).at(begin), {kernel.columns});
     std::optional<Fragment> reaching;
