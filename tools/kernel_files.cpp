@@ -106,6 +106,9 @@ std::string run_kernel_file(const std::string& command, const std::string& file,
   const std::string output = contents_of(directory.file("output")), own = command + ": ";
   if (result.timed_out)
     throw Error(fmt::format("{}the kernels of {} took more than five minutes: {}", own, file, output));
+  if (!result.succeeded() && output.empty())  // whatever it printed is lost if it crashes
+    throw Error(fmt::format("{}the program of {} ended with status {}; above 128, it is 128 + a signal", own,
+                            file, result.exit_code));
   // Functions of the library begin their messages with a name that is often the command's.
   if (!result.succeeded())
     throw Error(own + file + ": " + output.substr(output.starts_with(own) ? own.size() : 0));

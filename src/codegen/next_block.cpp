@@ -162,7 +162,7 @@ std::optional<NextBlock> next_block(const Kernel& kernel, const Grid& grid) {
   const Effects e = all_effects(*slice);
   if (std::any_of(tiles.begin(), tiles.end(), [&](const BufferPtr& tile) { return e.reads(tile); }))
     return std::nullopt;
-  next.beginning = std::move(*slice);
+  next.beginning = fresh_copy(*slice);  // it stands within the block whose variables these are
   return next;
 }
 

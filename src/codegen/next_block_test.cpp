@@ -53,6 +53,28 @@ const Case fetching[] = {
        });
      },
      1e-3},
+    {"blocks that a tile names, which is brought before the rows and used after them",
+     [](Program& p) {
+       Tensor q = p.in(floats({64, width})), k = p.in(floats({80, width}, 2)), list = p.in(lists({8}, 1)),
+              out = p.out({64, width}, f32);
+       grid(4, [&](Index b) {
+         Shared queries({width, width}, f32), at({1}, i32);
+         copy(q.at(b * width, 0), queries);
+         at(0) = b;
+         Fragment sum({width, width}, f32, 0);
+         pipelined(2, [&](Index) {
+           Shared block({1}, i32), keys({width, width}, f32);
+           copy(list.at(at(0)), block);
+           Expr key = block(0) * width;
+           Fragment weights({width, width}, f32);
+           parallel(weights, [&](Index i, Index j) { weights(i, j) = exp2(queries(i, j) * 0.002f); });
+           copy(k.at(key, 0), keys);
+           gemm(weights, keys.T(), sum);
+         });
+         copy(sum, out.at(b * width, 0));
+       });
+     },
+     1e-3},
     {"lists of lengths, of which some are zero",
      [](Program& p) {
        Tensor q = p.in(floats({256, width})), k = p.in(floats({80, width}, 2)),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/ir.hpp"
+#include "ir/print.hpp"
 #include "ir/visit.hpp"
 
 namespace {
@@ -264,6 +265,18 @@ TEST(Lang, ExtentsAreJoined) {
       EXPECT_EQ(Expr(0.0f).type(), f32);
     });
   });
+}
+
+TEST(Lang, AnIndexMayBeANumber) {
+  const Kernel first_row = kernel("first_row", [] {
+    Tensor A = input("A", {4, 8}, f32), Out = output("Out", {2, 8}, f32);
+    grid(1, [&](Index) {
+      Fragment rows({2, 8}, f32, 0);
+      gather(A, [&](Index) { return Index(0); }, rows);
+      copy(rows, Out);
+    });
+  });
+  EXPECT_NE(ir::print(*first_row.ir()).find("-> 0)"), std::string::npos) << ir::print(*first_row.ir());
 }
 
 TEST(Lang, OtherwiseFollowsItsWhen) {

@@ -126,6 +126,8 @@ TEST_F(KernelFile, IsRefusedWithTheRemedy) {
       {"int main() {}\n", "lists no kernels; add a line such as TEGULA_KERNELS("},
       {"#include <tegula/lang.hpp>\nTEGULA_KERNELS(nothing())\n", "mine.cpp:2"},
       {"#include <tegula/lang.hpp>\nTEGULA_KERNELS(tegula::lang::kernel(\"bad name\", [] {}))\n", "bad name"},
+      {"#include <tegula/lang.hpp>\nTEGULA_KERNELS((std::abort(), tegula::lang::kernel(\"k\", [] {})))\n",
+       "mine.cpp ended with status 134; above 128"},
   };
   for (auto& row : table) {
     const auto outcome = tool("show " + written(row.text));

@@ -126,6 +126,9 @@ Operand operand_at(T&& x, const Loc& at) {
 class Index : public Expr {
  public:
   explicit Index(Node node) : Expr(std::move(node), false) {}
+  // Otherwise Index(0) would be an Index of no node.
+  template <std::integral T>
+  explicit Index(T value) : Expr(value) {}
 };
 
 // An extent that the shapes of a call determine, i32. A Dim used in several shapes has one value; `name` is
