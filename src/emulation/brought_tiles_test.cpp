@@ -1,4 +1,5 @@
-// Tiles outside of loops are copied asynchronously and awaited together: what else is written to their memory waits, too.
+// Tiles outside of loops are copied asynchronously and awaited together: what else is written to their memory
+// waits, too.
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"
@@ -16,7 +17,8 @@ constexpr int rows = 16, columns = 32;
 // A tile that nobody reads; the next one takes its memory, and threads fill it element by element.
 lang::Kernel unread() {
   return kernel("unread", [] {
-    lang::Tensor A = input("A", {rows, columns}, f32), V = input("V", {rows}, f32), Out = output("Out", {rows}, f32);
+    lang::Tensor A = input("A", {rows, columns}, f32), V = input("V", {rows}, f32),
+                 Out = output("Out", {rows}, f32);
     grid(1, [&](Index) {
       Shared first({rows, columns}, f32);
       copy(A, first);
@@ -75,11 +77,12 @@ TEST_P(BroughtTiles, AreAwaitedBeforeTheirMemoryIsWritten) {
                         {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, BroughtTiles,
-                         ::testing::Values(Case{"unread", unread, {rows}, {rows}},
-                                           Case{"unread_by_vectors", unread_by_vectors, {rows, columns}, {rows, columns}},
-                                           Case{"twice", twice, {rows, columns}, {rows, columns}}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Table, BroughtTiles,
+    ::testing::Values(Case{"unread", unread, {rows}, {rows}},
+                      Case{"unread_by_vectors", unread_by_vectors, {rows, columns}, {rows, columns}},
+                      Case{"twice", twice, {rows, columns}, {rows, columns}}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace brought_tiles_test
 }  // namespace tegula::emulation

@@ -53,6 +53,7 @@ IndexerRows indexer_rows(const BoundCall& c, bool causal, Exact& exact) {
   IndexerRows rows;
   rows.q = exact.array("q"), rows.k = exact.array("k"), rows.weights = exact.array("weights");
   rows.scales = exact.data_if("k_scales");
+  rows.of_8_bits = c.type("q").bits() == 8;
   const auto* begins = c.has("begins") ? exact["begins"].data_as<std::int32_t>() : nullptr;
   const auto* ends = c.has("ends") ? exact["ends"].data_as<std::int32_t>() : nullptr;
   // `query` counts through all batches.
@@ -68,7 +69,8 @@ IndexerRows indexer_rows(const BoundCall& c, bool causal, Exact& exact) {
 double IndexerRows::product(const Exact& exact, std::int64_t i, std::int64_t h, std::int64_t n) const {
   const std::int64_t features = q.extents[3];
   const double *left = &q(b, i, h, 0), *right = &k(b, n, 0);
-  return sum_of_8_bits(features, exact.steps() == e4m3, [&](std::int64_t d) { return left[d] * right[d]; });
+  return sum_of_8_bits(features, of_8_bits && exact.steps() != f64,
+                       [&](std::int64_t d) { return left[d] * right[d]; });
 }
 
 double IndexerRows::logit(const Exact& exact, std::int64_t i, std::int64_t n) const {

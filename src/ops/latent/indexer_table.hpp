@@ -48,6 +48,7 @@ struct IndexerRows {
   std::int64_t b = 0;
   ArrayOf<double> q, k, weights;
   const double* scales = nullptr;
+  bool of_8_bits = false;  // products are those of tensor cores
   std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t query)> seen;
 
   // q[i, h] · k[n], as it is computed.

@@ -83,6 +83,19 @@ TEST(SparseMlaDecode, TakesViewsOfRecords) {
     EXPECT_EQ(faults_of(judge_call(schema, inputs, {}, call_by_name(schema, inputs, {}, target))), "");
 }
 
+// Tensor cores keep few bits of sums of 8-bit products, which is no fault of a result.
+TEST(IndexerLogits, AreJudgedAsSumsOfEightBits) {
+  const OperatorSchema& schema = find_schema("indexer_logits");
+  const Tensors inputs{{"q", Tensor::random_normal({1, 2, 4, 64}, e4m3, 1)},
+                       {"k", Tensor::random_normal({1, 50, 64}, e4m3, 2)},
+                       {"weights", Tensor::random_normal({1, 2, 4}, f32, 3)}};
+  const DType steps = plain_steps(schema, "logits", f32, inputs);
+  const Tensor exact = formula_by_name(schema, inputs, {}).at("logits"),
+               formed = formula_by_name(schema, inputs, {}, steps).at("logits");
+  EXPECT_FALSE(equal(exact, formed));
+  EXPECT_EQ(faults_of(judge_call(schema, inputs, {}, {{"logits", formed.to(f32)}})), "");
+}
+
 TEST(Latents, RefuseWrongCalls) {
   const Tensor q = Tensor::zeros({2, 3, 12}, f32), kv = Tensor::zeros({6, 1, 12}, f32);
   const Tensor lists = Tensor::zeros({2, 1, 4}, i32);

@@ -31,11 +31,12 @@ void formula(const Bound<Op>& c, Exact& exact) {
   const auto q = exact.array("q"), k = exact.array("k_cache"), weights = exact.array("weights"),
              logits = exact.array("logits");
   const std::int64_t queries = c.dim("queries"), features = c.dim("d");
+  const bool of_8_bits = exact.steps() != f64 && c.type("q").bits() == 8;
   const auto logit = [&](std::int64_t b, std::int64_t i, std::int64_t page, std::int64_t row) {
     double sum = 0;
     for (std::int64_t h = 0; h < c.dim("heads"); ++h) {
-      const double product = sum_of_8_bits(features, exact.steps() == e4m3,
-                                           [&](std::int64_t d) { return q(b, i, h, d) * k(page, row, d); });
+      const double product =
+          sum_of_8_bits(features, of_8_bits, [&](std::int64_t d) { return q(b, i, h, d) * k(page, row, d); });
       sum += std::max(product, 0.0) * weights(b, i, h);
     }
     return c.has("k_scales") ? sum * exact.array("k_scales")(page, row) : sum;
