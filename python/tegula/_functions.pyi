@@ -5538,12 +5538,12 @@ def ssd_chunk_state(
     """The state that each chunk of tokens leaves, as in Mamba-2.
 
     Args:
-        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. Elements of the last dimension
-            lie side by side.
+        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. The last dimension is
+            contiguous.
         dt: [batch, tokens, groups * group], float32, float16 or bfloat16: step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
-        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. Elements
-            of the last dimension lie side by side.
+        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. The last
+            dimension is contiguous.
         dt_bias: [groups * group], float32: added to dt. Optional.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
         states, decays: written instead of new arrays.
@@ -5584,20 +5584,17 @@ def ssd_state_passing(
     """The states before each chunk, from those that chunks leave.
 
     Args:
-        states: [batch, chunks, heads, p, n], float32: states that chunks leave. Elements of the last dimension lie
-            side by side.
+        states: [batch, chunks, heads, p, n], float32: states that chunks leave. The last dimension is contiguous.
         decays: [batch, chunks, heads], float32: factors by which states fade.
-        initial_state: [batch, heads, p, n], float32: states before the first token; zeros if omitted. Elements of
-            the last dimension lie side by side. Optional.
+        initial_state: [batch, heads, p, n], float32: states before the first token; zeros if omitted. The last
+            dimension is contiguous. Optional.
         starts, final_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        starts: [batch, chunks, heads, p, n], float32: states before each chunk. Elements of the last dimension lie
-            side by side.
-        final_state: [batch, heads, p, n], float32: states after the last chunk. Elements of the last dimension lie
-            side by side.
+        starts: [batch, chunks, heads, p, n], float32: states before each chunk. The last dimension is contiguous.
+        final_state: [batch, heads, p, n], float32: states after the last chunk. The last dimension is contiguous.
 
     Rules:
         states: expected 1 to 256 features of states; split them.
@@ -5629,19 +5626,19 @@ def ssd_chunk_scan(
     """The results of ssd from the states before each chunk of tokens.
 
     Args:
-        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. Elements of the last dimension
-            lie side by side.
+        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. The last dimension is
+            contiguous.
         dt: [batch, tokens, groups * group], float32, float16 or bfloat16: step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
-        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. Elements
-            of the last dimension lie side by side.
-        C: [batch, tokens, groups, n], dtype that of x: vectors by which the state is read. Elements of the last
-            dimension lie side by side.
-        starts: [batch, ceildiv(tokens, 64), groups * group, p, n], float32: states before each chunk. Elements of
-            the last dimension lie side by side.
+        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. The last
+            dimension is contiguous.
+        C: [batch, tokens, groups, n], dtype that of x: vectors by which the state is read. The last dimension is
+            contiguous.
+        starts: [batch, ceildiv(tokens, 64), groups * group, p, n], float32: states before each chunk. The last
+            dimension is contiguous.
         D: [groups * group], float32: factors of x, which is added to the result. Optional.
-        z: [batch, tokens, groups * group, p], dtype that of x: gate: results are multiplied by silu(z). Elements of
-            the last dimension lie side by side. Optional.
+        z: [batch, tokens, groups * group, p], dtype that of x: gate: results are multiplied by silu(z). The last
+            dimension is contiguous. Optional.
         dt_bias: [groups * group], float32: added to dt. Optional.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
         out: written instead of new arrays.

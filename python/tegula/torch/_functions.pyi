@@ -5127,12 +5127,12 @@ def ssd_chunk_state(
     There are no gradients: it is a step of ssd, whose gradient is ssd_backward.
 
     Args:
-        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. Elements of the last dimension
-            lie side by side.
+        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. The last dimension is
+            contiguous.
         dt: [batch, tokens, groups * group], float32, float16 or bfloat16: step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
-        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. Elements
-            of the last dimension lie side by side.
+        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. The last
+            dimension is contiguous.
         dt_bias: [groups * group], float32: added to dt. Optional.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
 
@@ -5169,17 +5169,14 @@ def ssd_state_passing(
     There are no gradients: it is a step of ssd, whose gradient is ssd_backward.
 
     Args:
-        states: [batch, chunks, heads, p, n], float32: states that chunks leave. Elements of the last dimension lie
-            side by side.
+        states: [batch, chunks, heads, p, n], float32: states that chunks leave. The last dimension is contiguous.
         decays: [batch, chunks, heads], float32: factors by which states fade.
-        initial_state: [batch, heads, p, n], float32: states before the first token; zeros if omitted. Elements of
-            the last dimension lie side by side. Optional.
+        initial_state: [batch, heads, p, n], float32: states before the first token; zeros if omitted. The last
+            dimension is contiguous. Optional.
 
     Returns:
-        starts: [batch, chunks, heads, p, n], float32: states before each chunk. Elements of the last dimension lie
-            side by side.
-        final_state: [batch, heads, p, n], float32: states after the last chunk. Elements of the last dimension lie
-            side by side.
+        starts: [batch, chunks, heads, p, n], float32: states before each chunk. The last dimension is contiguous.
+        final_state: [batch, heads, p, n], float32: states after the last chunk. The last dimension is contiguous.
 
     Rules:
         states: expected 1 to 256 features of states; split them.
@@ -5211,19 +5208,19 @@ def ssd_chunk_scan(
     There are no gradients: it is a step of ssd, whose gradient is ssd_backward.
 
     Args:
-        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. Elements of the last dimension
-            lie side by side.
+        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. The last dimension is
+            contiguous.
         dt: [batch, tokens, groups * group], float32, float16 or bfloat16: step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
-        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. Elements
-            of the last dimension lie side by side.
-        C: [batch, tokens, groups, n], dtype that of x: vectors by which the state is read. Elements of the last
-            dimension lie side by side.
-        starts: [batch, ceildiv(tokens, 64), groups * group, p, n], float32: states before each chunk. Elements of
-            the last dimension lie side by side.
+        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. The last
+            dimension is contiguous.
+        C: [batch, tokens, groups, n], dtype that of x: vectors by which the state is read. The last dimension is
+            contiguous.
+        starts: [batch, ceildiv(tokens, 64), groups * group, p, n], float32: states before each chunk. The last
+            dimension is contiguous.
         D: [groups * group], float32: factors of x, which is added to the result. Optional.
-        z: [batch, tokens, groups * group, p], dtype that of x: gate: results are multiplied by silu(z). Elements of
-            the last dimension lie side by side. Optional.
+        z: [batch, tokens, groups * group, p], dtype that of x: gate: results are multiplied by silu(z). The last
+            dimension is contiguous. Optional.
         dt_bias: [groups * group], float32: added to dt. Optional.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
 
