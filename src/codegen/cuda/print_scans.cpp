@@ -77,7 +77,8 @@ void CudaGridPrinter::scan_elements(const Scan& n, const FragmentTile& from, con
   }
   const std::int64_t count = from.layout.register_count();
   out_.code();
-  out_.line(fmt::format("{} {}[{}];  // {}", texts.type, texts.elements, count, location_in_folder(at)));
+  out_.line(fmt::format("[[maybe_unused]] {} {}[{}];  // {}", texts.type, texts.elements, count,
+                        location_in_folder(at)));
   out_.open("{");
   const Texts base = base_coordinates(from.layout);
   out_.line("#pragma unroll");

@@ -194,11 +194,13 @@ TG_DEVICE bool shuffled(bool x, int step) { return __shfl_xor_sync(0xffffffffu, 
 // The sum of a whole warp's integers is one instruction.
 template <class Op, int step, int extent, class T>
 TG_DEVICE T across_lanes(T x) {
-  if constexpr (is_same<Op, Add> && is_same<T, int32_t> && step == 1 && extent == 32)
+  if constexpr (is_same<Op, Add> && is_same<T, int32_t> && step == 1 && extent == 32) {
     return __reduce_add_sync(0xffffffffu, x);
+  } else {
 #pragma unroll
-  for (int s = step; s < step * extent; s *= 2) x = Op::of(x, shuffled(x, s));
-  return x;
+    for (int s = step; s < step * extent; s *= 2) x = Op::of(x, shuffled(x, s));
+    return x;
+  }
 }
 
 TG_DEVICE bool any_lane(bool x) { return __any_sync(0xffffffffu, x) != 0; }

@@ -36,13 +36,15 @@ void expect_one_rounding(DType type) {
 
 TEST(CpuExecutor, RoundsOnceWhereTheCompilerDoesNotOptimise) {
   if (best_isa() == Isa::portable) GTEST_SKIP() << "no instruction rounds a product and a sum once";
+  // The process keeps the first compiler that it finds.
+  if (testing::UnitTest::GetInstance()->test_to_run_count() > 1)
+    GTEST_SKIP() << "other tests need another compiler";
   const TemporaryDirectory directory;
   const std::string slow = directory.file("c++");
   std::ofstream(slow) << "#!/bin/sh\nexec c++ \"$@\" -O0\n";
   chmod(slow.c_str(), 0700);
   const ScopedVariable compiler(Variable::cxx, slow);
   const ScopedVariable cache(Variable::cache_dir, directory.file("cache"));
-  if (host_compiler()->path() != slow) GTEST_SKIP() << "a test before found the process's compiler";
   expect_one_rounding<float>(f32);
   expect_one_rounding<double>(f64);
 }
