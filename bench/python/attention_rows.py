@@ -1,20 +1,28 @@
-"""Attention and its gradients beside cuDNN's, in turns in one process, outputs compared; one line of JSON a row.
+"""Attention and its gradients beside cuDNN's and FlashAttention-4's, in turns in one process, outputs compared; one line of
+JSON a row.
 
     python bench/python/attention_rows.py [--part I/N] [--rounds N] [WORD...]    only rows whose names have one of the words
 
 Rates count visible pairs: four operations a feature forward, ten backward. A row without "cudnn ms" has no such call in
-PyTorch; "x cudnn" is cuDNN's time divided by Tegula's, "differs" the largest difference of a result by its largest value.
+PyTorch, one without "fa4 ms" none in flash-attn-4, or the package is not installed; "x cudnn" is cuDNN's time divided by
+Tegula's, "differs cudnn" the largest difference of a result by its largest value.
 """
 
 import argparse
 import dataclasses
 import json
 import statistics
+import sys
 
 import tegula
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+try:
+    from flash_attn.cute import flash_attn_func
+except ImportError:
+    flash_attn_func = None
 
 
 @dataclasses.dataclass
@@ -113,8 +121,36 @@ def cudnn_call(row, q, k, v, dout):
     return forward
 
 
+def fa4_call(row, q, k, v, dout):
+    """None where flash-attn-4 is missing or has no such call; of a gradient, the deterministic form where the row asks it."""
+    if flash_attn_func is None:
+        return None
+    inputs = [x.detach().requires_grad_(row.backward) for x in (q, k, v)]
+    window = (row.left, 0) if row.left >= 0 else (None, None)
+
+    def forward():
+        options = {"causal": row.causal and row.left < 0, "window_size": window, "deterministic": row.deterministic}
+        out = flash_attn_func(*inputs, **options)
+        return [out[0] if isinstance(out, tuple) else out]
+
+    try:
+        (out,) = forward()
+        backward = lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True)
+        if row.backward:
+            backward()
+        return backward if row.backward else forward
+    except Exception as failure:  # whatever its compiler raises
+        print(row.name, str(failure).splitlines()[:1], file=sys.stderr)
+        return None
+
+
+RIVALS = {"cudnn": cudnn_call, "fa4": fa4_call}
+
+
 def rounds_of(calls, flush, rounds):
-    """Milliseconds of every call in every round, the calls in turns behind a flush of the cache."""
+    """Milliseconds of every call in every round, the calls in turns behind a flush of the cache.
+
+    The flush takes longer than the host needs to enqueue any of the calls, so that none waits for its host."""
     events = []
     for _ in range(rounds):
         for call in calls:
@@ -131,16 +167,17 @@ def rounds_of(calls, flush, rounds):
 
 def measure(row, flush, rounds):
     tensors = make_tensors(row)
-    calls = [own_call(row, *tensors), cudnn_call(row, *tensors)]
-    line = {"row": row.name}
-    results = [call() for call in calls if call]
-    if calls[1]:
-        line["differs"] = max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(*results))
-    own, *rival = rounds_of([call for call in calls if call], flush, rounds)
-    line |= {"ms": statistics.median(own), "tflops": row.operations() / statistics.median(own) / 1e9}
-    if rival:
-        line |= {"cudnn ms": statistics.median(rival[0]), "cudnn tflops": row.operations() / statistics.median(rival[0]) / 1e9,
-                 "x cudnn": statistics.median(b / a for a, b in zip(own, rival[0]))}  # fmt: skip
+    own = own_call(row, *tensors)
+    rivals = {name: call for name, make in RIVALS.items() if (call := make(row, *tensors))}
+    line, results = {"row": row.name}, own()
+    for name, call in rivals.items():
+        line["differs " + name] = max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(results, call()))
+    own_times, *rival_times = rounds_of([own, *rivals.values()], flush, rounds)
+    line |= {"ms": statistics.median(own_times), "tflops": row.operations() / statistics.median(own_times) / 1e9}
+    for name, times in zip(rivals, rival_times):
+        line[name + " ms"] = statistics.median(times)
+        line[name + " tflops"] = row.operations() / statistics.median(times) / 1e9
+        line["x " + name] = statistics.median(b / a for a, b in zip(own_times, times))
     return line
 
 
@@ -151,7 +188,7 @@ def main():
     parser.add_argument("--part", default="0/1", help="the rows I, I + N, ..., so that several processes can fill the cache")
     config = parser.parse_args()
     part, parts = map(int, config.part.split("/"))
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    flush = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     wanted = [row for row in rows() if not config.words or any(word in row.name for word in config.words)]
     for row in wanted[part::parts]:
         print(json.dumps(measure(row, flush, config.rounds)), flush=True)
