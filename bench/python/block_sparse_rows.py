@@ -1,0 +1,128 @@
+"""Attention over selected blocks beside cuDNN's (BSA of nvidia-cudnn-frontend), at the six shapes of its own benchmark, in
+turns in one process, outputs compared; one line of JSON a row.
+
+    python bench/python/block_sparse_rows.py [--rounds N] [WORD...]    only rows whose names have one of the words
+
+Rates count the pairs of the selected blocks: four operations a feature forward, ten backward. "x cudnn" is cuDNN's time
+divided by Tegula's; a row without it has no such call there, or the package is not installed.
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+
+import tegula
+import torch
+from attention_rows import rounds_of
+
+try:
+    import cudnn.block_sparse_attention as bsa
+except ImportError:
+    bsa = None
+
+HEAD_SIZE = 128
+
+
+@dataclasses.dataclass
+class Row:
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    count: int
+    block: int
+    backward: bool
+
+    @property
+    def name(self):
+        what = "backward" if self.backward else "forward"
+        return f"{what} {self.batch}x{self.heads} {self.queries}x{self.keys} {self.count} blocks of {self.block}"
+
+    def operations(self):
+        pairs = self.batch * self.heads * self.queries * self.count * self.block
+        return (10.0 if self.backward else 4.0) * pairs * HEAD_SIZE
+
+
+# Batch, heads, queries, keys and blocks of 128 keys a block of queries; the last selects all.
+SHAPES = ((1, 2, 256, 512, 3), (1, 8, 2048, 4096, 8), (1, 8, 8192, 8192, 16), (2, 16, 16384, 16384, 32),
+          (1, 8, 32768, 32768, 32), (1, 8, 8192, 8192, 64))  # fmt: skip
+
+
+def rows():
+    for block in (64, 128):
+        for batch, heads, queries, keys, count in SHAPES:
+            for backward in (False, True):
+                yield Row(batch, heads, queries, keys, count * 128 // block, block, backward)
+
+
+def choose_blocks(row):
+    """int32 [batch, heads, blocks of queries, count]: blocks of keys without replacement, in ascending order."""
+    blocks = row.keys // row.block
+    order = torch.rand(row.batch, row.heads, row.queries // row.block, blocks, device="cuda").argsort(-1)
+    return order[..., : row.count].sort(-1).values.to(torch.int32).contiguous()
+
+
+def own_call(row, tensors, dout, indices):
+    options = {"indices": indices, "layout": "bhsd", "q_block_size": row.block, "k_block_size": row.block}
+    if not row.backward:
+        return lambda: tegula.block_sparse_attention(*tensors, **options)[:1]
+    out, lse = tegula.block_sparse_attention(*tensors, **options)
+    return lambda: tegula.block_sparse_attention_backward(dout, *tensors, out, lse, **options)[:3]
+
+
+def cudnn_call(row, tensors, dout, indices):
+    """None where cuDNN has no such call."""
+    if bsa is None:
+        return None
+    options = {"q2k_block_index": indices, "sparse_block_size": row.block}
+
+    def forward():
+        found = bsa.block_sparse_attention_forward(*tensors, **options)
+        return [found["o_tensor"], found["lse_tensor"]]
+
+    def backward():
+        gradients = bsa.block_sparse_attention_backward(dout, *tensors, *results, **options)
+        return [gradients[name] for name in ("dq_tensor", "dk_tensor", "dv_tensor")]
+
+    try:
+        results = forward()
+        if row.backward:
+            backward()
+        return backward if row.backward else lambda: forward()[:1]
+    except Exception as failure:  # whatever its compiler raises
+        print(row.name, str(failure).splitlines()[:1], file=sys.stderr)
+        return None
+
+
+def measure(row, flush, rounds):
+    shapes = [(row.batch, row.heads, tokens, HEAD_SIZE) for tokens in (row.queries, row.keys, row.keys, row.queries)]
+    *tensors, dout = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in shapes)
+    indices = choose_blocks(row)
+    calls = [call(row, tensors, dout, indices) for call in (own_call, cudnn_call)]
+    line = {"row": row.name}
+    if calls[1]:
+        line["differs"] = max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(*(call() for call in calls)))
+    own, *rival = rounds_of([call for call in calls if call], flush, rounds)
+    line |= {"ms": statistics.median(own), "tflops": row.operations() / statistics.median(own) / 1e9}
+    if rival:
+        line |= {"cudnn ms": statistics.median(rival[0]), "x cudnn": statistics.median(b / a for a, b in zip(own, rival[0]))}
+    return line
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--part", default="0/1", help="the rows I, I + N, ..., so that several processes can fill the cache")
+    config = parser.parse_args()
+    part, parts = map(int, config.part.split("/"))
+    flush = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    wanted = [row for row in rows() if not config.words or any(word in row.name for word in config.words)]
+    for row in wanted[part::parts]:
+        print(json.dumps(measure(row, flush, config.rounds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
