@@ -9,6 +9,7 @@
 #include "ops/schema/bound.hpp"
 #include "ops/schema/example.hpp"
 #include "runtime/execution/explain.hpp"
+#include "runtime/machine/thread_pool.hpp"
 #include "tegula/error.hpp"
 #include "tegula/stream.hpp"
 
@@ -97,22 +98,18 @@ void measure_point(const ops::OperatorSchema& schema, const ops::ExampleCall& ca
   best.least_seconds = std::min(best.least_seconds, point.seconds);
 }
 
-// `visit` for every call that the map has and `every` chooses.
+ops::ExampleCall call_of(const ops::OperatorSchema& schema, const ops::CallMap& calls, std::size_t point) {
+  return ops::ExampleCall::parse(schema,
+                                 calls.text(point / calls.columns.size(), point % calls.columns.size()));
+}
+
+// `visit`, whose refusal becomes the point's.
 template <class Visit>
-Map drawn(const ops::OperatorSchema& schema, const ops::CallMap& calls, int every, const Visit& visit) {
-  Map map{schema.name, &calls, false, std::vector<MapPoint>(calls.rows.size() * calls.columns.size())};
-  for (std::size_t i = 0; i < map.points.size(); ++i) {
-    MapPoint& point = map.points[i];
-    if (i % static_cast<std::size_t>(every) != 0) {
-      point.refusal = "left out";
-      continue;
-    }
-    const std::string text = calls.text(i / calls.columns.size(), i % calls.columns.size());
-    try {
-      visit(ops::ExampleCall::parse(schema, text), point, i);
-    } catch (const ArgumentError& error) { point.refusal = error.what(); }
-  }
-  return map;
+void try_point(MapPoint& point, const Visit& visit) {
+  if (!point.refusal.empty()) return;
+  try {
+    visit();
+  } catch (const ArgumentError& error) { point.refusal = error.what(); }
 }
 
 }  // namespace
@@ -140,21 +137,32 @@ std::vector<std::size_t> Map::cliffs() const {
 }
 
 Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, int every) {
-  return drawn(schema, calls, every, [&](const ops::ExampleCall& call, MapPoint& point, std::size_t) {
-    explain_point(schema, call, target, point);
-  });
+  Map map{schema.name, &calls, false, std::vector<MapPoint>(calls.rows.size() * calls.columns.size())};
+  for (std::size_t i = 0; i < map.points.size(); ++i) {
+    if (i % static_cast<std::size_t>(every) != 0) map.points[i].refusal = "left out";
+    try_point(map.points[i],
+              [&] { explain_point(schema, call_of(schema, calls, i), target, map.points[i]); });
+  }
+  return map;
 }
 
 Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, int every) {
-  Rates best;
-  std::vector<std::pair<double, double>> work(calls.rows.size() * calls.columns.size());
-  Map map = drawn(schema, calls, every, [&](const ops::ExampleCall& call, MapPoint& point, std::size_t i) {
-    measure_point(schema, call, target, point, best, work[i]);
-    MapPoint plan;
-    explain_point(schema, call, target, plan);
-    point.way = plan.way, point.notes = plan.notes;
-  });
+  Map map = plan_map(schema, calls, target, every);
   map.measured = true;
+  // Compilation takes most of the time: the first calls run side by side, those that are timed do not.
+  thread_pool().parallel_for(static_cast<std::int64_t>(map.points.size()), [&](std::int64_t number) {
+    const auto i = static_cast<std::size_t>(number);
+    try_point(map.points[i], [&] {
+      const ops::ExampleCall call = call_of(schema, calls, i);
+      ops::call_by_name(schema, inputs_on(target, schema, call), call.options, target);
+    });
+  });
+  Rates best;
+  std::vector<std::pair<double, double>> work(map.points.size());
+  for (std::size_t i = 0; i < map.points.size(); ++i)
+    try_point(map.points[i], [&] {
+      measure_point(schema, call_of(schema, calls, i), target, map.points[i], best, work[i]);
+    });
   for (std::size_t i = 0; i < map.points.size(); ++i) {
     MapPoint& point = map.points[i];
     if (!point.refusal.empty()) continue;
