@@ -133,7 +133,9 @@ void Planner::drain() {
 }
 
 // How many flights are to be over before the statement: their sums are touched, or their operands written.
+// None may be under way beside a product of single warps: ptxas then serialises the products of the function.
 std::size_t Planner::flights_of(const Stmt& s) const {
+  if (as<Gemm>(s) && plan(s).instruction == GemmInstruction::mma_sync) return flights_.size();
   std::size_t before = 0;
   for (const Region& r : all_effects(s).regions) {
     const BufferPtr& b = r.view->buffer;
