@@ -44,6 +44,7 @@ struct CacheKernel {
   int block = 0, listed = 0;
   bool mask = false, counts = false;
   bool causal = false, left = false, tree = false, softcap = false, split = false;
+  bool longest_first = false;  // blocks of long sequences come before those of short ones
   std::optional<DType> sinks = {};
 
   int rows() const { return queries * pack; }
@@ -61,7 +62,8 @@ struct CacheKernel {
                       labelled("listed", listed > 0 ? std::optional(listed) : std::nullopt),
                       labelled("mask", mask), labelled("counts", counts), labelled("causal", causal),
                       labelled("left", left), labelled("tree", tree), labelled("softcap", softcap),
-                      labelled("split", split), labelled("sinks", sinks));
+                      labelled("split", split), labelled("longest_first", longest_first),
+                      labelled("sinks", sinks));
   }
 };
 
