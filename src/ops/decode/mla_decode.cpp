@@ -143,22 +143,21 @@ bool is_contiguous(const Bound<MlaDecode>& c) {
   return c.type("kv_cache") != u8 || are_records(c["kv_cache"]);
 }
 
+// Rates count all rows of a cache; only the last two have sequences of other lengths, half as long on average.
 std::vector<Example> mla_measured() {
   const std::string v3 = " queries=1 keys=8192 d=576 row=576 bf16 ",
-                    records =
-                        " queries=1 pages=16384 page_size=64 "
-                        "table_width=128 block_table cache_seqlens bf16 kv_cache:u8 ";
+                    pages = " queries=1 pages=16384 page_size=64 table_width=128 block_table bf16 ",
+                    records = pages + "kv_cache:u8 ";
   return {{"128x8k_128_heads", "batch=128 heads=128" + v3},
           {"128x8k_128_heads_2_tokens", "batch=128 heads=128" + v3 + "queries=2 causal"},
           {"128x8k_16_heads", "batch=128 heads=16" + v3},
           {"128x8k_64_heads_512", "batch=128 queries=1 keys=8192 heads=64 d=512 row=512 bf16"},
-          {"128x8k_pages_of_64",
-           "batch=128 queries=1 pages=16384 page_size=64 table_width=128 block_table cache_seqlens heads=128 "
-           "d=576 "
-           "row=576 bf16"},
+          {"128x8k_pages_of_64", "batch=128 heads=128 d=576 row=576" + pages},
           {"128x8k_656_bytes", "batch=128 heads=128 d=576 row=656" + records},
           {"128x8k_584_bytes", "batch=128 heads=64 d=512 row=584" + records},
-          {"128x8k_656_bytes_8_heads", "batch=128 heads=8 d=576 row=656" + records}};
+          {"128x8k_656_bytes_8_heads", "batch=128 heads=8 d=576 row=656" + records},
+          {"128x_up_to_8k_pages_of_64", "batch=128 heads=128 d=576 row=576 cache_seqlens" + pages},
+          {"128x_up_to_8k_656_bytes", "batch=128 heads=128 d=576 row=656 cache_seqlens" + records}};
 }
 
 void add_mla_rules(Schema<MlaDecode>& table) {
