@@ -66,7 +66,8 @@ TensorRef with_head(TensorRef tensor) {
 bool deals_longest_first(const Bound<MlaDecode>& c, std::int64_t tiles_of_sequence) {
   constexpr std::int64_t most_blocks_of_processor = 8, most_sequences = 512, least_room = 1024;
   if (!c.on_gpu() || !c.has("cache_seqlens")) return false;
-  const std::int64_t blocks = c.dim("batch") * tiles_of_sequence, processors = planned_gpu_processors(c.call());
+  const std::int64_t blocks = c.dim("batch") * tiles_of_sequence,
+                     processors = planned_gpu_processors(c.call());
   return blocks > processors && blocks <= most_blocks_of_processor * processors &&
          c.dim("batch") <= most_sequences && c.dim("room") >= least_room;
 }
@@ -80,7 +81,9 @@ void run_mla(const Bound<MlaDecode>& c, Launch& launch) {
                                               kernel.queries, kernel.keys, kernel.dim, kernel.dim_v},
                                              kernel.compute, c.on_gpu());
   kernel.split = splits > 1;
-  kernel.longest_first = !kernel.split && deals_longest_first(c, tiles * ((c.dim("queries") + kernel.queries - 1) / kernel.queries));
+  kernel.longest_first =
+      !kernel.split &&
+      deals_longest_first(c, tiles * ((c.dim("queries") + kernel.queries - 1) / kernel.queries));
   const auto of_group = [&](const char* name, int dim) {  // heads become [1, heads]
     const TensorRef own = c.given(name);
     return own.shape.empty() ? own : split_heads(own, dim, heads);
@@ -143,7 +146,8 @@ bool is_contiguous(const Bound<MlaDecode>& c) {
   return c.type("kv_cache") != u8 || are_records(c["kv_cache"]);
 }
 
-// Rates count all rows of a cache; only the last two have sequences of other lengths, half as long on average.
+// Rates count all rows of a cache; only the last two have sequences of other lengths, half as long on
+// average.
 std::vector<Example> mla_measured() {
   const std::string v3 = " queries=1 keys=8192 d=576 row=576 bf16 ",
                     pages = " queries=1 pages=16384 page_size=64 table_width=128 block_table bf16 ",
