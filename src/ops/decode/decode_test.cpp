@@ -77,6 +77,18 @@ TEST(Decode, BitsOfFixedSplitsDoNotDependOnTheBatch) {
           << target.name();
 }
 
+// More blocks than processors, of which the last sequence has the longest.
+TEST(Decode, LongSequencesComeFirst) {
+  constexpr int sequences = 140;
+  Call call("mla_decode", "batch=140 queries=1 keys=1024 heads=2 d=24 row=24 d_v=16 bf16 cache_seqlens");
+  std::vector<std::int32_t> lengths;
+  for (int b = 0; b < sequences; ++b) lengths.push_back(b + 1 == sequences ? 300 : b * 37 % 90);
+  call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>(lengths, {sequences}));
+  std::vector<Target> targets = all_targets();
+  std::erase_if(targets, [](const Target& target) { return target == Target::interpreter(); });
+  call.expect_right(targets);
+}
+
 TEST(Decode, LengthsBeyondTheCacheAreErrors) {
   for (const char* text : {of_rows, of_pages}) {
     Call call("attention_with_kv_cache", text);

@@ -22,6 +22,7 @@ struct Program {
   std::optional<Tensor> q, k, v, out, lse, factors, last, table, lengths, k_scale, v_scale, tree, sinks;
   std::optional<Expr> scale, left, cap, splits;
   std::optional<SplitResults> parts;
+  std::optional<Tensor> order;  // sequences, the longest first
   std::optional<Tensor> choice, counts;
   std::optional<SortedLists> lists;
 
@@ -35,6 +36,7 @@ struct Program {
     lse.emplace(output("lse", {batch, heads, group, queries}, f32));
     scale.emplace(scalar("scale", f32));
     if (c.left) left.emplace(scalar("left", i32));
+    if (c.longest_first) order.emplace(workspace("order", {batch}, i32));
     if (c.softcap) cap.emplace(scalar("cap", f32));
     if (!c.split) return;
     splits.emplace(scalar("splits", i32));
@@ -82,7 +84,8 @@ struct Program {
   Expr length_of(const Expr& b) const { return lengths ? Expr((*lengths)(b)) : room(); }
 
   void run();
-  void attend_block(const Index& x, const Index& h, const Index& b);
+  void order_sequences() const;
+  void attend_block(const Index& x, const Index& h, const Expr& b);
   void merge_block(const Index& row, const Index& head, const Index& b);
   Expr room() const {  // for tokens of a sequence
     if (!c.form.paged) return k->extent(1);
@@ -283,14 +286,35 @@ void Block::attend_latents(const Tensor& q, const Range& steps, OnlineSoftmax& s
 void Program::run() {
   if (lists) lists->record_grid();
   Expr tiles = ceildiv(queries, c.queries) * member_tiles();
+  if (order) order_sequences();
   grid(c.split ? tiles * *splits : tiles, heads, batch,
-       [&](Index x, Index h, Index b) { attend_block(x, h, b); });
+       [&](Index x, Index h, Index b) { attend_block(x, h, order ? Expr((*order)(b)) : Expr(b)); });
   if (c.split)
     grid(queries, heads * group, batch, [&](Index row, Index head, Index b) { merge_block(row, head, b); });
 }
 
+// Each sequence counts those that come before it. Whoever is done takes the next block, so that the last ones
+// to be taken should be short.
+void Program::order_sequences() const {
+  constexpr int threads = 128;
+  grid(ceildiv(batch, threads), {.threads = threads}, [&](Index x) {
+    parallel(threads, [&](Index i) {
+      Expr b = x * threads + i;
+      when(b < batch, [&] {
+        Expr own = (*lengths)(b);
+        Var before = 0;
+        serial(batch, [&](Index other) {
+          Expr length = (*lengths)(other);
+          before += select(length > own || (length == own && other < b), 1, 0);
+        });
+        (*order)(before) = b;
+      });
+    });
+  });
+}
+
 // With parts, block x computes part x % splits of a tile.
-void Program::attend_block(const Index& x, const Index& h, const Index& b) {
+void Program::attend_block(const Index& x, const Index& h, const Expr& b) {
   Expr length = length_of(b);
   if (lengths) assert_that(length <= room(), "a sequence has more tokens than its cache has room for");
   const Block block(*this, c.split ? x / *splits : Expr(x), h, b, max(length, 0));

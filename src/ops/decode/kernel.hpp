@@ -44,6 +44,7 @@ struct CacheKernel {
   int block = 0, listed = 0;
   bool mask = false, counts = false;
   bool causal = false, left = false, tree = false, softcap = false, split = false;
+  bool longest_first = false;  // blocks of long sequences come before those of short ones
   std::optional<DType> sinks = {};
 
   int rows() const { return queries * pack; }
@@ -53,15 +54,15 @@ struct CacheKernel {
   int features() const { return padded.dim > 0 ? multiplied_features(dim) : dim; }
   int features_v() const { return padded.dim_v > 0 ? multiplied_features(dim_v) : dim_v; }
   auto fields() const {
-    return std::tuple(type, labelled("cache", cache), compute, labelled("d", dim), labelled("v", dim_v),
-                      padded, form, labelled("latent", latent), labelled("record", record),
-                      labelled("ks", k_scale), labelled("vs", v_scale), labelled("g", pack),
-                      labelled("q", queries), labelled("k", keys), labelled("parted", parted),
-                      labelled("block", block > 0 ? std::optional(block) : std::nullopt),
-                      labelled("listed", listed > 0 ? std::optional(listed) : std::nullopt),
-                      labelled("mask", mask), labelled("counts", counts), labelled("causal", causal),
-                      labelled("left", left), labelled("tree", tree), labelled("softcap", softcap),
-                      labelled("split", split), labelled("sinks", sinks));
+    return std::tuple(
+        type, labelled("cache", cache), compute, labelled("d", dim), labelled("v", dim_v), padded, form,
+        labelled("latent", latent), labelled("record", record), labelled("ks", k_scale),
+        labelled("vs", v_scale), labelled("g", pack), labelled("q", queries), labelled("k", keys),
+        labelled("parted", parted), labelled("block", block > 0 ? std::optional(block) : std::nullopt),
+        labelled("listed", listed > 0 ? std::optional(listed) : std::nullopt), labelled("mask", mask),
+        labelled("counts", counts), labelled("causal", causal), labelled("left", left),
+        labelled("tree", tree), labelled("softcap", softcap), labelled("split", split),
+        labelled("longest_first", longest_first), labelled("sinks", sinks));
   }
 };
 

@@ -61,6 +61,17 @@ TensorRef with_head(TensorRef tensor) {
   return tensor;
 }
 
+// Lengths are known on the device alone. With few blocks a processor the last one to be taken may be the
+// longest, when all others are done; with very many it does not matter, and to count takes longer.
+bool deals_longest_first(const Bound<MlaDecode>& c, std::int64_t tiles_of_sequence) {
+  constexpr std::int64_t most_blocks_of_processor = 8, most_sequences = 512, least_room = 1024;
+  if (!c.on_gpu() || !c.has("cache_seqlens")) return false;
+  const std::int64_t blocks = c.dim("batch") * tiles_of_sequence,
+                     processors = planned_gpu_processors(c.call());
+  return blocks > processors && blocks <= most_blocks_of_processor * processors &&
+         c.dim("batch") <= most_sequences && c.dim("room") >= least_room;
+}
+
 void run_mla(const Bound<MlaDecode>& c, Launch& launch) {
   CacheKernel kernel = mla_kernel(c);
   const std::int64_t heads = c.dim("heads"), tiles = (heads + kernel.pack - 1) / kernel.pack;
@@ -70,6 +81,9 @@ void run_mla(const Bound<MlaDecode>& c, Launch& launch) {
                                               kernel.queries, kernel.keys, kernel.dim, kernel.dim_v},
                                              kernel.compute, c.on_gpu());
   kernel.split = splits > 1;
+  kernel.longest_first =
+      !kernel.split &&
+      deals_longest_first(c, tiles * ((c.dim("queries") + kernel.queries - 1) / kernel.queries));
   const auto of_group = [&](const char* name, int dim) {  // heads become [1, heads]
     const TensorRef own = c.given(name);
     return own.shape.empty() ? own : split_heads(own, dim, heads);
@@ -132,22 +146,22 @@ bool is_contiguous(const Bound<MlaDecode>& c) {
   return c.type("kv_cache") != u8 || are_records(c["kv_cache"]);
 }
 
+// Rates count all rows of a cache; only the last two have sequences of other lengths, half as long on
+// average.
 std::vector<Example> mla_measured() {
   const std::string v3 = " queries=1 keys=8192 d=576 row=576 bf16 ",
-                    records =
-                        " queries=1 pages=16384 page_size=64 "
-                        "table_width=128 block_table cache_seqlens bf16 kv_cache:u8 ";
+                    pages = " queries=1 pages=16384 page_size=64 table_width=128 block_table bf16 ",
+                    records = pages + "kv_cache:u8 ";
   return {{"128x8k_128_heads", "batch=128 heads=128" + v3},
           {"128x8k_128_heads_2_tokens", "batch=128 heads=128" + v3 + "queries=2 causal"},
           {"128x8k_16_heads", "batch=128 heads=16" + v3},
           {"128x8k_64_heads_512", "batch=128 queries=1 keys=8192 heads=64 d=512 row=512 bf16"},
-          {"128x8k_pages_of_64",
-           "batch=128 queries=1 pages=16384 page_size=64 table_width=128 block_table cache_seqlens heads=128 "
-           "d=576 "
-           "row=576 bf16"},
+          {"128x8k_pages_of_64", "batch=128 heads=128 d=576 row=576" + pages},
           {"128x8k_656_bytes", "batch=128 heads=128 d=576 row=656" + records},
           {"128x8k_584_bytes", "batch=128 heads=64 d=512 row=584" + records},
-          {"128x8k_656_bytes_8_heads", "batch=128 heads=8 d=576 row=656" + records}};
+          {"128x8k_656_bytes_8_heads", "batch=128 heads=8 d=576 row=656" + records},
+          {"128x_up_to_8k_pages_of_64", "batch=128 heads=128 d=576 row=576 cache_seqlens" + pages},
+          {"128x_up_to_8k_656_bytes", "batch=128 heads=128 d=576 row=656 cache_seqlens" + records}};
 }
 
 void add_mla_rules(Schema<MlaDecode>& table) {
