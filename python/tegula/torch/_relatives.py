@@ -136,16 +136,16 @@ def msa_attention(
     if index_q.shape[2] != k.shape[2]:
         raise ValueError(f"index_q: expected {k.shape[2]} heads, as k, given {index_q.shape[2]}")
     batch, tokens, heads = index_q.shape[:3]
-    keys = torch.arange(tokens, device=q.device)
-    step = max(1, _SLICE // max(1, batch * heads * tokens))
+    step = max(1, _SLICE // max(1, batch * heads * -(-tokens // block_size)))
     with torch.no_grad():
         parts = []
         for t in range(0, tokens, step):
-            scores = torch.einsum("bthd,bnd->bhtn", index_q[:, t : t + step].float(), index_k.float())
-            scores = scores.masked_fill(keys > keys[t : t + step, None], -torch.inf)
-            scores = F.pad(scores, (0, -tokens % block_size), value=-torch.inf)
-            largest = scores.unflatten(-1, (-1, block_size)).amax(-1)
-            parts.append(_chosen(largest, t, count, block_size, 0, local_blocks))
+            end = min(tokens, t + step)
+            scores = functions["block_scores"](
+                index_q[:, t:end], index_k[:, :end, None], q_block_size=1, k_block_size=block_size, causal=True,
+                proxy="max", per_kv_head=False, scale=1.0,
+            )  # fmt: skip
+            parts.append(_chosen(scores, t, count, block_size, 0, local_blocks))
         choice = torch.cat(parts, 2).transpose(1, 2)
     return _attend(q, k, v, choice, block_size, scale)
 
