@@ -12,18 +12,19 @@ from torch import Tensor
 from ._functions import functions
 
 _SLICE = 1 << 24  # scores in memory at a time, where no operator forms them tile by tile
+_LEAST_BLOCK = 16  # below, tiles of whole blocks are mostly empty
+_MOST_FEATURES = 576  # of rows that are gathered
 _FIRST_OF_ALL = 3e38  # above any score, and finite
 
 
-def _chosen(scores: Tensor, first_token: int, count: int, block_size: int, first: int, local: int) -> Tensor:
-    """int32 [batch, rows, tokens, count] of float32 [batch, rows, tokens, blocks]: the blocks that are always selected,
-    then the largest."""
+def _chosen(scores: Tensor, first_token: int, count: int, block_size: int, local: int) -> Tensor:
+    """int32 [batch, rows, tokens, count] of float32 [batch, rows, tokens, blocks]: the last blocks up to the token's
+    own, then those with the largest scores."""
     tokens, blocks = scores.shape[2:]
     numbers = torch.arange(blocks, device=scores.device)
     own = (torch.arange(first_token, first_token + tokens, device=scores.device) // block_size)[:, None]
-    forced = (numbers < first) | (numbers > own - local)
-    scores = scores.masked_fill(forced, _FIRST_OF_ALL).masked_fill(numbers > own, -torch.inf)
-    return functions["topk_blocks"](scores.contiguous(), min(count, blocks))
+    forced = (numbers > own - local) & (numbers <= own)
+    return functions["topk_blocks"](scores.masked_fill(forced, _FIRST_OF_ALL), count)
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, choice: Tensor, block_size: int, scale: Optional[float]) -> Tensor:
@@ -136,7 +137,8 @@ def msa_attention(
     if index_q.shape[2] != k.shape[2]:
         raise ValueError(f"index_q: expected {k.shape[2]} heads, as k, given {index_q.shape[2]}")
     batch, tokens, heads = index_q.shape[:3]
-    step = max(1, _SLICE // max(1, batch * heads * -(-tokens // block_size)))
+    blocks = -(-tokens // block_size)
+    step = max(1, _SLICE // max(1, batch * heads * blocks))
     with torch.no_grad():
         parts = []
         for t in range(0, tokens, step):
@@ -145,9 +147,26 @@ def msa_attention(
                 index_q[:, t:end], index_k[:, :end, None], q_block_size=1, k_block_size=block_size, causal=True,
                 proxy="max", per_kv_head=False, scale=1.0,
             )  # fmt: skip
-            parts.append(_chosen(scores, t, count, block_size, 0, local_blocks))
+            parts.append(_chosen(scores, t, min(count, blocks), block_size, local_blocks))
         choice = torch.cat(parts, 2).transpose(1, 2)
     return _attend(q, k, v, choice, block_size, scale)
+
+
+def _gathered(q: Tensor, k: Tensor, v: Tensor, choice: Tensor, block_size: int, scale: Optional[float]) -> Tensor:
+    """Causal attention to the keys of chosen blocks [batch, tokens, blocks], which are the same for all heads, and to
+    those of the own block, row by row: tiles of blocks this small would be mostly empty."""
+    batch, tokens = choice.shape[:2]
+    own = (torch.arange(tokens, device=q.device, dtype=torch.int32) // block_size).expand(batch, -1)[..., None]
+    blocks = torch.cat((torch.where(choice == own, -1, choice), own), -1)
+    keys = blocks[..., None] * block_size + torch.arange(block_size, device=q.device, dtype=torch.int32)
+    keys = torch.where(blocks[..., None] >= 0, keys, -1).flatten(2)
+    keys = keys[:, :, None].expand(-1, -1, k.shape[2], -1).contiguous()
+    # A row is a value and its key; queries are 0 where it is the value.
+    rows, queries = torch.cat((v, k), -1), torch.cat((q.new_zeros(*q.shape[:3], v.shape[3]), q), -1)
+    out: Tensor = functions["sparse_mla"](
+        queries, rows, keys, d_v=v.shape[3], causal=True, scale=q.shape[3] ** -0.5 if scale is None else scale
+    )[0]
+    return out
 
 
 def qsa_attention(
@@ -183,7 +202,9 @@ def qsa_attention(
         ends = ((torch.arange(tokens, device=q.device, dtype=torch.int32) + 1) // block_size).expand(batch, -1)
         ones = torch.ones(index_q.shape[:3], device=q.device)
         choice = functions["indexer_topk"](index_q, means.contiguous(), ones, count=count, ends=ends.contiguous())
-        choice = choice[:, :, None].expand(-1, -1, kv_heads, -1).contiguous()
+    if block_size < _LEAST_BLOCK and q.shape[3] + v.shape[3] <= _MOST_FEATURES:
+        return _gathered(q, k, v, choice, block_size, scale)
+    choice = choice[:, :, None].expand(-1, -1, kv_heads, -1).contiguous()
     out: Tensor = functions["nsa_selected_attention"](
         q, k, v, choice, block_size=block_size, diagonal=True, scale=scale
     )[0]
@@ -248,28 +269,6 @@ def video_attention(
     return out.index_select(1, torch.argsort(order))
 
 
-def blocks_above(weights: Tensor, threshold: float) -> Tensor:
-    """Masks the fewest entries of each row whose weights reach the fraction ``threshold`` of its sum; ties go to the
-    lower.
-
-    Args:
-        weights: [..., blocks], not negative.
-        threshold: from 0 to 1.
-
-    Returns:
-        bool, as weights.
-
-    Raises:
-        ValueError: a threshold that is not from 0 to 1.
-    """
-    if not 0 <= threshold <= 1:
-        raise ValueError(f"threshold: expected a number from 0 to 1, given {threshold}")
-    largest, order = torch.sort(weights, dim=-1, descending=True, stable=True)
-    before = largest.cumsum(-1) - largest
-    wanted = (before < threshold * weights.sum(-1, keepdim=True)) & (largest > 0)
-    return torch.zeros_like(wanted).scatter(-1, order, wanted)
-
-
 def _antidiagonal_weights(q: Tensor, k: Tensor, block_size: int, stride: int, scale: float) -> Tensor:
     """[batch, heads, blocks, blocks]: softmax over sums of every stride-th antidiagonal, summed per block."""
     padding = (0, 0, 0, 0, 0, -q.shape[1] % block_size)
@@ -299,7 +298,7 @@ def xattention(
         k, v: [batch, tokens, kv_heads, d].
         block_size: tokens per block of queries and of keys.
         stride: distance between the antidiagonals of a block; divides block_size.
-        threshold: the share of a row's weight. A block also sees itself.
+        threshold: the share of a row's weight, above 0. A block always sees itself.
         scale: scale of the scores; default: 1/sqrt(d).
 
     Returns:
@@ -310,10 +309,14 @@ def xattention(
     """
     if block_size % stride:
         raise ValueError(f"stride: expected a divisor of block_size = {block_size}, given {stride}")
+    if not 0 < threshold <= 1:
+        raise ValueError(f"threshold: expected a number above 0 and at most 1, given {threshold}")
     with torch.no_grad():
         weights = _antidiagonal_weights(q, k, block_size, stride, q.shape[-1] ** -0.5 if scale is None else scale)
-        own = torch.eye(weights.shape[-1], dtype=torch.bool, device=q.device)
-        mask = blocks_above(weights, threshold) | own
-    blocks = {"q_block_size": block_size, "k_block_size": block_size}
-    out: Tensor = functions["block_sparse_attention"](q, k, v, mask=mask, causal=True, scale=scale, **blocks)[0]
+        blocks = {"q_block_size": block_size, "k_block_size": block_size}
+        choice = functions["topk_blocks"](
+            weights.clamp(min=torch.finfo(weights.dtype).tiny).log(), weights.shape[-1], share=threshold,
+            keep_diagonal=True, **blocks,
+        )  # fmt: skip
+    out: Tensor = functions["block_sparse_attention"](q, k, v, indices=choice, causal=True, scale=scale, **blocks)[0]
     return out
