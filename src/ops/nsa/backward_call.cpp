@@ -92,8 +92,8 @@ void plan_lists(NsaBackwardCall& call) {
 
 }  // namespace
 
-NsaBackwardCall nsa_backward_call(const BoundCall& bound, const NsaSelectedBackward& op, const TensorRef& dout,
-                                  const TensorRef& out) {
+NsaBackwardCall nsa_backward_call(const BoundCall& bound, const NsaSelectedBackward& op,
+                                  const TensorRef& dout, const TensorRef& out) {
   NsaBackwardCall call;
   call.op = &op;
   call.forward = nsa_call(bound, op, false);

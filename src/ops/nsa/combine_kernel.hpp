@@ -8,7 +8,7 @@ namespace tegula::ops {
 struct CombineInstance {
   DType type = f32, gates = f32;
   bool window = false;
-  int columns = 128, rows = 16;                      // of a tile
+  int columns = 128, rows = 16;                     // of a tile
   bool more_selected = false, more_window = false;  // of gradients: what is added to these branches' own
   auto fields() const {
     return std::tuple(type, labelled("gates", gates), labelled("window", window), joined("t", rows, columns),

@@ -32,8 +32,8 @@ void run_apart(const Bound<NsaGated>& c, Launch& launch) {
 
 // The window's result, in memory of the call unless it is kept.
 Tensor window_of(const Bound<NsaGated>& c, Launch& launch) {
-  const Tensor near = c->keep_branches ? c.call().output("window_out")
-                                       : launch.scratch(c["out"].shape, c["out"].dtype);
+  const Tensor near =
+      c->keep_branches ? c.call().output("window_out") : launch.scratch(c["out"].shape, c["out"].dtype);
   AttentionOptions options = window_options(*c);
   options.out = near, options.lse = given_output(c, "window_lse");
   if (launch.runs()) attention(c["q"], c["k"], c["v"], options);

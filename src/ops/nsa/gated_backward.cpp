@@ -1,5 +1,5 @@
-// Gradients of attention over selected blocks whose kernel sums all branches: those of the sum, by one program,
-// and then those of the selected branch and the window.
+// Gradients of attention over selected blocks whose kernel sums all branches: those of the sum, by one
+// program, and then those of the selected branch and the window.
 #include "ops/nsa/backward_call.hpp"
 #include "ops/nsa/combine_kernel.hpp"
 #include "ops/nsa/gated_table.hpp"
@@ -23,8 +23,7 @@ BranchGradients run_combine_backward(const Bound<NsaGatedBackward>& c, Launch& l
   const auto rows = [&](const char* name) {
     return c.has(name) ? c.rows(name, dout.rank() - 1) : TensorRef();
   };
-  CombineInstance instance =
-      combine_instance(c.type("dout"), c.type("gates"), window, c.small_dim("d_v"));
+  CombineInstance instance = combine_instance(c.type("dout"), c.type("gates"), window, c.small_dim("d_v"));
   instance.more_selected = c.has("dselected"), instance.more_window = c.has("dwindow_out");
   launch(instance, combine_backward,
          {{"compressed", rows("compressed")},
@@ -135,8 +134,7 @@ void add_kept_branches(Schema<NsaGatedBackward>& table) {
 
 void add_rules_of_branches(Schema<NsaGatedBackward>& table) {
   const char* of_forward = "give what nsa_gated_attention returned with keep_branches";
-  table
-      .require("keep_branches", "keep_branches", "true", "call nsa_gated_attention with keep_branches")
+  table.require("keep_branches", "keep_branches", "true", "call nsa_gated_attention with keep_branches")
       .require("window_out", "window > 0 ? window_out & window_lse : 1", "window_out and window_lse",
                of_forward)
       .require("window_out", "window > 0 ? 1 : window_out + window_lse + dwindow_out + dwindow_lse <= 0",

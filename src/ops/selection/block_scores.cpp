@@ -55,8 +55,8 @@ ScoresInstance scores_plan(const Bound<BlockScores>& c) {
                         c->proxy == KeyProxy::max};
   if (kernel.largest) kernel.columns = std::clamp((kernel.k_block + 15) / 16 * 16, 16, 64);
   if (kernel.of_single_rows()) kernel.multiplied = multiplied_type(kernel.type, c.on_gpu());
-  while (c.on_gpu() && (kernel.rows + kernel.columns) * kernel.dim *
-                               std::int64_t{kernel.multiplied.bytes()} > bytes_of_tiles)
+  while (c.on_gpu() && (kernel.rows + kernel.columns) * kernel.dim * std::int64_t{kernel.multiplied.bytes()} >
+                           bytes_of_tiles)
     (kernel.rows > kernel.columns ? kernel.rows : kernel.columns) /= 2;
   return kernel;
 }

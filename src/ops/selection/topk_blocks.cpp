@@ -45,23 +45,19 @@ struct Topk {
     return select(keep && key != 0u, kept, key);
   }
 
-  // Visits tiles of scores [topk_rows, columns] and their first columns.
-  template <class F>
-  void each_tile(const Expr& first, const F& visit) {
-    serial(ceildiv(blocks, c.columns), [&](Index step) {
-      Fragment part({topk_rows, c.columns}, f32);
-      copy(scores.at(first, step * c.columns), part, {.fill = -std::numeric_limits<double>::infinity()});
-      visit(part, step * c.columns);
-    });
+  void load(const Expr& first, const Expr& step, Fragment& part) {
+    copy(scores.at(first, step * c.columns), part, {.fill = -std::numeric_limits<double>::infinity()});
   }
 
   // How many keys of each row reach `bound`.
   void count_from(const Expr& first, Fragment& bound, Fragment& number) {
     fill(number, 0);
-    each_tile(first, [&](Fragment& part, const Expr& column) {
-      Fragment reaches({topk_rows, c.columns}, i32);
+    serial(ceildiv(blocks, c.columns), [&](Index step) {
+      Fragment part({topk_rows, c.columns}, f32), reaches({topk_rows, c.columns}, i32);
+      load(first, step, part);
       parallel(part, [&](Index r, Index j) {
-        reaches(r, j) = select(key_of(part(r, j), first + r, column + j) >= bound(r), 1, 0);
+        Expr key = key_of(part(r, j), first + r, step * c.columns + j);
+        reaches(r, j) = select(key >= bound(r), 1, 0);
       });
       reduce_sum(reaches, number);
     });
@@ -76,9 +72,11 @@ struct Topk {
   // with the bound.
   void weigh_from(const Expr& first, Fragment& bound, Fragment& top, Fragment& weight) {
     fill(weight, 0);
-    each_tile(first, [&](Fragment& part, const Expr& column) {
+    serial(ceildiv(blocks, c.columns), [&](Index step) {
+      Fragment part({topk_rows, c.columns}, f32);
+      load(first, step, part);
       parallel(part, [&](Index r, Index j) {
-        Expr key = key_of(part(r, j), first + r, column + j);
+        Expr key = key_of(part(r, j), first + r, step * c.columns + j);
         part(r, j) = select(key >= bound(r), weight_of(part(r, j), key, top(r)), 0);
       });
       reduce_sum(part, weight);
@@ -109,14 +107,19 @@ struct Topk {
     if (c.share) return block_of_share(first, bound, tried, number);
     raise(bound, tried);
     count_from(first, tried, number);
-    write(first, bound, number, [](const Expr&) { return Expr(true); }, [](const Expr&, const Expr&) {});
+    write(
+        first, bound, number, [](const Expr&) { return Expr(true); }, [](const Expr&, const Expr&) {});
   }
 
   // The bound becomes the largest whose keys weigh enough, if that is above it.
   void block_of_share(const Expr& first, Fragment& bound, Fragment& tried, Fragment& number) {
     Fragment top({topk_rows}, f32, -inf), weight({topk_rows}, f32), goal({topk_rows}, f32),
         heavy({topk_rows}, u32, 0u);
-    each_tile(first, [&](Fragment& part, const Expr&) { reduce_max(part, top); });
+    serial(ceildiv(blocks, c.columns), [&](Index step) {
+      Fragment part({topk_rows, c.columns}, f32);
+      load(first, step, part);
+      reduce_max(part, top);
+    });
     weigh_from(first, heavy, top, goal);
     parallel(goal, [&](Index r) { goal(r) *= *share; });
     search(heavy, tried, [&] {
@@ -129,8 +132,7 @@ struct Topk {
     weigh_from(first, tried, top, weight);
     // Of keys that are equal only so many are taken as are needed.
     write(
-        first, bound, number,
-        [&](const Expr& r) { return bound(r) == kept || weight(r) < goal(r); },
+        first, bound, number, [&](const Expr& r) { return bound(r) == kept || weight(r) < goal(r); },
         [&](const Expr& r, const Expr& j) {
           weight(r) += weight_of(scores(first + r, j), bound(r), top(r));
         });
@@ -169,8 +171,7 @@ Kernel topk_program(const TopkInstance& c) {
 
 void run(const Bound<TopkBlocks>& c, Launch& launch) {
   launch(TopkInstance{c->keep_first, c->keep_diagonal, c->share > 0, c.dim("k_blocks") <= 32 ? 32 : 256},
-         topk_program,
-         {{"scores", c.rows("scores", 3)}, {"out", c.rows("out", 3)}});
+         topk_program, {{"scores", c.rows("scores", 3)}, {"out", c.rows("out", 3)}});
 }
 
 // How many of the blocks, in the order in which they are selected, have the share of the weights.
