@@ -238,7 +238,7 @@ class NativeSparseAttention(nn.Module):
         q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in self.project(x).split(shapes, -1))
         if self.rotary_base is not None:
             positions = positions_of(x, cu_seqlens, before)
-            q, k = (turned(part, positions, self.rotary_base) for part in (q, k))
+            q, k = turned(positions, self.rotary_base, q, k)
         return q, k, v
 
     @torch.no_grad()
