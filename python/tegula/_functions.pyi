@@ -5283,6 +5283,7 @@ def topk_blocks(
     q_block_size: int = 64,
     k_block_size: int = 64,
     key_offset: int = 0,
+    share: float = 0.0,
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
@@ -5296,6 +5297,8 @@ def topk_blocks(
         q_block_size: queries of a block, for the diagonal; a block size from 1 to 2^20.
         k_block_size: keys of a block, for the diagonal; a block size from 1 to 2^20.
         key_offset: keys - queries, for the diagonal; a number below 2^29 in magnitude.
+        share: only the fewest blocks whose weights, exp(score), have this share of the row's sum; 0: count blocks,
+            whatever they weigh; a share from 0 to 1.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -5311,7 +5314,7 @@ def topk_blocks(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks.
+    Source: the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks; shares as in Xu et al. 2025, XAttention.
     """
 
 class VerticalSlashBlocksResult(NamedTuple):
