@@ -120,6 +120,13 @@ def _complete_gradients(table: Table, gradient: Table, given: Dict[str, Any]) ->
             is_needed = of_result is not None and (f"d{name}" == first or not of_result.optional)
             if is_needed and given[f"d{name}"] is None:
                 given[f"d{name}"] = torch.zeros_like(given[name])
+    for x in table.outputs:
+        of_gradient = gradient.input(x.name)
+        if of_gradient is not None and not of_gradient.optional and given[x.name] is None:
+            raise RuntimeError(
+                f"tegula.torch.{table.name}: its gradient needs the result {x.name}, which a call has if {x.when_text}; "
+                "pass that option to the call"
+            )
 
 
 def _as_given(gradient: Optional[Tensor], tensor: Optional[Tensor]) -> Optional[Tensor]:
