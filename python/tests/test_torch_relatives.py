@@ -109,7 +109,7 @@ def test_msa():
     check(out, dense(q, k, v, times_of(rows, size)), tensors)
 
 
-@pytest.mark.parametrize("size, count", [(4, 3), (16, 1)])  # rows that are gathered, and blocks
+@pytest.mark.parametrize("size, count", [(4, 3), (16, 1)])  # small blocks share tiles
 def test_qsa(size, count):
     q, k, v = tensors = inputs(dim=16)
     index_q, index_k = index_inputs(3)

@@ -12,8 +12,7 @@ from torch import Tensor
 from ._functions import functions
 
 _SLICE = 1 << 24  # scores in memory at a time, where no operator forms them tile by tile
-_LEAST_BLOCK = 16  # below, tiles of whole blocks are mostly empty
-_MOST_FEATURES = 576  # of rows that are gathered
+_LEAST_BLOCK = 16  # smaller ones share the steps of block_sparse_attention, and its tiles of keys
 _FIRST_OF_ALL = 3e38  # above any score, and finite
 
 
@@ -152,23 +151,6 @@ def msa_attention(
     return _attend(q, k, v, choice, block_size, scale)
 
 
-def _gathered(q: Tensor, k: Tensor, v: Tensor, choice: Tensor, block_size: int, scale: Optional[float]) -> Tensor:
-    """Causal attention to the keys of chosen blocks [batch, tokens, blocks], which are the same for all heads, and to
-    those of the own block, row by row: tiles of blocks this small would be mostly empty."""
-    batch, tokens = choice.shape[:2]
-    own = (torch.arange(tokens, device=q.device, dtype=torch.int32) // block_size).expand(batch, -1)[..., None]
-    blocks = torch.cat((torch.where(choice == own, -1, choice), own), -1)
-    keys = blocks[..., None] * block_size + torch.arange(block_size, device=q.device, dtype=torch.int32)
-    keys = torch.where(blocks[..., None] >= 0, keys, -1).flatten(2)
-    keys = keys[:, :, None].expand(-1, -1, k.shape[2], -1).contiguous()
-    # A row is a value and its key; queries are 0 where it is the value.
-    rows, queries = torch.cat((v, k), -1), torch.cat((q.new_zeros(*q.shape[:3], v.shape[3]), q), -1)
-    out: Tensor = functions["sparse_mla"](
-        queries, rows, keys, d_v=v.shape[3], causal=True, scale=q.shape[3] ** -0.5 if scale is None else scale
-    )[0]
-    return out
-
-
 def qsa_attention(
     q: Tensor,
     k: Tensor,
@@ -202,11 +184,15 @@ def qsa_attention(
         ends = ((torch.arange(tokens, device=q.device, dtype=torch.int32) + 1) // block_size).expand(batch, -1)
         ones = torch.ones(index_q.shape[:3], device=q.device)
         choice = functions["indexer_topk"](index_q, means.contiguous(), ones, count=count, ends=ends.contiguous())
-    if block_size < _LEAST_BLOCK and q.shape[3] + v.shape[3] <= _MOST_FEATURES:
-        return _gathered(q, k, v, choice, block_size, scale)
-    choice = choice[:, :, None].expand(-1, -1, kv_heads, -1).contiguous()
-    out: Tensor = functions["nsa_selected_attention"](
-        q, k, v, choice, block_size=block_size, diagonal=True, scale=scale
+    choice = choice[:, :, None].expand(-1, -1, kv_heads, -1)
+    if block_size >= _LEAST_BLOCK:
+        chosen = {"block_size": block_size, "diagonal": True, "scale": scale}
+        whole: Tensor = functions["nsa_selected_attention"](q, k, v, choice.contiguous(), **chosen)[0]
+        return whole
+    own = torch.arange(tokens, device=q.device, dtype=torch.int32) // block_size
+    lists = torch.cat((choice, own[:, None, None].expand(batch, -1, kv_heads, 1)), -1).transpose(1, 2).contiguous()
+    out: Tensor = functions["block_sparse_attention"](
+        q, k, v, indices=lists, q_block_size=1, k_block_size=block_size, causal=True, scale=scale
     )[0]
     return out
 
