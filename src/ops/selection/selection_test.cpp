@@ -1,6 +1,8 @@
 // Block scores and the choice of the best blocks against their formulas, over one table each.
 #include "tegula/ops/selection.hpp"
 
+#include <cmath>
+
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
 
