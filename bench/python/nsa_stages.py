@@ -5,7 +5,8 @@
 
 Medians of rounds; on a GPU by events. The selected branch is timed with the module's own choice on random inputs, with
 random blocks, and with captured selections, which are repeated up to each length; overlap is the share of a token's
-blocks that the token before it has too.
+blocks that the token before it has too. The call of all stages sums the branches in the kernel of the selected blocks,
+without a stage of its own for the gates.
 """
 
 import argparse
@@ -18,8 +19,8 @@ import tegula.torch as tt
 import torch
 
 STAGES = ("compress", "compressed attention", "score + select", "selected", "selected, random", "selected, captured",
-          "window", "gate")  # fmt: skip
-COLOURS = ("#1f5fa8", "#4c9bd4", "#c8501e", "#e39b2d", "#f0cf8a", "#a8641f", "#4f8f3a", "#7a4fa0")
+          "window", "gate", "all, one call")  # fmt: skip
+COLOURS = ("#1f5fa8", "#4c9bd4", "#c8501e", "#e39b2d", "#f0cf8a", "#a8641f", "#4f8f3a", "#7a4fa0", "#555555")
 
 
 def milliseconds(call, device, rounds):
@@ -118,6 +119,8 @@ def stages(config, tokens):
         (*branches, gates),
         None,
     )
+    sizes = {"block_size": config.block_size, "count": config.count, "window": config.window, **windows}
+    yield "all, one call", lambda: [tt.native_sparse_attention(q, k, v, gates, **sizes)], (q, k, v, gates), None
 
 
 def measure(config):

@@ -9,7 +9,7 @@ curves.
 import torch
 from tegula.torch import GatedDeltaNet, NativeSparseAttention
 from torch import nn
-from train_nsa_lm import DenseAttention, Model, compare, parser_of
+from train_nsa_lm import DenseAttention, Model, Norm, compare, feed_forward, parser_of
 
 
 class HybridBlock(nn.Module):
@@ -17,7 +17,7 @@ class HybridBlock(nn.Module):
 
     def __init__(self, config, number):
         super().__init__()
-        self.before, self.between = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.before, self.between = Norm(config.width), Norm(config.width)
         if number % 4 == 3:
             self.mix = NativeSparseAttention(
                 config.width, config.heads, config.kv_heads, block_size=config.block_size, count=config.blocks,
@@ -25,9 +25,7 @@ class HybridBlock(nn.Module):
             )  # fmt: skip
         else:
             self.mix = GatedDeltaNet(config.width, config.heads)
-        self.feed = nn.Sequential(
-            nn.Linear(config.width, 4 * config.width), nn.GELU(), nn.Linear(4 * config.width, config.width)
-        )
+        self.feed = feed_forward(config.width)
 
     def forward(self, x):
         x = x + self.mix(self.before(x))
@@ -41,7 +39,7 @@ class Hybrid(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(256, config.width)
         self.blocks = nn.Sequential(*(HybridBlock(config, number) for number in range(config.layers)))
-        self.out = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, 256))
+        self.out = nn.Sequential(Norm(config.width), nn.Linear(config.width, 256))
 
     def forward(self, bytes_):
         return self.out(self.blocks(self.embed(bytes_)))

@@ -12,7 +12,7 @@ import time
 
 import torch
 import torch.nn.functional as F
-from tegula.torch import NativeSparseAttention, NativeSparseCache, attention
+from tegula.torch import NativeSparseAttention, NativeSparseCache, attention, rms_norm, rope
 from torch import nn
 
 TEXT = pathlib.Path(__file__).resolve().parents[2] / "data" / "shakespeare.txt"
@@ -24,35 +24,44 @@ class DenseAttention(nn.Module):
 
 
 def turns_of(tokens, dim, device):
-    """cos and sin [tokens, 1, dim / 2] of the angles of rotary positions (Su et al., 2021)."""
+    """cos and sin [tokens, dim / 2] of the angles of rotary positions (Su et al., 2021)."""
     rates = 10000.0 ** -(torch.arange(0, dim, 2, device=device) / dim)
-    angles = (torch.arange(tokens, device=device)[:, None] * rates)[:, None]
+    angles = torch.arange(tokens, device=device)[:, None] * rates
     return angles.cos(), angles.sin()
 
 
-def turn(x, turns):
-    cos, sin = (part.to(x.dtype) for part in turns)
-    a, b = x.chunk(2, -1)
-    return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+class Norm(nn.Module):
+    """Divides by the root mean square of the features, in the dtype of what follows."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return rms_norm(x, weight=self.weight)
+
+
+def feed_forward(width):
+    return nn.Sequential(
+        nn.Linear(width, 4 * width, bias=False), nn.GELU(), nn.Linear(4 * width, width, bias=False)
+    )
 
 
 class Block(nn.Module):
     def __init__(self, config, make_attention):
         super().__init__()
         self.heads, self.kv_heads, self.dim = config.heads, config.kv_heads, config.width // config.heads
-        self.before, self.between = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
-        self.project = nn.Linear(config.width, (self.heads + 2 * self.kv_heads) * self.dim)
+        self.before, self.between = Norm(config.width), Norm(config.width)
+        self.project = nn.Linear(config.width, (self.heads + 2 * self.kv_heads) * self.dim, bias=False)
         self.attend = make_attention()
-        self.merge = nn.Linear(config.width, config.width)
-        self.feed = nn.Sequential(
-            nn.Linear(config.width, 4 * config.width), nn.GELU(), nn.Linear(4 * config.width, config.width)
-        )
+        self.merge = nn.Linear(config.width, config.width, bias=False)
+        self.feed = feed_forward(config.width)
 
     def forward(self, x, turns):
         inside = self.before(x)
         heads = self.project(inside).unflatten(-1, (-1, self.dim))
         q, k, v = heads.split([self.heads, self.kv_heads, self.kv_heads], 2)  # views, not copies
-        q, k = turn(q, turns), turn(k, turns)
+        q, k = rope(q, *turns), rope(k, *turns)
         x = x + self.merge(self.attend(q, k, v, inside).flatten(2).to(x.dtype))
         return x + self.feed(self.between(x))
 
@@ -62,14 +71,12 @@ class SparseBlock(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        self.before, self.between = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.before, self.between = Norm(config.width), Norm(config.width)
         self.attend = NativeSparseAttention(
             config.width, config.heads, config.kv_heads, compression="gated", block_size=config.block_size,
             count=config.blocks, length=config.block_size // 2, stride=config.block_size // 4, window=config.window,
         )  # fmt: skip
-        self.feed = nn.Sequential(
-            nn.Linear(config.width, 4 * config.width), nn.GELU(), nn.Linear(4 * config.width, config.width)
-        )
+        self.feed = feed_forward(config.width)
 
     def forward(self, x, cache=None):
         x = x + self.attend(self.before(x), cache)
@@ -83,7 +90,7 @@ class SparseModel(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(256, config.width)
         self.blocks = nn.ModuleList(SparseBlock(config) for _ in range(config.layers))
-        self.out = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, 256))
+        self.out = nn.Sequential(Norm(config.width), nn.Linear(config.width, 256))
 
     def forward(self, bytes_, caches=None):
         x = self.embed(bytes_)
@@ -121,7 +128,7 @@ class Model(nn.Module):
         self.dim = config.width // config.heads
         self.embed = nn.Embedding(256, config.width)
         self.blocks = nn.ModuleList(Block(config, make_attention) for _ in range(config.layers))
-        self.out = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, 256))
+        self.out = nn.Sequential(Norm(config.width), nn.Linear(config.width, 256))
 
     def forward(self, bytes_):
         x, turns = self.embed(bytes_), turns_of(bytes_.shape[1], self.dim, bytes_.device)
@@ -141,7 +148,7 @@ def train(name, make_model, text, held_out, config):
     """The loss of every step in nats per byte, and what to call the curve."""
     torch.manual_seed(0)
     model = make_model().to(config.device)
-    optimizer = torch.optim.AdamW(model.parameters())
+    optimizer = torch.optim.AdamW(model.parameters(), fused=config.device == "cuda")
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.rate, total_steps=config.steps, pct_start=0.1)
     generator = torch.Generator().manual_seed(1)
     losses, warm_up, begin = [], min(3, config.steps - 1), 0.0  # the first steps compile kernels

@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from ._arrays import Array
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_gated_attention", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_state_passing", "ssd_chunk_scan", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "Conv1dBackwardResult", "Conv2dBackwardResult", "Conv3dBackwardResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "FusedMoeBackwardResult", "MoeSortResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaCombineBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormFp8Result", "LayerNormFp8Result", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "Compress24Result", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult", "SsdChunkStateResult", "SsdStatePassingResult"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_gated_attention", "nsa_gated_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_state_passing", "ssd_chunk_scan", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "Conv1dBackwardResult", "Conv2dBackwardResult", "Conv3dBackwardResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "FusedMoeBackwardResult", "MoeSortResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaCombineBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "NsaGatedAttentionResult", "NsaGatedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormFp8Result", "LayerNormFp8Result", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "Compress24Result", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult", "SsdChunkStateResult", "SsdStatePassingResult"]
 
 class AttentionResult(NamedTuple):
     out: Any
@@ -3363,6 +3363,13 @@ def nsa_compressed_attention_backward(
     Source: Yuan et al. 2025, Native Sparse Attention: the compressed branch.
     """
 
+class NsaGatedAttentionResult(NamedTuple):
+    out: Any
+    selected: Any
+    lse: Any
+    window_out: Any
+    window_lse: Any
+
 def nsa_gated_attention(
     q: Array,
     k: Array,
@@ -3386,9 +3393,14 @@ def nsa_gated_attention(
     scale: float | None = None,
     tile_queries: int = 0,
     tile_keys: int = 0,
+    keep_branches: bool = False,
     out: Array | None = None,
+    selected: Array | None = None,
+    lse: Array | None = None,
+    window_out: Array | None = None,
+    window_lse: Array | None = None,
     target: str = "automatic",
-) -> Any:
+) -> NsaGatedAttentionResult:
     """Attention over selected blocks, and a window, summed with the compressed branch by gates.
 
     Args:
@@ -3404,7 +3416,7 @@ def nsa_gated_attention(
             block i begins at key i * block_size; other numbers, such as -1, select nothing.
         compressed: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: attention over compressed
-            entries.
+            entries. The last dimension is contiguous.
         gates: [queries, kv_heads * group, branches] if cu_seqlens_q; [batch, queries, kv_heads * group, branches]
             if layout=bshd; [batch, kv_heads * group, queries, branches], float32, float16 or bfloat16: logits: a
             branch counts by the sigmoid of its gate.
@@ -3431,7 +3443,9 @@ def nsa_gated_attention(
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        out: written instead of new arrays.
+        keep_branches: the result and the lse of the selected branch, and of the window, are results, too: gradients
+            need them.
+        out, selected, lse, window_out, window_lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
@@ -3439,6 +3453,16 @@ def nsa_gated_attention(
         out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the sum of sigmoid(gate) *
             branch. The last dimension is contiguous.
+        selected: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the selected branch. The last
+            dimension is contiguous. None unless keep_branches.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its lse, as
+            that of nsa_selected_attention. None unless keep_branches.
+        window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the branch of the window. The
+            last dimension is contiguous. None unless keep_branches & window > 0.
+        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its
+            lse. None unless keep_branches & window > 0.
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -3453,6 +3477,170 @@ def nsa_gated_attention(
             equally long.
         gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
             with a window.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
+    """
+
+class NsaGatedAttentionBackwardResult(NamedTuple):
+    dq: Any
+    dk: Any
+    dv: Any
+    dcompressed: Any
+    dgates: Any
+    dsel_scale: Any
+
+def nsa_gated_attention_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    block_indices: Array,
+    compressed: Array,
+    gates: Array,
+    selected: Array,
+    lse: Array,
+    *,
+    dselected: Array | None = None,
+    dlse: Array | None = None,
+    window_out: Array | None = None,
+    window_lse: Array | None = None,
+    dwindow_out: Array | None = None,
+    dwindow_lse: Array | None = None,
+    block_counts: Array | None = None,
+    sel_scale: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    block_size: int = 64,
+    causal: bool = True,
+    diagonal: bool = False,
+    repeats: bool = False,
+    window: int = 0,
+    scale: float | None = None,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    keep_branches: bool = False,
+    sel_scale_gradient: bool = False,
+    dq: Array | None = None,
+    dk: Array | None = None,
+    dv: Array | None = None,
+    dcompressed: Array | None = None,
+    dgates: Array | None = None,
+    dsel_scale: Array | None = None,
+    target: str = "automatic",
+) -> NsaGatedAttentionBackwardResult:
+    """Gradients of nsa_gated_attention: of q, k, v, the compressed branch and the gates.
+
+    Args:
+        dout: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. The last
+            dimension is contiguous.
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. The last dimension is contiguous.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
+        block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
+            block i begins at key i * block_size; other numbers, such as -1, select nothing.
+        compressed: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: attention over compressed
+            entries. The last dimension is contiguous.
+        gates: [queries, kv_heads * group, branches] if cu_seqlens_q; [batch, queries, kv_heads * group, branches]
+            if layout=bshd; [batch, kv_heads * group, queries, branches], float32, float16 or bfloat16: logits: a
+            branch counts by the sigmoid of its gate.
+        selected: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the selected branch, of
+            nsa_gated_attention. The last dimension is contiguous.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its lse.
+        dselected: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of the selected branch,
+            where something else depends on it. The last dimension is contiguous. Optional.
+        dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
+            its lse; ignored where lse is -inf. Optional.
+        window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the branch of the window. The
+            last dimension is contiguous. Optional.
+        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its
+            lse. Optional.
+        dwindow_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of that branch,
+            likewise. The last dimension is contiguous. Optional.
+        dwindow_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32:
+            gradient of its lse. Optional.
+        block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
+            selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
+        sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
+            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
+            Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 if unknown.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
+        block_size: keys of a block; a block size from 1 to 2^20.
+        causal: hides later keys; the last query is aligned with the last key.
+        diagonal: a token sees its own block, selected or not.
+        repeats: a block that is listed several times counts several times.
+        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
+            of keys, at most 2^29, or 0 for no window.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        keep_branches: the result and the lse of the selected branch, and of the window, are results, too: gradients
+            need them.
+        sel_scale_gradient: also the gradient of sel_scale, which need not be given.
+        dq, dk, dv, dcompressed, dgates, dsel_scale: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. The last dimension is contiguous.
+        dk: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of k: gradient of k. The last dimension is contiguous.
+        dv: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of v: gradient of v. The last dimension is contiguous.
+        dcompressed: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of compressed. The last
+            dimension is contiguous.
+        dgates: [queries, kv_heads * group, branches] if cu_seqlens_q; [batch, queries, kv_heads * group, branches]
+            if layout=bshd; [batch, kv_heads * group, queries, branches], dtype that of gates: gradient of the
+            gates. The last dimension is contiguous.
+        dsel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], float32: gradient of sel_scale; 0 where an entry
+            selects nothing, or a block that an earlier entry has selected. None unless sel_scale_gradient.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
+        block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
+            equally long.
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+        keep_branches: expected true; call nsa_gated_attention with keep_branches.
+        window_out: expected window_out and window_lse; give what nsa_gated_attention returned with keep_branches.
+        window_out: expected none of a window, which the options do not have; leave them out.
+        block_indices: expected fewer than 2^31 entries of a head, of all batches together; split the batch.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -5095,6 +5283,7 @@ def topk_blocks(
     q_block_size: int = 64,
     k_block_size: int = 64,
     key_offset: int = 0,
+    share: float = 0.0,
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
@@ -5108,6 +5297,8 @@ def topk_blocks(
         q_block_size: queries of a block, for the diagonal; a block size from 1 to 2^20.
         k_block_size: keys of a block, for the diagonal; a block size from 1 to 2^20.
         key_offset: keys - queries, for the diagonal; a number below 2^29 in magnitude.
+        share: only the fewest blocks whose weights, exp(score), have this share of the row's sum; 0: count blocks,
+            whatever they weigh; a share from 0 to 1.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -5123,7 +5314,7 @@ def topk_blocks(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks.
+    Source: the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks; shares as in Xu et al. 2025, XAttention.
     """
 
 class VerticalSlashBlocksResult(NamedTuple):

@@ -82,6 +82,20 @@ def test_is_its_definition_with_gradients(tokens):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
 
 
+def test_gradients_of_the_gated_sum_need_its_branches():
+    q, k = torch.randn(1, 4, 2, 8, requires_grad=True), torch.randn(1, 4, 1, 8)
+    choice = torch.zeros(1, 4, 1, 1, dtype=torch.int32)
+    tensors = q, k, k, choice, torch.randn(1, 4, 2, 8), torch.randn(1, 4, 2, 2)
+    out = tegula_torch.nsa_gated_attention(*tensors, block_size=2)[0]
+    with pytest.raises(RuntimeError, match="needs the result selected, which a call has if keep_branches"):
+        out.sum().backward()
+    kept = tegula_torch.nsa_gated_attention(*tensors, block_size=2, keep_branches=True)
+    one = torch.autograd.grad(kept.out.sum() + kept.selected.sum(), q)[0]
+    fine = tegula_torch.nsa_selected_attention(*tensors[:4], block_size=2).out
+    both = tegula_torch.nsa_combine(tensors[4], fine, tensors[5]).sum() + fine.sum()
+    torch.testing.assert_close(one, torch.autograd.grad(both, q)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_heads_before_tokens():
     tensors = inputs(20)
     out = tegula_torch.native_sparse_attention(*(x[None].transpose(1, 2) for x in tensors), layout="bhsd", **SIZES)

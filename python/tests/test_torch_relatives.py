@@ -109,17 +109,19 @@ def test_msa():
     check(out, dense(q, k, v, times_of(rows, size)), tensors)
 
 
-def test_qsa():
+@pytest.mark.parametrize("size, count", [(4, 3), (16, 1)])  # small blocks share tiles
+def test_qsa(size, count):
     q, k, v = tensors = inputs(dim=16)
     index_q, index_k = index_inputs(3)
     rows = []
     for i in range(TOKENS):
         scores = {
-            j: float((index_q[0, i] @ index_k[0, 4 * j : 4 * j + 4].mean(0)).relu().sum()) for j in range((i + 1) // 4)
+            j: float((index_q[0, i] @ index_k[0, size * j : size * j + size].mean(0)).relu().sum())
+            for j in range((i + 1) // size)
         }
-        rows.append(set(best(scores, (), 3)) | {i // 4})
-    out = tegula_torch.qsa_attention(q, k, v, index_q, index_k, count=3)
-    check(out, dense(q, k, v, times_of([rows] * HEADS, 4)), tensors)
+        rows.append(set(best(scores, (), count)) | {i // size})
+    out = tegula_torch.qsa_attention(q, k, v, index_q, index_k, block_size=size, count=count)
+    check(out, dense(q, k, v, times_of([rows] * HEADS, size)), tensors)
 
 
 def test_video():
@@ -172,8 +174,8 @@ def test_xattention():
                 ])  # fmt: skip
                 for n, w in enumerate((logits * DIM**-0.5 / stride).softmax(0)):
                     shares[n * stride // size] += w
-            kept, total = {a}, 0.0
-            for j in sorted(range(a + 1), key=lambda j: -float(shares[j])):
+            kept, total = {a}, float(shares[a])
+            for j in sorted(range(a), key=lambda j: -float(shares[j])):
                 if total < 0.6 * float(shares.sum()):
                     kept.add(j)
                 total += float(shares[j])

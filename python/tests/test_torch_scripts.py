@@ -44,7 +44,7 @@ def test_trains_generates_and_times_what_was_selected(tmp_path):
         "--out", tmp_path,
     )  # fmt: skip
     rows = {row["stage"]: row for row in json.loads((tmp_path / "stages.json").read_text())["rows"]}
-    assert len(rows) == 8 and all(row["forward_ms"] > 0 for row in rows.values())
+    assert len(rows) == 9 and all(row["forward_ms"] > 0 for row in rows.values())
     assert all(("backward_ms" in row) == (stage != "score + select") for stage, row in rows.items())
     assert 0 < rows["selected, captured"]["overlap"] <= 1
     assert "selected, random" in (tmp_path / "stages.md").read_text()

@@ -28,6 +28,7 @@ DIFFERENTIABLE = {
     if table.name in _functions.functions
     and _functions.operator_of(table).has_backward
     and not {"e4m3", "e5m2"} & set(text.split())
+    and (not table.option("keep_branches") or "keep_branches" in text.split())  # what the gradient needs
 }
 
 

@@ -38,6 +38,9 @@ struct TopkBlocks {
   bool keep_first = false, keep_diagonal = false;
   int q_block_size = 64, k_block_size = 64;
   std::int64_t key_offset = 0;
+  // With a share from 0 to 1: only the fewest blocks whose weights, exp(score), have this share of the row's
+  // sum, those that are always selected among them. 0: `count` blocks, whatever they weigh.
+  float share = 0;
   std::optional<TensorRef> out = {};  // preallocated output
   Target target = Target::automatic();
 };

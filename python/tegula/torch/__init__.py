@@ -34,7 +34,6 @@ from ._recurrent_drop_in import (
     mamba_chunk_scan_combined,
 )
 from ._relatives import (
-    blocks_above,
     infllm_attention,
     moba_attention,
     msa_attention,
@@ -60,7 +59,6 @@ __all__ = [
     "SparseAttention",
     "batch_decode_with_paged_kv_cache",
     "block_sparse_attn",
-    "blocks_above",
     "chunk_gated_delta_rule",
     "chunk_retention",
     "custom_op",

@@ -20,7 +20,7 @@ class LatentCache(NamedTuple):
 
 def _turned(x: Tensor, first: int) -> Tensor:
     """[batch, tokens, heads, d], with rotary positions, where the first token is at position `first`."""
-    return turned(x, torch.arange(first, first + x.shape[1], device=x.device), 10000.0)
+    return turned(torch.arange(first, first + x.shape[1], device=x.device), 10000.0, x)[0]
 
 
 class DeepseekSparseAttention(nn.Module):

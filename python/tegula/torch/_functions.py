@@ -98,6 +98,11 @@ def _named_backward(table: Table, gradient: Table, operator: Operator) -> Callab
     return backward
 
 
+def _lacks(result: Optional[Tensor]) -> bool:
+    """Whether a call has no such result, which custom operators show as an empty vector."""
+    return result is None or result.shape == (0,)
+
+
 def _complete_gradients(table: Table, gradient: Table, given: Dict[str, Any]) -> None:
     """Among results that a call has or lacks together, the first gets a gradient if any of them has one, as does every
     other whose gradient is required; if none has one, they are ignored."""
@@ -106,9 +111,8 @@ def _complete_gradients(table: Table, gradient: Table, given: Dict[str, Any]) ->
         together.setdefault(x.when_text, []).append(x.name)
     for condition, names in together.items():
         first = f"d{names[0]}"
-        # What a call lacks is an empty vector.
-        if condition and all(given[f"d{name}"] is None or given[f"d{name}"].shape == (0,) for name in names):
-            given.update(dict.fromkeys(names))
+        if condition and all(_lacks(given[f"d{name}"]) for name in names):
+            given.update((name, None) for name in names if _lacks(given[name]))
             given.update(dict.fromkeys(f"d{name}" for name in names))
             continue
         for name in names:
@@ -116,6 +120,13 @@ def _complete_gradients(table: Table, gradient: Table, given: Dict[str, Any]) ->
             is_needed = of_result is not None and (f"d{name}" == first or not of_result.optional)
             if is_needed and given[f"d{name}"] is None:
                 given[f"d{name}"] = torch.zeros_like(given[name])
+    for x in table.outputs:
+        of_gradient = gradient.input(x.name)
+        if of_gradient is not None and not of_gradient.optional and given[x.name] is None:
+            raise RuntimeError(
+                f"tegula.torch.{table.name}: its gradient needs the result {x.name}, which a call has if {x.when_text}; "
+                "pass that option to the call"
+            )
 
 
 def _as_given(gradient: Optional[Tensor], tensor: Optional[Tensor]) -> Optional[Tensor]:

@@ -70,12 +70,8 @@ def native_sparse_attention(
         "max_seqlen_q": max_seqlen, "max_seqlen_k": max_seqlen,
     }  # fmt: skip
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, gates, coarse))
-    if not learns:  # gradients would need each branch
-        whole: Tensor = functions["nsa_gated_attention"](q, k, v, blocks, coarse, gates, **chosen)
-        return whole
-    fine = functions["nsa_selected_attention"](q, k, v, blocks, **chosen)
-    near = fine.window_out if window > 0 else None
-    return functions["nsa_combine"](coarse, fine.out, gates, window=near)
+    whole: Tensor = functions["nsa_gated_attention"](q, k, v, blocks, coarse, gates, keep_branches=learns, **chosen)[0]
+    return whole
 
 
 class _Growing:
@@ -242,7 +238,7 @@ class NativeSparseAttention(nn.Module):
         q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in self.project(x).split(shapes, -1))
         if self.rotary_base is not None:
             positions = positions_of(x, cu_seqlens, before)
-            q, k = (turned(part, positions, self.rotary_base) for part in (q, k))
+            q, k = turned(positions, self.rotary_base, q, k)
         return q, k, v
 
     @torch.no_grad()

@@ -12,18 +12,18 @@ from torch import Tensor
 from ._functions import functions
 
 _SLICE = 1 << 24  # scores in memory at a time, where no operator forms them tile by tile
+_LEAST_BLOCK = 16  # smaller ones share the steps of block_sparse_attention, and its tiles of keys
 _FIRST_OF_ALL = 3e38  # above any score, and finite
 
 
-def _chosen(scores: Tensor, first_token: int, count: int, block_size: int, first: int, local: int) -> Tensor:
-    """int32 [batch, rows, tokens, count] of float32 [batch, rows, tokens, blocks]: the blocks that are always selected,
-    then the largest."""
+def _chosen(scores: Tensor, first_token: int, count: int, block_size: int, local: int) -> Tensor:
+    """int32 [batch, rows, tokens, count] of float32 [batch, rows, tokens, blocks]: the last blocks up to the token's
+    own, then those with the largest scores."""
     tokens, blocks = scores.shape[2:]
     numbers = torch.arange(blocks, device=scores.device)
     own = (torch.arange(first_token, first_token + tokens, device=scores.device) // block_size)[:, None]
-    forced = (numbers < first) | (numbers > own - local)
-    scores = scores.masked_fill(forced, _FIRST_OF_ALL).masked_fill(numbers > own, -torch.inf)
-    return functions["topk_blocks"](scores.contiguous(), min(count, blocks))
+    forced = (numbers > own - local) & (numbers <= own)
+    return functions["topk_blocks"](scores.masked_fill(forced, _FIRST_OF_ALL), count)
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, choice: Tensor, block_size: int, scale: Optional[float]) -> Tensor:
@@ -136,16 +136,17 @@ def msa_attention(
     if index_q.shape[2] != k.shape[2]:
         raise ValueError(f"index_q: expected {k.shape[2]} heads, as k, given {index_q.shape[2]}")
     batch, tokens, heads = index_q.shape[:3]
-    keys = torch.arange(tokens, device=q.device)
-    step = max(1, _SLICE // max(1, batch * heads * tokens))
+    blocks = -(-tokens // block_size)
+    step = max(1, _SLICE // max(1, batch * heads * blocks))
     with torch.no_grad():
         parts = []
         for t in range(0, tokens, step):
-            scores = torch.einsum("bthd,bnd->bhtn", index_q[:, t : t + step].float(), index_k.float())
-            scores = scores.masked_fill(keys > keys[t : t + step, None], -torch.inf)
-            scores = F.pad(scores, (0, -tokens % block_size), value=-torch.inf)
-            largest = scores.unflatten(-1, (-1, block_size)).amax(-1)
-            parts.append(_chosen(largest, t, count, block_size, 0, local_blocks))
+            end = min(tokens, t + step)
+            scores = functions["block_scores"](
+                index_q[:, t:end], index_k[:, :end, None], q_block_size=1, k_block_size=block_size, causal=True,
+                proxy="max", per_kv_head=False, scale=1.0,
+            )  # fmt: skip
+            parts.append(_chosen(scores, t, min(count, blocks), block_size, local_blocks))
         choice = torch.cat(parts, 2).transpose(1, 2)
     return _attend(q, k, v, choice, block_size, scale)
 
@@ -183,9 +184,15 @@ def qsa_attention(
         ends = ((torch.arange(tokens, device=q.device, dtype=torch.int32) + 1) // block_size).expand(batch, -1)
         ones = torch.ones(index_q.shape[:3], device=q.device)
         choice = functions["indexer_topk"](index_q, means.contiguous(), ones, count=count, ends=ends.contiguous())
-        choice = choice[:, :, None].expand(-1, -1, kv_heads, -1).contiguous()
-    out: Tensor = functions["nsa_selected_attention"](
-        q, k, v, choice, block_size=block_size, diagonal=True, scale=scale
+    choice = choice[:, :, None].expand(-1, -1, kv_heads, -1)
+    if block_size >= _LEAST_BLOCK:
+        chosen = {"block_size": block_size, "diagonal": True, "scale": scale}
+        whole: Tensor = functions["nsa_selected_attention"](q, k, v, choice.contiguous(), **chosen)[0]
+        return whole
+    own = torch.arange(tokens, device=q.device, dtype=torch.int32) // block_size
+    lists = torch.cat((choice, own[:, None, None].expand(batch, -1, kv_heads, 1)), -1).transpose(1, 2).contiguous()
+    out: Tensor = functions["block_sparse_attention"](
+        q, k, v, indices=lists, q_block_size=1, k_block_size=block_size, causal=True, scale=scale
     )[0]
     return out
 
@@ -248,28 +255,6 @@ def video_attention(
     return out.index_select(1, torch.argsort(order))
 
 
-def blocks_above(weights: Tensor, threshold: float) -> Tensor:
-    """Masks the fewest entries of each row whose weights reach the fraction ``threshold`` of its sum; ties go to the
-    lower.
-
-    Args:
-        weights: [..., blocks], not negative.
-        threshold: from 0 to 1.
-
-    Returns:
-        bool, as weights.
-
-    Raises:
-        ValueError: a threshold that is not from 0 to 1.
-    """
-    if not 0 <= threshold <= 1:
-        raise ValueError(f"threshold: expected a number from 0 to 1, given {threshold}")
-    largest, order = torch.sort(weights, dim=-1, descending=True, stable=True)
-    before = largest.cumsum(-1) - largest
-    wanted = (before < threshold * weights.sum(-1, keepdim=True)) & (largest > 0)
-    return torch.zeros_like(wanted).scatter(-1, order, wanted)
-
-
 def _antidiagonal_weights(q: Tensor, k: Tensor, block_size: int, stride: int, scale: float) -> Tensor:
     """[batch, heads, blocks, blocks]: softmax over sums of every stride-th antidiagonal, summed per block."""
     padding = (0, 0, 0, 0, 0, -q.shape[1] % block_size)
@@ -299,7 +284,7 @@ def xattention(
         k, v: [batch, tokens, kv_heads, d].
         block_size: tokens per block of queries and of keys.
         stride: distance between the antidiagonals of a block; divides block_size.
-        threshold: the share of a row's weight. A block also sees itself.
+        threshold: the share of a row's weight, above 0. A block always sees itself.
         scale: scale of the scores; default: 1/sqrt(d).
 
     Returns:
@@ -310,10 +295,14 @@ def xattention(
     """
     if block_size % stride:
         raise ValueError(f"stride: expected a divisor of block_size = {block_size}, given {stride}")
+    if not 0 < threshold <= 1:
+        raise ValueError(f"threshold: expected a number above 0 and at most 1, given {threshold}")
     with torch.no_grad():
         weights = _antidiagonal_weights(q, k, block_size, stride, q.shape[-1] ** -0.5 if scale is None else scale)
-        own = torch.eye(weights.shape[-1], dtype=torch.bool, device=q.device)
-        mask = blocks_above(weights, threshold) | own
-    blocks = {"q_block_size": block_size, "k_block_size": block_size}
-    out: Tensor = functions["block_sparse_attention"](q, k, v, mask=mask, causal=True, scale=scale, **blocks)[0]
+        blocks = {"q_block_size": block_size, "k_block_size": block_size}
+        choice = functions["topk_blocks"](
+            weights.clamp(min=torch.finfo(weights.dtype).tiny).log(), weights.shape[-1], share=threshold,
+            keep_diagonal=True, **blocks,
+        )  # fmt: skip
+    out: Tensor = functions["block_sparse_attention"](q, k, v, indices=choice, causal=True, scale=scale, **blocks)[0]
     return out

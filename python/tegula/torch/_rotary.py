@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor
 
+from ._functions import functions
 
-def turned(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """x [..., tokens, heads, d] rotated by its positions."""
-    half = x.shape[-1] // 2
-    rates = base ** -(torch.arange(half, device=x.device, dtype=torch.float32) / half)
-    angles = (positions.to(torch.float32)[:, None] * rates)[:, None]
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+
+def turned(positions: Tensor, base: float, *tensors: Tensor) -> Tuple[Tensor, ...]:
+    """Each x [(batch,) tokens, heads, d] rotated by the positions of its tokens; all have as many features."""
+    half = tensors[0].shape[-1] // 2
+    rates = base ** -(torch.arange(half, device=positions.device, dtype=torch.float32) / half)
+    angles = positions.to(torch.float32)[:, None] * rates
+    cosine, sine = angles.cos(), angles.sin()
+    return tuple(functions["rope"](x, cosine, sine) for x in tensors)
 
 
 def positions_of(x: Tensor, cu_seqlens: Optional[Tensor], before: int) -> Tensor:

@@ -34,6 +34,9 @@ std::vector<Example> block_sparse_examples(const std::string& more) {
       {"single_queries_bf16",
        "batch=1 queries=90 keys=170 kv_heads=2 group=2 d=64 d_v=64 bf16 choosers=2 "
        "entries=4 q_block_size=1 k_block_size=32 indices counts causal"},
+      {"single_queries_of_12_heads_bf16",
+       "batch=1 queries=50 keys=90 kv_heads=2 group=12 d=64 d_v=64 bf16 choosers=2 "
+       "entries=6 q_block_size=1 k_block_size=4 indices causal"},
       {"wide_blocks_bf16",
        "batch=1 queries=260 keys=300 kv_heads=2 group=2 d=64 d_v=64 bf16 choosers=2 "
        "entries=2 q_block_size=128 k_block_size=128 indices causal"},

@@ -9,7 +9,7 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr int row_unit = 8, k_of_product = 16;
+constexpr int row_unit = 8, rows_of_warp = 16, k_of_product = 16;
 constexpr GpuBlockSparse table = gpu_table.block_sparse;
 
 struct TileRows {
@@ -100,12 +100,21 @@ void plan_tensor_keys(BlockSparseKernel& kernel) {
   kernel.keys = keys_of_step(kernel.k_block, most);
 }
 
+// Heads share a tile of a warp group if they fill it, or else of fewer rows, which warps multiply by
+// themselves: small blocks would leave most rows of a head's own tile empty.
 void plan_gradient_rows(const BlockSparseCall& call, BlockSparseKernel& kernel) {
-  const std::int64_t group = call.tensors.group();
-  const bool packs = !call.per_query_head && group > 1 && warp_group_rows % group == 0;
+  const bool shared =
+      !call.per_query_head && call.tensors.group() > 1 && call.tensors.group() <= warp_group_rows;
   RowCandidates candidates;
   candidates.add({1, warp_group_rows});
-  if (packs) candidates.add({static_cast<int>(group), warp_group_rows / static_cast<int>(group)});
+  if (shared) {
+    const int group = static_cast<int>(call.tensors.group()),
+              step = rows_of_warp / std::gcd(rows_of_warp, group);
+    if (warp_group_rows % group == 0)
+      candidates.add({group, warp_group_rows / group});
+    else if (step * group < warp_group_rows)
+      candidates.add({group, warp_group_rows / (step * group) * step, table.of_part});
+  }
   const TileRows best = best_rows(candidates, kernel.q_block);
   kernel.pack = best.pack, kernel.queries = best.queries;
 }

@@ -77,9 +77,10 @@ void differentiate_tokens(const NsaBackwardCall& selection, const BlockSparseBac
                           Launch& launch) {
   const NsaOnePassKernel kernel = one_pass_kernel(selection);
   const std::int64_t tokens = tokens_of_one_pass(selection, kernel);
-  if (!call.forward.kernel.varlen) return run_one_pass(selection, kernel, tokens, launch);
-  const TokenLists lists = lists_by_tokens(call.forward, call.choice, call.counts, launch);
   NsaBackwardCall own = selection;
+  own.dout = launch.call().formed("dout"), own.out = launch.call().formed("out");
+  if (!call.forward.kernel.varlen) return run_one_pass(own, kernel, tokens, launch);
+  const TokenLists lists = lists_by_tokens(call.forward, call.choice, call.counts, launch);
   own.choice = lists.choice;
   if (call.forward.kernel.counts) own.counts = lists.counts;
   run_one_pass(own, kernel, tokens, launch);

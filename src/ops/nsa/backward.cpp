@@ -9,10 +9,7 @@ namespace tegula::ops {
 namespace {
 
 void run(const Bound<NsaSelectedBackward>& c, Launch& launch) {
-  const NsaBackwardCall call = nsa_backward_call(c);
-  if (!c.on_gpu() || !takes_one_pass(call)) return run_two_passes(call, launch);
-  const NsaOnePassKernel kernel = one_pass_kernel(call);
-  run_one_pass(call, kernel, tokens_of_one_pass(call, kernel), launch);
+  run_nsa_backward(nsa_backward_call(c), launch);
 }
 
 // The results of the forward are formed anew.
@@ -28,13 +25,6 @@ void formula(const Bound<NsaSelectedBackward>& c, Exact& exact) {
 // Gradients of scores, dq, dk and dv for every pair that the forward has, at least.
 double backward_operations(const Bound<NsaSelectedBackward>& c) {
   return 2 * selected_pairs(c.call(), *c) * static_cast<double>(3 * c.dim("d") + 2 * c.dim("d_v"));
-}
-
-// Programs count the entries of a head, of all batches together.
-bool has_room(const Bound<NsaSelectedBackward>& c) {
-  return static_cast<double>(c.dim("batch")) * static_cast<double>(c.dim("queries")) *
-             static_cast<double>(c.dim("entries") + c.dim("heads")) <
-         2147483648.0;
 }
 
 // All gradients there are; then nothing but dq, dk and dv, which GPUs find in a way of their own.
@@ -79,15 +69,9 @@ const OperatorSchema& nsa_selected_attention_backward_schema() {
                    "window_out and window_lse with it", of_forward)
           .require("dwindow_lse", "dwindow_lse <= dwindow_out", "dwindow_out with it",
                    "give dwindow_out, of zeros if necessary")
-          .require("block_indices", has_room, "fewer than 2^31 entries of a head, of all batches together",
-                   "split the batch")
+          .with(add_room_for_entries<Op>)
           .with(add_gradients<Op>)
-          .out(&Op::dsel_scale, "dsel_scale", token_dims("queries", "selecting", "entries"), is(f32),
-               "gradient of sel_scale; 0 where an entry selects nothing, or a block that an earlier entry "
-               "has selected")
-          .ordered()
-          .steps_of("q")
-          .when("sel_scale_gradient")
+          .with(add_gradient_of_scale<Op>)
           .source(
               "Dao 2023, FlashAttention-2, over lists that are inverted on the device; the gradient of "
               "factors as in native-sparse-attention-pytorch (Wang 2025)")

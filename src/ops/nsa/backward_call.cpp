@@ -92,17 +92,21 @@ void plan_lists(NsaBackwardCall& call) {
 
 }  // namespace
 
-NsaBackwardCall nsa_backward_call(const Bound<NsaSelectedBackward>& bound) {
+NsaBackwardCall nsa_backward_call(const BoundCall& bound, const NsaSelectedBackward& op,
+                                  const TensorRef& dout, const TensorRef& out) {
   NsaBackwardCall call;
-  call.op = &*bound;
-  call.forward = nsa_call(bound.call(), *bound, false);
+  call.op = &op;
+  call.forward = nsa_call(bound, op, false);
+  const auto formed = [&](const TensorRef& own) { return bound.formed(bound.index_of("dout"), own); };
+  call.dout = formed(dout), call.out = formed(out);
+  if (op.dwindow_out) call.dwindow_out = formed(*op.dwindow_out);
   const HeadTensors& t = call.forward.tensors;
   NsaBackwardKernel& kernel = call.kernel;
   kernel.forward = call.forward.kernel;
   kernel.per_query_head = call.forward.per_query_head;
-  kernel.dlse = bound.has("dlse");
-  kernel.window = bound.has("dwindow_out"), kernel.window_dlse = bound.has("dwindow_lse");
-  kernel.dscale = bound->sel_scale_gradient;
+  kernel.dlse = op.dlse.has_value();
+  kernel.window = op.dwindow_out.has_value(), kernel.window_dlse = op.dwindow_lse.has_value();
+  kernel.dscale = op.sel_scale_gradient;
   const int members_at = t.q.rank() - 1;
   const bool one = !kernel.per_query_head && call.forward.choice.size(members_at) > 1;
   auto of_heads = [&](const TensorRef& tensor) { return one ? tensor.slice(members_at, 0, 1) : tensor; };
@@ -111,6 +115,10 @@ NsaBackwardCall nsa_backward_call(const Bound<NsaSelectedBackward>& bound) {
   plan_two_passes(bound.on_gpu(), kernel.forward.varlen ? call.forward.longest : t.q.size(1), kernel);
   plan_lists(call);
   return call;
+}
+
+NsaBackwardCall nsa_backward_call(const Bound<NsaSelectedBackward>& bound) {
+  return nsa_backward_call(bound.call(), *bound, bound["dout"], bound["out"]);
 }
 
 void run_two_passes(const NsaBackwardCall& call, Launch& launch) {
@@ -123,10 +131,12 @@ void run_two_passes(const NsaBackwardCall& call, Launch& launch) {
         split_heads(dscale, dscale.rank() - 2, call.kernel.per_query_head ? call.forward.tensors.group() : 1);
   }
   launch(call.kernel, nsa_backward_kernel,
-         {{"choice", call.choice},
+         {{"dout", call.dout},
+          {"out", call.out},
+          {"choice", call.choice},
           {"counts", call.counts},
           {"scale", call.forward.scale},
-          {"window_dout", formed("dwindow_out")},
+          {"window_dout", call.dwindow_out},
           {"window_dlse", formed("dwindow_lse")},
           {"left", call.op->window - 1},
           {"dscale", dscale},
@@ -134,6 +144,12 @@ void run_two_passes(const NsaBackwardCall& call, Launch& launch) {
           {"k_begin", call.forward.k_begin},
           {"longest_q", call.forward.longest},
           {"longest_k", call.forward.longest_keys}});
+}
+
+void run_nsa_backward(const NsaBackwardCall& call, Launch& launch) {
+  if (!launch.call().on_gpu() || !takes_one_pass(call)) return run_two_passes(call, launch);
+  const NsaOnePassKernel kernel = one_pass_kernel(call);
+  run_one_pass(call, kernel, tokens_of_one_pass(call, kernel), launch);
 }
 
 }  // namespace tegula::ops

@@ -16,12 +16,20 @@ const OperatorSchema& nsa_selected_attention_backward_schema();
 struct NsaBackwardCall {
   NsaBackwardKernel kernel;
   NsaCall forward;
-  TensorRef choice, counts;  // a row for each head that selects
+  TensorRef choice, counts;          // a row for each head that selects
+  TensorRef dout, out, dwindow_out;  // in the form of programs
   // With `window`: gradients of the window's, which partials add.
   const NsaSelectedBackward* op = nullptr;
 };
 
 NsaBackwardCall nsa_backward_call(const Bound<NsaSelectedBackward>& bound);
+// The call may be of another operator with the tensors and options of this one. The branch's result and its
+// gradient, which may have other names there, are given as that operator has them, and those of the window in
+// `op`, which outlives the result.
+NsaBackwardCall nsa_backward_call(const BoundCall& bound, const NsaSelectedBackward& op,
+                                  const TensorRef& dout, const TensorRef& out);
+// The gradients, by one pass or two.
+void run_nsa_backward(const NsaBackwardCall& call, Launch& launch);
 
 // Uses nsa_backward_kernel.
 void run_two_passes(const NsaBackwardCall& call, Launch& launch);

@@ -12,10 +12,6 @@ struct NsaSelected : NsaSelectedOptions {
 };
 const OperatorSchema& nsa_selected_attention_schema();
 
-struct NsaGated : NsaSelected {
-  TensorRef compressed = {}, gates = {};
-};
-
 struct NsaCall {
   NsaKernel kernel;
   HeadTensors tensors;

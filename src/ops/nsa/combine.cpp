@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/nsa/combine_kernel.hpp"
 #include "ops/schema/gradient.hpp"
 #include "tegula/ops/nsa_combine.hpp"
 
@@ -10,18 +11,8 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-struct CombineInstance {
-  DType type = f32, gates = f32;
-  bool window = false;
-  int columns = 128, rows = 16;  // of a tile
-  auto fields() const {
-    return std::tuple(type, labelled("gates", gates), labelled("window", window), joined("t", rows, columns));
-  }
-};
-
 CombineInstance combine_plan(const Bound<NsaCombine>& c) {
-  const int dim = c.small_dim("d"), rows = std::clamp(8192 / std::max(dim, 1), 1, 16);
-  return {c.type("compressed"), c.type("gates"), c.has("window"), dim, rows};
+  return combine_instance(c.type("compressed"), c.type("gates"), c.has("window"), c.small_dim("d"));
 }
 
 // The branches with the names of their tensors before which stands `prefix`.
@@ -62,7 +53,12 @@ Kernel combine_forward(const CombineInstance& c) {
   });
 }
 
-// A branch gets its weight of dout, and its gate the product of both times the slope of the sigmoid.
+}  // namespace
+
+CombineInstance combine_instance(DType type, DType gates, bool window, int features) {
+  return {type, gates, window, features, std::clamp(8192 / std::max(features, 1), 1, 16)};
+}
+
 Kernel combine_backward(const CombineInstance& c) {
   return kernel(instance_name("nsa_combine_backward", c), [&] {
     Dim rows("rows"), count("branches");
@@ -74,6 +70,9 @@ Kernel combine_backward(const CombineInstance& c) {
     });
     Tensor gates = input("gates", {rows, count}, c.gates), dout = input("dout", {rows, c.columns}, c.type);
     Tensor dgates = output("dgates", {rows, count}, c.gates);
+    std::optional<Tensor> added[3];
+    if (c.more_selected) added[1].emplace(input("more_selected", {rows, c.columns}, c.type));
+    if (c.more_window) added[2].emplace(input("more_window", {rows, c.columns}, c.type));
     grid(ceildiv(rows, c.rows), [&](Index block) {
       Expr row = block * c.rows;
       Fragment given = load(dout.at(row), {c.rows, c.columns}, f32);
@@ -85,11 +84,17 @@ Kernel combine_backward(const CombineInstance& c) {
         parallel(slopes, [&](Index i) { slopes(i) *= weights(i) * (1.f - weights(i)); });
         copy(slopes, dgates.slice(all, static_cast<int>(branch)).at(row));
         parallel(values, [&](Index i, Index j) { values(i, j) = weights(i) * given(i, j); });
+        if (added[branch]) {
+          Fragment more = load(added[branch]->at(row), {c.rows, c.columns}, f32);
+          parallel(values, [&](Index i, Index j) { values(i, j) += more(i, j); });
+        }
         copy(values, to[branch].at(row));
       }
     });
   });
 }
+
+namespace {
 
 template <class E>
 void combine_formula(const Bound<NsaCombine>& c, E& exact) {

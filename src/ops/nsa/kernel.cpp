@@ -19,7 +19,7 @@ NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
   k.emplace(input("k", joined(of_k, {c.dim}), c.type));
   v.emplace(input("v", joined(of_k, {c.dim_v}), c.type));
   out.emplace(output("out", joined(of_q, {c.dim_v}), c.type));
-  if (c.branches == 0) lse.emplace(output("lse", joined(batches, {heads, members, queries}), f32));
+  if (c.branches == 0 || c.keeps) lse.emplace(output("lse", joined(batches, {heads, members, queries}), f32));
   choice.emplace(input("choice", joined(of_q, {entries}), i32));
   scale.emplace(scalar("scale", f32));
   require(entries <= c.entries, "a row has no more entries than the instance");
@@ -27,6 +27,7 @@ NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
     compressed.emplace(input("compressed", joined(of_q, {c.dim_v}), c.type));
     if (c.branches > 2) window.emplace(input("window", joined(of_q, {c.dim_v}), c.type));
     gates.emplace(input("gates", joined(of_q, {c.branches}), c.gates));
+    if (c.keeps) selected.emplace(output("selected", joined(of_q, {c.dim_v}), c.type));
   }
   if (c.counts) lengths.emplace(input("counts", of_q, i32));
   if (!c.varlen) return;
@@ -106,6 +107,7 @@ void NsaProgram::block(const Index& x, const Index& h, const Index& b) const {
 }
 
 void NsaProgram::store(Fragment& sum, const HeadViews& views, const Expr& first) const {
+  if (selected) store_rows(sum, views.of_queries(*selected), first, c.pack);
   if (c.branches > 0) add_branches(sum, views, first);
   store_rows(sum, views.of_queries(*out), first, c.pack);
 }

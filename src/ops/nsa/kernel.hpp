@@ -57,6 +57,7 @@ struct NsaKernel {
   // window.
   int branches = 0;
   DType gates = f32;
+  bool keeps = false;  // the selected branch and its lse are results, too
 
   int rows() const { return queries * pack; }
   int width() const { return entries + (diagonal ? 1 : 0); }  // of a row, with the token's own block
@@ -81,14 +82,14 @@ struct NsaKernel {
   TileOfBlocks tiles() const { return {block, keys}; }
   bool divides() const { return fewest > 1; }
   auto fields() const {
-    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), labelled("b", block),
-                      labelled("e", entries), NsaHeads{members, pack}, labelled("q", queries),
-                      labelled("k", keys), labelled("causal", causal), labelled("diagonal", diagonal),
-                      labelled("repeats", repeats), labelled("counts", counts), labelled("varlen", varlen),
-                      labelled("lists", lists), NsaDivision{fewest, least_gain},
-                      labelled("c", chunk > chunk_tokens ? std::optional(chunk) : std::nullopt),
-                      labelled("branches", branches > 0 ? std::optional(branches) : std::nullopt),
-                      labelled("gates", branches > 0 ? std::optional(gates) : std::nullopt));
+    return std::tuple(
+        type, compute, labelled("d", dim), labelled("v", dim_v), labelled("b", block), labelled("e", entries),
+        NsaHeads{members, pack}, labelled("q", queries), labelled("k", keys), labelled("causal", causal),
+        labelled("diagonal", diagonal), labelled("repeats", repeats), labelled("counts", counts),
+        labelled("varlen", varlen), labelled("lists", lists), NsaDivision{fewest, least_gain},
+        labelled("c", chunk > chunk_tokens ? std::optional(chunk) : std::nullopt),
+        labelled("branches", branches > 0 ? std::optional(branches) : std::nullopt),
+        labelled("gates", branches > 0 ? std::optional(gates) : std::nullopt), labelled("keeps", keeps));
   }
 };
 
@@ -96,10 +97,11 @@ struct NsaKernel {
 // [batch, tokens, kv heads, group, entries], scale (with log2(e)); then, where the instance has them, counts
 // [batch, tokens, kv heads, group], and for packed sequences q_begin, k_begin [sequences + 1] and longest,
 // without the batch dimensions. With branches compressed and window as out, and gates [batch, tokens, kv
-// heads, group, branches], but no lse. With pack > 1 the entries of group member 0 are those of all. With
-// fewest > 1, for nsa_inverted_kernel: how many parts the tokens have, the tokens of one, and as outputs the
-// most that a token of each part [parts] and of each warp group of a tile [kv heads, batch · tiles · groups]
-// left to it, and the pairs of each part, as PairLists has them.
+// heads, group, branches], but no lse; where it keeps branches also selected as out, and lse. With pack > 1
+// the entries of group member 0 are those of all. With fewest > 1, for nsa_inverted_kernel: how many parts
+// the tokens have, the tokens of one, and as outputs the most that a token of each part [parts] and of each
+// warp group of a tile [kv heads, batch · tiles · groups] left to it, and the pairs of each part, as
+// PairLists has them.
 lang::Kernel nsa_kernel(const NsaKernel& instance);
 
 // The pass over inverted lists: what tiles of tokens leave out, blocks that few of their tokens selected.

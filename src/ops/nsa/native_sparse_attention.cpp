@@ -20,8 +20,8 @@ Op with_common(const NativeSparseOptions& options) {
   return op;
 }
 
-NsaSelectedOptions selected_options(const NativeSparseOptions& options) {
-  NsaSelectedOptions selected;
+NsaGatedOptions selected_options(const NativeSparseOptions& options) {
+  NsaGatedOptions selected;
   selected.layout = options.layout;
   selected.block_size = options.block_size;
   selected.window = options.window;
@@ -50,9 +50,9 @@ Tensor native_sparse_attention(const TensorRef& q, const TensorRef& k, const Ten
   choice.block_size = options.block_size;
   choice.first_blocks = options.first_blocks, choice.local_blocks = options.local_blocks;
   const Tensor blocks = nsa_select(q, keys, seen.lse, options.count, choice);
-  NsaSelectedOptions last = selected_options(options);
+  NsaGatedOptions last = selected_options(options);
   last.out = options.out;
-  return nsa_gated_attention(q, k, v, blocks, seen.out, gates, last);
+  return nsa_gated_attention(q, k, v, blocks, seen.out, gates, last).out;
 }
 
 }  // namespace tegula::ops

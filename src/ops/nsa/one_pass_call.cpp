@@ -147,11 +147,11 @@ void run_part(const NsaBackwardCall& call, const NsaOnePassKernel& kernel, const
   const auto keys = [&](const TensorRef& tensor) { return with_batch(call, tensor); };
   const auto plus_rows = [&] { return rows(split_heads(sums.plus->dq.ref(), t.q.rank() - 2, t.group())); };
   launch(kernel, nsa_one_pass_kernel,
-         {{"dout", rows(bound.formed("dout"))},
+         {{"dout", rows(call.dout)},
           {"q", rows(bound.formed("q"))},
           {"k", keys(t.k)},
           {"v", keys(t.v)},
-          {"out", rows(bound.formed("out"))},
+          {"out", rows(call.out)},
           {"lse", vector(bound.formed("lse"))},
           {"dq", rows(bound.formed("dq"))},
           {"dk", keys(bound.formed("dk"))},

@@ -45,7 +45,8 @@ class NsaProgram {
   const NsaKernel& c;
   std::optional<lang::Dim> batch, group;
   lang::Dim queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
-  std::optional<lang::Tensor> q, k, v, out, lse, choice, lengths, q_begin, k_begin, compressed, window, gates;
+  std::optional<lang::Tensor> q, k, v, out, lse, choice, lengths, q_begin, k_begin, compressed, selected,
+      window, gates;
   std::optional<lang::Expr> scale, longest, part_count, part_tokens;
   std::optional<UnionLists> lists;
   NsaKernel of_left_out;  // whose rows are what is left of those of `c`

@@ -53,6 +53,30 @@ void add_selection(Schema<Op>& table) {
       .with(add_tiles<Op>);
 }
 
+// Programs of gradients count the entries of a head, of all batches together.
+template <class Op>
+bool has_room_for_entries(const Bound<Op>& c) {
+  return static_cast<double>(c.dim("batch")) * static_cast<double>(c.dim("queries")) *
+             static_cast<double>(c.dim("entries") + c.dim("heads")) <
+         2147483648.0;
+}
+template <class Op>
+void add_room_for_entries(Schema<Op>& table) {
+  table.require("block_indices", has_room_for_entries<Op>,
+                "fewer than 2^31 entries of a head, of all batches together", "split the batch");
+}
+
+template <class Op>
+void add_gradient_of_scale(Schema<Op>& table) {
+  table
+      .out(&Op::dsel_scale, "dsel_scale", token_dims("queries", "selecting", "entries"), is(f32),
+           "gradient of sel_scale; 0 where an entry selects nothing, or a block that an earlier entry "
+           "has selected")
+      .ordered()
+      .steps_of("q")
+      .when("sel_scale_gradient");
+}
+
 // Pairs of a query and a key that the selection of a call has, of all heads.
 double selected_pairs(const BoundCall& bound, const NsaSelectedOptions& options);
 // The same for a table, if all entries name different blocks; and those of the window.

@@ -1,6 +1,7 @@
 #include "ops/pieces/attention_table.hpp"
 #include "ops/pieces/long_sum.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
 #include "tegula/ops/selection.hpp"
 
 namespace tegula::ops {
@@ -24,12 +25,16 @@ struct ScoresInstance {
   int rows = 64, columns = 64;  // of a tile of scores
   int summed = usual_summed;    // rows of a block that are loaded and summed at a time
   bool largest = false;         // of the keys of a block, not their mean
+  DType multiplied = f32;       // type of the tiles; other than f32 only for single rows
 
+  // Every row of q has scores of its own: nothing is pooled.
+  bool of_single_rows() const { return largest && q_block == 1 && group == 1; }
   auto fields() const {
     return std::tuple(type, labelled("d", dim), joined("b", q_block, k_block), labelled("g", group),
                       joined("t", rows, columns), labelled("causal", causal),
                       labelled("s", summed == usual_summed ? std::nullopt : std::optional(summed)),
-                      labelled("largest", largest));
+                      labelled("largest", largest),
+                      labelled("by", multiplied == f32 ? std::nullopt : std::optional(multiplied)));
   }
 };
 
@@ -49,8 +54,9 @@ ScoresInstance scores_plan(const Bound<BlockScores>& c) {
                         c.on_gpu() ? usual_summed : summed_on_cpu,
                         c->proxy == KeyProxy::max};
   if (kernel.largest) kernel.columns = std::clamp((kernel.k_block + 15) / 16 * 16, 16, 64);
-  while (c.on_gpu() &&
-         (kernel.rows + kernel.columns) * kernel.dim * std::int64_t{f32.bytes()} > bytes_of_tiles)
+  if (kernel.of_single_rows()) kernel.multiplied = multiplied_type(kernel.type, c.on_gpu());
+  while (c.on_gpu() && (kernel.rows + kernel.columns) * kernel.dim * std::int64_t{kernel.multiplied.bytes()} >
+                           bytes_of_tiles)
     (kernel.rows > kernel.columns ? kernel.rows : kernel.columns) /= 2;
   return kernel;
 }
@@ -81,15 +87,17 @@ Expr seen_keys(const Expr& block, int q_block, const Expr& queries, const Expr& 
 }
 
 // The largest product per block of keys, for rows [q_blocks, d] and keys [keys, d] of a head.
-void largest_products(const ScoresInstance& c, const Tensor& means, const Tensor& keys, const Expr& row,
+void largest_products(const ScoresInstance& c, const Tensor& of_rows, const Tensor& keys, const Expr& row,
                       const Expr& block, const Expr& queries, const Expr& scale, const Tensor& out) {
-  Expr begin = block * c.k_block, end = min(begin + c.k_block, keys.extent(0));
-  Shared left({c.rows, c.dim}, f32);
-  copy(means.at(row), left);
+  const bool skips = c.causal && c.of_single_rows();  // keys that the last row of the tile does not see
+  Expr begin = block * c.k_block, last = min(begin + c.k_block, keys.extent(0));
+  Expr end = skips ? max(begin, min(last, seen_keys(row + (c.rows - 1), 1, queries, keys.extent(0)))) : last;
+  Shared left({c.rows, c.dim}, c.multiplied);
+  copy(of_rows.at(row), left);
   Fragment best({c.rows}, f32, -inf);
   pipelined(ceildiv(end - begin, c.columns), {.stages = 2}, [&](Index step) {
     Expr first = begin + step * c.columns;
-    Shared right({c.columns, c.dim}, f32);
+    Shared right({c.columns, c.dim}, c.multiplied);
     copy(keys.at(first), right);
     Fragment scores({c.rows, c.columns}, f32, 0);
     gemm(left, right.T(), scores);
@@ -110,19 +118,21 @@ Kernel scores_program(const ScoresInstance& c) {
     Expr q_blocks = ceildiv(queries, c.q_block), k_blocks = ceildiv(keys, c.k_block);
     Tensor out = output("out", {batch, heads, q_blocks, k_blocks}, f32);
     Expr scale = scalar("scale", f32);
-    Tensor q_means = workspace("q_means", {batch, heads, q_blocks, c.dim}, f32);
     Expr all_heads = heads * batch;
+    const auto largest = [&](const auto& rows_of) {
+      grid(k_blocks, ceildiv(q_blocks, c.rows), all_heads, [&](Index x, Index y, Index z) {
+        Expr b = z / heads, h = z % heads;
+        largest_products(c, rows_of(b, h), k.slice(b, all, h / (heads / kv_heads)), y * c.rows, x, queries,
+                         scale, out.slice(b, h));
+      });
+    };
+    if (c.of_single_rows())
+      return largest([&](const Expr& b, const Expr& h) { return q.slice(b, all, h, 0); });
+    Tensor q_means = workspace("q_means", {batch, heads, q_blocks, c.dim}, f32);
     grid(q_blocks, heads, batch, [&](Index x, Index h, Index b) {
       pool(q.slice(b, all, h), q_means.slice(b, h), x, c.q_block, c.summed, c.group, c.dim);
     });
-    if (c.largest) {
-      grid(k_blocks, ceildiv(q_blocks, c.rows), all_heads, [&](Index x, Index y, Index z) {
-        Expr b = z / heads, h = z % heads;
-        largest_products(c, q_means.slice(b, h), k.slice(b, all, h / (heads / kv_heads)), y * c.rows, x,
-                         queries, scale, out.slice(b, h));
-      });
-      return;
-    }
+    if (c.largest) return largest([&](const Expr& b, const Expr& h) { return q_means.slice(b, h); });
     Tensor k_means = workspace("k_means", {batch, kv_heads, k_blocks, c.dim}, f32);
     grid(k_blocks, kv_heads, batch, [&](Index x, Index h, Index b) {
       pool(k.slice(b, all, range(h, h + 1)), k_means.slice(b, h), x, c.k_block, c.summed, 1, c.dim);
@@ -216,11 +226,17 @@ const OperatorSchema& block_scores_schema() {
                 "per_kv_head=false"},
                {"largest_causal",
                 "batch=1 queries=37 group=2 kv_heads=2 keys=70 d=16 q_block_size=4 k_block_size=24 causal "
-                "proxy=max"}})
+                "proxy=max"},
+               {"largest_of_rows_bf16",
+                "batch=1 queries=90 group=2 kv_heads=1 keys=100 d=32 bf16 q_block_size=1 k_block_size=24 "
+                "causal proxy=max per_kv_head=false"}})
           .measured(
               {{"8x131072_largest_of_128",
                 "batch=8 queries=1 group=8 kv_heads=1 keys=131072 d=128 bf16 q_block_size=1 k_block_size=128 "
                 "proxy=max"},
+               {"16384_largest_of_128_for_rows",
+                "batch=1 queries=16384 group=4 kv_heads=1 keys=16384 d=128 bf16 q_block_size=1 "
+                "k_block_size=128 causal proxy=max per_kv_head=false"},
                {"65536", "batch=1 queries=65536 group=1 kv_heads=1 keys=65536 d=64"},
                {"16384_grouped", "batch=1 queries=16384 group=4 kv_heads=2 keys=16384 d=128 bf16 causal"}})
           .built_in({"batch=1 {queries=4096 keys=4096|queries=8192 keys=8192} kv_heads=1 group=1 "

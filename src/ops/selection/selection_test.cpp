@@ -1,6 +1,8 @@
 // Block scores and the choice of the best blocks against their formulas, over one table each.
 #include "tegula/ops/selection.hpp"
 
+#include <cmath>
+
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
 
@@ -93,6 +95,32 @@ TEST(TopkBlocks, TiesGoToTheLowerBlock) {
   EXPECT_EQ(topk_blocks(scores, 6).values<std::int32_t>(), (std::vector<std::int32_t>{0, 1, 2, 3, 4, -1}));
 }
 
+TEST(TopkBlocks, EndsAtAShareOfTheWeight) {
+  using Blocks = std::vector<std::int32_t>;
+  const auto logarithms = [](std::vector<float> weights) {
+    for (float& weight : weights) weight = std::log(weight);
+    return Tensor::from(weights, {1, 1, 1, static_cast<std::int64_t>(weights.size())});
+  };
+  const Tensor distinct = logarithms({2, 4, 0, 1, 3}), equal = logarithms({1, 1, 1, 1});
+  const Tensor infinite = Tensor::from<float>({1, HUGE_VALF, 5, -HUGE_VALF}, {1, 1, 1, 4});
+  for (const Target target : test_targets()) {
+    const auto chosen = [&](const Tensor& scores, float share, std::int64_t count = 4, bool first = false) {
+      return topk_blocks(scores, count, {.keep_first = first, .share = share, .target = target})
+          .values<std::int32_t>();
+    };
+    EXPECT_EQ(chosen(distinct, 0.35f), (Blocks{1, -1, -1, -1}));
+    EXPECT_EQ(chosen(distinct, 0.45f), (Blocks{1, 4, -1, -1}));
+    EXPECT_EQ(chosen(distinct, 0.95f), (Blocks{0, 1, 3, 4}));
+    EXPECT_EQ(chosen(distinct, 1), (Blocks{0, 1, 3, 4}));
+    EXPECT_EQ(chosen(distinct, 0.95f, 2), (Blocks{1, 4}));
+    // What is always selected comes first, and counts.
+    EXPECT_EQ(chosen(distinct, 0.55f, 4, true), (Blocks{0, 1, -1, -1}));
+    EXPECT_EQ(chosen(distinct, 0.1f, 4, true), (Blocks{0, -1, -1, -1}));
+    EXPECT_EQ(chosen(equal, 0.5f), (Blocks{0, 1, -1, -1}));
+    EXPECT_EQ(chosen(infinite, 0.5f), (Blocks{1, -1, -1, -1}));
+  }
+}
+
 TEST(Selection, RefusesWrongCalls) {
   const Tensor q = Tensor::zeros({1, 8, 4, 16}, f32), k = Tensor::zeros({1, 8, 2, 16}, f32);
   expect_refusal([&] { block_scores(q, k, {.q_block_size = 0}); },
@@ -104,6 +132,7 @@ TEST(Selection, RefusesWrongCalls) {
   expect_refusal([&] { topk_blocks(scores.to(f16), 1); },
                  "topk_blocks, argument 'scores': expected dtype f32");
   expect_refusal([&] { topk_blocks(scores, -1); }, "argument 'count': expected a number of blocks");
+  expect_refusal([&] { topk_blocks(scores, 1, {.share = 1.5f}); }, "argument 'share': expected a share");
   for (const std::int64_t count : {4097, 1 << 29, 1 << 30})
     expect_refusal([&] { topk_blocks(scores, count); },
                    "argument 'count': expected a number of blocks from 0 to 4096: there are 3, given " +

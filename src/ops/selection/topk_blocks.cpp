@@ -17,10 +17,12 @@ constexpr int topk_rows = 8;  // of a tile of scores
 
 struct TopkInstance {
   bool first = false, diagonal = false;
-  int columns = 256;  // of a tile of scores
+  bool share = false;  // rows end where they have a share of the weights
+  int columns = 256;   // of a tile of scores
 
   auto fields() const {
-    return std::tuple(labelled("t", columns), labelled("first", first), labelled("diagonal", diagonal));
+    return std::tuple(labelled("t", columns), labelled("first", first), labelled("diagonal", diagonal),
+                      labelled("share", share));
   }
 };
 
@@ -30,6 +32,7 @@ struct Topk {
   const TopkInstance& c;
   Dim all_rows{"rows"}, blocks{"blocks"}, count{"count"};
   Tensor scores = input("scores", {all_rows, blocks}, f32), out = output("out", {all_rows, count}, i32);
+  std::optional<Expr> share = c.share ? std::optional(scalar("share", f32)) : std::nullopt;
   Expr q_blocks = of_diagonal("q_blocks"), q_block = of_diagonal("q_block_size");
   Expr k_block = of_diagonal("k_block_size"), offset = of_diagonal("key_offset");
 
@@ -42,12 +45,16 @@ struct Topk {
     return select(keep && key != 0u, kept, key);
   }
 
+  void load(const Expr& first, const Expr& step, Fragment& part) {
+    copy(scores.at(first, step * c.columns), part, {.fill = -std::numeric_limits<double>::infinity()});
+  }
+
   // How many keys of each row reach `bound`.
   void count_from(const Expr& first, Fragment& bound, Fragment& number) {
     fill(number, 0);
     serial(ceildiv(blocks, c.columns), [&](Index step) {
       Fragment part({topk_rows, c.columns}, f32), reaches({topk_rows, c.columns}, i32);
-      copy(scores.at(first, step * c.columns), part, {.fill = -std::numeric_limits<double>::infinity()});
+      load(first, step, part);
       parallel(part, [&](Index r, Index j) {
         Expr key = key_of(part(r, j), first + r, step * c.columns + j);
         reaches(r, j) = select(key >= bound(r), 1, 0);
@@ -56,28 +63,98 @@ struct Topk {
     });
   }
 
+  // The weights of keys are relative to the largest score of the row, which may be infinite.
+  static Expr weight_of(const Expr& score, const Expr& key, const Expr& top) {
+    return select(key == 0u, 0, select(score == top, 1.f, exp2((score - top) * log2e)));
+  }
+
+  // What the keys of each row that reach `bound` weigh together: sums of the same order, which do not grow
+  // with the bound.
+  void weigh_from(const Expr& first, Fragment& bound, Fragment& top, Fragment& weight) {
+    fill(weight, 0);
+    serial(ceildiv(blocks, c.columns), [&](Index step) {
+      Fragment part({topk_rows, c.columns}, f32);
+      load(first, step, part);
+      parallel(part, [&](Index r, Index j) {
+        Expr key = key_of(part(r, j), first + r, step * c.columns + j);
+        part(r, j) = select(key >= bound(r), weight_of(part(r, j), key, top(r)), 0);
+      });
+      reduce_sum(part, weight);
+    });
+  }
+
+  // The largest bound that `reaches(tried)` says is low enough, for each row, bit by bit.
+  template <class F>
+  void search(Fragment& bound, Fragment& tried, const F& reaches) {
+    serial(32, [&](Index bit) {
+      parallel(bound, [&](Index r) { tried(r) = bound(r) | u32(1) << u32(31 - bit); });
+      reaches();
+    });
+  }
+
+  static void raise(Fragment& bound, Fragment& tried) {
+    parallel(tried, [&](Index r) { tried(r) = select(bound(r) == kept, kept, bound(r) + 1u); });
+  }
+
   // The count-th largest key of a row is found bit by bit; keys above it are chosen, and of equal ones the
   // first.
   void block(const Expr& first) {
     Fragment bound({topk_rows}, u32, 0u), tried({topk_rows}, u32), number({topk_rows}, i32);
-    serial(32, [&](Index bit) {
-      parallel(bound, [&](Index r) { tried(r) = bound(r) | u32(1) << u32(31 - bit); });
+    search(bound, tried, [&] {
       count_from(first, tried, number);
       parallel(bound, [&](Index r) { bound(r) = select(number(r) >= count, tried(r), bound(r)); });
     });
-    parallel(tried, [&](Index r) { tried(r) = select(bound(r) == kept, kept, bound(r) + 1u); });
+    if (c.share) return block_of_share(first, bound, tried, number);
+    raise(bound, tried);
     count_from(first, tried, number);
+    write(
+        first, bound, number, [](const Expr&) { return Expr(true); }, [](const Expr&, const Expr&) {});
+  }
+
+  // The bound becomes the largest whose keys weigh enough, if that is above it.
+  void block_of_share(const Expr& first, Fragment& bound, Fragment& tried, Fragment& number) {
+    Fragment top({topk_rows}, f32, -inf), weight({topk_rows}, f32), goal({topk_rows}, f32),
+        heavy({topk_rows}, u32, 0u);
+    serial(ceildiv(blocks, c.columns), [&](Index step) {
+      Fragment part({topk_rows, c.columns}, f32);
+      load(first, step, part);
+      reduce_max(part, top);
+    });
+    weigh_from(first, heavy, top, goal);
+    parallel(goal, [&](Index r) { goal(r) *= *share; });
+    search(heavy, tried, [&] {
+      weigh_from(first, tried, top, weight);
+      parallel(heavy, [&](Index r) { heavy(r) = select(weight(r) >= goal(r), tried(r), heavy(r)); });
+    });
+    parallel(bound, [&](Index r) { bound(r) = max(bound(r), heavy(r)); });
+    raise(bound, tried);
+    count_from(first, tried, number);
+    weigh_from(first, tried, top, weight);
+    // Of keys that are equal only so many are taken as are needed.
+    write(
+        first, bound, number, [&](const Expr& r) { return bound(r) == kept || weight(r) < goal(r); },
+        [&](const Expr& r, const Expr& j) {
+          weight(r) += weight_of(scores(first + r, j), bound(r), top(r));
+        });
+  }
+
+  // Keys above the bound, of which there are `number`, and of equal ones the first, while `wants` says so.
+  template <class Wants, class Took>
+  void write(const Expr& first, Fragment& bound, Fragment& number, const Wants& wants, const Took& took) {
     parallel(topk_rows, [&](Index r) {
       // Rows with fewer blocks than wanted have the bound 0: all their keys are above it.
       Expr row = first + r, above = select(bound(r) == kept, 0, number(r));
       Var taken = 0, equal = select(bound(r) == 0u, 0, count - above);
       serial(blocks, [&](Index j) {
         Expr key = key_of(scores(row, j), row, j);
-        Expr tie = key == bound(r) && equal > 0;
+        Expr tie = c.share ? key == bound(r) && equal > 0 && wants(r) : key == bound(r) && equal > 0;
         when(row < all_rows && (key > bound(r) || tie), [&] {
           out(row, taken) = j;
           taken += 1;
-          when(tie, [&] { equal -= 1; });
+          when(tie, [&] {
+            equal -= 1;
+            took(r, j);
+          });
         });
       });
       serial(range(taken, count), [&](Index j) { out(row, j) = -1; });
@@ -93,8 +170,24 @@ Kernel topk_program(const TopkInstance& c) {
 }
 
 void run(const Bound<TopkBlocks>& c, Launch& launch) {
-  launch(TopkInstance{c->keep_first, c->keep_diagonal, c.dim("k_blocks") <= 32 ? 32 : 256}, topk_program,
-         {{"scores", c.rows("scores", 3)}, {"out", c.rows("out", 3)}});
+  launch(TopkInstance{c->keep_first, c->keep_diagonal, c->share > 0, c.dim("k_blocks") <= 32 ? 32 : 256},
+         topk_program, {{"scores", c.rows("scores", 3)}, {"out", c.rows("out", 3)}});
+}
+
+// How many of the blocks, in the order in which they are selected, have the share of the weights.
+std::size_t blocks_of_share(const TopkBlocks& op, const double* scores,
+                            const std::vector<std::tuple<bool, double, std::int32_t>>& order) {
+  double top = -std::numeric_limits<double>::infinity(), total = 0, sum = 0;
+  for (const auto& [later, least, block] : order) top = std::max(top, scores[block]);
+  const auto weight = [&](std::int32_t block) {
+    return scores[block] == top ? 1 : std::exp(scores[block] - top);
+  };
+  for (const auto& [later, least, block] : order) total += weight(block);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (std::get<0>(order[i]) && sum >= static_cast<double>(op.share) * total) return i;
+    sum += weight(std::get<2>(order[i]));
+  }
+  return order.size();
 }
 
 // Kept blocks go first, then larger scores, then smaller numbers.
@@ -116,7 +209,8 @@ void formula(const Bound<TopkBlocks>& c, Exact& exact) {
       if (scores[j] > -std::numeric_limits<double>::infinity())
         order.emplace_back(!kept(j), kept(j) ? 0 : -scores[j], j);
     std::sort(order.begin(), order.end());
-    const auto chosen = all.subspan(row * c->count, std::min<std::size_t>(order.size(), c->count));
+    const std::size_t most = c->share > 0 ? blocks_of_share(*c, scores, order) : order.size();
+    const auto chosen = all.subspan(row * c->count, std::min<std::size_t>(most, c->count));
     for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = std::get<2>(order[i]);
     std::sort(chosen.begin(), chosen.end());
   }
@@ -141,6 +235,10 @@ const OperatorSchema& topk_blocks_schema() {
           .option(&Op::k_block_size, "k_block_size", "keys of a block, for the diagonal", block_size)
           .option(&Op::key_offset, "key_offset", "keys - queries, for the diagonal",
                   between(-largest, largest, "a number below 2^29 in magnitude", "give keys - queries"))
+          .option(&Op::share, "share",
+                  "only the fewest blocks whose weights, exp(score), have this share of the row's sum; 0: "
+                  "count blocks, whatever they weigh",
+                  between(0, 1, "a share from 0 to 1", "give a fraction of the row's weight"))
           // Lists of calls of many lengths may have one width.
           .let("most", "max(k_blocks, 4096)")
           .require("count", "0 <= count & count <= most",
@@ -148,11 +246,15 @@ const OperatorSchema& topk_blocks_schema() {
                    "request no more than there are")
           .out(&Op::out, "out", "batch heads q_blocks count", is(i32), "block numbers, -1 where fewer exist")
           .source(
-              "the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks")
+              "the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks; "
+              "shares as in Xu et al. 2025, XAttention")
           .no_gradient("it chooses")
           .examples({{"small", "batch=1 heads=1 q_blocks=2 k_blocks=6 count=4"},
                      {"ties", "batch=1 heads=2 q_blocks=5 k_blocks=40 count=7"},
                      {"more_than_blocks", "batch=2 heads=1 q_blocks=3 k_blocks=6 count=9"},
+                     {"share", "batch=1 heads=2 q_blocks=5 k_blocks=40 count=40 share=0.9"},
+                     {"share_kept",
+                      "batch=1 heads=1 q_blocks=12 k_blocks=12 count=6 share=0.5 keep_first keep_diagonal"},
                      {"kept", "batch=1 heads=1 q_blocks=12 k_blocks=12 count=3 keep_first keep_diagonal"}})
           .measured({{"1024_of_1024x1024", "batch=1 heads=1 q_blocks=1024 k_blocks=1024 count=100"},
                      {"16_of_8x256x256", "batch=1 heads=8 q_blocks=256 k_blocks=256 count=16"}})
