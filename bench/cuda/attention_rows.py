@@ -1,6 +1,6 @@
 """Attention and its gradients beside cuDNN's, in turns in one process, outputs compared; one line of JSON a row.
 
-    python bench/python/attention_rows.py [--part I/N] [--rounds N] [WORD...]    only rows whose names have one of the words
+    python bench/cuda/attention_rows.py [--part I/N] [--rounds N] [WORD...]    only rows whose names have one of the words
 
 Rates count visible pairs: four operations a feature forward, ten backward. A row without "cudnn ms" has no such call in
 PyTorch; "x cudnn" is cuDNN's time divided by Tegula's, "differs" the largest difference of a result by its largest value.
@@ -14,6 +14,7 @@ import statistics
 import tegula
 import torch
 import torch.nn.functional as F
+from rivals import rounds_of
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
@@ -111,22 +112,6 @@ def cudnn_call(row, q, k, v, dout):
             return [F.scaled_dot_product_attention(*inputs, **attend).transpose(1, 2)]
 
     return forward
-
-
-def rounds_of(calls, flush, rounds):
-    """Milliseconds of every call in every round, the calls in turns behind a flush of the cache."""
-    events = []
-    for _ in range(rounds):
-        for call in calls:
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            flush.zero_()
-            begin.record()
-            call()
-            end.record()
-            events.append((begin, end))
-    torch.cuda.synchronize()
-    times = [begin.elapsed_time(end) for begin, end in events]
-    return [times[i :: len(calls)] for i in range(len(calls))]
 
 
 def measure(row, flush, rounds):
