@@ -1,6 +1,7 @@
 #include "names.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

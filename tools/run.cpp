@@ -1,5 +1,6 @@
 // list and run.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "call.hpp"
 #include "commands.hpp"

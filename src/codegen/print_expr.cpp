@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "codegen/grid_printer.hpp"
+#include "codegen/repeated.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -34,13 +35,7 @@ bool GridPrinter::varies(const Expr& e) const {
 
 std::string GridPrinter::held_value(const Expr& e) {
   shared_.clear();
-  repeated_.clear();
-  std::unordered_map<const ExprNode*, int> uses;
-  for_each_node(e, [&](const Expr& node) {
-    for (const Expr& arg : node->args) {
-      if (!arg->args.empty() && ++uses[arg.get()] > 1) repeated_.insert(arg.get());
-    }
-  });
+  repeated_ = repeated_in(e);
   return emit(e);
 }
 

@@ -216,7 +216,7 @@ Flow PrintNode::run(Machine& m) const {
   if (type.is_boolean()) text = cell.integer != 0 ? "true" : "false";
   if (cell.cause != 0) text = "invalid";
   std::fputs(fmt::format("[{}] {} = {}\n", m.place_text(), label, text).c_str(), stdout);
-  std::fflush(stdout);  // a call ends here for who reads what it printed, in Python for one
+  std::fflush(stdout);  // Python writes to a buffer of its own: lines would otherwise appear out of order.
   return Flow::next;
 }
 

@@ -1,6 +1,7 @@
 #include <numeric>
 
 #include "ir/bounds.hpp"
+#include "ir/opposite.hpp"
 
 namespace tegula::ir {
 namespace {
@@ -11,23 +12,6 @@ constexpr int largest_definition = 32;
 
 std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-Op negated(Op op) {
-  switch (op) {
-    case Op::eq:
-      return Op::ne;
-    case Op::ne:
-      return Op::eq;
-    case Op::lt:
-      return Op::ge;
-    case Op::le:
-      return Op::gt;
-    case Op::gt:
-      return Op::le;
-    default:
-      return Op::lt;
-  }
 }
 
 }  // namespace
@@ -96,7 +80,7 @@ void Facts::assume(const Expr& condition, bool truth) {
   if (condition->op < Op::eq || condition->op > Op::ge) return;
   const Expr &a = condition->args[0], &b = condition->args[1];
   if (!has_affine_form(a->held())) return;
-  const Op op = truth ? condition->op : negated(condition->op);
+  const Op op = truth ? condition->op : opposite(condition->op);
   const auto below = difference(affine(b), affine(a)), above = difference(affine(a), affine(b));
   const Affine one{{}, 1};
   const auto add = [&](const std::optional<Affine>& form, bool strictly) {

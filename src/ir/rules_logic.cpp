@@ -1,3 +1,4 @@
+#include "ir/opposite.hpp"
 #include "ir/rules.hpp"
 
 namespace tegula::ir {
@@ -16,23 +17,6 @@ Expr either(const Expr& e, const Facts&) {
   if (is_constant(a, 0) || is_constant(b, 1)) return b;
   if (is_constant(b, 0) || is_constant(a, 1) || equal(a, b)) return a;
   return nullptr;
-}
-
-Op opposite(Op op) {
-  switch (op) {
-    case Op::eq:
-      return Op::ne;
-    case Op::ne:
-      return Op::eq;
-    case Op::lt:
-      return Op::ge;
-    case Op::le:
-      return Op::gt;
-    case Op::gt:
-      return Op::le;
-    default:
-      return Op::lt;
-  }
 }
 
 // With a NaN both an order and its opposite are false.

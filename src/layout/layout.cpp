@@ -1,6 +1,7 @@
 #include "layout/layout.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

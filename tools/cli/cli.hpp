@@ -11,6 +11,7 @@
 // and may be given more than once. What is wrong with a command line is an ArgumentError.
 #pragma once
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <concepts>

@@ -1,11 +1,13 @@
 #include "codegen/cuda/expressions.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "codegen/cuda/arithmetic.hpp"
+#include "codegen/repeated.hpp"
 #include "ir/representable.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
@@ -39,13 +41,7 @@ void Expressions::forget_names(const VariablePtr& of) {
 
 std::string Expressions::value(const Expr& e) {
   common_.clear();
-  repeated_.clear();
-  std::unordered_map<const ExprNode*, int> uses;
-  for_each_node(e, [&](const Expr& node) {
-    for (const Expr& arg : node->args) {
-      if (!arg->args.empty() && ++uses[arg.get()] > 1) repeated_.insert(arg.get());
-    }
-  });
+  repeated_ = repeated_in(e);
   return emit(e);
 }
 

@@ -22,14 +22,6 @@
 
 namespace tegula::codegen {
 
-constexpr int vector_bytes = 16;  // the most that one instruction of a thread moves
-
-// How many elements of a row follow each other in a thread's registers, from a multiple of that on.
-std::int64_t run_along_rows(const layout::Layout& layout);
-
-// What is in shared memory, for the user.
-std::string words_of(const ir::Buffer& tile);
-
 class CudaGridPrinter : private GridState {
  public:
   // Prints grid `number` of the plan.

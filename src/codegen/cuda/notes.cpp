@@ -1,6 +1,7 @@
 #include "codegen/cuda/notes.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>

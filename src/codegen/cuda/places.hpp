@@ -21,6 +21,14 @@ struct Team {
   std::string slot;               // which of them
 };
 
+constexpr int vector_bytes = 16;  // the most that one instruction of a thread moves
+
+// How many elements of a row follow each other in a thread's registers, from a multiple of that on.
+std::int64_t run_along_rows(const layout::Layout& layout);
+
+// What is in shared memory, for the user.
+std::string words_of(const ir::Buffer& tile);
+
 // A tile in shared memory.
 struct SharedTile {
   std::string name;

@@ -1,5 +1,6 @@
 // Elements of tensors and tiles, never outside their bounds.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,6 @@
 // Copies between tensors and shared tiles by all threads of a team.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
 // Loops whose tiles all threads bring some steps ahead.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
 // Loops over elements: by the registers that each thread holds, or by a number that is dealt to the threads.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

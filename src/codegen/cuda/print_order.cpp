@@ -1,5 +1,6 @@
 // Grids one after another, and blocks that take whichever index is left.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 

@@ -1,5 +1,6 @@
 // The blocks that one function runs, one after the other; by themselves, or in pairs that share loads.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>

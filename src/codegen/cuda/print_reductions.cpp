@@ -1,5 +1,6 @@
 // Reductions of fragments: by registers, by the lanes of a warp, among warps.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

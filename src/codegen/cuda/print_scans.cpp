@@ -77,6 +77,7 @@ void CudaGridPrinter::scan_elements(const Scan& n, const FragmentTile& from, con
   }
   const std::int64_t count = from.layout.register_count();
   out_.code();
+  // An exclusive scan of one register reads none of its elements.
   out_.line(fmt::format("[[maybe_unused]] {} {}[{}];  // {}", texts.type, texts.elements, count,
                         location_in_folder(at)));
   out_.open("{");

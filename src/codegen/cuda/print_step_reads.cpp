@@ -2,6 +2,7 @@
 // is read a step ahead, from an address that moves along: neither its way from memory nor the arithmetic of
 // the address stands before the step.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
 // A grid whose threads all do the same; variables and single elements.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
 // Fragments to tensors by the copy engine, by way of shared memory.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"

@@ -1,5 +1,6 @@
 // Loops over elements, several elements of a row at a time where they are contiguous.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

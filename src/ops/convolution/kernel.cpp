@@ -2,6 +2,7 @@
 
 #include "ops/convolution/pixels.hpp"
 #include "ops/pieces/rows.hpp"
+#include "ops/products/epilogue.hpp"
 
 namespace tegula::ops {
 
@@ -78,10 +79,7 @@ struct Program : ConvPixels {
       else
         gemm(pixels, weights.T(), sum);
     });
-    if (!c.bias) return;
-    Fragment added({c.n}, f32);
-    copy(bias.at(c.grouped ? group * made + column : column), added);
-    parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
+    if (c.bias) add_along(sum, 1, load(bias.at(c.grouped ? group * made + column : column), {c.n}, f32));
   }
 
   // The third index of a grid contains the group as its last digit.

@@ -5,19 +5,13 @@
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/precision.hpp"
 #include "ops/pieces/product_plan.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
 
 namespace tegula::ops {
 
 namespace {
-
-// Tensor cores take 8-bit operands that run along k; others are widened, exactly, where they are copied.
-DType tile_type(const GemmKernel& kernel, const Target& target, bool on_gpu) {
-  if (!on_gpu || kernel.type.bits() != 8) return multiplied_type(kernel.type, on_gpu);
-  const bool along_k = !kernel.transpose_a && kernel.transpose_b;
-  return along_k && target != Target::cuda_sm80() ? kernel.type : f16;
-}
 
 // A block has the sums of gates and of values.
 void leave_room_for_two(GemmTiles& tiles) {
@@ -37,16 +31,19 @@ void choose_prepared(GemmKernel& kernel, std::int64_t m, std::int64_t n) {
   }
 }
 
-// The product of the call's a and b into `out`, an output or what is written in place.
-void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tiles, const char* out,
-                    Launch& launch) {
+// What both operators ask of the instance `kernel`, with the result `out`: an output, or what is written in
+// place.
+template <class Op>
+void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Launch& launch) {
+  kernel.transpose_a = c->transpose_a, kernel.transpose_b = c->transpose_b;
   const TensorRef a = in_order(c.formed("a"), c.on_gpu(), kernel.transpose_a);
   const TensorRef b = in_order(c.formed("b"), c.on_gpu(), kernel.transpose_b);
-  kernel.type = c.type("a"), kernel.out = c.type(out);
-  if (kernel.type != f32) kernel.precision = Precision::ieee;
-  kernel.compute = tile_type(kernel, c.target(), c.on_gpu());
   const TensorRef result = c.formed(out);
-  const bool has_engine = c.on_gpu() && c.target() != Target::cuda_sm80() && c.target() != Target::emulated();
+  kernel.type = c.type("a"), kernel.out = c.type(out);
+  kernel.compute = product_tile_type(c.call(), kernel.type, !kernel.transpose_a && kernel.transpose_b);
+  kernel.epilogue.scaled = c->scale != 1;
+  kernel.precision = kernel.type == f32 ? c->precision : Precision::ieee;
+  const bool has_engine = has_copy_engine(c.call());
   if (has_engine && (kernel.compute != f32 || kernel.precision != Precision::ieee)) {
     choose_prepared(kernel, c.dim("m"), c.dim("n"));
     kernel.pad_a = !kernel.prepare_a && needs_padding(a);
@@ -54,14 +51,13 @@ void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tile
     kernel.pad_out = needs_padding(result);
   }
   const bool divided = kernel.precision == Precision::tf32x3 && kernel.prepare_a;
-  const ProductProblem problem{c.dim("batch"),
-                               c.dim("m"),
-                               kernel.gated ? c.dim("n") / 2 : c.dim("n"),
-                               c.dim("k") * (divided ? 3 : 1),
-                               planned_gpu_processors(c),
-                               kernel.pad_out ? 4 : kernel.out.bytes(),
-                               divided ? Precision::tf32 : kernel.precision};
-  GemmTiles asked = tiles;
+  ProductProblem problem{c.dim("batch"), c.dim("m"), c.dim("n"), c.dim("k"),
+                         planned_gpu_processors(c.call())};
+  if (kernel.gated) problem.n /= 2;
+  if (divided) problem.k *= 3;
+  problem.stored_bytes = kernel.pad_out ? f32.bytes() : kernel.out.bytes();
+  problem.precision = divided ? Precision::tf32 : kernel.precision;
+  GemmTiles asked = c->tiles;
   // Blocks that divide operands have three tiles of each in shared memory, which CPUs' tiles would exceed.
   if (c.target() == Target::emulated() && kernel.precision == Precision::tf32x3 && asked.k == 0) asked.k = 32;
   const ProductPlan plan =
@@ -73,28 +69,20 @@ void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tile
 }
 
 void run(const Bound<Gemm>& c, Launch& launch) {
-  const GemmKernel kernel{.transpose_a = c->transpose_a,
-                          .transpose_b = c->transpose_b,
-                          .scaled = c->scale != 1,
-                          .bias = c.type_if("bias"),
-                          .residual = c.type_if("residual"),
-                          .row_scale = c.has("row_scale"),
-                          .column_scale = c.has("column_scale"),
-                          .activation = c->activation,
-                          .gated = c->gated,
-                          .epilogue = c->epilogue,
-                          .rescaled = c->out_scale != 1,
-                          .precision = c->precision};
-  launch_product(c.call(), kernel, c->tiles, "out", launch);
+  launch_product(c,
+                 {.epilogue = {.bias = c.type_if("bias"),
+                               .row_scale = c.has("row_scale"),
+                               .column_scale = c.has("column_scale"),
+                               .activation = c->activation},
+                  .residual = c.type_if("residual"),
+                  .gated = c->gated,
+                  .function = c->epilogue,
+                  .rescaled = c->out_scale != 1},
+                 "out", launch);
 }
 
 void accumulate(const Bound<AccumulateGemm>& c, Launch& launch) {
-  const GemmKernel kernel{.transpose_a = c->transpose_a,
-                          .transpose_b = c->transpose_b,
-                          .scaled = c->scale != 1,
-                          .accumulates = true,
-                          .precision = c->precision};
-  launch_product(c.call(), kernel, c->tiles, "sum", launch);
+  launch_product(c, {.accumulates = true}, "sum", launch);
 }
 
 // The element (i, j) of the product of matrices z, as a function of them.
@@ -111,11 +99,10 @@ auto product_of(const Bound<Op>& c, Exact& exact) {
 }
 
 void accumulate_formula(const Bound<AccumulateGemm>& c, Exact& exact) {
-  const auto sum = exact.array("sum");
+  const double* sum = exact.data("sum");
   const auto product = product_of(c, exact);
-  for (std::int64_t z = 0; z < c.dim("batch"); ++z)
-    for (std::int64_t i = 0; i < c.dim("m"); ++i)
-      for (std::int64_t j = 0; j < c.dim("n"); ++j) sum(z, i, j) += product(z, i, j);
+  const ArrayOf<double> all{exact.data("sum"), {c.dim("batch"), c.dim("m"), c.dim("n"), 1}};
+  all.each([&](auto z, auto i, auto j, auto) { return *sum++ + product(z, i, j); });
 }
 
 void formula(const Bound<Gemm>& c, Exact& exact) {
@@ -126,18 +113,14 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
     const double factor = (of_row ? of_row[i] : 1) * (of_column ? of_column[j] : 1);
     return factor * product(z, i, j) + (bias ? bias[j] : 0);
   };
-  double* out = exact.data("out");
   const std::int64_t columns = c->gated ? c.dim("n") / 2 : c.dim("n");
-  for (std::int64_t z = 0; z < c.dim("batch"); ++z)
-    for (std::int64_t i = 0; i < c.dim("m"); ++i)
-      for (std::int64_t j = 0; j < columns; ++j) {
-        const double value = c->gated ? completed(z, i, columns + j) : 1;
-        const double own = activate(c->activation, completed(z, i, j)) * value;
-        *out++ = (own + (residual ? *residual++ : 0)) * c->out_scale;
-      }
+  const ArrayOf<double> out{exact.data("out"), {c.dim("batch"), c.dim("m"), columns, 1}};
+  out.each([&](auto z, auto i, auto j, auto) {
+    const double value = c->gated ? completed(z, i, columns + j) : 1;
+    const double own = activate(c->activation, completed(z, i, j)) * value;
+    return (own + (residual ? *residual++ : 0)) * c->out_scale;
+  });
 }
-
-const OptionRule any_factor{{}, {}, false, "a finite factor", "give 1 where there is none"};
 
 template <class Op>
 void add_operands(Schema<Op>& table) {
@@ -150,17 +133,6 @@ void add_operands(Schema<Op>& table) {
       .option(&Op::transpose_b, "transpose_b", "b is [n, k]")
       .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
       .flops("2*batch*m*n*k");
-}
-
-// What becomes of the sums.
-void add_epilogue(Schema<Gemm>& table) {
-  table.option(&Gemm::activation, "activation", "applied to the sums; gelu is the tanh approximation")
-      .option(&Gemm::gated, "gated", "the activation of the first half of the columns times the second half")
-      .option(&Gemm::scale, "scale", "factor of the product", any_factor)
-      .option(&Gemm::out_scale, "out_scale", "factor of the result, such as the inverse of its scale in fp8",
-              any_factor)
-      .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
-              {{}, {}, false, "f32, f16, bf16, e4m3 or e5m2", "convert the result"});
 }
 
 std::vector<Example> gemm_examples() {
@@ -212,7 +184,14 @@ const OperatorSchema& gemm_schema() {
           .out(&Gemm::out, "out", "gated ? [batch] m n/2 : [batch] m n",
                chosen_by("out_dtype", products.types, "a", bf16),
                "(activation(scale * row_scale * (a * b) * column_scale + bias) + residual) * out_scale")
-          .with(add_epilogue)
+          .with(add_activation<Gemm>)
+          .option(&Gemm::gated, "gated",
+                  "the activation of the first half of the columns times the second half")
+          .with(add_factor<Gemm>)
+          .option(&Gemm::out_scale, "out_scale",
+                  "factor of the result, such as the inverse of its scale in fp8", any_factor)
+          .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
+                  {{}, {}, false, "f32, f16, bf16, e4m3 or e5m2", "convert the result"})
           .with(add_precision<Gemm>)
           .with(add_product_tiles<Gemm>)
           .require("gated", "gated ? n%2 == 0 : 1", "an even number of columns",
@@ -244,7 +223,7 @@ const OperatorSchema& accumulate_gemm_schema() {
           .inout(&Op::sum, "sum", "[batch] m n", floats, "matrix to which the product is added")
           .follows()
           .with(add_operands<Op>)
-          .option(&Op::scale, "scale", "factor of the product", any_factor)
+          .with(add_factor<Op>)
           .with(add_precision<Op>)
           .with(add_product_tiles<Op>)
           .no_gradient("it writes in place")

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "ops/pieces/padding.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/tf32_operands.hpp"
+#include "ops/products/operand_tile.hpp"
 
 namespace tegula::ops {
 
@@ -20,6 +22,9 @@ constexpr int summed_elements = 1024;
 int summed_columns(const GemmTiles& t) { return t.n < warp_group_rows ? t.n : 256; }
 int summed_rows(const GemmTiles& t) { return std::max(1, summed_elements / summed_columns(t)); }
 
+// The sums of a tile, and if gated those of the columns that its gates multiply.
+using Sums = std::vector<Fragment>;
+
 // The tile program. Where k is split, or the copy engine does not take the result's rows, blocks of a first
 // grid leave sums of their parts of k, and those of a second add them in order.
 struct Program {
@@ -27,23 +32,18 @@ struct Program {
   const GemmTiles& t = c.tiles;
   Dim batch{"batch"}, m{"m"}, n{"n"}, k{"k"};
   Expr columns = c.gated ? n / 2 : Expr(n);  // of the result
-  Tensor a, b, out;
+  Tensor a = c.transpose_a ? input("a", {batch, k, m}, c.type) : input("a", {batch, m, k}, c.type);
+  Tensor b = c.transpose_b ? input("b", {batch, n, k}, c.type) : input("b", {batch, k, n}, c.type);
+  Tensor out =
+      c.accumulates ? inout("out", {batch, m, columns}, c.out) : output("out", {batch, m, columns}, c.out);
+  EpilogueInputs epilogue{c.epilogue, m, n};
+  Tensor residual = c.residual ? input("residual", {batch, m, columns}, *c.residual) : out;
   bool transpose_a = c.transpose_a, transpose_b = c.transpose_b;   // of what is multiplied
   bool divided = c.precision == Precision::tf32x3 && c.prepare_a;  // into two parts, of which both are read
-  std::optional<Tensor> bias, row_scale, column_scale, residual, partial;
-  std::optional<Expr> scale, out_scale;
+  std::optional<Expr> out_scale;
+  std::optional<Tensor> partial;
 
-  explicit Program(const GemmKernel& instance)
-      : c(instance),
-        a(c.transpose_a ? input("a", {batch, k, m}, c.type) : input("a", {batch, m, k}, c.type)),
-        b(c.transpose_b ? input("b", {batch, n, k}, c.type) : input("b", {batch, k, n}, c.type)),
-        out(c.accumulates ? inout("out", {batch, m, columns}, c.out)
-                          : output("out", {batch, m, columns}, c.out)) {
-    if (c.row_scale) row_scale.emplace(input("row_scale", {m}, f32));
-    if (c.column_scale) column_scale.emplace(input("column_scale", {n}, f32));
-    if (c.residual) residual.emplace(input("residual", {batch, m, columns}, *c.residual));
-    if (c.bias) bias.emplace(input("bias", {n}, *c.bias));
-    if (c.scaled) scale.emplace(scalar("scale", f32));
+  explicit Program(const GemmKernel& instance) : c(instance) {
     if (c.rescaled) out_scale.emplace(scalar("out_scale", f32));
     const int piece = bytes_of_piece / f32.bytes();
     if (t.splits > 1 || c.pad_out)
@@ -61,166 +61,127 @@ struct Program {
       whole_grid();
     }
   }
-  void prepare();
-  void whole_grid();
-  void split_grid();
-  void sum_grid();
+
   // A tile of the result.
   struct Place {
     Expr matrix, row, column;
   };
-  // Gated, `second` are the sums of the columns that gates multiply.
-  void multiply(const Place& at, const Range& steps, Fragment& sum, Fragment* second = nullptr);
+  // Of the product: the second half are the columns that gates multiply.
+  Expr column_of(const Place& at, std::size_t half) const {
+    return half == 0 ? at.column : columns + at.column;
+  }
   // Steps of a product over all of k: three times as many if operands are split.
   Expr steps() const { return divided ? ceildiv(k, t.k) * 3 : ceildiv(k, t.k); }
   struct Step {
     Tensor left, right;
     Expr inner;  // along k
   };
-  Step step_of(const Expr& matrix, const Expr& step) const;
-  void complete(const Expr& row, const Expr& column, Fragment& sum);
-  void store(const Place& at, Fragment& sum, Fragment* second);
-  GridOptions options() const;
-};
 
-void Program::prepare() {
-  const int parts = divided ? 2 : 1;
-  if (c.prepare_a) a = as_tf32("prepared_a", a, c.transpose_a, parts), transpose_a = false;
-  if (c.prepare_b) b = as_tf32("prepared_b", b, !c.transpose_b, parts), transpose_b = true;
-}
+  void prepare() {
+    const int parts = divided ? 2 : 1;
+    if (c.prepare_a) a = as_tf32("prepared_a", a, c.transpose_a, parts), transpose_a = false;
+    if (c.prepare_b) b = as_tf32("prepared_b", b, !c.transpose_b, parts), transpose_b = true;
+  }
 
-// The smallest products come first: a times the rest of b, the rest of a times b, a times b.
-Program::Step Program::step_of(const Expr& matrix, const Expr& step) const {
-  const auto part = [&](const Tensor& operand, bool prepared, const Expr& which) {
-    return prepared ? operand.slice(which, matrix) : operand.slice(matrix);
-  };
-  if (!divided) return {part(a, c.prepare_a, Expr(0)), part(b, c.prepare_b, Expr(0)), step * t.k};
-  const Expr third = step / ceildiv(k, t.k);
-  return {part(a, true, select(third == 1, 1, 0)), part(b, true, select(third == 0, 1, 0)),
-          step % ceildiv(k, t.k) * t.k};
-}
+  Sums zeros(int rows, int width, bool gated) const {
+    Sums sums;
+    for (const char* name : {"sum", "values"})
+      if (sums.empty() || gated) sums.emplace_back(name, std::initializer_list<int>{rows, width}, f32, 0);
+    return sums;
+  }
 
-void Program::multiply(const Place& at, const Range& steps, Fragment& sum, Fragment* second) {
-  const lang::Precision precision =
-      divided ? lang::Precision::tf32 : static_cast<lang::Precision>(c.precision);
-  pipelined(steps, {.stages = c.stages.value_or(0)}, [&](Index step) {
-    const Step own = step_of(at.matrix, step);
-    Shared a_tile("a_tile", {transpose_a ? t.k : t.m, transpose_a ? t.m : t.k}, c.compute);
-    const auto b_tile = [&] {
-      return Shared("b_tile", {transpose_b ? t.n : t.k, transpose_b ? t.k : t.n}, c.compute);
+  // The smallest products come first: a times the rest of b, the rest of a times b, a times b.
+  Step step_of(const Expr& matrix, const Expr& step) const {
+    const auto part = [&](const Tensor& operand, bool prepared, const Expr& which) {
+      return prepared ? operand.slice(which, matrix) : operand.slice(matrix);
     };
-    const auto load_b = [&](const Expr& column, Shared& tile) {
-      copy(transpose_b ? own.right.at(column, own.inner) : own.right.at(own.inner, column), tile);
-    };
-    const auto turned = [](Shared& tile, bool transposed) { return transposed ? tile.T() : std::move(tile); };
-    Shared first_b = b_tile();
-    copy(transpose_a ? own.left.at(own.inner, at.row) : own.left.at(at.row, own.inner), a_tile);
-    load_b(at.column, first_b);
-    if (second != nullptr) {
-      Shared second_b = b_tile();
-      load_b(columns + at.column, second_b);
-      if (transpose_a)
-        gemm(a_tile.T(), turned(second_b, transpose_b), *second, {.precision = precision});
-      else
-        gemm(a_tile, turned(second_b, transpose_b), *second, {.precision = precision});
-    }
-    gemm(turned(a_tile, transpose_a), turned(first_b, transpose_b), sum, {.precision = precision});
-  });
-}
-
-// The product becomes what the activation takes.
-void Program::complete(const Expr& row, const Expr& column, Fragment& sum) {
-  if (scale) parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) * *scale; });
-  if (row_scale) {
-    Fragment factors("factors", {sum.extent(0)}, f32);
-    copy(row_scale->at(row), factors);
-    parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(i); });
+    if (!divided) return {part(a, c.prepare_a, Expr(0)), part(b, c.prepare_b, Expr(0)), step * t.k};
+    const Expr third = step / ceildiv(k, t.k);
+    return {part(a, true, select(third == 1, 1, 0)), part(b, true, select(third == 0, 1, 0)),
+            step % ceildiv(k, t.k) * t.k};
   }
-  if (column_scale) {
-    Fragment factors("factors", {sum.extent(1)}, f32);
-    copy(column_scale->at(column), factors);
-    parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(j); });
-  }
-  if (bias) {
-    Fragment added("added", {sum.extent(1)}, f32);
-    copy(bias->at(column), added);
-    if (c.gated)
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
-    else
-      parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j) + added(j)); });
-  } else if (c.activation != Activation::none && !c.gated) {
-    parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j)); });
-  }
-}
 
-void Program::store(const Place& at, Fragment& sum, Fragment* second) {
-  complete(at.row, at.column, sum);
-  if (second != nullptr) {
-    complete(at.row, columns + at.column, *second);
-    Fragment& values = *second;
-    parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j)) * values(i, j); });
-  }
-  if (c.epilogue != nullptr)
-    parallel(sum, [&](Index i, Index j) { sum(i, j) = c.epilogue(sum(i, j), at.row + i, at.column + j); });
-  for (const Tensor* own : {residual ? &*residual : nullptr, c.accumulates ? &out : nullptr}) {
-    if (own == nullptr) continue;
-    Fragment added = load(own->slice(at.matrix).at(at.row, at.column), {sum.extent(0), sum.extent(1)}, f32);
-    parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
-  }
-  if (out_scale) parallel(sum, [&](Index i, Index j) { sum(i, j) *= *out_scale; });
-  copy(sum, out.slice(at.matrix).at(at.row, at.column));
-}
-
-// Two warp groups hold the sums of 8-bit products twice; otherwise threads are the compiler's choice.
-GridOptions Program::options() const {
-  const bool twice = c.compute.bits() == 8 && t.m % 64 == 0;
-  return {.threads = twice ? std::min(256, 2 * t.m) : 0,
-          .order = Order::grouped(8),
-          .blocks_per_processor = c.stages ? 1 : 0};
-}
-
-void Program::whole_grid() {
-  grid(ceildiv(columns, t.n), ceildiv(m, t.m), batch, options(), [&](Index x, Index y, Index z) {
-    const Place at{z, y * t.m, x * t.n};
-    Fragment sum("sum", {t.m, t.n}, f32, 0);
-    if (c.gated) {
-      Fragment values("values", {t.m, t.n}, f32, 0);
-      multiply(at, range(0, steps()), sum, &values);
-      return store(at, sum, &values);
-    }
-    multiply(at, range(0, steps()), sum);
-    store(at, sum, nullptr);
-  });
-}
-
-void Program::split_grid() {
-  grid(ceildiv(n, t.n), ceildiv(m, t.m), batch * t.splits, options(), [&](Index x, Index y, Index z) {
-    Expr row = y * t.m, column = x * t.n, part = z % t.splits, of = z / t.splits;
-    const Place at{of, row, column};
-    Fragment sum("sum", {t.m, t.n}, f32, 0);
-    multiply(at, range(steps() * part / t.splits, steps() * (part + 1) / t.splits), sum);
-    copy(sum, partial->slice(part, of).at(at.row, at.column));
-  });
-}
-
-void Program::sum_grid() {
-  const int rows = summed_rows(t), width = summed_columns(t);
-  grid(ceildiv(columns, width), ceildiv(m, rows), batch, [&](Index x, Index y, Index z) {
-    const Place at{z, y * rows, x * width};
-    const auto add_up = [&](const Expr& column, Fragment& sum) {
-      for (int part = 0; part < t.splits; ++part) {
-        Fragment added = load(partial->slice(part, z).at(at.row, column), {rows, width});
-        parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
+  void multiply(const Place& at, const Range& steps, Sums& sums) {
+    const lang::Precision precision =
+        divided ? lang::Precision::tf32 : static_cast<lang::Precision>(c.precision);
+    pipelined(steps, {.stages = c.stages.value_or(0)}, [&](Index step) {
+      const Step own = step_of(at.matrix, step);
+      OperandTile a_tile("a_tile", t.m, t.k, c.compute, transpose_a);
+      std::vector<OperandTile> b_tiles;
+      for (std::size_t half = 0; half < sums.size(); ++half) {
+        b_tiles.emplace_back("b_tile", t.k, t.n, c.compute, transpose_b);
+        if (half == 0) a_tile.load(own.left, at.row, own.inner);
+        b_tiles[half].load(own.right, own.inner, column_of(at, half));
       }
-    };
-    Fragment sum("sum", {rows, width}, f32, 0);
-    add_up(at.column, sum);
-    if (!c.gated) return store(at, sum, nullptr);
-    Fragment values("values", {rows, width}, f32, 0);
-    add_up(columns + at.column, values);
-    store(at, sum, &values);
-  });
-}
+      for (std::size_t half = sums.size(); half-- > 0;)
+        gemm(a_tile.operand(), b_tiles[half].operand(), sums[half], {.precision = precision});
+    });
+  }
+
+  void store(const Place& at, Sums& sums) {
+    Fragment& sum = sums[0];
+    if (c.gated) {
+      Fragment& values = sums[1];
+      epilogue.complete(sum, at.row, at.column);
+      epilogue.complete(values, at.row, columns + at.column);
+      parallel(sum, [&](Index i, Index j) {
+        sum(i, j) = activate(c.epilogue.activation, sum(i, j)) * values(i, j);
+      });
+    } else {
+      epilogue.finish(sum, at.row, at.column);
+    }
+    if (c.function != nullptr)
+      parallel(sum, [&](Index i, Index j) { sum(i, j) = c.function(sum(i, j), at.row + i, at.column + j); });
+    if (c.residual || c.accumulates) {
+      Fragment added =
+          load(residual.slice(at.matrix).at(at.row, at.column), {sum.extent(0), sum.extent(1)}, f32);
+      parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
+    }
+    if (out_scale) parallel(sum, [&](Index i, Index j) { sum(i, j) *= *out_scale; });
+    copy(sum, out.slice(at.matrix).at(at.row, at.column));
+  }
+
+  // Two warp groups hold the sums of 8-bit products twice; otherwise threads are the compiler's choice.
+  GridOptions options() const {
+    const bool twice = c.compute.bits() == 8 && t.m % 64 == 0;
+    return {.threads = twice ? std::min(256, 2 * t.m) : 0,
+            .order = Order::grouped(8),
+            .blocks_per_processor = c.stages ? 1 : 0};
+  }
+
+  void whole_grid() {
+    grid(ceildiv(columns, t.n), ceildiv(m, t.m), batch, options(), [&](Index x, Index y, Index z) {
+      const Place at{z, y * t.m, x * t.n};
+      Sums sums = zeros(t.m, t.n, c.gated);
+      multiply(at, range(0, steps()), sums);
+      store(at, sums);
+    });
+  }
+
+  // Of all columns, gates or values.
+  void split_grid() {
+    grid(ceildiv(n, t.n), ceildiv(m, t.m), batch * t.splits, options(), [&](Index x, Index y, Index z) {
+      Expr row = y * t.m, column = x * t.n, part = z % t.splits, of = z / t.splits;
+      Sums sum = zeros(t.m, t.n, false);
+      multiply({of, row, column}, range(steps() * part / t.splits, steps() * (part + 1) / t.splits), sum);
+      copy(sum[0], partial->slice(part, of).at(row, column));
+    });
+  }
+
+  void sum_grid() {
+    const int rows = summed_rows(t), width = summed_columns(t);
+    grid(ceildiv(columns, width), ceildiv(m, rows), batch, [&](Index x, Index y, Index z) {
+      const Place at{z, y * rows, x * width};
+      Sums sums = zeros(rows, width, c.gated);
+      for (std::size_t half = 0; half < sums.size(); ++half)
+        for (int part = 0; part < t.splits; ++part) {
+          Fragment added = load(partial->slice(part, z).at(at.row, column_of(at, half)), {rows, width});
+          parallel(sums[half], [&](Index i, Index j) { sums[half](i, j) += added(i, j); });
+        }
+      store(at, sums);
+    });
+  }
+};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // The tile program of matrix products.
 #pragma once
 #include "ops/pieces/product_table.hpp"
+#include "ops/products/epilogue.hpp"
 #include "tegula/ops/gemm.hpp"
 
 namespace tegula::ops {
@@ -18,16 +19,15 @@ struct FieldOf<GemmEpilogue> {
 struct GemmKernel {
   DType type = f32, out = f32;
   DType compute = f32;  // of the tiles that are multiplied
-  bool transpose_a = false, transpose_b = false, scaled = false;
+  bool transpose_a = false, transpose_b = false;
   bool pad_a = false, pad_b = false;  // copied first, to rows that the copy engine takes
   bool pad_out = false;               // its rows are written after sums that the copy engine stores
   // Written first along k as numbers of tf32, and for tf32x3 with what rounding leaves of them.
   bool prepare_a = false, prepare_b = false;
-  std::optional<DType> bias = {}, residual = {};
-  bool row_scale = false, column_scale = false;
-  Activation activation = Activation::none;
+  ProductEpilogue epilogue = {};
+  std::optional<DType> residual = {};
   bool gated = false;  // the activation of the first half of the columns times the second half
-  GemmEpilogue epilogue = nullptr;
+  GemmEpilogue function = nullptr;
   bool accumulates = false;  // the result is added to what out holds
   bool rescaled = false;     // the result has a factor
   Precision precision = Precision::ieee;
@@ -38,10 +38,8 @@ struct GemmKernel {
     return std::tuple(type, compute, out, tiles, labelled("ta", transpose_a), labelled("tb", transpose_b),
                       labelled("pa", pad_a), labelled("pb", pad_b), labelled("pout", pad_out),
                       labelled("qa", prepare_a), labelled("qb", prepare_b), labelled("stages", stages),
-                      labelled("scaled", scaled), labelled("bias", bias), labelled("residual", residual),
-                      labelled("rows", row_scale), labelled("columns", column_scale), activation,
-                      labelled("gated", gated), epilogue, labelled("accumulates", accumulates),
-                      labelled("rescaled", rescaled), precision);
+                      epilogue, labelled("residual", residual), labelled("gated", gated), function,
+                      labelled("accumulates", accumulates), labelled("rescaled", rescaled), precision);
   }
 };
 

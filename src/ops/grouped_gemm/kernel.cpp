@@ -1,5 +1,7 @@
 #include "ops/grouped_gemm/kernel.hpp"
 
+#include "ops/products/epilogue.hpp"
+#include "ops/products/operand_tile.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/schema/functions.hpp"
 
@@ -24,15 +26,11 @@ struct Program {
                 const Expr& column) const {
     pipelined(ceildiv(k, c.k), {.stages = 4}, [&](Index step) {
       Expr inner = step * c.k;
-      Shared a_tile({c.m, c.k}, c.compute),
-          b_tile({c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n}, c.compute);
+      Shared a_tile({c.m, c.k}, c.compute);
+      OperandTile b_tile("", c.k, c.n, c.compute, c.transpose_b);
       copy(own_a.at(row, inner), a_tile);
-      copy(c.transpose_b ? own_b.at(column, inner) : own_b.at(inner, column), b_tile);
-      const lang::GemmOptions options{.precision = static_cast<lang::Precision>(c.precision)};
-      if (c.transpose_b)
-        gemm(a_tile, b_tile.T(), sum, options);
-      else
-        gemm(a_tile, b_tile, sum, options);
+      b_tile.load(own_b, inner, column);
+      gemm(a_tile, b_tile.operand(), sum, {.precision = static_cast<lang::Precision>(c.precision)});
     });
   }
 
@@ -40,10 +38,7 @@ struct Program {
     walk.each(ceildiv(n, c.n), c.m, [&](const Expr& x, const GroupedTile& tile) {
       Fragment sum({c.m, c.n}, f32, 0);
       multiply(sum, tile.of(a), b.slice(tile.group), tile.row, x * c.n);
-      if (c.bias) {
-        Fragment added = load(bias.slice(tile.group).at(x * c.n), {c.n}, f32);
-        parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
-      }
+      if (c.bias) add_along(sum, 1, load(bias.slice(tile.group).at(x * c.n), {c.n}, f32));
       copy(sum, tile.of(out).at(tile.row, x * c.n));
     });
   }

@@ -15,6 +15,17 @@ void add_precision(Schema<Op>& table) {
                "of products of f32: as they are, of operands rounded to tf32, or three such products");
 }
 
+template <class Op>
+void add_activation(Schema<Op>& table) {
+  table.option(&Op::activation, "activation", "applied to the sums; gelu is the tanh approximation");
+}
+
+inline const OptionRule any_factor{{}, {}, false, "a finite factor", "give 1 where there is none"};
+template <class Op>
+void add_factor(Schema<Op>& table) {
+  table.option(&Op::scale, "scale", "factor of the product", any_factor);
+}
+
 template <>
 struct FieldOf<GemmTiles> {
   static constexpr std::size_t words = 4, members = 1;

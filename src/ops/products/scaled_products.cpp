@@ -97,11 +97,6 @@ std::span<const TileCost> scaled_tiles(bool large) {
   return large ? all : all.subspan(1);
 }
 
-DType scaled_tile_type(const BoundCall& call, DType type, bool along_k) {
-  if (!call.on_gpu()) return f32;
-  return along_k && call.target() != tegula::Target::cuda_sm80() ? type : f16;
-}
-
 bool lies_along_rows(const TensorRef& matrix) {
   return matrix.stride(-1) != 1 && matrix.size(-1) > 1 && matrix.stride(-2) == 1;
 }

@@ -1,6 +1,7 @@
 // Products of 8-bit floats with a scale per 128 along the inner dimension: the loop and its operands.
 #pragma once
 #include "ops/products/product_tiles.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/bound.hpp"
 #include "tegula/lang.hpp"
 
@@ -44,10 +45,6 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
 // Tiles to choose among. Large ones were measured where tensor cores take 8 bits and blocks of b have one
 // scale.
 std::span<const TileCost> scaled_tiles(bool large);
-// The type of tiles: tensor cores take 8-bit operands that run along k; others are widened, exactly, where
-// they are copied. CPUs multiply f32.
-DType scaled_tile_type(const BoundCall& call, DType type, bool along_k);
-
 // Whether elements of a column are contiguous, and those of a row are not.
 bool lies_along_rows(const TensorRef& matrix);
 // Its last two dims exchanged, if they are to be.

@@ -1,5 +1,6 @@
 #include "tegula/ops/quantised_gemm.hpp"
 
+#include "ops/products/epilogue.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
@@ -51,16 +52,8 @@ struct Program {
       Expr whole = tensor_scale(0);
       parallel(sum, [&](Index i, Index j) { sum(i, j) *= whole; });
     }
-    if (c.row_scale) {
-      Fragment factors({static_cast<int>(sum.extent(1))}, f32);
-      copy(row_scale.at(row), factors);
-      parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(j); });
-    }
-    if (c.bias) {
-      Fragment added({static_cast<int>(sum.extent(0))}, f32);
-      copy(bias.at(column), added);
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i); });
-    }
+    if (c.row_scale) multiply_along(sum, 1, load(row_scale.at(row), {sum.extent(1)}, f32));
+    if (c.bias) add_along(sum, 0, load(bias.at(column), {sum.extent(0)}, f32));
     copy(sum.T(), out.at(row, column));
   }
 

@@ -1,5 +1,6 @@
 #include "ops/quantised_grouped_gemm/kernel.hpp"
 
+#include "ops/products/epilogue.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
 #include "ops/schema/functions.hpp"
@@ -31,18 +32,9 @@ struct Program {
       Fragment sum({t.n, t.m}, f32, 0);
       product.multiply(sum, tile.of(a), matrix, tile.row, column, range(0, ceildiv(k, t.k)));
       product.finish(sum, matrix, column);
-      if (c.row_scale) {
-        Fragment factors = load(tile.of(row_scale).at(tile.row), {t.m}, f32);
-        parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(j); });
-      }
-      if (c.bias) {
-        Fragment added = load(bias.slice(tile.group).at(column), {t.n}, f32);
-        parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i); });
-      }
-      if (c.row_weights) {
-        Fragment factors = load(tile.of(row_weights).at(tile.row), {t.m}, f32);
-        parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(j); });
-      }
+      if (c.row_scale) multiply_along(sum, 1, load(tile.of(row_scale).at(tile.row), {t.m}, f32));
+      if (c.bias) add_along(sum, 0, load(bias.slice(tile.group).at(column), {t.n}, f32));
+      if (c.row_weights) multiply_along(sum, 1, load(tile.of(row_weights).at(tile.row), {t.m}, f32));
       copy(sum.T(), tile.of(out).at(tile.row, column));
     };
     walk.each(ceildiv(n, t.n), t.m, body, t.blocks());

@@ -81,7 +81,7 @@ void run(const Bound<ScaledGemm>& c, Launch& launch) {
   Instance t{.type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out")};
   t.turned_a = lies_along_rows(c["a"]), t.turned_b = lies_along_rows(c["b"]);
   t.scales_by_block_a = lies_along_rows(c["scale_a"]), t.scales_by_block_b = lies_along_rows(c["scale_b"]);
-  t.compute = scaled_tile_type(c.call(), t.type, !t.turned_a && !t.turned_b);
+  t.compute = product_tile_type(c.call(), t.type, !t.turned_a && !t.turned_b);
   t.c = c.type_if("c"), t.rows_b = c->rows_b;
   const ProductTile tile = plan_tile(c, t.compute);
   t.m = tile.m, t.n = tile.n;

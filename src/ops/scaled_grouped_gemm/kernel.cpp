@@ -55,7 +55,7 @@ Kernel scaled_grouped_gemm_program(const ScaledGroupedGemmKernel& c) {
 
 ScaledGroupedGemmKernel planned(ScaledGroupedGemmKernel t, const GroupedProduct& product,
                                 const BoundCall& call) {
-  t.compute = scaled_tile_type(call, t.type, true);
+  t.compute = product_tile_type(call, t.type, true);
   if (call.on_gpu()) {
     const ProductTile tile =
         best_tile(scaled_tiles(false), {product.groups, product.rows, product.n, product.k}, 1,

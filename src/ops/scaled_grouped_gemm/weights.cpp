@@ -128,12 +128,12 @@ void run_weights(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
   t.scales_by_column_a = lies_along_rows(c["scale_a"]);
   t.scales_by_column_dout = lies_along_rows(c["scale_dout"]);
   t.aligned = c->aligned;
-  t.compute = scaled_tile_type(c.call(), t.type, true);
+  t.compute = product_tile_type(c.call(), t.type, true);
   // Tensor cores take 8 bits of columns that are contiguous, which the copy engine brings if no group's
   // limit cuts a tile; reading and writing operands once more costs less than any other way.
   t.in_blocks = t.compute.bits() == 8 && !(t.aligned && t.by_column_a && t.by_column_dout);
   if (!t.in_blocks && !(t.by_column_a && t.by_column_dout))
-    t.compute = scaled_tile_type(c.call(), t.type, false);
+    t.compute = product_tile_type(c.call(), t.type, false);
   TensorRef a = turned(c["a"], t.by_column_a), dout = turned(c["dout"], t.by_column_dout);
   std::optional<tegula::Tensor> blocks_of_a, blocks_of_dout;
   if (t.in_blocks) {

@@ -6,7 +6,10 @@
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
 #include "ops/pieces/product_table.hpp"
+#include "ops/products/epilogue.hpp"
+#include "ops/products/operand_tile.hpp"
 #include "ops/products/product_tiles.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
 #include "ops/sparse_24/codes.hpp"
@@ -23,36 +26,28 @@ constexpr int columns_of_piece = 8 * bytes_of_piece;
 
 struct SparseGemmInstance {
   DType type = bf16, out = bf16;
-  bool transpose_b = false, transpose_out = false, scaled = false;
-  std::optional<DType> bias = {};
-  Activation activation = Activation::none;
+  bool transpose_b = false, transpose_out = false;
+  ProductEpilogue epilogue = {};
   std::optional<DType> dense = {};  // of tiles, where the matrix is expanded first and multiplied as that
   GemmTiles tiles = {};
   bool by_threads = false;  // metadata are loaded, whose rows are multiples of 16 bytes
   auto fields() const {
     return std::tuple(type, labelled("out", out), labelled("dense", dense), labelled("tb", transpose_b),
-                      labelled("tout", transpose_out), labelled("scaled", scaled), labelled("bias", bias),
-                      activation, tiles, labelled("threads", by_threads));
+                      labelled("tout", transpose_out), epilogue, tiles, labelled("threads", by_threads));
   }
 };
-
-// What becomes of the sums: of a row of the sparse matrix and a column of the other one.
-void complete(Fragment& sum, const SparseGemmInstance& c, const std::optional<Tensor>& bias,
-              const std::optional<Expr>& scale, const Expr& row, const Expr& column) {
-  if (scale) parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) * *scale; });
-  if (bias) {
-    Fragment added({sum.extent(c.transpose_out ? 0 : 1)}, f32);
-    copy(bias->at(c.transpose_out ? row : column), added);
-    parallel(sum, [&](Index i, Index j) { sum(i, j) += c.transpose_out ? Expr(added(i)) : Expr(added(j)); });
-  }
-  if (c.activation != Activation::none)
-    parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j)); });
-}
 
 void store(Fragment& sum, const SparseGemmInstance& c, const Tensor& out, const Expr& row,
            const Expr& column) {
   if (!c.transpose_out) return copy(sum, out.at(row, column));
   copy(sum.T(), out.at(column, row));
+}
+
+// The sums of a row of the sparse matrix and a column of the other one, completed.
+void finish(Fragment& sum, const SparseGemmInstance& c, const EpilogueInputs& epilogue, const Tensor& out,
+            const Expr& row, const Expr& column) {
+  epilogue.finish(sum, c.transpose_out ? column : row, c.transpose_out ? row : column, c.transpose_out);
+  store(sum, c, out, row, column);
 }
 
 // The sparse matrix with its zeros, by a grid of its own.
@@ -101,24 +96,21 @@ void multiply(const Operands& from, const SparseGemmInstance& c, const Expr& row
   const int at_k = c.transpose_b ? 1 : 0;
   const DType type = c.dense.value_or(c.type);
   pipelined(ceildiv(from.b.extent(at_k), t.k), {.stages = 4}, [&](Index step) {
-    Shared other({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, type);
-    const auto right = [&]() -> Shared { return c.transpose_b ? other.T() : std::move(other); };
-    const auto load_right = [&] {
-      copy(c.transpose_b ? from.b.at(column, step * t.k) : from.b.at(step * t.k, column), other);
-    };
+    OperandTile right("", t.k, t.n, type, c.transpose_b);
     if (from.dense) {
       Shared own({t.m, t.k}, type);
       copy(from.dense->at(row, step * t.k), own);
-      load_right();
-      return gemm(own, right(), sum);
+      right.load(from.b, step * t.k, column);
+      return gemm(own, right.operand(), sum);
     }
     const int together = steps_of_metadata(t), columns = t.k / 8;
     Shared own({t.m, t.k / 2}, type), places({t.m, together * columns}, u8);
     copy(from.values.at(row, step * (t.k / 2)), own);
     load_metadata(from, c, row, step, places);
-    load_right();
-    if (together == 1) return gemm_sparse(own, places, right(), sum);
-    gemm_sparse(own, places.reshape({t.m, together, columns}).slice(all, step % together), right(), sum);
+    right.load(from.b, step * t.k, column);
+    if (together == 1) return gemm_sparse(own, places, right.operand(), sum);
+    gemm_sparse(own, places.reshape({t.m, together, columns}).slice(all, step % together), right.operand(),
+                sum);
   });
 }
 
@@ -132,10 +124,7 @@ Kernel sparse_gemm_program(const SparseGemmInstance& c) {
                   c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type),
                   {}};
     Tensor out = c.transpose_out ? output("out", {n, m}, c.out) : output("out", {m, n}, c.out);
-    std::optional<Tensor> bias;
-    std::optional<Expr> scale;
-    if (c.bias) bias.emplace(input("bias", {c.transpose_out ? m : n}, *c.bias));
-    if (c.scaled) scale.emplace(scalar("scale", f32));
+    const EpilogueInputs epilogue(c.epilogue, c.transpose_out ? n : m, c.transpose_out ? m : n);
     if (c.dense) from.dense.emplace(as_dense(from.values, from.metadata, c));
     const DType sums = c.type == i8 ? i32 : f32;
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
@@ -143,13 +132,9 @@ Kernel sparse_gemm_program(const SparseGemmInstance& c) {
       Fragment sum({t.m, t.n}, sums, 0);
       multiply(from, c, row, column, sum);
       if (c.out == i32) return store(sum, c, out, row, column);
-      if (sums == f32) {
-        complete(sum, c, bias, scale, row, column);
-        return store(sum, c, out, row, column);
-      }
+      if (sums == f32) return finish(sum, c, epilogue, out, row, column);
       Fragment real = map(sum, [&](Index i, Index j) { return f32(sum(i, j)); });
-      complete(real, c, bias, scale, row, column);
-      store(real, c, out, row, column);
+      finish(real, c, epilogue, out, row, column);
     });
   });
 }
@@ -167,15 +152,12 @@ constexpr TileCost narrow_tiles[] = {
 // Whether there are sparse products for such operands; the interpreter knows what metadata mean.
 bool multiplies_sparse(const BoundCall& c, bool along_k, DType type) {
   if (c.target() == tegula::Target::interpreter()) return true;
-  const bool is_hopper =
-      c.on_gpu() && c.target() != tegula::Target::cuda_sm80() && c.target() != tegula::Target::emulated();
-  return is_hopper && (along_k || type.bits() == 16);
+  return has_copy_engine(c) && (along_k || type.bits() == 16);
 }
 
 // The type of tiles of the dense matrix.
 DType dense_type(const BoundCall& c, DType type) {
-  if (type == i8) return i8;
-  return c.on_gpu() && type.bits() == 8 ? f16 : multiplied_type(type, c.on_gpu());
+  return type == i8 ? i8 : product_tile_type(c, type, false);
 }
 
 void plan_tiles(const BoundCall& c, const GemmTiles& given, SparseGemmInstance& t) {
@@ -199,13 +181,12 @@ void plan_tiles(const BoundCall& c, const GemmTiles& given, SparseGemmInstance& 
 }
 
 SparseGemmInstance sparse_gemm_plan(const Bound<Gemm24>& c) {
-  SparseGemmInstance t{.type = c.type("b"),
-                       .out = c.type("out"),
-                       .transpose_b = c->transpose_b,
-                       .transpose_out = c->transpose_out,
-                       .scaled = c->scale != 1,
-                       .bias = c.type_if("bias"),
-                       .activation = c->activation};
+  SparseGemmInstance t{
+      .type = c.type("b"),
+      .out = c.type("out"),
+      .transpose_b = c->transpose_b,
+      .transpose_out = c->transpose_out,
+      .epilogue = {.scaled = c->scale != 1, .bias = c.type_if("bias"), .activation = c->activation}};
   plan_tiles(c.call(), c->tiles, t);
   return t;
 }
@@ -286,9 +267,8 @@ const OperatorSchema& gemm_24_schema() {
           .in(&Op::bias, "bias", "transpose_out ? m : n", floats, "added to every row of the result")
           .option(&Op::transpose_b, "transpose_b", "b is [n, k]")
           .option(&Op::transpose_out, "transpose_out", "the result is [n, m]")
-          .option(&Op::activation, "activation", "applied to the sums; gelu is the tanh approximation")
-          .option(&Op::scale, "scale", "factor of the product",
-                  {{}, {}, false, "a finite factor", "give 1 where there is none"})
+          .with(add_activation<Op>)
+          .with(add_factor<Op>)
           .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .with(add_product_tiles<Op>)
           .out(&Op::out, "out", "transpose_out ? n m : m n", chosen_by("out_dtype", floats.types, "b", bf16),

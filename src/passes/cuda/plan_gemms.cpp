@@ -27,7 +27,6 @@ Division divide(std::int64_t m, std::int64_t n, std::int64_t units, std::int64_t
 }
 
 Reason reason_of_mma(const Gemm& gemm, int threads) {
-  const DType type = gemm.a.buffer->type;
   if (!is_on_tensor_cores(gemm)) return reason_of_types(gemm);
   if (threads % 32 != 0)
     return {fmt::format("{} threads are not whole warps", threads), "use a multiple of 32 threads"};

@@ -228,7 +228,7 @@ TEST_P(OwnProducts, AreBlocksOfThreads) {
   EXPECT_EQ(plan.own.rows_in_fours, p.own.rows_in_fours);
   EXPECT_EQ(plan.own.columns_in_fours, p.own.columns_in_fours);
   EXPECT_TRUE(plan.accumulator.is_valid());
-  if (p.own.lanes > 0) EXPECT_EQ(plan.accumulator.register_count(), p.own.rows * p.own.columns);
+  if (p.own.lanes > 0) { EXPECT_EQ(plan.accumulator.register_count(), p.own.rows * p.own.columns); }
 }
 
 const OwnProduct own_products[] = {

@@ -1,6 +1,7 @@
 #include "runtime/files/npy_header.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 

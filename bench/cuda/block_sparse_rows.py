@@ -1,7 +1,7 @@
 """Attention over selected blocks beside cuDNN's (BSA of nvidia-cudnn-frontend), at the six shapes of its own benchmark, in
 turns in one process, outputs compared; one line of JSON a row.
 
-    python bench/python/block_sparse_rows.py [--rounds N] [WORD...]    only rows whose names have one of the words
+    python bench/cuda/block_sparse_rows.py [--rounds N] [WORD...]    only rows whose names have one of the words
 
 Rates count the pairs of the selected blocks: four operations a feature forward, ten backward. "x cudnn" is cuDNN's time
 divided by Tegula's; a row without it has no such call there, or the package is not installed.
@@ -15,7 +15,7 @@ import sys
 
 import tegula
 import torch
-from attention_rows import rounds_of
+from rivals import rounds_of
 
 try:
     import cudnn.block_sparse_attention as bsa

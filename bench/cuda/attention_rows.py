@@ -1,7 +1,7 @@
 """Attention and its gradients beside cuDNN's and FlashAttention-4's, in turns in one process, outputs compared; one line of
 JSON a row.
 
-    python bench/python/attention_rows.py [--part I/N] [--rounds N] [WORD...]    only rows whose names have one of the words
+    python bench/cuda/attention_rows.py [--part I/N] [--rounds N] [WORD...]    only rows whose names have one of the words
 
 Rates count visible pairs: four operations a feature forward, ten backward. A row without "cudnn ms" has no such call in
 PyTorch, one without "fa4 ms" none in flash-attn-4, or the package is not installed; "x cudnn" is cuDNN's time divided by
@@ -17,6 +17,7 @@ import sys
 import tegula
 import torch
 import torch.nn.functional as F
+from rivals import rounds_of
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 try:
@@ -145,24 +146,6 @@ def fa4_call(row, q, k, v, dout):
 
 
 RIVALS = {"cudnn": cudnn_call, "fa4": fa4_call}
-
-
-def rounds_of(calls, flush, rounds):
-    """Milliseconds of every call in every round, the calls in turns behind a flush of the cache.
-
-    The flush takes longer than the host needs to enqueue any of the calls, so that none waits for its host."""
-    events = []
-    for _ in range(rounds):
-        for call in calls:
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            flush.zero_()
-            begin.record()
-            call()
-            end.record()
-            events.append((begin, end))
-    torch.cuda.synchronize()
-    times = [begin.elapsed_time(end) for begin, end in events]
-    return [times[i :: len(calls)] for i in range(len(calls))]
 
 
 def measure(row, flush, rounds):
