@@ -90,36 +90,6 @@ Kernel scaled_gemm_in_halves(const ScaledTile& t) {
   });
 }
 
-// 256 rows on two warp groups: a thread has registers for its sums and for half of their columns of one group,
-// so the halves follow one another.
-Kernel scaled_gemm_by_halves(const ScaledTile& t) {
-  return kernel("gemm_fp8_scaled_by_halves", [&] {
-    require(group % t.n == 0, "a tile has one scale of B");
-    const int half = t.n / 2;
-    Dim M("M"), N("N"), K("K");
-    Tensor A = input("A", {M, K}, e4m3), sa = input("sa", {ceildiv(K, group), M}, f32);
-    Tensor B = input("B", {N, K}, e4m3), sb = input("sb", {ceildiv(N, group), ceildiv(K, group)}, f32);
-    Tensor C = output("C", {M, N}, t.out);
-    grid(ceildiv(N, t.n), ceildiv(M, t.m), {.threads = t.threads, .order = Order::grouped(8)},
-         [&](Index x, Index y) {
-           Fragment acc({t.m, t.n}, f32, 0);
-           pipelined(ceildiv(K, group), {.stages = 4}, [&](Index g) {
-             Shared As({t.m, group}, e4m3), Bs({t.n, group}, e4m3), scale({t.m}, f32);
-             copy(A.at(y * t.m, g * group), As);
-             copy(B.at(x * t.n, g * group), Bs);
-             copy(sa.slice(g).at(y * t.m), scale);
-             Expr of_b = sb(x * t.n / group, g);
-             for (int first = 0; first < t.n; first += half) {
-               Fragment part({t.m, half}, f32, 0), sums = acc.slice(all, range(first, first + half));
-               gemm(As, Bs.slice(range(first, first + half)).T(), part, {.accumulate = Accumulate::tensor_core});
-               parallel(part, [&](Index i, Index j) { sums(i, j) += part(i, j) * (scale(i) * of_b); });
-             }
-           });
-           copy(acc, C.at(y * t.m, x * t.n));
-         });
-  });
-}
-
 // Rows first[g] … first[g + 1] of A times B[g].
 Kernel grouped_scaled_gemm(const ScaledTile& t) {
   return kernel("grouped_gemm_fp8", [&] {
@@ -225,10 +195,6 @@ Program gemm_fp8_scaled() {
             [] {
               return scaled_call(scaled_gemm_in_halves({64, 128, f32}), f32, Scales::by_group);
             }},
-           {"halves_one_after_another",
-            [] {
-              return scaled_call(scaled_gemm_by_halves({64, 128, f32}), f32, Scales::by_group);
-            }},
            {"48_columns",
             [] {
               return scaled_call(scaled_gemm({64, 48}), bf16, Scales::by_group);
@@ -248,10 +214,6 @@ Program gemm_fp8_scaled() {
            {"64 x 128",
             [] {
               return scaled_gemm({64, 128});
-            }},
-           {"256 x 128, 256 threads, halves one after another",
-            [] {
-              return scaled_gemm_by_halves({.m = 256, .n = 128, .threads = 256});
             }},
            {"128 x 96", [] {
               return scaled_gemm({128, 96});
