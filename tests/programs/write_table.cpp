@@ -16,8 +16,8 @@
 
 #include "codegen/cuda_program.hpp"
 #include "cuda/compile.hpp"
-#include "tests/programs/program.hpp"
 #include "show/cuda_texts.hpp"
+#include "tests/programs/program.hpp"
 
 namespace programs {
 namespace {
@@ -27,7 +27,8 @@ using Json = nlohmann::json;
 // Holds what this process compiles, as a user's cache does; emptied first, so that times are without a cache.
 const tegula::KernelCache& cache() {
   static const tegula::KernelCache own(
-      (std::filesystem::temp_directory_path() / fmt::format("tegula-programs-{}", getuid())).string(), 1 << 30);
+      (std::filesystem::temp_directory_path() / fmt::format("tegula-programs-{}", getuid())).string(),
+      1 << 30);
   return own;
 }
 

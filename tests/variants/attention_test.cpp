@@ -15,7 +15,8 @@ constexpr int rows = 128, dim = 128, block = 128;
 
 struct Inputs {
   Dim S{"S"}, H{"H"};
-  Tensor Q = input("Q", {S, H, dim}, bf16), K = input("K", {S, H, dim}, bf16), V = input("V", {S, H, dim}, bf16);
+  Tensor Q = input("Q", {S, H, dim}, bf16), K = input("K", {S, H, dim}, bf16),
+         V = input("V", {S, H, dim}, bf16);
   Tensor O = output("O", {S, H, dim}, bf16);
   Expr scale = scalar("scale", f32);
 };

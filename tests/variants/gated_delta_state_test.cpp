@@ -13,7 +13,7 @@ constexpr int dk = 128, columns = 64, chunk = 64;
 struct Inputs {
   Dim C{"C"}, H{"H"};
   Tensor K = input("K", {C * chunk, H, dk}, bf16), W = input("W", {C * chunk, H, dk}, bf16);
-  Tensor U = input("U", {C * chunk, H, dk}, bf16), G = input("G", {H, C * chunk}, f32);
+  Tensor U = input("U", {C * chunk, H, dk}, bf16), G = input("G", {H, C*chunk}, f32);
   Tensor states = output("states", {C, H, dk, dk}, bf16), V = output("V", {C * chunk, H, dk}, bf16);
 };
 // What a step has, and what it is of.

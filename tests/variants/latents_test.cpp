@@ -97,8 +97,10 @@ TEST(LatentsInSeveralWays, MeetOnceAStepForMaximaAndOnceForWeights) {
   const std::string steps =
       text.substr(loop, text.find("parts to shared memory", text.find("wgmma_n128_bf16_tb(f", loop)) - loop);
   EXPECT_LE(count_of(steps, "tg::team_sync<14, 256>"), 3) << "two of the steps, one behind them";
-  expect_planned_alike({{"as shipped", whole(as_shipped)}, {"a sum beside it", whole(added_beside)},
-                        {"a sum in one loop", whole(added_in_one_loop)}, {"scaled first", whole(scaled_first)},
+  expect_planned_alike({{"as shipped", whole(as_shipped)},
+                        {"a sum beside it", whole(added_beside)},
+                        {"a sum in one loop", whole(added_in_one_loop)},
+                        {"scaled first", whole(scaled_first)},
                         {"masked", whole(masked)}});
 }
 

@@ -102,9 +102,8 @@ Kernel stored_by_a_loop() {
       copy(r.weight.at(0), w);
       parallel(x, [&](Index i, Index j) { square(i, j) = x(i, j) * x(i, j); });
       Fragment total = reduce_sum(square);
-      parallel(x, [&](Index i, Index j) {
-        r.Y(row, j) = x(i, j) * rsqrt(total(i) / float(n) + 1e-5f) * w(j);
-      });
+      parallel(x,
+               [&](Index i, Index j) { r.Y(row, j) = x(i, j) * rsqrt(total(i) / float(n) + 1e-5f) * w(j); });
     });
   });
 }

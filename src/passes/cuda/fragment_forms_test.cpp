@@ -67,7 +67,8 @@ const FormCase form_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, FormsOfFragments, ::testing::ValuesIn(form_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
-// A tile that a product reads, to fragments of one, two and three dimensions; one of them is the whole, transposed.
+// A tile that a product reads, to fragments of one, two and three dimensions; one of them is the whole,
+// transposed.
 TEST(MatrixLoads, AreOfWholeTransposedTiles) {
   const testing::Lowered lowered(kernel("loads", [&] {
     Tensor in = input("in", {64, 64}, bf16), out = output("out", {64}, f32);
@@ -79,7 +80,8 @@ TEST(MatrixLoads, AreOfWholeTransposedTiles) {
       parallel(across, [&](Index i, Index j) { across(i, j) = x(j, i); });
       parallel(column, [&](Index i) { column(i) = x(i, 0); });
       parallel(cells, [&](Index i, Index j, Index k) { cells(i, j, k) = x(j, k); });
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += across(i, j) + column(i) + cells(0, i / 4, i % 4); });
+      parallel(sum,
+               [&](Index i, Index j) { sum(i, j) += across(i, j) + column(i) + cells(0, i / 4, i % 4); });
       copy(reduce_sum(sum), out);
     });
   }));

@@ -129,7 +129,8 @@ Program hadamard() {
            {"in shared memory, 32768", [] { return hadamard_in_shared_memory(32768, bf16, 32, 1024); }},
            {"products of 64 x 64", [] { return hadamard_by_products(64, 64, bf16, 64); }},
            {"products of 128 x 128", [] { return hadamard_by_products(128, 128, bf16, 128); }},
-           {"products of 128 x 256, 128 columns at a time", [] { return hadamard_by_products(128, 256, bf16, 128); }}}};
+           {"products of 128 x 256, 128 columns at a time",
+            [] { return hadamard_by_products(128, 256, bf16, 128); }}}};
 }
 
 }  // namespace programs
