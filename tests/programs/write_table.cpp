@@ -3,26 +3,34 @@
 // replaced; with names, both are printed instead.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "codegen/cuda/testing/nvrtc.hpp"
 #include "codegen/cuda_program.hpp"
 #include "cuda/compile.hpp"
-#include "tests/programs/program.hpp"
 #include "show/cuda_texts.hpp"
+#include "tests/programs/program.hpp"
 
 namespace programs {
 namespace {
 
 using Json = nlohmann::json;
-using tegula::codegen::testing::Nvrtc;
+
+// Holds what this process compiles, as a user's cache does; emptied first, so that times are without a cache.
+const tegula::KernelCache& cache() {
+  static const tegula::KernelCache own(
+      (std::filesystem::temp_directory_path() / fmt::format("tegula-programs-{}", getuid())).string(),
+      1 << 30);
+  return own;
+}
 
 // Equal words once, with their number: `2 of wgmma, 1 x 2`.
 std::vector<std::string> counted(const std::vector<std::string>& words) {
@@ -89,16 +97,14 @@ std::vector<std::string> kinds_of(const tegula::codegen::CudaProgram& program) {
 }
 
 void assemble(const std::string& text, Json& row) {
-  const Nvrtc* nvrtc = Nvrtc::find();
+  const auto* nvrtc = tegula::cuda::find_nvrtc();
   if (!nvrtc) return;
   const std::clock_t start = std::clock();
-  const auto code = nvrtc->compile(text, 90);
+  const auto code = tegula::cuda::compile_code(*nvrtc, text, tegula::cuda::device_headers(), 90, cache());
   row["seconds"] =
       static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;  // of this process, whoever else runs
-  const std::string log = code.log.c_str();                        // without the zero that ends it
-  row["remarks"] = tegula::cuda::read_remarks(log);
-  if (!code.ok) row["refused"] = "by NVRTC";
-  for (const auto& own : tegula::cuda::read_resources(log)) {
+  row["remarks"] = tegula::cuda::read_remarks(code.log);
+  for (const auto& own : tegula::cuda::read_resources(code.log)) {
     for (Json& grid : row["grids"]) {
       if (grid["function"] != own.function) continue;
       grid["registers"] = own.registers;
@@ -218,8 +224,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: write_program_table PAGE JSON [NAME…]\n");
     return 2;
   }
+  programs::cache().clear();
   // What only the first compilation pays.
-  if (const auto* nvrtc = programs::Nvrtc::find()) nvrtc->compile("#include \"kernel.cuh\"\n", 90);
+  programs::Json first;
+  programs::assemble("#include \"kernel.cuh\"\n", first);
   const auto rows = programs::rows_of({argv + 3, argv + argc});
   const std::string part = programs::page_part(rows);
   if (argc > 3) {

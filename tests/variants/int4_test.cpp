@@ -66,11 +66,28 @@ void scaled_afterwards(Tiles& t, Fragment& acc) {
   parallel(w, [&](Index i, Index j) { w(i, j) *= t.scale(0, i); });
   gemm(w.to(f16), t.a.T(), acc);
 }
+void decoded_to_integers(Tiles& t, Fragment& acc) {
+  Fragment code({n, k}, i32), w({n, k}, f16);
+  parallel(code, [&](Index i, Index j) { code(i, j) = i32((t.b(i, j / 2) >> u32(j % 2 * 4)) & 15u) - 8; });
+  parallel(w, [&](Index i, Index j) { w(i, j) = f32(code(i, j)) * t.scale(0, i); });
+  gemm(w, t.a.T(), acc);
+}
+void low_or_high_by_select(Tiles& t, Fragment& acc) {
+  Fragment w({n, k}, f16);
+  parallel(w, [&](Index i, Index j) {
+    Expr byte = t.b(i, j / 2), code = select(j % 2 == 0, byte & 15u, byte >> 4u);
+    w(i, j) = (f32(code) - 8.f) * t.scale(0, i);
+  });
+  gemm(w, t.a.T(), acc);
+}
+
 TEST(Int4InSeveralWays, IsPlannedAlikeWhereRegistersFeedTheProduct) {
   expect_planned_alike({{"in f32 registers", int4(in_f32_registers)},
                         {"in f16 registers", int4(in_f16_registers)},
                         {"scales in registers", int4(scales_in_registers)},
-                        {"scaled afterwards", int4(scaled_afterwards)}});
+                        {"scaled afterwards", int4(scaled_afterwards)},
+                        {"decoded to integers", int4(decoded_to_integers)},
+                        {"low or high by select", int4(low_or_high_by_select)}});
 }
 
 }  // namespace

@@ -62,6 +62,21 @@ Fragment added_beside(OnlineSoftmax& softmax, Fragment& sum, Fragment& s) {
   return factor;
 }
 
+Fragment added_in_one_loop(OnlineSoftmax& softmax, Fragment& sum, Fragment& s) {
+  Fragment factor = softmax.update(s);
+  Fragment own = reduce_sum(s, 1);
+  parallel(sum, [&](Index i) { sum(i) = sum(i) * factor(i) + own(i); });
+  return factor;
+}
+Fragment scaled_first(OnlineSoftmax& softmax, Fragment& sum, Fragment& s) {
+  parallel(s, [&](Index i, Index j) { s(i, j) = s(i, j) * 0.5f; });
+  return added_beside(softmax, sum, s);
+}
+Fragment masked(OnlineSoftmax& softmax, Fragment&, Fragment& s) {
+  parallel(s, [&](Index i, Index j) { s(i, j) = select(s(i, j) < 100, s(i, j), -inf); });
+  return softmax.update(s);
+}
+
 // Rows of 16-bit latents.
 Kernel whole(const Softmax& update) {
   std::optional<Tensor> rows;
@@ -82,7 +97,11 @@ TEST(LatentsInSeveralWays, MeetOnceAStepForMaximaAndOnceForWeights) {
   const std::string steps =
       text.substr(loop, text.find("parts to shared memory", text.find("wgmma_n128_bf16_tb(f", loop)) - loop);
   EXPECT_LE(count_of(steps, "tg::team_sync<14, 256>"), 3) << "two of the steps, one behind them";
-  expect_planned_alike({{"as shipped", whole(as_shipped)}, {"a sum beside it", whole(added_beside)}});
+  expect_planned_alike({{"as shipped", whole(as_shipped)},
+                        {"a sum beside it", whole(added_beside)},
+                        {"a sum in one loop", whole(added_in_one_loop)},
+                        {"scaled first", whole(scaled_first)},
+                        {"masked", whole(masked)}});
 }
 
 struct Records {

@@ -74,11 +74,47 @@ Kernel by_way_of_shared_memory() {
   });
 }
 
+Kernel sum_in_a_tile() {
+  return kernel("rms_norm", [] {
+    Rows r;
+    grid(r.M, [&](Index row) {
+      Fragment x({1, n}, f32), total({1}, f32, 0), w({n}, f32);
+      copy(r.X.at(row), x);
+      copy(r.weight.at(0), w);
+      Fragment square = clone(x);
+      parallel(square, [&](Index i, Index j) { square(i, j) = square(i, j) * square(i, j); });
+      reduce_sum(square, total);
+      Fragment factor({1}, f32);
+      parallel(factor, [&](Index i) { factor(i) = rsqrt(total(i) / float(n) + 1e-5f); });
+      parallel(x, [&](Index i, Index j) { x(i, j) = x(i, j) * factor(i); });
+      parallel(x, [&](Index i, Index j) { x(i, j) = x(i, j) * w(j); });
+      copy(x, r.Y.at(row));
+    });
+  });
+}
+
+Kernel stored_by_a_loop() {
+  return kernel("rms_norm", [] {
+    Rows r;
+    grid(r.M, [&](Index row) {
+      Fragment x({1, n}, f32), square({1, n}, f32), w({n}, f32);
+      parallel(x, [&](Index i, Index j) { x(i, j) = r.X(row, j); });
+      copy(r.weight.at(0), w);
+      parallel(x, [&](Index i, Index j) { square(i, j) = x(i, j) * x(i, j); });
+      Fragment total = reduce_sum(square);
+      parallel(x,
+               [&](Index i, Index j) { r.Y(row, j) = x(i, j) * rsqrt(total(i) / float(n) + 1e-5f) * w(j); });
+    });
+  });
+}
+
 TEST(RmsNormInSeveralWays, IsPlannedAlike) {
   expect_planned_alike({{"squares in a tile of their own", squares_in_a_tile_of_their_own()},
                         {"tiles that load makes", loaded_by_the_call()},
                         {"rows as vectors", rows_as_vectors()},
-                        {"by way of shared memory", by_way_of_shared_memory()}});
+                        {"by way of shared memory", by_way_of_shared_memory()},
+                        {"the sum in a tile that was there", sum_in_a_tile()},
+                        {"loaded and stored by loops", stored_by_a_loop()}});
 }
 
 }  // namespace

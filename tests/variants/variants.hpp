@@ -2,9 +2,11 @@
 // says what to change.
 #pragma once
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,8 +21,8 @@ struct Variant {
   tegula::lang::Kernel kernel;
 };
 
-// Roles, the slots of rings that keep their tiles in shared memory, and the instruction of each product, grid
-// by grid.
+// Roles, the slots of rings that keep their tiles in shared memory, and the instructions of products, grid by
+// grid. How often a step is printed, because a loop is divided where a mask begins, is not asked.
 inline std::string plan_of(const tegula::lang::Kernel& kernel) {
   const tegula::passes::CudaTarget hopper{};
   std::string text;
@@ -36,9 +38,10 @@ inline std::string plan_of(const tegula::lang::Kernel& kernel) {
           bytes[ring.depth] += schedules[i].schedule->buffers[buffer].bytes;
     }
     for (const auto& [depth, size] : bytes) text += fmt::format(" {} x {} bytes", depth, size);
+    std::set<std::string> products;
     for (const auto& line : layouts[i].lines)
-      if (line.words.starts_with("gemm(")) text += line.words.substr(line.words.find("): ") + 2);
-    text += "\n";
+      if (line.words.starts_with("gemm(")) products.insert(line.words.substr(line.words.find("): ") + 2));
+    text += fmt::format("{}\n", fmt::join(products, ";"));
   }
   return text;
 }

@@ -107,8 +107,10 @@ std::string CudaGridPrinter::print() {
   blocks_ = passes::blocks_without_roles(grid, target_);
   while (blocks_ > 1 && memory_.peak() > passes::shared_bytes_of(blocks_)) --blocks_;
   notes_.of_blocks(grid, blocks_);
-  const std::string bounds =
-      blocks_ > 1 ? fmt::format("{}, {}", team_.threads, blocks_) : std::to_string(team_.threads);
+  // Where the program says nothing, the assembler weighs registers against blocks that share a processor.
+  const std::string bounds = grid.hints.blocks_per_processor > 0
+                                 ? fmt::format("{}, {}", team_.threads, blocks_)
+                                 : std::to_string(team_.threads);
   return without_unused(fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",

@@ -324,7 +324,8 @@ void TopkProgram::block(const Expr& b, const Expr& row) const {
 Kernel topk_kernel(const TopkKernel& c) {
   return kernel(instance_name("topk_select", c), [&] {
     TopkProgram program(c);
-    grid(program.rows, program.batch, {.threads = c.threads, .blocks_per_processor = 1024 / c.threads},
+    const int blocks = c.threads < 1024 ? 1024 / c.threads : 0;  // 0: as many as there are registers for
+    grid(program.rows, program.batch, {.threads = c.threads, .blocks_per_processor = blocks},
          [&](Index row, Index b) { program.block(b, row); });
   });
 }

@@ -287,7 +287,7 @@ std::optional<Conversion> matrix_load(const Stmt& s, const Computing& own) {
   if (!load || !store || !own.operands.contains(load->from.view.buffer.get())) return std::nullopt;
   const BufferPtr &from = load->from.view.buffer, &to = store->to.view.buffer;
   const bool is_value = store->value->op == Op::variable && store->value->variable == load->variable;
-  if (!is_value || from->rank() != 2 || to->space != Space::fragment ||
+  if (!is_value || from->rank() != 2 || to->rank() != 2 || to->space != Space::fragment ||
       !own.layouts.fragments.contains(to.get()))
     return std::nullopt;
   const std::int64_t m = to->extent(0), n = to->extent(1), groups = own.threads / 128;

@@ -67,5 +67,32 @@ const FormCase form_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, FormsOfFragments, ::testing::ValuesIn(form_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
+// A tile that a product reads, to fragments of one, two and three dimensions; one of them is the whole,
+// transposed.
+TEST(MatrixLoads, AreOfWholeTransposedTiles) {
+  const testing::Lowered lowered(kernel("loads", [&] {
+    Tensor in = input("in", {64, 64}, bf16), out = output("out", {64}, f32);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared x({64, 64}, bf16);
+      copy(in.at(0, 0), x);
+      Fragment sum({64, 64}, f32, 0), across({64, 64}, bf16), column({64}, bf16), cells({1, 16, 4}, bf16);
+      gemm(x, x.T(), sum);
+      parallel(across, [&](Index i, Index j) { across(i, j) = x(j, i); });
+      parallel(column, [&](Index i) { column(i) = x(i, 0); });
+      parallel(cells, [&](Index i, Index j, Index k) { cells(i, j, k) = x(j, k); });
+      parallel(sum,
+               [&](Index i, Index j) { sum(i, j) += across(i, j) + column(i) + cells(0, i / 4, i % 4); });
+      copy(reduce_sum(sum), out);
+    });
+  }));
+  const GridPlan& own = lowered.plan.grids[0];
+  const Buffers operands = operands_of(lowered.body());
+  int loads = 0;
+  ir::for_each_stmt(lowered.body(), [&](const ir::Stmt& s) {
+    loads += matrix_load(s, {128, own.layouts, operands, lowered.target}).has_value();
+  });
+  EXPECT_EQ(loads, 1);
+}
+
 }  // namespace fragment_forms_test
 }  // namespace tegula::passes

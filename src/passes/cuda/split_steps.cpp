@@ -24,6 +24,22 @@ std::optional<Affine> positive_where(const Expr& condition) {
   return result;
 }
 
+// The same of an equality that holds in the last step and in no other: `index - last + 1`.
+std::optional<Affine> positive_in_last_step(const Expr& condition, const For& loop) {
+  if (condition->op != Op::eq || !has_affine_form(condition->args[0]->type)) return std::nullopt;
+  const DType type = loop.begin[0]->held();
+  const Affine last = affine(make(Op::sub, type, {loop.end[0], constant(type, 1)}, condition->at)),
+               from_last = sum(affine(variable(loop.index[0], condition->at)), last, -1).value_or(last);
+  for (const bool turned : {false, true}) {
+    const Expr &a = condition->args[turned ? 1 : 0], &b = condition->args[turned ? 0 : 1];
+    std::optional<Affine> result = difference(affine(a), affine(b));
+    if (!result || !equal(*result, from_last)) continue;
+    ++result->constant;
+    return result;
+  }
+  return std::nullopt;
+}
+
 std::unordered_set<const Variable*> defined_in(const Body& body) {
   std::unordered_set<const Variable*> result;
   for_each_stmt(body, [&](const Stmt& s) {
@@ -73,7 +89,8 @@ std::optional<SplitSteps> split_steps(const For& loop, const Loc& at) {
   const std::size_t place = only_branch(loop.body);
   if (place == loop.body.size()) return std::nullopt;
   const auto& branch = *as<If>(loop.body[place]);
-  const std::optional<Affine> sum = positive_where(branch.condition);
+  std::optional<Affine> sum = positive_where(branch.condition);
+  if (!sum) sum = positive_in_last_step(branch.condition, loop);
   const Expr middle = sum ? first_step(*sum, loop, at) : nullptr;
   if (!middle) return std::nullopt;
   const DType type = loop.begin[0]->held();

@@ -70,6 +70,7 @@ TEST(SplitSteps, DividesWhereAConditionBecomesTrue) {
        [](int limit, int j) { return limit <= j * 3 - 2; }},
       {"below", [](Expr limit, Index j) { return limit - 7 < j; },
        [](int limit, int j) { return limit - 7 < j; }},
+      {"the last step", [](Expr limit, Index j) { return limit - j == limit - 8; }, [](int, int j) { return j == 8; }},
   };
   for (const Case& c : cases) {
     const Steps steps = steps_of([&](Expr limit, Index j, Fragment& scores, Fragment& sum) {
@@ -96,6 +97,10 @@ TEST(SplitSteps, LeavesOtherLoopsWhole) {
       {"no branch", [](Expr, Index, Fragment& scores, Fragment& sum) { reduce_sum(scores, sum); }},
       {"true at first, then false",
        [](Expr limit, Index j, Fragment& scores, Fragment&) { when(j < limit, [&] { mask(scores); }); }},
+      {"true in one step",
+       [](Expr limit, Index j, Fragment& scores, Fragment&) { when(j == limit, [&] { mask(scores); }); }},
+      {"true before the last step",
+       [](Expr, Index j, Fragment& scores, Fragment&) { when(j == 7, [&] { mask(scores); }); }},
       {"true in the middle",
        [](Expr limit, Index j, Fragment& scores, Fragment&) { when(j % 3 > limit, [&] { mask(scores); }); }},
       {"both sides", [](Expr limit, Index j, Fragment& scores,

@@ -80,7 +80,7 @@ Kernel selector(int k, int threads) {
     Dim B("B"), L("L");
     Tensor scores = input("scores", {B, L}, f32), begins = input("begins", {B}, i32);
     Tensor ends = input("ends", {B}, i32), positions = output("positions", {B, k}, i32);
-    grid(B, {.threads = threads}, [&](Index row) {
+    grid(B, {.threads = threads, .blocks_per_processor = 1}, [&](Index row) {
       Expr begin = max(begins(row), 0), count = max(min(ends(row), L) - begin, 0);
       Tensor x = scores.slice(row, range(begin, begin + count)), out = positions.slice(row);
       Var prefix = u32(0), wanted = min(k, count);

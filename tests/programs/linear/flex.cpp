@@ -17,6 +17,7 @@ enum class Variant { causal, alibi, documents, sigmoid };
 struct Says {
   std::function<Expr(const Expr& score, const Expr& query, const Expr& key)> score;  // in natural units
   std::function<Expr(const Expr& query, const Expr& key)> sees;
+  const Tensor* labels = nullptr;  // [batches, tokens]: of two tokens that see each other they are equal
   bool masks_all_blocks = false;  // or those at the diagonal and the end
   bool sigmoid = false;
 };
@@ -68,6 +69,8 @@ void attend_rows(const FlexTile& t, const FlexSignature& s, const Says& says, co
   Shared q({t.queries, t.dim}, t.type);
   copy(s.Q.slice(b, all, h).at(first), q);
   FlexWeights own(t);
+  Fragment query_labels({t.queries}, i32);
+  if (says.labels) copy(says.labels->slice(b).at(first), query_labels);
   pipelined(ceildiv(last, t.keys), {.stages = 2}, [&](Index j) {
     Shared k({t.keys, t.dim}, t.type), v({t.keys, t.dim}, t.type);
     copy(s.K.slice(b, all, hk).at(j * t.keys), k);
@@ -79,10 +82,14 @@ void attend_rows(const FlexTile& t, const FlexSignature& s, const Says& says, co
       scores(i, c) = says.sigmoid ? rcp(1.0f + exp2(score * -log2e)) : score * log2e;
     });
     Expr end = (j + 1) * t.keys, partial = says.masks_all_blocks ? end > 0 : end > first + 1;
+    Shared key_labels({t.keys}, i32);
+    if (says.labels) copy(says.labels->slice(b).at(j * t.keys), key_labels);
     when(partial, [&] {
       parallel(scores, [&](Index i, Index c) {
         Expr key = j * t.keys + c, nothing = says.sigmoid ? Expr(f32(0)) : Expr(f32(-inf));
-        scores(i, c) = select(key < s.S && says.sees(first + i, key), scores(i, c), nothing);
+        Expr seen = key < s.S && says.sees(first + i, key),
+             alike = says.labels ? query_labels(i) == key_labels(c) : Expr(Operand(true));
+        scores(i, c) = select(seen && alike, scores(i, c), nothing);
       });
     });
     if (!says.sigmoid) own.weigh(scores);
@@ -113,10 +120,7 @@ Kernel flex(Variant variant, const FlexTile& t) {
         };
       if (bias)
         says.score = [&](const Expr& score, const Expr&, const Expr&) -> Expr { return score + *bias; };
-      if (documents)
-        says.sees = [of = documents->slice(b)](const Expr& query, const Expr& key) -> Expr {
-          return key <= query && of(query) == of(key);
-        };
+      if (documents) says.labels = &*documents;
       attend_rows(t, s, says, x * t.queries, h, b);
     });
   });

@@ -1,4 +1,4 @@
-// Inclusive sums along rows of any length, by runs (a thread adds up a run, one thread the runs) or by
+// Inclusive sums along rows of any length, by runs (a thread adds up a run, all threads the runs) or by
 // doubling; and the k largest of rows with the softmax of the chosen, the gating of experts.
 #include <algorithm>
 
@@ -25,14 +25,8 @@ Kernel scan_by_runs(int piece, int runs) {
           });
           ends(r) = sum;
         });
-        parallel(1, [&](Index) {
-          Var sum = 0.0f;
-          serial(runs, [&](Index r) {
-            Expr next = ends(r);
-            ends(r) = sum;
-            sum += next;
-          });
-        });
+        Fragment before = scan_sum(ends, {.exclusive = true});
+        copy(before, ends);
         Fragment y({piece}, f32);
         parallel(y, [&](Index i) { y(i) = s(i) + ends(i / own) + carry; });
         copy(y, Y.slice(row).at(n * piece));
