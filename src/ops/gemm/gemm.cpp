@@ -37,6 +37,12 @@ void choose_prepared(GemmKernel& kernel, std::int64_t m, std::int64_t n) {
   }
 }
 
+// One matrix with tiles that the plan chooses, whose result is written as it is.
+bool may_divide_tail(const BoundCall& c, const GemmKernel& kernel, const GemmTiles& given) {
+  const bool planned = given.m == 0 && given.n == 0 && given.k == 0 && given.splits == 0;
+  return planned && c.dim("batch") == 1 && !kernel.gated && !kernel.pad_out && !kernel.pad_a && !kernel.pad_b;
+}
+
 // The product of the call's a and b into `out`, an output or what is written in place.
 void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tiles, const char* out,
                     Launch& launch) {
@@ -60,7 +66,8 @@ void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tile
                                c.dim("k") * (divided ? 3 : 1),
                                planned_gpu_processors(c),
                                kernel.pad_out ? 4 : kernel.out.bytes(),
-                               divided ? Precision::tf32 : kernel.precision};
+                               divided ? Precision::tf32 : kernel.precision,
+                               has_engine && may_divide_tail(c, kernel, tiles)};
   GemmTiles asked = tiles;
   // Blocks that divide operands have three tiles of each in shared memory, which CPUs' tiles would exceed.
   if (c.target() == Target::emulated() && kernel.precision == Precision::tf32x3 && asked.k == 0) asked.k = 32;
@@ -69,7 +76,8 @@ void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tile
   kernel.tiles = plan.tiles;
   if (kernel.gated && c.on_gpu()) leave_room_for_two(kernel.tiles);
   if (has_engine) kernel.stages = plan.stages;
-  launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"out", result}});
+  kernel.tail_splits = plan.tail_splits;
+  launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"out", result}, {"whole_tiles", plan.whole_tiles}});
 }
 
 void run(const Bound<Gemm>& c, Launch& launch) {

@@ -17,6 +17,7 @@ namespace {
 // Elements and columns of a block that adds the split sums: few elements, so that there are blocks for all
 // processors, and for matrices with few columns no more than a tile has.
 constexpr int summed_elements = 1024;
+constexpr int rows_of_group = 8;  // of tiles, which blocks take by columns
 int summed_columns(const GemmTiles& t) { return t.n < warp_group_rows ? t.n : 256; }
 int summed_rows(const GemmTiles& t) { return std::max(1, summed_elements / summed_columns(t)); }
 
@@ -31,7 +32,7 @@ struct Program {
   bool transpose_a = c.transpose_a, transpose_b = c.transpose_b;   // of what is multiplied
   bool divided = c.precision == Precision::tf32x3 && c.prepare_a;  // into two parts, of which both are read
   std::optional<Tensor> bias, row_scale, column_scale, residual, partial;
-  std::optional<Expr> scale, out_scale;
+  std::optional<Expr> scale, out_scale, whole_tiles;
 
   explicit Program(const GemmKernel& instance)
       : c(instance),
@@ -46,7 +47,10 @@ struct Program {
     if (c.scaled) scale.emplace(scalar("scale", f32));
     if (c.rescaled) out_scale.emplace(scalar("out_scale", f32));
     const int piece = bytes_of_piece / f32.bytes();
-    if (t.splits > 1 || c.pad_out)
+    if (c.tail_splits > 1) {
+      whole_tiles.emplace(scalar("whole_tiles", i32));
+      partial.emplace(workspace("partial", {c.tail_splits, tiles() - *whole_tiles, t.m, t.n}, f32));
+    } else if (t.splits > 1 || c.pad_out)
       partial.emplace(workspace("partial", {t.splits, batch, m, ceildiv(n, piece) * piece}, f32));
   }
 
@@ -54,7 +58,10 @@ struct Program {
     if (c.pad_a) a = padded("padded_a", a);
     if (c.pad_b) b = padded("padded_b", b);
     prepare();
-    if (partial) {
+    if (whole_tiles) {
+      tail_grid();
+      tail_sum_grid();
+    } else if (partial) {
       split_grid();
       sum_grid();
     } else {
@@ -65,10 +72,17 @@ struct Program {
   void whole_grid();
   void split_grid();
   void sum_grid();
+  // As stream-K does: the tiles of whole rounds of blocks are products of all of k, and those that are left
+  // over are divided along k, so that the last round is as full as the others.
+  void tail_grid();
+  void tail_sum_grid();
   // A tile of the result.
   struct Place {
     Expr matrix, row, column;
   };
+  Expr tiles() const { return ceildiv(n, t.n) * ceildiv(m, t.m); }
+  // The tile of a number, in the order of grids with groups of rows.
+  Place place_of(const Expr& tile) const;
   // Gated, `second` are the sums of the columns that gates multiply.
   void multiply(const Place& at, const Range& steps, Fragment& sum, Fragment* second = nullptr);
   // Steps of a product over all of k: three times as many if operands are split.
@@ -175,7 +189,7 @@ void Program::store(const Place& at, Fragment& sum, Fragment* second) {
 GridOptions Program::options() const {
   const bool twice = c.compute.bits() == 8 && t.m % 64 == 0;
   return {.threads = twice ? std::min(256, 2 * t.m) : 0,
-          .order = Order::grouped(8),
+          .order = Order::grouped(rows_of_group),
           .blocks_per_processor = c.stages ? 1 : 0};
 }
 
@@ -219,6 +233,43 @@ void Program::sum_grid() {
     Fragment values("values", {rows, width}, f32, 0);
     add_up(columns + at.column, values);
     store(at, sum, &values);
+  });
+}
+
+Program::Place Program::place_of(const Expr& tile) const {
+  Expr across = ceildiv(n, t.n), first = tile / (rows_of_group * across) * rows_of_group,
+       rows = min(rows_of_group, ceildiv(m, t.m) - first), rest = tile - first * across;
+  return {0, (first + rest % rows) * t.m, rest / rows * t.n};
+}
+
+void Program::tail_grid() {
+  const int splits = c.tail_splits;
+  Expr whole = *whole_tiles, all_blocks = whole + (tiles() - whole) * splits;
+  GridOptions by_number = options();
+  by_number.order = {};
+  grid(all_blocks, by_number, [&](Index block) {
+    Expr of_tail = max(block - whole, 0), part = of_tail % splits;
+    const Place at = place_of(select(block < whole, block, whole + of_tail / splits));
+    Expr begin = select(block < whole, 0, steps() * part / splits),
+         end = select(block < whole, steps(), steps() * (part + 1) / splits);
+    Fragment sum("sum", {t.m, t.n}, f32, 0);
+    multiply(at, range(begin, end), sum);
+    when(block < whole, [&] { store(at, sum, nullptr); }).otherwise([&] {
+      copy(sum, partial->slice(part, of_tail / splits));
+    });
+  });
+}
+
+void Program::tail_sum_grid() {
+  const int rows = std::max(1, summed_elements / t.n);
+  grid(tiles() - *whole_tiles, ceildiv(t.m, rows), [&](Index tile, Index piece) {
+    const Place of_tile = place_of(*whole_tiles + tile);
+    Fragment sum("sum", {rows, t.n}, f32, 0);
+    for (int part = 0; part < c.tail_splits; ++part) {
+      Fragment added = load(partial->slice(part, tile).at(piece * rows, 0), {rows, t.n});
+      parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
+    }
+    store({of_tile.matrix, of_tile.row + piece * rows, of_tile.column}, sum, nullptr);
   });
 }
 
