@@ -66,6 +66,9 @@ bool same(const Access& a, const Access& b) {
                     [](const Expr& p, const Expr& q) { return equal(p, q); });
 }
 
+// Rows from one that is found when the kernel runs to another.
+bool is_range(const ViewDim& d) { return d.low && d.high && !is_constant(d.low); }
+
 const Access* access_of(const Stmt& s) {
   if (const auto* load = as<Load>(s)) return &load->from;
   const auto* store = as<Store>(s);
@@ -173,6 +176,17 @@ std::vector<std::size_t> CudaGridPrinter::dims_of_some_pieces(const For& n, cons
   return all || first % width != 0 || end % width != 0 ? std::vector<std::size_t>() : std::vector{d};
 }
 
+// Dimensions whose limits cut off rows of a tile that is stored, such as those of the next group: each piece
+// asks for its own row, and others of the tile are stored as pieces, too.
+std::vector<std::size_t> CudaGridPrinter::dims_of_some_rows(const For& n, const Stmt& s) const {
+  const auto* store = as<Store>(s);
+  if (!store || store->to.view.is_tile()) return {};
+  std::vector<std::size_t> result;
+  for (const std::size_t d : dims_known_before(n, store->to))
+    if (d + 1 < store->to.view.dims.size() && is_range(store->to.view.dims[d])) result.push_back(d);
+  return result;
+}
+
 void CudaGridPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions,
                                      const std::vector<std::size_t>& asked_by_piece) {
   const View& view = access.view;
@@ -230,7 +244,7 @@ std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t 
   if (kept.empty() || result.width < 2) return std::nullopt;
   for (const Stmt* s : kept) {
     result.names.emplace(s->get(), names_.unique("pack"));
-    add_conditions(n, *access_of(*s), result.width, result.conditions);
+    add_conditions(n, *access_of(*s), result.width, result.conditions, dims_of_some_rows(n, *s));
   }
   return result;
 }
@@ -259,15 +273,21 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
       continue;
     }
     if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();
-    const std::string pointer = address(access).pointer;
+    unlimited_ = dims_known_before(n, access);
+    for (const std::size_t d : dims_of_some_rows(n, s)) std::erase(unlimited_, d);
+    const auto [pointer, row_exists] = address(access);
+    unlimited_.clear();
     aligned_ = nullptr;
     if (as<Load>(s)) {
       out_.line(fmt::format("const auto {} = tg::load_pack<{}>({});", found->second, vectors.width, pointer));
       continue;
     }
     out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, found->second));
-    const std::string one = only_one();
-    stores.push_back(fmt::format("{}tg::store_pack({}, {});", one.empty() ? "" : fmt::format("if ({}) ", one),
+    Texts asked;
+    for (const std::string& own : {only_one(), dims_of_some_rows(n, s).empty() ? std::string() : row_exists})
+      if (!own.empty()) asked.push_back(own);
+    stores.push_back(fmt::format("{}tg::store_pack({}, {});",
+                                 asked.empty() ? "" : fmt::format("if ({}) ", fmt::join(asked, " && ")),
                                  pointer, found->second));
   }
   out_.line("#pragma unroll");

@@ -31,6 +31,12 @@ void choose_prepared(GemmKernel& kernel, std::int64_t m, std::int64_t n) {
   }
 }
 
+// One matrix with tiles that the plan chooses, whose result is written as it is.
+bool may_divide_tail(const BoundCall& c, const GemmKernel& kernel, const GemmTiles& given) {
+  const bool planned = given.m == 0 && given.n == 0 && given.k == 0 && given.splits == 0;
+  return planned && c.dim("batch") == 1 && !kernel.gated && !kernel.pad_out && !kernel.pad_a && !kernel.pad_b;
+}
+
 // What both operators ask of the instance `kernel`, with the result `out`: an output, or what is written in
 // place.
 template <class Op>
@@ -57,6 +63,7 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   if (divided) problem.k *= 3;
   problem.stored_bytes = kernel.pad_out ? f32.bytes() : kernel.out.bytes();
   problem.precision = divided ? Precision::tf32 : kernel.precision;
+  problem.may_divide_tail = has_engine && may_divide_tail(c.call(), kernel, c->tiles);
   GemmTiles asked = c->tiles;
   // Blocks that divide operands have three tiles of each in shared memory, which CPUs' tiles would exceed.
   if (c.target() == Target::emulated() && kernel.precision == Precision::tf32x3 && asked.k == 0) asked.k = 32;
@@ -65,7 +72,8 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   kernel.tiles = plan.tiles;
   if (kernel.gated && c.on_gpu()) leave_room_for_two(kernel.tiles);
   if (has_engine) kernel.stages = plan.stages;
-  launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"out", result}});
+  kernel.tail_splits = plan.tail_splits;
+  launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"out", result}, {"whole_tiles", plan.whole_tiles}});
 }
 
 void run(const Bound<Gemm>& c, Launch& launch) {

@@ -1,6 +1,7 @@
 // Products against their formula, over one table.
 #include <fmt/format.h>
 
+#include "ops/gemm/kernel.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
 #include "ops/testing/operators.hpp"
@@ -118,6 +119,43 @@ INSTANTIATE_TEST_SUITE_P(Table, GemmParts, testing::ValuesIn(part_table()), [](a
   return fmt::format("{}_{}{}_{}", info.param.type.name(), info.param.ta ? 't' : 'n',
                      info.param.tb ? 't' : 'n', info.param.splits);
 });
+
+// Tiles that whole rounds of blocks leave over: parts of k, with the same epilogue.
+TEST(Gemm, DividesTheTilesOfTheLastRound) {
+  const Planted a(matrix(0, 150, 200, false, bf16, 1)), b(matrix(0, 200, 150, true, bf16, 2)),
+      bias(Tensor::random_normal({150}, f32, 3));
+  const Tensor exact = by_formula(a.inside, b.inside,
+                                  {.transpose_b = true, .bias = bias.inside, .activation = Activation::silu});
+  GemmKernel kernel{.type = bf16, .out = bf16, .compute = bf16, .transpose_b = true, .bias = f32};
+  kernel.activation = Activation::silu, kernel.tiles = {64, 64, 32, 1}, kernel.tail_splits = 3;
+  for (const Target target : {Target::interpreter(), Target::emulated_sm90()}) {
+    SCOPED_TRACE(std::string(target.name()));
+    const Planted out(exact.shape(), bf16);
+    const auto batch = [](const TensorRef& matrix) {
+      return matrix.reshape({1, matrix.size(0), matrix.size(1)});
+    };
+    compile(gemm_kernel(kernel), target)
+        .call({{"a", batch(a.inside)},
+               {"b", batch(b.inside)},
+               {"bias", bias.inside},
+               {"out", batch(out.inside)},
+               {"whole_tiles", 7}});
+    expect_close("out", out.inside, exact, exact.to(bf16), bf16);
+    EXPECT_TRUE(out.is_clean_outside());
+  }
+}
+
+TEST(ProductPlan, DividesTheLastRoundWhereItGains) {
+  const auto plan = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return plan_product_on_gpu({.m = m, .n = n, .k = k, .processors = 132, .may_divide_tail = true}, bf16,
+                               {});
+  };
+  const ProductPlan divided = plan(2560, 4096, 7168);
+  EXPECT_EQ(divided.tail_splits, 2);
+  EXPECT_EQ(divided.whole_tiles, 264);
+  EXPECT_EQ(plan(4096, 4096, 4096).tail_splits, 1);
+  EXPECT_EQ(plan(64, 4096, 4096).tail_splits, 1);
+}
 
 // Products by multiply-add: threads with whole blocks of rows and columns, and tiles that have none.
 class PlainGemm : public testing::TestWithParam<GemmTiles> {};
@@ -245,7 +283,9 @@ TEST(Gemm, PlansOfAGpu) {
     const ProductProblem problem{1, row.m, row.n, row.k, 132};
     EXPECT_EQ(text(plan_product_on_gpu(problem, bf16, {})), text(row.plan)) << row.m << ' ' << row.n;
     for (DType type : {f32, f16, e4m3}) {
-      const auto [tiles, stages] = plan_product_on_gpu(problem, type, {});
+      const ProductPlan plan = plan_product_on_gpu(problem, type, {});
+      const GemmTiles tiles = plan.tiles;
+      const std::optional<int> stages = plan.stages;
       EXPECT_LE((tiles.m + tiles.n) * tiles.k * type.bits() / 8 * stages.value_or(2), bytes_of_block);
       EXPECT_LE(tiles.splits, (row.k + tiles.k - 1) / tiles.k);
     }

@@ -19,6 +19,7 @@ namespace {
 // Elements and columns of a block that adds the split sums: few elements, so that there are blocks for all
 // processors, and for matrices with few columns no more than a tile has.
 constexpr int summed_elements = 1024;
+constexpr int rows_of_group = 8;  // of tiles, which blocks take by columns
 int summed_columns(const GemmTiles& t) { return t.n < warp_group_rows ? t.n : 256; }
 int summed_rows(const GemmTiles& t) { return std::max(1, summed_elements / summed_columns(t)); }
 
@@ -40,13 +41,16 @@ struct Program {
   Tensor residual = c.residual ? input("residual", {batch, m, columns}, *c.residual) : out;
   bool transpose_a = c.transpose_a, transpose_b = c.transpose_b;   // of what is multiplied
   bool divided = c.precision == Precision::tf32x3 && c.prepare_a;  // into two parts, of which both are read
-  std::optional<Expr> out_scale;
+  std::optional<Expr> out_scale, whole_tiles;
   std::optional<Tensor> partial;
 
   explicit Program(const GemmKernel& instance) : c(instance) {
     if (c.rescaled) out_scale.emplace(scalar("out_scale", f32));
     const int piece = bytes_of_piece / f32.bytes();
-    if (t.splits > 1 || c.pad_out)
+    if (c.tail_splits > 1) {
+      whole_tiles.emplace(scalar("whole_tiles", i32));
+      partial.emplace(workspace("partial", {c.tail_splits, count_of_tiles() - *whole_tiles, t.m, t.n}, f32));
+    } else if (t.splits > 1 || c.pad_out)
       partial.emplace(workspace("partial", {t.splits, batch, m, ceildiv(n, piece) * piece}, f32));
   }
 
@@ -54,7 +58,10 @@ struct Program {
     if (c.pad_a) a = padded("padded_a", a);
     if (c.pad_b) b = padded("padded_b", b);
     prepare();
-    if (partial) {
+    if (whole_tiles) {
+      tail_grid();
+      tail_sum_grid();
+    } else if (partial) {
       split_grid();
       sum_grid();
     } else {
@@ -66,6 +73,13 @@ struct Program {
   struct Place {
     Expr matrix, row, column;
   };
+  Expr count_of_tiles() const { return ceildiv(n, t.n) * ceildiv(m, t.m); }
+  // The tile of a number, in the order of grids with groups of rows.
+  Place place_of(const Expr& tile) const {
+    Expr across = ceildiv(n, t.n), first = tile / (rows_of_group * across) * rows_of_group,
+         rows = min(rows_of_group, ceildiv(m, t.m) - first), rest = tile - first * across;
+    return {0, (first + rest % rows) * t.m, rest / rows * t.n};
+  }
   // Of the product: the second half are the columns that gates multiply.
   Expr column_of(const Place& at, std::size_t half) const {
     return half == 0 ? at.column : columns + at.column;
@@ -145,7 +159,7 @@ struct Program {
   GridOptions options() const {
     const bool twice = c.compute.bits() == 8 && t.m % 64 == 0;
     return {.threads = twice ? std::min(256, 2 * t.m) : 0,
-            .order = Order::grouped(8),
+            .order = Order::grouped(rows_of_group),
             .blocks_per_processor = c.stages ? 1 : 0};
   }
 
@@ -179,6 +193,39 @@ struct Program {
           parallel(sums[half], [&](Index i, Index j) { sums[half](i, j) += added(i, j); });
         }
       store(at, sums);
+    });
+  }
+
+  // As stream-K does: the tiles of whole rounds of blocks are products of all of k, and those that are left
+  // over are divided along k, so that the last round is as full as the others.
+  void tail_grid() {
+    const int splits = c.tail_splits;
+    Expr whole = *whole_tiles, all_blocks = whole + (count_of_tiles() - whole) * splits;
+    GridOptions by_number = options();
+    by_number.order = {};
+    grid(all_blocks, by_number, [&](Index block) {
+      Expr of_tail = max(block - whole, 0), part = of_tail % splits;
+      const Place at = place_of(select(block < whole, block, whole + of_tail / splits));
+      Expr begin = select(block < whole, 0, steps() * part / splits),
+           end = select(block < whole, steps(), steps() * (part + 1) / splits);
+      Sums sum = zeros(t.m, t.n, false);
+      multiply(at, range(begin, end), sum);
+      when(block < whole, [&] { store(at, sum); }).otherwise([&] {
+        copy(sum[0], partial->slice(part, of_tail / splits));
+      });
+    });
+  }
+
+  void tail_sum_grid() {
+    const int rows = std::max(1, summed_elements / t.n);
+    grid(count_of_tiles() - *whole_tiles, ceildiv(t.m, rows), [&](Index tile, Index piece) {
+      const Place of_tile = place_of(*whole_tiles + tile);
+      Sums sum = zeros(rows, t.n, false);
+      for (int part = 0; part < c.tail_splits; ++part) {
+        Fragment added = load(partial->slice(part, tile).at(piece * rows, 0), {rows, t.n});
+        parallel(sum[0], [&](Index i, Index j) { sum[0](i, j) += added(i, j); });
+      }
+      store({of_tile.matrix, of_tile.row + piece * rows, of_tile.column}, sum);
     });
   }
 };

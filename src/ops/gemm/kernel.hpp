@@ -32,20 +32,22 @@ struct GemmKernel {
   bool rescaled = false;     // the result has a factor
   Precision precision = Precision::ieee;
   GemmTiles tiles = {};
+  int tail_splits = 1;             // parts of k of the tiles of the last round of blocks
   std::optional<int> stages = {};  // of loads that run ahead, in blocks that have a processor alone
 
   auto fields() const {
     return std::tuple(type, compute, out, tiles, labelled("ta", transpose_a), labelled("tb", transpose_b),
                       labelled("pa", pad_a), labelled("pb", pad_b), labelled("pout", pad_out),
                       labelled("qa", prepare_a), labelled("qb", prepare_b), labelled("stages", stages),
-                      epilogue, labelled("residual", residual), labelled("gated", gated), function,
+                      labelled("tail", tail_splits > 1 ? std::optional(tail_splits) : std::nullopt), epilogue,
+                      labelled("residual", residual), labelled("gated", gated), function,
                       labelled("accumulates", accumulates), labelled("rescaled", rescaled), precision);
   }
 };
 
 // Arguments: a [batch, m, k] (transposed: [batch, k, m]), b [batch, k, n] (or [batch, n, k]), out [batch, m,
 // n], bias and column_scale [n], row_scale [m], residual as out, and the scalars scale and out_scale,
-// f32, where the instance has them.
+// f32, where the instance has them; whole_tiles, i32, which are not divided, with tail_splits.
 lang::Kernel gemm_kernel(const GemmKernel& instance);
 
 }  // namespace tegula::ops

@@ -1,6 +1,7 @@
 // Tiles of a product on a GPU: candidates, an estimate of their time, the best.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -63,6 +64,20 @@ struct ProductPlanner {
     return time + product_cost.sum + product_cost.part * t.splits + product_cost.partial * parts;
   }
 
+  // Microseconds where the tiles of the last round are divided into `parts` along k.
+  double estimate_of_tail(const GemmTiles& t, const TileCost& c, int parts) const {
+    const double sums = static_cast<double>(t.m) * t.n, rest = tiles(t) - static_cast<double>(whole_tiles(t));
+    const double rounds = static_cast<double>(whole_tiles(t)) / p.processors;
+    const double part = std::ceil(steps(t) / parts) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store,
+                 whole = steps(t) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store;
+    const double work = rounds * whole + std::ceil(rest * parts / p.processors) * part;
+    return product_cost.call + work + product_cost.sum + product_cost.part * parts +
+           product_cost.partial * rest * sums * parts;
+  }
+  std::int64_t whole_tiles(const GemmTiles& t) const {
+    return static_cast<std::int64_t>(tiles(t)) / p.processors * p.processors;
+  }
+
   // Whether half of the tile, or more, would be outside.
   bool is_wasted(const GemmTiles& t) const {
     return (t.m > least_extent && t.m >= 2 * p.m) || (t.n > least_extent && t.n >= 2 * p.n);
@@ -73,6 +88,30 @@ struct ProductPlanner {
     return t.splits == 1 || (tiles(t) < p.processors && 2 * t.splits <= steps(t));
   }
 };
+
+// Tiles whose last round is divided, if the plan without such takes longer by more than the estimate's error.
+void divide_tail(const ProductPlanner& planner, ProductPlan& plan) {
+  constexpr double least_gain = 1.04;
+  constexpr int least_steps = 4;  // of a part
+  double least = std::numeric_limits<double>::infinity();
+  for (const TileCost& c : gpu_table.of_16_bits) {
+    const GemmTiles t = planner.tiles_of(c, 1);
+    if (t.m == plan.tiles.m && t.n == plan.tiles.n && t.k == plan.tiles.k)
+      least = planner.estimate(plan.tiles, c) / least_gain;
+  }
+  for (const TileCost& c : gpu_table.of_16_bits) {
+    const GemmTiles t = planner.tiles_of(c, 1);
+    const std::int64_t whole = planner.whole_tiles(t);
+    if (whole == 0 || static_cast<double>(whole) == planner.tiles(t)) continue;
+    for (const int parts : split_counts) {
+      if (parts == 1 || planner.steps(t) < least_steps * parts) continue;
+      const double time = planner.estimate_of_tail(t, c, parts);
+      if (time >= least) continue;
+      least = time;
+      plan = {t, std::nullopt, parts, whole};
+    }
+  }
+}
 
 std::span<const TileCost> costs_of(DType type, Precision precision) {
   if (type.bits() == 8) return gpu_table.of_8_bits;
@@ -100,7 +139,9 @@ ProductPlan plan_product_on_gpu(const ProductProblem& problem, DType type, const
   if (candidates.empty()) candidates.add({planner.tiles_of(tiles.back(), counts[0]), tiles.back()});
   const GemmTiles best =
       best_of(candidates, [&](const auto& c) { return planner.estimate(c.first, c.second); }).first;
-  return {best, planner.stages(best)};
+  ProductPlan plan{best, planner.stages(best)};
+  if (problem.may_divide_tail && type.bits() == 16) divide_tail(planner, plan);
+  return plan;
 }
 
 }  // namespace tegula::ops

@@ -66,6 +66,11 @@ struct GpuProduct {
 struct GpuSplit {
   int blocks_of_processor = 1, least_steps = 1, most = 32;
 };
+// Rows from which decoding quantised weights first, to a matrix, pays: of 8 bits, which are converted too; of
+// 16 bits with weights of 8 and of fewer bits.
+struct GpuDecoding {
+  int rows_of_8_bits = 512, rows_of_16_bits_by_8 = 512, rows_of_16_bits = 2048;
+};
 struct GpuScan {
   // Microseconds: of a chunk of a pass with and without results, of a segment in the pass over segments, of two
   // grids.
@@ -151,6 +156,7 @@ struct GpuTable {
   GpuBlockSparse block_sparse = {};
   GpuSelection selection = {};
   GpuScan scan = {};
+  GpuDecoding decoding = {};
   // The splits of vectors' products, of convolutions' gradients over pixels, and of lists of latent rows.
   GpuSplit vectors = {.blocks_of_processor = 4}, pixels = {2, 16, 64}, latents = {.least_steps = 2};
 };

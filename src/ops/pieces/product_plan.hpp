@@ -14,6 +14,7 @@ struct ProductProblem {
   int processors = 1;
   int stored_bytes = 2;  // of an element that a block stores
   Precision precision = Precision::ieee;
+  bool may_divide_tail = false;  // whether the program can
 };
 
 struct ProductPlan {
@@ -21,6 +22,9 @@ struct ProductPlan {
   // The stages of a block that has a processor of a GPU, and its shared memory, to itself; otherwise the
   // compiler's choice.
   std::optional<int> stages = {};
+  // Parts of k of the tiles that whole rounds of a GPU's processors leave over, and how many are before them.
+  int tail_splits = 1;
+  std::int64_t whole_tiles = 0;
 };
 
 // Relative time of a call on the CPU with these tiles; infinite where a block does not fit its cache.

@@ -4,6 +4,8 @@
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
+#include "ops/quantised_gemm/decoded_gemm.hpp"
+#include "ops/quantised_gemm/vector.hpp"
 #include "ops/quantised_gemm/weight_rules.hpp"
 #include "ops/quantised_gemm/weights.hpp"
 #include "ops/schema/functions.hpp"
@@ -121,31 +123,41 @@ int splits_of(const Bound<QuantisedGemm>& c, const Instance& t) {
   return static_cast<int>(best);
 }
 
-void run(const Bound<QuantisedGemm>& c, Launch& launch) {
+Instance instance_of(const Bound<QuantisedGemm>& c) {
   Instance t{.type = c.type("a"), .out = c.type("out")};
+  t.compute = multiplied_type(rounded_weights(t.type), c.on_gpu());
+  t.bias = c.type_if("bias"), t.tensor_scale = c.has("tensor_scale"), t.row_scale = c.has("row_scale");
   QuantisedWeights& w = t.weights;
   w.format = c->format, w.scale = c.type("scales"), w.zeros = c.type_if("zeros"), w.packed = c->packed;
-  t.compute = multiplied_type(rounded_weights(t.type), c.on_gpu());
-  t.bias = c.type_if("bias"), t.tensor_scale = c.has("tensor_scale");
-  t.row_scale = c.has("row_scale");
-  const TensorRef b = stored_elements(c["b"], w);
   w.group = c.small_dim("groups") == 1 ? 0 : c.small_dim("of_scale");
   w.by_group = !lies_along_rows(c["scales"]);
   w.zeros_by_group = c.has("zeros") && !lies_along_rows(c["zeros"]);
+  return t;
+}
+
+void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
   t.tile.m = c.dim("rows") <= 16 ? 16 : 64;
   if (c.on_gpu()) {
     const ProductTile tile = best_tile(gpu_table.quantised, {1, c.dim("rows"), c.dim("n"), c.dim("k")}, 1,
                                        planned_gpu_processors(c.call()));
     t.tile = {tile.m, tile.n, depth_of_step(tile.m)};
   }
-  fit_step(t.tile, w);
+  fit_step(t.tile, t.weights);
   t.splits = splits_of(c, t);
-  const TensorRef scales = turned(c["scales"], !w.by_group),
+}
+
+void run(const Bound<QuantisedGemm>& c, Launch& launch) {
+  Instance t = instance_of(c);
+  QuantisedWeights& w = t.weights;
+  const TensorRef b = stored_elements(c["b"], w), scales = turned(c["scales"], !w.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !w.zeros_by_group) : scales;
-  if (w.zeros)
-    launch(t, program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
-  else
-    launch(t, program, {{"b", b}, {"scales", scales}});
+  if (c.on_gpu() && c.dim("rows") == 1 && takes_vectors(w) && c->splits == 0) {
+    const QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale};
+    return launch(vector, quantised_vector_program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
+  }
+  if (is_worth_decoding(c)) return launch_decoded(c, w, t.compute, {b, scales, zeros}, launch);
+  plan_tiles(c, t);
+  launch(t, program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
 }
 
 void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
@@ -185,6 +197,15 @@ std::vector<Example> quantised_examples() {
           {"mxfp4_e4m3",
            "...=2,9 k=128 n=40 groups=4 e4m3 format=mxfp4 scales:u8 packed row_scale bias:f32 "
            "out_dtype=f32"},
+          {"vector", "...=1 k=4672 n=21 groups=73 group=64 packed zeros:f16"},
+          {"vector_mxfp4", "...=1 k=256 n=18 groups=8 format=mxfp4 scales:u8 packed bias"},
+          {"vector_int8", "...=1 k=260 n=19 groups=1 group=0 format=int8 b:i8 scales:f32"},
+          {"vector_ternary_i8",
+           "...=1 k=320 n=20 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale bias:f32"},
+          {"decoded_mxfp4_e4m3",
+           "...=512 k=96 n=40 groups=3 e4m3 format=mxfp4 scales:u8 row_scale bias:f32 out_dtype=f32"},
+          {"decoded_int8", "...=516 k=70 n=24 groups=1 group=0 format=int8 b:i8 scales:f32"},
+          {"decoded_nvfp4", "...=2050 k=64 n=24 groups=4 format=nvfp4 scales:e4m3 packed tensor_scale"},
           {"parts", "...=17 k=1024 n=72 groups=8 packed splits=3 out_dtype=f32"}};
 }
 

@@ -1,8 +1,8 @@
 #include "ops/quantised_gemm/weights.hpp"
 
-#include "lang/packed_numbers.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/products/low_bits.hpp"
+#include "ops/quantised_gemm/weight_tile.hpp"
 
 namespace tegula::ops {
 
@@ -11,17 +11,6 @@ using lang::Tensor;
 
 namespace {
 
-// The weight of column j in the order of packed_weights: the element of a row that has it, and its place
-// there.
-Expr packed_weight(const PackedShared& tile, bool shifts, const Index& i, const Index& j) {
-  const bool words = tile.type().storage == u32;
-  Expr element = words ? j / 64 * 8 + j % 8 / 2 * 2 + j % 64 / 32
-                       : j / 64 * 32 + j % 8 / 2 * 8 + j % 64 / 16 * 2 + j / 8 % 2;
-  const PackedPlace place =
-      words ? PackedPlace{j / 8 % 2 * 8 + j % 2 * 4, j / 16 % 2 == 1, shifts} : PackedPlace{j % 2 * 4};
-  return packed_as_f32(tile.type(), tile.elements()(i, element), place);
-}
-
 // Rows as they are multiplied: copies convert floats, integers are converted one by one.
 void load_rows(const Tensor& a, const Expr& row, const Expr& column, Shared& tile) {
   if (a.type().is_floating()) return copy(a.at(row, column), tile);
@@ -29,21 +18,6 @@ void load_rows(const Tensor& a, const Expr& row, const Expr& column, Shared& til
   copy(a.at(row, column), stored);
   parallel(tile, [&](Index i, Index j) { tile(i, j) = f32(stored(i, j)); });
 }
-
-// Scales or zeros of a tile, [n, groups], or [groups, n] where those of a group are contiguous.
-struct GroupNumbers {
-  Shared tile;
-  bool by_group;
-
-  GroupNumbers(const Tensor& numbers, bool of_groups, const Expr& row, const Expr& group, int rows,
-               int groups)
-      : tile({of_groups ? groups : rows, of_groups ? rows : groups}, numbers.type()), by_group(of_groups) {
-    copy(by_group ? numbers.at(group, row) : numbers.at(row, group), tile);
-  }
-  Expr at(const Index& row, const Expr& group) const {
-    return by_group ? Expr(tile(group, row)) : Expr(tile(row, group));
-  }
-};
 
 Tensor numbers(const char* name, const Extents& leading, DType type, bool by_group, const Dim& n,
                const Dim& groups) {
@@ -96,29 +70,21 @@ QuantisedProduct::Scaled QuantisedProduct::scaled() const {
 
 void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedMatrix& matrix,
                                 const Expr& row, const Expr& column, const Range& steps) const {
-  const int own_groups = w_.group == 0 ? 1 : std::max(1, t_.k / w_.group);
   const Scaled way = scaled();
   // Few rows leave it to the bytes in flight how fast weights come.
   pipelined(steps, {.stages = t_.has_few_rows() ? 8 : 4}, [&](Index step) {
-    Expr group = w_.group == 0 ? Expr(0) : step * t_.k / w_.group;
     Shared a_tile({t_.m, t_.k}, compute_);
-    PackedShared b_tile({t_.n, t_.k}, w_.stored());
     load_rows(a, row, step * t_.k, a_tile);
-    copy(matrix.b.at(column, step * t_.k), b_tile);
-    std::optional<GroupNumbers> scales, zeros;
-    if (way != Scaled::rows) scales.emplace(matrix.scales, w_.by_group, column, group, t_.n, own_groups);
-    if (matrix.zeros) zeros.emplace(*matrix.zeros, w_.zeros_by_group, column, group, t_.n, own_groups);
+    const WeightTile own(w_, matrix, column, step * t_.k, {t_.n, t_.k}, way != Scaled::rows);
     Fragment weights({t_.n, t_.k}, f32);
     parallel(weights, [&](Index i, Index j) {
-      Expr own = own_groups == 1 ? Expr(0) : j / (t_.k / own_groups),
-           q = w_.packed ? packed_weight(b_tile, compute_ == f32, i, j) : b_tile.as_f32(i, j);
-      Expr number = zeros ? q - f32(zeros->at(i, own)) : q;
-      weights(i, j) = way == Scaled::weights ? number * scale_of(scales->at(i, own), w_.scale) : number;
+      Expr number = own.number(i, j, compute_ == f32);
+      weights(i, j) = way == Scaled::weights ? number * own.scale(i, j) : number;
     });
     if (way != Scaled::steps) return gemm(weights.to(compute_), a_tile.T(), sum);
     Fragment part({t_.n, t_.m}, f32, 0);
     gemm(weights.to(compute_), a_tile.T(), part);
-    parallel(sum, [&](Index i, Index j) { sum(i, j) += part(i, j) * scale_of(scales->at(i, 0), w_.scale); });
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += part(i, j) * own.scale(i); });
   });
 }
 

@@ -1,0 +1,143 @@
+#include "ops/quantised_gemm/decoded_gemm.hpp"
+
+#include "ops/gemm/kernel.hpp"
+#include "ops/pieces/matrices.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/pieces/product_plan.hpp"
+#include "ops/products/low_bits.hpp"
+#include "ops/quantised_gemm/weight_tile.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+// What a product is prepared from. Scales of whole rows become factors of the product's columns, as is the
+// scale of all weights.
+struct DecodedOperands {
+  QuantisedWeights weights = {};
+  DType type = bf16;               // of the decoded weights
+  std::optional<DType> rows = {};  // of a, where it is converted to that type
+  bool tensor_scale = false;
+  bool has_factors() const { return weights.group == 0 || tensor_scale; }
+  auto fields() const {
+    return std::tuple(weights, type, labelled("rows", rows), labelled("whole", tensor_scale));
+  }
+};
+
+constexpr int rows_decoded = 64, columns_decoded = 128, rows_converted = 16, columns_converted = 512,
+              factors_formed = 256;
+
+void decode_weights(const DecodedOperands& c, const QuantisedMatrix& matrix, const Dim& n, const Dim& k) {
+  QuantisedTile t{.n = rows_decoded, .k = columns_decoded};
+  fit_step(t, c.weights);
+  Tensor decoded = output("decoded", {n, k}, c.type);
+  grid(ceildiv(n, t.n), ceildiv(k, t.k), [&](Index x, Index y) {
+    const bool scaled = c.weights.group > 0;
+    const WeightTile own(c.weights, matrix, x * t.n, y * t.k, {t.n, t.k}, scaled);
+    Fragment weights({t.n, t.k}, f32);
+    parallel(weights, [&](Index i, Index j) {
+      Expr number = own.number(i, j, true);
+      weights(i, j) = scaled ? number * own.scale(i, j) : number;
+    });
+    copy(weights, decoded.at(x * t.n, y * t.k));
+  });
+}
+
+void convert_rows(const DecodedOperands& c, const Dim& k) {
+  Dim rows("rows");
+  Tensor a = input("a", {rows, k}, *c.rows), converted = output("converted", {rows, k}, c.type);
+  grid(ceildiv(rows, rows_converted), ceildiv(k, columns_converted), [&](Index x, Index y) {
+    Fragment own = load(a.at(x * rows_converted, y * columns_converted), {rows_converted, columns_converted}),
+             wide = map(own, [&](Index i, Index j) { return f32(own(i, j)); });
+    copy(wide, converted.at(x * rows_converted, y * columns_converted));
+  });
+}
+
+void form_factors(const DecodedOperands& c, const QuantisedMatrix& matrix, const Dim& n) {
+  const bool of_rows = c.weights.group == 0;
+  const Tensor whole = c.tensor_scale ? input("tensor_scale", {1}, f32) : matrix.scales;
+  Tensor factors = output("factors", {n}, f32);
+  grid(ceildiv(n, factors_formed), [&](Index x) {
+    Fragment own({factors_formed}, f32, 1);
+    if (of_rows) {
+      Fragment scales({factors_formed}, matrix.scales.type());
+      copy((c.weights.by_group ? matrix.scales.slice(0) : matrix.scales.slice(all, 0)).at(x * factors_formed),
+           scales);
+      parallel(own, [&](Index i) { own(i) = scale_of(scales(i), c.weights.scale); });
+    }
+    if (c.tensor_scale) parallel(own, [&](Index i) { own(i) *= whole(0); });
+    copy(own, factors.at(x * factors_formed));
+  });
+}
+
+Kernel decoded_operands(const DecodedOperands& c) {
+  return kernel(instance_name("decoded_operands", c), [&] {
+    Dim n("n"), k("k"), groups("groups");
+    const QuantisedMatrix matrix = QuantisedInputs(c.weights, {}, n, k, groups).all;
+    decode_weights(c, matrix, n, k);
+    if (c.rows) convert_rows(c, k);
+    if (c.has_factors()) form_factors(c, matrix, n);
+  });
+}
+
+TensorRef as_batch(const TensorRef& matrix) { return matrix.reshape({1, matrix.size(0), matrix.size(1)}); }
+
+}  // namespace
+
+bool is_worth_decoding(const Bound<QuantisedGemm>& c) {
+  constexpr std::int64_t most_bytes = bytes_of_partials;
+  const bool is_converted = c.type("a").bits() == 8;
+  const std::int64_t bytes = 2 * c.dim("k") * (c.dim("n") + (is_converted ? c.dim("rows") : 0));
+  if (!c.on_gpu() || c->splits > 0 || bytes > most_bytes) return false;
+  const GpuDecoding& table = gpu_table.decoding;
+  return c.dim("rows") >= (is_converted                      ? table.rows_of_8_bits
+                           : c->format == WeightFormat::int8 ? table.rows_of_16_bits_by_8
+                                                             : table.rows_of_16_bits);
+}
+
+namespace {
+
+// The product of rows with the decoded matrix.
+void multiply_decoded(const Bound<QuantisedGemm>& c, const TensorRef& rows, const TensorRef& decoded,
+                      const std::optional<TensorRef>& factors, Launch& launch) {
+  const TensorRef a = as_batch(rows), b = as_batch(decoded), out = as_batch(c.formed("out"));
+  GemmKernel kernel{.type = b.dtype, .out = out.dtype, .compute = b.dtype, .transpose_b = true};
+  kernel.pad_a = needs_padding(a), kernel.pad_b = needs_padding(b), kernel.pad_out = needs_padding(out);
+  kernel.bias = c.type_if("bias"), kernel.row_scale = c.has("row_scale");
+  kernel.column_scale = factors.has_value();
+  const ProductProblem problem{1,
+                               c.dim("rows"),
+                               c.dim("n"),
+                               c.dim("k"),
+                               planned_gpu_processors(c.call()),
+                               kernel.pad_out ? 4 : out.dtype.bytes()};
+  const ProductPlan plan = plan_product_on_gpu(problem, b.dtype, {});
+  kernel.tiles = plan.tiles, kernel.stages = plan.stages;
+  launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"column_scale", factors.value_or(b)}, {"out", out}});
+}
+
+}  // namespace
+
+void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weights, DType compute,
+                    const StoredWeights& stored, Launch& launch) {
+  const std::int64_t n = c.dim("n"), k = c.dim("k");
+  DecodedOperands operands{.weights = weights, .type = compute, .tensor_scale = c.has("tensor_scale")};
+  if (c.type("a") != compute) operands.rows = c.type("a");
+  const tegula::Tensor decoded = launch.scratch({n, k}, compute),
+                       converted = launch.scratch({operands.rows ? c.dim("rows") : 0, k}, compute),
+                       factors = launch.scratch({operands.has_factors() ? n : 0}, f32);
+  launch(operands, decoded_operands,
+         {{"b", stored.b},
+          {"scales", stored.scales},
+          {"zeros", stored.zeros},
+          {"decoded", decoded},
+          {"converted", converted},
+          {"factors", factors}});
+  multiply_decoded(c, operands.rows ? converted.ref() : c.formed("a"), decoded,
+                   operands.has_factors() ? std::optional(factors.ref()) : std::nullopt, launch);
+}
+
+}  // namespace tegula::ops

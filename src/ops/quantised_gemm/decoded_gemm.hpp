@@ -1,0 +1,21 @@
+// Products of many rows with quantised weights: the weights are decoded once, to a matrix that gemm takes,
+// instead of in each tile of rows.
+#pragma once
+#include "ops/quantised_gemm/weights.hpp"
+#include "ops/schema/functions.hpp"
+#include "ops/schema/schema.hpp"
+#include "tegula/ops/quantised_gemm.hpp"
+
+namespace tegula::ops {
+
+// Whether that takes less time than decoding in each tile.
+bool is_worth_decoding(const Bound<QuantisedGemm>& c);
+// The matrix of a call as programs read it.
+struct StoredWeights {
+  TensorRef b, scales, zeros;
+};
+// Weights are rounded to `compute`.
+void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weights, DType compute,
+                    const StoredWeights& stored, Launch& launch);
+
+}  // namespace tegula::ops

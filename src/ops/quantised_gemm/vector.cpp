@@ -1,0 +1,120 @@
+#include "ops/quantised_gemm/vector.hpp"
+
+#include "lang/packed_numbers.hpp"
+#include "ops/products/low_bits.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+namespace {
+
+constexpr int vector_threads = 128, words_of_thread = 4, words_of_step = vector_threads * words_of_thread;
+// Rows whose words are in registers at a time, and those of a block, which share the vector.
+constexpr int words_of_piece = 16;  // of the turned vector, whose rows the copy engine takes
+constexpr int rows_at_once = 4, rows_of_block = 16;
+
+struct VectorProgram {
+  const QuantisedVector& c;
+  const QuantisedWeights& w = c.weights;
+  Dim rows{"rows"}, n{"n"}, k{"k"}, groups{"groups"};
+  Tensor a = input("a", {rows, k}, c.type);
+  QuantisedMatrix matrix = QuantisedInputs(w, {}, n, k, groups).all;
+  Tensor tensor_scale = c.tensor_scale ? input("tensor_scale", {1}, f32) : a;
+  Tensor row_scale = c.row_scale ? input("row_scale", {rows}, f32) : a;
+  Tensor bias = c.bias ? input("bias", {n}, *c.bias) : a;
+  Tensor out = output("out", {rows, n}, c.out);
+  int in_word = w.stored().in_element();
+
+  // The column of number e of a word.
+  Expr column(const Expr& word, const Expr& e) const {
+    if (!w.packed) return word * in_word + e;
+    return word / 8 * 64 + word % 2 * 32 + e / 4 * 16 + e / 2 % 2 * 8 + word % 8 / 2 * 2 + e % 2;
+  }
+  PackedPlace place(int e) const {
+    const int half = in_word / 2, bit = e % half * w.bits();
+    return PackedPlace{bit, e >= half ? std::optional(Expr(true)) : std::optional(Expr(false)), false};
+  }
+  Expr of_group(const Tensor& numbers, bool by_group, const Expr& row, const Expr& group) const {
+    return by_group ? Expr(numbers(group, row)) : Expr(numbers(row, group));
+  }
+
+  // The group of all numbers of a word.
+  Expr group_of(const Expr& word) const {
+    if (w.group == 0) return 0;
+    const bool in_order = !w.packed || w.group >= 64;
+    return min((in_order ? word * in_word : column(word, 0)) / w.group, groups - 1);
+  }
+
+  // The sums of a step's words, each with the scale of its group.
+  void add_step(Fragment& sums, const Tensor& vector, const Expr& row, const Expr& first) const {
+    const Fragment words = load(matrix.b.elements().at(row, first), {rows_at_once, words_of_step});
+    std::vector<Fragment> numbers;
+    numbers.reserve(in_word);
+    for (int e = 0; e < in_word; ++e) numbers.push_back(load(vector.slice(e).at(first), {words_of_step}));
+    Fragment sum({rows_at_once, words_of_step}, f32, 0), total({words_of_step}, f32, 0);
+    for (int e = 0; e < in_word; ++e) {
+      const Fragment& x = numbers[e];
+      parallel(sum, [&](Index i, Index j) {
+        sum(i, j) += packed_as_f32(w.stored(), words(i, j), place(e)) * f32(x(j));
+      });
+      if (w.zeros) parallel(total, [&](Index j) { total(j) += f32(x(j)); });
+    }
+    parallel(sums, [&](Index i, Index j) {
+      Expr group = group_of(first + j), own = min(row + i, n - 1);
+      Expr less = w.zeros ? sum(i, j) - f32(of_group(*matrix.zeros, w.zeros_by_group, own, group)) * total(j)
+                          : Expr(sum(i, j));
+      sums(i, j) += less * scale_of(of_group(matrix.scales, w.by_group, own, group), w.scale);
+    });
+  }
+
+  void store(Fragment& sum, const Expr& row) const {
+    parallel(sum, [&](Index i) {
+      if (c.tensor_scale) sum(i) *= tensor_scale(0);
+      if (c.row_scale) sum(i) *= row_scale(0);
+    });
+    if (c.bias) {
+      Fragment added = load(bias.at(row), {rows_at_once}, f32);
+      parallel(sum, [&](Index i) { sum(i) += added(i); });
+    }
+    copy(sum, out.slice(0).at(row));
+  }
+
+  // The vector with numbers e of all words side by side, as threads that have words side by side read them.
+  Tensor turned_vector() const {
+    Expr words = ceildiv(k, in_word);
+    Tensor result = workspace("turned", {in_word, ceildiv(words, words_of_piece) * words_of_piece}, c.type);
+    grid(ceildiv(words, vector_threads), in_word, {.threads = vector_threads}, [&](Index x, Index e) {
+      Fragment own({vector_threads}, c.type);
+      parallel(own, [&](Index i) {
+        Expr at = column(x * vector_threads + i, e);
+        own(i) = select(at < k, a(0, min(at, k - 1)), 0);
+      });
+      copy(own, result.slice(e).at(x * vector_threads));
+    });
+    return result;
+  }
+
+  void run() const {
+    const Tensor turned = turned_vector();
+    grid(ceildiv(n, rows_of_block), {.threads = vector_threads}, [&](Index block) {
+      serial(rows_of_block / rows_at_once, [&](Index part) {
+        Expr row = block * rows_of_block + part * rows_at_once;
+        Fragment sums({rows_at_once, words_of_step}, f32, 0);
+        serial(ceildiv(k, words_of_step * in_word),
+               [&](Index step) { add_step(sums, turned, row, step * words_of_step); });
+        Fragment sum = reduce_sum(sums);
+        store(sum, row);
+      });
+    });
+  }
+};
+
+}  // namespace
+
+Kernel quantised_vector_program(const QuantisedVector& c) {
+  return kernel(instance_name("quantised_vector", c), [&] { VectorProgram{c}.run(); });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,26 @@
+// A matrix of quantised weights times one vector, by multiply-add: threads read words of a row, and no weight
+// passes through shared memory.
+#pragma once
+#include "ops/quantised_gemm/weights.hpp"
+
+namespace tegula::ops {
+
+struct QuantisedVector {
+  DType type = bf16, out = bf16;
+  QuantisedWeights weights = {};
+  std::optional<DType> bias = {};
+  bool tensor_scale = false, row_scale = false;
+
+  auto fields() const {
+    return std::tuple(type, labelled("out", out), weights, labelled("bias", bias),
+                      labelled("whole", tensor_scale), labelled("of_rows", row_scale));
+  }
+};
+
+// Whether the program takes such weights: words, whose numbers are of one group.
+inline bool takes_vectors(const QuantisedWeights& w) {
+  return w.words && !(w.packed && w.group > 0 && w.group < 32);
+}
+lang::Kernel quantised_vector_program(const QuantisedVector& instance);
+
+}  // namespace tegula::ops
