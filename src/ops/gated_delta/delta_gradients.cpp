@@ -9,12 +9,6 @@ using lang::Tensor;
 
 namespace {
 
-ScanKernel scan_of(const DeltaChunkGradients& c) {
-  ScanKernel scan;
-  scan.type = c.type, scan.d = c.d, scan.d_v = c.d_v, scan.block = c.block, scan.packed = c.packed;
-  return scan;
-}
-
 // dw = Pᵀ dout + e^(g_last − g) k · dstate; y = Aᵀ dw; dstate ← e^g_last dstate + scale (e^g q)ᵀ dout − (e^g
 // k)ᵀ β y.
 class PassGradients {
