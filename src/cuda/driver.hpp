@@ -151,6 +151,7 @@ class Driver {
       library_, "cuMemsetD2D8Async"};
 
   F<StreamHandle*, unsigned> StreamCreate{library_, "cuStreamCreate"};
+  F<StreamHandle*, unsigned, int> StreamCreateWithPriority{library_, "cuStreamCreateWithPriority"};
   F<StreamHandle> StreamDestroy{library_, "cuStreamDestroy_v2"};
   F<StreamHandle> StreamSynchronize{library_, "cuStreamSynchronize"};
   F<StreamHandle, EventHandle, unsigned> StreamWaitEvent{library_, "cuStreamWaitEvent"};

@@ -112,6 +112,7 @@ CU(cuMemsetD2D8Async, (Address a, Size pitch, unsigned char v, Size width, Size 
    for (Size i = 0; i < rows; ++i) memset(at(a + i * pitch), v, width);
    note("clear %zu x %zu stream %lu", rows, width, number(s));)
 CU(cuStreamCreate, (void** s, unsigned), *s = fresh();)
+CU(cuStreamCreateWithPriority, (void** s, unsigned, int), *s = fresh();)
 CU(cuStreamDestroy_v2, (void* s), note("destroy stream %lu", number(s));)
 CU(cuStreamSynchronize, (void* s), if (captures.count(s)) return 900; note("synchronize stream %lu", number(s));)
 CU(cuStreamWaitEvent, (void* s, void*, unsigned), note("wait stream %lu", number(s));)

@@ -9,12 +9,6 @@ using lang::Tensor;
 
 namespace {
 
-ScanKernel scan_of(const DeltaChunkGradients& c) {
-  ScanKernel scan;
-  scan.type = c.type, scan.d = c.d, scan.d_v = c.d_v, scan.block = c.block, scan.packed = c.packed;
-  return scan;
-}
-
 // dw = Pᵀ dout + e^(g_last − g) k · dstate; y = Aᵀ dw; dstate ← e^g_last dstate + scale (e^g q)ᵀ dout − (e^g
 // k)ᵀ β y.
 class PassGradients {
@@ -165,8 +159,10 @@ class ChunkGradientsOfRule {
       add_columns(own, sums, dqs, dks);
     }
     through_found(own, sums, dgs, dks);
-    through_scores(own, sums, dgs, dqs, dks);
-    through_keys(own, sums, dgs, dks);
+    // One tile has both, so that shared memory is left for loads that run ahead.
+    Shared rounded({rows, rows}, c.type);
+    through_scores(own, sums, rounded, dgs, dqs, dks);
+    through_keys(own, sums, rounded, dgs, dks);
     const Sequences& s = in.s;
     copy(sums.along, s.head(dbeta, own.at.n, own.at.h).at(own.at.row));
     if (!c.gated) return;
@@ -241,9 +237,9 @@ class ChunkGradientsOfRule {
     return reduce_sum(map(x, [&](Index i, Index f) { return x(i, f) * f32(y(i, f)); }));
   }
 
-  void through_scores(const Head& own, Sums& sums, Fragment& dgs, Fragment& dqs, Fragment& dks) const {
+  void through_scores(const Head& own, Sums& sums, Shared& rounded, Fragment& dgs, Fragment& dqs,
+                      Fragment& dks) const {
     Fragment& ds = sums.dscores;
-    Shared rounded({rows, rows}, c.type);
     parallel(ds,
              [&](Index i, Index j) { ds(i, j) = select(i >= j, ds(i, j) * own.between(i, j) * scale, 0); });
     copy(ds, rounded);
@@ -257,9 +253,8 @@ class ChunkGradientsOfRule {
   }
 
   // The gradient of L = β k kᵀ e^(g_i − g_j) below the diagonal.
-  void through_keys(const Head& own, Sums& sums, Fragment& dgs, Fragment& dks) const {
+  void through_keys(const Head& own, Sums& sums, Shared& rounded, Fragment& dgs, Fragment& dks) const {
     Fragment &dl = sums.dkeys, products({rows, rows}, f32, 0);
-    Shared rounded({rows, rows}, c.type);
     gemm(own.k, own.k.T(), products);
     parallel(dl, [&](Index i, Index j) { dl(i, j) = select(i > j, -dl(i, j) * own.between(i, j), 0); });
     reduce_sum(map(dl, [&](Index i, Index j) { return dl(i, j) * products(i, j); }), sums.along);

@@ -7,12 +7,6 @@ namespace tegula::ops {
 using namespace lang;
 using lang::Tensor;
 
-ScanKernel scan_of(const DeltaPass& c) {
-  ScanKernel scan;
-  scan.type = c.type, scan.d = c.d, scan.d_v = c.d_v, scan.block = c.block, scan.packed = c.packed;
-  return scan;
-}
-
 int threads_of_pass(const DeltaPass& c) {
   return c.type.bits() == 16 && scan_of(c).features() <= 128 ? 128 : 0;
 }

@@ -31,6 +31,12 @@ lang::Kernel delta_pass_kernel(const DeltaPass& c);
 
 // One warp group has all columns of a block, so that none waits for another.
 int threads_of_pass(const DeltaPass& c);
-ScanKernel scan_of(const DeltaPass& c);
+// The extents of tiles, of a pass and of gradients of chunks.
+template <class Kernel>
+ScanKernel scan_of(const Kernel& c) {
+  ScanKernel scan;
+  scan.type = c.type, scan.d = c.d, scan.d_v = c.d_v, scan.block = c.block, scan.packed = c.packed;
+  return scan;
+}
 
 }  // namespace tegula::ops

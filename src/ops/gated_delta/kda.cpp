@@ -28,7 +28,7 @@ struct FormedKda {
     kernel.d = c.small_dim("d"), kernel.d_v = c.small_dim("d_v");
     kernel.packed = c.has("cu_seqlens");
     scan.type = scan.result = kernel.type, scan.d = kernel.d, scan.d_v = kernel.d_v;
-    scan.packed = kernel.packed, scan.delta = scan.by_feature = true;
+    scan.packed = kernel.packed, scan.by_feature = true;
     kernel.block = wide(scan).block;
   }
   TensorRef view(const char* tensor) const { return token_view(c.call(), tensor); }

@@ -166,12 +166,12 @@ class StatesPass {
         in(c),
         k(in.keys("k")),
         v(in.values("v")),
-        w(c.delta ? input("w", in.s.shape({in.heads, c.d}), c.type) : k),
+        w(c.by_feature ? input("w", in.s.shape({in.heads, c.d}), c.type) : k),
         sums(c.gated ? input("sums", in.of_heads(), f32) : k),
         decays(c.by_feature ? in.decays() : k),
         start(c.first ? input("initial_state", in.ends(), f32) : k),
         states(output("states", in.states(), c.type)),
-        v_new(c.delta ? output("v_new", in.columns(), c.type) : states),
+        v_new(c.by_feature ? output("v_new", in.columns(), c.type) : states),
         end(c.last ? output("final_state", in.ends(), f32) : states) {
     in.s.declare();
   }
@@ -182,7 +182,7 @@ class StatesPass {
       Expr column = x * c.block;
       Fragment state({c.features(), c.block}, f32, 0);
       if (c.first) copy(start.slice(n, h).at(0, column), state);
-      const int elements = c.rows() * (c.features() * (c.delta ? 2 : 1) + c.block);
+      const int elements = c.rows() * (c.features() * (c.by_feature ? 2 : 1) + c.block);
       pipelined(ceildiv(s.length(n), c.rows()), {.stages = c.stages(elements)}, [&](Index chunk) {
         of_chunk({n, h, chunk, chunk * c.rows(), column}, state);
       });
@@ -204,14 +204,14 @@ class StatesPass {
     copy(s.head(k, n, in.key_head(h)).at(row), ks);
     copy(s.head(v, n, h).at(row, column), vs);
     if (c.gated) gates.load(s.head(sums, n, h).at(row));
-    std::optional<Shared> faded;
     if (c.by_feature) {
-      faded.emplace(std::initializer_list<int>{c.features()}, f32);
-      copy(s.chunk(decays, n, chunk, h).at(0), *faded);
+      Shared faded({c.features()}, f32);
+      copy(s.chunk(decays, n, chunk, h).at(0), faded);
+      copy(state, rounded);
+      return write_difference(own, state, {ks, vs, rounded, faded});
     }
     add_ones(c, vs, column);
     copy(state, rounded);
-    if (c.delta) return write_difference(own, state, gates, faded, {ks, vs, rounded});
     copy(rounded, s.chunk(states, n, chunk, h).at(0, column));
     gates.age(state, in.last_row(n, row));
     gates.fade(vs, in.last_row(n, row));
@@ -219,26 +219,22 @@ class StatesPass {
   }
 
   struct Tiles {
-    const Shared &k, &v, &rounded;
+    const Shared &k, &v, &rounded, &decays;
   };
   // What is not read by a product follows it, so that it runs beside the product.
-  void write_difference(const Chunk& own, Fragment& state, const GateTile& gates,
-                        const std::optional<Shared>& faded, const Tiles& tiles) const {
+  void write_difference(const Chunk& own, Fragment& state, const Tiles& tiles) const {
     const Sequences& s = in.s;
     const auto& [n, h, chunk, row, column] = own;
     Shared ws({c.rows(), c.features()}, c.type), gained({c.rows(), c.block}, c.type);
     copy(s.head(w, n, h).at(row), ws);
     Fragment left({c.rows(), c.block}, f32, 0), added({c.rows(), c.block}, f32);
-    Expr last = in.last_row(n, row);
     gemm(ws, tiles.rounded, left);
     copy(tiles.rounded, s.chunk(states, n, chunk, h).at(0, column));
-    gates.age(state, last);
-    if (faded) fade_features(state, *faded);
+    fade_features(state, tiles.decays);
     parallel(left, [&](Index i, Index j) {
       left(i, j) = f32(tiles.v(i, j)) - left(i, j);
       added(i, j) = left(i, j);
     });
-    gates.fade(added, last);
     copy(added, gained);
     gemm(tiles.k.T(), gained, state);
     copy(left, s.head(v_new, n, h).at(row, column));

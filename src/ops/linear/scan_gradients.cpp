@@ -20,7 +20,7 @@ class StateGradients {
       Expr column = x * c.block, chunks = ceildiv(s.length(n), c.rows()), key_head = in.key_head(h);
       Fragment dstate({c.features(), c.block}, f32, 0);
       if (c.last) copy(dend.slice(n, h).at(0, column), dstate);
-      const int elements = c.rows() * (c.features() * (c.delta ? 3 : 2) + c.block);
+      const int elements = c.rows() * (c.features() * (c.by_feature ? 3 : 2) + c.block);
       pipelined(chunks, {.stages = c.stages(elements)}, [&](Index step) {
         Expr chunk = chunks - 1 - step, row = chunk * c.rows();
         pass({n, h, key_head, chunk, row, column, in.last_row(n, row)}, dstate);
@@ -56,7 +56,7 @@ class StateGradients {
     else
       fade_by_gates(at, t, gates, dvs, dstate);
     gemm(t.qs.T(), t.douts, dstate);
-    if (c.delta) {
+    if (c.by_feature) {
       Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);
       copy(s.head(w, at.n, at.h).at(at.row), ws);
       parallel(minus, [&](Index i, Index j) { minus(i, j) = -dvs(i, j); });
@@ -101,7 +101,7 @@ class StateGradients {
   Tensor q = in.keys("q"), k = in.keys("k"), dout = input("dout", in.columns(), c.type);
   Tensor given = c.by_feature ? input("scores", in.s.shape({in.heads, c.rows()}), c.type) : q;
   Tensor decays = c.by_feature ? in.decays() : q;
-  Tensor w = c.delta ? input("w", in.s.shape({in.heads, c.d}), c.type) : k;
+  Tensor w = c.by_feature ? input("w", in.s.shape({in.heads, c.d}), c.type) : k;
   Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
   Tensor dend = c.last ? input("dfinal_state", in.ends(), f32) : q;
   std::optional<Expr> scale = c.by_feature ? std::nullopt : std::optional<Expr>(scalar("scale", f32));
