@@ -33,7 +33,7 @@ struct FormedRule {
   TensorRef q, k, v, beta, g;
   std::vector<Tensor> owners = {};
   DeltaPass pass = {};
-  Tensor vectors = {}, inverse = {}, scores = {}, states = {}, written = {}, between = {};
+  Tensor vectors = {}, inverse = {}, scores = {}, states = {}, written = {};
 
   FormedRule(const RuleCall& call, Launch& launches)
       : c(call),
@@ -133,9 +133,10 @@ struct FormedRule {
             {"written", stretch.of(written)},
             {"final_state", end}});
   }
-  // A block of the pass has its part of a state alone, so one tensor has those from one stretch to the next.
   void run_by_stretches(std::int64_t count, const TensorRef& out, const TensorRef& final_state) {
-    between = launch.scratch({sequences_of(c.call()), c.dim("heads"), pass.d_v, pass.d}, f32);
+    const Shape states_of_call{sequences_of(c.call()), c.dim("heads"), pass.d_v, pass.d};
+    // A stretch begins with one and leaves the other to the next.
+    const Tensor between[] = {launch.scratch(states_of_call, f32), launch.scratch(states_of_call, f32)};
     Beside passes(launch);
     for (std::int64_t i = 0; i < count; ++i) {
       const Stretch stretch{i, count};
@@ -144,8 +145,8 @@ struct FormedRule {
       DeltaPass own = pass;
       own.first = i > 0 || pass.first, own.last = !is_last || pass.last;
       passes.run([&] {
-        launch_pass(own, stretch, out, i > 0 ? between.ref() : turned("initial_state"),
-                    is_last ? final_state : between.ref());
+        launch_pass(own, stretch, out, i > 0 ? between[(i - 1) % 2].ref() : turned("initial_state"),
+                    is_last ? final_state : between[i % 2].ref());
       });
     }
   }

@@ -16,8 +16,8 @@ struct ScanKernel {
   int d = 64, d_v = 64;  // features, and columns of values
   int block = 64;        // columns that a block has
   bool gated = false;    // there are gates
-  // The delta rule with decays of features, which fade by `decays` [batch, chunks, heads, d] over a chunk; q and
-  // k have their own, q the scale, too, and scores [batch, tokens, heads, 64] are given.
+  // The delta rule with decays of features, which fade by `decays` [batch, chunks, heads, d] over a chunk; q
+  // and k have their own, q the scale, too, and scores [batch, tokens, heads, 64] are given.
   bool by_feature = false;
   bool grouped = false;  // of gradients: heads share q and k
   bool ones = false;     // the last column of values is 1 and not in memory
@@ -29,11 +29,10 @@ struct ScanKernel {
   bool deep = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
-                      labelled("b", block), labelled("gated", gated),
-                      labelled("features", by_feature), labelled("grouped", grouped), labelled("ones", ones),
-                      labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
-                      labelled("first", first), labelled("last", last), labelled("packed", packed),
-                      labelled("deep", deep));
+                      labelled("b", block), labelled("gated", gated), labelled("features", by_feature),
+                      labelled("grouped", grouped), labelled("ones", ones), labelled("weighted", weighted),
+                      labelled("skip", skip), labelled("gate", gate), labelled("first", first),
+                      labelled("last", last), labelled("packed", packed), labelled("deep", deep));
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;
