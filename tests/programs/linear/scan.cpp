@@ -12,7 +12,7 @@ Kernel scan_by_runs(int piece, int runs) {
     Dim M("M"), N("N");
     Tensor X = input("X", {M, N}, f32), Y = output("Y", {M, N}, f32);
     const int own = piece / runs;
-    grid(M, [&](Index row) {
+    grid(M, {.threads = 128, .blocks_per_processor = 4}, [&](Index row) {
       Var carry = 0.0f;
       serial(ceildiv(N, piece), [&](Index n) {
         Shared s({piece}, f32), ends({runs}, f32);
