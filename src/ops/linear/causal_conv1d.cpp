@@ -141,15 +141,13 @@ struct Forward {
   void run() {
     const Sequences& s = conv.s;
     conv.s.declare();
-    grid(ceildiv(conv.d, c.columns), max(s.most_chunks(c.rows_of_block()), 1), s.count(),
-         {.threads = c.threads()}, [&](Index x, Index y, Index n) {
-           Expr column = x * c.columns, first = y * c.rows_of_block(), length = s.length(n);
-           s.leave_unless(n, select(first == 0, -1, first));
-           tokens(n, first, column);
-           if (c.last)
-             when(first + c.rows_of_block() >= length && (first < length || first == 0),
-                  [&] { final_state(n, length, column); });
+    grid(ceildiv(conv.d, c.columns), s.most_chunks(c.rows_of_block()), s.count(), {.threads = c.threads()},
+         [&](Index x, Index y, Index n) {
+           Expr first = y * c.rows_of_block();
+           s.leave_unless(n, first);
+           tokens(n, first, x * c.columns);
          });
+    if (c.last) final_states();
   }
   void tokens(const Expr& n, const Expr& first, const Expr& column) const {
     const Convolution::Taps taps(conv, column);
@@ -168,17 +166,20 @@ struct Forward {
       conv.keep_last(kept, all_tokens);
     });
   }
-  // The last tokens, of a sequence with fewer those of the initial state before them.
-  void final_state(const Expr& n, const Expr& length, const Expr& column) const {
-    Rows values = conv.tokens(conv.x, n, length - c.before(), column, c.before());
-    for (int p = 0; p < c.before(); ++p) {
-      Fragment& own = values[static_cast<std::size_t>(p)];
-      if (c.initial)
-        parallel(own, [&](Index i, Index j) {
-          own(i, j) += Convolution::state(conv.initial, n, column + j, length + p);
-        });
-      parallel(own, [&](Index i, Index j) { last.slice(n)(column + j, p + i) = own(i, j); });
-    }
+  // The last tokens, of a sequence with fewer those of the initial state before them: by a grid of its own,
+  // whose threads write neighbouring elements of states.
+  void final_states() const {
+    constexpr int channels = 128;
+    grid(ceildiv(conv.d, channels), conv.s.count(), [&](Index x, Index n) {
+      Fragment values({channels, c.before()}, f32);
+      Expr first = conv.s.length(n) - c.before();
+      parallel(values, [&](Index i, Index p) {
+        Expr channel = x * channels + i, value = f32(conv.s.rows(conv.x, n)(first + p, channel));
+        values(i, p) = value;
+        if (c.initial) values(i, p) += Convolution::state(conv.initial, n, channel, first + p + c.before());
+      });
+      copy(values, last.slice(n).at(x * channels));
+    });
   }
 };
 

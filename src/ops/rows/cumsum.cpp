@@ -59,10 +59,7 @@ struct CumsumProgram {
   void tile(const Expr& row, const Expr& column, Shared* carry) const {
     const int first = c.reverse ? c.columns - 1 : 0, last = c.columns - 1 - first;
     Fragment given = load(x.at(row, column), {c.rows, c.columns}, f32), begins({c.rows, c.columns}, boolean);
-    if (c.segmented) {
-      Fragment own = load(starts.at(column), {c.columns}, boolean);
-      parallel(begins, [&](Index i, Index j) { begins(i, j) = own(j); });
-    }
+    if (c.segmented) parallel(begins, [&](Index i, Index j) { begins(i, j) = starts(column + j); });
     const auto is_begin = [&](Index i, Index j) { return c.segmented ? Expr(begins(i, j)) : Expr(false); };
     if (carry)
       parallel(given, [&](Index i, Index j) {

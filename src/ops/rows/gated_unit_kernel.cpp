@@ -93,8 +93,8 @@ struct Unit {
     Tensor dout = input("dout", {rows, d}, c.type), x = input("x", {rows, d * 2}, c.type);
     Tensor dx = output("dx", {rows, d * 2}, c.type);
     tiles([&](const Expr& row, const Expr& column) {
-      Fragment given = load(dout.at(row, column), {c.rows, c.columns}, f32);
       const auto multiply = [&](auto&& gate, auto&& value) {
+        Fragment given = load(dout.at(row, column), {c.rows, c.columns}, f32);
         parallel(given, [&](Index i, Index j) {
           const Activated unit = activated(gate(i, j), value(i, j));
           gate(i, j) = unit.by_gate * given(i, j), value(i, j) = unit.by_value * given(i, j);
