@@ -12,8 +12,8 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-// A block has `columns` channels of steps · rows tokens, one after the other: a thread holds channels, and what
-// its next token needs of those before it. `rows` tokens come to shared memory together.
+// A block has `columns` channels of steps · rows tokens, one after the other: a thread holds channels, and
+// what its next token needs of those before it. `rows` tokens come to shared memory together.
 struct Instance {
   DType type = f32, weight = f32;
   std::optional<DType> bias, initial;
@@ -79,7 +79,6 @@ struct Convolution {
       if (of.c.bias) copy(of.bias.at(column), bias.emplace(channels, f32));
     }
   };
-  Fragment zeros() const { return Fragment({1, c.columns}, f32, 0); }
   // `count` tokens of `of` from `row` on.
   Rows tokens(const Tensor& of, const Expr& n, const Expr& row, const Expr& column, int count) const {
     Rows result;
@@ -114,8 +113,7 @@ struct Convolution {
   }
   // Keeps the last tokens of `tokens` as the first ones of the next tile.
   void keep_last(Rows& kept, const Rows& tokens) const {
-    for (std::size_t p = 0; p < kept.size(); ++p)
-      copy(tokens[tokens.size() - kept.size() + p], kept[p]);
+    for (std::size_t p = 0; p < kept.size(); ++p) copy(tokens[tokens.size() - kept.size() + p], kept[p]);
   }
 };
 
@@ -184,8 +182,8 @@ struct Forward {
 };
 
 // One pass over tokens: the gradients of the sums before the activation, of which that of x is the sum of
-// `width`, so that it is known when as many tokens later are. A block adds up the gradients of the weights and
-// the bias of its own tokens.
+// `width`, so that it is known when as many tokens later are. A block adds up the gradients of the weights
+// and the bias of its own tokens.
 class Gradients {
  public:
   explicit Gradients(const Instance& instance)
@@ -235,7 +233,7 @@ class Gradients {
     s.leave_unless(n, -1);  // none leaves: all blocks write their parts
     const Convolution::Taps taps(conv, column);
     Rows totals;  // of the weights, and of the bias
-    for (int w = 0; w <= c.width; ++w) totals.push_back(conv.zeros());
+    for (int w = 0; w <= c.width; ++w) totals.emplace_back(std::initializer_list<int>{1, c.columns}, f32, 0);
     Rows earlier = conv.tokens_before(n, first, column, 2 * c.before());
     Rows kept_gradients = of_sums_before(n, first, column, taps, earlier), kept;
     for (int p = 0; p < c.before(); ++p) kept.push_back(clone(earlier[p + c.before()]));
@@ -265,31 +263,28 @@ class Gradients {
       });
     }
   }
-  // The gradient of token `row`, which those of its own sum and of the next ones, from number `first` on,
-  // determine. Tokens before the sequence are those of the initial state.
+  // The gradient of token `row`, of the initial state where that is negative, by those of sums from number
+  // `first` on.
   void of_token(const Expr& n, const Expr& row, const Expr& column, const Rows& gradients, int first,
                 const Convolution::Taps& taps) const {
     Fragment sum({1, c.columns}, f32);
     parallel(sum, [&](Index i, Index j) {
       Var total = 0.f;
-      for (int w = 0; w < c.width; ++w)
-        total += gradients[first + c.before() - w](i, j) * taps.weights[w](j);
+      for (int w = 0; w < c.width; ++w) total += gradients[first + c.before() - w](i, j) * taps.weights[w](j);
       sum(i, j) = total;
     });
     if (c.last) {
       Expr place = row - s.length(n) + c.before();
       when(place >= 0, [&] {
-        parallel(sum, [&](Index i, Index j) {
-          sum(i, j) += Convolution::state(dlast, n, column + j, place + i);
-        });
+        parallel(sum,
+                 [&](Index i, Index j) { sum(i, j) += Convolution::state(dlast, n, column + j, place + i); });
       });
     }
     copy(sum, s.rows(dx, n).at(row, column));
     if (c.initial)
       when(row < 0, [&] {
-        parallel(sum, [&](Index i, Index j) {
-          dinitial.slice(n)(column + j, row + c.before() + i) = sum(i, j);
-        });
+        parallel(sum,
+                 [&](Index i, Index j) { dinitial.slice(n)(column + j, row + c.before() + i) = sum(i, j); });
       });
   }
   void of_weights(const Tensor& parts) {
