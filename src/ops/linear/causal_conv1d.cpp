@@ -1,6 +1,6 @@
 #include "tegula/ops/causal_conv1d.hpp"
 
-#include <functional>
+#include <algorithm>
 
 #include "ops/linear/sequences.hpp"
 #include "ops/schema/gradient.hpp"
@@ -12,23 +12,27 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-constexpr int state_rows = 128;  // channels of a tile of states
-
+// A block has `columns` channels of steps · rows tokens, one after the other: a thread holds channels, and
+// what its next token needs of those before it. `rows` tokens come to shared memory together.
 struct Instance {
   DType type = f32, weight = f32;
   std::optional<DType> bias, initial;
   int width = 4;
   bool silu = false, last = false, packed = false;
-  int rows = 32, columns = 64, steps = 8;  // of a tile, and tiles of a block, which share the weights
+  int rows = 8, columns = 512, steps = 16;
   auto fields() const {
     return std::tuple(type, labelled("w", weight), labelled("bias", bias), labelled("initial", initial),
                       labelled("width", width), labelled("silu", silu), labelled("last", last),
                       labelled("packed", packed), joined("t", rows, columns), labelled("steps", steps));
   }
+  int before() const { return width - 1; }
   int rows_of_block() const { return rows * steps; }
+  int threads() const { return std::clamp(columns / 4, 32, 128); }
 };
 
-Instance instance_of(const Bound<CausalConv1d>& c, bool last) {
+// A call of one token has a tile of `rows_of_one`.
+Instance instance_of(const Bound<CausalConv1d>& c, bool last, int steps, int rows_of_one) {
+  const std::int64_t d = c.dim("d");
   Instance made{c.type("x"),
                 c.type("weight"),
                 c.type_if("bias"),
@@ -37,9 +41,15 @@ Instance instance_of(const Bound<CausalConv1d>& c, bool last) {
                 c->silu,
                 last,
                 c.has("cu_seqlens")};
-  if (!made.packed && c.dim("tokens") == 1) made.rows = 1, made.columns = 256, made.steps = 1;
+  while (made.columns > 64 && (made.columns / 2 >= d || (d % 64 == 0 && d % made.columns != 0)))
+    made.columns /= 2;
+  made.steps = steps;
+  if (!made.packed && c.dim("tokens") == 1) made.rows = rows_of_one, made.steps = 1;
   return made;
 }
+
+// Tokens of the channels of a block.
+using Rows = std::vector<Fragment>;
 
 // The parameters that the result and its gradients share, and the sums before the activation.
 struct Convolution {
@@ -54,11 +64,11 @@ struct Convolution {
         x(input("x", {s.batch, s.tokens, d}, c.type)),
         weight(input("weight", {d, c.width}, c.weight)),
         bias(c.bias ? input("bias", {d}, *c.bias) : x),
-        initial(c.initial ? input("initial_state", {sequences, d, c.width - 1}, *c.initial) : x) {}
+        initial(c.initial ? input("initial_state", {sequences, d, c.before()}, *c.initial) : x) {}
 
   // The weights and the bias of the channels from `column` on.
   struct Taps {
-    std::vector<Fragment> weights;
+    Rows weights;
     std::optional<Fragment> bias;
     Taps(const Convolution& of, const Expr& column) {
       const std::initializer_list<int> channels{of.c.columns};
@@ -69,84 +79,111 @@ struct Convolution {
       if (of.c.bias) copy(of.bias.at(column), bias.emplace(channels, f32));
     }
   };
-  // Tokens of `of` from `row` on, as many more as a tile has rows that a sum needs.
-  Shared tokens(const Tensor& of, const Expr& n, const Expr& row, const Expr& column) const {
-    Shared tile({c.rows + c.width - 1, c.columns}, of.type());
-    copy(s.rows(of, n).at(row, column), tile);
-    return tile;
+  // `count` tokens of `of` from `row` on.
+  Rows tokens(const Tensor& of, const Expr& n, const Expr& row, const Expr& column, int count) const {
+    Rows result;
+    for (int k = 0; k < count; ++k)
+      result.push_back(load(s.rows(of, n).at(row + k, column), {1, c.columns}, f32));
+    return result;
   }
-  // What an initial state has in the place of x(row + i − width + 1 + w).
-  Expr before(const Expr& n, const Expr& row, const Expr& column, int w) const {
-    return f32(initial.slice(n)(column, row + w));
-  }
-  // x(row + i − width + 1 + w), of tokens before the first that of the initial state.
-  Fragment shifted(const Shared& tile, const Expr& n, const Expr& row, const Expr& column, int w) const {
-    Fragment values({c.rows, c.columns}, f32);
-    parallel(values, [&](Index i, Index j) { values(i, j) = f32(tile(i + w, j)); });
+  // The tokens before the block's first one, `row`, of which an initial state has those before the sequence.
+  Rows tokens_before(const Expr& n, const Expr& row, const Expr& column, int count) const {
+    Rows result = tokens(x, n, row - count, column, count);
     if (c.initial)
       when(row == 0, [&] {
-        parallel(values, [&](Index i, Index j) { values(i, j) += before(n, row + i, column + j, w); });
+        for (int p = 0; p < c.before(); ++p) {
+          Fragment& values = result[static_cast<std::size_t>(count - c.before() + p)];
+          parallel(values, [&](Index i, Index j) { values(i, j) = state(initial, n, column + j, p); });
+        }
       });
-    return values;
+    return result;
   }
-  // The sums before the activation.
-  Fragment sums(const Shared& tile, const Expr& n, const Expr& row, const Expr& column,
-                const Taps& taps) const {
-    Fragment sum({c.rows, c.columns}, f32, 0);
-    for (int w = 0; w < c.width; ++w) {
-      const Fragment& weights = taps.weights[static_cast<std::size_t>(w)];
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += f32(tile(i + w, j)) * weights(j); });
-      if (c.initial)
-        when(row == 0, [&] {
-          parallel(sum,
-                   [&](Index i, Index j) { sum(i, j) += before(n, row + i, column + j, w) * weights(j); });
-        });
-    }
-    if (taps.bias) parallel(sum, [&](Index i, Index j) { sum(i, j) += (*taps.bias)(j); });
-    return sum;
+  static Expr state(const Tensor& of, const Expr& n, const Expr& channel, const Expr& p) {
+    return f32(of.slice(n)(channel, p));
   }
-  // body(first row), for the tiles of a block.
-  void each_tile(const Expr& block, const std::function<void(const Expr& row)>& body) const {
-    pipelined(c.steps, {.stages = 3}, [&](Index step) { body(block * c.rows_of_block() + step * c.rows); });
+  // The sums before the activation of the last of `width` tokens, which begin at number `first`.
+  Fragment sum(const Rows& tokens, int first, const Taps& taps) const {
+    Fragment result({1, c.columns}, f32);
+    parallel(result, [&](Index i, Index j) {
+      Var total = taps.bias ? Expr((*taps.bias)(j)) : Expr(0.f);
+      for (int w = 0; w < c.width; ++w) total += tokens[first + w](i, j) * taps.weights[w](j);
+      result(i, j) = total;
+    });
+    return result;
+  }
+  // Keeps the last tokens of `tokens` as the first ones of the next tile.
+  void keep_last(Rows& kept, const Rows& tokens) const {
+    for (std::size_t p = 0; p < kept.size(); ++p) copy(tokens[tokens.size() - kept.size() + p], kept[p]);
   }
 };
 
-Kernel forward(const Instance& c) {
-  return kernel(instance_name("causal_conv1d", c), [&] {
-    Convolution conv(c);
-    const Sequences& s = conv.s;
-    Tensor out = output("out", {s.batch, s.tokens, conv.d}, c.type);
-    Tensor last = c.last ? output("final_state", {conv.sequences, conv.d, c.width - 1}, c.type) : out;
-    conv.s.declare();
-    grid(ceildiv(conv.d, c.columns), s.most_chunks(c.rows_of_block()), s.count(), {.threads = 128},
-         [&](Index x, Index y, Index n) {
-           Expr column = x * c.columns;
-           s.leave_unless(n, y * c.rows_of_block());
-           const Convolution::Taps taps(conv, column);
-           conv.each_tile(y, [&](const Expr& row) {
-             const Shared tile = conv.tokens(conv.x, n, row - (c.width - 1), column);
-             Fragment sum = conv.sums(tile, n, row, column, taps);
-             if (c.silu)
-               parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) / (1 + exp(-sum(i, j))); });
-             copy(sum, s.rows(out, n).at(row, column));
-           });
-         });
-    if (!c.last) return;
-    grid(ceildiv(conv.d, state_rows), s.count(), [&](Index x, Index n) {
-      Fragment values({state_rows, c.width - 1}, f32);
-      Expr first = s.length(n) - (c.width - 1);
-      parallel(values, [&](Index i, Index p) {
-        Expr channel = x * state_rows + i, value = f32(s.rows(conv.x, n)(first + p, channel));
-        values(i, p) = value;
-        if (c.initial) values(i, p) += f32(conv.initial.slice(n)(channel, first + p + (c.width - 1)));
-      });
-      copy(values, last.slice(n).at(x * state_rows));
-    });
-  });
+// Rows of `kept`, followed by those of a tile.
+Rows followed(const Rows& kept, const Shared& tile) {
+  Rows result;
+  for (const Fragment& row : kept) result.push_back(clone(row));
+  for (int k = 0; k < tile.extent(0); ++k) {
+    Fragment& row = result.emplace_back(std::initializer_list<int>{1, tile.extent(1)}, f32);
+    parallel(row, [&](Index i, Index j) { row(i, j) = f32(tile(k + i, j)); });
+  }
+  return result;
 }
 
-// The gradients of the sums before the activation, in f32, and what each tile has of those of the weights and
-// the bias; then those of x and the states, of which every one sums those of `width` tokens.
+Expr sigmoid(const Expr& x) { return 1.f / (1.f + exp2(-x * log2e)); }
+
+struct Forward {
+  const Instance& c;
+  Convolution conv{c};
+  Tensor out = output("out", {conv.s.batch, conv.s.tokens, conv.d}, c.type);
+  Tensor last = c.last ? output("final_state", {conv.sequences, conv.d, c.before()}, c.type) : out;
+
+  void run() {
+    const Sequences& s = conv.s;
+    conv.s.declare();
+    grid(ceildiv(conv.d, c.columns), s.most_chunks(c.rows_of_block()), s.count(), {.threads = c.threads()},
+         [&](Index x, Index y, Index n) {
+           Expr first = y * c.rows_of_block();
+           s.leave_unless(n, first);
+           tokens(n, first, x * c.columns);
+         });
+    if (c.last) final_states();
+  }
+  void tokens(const Expr& n, const Expr& first, const Expr& column) const {
+    const Convolution::Taps taps(conv, column);
+    Rows kept = conv.tokens_before(n, first, column, c.before());
+    Expr steps = clamp(ceildiv(conv.s.length(n) - first, c.rows), 0, c.steps);
+    pipelined(steps, {.stages = 3}, [&](Index step) {
+      Expr row = first + step * c.rows;
+      Shared tile({c.rows, c.columns}, c.type);
+      copy(conv.s.rows(conv.x, n).at(row, column), tile);
+      const Rows all_tokens = followed(kept, tile);
+      for (int k = 0; k < c.rows; ++k) {
+        Fragment sum = conv.sum(all_tokens, k, taps);
+        if (c.silu) parallel(sum, [&](Index i, Index j) { sum(i, j) *= sigmoid(sum(i, j)); });
+        copy(sum, conv.s.rows(out, n).at(row + k, column));
+      }
+      conv.keep_last(kept, all_tokens);
+    });
+  }
+  // The last tokens, of a sequence with fewer those of the initial state before them: by a grid of its own,
+  // whose threads write neighbouring elements of states.
+  void final_states() const {
+    constexpr int channels = 128;
+    grid(ceildiv(conv.d, channels), conv.s.count(), [&](Index x, Index n) {
+      Fragment values({channels, c.before()}, f32);
+      Expr first = conv.s.length(n) - c.before();
+      parallel(values, [&](Index i, Index p) {
+        Expr channel = x * channels + i, value = f32(conv.s.rows(conv.x, n)(first + p, channel));
+        values(i, p) = value;
+        if (c.initial) values(i, p) += Convolution::state(conv.initial, n, channel, first + p + c.before());
+      });
+      copy(values, last.slice(n).at(x * channels));
+    });
+  }
+};
+
+// One pass over tokens: the gradients of the sums before the activation, of which that of x is the sum of
+// `width`, so that it is known when as many tokens later are. A block adds up the gradients of the weights
+// and the bias of its own tokens.
 class Gradients {
  public:
   explicit Gradients(const Instance& instance)
@@ -154,59 +191,101 @@ class Gradients {
         conv(c),
         s(conv.s),
         dout(input("dout", {s.batch, s.tokens, conv.d}, c.type)),
-        dlast(c.last ? input("dfinal_state", {conv.sequences, conv.d, c.width - 1}, c.type) : dout),
+        dlast(c.last ? input("dfinal_state", {conv.sequences, conv.d, c.before()}, c.type) : dout),
         dx(output("dx", {s.batch, s.tokens, conv.d}, c.type)),
         dweight(output("dweight", {conv.d, c.width}, f32)),
         dbias(c.bias ? output("dbias", {conv.d}, f32) : dx),
-        dinitial(c.initial ? output("dinitial_state", {conv.sequences, conv.d, c.width - 1}, *c.initial)
+        dinitial(c.initial ? output("dinitial_state", {conv.sequences, conv.d, c.before()}, *c.initial)
                            : dx) {
     conv.s.declare();
   }
 
   void run() {
-    Expr tiles = s.most_chunks(c.rows_of_block());
-    Tensor dsums = workspace("dsums", {s.batch, s.tokens, conv.d}, f32);
-    Tensor parts = workspace("parts", {tiles * s.count(), c.width + 1, conv.d}, f32);
-    of_sums(dsums, parts);
+    Expr blocks = s.most_chunks(c.rows_of_block(), c.before());
+    Tensor parts = workspace("parts", {blocks * s.count(), c.width + 1, conv.d}, f32);
+    grid(ceildiv(conv.d, c.columns), blocks, s.count(), {.threads = c.threads()},
+         [&](Index x, Index y, Index n) {
+           of_tokens(n, y * c.rows_of_block(), x * c.columns, parts.slice(n * blocks + y));
+         });
     of_weights(parts);
-    of_tokens(dsums);
-    if (c.initial) of_state(dsums);
   }
 
  private:
-  void of_sums(const Tensor& dsums, const Tensor& parts) {
-    Expr blocks = s.most_chunks(c.rows_of_block());
-    grid(ceildiv(conv.d, c.columns), blocks, s.count(), [&](Index x, Index y, Index n) {
-      Expr column = x * c.columns, part = n * blocks + y;
-      const Convolution::Taps taps(conv, column);
-      // Sums per row of tiles: the bias, followed by the weights.
-      std::vector<Fragment> totals;
-      for (int w = 0; w <= c.width; ++w)
-        totals.emplace_back(std::initializer_list<int>{c.rows, c.columns}, f32, 0);
-      conv.each_tile(y, [&](const Expr& row) {
-        Fragment given = load(s.rows(dout, n).at(row, column), {c.rows, c.columns}, f32);
-        const Shared tile = conv.tokens(conv.x, n, row - (c.width - 1), column);
-        if (c.silu) {
-          Fragment sum = conv.sums(tile, n, row, column, taps);
-          parallel(given, [&](Index i, Index j) {
-            Expr share = 1 / (1 + exp(-sum(i, j)));
-            given(i, j) *= share * (1 + sum(i, j) * (1 - share));
-          });
-        }
-        copy(given, s.rows(dsums, n).at(row, column));
-        for (int w = 0; w <= c.width; ++w) {
-          Fragment& total = totals[static_cast<std::size_t>(w)];
-          if (w == c.width) {
-            parallel(total, [&](Index i, Index j) { total(i, j) += given(i, j); });
-          } else {
-            Fragment values = conv.shifted(tile, n, row, column, w);
-            parallel(total, [&](Index i, Index j) { total(i, j) += values(i, j) * given(i, j); });
-          }
-        }
-      });
-      for (int w = 0; w <= c.width; ++w)
-        copy(reduce_sum(totals[static_cast<std::size_t>(w)], 0), parts.slice(part, w).at(column));
+  // The gradient of the sums of token number `first` + width − 1.
+  Fragment of_sum(const Rows& tokens, int first, const Convolution::Taps& taps, const Fragment& given) const {
+    Fragment gradient = clone(given);
+    if (!c.silu) return gradient;
+    Fragment sum = conv.sum(tokens, first, taps);
+    parallel(gradient, [&](Index i, Index j) {
+      Expr share = sigmoid(sum(i, j));
+      gradient(i, j) *= share * (1 + sum(i, j) * (1 - share));
     });
+    return gradient;
+  }
+  // Those of the tokens before the block's first one.
+  Rows of_sums_before(const Expr& n, const Expr& first, const Expr& column, const Convolution::Taps& taps,
+                      const Rows& tokens) const {
+    Rows gradients = conv.tokens(dout, n, first - c.before(), column, c.before());
+    for (int p = 0; p < c.before(); ++p) copy(of_sum(tokens, p, taps, gradients[p]), gradients[p]);
+    return gradients;
+  }
+  void of_tokens(const Expr& n, const Expr& first, const Expr& column, const Tensor& part) const {
+    s.leave_unless(n, -1);  // none leaves: all blocks write their parts
+    const Convolution::Taps taps(conv, column);
+    Rows totals;  // of the weights, and of the bias
+    for (int w = 0; w <= c.width; ++w) totals.emplace_back(std::initializer_list<int>{1, c.columns}, f32, 0);
+    Rows earlier = conv.tokens_before(n, first, column, 2 * c.before());
+    Rows kept_gradients = of_sums_before(n, first, column, taps, earlier), kept;
+    for (int p = 0; p < c.before(); ++p) kept.push_back(clone(earlier[p + c.before()]));
+    Expr steps = clamp(ceildiv(s.length(n) + c.before() - first, c.rows), 0, c.steps);
+    pipelined(steps, {.stages = 3}, [&](Index step) {
+      Expr row = first + step * c.rows;
+      Shared tile({c.rows, c.columns}, c.type), given({c.rows, c.columns}, c.type);
+      copy(s.rows(conv.x, n).at(row, column), tile);
+      copy(s.rows(dout, n).at(row, column), given);
+      const Rows tokens = followed(kept, tile);
+      Rows gradients = followed(kept_gradients, given);
+      for (int k = 0; k < c.rows; ++k) {
+        Fragment& own = gradients[k + c.before()];
+        copy(of_sum(tokens, k, taps, own), own);
+        add(totals, tokens, k, own);
+        of_token(n, row + (k - c.before()), column, gradients, k, taps);
+      }
+      conv.keep_last(kept, tokens), conv.keep_last(kept_gradients, gradients);
+    });
+    for (int w = 0; w <= c.width; ++w) copy(totals[w].reshape({c.columns}), part.slice(w).at(column));
+  }
+  void add(Rows& totals, const Rows& tokens, int first, const Fragment& gradient) const {
+    for (int w = 0; w <= c.width; ++w) {
+      Fragment& total = totals[w];
+      parallel(total, [&](Index i, Index j) {
+        total(i, j) += w == c.width ? Expr(gradient(i, j)) : tokens[first + w](i, j) * gradient(i, j);
+      });
+    }
+  }
+  // The gradient of token `row`, of the initial state where that is negative, by those of sums from number
+  // `first` on.
+  void of_token(const Expr& n, const Expr& row, const Expr& column, const Rows& gradients, int first,
+                const Convolution::Taps& taps) const {
+    Fragment sum({1, c.columns}, f32);
+    parallel(sum, [&](Index i, Index j) {
+      Var total = 0.f;
+      for (int w = 0; w < c.width; ++w) total += gradients[first + c.before() - w](i, j) * taps.weights[w](j);
+      sum(i, j) = total;
+    });
+    if (c.last) {
+      Expr place = row - s.length(n) + c.before();
+      when(place >= 0, [&] {
+        parallel(sum,
+                 [&](Index i, Index j) { sum(i, j) += Convolution::state(dlast, n, column + j, place + i); });
+      });
+    }
+    copy(sum, s.rows(dx, n).at(row, column));
+    if (c.initial)
+      when(row < 0, [&] {
+        parallel(sum,
+                 [&](Index i, Index j) { dinitial.slice(n)(column + j, row + c.before() + i) = sum(i, j); });
+      });
   }
   void of_weights(const Tensor& parts) {
     constexpr int channels = 32, parts_of_step = 64;
@@ -222,44 +301,6 @@ class Gradients {
       if (c.bias) when(w == c.width, [&] { copy(sum, dbias.at(x * channels)); });
     });
   }
-  // What the tokens from `row` on, and channels from `column` on, pass on to those `before` tokens earlier.
-  void of_tokens(const Tensor& dsums) {
-    grid(ceildiv(conv.d, c.columns), s.most_chunks(c.rows_of_block()), s.count(),
-         [&](Index x, Index y, Index n) {
-           Expr column = x * c.columns, length = s.length(n);
-           s.leave_unless(n, y * c.rows_of_block());
-           const Convolution::Taps taps(conv, column);
-           conv.each_tile(y, [&](const Expr& row) {
-             Fragment sum({c.rows, c.columns}, f32, 0);
-             const Shared tile = conv.tokens(dsums, n, row, column);
-             for (int w = 0; w < c.width; ++w) {
-               const Fragment& weights = taps.weights[static_cast<std::size_t>(w)];
-               parallel(sum,
-                        [&](Index i, Index j) { sum(i, j) += tile(i + (c.width - 1 - w), j) * weights(j); });
-             }
-             if (c.last)
-               when(row + c.rows > length - (c.width - 1), [&] {
-                 parallel(sum, [&](Index i, Index j) {
-                   sum(i, j) += f32(dlast.slice(n)(column + j, row + i - length + (c.width - 1)));
-                 });
-               });
-             copy(sum, s.rows(dx, n).at(row, column));
-           });
-         });
-  }
-  void of_state(const Tensor& dsums) {
-    grid(ceildiv(conv.d, state_rows), s.count(), [&](Index x, Index n) {
-      Fragment values({state_rows, c.width - 1}, f32, 0);
-      Expr length = s.length(n);
-      parallel(values, [&](Index i, Index p) {
-        Expr channel = x * state_rows + i;
-        for (int w = 0; w < c.width; ++w)
-          values(i, p) += f32(conv.weight(channel, w)) * s.rows(dsums, n)(p - w, channel);
-        if (c.last) values(i, p) += f32(dlast.slice(n)(channel, p - length));
-      });
-      copy(values, dinitial.slice(n).at(x * state_rows));
-    });
-  }
 
   const Instance& c;
   Convolution conv;
@@ -267,17 +308,21 @@ class Gradients {
   Tensor dout, dlast, dx, dweight, dbias, dinitial;
 };
 
+Kernel forward(const Instance& c) {
+  return kernel(instance_name("causal_conv1d", c), [&] { Forward{c}.run(); });
+}
+
 Kernel backward(const Instance& c) {
   return kernel(instance_name("causal_conv1d_backward", c), [&] { Gradients(c).run(); });
 }
 
 void run(const Bound<CausalConv1d>& c, Launch& launch) {
-  launch(instance_of(c, c->output_final_state), forward,
+  launch(instance_of(c, c->output_final_state, 16, 1), forward,
          {{"x", token_view(c.call(), "x")}, {"out", token_view(c.call(), "out")}});
 }
 
 void run_conv_backward(const Bound<CausalConv1d>& c, Launch& launch) {
-  launch(instance_of(c, c.has("dfinal_state")), backward,
+  launch(instance_of(c, c.has("dfinal_state"), 32, c.small_dim("width")), backward,
          {{"x", token_view(c.call(), "x")},
           {"dout", token_view(c.call(), "dout")},
           {"dx", token_view(c.call(), "dx")}});

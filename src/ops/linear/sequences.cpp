@@ -64,7 +64,10 @@ Expr Sequences::length(const Expr& n) const {
   return packed_ ? Expr((*fences_)(n + 1)) - Expr((*fences_)(n)) : Expr(tokens);
 }
 
-Expr Sequences::most_chunks(int rows) const { return ceildiv(packed_ ? *longest_ : Expr(tokens), rows); }
+Expr Sequences::most_chunks(int rows, int more) const {
+  Expr longest = packed_ ? *longest_ : Expr(tokens);
+  return ceildiv(more == 0 ? longest : longest + more, rows);
+}
 
 void Sequences::leave_unless(const Expr& n, const Expr& row) const {
   if (!packed_) return;

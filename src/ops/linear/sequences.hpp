@@ -72,8 +72,9 @@ class Sequences {
   lang::Extents shape(const lang::Extents& rest) const;
   lang::Expr count() const;
   lang::Expr length(const lang::Expr& n) const;
-  // The most chunks of a sequence, and whether sequence n has none with this number.
-  lang::Expr most_chunks(int rows = chunk_tokens_of_scan) const;
+  // The most chunks of a sequence that had `more` tokens in addition, and whether sequence n has none with
+  // this number.
+  lang::Expr most_chunks(int rows = chunk_tokens_of_scan, int more = 0) const;
   void leave_unless(const lang::Expr& n, const lang::Expr& row) const;
   // [batch, tokens, …] becomes [tokens, …], or [tokens, …] of a head.
   lang::Tensor rows(const lang::Tensor& t, const lang::Expr& n) const;

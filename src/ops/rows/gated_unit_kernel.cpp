@@ -68,10 +68,10 @@ struct Unit {
       Fragment value = load(half(x, true, row, column), {c.rows, c.columns}, f32);
       return body(gate, value);
     }
-    Shared both({c.rows, 2 * c.columns}, c.type);
-    copy(x.at(row, column * 2), both);
+    Fragment both = load(x.at(row, column * 2), {c.rows, 2 * c.columns}, f32);
+    Fragment pairs = both.reshape({c.rows, c.columns, 2});
     Fragment gate({c.rows, c.columns}, f32), value({c.rows, c.columns}, f32);
-    parallel(gate, [&](Index i, Index j) { gate(i, j) = both(i, j * 2), value(i, j) = both(i, j * 2 + 1); });
+    parallel(gate, [&](Index i, Index j) { gate(i, j) = pairs(i, j, 0), value(i, j) = pairs(i, j, 1); });
     body(gate, value);
   }
   template <class Body>
@@ -93,33 +93,36 @@ struct Unit {
     Tensor dout = input("dout", {rows, d}, c.type), x = input("x", {rows, d * 2}, c.type);
     Tensor dx = output("dx", {rows, d * 2}, c.type);
     tiles([&](const Expr& row, const Expr& column) {
-      load_both(x, row, column, [&](Fragment& gate, Fragment& value) {
+      const auto multiply = [&](auto&& gate, auto&& value) {
         Fragment given = load(dout.at(row, column), {c.rows, c.columns}, f32);
-        parallel(gate, [&](Index i, Index j) {
+        parallel(given, [&](Index i, Index j) {
           const Activated unit = activated(gate(i, j), value(i, j));
           gate(i, j) = unit.by_gate * given(i, j), value(i, j) = unit.by_value * given(i, j);
         });
-        store_both(gate, value, dx, row, column);
-      });
+      };
+      if (c.interleaved) {
+        Fragment both = load(x.at(row, column * 2), {c.rows, 2 * c.columns}, f32);
+        Fragment pairs = both.reshape({c.rows, c.columns, 2});
+        multiply([&](Index i, Index j) { return pairs(i, j, 0); },
+                 [&](Index i, Index j) { return pairs(i, j, 1); });
+        copy(both, dx.at(row, column * 2));
+      } else {
+        Fragment gate = load(half(x, false, row, column), {c.rows, c.columns}, f32);
+        Fragment value = load(half(x, true, row, column), {c.rows, c.columns}, f32);
+        multiply(gate, value);
+        copy(gate, half(dx, false, row, column));
+        copy(value, half(dx, true, row, column));
+      }
     });
-  }
-  void store_both(Fragment& gate, Fragment& value, const Tensor& dx, const Expr& row,
-                  const Expr& column) const {
-    if (!c.interleaved) {
-      copy(gate, half(dx, false, row, column));
-      copy(value, half(dx, true, row, column));
-      return;
-    }
-    Shared both({c.rows, 2 * c.columns}, c.type);
-    parallel(gate, [&](Index i, Index j) { both(i, j * 2) = gate(i, j), both(i, j * 2 + 1) = value(i, j); });
-    copy(both, dx.at(row, column * 2));
   }
 };
 
 }  // namespace
 
 GatedUnitKernel planned_unit(DType type, GatedUnit unit, bool interleaved, std::int64_t d) {
-  const int columns = d <= 64 ? 64 : d <= 256 ? 256 : 1024;
+  int columns = d <= 64 ? 64 : d <= 256 ? 256 : 1024;
+  if (d % 64 == 0)
+    while (d % columns != 0) columns /= 2;
   const int multiple = d % columns == 0 ? columns : d % 8 == 0 ? 8 : 1;
   return {type, unit, interleaved, 2048 / columns, columns, multiple};
 }

@@ -90,21 +90,16 @@ struct NormFp8 {
   void write() const {
     grid(ceildiv(rows, c.rows), [&](Index block) {
       Expr row = block * c.rows;
-      Shared normal({c.rows, c.width()}, f32), rounded({c.rows, c.width()}, e4m3),
-          factors({c.rows, c.groups()}, f32);
-      copy(normalised(row), normal);
+      Fragment normal = normalised(row);
       // Every group of features is a row by itself.
       const int groups = c.rows * c.groups();
-      Fragment values({groups, scaled_features}, f32);
-      copy(normal.reshape({groups, scaled_features}), values);
+      Fragment values = normal.reshape({groups, scaled_features});
       Fragment scale = reduce_absmax(values);
       parallel(scale, [&](Index i) { scale(i) = fp8_scale(scale(i), c.power_of_two); });
-      copy(scale, factors.reshape({groups}));
+      copy(scale.reshape({c.rows, c.groups()}), scales.at(row));
       parallel(scale, [&](Index i) { scale(i) = 1.f / scale(i); });
       parallel(values, [&](Index i, Index j) { values(i, j) *= scale(i); });
-      copy(values, rounded.reshape({groups, scaled_features}));
-      copy(factors, scales.at(row));
-      copy(rounded, out.at(row));
+      copy(normal, out.at(row));
     });
   }
 };
