@@ -172,6 +172,7 @@ class CudaGridPrinter : private GridState {
                                                int elements) const;
   Texts conditions_of_pieces(const passes::RowConversion& plan);
   void convert_elements(const ir::For& loop);
+  std::int64_t words_of_piece(const passes::RowConversion& plan) const;
   PieceRegisters registers_of_pieces(const passes::RowConversion& plan);
   std::int64_t words_to_convert() const;
   void each_piece(const passes::RowConversion& plan, std::int64_t count, const std::string& first,

@@ -59,10 +59,12 @@ std::int64_t CudaGridPrinter::pieces_of_thread(const passes::RowConversion& plan
 }
 
 // Dimensions whose limits each piece asks for itself: that of the row if some pieces are outside, and those
-// that differ from row to row, so that the rows of a tile that do not exist leave vectors to the others.
+// that differ from row to row, so that the rows of a tile that do not exist leave vectors to the others. All
+// threads of a block, who compute as well, ask once for a whole tile.
 std::vector<std::size_t> CudaGridPrinter::dims_asked_by_piece(const For& loop, const Access& from,
                                                               int elements) const {
   std::vector<std::size_t> result = dims_of_some_pieces(loop, from, elements);
+  if (!roles_ || is_consumer_) return result;
   const std::vector<Expr> at = coordinates(from);
   for (std::size_t d = 0; d + 1 < at.size(); ++d) {
     const bool by_row = std::any_of(loop.index.begin(), loop.index.end() - 1,
@@ -126,10 +128,18 @@ void CudaGridPrinter::name_piece(const passes::RowConversion& plan, const std::s
   }
 }
 
+std::int64_t CudaGridPrinter::words_of_piece(const passes::RowConversion& plan) const {
+  const Body& body = as<For>(plan.loop)->body;
+  auto words = static_cast<std::int64_t>(kept_variables(plan, body).size());
+  for (std::size_t i = 0; i < plan.statements.size(); ++i)
+    if (plan.statements[i] == Of::piece)
+      words += plan.elements * as<Load>(body[i])->from.view.buffer->type.bytes() / 4;
+  return words;
+}
+
 PieceRegisters CudaGridPrinter::registers_of_pieces(const passes::RowConversion& plan) {
   const For& loop = *as<For>(plan.loop);
-  PieceRegisters result{.kept = kept_variables(plan, loop.body)};
-  result.words = static_cast<std::int64_t>(result.kept.size());
+  PieceRegisters result{.kept = kept_variables(plan, loop.body), .words = words_of_piece(plan)};
   const auto declare = [&](const std::string& type, const std::string& name) {
     result.declarations.push_back(fmt::format("{} {}", type, name));
     return name;
@@ -137,7 +147,6 @@ PieceRegisters CudaGridPrinter::registers_of_pieces(const passes::RowConversion&
   for (std::size_t i = 0; i < plan.statements.size(); ++i) {
     if (plan.statements[i] != Of::piece) continue;
     const DType type = as<Load>(loop.body[i])->from.view.buffer->type;
-    result.words += plan.elements * type.bytes() / 4;
     const std::string name =
         declare(fmt::format("tg::Pack<{}, {}>", element_type(type), plan.elements), names_.unique("pack"));
     result.vectors.names.emplace(loop.body[i].get(), name + "[r]");

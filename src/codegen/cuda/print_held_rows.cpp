@@ -47,16 +47,19 @@ void CudaGridPrinter::producer_loop(const For& step, const Loc& at, const schedu
 void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& list) {
   std::vector<HeldLoop> found;
   std::int64_t words = 0;
-  for (const schedule::Event& e : list) {
-    if (!e.stmt || !std::holds_alternative<schedule::Operation>(e.what)) continue;
-    auto own = held_rows(step, e.stmt);
-    if (!own) own = held_elements(step, e.stmt);
-    if (!own) continue;
-    words += own->count * own->registers.words;
-    found.push_back(std::move(*own));
-  }
-  const bool any_rows = std::any_of(found.begin(), found.end(), [](const HeldLoop& h) { return h.rows; });
-  if (!any_rows || words > most_held) return;
+  const auto add = [&](auto of) {
+    for (const schedule::Event& e : list) {
+      if (!e.stmt || !std::holds_alternative<schedule::Operation>(e.what)) continue;
+      auto own = (this->*of)(step, e.stmt);
+      if (!own) continue;
+      words += own->count * own->registers.words;
+      found.push_back(std::move(*own));
+    }
+  };
+  add(&CudaGridPrinter::held_rows);
+  if (found.empty()) return;
+  add(&CudaGridPrinter::held_elements);
+  if (words > most_held) return;
   for (const HeldLoop& own : found) {
     for (const std::string& line : own.registers.declarations)
       out_.line(own.rows ? fmt::format("{}[{}];", line, own.count) : line + ";");
@@ -93,10 +96,8 @@ std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_rows(const For& s
   if (!loop || !can_hold(step, *loop) || passes::plan_rows(elements)) return std::nullopt;
   const auto plan = passes::plan_conversion(elements);
   const std::int64_t count = plan ? pieces_of_thread(*plan) : 0;
-  if (count == 0) return std::nullopt;
-  HeldLoop result{s, elements, plan, registers_of_pieces(*plan), count, {}};
-  return count * result.registers.words <= words_to_convert() ? std::optional(std::move(result))
-                                                              : std::nullopt;
+  if (count == 0 || count * words_of_piece(*plan) > words_to_convert()) return std::nullopt;
+  return HeldLoop{s, elements, plan, registers_of_pieces(*plan), count, {}};
 }
 
 // A loop with an element for each thread, such as the factors of a tile's rows.
