@@ -1,6 +1,6 @@
-// Tiles that the threads of a producer make of what they read: where a tile's rows are converted, threads hold
-// what they have read for the next step in registers while they wait for a slot, so that the way from memory
-// and the conversion run beside each other.
+// Tiles that the threads of a producer make of what they read: where a tile's rows are converted, threads
+// hold what they have read for the next step in registers while they wait for a slot, so that the way from
+// memory and the conversion run beside each other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,8 +32,7 @@ const For* parallel_loop(const Stmt& s) {
 }  // namespace
 
 void CudaGridPrinter::producer_loop(const For& step, const Loc& at, const schedule::Events& list) {
-  if (step.kind != LoopKind::pipelined || !held_.empty())
-    return sequential(step, at, [&] { events(list); });
+  if (step.kind != LoopKind::pipelined || !held_.empty()) return sequential(step, at, [&] { events(list); });
   out_.code();
   hold_next_step(step, list);
   sequential(step, at, [&] {

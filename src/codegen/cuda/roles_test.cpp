@@ -324,16 +324,17 @@ TEST(RolesText, DividesWhatALoopReadsOnce) {
 }
 
 // Rows that a producer converts, and what else it reads for each of them, are on their way while it waits for
-// a slot; a row that does not exist leaves vectors to the others. What depends on a number that the step looks
-// up is read in its step.
+// a slot; a row that does not exist leaves vectors to the others. What depends on a number that the step
+// looks up is read in its step.
 TEST(RolesText, ReadsRowsToConvertAStepAhead) {
   using namespace lang;
   const auto text = [](bool looked_up) {
     const lang::Kernel program = kernel("rows", [&] {
       Dim K("K");
       Expr scale = scalar("scale", f32);
-      lang::Tensor A = input("A", {128, 128}, bf16), B = input("B", {K, 128}, e4m3), numbers = input("n", {K}, i32),
-                   factors = input("factors", {K}, f32), C = output("C", {128, 128}, f32);
+      lang::Tensor A = input("A", {128, 128}, bf16), B = input("B", {K, 128}, e4m3),
+                   numbers = input("n", {K}, i32), factors = input("factors", {K}, f32),
+                   C = output("C", {128, 128}, f32);
       grid(4, {.threads = 256}, [&](Index) {
         Shared a({128, 128}, bf16);
         lang::copy(A, a);

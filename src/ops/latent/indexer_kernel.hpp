@@ -20,12 +20,11 @@ struct IndexerKernel {
   CacheForm form = {};  // of keys that are in a cache
 
   auto fields() const {
-    return std::tuple(type, compute, labelled("w", weights), labelled("h", heads), labelled("d", dim),
-                      labelled("q", queries),
-                      labelled("together", together > 1 ? std::optional(together) : std::nullopt),
-                      labelled("k", keys), joined("in_", tile_heads, tile_features),
-                      labelled("scales", scales), labelled("begins", begins), labelled("ends", ends),
-                      labelled("causal", causal), form);
+    return std::tuple(
+        type, compute, labelled("w", weights), labelled("h", heads), labelled("d", dim),
+        labelled("q", queries), labelled("together", together > 1 ? std::optional(together) : std::nullopt),
+        labelled("k", keys), joined("in_", tile_heads, tile_features), labelled("scales", scales),
+        labelled("begins", begins), labelled("ends", ends), labelled("causal", causal), form);
   }
 };
 
