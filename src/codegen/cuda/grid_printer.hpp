@@ -160,10 +160,33 @@ class CudaGridPrinter : private GridState {
   // ---- rows of tensors that become tiles of another type (print_conversions.cpp)
   std::int64_t pieces_of_thread(const passes::RowConversion& plan) const;
   void convert_rows(const passes::RowConversion& plan);
+  std::vector<std::size_t> dims_asked_by_piece(const ir::For& loop, const ir::Access& from,
+                                               int elements) const;
+  Texts conditions_of_pieces(const passes::RowConversion& plan);
+  void convert_elements(const ir::For& loop);
+  std::int64_t words_of_piece(const passes::RowConversion& plan) const;
+  PieceRegisters registers_of_pieces(const passes::RowConversion& plan);
+  std::int64_t words_to_convert() const;
+  void each_piece(const passes::RowConversion& plan, std::int64_t count, const std::string& first,
+                  const std::function<void()>& print);
+  void load_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
+  void make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
   void convert_in_batches(const passes::RowConversion& plan);
   void name_piece(const passes::RowConversion& plan, const std::string& round);
   void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
   void make_piece(const passes::RowConversion& plan, Vectors vectors);
+
+  // ---- tiles that a producer's threads read a step ahead (print_held_rows.cpp)
+  void producer_loop(const ir::For& step, const Loc& at, const schedule::Events& list);
+  void hold_next_step(const ir::For& step, const schedule::Events& list);
+  bool can_hold(const ir::For& step, const ir::For& loop) const;
+  std::optional<HeldLoop> held_rows(const ir::For& step, const ir::Stmt& s);
+  std::optional<HeldLoop> held_elements(const ir::For& step, const ir::Stmt& s);
+  const HeldLoop* held(const ir::Stmt& s) const;
+  void load_first_step(const ir::For& step);
+  void load_held(const HeldLoop& own);
+  void make_held(const HeldLoop& own);
+  void load_next_step(const HeldLoop& own);
 
   // ---- loops over elements, several of a row at a time (print_vectors.cpp)
   // `most` at a time.

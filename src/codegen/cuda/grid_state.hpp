@@ -16,6 +16,7 @@
 #include "codegen/cuda/step_writer.hpp"
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_plan.hpp"
+#include "passes/cuda/plan_conversions.hpp"
 #include "runtime/call/binding.hpp"
 
 namespace tegula::codegen {
@@ -69,6 +70,14 @@ class GridState {
   std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
   std::int64_t ring_bytes_ = 0;                      // of their slots
   bool is_ahead_ = false;                            // what is printed begins copies and does not await them
+  // A loop over elements that threads read a step ahead: pieces of rows that it converts, or an element each.
+  struct HeldLoop {
+    ir::Stmt stmt, loop;  // as events have it, and over elements
+    std::optional<passes::RowConversion> rows;
+    PieceRegisters registers;
+    std::int64_t count = 1;  // of a thread's pieces
+    std::string element;     // the name of it
+  };
   struct Part {
     int first = 0, last = 16;
     bool is_all() const { return first == 0 && last == 16; }
@@ -84,6 +93,8 @@ class GridState {
   // addresses.
   std::vector<ir::VariablePtr> own_;
   std::unordered_map<const ir::Variable*, StepRead> step_reads_;
+  std::vector<HeldLoop> held_;          // of the producer's loop that is printed
+  const ir::For* held_step_ = nullptr;  // that loop
   std::vector<FragmentTile> factors_;  // fragments of exponentials
   Part part_;                          // of the elements of the loop that is printed
   bool is_consumer_ = false;           // of the roles

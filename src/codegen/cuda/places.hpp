@@ -88,6 +88,15 @@ struct Vectors {
   std::vector<std::string> conditions;               // under which all elements exist, and are contiguous
 };
 
+// The registers of a thread for pieces of rows on their way to it: their declarations, without the number of
+// pieces, and the names of what a piece is and of what is known of its row.
+struct PieceRegisters {
+  Vectors vectors = {};
+  std::vector<ir::VariablePtr> kept;
+  std::vector<std::string> kept_names = {}, declarations = {};
+  std::int64_t words = 0;  // of a piece
+};
+
 // Where an element is.
 struct GuardedAddress {
   std::string pointer;

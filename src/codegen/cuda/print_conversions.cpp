@@ -58,6 +58,41 @@ std::int64_t CudaGridPrinter::pieces_of_thread(const passes::RowConversion& plan
   return pieces % team_.threads == 0 ? pieces / team_.threads : 0;
 }
 
+// Dimensions whose limits each piece asks for itself: that of the row if some pieces are outside, and those
+// that differ from row to row, so that the rows of a tile that do not exist leave vectors to the others. All
+// threads of a block, who compute as well, ask once for a whole tile.
+std::vector<std::size_t> CudaGridPrinter::dims_asked_by_piece(const For& loop, const Access& from,
+                                                              int elements) const {
+  std::vector<std::size_t> result = dims_of_some_pieces(loop, from, elements);
+  if (!roles_ || is_consumer_) return result;
+  const std::vector<Expr> at = coordinates(from);
+  for (std::size_t d = 0; d + 1 < at.size(); ++d) {
+    const bool by_row = std::any_of(loop.index.begin(), loop.index.end() - 1,
+                                    [&](const VariablePtr& v) { return uses(at[d], v); });
+    if (by_row) result.push_back(d);
+  }
+  return result;
+}
+
+// Under which a thread may load pieces.
+CudaGridPrinter::Texts CudaGridPrinter::conditions_of_pieces(const passes::RowConversion& plan) {
+  const For& loop = *as<For>(plan.loop);
+  Texts result;
+  for (std::size_t i = 0; i < plan.statements.size(); ++i) {
+    if (plan.statements[i] != Of::piece) continue;
+    const Access& from = as<Load>(loop.body[i])->from;
+    add_conditions(loop, from, plan.elements, result, dims_asked_by_piece(loop, from, plan.elements));
+  }
+  return result;
+}
+
+void CudaGridPrinter::convert_elements(const For& loop) {
+  Texts extents;
+  for (const Expr& end : loop.end) extents.push_back(value(end));
+  out_.line("#pragma unroll 1");  // else it would take the registers that the other way needs
+  flat(loop, "int", extents, nullptr);
+}
+
 void CudaGridPrinter::convert_rows(const passes::RowConversion& plan) {
   const For& loop = *as<For>(plan.loop);
   out_.code();
@@ -67,21 +102,9 @@ void CudaGridPrinter::convert_rows(const passes::RowConversion& plan) {
   const Facts before = facts_;
   for (std::size_t d = 0; d < loop.index.size(); ++d)
     facts_.add_index(loop.index[d], loop.begin[d], loop.end[d]);
-  Texts conditions;
-  for (std::size_t i = 0; i < plan.statements.size(); ++i) {
-    if (plan.statements[i] != Of::piece) continue;
-    const Access& from = as<Load>(loop.body[i])->from;
-    add_conditions(loop, from, plan.elements, conditions, dims_of_some_pieces(loop, from, plan.elements));
-  }
   loop_ = ElementLoop{&loop, nullptr, ""};
   either(
-      conditions, [&] { convert_in_batches(plan); },
-      [&] {
-        Texts extents;
-        for (const Expr& end : loop.end) extents.push_back(value(end));
-        out_.line("#pragma unroll 1");  // else it would take the registers that the other way needs
-        flat(loop, "int", extents, nullptr);
-      });
+      conditions_of_pieces(plan), [&] { convert_in_batches(plan); }, [&] { convert_elements(loop); });
   loop_.reset();
   facts_ = before;
   out_.close();
@@ -105,55 +128,74 @@ void CudaGridPrinter::name_piece(const passes::RowConversion& plan, const std::s
   }
 }
 
-void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan) {
+std::int64_t CudaGridPrinter::words_of_piece(const passes::RowConversion& plan) const {
+  const Body& body = as<For>(plan.loop)->body;
+  auto words = static_cast<std::int64_t>(kept_variables(plan, body).size());
+  for (std::size_t i = 0; i < plan.statements.size(); ++i)
+    if (plan.statements[i] == Of::piece)
+      words += plan.elements * as<Load>(body[i])->from.view.buffer->type.bytes() / 4;
+  return words;
+}
+
+PieceRegisters CudaGridPrinter::registers_of_pieces(const passes::RowConversion& plan) {
   const For& loop = *as<For>(plan.loop);
-  const std::vector<VariablePtr> kept = kept_variables(plan, loop.body);
-  Vectors vectors;
-  std::int64_t words = static_cast<std::int64_t>(kept.size());
-  Texts lines;
+  PieceRegisters result{.kept = kept_variables(plan, loop.body), .words = words_of_piece(plan)};
   const auto declare = [&](const std::string& type, const std::string& name) {
-    lines.push_back(fmt::format("{} {}", type, name));
+    result.declarations.push_back(fmt::format("{} {}", type, name));
     return name;
   };
   for (std::size_t i = 0; i < plan.statements.size(); ++i) {
     if (plan.statements[i] != Of::piece) continue;
     const DType type = as<Load>(loop.body[i])->from.view.buffer->type;
-    words += plan.elements * type.bytes() / 4;
     const std::string name =
         declare(fmt::format("tg::Pack<{}, {}>", element_type(type), plan.elements), names_.unique("pack"));
-    vectors.names.emplace(loop.body[i].get(), name + "[r]");
+    result.vectors.names.emplace(loop.body[i].get(), name + "[r]");
   }
-  Texts kept_names;
-  for (const VariablePtr& own : kept)
-    kept_names.push_back(declare(std::string(scalar_type(own->type)), names_.unique("kept")));
+  for (const VariablePtr& own : result.kept)
+    result.kept_names.push_back(declare(std::string(scalar_type(own->type)), names_.unique("kept")));
+  return result;
+}
 
-  const std::int64_t rounds = pieces_of_thread(plan);
+// A producer without a share of its own has as many registers as the kernel is launched with.
+std::int64_t CudaGridPrinter::words_to_convert() const {
   const passes::RegisterShares shares = roles_ ? passes::register_shares(*roles_) : passes::RegisterShares{};
-  // A producer without a share of its own has as many as the kernel is launched with.
   const bool many = roles_ && !is_consumer_ &&
                     (shares.producer > 0 ? shares.producer : shares.launch) > registers_to_convert;
+  return many ? many_words : few_words;
+}
+
+void CudaGridPrinter::each_piece(const passes::RowConversion& plan, std::int64_t count,
+                                 const std::string& first, const std::function<void()>& print) {
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", count));
+  name_piece(plan, first.empty() ? "r" : first + " + r");
+  print();
+  out_.close();
+}
+
+void CudaGridPrinter::load_pieces(const passes::RowConversion& plan, const PieceRegisters& registers) {
+  load_piece(plan, registers.vectors);
+  for (std::size_t i = 0; i < registers.kept.size(); ++i)
+    out_.line(fmt::format("{}[r] = {};", registers.kept_names[i], variable_text(registers.kept[i])));
+}
+
+void CudaGridPrinter::make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers) {
+  for (std::size_t i = 0; i < registers.kept.size(); ++i)
+    values_.set(registers.kept[i], registers.kept_names[i] + "[r]");
+  make_piece(plan, registers.vectors);
+}
+
+void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan) {
+  const PieceRegisters registers = registers_of_pieces(plan);
+  const std::int64_t rounds = pieces_of_thread(plan);
   std::int64_t batch = 8;
-  while (batch > 1 && (rounds % batch != 0 || batch * words > (many ? many_words : few_words))) batch /= 2;
+  while (batch > 1 && (rounds % batch != 0 || batch * registers.words > words_to_convert())) batch /= 2;
   const std::string round = names_.unique("round");
   out_.line("#pragma unroll 1");
   out_.open(fmt::format("for (int {0} = 0; {0} < {1}; {0} += {2}) {{", round, rounds, batch));
-  for (const std::string& line : lines) out_.line(fmt::format("{}[{}];", line, batch));
-  const auto each = [&](const std::function<void()>& print) {
-    out_.line("#pragma unroll");
-    out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", batch));
-    name_piece(plan, round + " + r");
-    print();
-    out_.close();
-  };
-  each([&] {
-    load_piece(plan, vectors);
-    for (std::size_t i = 0; i < kept.size(); ++i)
-      out_.line(fmt::format("{}[r] = {};", kept_names[i], variable_text(kept[i])));
-  });
-  each([&] {
-    for (std::size_t i = 0; i < kept.size(); ++i) values_.set(kept[i], kept_names[i] + "[r]");
-    make_piece(plan, vectors);
-  });
+  for (const std::string& line : registers.declarations) out_.line(fmt::format("{}[{}];", line, batch));
+  each_piece(plan, batch, round, [&] { load_pieces(plan, registers); });
+  each_piece(plan, batch, round, [&] { make_pieces(plan, registers); });
   out_.close();
 }
 
@@ -166,7 +208,7 @@ void CudaGridPrinter::load_piece(const passes::RowConversion& plan, const Vector
     if (plan.statements[i] != Of::piece) continue;
     const Access& from = as<Load>(s)->from;
     unlimited_ = dims_known_before(loop, from);
-    for (const std::size_t d : dims_of_some_pieces(loop, from, plan.elements)) std::erase(unlimited_, d);
+    for (const std::size_t d : dims_asked_by_piece(loop, from, plan.elements)) std::erase(unlimited_, d);
     const GuardedAddress at = address(from);
     unlimited_.clear();
     const std::string pack = fmt::format("tg::load_pack<{}>({})", plan.elements, at.pointer);

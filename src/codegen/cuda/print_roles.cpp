@@ -188,6 +188,7 @@ void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event&
   if (const auto* gemm = as<Gemm>(e.stmt); gemm && gemm->metadata && n.accesses.size() == 1)
     return read_metadata(*gemm);
   if (store_) return stage_boxes(n.accesses.size() - 1);  // one is of the fragment
+  if (const HeldLoop* own = held(e.stmt)) return make_held(*own);
   const Part part{n.first, n.last};
   if (part.is_all()) {
     stmt(e.stmt);
@@ -303,6 +304,7 @@ void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   const auto* loop = as<For>(e.stmt);
   if (const auto* loop = as<While>(e.stmt)) return repeated(*loop, e.stmt->at, inside);
   if (!loop) return branch(*as<If>(e.stmt), e.stmt->at, inside);
+  if (!is_consumer_) return producer_loop(*loop, e.stmt->at, n.body);
   const auto sums = plan_.lane_sums.find(e.stmt.get());
   if (sums == plan_.lane_sums.end()) return sequential(*loop, e.stmt->at, inside);
   for (const passes::LaneSum& sum : sums->second) begin_lane_sum(sum);

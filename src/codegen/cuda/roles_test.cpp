@@ -323,5 +323,45 @@ TEST(RolesText, DividesWhatALoopReadsOnce) {
   EXPECT_EQ(count, 2) << text;
 }
 
+// Rows that a producer converts, and what else it reads for each of them, are on their way while it waits for
+// a slot; a row that does not exist leaves vectors to the others. What depends on a number that the step
+// looks up is read in its step.
+TEST(RolesText, ReadsRowsToConvertAStepAhead) {
+  using namespace lang;
+  const auto text = [](bool looked_up) {
+    const lang::Kernel program = kernel("rows", [&] {
+      Dim K("K");
+      Expr scale = scalar("scale", f32);
+      lang::Tensor A = input("A", {128, 128}, bf16), B = input("B", {K, 128}, e4m3),
+                   numbers = input("n", {K}, i32), factors = input("factors", {K}, f32),
+                   C = output("C", {128, 128}, f32);
+      grid(4, {.threads = 256}, [&](Index) {
+        Shared a({128, 128}, bf16);
+        lang::copy(A, a);
+        Fragment sum({128, 128}, f32, 0);
+        pipelined(ceildiv(K, 128), {.stages = 2}, [&](Index n) {
+          Shared b({128, 128}, bf16), f({128}, f32);
+          Expr first = looked_up ? Expr(numbers(n)) : n * 128;
+          lang::copy(B.at(first, 0), b);
+          parallel(f, [&](Index t) { f(t) = factors(n * 128 + t); });
+          Fragment p({128, 128}, f32, 0);
+          lang::gemm(a, b.T(), p);
+          parallel(p, [&](Index r, Index t) { p(r, t) = p(r, t) * f(t) * scale; });
+          Fragment weights = p.to(bf16);
+          lang::gemm(weights, b, sum);
+        });
+        lang::copy(sum, C);
+      });
+    });
+    return print_cuda(Signature(program.ir()), {90}).text;
+  };
+  const std::string ahead = text(false), own = text(true), mark = ": read a step ahead";
+  ASSERT_NE(ahead.find("// ---- producer"), std::string::npos);
+  EXPECT_NE(ahead.find(mark), std::string::npos) << ahead;
+  EXPECT_NE(ahead.find(mark, ahead.find(mark) + 1), std::string::npos) << "the factors as well";
+  EXPECT_NE(ahead.find("< K_ ? tg::load_pack<16>(B_"), std::string::npos) << ahead;
+  EXPECT_EQ(own.find(mark), std::string::npos) << own;
+}
+
 }  // namespace
 }  // namespace tegula::codegen

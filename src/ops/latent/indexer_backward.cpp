@@ -10,7 +10,7 @@ namespace {
 
 void run(const Bound<IndexerBackward>& c, Launch& launch) {
   IndexerBackwardKernel kernel{indexer_instance(c.call(), c->causal)};
-  kernel.forward.queries = 1;
+  kernel.forward.queries = kernel.forward.together = 1;
   kernel.forward.keys = 64;
   launch(kernel, indexer_backward_kernel, {{"offset", c.dim("keys") - c.dim("queries")}});
 }

@@ -24,7 +24,7 @@ class ChoiceInBlocks {
     const std::int64_t columns = chosen.size(2) * c_->block_size;
     const Tensor logits = launch_.scratch({c_.dim("batch"), end_ - begin_, columns}, f32);
     BlockLogitsKernel kernel{indexer_instance(c_.call(), c_->causal)};
-    kernel.indexer.queries = 1, kernel.indexer.keys = keys_of_block_tile;
+    kernel.indexer.queries = kernel.indexer.together = 1, kernel.indexer.keys = keys_of_block_tile;
     launch_(kernel, block_logits_kernel,
             {{"q", given("q")},
              {"weights", given("weights")},

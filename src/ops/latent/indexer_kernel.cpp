@@ -73,8 +73,10 @@ void IndexerProgram::block(const Expr& b, const Expr& first, const Expr& part) {
   std::vector<Shared> own;
   Shared weight({c.queries, c.tile_heads}, f32), from({c.queries}, i32), to({c.queries}, i32);
   for (int i = 0; i < c.queries; ++i) {
-    own.emplace_back(std::initializer_list<int>{c.tile_heads, c.tile_features}, c.compute);
-    copy(q.slice(b, first + i).at(0, 0), own.back());
+    const int row = i % c.together * c.tile_heads;
+    if (row == 0)
+      own.emplace_back(std::initializer_list<int>{c.together * c.tile_heads, c.tile_features}, c.compute);
+    copy(q.slice(b, first + i).at(0, 0), own.back().slice(range(row, row + c.tile_heads), all));
   }
   copy(weights.slice(b).at(first, 0), weight);
   if (seen.lengths)
@@ -119,19 +121,28 @@ void IndexerProgram::step(const Expr& b, const Expr& first, const Expr& key, con
     else
       copy(scales->slice(b).at(key), *scale);
   }
-  for (int i = 0; i < c.queries; ++i) {
-    Fragment s({c.keys, c.tile_heads}, f32, 0);
-    gemm(tile, own[static_cast<std::size_t>(i)].T(), s);
-    parallel(s, [&](Index n, Index h) { s(n, h) = max(s(n, h), 0) * weight(i, h); });
-    Fragment sum = reduce_sum(s, 1);
-    parallel(sum, [&](Index n) {
-      Expr at = key + n, value = scale ? sum(n) * (*scale)(n) : sum(n);
-      when(first + i < queries && at < keys, [&] {
-        Operand is_seen = at >= from(i) && at < to(i);
-        if (c.form.paged) is_seen = is_seen && keys_of.is_there(n);
-        logits(b, first + i, at) = select(is_seen, value, -inf);
-      });
+  const auto store = [&](const auto& query, const Index& n, const auto& sum) {
+    Expr at = key + n, value = scale ? sum() * (*scale)(n) : sum();
+    when(first + query < queries && at < keys, [&] {
+      Operand is_seen = at >= from(query) && at < to(query);
+      if (c.form.paged) is_seen = is_seen && keys_of.is_there(n);
+      logits(b, first + query, at) = select(is_seen, value, -inf);
     });
+  };
+  for (int i = 0; i < c.queries; i += c.together) {
+    Fragment s({c.keys, c.together * c.tile_heads}, f32, 0);
+    gemm(tile, own[static_cast<std::size_t>(i / c.together)].T(), s);
+    if (c.together == 1) {
+      parallel(s, [&](Index n, Index h) { s(n, h) = max(s(n, h), 0) * weight(i, h); });
+      Fragment sum = reduce_sum(s, 1);
+      parallel(sum, [&](Index n) { store(i, n, [&] { return sum(n); }); });
+      continue;
+    }
+    Fragment parts = s.reshape({c.keys, c.together, c.tile_heads});
+    parallel(parts,
+             [&](Index n, Index x, Index h) { parts(n, x, h) = max(parts(n, x, h), 0) * weight(i + x, h); });
+    Fragment sum = reduce_sum(parts, 2);
+    parallel(sum, [&](Index n, Index x) { store(Expr(i + x), n, [&] { return sum(n, x); }); });
   }
 }
 

@@ -14,15 +14,17 @@ struct IndexerKernel {
   DType weights = f32;
   int heads = 64, dim = 128;
   int queries = 2, keys = 128;               // of a tile
+  int together = 1;                          // queries whose heads are columns of one product
   int tile_heads = 64, tile_features = 128;  // with zeros after those of the tensors
   bool scales = false, begins = false, ends = false, causal = false;
   CacheForm form = {};  // of keys that are in a cache
 
   auto fields() const {
-    return std::tuple(type, compute, labelled("w", weights), labelled("h", heads), labelled("d", dim),
-                      labelled("q", queries), labelled("k", keys), joined("in_", tile_heads, tile_features),
-                      labelled("scales", scales), labelled("begins", begins), labelled("ends", ends),
-                      labelled("causal", causal), form);
+    return std::tuple(
+        type, compute, labelled("w", weights), labelled("h", heads), labelled("d", dim),
+        labelled("q", queries), labelled("together", together > 1 ? std::optional(together) : std::nullopt),
+        labelled("k", keys), joined("in_", tile_heads, tile_features), labelled("scales", scales),
+        labelled("begins", begins), labelled("ends", ends), labelled("causal", causal), form);
   }
 };
 

@@ -1,0 +1,189 @@
+// Tiles that the threads of a producer make of what they read: where a tile's rows are converted, threads
+// hold what they have read for the next step in registers while they wait for a slot, so that the way from
+// memory and the conversion run beside each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+// Registers of a thread for what it holds, of those with which it converts.
+constexpr std::int64_t most_held = 96;
+
+bool contains(const std::vector<VariablePtr>& list, const VariablePtr& v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
+
+// Of all loops over elements, those that threads deal among themselves.
+const For* parallel_loop(const Stmt& s) {
+  const auto* loop = as<For>(s);
+  return loop && loop->kind == LoopKind::parallel && !loop->body.empty() ? loop : nullptr;
+}
+
+}  // namespace
+
+void CudaGridPrinter::producer_loop(const For& step, const Loc& at, const schedule::Events& list) {
+  if (step.kind != LoopKind::pipelined || !held_.empty()) return sequential(step, at, [&] { events(list); });
+  out_.code();
+  hold_next_step(step, list);
+  sequential(step, at, [&] {
+    load_first_step(step);
+    events(list);
+  });
+  held_.clear();
+}
+
+// Declares what a step holds for the next one. Without rows to convert, threads have nothing to wait for.
+void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& list) {
+  std::vector<HeldLoop> found;
+  std::int64_t words = 0;
+  const auto add = [&](auto of) {
+    for (const schedule::Event& e : list) {
+      if (!e.stmt || !std::holds_alternative<schedule::Operation>(e.what)) continue;
+      auto own = (this->*of)(step, e.stmt);
+      if (!own) continue;
+      words += own->count * own->registers.words;
+      found.push_back(std::move(*own));
+    }
+  };
+  add(&CudaGridPrinter::held_rows);
+  if (found.empty()) return;
+  add(&CudaGridPrinter::held_elements);
+  if (words > most_held) return;
+  for (const HeldLoop& own : found) {
+    for (const std::string& line : own.registers.declarations)
+      out_.line(own.rows ? fmt::format("{}[{}];", line, own.count) : line + ";");
+  }
+  held_ = std::move(found);
+  held_step_ = &step;
+}
+
+// Whether the index of the step and what is known before the loop say all that the elements depend on, and
+// nobody writes what they are read from.
+bool CudaGridPrinter::can_hold(const For& step, const For& loop) const {
+  const Effects inside = all_effects(step.body), own = all_effects(loop.body);
+  const bool known = std::all_of(own.used.begin(), own.used.end(), [&](const VariablePtr& v) {
+    const bool own_one = contains(own.defined, v) || contains(loop.index, v);
+    return v->kind != VariableKind::mutable_ && (own_one || !contains(inside.defined, v));
+  });
+  return known && own.assigned.empty() &&
+         std::all_of(loop.body.begin(), loop.body.end() - 1, [&](const Stmt& s) {
+           const auto* load = as<Load>(s);
+           if (!load) return as<Let>(s) != nullptr;
+           return !load->from.view.is_tile() && !written_.contains(load->from.view.buffer.get());
+         });
+}
+
+std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_rows(const For& step, const Stmt& s) {
+  Stmt elements = s;
+  if (const auto* copy = as<Copy>(s)) {
+    if (copy->from.is_tile() || copy->from.buffer->type == copy->to.buffer->type) return std::nullopt;
+    const Body lowered = element_copies(*copy, s->at);
+    if (lowered.size() != 1) return std::nullopt;
+    elements = lowered[0];
+  }
+  const For* loop = parallel_loop(elements);
+  if (!loop || !can_hold(step, *loop) || passes::plan_rows(elements)) return std::nullopt;
+  const auto plan = passes::plan_conversion(elements);
+  const std::int64_t count = plan ? pieces_of_thread(*plan) : 0;
+  if (count == 0 || count * words_of_piece(*plan) > words_to_convert()) return std::nullopt;
+  return HeldLoop{s, elements, plan, registers_of_pieces(*plan), count, {}};
+}
+
+// A loop with an element for each thread, such as the factors of a tile's rows.
+std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_elements(const For& step, const Stmt& s) {
+  const For* loop = parallel_loop(s);
+  if (!loop || loop->index.size() != 1 || !can_hold(step, *loop) || passes::plan_rows(s)) return std::nullopt;
+  const auto* store = as<Store>(loop->body.back());
+  const bool of_tile = store && store->to.view.buffer->space == Space::shared;
+  if (!of_tile || !is_constant(loop->begin[0], 0) || !is_constant(loop->end[0], team_.threads))
+    return std::nullopt;
+  HeldLoop result{s, s, {}, {}, 1, names_.unique("held")};
+  result.registers.words = 1;
+  result.registers.declarations = {fmt::format("{} {}", scalar_type(store->value->held()), result.element)};
+  return result;
+}
+
+const CudaGridPrinter::HeldLoop* CudaGridPrinter::held(const Stmt& s) const {
+  const auto found =
+      std::find_if(held_.begin(), held_.end(), [&](const HeldLoop& own) { return own.stmt == s; });
+  return found == held_.end() ? nullptr : &*found;
+}
+
+void CudaGridPrinter::load_first_step(const For& step) {
+  if (held_.empty()) return;
+  out_.code();
+  out_.open(fmt::format("if ({} == {}) {{", variable_text(step.index[0]), value(step.begin[0])));
+  for (const HeldLoop& own : held_) load_held(own);
+  out_.close();
+}
+
+// Of the step whose index is the text of its variable.
+void CudaGridPrinter::load_held(const HeldLoop& own) {
+  const For& loop = *as<For>(own.loop);
+  const Facts before = facts_;
+  add_indices(loop);
+  loop_ = ElementLoop{&loop, nullptr, ""};
+  if (own.rows) {
+    const Texts conditions = conditions_of_pieces(*own.rows);
+    out_.open(conditions.empty() ? "{" : fmt::format("if ({}) {{", fmt::join(conditions, " && ")));
+    each_piece(*own.rows, own.count, "", [&] { load_pieces(*own.rows, own.registers); });
+    out_.close();
+  } else {
+    out_.open("{");
+    out_.line(fmt::format("const {} {} = {};", scalar_type(loop.index[0]->type), name_variable(loop.index[0]),
+                          team_.thread));
+    body(Body(loop.body.begin(), loop.body.end() - 1));
+    out_.line(fmt::format("{} = {};", own.element, value(as<Store>(loop.body.back())->value)));
+    out_.close();
+  }
+  loop_.reset();
+  facts_ = before;
+}
+
+void CudaGridPrinter::make_held(const HeldLoop& own) {
+  const For& loop = *as<For>(own.loop);
+  out_.code();
+  touch_all(loop.body);
+  out_.open(fmt::format("{{  // {}: read a step ahead", location_in_folder(own.loop->at)));
+  const Facts before = facts_;
+  add_indices(loop);
+  loop_ = ElementLoop{&loop, nullptr, ""};
+  if (own.rows) {
+    either(
+        conditions_of_pieces(*own.rows),
+        [&] { each_piece(*own.rows, own.count, "", [&] { make_pieces(*own.rows, own.registers); }); },
+        [&] { convert_elements(loop); });
+  } else {
+    const auto& last = *as<Store>(loop.body.back());
+    out_.line(fmt::format("const {} {} = {};", scalar_type(loop.index[0]->type), name_variable(loop.index[0]),
+                          team_.thread));
+    store(last.to, last.value, own.element);
+  }
+  loop_.reset();
+  facts_ = before;
+  out_.close();
+  load_next_step(own);
+}
+
+void CudaGridPrinter::load_next_step(const HeldLoop& own) {
+  const VariablePtr& index = held_step_->index[0];
+  const std::string name = variable_text(index), next = fmt::format("({} + 1)", name);
+  out_.open(fmt::format("if ({} < {}) {{", next, value(held_step_->end[0])));
+  values_.forget_names(index);
+  values_.set(index, next);
+  load_held(own);
+  values_.set(index, name);
+  out_.close();
+}
+
+}  // namespace tegula::codegen
