@@ -126,8 +126,9 @@ TEST(Gemm, DividesTheTilesOfTheLastRound) {
       bias(Tensor::random_normal({150}, f32, 3));
   const Tensor exact = by_formula(a.inside, b.inside,
                                   {.transpose_b = true, .bias = bias.inside, .activation = Activation::silu});
-  GemmKernel kernel{.type = bf16, .out = bf16, .compute = bf16, .transpose_b = true, .bias = f32};
-  kernel.activation = Activation::silu, kernel.tiles = {64, 64, 32, 1}, kernel.tail_splits = 3;
+  GemmKernel kernel{.type = bf16, .out = bf16, .compute = bf16, .transpose_b = true};
+  kernel.epilogue = {.bias = f32, .activation = Activation::silu};
+  kernel.tiles = {64, 64, 32, 1}, kernel.tail_splits = 3;
   for (const Target target : {Target::interpreter(), Target::emulated_sm90()}) {
     SCOPED_TRACE(std::string(target.name()));
     const Planted out(exact.shape(), bf16);

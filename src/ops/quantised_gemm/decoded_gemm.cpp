@@ -106,8 +106,8 @@ void multiply_decoded(const Bound<QuantisedGemm>& c, const TensorRef& rows, cons
   const TensorRef a = as_batch(rows), b = as_batch(decoded), out = as_batch(c.formed("out"));
   GemmKernel kernel{.type = b.dtype, .out = out.dtype, .compute = b.dtype, .transpose_b = true};
   kernel.pad_a = needs_padding(a), kernel.pad_b = needs_padding(b), kernel.pad_out = needs_padding(out);
-  kernel.bias = c.type_if("bias"), kernel.row_scale = c.has("row_scale");
-  kernel.column_scale = factors.has_value();
+  kernel.epilogue = {
+      .bias = c.type_if("bias"), .row_scale = c.has("row_scale"), .column_scale = factors.has_value()};
   const ProductProblem problem{1,
                                c.dim("rows"),
                                c.dim("n"),
