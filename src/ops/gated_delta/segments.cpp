@@ -38,27 +38,6 @@ std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass) {
   });
 }
 
-std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass) {
-  constexpr std::int64_t most = 8;
-  if (call.has("cu_seqlens") || !call.on_gpu()) return 1;
-  const std::int64_t tokens = call.dim("tokens"), processors = planned_gpu_processors(call);
-  const std::int64_t heads = sequences_of(call) * call.dim("heads"),
-                     blocks = heads * ((pass.columns() + pass.block - 1) / pass.block);
-  if (blocks >= processors) return 1;
-  Candidates<std::int64_t, 4> candidates{1};
-  for (std::int64_t parts = 2; parts <= most; parts *= 2)
-    if (tokens > 0 && tokens % (parts * chunk_tokens_of_scan) == 0) candidates.add(parts);
-  return best_of(candidates, [&](std::int64_t count) {
-    const auto n = static_cast<double>(count);
-    const double chunks = std::ceil(1. * tokens / chunk_tokens_of_scan / n),
-                 all = chunks * static_cast<double>(heads) * scan_costs.factors,
-                 own = chunks * scan_costs.step_with_outputs;
-    const double alone = all / static_cast<double>(processors),
-                 beside = all / static_cast<double>(processors - blocks);
-    return alone + (n - 1) * std::max(own, beside) + own + n * scan_costs.grids / 2;
-  });
-}
-
 std::optional<TensorRef> divided(const TensorRef& tensor, std::int64_t segments) {
   TensorRef result = tensor;
   if (tensor.rank() < 2) return result;

@@ -72,9 +72,9 @@ struct GpuDecoding {
   int rows_of_8_bits = 512, rows_of_16_bits_by_8 = 512, rows_of_16_bits = 2048;
 };
 struct GpuScan {
-  // Microseconds: of a chunk of a pass with and without results, of a segment in the pass over segments, of two
-  // grids, and of the factors of a chunk on one processor.
-  double step_with_outputs = 1.46, step_alone = 1.2, segment_step = 14, grids = 12, factors = 4.4;
+  // Microseconds: of a chunk of a pass with and without results, of a segment in the pass over segments, and of
+  // two grids.
+  double step_with_outputs = 1.46, step_alone = 1.2, segment_step = 14, grids = 12;
   int filling_blocks = 100;  // with fewer, blocks have fewer columns
 };
 // In steps of the loop over keys: what a block costs beside its own, and the merge of parts. A score of a
