@@ -95,11 +95,17 @@ double gated_gradient_operations(const Bound<NsaGatedBackward>& c) {
   return 2 * selected_pairs(c.call(), *c) * static_cast<double>(3 * c.dim("d") + 2 * c.dim("d_v"));
 }
 
-// Of the sum alone; and of branches that something else depends on, and of a scale.
-std::vector<Example> examples_of_gated_gradients() {
-  std::vector<Example> all = keeping(gated_examples());
+// Calls of the forward as those of gradients, which take what it kept.
+std::vector<Example> with_kept(const std::vector<Example>& of_forward) {
+  std::vector<Example> all = keeping(of_forward);
   for (Example& example : all)
     if (example.text.find("window=") != std::string::npos) example.text += " window_out window_lse";
+  return all;
+}
+
+// Of the sum alone; and of branches that something else depends on, and of a scale.
+std::vector<Example> examples_of_gated_gradients() {
+  std::vector<Example> all = with_kept(gated_examples());
   const std::size_t plain = all.size();
   for (std::size_t i = 0; i < plain; ++i) {
     Example more = all[i];
@@ -173,7 +179,7 @@ const OperatorSchema& nsa_gated_attention_backward_schema() {
           .flops(fmt::format("2*{}*(3*d + 2*d_v)", most_pairs_of_selection))
           .counted(gated_gradient_operations)
           .examples(examples_of_gated_gradients())
-          .measured(keeping(gated_measured()))
+          .measured(with_kept(gated_measured()))
           .run(run_gated_backward, formula_of_gated_gradients);
   return table;
 }
