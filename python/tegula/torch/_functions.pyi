@@ -3407,7 +3407,10 @@ def nsa_gated_attention_backward(
             with a window.
         keep_branches: expected true; call nsa_gated_attention with keep_branches.
         window_out: expected window_out and window_lse; give what nsa_gated_attention returned with keep_branches.
-        window_out: expected none of a window, which the options do not have; leave them out.
+        window_out: expected none, as the options have no window; leave it out, or give the window of the forward.
+        window_lse: expected none, as the options have no window; leave it out, or give the window of the forward.
+        dwindow_out: expected none, as the options have no window; leave it out, or give the window of the forward.
+        dwindow_lse: expected none, as the options have no window; leave it out, or give the window of the forward.
         block_indices: expected fewer than 2^31 entries of a head, of all batches together; split the batch.
 
     Raises:

@@ -142,9 +142,15 @@ void add_rules_of_branches(Schema<NsaGatedBackward>& table) {
   const char* of_forward = "give what nsa_gated_attention returned with keep_branches";
   table.require("keep_branches", "keep_branches", "true", "call nsa_gated_attention with keep_branches")
       .require("window_out", "window > 0 ? window_out & window_lse : 1", "window_out and window_lse",
-               of_forward)
-      .require("window_out", "window > 0 ? 1 : window_out + window_lse + dwindow_out + dwindow_lse <= 0",
-               "none of a window, which the options do not have", "leave them out");
+               of_forward);
+  const auto none_without_window = [&](const char* name, const char* condition) {
+    table.require(name, condition, "none, as the options have no window",
+                  "leave it out, or give the window of the forward");
+  };
+  none_without_window("window_out", "window > 0 ? 1 : window_out <= 0");
+  none_without_window("window_lse", "window > 0 ? 1 : window_lse <= 0");
+  none_without_window("dwindow_out", "window > 0 ? 1 : dwindow_out <= 0");
+  none_without_window("dwindow_lse", "window > 0 ? 1 : dwindow_lse <= 0");
 }
 
 }  // namespace
