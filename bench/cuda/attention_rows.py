@@ -8,16 +8,14 @@ PyTorch, one without "fa4 ms" none in flash-attn-4, or the package is not instal
 Tegula's, "differs cudnn" the largest difference of a result by its largest value.
 """
 
-import argparse
 import dataclasses
-import json
 import statistics
 import sys
 
 import tegula
 import torch
 import torch.nn.functional as F
-from rivals import rounds_of
+from rivals import print_rows, rounds_of
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 try:
@@ -164,18 +162,5 @@ def measure(row, flush, rounds):
     return line
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--part", default="0/1", help="the rows I, I + N, ..., so that several processes can fill the cache")
-    config = parser.parse_args()
-    part, parts = map(int, config.part.split("/"))
-    flush = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
-    wanted = [row for row in rows() if not config.words or any(word in row.name for word in config.words)]
-    for row in wanted[part::parts]:
-        print(json.dumps(measure(row, flush, config.rounds)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_rows(__doc__, rows(), measure)

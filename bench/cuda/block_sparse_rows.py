@@ -7,15 +7,13 @@ Rates count the pairs of the selected blocks: four operations a feature forward,
 divided by Tegula's; a row without it has no such call there, or the package is not installed.
 """
 
-import argparse
 import dataclasses
-import json
 import statistics
 import sys
 
 import tegula
 import torch
-from rivals import rounds_of
+from rivals import print_rows, rounds_of
 
 try:
     import cudnn.block_sparse_attention as bsa
@@ -111,18 +109,5 @@ def measure(row, flush, rounds):
     return line
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--part", default="0/1", help="the rows I, I + N, ..., so that several processes can fill the cache")
-    config = parser.parse_args()
-    part, parts = map(int, config.part.split("/"))
-    flush = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
-    wanted = [row for row in rows() if not config.words or any(word in row.name for word in config.words)]
-    for row in wanted[part::parts]:
-        print(json.dumps(measure(row, flush, config.rounds)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_rows(__doc__, rows(), measure)

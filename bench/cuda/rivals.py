@@ -3,6 +3,7 @@ workload.
 
   rivals.py [WORD...]    only the workloads whose names have one of the words
 """
+import argparse
 import functools
 import json
 import statistics
@@ -242,6 +243,21 @@ def rounds_of(calls, flush, rounds):
     torch.cuda.synchronize()
     times = [begin.elapsed_time(end) for begin, end in events]
     return [times[i::len(calls)] for i in range(len(calls))]
+
+
+def print_rows(doc, rows, measure):
+    """The main program of a script whose rows have names: `measure(row, flush, rounds)` of each wanted one, a line of JSON each."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--part", default="0/1", help="the rows I, I + N, ..., so that several processes can fill the cache")
+    config = parser.parse_args()
+    part, parts = map(int, config.part.split("/"))
+    # It takes longer to fill than a host needs to enqueue any of the calls, so that none waits for its host.
+    flush = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    wanted = [row for row in rows if not config.words or any(word in row.name for word in config.words)]
+    for row in wanted[part::parts]:
+        print(json.dumps(measure(row, flush, config.rounds)), flush=True)
 
 
 def milliseconds(call, flush, rounds=ROUNDS):
