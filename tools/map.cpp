@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "analyses.hpp"
 #include "bench/library/measure.hpp"
 #include "ops/schema/bound.hpp"
 #include "ops/schema/example.hpp"
 #include "runtime/execution/explain.hpp"
+#include "runtime/execution/recorded.hpp"
 #include "runtime/machine/thread_pool.hpp"
 #include "tegula/error.hpp"
 #include "tegula/stream.hpp"
@@ -40,7 +43,9 @@ void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& ca
                    MapPoint& point) {
   const ops::Tensors tensors = call.described(schema);
   Way slowest = slowest_first[3];
-  for (const lang::Kernel& kernel : ops::kernels_by_name(schema, tensors, call.options, target)) {
+  const ops::ListedCall listed = ops::listed_by_name(schema, tensors, call.options, target);
+  point.notes = listed.notes;
+  for (const lang::Kernel& kernel : listed.kernels) {
     const Explanation said = explain_call(kernel, target, tensors);
     for (const std::string& text : said.ways)
       if (const Way way = way_of(text); way.use < slowest.use) slowest = way;
@@ -49,9 +54,39 @@ void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& ca
   point.way = slowest.words, point.use = slowest.use;
 }
 
-struct Rates {
-  double flops = 0, bytes = 0, least_seconds = 1e30;
+// What a call has to do: arithmetic of the kind of its products, bytes, and special functions.
+struct PointWork {
+  double flops = 0, bytes = 0, special = 0;
+  std::string kind;
 };
+
+// The best of a map; products of different types have rates of their own.
+struct Rates {
+  std::map<std::string, double> flops;
+  double bytes = 0, least_seconds = 1e30;
+
+  void add(const PointWork& work, double seconds) {
+    double& own = flops[work.kind];
+    own = std::max(own, work.flops / seconds);
+    bytes = std::max(bytes, work.bytes / seconds);
+    least_seconds = std::min(least_seconds, seconds);
+  }
+  double seconds_of(const PointWork& work, const Machine& machine) const {
+    return std::max({work.flops / flops.at(work.kind), work.bytes / bytes, least_seconds,
+                     work.special / machine.special_functions});
+  }
+};
+
+// Adds what the kernels of `calls` compute: special functions, and the type of most products.
+void add_counts(const RecordedCalls& calls, Machine machine, PointWork& work) {
+  machine.is_gpu = false;  // only counted: no text is made
+  std::map<std::string, double> products;
+  for (const Analysis& analysis : analyses_of(calls, machine))
+    for (const auto& [type, count] : analysis.flops)
+      (type == "special" ? work.special : products[type == "other" ? "" : type]) += count;
+  products[""] = 0;
+  work.kind = std::ranges::max_element(products, {}, [](auto& own) { return own.second; })->first;
+}
 
 // The median of a few rounds, from the call to its end.
 double seconds_of_call(const std::function<void()>& call) {
@@ -83,19 +118,22 @@ ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const o
   return inputs;
 }
 
-void measure_point(const ops::OperatorSchema& schema, const ops::ExampleCall& call, Target target,
-                   MapPoint& point, Rates& best, std::pair<double, double>& work) {
+PointWork measure_point(const ops::OperatorSchema& schema, const ops::ExampleCall& call, Target target,
+                        MapPoint& point) {
   const ops::Tensors inputs = inputs_on(target, schema, call);
   const ops::CheckedCall checked(schema, inputs, call.options);
-  work = {checked.bound.flops(), checked.bound.bytes()};
+  PointWork work{checked.bound.flops(), checked.bound.bytes()};
+  {
+    RecordedCalls recorded;
+    ops::call_by_name(schema, inputs, call.options, target);
+    add_counts(recorded, machine_of(target), work);
+  }
   point.seconds = seconds_of_call([&] {
     ops::call_by_name(schema, inputs, call.options, target);
     if (target.device() == DeviceKind::cuda) synchronize(Device::cuda());
   });
-  point.tflops = 1e-12 * work.first / point.seconds;
-  best.flops = std::max(best.flops, work.first / point.seconds);
-  best.bytes = std::max(best.bytes, work.second / point.seconds);
-  best.least_seconds = std::min(best.least_seconds, point.seconds);
+  point.tflops = 1e-12 * work.flops / point.seconds;
+  return work;
 }
 
 ops::ExampleCall call_of(const ops::OperatorSchema& schema, const ops::CallMap& calls, std::size_t point) {
@@ -158,18 +196,15 @@ Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Ta
     });
   });
   Rates best;
-  std::vector<std::pair<double, double>> work(map.points.size());
+  std::vector<PointWork> work(map.points.size());
   for (std::size_t i = 0; i < map.points.size(); ++i)
     try_point(map.points[i], [&] {
-      measure_point(schema, call_of(schema, calls, i), target, map.points[i], best, work[i]);
+      work[i] = measure_point(schema, call_of(schema, calls, i), target, map.points[i]);
+      best.add(work[i], map.points[i].seconds);
     });
-  for (std::size_t i = 0; i < map.points.size(); ++i) {
-    MapPoint& point = map.points[i];
-    if (!point.refusal.empty()) continue;
-    const double at_best =
-        std::max({work[i].first / best.flops, work[i].second / best.bytes, best.least_seconds});
-    point.use = std::min(at_best / point.seconds, 1.0);
-  }
+  for (std::size_t i = 0; i < map.points.size(); ++i)
+    if (MapPoint& point = map.points[i]; point.refusal.empty())
+      point.use = std::min(best.seconds_of(work[i], machine_of(target)) / point.seconds, 1.0);
   return map;
 }
 

@@ -12,8 +12,8 @@ struct MapPoint {
   std::string refusal;  // why there is no such call; then nothing else is known
   double seconds = 0;   // of a measured call
   double tflops = 0;
-  // Between 0 and 1: of a measured call the time that it would take at the best rates of the whole map, by
-  // its own; of a plan 1 for products of warp groups in blocks with roles, less for every slower way.
+  // Between 0 and 1: of a measured call the time that it would take at the best rates of the whole map, of its
+  // type of products and of memory, or at the machine's rate of special functions, by its own; of a plan 1 for products of warp groups in blocks with roles, less for every slower way.
   double use = 0;
   std::string way;                 // of a plan: the slowest instruction of its products, and roles
   std::vector<std::string> notes;  // on what falls back to a slower way

@@ -62,6 +62,7 @@ void explain_call(const CallTexts& texts, const std::vector<std::string>& output
   const auto kernels = call.op.kernels(call.inputs, call.options, call.target);
   for (auto& kernel : kernels)
     fmt::print("{}", tegula::explain_call(kernel, call.target, call.inputs).text());
+  for (auto& note : call.op.notes(call.inputs, call.options, call.target)) fmt::print("note: {}\n", note);
 }
 
 void run(const CallTexts& texts, const std::vector<std::string>& outputs) {

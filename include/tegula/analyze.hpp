@@ -23,12 +23,13 @@ struct Machine {
   int processors = 1;
   double flops_8 = 0, flops_16 = 0, flops_32 = 0;  // of products
   double other_flops = 0;                          // of everything else, in f32
+  double special_functions = 0;                    // exponentials, logarithms, roots, reciprocals …
   double memory_bytes = 0, l2_bytes = 0;
   std::int64_t shared_bytes = 0;  // per processor
   int registers = 0, threads = 0, blocks = 0;
   double launch_seconds = 0;
 
-  // Operations per second on operands of that type, or "other": names as in Analysis::flops.
+  // Operations per second on operands of that type, or "other" or "special": names as in Analysis::flops.
   double rate_of(const std::string& type) const;
 };
 // h100, h200, a100 and cpu, which is this machine with rough rates derived from its number of processors.
@@ -48,14 +49,15 @@ struct Analysis {
     double occupancy = 0;  // threads on a processor, as a share of those that it can hold
     double waves = 0;      // rounds of resident blocks: 1.1 waves are nearly as slow as 2
     double seconds = 0;
-    std::string bound;  // products, other arithmetic, memory, second-level cache or launch
+    std::string bound;  // products, special functions, other arithmetic, memory, second-level cache or launch
   };
   std::string kernel;
   Machine machine;
-  std::map<std::string, double> flops;  // products by operand type, and "other" operations
-  double memory_bytes = 0;              // with every tensor read or written once
-  double copied_bytes = 0;              // read and written by blocks, through the second-level cache
-  double intensity = 0;                 // operations per byte of memory
+  // Products by operand type, of f32 also tf32 and tf32x3; "special" functions and "other" operations.
+  std::map<std::string, double> flops;
+  double memory_bytes = 0;  // with every tensor read or written once
+  double copied_bytes = 0;  // read and written by blocks, through the second-level cache
+  double intensity = 0;     // operations per byte of memory
   std::vector<Grid> grids;
   std::string bound;  // that of the slowest grid
   double seconds = 0;

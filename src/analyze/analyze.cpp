@@ -92,11 +92,12 @@ void predict(Analysis::Grid& grid, const Work& work, double memory_bytes, const 
   grid.waves = grid.blocks / places;
   const double idle = grid.waves > 0 ? std::ceil(grid.waves) / grid.waves : 1;
   const double stretched = machine.is_gpu ? idle : 1;
-  double products = 0, others = 0;
+  double products = 0, others = 0, specials = 0;
   for (auto& [type, count] : work.flops)
-    (type == "other" ? others : products) += count / machine.rate_of(type);
+    (type == "other" ? others : type == "special" ? specials : products) += count / machine.rate_of(type);
   const std::pair<const char*, double> all[] = {{"launch", 0},
                                                 {"products", products * stretched},
+                                                {"special functions", specials * stretched},
                                                 {"other arithmetic", others * stretched},
                                                 {"memory", memory_bytes / machine.memory_bytes},
                                                 {"second-level cache", work.copied_bytes / machine.l2_bytes}};
@@ -109,6 +110,10 @@ void predict(Analysis::Grid& grid, const Work& work, double memory_bytes, const 
 
 double Machine::rate_of(const std::string& type) const {
   if (type == "other") return other_flops;
+  if (type == "special") return special_functions;
+  // Three products, of the rate of half as many bits.
+  if (type == "tf32" || type == "tf32x3")
+    return flops_16 == 0 ? flops_32 : flops_16 / (type == "tf32" ? 2 : 6);
   const bool is_8 = type == "e4m3" || type == "e5m2" || type == "i8" || type == "u8",
              is_16 = type == "bf16" || type == "f16";
   if (is_8 && flops_8 > 0) return flops_8;

@@ -60,6 +60,48 @@ TEST(Analyze, CountsProducts) {
   }
 }
 
+TEST(Analyze, CountsSpecialFunctionsAndPrecisions) {
+  const auto counted = [](const char* name, const std::function<Expr(const Expr&)>& of) {
+    const lang::Kernel k = kernel(name, [&] {
+      Dim N("N");
+      Tensor X = input("X", {N}, f32), Y = output("Y", {N}, f32);
+      grid(ceildiv(N, 1024), [&](Index i) {
+        Fragment x({1024}, f32);
+        copy(X.at(i * 1024), x);
+        parallel(x, [&](Index j) { x(j) = of(x(j)); });
+        copy(x, Y.at(i * 1024));
+      });
+    });
+    return analyze(k, {{"N", 1 << 20}}, machine("h100")).flops;
+  };
+  const double n = 1 << 20;
+  auto softplus = counted("softplus", [](const Expr& x) { return log(1 + exp(x)); });
+  EXPECT_EQ(softplus["special"], 2 * n);
+  EXPECT_EQ(softplus["other"], n);
+  EXPECT_EQ(counted("scaled", [](const Expr& x) { return x * 2; })["special"], 0);
+  EXPECT_EQ(counted("power", [](const Expr& x) { return pow(x, 3.f); })["special"], 2 * n);
+  EXPECT_EQ(counted("quotient", [](const Expr& x) { return 1 / x; })["special"], n);
+
+  const auto precise = [](Precision precision) {
+    const lang::Kernel k = kernel("precise", [&] {
+      Tensor A = input("A", {64, 64}, f32), B = input("B", {64, 64}, f32), C = output("C", {64, 64}, f32);
+      grid(1, [&](Index) {
+        Fragment acc({64, 64}, f32, 0);
+        Shared As({64, 64}, f32), Bs({64, 64}, f32);
+        copy(A.at(0, 0), As);
+        copy(B.at(0, 0), Bs);
+        gemm(As, Bs, acc, {.precision = precision});
+        copy(acc, C.at(0, 0));
+      });
+    });
+    return analyze(k, {}, machine("h100")).flops;
+  };
+  EXPECT_EQ(precise(Precision::ieee)["f32"], 2.0 * 64 * 64 * 64);
+  EXPECT_EQ(precise(Precision::tf32)["tf32"], 2.0 * 64 * 64 * 64);
+  EXPECT_EQ(precise(Precision::tf32x3)["tf32x3"], 2.0 * 64 * 64 * 64);
+  EXPECT_EQ(machine("h100").rate_of("tf32"), 3 * machine("h100").rate_of("tf32x3"));
+}
+
 TEST(Analyze, PredictsByWhatLimits) {
   const std::map<std::string, double> large{{"M", 8192}, {"N", 8192}, {"K", 8192}},
       small{{"M", 64}, {"N", 64}, {"K", 64}};

@@ -32,13 +32,48 @@ class Counter {
     return v.type.is_floating() ? v.real : static_cast<double>(v.integer);
   }
 
+  // What the special function units of a GPU compute; a logarithm and an exponential make a power.
+  static double specials(const ir::Expr& e) {
+    using ir::Op;
+    switch (e->op) {
+      case Op::exp:
+      case Op::exp2:
+      case Op::log:
+      case Op::log2:
+      case Op::sqrt:
+      case Op::rsqrt:
+      case Op::rcp:
+      case Op::tanh:
+      case Op::sin:
+      case Op::cos:
+      case Op::erf:
+        return 1;
+      case Op::div:
+        return e->type.is_floating();
+      case Op::pow:
+        return 2;
+      default:
+        return 0;
+    }
+  }
   // Nodes that compute; index arithmetic of copies does not count.
-  static double operations(const ir::Expr& e) {
-    double count = e->op == ir::Op::constant || e->op == ir::Op::variable || e->op == ir::Op::cast
-                       ? 0
-                       : e->type.is_floating();
-    for (const ir::Expr& arg : e->args) count += operations(arg);
-    return count;
+  static void add_operations(Work& work, const ir::Expr& e) {
+    if (const double special = specials(e); special > 0)
+      work.flops["special"] += special;
+    else if (e->op != ir::Op::constant && e->op != ir::Op::variable && e->op != ir::Op::cast)
+      work.flops["other"] += e->type.is_floating();
+    for (const ir::Expr& arg : e->args) add_operations(work, arg);
+  }
+  static std::string kind_of(const ir::Gemm& n) {
+    switch (n.hints.precision) {
+      case ir::Precision::tf32:
+        return "tf32";
+      case ir::Precision::tf32x3:
+        return "tf32x3";
+      case ir::Precision::ieee:
+        break;
+    }
+    return std::string(n.a.buffer->type.name());
   }
   double elements(const ir::View& view) const {
     double product = 1;
@@ -57,8 +92,7 @@ class Counter {
   }
   void add(Work& work, const ir::Gather& n) { work.copied_bytes += elements(n.to) * bytes_of(n.from); }
   void add(Work& work, const ir::Gemm& n) {
-    work.flops[std::string(n.a.buffer->type.name())] +=
-        2.0 * static_cast<double>(n.a.extent(0) * n.depth() * n.b.extent(1));
+    work.flops[kind_of(n)] += 2.0 * static_cast<double>(n.a.extent(0) * n.depth() * n.b.extent(1));
   }
   void add(Work& work, const ir::Reduce& n) { work.flops["other"] += elements(n.from); }
   void add(Work& work, const ir::Scan& n) { work.flops["other"] += elements(n.from); }
@@ -69,17 +103,18 @@ class Counter {
   void add(Work& work, const ir::Load& n) { work.copied_bytes += bytes_of(n.from.view); }
   void add(Work& work, const ir::Store& n) {
     work.copied_bytes += bytes_of(n.to.view);
-    work.flops["other"] += operations(n.value);
+    add_operations(work, n.value);
   }
   void add(Work& work, const ir::Atomic& n) {
     work.copied_bytes += 2 * bytes_of(n.to.view);
-    work.flops["other"] += 1 + operations(n.value);
+    work.flops["other"] += 1;
+    add_operations(work, n.value);
   }
   void add(Work& work, const ir::Let& n) {
-    work.flops["other"] += operations(n.value);
+    add_operations(work, n.value);
     values_[n.variable.get()] = value(n.value);
   }
-  void add(Work& work, const ir::Assign& n) { work.flops["other"] += operations(n.value); }
+  void add(Work& work, const ir::Assign& n) { add_operations(work, n.value); }
   // The middle of a loop stands for all its steps.
   void add(Work& work, const ir::For& n) {
     double steps = 1;

@@ -10,7 +10,7 @@
 namespace tegula::analyzed {
 
 struct Work {
-  std::map<std::string, double> flops;  // by operand type; "other"
+  std::map<std::string, double> flops;  // by operand type; "other" and "special"
   double copied_bytes = 0;
   bool is_estimated = false;  // loops or conditions depend on elements of tensors
 

@@ -21,6 +21,7 @@ Machine hopper(const char* name, const char* words, double memory_bytes) {
           .flops_16 = 989 * tera,
           .flops_32 = 67 * tera,
           .other_flops = 67 * tera,
+          .special_functions = 4.2 * tera,  // 16 a cycle of a processor, of which multiply-adds are 256
           .memory_bytes = memory_bytes,
           .l2_bytes = 9 * tera,  // grouped products of 128 x 256 reach 771 TFLOPS, which read so much
           .shared_bytes = 233472,
@@ -42,6 +43,7 @@ Machine this_cpu() {
           .flops_16 = 0,
           .flops_32 = flops,
           .other_flops = flops / 4,
+          .special_functions = flops / 64,
           .memory_bytes = 20e9,
           .l2_bytes = processors * 50e9,
           .shared_bytes = 0,
@@ -64,6 +66,7 @@ const std::vector<Machine>& machines() {
                                          .flops_16 = 312 * tera,
                                          .flops_32 = 19.5 * tera,
                                          .other_flops = 19.5 * tera,
+                                         .special_functions = 2.4 * tera,
                                          .memory_bytes = 2.04 * tera,
                                          .l2_bytes = 4 * tera,
                                          .shared_bytes = 167936,

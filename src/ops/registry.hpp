@@ -85,6 +85,8 @@ struct Operator {
   // The kernels that `run` calls for such arguments.
   std::function<std::vector<lang::Kernel>(const Tensors& inputs, const Options& options, Target target)>
       kernels;
+  // Why its plan takes a slower way than others for such arguments, with the remedy.
+  std::function<std::vector<std::string>(const Tensors& inputs, const Options& options, Target target)> notes;
   std::function<Work(const Tensors& inputs, const Options& options)> work;
   // What is right of results, and what is not.
   std::function<std::vector<Verdict>(const Tensors& inputs, const Options& options, const Tensors& results)>

@@ -32,8 +32,8 @@ struct AttentionKernel {
   bool turns_values() const { return weight_type().bits() == 8; }
   int rows() const { return queries * pack; }
   // That are multiplied: tiles may have more.
-  int features() const { return padded.dim > 0 ? multiplied_features(dim) : dim; }
-  int features_v() const { return padded.dim_v > 0 ? multiplied_features(dim_v) : dim_v; }
+  int features() const { return padded.multiplied(dim); }
+  int features_v() const { return padded.multiplied_v(dim_v); }
   auto fields() const {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
                       labelled("q", queries), labelled("k", keys), labelled("left", left),

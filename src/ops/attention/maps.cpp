@@ -1,5 +1,7 @@
 #include "ops/attention/maps.hpp"
 
+#include <algorithm>
+
 namespace tegula::ops {
 
 namespace {
@@ -11,7 +13,12 @@ CallMap features() {
               base,
               stepped("d=# d_v=#", 8, 512, 8),
               {"", "causal", "f16 causal", "causal left=511", "softcap=30"}};
-  for (const char* odd : {"d=33 d_v=33", "d=100 d_v=100", "d=125 d_v=125"}) map.columns.emplace_back(odd);
+  const auto add_before = [&](const std::string& next, const std::string& odd) {
+    map.columns.insert(std::ranges::find(map.columns, next), odd);
+  };
+  add_before("d=40 d_v=40", "d=33 d_v=33");
+  add_before("d=104 d_v=104", "d=100 d_v=100");
+  add_before("d=128 d_v=128", "d=125 d_v=125");
   return map;
 }
 

@@ -1,5 +1,7 @@
 #include "ops/block_sparse/call.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ops/block_sparse/gpu_tiles.hpp"
@@ -122,7 +124,24 @@ BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptio
   return call;
 }
 
+namespace {
+
+// Rows with one list are less than what an instruction multiplies: others fill the tile, and see other keys.
+void note_few_rows(const BlockSparseCall& call, Launch& launch) {
+  const std::int64_t heads = call.per_query_head ? 1 : call.tensors.group(),
+                     rows = heads * call.kernel.q_block;
+  if (multiplies_by_groups(call.kernel) && rows < warp_group_rows)
+    launch.note(
+        fmt::format("plan: {} queries of {} heads share a list of blocks, and a warp group multiplies {} "
+                    "rows; larger blocks "
+                    "of queries are faster",
+                    call.kernel.q_block, heads, warp_group_rows));
+}
+
+}  // namespace
+
 void run_block_sparse(const BlockSparseCall& call, Launch& launch) {
+  if (launch.call().on_gpu()) note_few_rows(call, launch);
   if (call.kernel.listed)
     if (const auto selection = as_selection(call)) return attend_tokens(*selection, call, launch);
   launch(call.kernel, block_sparse_kernel,

@@ -51,8 +51,8 @@ struct CacheKernel {
   int tiles_of_block() const { return (block + keys - 1) / keys; }
   int rest() const { return dim - dim_v; }  // features of latent keys that are no values
   int in_8_bits() const { return record == CacheRecord::tiles_of_64 ? dim_v - 64 : dim_v; }  // of a record
-  int features() const { return padded.dim > 0 ? multiplied_features(dim) : dim; }
-  int features_v() const { return padded.dim_v > 0 ? multiplied_features(dim_v) : dim_v; }
+  int features() const { return padded.multiplied(dim); }
+  int features_v() const { return padded.multiplied_v(dim_v); }
   auto fields() const {
     return std::tuple(
         type, labelled("cache", cache), compute, labelled("d", dim), labelled("v", dim_v), padded, form,

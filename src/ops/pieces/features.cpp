@@ -15,11 +15,17 @@ constexpr int unit_of_engine = 8;  // 16 bytes
 constexpr int sector = 16;
 constexpr int whole_block = 64;    // 128 bytes
 constexpr int most_widened = 128;  // above, the zeros would take the room of keys
+constexpr int most_of_one_group = 256;
 constexpr int rows_of_copy = 32;
 
 int rounded(int features, int unit) { return (features + unit - 1) / unit * unit; }
 int padded(int features) { return rounded(features, features <= step ? step : block); }
+// Of more features than one warp group holds, each of two has whole blocks; up to 384, one with 64 rows does.
+int widened_for_groups(int features) {
+  return rounded(features, features <= 6 * whole_block ? whole_block : 2 * whole_block);
+}
 int widened(int features) {
+  if (features > most_of_one_group) return widened_for_groups(features);
   const int least = padded(features);
   return least <= block || least > most_widened || least == features ? least : rounded(features, whole_block);
 }
@@ -35,15 +41,23 @@ TileFeatures features_of(int dim, int dim_v, DType compute, int (*tile)(int)) {
 
 }  // namespace
 
+int TileFeatures::multiplied(int features) const {
+  return dim == 0 || whole ? of(features) : rounded(features, step);
+}
+int TileFeatures::multiplied_v(int features) const {
+  return dim_v == 0 || whole ? of_v(features) : rounded(features, step);
+}
+
 TileFeatures tile_features(int dim, int dim_v, DType compute) {
   return features_of(dim, dim_v, compute, padded);
 }
 
 TileFeatures wide_tile_features(int dim, int dim_v, DType compute) {
-  return features_of(dim, dim_v, compute, widened);
+  TileFeatures result = features_of(dim, dim_v, compute, widened);
+  result.whole = std::max(dim, dim_v) > most_of_one_group && (result.dim > 0 || result.dim_v > 0);
+  return result;
 }
 
-int multiplied_features(int dim) { return rounded(dim, step); }
 bool are_off_sectors(int dim) { return dim > whole_block && dim % sector != 0; }
 
 Tensor with_features(const char* name, const Tensor& tensor, int features) {

@@ -12,6 +12,7 @@ namespace tegula::ops {
 // tiles have more features than the tensors, the others being zeros: what is outside of a tensor.
 struct TileFeatures {
   int dim = 0, dim_v = 0;  // 0: as the tensors
+  bool whole = false;      // products take all features of tiles, not only those that are no zeros
   // The tensors have rows of so many features beside them, which grids copy: the copy engine takes rows of 16
   // bytes or a multiple only.
   bool copied = false;
@@ -21,19 +22,20 @@ struct TileFeatures {
 
   int of(int features) const { return dim > 0 ? dim : features; }
   int of_v(int features) const { return dim_v > 0 ? dim_v : features; }
+  int multiplied(int features) const;
+  int multiplied_v(int features) const;
   auto fields() const {
     const auto named = [](int features) { return features > 0 ? std::optional(features) : std::nullopt; };
-    return std::tuple(labelled("in_", named(dim)), labelled("v_in_", named(dim_v)),
+    return std::tuple(labelled("in_", named(dim)), labelled("v_in_", named(dim_v)), labelled("whole", whole),
                       labelled("copied", copied), labelled("copied_keys", copied_keys));
   }
 };
 
 // The features of a GPU's tiles of this type, all of which are multiplied.
 TileFeatures tile_features(int dim, int dim_v, DType compute);
-// Where products leave out what is after multiplied_features, tiles may have whole blocks of 128 bytes,
-// which the copy engine and the tensor cores take fastest.
+// Where products leave out the zeros, tiles may have whole blocks of 128 bytes, which the copy engine and the
+// tensor cores take fastest. Of more than 256 features, products take whole blocks, too.
 TileFeatures wide_tile_features(int dim, int dim_v, DType compute);
-int multiplied_features(int dim);
 // Whether rows of so many features of 16 bits begin within sectors of the cache, and are read often enough by
 // products for that to count.
 bool are_off_sectors(int dim);

@@ -33,7 +33,7 @@ class ScoreRange {
 };
 
 // tanh(score · scale), what a score is of its cap. `compute` is the type that is multiplied: 16 bits need it
-// to 2^-20 only.
+// to 2^-19 only.
 lang::Expr share_of_cap(const lang::Expr& score, const lang::Expr& scale, DType compute);
 // Scores become such shares.
 void cap_scores(lang::Fragment& scores, const lang::Expr& scale, DType compute);

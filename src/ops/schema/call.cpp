@@ -177,12 +177,17 @@ Tensors call_by_name(const OperatorSchema& schema, const Tensors& tensors, const
   return results;
 }
 
-std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Tensors& tensors,
-                                          const OptionValues& options, Target target) {
+ListedCall listed_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
+                          Target target) {
   const CheckedCall call(schema, tensors, options, target);
   Launch launch(call.bound, Launch::Mode::list);
   if (!call.bound.is_empty()) schema.run(call.bound, launch);
-  return launch.kernels();
+  return {launch.kernels(), launch.notes()};
+}
+
+std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Tensors& tensors,
+                                          const OptionValues& options, Target target) {
+  return listed_by_name(schema, tensors, options, target).kernels;
 }
 
 DType plain_steps(const OperatorSchema& schema, const std::string& output, DType own,

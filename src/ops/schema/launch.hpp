@@ -51,6 +51,11 @@ class Launch {
   const BoundCall& call() const { return call_; }
   // Those that were launched, each once.
   const std::vector<lang::Kernel>& kernels() const { return kernels_; }
+  // Says why the plan takes a slower way, and what would be faster; kept where programs are only listed.
+  void note(const std::string& words) {
+    if (mode_ == Mode::list) notes_.push_back(words);
+  }
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   template <class Instance>
@@ -79,6 +84,7 @@ class Launch {
   Mode mode_;
   PlanScope plan_;
   std::vector<lang::Kernel> kernels_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace tegula::ops

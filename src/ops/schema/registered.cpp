@@ -86,6 +86,9 @@ Operator registered(const OperatorSchema& schema) {
   op.kernels = [&schema](const Tensors& in, const Options& options, Target target) {
     return kernels_by_name(schema, in, values_of(schema, options), target);
   };
+  op.notes = [&schema](const Tensors& in, const Options& options, Target target) {
+    return listed_by_name(schema, in, values_of(schema, options), target).notes;
+  };
   op.work = [&schema](const Tensors& in, const Options& options) { return work_of(schema, in, options); };
   op.judge = [&schema](const Tensors& in, const Options& options, const Tensors& results) {
     return judge_call(schema, in, values_of(schema, options), results);

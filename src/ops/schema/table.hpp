@@ -238,7 +238,15 @@ Tensors call_by_name(const OperatorSchema& schema, const Tensors& tensors, const
 // The same, which writes them where they are.
 Tensors call_in_place(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
                       Target target = Target::automatic());
-// The kernels that such a call runs; nothing runs, and tensors need no memory.
+// The kernels that such a call runs, and why its plan takes a slower way than others; nothing runs, and
+// tensors need no memory.
+struct ListedCall {
+  std::vector<lang::Kernel> kernels;
+  std::vector<std::string> notes;
+};
+ListedCall listed_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
+                          Target target = Target::automatic());
+// The kernels alone.
 std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Tensors& tensors,
                                           const OptionValues& options, Target target = Target::automatic());
 // The same by the formula, in double precision; every step is rounded to `steps`.
