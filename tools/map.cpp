@@ -15,6 +15,7 @@
 #include "runtime/machine/thread_pool.hpp"
 #include "tegula/error.hpp"
 #include "tegula/stream.hpp"
+#include "tegula/time.hpp"
 
 namespace tegula::tool {
 
@@ -88,13 +89,11 @@ void add_counts(const RecordedCalls& calls, Machine machine, PointWork& work) {
   work.kind = std::ranges::max_element(products, {}, [](auto& own) { return own.second; })->first;
 }
 
-// The median of a few rounds, from the call to its end.
-double seconds_of_call(const std::function<void()>& call) {
-  constexpr int rounds = 5;
-  call();
-  std::vector<double> seconds;
-  for (int i = 0; i < rounds; ++i) seconds.push_back(bench::seconds_of(call));
-  return bench::median(seconds);
+// The median of a few rounds; on a GPU between events on its stream, as launching takes as long as short
+// calls.
+double seconds_of_call(const std::function<void()>& call, Target target) {
+  return time(call, target.device() == DeviceKind::cuda ? Device::cuda() : Device::cpu(), {.rounds = 5})
+      .median();
 }
 
 // On a GPU the results that a gradient needs are the operator's own, there.
@@ -128,10 +127,7 @@ PointWork measure_point(const ops::OperatorSchema& schema, const ops::ExampleCal
     ops::call_by_name(schema, inputs, call.options, target);
     add_counts(recorded, machine_of(target), work);
   }
-  point.seconds = seconds_of_call([&] {
-    ops::call_by_name(schema, inputs, call.options, target);
-    if (target.device() == DeviceKind::cuda) synchronize(Device::cuda());
-  });
+  point.seconds = seconds_of_call([&] { ops::call_by_name(schema, inputs, call.options, target); }, target);
   point.tflops = 1e-12 * work.flops / point.seconds;
   return work;
 }

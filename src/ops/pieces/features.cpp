@@ -20,9 +20,10 @@ constexpr int rows_of_copy = 32;
 
 int rounded(int features, int unit) { return (features + unit - 1) / unit * unit; }
 int padded(int features) { return rounded(features, features <= step ? step : block); }
-// Of more features than one warp group holds, each of two has whole blocks; up to 384, one with 64 rows does.
+// Each of two warp groups has a whole number of blocks, or seven halves.
 int widened_for_groups(int features) {
-  return rounded(features, features <= 6 * whole_block ? whole_block : 2 * whole_block);
+  constexpr int most_uneven = 7 * whole_block;
+  return rounded(features, features <= most_uneven ? whole_block : 2 * whole_block);
 }
 int widened(int features) {
   if (features > most_of_one_group) return widened_for_groups(features);

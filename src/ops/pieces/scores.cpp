@@ -34,19 +34,10 @@ Expr ScoreRange::limit(const Expr& query) const {
 }
 
 Expr share_of_cap(const Expr& score, const Expr& scale, DType compute) {
-  Expr share = score * scale;
-  if (compute == f32) return tanh(share);
-  // The rational function x P(x^2) / Q(x^2) with the least relative error up to `end`, 2^-19.9; beyond, 1 is
-  // as near. It takes one special function where exponentials take two, and softmax has one of its own to
-  // wait for.
-  constexpr float end = 7, p[] = {0.99999897f, 0.12322053f, 0.0022930873f, 3.9958643e-6f},
-                  q[] = {1, 0.45654613f, 0.021151607f, 1.439843e-4f};
-  Expr square = share * share;
-  const auto polynomial = [&](const float(&c)[4]) {
-    return c[0] + square * (c[1] + square * (c[2] + square * c[3]));
-  };
-  Expr inner = share * polynomial(p) * rcp(polynomial(q));
-  return select(share > end, 1.f, select(share < -end, -1.f, inner));  // NaN stays NaN
+  if (compute == f32) return tanh(score * scale);
+  // The difference has few digits of a small share, but weights depend on how far a score is off, not on which
+  // part of it.
+  return 1 - 2 * rcp(1 + exp2(score * (scale * (2 * log2e))));
 }
 
 void cap_scores(Fragment& scores, const Expr& scale, DType compute) {
