@@ -100,6 +100,15 @@ void multiply_8_bits(const Bound<Attention>& c, AttentionKernel& kernel) {
   kernel.padded.copied = false;  // threads bring what the copy engine does not take
 }
 
+// What the copy engine does not take costs a copy, which short windows cannot hide.
+void note_copies(const AttentionKernel& kernel, Launch& launch) {
+  if (kernel.padded.copied || kernel.padded.copied_keys)
+    launch.note(fmt::format(
+        "plan: rows of {} and {} features are copied to rows that start at multiples of {} bytes; "
+        "multiples of {} features are faster",
+        kernel.dim, kernel.dim_v, kernel.padded.copied ? 16 : 32, kernel.padded.copied ? 8 : 16));
+}
+
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
@@ -111,6 +120,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
   const int splits = c->splits > 0 ? c->splits : plan.splits;
   kernel.split = splits > 1;
   kernel.padded.copied_keys = c.on_gpu() && reads_keys_often(problem, kernel);
+  note_copies(kernel, launch);
   const ProgramOptions options = program_options(*c, c.real("scale"));
   launch(kernel, attention_kernel,
          {{"scale", options.scale},
