@@ -14,6 +14,7 @@
 #include "passes/cuda/cuda_plan.hpp"
 #include "passes/cuda/operand_place.hpp"
 #include "passes/cuda/plan_conversions.hpp"
+#include "passes/cuda/plan_row_stores.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/rows_of_groups.hpp"
@@ -118,6 +119,7 @@ class CudaGridPrinter : private GridState {
                         const std::function<void(const std::string& first)>& inside);
   void register_loop(const ir::For& n, const ir::Stmt& stmt);
   void register_loop(const ir::For& n, const ir::Stmt& stmt, const Vectors* vectors);
+  bool as_a_whole(const ir::For& n, const ir::Stmt& stmt);
   void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
   void registers(const ir::For& n, const Layout& layout, const std::string& first, const Vectors* vectors);
   void flat(const ir::For& n, const std::string& type, const Texts& extents, const Vectors* vectors);
@@ -205,6 +207,7 @@ class CudaGridPrinter : private GridState {
   std::vector<std::size_t> dims_of_some_pieces(const ir::For& n, const ir::Access& access, int width) const;
   std::vector<std::size_t> dims_of_some_rows(const ir::For& n, const ir::Stmt& s) const;
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
+  bool adds_vectors(const ir::Stmt& s) const;
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
 
@@ -259,7 +262,14 @@ class CudaGridPrinter : private GridState {
   void load_matrices(const passes::Conversion& n, const ir::View& from, const Loc& at);
 
   // ---- fragments to rows of tensors (print_row_stores.cpp)
-  void store_rows(const ir::For& n, const ir::Access& to, const Loc& at);
+  std::string find_row(const passes::RowLoop& rows);
+  std::optional<passes::RowLoop> rows_to_find(const ir::For& n) const;
+  void find_rows(const Layout& layout, const Texts& base, RowTable& table);
+  void name_found(const RowTable& table);
+  void store_rows(const ir::For& n, const passes::RowStore& plan, const ir::Stmt& s);
+  void store_computed(
+      const ir::For& n, const passes::RowStore& plan, int half, const std::string& of_group,
+      const std::function<void(const std::string& column, const std::string& elements)>& write);
 
   // ---- operations on tiles (print_tiles.cpp)
   void declare_fragment(const std::string& name, DType type, const Layout& layout, const Loc& at);

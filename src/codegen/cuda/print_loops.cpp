@@ -106,22 +106,29 @@ passes::Computing CudaGridPrinter::computing() const {
   return {team_.threads, layouts_, plan_.operands, target_};
 }
 
-void CudaGridPrinter::elements(const For& n, const Stmt& s) {
+// By instructions for many elements, if there are some for such a loop.
+bool CudaGridPrinter::as_a_whole(const For& n, const Stmt& s) {
   if (const auto found = passes::conversion(s, layouts_);
       found && plan_.forms.packed.contains(found->to.get()))
-    return pack(*found, s->at);
-  if (exchange(n, s)) return;
+    return pack(*found, s->at), true;
+  if (exchange(n, s)) return true;
   const auto row_plan = passes::plan_rows(s);
-  if (row_plan) return rows(*row_plan, false);
+  if (row_plan) return rows(*row_plan, false), true;
   notes_.add(passes::NoteKind::by_elements, row_plan.reason(), s->at);
   if (const auto own = passes::plan_conversion(s); own && pieces_of_thread(*own) > 0)
-    return convert_rows(*own);
+    return convert_rows(*own), true;
   if (const auto found = passes::matrix_store(s, computing()); found && is_registers_of_pairs(*found))
-    return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);
+    return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at), true;
   if (const auto found = matrix_load(s))
-    return load_matrices(*found, as<Load>(n.body.front())->from.view, s->at);
-  if (const Access* to = passes::plan_row_store(s, layouts_, team_.threads, target_))
-    return store_rows(n, *to, s->at);
+    return load_matrices(*found, as<Load>(n.body.front())->from.view, s->at), true;
+  const auto row_store = passes::plan_row_store(s, layouts_, team_.threads, target_);
+  if (row_store) return store_rows(n, *row_store, s), true;
+  notes_.add(passes::NoteKind::by_elements, row_store.reason(), s->at);
+  return false;
+}
+
+void CudaGridPrinter::elements(const For& n, const Stmt& s) {
+  if (as_a_whole(n, s)) return;
   const auto found = layouts_.loops.find(s.get());
   const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
   if (layout && layout->replicas() > 1 && passes::reads_what_it_writes(n)) layout = nullptr;
@@ -202,6 +209,12 @@ void CudaGridPrinter::in_register_loop(const For& n, const Stmt& s,
 
 void CudaGridPrinter::register_loop(const For& n, const Stmt& s) {
   const Layout& layout = layouts_.loops.at(s.get());
+  if (const auto rows = rows_found_ ? std::nullopt : rows_to_find(n)) {
+    rows_found_ = &*rows;
+    register_loop(passes::elements_of(n, *rows), s);
+    rows_found_ = nullptr;
+    return;
+  }
   bool in_two_ways = false;
   in_register_loop(n, s, [&](const std::string& first) {
     const auto vectors = vectors_of(n, layout);
@@ -228,12 +241,15 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
   const Texts base = base_coordinates(layout);
   const std::int64_t count = layout.register_count(), begin = count * part_.first / 16,
                      end = count * part_.last / 16;
+  loop_ = ElementLoop{&n, &layout, first};
+  RowTable table;
+  if (rows_found_) find_rows(layout, base, table);
   const auto name = [&] {
     const Coordinates at = register_coordinates(layout, base);
     for (std::size_t d = 0; d < n.index.size(); ++d) values_.set(n.index[d], at.names[d]);
+    name_found(table);
     return at.inside;
   };
-  loop_ = ElementLoop{&n, &layout, first};
   out_.line("#pragma unroll");
   if (vectors) {
     out_.open(fmt::format("for (int g = {}; g < {}; g += {}) {{", begin, end, vectors->width));
@@ -245,17 +261,26 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
     });
   } else {
     out_.open(fmt::format("for (int r = {}; r < {}; ++r) {{", begin, end));
-    const std::string inside = name();
+    const std::string coordinates = name(), inside = both(coordinates, row_exists_);
     if (!inside.empty()) out_.open(fmt::format("if ({}) {{", inside));
     body(n.body);
     if (!inside.empty()) out_.close();
   }
   loop_.reset();
+  row_exists_.clear();
   out_.close();
 }
 
 // The iterations are numbered, and dealt to the threads in turn.
 void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
+  if (const auto rows = rows_found_ ? std::nullopt : rows_to_find(n)) {
+    out_.code();
+    touch_all(n.body);
+    rows_found_ = &*rows;
+    by_flat_index(passes::elements_of(n, *rows), s);
+    rows_found_ = nullptr;
+    return;
+  }
   out_.code();
   touch_all(n.body);
   bool wide = false;
@@ -306,6 +331,7 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
     inner += (inner.empty() ? "" : " * ") + pieces(d);
   }
   loop_ = ElementLoop{&n, nullptr, ""};
+  if (rows_found_) row_exists_ = find_row(*rows_found_);
   if (vectors) {
     const std::string first = variable_text(n.index.back());
     by_vectors(n, *vectors, [&] {
@@ -313,9 +339,12 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
                             name_variable(n.index.back()), first));
     });
   } else {
+    if (!row_exists_.empty()) out_.open(fmt::format("if ({}) {{", row_exists_));
     body(n.body);
+    if (!row_exists_.empty()) out_.close();
   }
   loop_.reset();
+  row_exists_.clear();
   out_.close();
 }
 

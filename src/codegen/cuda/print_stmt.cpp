@@ -282,6 +282,9 @@ void CudaGridPrinter::operator()(const Atomic& n, const Stmt& s) {
   begin(s);
   constexpr const char* names[] = {"Add", "Min", "Max", "Or", "And"};
   const std::string text = value(n.value);
+  if (is_packed(s))
+    return out_.line(fmt::format("{}.set(e, tg::make<{}>({}));", vectors_->names.at(s.get()),
+                                 element_type(n.to.view.buffer->type), text));
   const GuardedAddress at = address(n.to);
   Texts guards;
   if (!at.guard.empty()) guards.push_back(at.guard);

@@ -71,11 +71,22 @@ bool is_range(const ViewDim& d) { return d.low && d.high && !is_constant(d.low);
 
 const Access* access_of(const Stmt& s) {
   if (const auto* load = as<Load>(s)) return &load->from;
+  if (const auto* atomic = as<Atomic>(s)) return &atomic->to;
   const auto* store = as<Store>(s);
   return store ? &store->to : nullptr;
 }
 
 }  // namespace
+
+// Additions to rows that are looked up, by the instructions of Hopper GPUs for elements in a row. Sums of 16
+// bits add rounded values.
+bool CudaGridPrinter::adds_vectors(const Stmt& s) const {
+  const auto* atomic = as<Atomic>(s);
+  if (!atomic || !rows_found_ || !target_.has_wgmma() || atomic->op != AtomicOp::add) return false;
+  const DType type = atomic->to.view.buffer->type;
+  const bool rounds = atomic->value->op == Op::cast && atomic->value->type == type;
+  return type == f32 || ((type == bf16 || type == f16) && rounds);
+}
 
 // Along the last index, by single steps in the last dimension; other dimensions do not depend on it.
 bool CudaGridPrinter::goes_along_row(const For& n, const Access& access) const {
@@ -129,7 +140,7 @@ std::optional<std::vector<const Stmt*>> CudaGridPrinter::row_accesses(const For&
   std::vector<const Stmt*> result;
   for (const Stmt& s : n.body) {
     const Access* access = access_of(s);
-    if (!access && !as<Let>(s)) return std::nullopt;
+    if ((!access && !as<Let>(s)) || (as<Atomic>(s) && !adds_vectors(s))) return std::nullopt;
     if (access && goes_along_row(n, *access)) result.push_back(&s);
   }
   const auto memory = [&](const Access& a) {
@@ -176,14 +187,19 @@ std::vector<std::size_t> CudaGridPrinter::dims_of_some_pieces(const For& n, cons
   return all || first % width != 0 || end % width != 0 ? std::vector<std::size_t>() : std::vector{d};
 }
 
-// Dimensions whose limits cut off rows of a tile that is stored, such as those of the next group: each piece
-// asks for its own row, and others of the tile are stored as pieces, too.
+// Dimensions whose limits cut off rows of a tile that is stored, such as those of the next group, or that are
+// looked up for each row: each piece asks for its own row, and others of the tile are stored as pieces, too.
 std::vector<std::size_t> CudaGridPrinter::dims_of_some_rows(const For& n, const Stmt& s) const {
-  const auto* store = as<Store>(s);
-  if (!store || store->to.view.is_tile()) return {};
+  const Access* to = as<Load>(s) ? nullptr : access_of(s);
+  if (!to || to->view.is_tile()) return {};
   std::vector<std::size_t> result;
-  for (const std::size_t d : dims_known_before(n, store->to))
-    if (d + 1 < store->to.view.dims.size() && is_range(store->to.view.dims[d])) result.push_back(d);
+  const std::vector<Expr> at = coordinates(*to);
+  const std::vector<VariablePtr> found = rows_found_ ? rows_found_->found() : std::vector<VariablePtr>();
+  for (const std::size_t d : dims_known_before(n, *to)) {
+    const bool looked_up =
+        std::any_of(found.begin(), found.end(), [&](const VariablePtr& v) { return uses(at[d], v); });
+    if (d + 1 < to->view.dims.size() && (looked_up || is_range(to->view.dims[d]))) result.push_back(d);
+  }
   return result;
 }
 
@@ -275,7 +291,7 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
     if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();
     unlimited_ = dims_known_before(n, access);
     for (const std::size_t d : dims_of_some_rows(n, s)) std::erase(unlimited_, d);
-    const auto [pointer, row_exists] = address(access);
+    const auto [pointer, exists] = address(access);
     unlimited_.clear();
     aligned_ = nullptr;
     if (as<Load>(s)) {
@@ -284,11 +300,12 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
     }
     out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, found->second));
     Texts asked;
-    for (const std::string& own : {only_one(), dims_of_some_rows(n, s).empty() ? std::string() : row_exists})
+    for (const std::string& own :
+         {only_one(), row_exists_, dims_of_some_rows(n, s).empty() ? std::string() : exists})
       if (!own.empty()) asked.push_back(own);
-    stores.push_back(fmt::format("{}tg::store_pack({}, {});",
+    stores.push_back(fmt::format("{}tg::{}_pack({}, {});",
                                  asked.empty() ? "" : fmt::format("if ({}) ", fmt::join(asked, " && ")),
-                                 pointer, found->second));
+                                 as<Atomic>(s) ? "add" : "store", pointer, found->second));
   }
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int e = 0; e < {}; ++e) {{", vectors.width));
