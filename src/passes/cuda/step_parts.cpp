@@ -135,7 +135,8 @@ void Planner::drain() {
 // How many flights are to be over before the statement: their sums are touched, or their operands written.
 // None may be under way beside a product of single warps: ptxas then serialises the products of the function.
 std::size_t Planner::flights_of(const Stmt& s) const {
-  if (as<Gemm>(s) && plan(s).instruction == GemmInstruction::mma_sync) return flights_.size();
+  for (const auto& [gemm, threads] : team_products({s}, roles_.consumers))
+    if (plan_gemm(*gemm, threads, target_).instruction == GemmInstruction::mma_sync) return flights_.size();
   std::size_t before = 0;
   for (const Region& r : all_effects(s).regions) {
     const BufferPtr& b = r.view->buffer;
@@ -250,6 +251,11 @@ void Planner::operand(const Body& statements, const StepGroup& group) {
     for (const Stmt* s : {&made, &used}) {
       StepPart& part = add(s == &made ? Does::work : Does::product, *s);
       if (i == 0 && s == &made) await(part, before);
+      // Values that others gave the sum, while products are in flight.
+      if (i == 0 && s == &used && !settled_ && begun_.erase(gemm.c.buffer.get()) > 0 && !gemm.overwrite) {
+        part.pins = true;
+        settle(part);
+      }
       part.first = 16 * i / group.parts, part.last = 16 * (i + 1) / group.parts;
       part.in_parts = gemm.a.buffer;
     }
