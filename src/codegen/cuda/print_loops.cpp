@@ -9,26 +9,13 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/element_loops.hpp"
+#include "passes/cuda/plan_byte_turns.hpp"
 
 namespace tegula::codegen {
 
 using namespace ir;
 
 namespace {
-
-// The sum over digits along a dimension: digit = number / step % extent.
-std::string coordinate_text(const layout::Digits& digits, std::size_t dim, const std::string& number) {
-  std::vector<std::string> terms;
-  std::int64_t step = 1, count = 1;
-  for (const layout::Digit& digit : digits) count *= digit.extent;
-  for (const layout::Digit& digit : digits) {
-    if (digit.stride[dim] != 0) {
-      terms.push_back(times(digit_text(number, step, digit.extent, count), digit.stride[dim]));
-    }
-    step *= digit.extent;
-  }
-  return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
-}
 
 // The tile that the loop's last statement stores to, if products of the grid add to it.
 const BufferPtr* sum_of_products(const For& loop, const Grid& grid) {
@@ -68,40 +55,6 @@ std::int64_t run_along_rows(const layout::Layout& layout) {
   return run;
 }
 
-std::string CudaGridPrinter::first_replica(const Layout& layout) const {
-  Texts terms;
-  std::int64_t step = 1;
-  for (const layout::Digit& digit : layout.threads()) {
-    if (digit.is_replica())
-      terms.push_back(fmt::format("{} == 0", digit_text(team_.thread, step, digit.extent)));
-    step *= digit.extent;
-  }
-  return terms.empty() ? "" : fmt::format("{}", fmt::join(terms, " && "));
-}
-
-CudaGridPrinter::Texts CudaGridPrinter::base_coordinates(const Layout& layout) {
-  Texts result;
-  for (std::size_t d = 0; d < layout.shape().size(); ++d) {
-    result.push_back(names_.unique("base"));
-    out_.define("int", result.back(), coordinate_text(layout.threads(), d, team_.thread));
-  }
-  return result;
-}
-
-Coordinates CudaGridPrinter::register_coordinates(const Layout& layout, const Texts& base) {
-  Coordinates result;
-  Texts inside;
-  for (std::size_t d = 0; d < layout.shape().size(); ++d) {
-    result.names.push_back(names_.unique("x"));
-    const std::string steps = coordinate_text(layout.registers(), d, "r");
-    out_.define("int", result.names.back(), plus(base[d], steps));
-    if (layout.overhangs(static_cast<int>(d)))
-      inside.push_back(fmt::format("{} < {}", result.names.back(), layout.shape()[d]));
-  }
-  result.inside = fmt::format("{}", fmt::join(inside, " && "));
-  return result;
-}
-
 passes::Computing CudaGridPrinter::computing() const {
   return {team_.threads, layouts_, plan_.operands, target_};
 }
@@ -114,7 +67,7 @@ bool CudaGridPrinter::as_a_whole(const For& n, const Stmt& s) {
   if (exchange(n, s)) return true;
   const auto row_plan = passes::plan_rows(s);
   if (row_plan) return rows(*row_plan, false), true;
-  notes_.add(passes::NoteKind::by_elements, row_plan.reason(), s->at);
+  if (!passes::plan_byte_turn(s)) notes_.add(passes::NoteKind::by_elements, row_plan.reason(), s->at);
   if (const auto own = passes::plan_conversion(s); own && pieces_of_thread(*own) > 0)
     return convert_rows(*own), true;
   if (const auto found = passes::matrix_store(s, computing()); found && is_registers_of_pairs(*found))
@@ -163,15 +116,6 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
     shared_.erase(buffer.get());
     if (written) from_shared(tile, buffer->type, fragments_.at(buffer.get()), s->at);
     release(tile);
-  }
-}
-
-void CudaGridPrinter::touch_all(const Body& statements) {
-  for (const Region& region : all_effects(statements).regions) {
-    const MemoryUse use = region.touch == Touch::read      ? MemoryUse::read
-                          : region.touch == Touch::combine ? MemoryUse::combine
-                                                           : MemoryUse::write;
-    touch(*region.view, use, false);
   }
 }
 
@@ -304,6 +248,12 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
     if (n.begin[d]->held() == n.end[d]->held()) facts_.add_index(n.index[d], n.begin[d], n.end[d]);
   }
   const auto vectors = find_vectors(n, 16);
+  if (const auto turn = passes::plan_byte_turn(s);
+      turn && vectors && vectors->width == passes::turned_columns) {
+    either(
+        vectors->conditions, [&] { turn_bytes(n, *turn); }, [&] { flat(n, type, names, nullptr); });
+    return out_.close();
+  }
   either(
       vectors ? vectors->conditions : Texts{}, [&] { flat(n, type, names, vectors ? &*vectors : nullptr); },
       [&] { flat(n, type, names, nullptr); });
@@ -346,64 +296,6 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
   loop_.reset();
   row_exists_.clear();
   out_.close();
-}
-
-SharedTile CudaGridPrinter::stage(const std::string& name, std::int64_t elements, DType type) {
-  const std::int64_t bytes = elements * type.bytes(), each = (bytes + 15) / 16 * 16;
-  const std::int64_t begin = memory_.allocate(
-      each * team_.count, 128, fmt::format("{}[{}] on their way between threads", type.name(), elements));
-  SharedTile tile{names_.unique(name + "_staged"), {}, {-1, begin, begin + each * team_.count}};
-  const std::string offset =
-      team_.slot.empty() ? std::to_string(begin) : fmt::format("{} + {} * {}", begin, team_.slot, each);
-  out_.code();
-  out_.line(
-      fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2});", element_type(type), tile.name, offset));
-  return tile;
-}
-
-void CudaGridPrinter::release(const SharedTile& tile) { memory_.free(tile.memory.begin); }
-
-void CudaGridPrinter::to_shared(const FragmentTile& from, DType type, const SharedTile& to, const Loc& at) {
-  out_.code();
-  out_.touch({to.memory, MemoryUse::write});
-  out_.open(fmt::format("{{  // {}: to shared memory", location_in_folder(at)));
-  const Texts base = base_coordinates(from.layout);
-  out_.line("#pragma unroll");
-  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", from.layout.register_count()));
-  const Coordinates x = register_coordinates(from.layout, base);
-  Texts guards;
-  if (!x.inside.empty()) guards.push_back(x.inside);
-  if (const std::string first = first_replica(from.layout); !first.empty()) guards.push_back(first);
-  Texts terms;
-  std::int64_t stride = 1;
-  for (std::size_t d = x.names.size(); d-- > 0; stride *= from.layout.shape()[d])
-    terms.push_back(times(x.names[d], stride));
-  out_.line(fmt::format("{}tg::store({} + {}, {}[r]);",
-                        guards.empty() ? "" : fmt::format("if ({}) ", fmt::join(guards, " && ")), to.name,
-                        terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + ")), from.name));
-  out_.close();
-  out_.close();
-  (void)type;
-}
-
-void CudaGridPrinter::from_shared(const SharedTile& from, DType type, const FragmentTile& to, const Loc& at) {
-  out_.code();
-  out_.touch({from.memory, MemoryUse::read});
-  out_.open(fmt::format("{{  // {}: from shared memory", location_in_folder(at)));
-  const Texts base = base_coordinates(to.layout);
-  out_.line("#pragma unroll");
-  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", to.layout.register_count()));
-  const Coordinates x = register_coordinates(to.layout, base);
-  Texts terms;
-  std::int64_t stride = 1;
-  for (std::size_t d = x.names.size(); d-- > 0; stride *= to.layout.shape()[d])
-    terms.push_back(times(x.names[d], stride));
-  out_.line(fmt::format("{}{}[r] = tg::load({} + {});",
-                        x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside), to.name, from.name,
-                        terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "))));
-  out_.close();
-  out_.close();
-  (void)type;
 }
 
 FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& layout, bool with_contents,

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/arithmetic.hpp"
-#include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/element_printer.hpp"
 
 namespace tegula::codegen {
 
@@ -14,7 +14,7 @@ using namespace ir;
 
 // What holds for all elements of the row that the indices name; the condition's name, or nothing if every row
 // is written.
-std::string CudaGridPrinter::find_row(const passes::RowLoop& rows) {
+std::string ElementPrinter::find_row(const passes::RowLoop& rows) {
   body(rows.row);
   if (!rows.condition) return "";
   const std::string there = names_.unique("there");
@@ -34,13 +34,13 @@ std::string CudaGridPrinter::find_row(const passes::RowLoop& rows) {
 }
 
 // A loop that looks up where its rows are: once for a row, then.
-std::optional<passes::RowLoop> CudaGridPrinter::rows_to_find(const For& n) const {
+std::optional<passes::RowLoop> ElementPrinter::rows_to_find(const For& n) const {
   auto rows = passes::row_loop(n);
   return rows && rows->looks_up() && part_.is_all() ? std::move(rows) : std::nullopt;
 }
 
 // For each row of which a thread has registers.
-void CudaGridPrinter::find_rows(const Layout& layout, const Texts& base, RowTable& table) {
+void ElementPrinter::find_rows(const Layout& layout, const Texts& base, RowTable& table) {
   const For& n = *loop_->loop;
   const std::size_t last = n.index.size() - 1;
   Texts registers, row;
@@ -78,13 +78,13 @@ void CudaGridPrinter::find_rows(const Layout& layout, const Texts& base, RowTabl
 }
 
 // What was found for the row of register `r`.
-void CudaGridPrinter::name_found(const RowTable& table) {
+void ElementPrinter::name_found(const RowTable& table) {
   for (const auto& [v, name] : table.found) values_.set(v, fmt::format("{}[{}]", name, table.row));
   row_exists_ = table.exists.empty() ? "" : fmt::format("{}[{}]", table.exists, table.row);
 }
 
 // Two rows of a thread, eight apart.
-void CudaGridPrinter::store_rows(const For& n, const passes::RowStore& plan, const Stmt& s) {
+void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, const Stmt& s) {
   const Access& to = *plan.rows.to;
   const FragmentTile& tile = fragments_.at(plan.sum.get());
   out_.code();
@@ -130,7 +130,7 @@ void CudaGridPrinter::store_rows(const For& n, const passes::RowStore& plan, con
 }
 
 // What is stored is computed from the elements of the sum, a quad's columns at a time.
-void CudaGridPrinter::store_computed(
+void ElementPrinter::store_computed(
     const For& n, const passes::RowStore& plan, int half, const std::string& of_group,
     const std::function<void(const std::string& column, const std::string& elements)>& write) {
   const FragmentTile& tile = fragments_.at(plan.sum.get());

@@ -39,7 +39,7 @@ const Buffer* tile_filled_by(const Stmt& s) {
 
 CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaPlan& plan, int number,
                                  CudaProgram& program)
-    : GridState(signature, plan, number, program) {
+    : ElementPrinter(signature, plan, number, program) {
   for_each_stmt(plan.kernel, [&](const Stmt& s) { any_products_ |= as<Gemm>(s) != nullptr; });
   for (const Dim& dim : signature.kernel().dims) facts_.add_multiple(dim.variable, dim.multiple);
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
@@ -188,10 +188,6 @@ void CudaGridPrinter::begin(const Stmt& s) {
                                                            : MemoryUse::write;
     touch(*region.view, use, !read);
   }
-}
-
-std::string CudaGridPrinter::only_one() const {
-  return loop_ ? loop_->first : fmt::format("{} == 0", team_.thread);
 }
 
 void CudaGridPrinter::open(const std::string& text, StepKind kind) {

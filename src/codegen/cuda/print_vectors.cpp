@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/element_printer.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 
@@ -80,7 +80,7 @@ const Access* access_of(const Stmt& s) {
 
 // Additions to rows that are looked up, by the instructions of Hopper GPUs for elements in a row. Sums of 16
 // bits add rounded values.
-bool CudaGridPrinter::adds_vectors(const Stmt& s) const {
+bool ElementPrinter::adds_vectors(const Stmt& s) const {
   const auto* atomic = as<Atomic>(s);
   if (!atomic || !rows_found_ || !target_.has_wgmma() || atomic->op != AtomicOp::add) return false;
   const DType type = atomic->to.view.buffer->type;
@@ -89,7 +89,7 @@ bool CudaGridPrinter::adds_vectors(const Stmt& s) const {
 }
 
 // Along the last index, by single steps in the last dimension; other dimensions do not depend on it.
-bool CudaGridPrinter::goes_along_row(const For& n, const Access& access) const {
+bool ElementPrinter::goes_along_row(const For& n, const Access& access) const {
   const View& view = access.view;
   if (view.buffer->space == Space::fragment || view.buffer->rank() == 0 || !is_own_shape(view)) return false;
   const std::vector<Expr> at = coordinates(access);
@@ -109,7 +109,7 @@ bool CudaGridPrinter::goes_along_row(const For& n, const Access& access) const {
 
 // Whether every `width`-th element of a row is where such a piece may begin, as far as that is not asked when
 // the loop runs.
-bool CudaGridPrinter::is_aligned(const For& n, const Access& access, int width) const {
+bool ElementPrinter::is_aligned(const For& n, const Access& access, int width) const {
   const View& view = access.view;
   auto rest =
       difference(affine(coordinates(access).back()), affine(variable(n.index.back(), n.index.back()->at)));
@@ -125,7 +125,7 @@ bool CudaGridPrinter::is_aligned(const For& n, const Access& access, int width) 
 }
 
 // Whether the elements make up several whole pieces of 16 bytes of a swizzled tile, which are rounded values.
-bool CudaGridPrinter::is_stored_in_parts(const For& n, const StmtNode& s, int width) const {
+bool ElementPrinter::is_stored_in_parts(const For& n, const StmtNode& s, int width) const {
   const auto* store = std::get_if<Store>(&s.node);
   if (!store || !store->to.view.is_tile()) return false;
   const DType type = store->to.view.buffer->type;
@@ -136,7 +136,7 @@ bool CudaGridPrinter::is_stored_in_parts(const For& n, const StmtNode& s, int wi
 }
 
 // The accesses along rows; nothing if the loop is of another kind, or elements depend on each other's order.
-std::optional<std::vector<const Stmt*>> CudaGridPrinter::row_accesses(const For& n) const {
+std::optional<std::vector<const Stmt*>> ElementPrinter::row_accesses(const For& n) const {
   std::vector<const Stmt*> result;
   for (const Stmt& s : n.body) {
     const Access* access = access_of(s);
@@ -161,7 +161,7 @@ std::optional<std::vector<const Stmt*>> CudaGridPrinter::row_accesses(const For&
 }
 
 // The dimensions whose coordinates no statement of the loop finds.
-std::vector<std::size_t> CudaGridPrinter::dims_known_before(const For& n, const Access& access) const {
+std::vector<std::size_t> ElementPrinter::dims_known_before(const For& n, const Access& access) const {
   std::vector<std::size_t> result;
   const std::vector<Expr> at = coordinates(access);
   for (std::size_t d = 0; d < at.size(); ++d) {
@@ -173,8 +173,8 @@ std::vector<std::size_t> CudaGridPrinter::dims_known_before(const For& n, const 
 }
 
 // The row's dimension if its limits divide the row between pieces, so that each is inside or outside.
-std::vector<std::size_t> CudaGridPrinter::dims_of_some_pieces(const For& n, const Access& access,
-                                                              int width) const {
+std::vector<std::size_t> ElementPrinter::dims_of_some_pieces(const For& n, const Access& access,
+                                                             int width) const {
   const std::size_t d = access.view.dims.size() - 1;
   const ViewDim& dim = access.view.dims[d];
   const Expr& extent = access.view.shape[d];
@@ -189,7 +189,7 @@ std::vector<std::size_t> CudaGridPrinter::dims_of_some_pieces(const For& n, cons
 
 // Dimensions whose limits cut off rows of a tile that is stored, such as those of the next group, or that are
 // looked up for each row: each piece asks for its own row, and others of the tile are stored as pieces, too.
-std::vector<std::size_t> CudaGridPrinter::dims_of_some_rows(const For& n, const Stmt& s) const {
+std::vector<std::size_t> ElementPrinter::dims_of_some_rows(const For& n, const Stmt& s) const {
   const Access* to = as<Load>(s) ? nullptr : access_of(s);
   if (!to || to->view.is_tile()) return {};
   std::vector<std::size_t> result;
@@ -203,8 +203,8 @@ std::vector<std::size_t> CudaGridPrinter::dims_of_some_rows(const For& n, const 
   return result;
 }
 
-void CudaGridPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions,
-                                     const std::vector<std::size_t>& asked_by_piece) {
+void ElementPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions,
+                                    const std::vector<std::size_t>& asked_by_piece) {
   const View& view = access.view;
   const auto add = [&](const std::string& text) {
     if (std::find(conditions.begin(), conditions.end(), text) == conditions.end()) conditions.push_back(text);
@@ -234,11 +234,11 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
 
 // With products, the text for tensors that are elsewhere would do without the copy engine, too. Workspaces
 // have rows of any length, whatever the caller gives.
-bool CudaGridPrinter::supposes_alignment(const Buffer& tensor) const {
+bool ElementPrinter::supposes_alignment(const Buffer& tensor) const {
   return target_.copy_engine && !any_products_ && !tensor.is_tile() && tensor.role != Role::workspace;
 }
 
-std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t most) {
+std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t most) {
   const auto found = row_accesses(n);
   if (!found || found->empty()) return std::nullopt;
   int least = most_bytes;
@@ -266,7 +266,7 @@ std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t 
 }
 
 // A pointer to the element `first` positions after the one at the indices.
-std::string CudaGridPrinter::part_pointer(const Access& access, int first) {
+std::string ElementPrinter::part_pointer(const Access& access, int first) {
   Access own = access;
   Expr& last = own.index[static_cast<std::size_t>(access.view.dims.back().axis)];
   if (first > 0) last = make(Op::add, last->held(), {last, constant(last->held(), first)}, last->at);
@@ -274,7 +274,7 @@ std::string CudaGridPrinter::part_pointer(const Access& access, int first) {
 }
 
 // The names of the indices are those of the first element; `element` names those of element `e` from there.
-void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std::function<void()>& element) {
+void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std::function<void()>& element) {
   Texts stores;
   for (const Stmt& s : n.body) {
     const auto found = vectors.names.find(s.get());
@@ -317,8 +317,8 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
   for (const std::string& store : stores) out_.line(store);
 }
 
-void CudaGridPrinter::either(const Texts& conditions, const std::function<void()>& fast,
-                             const std::function<void()>& slow) {
+void ElementPrinter::either(const Texts& conditions, const std::function<void()>& fast,
+                            const std::function<void()>& slow) {
   if (conditions.empty()) return fast();
   out_.open(fmt::format("if ({}) {{", fmt::join(conditions, " && ")));
   fast();
