@@ -34,7 +34,10 @@ lang::Kernel product(const Turned& c) {
           copy(b.at(step * 128, y * 64), right.T());
         else
           copy(b.at(step * 128, y * 64), right);
-        gemm(c.left ? left.T() : left, c.by_program ? right.T() : right, sum);
+        const auto multiply = [&](const auto& x) {
+          c.by_program ? gemm(x, right.T(), sum) : gemm(x, right, sum);
+        };
+        c.left ? multiply(left.T()) : multiply(left);
       });
       parallel(sum, [&](Index i, Index j) { out(x * 64 + i, y * 64 + j) = f32(sum(i, j)); });
     });

@@ -46,7 +46,10 @@ TEST_P(Turns, AreOfTilesThatOnlyProductsRead) {
               copy(c.b_along_k ? bt.at(0, step * 64) : b.at(step * 64, 0), right);
             }
             if (c.reads) parallel(sum, [&](Index i, Index j) { sum(i, j) += f32(right(i, j)); });
-            gemm(c.a_too ? left.T() : left, c.b_along_k ? right.T() : right, sum);
+            const auto multiply = [&](const auto& x) {
+              c.b_along_k ? gemm(x, right.T(), sum) : gemm(x, right, sum);
+            };
+            c.a_too ? multiply(left.T()) : multiply(left);
           });
           parallel(sum, [&](Index i, Index j) { out(i, j) = f32(sum(i, j)); });
         });
