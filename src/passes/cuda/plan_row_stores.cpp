@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/affine.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/element_loops.hpp"
 #include "passes/cuda/plan_copies.hpp"
@@ -17,32 +18,25 @@ namespace {
 
 constexpr int threads_of_row = 4, store_piece_bytes = 16;
 
-// How many columns of a row are shown, or 0 where they do not begin and end at multiples of 16 bytes.
-std::int64_t shown_columns(const View& to) {
-  const ViewDim& last = to.dims.back();
-  const Expr& extent = to.shape.back();
-  const auto is_whole = [&](const Expr& e) {
-    return is_constant(e) && constant_value(e) * to.buffer->type.bytes() % store_piece_bytes == 0;
+// Whole pieces of a row are written: its columns are the loop's, from a constant one on.
+bool is_row(const Access& to, const VariablePtr& column, std::int64_t columns) {
+  const View& view = to.view;
+  if (view.shape.size() != view.buffer->shape.size() || view.dims.empty()) return false;
+  const std::vector<Expr> at = coordinates(to);
+  for (std::size_t d = 0; d + 1 < at.size(); ++d)
+    if (uses(at[d], column)) return false;
+  const auto first = difference(affine(at.back()), affine(variable(column, column->at)));
+  if (!first || !first->is_constant()) return false;
+  const auto is_whole = [&](std::int64_t elements) {
+    return elements * view.buffer->type.bytes() % store_piece_bytes == 0;
   };
-  if (last.axis != to.rank() - 1 || !is_whole(extent) || !is_whole(last.offset)) return 0;
-  const std::int64_t first = constant_value(last.offset);
-  if (last.low && (!is_constant(last.low) || constant_value(last.low) > first)) return 0;
-  if (last.high && !is_whole(last.high)) return 0;
-  return (last.high ? constant_value(last.high) : constant_value(extent)) - first;
-}
-
-// Whole pieces of a row are shown, and the column is the loop's.
-bool is_row(const Access& to, const VariablePtr& column) {
-  const Buffer& buffer = *to.view.buffer;
-  if (to.view.shape.size() != buffer.shape.size() || to.view.dims.empty()) return false;
-  if (shown_columns(to.view) <= 0) return false;
-  for (std::size_t d = 0; d + 1 < to.index.size(); ++d) {
-    if (uses(to.index[d], column)) return false;
-  }
-  for (const ViewDim& dim : to.view.dims) {
-    if (uses(dim.offset, column)) return false;
-  }
-  return is_variable(to.index.back(), column);
+  const ViewDim& last = view.dims.back();
+  const auto ends_behind = [&](const Expr& e) {
+    return is_constant(e) && is_whole(constant_value(e)) && first->constant + columns <= constant_value(e);
+  };
+  const bool begins = !last.low || (is_constant(last.low) && constant_value(last.low) <= first->constant);
+  return begins && first->constant >= 0 && is_whole(first->constant) && ends_behind(view.shape.back()) &&
+         (!last.high || ends_behind(last.high));
 }
 
 // The f32 sum that goes over rows and columns as the loop does, of which warp groups hold parts.
@@ -120,15 +114,14 @@ Planned<RowStore> plan_row_store(const Stmt& s, const Layouts& layouts, int thre
   plan.is_bare = plan.rows.element.size() == 1 && value->op == Op::variable;
   // Whole rows of f32 one after the other are written by whole sectors anyway.
   if (!expected && (!plan.is_bare || plan.rows.adds() || to.type == f32)) return Reason{};
-  if (!is_row(*plan.rows.to, loop->index[1])) return slow(reason_of_row(plan.rows));
+  const std::int64_t n = plan.sum->extent(1), groups = threads / 128;
+  if (!is_row(*plan.rows.to, loop->index[1], n)) return slow(reason_of_row(plan.rows));
   if (to.role != Role::workspace && !target.copy_engine) return Reason{};
-  const std::int64_t n = plan.sum->extent(1), groups = threads / 128,
-                     of_group = plan.sum->extent(0) == store_rows * groups ? n : n / groups;
+  const std::int64_t of_group = plan.sum->extent(0) == store_rows * groups ? n : n / groups;
   const std::int64_t columns = quad_columns(to.type);
   if (of_group % columns != 0)
     return slow({fmt::format("a warp group has {} columns, which is not a multiple of {}", of_group, columns),
                  fmt::format("use tiles with a multiple of {} columns for each warp group", columns)});
-  if (n > shown_columns(plan.rows.to->view)) return slow(reason_of_row(plan.rows));
   const auto own = layouts.loops.find(s.get());
   if (!plan.is_bare && (own == layouts.loops.end() || own->second != layouts.fragments.at(plan.sum.get()) ||
                         !all_direct(*loop, plan.rows, own->second, layouts)))

@@ -87,12 +87,23 @@ const RowCase row_cases[] = {
     {"listed_in_wider_rows", "1 of a row, 1 of an element, stored", "", 64, bf16, listed, 128, 200},
     {"listed_24_columns", "1 of a row, 1 of an element, stored", "24 columns", 24, bf16, listed},
     {"listed_96_columns_by_two", "1 of a row, 1 of an element, stored", "48 columns", 96, bf16, listed, 256},
-    {"listed_odd_rows", "1 of a row, 1 of an element, stored", "rows of `out` are not known", 64, bf16, listed, 128,
-     99},
-    {"listed_shorter_rows", "1 of a row, 1 of an element, stored", "rows of `out` are not known", 64, bf16, listed,
-     128, 56},
+    {"listed_odd_rows", "1 of a row, 1 of an element, stored", "rows of `out` are not known", 64, bf16,
+     listed, 128, 99},
+    {"listed_shorter_rows", "1 of a row, 1 of an element, stored", "rows of `out` are not known", 64, bf16,
+     listed, 128, 56},
     {"listed_e4m3", "1 of a row, 1 of an element, stored", "rows of e4m3", 64, e4m3, listed},
     {"added", "1 of a row, 1 of an element, added", "", 64, f32, added},
+    {"added_from_a_column_on", "1 of a row, 1 of an element, added", "", 64, f32,
+     [](const Tensor& out, const Tensor& list, const Fragment& sum) {
+       parallel(sum, [&](Index i, Index j) { atomic_add(out(list(i), j + 32), sum(i, j)); });
+     },
+     128, 96},
+    {"added_from_an_odd_column_on", "1 of a row, 1 of an element, added", "rows of `out` are not known", 64,
+     f32,
+     [](const Tensor& out, const Tensor& list, const Fragment& sum) {
+       parallel(sum, [&](Index i, Index j) { atomic_add(out(list(i), j + 2), sum(i, j)); });
+     },
+     128, 96},
     {"added_unrounded", "1 of a row, 1 of an element, added", "unrounded", 64, bf16, added},
     {"added_rounded", "1 of a row, 1 of an element, added", "", 64, bf16,
      [](const Tensor& out, const Tensor& list, const Fragment& sum) {
