@@ -11,7 +11,6 @@
 #include "passes/cuda/element_loops.hpp"
 #include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/order_loads.hpp"
-#include "passes/cuda/registers.hpp"
 #include "passes/cuda/store_events.hpp"
 #include "schedule/cursors.hpp"
 #include "schedule/verify.hpp"
@@ -65,7 +64,6 @@ std::string CudaGridPrinter::consumers(const Grid& grid) {
   alternating_ = program.alternating;
   in_loops_ = program.in_loops;
   is_consumer_ = true;
-  derives_places_anew_ = passes::has_many_places(program.body, *roles_, target_);
   for_each_stmt(program.body, [&](const Stmt& s) {
     const auto* branch = as<If>(s);
     warps_decide_ |= branch && deciders(*branch) == passes::Deciders::warps;

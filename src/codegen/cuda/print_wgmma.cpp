@@ -95,8 +95,7 @@ std::string CudaGridPrinter::operand_at(const View& view, int along_k, const std
       view.buffer->type.bytes() == 2
           ? fmt::format("{}, {}", place.rows, tile.order.columns)
           : fmt::format("{}, {}, {}", place.rows, tile.order.columns, view.buffer->type.bytes());
-  const std::string own = derives_places_anew_ ? fmt::format("tg::derived_anew({})", tile.name) : tile.name;
-  return fmt::format("tg::operand<{0}>({1}) + tg::operand_step<{0}>({2}, {3})", shape, own, of_row,
+  return fmt::format("tg::operand<{0}>({1}) + tg::operand_step<{0}>({2}, {3})", shape, tile.name, of_row,
                      of_column);
 }
 

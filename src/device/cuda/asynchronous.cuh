@@ -226,14 +226,6 @@ TG_DEVICE void store_turned_matrices(uint32_t row, const uint32_t* x) {
                : "memory");
 }
 
-// The same place, but not known to be: what is derived from it is computed where it is used, not kept from
-// step to step.
-template <class T>
-TG_DEVICE T* derived_anew(T* p) {
-  asm volatile("" : "+l"(p));
-  return p;
-}
-
 // Rows of results, which their grid hardly reads again: they are the first to leave the L2 cache, where
 // operands stay.
 TG_DEVICE void store_passing(uint4* to, const uint4& words) { __stcs(to, words); }

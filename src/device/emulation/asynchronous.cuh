@@ -362,10 +362,6 @@ template <int n, class T, bool b_transposed, int selector>
 TG_DEVICE void sparse_wgmma(void* d, uint64_t a, uint64_t b, uint32_t metadata, int add) {
   begin_product({d, false, {}, a, b, add, metadata}, sparse_wgmma_lanes<n, T, b_transposed, selector>);
 }
-template <class T>
-TG_DEVICE T* derived_anew(T* p) {
-  return p;
-}
 TG_DEVICE void store_passing(uint4* to, const uint4& words) { *to = words; }
 template <int count, class T>
 TG_DEVICE void add_words(T* to, const uint32_t* w) {

@@ -182,24 +182,4 @@ std::optional<Note> note_on_registers(const Grid& grid, const Roles* roles, cons
               "use smaller tiles or other .threads"};
 }
 
-bool has_many_places(const Body& consumer, const Roles& roles, const CudaTarget& target) {
-  constexpr std::int64_t few_places = 32, registers_of_place = 2;
-  std::int64_t places = 0;
-  for_each_stmt(consumer, [&](const Stmt& s) {
-    const auto* loop = as<For>(s);
-    if (!loop || loop->kind != LoopKind::pipelined) return;
-    for (const auto& [gemm, threads] : team_products(loop->body, roles.consumers)) {
-      if (plan_gemm(*gemm, threads, target).instruction != GemmInstruction::wgmma) continue;
-      for (const View* operand : {&gemm->a, &gemm->b}) {
-        const int ring = roles.ring_of(operand->buffer.get());
-        const bool moves = ring >= 0 && roles.rings[static_cast<std::size_t>(ring)].depth > 1;
-        places += operand->buffer->space == Space::shared && !moves;
-      }
-    }
-  });
-  if (places <= few_places) return false;
-  const std::int64_t live = register_needs(consumer, roles.consumers, target).live;
-  return live + registers_of_place * places > registers_of(roles, roles.blocks_per_processor).work;
-}
-
 }  // namespace tegula::passes

@@ -63,9 +63,4 @@ std::optional<ProductNeeds> too_large(const RegisterNeeds& needs, const Register
 // Where more fragments are alive in the lowered grid than fit: what the user may want to know.
 std::optional<Note> note_on_registers(const ir::Grid& grid, const Roles* roles, const CudaTarget& target);
 
-// Whether the operands of products by warp groups that lie at the same place in all steps of a loop are so
-// many that their descriptors, of two registers each, take too many registers, beside fragments, if they are
-// kept.
-bool has_many_places(const ir::Body& consumer, const Roles& roles, const CudaTarget& target);
-
 }  // namespace tegula::passes
