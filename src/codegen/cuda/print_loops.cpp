@@ -217,16 +217,14 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
 
 // The iterations are numbered, and dealt to the threads in turn.
 void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
+  out_.code();
+  touch_all(n.body);
   if (const auto rows = rows_found_ ? std::nullopt : rows_to_find(n)) {
-    out_.code();
-    touch_all(n.body);
     rows_found_ = &*rows;
     by_flat_index(passes::elements_of(n, *rows), s);
     rows_found_ = nullptr;
     return;
   }
-  out_.code();
-  touch_all(n.body);
   bool wide = false;
   Texts extents, names;
   for (const Expr& e : n.end) {

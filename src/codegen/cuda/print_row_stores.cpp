@@ -93,20 +93,17 @@ void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, cons
   const std::int64_t groups = std::max<std::int64_t>(1, 64 * team_.threads / 128 / plan.sum->extent(0)),
                      columns = plan.sum->extent(1) / groups;  // of a warp group
   const std::string of_group = groups > 1 ? fmt::format(" + {} / 128 * {}", team_.thread, columns) : "";
-  const bool wide = to.view.buffer->type.bytes() == 4;
-  const int quad = passes::quad_columns(to.view.buffer->type);
+  const int quad = passes::quad_columns(to.view.buffer->type), bytes = to.view.buffer->type.bytes();
+  const std::string piece =
+      fmt::format(fmt::runtime(bytes == 4 ? "{0} % 2 * 8 + {0} % 4 / 2 * 4" : "{0} % 4 * 8"), team_.thread);
   for (int half = 0; half < 2; ++half) {
     out_.open(fmt::format("{{  // {}: 16 bytes of a row by each thread", location_in_folder(s->at)));
     const Facts before = facts_;
     out_.line(fmt::format("const int {0} = {1} / 4 % 8 + {1} / 32{2} * 16 + {3};", name_variable(n.index[0]),
                           team_.thread, groups > 1 ? " % 4" : "", 8 * half));
-    out_.line(fmt::format("const int {} = {};", name_variable(n.index[1]),
-                          (wide ? fmt::format("{0} % 2 * 8 + {0} % 4 / 2 * 4", team_.thread)
-                                : fmt::format("{} % 4 * 8", team_.thread)) +
-                              of_group));
+    out_.line(fmt::format("const int {} = {}{};", name_variable(n.index[1]), piece, of_group));
     facts_.add_range(n.index[0], {0, plan.sum->extent(0) - 1});
-    facts_.add_range(n.index[1],
-                     {0, plan.sum->extent(1) - columns + quad - 16 / to.view.buffer->type.bytes()});
+    facts_.add_range(n.index[1], {0, plan.sum->extent(1) - columns + quad - 16 / bytes});
     loop_ = ElementLoop{&n, &tile.layout, ""};
     const std::string found = find_row(plan.rows);
     const GuardedAddress address = this->address(to);

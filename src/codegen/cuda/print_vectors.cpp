@@ -283,9 +283,9 @@ void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std:
     const std::string type = element_type(access.view.buffer->type);
     if (vectors.in_parts.contains(s.get())) {
       out_.line(fmt::format("tg::Values<{}, {}> {};", type, vectors.width, found->second));
-      for (int first = 0; first < vectors.width; first += values_of_part)
+      for (int x = 0; x < vectors.width; x += values_of_part)
         stores.push_back(
-            fmt::format("tg::store_part({}, {}, {});", part_pointer(access, first), found->second, first));
+            fmt::format("tg::store_part({}, {}, {});", part_pointer(access, x), found->second, x));
       continue;
     }
     if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();

@@ -251,11 +251,9 @@ void Planner::operand(const Body& statements, const StepGroup& group) {
     for (const Stmt* s : {&made, &used}) {
       StepPart& part = add(s == &made ? Does::work : Does::product, *s);
       if (i == 0 && s == &made) await(part, before);
-      // Values that others gave the sum, while products are in flight.
-      if (i == 0 && s == &used && !settled_ && begun_.erase(gemm.c.buffer.get()) > 0 && !gemm.overwrite) {
-        part.pins = true;
-        settle(part);
-      }
+      if (i == 0 && s == &used && !settled_)
+        part.pins = begun_.erase(gemm.c.buffer.get()) > 0 && !gemm.overwrite;
+      if (part.pins) settle(part);
       part.first = 16 * i / group.parts, part.last = 16 * (i + 1) / group.parts;
       part.in_parts = gemm.a.buffer;
     }
@@ -267,10 +265,9 @@ void Planner::branch(const Stmt& s, Overlap overlap) {
   const auto& own = *as<If>(s);
   internal_assert(own.otherwise.empty() || !own.of_rows.empty(),
                   "tiles of rings are used in the first part of a branch");
-  const bool chosen = !program_.non_empty.contains(s.get());
   StepParts outer = std::exchange(parts_, {});
   StepPart result;
-  result.inner = body(own.then, overlap, chosen ? sums_ : Buffers{});
+  result.inner = body(own.then, overlap, program_.non_empty.contains(s.get()) ? Buffers{} : sums_);
   if (!own.otherwise.empty()) result.otherwise = body(own.otherwise, overlap);
   parts_ = std::move(outer);
   result.does = Does::branch, result.stmt = s;
@@ -280,9 +277,8 @@ void Planner::branch(const Stmt& s, Overlap overlap) {
 Overlap Planner::overlap_of(const Stmt& s) const {
   const auto shape = program_.shapes.find(s.get());
   if (shape == program_.shapes.end()) return Overlap::none;
-  return shape->second == LoopShape::deep      ? Overlap::deep
-         : shape->second == LoopShape::delayed ? Overlap::delayed
-                                               : Overlap::none;
+  if (shape->second == LoopShape::deep) return Overlap::deep;
+  return shape->second == LoopShape::delayed ? Overlap::delayed : Overlap::none;
 }
 
 void Planner::loop(const Stmt& s) {
@@ -291,8 +287,7 @@ void Planner::loop(const Stmt& s) {
   const Overlap overlap = overlap_of(s);
   StepParts outer = std::exchange(parts_, {});
   StepPart result;
-  const bool turns = counted && program_.turns.contains(counted->index[0].get());
-  const bool outside = std::exchange(in_turns_, turns);
+  const bool outside = std::exchange(in_turns_, counted && program_.turns.contains(counted->index[0].get()));
   result.inner = body(own, overlap);
   in_turns_ = outside;
   parts_ = std::move(outer);
@@ -371,11 +366,9 @@ StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) 
     return std::none_of(before.begin(), before.end(), [&](const RingUse& x) { return x.ring == use.ring; });
   });
   for (const StepGroup& own : groups(statements, used)) {
-    for (std::size_t i = own.first; i < own.first + own.count; ++i) {
-      for (const RingUse& use : used) {
+    for (std::size_t i = own.first; i < own.first + own.count; ++i)
+      for (const RingUse& use : used)
         if (use.first == i) await_tile(use.ring);
-      }
-    }
     group(own, statements, overlap);
     if (overlap != Overlap::deep) release(own, let_go);
   }
