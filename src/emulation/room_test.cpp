@@ -31,7 +31,7 @@ lang::Kernel sums_of_parts() {
   });
 }
 
-// A slot of each of two loops is more than there is: all threads do the same.
+// A slot of each of two loops is more than there is.
 lang::Kernel two_loops(bool alike) {
   using namespace lang;
   return kernel("two_loops", [=] {
