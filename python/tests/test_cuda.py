@@ -242,6 +242,39 @@ def test_graph_of_results_and_gradients(name):
         assert torch.equal(one, right)
 
 
+def test_graph_of_gradients_beside_each_other():
+    """The gradient of the delta rule runs grids in a second stream, which belongs to the graph as well."""
+    shape = (1, 512, 2, 64)
+    torch.manual_seed(5)
+    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    k = torch.nn.functional.normalize(k, dim=-1)
+    beta = torch.rand(shape[:3], device="cuda", dtype=torch.float32)
+    g = -torch.rand(shape[:3], device="cuda", dtype=torch.float32)
+    inputs = [x.requires_grad_() for x in (q, k, v, beta, g)]
+
+    def step():
+        out = tegula.gated_delta_rule(q, k, v, beta=beta, g=g)[0]
+        return out, torch.autograd.grad(out.float().square().sum(), inputs)
+
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out, gradients = step()
+    with torch.no_grad():
+        v.mul_(2)
+    for _ in range(2):
+        graph.replay()
+    torch.cuda.synchronize()
+    expected, expected_gradients = step()
+    assert torch.equal(out, expected)
+    for one, right in zip(gradients, expected_gradients):
+        torch.testing.assert_close(one, right)
+
+
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 @pytest.mark.parametrize("name", ["attention", "by_choice", "nsa_selected"])
 def test_compile(name, mode):

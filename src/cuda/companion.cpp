@@ -1,8 +1,9 @@
 #include "cuda/companion.hpp"
 
-#include <map>
+#include <algorithm>
+#include <iterator>
+#include <list>
 #include <mutex>
-#include <utility>
 
 #include "cuda/gpu.hpp"
 #include "cuda/streams.hpp"
@@ -21,15 +22,56 @@ StreamHandle make_handle(const Gpu& gpu) {
   return handle;
 }
 
-Stream companion_of(const Stream& stream) {
+// Work that the stream has got already is done before it goes.
+struct Owned {
+  const Gpu& gpu;
+  const StreamHandle handle;
+
+  explicit Owned(const Gpu& gpu) : gpu(gpu), handle(make_handle(gpu)) {}
+  ~Owned() { driver().StreamDestroy(handle); }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+};
+
+class Companions {
+ public:
+  std::shared_ptr<const Owned> of(const Stream& stream) {
+    const Gpu& gpu = Gpu::get(stream.device().index);
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) {
+      return &k.own->gpu == &gpu && k.stream == stream.handle();
+    });
+    if (found != kept_.end()) {
+      kept_.splice(kept_.begin(), kept_, found);
+    } else {
+      kept_.push_front({stream.handle(), std::make_shared<const Owned>(gpu)});
+      give_up_others();
+    }
+    return kept_.front().own;
+  }
+
+ private:
+  struct Kept {
+    void* stream;
+    std::shared_ptr<const Owned> own;
+  };
+
+  void give_up_others() {
+    for (auto last = std::prev(kept_.end()); kept_.size() > most_companions && last != kept_.begin();) {
+      const auto before = std::prev(last);
+      if (!Stream::wrap(last->own->handle, Device::cuda(last->own->gpu.index())).is_capturing()) kept_.erase(last);
+      last = before;
+    }
+  }
+
+  std::mutex mutex_;
+  std::list<Kept> kept_;  // the last used first
+};
+
+std::shared_ptr<const Owned> companion_of(const Stream& stream) {
   // Never destroyed: threads may still call while the process ends.
-  static auto& mutex = *new std::mutex;
-  static auto& handles = *new std::map<std::pair<const Gpu*, void*>, StreamHandle>;
-  const Gpu& gpu = Gpu::get(stream.device().index);
-  const std::lock_guard lock(mutex);
-  StreamHandle& handle = handles[{&gpu, stream.handle()}];
-  if (handle == nullptr) handle = make_handle(gpu);
-  return Stream::wrap(handle, stream.device());
+  static auto& all = *new Companions;
+  return all.of(stream);
 }
 
 // A wait that is queued keeps what the event has recorded by then, so the event may go.
@@ -41,7 +83,10 @@ void order(const Stream& first, const Stream& second) {
 
 }  // namespace
 
-Companion::Companion(const Stream& stream) : stream_(stream), companion_(companion_of(stream)) {}
+Companion::Companion(const Stream& stream)
+    : stream_(stream),
+      owner_(companion_of(stream)),
+      companion_(Stream::wrap(static_cast<const Owned*>(owner_.get())->handle, stream.device())) {}
 
 void Companion::fork() const { order(stream_, companion_); }
 void Companion::join() const { order(companion_, stream_); }

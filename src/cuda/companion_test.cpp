@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "cuda/driver.hpp"
+#include "cuda/streams.hpp"
 #include "cuda/testing/fake_driver.hpp"
 
 namespace tegula::cuda {
@@ -40,6 +42,32 @@ TEST_F(FakeCompanion, IsTheSameForAllCallsOfAStream) {
   const Stream a = Stream::create(), b = Stream::create();
   EXPECT_EQ(Companion(a).stream().handle(), Companion(a).stream().handle());
   EXPECT_NE(Companion(a).stream().handle(), Companion(b).stream().handle());
+}
+
+TEST_F(FakeCompanion, IsGivenUpForOthersUnlessACallHasIt) {
+  std::vector<Stream> streams;
+  for (std::size_t i = 0; i < most_companions + 2; ++i) streams.push_back(Stream::create());
+  const std::string first = number(Companion(streams[0]).stream());
+  const Companion second(streams[1]);
+  fake_.calls();
+  for (const Stream& stream : streams) Companion{stream};
+  const std::vector<std::string> calls = fake_.calls();
+  const auto destroyed = [&](const std::string& own) {
+    return std::count(calls.begin(), calls.end(), "destroy stream " + own);
+  };
+  EXPECT_EQ(destroyed(first), 1);
+  EXPECT_EQ(destroyed(number(second.stream())), 0);
+}
+
+TEST_F(FakeCompanion, IsKeptDuringACapture) {
+  std::vector<Stream> streams;
+  for (std::size_t i = 0; i < most_companions + 2; ++i) streams.push_back(Stream::create());
+  const Stream own = Companion(streams[0]).stream();
+  driver()(driver().StreamBeginCapture, handle_of(own), CaptureMode::relaxed);
+  for (const Stream& stream : streams) Companion{stream};
+  EXPECT_EQ(Companion(streams[0]).stream().handle(), own.handle());
+  GraphHandle graph = nullptr;
+  driver()(driver().StreamEndCapture, handle_of(own), &graph);
 }
 
 }  // namespace companion_test

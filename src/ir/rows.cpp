@@ -1,17 +1,11 @@
 #include "ir/rows.hpp"
 
-#include <algorithm>
-
 #include "ir/effects.hpp"
+#include "ir/lists.hpp"
 
 namespace tegula::ir {
 
 namespace {
-
-template <class T>
-bool contains(const std::vector<T>& list, const T& x) {
-  return std::find(list.begin(), list.end(), x) != list.end();
-}
 
 std::string mistake(const Effects& own, const Effects& inside, std::int64_t runs) {
   if (own.leaves) return "leaves a loop or the block";

@@ -33,7 +33,7 @@ constexpr NoteInfo table[] = {
      "threads load a tile that the copy engine could load, or wait for its rows",
      "the tensor's own type and shape, whole rows of the tile, windows that no limit cuts, or stores through "
      "the same slice"},
-    {NoteKind::by_elements, "by elements", "rows of a tile are loaded one element at a time",
+    {NoteKind::by_elements, "by elements", "rows of a tile are loaded, or stored, one element at a time",
      "rows of a multiple of 16 bytes that start at multiples of 16 bytes, along the tensor's last dimension"},
     {NoteKind::through_shared_memory, "through shared memory",
      "a fragment is written to shared memory and read back, because it is used in another layout than that "

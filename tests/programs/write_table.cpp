@@ -1,6 +1,7 @@
-// write_program_table PAGE JSON [NAME…]: what the compiler and NVRTC make of every program, or of those whose
-// names are given, with the tiles that it is meant for. The table of the page and the list after it are
-// replaced; with names, both are printed instead.
+// write_program_table PAGE JSON [--beside EARLIER COMMIT] [NAME…]: what the compiler and NVRTC make of every
+// program, or of those whose names are given, with the tiles that it is meant for. The table of the page and
+// the list after it are replaced; with names, both are printed instead. After them comes what differs from
+// the page of an earlier commit.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "codegen/cuda_program.hpp"
 #include "cuda/compile.hpp"
 #include "show/cuda_texts.hpp"
+#include "tests/programs/earlier_table.hpp"
 #include "tests/programs/program.hpp"
 
 namespace programs {
@@ -193,11 +195,25 @@ std::string page_part(const std::vector<Json>& rows) {
   return text;
 }
 
-bool replace_part(const std::string& path, const std::string& part) {
+std::string contents(const std::string& path) {
   std::ifstream file(path);
   std::stringstream stream;
   stream << file.rdbuf();
-  std::string page = stream.str();
+  return stream.str();
+}
+
+// What differs from the page at that path.
+std::string compared(const std::string& part, const std::string& path, const std::string& commit) {
+  return fmt::format(
+      "\n## Before and after\n\n<!-- beside {0} -->\n"
+      "The programs above that commit `{0}` executed in another way, with what they were then: `before → "
+      "now`. "
+      "Programs without a row there have none here.\n\n{1}",
+      commit, side_by_side(read_table(contents(path)), read_table(part)));
+}
+
+bool replace_part(const std::string& path, const std::string& part) {
+  std::string page = contents(path);
   const std::string begin = "<!-- scripts/programs-table writes what follows -->\n";
   const auto at = page.find(begin);
   if (at == std::string::npos) return false;
@@ -222,15 +238,18 @@ std::vector<Json> rows_of(const std::vector<std::string>& names) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: write_program_table PAGE JSON [NAME…]\n");
+    std::fprintf(stderr, "usage: write_program_table PAGE JSON [--beside EARLIER COMMIT] [NAME…]\n");
     return 2;
   }
+  const bool beside = argc > 5 && std::string(argv[3]) == "--beside";
+  const int names = beside ? 6 : 3;
   // What only the first compilation pays.
   programs::Json first;
   programs::assemble("#include \"kernel.cuh\"\n", first);
-  const auto rows = programs::rows_of({argv + 3, argv + argc});
-  const std::string part = programs::page_part(rows);
-  if (argc > 3) {
+  const auto rows = programs::rows_of({argv + names, argv + argc});
+  std::string part = programs::page_part(rows);
+  if (beside) part += programs::compared(part, argv[4], argv[5]);
+  if (argc > names) {
     std::fputs(part.c_str(), stdout);
     return 0;
   }

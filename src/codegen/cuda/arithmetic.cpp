@@ -10,6 +10,10 @@ std::string digit_text(const std::string& number, std::int64_t step, std::int64_
   return step * extent == count ? text : fmt::format("{} % {}", text, extent);
 }
 
+std::string both(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() ? a + b : a + " && " + b;
+}
+
 std::string times(const std::string& text, std::int64_t factor) {
   return factor == 1 ? text : fmt::format("{} * {}", text, factor);
 }

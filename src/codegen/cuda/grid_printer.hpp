@@ -6,13 +6,14 @@
 #include <span>
 
 #include "codegen/cuda/box_stores.hpp"
-#include "codegen/cuda/grid_state.hpp"
+#include "codegen/cuda/element_printer.hpp"
 #include "codegen/cuda/places.hpp"
 #include "codegen/cuda/reductions.hpp"
 #include "codegen/cuda/step_writer.hpp"
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_plan.hpp"
 #include "passes/cuda/operand_place.hpp"
+#include "passes/cuda/plan_byte_turns.hpp"
 #include "passes/cuda/plan_conversions.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
@@ -22,7 +23,7 @@
 
 namespace tegula::codegen {
 
-class CudaGridPrinter : private GridState {
+class CudaGridPrinter : private ElementPrinter {
  public:
   // Prints grid `number` of the plan.
   CudaGridPrinter(const Signature& signature, const passes::CudaPlan& plan, int number, CudaProgram& program);
@@ -37,29 +38,6 @@ class CudaGridPrinter : private GridState {
   int blocks_per_processor() const { return blocks_; }
 
  private:
-  using Layout = layout::Layout;
-  using Texts = std::vector<std::string>;
-
-  std::string value(const ir::Expr& e) { return values_.value(e); }
-  std::string variable_text(const ir::VariablePtr& v) const { return values_.variable_text(v); }
-  std::string name_variable(const ir::VariablePtr& v) { return values_.name_variable(v); }
-
-  // ---- elements (print_access.cpp)
-  GuardedAddress address(const ir::Access& access);
-  GuardedAddress tensor_address(const ir::Access& access, const std::vector<ir::Expr>& at);
-  GuardedAddress shared_address(const ir::Access& access, const std::vector<ir::Expr>& at);
-  void add_limits(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,
-                  Texts& guards);
-  std::string stride_text(const ir::View& view, std::size_t dim);
-  std::string offset_in(const SharedTile& tile, const ir::Buffer& buffer, const Texts& at) const;
-  std::string register_text(const ir::Access& access) const;
-  std::string register_of_bits(const ir::Access& access) const;
-  std::string load_text(const ir::Access& access);
-  // `text` is the value's.
-  void store(const ir::Access& access, const ir::Expr& value, const std::string& text);
-  void touch(const ir::View& view, MemoryUse use, bool by_one);
-  Memory tensor_memory(const ir::View& view) const;
-
   // ---- statements (print_stmt.cpp, print_control.cpp)
   void prologue();
   // ---- the order of grids, and of blocks that take what is left (print_order.cpp)
@@ -68,7 +46,7 @@ class CudaGridPrinter : private GridState {
   void between_grids();
   void end_of_block();
   std::string leave_by(const ir::Exit& exit) const;
-  void body(const ir::Body& body);
+  void body(const ir::Body& body) override;
   void in_scope(const ir::Body& body);
   void stmt(const ir::Stmt& stmt);
   void begin(const ir::Stmt& stmt);
@@ -102,8 +80,6 @@ class CudaGridPrinter : private GridState {
   void otherwise(const ir::If& n);
   void groups(const ir::For& n, const Loc& at);
   void add_index(const ir::VariablePtr& index, const ir::Expr& begin, const ir::Expr& end);
-  // What only one thread of those that run it may do.
-  std::string only_one() const;
   void open(const std::string& text, StepKind kind);
   void close();
 
@@ -118,19 +94,13 @@ class CudaGridPrinter : private GridState {
                         const std::function<void(const std::string& first)>& inside);
   void register_loop(const ir::For& n, const ir::Stmt& stmt);
   void register_loop(const ir::For& n, const ir::Stmt& stmt, const Vectors* vectors);
+  bool as_a_whole(const ir::For& n, const ir::Stmt& stmt);
   void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
+  void turn_bytes(const ir::For& n, const passes::ByteTurn& plan);
   void registers(const ir::For& n, const Layout& layout, const std::string& first, const Vectors* vectors);
   void flat(const ir::For& n, const std::string& type, const Texts& extents, const Vectors* vectors);
-  void touch_all(const ir::Body& body);
-  Texts base_coordinates(const Layout& layout);
-  Coordinates register_coordinates(const Layout& layout, const Texts& base);
-  std::string first_replica(const Layout& layout) const;
-  SharedTile stage(const std::string& name, std::int64_t elements, DType type);
-  void to_shared(const FragmentTile& from, DType type, const SharedTile& to, const Loc& at);
-  void from_shared(const SharedTile& from, DType type, const FragmentTile& to, const Loc& at);
   FragmentTile converted(const ir::BufferPtr& buffer, const Layout& layout, bool with_contents,
                          const Loc& at);
-  void release(const SharedTile& tile);
 
   // ---- loops over elements that share a question (print_loop_groups.cpp)
   const Layout* plain_registers(const ir::For& n, const ir::Stmt& stmt) const;
@@ -152,8 +122,6 @@ class CudaGridPrinter : private GridState {
   void rows_one_by_one(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces, bool async);
   void rows_in_batches(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces,
                        std::int64_t blocks);
-  // Calls with this tensor have its last stride 1, and all else at multiples of 16 bytes.
-  void require_aligned(const ir::BufferPtr& tensor);
   GuardedAddress row_address(const passes::RowCopy& plan, bool async);
   std::string piece_bytes_text(const passes::RowCopy& plan, std::int64_t more);
 
@@ -187,26 +155,6 @@ class CudaGridPrinter : private GridState {
   void load_held(const HeldLoop& own);
   void make_held(const HeldLoop& own);
   void load_next_step(const HeldLoop& own);
-
-  // ---- loops over elements, several of a row at a time (print_vectors.cpp)
-  // `most` at a time.
-  std::optional<Vectors> find_vectors(const ir::For& n, std::int64_t most);
-  std::optional<std::vector<const ir::Stmt*>> row_accesses(const ir::For& n) const;
-  bool goes_along_row(const ir::For& n, const ir::Access& access) const;
-  bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
-  bool is_stored_in_parts(const ir::For& n, const ir::StmtNode& s, int width) const;
-  std::string part_pointer(const ir::Access& access, int first);
-  // Whether the text is for calls whose tensor is at multiples of 16 bytes, others having a text of their
-  // own.
-  bool supposes_alignment(const ir::Buffer& tensor) const;
-  void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions,
-                      const std::vector<std::size_t>& asked_by_piece = {});
-  std::vector<std::size_t> dims_known_before(const ir::For& n, const ir::Access& access) const;
-  std::vector<std::size_t> dims_of_some_pieces(const ir::For& n, const ir::Access& access, int width) const;
-  std::vector<std::size_t> dims_of_some_rows(const ir::For& n, const ir::Stmt& s) const;
-  void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
-  bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
-  void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
 
   // ---- what concerns some rows only (print_row_guards.cpp)
   passes::Deciders deciders(const ir::If& n) const;
@@ -257,9 +205,6 @@ class CudaGridPrinter : private GridState {
   // What is read by ldmatrix into registers, one a value.
   std::optional<passes::Conversion> matrix_load(const Stmt& s) const;
   void load_matrices(const passes::Conversion& n, const ir::View& from, const Loc& at);
-
-  // ---- fragments to rows of tensors (print_row_stores.cpp)
-  void store_rows(const ir::For& n, const ir::Access& to, const Loc& at);
 
   // ---- operations on tiles (print_tiles.cpp)
   void declare_fragment(const std::string& name, DType type, const Layout& layout, const Loc& at);

@@ -17,6 +17,7 @@
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_plan.hpp"
 #include "passes/cuda/plan_conversions.hpp"
+#include "passes/cuda/row_loops.hpp"
 #include "runtime/call/binding.hpp"
 
 namespace tegula::codegen {
@@ -63,6 +64,9 @@ class GridState {
   std::string team_barrier_ = "tg::block_sync();";
   std::optional<ElementLoop> loop_;
   const Vectors* vectors_ = nullptr;  // of the loop that is printed
+  // What it finds for each row before the row's elements, and the condition under which the row is written.
+  const passes::RowLoop* rows_found_ = nullptr;
+  std::string row_exists_;
   const passes::Roles* roles_ = nullptr;
   const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;

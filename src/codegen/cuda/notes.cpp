@@ -26,7 +26,9 @@ std::string loads_of(const passes::Roles& roles) {
 std::string slots_of(const passes::Roles& roles) {
   std::string text;
   for (const passes::RingPlan& ring : roles.rings) {
-    for (const BufferPtr& tile : ring.tiles) text += fmt::format("{}{}", text.empty() ? "" : " ", tile->name);
+    for (std::size_t i = 0; i < ring.tiles.size(); ++i)
+      for (const BufferPtr& tile : ring.at(i))
+        text += fmt::format("{}{}", text.empty() ? "" : tile == ring.tiles[i] ? " " : "/", tile->name);
     text += fmt::format(" x {},", ring.depth);
   }
   text.pop_back();

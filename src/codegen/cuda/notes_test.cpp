@@ -172,6 +172,24 @@ lang::Kernel from_registers(int rows) {
       p);
 }
 
+// Sums at rows of a list, into a tensor with so many columns.
+lang::Kernel scattered(int columns) {
+  return kernel("scattered", [=] {
+    Tensor A = input("A", {64, 64}, bf16), B = input("B", {64, 64}, bf16), rows = input("rows", {64}, i32),
+           C = inout("C", {1000, columns}, bf16);
+    grid(1, {.threads = 128}, [&](Index) {
+      Fragment sum({64, 64}, f32, 0);
+      pipelined(1, [&](Index) {
+        Shared x({64, 64}, bf16), y({64, 64}, bf16);
+        lang::copy(A.at(0, 0), x);
+        lang::copy(B.at(0, 0), y);
+        lang::gemm(x, y, sum);
+      });
+      parallel(sum, [&](Index i, Index j) { C(rows(i), j) = sum(i, j); });
+    });
+  });
+}
+
 const std::vector<NoteCase> note_cases{
     {"stages", NoteKind::stages, ".stages = 9 became", [] { return plain({.loop = {.stages = 9}}); }, usual},
     {"one_warp_group", NoteKind::one_warp_group, "224 registers", [] { return two_sums(128); },
@@ -195,6 +213,8 @@ const std::vector<NoteCase> note_cases{
      [] { return limited(false); }},
     {"gather", NoteKind::by_elements, "multiple of 8", [] { return gathered(false); },
      [] { return gathered(true); }},
+    {"scatter", NoteKind::by_elements, "rows of `C` are not known", [] { return scattered(99); },
+     [] { return scattered(96); }},
     {"order", NoteKind::through_shared_memory, "fragment `", [] { return transposed(false); },
      [] { return transposed(true); }},
     {"moved", NoteKind::through_shared_memory, "operand A is needed by 2 parts",

@@ -88,6 +88,13 @@ struct Vectors {
   std::vector<std::string> conditions;               // under which all elements exist, and are contiguous
 };
 
+// What a loop over registers finds for its rows, in arrays with an element for each row of a thread.
+struct RowTable {
+  std::vector<std::pair<ir::VariablePtr, std::string>> found;  // and the names of their arrays
+  std::string exists;                                          // the array of the condition, if rows have one
+  std::string row;                                             // of register `r`
+};
+
 // The registers of a thread for pieces of rows on their way to it: their declarations, without the number of
 // pieces, and the names of what a piece is and of what is known of its row.
 struct PieceRegisters {

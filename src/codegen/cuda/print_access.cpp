@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "codegen/cuda/arithmetic.hpp"
-#include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/element_printer.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/element_bits.hpp"
 
@@ -45,7 +45,7 @@ std::string element_of(const SharedTile& tile, const std::string& offset) {
   return fmt::format("{} + {}", tile.name, tile.order.is_swizzled() ? offset : grouped(offset));
 }
 
-std::string CudaGridPrinter::stride_text(const View& view, std::size_t dim) {
+std::string ElementPrinter::stride_text(const View& view, std::size_t dim) {
   if (!is_reshaped_view(view)) {
     const std::string stride = fmt::format("{}_s{}", tensors_.at(view.buffer.get()), dim);
     if (view.buffer.get() != aligned_) return stride;
@@ -65,8 +65,8 @@ std::string CudaGridPrinter::stride_text(const View& view, std::size_t dim) {
 }
 
 // The conditions under which a coordinate exists, as far as they are not known to hold.
-void CudaGridPrinter::add_limits(const View& view, std::size_t dim, const Expr& at, const std::string& text,
-                                 Texts& guards) {
+void ElementPrinter::add_limits(const View& view, std::size_t dim, const Expr& at, const std::string& text,
+                                Texts& guards) {
   const ViewDim& d = view.dims[dim];
   if (!values_.is_at_least(at, 0)) guards.push_back(fmt::format("{} >= 0", text));
   if (!values_.is_less(at, view.shape[dim]))
@@ -77,7 +77,7 @@ void CudaGridPrinter::add_limits(const View& view, std::size_t dim, const Expr& 
     guards.push_back(fmt::format("{} < {}", text, value(d.high)));
 }
 
-GuardedAddress CudaGridPrinter::tensor_address(const Access& access, const std::vector<Expr>& at) {
+GuardedAddress ElementPrinter::tensor_address(const Access& access, const std::vector<Expr>& at) {
   Texts terms, guards;
   for (std::size_t d = 0; d < at.size(); ++d) {
     std::string text = value(at[d]);
@@ -96,7 +96,7 @@ GuardedAddress CudaGridPrinter::tensor_address(const Access& access, const std::
           conjunction(guards)};
 }
 
-std::string CudaGridPrinter::offset_in(const SharedTile& tile, const Buffer& buffer, const Texts& at) const {
+std::string ElementPrinter::offset_in(const SharedTile& tile, const Buffer& buffer, const Texts& at) const {
   const auto number = [&](std::size_t dims) {
     Texts terms;
     std::int64_t stride = 1;
@@ -111,7 +111,7 @@ std::string CudaGridPrinter::offset_in(const SharedTile& tile, const Buffer& buf
                      at.size() == 2 ? bare(at[0]) : number(at.size() - 1), bare(at.back()));
 }
 
-GuardedAddress CudaGridPrinter::shared_address(const Access& access, const std::vector<Expr>& at) {
+GuardedAddress ElementPrinter::shared_address(const Access& access, const std::vector<Expr>& at) {
   const Buffer& buffer = *access.view.buffer;
   const SharedTile& tile = shared_.at(&buffer);
   Texts texts, guards;
@@ -140,14 +140,14 @@ GuardedAddress CudaGridPrinter::shared_address(const Access& access, const std::
   return {element_of(tile, offset_in(tile, buffer, texts)), conjunction(guards)};
 }
 
-GuardedAddress CudaGridPrinter::address(const Access& access) {
+GuardedAddress ElementPrinter::address(const Access& access) {
   const std::vector<Expr> at = coordinates(access);
   return access.view.is_tile() ? shared_address(access, at) : tensor_address(access, at);
 }
 
 // The register that holds the element, as a function of the loop's register `r`: both number the digits that
 // the fragment has in the same order.
-std::string CudaGridPrinter::register_text(const Access& access) const {
+std::string ElementPrinter::register_text(const Access& access) const {
   const auto axes = passes::loop_axes(*loop_->loop, access);
   if (!axes) return register_of_bits(access);
   std::int64_t step = 1, own = 1;
@@ -167,7 +167,7 @@ std::string CudaGridPrinter::register_text(const Access& access) const {
 
 // The register of an element if an iteration accesses several elements of the fragment: the loop's registers
 // number the bits of its indices, those of the fragment also the constant bits.
-std::string CudaGridPrinter::register_of_bits(const Access& access) const {
+std::string ElementPrinter::register_of_bits(const Access& access) const {
   const auto bits = *passes::element_bits(*loop_->loop, access);
   const auto held = *passes::bits_of(fragments_.at(access.view.buffer.get()).layout);
   std::int64_t fixed = 0, own = 1, step = 1;
@@ -192,7 +192,7 @@ std::string CudaGridPrinter::register_of_bits(const Access& access) const {
   return text;
 }
 
-std::string CudaGridPrinter::load_text(const Access& access) {
+std::string ElementPrinter::load_text(const Access& access) {
   const BufferPtr& buffer = access.view.buffer;
   if (buffer->space == Space::fragment && !shared_.contains(buffer.get())) {
     const FragmentTile& tile = fragments_.at(buffer.get());
@@ -207,7 +207,7 @@ std::string CudaGridPrinter::load_text(const Access& access) {
   return fmt::format("({} ? tg::load({}) : {}(0))", at.guard, at.pointer, scalar_type(buffer->type));
 }
 
-void CudaGridPrinter::store(const Access& access, const Expr& value, const std::string& text) {
+void ElementPrinter::store(const Access& access, const Expr& value, const std::string& text) {
   const BufferPtr& buffer = access.view.buffer;
   const std::string type = element_type(buffer->type);
   if (buffer->space == Space::fragment && !shared_.contains(buffer.get())) {
@@ -226,7 +226,7 @@ void CudaGridPrinter::store(const Access& access, const Expr& value, const std::
   out_.line(fmt::format("{}tg::store({}, {});", condition, at.pointer, bare(text)));
 }
 
-void CudaGridPrinter::touch(const View& view, MemoryUse use, bool by_one) {
+void ElementPrinter::touch(const View& view, MemoryUse use, bool by_one) {
   const Buffer* buffer = view.buffer.get();
   if (view.is_tile()) {
     if (const auto tile = shared_.find(buffer); tile != shared_.end())
@@ -237,7 +237,7 @@ void CudaGridPrinter::touch(const View& view, MemoryUse use, bool by_one) {
 }
 
 // Slices of other columns of a tensor are other memory, unless tensors may share bytes.
-Memory CudaGridPrinter::tensor_memory(const View& view) const {
+Memory ElementPrinter::tensor_memory(const View& view) const {
   const int number = memory_of_.at(view.buffer.get());
   const auto shares = [&](const auto& other) { return other.second == number; };
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -248,6 +248,14 @@ Memory CudaGridPrinter::tensor_memory(const View& view) const {
       std::count_if(memory_of_.begin(), memory_of_.end(), shares) > 1)
     return {number, 0, most};
   return {number, limit(view.dims.back().low, 0), limit(view.dims.back().high, most)};
+}
+
+void ElementPrinter::require_aligned(const BufferPtr& tensor) {
+  program_.aligned.insert(signature_.slot_of(tensor.get()));
+}
+
+std::string ElementPrinter::only_one() const {
+  return loop_ ? loop_->first : fmt::format("{} == 0", team_.thread);
 }
 
 }  // namespace tegula::codegen

@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/effects.hpp"
+#include "ir/lists.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -18,10 +19,6 @@ namespace {
 
 // Registers of a thread for what it holds, of those with which it converts.
 constexpr std::int64_t most_held = 96;
-
-bool contains(const std::vector<VariablePtr>& list, const VariablePtr& v) {
-  return std::find(list.begin(), list.end(), v) != list.end();
-}
 
 // Of all loops over elements, those that threads deal among themselves.
 const For* parallel_loop(const Stmt& s) {

@@ -9,26 +9,13 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/element_loops.hpp"
+#include "passes/cuda/plan_byte_turns.hpp"
 
 namespace tegula::codegen {
 
 using namespace ir;
 
 namespace {
-
-// The sum over digits along a dimension: digit = number / step % extent.
-std::string coordinate_text(const layout::Digits& digits, std::size_t dim, const std::string& number) {
-  std::vector<std::string> terms;
-  std::int64_t step = 1, count = 1;
-  for (const layout::Digit& digit : digits) count *= digit.extent;
-  for (const layout::Digit& digit : digits) {
-    if (digit.stride[dim] != 0) {
-      terms.push_back(times(digit_text(number, step, digit.extent, count), digit.stride[dim]));
-    }
-    step *= digit.extent;
-  }
-  return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
-}
 
 // The tile that the loop's last statement stores to, if products of the grid add to it.
 const BufferPtr* sum_of_products(const For& loop, const Grid& grid) {
@@ -68,60 +55,33 @@ std::int64_t run_along_rows(const layout::Layout& layout) {
   return run;
 }
 
-std::string CudaGridPrinter::first_replica(const Layout& layout) const {
-  Texts terms;
-  std::int64_t step = 1;
-  for (const layout::Digit& digit : layout.threads()) {
-    if (digit.is_replica())
-      terms.push_back(fmt::format("{} == 0", digit_text(team_.thread, step, digit.extent)));
-    step *= digit.extent;
-  }
-  return terms.empty() ? "" : fmt::format("{}", fmt::join(terms, " && "));
-}
-
-CudaGridPrinter::Texts CudaGridPrinter::base_coordinates(const Layout& layout) {
-  Texts result;
-  for (std::size_t d = 0; d < layout.shape().size(); ++d) {
-    result.push_back(names_.unique("base"));
-    out_.define("int", result.back(), coordinate_text(layout.threads(), d, team_.thread));
-  }
-  return result;
-}
-
-Coordinates CudaGridPrinter::register_coordinates(const Layout& layout, const Texts& base) {
-  Coordinates result;
-  Texts inside;
-  for (std::size_t d = 0; d < layout.shape().size(); ++d) {
-    result.names.push_back(names_.unique("x"));
-    const std::string steps = coordinate_text(layout.registers(), d, "r");
-    out_.define("int", result.names.back(), plus(base[d], steps));
-    if (layout.overhangs(static_cast<int>(d)))
-      inside.push_back(fmt::format("{} < {}", result.names.back(), layout.shape()[d]));
-  }
-  result.inside = fmt::format("{}", fmt::join(inside, " && "));
-  return result;
-}
-
 passes::Computing CudaGridPrinter::computing() const {
   return {team_.threads, layouts_, plan_.operands, target_};
 }
 
-void CudaGridPrinter::elements(const For& n, const Stmt& s) {
+// By instructions for many elements, if there are some for such a loop.
+bool CudaGridPrinter::as_a_whole(const For& n, const Stmt& s) {
   if (const auto found = passes::conversion(s, layouts_);
       found && plan_.forms.packed.contains(found->to.get()))
-    return pack(*found, s->at);
-  if (exchange(n, s)) return;
+    return pack(*found, s->at), true;
+  if (exchange(n, s)) return true;
   const auto row_plan = passes::plan_rows(s);
-  if (row_plan) return rows(*row_plan, false);
-  notes_.add(passes::NoteKind::by_elements, row_plan.reason(), s->at);
+  if (row_plan) return rows(*row_plan, false), true;
+  if (!passes::plan_byte_turn(s)) notes_.add(passes::NoteKind::by_elements, row_plan.reason(), s->at);
   if (const auto own = passes::plan_conversion(s); own && pieces_of_thread(*own) > 0)
-    return convert_rows(*own);
+    return convert_rows(*own), true;
   if (const auto found = passes::matrix_store(s, computing()); found && is_registers_of_pairs(*found))
-    return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);
+    return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at), true;
   if (const auto found = matrix_load(s))
-    return load_matrices(*found, as<Load>(n.body.front())->from.view, s->at);
-  if (const Access* to = passes::plan_row_store(s, layouts_, team_.threads, target_))
-    return store_rows(n, *to, s->at);
+    return load_matrices(*found, as<Load>(n.body.front())->from.view, s->at), true;
+  const auto row_store = passes::plan_row_store(s, layouts_, team_.threads, target_);
+  if (row_store) return store_rows(n, *row_store, s), true;
+  notes_.add(passes::NoteKind::by_elements, row_store.reason(), s->at);
+  return false;
+}
+
+void CudaGridPrinter::elements(const For& n, const Stmt& s) {
+  if (as_a_whole(n, s)) return;
   const auto found = layouts_.loops.find(s.get());
   const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
   if (layout && layout->replicas() > 1 && passes::reads_what_it_writes(n)) layout = nullptr;
@@ -159,15 +119,6 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   }
 }
 
-void CudaGridPrinter::touch_all(const Body& statements) {
-  for (const Region& region : all_effects(statements).regions) {
-    const MemoryUse use = region.touch == Touch::read      ? MemoryUse::read
-                          : region.touch == Touch::combine ? MemoryUse::combine
-                                                           : MemoryUse::write;
-    touch(*region.view, use, false);
-  }
-}
-
 void CudaGridPrinter::by_register(const For& n, const Stmt& s) {
   out_.code();
   touch_all(n.body);
@@ -202,6 +153,12 @@ void CudaGridPrinter::in_register_loop(const For& n, const Stmt& s,
 
 void CudaGridPrinter::register_loop(const For& n, const Stmt& s) {
   const Layout& layout = layouts_.loops.at(s.get());
+  if (const auto rows = rows_found_ ? std::nullopt : rows_to_find(n)) {
+    rows_found_ = &*rows;
+    register_loop(passes::elements_of(n, *rows), s);
+    rows_found_ = nullptr;
+    return;
+  }
   bool in_two_ways = false;
   in_register_loop(n, s, [&](const std::string& first) {
     const auto vectors = vectors_of(n, layout);
@@ -228,12 +185,15 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
   const Texts base = base_coordinates(layout);
   const std::int64_t count = layout.register_count(), begin = count * part_.first / 16,
                      end = count * part_.last / 16;
+  loop_ = ElementLoop{&n, &layout, first};
+  RowTable table;
+  if (rows_found_) find_rows(layout, base, table);
   const auto name = [&] {
     const Coordinates at = register_coordinates(layout, base);
     for (std::size_t d = 0; d < n.index.size(); ++d) values_.set(n.index[d], at.names[d]);
+    name_found(table);
     return at.inside;
   };
-  loop_ = ElementLoop{&n, &layout, first};
   out_.line("#pragma unroll");
   if (vectors) {
     out_.open(fmt::format("for (int g = {}; g < {}; g += {}) {{", begin, end, vectors->width));
@@ -245,12 +205,13 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
     });
   } else {
     out_.open(fmt::format("for (int r = {}; r < {}; ++r) {{", begin, end));
-    const std::string inside = name();
+    const std::string coordinates = name(), inside = both(coordinates, row_exists_);
     if (!inside.empty()) out_.open(fmt::format("if ({}) {{", inside));
     body(n.body);
     if (!inside.empty()) out_.close();
   }
   loop_.reset();
+  row_exists_.clear();
   out_.close();
 }
 
@@ -258,6 +219,12 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
 void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
   out_.code();
   touch_all(n.body);
+  if (const auto rows = rows_found_ ? std::nullopt : rows_to_find(n)) {
+    rows_found_ = &*rows;
+    by_flat_index(passes::elements_of(n, *rows), s);
+    rows_found_ = nullptr;
+    return;
+  }
   bool wide = false;
   Texts extents, names;
   for (const Expr& e : n.end) {
@@ -279,6 +246,12 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
     if (n.begin[d]->held() == n.end[d]->held()) facts_.add_index(n.index[d], n.begin[d], n.end[d]);
   }
   const auto vectors = find_vectors(n, 16);
+  if (const auto turn = passes::plan_byte_turn(s);
+      turn && vectors && vectors->width == passes::turned_columns) {
+    either(
+        vectors->conditions, [&] { turn_bytes(n, *turn); }, [&] { flat(n, type, names, nullptr); });
+    return out_.close();
+  }
   either(
       vectors ? vectors->conditions : Texts{}, [&] { flat(n, type, names, vectors ? &*vectors : nullptr); },
       [&] { flat(n, type, names, nullptr); });
@@ -306,6 +279,7 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
     inner += (inner.empty() ? "" : " * ") + pieces(d);
   }
   loop_ = ElementLoop{&n, nullptr, ""};
+  if (rows_found_) row_exists_ = find_row(*rows_found_);
   if (vectors) {
     const std::string first = variable_text(n.index.back());
     by_vectors(n, *vectors, [&] {
@@ -313,68 +287,13 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
                             name_variable(n.index.back()), first));
     });
   } else {
+    if (!row_exists_.empty()) out_.open(fmt::format("if ({}) {{", row_exists_));
     body(n.body);
+    if (!row_exists_.empty()) out_.close();
   }
   loop_.reset();
+  row_exists_.clear();
   out_.close();
-}
-
-SharedTile CudaGridPrinter::stage(const std::string& name, std::int64_t elements, DType type) {
-  const std::int64_t bytes = elements * type.bytes(), each = (bytes + 15) / 16 * 16;
-  const std::int64_t begin = memory_.allocate(
-      each * team_.count, 128, fmt::format("{}[{}] on their way between threads", type.name(), elements));
-  SharedTile tile{names_.unique(name + "_staged"), {}, {-1, begin, begin + each * team_.count}};
-  const std::string offset =
-      team_.slot.empty() ? std::to_string(begin) : fmt::format("{} + {} * {}", begin, team_.slot, each);
-  out_.code();
-  out_.line(
-      fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2});", element_type(type), tile.name, offset));
-  return tile;
-}
-
-void CudaGridPrinter::release(const SharedTile& tile) { memory_.free(tile.memory.begin); }
-
-void CudaGridPrinter::to_shared(const FragmentTile& from, DType type, const SharedTile& to, const Loc& at) {
-  out_.code();
-  out_.touch({to.memory, MemoryUse::write});
-  out_.open(fmt::format("{{  // {}: to shared memory", location_in_folder(at)));
-  const Texts base = base_coordinates(from.layout);
-  out_.line("#pragma unroll");
-  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", from.layout.register_count()));
-  const Coordinates x = register_coordinates(from.layout, base);
-  Texts guards;
-  if (!x.inside.empty()) guards.push_back(x.inside);
-  if (const std::string first = first_replica(from.layout); !first.empty()) guards.push_back(first);
-  Texts terms;
-  std::int64_t stride = 1;
-  for (std::size_t d = x.names.size(); d-- > 0; stride *= from.layout.shape()[d])
-    terms.push_back(times(x.names[d], stride));
-  out_.line(fmt::format("{}tg::store({} + {}, {}[r]);",
-                        guards.empty() ? "" : fmt::format("if ({}) ", fmt::join(guards, " && ")), to.name,
-                        terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + ")), from.name));
-  out_.close();
-  out_.close();
-  (void)type;
-}
-
-void CudaGridPrinter::from_shared(const SharedTile& from, DType type, const FragmentTile& to, const Loc& at) {
-  out_.code();
-  out_.touch({from.memory, MemoryUse::read});
-  out_.open(fmt::format("{{  // {}: from shared memory", location_in_folder(at)));
-  const Texts base = base_coordinates(to.layout);
-  out_.line("#pragma unroll");
-  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", to.layout.register_count()));
-  const Coordinates x = register_coordinates(to.layout, base);
-  Texts terms;
-  std::int64_t stride = 1;
-  for (std::size_t d = x.names.size(); d-- > 0; stride *= to.layout.shape()[d])
-    terms.push_back(times(x.names[d], stride));
-  out_.line(fmt::format("{}{}[r] = tg::load({} + {});",
-                        x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside), to.name, from.name,
-                        terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "))));
-  out_.close();
-  out_.close();
-  (void)type;
 }
 
 FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& layout, bool with_contents,

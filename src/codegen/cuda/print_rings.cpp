@@ -14,11 +14,16 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
   roles_ = &roles;
   for (const passes::RingPlan& ring : roles.rings) {
     RingText text{names_.unique(ring.tiles[0]->name + "_ring"), memory_.allocate(16 * ring.depth, 16), {}};
-    for (const BufferPtr& tile : ring.tiles) {
-      const std::int64_t bytes = passes::slot_bytes(*tile);
+    for (std::size_t i = 0; i < ring.tiles.size(); ++i) {
+      std::int64_t bytes = 0, alignment = 1;
+      std::string words;
+      for (const BufferPtr& tile : ring.at(i)) {
+        bytes = std::max(bytes, passes::slot_bytes(*tile));
+        alignment = std::max(alignment, passes::slot_alignment(*tile));
+        words += (words.empty() ? "" : ", in its place ") + words_of(*tile);
+      }
       const std::int64_t begin =
-          memory_.allocate(bytes * ring.depth, passes::slot_alignment(*tile),
-                           fmt::format("{}, {} slots", words_of(*tile), ring.depth));
+          memory_.allocate(bytes * ring.depth, alignment, fmt::format("{}, {} slots", words, ring.depth));
       text.tiles.push_back({begin, bytes});
       ahead_bytes_ += bytes * ring.depth;
     }
@@ -64,15 +69,17 @@ void CudaGridPrinter::name_slots(int ring) {
   const auto r = static_cast<std::size_t>(ring);
   if (r == roles_->rings.size()) return;  // the ring of tiles
   for (std::size_t i = 0; i < rings_[r].tiles.size(); ++i) {
-    const BufferPtr& tile = roles_->rings[r].tiles[i];
-    const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
-    const std::string name = names_.unique(tile->name);
     const auto& [begin, bytes] = rings_[r].tiles[i];
     const std::string slot =
         roles_->rings[r].depth == 1 ? "" : fmt::format(" + {} * {}", slot_number(ring), bytes);
-    out_.line(definition(name, fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});",
-                                           element_type(tile->type), name, begin, slot)));
-    shared_[tile.get()] = {name, order, {-1, 0, 0}};
+    for (const BufferPtr& tile : roles_->rings[r].at(i)) {
+      const TileOrder order =
+          plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
+      const std::string name = names_.unique(tile->name);
+      out_.line(definition(name, fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});",
+                                             element_type(tile->type), name, begin, slot)));
+      shared_[tile.get()] = {name, order, {-1, 0, 0}};
+    }
   }
 }
 
@@ -81,7 +88,7 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
   const Buffer* own = plan_.consumers.in_ring(tile.get());
   const int ring = roles_->ring_of(own);
   const auto r = static_cast<std::size_t>(ring);
-  const auto& tiles = roles_->rings[r].tiles;
+  const auto& tiles = roles_->rings[r].with(own);
   const auto is_own = [&](const BufferPtr& x) { return x.get() == own; };
   const auto& [begin, bytes] =
       rings_[r]

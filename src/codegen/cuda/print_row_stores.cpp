@@ -1,42 +1,155 @@
-// Sums of products of warp groups to rows of 16-bit tensors: the four threads that share a row exchange
-// words, so that each writes 16 bytes of it.
+// Rows of tensors that a loop over elements finds one by one, and sums of products of warp groups to rows:
+// the four threads that share a row exchange words, so that each writes 16 bytes of it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "codegen/cuda/grid_printer.hpp"
-#include "passes/cuda/plan_stores.hpp"
+#include <algorithm>
+
+#include "codegen/cuda/arithmetic.hpp"
+#include "codegen/cuda/element_printer.hpp"
 
 namespace tegula::codegen {
 
 using namespace ir;
 
+// What holds for all elements of the row that the indices name; the condition's name, or nothing if every row
+// is written.
+std::string ElementPrinter::find_row(const passes::RowLoop& rows) {
+  body(rows.row);
+  if (!rows.condition) return "";
+  const std::string there = names_.unique("there");
+  out_.line(fmt::format("const bool {} = {};", there, bare(value(rows.condition))));
+  facts_.assume(rows.condition, true);
+  for (const Stmt& s : rows.under) {
+    const auto* load = as<Load>(s);
+    const VariablePtr& v = load ? load->variable : as<Let>(s)->variable;
+    const std::string text = load ? load_text(load->from) : value(as<Let>(s)->value),
+                      type(scalar_type(v->type));
+    out_.line(fmt::format("const {} {} = {} ? {} : {}(0);", type, name_variable(v), there, text, type));
+    if (!load) continue;
+    values_.set_stored(v, load->from.view.buffer->type);
+    if (!v->type.is_floating()) facts_.add_range(v, values_of(load->from.view.buffer->type));
+  }
+  return there;
+}
+
+// A loop that looks up where its rows are: once for a row, then.
+std::optional<passes::RowLoop> ElementPrinter::rows_to_find(const For& n) const {
+  auto rows = passes::row_loop(n);
+  return rows && rows->looks_up() && part_.is_all() ? std::move(rows) : std::nullopt;
+}
+
+// For each row of which a thread has registers.
+void ElementPrinter::find_rows(const Layout& layout, const Texts& base, RowTable& table) {
+  const For& n = *loop_->loop;
+  const std::size_t last = n.index.size() - 1;
+  Texts registers, row;
+  std::int64_t step = 1, count = 1;
+  for (const layout::Digit& digit : layout.registers()) {
+    if (std::any_of(digit.stride.begin(), digit.stride.begin() + static_cast<std::ptrdiff_t>(last),
+                    [](std::int64_t stride) { return stride != 0; })) {
+      registers.push_back(times(digit_text("q", count, digit.extent), step));
+      row.push_back(times(digit_text("r", step, digit.extent, layout.register_count()), count));
+      count *= digit.extent;
+    }
+    step *= digit.extent;
+  }
+  const auto sum = [](const Texts& terms) {
+    return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+  };
+  table.row = sum(row);
+  for (const VariablePtr& v : rows_found_->found()) {
+    table.found.emplace_back(v, names_.unique("of_row"));
+    out_.line(fmt::format("{} {}[{}];", scalar_type(v->type), table.found.back().second, count));
+  }
+  if (rows_found_->condition) {
+    table.exists = names_.unique("exists");
+    out_.line(fmt::format("bool {}[{}];", table.exists, count));
+  }
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int q = 0; q < {}; ++q) {{", count));
+  out_.line(fmt::format("const int r = {};", sum(registers)));
+  const Coordinates at = register_coordinates(layout, base);
+  for (std::size_t d = 0; d < n.index.size(); ++d) values_.set(n.index[d], at.names[d]);
+  const std::string there = find_row(*rows_found_);
+  for (const auto& [v, name] : table.found) out_.line(fmt::format("{}[q] = {};", name, variable_text(v)));
+  if (!there.empty()) out_.line(fmt::format("{}[q] = {};", table.exists, there));
+  out_.close();
+}
+
+// What was found for the row of register `r`.
+void ElementPrinter::name_found(const RowTable& table) {
+  for (const auto& [v, name] : table.found) values_.set(v, fmt::format("{}[{}]", name, table.row));
+  row_exists_ = table.exists.empty() ? "" : fmt::format("{}[{}]", table.exists, table.row);
+}
+
 // Two rows of a thread, eight apart.
-void CudaGridPrinter::store_rows(const For& n, const Access& to, const Loc& at) {
-  const BufferPtr& from = as<Load>(n.body[0])->from.view.buffer;
-  const FragmentTile& tile = fragments_.at(from.get());
+void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, const Stmt& s) {
+  const Access& to = *plan.rows.to;
+  const FragmentTile& tile = fragments_.at(plan.sum.get());
   out_.code();
-  touch(to.view, MemoryUse::write, false);
+  touch_all(n.body);
   if (to.view.buffer->role != Role::workspace) require_aligned(to.view.buffer);
-  const std::int64_t groups = std::max<std::int64_t>(1, 64 * team_.threads / 128 / from->extent(0)),
-                     columns = from->extent(1) / groups;  // of a warp group
+  const std::int64_t groups = std::max<std::int64_t>(1, 64 * team_.threads / 128 / plan.sum->extent(0)),
+                     columns = plan.sum->extent(1) / groups;  // of a warp group
   const std::string of_group = groups > 1 ? fmt::format(" + {} / 128 * {}", team_.thread, columns) : "";
+  const int quad = passes::quad_columns(to.view.buffer->type), bytes = to.view.buffer->type.bytes();
+  const std::string piece =
+      fmt::format(fmt::runtime(bytes == 4 ? "{0} % 2 * 8 + {0} % 4 / 2 * 4" : "{0} % 4 * 8"), team_.thread);
   for (int half = 0; half < 2; ++half) {
-    out_.open(fmt::format("{{  // {}: 16 bytes of a row by each thread", location_in_folder(at)));
+    out_.open(fmt::format("{{  // {}: 16 bytes of a row by each thread", location_in_folder(s->at)));
     const Facts before = facts_;
     out_.line(fmt::format("const int {0} = {1} / 4 % 8 + {1} / 32{2} * 16 + {3};", name_variable(n.index[0]),
                           team_.thread, groups > 1 ? " % 4" : "", 8 * half));
-    out_.line(fmt::format("const int {} = {} % 4 * 8{};", name_variable(n.index[1]), team_.thread, of_group));
-    facts_.add_range(n.index[0], {0, from->extent(0) - 1});
-    facts_.add_range(n.index[1], {0, from->extent(1) - columns + passes::quad_columns - 8});
+    out_.line(fmt::format("const int {} = {}{};", name_variable(n.index[1]), piece, of_group));
+    facts_.add_range(n.index[0], {0, plan.sum->extent(0) - 1});
+    facts_.add_range(n.index[1], {0, plan.sum->extent(1) - columns + quad - 16 / bytes});
+    loop_ = ElementLoop{&n, &tile.layout, ""};
+    const std::string found = find_row(plan.rows);
     const GuardedAddress address = this->address(to);
-    const std::string row = names_.unique("row"), there = names_.unique("there");
+    const std::string row = names_.unique("row"), there = names_.unique("there"),
+                      guard = both(found, address.guard);
     out_.line(fmt::format("{}* const {} = {};", element_type(to.view.buffer->type), row, address.pointer));
-    out_.line(fmt::format("const bool {} = {};", there, address.guard.empty() ? "true" : address.guard));
-    for (std::int64_t j = 0; j < columns / passes::quad_columns; ++j)
-      out_.line(fmt::format("tg::store_quad({} + {}, {} + {}, {} % 4, {});", row, j * passes::quad_columns,
-                            tile.name, 16 * j + 2 * half, team_.thread, there));
+    out_.line(fmt::format("const bool {} = {};", there, guard.empty() ? "true" : guard));
+    const auto write = [&](const std::string& column, const std::string& elements) {
+      out_.line(fmt::format("tg::{}_quad({} + {}, {}, {} % 4, {});", plan.rows.adds() ? "add" : "store", row,
+                            column, elements, team_.thread, there));
+    };
+    if (plan.is_bare)
+      for (std::int64_t j = 0; j < columns / quad; ++j)
+        write(std::to_string(j * quad), fmt::format("{} + {}", tile.name, quad / 2 * j + 2 * half));
+    else
+      store_computed(n, plan, half, of_group, write);
+    loop_.reset();
     facts_ = before;
     out_.close();
   }
+}
+
+// What is stored is computed from the elements of the sum, a quad's columns at a time.
+void ElementPrinter::store_computed(
+    const For& n, const passes::RowStore& plan, int half, const std::string& of_group,
+    const std::function<void(const std::string& column, const std::string& elements)>& write) {
+  const FragmentTile& tile = fragments_.at(plan.sum.get());
+  const int quad = passes::quad_columns(plan.rows.to->view.buffer->type);
+  const std::string own = names_.unique("own"), column = names_.unique("x");
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int q = 0; q < {}; ++q) {{", tile.layout.register_count() * 2 / quad));
+  out_.line(fmt::format("float {}[{}];", own, quad / 2));
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int e = 0; e < {}; ++e) {{", quad / 4));
+  out_.line(fmt::format("const int r = q * {} + e / 2 * 4 + e % 2 + {};", quad / 2, 2 * half));
+  out_.line(fmt::format("const int {} = q * {} + e / 2 * 8 + e % 2 + {} % 4 * 2{};", column, quad,
+                        team_.thread, of_group));
+  values_.set(n.index[1], column);
+  body(plan.rows.element);
+  const Expr& stored = plan.rows.value;
+  const bool rounds = stored->op == Op::cast && stored->type == plan.rows.to->view.buffer->type;
+  const std::string text = value(rounds ? stored->args[0] : stored);
+  out_.line(fmt::format("{}[e / 2 * 4 + e % 2] = {};", own, bare(text)));
+  out_.close();
+  write(fmt::format("q * {}", quad), own);
+  out_.close();
 }
 
 }  // namespace tegula::codegen

@@ -39,7 +39,7 @@ const Buffer* tile_filled_by(const Stmt& s) {
 
 CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaPlan& plan, int number,
                                  CudaProgram& program)
-    : GridState(signature, plan, number, program) {
+    : ElementPrinter(signature, plan, number, program) {
   for_each_stmt(plan.kernel, [&](const Stmt& s) { any_products_ |= as<Gemm>(s) != nullptr; });
   for (const Dim& dim : signature.kernel().dims) facts_.add_multiple(dim.variable, dim.multiple);
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
@@ -190,10 +190,6 @@ void CudaGridPrinter::begin(const Stmt& s) {
   }
 }
 
-std::string CudaGridPrinter::only_one() const {
-  return loop_ ? loop_->first : fmt::format("{} == 0", team_.thread);
-}
-
 void CudaGridPrinter::open(const std::string& text, StepKind kind) {
   if (loop_)
     out_.open(text);
@@ -282,6 +278,9 @@ void CudaGridPrinter::operator()(const Atomic& n, const Stmt& s) {
   begin(s);
   constexpr const char* names[] = {"Add", "Min", "Max", "Or", "And"};
   const std::string text = value(n.value);
+  if (is_packed(s))
+    return out_.line(fmt::format("{}.set(e, tg::make<{}>({}));", vectors_->names.at(s.get()),
+                                 element_type(n.to.view.buffer->type), text));
   const GuardedAddress at = address(n.to);
   Texts guards;
   if (!at.guard.empty()) guards.push_back(at.guard);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/element_printer.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 
@@ -71,14 +71,25 @@ bool is_range(const ViewDim& d) { return d.low && d.high && !is_constant(d.low);
 
 const Access* access_of(const Stmt& s) {
   if (const auto* load = as<Load>(s)) return &load->from;
+  if (const auto* atomic = as<Atomic>(s)) return &atomic->to;
   const auto* store = as<Store>(s);
   return store ? &store->to : nullptr;
 }
 
 }  // namespace
 
+// Additions to rows that are looked up, by the instructions of Hopper GPUs for elements in a row. Sums of 16
+// bits add rounded values.
+bool ElementPrinter::adds_vectors(const Stmt& s) const {
+  const auto* atomic = as<Atomic>(s);
+  if (!atomic || !rows_found_ || !target_.has_wgmma() || atomic->op != AtomicOp::add) return false;
+  const DType type = atomic->to.view.buffer->type;
+  const bool rounds = atomic->value->op == Op::cast && atomic->value->type == type;
+  return type == f32 || ((type == bf16 || type == f16) && rounds);
+}
+
 // Along the last index, by single steps in the last dimension; other dimensions do not depend on it.
-bool CudaGridPrinter::goes_along_row(const For& n, const Access& access) const {
+bool ElementPrinter::goes_along_row(const For& n, const Access& access) const {
   const View& view = access.view;
   if (view.buffer->space == Space::fragment || view.buffer->rank() == 0 || !is_own_shape(view)) return false;
   const std::vector<Expr> at = coordinates(access);
@@ -98,7 +109,7 @@ bool CudaGridPrinter::goes_along_row(const For& n, const Access& access) const {
 
 // Whether every `width`-th element of a row is where such a piece may begin, as far as that is not asked when
 // the loop runs.
-bool CudaGridPrinter::is_aligned(const For& n, const Access& access, int width) const {
+bool ElementPrinter::is_aligned(const For& n, const Access& access, int width) const {
   const View& view = access.view;
   auto rest =
       difference(affine(coordinates(access).back()), affine(variable(n.index.back(), n.index.back()->at)));
@@ -114,7 +125,7 @@ bool CudaGridPrinter::is_aligned(const For& n, const Access& access, int width) 
 }
 
 // Whether the elements make up several whole pieces of 16 bytes of a swizzled tile, which are rounded values.
-bool CudaGridPrinter::is_stored_in_parts(const For& n, const StmtNode& s, int width) const {
+bool ElementPrinter::is_stored_in_parts(const For& n, const StmtNode& s, int width) const {
   const auto* store = std::get_if<Store>(&s.node);
   if (!store || !store->to.view.is_tile()) return false;
   const DType type = store->to.view.buffer->type;
@@ -125,11 +136,11 @@ bool CudaGridPrinter::is_stored_in_parts(const For& n, const StmtNode& s, int wi
 }
 
 // The accesses along rows; nothing if the loop is of another kind, or elements depend on each other's order.
-std::optional<std::vector<const Stmt*>> CudaGridPrinter::row_accesses(const For& n) const {
+std::optional<std::vector<const Stmt*>> ElementPrinter::row_accesses(const For& n) const {
   std::vector<const Stmt*> result;
   for (const Stmt& s : n.body) {
     const Access* access = access_of(s);
-    if (!access && !as<Let>(s)) return std::nullopt;
+    if ((!access && !as<Let>(s)) || (as<Atomic>(s) && !adds_vectors(s))) return std::nullopt;
     if (access && goes_along_row(n, *access)) result.push_back(&s);
   }
   const auto memory = [&](const Access& a) {
@@ -150,7 +161,7 @@ std::optional<std::vector<const Stmt*>> CudaGridPrinter::row_accesses(const For&
 }
 
 // The dimensions whose coordinates no statement of the loop finds.
-std::vector<std::size_t> CudaGridPrinter::dims_known_before(const For& n, const Access& access) const {
+std::vector<std::size_t> ElementPrinter::dims_known_before(const For& n, const Access& access) const {
   std::vector<std::size_t> result;
   const std::vector<Expr> at = coordinates(access);
   for (std::size_t d = 0; d < at.size(); ++d) {
@@ -162,8 +173,8 @@ std::vector<std::size_t> CudaGridPrinter::dims_known_before(const For& n, const 
 }
 
 // The row's dimension if its limits divide the row between pieces, so that each is inside or outside.
-std::vector<std::size_t> CudaGridPrinter::dims_of_some_pieces(const For& n, const Access& access,
-                                                              int width) const {
+std::vector<std::size_t> ElementPrinter::dims_of_some_pieces(const For& n, const Access& access,
+                                                             int width) const {
   const std::size_t d = access.view.dims.size() - 1;
   const ViewDim& dim = access.view.dims[d];
   const Expr& extent = access.view.shape[d];
@@ -176,19 +187,24 @@ std::vector<std::size_t> CudaGridPrinter::dims_of_some_pieces(const For& n, cons
   return all || first % width != 0 || end % width != 0 ? std::vector<std::size_t>() : std::vector{d};
 }
 
-// Dimensions whose limits cut off rows of a tile that is stored, such as those of the next group: each piece
-// asks for its own row, and others of the tile are stored as pieces, too.
-std::vector<std::size_t> CudaGridPrinter::dims_of_some_rows(const For& n, const Stmt& s) const {
-  const auto* store = as<Store>(s);
-  if (!store || store->to.view.is_tile()) return {};
+// Dimensions whose limits cut off rows of a tile that is stored, such as those of the next group, or that are
+// looked up for each row: each piece asks for its own row, and others of the tile are stored as pieces, too.
+std::vector<std::size_t> ElementPrinter::dims_of_some_rows(const For& n, const Stmt& s) const {
+  const Access* to = as<Load>(s) ? nullptr : access_of(s);
+  if (!to || to->view.is_tile()) return {};
   std::vector<std::size_t> result;
-  for (const std::size_t d : dims_known_before(n, store->to))
-    if (d + 1 < store->to.view.dims.size() && is_range(store->to.view.dims[d])) result.push_back(d);
+  const std::vector<Expr> at = coordinates(*to);
+  const std::vector<VariablePtr> found = rows_found_ ? rows_found_->found() : std::vector<VariablePtr>();
+  for (const std::size_t d : dims_known_before(n, *to)) {
+    const bool looked_up =
+        std::any_of(found.begin(), found.end(), [&](const VariablePtr& v) { return uses(at[d], v); });
+    if (d + 1 < to->view.dims.size() && (looked_up || is_range(to->view.dims[d]))) result.push_back(d);
+  }
   return result;
 }
 
-void CudaGridPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions,
-                                     const std::vector<std::size_t>& asked_by_piece) {
+void ElementPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions,
+                                    const std::vector<std::size_t>& asked_by_piece) {
   const View& view = access.view;
   const auto add = [&](const std::string& text) {
     if (std::find(conditions.begin(), conditions.end(), text) == conditions.end()) conditions.push_back(text);
@@ -218,11 +234,11 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
 
 // With products, the text for tensors that are elsewhere would do without the copy engine, too. Workspaces
 // have rows of any length, whatever the caller gives.
-bool CudaGridPrinter::supposes_alignment(const Buffer& tensor) const {
+bool ElementPrinter::supposes_alignment(const Buffer& tensor) const {
   return target_.copy_engine && !any_products_ && !tensor.is_tile() && tensor.role != Role::workspace;
 }
 
-std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t most) {
+std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t most) {
   const auto found = row_accesses(n);
   if (!found || found->empty()) return std::nullopt;
   int least = most_bytes;
@@ -250,7 +266,7 @@ std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t 
 }
 
 // A pointer to the element `first` positions after the one at the indices.
-std::string CudaGridPrinter::part_pointer(const Access& access, int first) {
+std::string ElementPrinter::part_pointer(const Access& access, int first) {
   Access own = access;
   Expr& last = own.index[static_cast<std::size_t>(access.view.dims.back().axis)];
   if (first > 0) last = make(Op::add, last->held(), {last, constant(last->held(), first)}, last->at);
@@ -258,7 +274,7 @@ std::string CudaGridPrinter::part_pointer(const Access& access, int first) {
 }
 
 // The names of the indices are those of the first element; `element` names those of element `e` from there.
-void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std::function<void()>& element) {
+void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std::function<void()>& element) {
   Texts stores;
   for (const Stmt& s : n.body) {
     const auto found = vectors.names.find(s.get());
@@ -267,15 +283,15 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
     const std::string type = element_type(access.view.buffer->type);
     if (vectors.in_parts.contains(s.get())) {
       out_.line(fmt::format("tg::Values<{}, {}> {};", type, vectors.width, found->second));
-      for (int first = 0; first < vectors.width; first += values_of_part)
+      for (int x = 0; x < vectors.width; x += values_of_part)
         stores.push_back(
-            fmt::format("tg::store_part({}, {}, {});", part_pointer(access, first), found->second, first));
+            fmt::format("tg::store_part({}, {}, {});", part_pointer(access, x), found->second, x));
       continue;
     }
     if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();
     unlimited_ = dims_known_before(n, access);
     for (const std::size_t d : dims_of_some_rows(n, s)) std::erase(unlimited_, d);
-    const auto [pointer, row_exists] = address(access);
+    const auto [pointer, exists] = address(access);
     unlimited_.clear();
     aligned_ = nullptr;
     if (as<Load>(s)) {
@@ -284,11 +300,12 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
     }
     out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, found->second));
     Texts asked;
-    for (const std::string& own : {only_one(), dims_of_some_rows(n, s).empty() ? std::string() : row_exists})
+    for (const std::string& own :
+         {only_one(), row_exists_, dims_of_some_rows(n, s).empty() ? std::string() : exists})
       if (!own.empty()) asked.push_back(own);
-    stores.push_back(fmt::format("{}tg::store_pack({}, {});",
+    stores.push_back(fmt::format("{}tg::{}_pack({}, {});",
                                  asked.empty() ? "" : fmt::format("if ({}) ", fmt::join(asked, " && ")),
-                                 pointer, found->second));
+                                 as<Atomic>(s) ? "add" : "store", pointer, found->second));
   }
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int e = 0; e < {}; ++e) {{", vectors.width));
@@ -300,8 +317,8 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
   for (const std::string& store : stores) out_.line(store);
 }
 
-void CudaGridPrinter::either(const Texts& conditions, const std::function<void()>& fast,
-                             const std::function<void()>& slow) {
+void ElementPrinter::either(const Texts& conditions, const std::function<void()>& fast,
+                            const std::function<void()>& slow) {
   if (conditions.empty()) return fast();
   out_.open(fmt::format("if ({}) {{", fmt::join(conditions, " && ")));
   fast();

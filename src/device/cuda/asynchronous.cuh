@@ -230,6 +230,25 @@ TG_DEVICE void store_turned_matrices(uint32_t row, const uint32_t* x) {
 // operands stay.
 TG_DEVICE void store_passing(uint4* to, const uint4& words) { __stcs(to, words); }
 
+// Adds one, two or four words of elements, each element atomically.
+#define TG_ADD_WORDS(T, type, one)                                                                     \
+  template <int count>                                                                                 \
+  TG_DEVICE void add_words(T* to, const uint32_t* w) {                                                 \
+    if constexpr (count == 4)                                                                          \
+      asm volatile("red.global.add." one "v4." type " [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w[0]),   \
+                   "r"(w[1]), "r"(w[2]), "r"(w[3])                                                     \
+                   : "memory");                                                                        \
+    else if constexpr (count == 2)                                                                     \
+      asm volatile("red.global.add." one "v2." type " [%0], {%1, %2};" ::"l"(to), "r"(w[0]), "r"(w[1]) \
+                   : "memory");                                                                        \
+    else                                                                                               \
+      asm volatile("red.global.add." one type " [%0], %1;" ::"l"(to), "r"(w[0]) : "memory");           \
+  }
+TG_ADD_WORDS(float, "f32", "")
+TG_ADD_WORDS(f16, "f16x2", "noftz.")
+TG_ADD_WORDS(bf16, "bf16x2", "noftz.")
+#undef TG_ADD_WORDS
+
 // ---- counters of turns in global memory
 TG_DEVICE int turns_of(const int* word) {
   int turns;

@@ -7,19 +7,47 @@
 namespace tg {
 
 // ---- rows of sums to a tensor, without shared memory
-// Four rows of words, of which each thread of a quad holds one word per row: thread i writes row i, 16
-// bytes.
+// Elements of a row that the threads of a quad hold in pairs, eight columns apart: x[0], x[1], x[4], x[5], …
+// Thread i of the quad gets 16 bytes of the row. Of 16 bits each, these are its columns from 8 i on; of 32
+// bits, four columns from 8 (i % 2) + 4 (i / 2) on.
+template <class T>
+TG_DEVICE uint4 quad_words(const float* x, int i) {
+  const bool high = i & 2, odd = i & 1;
+  if constexpr (sizeof(T) == 4) {
+    const float a = shuffled(odd ? x[0] : x[4], 1), b = shuffled(odd ? x[1] : x[5], 1);
+    const float v[4] = {odd ? a : x[0], odd ? b : x[1], odd ? x[4] : a, odd ? x[5] : b};
+    return {bits_as<uint32_t>(v[0]), bits_as<uint32_t>(v[1]), bits_as<uint32_t>(v[2]),
+            bits_as<uint32_t>(v[3])};
+  } else {
+    uint32_t w[4];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) w[r] = pair<T>(x[4 * r], x[4 * r + 1]);
+    const uint32_t a = shuffled(high ? w[0] : w[2], 2), b = shuffled(high ? w[1] : w[3], 2);
+    const uint32_t u[4] = {high ? a : w[0], high ? b : w[1], high ? w[2] : a, high ? w[3] : b};
+    const uint32_t c = shuffled(odd ? u[0] : u[1], 1), d = shuffled(odd ? u[2] : u[3], 1);
+    return {odd ? c : u[0], odd ? u[1] : c, odd ? d : u[2], odd ? u[3] : d};
+  }
+}
 template <class T>
 TG_DEVICE void store_quad(T* to, const float* x, int i, bool exists) {
-  uint32_t w[4];
-#pragma unroll
-  for (int r = 0; r < 4; ++r) w[r] = pair<T>(x[4 * r], x[4 * r + 1]);
-  const bool high = i & 2, odd = i & 1;
-  const uint32_t a = shuffled(high ? w[0] : w[2], 2), b = shuffled(high ? w[1] : w[3], 2);
-  const uint32_t u[4] = {high ? a : w[0], high ? b : w[1], high ? w[2] : a, high ? w[3] : b};
-  const uint32_t c = shuffled(odd ? u[0] : u[1], 1), d = shuffled(odd ? u[2] : u[3], 1);
-  const uint4 words = {odd ? c : u[0], odd ? u[1] : c, odd ? d : u[2], odd ? u[3] : d};
+  const uint4 words = quad_words<T>(x, i);
   if (exists) store_passing((uint4*)to, words);
+}
+template <class T>
+TG_DEVICE void add_quad(T* to, const float* x, int i, bool exists) {
+  const uint4 words = quad_words<T>(x, i);
+  const uint32_t all[4] = {words.x, words.y, words.z, words.w};
+  if (exists) add_words<4>(to, all);
+}
+
+// Elements of a row, each atomically.
+template <class T, int n>
+TG_DEVICE void add_pack(T* to, const Pack<T, n>& x) {
+  static_assert(Pack<T, n>::bytes % 4 == 0, "whole words");
+  constexpr int words = Pack<T, n>::words < 4 ? Pack<T, n>::words : 4;
+#pragma unroll
+  for (int i = 0; i < Pack<T, n>::words / words; ++i)
+    add_words<words>(to + i * words * 4 / sizeof(T), x.word + i * words);
 }
 
 // ---- products of warp groups

@@ -116,6 +116,11 @@ TG_DEVICE void mma_u8(int* c, const uint32_t* a, const uint32_t* b) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// ---- the bytes of two words, the first one the lower, that the four lowest digits of the selector name
+TG_DEVICE uint32_t picked_bytes(uint32_t x, uint32_t y, uint32_t selector) {
+  return __byte_perm(x, y, selector);
+}
+
 // ---- four matrices of 8 x 8 elements from shared memory; a lane gives the address of a row of 16 bytes and
 // gets two neighbours of a row (transposed: of a column) of each matrix
 TG_DEVICE uint32_t shared_address(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }

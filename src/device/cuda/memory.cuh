@@ -230,6 +230,27 @@ TG_DEVICE bool is_aligned(const T* tensor, Strides... strides) {
   return ((uint64_t(tensor) | ... | (uint64_t(strides) * sizeof(T))) & (bytes - 1)) == 0;
 }
 
+// Four rows of 16 bytes as 16 rows of four bytes.
+struct TurnedBytes {
+  uint32_t word[16];
+};
+template <class T>
+TG_DEVICE TurnedBytes turned_bytes(const Pack<T, 16> (&rows)[4]) {
+  TurnedBytes result;
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    const uint32_t a = rows[0].word[w], b = rows[1].word[w], c = rows[2].word[w], d = rows[3].word[w];
+    const uint32_t ab[2] = {picked_bytes(a, b, 0x5140), picked_bytes(a, b, 0x7362)},
+                   cd[2] = {picked_bytes(c, d, 0x5140), picked_bytes(c, d, 0x7362)};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      result.word[4 * w + 2 * half] = picked_bytes(ab[half], cd[half], 0x5410);
+      result.word[4 * w + 2 * half + 1] = picked_bytes(ab[half], cd[half], 0x7632);
+    }
+  }
+  return result;
+}
+
 // The place of an element in a swizzled matrix of elements of that many bytes, see TileOrder.
 template <int rows, int columns, int bytes = 2>
 TG_DEVICE int swizzled(uint32_t row, uint32_t column) {

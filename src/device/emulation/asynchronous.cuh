@@ -363,6 +363,12 @@ TG_DEVICE void sparse_wgmma(void* d, uint64_t a, uint64_t b, uint32_t metadata, 
   begin_product({d, false, {}, a, b, add, metadata}, sparse_wgmma_lanes<n, T, b_transposed, selector>);
 }
 TG_DEVICE void store_passing(uint4* to, const uint4& words) { *to = words; }
+template <int count, class T>
+TG_DEVICE void add_words(T* to, const uint32_t* w) {
+  Pack<T, int(count * 4 / sizeof(T))> own;
+  for (int i = 0; i < count; ++i) own.word[i] = w[i];
+  for (int i = 0; i < int(count * 4 / sizeof(T)); ++i) atomic_update<Add>(to + i, value(own.get(i)));
+}
 TG_DEVICE void let_next_grid_begin() {}
 TG_DEVICE void wait_for_last_grid() {}
 TG_DEVICE void end_behind_last_grid() {}

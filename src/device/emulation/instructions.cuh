@@ -192,6 +192,13 @@ TG_DEVICE void wait_copies() {
   own.begun = left;
 }
 
+TG_DEVICE uint32_t picked_bytes(uint32_t x, uint32_t y, uint32_t selector) {
+  const uint64_t both = uint64_t(y) << 32 | x;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) result |= uint32_t(both >> (selector >> 4 * i & 7) * 8 & 255) << 8 * i;
+  return result;
+}
+
 // ---- barriers
 TG_DEVICE void block_sync() { __syncthreads(); }
 TG_DEVICE void warp_sync() { tegula_threads->wait(tegula_first_warp_barrier + int(threadIdx.x) / 32, 32); }

@@ -35,15 +35,21 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
   for (const RingPlan& ring : roles.rings) {
     schedule::Ring own{ring.tiles[0]->name,  {}, ring.depth, 1, full_arrivals(ring, roles),
                        empty_arrivals(roles)};
-    for (const BufferPtr& tile : ring.tiles) {
+    for (std::size_t number = 0; number < ring.tiles.size(); ++number) {
       own.buffers.push_back(static_cast<int>(out.buffers.size()));
-      buffers_.emplace(tile.get(), own.buffers.back());
-      const auto bytes = static_cast<int>(tile->elements() * tile->type.bytes());
+      const BufferPtr& tile = ring.tiles[number];
+      std::string name;
+      int bytes = 0;
+      for (const BufferPtr& other : ring.at(number)) {
+        buffers_.emplace(other.get(), own.buffers.back());
+        name += (name.empty() ? "" : "/") + other->name;
+        bytes = std::max(bytes, static_cast<int>(other->elements() * other->type.bytes()));
+      }
       int fills = 0;
       for (const auto& [fill, filled] : roles.fills) fills += filled == tile;
       if (ring.by_rows) fills *= producer_threads / 32;  // each warp brings its own
       if (roles.cluster() > 1) fills *= 2;               // each block brings its half, or both
-      out.buffers.push_back({tile->name, schedule::Space::shared, ring.depth, 1, bytes, fills});
+      out.buffers.push_back({name, schedule::Space::shared, ring.depth, 1, bytes, fills});
     }
     out.rings.push_back(std::move(own));
   }

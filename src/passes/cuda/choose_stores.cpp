@@ -4,6 +4,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/plan_row_stores.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/ring_depths.hpp"
 
@@ -43,7 +44,7 @@ bool stores_rows(const Roles& roles, const CudaTarget& target) {
     const Effects e = all_effects(s);
     const bool stores = std::any_of(e.regions.begin(), e.regions.end(),
                                     [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
-    all &= !stores || plan_row_store(s, layouts, roles.consumers, target);
+    all &= !stores || plan_row_store(s, layouts, roles.consumers, target).has_value();
   });
   return all;
 }

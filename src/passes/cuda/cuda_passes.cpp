@@ -15,6 +15,7 @@
 #include "passes/cuda/order_loads.hpp"
 #include "passes/cuda/pair_blocks.hpp"
 #include "passes/cuda/rows_of_warps.hpp"
+#include "passes/cuda/turn_operands.hpp"
 #include "passes/dump.hpp"
 #include "passes/expand_sparse.hpp"
 #include "passes/round_operands.hpp"
@@ -116,6 +117,8 @@ const CudaPass list[] = {
        for (std::size_t i = 0; i < plan.others.size(); ++i)
          plan.kernel.grids[i].hints.other_shared_bytes = plan.others[i];
      }},
+    {"turn_operands", "warp groups multiply 8-bit operands only if both go along k",
+     [](CudaPlan& plan) { plan.kernel = turn_operands(plan.kernel, plan.target); }},
     {"lower_for_cuda", "tile operations without an instruction are done element by element",
      [](CudaPlan& plan) { plan.kernel = lower_for_cuda(plan.kernel, plan.target, plan.stores); }},
     {"plan_grid_waits", "the blocks of a grid become resident while the previous grid ends",

@@ -12,9 +12,15 @@ namespace tegula::passes {
 namespace {
 
 std::string ring_text(const RingPlan& ring) {
-  std::vector<std::string> names;
-  for (const ir::BufferPtr& tile : ring.tiles) names.push_back(tile->name);
-  return fmt::format("ring of {}: {} stages{}{}\n", fmt::join(names, ", "), ring.depth,
+  std::vector<std::string> names, sets;
+  const auto add = [&](const std::vector<ir::BufferPtr>& tiles) {
+    names.clear();
+    for (const ir::BufferPtr& tile : tiles) names.push_back(tile->name);
+    sets.push_back(fmt::format("{}", fmt::join(names, ", ")));
+  };
+  add(ring.tiles);
+  for (const auto& others : ring.in_place) add(others);
+  return fmt::format("ring of {}: {} stages{}{}\n", fmt::join(sets, ", in their place "), ring.depth,
                      ring.in_loop ? "" : ", filled once a block", ring.by_rows ? ", by pieces of rows" : "");
 }
 

@@ -151,7 +151,7 @@ class StepProducts {
     for (std::size_t i = 0; i < loop_.body.size(); ++i) {
       const bool is_late = std::find(result_.late.begin(), result_.late.end(), i) != result_.late.end();
       if (is_late || (i <= result_.early && as<Gemm>(loop_.body[i]))) continue;
-      for (const BufferPtr& own : ring_of(tile).tiles) {
+      for (const BufferPtr& own : ring_of(tile).with(tile.get())) {
         if (touches(i, own))
           return {
               fmt::format("work of the step reads tile {}, which comes and goes with one of its last product",

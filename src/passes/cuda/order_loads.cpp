@@ -67,7 +67,7 @@ class Order {
     const auto late = program_.late.find(loop.index[0].get());
     if (late == program_.late.end()) return nullptr;
     const int ring = result_.ring_of(late->second);
-    const auto& tiles = result_.rings[static_cast<std::size_t>(ring)].tiles;
+    const auto& tiles = result_.rings[static_cast<std::size_t>(ring)].with(late->second);
     int others = 0, own = 0;
     for (const Stmt& s : loop.body) {
       const auto* declared = as<Declare>(s);

@@ -40,35 +40,6 @@ bool fits_transposed(const Buffer& tile, const View& to, const layout::Division&
          tile.extent(0) == store_rows * parts.along_m;
 }
 
-// How many columns of a row are shown, or 0 where they do not begin and end at multiples of 16 bytes.
-std::int64_t shown_columns(const View& to) {
-  const ViewDim& last = to.dims.back();
-  const Expr& extent = to.shape.back();
-  const auto is_whole = [&](const Expr& e) {
-    return is_constant(e) && constant_value(e) * to.buffer->type.bytes() % 16 == 0;
-  };
-  if (last.axis != to.rank() - 1 || !is_whole(extent) || !is_whole(last.offset)) return 0;
-  const std::int64_t first = constant_value(last.offset);
-  if (last.low && (!is_constant(last.low) || constant_value(last.low) > first)) return 0;
-  if (last.high && !is_whole(last.high)) return 0;
-  return (last.high ? constant_value(last.high) : constant_value(extent)) - first;
-}
-
-// Whole pieces of a row are shown, and the column is the loop's.
-bool is_row(const Access& to, const VariablePtr& column) {
-  const Buffer& buffer = *to.view.buffer;
-  if (buffer.type.bits() != 16 || !buffer.type.is_floating()) return false;
-  if (to.view.shape.size() != buffer.shape.size() || to.view.dims.empty()) return false;
-  if (shown_columns(to.view) <= 0) return false;
-  for (std::size_t d = 0; d + 1 < to.index.size(); ++d) {
-    if (uses(to.index[d], column)) return false;
-  }
-  for (const ViewDim& dim : to.view.dims) {
-    if (uses(dim.offset, column)) return false;
-  }
-  return is_variable(to.index.back(), column);
-}
-
 }  // namespace
 
 std::int64_t staging_bytes(const View& from) { return store_buffers * box_rows(from) * row_bytes; }
@@ -93,30 +64,6 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const la
   if (axis != from.rank() || to.dims.back().axis != from.rank() - 1) return std::nullopt;
   plan.box.pop_back();
   return plan;
-}
-
-const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads, const CudaTarget& target) {
-  const auto* loop = as<For>(s);
-  if (!loop || loop->kind != LoopKind::parallel || loop->index.size() != 2 || loop->body.size() != 2)
-    return nullptr;
-  const auto* load = as<Load>(loop->body[0]);
-  const auto* store = as<Store>(loop->body[1]);
-  if (!load || !store || load->from.view.buffer->space != Space::fragment || store->to.view.is_tile())
-    return nullptr;
-  const Buffer& from = *load->from.view.buffer;
-  if (from.type != f32 || loop_axes(*loop, load->from) != std::vector<int>{0, 1}) return nullptr;
-  const bool rounds = store->value->op == Op::cast && store->value->type == store->to.view.buffer->type;
-  const Expr& value = rounds ? store->value->args[0] : store->value;
-  if (!is_variable(value, load->variable) || !is_row(store->to, loop->index[1])) return nullptr;
-  if (store->to.view.buffer->role != Role::workspace && !target.copy_engine) return nullptr;
-  const auto layout = layouts.fragments.find(&from);
-  const std::int64_t m = from.extent(0), n = from.extent(1), groups = threads / 128;
-  if (!target.has_wgmma() || threads % 128 != 0 || layout == layouts.fragments.end()) return nullptr;
-  const layout::Division parts =
-      m == store_rows * groups ? layout::Division{groups, 1} : layout::Division{1, groups};
-  if (m != store_rows * parts.along_m || n % (quad_columns * parts.along_n) != 0) return nullptr;
-  if (n > shown_columns(store->to.view)) return nullptr;
-  return layout->second == layout::wgmma_accumulator(m, n, parts) ? &store->to : nullptr;
 }
 
 Expr can_transfer(const View& to, const View& tile, const Loc& at, bool limits_matter) {

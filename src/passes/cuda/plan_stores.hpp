@@ -1,4 +1,4 @@
-// Which fragments the copy engine stores, and which threads store by rows.
+// Which fragments the copy engine stores.
 #pragma once
 #include <optional>
 
@@ -28,13 +28,6 @@ std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to,
                                       const layout::Division& parts);
 // Bytes of a warp group's buffers for such a fragment.
 std::int64_t staging_bytes(const ir::View& from);
-inline constexpr int quad_columns = 32;  // that the four threads of a row write with one instruction
-
-// Where a loop stores the sum of a wgmma of which warp groups have rows, or of 64 rows columns, each element
-// rounded to 16 bits, and rows begin at multiples of 16 bytes: in a workspace, which is without holes, or
-// in a tensor that the copy engine could take.
-const ir::Access* plan_row_store(const ir::Stmt& s, const Layouts& layouts, int threads,
-                                 const CudaTarget& target);
 
 // Holds where nothing of the tile is cut off but what is outside the tensor, which is not asked where
 // limits do not matter, and where boxes can begin.

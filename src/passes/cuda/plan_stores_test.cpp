@@ -1,4 +1,4 @@
-// Which sums the copy engine stores, and which are stored by rows of 16-byte pieces.
+// Which sums the copy engine stores.
 #include "passes/cuda/plan_stores.hpp"
 
 #include <gtest/gtest.h>
@@ -106,38 +106,6 @@ const StoreCase store_cases[] = {
 
 INSTANTIATE_TEST_SUITE_P(Table, Stores, ::testing::ValuesIn(store_cases),
                          [](auto& info) { return std::string(info.param.name); });
-
-// By threads, four to a row: sums of whole warp groups, or of which they share the columns, rounded to 16
-// bits, in rows of 16-byte pieces.
-TEST(Stores, ByRows) {
-  for (const auto& [n, type, threads, expected] : {std::tuple(64, bf16, 128, true),
-                                                   {32, f16, 128, true},
-                                                   {64, f32, 128, false},
-                                                   {24, bf16, 128, false},
-                                                   {128, bf16, 256, true},
-                                                   {96, bf16, 256, false}}) {
-    const testing::Lowered lowered(kernel("stores", [&, n = n, type = type, threads = threads] {
-      Tensor x = input("x", {128, 64}, bf16), out = output("out", {4, 64, n}, type);
-      grid(1, {.threads = threads}, [&](Index) {
-        Shared a({64, 64}, bf16), b({n, 64}, bf16);
-        copy(x.at(0, 0), a);
-        copy(x.at(0, 0), b);
-        serial(4, [&](Index j) {
-          Fragment sum({64, n}, f32, 0);
-          gemm(a, b.T(), sum);
-          copy(sum, out.slice(j).at(0, 0));
-        });
-      });
-    }));
-    const Layouts layouts = infer_layouts(lowered.body(), threads, lowered.target);
-    int stores = 0;
-    ir::for_each_stmt(lowered.body(), [&, threads = threads](const ir::Stmt& s) {
-      stores += plan_row_store(s, layouts, threads, lowered.target) != nullptr;
-    });
-    EXPECT_EQ(stores, expected ? 1 : 0)
-        << n << " columns of " << type.name() << ", " << threads << " threads";
-  }
-}
 
 }  // namespace plan_stores_test
 }  // namespace tegula::passes

@@ -26,7 +26,12 @@ class Producer {
   std::vector<schedule::Access> reads(const Stmt& s) const;
   void await(const Stmt& s, std::vector<int>& to_come, Events& out);
   void meet(Events& out) const;
-  void acquire(int ring, Events& out);
+  // The first of the tiles that come with this one.
+  const Buffer* first_with(const BufferPtr& tile) const {
+    return roles_.rings[static_cast<std::size_t>(roles_.ring_of(tile.get()))].with(tile.get())[0].get();
+  }
+  // The slot for the tiles that come with this one.
+  void acquire(int ring, const BufferPtr& first, Events& out);
   void fill(const Stmt& s, const BufferPtr& tile, int part, bool last, Events& out);
   void load(const Stmt& s, const BufferPtr& tile, int part, Events& out);
   void fill_by_threads(const Stmt& s, const BufferPtr& tile, int part, Events& out);
@@ -111,7 +116,7 @@ void Producer::meet(Events& out) const {
     out.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
 }
 
-void Producer::acquire(int ring, Events& out) {
+void Producer::acquire(int ring, const BufferPtr& first, Events& out) {
   const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
   out.push_back({schedule::Acquire{{ring}}, readers()});
   // What they have read of the slot has arrived before the engine fills it (`fence_reads`).
@@ -120,7 +125,8 @@ void Producer::acquire(int ring, Events& out) {
   if (!plan.by_rows || plan.is_awaited) meet(out);
   if (plan.by_rows) return;
   int bytes = 0;
-  for (const BufferPtr& tile : plan.tiles) bytes += static_cast<int>(tile->elements() * tile->type.bytes());
+  for (const BufferPtr& tile : plan.with(first.get()))
+    bytes += static_cast<int>(tile->elements() * tile->type.bytes());
   out.push_back({schedule::Expect{{ring}, bytes}, Who::one});
 }
 
@@ -196,22 +202,25 @@ Events Producer::body(const Body& statements) {
   Events out;
   std::vector<int> open, to_come;                 // rings
   std::unordered_map<const Buffer*, int> parts;   // of each tile that are filled
-  std::unordered_map<int, const StmtNode*> last;  // that fills a tile of the ring
+  std::unordered_map<const Buffer*, const StmtNode*> last;  // that fills a tile that comes with this one
+  std::unordered_map<int, const Buffer*> first;             // of the tiles that come in an open ring
   for (const Stmt& s : statements) {
     if (const auto own = roles_.fills.find(s.get()); own != roles_.fills.end())
-      last[roles_.ring_of(own->second.get())] = s.get();
+      last[first_with(own->second)] = s.get();
   }
   for (const Stmt& s : statements) {
     await(s, to_come, out);
     if (const auto own = roles_.fills.find(s.get()); own != roles_.fills.end()) {
       const int ring = roles_.ring_of(own->second.get());
-      if (std::find(open.begin(), open.end(), ring) == open.end()) {
-        open.push_back(ring);
-        acquire(ring, out);
-      }
-      fill(s, own->second, parts[own->second.get()]++, last.at(ring) == s.get(), out);
-      if (roles_.rings[static_cast<std::size_t>(ring)].is_awaited && last.at(ring) == s.get())
-        to_come.push_back(ring);
+      const Buffer* const with = first_with(own->second);
+      const bool is_open = std::find(open.begin(), open.end(), ring) != open.end();
+      if (is_open && first.at(ring) != with) out.push_back({schedule::Advance{ring}});
+      if (!is_open) open.push_back(ring);
+      if (!is_open || first.at(ring) != with) acquire(ring, own->second, out);
+      first[ring] = with;
+      const bool is_last = last.at(with) == s.get();
+      fill(s, own->second, parts[own->second.get()]++, is_last, out);
+      if (roles_.rings[static_cast<std::size_t>(ring)].is_awaited && is_last) to_come.push_back(ring);
     } else if (const auto leave = names_.leaves(s)) {
       for (const int ring : open) out.push_back({schedule::Advance{ring}});
       open.clear();

@@ -1,11 +1,13 @@
 #include "passes/cuda/ring_depths.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 #include "ir/visit.hpp"
 #include "passes/cuda/registers.hpp"
 #include "passes/cuda/role_reasons.hpp"
+#include "passes/cuda/share_slots.hpp"
 
 namespace tegula::passes {
 
@@ -19,12 +21,6 @@ constexpr std::int64_t estimated_bytes = 226 * 1024, small_bytes = 2 * 1024;
 // Registers of fragments with which three blocks of five warps fit on a processor.
 constexpr std::int64_t registers_of_three = 128;
 constexpr int usual_stages = 4;  // where the loop asks for no number
-
-std::int64_t bytes_of(const RingPlan& ring) {
-  std::int64_t bytes = 0;
-  for (const BufferPtr& tile : ring.tiles) bytes += slot_bytes(*tile);
-  return bytes;
-}
 
 int stages_of(const RingPlan& ring) {
   if (!ring.in_loop) return 1;
@@ -124,7 +120,7 @@ int blocks_of_processor(const Roles& roles, const Room& room, const RegisterNeed
 // What a block reads once comes while the block before runs its last steps, where memory is left.
 void bring_ahead(Roles& roles) {
   for (RingPlan& ring : roles.rings) {
-    const std::int64_t more = bytes_of(ring);
+    const std::int64_t more = slot_bytes(ring);
     if (ring.in_loop || more > roles.spare_bytes) continue;
     ring.depth = 2;
     roles.spare_bytes -= more;
@@ -143,14 +139,17 @@ int blocks_without_roles(const Grid& grid, const CudaTarget& target) {
   return blocks;
 }
 
-bool choose_depths(Roles& roles, const GridHints& hints, const CudaTarget& target) {
+namespace {
+
+// With the rings as they are.
+bool set_depths(Roles& roles, const GridHints& hints, const CudaTarget& target) {
   roles.fragment_registers = fragment_registers(roles);
   const RegisterNeeds needs = register_needs(roles.consumer, roles.consumers, target);
   roles.widest_product = needs.widest();
   const OwnBytes own = own_bytes(roles);
   Room room{roles.consumers / 128 * roles.store_bytes, 0, hints.other_shared_bytes >= 0};
   room.fixed += room.is_known ? hints.other_shared_bytes : own.operands + own.others;
-  for (const RingPlan& ring : roles.rings) (ring.in_loop ? room.moving : room.fixed) += bytes_of(ring);
+  for (const RingPlan& ring : roles.rings) (ring.in_loop ? room.moving : room.fixed) += slot_bytes(ring);
   const int blocks = blocks_of_processor(roles, room, needs, hints.blocks_per_processor);
   roles.blocks_per_processor = blocks;
   if (blocks > 2) roles.producers = one_warp;
@@ -160,7 +159,7 @@ bool choose_depths(Roles& roles, const GridHints& hints, const CudaTarget& targe
   roles.spare_bytes = bytes - room.fixed;
   for (RingPlan& ring : roles.rings) {
     ring.depth = static_cast<int>(std::min<std::int64_t>(stages_of(ring), most));
-    if (ring.in_loop) roles.spare_bytes -= ring.depth * bytes_of(ring);
+    if (ring.in_loop) roles.spare_bytes -= ring.depth * slot_bytes(ring);
   }
   if (own.operands == 0) bring_ahead(roles);
   for (const RingPlan& ring : roles.rings) {
@@ -170,6 +169,32 @@ bool choose_depths(Roles& roles, const GridHints& hints, const CudaTarget& targe
   }
   const std::int64_t known = room.is_known ? 0 : own.operands + own.others;
   return room.fixed - known + room.moving <= shared_bytes_of(blocks);
+}
+
+// For the loop with the fewest, and without fewer blocks of a processor.
+bool has_more_slots(const Roles& a, const Roles& b) {
+  const auto least = [](const Roles& roles) {
+    int result = std::numeric_limits<int>::max();
+    for (const RingPlan& ring : roles.rings)
+      if (ring.in_loop) result = std::min(result, ring.depth);
+    return result;
+  };
+  return a.blocks_per_processor >= b.blocks_per_processor && least(a) > least(b);
+}
+
+}  // namespace
+
+// Slots in place of those of other loops are for loops that have too few of their own: a loop that has enough
+// begins its loads while the one before still multiplies.
+bool choose_depths(Roles& roles, const GridHints& hints, const CudaTarget& target) {
+  Roles sharing = roles;
+  const bool fits = set_depths(roles, hints, target);
+  const bool has_few = !fits || std::any_of(roles.rings.begin(), roles.rings.end(), [](const RingPlan& ring) {
+    return ring.in_loop && ring.depth < (ring.asked > 0 ? ring.asked : 2);
+  });
+  if (!has_few || !share_slots(sharing) || !set_depths(sharing, hints, target)) return fits;
+  if (!fits || has_more_slots(sharing, roles)) roles = std::move(sharing);
+  return true;
 }
 
 }  // namespace tegula::passes

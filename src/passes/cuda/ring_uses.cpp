@@ -15,6 +15,13 @@ int ring_of(const BufferPtr& tile, const Roles& roles, const ConsumerProgram& pr
   return roles.ring_of(program.in_ring(tile.get()));
 }
 
+// Whether the tile is one of those that are used, or comes with them; others of the ring are of other loops.
+bool come_together(const BufferPtr& tile, const RingUse& use, const Roles& roles,
+                   const ConsumerProgram& program) {
+  const RingPlan& ring = roles.rings[static_cast<std::size_t>(use.ring)];
+  return &ring.with(program.in_ring(tile.get())) == &ring.with(program.in_ring(*use.tiles.begin()));
+}
+
 }  // namespace
 
 std::vector<RingUse> ring_uses(const Body& statements, const Roles& roles, const ConsumerProgram& program) {
@@ -27,7 +34,9 @@ std::vector<RingUse> ring_uses(const Body& statements, const Roles& roles, const
       const int ring = ring_of(declared->tile, roles, program);
       if (ring < 0 || program.before.contains(declared->tile.get())) continue;
       const auto known = last_of(ring);
-      if (known != result.rend() && known->tiles.insert(declared->tile.get()).second) continue;
+      if (known != result.rend() && come_together(declared->tile, *known, roles, program) &&
+          known->tiles.insert(declared->tile.get()).second)
+        continue;
       const bool held = program.held.contains(ring);
       const Release::Slot slot = held ? Release::Slot::goes_on : Release::Slot::own;
       result.push_back({ring, statements.size(), 0, {slot}, {declared->tile.get()}});
@@ -38,7 +47,10 @@ std::vector<RingUse> ring_uses(const Body& statements, const Roles& roles, const
       // Another use of the ring, in a body within this one, is not of this scope.
       if (std::find(e.declared.begin(), e.declared.end(), r.view->buffer) != e.declared.end()) continue;
       if (program.before.contains(r.view->buffer.get())) continue;
-      const auto use = last_of(ring_of(r.view->buffer, roles, program));
+      const int ring = ring_of(r.view->buffer, roles, program);
+      const auto use = std::find_if(result.rbegin(), result.rend(), [&](const RingUse& u) {
+        return u.ring == ring && come_together(r.view->buffer, u, roles, program);
+      });
       if (use != result.rend()) use->first = std::min(use->first, i), use->last = i;
     }
   }

@@ -108,11 +108,19 @@ std::string bytes_of_tiles(const std::vector<BufferPtr>& tiles) {
   return text;
 }
 
+// Of the tiles in a part of a slot.
+BufferPtr largest(const std::vector<BufferPtr>& tiles) {
+  return *std::max_element(tiles.begin(), tiles.end(), [](const BufferPtr& a, const BufferPtr& b) {
+    return slot_bytes(*a) < slot_bytes(*b);
+  });
+}
+
 // What else takes shared memory.
 std::string bytes_of_others(const Roles& roles, const RingPlan& ring) {
   std::vector<BufferPtr> tiles;
   for (const RingPlan& other : roles.rings) {
-    if (&other != &ring) tiles.insert(tiles.end(), other.tiles.begin(), other.tiles.end());
+    if (&other == &ring) continue;
+    for (std::size_t i = 0; i < other.tiles.size(); ++i) tiles.push_back(largest(other.at(i)));
   }
   for (const Body* body : {&roles.consumer, &roles.producer}) {
     for_each_stmt(*body, [&](const Stmt& s) {
@@ -167,10 +175,12 @@ void note_stages(Roles& roles, const RingPlan& ring) {
   const int asked = ring.asked;
   const int wanted = asked > 0 ? asked : 2;
   if (ring.depth >= wanted) return;
+  std::vector<BufferPtr> tiles;
+  for (std::size_t i = 0; i < ring.tiles.size(); ++i) tiles.push_back(largest(ring.at(i)));
   const std::string others = bytes_of_others(roles, ring);
   std::string text = fmt::format("{} became {}: a stage takes {} bytes of shared memory",
                                  asked > 0 ? fmt::format(".stages = {}", asked) : "two stages", ring.depth,
-                                 bytes_of_tiles(ring.tiles));
+                                 bytes_of_tiles(tiles));
   if (!others.empty()) text += fmt::format(", beside {}", others);
   if (roles.blocks_per_processor > 1)
     text += fmt::format(", and {} blocks share a processor", roles.blocks_per_processor);

@@ -22,11 +22,40 @@ namespace tegula::passes {
 
 using namespace ir;
 
+namespace {
+
+bool is_among(const std::vector<BufferPtr>& tiles, const Buffer* tile) {
+  return std::any_of(tiles.begin(), tiles.end(), [&](const BufferPtr& own) { return own.get() == tile; });
+}
+
+}  // namespace
+
+const std::vector<BufferPtr>& RingPlan::with(const Buffer* tile) const {
+  for (const std::vector<BufferPtr>& others : in_place)
+    if (is_among(others, tile)) return others;
+  return tiles;
+}
+
+std::vector<BufferPtr> RingPlan::at(std::size_t number) const {
+  std::vector<BufferPtr> result{tiles[number]};
+  for (const std::vector<BufferPtr>& others : in_place)
+    if (number < others.size()) result.push_back(others[number]);
+  return result;
+}
+
+std::int64_t slot_bytes(const RingPlan& ring) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < ring.tiles.size(); ++i) {
+    std::int64_t most = 0;
+    for (const BufferPtr& tile : ring.at(i)) most = std::max(most, slot_bytes(*tile));
+    bytes += most;
+  }
+  return bytes;
+}
+
 int Roles::ring_of(const Buffer* tile) const {
   for (std::size_t r = 0; r < rings.size(); ++r) {
-    for (const BufferPtr& own : rings[r].tiles) {
-      if (own.get() == tile) return static_cast<int>(r);
-    }
+    if (is_among(rings[r].with(tile), tile)) return static_cast<int>(r);
   }
   return -1;
 }
@@ -34,7 +63,7 @@ int Roles::ring_of(const Buffer* tile) const {
 bool Roles::is_brought_by_threads(const RingPlan& ring) const {
   return !ring.by_rows && std::any_of(fills.begin(), fills.end(), [&](const auto& fill) {
     const auto plan = copies.find(fill.first);
-    return std::find(ring.tiles.begin(), ring.tiles.end(), fill.second) != ring.tiles.end() &&
+    return is_among(ring.with(fill.second.get()), fill.second.get()) &&
            (plan == copies.end() || plan->second.is_clipped);
   });
 }

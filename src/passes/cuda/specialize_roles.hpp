@@ -15,6 +15,8 @@ namespace tegula::passes {
 // Tiles that are declared in one body and filled and released together.
 struct RingPlan {
   std::vector<ir::BufferPtr> tiles;
+  // Tiles of other loops, before or after this one, that take the place of `tiles` in the slots, one by one.
+  std::vector<std::vector<ir::BufferPtr>> in_place = {};
   int depth = 1;
   bool in_loop = false;  // else a block fills it once
   int asked = 0;         // stages, by the loop at this place; 0: the compiler chooses
@@ -22,6 +24,11 @@ struct RingPlan {
   bool by_rows = false;  // the producer's threads copy pieces of rows, each arrives when its own are there
   // The producer itself reads what comes later than the statement that brings it: one tile.
   bool is_awaited = false;
+
+  // The tiles with which this one of the ring is filled and released.
+  const std::vector<ir::BufferPtr>& with(const ir::Buffer* tile) const;
+  // All tiles that lie in that part of a slot.
+  std::vector<ir::BufferPtr> at(std::size_t number) const;
 };
 
 inline constexpr int producer_threads = 128, one_warp = 32;
@@ -59,6 +66,8 @@ struct Roles {
 // by the copy engine at multiples of 128.
 std::int64_t slot_alignment(const ir::Buffer& tile);
 std::int64_t slot_bytes(const ir::Buffer& tile);
+// Of all tiles of the ring.
+std::int64_t slot_bytes(const RingPlan& ring);
 
 // Nothing where a block does better, or can only be right, with all threads doing the same: without a product
 // by wgmma in a pipelined loop, or where what is to be loaded depends on what is computed. The reason is

@@ -135,7 +135,8 @@ void Planner::drain() {
 // How many flights are to be over before the statement: their sums are touched, or their operands written.
 // None may be under way beside a product of single warps: ptxas then serialises the products of the function.
 std::size_t Planner::flights_of(const Stmt& s) const {
-  if (as<Gemm>(s) && plan(s).instruction == GemmInstruction::mma_sync) return flights_.size();
+  for (const auto& [gemm, threads] : team_products({s}, roles_.consumers))
+    if (plan_gemm(*gemm, threads, target_).instruction == GemmInstruction::mma_sync) return flights_.size();
   std::size_t before = 0;
   for (const Region& r : all_effects(s).regions) {
     const BufferPtr& b = r.view->buffer;
@@ -250,6 +251,9 @@ void Planner::operand(const Body& statements, const StepGroup& group) {
     for (const Stmt* s : {&made, &used}) {
       StepPart& part = add(s == &made ? Does::work : Does::product, *s);
       if (i == 0 && s == &made) await(part, before);
+      if (i == 0 && s == &used && !settled_)
+        part.pins = begun_.erase(gemm.c.buffer.get()) > 0 && !gemm.overwrite;
+      if (part.pins) settle(part);
       part.first = 16 * i / group.parts, part.last = 16 * (i + 1) / group.parts;
       part.in_parts = gemm.a.buffer;
     }
@@ -261,10 +265,9 @@ void Planner::branch(const Stmt& s, Overlap overlap) {
   const auto& own = *as<If>(s);
   internal_assert(own.otherwise.empty() || !own.of_rows.empty(),
                   "tiles of rings are used in the first part of a branch");
-  const bool chosen = !program_.non_empty.contains(s.get());
   StepParts outer = std::exchange(parts_, {});
   StepPart result;
-  result.inner = body(own.then, overlap, chosen ? sums_ : Buffers{});
+  result.inner = body(own.then, overlap, program_.non_empty.contains(s.get()) ? Buffers{} : sums_);
   if (!own.otherwise.empty()) result.otherwise = body(own.otherwise, overlap);
   parts_ = std::move(outer);
   result.does = Does::branch, result.stmt = s;
@@ -274,9 +277,8 @@ void Planner::branch(const Stmt& s, Overlap overlap) {
 Overlap Planner::overlap_of(const Stmt& s) const {
   const auto shape = program_.shapes.find(s.get());
   if (shape == program_.shapes.end()) return Overlap::none;
-  return shape->second == LoopShape::deep      ? Overlap::deep
-         : shape->second == LoopShape::delayed ? Overlap::delayed
-                                               : Overlap::none;
+  if (shape->second == LoopShape::deep) return Overlap::deep;
+  return shape->second == LoopShape::delayed ? Overlap::delayed : Overlap::none;
 }
 
 void Planner::loop(const Stmt& s) {
@@ -285,8 +287,7 @@ void Planner::loop(const Stmt& s) {
   const Overlap overlap = overlap_of(s);
   StepParts outer = std::exchange(parts_, {});
   StepPart result;
-  const bool turns = counted && program_.turns.contains(counted->index[0].get());
-  const bool outside = std::exchange(in_turns_, turns);
+  const bool outside = std::exchange(in_turns_, counted && program_.turns.contains(counted->index[0].get()));
   result.inner = body(own, overlap);
   in_turns_ = outside;
   parts_ = std::move(outer);
@@ -365,11 +366,9 @@ StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) 
     return std::none_of(before.begin(), before.end(), [&](const RingUse& x) { return x.ring == use.ring; });
   });
   for (const StepGroup& own : groups(statements, used)) {
-    for (std::size_t i = own.first; i < own.first + own.count; ++i) {
-      for (const RingUse& use : used) {
+    for (std::size_t i = own.first; i < own.first + own.count; ++i)
+      for (const RingUse& use : used)
         if (use.first == i) await_tile(use.ring);
-      }
-    }
     group(own, statements, overlap);
     if (overlap != Overlap::deep) release(own, let_go);
   }

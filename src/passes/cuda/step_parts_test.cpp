@@ -140,6 +140,22 @@ if 0 < ceildiv(N, 64)
   await tiles s2; gemm to f0
   await all but 0 products; let go s2
 )"},
+    {"product_of_single_warps_in_a_branch", 2,
+     [](const Step& t) {
+       gemm(t.a, t.b, t.o);
+       when(t.j > 0, [&] {
+         Fragment few({16, 24}, f32, 0);
+         gemm(t.query.slice(range(0, 16)), t.query.slice(all, range(0, 24)), few);
+         parallel(t.o2, [&](Index i, Index c) { t.o2(i, c) += few(i % 16, c % 24); });
+       });
+     },
+     R"(
+await tiles s0
+loop i0
+  await tiles s1; gemm to f0
+  await all but 0 products; let go s1; if i0 > 0
+let go s0
+)"},
     {"elements_of_a_tile", 2,
      [](const Step& t) {
        Fragment s = t.scores();

@@ -59,8 +59,38 @@ bool spin_until(bool may_spin, const Condition& condition) {
   return false;
 }
 
+struct Arena {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  ~Arena() { std::free(data); }
+  void release() {
+    std::free(data);
+    data = nullptr;
+    bytes = 0;
+  }
+};
+thread_local Arena arena;
+
+// Those that this process may use: std::thread counts all of the machine, also where taskset, a container or
+// a batch system has given a part of them.
+int available_processors() {
+#if defined(__linux__)
+  cpu_set_t mine;
+  if (sched_getaffinity(0, sizeof mine, &mine) == 0) return CPU_COUNT(&mine);
+#endif
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+int default_threads() {
+  if (const auto wanted = environment_integer(Variable::num_threads, 1, most_threads))
+    return static_cast<int>(*wanted);
+  return available_processors();
+}
+
+}  // namespace
+
 // One call of run_blocks. It lives on the caller's stack; a helper touches it only while it is counted.
-struct Job {
+struct ThreadPool::Job {
   std::int64_t count;
   std::span<const std::int64_t> order;
   const ThreadPool::BlockBody& body;
@@ -99,36 +129,6 @@ struct Job {
     inside_body = false;
   }
 };
-
-struct Arena {
-  void* data = nullptr;
-  std::size_t bytes = 0;
-  ~Arena() { std::free(data); }
-  void release() {
-    std::free(data);
-    data = nullptr;
-    bytes = 0;
-  }
-};
-thread_local Arena arena;
-
-// Those that this process may use: std::thread counts all of the machine, also where taskset, a container or
-// a batch system has given a part of them.
-int available_processors() {
-#if defined(__linux__)
-  cpu_set_t mine;
-  if (sched_getaffinity(0, sizeof mine, &mine) == 0) return CPU_COUNT(&mine);
-#endif
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-int default_threads() {
-  if (const auto wanted = environment_integer(Variable::num_threads, 1, most_threads))
-    return static_cast<int>(*wanted);
-  return available_processors();
-}
-
-}  // namespace
 
 struct ThreadPool::State {
   int size = 1;

@@ -39,6 +39,7 @@ class ThreadPool {
   static void release_scratch();
 
  private:
+  struct Job;
   struct State;
   std::unique_ptr<State> state_;
 };

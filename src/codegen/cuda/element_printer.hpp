@@ -1,0 +1,90 @@
+// Prints elements: where each is, one by one or several of a row at a time, and rows that are found one by one.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/grid_state.hpp"
+#include "codegen/cuda/places.hpp"
+#include "passes/cuda/plan_row_stores.hpp"
+
+namespace tegula::codegen {
+
+class ElementPrinter : protected GridState {
+ protected:
+  using Layout = layout::Layout;
+  using Texts = std::vector<std::string>;
+
+  std::string value(const ir::Expr& e) { return values_.value(e); }
+  std::string variable_text(const ir::VariablePtr& v) const { return values_.variable_text(v); }
+  std::string name_variable(const ir::VariablePtr& v) { return values_.name_variable(v); }
+
+  using GridState::GridState;
+  ~ElementPrinter() = default;
+  // The statements of a loop's body.
+  virtual void body(const ir::Body& statements) = 0;
+
+  // ---- elements (print_access.cpp)
+  GuardedAddress address(const ir::Access& access);
+  GuardedAddress tensor_address(const ir::Access& access, const std::vector<ir::Expr>& at);
+  GuardedAddress shared_address(const ir::Access& access, const std::vector<ir::Expr>& at);
+  void add_limits(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,
+                  Texts& guards);
+  std::string stride_text(const ir::View& view, std::size_t dim);
+  std::string offset_in(const SharedTile& tile, const ir::Buffer& buffer, const Texts& at) const;
+  std::string register_text(const ir::Access& access) const;
+  std::string register_of_bits(const ir::Access& access) const;
+  std::string load_text(const ir::Access& access);
+  // `text` is the value's.
+  void store(const ir::Access& access, const ir::Expr& value, const std::string& text);
+  void touch(const ir::View& view, MemoryUse use, bool by_one);
+  Memory tensor_memory(const ir::View& view) const;
+  // What only one thread of those that run it may do.
+  std::string only_one() const;
+  // Calls with this tensor have its last stride 1, and all else at multiples of 16 bytes.
+  void require_aligned(const ir::BufferPtr& tensor);
+
+  // ---- registers that threads hold (print_registers.cpp)
+  void touch_all(const ir::Body& body);
+  Texts base_coordinates(const Layout& layout);
+  Coordinates register_coordinates(const Layout& layout, const Texts& base);
+  std::string first_replica(const Layout& layout) const;
+  SharedTile stage(const std::string& name, std::int64_t elements, DType type);
+  void to_shared(const FragmentTile& from, DType type, const SharedTile& to, const Loc& at);
+  void from_shared(const SharedTile& from, DType type, const FragmentTile& to, const Loc& at);
+  void release(const SharedTile& tile);
+
+  // ---- loops over elements, several of a row at a time (print_vectors.cpp)
+  // `most` at a time.
+  std::optional<Vectors> find_vectors(const ir::For& n, std::int64_t most);
+  std::optional<std::vector<const ir::Stmt*>> row_accesses(const ir::For& n) const;
+  bool goes_along_row(const ir::For& n, const ir::Access& access) const;
+  bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
+  bool is_stored_in_parts(const ir::For& n, const ir::StmtNode& s, int width) const;
+  std::string part_pointer(const ir::Access& access, int first);
+  // Whether the text is for calls whose tensor is at multiples of 16 bytes, others having a text of their
+  // own.
+  bool supposes_alignment(const ir::Buffer& tensor) const;
+  void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions,
+                      const std::vector<std::size_t>& asked_by_piece = {});
+  std::vector<std::size_t> dims_known_before(const ir::For& n, const ir::Access& access) const;
+  std::vector<std::size_t> dims_of_some_pieces(const ir::For& n, const ir::Access& access, int width) const;
+  std::vector<std::size_t> dims_of_some_rows(const ir::For& n, const ir::Stmt& s) const;
+  void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
+  bool adds_vectors(const ir::Stmt& s) const;
+  bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
+  void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
+
+  // ---- fragments to rows of tensors (print_row_stores.cpp)
+  std::string find_row(const passes::RowLoop& rows);
+  std::optional<passes::RowLoop> rows_to_find(const ir::For& n) const;
+  void find_rows(const Layout& layout, const Texts& base, RowTable& table);
+  void name_found(const RowTable& table);
+  void store_rows(const ir::For& n, const passes::RowStore& plan, const ir::Stmt& s);
+  void store_computed(
+      const ir::For& n, const passes::RowStore& plan, int half, const std::string& of_group,
+      const std::function<void(const std::string& column, const std::string& elements)>& write);
+};
+
+}  // namespace tegula::codegen

@@ -1,0 +1,19 @@
+// Loops that copy 8-bit elements of a tensor to a tile of the other order.
+#pragma once
+#include <optional>
+
+#include "ir/stmt.hpp"
+
+namespace tegula::passes {
+
+// A thread brings 16 bytes of each of four rows of the tensor, and stores four bytes to each of 16 rows of the tile.
+inline constexpr int turned_rows = 4, turned_columns = 16;
+
+struct ByteTurn {
+  const ir::Load* load = nullptr;
+  const ir::Store* store = nullptr;
+};
+
+std::optional<ByteTurn> plan_byte_turn(const ir::Stmt& stmt);
+
+}  // namespace tegula::passes

@@ -1,0 +1,25 @@
+// Which sums of products threads store, or add, by rows: the four threads that share a row exchange words, so that
+// each writes 16 bytes of it.
+#pragma once
+#include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/row_loops.hpp"
+#include "passes/planned.hpp"
+
+namespace tegula::passes {
+
+// The sum of a wgmma of which warp groups have rows, or of 64 rows columns; rows begin at multiples of 16 bytes, in
+// a workspace, which is without holes, or in a tensor that the copy engine could take.
+struct RowStore {
+  RowLoop rows;
+  ir::BufferPtr sum;
+  bool is_bare = false;  // what is stored are the elements of the sum, rounded
+};
+
+// The columns that the four threads write with one instruction.
+int quad_columns(DType type);
+
+// Without a reason where no row has a place of its own: then nobody could expect pieces.
+Planned<RowStore> plan_row_store(const ir::Stmt& s, const Layouts& layouts, int threads,
+                                 const CudaTarget& target);
+
+}  // namespace tegula::passes

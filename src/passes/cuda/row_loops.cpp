@@ -1,0 +1,100 @@
+#include "passes/cuda/row_loops.hpp"
+
+#include <algorithm>
+
+#include "ir/visit.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+class Sorter {
+ public:
+  explicit Sorter(const VariablePtr& column) : varying_{column} {}
+
+  bool sort(const Body& body) {
+    for (std::size_t i = 0; i < body.size(); ++i) {
+      const bool is_last = i + 1 == body.size();
+      if (!(is_last ? ends(body[i]) : computes(body[i]))) return false;
+    }
+    return !body.empty();
+  }
+  RowLoop result;
+
+ private:
+  bool varies(const Expr& e) const {
+    return std::any_of(varying_.begin(), varying_.end(), [&](const VariablePtr& v) { return uses(e, v); });
+  }
+  bool varies(const Access& access) const {
+    const auto own = [&](const Expr& e) { return varies(e); };
+    return std::any_of(access.index.begin(), access.index.end(), own) ||
+           std::any_of(access.view.dims.begin(), access.view.dims.end(),
+                       [&](const ViewDim& d) { return varies(d.offset); });
+  }
+
+  bool computes(const Stmt& s) {
+    const auto* let = as<Let>(s);
+    const auto* load = as<Load>(s);
+    if (!let && !load) return false;
+    const bool of_fragment = load && load->from.view.buffer->space == Space::fragment;
+    if (of_fragment || (let ? varies(let->value) : varies(load->from))) {
+      if (load && !load->from.view.is_tile()) return false;
+      varying_.push_back(let ? let->variable : load->variable);
+      result.element.push_back(s);
+    } else {
+      (result.condition ? result.under : result.row).push_back(s);
+    }
+    return true;
+  }
+
+  bool ends(const Stmt& s) {
+    if (const auto* branch = as<If>(s)) {
+      const bool is_plain = branch->otherwise.empty() && branch->of_rows.empty() && !branch->together;
+      if (!is_plain || result.condition || varies(branch->condition)) return false;
+      result.condition = branch->condition;
+      return sort(branch->then);
+    }
+    const auto* store = as<Store>(s);
+    const auto* atomic = as<Atomic>(s);
+    if (!store && !(atomic && atomic->op == AtomicOp::add)) return false;
+    result.update = s;
+    result.to = store ? &store->to : &atomic->to;
+    result.value = store ? store->value : atomic->value;
+    return !result.to->view.is_tile() && !result.to->index.empty();
+  }
+
+  std::vector<VariablePtr> varying_;
+};
+
+}  // namespace
+
+bool RowLoop::adds() const { return as<Atomic>(update) != nullptr; }
+
+bool RowLoop::looks_up() const {
+  const auto loads = [](const Stmt& s) { return as<Load>(s) != nullptr; };
+  return std::any_of(row.begin(), row.end(), loads) || std::any_of(under.begin(), under.end(), loads);
+}
+
+std::vector<VariablePtr> RowLoop::found() const {
+  std::vector<VariablePtr> result;
+  for (const Body* body : {&row, &under})
+    for (const Stmt& s : *body) for_each_definition(s, [&](const VariablePtr& v) { result.push_back(v); });
+  return result;
+}
+
+std::optional<RowLoop> row_loop(const For& loop) {
+  if (loop.kind != LoopKind::parallel || loop.index.size() < 2) return std::nullopt;
+  Sorter sorter(loop.index.back());
+  return sorter.sort(loop.body) ? std::optional(sorter.result) : std::nullopt;
+}
+
+For elements_of(const For& loop, const RowLoop& rows) {
+  For result = loop;
+  result.body = rows.element;
+  result.body.push_back(rows.update);
+  return result;
+}
+
+}  // namespace tegula::passes
