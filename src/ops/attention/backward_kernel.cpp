@@ -216,8 +216,7 @@ void BackwardProgram::query_block(const Index& x, const Index& h, const Index& b
     assert_queries(count, *longest_q);
     exit_if(first >= count);
   }
-  QueryGradient tile(tiles, gradient());
-  tile.load(q_of, first);
+  QueryGradient tile(tiles, gradient(), q_of, first);
   QueryGradient::Branch branch(tiles, views.of_queries(*dout), padded(*base, views), padded(*delta, views),
                                first);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);

@@ -275,8 +275,7 @@ void BackwardProgram::query_block(const Expr& x, const Index& h, const Index& b)
   HeadViews of{sequences.rows(b).with_queries(own.rows()), own.kv_head,
                f.pack > 1 ? Slot(all) : Slot(own.member)};
   Expr start = own.start(), zero = Expr(Operand(0));
-  QueryGradient sums(c.query_tiles(), gradient());
-  sums.load(of.of_queries(*q), start);
+  QueryGradient sums(c.query_tiles(), gradient(), of.of_queries(*q), start);
   QueryGradient::Branch branch(c.query_tiles(), rows_of(of), start);
   std::optional<Expr> right;
   if (f.causal) right.emplace(zero);

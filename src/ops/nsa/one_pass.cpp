@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "ops/lists/pair_lists.hpp"
-#include "ops/nsa/backward_kernel.hpp"
+#include "ops/nsa/backward.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/token_rows.hpp"
 #include "ops/pieces/views.hpp"

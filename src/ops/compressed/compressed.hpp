@@ -2,8 +2,7 @@
 #pragma once
 #include <numeric>
 
-#include "ops/nsa/compress_rows.hpp"
-#include "ops/nsa/compress_table.hpp"
+#include "ops/compressed/windows.hpp"
 #include "ops/pieces/attention_table.hpp"
 #include "ops/pieces/features.hpp"
 #include "ops/pieces/plan.hpp"

@@ -1,4 +1,4 @@
-#include "ops/nsa/compressed_backward.hpp"
+#include "ops/compressed/compressed_backward.hpp"
 
 #include "ops/pieces/gradient.hpp"
 #include "ops/pieces/scores.hpp"
@@ -86,8 +86,7 @@ struct Backward : CompressedProgram {
 
   void query_block(const Expr& first, const Expr& head, const CompressedSequence& s) {
     const EntrySight sight_of = sight_from(first, s);
-    QueryGradient tile(tiles(), gradient());
-    tile.load(queries_of(q, s, head), first);
+    QueryGradient tile(tiles(), gradient(), queries_of(q, s, head), first);
     QueryGradient::Branch branch(tiles(), queries_of(dout, s, head), padded_vector_of(base, s, head),
                                  padded_vector_of(delta, s, head), first);
     const Tensor k_of = entries_of(k, s, head / packs_of_group()),

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/nsa/select_kernel.hpp"
+#include "ops/compressed/select_kernel.hpp"
 
 namespace tegula::ops {
 

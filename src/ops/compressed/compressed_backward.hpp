@@ -1,6 +1,6 @@
 // The tile program of the gradients of attention over compressed entries.
 #pragma once
-#include "ops/nsa/compressed.hpp"
+#include "ops/compressed/compressed.hpp"
 
 namespace tegula::ops {
 

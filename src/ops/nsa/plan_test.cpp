@@ -1,10 +1,10 @@
-// Attention over selected blocks on GPUs: the tiles of the plan, which calls take one pass, and what these give
-// of wide features and small blocks.
-#include "ops/nsa/backward_call.hpp"
+// Attention over selected blocks on GPUs: the tiles of the plan, which calls take one pass, and what these
+// give of wide features and small blocks.
 #include "ops/nsa/plan.hpp"
+
+#include "ops/nsa/backward.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/testing/operators.hpp"
-
 #include "tegula/explain.hpp"
 
 namespace tegula::ops {

@@ -1,20 +1,182 @@
 // The two passes of the gradients. Over queries: dq, and the gradient of a scale for every selection. Over
 // keys: the lists inverted, dk and dv.
 #include <memory>
+#include <optional>
 
-#include "ops/nsa/backward_program.hpp"
+#include "ops/lists/union.hpp"
+#include "ops/nsa/backward.hpp"
+#include "ops/pieces/key_pass.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 
 using namespace lang;
 using lang::Tensor;
 
+namespace {
+
+// The tensors of one result: the selected blocks, or the window.
+struct NsaBranch {
+  std::optional<Tensor> dout, out, lse, dlse, delta, base;
+};
+
+class NsaBackwardProgram {
+ public:
+  explicit NsaBackwardProgram(const NsaBackwardKernel& instance);
+  void run();
+
+ private:
+  Operand members() const { return f.pack > 1 ? Operand(f.pack) : Operand(*group); }
+  Operand selectors() const { return c.per_query_head ? members() : Operand(1); }
+  Expr sequences() const { return f.varlen ? q_begin->extent(0) - 1 : Expr(*batch); }
+  ScoreGradient gradient() const { return {*scale, std::nullopt, *large}; }
+  // No longer than promised, so that all grids count the same tokens.
+  SequenceRows rows_of(const Expr& b) const {
+    if (!f.varlen) return {b, queries, keys};
+    SequenceRows rows(b, *q_begin, *k_begin);
+    Expr q_end = min(rows.queries.end, Expr(rows.queries.begin) + *longest_q),
+         k_end = min(rows.keys.end, Expr(rows.keys.begin) + *longest_k);
+    return SequenceRows(b, range(rows.queries.begin, q_end), range(rows.keys.begin, k_end), true);
+  }
+  // Call this in a block that no other block waits for or reads from.
+  void assert_promise(const Expr& b) const {
+    if (!f.varlen) return;
+    assert_queries((*q_begin)(b + 1) - (*q_begin)(b), *longest_q);
+    assert_keys((*k_begin)(b + 1) - (*k_begin)(b), *longest_k);
+  }
+  Selection selection_of(const SequenceRows& rows, const Expr& kv_head, const Expr& selector) const;
+
+  void declare_window(const Extents& of_out, const Extents& vector);
+  void delta_grid();
+  InverseLists inverted_lists() const;
+  void query_block(const Index& x, const Index& h, const Index& b);
+  // A tile of queries, of one head or of those of a group.
+  struct QueryRows {
+    HeadViews of;
+    QueryGradient sums;
+    QueryGradient::Branch branch;
+
+    QueryRows(const NsaBackwardProgram& p, const HeadViews& views, const Expr& first)
+        : of(views),
+          sums(p.c.query_tiles(), p.gradient(), views.of_queries(*p.q), first),
+          branch(p.branch_of(p.own, views, first)) {}
+  };
+  QueryGradient::Branch branch_of(const NsaBranch& branch, const HeadViews& of, const Expr& first) const {
+    return {c.query_tiles(), of.of_queries(*branch.dout), of.vector(*branch.base), of.vector(*branch.delta),
+            first};
+  }
+  void meet_blocks(QueryRows& rows, const TokenTile& tokens, UnionList& chosen,
+                   std::optional<Shared>& scales) const;
+  ScoreGradient::Mask key_mask(const BlockTile& tile, const TokenTile& tokens, UnionList& chosen) const;
+  void add_window(QueryGradient& sums, const HeadViews& of, const TokenTile& tokens) const;
+  void write_dscale(const TokenTile& tokens, const Selection& selection, const Tensor& to, UnionList& chosen,
+                    Shared& sums) const;
+
+  void key_block(const Index& x, const Index& h, const Index& b);
+  QueryTensors queries_of(const NsaBranch& branch, const HeadViews& of) const {
+    return {of.of_queries(*q), of.of_queries(*branch.dout), of.vector(*branch.base),
+            of.vector(*branch.delta)};
+  }
+  MaskOfStep query_mask(const Selection& selection, const Expr& first_key, const Expr& number,
+                        const Expr& shift) const;
+  void add_window(KeyGradient& sums, const HeadViews& of, const Expr& first, const Expr& end,
+                  const Expr& shift) const;
+
+  const NsaBackwardKernel& c;
+  const NsaKernel& f;
+  std::optional<Dim> batch, group;  // group: of query heads, where they do not share tiles
+  Dim queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
+  std::optional<Tensor> q, k, v, dq, dk, dv, choice, lengths, dscale, q_begin, k_begin;
+  NsaBranch own, beside;
+  std::optional<LargeScores> large;  // of both
+  std::optional<Expr> scale, left, longest_q, longest_k;
+  std::optional<InverseLists> inverse;
+};
+
+NsaBackwardProgram::NsaBackwardProgram(const NsaBackwardKernel& instance) : c(instance), f(c.forward) {
+  if (f.pack == 1) group.emplace("group");
+  if (!f.varlen) batch.emplace("batch");
+  const Extents batches = f.varlen ? Extents{} : Extents{*batch};
+  const Extents of_q = joined(batches, {queries, heads, members()}), of_k = joined(batches, {keys, heads}),
+                vector = joined(batches, {heads, members(), queries}),
+                rows = joined(batches, {queries, heads, selectors()});
+  own.dout.emplace(input("dout", joined(of_q, {f.dim_v}), f.type));
+  q.emplace(input("q", joined(of_q, {f.dim}), f.type));
+  k.emplace(input("k", joined(of_k, {f.dim}), f.type));
+  v.emplace(input("v", joined(of_k, {f.dim_v}), f.type));
+  own.out.emplace(input("out", joined(of_q, {f.dim_v}), f.type));
+  own.lse.emplace(input("lse", vector, f32));
+  dq.emplace(output("dq", joined(of_q, {f.dim}), f.type));
+  dk.emplace(output("dk", joined(of_k, {f.dim}), f.type));
+  dv.emplace(output("dv", joined(of_k, {f.dim_v}), f.type));
+  choice.emplace(input("choice", joined(rows, {entries}), i32));
+  scale.emplace(scalar("scale", f32));
+  require(entries <= f.entries, "a row has no more entries than the instance");
+  if (f.counts) lengths.emplace(input("counts", rows, i32));
+  if (c.dlse) own.dlse.emplace(input("dlse", vector, f32));
+  own.delta.emplace(workspace("delta", vector, f32));
+  own.base.emplace(workspace("base", vector, f32));
+  large.emplace();
+  if (c.window) declare_window(joined(of_q, {f.dim_v}), vector);
+  if (c.dscale) dscale.emplace(output("dscale", joined(rows, {entries}), f32));
+  if (!f.varlen) return;
+  Dim fences("fences");
+  q_begin.emplace(input("q_begin", {fences}, i32));
+  k_begin.emplace(input("k_begin", {fences}, i32));
+  longest_q.emplace(scalar("longest_q", i32));
+  longest_k.emplace(scalar("longest_k", i32));
+}
+
+void NsaBackwardProgram::declare_window(const Extents& of_out, const Extents& vector) {
+  beside.dout.emplace(input("window_dout", of_out, f.type));
+  beside.out.emplace(input("window_out", of_out, f.type));
+  beside.lse.emplace(input("window_lse", vector, f32));
+  left.emplace(scalar("left", i32));
+  if (c.window_dlse) beside.dlse.emplace(input("window_dlse", vector, f32));
+  beside.delta.emplace(workspace("window_delta", vector, f32));
+  beside.base.emplace(workspace("window_base", vector, f32));
+}
+
+void NsaBackwardProgram::run() {
+  inverse.emplace(inverted_lists());
+  inverse->record_count();
+  inverse->record_begins();
+  delta_grid();  // beside the one before
+  inverse->record_rows();
+  Expr most_queries = f.varlen ? *longest_q : Expr(queries), most_keys = f.varlen ? *longest_k : Expr(keys);
+  grid(ceildiv(most_queries, f.queries), f.pack > 1 || c.heads_one_by_one() ? Expr(heads) : heads * *group,
+       sequences(), [&](Index x, Index h, Index b) { query_block(x, h, b); });
+  const int tiles = ceildiv(f.block, c.keys);
+  grid(ceildiv(most_keys, f.block) * tiles, heads, sequences(),
+       [&](Index x, Index h, Index b) { key_block(x, h, b); });
+}
+
+void NsaBackwardProgram::delta_grid() {
+  Expr batches = f.varlen ? Expr(Operand(1)) : Expr(*batch);
+  grid(ceildiv(queries, delta_rows), heads * members(), batches, [&](Index x, Index h, Index b) {
+    const HeadViews of{SequenceRows(b, range(0, queries), range(0, keys), f.varlen), h / members(),
+                       Slot(h % members())};
+    const auto write = [&](const NsaBranch& branch) {
+      HeadRows rows{of.of_queries(*branch.dout),
+                    of.of_queries(*branch.out),
+                    of.vector(*branch.lse),
+                    of.vector(*branch.delta),
+                    of.vector(*branch.base),
+                    {},
+                    f.dim_v,
+                    *large};
+      if (branch.dlse) rows.dlse.emplace(of.vector(*branch.dlse));
+      write_delta(rows, x * delta_rows);
+    };
+    write(own);
+    if (c.window) write(beside);
+  });
+}
+
 Selection NsaBackwardProgram::selection_of(const SequenceRows& rows, const Expr& kv_head,
                                            const Expr& selector) const {
-  HeadViews of{rows, kv_head, Slot(selector)};
-  Selection selection{of.of_queries(*choice), {}};
-  if (f.counts) selection.counts.emplace(of.of_queries(*lengths));
-  return selection;
+  return selection_of_head({rows, kv_head, Slot(selector)}, *choice, lengths);
 }
 
 ScoreGradient::Mask NsaBackwardProgram::key_mask(const BlockTile& tile, const TokenTile& tokens,
@@ -31,8 +193,6 @@ ScoreGradient::Mask NsaBackwardProgram::key_mask(const BlockTile& tile, const To
           }};
 }
 
-namespace {
-
 // Adds the gradients of a step's scores, times the scores, up by block and token.
 void add_scales(const NsaKernel& f, const BlockTile& tile, const Expr& count, const Fragment& scores,
                 const Fragment& gradients, Shared& sums) {
@@ -48,26 +208,6 @@ void add_scales(const NsaKernel& f, const BlockTile& tile, const Expr& count, co
     when(place < count, [&] { sums(place, token) += sum; });
   });
 }
-
-}  // namespace
-
-namespace {
-
-QueryGradient loaded(const GradientTiles& tiles, const ScoreGradient& gradient, const Tensor& q,
-                     const Expr& first) {
-  QueryGradient sums(tiles, gradient);
-  sums.load(q, first);
-  return sums;
-}
-
-}  // namespace
-
-NsaBackwardProgram::QueryRows::QueryRows(const NsaBackwardProgram& p, const HeadViews& views,
-                                         const Expr& first)
-    : of(views),
-      sums(loaded(p.c.query_tiles(), p.gradient(), views.of_queries(*p.q), first)),
-      branch(p.c.query_tiles(), views.of_queries(*p.own.dout), views.vector(*p.own.base),
-             views.vector(*p.own.delta), first) {}
 
 void NsaBackwardProgram::query_block(const Index& x, const Index& h, const Index& b) {
   const bool whole_group = f.pack > 1 || c.heads_one_by_one();
@@ -119,8 +259,7 @@ void NsaBackwardProgram::meet_blocks(QueryRows& rows, const TokenTile& tokens, U
 }
 
 void NsaBackwardProgram::add_window(QueryGradient& sums, const HeadViews& of, const TokenTile& tokens) const {
-  QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*beside.dout), of.vector(*beside.base),
-                               of.vector(*beside.delta), tokens.first);
+  const QueryGradient::Branch branch = branch_of(beside, of, tokens.first);
   Tensor k_of = of.of_keys(*k), v_of = of.of_keys(*v);
   ScoreRange visible(tokens.position(Operand(0)), f.queries, tokens.count - tokens.first, tokens.keys, *left,
                      Expr(Operand(0)));
@@ -174,8 +313,7 @@ InverseLists NsaBackwardProgram::inverted_lists() const {
             auto each = [=, this](const Expr& row, const InversePart::Visit& visit) {
               Expr position = row + keys_of - count;
               Expr last = f.causal ? floordiv(position, f.block) : blocks - 1;
-              Expr length = selection.counts ? clamp((*selection.counts)(row), 0, entries) : Expr(entries);
-              serial(length, [&](Index n) {
+              serial(selection.length(row), [&](Index n) {
                 Expr block = selection.choice(row, n);
                 visit(select(block <= last, block, -1));
               });
@@ -210,8 +348,8 @@ MaskOfStep NsaBackwardProgram::query_mask(const Selection& selection, const Expr
       Expr query = step.row(n);
       Var sum = 0;
       when(step.counts(query), [&] {
-        Expr length = selection.counts ? clamp((*selection.counts)(query), 0, entries) : Expr(entries);
-        serial(length, [&](Index e) { sum += select(selection.choice(query, e) == number, 1, 0); });
+        serial(selection.length(query),
+               [&](Index e) { sum += select(selection.choice(query, e) == number, 1, 0); });
         if (f.diagonal) sum += select((query + shift) / f.block == number && query + shift >= 0, 1, 0);
       });
       (*times)(n) = f32(sum);
@@ -239,8 +377,7 @@ void NsaBackwardProgram::key_block(const Index& x, const Index& h, const Index& 
   auto add_members = [&](const Slot& member, const Expr& selector) {
     HeadViews of{rows, h, member};
     InverseLists::List list = inverse->list(h * selectors() + selector, b, number);
-    add_list(sums, c.key_tiles(), list, {1, c.queries},
-             {of.of_queries(*q), of.of_queries(*own.dout), of.vector(*own.base), of.vector(*own.delta)},
+    add_list(sums, c.key_tiles(), list, {1, c.queries}, queries_of(own, of),
              query_mask(selection_of(rows, h, selector), first, number, shift));
     if (c.window) add_window(sums, of, first, end, shift);
   };
@@ -255,21 +392,24 @@ void NsaBackwardProgram::key_block(const Index& x, const Index& h, const Index& 
 
 void NsaBackwardProgram::add_window(KeyGradient& sums, const HeadViews& of, const Expr& first,
                                     const Expr& end, const Expr& shift) const {
-  Tensor q_of = of.of_queries(*q), dout_of = of.of_queries(*beside.dout);
   // Seen from a key, the window is the other way round.
-  ScoreRange visible(first - shift, c.keys, end - first, q_of.extent(0), Expr(Operand(0)), *left);
+  ScoreRange visible(first - shift, c.keys, end - first, of.of_queries(*q).extent(0), Expr(Operand(0)),
+                     *left);
   pipelined(visible.tiles(c.queries), {.stages = 2}, [&](Index j) {
     Expr row = j * c.queries;
     QueryTile tile(c.key_tiles());
-    load_queries(q_of, row, tile.q, f.pack);
-    load_queries(dout_of, row, tile.dout, f.pack);
-    load_vector(of.vector(*beside.base), row, tile.base, f.pack);
-    load_vector(of.vector(*beside.delta), row, tile.delta, f.pack);
+    tile.load(queries_of(beside, of), row, f.pack);
     sums.add(tile.q, tile.dout, tile.base, tile.delta,
              {visible.is_partial(row, c.queries), [&](const Expr& r, const Expr& column, const Expr& weight) {
                 return select(visible.sees(r, row + column / f.pack), weight, 0);
               }});
   });
+}
+
+}  // namespace
+
+Kernel nsa_backward_kernel(const NsaBackwardKernel& instance) {
+  return kernel(instance_name("nsa", instance), [&] { NsaBackwardProgram(instance).run(); });
 }
 
 }  // namespace tegula::ops

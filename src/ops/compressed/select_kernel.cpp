@@ -1,4 +1,4 @@
-#include "ops/nsa/select_kernel.hpp"
+#include "ops/compressed/select_kernel.hpp"
 
 #include <functional>
 
