@@ -3,6 +3,7 @@
 #include "ops/pieces/gradient.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
+#include "ops/pieces/split_sums.hpp"
 #include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
@@ -318,10 +319,7 @@ void BackwardProgram::part_grid(const Tensor& sums, const Tensor& to, int featur
   grid(ceildiv(*keys, delta_rows), heads, batches, [&](Index x, Index h, Index b) {
     auto tokens = [&](const Tensor& t) { return c.varlen ? t.slice(all, h) : t.slice(b, all, h); };
     Fragment sum("sum", {delta_rows, features}, f32, 0);
-    for (int part = 0; part < c.parts; ++part) {
-      Fragment own = load(tokens(sums.slice(part)).at(x * delta_rows), {delta_rows, features});
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += own(i, j); });
-    }
+    add_splits(sum, c.parts, [&](int part) { return tokens(sums.slice(part)).at(x * delta_rows); });
     copy(sum, tokens(to).at(x * delta_rows));
   });
 }

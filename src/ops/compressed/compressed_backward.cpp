@@ -2,6 +2,7 @@
 
 #include "ops/pieces/gradient.hpp"
 #include "ops/pieces/scores.hpp"
+#include "ops/pieces/split_sums.hpp"
 
 namespace tegula::ops {
 
@@ -164,10 +165,8 @@ struct Backward : CompressedProgram {
   void part_grid(const Tensor& sums, const Tensor& to, int features) {
     grid(ceildiv(entries, delta_rows), kv_heads, batch, [&](Index x, Index h, Index b) {
       Fragment total({delta_rows, features}, f32, 0);
-      for (int part = 0; part < instance.parts; ++part) {
-        const Fragment own = load(sums.slice(part, b, all, h).at(x * delta_rows), {delta_rows, features});
-        parallel(total, [&](Index i, Index j) { total(i, j) += own(i, j); });
-      }
+      add_splits(total, instance.parts,
+                 [&](int part) { return sums.slice(part, b, all, h).at(x * delta_rows); });
       copy(total, to.slice(b, all, h).at(x * delta_rows));
     });
   }

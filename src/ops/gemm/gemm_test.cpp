@@ -1,9 +1,9 @@
 // Products against their formula, over one table.
 #include <fmt/format.h>
 
-#include "ops/gemm/kernel.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
+#include "ops/products/matrix_product.hpp"
 #include "ops/testing/operators.hpp"
 
 namespace tegula::ops {

@@ -113,6 +113,11 @@ void divide_tail(const ProductPlanner& planner, ProductPlan& plan) {
   }
 }
 
+void leave_room_for_two(GemmTiles& tiles) {
+  constexpr int most = 128 * 128;
+  while (tiles.m * tiles.n > most) (tiles.n >= tiles.m ? tiles.n : tiles.m) /= 2;
+}
+
 std::span<const TileCost> costs_of(DType type, Precision precision) {
   if (type.bits() == 8) return gpu_table.of_8_bits;
   if (type.bits() == 16) return gpu_table.of_16_bits;
@@ -140,6 +145,7 @@ ProductPlan plan_product_on_gpu(const ProductProblem& problem, DType type, const
   const GemmTiles best =
       best_of(candidates, [&](const auto& c) { return planner.estimate(c.first, c.second); }).first;
   ProductPlan plan{best, planner.stages(best)};
+  if (problem.sums > 1) leave_room_for_two(plan.tiles);
   if (problem.may_divide_tail && type.bits() == 16) divide_tail(planner, plan);
   return plan;
 }
