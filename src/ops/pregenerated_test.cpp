@@ -10,7 +10,7 @@
 #include "ir/kernel.hpp"
 #include "ops/attention/kernel.hpp"
 #include "ops/block_sparse/call.hpp"
-#include "ops/gemm/kernel.hpp"
+#include "ops/products/matrix_product.hpp"
 #include "ops/schema/table.hpp"
 
 namespace tegula::ops {

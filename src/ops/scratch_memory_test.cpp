@@ -9,7 +9,7 @@
 
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/block_sparse/tokens.hpp"
-#include "ops/nsa/backward_call.hpp"
+#include "ops/nsa/backward.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/testing/operators.hpp"
 #include "runtime/call/binding.hpp"

@@ -5,7 +5,7 @@
 // separate grid.
 #pragma once
 #include "ops/block_sparse/backward_call.hpp"
-#include "ops/nsa/backward_call.hpp"
+#include "ops/nsa/backward.hpp"
 
 namespace tegula::ops {
 

@@ -1,10 +1,12 @@
+#include "tegula/ops/gemm.hpp"
+
 #include <cmath>
 
-#include "ops/gemm/kernel.hpp"
 #include "ops/pieces/matrices.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/precision.hpp"
 #include "ops/pieces/product_plan.hpp"
+#include "ops/products/matrix_product.hpp"
 #include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
@@ -13,19 +15,13 @@ namespace tegula::ops {
 
 namespace {
 
-// A block has the sums of gates and of values.
-void leave_room_for_two(GemmTiles& tiles) {
-  constexpr int most = 128 * 128;
-  while (tiles.m * tiles.n > most) (tiles.n >= tiles.m ? tiles.n : tiles.m) /= 2;
-}
-
-// Tensor cores read tf32 along k, and each block would turn or divide its operands again, where no copy has
-// been prepared.
+// Tensor cores read tf32 along k, and each block would transpose or divide its operands again, where no copy
+// has been prepared.
 void choose_prepared(GemmKernel& kernel, std::int64_t m, std::int64_t n) {
   constexpr GpuProduct table = gpu_table.product;
   if (kernel.precision == Precision::tf32) {
-    kernel.prepare_a = kernel.transpose_a && n >= table.rows_worth_turning;
-    kernel.prepare_b = !kernel.transpose_b && m >= table.rows_worth_turning;
+    kernel.prepare_a = kernel.transpose_a && n >= table.rows_worth_transposing;
+    kernel.prepare_b = !kernel.transpose_b && m >= table.rows_worth_transposing;
   } else if (kernel.precision == Precision::tf32x3) {
     kernel.prepare_a = kernel.prepare_b = m * n > table.sides_worth_dividing * (m + n);
   }
@@ -59,7 +55,7 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   const bool divided = kernel.precision == Precision::tf32x3 && kernel.prepare_a;
   ProductProblem problem{c.dim("batch"), c.dim("m"), c.dim("n"), c.dim("k"),
                          planned_gpu_processors(c.call())};
-  if (kernel.gated) problem.n /= 2;
+  if (kernel.gated) problem.n /= 2, problem.sums = 2;
   if (divided) problem.k *= 3;
   problem.stored_bytes = kernel.pad_out ? f32.bytes() : kernel.out.bytes();
   problem.precision = divided ? Precision::tf32 : kernel.precision;
@@ -70,7 +66,6 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   const ProductPlan plan =
       c.on_gpu() ? plan_product_on_gpu(problem, kernel.compute, asked) : plan_product(problem, asked);
   kernel.tiles = plan.tiles;
-  if (kernel.gated && c.on_gpu()) leave_room_for_two(kernel.tiles);
   if (has_engine) kernel.stages = plan.stages;
   kernel.tail_splits = plan.tail_splits;
   launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"out", result}, {"whole_tiles", plan.whole_tiles}});

@@ -1,9 +1,9 @@
 // The choice of the largest scores of rows: its table and formula.
 #include <algorithm>
 #include <limits>
-#include <tuple>
 
 #include "ops/latent/topk_table.hpp"
+#include "ops/lists/ranked.hpp"
 
 namespace tegula::ops {
 
@@ -50,16 +50,11 @@ std::int32_t PageTable::placed(std::int64_t column) const {
 void write_largest(const double* scores, std::int64_t begin, std::int64_t end, std::span<std::int32_t> out,
                    const PageTable& pages) {
   std::fill(out.begin(), out.end(), -1);
-  std::vector<std::pair<double, std::int64_t>> order;
+  std::vector<Ranked> order;
   for (std::int64_t n = begin; n < end; ++n)
-    if (scores[n] > -std::numeric_limits<double>::infinity()) order.emplace_back(-scores[n], n);
-  std::sort(order.begin(), order.end());
-  const std::size_t chosen = std::min(order.size(), out.size());
-  std::vector<std::int64_t> columns;
-  for (std::size_t i = 0; i < chosen; ++i) columns.push_back(order[i].second);
-  std::sort(columns.begin(), columns.end());
-  std::transform(columns.begin(), columns.end(), out.begin(),
-                 [&](std::int64_t n) { return pages.placed(n); });
+    if (scores[n] > -std::numeric_limits<double>::infinity()) order.emplace_back(false, scores[n], n);
+  std::ranges::transform(chosen_of(order, out.size()), out.begin(),
+                         [&](std::int64_t n) { return pages.placed(n); });
 }
 
 const OperatorSchema& topk_select_schema() {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/block_sparse/backward_call.hpp"
-#include "ops/nsa/backward_call.hpp"
+#include "ops/nsa/backward.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/testing/operators.hpp"
 

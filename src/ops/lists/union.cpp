@@ -11,16 +11,27 @@ Expr TokenTile::limit(const Expr& token) const {
 Expr Selection::block(const TokenTile& tile, const Expr& token, const Expr& e) const {
   Expr row = tile.first + token, exists = row < tile.count;
   Expr own = choice(row, e);
-  Expr length = counts ? clamp((*counts)(row), 0, choice.extent(1)) : choice.extent(1);
   auto checked = [&](const Expr& there, const Expr& number) -> Expr {
     Expr blocks = ceildiv(tile.limit(token), tile.c.block);
     return select(there && number >= 0 && number < blocks, number, no_row);
   };
-  Expr listed = exists && e < min(length, tile.c.entries);
+  Expr listed = exists && e < min(length(row), tile.c.entries);
   if (!tile.c.diagonal) return checked(listed, own);
   Expr position = tile.position(token), is_own_block = e == tile.c.entries;
   return checked(listed || (is_own_block && exists && position >= 0),
                  select(is_own_block, position / tile.c.block, own));
+}
+
+Expr Selection::length(const Expr& token) const {
+  Expr entries = choice.extent(1);
+  return counts ? clamp((*counts)(token), 0, entries) : entries;
+}
+
+Selection selection_of_head(const HeadViews& head, const lang::Tensor& choice,
+                            const std::optional<lang::Tensor>& counts) {
+  Selection result{head.of_queries(choice), {}};
+  if (counts) result.counts.emplace(head.of_queries(*counts));
+  return result;
 }
 
 UnionList::UnionList(const TokenTile& tile, const Selection& selection)

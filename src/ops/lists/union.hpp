@@ -4,6 +4,7 @@
 
 #include "ops/lists/selected_blocks.hpp"
 #include "ops/lists/walk.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 
@@ -30,7 +31,12 @@ struct Selection {
   // The number of entry e of a token of the tile, or no_row if it selects nothing. Entry c.entries is the
   // block of the token itself.
   lang::Expr block(const TokenTile& tile, const lang::Expr& token, const lang::Expr& e) const;
+  // How many entries of a token count.
+  lang::Expr length(const lang::Expr& token) const;
 };
+// Of the tensors over all heads, the lists of one.
+Selection selection_of_head(const HeadViews& head, const lang::Tensor& choice,
+                            const std::optional<lang::Tensor>& counts);
 
 // In the order of their first appearance.
 class UnionList {

@@ -10,14 +10,13 @@ using lang::Tensor;
 namespace {
 
 constexpr int chunk = blocks_of_runs;  // that are marked at a time
-constexpr int word_bits = 32;
 
 // The bits of a warp group's tokens in a word of marks.
 std::uint32_t bits_of(const SelectedBlocks& c, int group, int word) {
   const int of_group = c.queries / c.row_groups;
   std::uint32_t bits = 0;
   for (int token = group * of_group; token < (group + 1) * of_group; ++token) {
-    if (token / word_bits == word) bits |= 1u << token % word_bits;
+    if (token / UnionLists::word_bits == word) bits |= 1u << token % UnionLists::word_bits;
   }
   return bits;
 }

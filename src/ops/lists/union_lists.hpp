@@ -12,6 +12,8 @@ namespace tegula::ops {
 
 class UnionLists {
  public:
+  static constexpr int word_bits = 32;  // tokens of a word of bits
+
   // Declares workspaces for so many tiles and tokens of each head; with c.divides() and so many parts,
   // most_of_part [parts] and most_left_out [heads, warp groups of tiles] as outputs.
   UnionLists(const SelectedBlocks& c, const lang::Expr& heads, const lang::Expr& tiles,

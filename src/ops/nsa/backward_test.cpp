@@ -1,6 +1,7 @@
 // The gradients of attention over selected blocks against their formula, over one table, and the formula
 // against differences.
-#include "ops/nsa/backward_call.hpp"
+#include "ops/nsa/backward.hpp"
+
 #include "ops/reference/reference.hpp"
 #include "ops/testing/operators.hpp"
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "ops/nsa/combine_kernel.hpp"
+#include "ops/nsa/gates.hpp"
 #include "ops/schema/gradient.hpp"
 #include "tegula/ops/nsa_combine.hpp"
 
@@ -26,10 +26,10 @@ std::vector<Tensor> branches(const CombineInstance& c, const Dim& rows, const st
   return result;
 }
 
-// sigmoid of the gates of a branch for the rows of a tile.
+// Of a branch, for the rows of a tile.
 Fragment weights_of(const Tensor& gates, int branch, const Expr& row, int rows) {
   Fragment weights = load(gates.slice(all, branch).at(row), {rows}, f32);
-  parallel(weights, [&](Index i) { weights(i) = 1.f / (1.f + exp2(-weights(i) * log2e)); });
+  weigh_gates(weights);
   return weights;
 }
 
@@ -103,7 +103,7 @@ void combine_formula(const Bound<NsaCombine>& c, E& exact) {
   decltype(gates) from[] = {exact.data("compressed"), exact.data("selected"), exact.data_if("window")};
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t branch = 0; branch < count; ++branch) {
-      const typename E::Number weight = 1 / (1 + exp(-gates[i * count + branch]));
+      const typename E::Number weight = weight_of_gate(gates[i * count + branch]);
       for (std::int64_t j = 0; j < d; ++j) out[i * d + j] += weight * from[branch][i * d + j];
     }
 }
@@ -116,13 +116,10 @@ const OperatorSchema& nsa_combine_schema() {
       Schema<Op>("nsa_combine", "the branches of native sparse attention, summed by their gates")
           .in(&Op::compressed, "compressed", "... d", floats, "attention over compressed entries")
           .in(&Op::selected, "selected", "... d", same_as("compressed"), "attention over selected blocks")
-          .in(&Op::gates, "gates", "... branches", floats,
-              "logits: a branch is weighted by the sigmoid of its gate")
+          .in(&Op::gates, "gates", "... branches", floats, meaning_of_gates)
           .in(&Op::window, "window", "... d", same_as("compressed"), "attention over a sliding window")
-          .out(&Op::out, "out", "... d", same_as("compressed"), "the sum of sigmoid(gate) * branch")
-          .require("gates", "branches == (window ? 3 : 2)",
-                   "a gate for each branch, in the order compressed, selected, window",
-                   "give two gates, or three with a window")
+          .out(&Op::out, "out", "... d", same_as("compressed"), sum_of_branches)
+          .with([](Schema<Op>& all) { require_gates(all, "branches == (window ? 3 : 2)"); })
           .require("compressed", "1 <= d & d <= 4096", "1 to 4096 features", "split the heads")
           .source("Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches")
           .gradient("nsa_combine_backward")

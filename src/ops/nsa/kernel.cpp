@@ -1,13 +1,63 @@
 #include "ops/nsa/kernel.hpp"
 
-#include "ops/nsa/program.hpp"
+#include <optional>
+
+#include "ops/lists/pair_lists.hpp"
+#include "ops/lists/union_steps.hpp"
+#include "ops/lists/walk.hpp"
+#include "ops/nsa/gates.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 
 using namespace lang;
 using lang::Tensor;
+
+namespace {
+
+class NsaProgram {
+ public:
+  explicit NsaProgram(const NsaKernel& instance);
+  void run();
+
+ private:
+  Expr sequences() const { return c.varlen ? q_begin->extent(0) - 1 : Expr(*batch); }
+  Expr tiles() const { return ceildiv(c.varlen ? *longest : Expr(queries), c.queries); }
+  Expr head_blocks() const { return c.pack > 1 ? Expr(heads) : heads * *group; }
+  HeadViews views_of(const Index& h, const Index& b) const;
+  Selection selection_of(const HeadViews& views) const;
+
+  // A block of the CPU joins the lists of its tile itself.
+  void block(const Index& x, const Index& h, const Index& b) const;
+  void mask(Fragment& scores, const BlockTile& keys_of, const TokenTile& tokens, UnionList& chosen) const;
+
+  // The sums of a tile, divided by those of the weights, to out.
+  void store(Fragment& sum, const HeadViews& views, const Expr& first) const;
+  void add_branches(Fragment& sum, const HeadViews& views, const Expr& first) const;
+
+  // On a GPU the lists are joined before.
+  void run_with_lists();
+  Expr list_of(const SequenceRows& rows, const Index& x) const;
+  Expr warps_together(const UnionLists::List& list) const;
+  void attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens) const;
+
+  // The pairs of what few tokens of a tile selected, sorted by blocks in each part of the tokens: for
+  // nsa_inverted_kernel.
+  void declare_pairs();
+  void pair_grids() const;
+
+  const NsaKernel& c;
+  std::optional<Dim> batch, group;
+  Dim queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
+  std::optional<lang::Tensor> q, k, v, out, lse, choice, lengths, q_begin, k_begin, compressed, selected,
+      window, gates;
+  std::optional<lang::Expr> scale, longest, part_count, part_tokens;
+  std::optional<UnionLists> lists;
+  NsaKernel of_left_out;  // whose rows are what is left of those of `c`
+  std::optional<PairLists> pairs;
+};
 
 NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
   if (c.pack == 1) group.emplace("group");
@@ -44,14 +94,12 @@ void NsaProgram::run() {
 
 HeadViews NsaProgram::views_of(const Index& h, const Index& b) const {
   return {c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, queries, keys),
-          c.pack > 1 ? Expr(h) : h / *group, c.pack > 1 ? Slot(all) : Slot(h % *group)};
+          c.pack > 1 ? Expr(h) : h / *group, c.pack > 1 ? Subscript(all) : Subscript(h % *group)};
 }
 
 Selection NsaProgram::selection_of(const HeadViews& views) const {
-  HeadViews one{views.rows, views.kv_head, c.pack > 1 ? Slot(0) : views.member};
-  Selection selection{one.of_queries(*choice), {}};
-  if (c.counts) selection.counts.emplace(one.of_queries(*lengths));
-  return selection;
+  const Subscript member = c.pack > 1 ? Subscript(0) : views.member;
+  return selection_of_head({views.rows, views.kv_head, member}, *choice, lengths);
 }
 
 // Scores of keys that the query does not see become −∞; a key seen n times gets n times the weight.
@@ -120,7 +168,7 @@ void NsaProgram::add_branches(Fragment& sum, const HeadViews& views, const Expr&
       copy(from.slice(all, branch).at(first), result);
     else
       copy(from.slice(all, all, branch).at(first), result.reshape({c.queries, c.pack}));
-    parallel(result, [&](Index r) { result(r) = 1.f / (1.f + exp2(-result(r) * log2e)); });
+    weigh_gates(result);
     return result;
   };
   const Fragment own = weight(1);
@@ -135,6 +183,114 @@ void NsaProgram::add_branches(Fragment& sum, const HeadViews& views, const Expr&
   add(*compressed, weight(0));
   if (window) add(*window, weight(2));
 }
+
+// Tokens agree if a tile has at most 1 / agreement as many blocks as its tokens selected.
+constexpr int agreement = 4;
+
+// Rounded down and one more for each sequence before: sequences do not share a tile.
+Expr NsaProgram::list_of(const SequenceRows& rows, const Index& x) const {
+  return c.varlen ? rows.queries.begin / c.queries + rows.b + x : rows.b * tiles() + x;
+}
+
+void NsaProgram::run_with_lists() {
+  Expr all_tiles = c.varlen ? queries / c.queries + q_begin->extent(0) : *batch * tiles();
+  if (c.divides()) {
+    part_count.emplace(scalar("parts", i32));
+    part_tokens.emplace(scalar("part_tokens", i32));
+  }
+  lists.emplace(c.selected(), head_blocks(), all_tiles, c.varlen ? Expr(queries) : *batch * queries,
+                part_count);
+  if (c.divides()) declare_pairs();
+  auto of_tile = [&](const Index& x, const Index& h, const Index& b, auto body) {
+    HeadViews views = views_of(h, b);
+    TokenTile tokens{c.selected(), x * c.queries, views.rows.queries.end - views.rows.queries.begin,
+                     views.rows.keys.end - views.rows.keys.begin};
+    if (c.varlen) {
+      assert_queries(tokens.count, *longest);
+      exit_if(tokens.first >= tokens.count);
+    }
+    body(views, tokens, list_of(views.rows, x));
+  };
+  if (c.divides()) lists->clear_parts();
+  grid(tiles(), head_blocks(), sequences(), {.threads = 64}, [&](Index x, Index h, Index b) {
+    of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
+      Expr part = c.divides() ? tokens.first / *part_tokens : Expr(Operand(0));
+      lists->find(h, tile, b * queries, tokens, selection_of(views), part);
+    });
+  });
+  if (c.divides()) pair_grids();  // the second of these beside the tiles
+  grid(tiles(), head_blocks(), sequences(), [&](Index x, Index h, Index b) {
+    of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
+      attend(lists->list(h, tile), views, tokens);
+    });
+  });
+}
+
+void NsaProgram::declare_pairs() {
+  of_left_out = lists_left_out(c);
+  Expr parts_of_all = *batch * *part_count;
+  pairs.emplace(
+      of_left_out.selected(),
+      PairLists::Extents{heads, *batch * queries, parts_of_all * ceildiv(*part_tokens, c.chunk), parts_of_all,
+                         ceildiv(keys, c.block)},
+      PairLists::Options{.longest = longest_inverted(c), .left_out = true, .role = PairLists::Role::outputs});
+}
+
+void NsaProgram::pair_grids() const {
+  Expr chunks = ceildiv(*part_tokens, c.chunk);
+  auto over_chunks = [&](auto body) {
+    grid(chunks, heads, *batch * *part_count, {.threads = 256}, [&](Index x, Index h, Index sequence) {
+      Expr b = sequence / *part_count, begin = sequence % *part_count * *part_tokens;
+      Expr count = min(queries - begin, *part_tokens), first_row = b * queries + begin;
+      exit_if(x * c.chunk >= count || !lists->has_left_out(sequence % *part_count));
+      const Selection selection{lists->left_out(h).slice(range(first_row, first_row + count)), {}};
+      body(PairLists::Part{h, sequence, sequence * chunks, first_row, ceildiv(keys, c.block)},
+           TokenTile{of_left_out.selected(), x * c.chunk, count, keys, queries - begin - count}, selection);
+    });
+  };
+  over_chunks([&](const auto&... all_of) { pairs->count(all_of...); });
+  over_chunks([&](const auto&... all_of) { pairs->write(all_of...); });
+}
+
+// Where tokens agree, those that do without a block would only wait for the others.
+Expr NsaProgram::warps_together(const UnionLists::List& list) const {
+  return select(list.count * agreement > c.queries * c.entries, 3, 1);
+}
+
+void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens) const {
+  Tensor k_of = views.of_keys(*k), v_of = views.of_keys(*v);
+  Shared q_tile({c.rows(), c.dim}, c.compute);
+  load_queries(views.of_queries(*q), tokens.first, q_tile, c.pack);
+  Fragment sum({c.rows(), c.dim_v}, f32, 0);
+  OnlineSoftmax softmax(c.rows(), *scale);
+  Expr steps = c.joined() > 1 ? ceildiv(list.count, c.joined()) : list.count * c.parts();
+  const int groups = c.row_groups();
+  pipelined(steps, {.stages = groups > 1 ? 5 : 2}, [&](Index t) {
+    const UnionStep step(c.selected(), c.keys, c.joined(), list, t);
+    Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
+    step.load(k_of, k_tile);
+    step.load(v_of, v_tile);
+    auto meet = [&] {
+      Fragment scores({c.rows(), c.keys}, f32, 0);
+      gemm(q_tile, k_tile.T(), scores);
+      step.mask(scores, tokens, c.pack);
+      if (c.joined() > 1)
+        scale_rows(sum, softmax.update(scores));
+      else
+        rescale_rows(sum, softmax.update_lazily(scores, [&](Index r) { return step.has(0, r / c.pack); }));
+      add_product(scores, v_tile, sum, c.compute);
+    };
+    if (groups > 1)
+      when_rows(step.chosen_by(c.row_runs()), {.together = warps_together(list)}, meet);
+    else
+      meet();
+  });
+  softmax.normalize(sum);
+  store(sum, views, tokens.first);
+  if (lse) store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
+}
+
+}  // namespace
 
 Kernel nsa_kernel(const NsaKernel& instance) {
   return kernel(instance_name("nsa", instance), [&] { NsaProgram(instance).run(); });

@@ -1,63 +1,14 @@
-// Attention over selected blocks: its table and its formula; examples of calls, and how much work they are.
+// Attention over selected blocks and its gradients: tables and formulas; examples of calls, and how much work
+// they are.
 #include <algorithm>
 #include <set>
 
 #include "ops/lists/check_indices.hpp"
-#include "ops/nsa/maps.hpp"
+#include "ops/nsa/backward.hpp"
 #include "ops/nsa/table.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
-
-namespace {
-
-void check(const Bound<NsaSelected>& c, const NsaCall& call, Launch& launch) {
-  if (!c->check_indices) return;
-  IndexCheck check{"block_indices", c.formed("block_indices")};
-  if (c.has("block_counts")) check.counts = c.formed("block_counts");
-  check.block = c->block_size, check.keys = c.dim("keys");
-  check.q_begin = call.q_begin, check.k_begin = call.k_begin, check.longest = call.longest;
-  check.heads_first = c->layout == Layout::bhsd;
-  check_indices(check, launch);
-}
-
-void run(const Bound<NsaSelected>& c, Launch& launch) {
-  const NsaCall call = nsa_call(c.call(), *c, c.on_gpu());
-  check(c, call, launch);
-  if (c.has("window_out") && launch.runs()) {
-    AttentionOptions window = window_options(*c);
-    window.out = c["window_out"], window.lse = c["window_lse"];
-    attention(c["q"], c["k"], c["v"], window);
-  }
-  attend_nsa(call, launch);
-}
-
-void formula(const Bound<NsaSelected>& c, Exact& exact) {
-  const NsaSelectedResult result =
-      reference::nsa_selected_attention(c["q"], c["k"], c["v"], c["block_indices"], *c, exact.steps());
-  exact.set("out", result.out);
-  exact.set("lse", result.lse);
-  if (!c.has("window_out")) return;
-  exact.set("window_out", result.window_out);
-  exact.set("window_lse", result.window_lse);
-}
-
-// Adds examples with tiles of three warp groups.
-std::vector<Example> with_tiles(std::vector<Example> examples) {
-  examples.push_back({"three_warp_groups_bf16",
-                      "batch=1 queries=130 keys=130 kv_heads=1 group=16 d=128 d_v=128 bf16 selecting=1 "
-                      "entries=4 block_size=64 tile_queries=12"});
-  examples.push_back({"three_warp_groups_of_4_f16",
-                      "batch=1 queries=100 keys=100 kv_heads=1 group=4 d=64 d_v=64 f16 selecting=1 "
-                      "entries=5 block_size=64 block_counts tile_queries=48 diagonal"});
-  return examples;
-}
-
-double operations(const Bound<NsaSelected>& c) {
-  return 2 * selected_pairs(c.call(), *c) * static_cast<double>(c.dim("d") + c.dim("d_v"));
-}
-
-}  // namespace
 
 AttentionOptions window_options(const NsaSelectedOptions& options) {
   AttentionOptions window;
@@ -69,34 +20,6 @@ AttentionOptions window_options(const NsaSelectedOptions& options) {
   window.max_seqlen_q = options.max_seqlen_q, window.max_seqlen_k = options.max_seqlen_k;
   window.target = options.target;
   return window;
-}
-
-const OperatorSchema& nsa_selected_attention_schema() {
-  using Op = NsaSelected;
-  static const OperatorSchema table =
-      Schema<Op>("nsa_selected_attention",
-                 "attention in which every token sees selected blocks of keys and, optionally, a window")
-          .with(add_heads<Op>)
-          .with(add_block_indices<Op>)
-          .with(add_selection<Op>)
-          .option(&Op::check_indices, "check_indices",
-                  "refuses used entries that are neither -1 nor a block; the call then waits for the GPU")
-          .with(add_attention_results<Op>)
-          .out(&Op::window_out, "window_out", out_dims, same_as("q"), "the same of the window")
-          .unit_stride()
-          .ordered()
-          .when("window > 0")
-          .out(&Op::window_lse, "window_lse", lse_dims, is(f32), "the same of the window")
-          .when("window > 0")
-          .source("Yuan et al. 2025, Native Sparse Attention: the selected branch, and its sliding window")
-          .gradient("nsa_selected_attention_backward")
-          .flops(fmt::format("2*{}*(d + d_v)", most_pairs_of_selection))
-          .counted(operations)
-          .examples(with_tiles(nsa_examples()))
-          .measured(nsa_measured())
-          .maps(nsa_maps())
-          .run(run, formula);
-  return table;
 }
 
 Tensor random_selection(const Shape& shape, DType, std::uint64_t seed,
@@ -168,7 +91,9 @@ double selected_pairs(const BoundCall& bound, const NsaSelectedOptions& options)
          rows * window;
 }
 
-std::vector<Example> nsa_examples() {
+namespace {
+
+std::vector<Example> examples_of_selection() {
   return {{"small",
            "batch=1 queries=9 keys=11 kv_heads=1 group=2 d=8 d_v=4 selecting=1 entries=2 block_size=4 "
            "window=3"},
@@ -198,7 +123,7 @@ std::vector<Example> nsa_examples() {
            "entries=4 block_size=64"}};
 }
 
-std::vector<Example> nsa_measured() {
+std::vector<Example> measured_selection() {
   return {{"4096_grouped_16",
            "batch=1 queries=4096 keys=4096 kv_heads=1 group=16 d=128 d_v=128 f32 selecting=1 "
            "entries=16 block_size=64"},
@@ -208,6 +133,182 @@ std::vector<Example> nsa_measured() {
           {"4096_alone",
            "batch=1 queries=4096 keys=4096 kv_heads=4 group=1 d=64 d_v=64 f32 selecting=4 "
            "entries=16 block_size=64"}};
+}
+
+std::vector<CallMap> maps_of_selection() {
+  const std::string base =
+      "batch=1 queries=4096 keys=4096 kv_heads=1 selecting=1 group=16 d=128 d_v=128 bf16 entries=16 "
+      "block_size=64";
+  // About as many keys in all.
+  const std::vector<std::string> blocks{"block_size=16 entries=64", "block_size=32 entries=32",
+                                        "block_size=48 entries=21", "block_size=64",
+                                        "block_size=128 entries=8"};
+  return {{"features",
+           base,
+           {"d=64 d_v=64", "d=96 d_v=96", "d=128 d_v=128", "d=192 d_v=128", "d=192 d_v=192", "d=256 d_v=256"},
+           blocks},
+          {"groups",
+           base,
+           {"kv_heads=16 selecting=16 group=1", "kv_heads=8 selecting=8 group=2",
+            "kv_heads=4 selecting=4 group=4", "kv_heads=2 selecting=2 group=8", "group=16", "group=32",
+            "group=64"},
+           blocks},
+          {"lengths",
+           base,
+           {"queries=1000 keys=1000", "queries=2048 keys=2048", "queries=4095 keys=4095",
+            "queries=4096 keys=4096", "queries=4097 keys=4097", "queries=8192 keys=8192"},
+           blocks}};
+}
+
+void check(const Bound<NsaSelected>& c, const NsaCall& call, Launch& launch) {
+  if (!c->check_indices) return;
+  IndexCheck check{"block_indices", c.formed("block_indices")};
+  if (c.has("block_counts")) check.counts = c.formed("block_counts");
+  check.block = c->block_size, check.keys = c.dim("keys");
+  check.q_begin = call.q_begin, check.k_begin = call.k_begin, check.longest = call.longest;
+  check.heads_first = c->layout == Layout::bhsd;
+  check_indices(check, launch);
+}
+
+void run(const Bound<NsaSelected>& c, Launch& launch) {
+  const NsaCall call = nsa_call(c.call(), *c, c.on_gpu());
+  check(c, call, launch);
+  if (c.has("window_out") && launch.runs()) {
+    AttentionOptions window = window_options(*c);
+    window.out = c["window_out"], window.lse = c["window_lse"];
+    attention(c["q"], c["k"], c["v"], window);
+  }
+  attend_nsa(call, launch);
+}
+
+void formula(const Bound<NsaSelected>& c, Exact& exact) {
+  const NsaSelectedResult result =
+      reference::nsa_selected_attention(c["q"], c["k"], c["v"], c["block_indices"], *c, exact.steps());
+  exact.set("out", result.out);
+  exact.set("lse", result.lse);
+  if (!c.has("window_out")) return;
+  exact.set("window_out", result.window_out);
+  exact.set("window_lse", result.window_lse);
+}
+
+// Adds examples with tiles of three warp groups.
+std::vector<Example> with_tiles(std::vector<Example> examples) {
+  examples.push_back({"three_warp_groups_bf16",
+                      "batch=1 queries=130 keys=130 kv_heads=1 group=16 d=128 d_v=128 bf16 selecting=1 "
+                      "entries=4 block_size=64 tile_queries=12"});
+  examples.push_back({"three_warp_groups_of_4_f16",
+                      "batch=1 queries=100 keys=100 kv_heads=1 group=4 d=64 d_v=64 f16 selecting=1 "
+                      "entries=5 block_size=64 block_counts tile_queries=48 diagonal"});
+  return examples;
+}
+
+double operations(const Bound<NsaSelected>& c) {
+  return 2 * selected_pairs(c.call(), *c) * static_cast<double>(c.dim("d") + c.dim("d_v"));
+}
+
+void run(const Bound<NsaSelectedBackward>& c, Launch& launch) {
+  run_nsa_backward(nsa_backward_call(c), launch);
+}
+
+// The results of the forward are formed anew.
+void formula(const Bound<NsaSelectedBackward>& c, Exact& exact) {
+  const NsaSelectedGradients gradients = reference::nsa_selected_attention_backward(
+      c["dout"], c["q"], c["k"], c["v"], c["block_indices"], *c, *c, exact.steps());
+  exact.set("dq", gradients.dq);
+  exact.set("dk", gradients.dk);
+  exact.set("dv", gradients.dv);
+  if (c.has("dsel_scale")) exact.set("dsel_scale", gradients.dsel_scale);
+}
+
+// Gradients of scores, dq, dk and dv for every pair that the forward has, at least.
+double backward_operations(const Bound<NsaSelectedBackward>& c) {
+  return 2 * selected_pairs(c.call(), *c) * static_cast<double>(3 * c.dim("d") + 2 * c.dim("d_v"));
+}
+
+// All gradients there are; then nothing but dq, dk and dv, which GPUs find in a way of their own.
+std::vector<Example> backward_examples() {
+  std::vector<Example> all = examples_of_selection();
+  const Example plain = all.back();
+  for (Example& example : all) {
+    example.text += " dlse sel_scale_gradient";
+    if (example.text.find("window=") != std::string::npos)
+      example.text += " dwindow_out window_out window_lse";
+  }
+  all.push_back({plain.name + "_plain", plain.text});
+  return all;
+}
+
+}  // namespace
+
+const OperatorSchema& nsa_selected_attention_schema() {
+  using Op = NsaSelected;
+  static const OperatorSchema table =
+      Schema<Op>("nsa_selected_attention",
+                 "attention in which every token sees selected blocks of keys and, optionally, a window")
+          .with(add_heads<Op>)
+          .with(add_block_indices<Op>)
+          .with(add_selection<Op>)
+          .option(&Op::check_indices, "check_indices",
+                  "refuses used entries that are neither -1 nor a block; the call then waits for the GPU")
+          .with(add_attention_results<Op>)
+          .out(&Op::window_out, "window_out", out_dims, same_as("q"), "the same of the window")
+          .unit_stride()
+          .ordered()
+          .when("window > 0")
+          .out(&Op::window_lse, "window_lse", lse_dims, is(f32), "the same of the window")
+          .when("window > 0")
+          .source("Yuan et al. 2025, Native Sparse Attention: the selected branch, and its sliding window")
+          .gradient("nsa_selected_attention_backward")
+          .flops(fmt::format("2*{}*(d + d_v)", most_pairs_of_selection))
+          .counted(operations)
+          .examples(with_tiles(examples_of_selection()))
+          .measured(measured_selection())
+          .maps(maps_of_selection())
+          .run(run, formula);
+  return table;
+}
+
+const OperatorSchema& nsa_selected_attention_backward_schema() {
+  using Op = NsaSelectedBackward;
+  const char* of_forward = "give the window and the results of the forward";
+  static const OperatorSchema table =
+      Schema<Op>("nsa_selected_attention_backward",
+                 "gradients of nsa_selected_attention, of its window too, and of a scale of every selection")
+          .with(add_gradient_of_out<Op>)
+          .with(add_heads<Op>)
+          .with(add_block_indices<Op>)
+          .with(add_results_of<Op>("the result of nsa_selected_attention"))
+          .in(&Op::dwindow_out, "dwindow_out", out_dims, same_as("q"),
+              "gradient of window_out; if omitted, the window contributes nothing to the gradients")
+          .unit_stride()
+          .ordered()
+          .in(&Op::window_out, "window_out", out_dims, same_as("q"), "the window's result")
+          .unit_stride()
+          .ordered()
+          .in(&Op::window_lse, "window_lse", lse_dims, is(f32), "the lse of that result")
+          .in(&Op::dwindow_lse, "dwindow_lse", lse_dims, is(f32), "gradient of window_lse")
+          .with(add_selection<Op>)
+          .option(&Op::sel_scale_gradient, "sel_scale_gradient",
+                  "also the gradient of sel_scale, which need not be given")
+          .require("dwindow_out", "dwindow_out ? window > 0 : 1", "a window in the options", of_forward)
+          .require("dwindow_out", "dwindow_out ? window_out & window_lse : 1",
+                   "window_out and window_lse with it", of_forward)
+          .require("dwindow_lse", "dwindow_lse <= dwindow_out", "dwindow_out with it",
+                   "give dwindow_out, of zeros if necessary")
+          .with(add_room_for_entries<Op>)
+          .with(add_gradients<Op>)
+          .with(add_gradient_of_scale<Op>)
+          .source(
+              "Dao 2023, FlashAttention-2, over lists that are inverted on the device; the gradient of "
+              "factors as in native-sparse-attention-pytorch (Wang 2025)")
+          .no_gradient("those of gradients are not implemented")
+          .flops(fmt::format("2*{}*(3*d + 2*d_v)", most_pairs_of_selection))
+          .counted(backward_operations)
+          .examples(backward_examples())
+          .measured(measured_selection())
+          .maps(maps_of_selection())
+          .run(run, formula);
+  return table;
 }
 
 }  // namespace tegula::ops

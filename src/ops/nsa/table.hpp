@@ -83,8 +83,4 @@ double selected_pairs(const BoundCall& bound, const NsaSelectedOptions& options)
 inline constexpr const char* most_pairs_of_selection =
     "batch*queries*heads*(min(entries*block_size, keys) + min(window, keys))";
 
-// Examples for the operator and its gradient; `more` is appended to each without its own tiles.
-std::vector<Example> nsa_examples();
-std::vector<Example> nsa_measured();
-
 }  // namespace tegula::ops

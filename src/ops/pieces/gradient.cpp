@@ -98,12 +98,15 @@ void ScoreGradient::differentiate(Fragment& products, const Fragment& weights, c
 
 Expr ScoreGradient::factor() const { return cap ? scale * *cap : scale * ln2; }
 
-QueryGradient::QueryGradient(const GradientTiles& tiles, const ScoreGradient& gradient)
+QueryGradient::QueryGradient(const GradientTiles& tiles, const ScoreGradient& gradient, const Tensor& q,
+                             const Expr& first)
     : tiles_(tiles),
       gradient_(gradient),
       bounded_(gradient.large.any()),
       q_("q_tile", {tiles.rows(), tiles.dim}, tiles.compute),
-      sum_("sum", {tiles.rows(), tiles.dim}, f32, 0) {}
+      sum_("sum", {tiles.rows(), tiles.dim}, f32, 0) {
+  load_queries(q, first, q_, tiles.pack);
+}
 
 QueryGradient::Branch::Branch(const GradientTiles& tiles, const Tensor& dout, const Tensor& base,
                               const Tensor& delta, const Expr& first)
@@ -136,8 +139,6 @@ QueryGradient::Branch::Branch(const GradientTiles& tiles, const HeadRows& rows, 
   copy(delta_, rows.delta.at(first * tiles.pack));
   copy(base_, rows.base.at(first * tiles.pack));
 }
-
-void QueryGradient::load(const Tensor& q, const Expr& first) { load_queries(q, first, q_, tiles_.pack); }
 
 namespace {
 

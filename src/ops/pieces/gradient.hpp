@@ -76,7 +76,9 @@ struct HeadRows {
 // The gradient of a tile of queries: rows are queries.
 class QueryGradient {
  public:
-  QueryGradient(const GradientTiles& tiles, const ScoreGradient& gradient);
+  // Of the queries from `first` on of q [tokens, (pack,) d].
+  QueryGradient(const GradientTiles& tiles, const ScoreGradient& gradient, const lang::Tensor& q,
+                const lang::Expr& first);
 
   // What belongs to one result of the forward. Row r of a tile is query first + r / pack of head r % pack.
   class Branch {
@@ -96,7 +98,6 @@ class QueryGradient {
   // Told raw scores and their gradients but for factor().
   using Observer = std::function<void(const lang::Fragment& scores, const lang::Fragment& gradients)>;
 
-  void load(const lang::Tensor& q, const lang::Expr& first);
   void add(const Branch& branch, const lang::Shared& k_tile, const lang::Shared& v_tile,
            const ScoreGradient::Mask& mask, const Observer& observer = {});
   void store(const lang::Tensor& dq, const lang::Expr& first);

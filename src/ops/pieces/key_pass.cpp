@@ -1,5 +1,7 @@
 #include "ops/pieces/key_pass.hpp"
 
+#include "ops/pieces/scores.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -10,6 +12,13 @@ QueryTile::QueryTile(const GradientTiles& tiles)
       dout({tiles.rows(), tiles.dim_v}, tiles.compute),
       base({tiles.rows()}, f32),
       delta({tiles.rows()}, f32) {}
+
+void QueryTile::load(const QueryTensors& from, const Expr& first, int pack) {
+  load_queries(from.q, first, q, pack);
+  load_queries(from.dout, first, dout, pack);
+  load_vector(from.base, first, base, pack);
+  load_vector(from.delta, first, delta, pack);
+}
 
 void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists::List& list,
               const TileOfBlocks& shape, const QueryTensors& queries, const MaskOfStep& mask,

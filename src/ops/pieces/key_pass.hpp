@@ -19,6 +19,8 @@ struct QueryTile {
   lang::Shared q, dout, base, delta;
 
   explicit QueryTile(const GradientTiles& tiles);
+  // Queries from `first` on.
+  void load(const QueryTensors& from, const lang::Expr& first, int pack);
 };
 
 // The mask of a step of the walk: rows are those of the tile of keys, columns those of the tile of queries.

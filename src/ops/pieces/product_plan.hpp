@@ -15,6 +15,7 @@ struct ProductProblem {
   int stored_bytes = 2;  // of an element that a block stores
   Precision precision = Precision::ieee;
   bool may_divide_tail = false;  // whether the program can
+  int sums = 1;                  // of a tile that a block has: two with those of gates
 };
 
 struct ProductPlan {

@@ -1,10 +1,10 @@
 #include "ops/quantised_gemm/decoded_gemm.hpp"
 
-#include "ops/gemm/kernel.hpp"
 #include "ops/pieces/matrices.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
 #include "ops/products/low_bits.hpp"
+#include "ops/products/matrix_product.hpp"
 #include "ops/quantised_gemm/weight_tile.hpp"
 
 namespace tegula::ops {

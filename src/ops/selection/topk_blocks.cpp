@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
-#include <tuple>
 
+#include "ops/lists/ranked.hpp"
 #include "ops/pieces/sort_key.hpp"
 #include "ops/schema/schema.hpp"
 #include "tegula/ops/selection.hpp"
@@ -175,44 +175,39 @@ void run(const Bound<TopkBlocks>& c, Launch& launch) {
 }
 
 // How many of the blocks, in the order in which they are selected, have the share of the weights.
-std::size_t blocks_of_share(const TopkBlocks& op, const double* scores,
-                            const std::vector<std::tuple<bool, double, std::int32_t>>& order) {
+std::size_t blocks_of_share(const TopkBlocks& op, const double* scores, std::vector<Ranked>& order) {
+  if (op.share == 0) return order.size();
+  std::sort(order.begin(), order.end());
   double top = -std::numeric_limits<double>::infinity(), total = 0, sum = 0;
-  for (const auto& [later, least, block] : order) top = std::max(top, scores[block]);
-  const auto weight = [&](std::int32_t block) {
-    return scores[block] == top ? 1 : std::exp(scores[block] - top);
+  for (const Ranked& own : order) top = std::max(top, scores[own.number]);
+  const auto weight = [&](const Ranked& own) {
+    return scores[own.number] == top ? 1 : std::exp(scores[own.number] - top);
   };
-  for (const auto& [later, least, block] : order) total += weight(block);
+  for (const Ranked& own : order) total += weight(own);
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (std::get<0>(order[i]) && sum >= static_cast<double>(op.share) * total) return i;
-    sum += weight(std::get<2>(order[i]));
+    if (order[i].later && sum >= static_cast<double>(op.share) * total) return i;
+    sum += weight(order[i]);
   }
   return order.size();
 }
 
-// Kept blocks go first, then larger scores, then smaller numbers.
 void formula(const Bound<TopkBlocks>& c, Exact& exact) {
   const std::int64_t blocks = c.dim("k_blocks");
   const double* scores = exact.data("scores");
-  const std::span<std::int32_t> all(exact["out"].data_as<std::int32_t>(),
-                                    static_cast<std::size_t>(exact["out"].nelements()));
-  std::fill(all.begin(), all.end(), -1);
-  for (std::size_t row = 0; row * c->count < all.size(); ++row, scores += blocks) {
+  auto* out = exact["out"].data_as<std::int32_t>();
+  std::fill_n(out, exact["out"].nelements(), -1);
+  for (std::int64_t row = 0; row * c->count < exact["out"].nelements(); ++row, scores += blocks) {
     const auto last =
-        static_cast<double>((row % c.dim("q_blocks") + 1) * c->q_block_size - 1) + c->key_offset;
+        static_cast<double>((row % c.dim("q_blocks") + 1) * c->q_block_size - 1 + c->key_offset);
     const double diagonal = std::min<double>(std::floor(last / c->k_block_size), blocks - 1);
     const auto kept = [&](auto j) {
       return (c->keep_first && j == 0) || (c->keep_diagonal && j == diagonal);
     };
-    std::vector<std::tuple<bool, double, std::int32_t>> order;
+    std::vector<Ranked> order;
     for (std::int64_t j = 0; j < blocks; ++j)
-      if (scores[j] > -std::numeric_limits<double>::infinity())
-        order.emplace_back(!kept(j), kept(j) ? 0 : -scores[j], j);
-    std::sort(order.begin(), order.end());
-    const std::size_t most = c->share > 0 ? blocks_of_share(*c, scores, order) : order.size();
-    const auto chosen = all.subspan(row * c->count, std::min<std::size_t>(most, c->count));
-    for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = std::get<2>(order[i]);
-    std::sort(chosen.begin(), chosen.end());
+      if (scores[j] > -std::numeric_limits<double>::infinity()) order.emplace_back(kept(j), scores[j], j);
+    const std::size_t most = blocks_of_share(*c, scores, order);
+    std::ranges::copy(chosen_of(order, std::min<std::size_t>(most, c->count)), out + row * c->count);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "ops/gemm/kernel.hpp"
+#include "ops/products/matrix_product.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -6,6 +6,7 @@
 
 #include "ops/pieces/padding.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/pieces/split_sums.hpp"
 #include "ops/pieces/tf32_operands.hpp"
 #include "ops/products/operand_tile.hpp"
 
@@ -175,10 +176,11 @@ struct Program {
   // Of all columns, gates or values.
   void split_grid() {
     grid(ceildiv(n, t.n), ceildiv(m, t.m), batch * t.splits, options(), [&](Index x, Index y, Index z) {
-      Expr row = y * t.m, column = x * t.n, part = z % t.splits, of = z / t.splits;
+      Expr split = z % t.splits;
+      const Place at{z / t.splits, y * t.m, x * t.n};
       Sums sum = zeros(t.m, t.n, false);
-      multiply({of, row, column}, range(steps() * part / t.splits, steps() * (part + 1) / t.splits), sum);
-      copy(sum[0], partial->slice(part, of).at(row, column));
+      multiply(at, range(steps() * split / t.splits, steps() * (split + 1) / t.splits), sum);
+      copy(sum[0], partial->slice(split, at.matrix).at(at.row, at.column));
     });
   }
 
@@ -188,10 +190,8 @@ struct Program {
       const Place at{z, y * rows, x * width};
       Sums sums = zeros(rows, width, c.gated);
       for (std::size_t half = 0; half < sums.size(); ++half)
-        for (int part = 0; part < t.splits; ++part) {
-          Fragment added = load(partial->slice(part, z).at(at.row, column_of(at, half)), {rows, width});
-          parallel(sums[half], [&](Index i, Index j) { sums[half](i, j) += added(i, j); });
-        }
+        add_splits(sums[half], t.splits,
+                   [&](int split) { return partial->slice(split, z).at(at.row, column_of(at, half)); });
       store(at, sums);
     });
   }
@@ -204,14 +204,14 @@ struct Program {
     GridOptions by_number = options();
     by_number.order = {};
     grid(all_blocks, by_number, [&](Index block) {
-      Expr of_tail = max(block - whole, 0), part = of_tail % splits;
+      Expr of_tail = max(block - whole, 0), split = of_tail % splits;
       const Place at = place_of(select(block < whole, block, whole + of_tail / splits));
-      Expr begin = select(block < whole, 0, steps() * part / splits),
-           end = select(block < whole, steps(), steps() * (part + 1) / splits);
+      Expr begin = select(block < whole, 0, steps() * split / splits),
+           end = select(block < whole, steps(), steps() * (split + 1) / splits);
       Sums sum = zeros(t.m, t.n, false);
       multiply(at, range(begin, end), sum);
       when(block < whole, [&] { store(at, sum); }).otherwise([&] {
-        copy(sum[0], partial->slice(part, of_tail / splits));
+        copy(sum[0], partial->slice(split, of_tail / splits));
       });
     });
   }
@@ -221,10 +221,8 @@ struct Program {
     grid(count_of_tiles() - *whole_tiles, ceildiv(t.m, rows), [&](Index tile, Index piece) {
       const Place of_tile = place_of(*whole_tiles + tile);
       Sums sum = zeros(rows, t.n, false);
-      for (int part = 0; part < c.tail_splits; ++part) {
-        Fragment added = load(partial->slice(part, tile).at(piece * rows, 0), {rows, t.n});
-        parallel(sum[0], [&](Index i, Index j) { sum[0](i, j) += added(i, j); });
-      }
+      add_splits(sum[0], c.tail_splits,
+                 [&](int split) { return partial->slice(split, tile).at(piece * rows, 0); });
       store({of_tile.matrix, of_tile.row + piece * rows, of_tile.column}, sum);
     });
   }

@@ -3,7 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/nsa/select_kernel.hpp"
+#include "ops/nsa_compressed/select_kernel.hpp"
+#include "ops/lists/ranked.hpp"
 
 namespace tegula::ops {
 
@@ -112,16 +113,12 @@ void formula(const Bound<NsaSelect>& c, Exact& exact) {
     for (std::int64_t h = 0; h < c.dim("kv_heads"); ++h) {
       const std::vector<double> weights = weights_of(c, at, h);
       const auto visible = static_cast<std::int64_t>(weights.size());
-      std::vector<std::tuple<bool, double, std::int64_t>> order;
+      std::vector<Ranked> order;
       for (std::int64_t j = 0; j < visible; ++j) {
         const bool forced = j < c->first_blocks || j >= visible - c->local_blocks;
-        order.emplace_back(!forced, forced ? 0 : -weights[static_cast<std::size_t>(j)], j);
+        order.emplace_back(forced, weights[static_cast<std::size_t>(j)], j);
       }
-      std::sort(order.begin(), order.end());
-      std::vector<std::int64_t> chosen;
-      for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), c->count); ++i)
-        chosen.push_back(std::get<2>(order[i]));
-      std::sort(chosen.begin(), chosen.end());
+      const std::vector<std::int64_t> chosen = chosen_of(order, c->count);
       for (std::size_t i = 0; i < chosen.size(); ++i)
         out.set({at.batch, at.row, h, static_cast<std::int64_t>(i)}, static_cast<double>(chosen[i]));
     }

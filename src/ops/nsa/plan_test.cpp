@@ -1,14 +1,14 @@
-// Attention over selected blocks on GPUs: the tiles of the plan, which calls take one pass, and what these give
-// of wide features and small blocks.
-#include "ops/nsa/backward_call.hpp"
+// Attention over selected blocks on GPUs: the tiles of the plan, which calls take one pass, and what these
+// give of wide features and small blocks.
 #include "ops/nsa/plan.hpp"
+
+#include "ops/nsa/backward.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/testing/operators.hpp"
-
 #include "tegula/explain.hpp"
 
 namespace tegula::ops {
-namespace nsa_gpu_plan_test {
+namespace nsa_plan_test {
 
 struct Planned {
   int group, dim, dim_v, block;
@@ -111,5 +111,5 @@ TEST(NsaOnGpus, OnePassHasWideFeaturesAndSmallBlocks) {
     expect_one_pass({32, 4, 192, 128, true}, 70, Target::emulated_sm90());
 }
 
-}  // namespace nsa_gpu_plan_test
+}  // namespace nsa_plan_test
 }  // namespace tegula::ops

@@ -1,5 +1,4 @@
-#include "ops/nsa/compress_rows.hpp"
-#include "ops/nsa/compress_table.hpp"
+#include "ops/nsa_compressed/windows.hpp"
 
 namespace tegula::ops {
 

@@ -1,19 +1,21 @@
-// The tile program of matrix products.
+// The tile program of products of matrices: of gemm and accumulate_gemm, and of operators that first bring
+// their operands into such a form.
 #pragma once
 #include "ops/pieces/product_table.hpp"
 #include "ops/products/epilogue.hpp"
-#include "tegula/ops/gemm.hpp"
+#include "tegula/lang.hpp"
 
 namespace tegula::ops {
 
-// Epilogues are told apart by where they are.
+// Computes an element of the result from the product; such functions are told apart by where they are.
+using ElementFunction = lang::Expr (*)(const lang::Expr& x, const lang::Expr& row, const lang::Expr& column);
 template <>
-struct FieldOf<GemmEpilogue> {
+struct FieldOf<ElementFunction> {
   static constexpr std::size_t words = 1, members = 1;
-  static void key(const GemmEpilogue& epilogue, std::int64_t* words) {
-    *words = reinterpret_cast<std::intptr_t>(epilogue);
+  static void key(const ElementFunction& function, std::int64_t* words) {
+    *words = reinterpret_cast<std::intptr_t>(function);
   }
-  static std::string name(const GemmEpilogue& epilogue) { return epilogue == nullptr ? "" : "_epilogue"; }
+  static std::string name(const ElementFunction& function) { return function == nullptr ? "" : "_epilogue"; }
 };
 
 struct GemmKernel {
@@ -27,7 +29,7 @@ struct GemmKernel {
   ProductEpilogue epilogue = {};
   std::optional<DType> residual = {};
   bool gated = false;  // the activation of the first half of the columns times the second half
-  GemmEpilogue function = nullptr;
+  ElementFunction function = nullptr;
   bool accumulates = false;  // the result is added to what out holds
   bool rescaled = false;     // the result has a factor
   Precision precision = Precision::ieee;

@@ -2,8 +2,7 @@
 #pragma once
 #include <numeric>
 
-#include "ops/nsa/compress_rows.hpp"
-#include "ops/nsa/compress_table.hpp"
+#include "ops/nsa_compressed/windows.hpp"
 #include "ops/pieces/attention_table.hpp"
 #include "ops/pieces/features.hpp"
 #include "ops/pieces/plan.hpp"
@@ -119,10 +118,10 @@ struct CompressedProgram {
   // [batch, tokens, packs, pack, …] becomes [tokens, (pack,) …]; [batch, packs, pack, tokens] [(pack,)
   // tokens].
   lang::Tensor queries_of(const lang::Tensor& t, const CompressedSequence& s, const lang::Expr& head) const {
-    return t.slice(s.batch, s.tokens, head, c.pack > 1 ? lang::Slot(lang::all) : lang::Slot(0));
+    return t.slice(s.batch, s.tokens, head, c.pack > 1 ? lang::Subscript(lang::all) : lang::Subscript(0));
   }
   lang::Tensor vector_of(const lang::Tensor& t, const CompressedSequence& s, const lang::Expr& head) const {
-    return t.slice(s.batch, head, c.pack > 1 ? lang::Slot(lang::all) : lang::Slot(0), s.tokens);
+    return t.slice(s.batch, head, c.pack > 1 ? lang::Subscript(lang::all) : lang::Subscript(0), s.tokens);
   }
   lang::Tensor entries_of(const lang::Tensor& t, const CompressedSequence& s, const lang::Expr& head) const {
     return t.slice(s.batch, s.entries, head);
