@@ -16,9 +16,8 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
     RingText text{names_.unique(ring.tiles[0]->name + "_ring"), memory_.allocate(16 * ring.depth, 16), {}};
     for (const BufferPtr& tile : ring.tiles) {
       const std::int64_t bytes = passes::slot_bytes(*tile);
-      const std::int64_t begin =
-          memory_.allocate(bytes * ring.depth, passes::slot_alignment(*tile),
-                           fmt::format("{}, {} slots", words_of(*tile), ring.depth));
+      const std::int64_t begin = memory_.allocate(bytes * ring.depth, passes::slot_alignment(*tile),
+                                                  fmt::format("{}, {} slots", words_of(*tile), ring.depth));
       text.tiles.push_back({begin, bytes});
       ahead_bytes_ += bytes * ring.depth;
     }
@@ -118,8 +117,9 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
 void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
   const std::string cursor = cursor_name(n.ring);
   if (roles_) return sync_line(fmt::format("{}.advance();", cursor));
-  sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor,
-                        rings_[static_cast<std::size_t>(n.ring)].depth));
+  const int depth = rings_[static_cast<std::size_t>(n.ring)].depth;
+  if (n.back) return sync_line(fmt::format("{0} = {0} == 0 ? {1} : {0} - 1;", cursor, depth - 1));
+  sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor, depth));
 }
 
 void CudaGridPrinter::event(const schedule::Expect& n, const schedule::Event&) {
