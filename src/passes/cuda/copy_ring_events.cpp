@@ -190,10 +190,13 @@ class WholeGrid {
       }
       out.rings.push_back(std::move(own));
     }
-    for (const auto& [loop, ring] : rings.loops)
+    for (const auto& [loop, ring] : rings.loops) {
+      if (ring.is_own)
+        for (const BufferPtr& tile : ring.tiles) own_.insert(tile.get());
       for (std::size_t i = 0; ring.goes_back && i < ring.tiles.size(); ++i)
         buffers_.emplace(ring.tiles[i].get(),
                          buffers_.at(sorted[static_cast<std::size_t>(ring.number)]->tiles[i].get()));
+    }
   }
 
   Events body(const Body& statements) {
@@ -235,7 +238,8 @@ class WholeGrid {
     for (const Region& r : e.regions) {
       const auto own = buffers_.find(r.view->buffer.get());
       if (own == buffers_.end() || !known.insert(own->first).second) continue;
-      result.push_back(schedule::read(own->second.first, schedule::at_cursor(own->second.second)));
+      result.push_back(schedule::read(own->second.first, schedule::at_cursor(own->second.second), {},
+                                      own_.contains(own->first) ? own_parts : schedule::Parts{}));
     }
     return result;
   }
@@ -272,7 +276,10 @@ class WholeGrid {
       }
       if (auto* n = std::get_if<schedule::CopyAsync>(&e.what)) number(n->to, ring);
       if (auto* n = std::get_if<schedule::Operation>(&e.what))
-        for (schedule::Access& access : n->accesses) number(access, ring);
+        for (schedule::Access& access : n->accesses) {
+          if (ring.is_own) access.parts = own_parts;
+          number(access, ring);
+        }
     }
     return events;
   }
@@ -281,11 +288,14 @@ class WholeGrid {
     access.buffer = buffers_.at(ring.tiles[static_cast<std::size_t>(access.buffer)].get()).first;
   }
 
+  // What the reading warp has copied of a tile that one statement fills.
+  static constexpr schedule::Parts own_parts{1, 0, 1, 0};
   static constexpr std::int64_t most_simulated_steps = 20;  // more than twice as many as slots
 
   schedule::Schedule& out_;
   const CopyRings& rings_;
   std::unordered_map<const Buffer*, std::pair<int, int>> buffers_;  // and the ring
+  std::unordered_set<const Buffer*> own_;                           // tiles of which warps read their parts
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ struct CopyRing {
   int depth = 2;
   bool stays = false;      // in memory after the loop, for the next one
   bool goes_back = false;  // through the slots of the loop before it (loops_back.hpp), which has this number
+  bool is_own = false;     // warps read only what they have copied themselves (own_copies.hpp)
   // In front of the loop, at the start and at the end of each step, after the loop. Events hold the
   // statements that they come from: copies into a slot, and what these need.
   schedule::Events before = {}, begin = {}, end = {}, after = {};
