@@ -376,6 +376,7 @@ bool RingSearch::go_back(const For& loop, const Stmt& s, const std::vector<RingC
   forward.stays = true;
   CopyRing ring{.number = forward.number, .depth = forward.depth, .goes_back = true};
   take(ring, tiles);
+  ring.tiles = tiles_again(forward.tiles, brought_.bring, *again);
   add_events_back(ring, loop, s->at, *brought_.loop, *again, simulated_warps(grid_));
   result_.loops.emplace(s.get(), std::move(ring));
   return true;

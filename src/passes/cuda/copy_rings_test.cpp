@@ -232,7 +232,8 @@ void add_row(const Tensor& x, const Expr& row, Fragment& sum) {
 }
 
 // A row of sums of 9 rows, and these again from the end.
-void there_and_back(const std::function<void(const Expr&)>& there, const std::function<void(const Expr&)>& back) {
+void there_and_back(const std::function<void(const Expr&)>& there,
+                    const std::function<void(const Expr&)>& back) {
   pipelined(9, {.stages = 4}, [&](Index i) { there(i); });
   pipelined(9, {.stages = 4}, [&](Index i) { back(8 - i); });
 }

@@ -71,4 +71,13 @@ std::optional<Body> copies_again(const RingLoop& first, const RingLoop& second) 
   return result;
 }
 
+std::vector<BufferPtr> tiles_again(const std::vector<BufferPtr>& tiles, const Body& bring,
+                                   const Body& again) {
+  std::vector<BufferPtr> result;
+  for (const BufferPtr& tile : tiles)
+    for (std::size_t i = 0; i < bring.size(); ++i)
+      if (as<Copy>(bring[i])->to.buffer == tile) result.push_back(as<Copy>(again[i])->to.buffer);
+  return result;
+}
+
 }  // namespace tegula::passes

@@ -19,4 +19,8 @@ struct RingLoop {
 // where the second loop does not go back over all that the first has copied.
 std::optional<ir::Body> copies_again(const RingLoop& first, const RingLoop& second);
 
+// The tiles of the second loop that such copies fill, in the order in which those of the first have slots.
+std::vector<ir::BufferPtr> tiles_again(const std::vector<ir::BufferPtr>& tiles, const ir::Body& bring,
+                                       const ir::Body& again);
+
 }  // namespace tegula::passes
