@@ -116,6 +116,7 @@ struct Expect {  // one arrival, and bytes to come
 };
 struct Advance {
   int ring = 0;
+  bool back = false;
 };
 
 // ---- copy engine

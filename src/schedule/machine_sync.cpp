@@ -129,7 +129,7 @@ bool Machine::on(Actor& a, const Event& e, const Expect& x) {
 }
 
 bool Machine::on(Actor& a, const Event&, const Advance& x) {
-  ++a.cursors[x.ring];
+  a.cursors[x.ring] += x.back ? -1 : 1;
   return true;
 }
 

@@ -150,7 +150,9 @@ class Printer {
   std::string describe(const Event&, const Expect& x) const {
     return fmt::format("expect {} bytes in {}", x.bytes, place(x.place));
   }
-  std::string describe(const Event&, const Advance& x) const { return "advance " + s_.rings[x.ring].name; }
+  std::string describe(const Event&, const Advance& x) const {
+    return (x.back ? "step back in " : "advance ") + s_.rings[x.ring].name;
+  }
   std::string describe(const Event&, const Load& x) const {
     return fmt::format("load {}, {} bytes on {}{}", touched(x.to), x.bytes, place(x.place),
                        x.multicast ? ", in every CTA" : "");

@@ -183,6 +183,7 @@ class CudaGridPrinter : private ElementPrinter {
   bool is_in_copy_ring(const ir::Buffer& tile) const { return plan_.copy_rings.tiles.contains(&tile); }
   void declare_copy_rings();
   void loop_with_ring(const ir::For& n, const passes::CopyRing& ring, const Loc& at);
+  void allocate_slots(const passes::CopyRing& ring);
   void touch_brought(const ir::Body& body);
   void name_slot(const ir::BufferPtr& tile, const passes::CopyRing& ring, int shift);
   void begin_copies(const ir::Stmt& s, int shift);

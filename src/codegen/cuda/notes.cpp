@@ -36,8 +36,9 @@ std::string slots_of(const passes::Roles& roles) {
 }
 
 std::string slots_of(const passes::CopyRings& rings) {
-  std::vector<std::string> texts(rings.loops.size());
+  std::vector<std::string> texts(static_cast<std::size_t>(rings.count()));
   for (const auto& [loop, ring] : rings.loops) {
+    if (ring.goes_back) continue;
     std::string& text = texts[static_cast<std::size_t>(ring.number)];
     for (const BufferPtr& tile : ring.tiles) text += fmt::format("{}{}", text.empty() ? "" : " ", tile->name);
     text += fmt::format(" x {}", ring.depth);

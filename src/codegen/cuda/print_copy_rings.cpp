@@ -24,8 +24,9 @@ constexpr std::int64_t few_rounds = 4;  // of a thread that begins copies
 void CudaGridPrinter::declare_copy_rings() {
   if (plan_.copy_rings.empty()) return;
   out_.code();
-  rings_.resize(plan_.copy_rings.loops.size());
+  rings_.resize(static_cast<std::size_t>(plan_.copy_rings.count()));
   for (const auto& [loop, ring] : plan_.copy_rings.loops) {
+    if (ring.goes_back) continue;
     rings_[static_cast<std::size_t>(ring.number)].depth = ring.depth;
     rings_[static_cast<std::size_t>(ring.number)].name = ring.tiles[0]->name + "_ring";
   }
@@ -40,17 +41,7 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
   RingText& text = rings_[static_cast<std::size_t>(ring.number)];
   out_.code();
   const std::int64_t outer = ring_bytes_;
-  for (const BufferPtr& tile : ring.tiles) {
-    const std::int64_t bytes = passes::slot_bytes(*tile), all = bytes * ring.depth;
-    const std::int64_t begin = memory_.allocate(all, passes::slot_alignment(*tile),
-                                                fmt::format("{}, {} slots", words_of(*tile), ring.depth));
-    text.tiles.push_back({begin, bytes});
-    ring_bytes_ += all;
-    // Ordered after earlier accesses to this memory and before later ones; within the loop, its events order
-    // everything.
-    out_.touch({{-1, begin, begin + all}, MemoryUse::write, false});
-  }
-  ahead_bytes_ = std::max(ahead_bytes_, ring_bytes_);
+  if (!ring.goes_back) allocate_slots(ring);
   copy_rings_.push_back(&ring);
   events(ring.before);
   sequential(n, at, [&] {
@@ -63,8 +54,23 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
   events(ring.after);
   touch_brought(n.body);
   copy_rings_.pop_back();
-  for (const RingText::Slots& slots : text.tiles) memory_.free(slots.begin);
+  if (!ring.stays)
+    for (const RingText::Slots& slots : text.tiles) memory_.free(slots.begin);
   ring_bytes_ = outer;
+}
+
+void CudaGridPrinter::allocate_slots(const passes::CopyRing& ring) {
+  for (const BufferPtr& tile : ring.tiles) {
+    const std::int64_t bytes = passes::slot_bytes(*tile), all = bytes * ring.depth;
+    const std::int64_t begin = memory_.allocate(all, passes::slot_alignment(*tile),
+                                                fmt::format("{}, {} slots", words_of(*tile), ring.depth));
+    rings_[static_cast<std::size_t>(ring.number)].tiles.push_back({begin, bytes});
+    ring_bytes_ += all;
+    // Ordered after earlier accesses to this memory and before later ones; within the loop, its events order
+    // everything.
+    out_.touch({{-1, begin, begin + all}, MemoryUse::write, false});
+  }
+  ahead_bytes_ = std::max(ahead_bytes_, ring_bytes_);
 }
 
 // What copies have read ahead may be written after the loop, when all of them have arrived.
@@ -78,14 +84,15 @@ void CudaGridPrinter::touch_brought(const Body& body) {
   });
 }
 
-// The tile is in the slot so many after the cursor from here on.
+// The tile is in the slot one before, at or after the cursor from here on.
 void CudaGridPrinter::name_slot(const BufferPtr& tile, const passes::CopyRing& ring, int shift) {
   const auto number =
       static_cast<std::size_t>(std::find(ring.tiles.begin(), ring.tiles.end(), tile) - ring.tiles.begin());
   const auto& [begin, bytes] = rings_[static_cast<std::size_t>(ring.number)].tiles[number];
   const std::string cursor = cursor_name(ring.number), name = names_.unique(tile->name);
-  const std::string slot =
-      shift == 0 ? cursor : fmt::format("({0} == 0 ? {1} : {0} - 1)", cursor, ring.depth - 1);
+  const std::string slot = shift == 0  ? cursor
+                           : shift < 0 ? fmt::format("({0} == 0 ? {1} : {0} - 1)", cursor, ring.depth - 1)
+                                       : fmt::format("({0} + 1 == {1} ? 0 : {0} + 1)", cursor, ring.depth);
   out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2} + {3} * {4});", element_type(tile->type),
                         name, begin, slot, bytes));
   const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};

@@ -125,8 +125,9 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
 void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
   const std::string cursor = cursor_name(n.ring);
   if (roles_) return sync_line(fmt::format("{}.advance();", cursor));
-  sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor,
-                        rings_[static_cast<std::size_t>(n.ring)].depth));
+  const int depth = rings_[static_cast<std::size_t>(n.ring)].depth;
+  if (n.back) return sync_line(fmt::format("{0} = {0} == 0 ? {1} : {0} - 1;", cursor, depth - 1));
+  sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor, depth));
 }
 
 void CudaGridPrinter::event(const schedule::Expect& n, const schedule::Event&) {

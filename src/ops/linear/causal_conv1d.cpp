@@ -31,7 +31,7 @@ struct Instance {
 };
 
 // A call of one token has a tile of `rows_of_one`.
-Instance instance_of(const Bound<CausalConv1d>& c, bool last, int steps, int rows_of_one) {
+Instance instance_of(const Bound<CausalConv1d>& c, bool last, int rows, int steps, int rows_of_one) {
   const std::int64_t d = c.dim("d");
   Instance made{c.type("x"),
                 c.type("weight"),
@@ -43,7 +43,7 @@ Instance instance_of(const Bound<CausalConv1d>& c, bool last, int steps, int row
                 c.has("cu_seqlens")};
   while (made.columns > 64 && (made.columns / 2 >= d || (d % 64 == 0 && d % made.columns != 0)))
     made.columns /= 2;
-  made.steps = steps;
+  made.rows = rows, made.steps = steps;
   if (!made.packed && c.dim("tokens") == 1) made.rows = rows_of_one, made.steps = 1;
   return made;
 }
@@ -128,7 +128,7 @@ Rows followed(const Rows& kept, const Shared& tile) {
   return result;
 }
 
-Expr sigmoid(const Expr& x) { return 1.f / (1.f + exp2(-x * log2e)); }
+Expr sigmoid(const Expr& x) { return rcp(1.f + exp2(-x * log2e)); }
 
 struct Forward {
   const Instance& c;
@@ -317,12 +317,12 @@ Kernel backward(const Instance& c) {
 }
 
 void run(const Bound<CausalConv1d>& c, Launch& launch) {
-  launch(instance_of(c, c->output_final_state, 16, 1), forward,
+  launch(instance_of(c, c->output_final_state, 8, 16, 1), forward,
          {{"x", token_view(c.call(), "x")}, {"out", token_view(c.call(), "out")}});
 }
 
 void run_conv_backward(const Bound<CausalConv1d>& c, Launch& launch) {
-  launch(instance_of(c, c.has("dfinal_state"), 32, c.small_dim("width")), backward,
+  launch(instance_of(c, c.has("dfinal_state"), 4, 32, c.small_dim("width")), backward,
          {{"x", token_view(c.call(), "x")},
           {"dout", token_view(c.call(), "dout")},
           {"dx", token_view(c.call(), "dx")}});

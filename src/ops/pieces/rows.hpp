@@ -1,6 +1,7 @@
 // Building blocks of programs over rows of features.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -25,7 +26,10 @@ void add_parts(const lang::Tensor& parts, const lang::Tensor& total);
 // long. The second reading goes from the end to the beginning: what was read last is there for certain.
 struct LongRows {
   int piece = 4096, threads = 0;
-  auto fields() const { return std::tuple(joined("p", piece, threads)); }
+  // Pieces that shared memory has room for, which the second reading then finds there.
+  std::optional<int> kept = {};
+  auto fields() const { return std::tuple(joined("p", piece, threads), labelled("kept", kept)); }
+  int stages() const { return kept.value_or(3); }
 };
 // `tensors` are read together.
 LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors = 1);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/pieces/rows.hpp"
+#include "ops/pieces/kept_rows.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -45,21 +45,22 @@ inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradien
 
 template <class Op>
 LossInstance loss_plan(const Bound<Op>& c) {
-  return {c.type("logits"), rows_of(c), c->label_smoothing != 0, gives_gradient<Op>};
+  LongRows rows = rows_of(c);
+  if (gives_gradient<Op> && rows.threads > 0) rows = kept_rows(c.dim("classes"), c.type("logits"));
+  return {c.type("logits"), rows, c->label_smoothing != 0, gives_gradient<Op>};
 }
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   return {c.type("logits"), rows_of(c), c.has("dlse")};
 }
 
-constexpr int stages = 3;
-
 // What a row's gradient is made of: d logit = softmax · of_softmax − of_all, and less of_label at the label.
 struct RowGradient {
   Expr lse, of_softmax, of_all, of_label, label;
 
-  void write(const Tensor& logits, const Tensor& dlogits, int piece) const {
+  void write(const Tensor& logits, const Tensor& dlogits, const LongRows& c) const {
+    const int piece = c.piece;
     Expr count = ceildiv(logits.extent(0), piece);
-    pipelined(count, {.stages = stages}, [&](Index n) {
+    pipelined(count, {.stages = c.stages()}, [&](Index n) {
       Fragment x({piece}, f32);
       Expr first = (count - 1 - n) * piece;  // from the end, which was read last
       copy(logits.at(first), x);
@@ -89,7 +90,7 @@ Kernel loss_forward(const LossInstance& c) {
       const int piece = c.rows.piece;
       ExponentialSums sums(piece);
       Fragment x({piece}, f32), plain({piece}, f32, 0);
-      pipelined(ceildiv(classes, piece), {.stages = stages}, [&](Index n) {
+      pipelined(ceildiv(classes, piece), {.stages = c.rows.stages()}, [&](Index n) {
         copy(own.at(n * piece), x, {.fill = -std::numeric_limits<double>::infinity()});
         sums.add(x);
         if (c.smooths)
@@ -107,7 +108,7 @@ Kernel loss_forward(const LossInstance& c) {
       if (!c.with_gradient) return;
       Expr factor = select(counts, scale, 0.f);
       RowGradient{lse, factor, factor * smoothing / f32(classes), factor * (1.f - smoothing), label}.write(
-          own, dlogits.slice(row), piece);
+          own, dlogits.slice(row), c.rows);
     });
   });
 }
@@ -127,7 +128,7 @@ Kernel loss_backward(const LossBackwardInstance& c) {
       Expr of_softmax = c.of_lse ? Expr(factor + dlse(row)) : factor;
       RowGradient{all_lse(row), of_softmax, factor * smoothing / f32(classes), factor * (1.f - smoothing),
                   label}
-          .write(logits.slice(row), dlogits.slice(row), c.rows.piece);
+          .write(logits.slice(row), dlogits.slice(row), c.rows);
     });
   });
 }

@@ -122,7 +122,7 @@ void transform(const HadamardInstance& c, const Tensor& x, const Tensor& out, co
     parallel(values, [&](Index i, Index j) { values(i, j) *= scale; });
     if (order > 1) {
       copy(values, *tile);
-      copy(*tile, out.at(row));
+      copy(tile->slice(all, Range{0, c.n}), out.at(row));
     } else {
       copy(values, out.at(row));
     }

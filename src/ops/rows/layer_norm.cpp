@@ -14,7 +14,8 @@ const OperatorSchema& layer_norm_schema() {
           .with(with_norm<Op>)
           .gradient("layer_norm_backward")
           .examples({{"ragged", "...=37 d=100 weight bias"},
-                     {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 bias:f32 eps=0.01"}})
+                     {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 bias:f32 eps=0.01"},
+                     {"long_bf16", "...=2 d=16500 bf16 weight bias"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"},
                      {"262144x128_bf16", "...=262144 d=128 bf16 weight bias"}})
@@ -40,7 +41,8 @@ const OperatorSchema& add_layer_norm_schema() {
           .out(&Op::sum, "sum", "... d", same_as("x"), "x + residual, which out is the norm of")
           .gradient("add_layer_norm_backward")
           .examples({{"ragged", "...=37 d=100 weight bias"},
-                     {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"}})
+                     {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"},
+                     {"long_bf16", "...=2 d=16500 bf16 weight bias"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"}})
           .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);

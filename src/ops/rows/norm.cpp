@@ -11,12 +11,6 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-template <class Op>
-std::string norm_name(const NormInstance<Op>& c, const std::string& suffix) {
-  const std::string name = is_centred<Op> ? "layer_norm" : "rms_norm";
-  return instance_name((adds_residual<Op> ? "add_" : "") + name + suffix, c);
-}
-
 // Resident blocks of the gradients' grid: one computes while the others wait for memory.
 constexpr int norms_of_a_processor = 2;
 
@@ -31,6 +25,7 @@ void centre(Fragment& values) {
 
 template <class Op>
 Kernel norm_program(const NormInstance<Op>& c) {
+  if (c.pieces) return long_norm_program(c);
   return kernel(norm_name(c, ""), [&] {
     Dim rows("rows");
     Tensor x = input("x", {rows, c.dim}, c.type), out = output("out", {rows, c.dim}, c.type);
@@ -208,6 +203,7 @@ struct NormGradient {
 
 template <class Op>
 Kernel norm_gradient_program(const NormInstance<Op>& c) {
+  if (c.pieces) return long_norm_gradient_program(c);
   return kernel(norm_name(c, "_backward"), [&] { NormGradient<Op>{c}.write(); });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/pieces/row_tiles.hpp"
+#include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -25,12 +26,19 @@ struct NormInstance {
   int dim = 0, rows = 1;  // rows of a tile
   std::optional<DType> bias;
   int threads = 0;
+  std::optional<LongRows> pieces = {};  // of rows that no block holds; their number of features is no part
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
-                      labelled("threads", threads));
+                      labelled("threads", threads), pieces);
   }
   bool is_long() const { return threads > 512; }
 };
+
+template <class Op>
+std::string norm_name(const NormInstance<Op>& c, const std::string& suffix) {
+  const std::string name = is_centred<Op> ? "layer_norm" : "rms_norm";
+  return instance_name((adds_residual<Op> ? "add_" : "") + name + suffix, c);
+}
 
 template <class Op>
 NormInstance<Op> norm_instance(const Bound<Op>& c) {
@@ -39,10 +47,21 @@ NormInstance<Op> norm_instance(const Bound<Op>& c) {
   return made;
 }
 
+// Rows of more features are read in pieces.
+constexpr int longest_held_norm = 16384;
+template <class Op>
+NormInstance<Op> in_pieces(NormInstance<Op> made, const Bound<Op>& c, int tensors) {
+  made.pieces =
+      divided_rows(c.dim("d") * c.type("x").bytes(), c.on_gpu(), tensors * (adds_residual<Op> ? 2 : 1));
+  made.dim = 0;
+  return made;
+}
+
 // `elements` of a tile, about.
 template <int elements, class Op>
 NormInstance<Op> norm_plan(const Bound<Op>& c) {
   NormInstance<Op> made = norm_instance(c);
+  if (made.dim > longest_held_norm) return in_pieces(made, c, 1);
   made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, 16), made.dim);
   return made;
 }
@@ -52,6 +71,7 @@ template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   constexpr int elements = 4096, most_rows = 64;
   NormInstance<Op> made = norm_instance(c);
+  if (made.dim > longest_held_norm) return in_pieces(made, c, 2);
   made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, most_rows), made.dim);
   if (made.dim > 8192) made.threads = 1024;
   return made;
@@ -61,6 +81,11 @@ template <class Op>
 lang::Kernel norm_program(const NormInstance<Op>& c);
 template <class Op>
 lang::Kernel norm_gradient_program(const NormInstance<Op>& c);
+// The same for rows in pieces.
+template <class Op>
+lang::Kernel long_norm_program(const NormInstance<Op>& c);
+template <class Op>
+lang::Kernel long_norm_gradient_program(const NormInstance<Op>& c);
 
 template <class Op, class E>
 void norm_formula(const Bound<Op>& c, E& exact) {
@@ -97,7 +122,7 @@ Schema<Op>& with_norm(Schema<Op>& table) {
   table.out(&Op::out, "out", "... d", same_as("x"),
             is_centred<Op> ? "(x - mean(x)) / sqrt(variance(x) + eps) * weight + bias"
                            : "x / sqrt(mean(x^2) + eps) * weight");
-  return table.require("x", "d <= 16384", "at most 16384 features", "normalise parts of a row")
+  return table
       .source(is_centred<Op> ? "Ba, Kiros and Hinton 2016, Layer Normalization"
                              : "Zhang and Sennrich 2019, Root Mean Square Layer Normalization")
       .flops(is_centred<Op> ? "6*rows*d" : "4*rows*d");

@@ -13,8 +13,9 @@ const OperatorSchema& rms_norm_schema() {
           .in(&Op::weight, "weight", "d", floats, "factors of the features")
           .with(with_norm<Op>)
           .gradient("rms_norm_backward")
-          .examples(
-              {{"ragged", "...=37 d=100 weight"}, {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"}})
+          .examples({{"ragged", "...=37 d=100 weight"},
+                     {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"},
+                     {"long_bf16", "...=2 d=16500 bf16 weight"}})
           .measured({{"8192x4096_bf16", "...=8192 d=4096 bf16 weight"},
                      {"16384x4096_bf16", "...=16384 d=4096 bf16 weight"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight"},
@@ -40,8 +41,9 @@ const OperatorSchema& add_rms_norm_schema() {
           .with(with_norm<Op>)
           .out(&Op::sum, "sum", "... d", same_as("x"), "x + residual, which out is the norm of")
           .gradient("add_rms_norm_backward")
-          .examples(
-              {{"ragged", "...=37 d=100 weight"}, {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"}})
+          .examples({{"ragged", "...=37 d=100 weight"},
+                     {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"},
+                     {"long_bf16", "...=2 d=16500 bf16 weight"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight"}})
           .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);

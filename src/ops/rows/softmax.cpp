@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
-#include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -33,7 +33,7 @@ template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held)
-    return {c.type("x"), 0, 1, divided_rows(c.dim("d") * c.type("x").bytes(), c.on_gpu(), tensors)};
+    return {c.type("x"), 0, 1, c.on_gpu() ? kept_rows(c.dim("d"), c.type("x"), tensors) : LongRows{}};
   return {c.type("x"), dim, rows_of_tile(std::clamp(8192 / std::max(dim, 1), 1, 16), dim), {}};
 }
 
@@ -66,14 +66,14 @@ void held_rows(const SoftmaxInstance<Op>& c, const Tensor& x, const Tensor& out)
 // The pieces of rows.
 class Pieces {
  public:
-  Pieces(const LongRows& c, const Expr& columns) : size_(c.piece), columns_(columns) {}
+  Pieces(const LongRows& c, const Expr& columns) : size_(c.piece), stages_(c.stages()), columns_(columns) {}
 
   // body(first column), from the beginning or from the end.
   void each(const std::function<void(const Expr&)>& body) const {
-    pipelined(count(), {.stages = stages}, [&](Index n) { body(n * size_); });
+    pipelined(count(), {.stages = stages_}, [&](Index n) { body(n * size_); });
   }
   void each_from_the_end(const std::function<void(const Expr&)>& body) const {
-    pipelined(count(), {.stages = stages}, [&](Index n) { body((count() - 1 - n) * size_); });
+    pipelined(count(), {.stages = stages_}, [&](Index n) { body((count() - 1 - n) * size_); });
   }
   Fragment load(const Tensor& row, const Expr& first, double fill = 0) const {
     Fragment piece({size_}, f32);
@@ -82,9 +82,8 @@ class Pieces {
   }
 
  private:
-  static constexpr int stages = 3;
   Expr count() const { return ceildiv(columns_, size_); }
-  int size_;
+  int size_, stages_;
   Expr columns_;
 };
 constexpr double nothing = -std::numeric_limits<double>::infinity();

@@ -30,26 +30,53 @@ schedule::Count unnumbered() { return {}; }
 class LoopEvents {
  public:
   LoopEvents(CopyRing& ring, const For& loop, const Loc& at, const Body& bring, int warps)
-      : ring_(ring), loop_(loop), at_(at), bring_(bring), warps_(warps), type_(loop.begin[0]->held()) {}
+      : ring_(ring),
+        loop_(loop),
+        at_(at),
+        bring_(bring),
+        warps_(warps),
+        type_(loop.begin[0]->held()),
+        meet_{schedule::Barrier{0, false, 0, 32 * warps, true}} {}
 
   void add(bool again) {
-    const Event meet{schedule::Barrier{0, false, 0, 32 * warps_, true}};
-    const Event commit{schedule::CopyCommit{}}, advance{schedule::Advance{ring_.number}};
+    const Event advance{schedule::Advance{ring_.number}};
     const VariablePtr first = let("first", loop_.begin[0]), last = let("last", loop_.end[0]);
     // Some threads may still read slots of the loop's previous execution.
-    if (again) ring_.before.push_back(meet);
-    ring_.before.push_back(fill_ahead(first, last, commit, advance));
+    if (again) ring_.before.push_back(meet_);
+    ring_.before.push_back(fill_ahead(first, last, advance));
     ring_.before.push_back(advance);
-    ring_.begin = {{schedule::CopyWait{ring_.depth - 2}}, meet};
     const Expr step = sum(variable(loop_.index[0], at_), constant(type_, ring_.depth - 1, at_));
-    ring_.begin.push_back(filled(step, last, -1));
-    ring_.begin.push_back(commit);
-    ring_.end = {step_is_over(), advance};
+    add_step({filled(step, last, -1)}, advance);
+  }
+
+  // The tiles of the first steps are in the slots. A step fills the slot that the one before it has released
+  // with the tile that comes `depth - 1` steps later, by the number that it has in the loop forward.
+  void add_back(const For& forward) {
+    const Event step_back{schedule::Advance{ring_.number, true}};
+    ring_.before = {step_back};
+    const Expr index = variable(loop_.index[0], at_), none = constant(type_, 0, at_);
+    const Expr left = make(Op::sub, type_, {loop_.end[0], constant(type_, ring_.depth, at_)}, at_);
+    const VariablePtr own = new_variable("again", type_, VariableKind::let, at_);
+    const Stmt number = statement(Let{own, make(Op::sub, type_, {left, index}, at_)}, at_);
+    const Expr exists = make(
+        Op::logical_and, boolean,
+        {make(Op::gt, boolean, {index, none}, at_), make(Op::ge, boolean, {variable(own, at_), none}, at_)},
+        at_);
+    add_step({made_from(schedule::Operation{}, number), filled(forward, variable(own, at_), exists, 1)},
+             step_back);
+  }
+
+ private:
+  // Each step waits for its tiles and then issues the copies for a later one.
+  void add_step(const Events& copies, const Event& move) {
+    ring_.begin = {{schedule::CopyWait{ring_.depth - 2}}, meet_};
+    ring_.begin.insert(ring_.begin.end(), copies.begin(), copies.end());
+    ring_.begin.push_back(commit_);
+    ring_.end = {step_is_over(), move};
     // Where a step leaves the loop, the next ones' copies are on their way to memory that others get.
     ring_.after = {{schedule::CopyWait{0}}, nothing_comes()};
   }
 
- private:
   Expr sum(const Expr& a, const Expr& b) const { return make(Op::add, type_, {a, b}, at_); }
 
   VariablePtr let(const char* name, const Expr& value) {
@@ -59,15 +86,14 @@ class LoopEvents {
   }
 
   // The first steps' tiles, a group of copies each, whether or not there are as many steps.
-  Event fill_ahead(const VariablePtr& first, const VariablePtr& last, const Event& commit,
-                   const Event& advance) {
+  Event fill_ahead(const VariablePtr& first, const VariablePtr& last, const Event& advance) {
     const VariablePtr i = new_variable("ahead", type_, VariableKind::index, at_);
     const Event fill = filled(sum(variable(first, at_), variable(i, at_)), last, 0);
     const For loop{
         LoopKind::pipelined, {i}, {constant(type_, 0, at_)}, {constant(type_, ring_.depth - 1, at_)}, 0,
         {fill.stmt}};
     return made_from(
-        schedule::Loop{schedule::Loop::Kind::counted, {ring_.depth - 1}, {fill, commit, advance}},
+        schedule::Loop{schedule::Loop::Kind::counted, {ring_.depth - 1}, {fill, commit_, advance}},
         statement(loop, at_));
   }
 
@@ -96,10 +122,13 @@ class LoopEvents {
     return mask;
   }
 
-  // The tiles of a step, if there is one, to the slot that comes so many after the cursor.
   Event filled(const Expr& step, const VariablePtr& last, int shift) {
-    const Body own = simplify_expressions(fresh_copy(substitute(bring_, {{loop_.index[0], step}})));
-    const Expr exists = make(Op::lt, boolean, {step, variable(last, at_)}, at_);
+    return filled(loop_, step, make(Op::lt, boolean, {step, variable(last, at_)}, at_), shift);
+  }
+
+  // The tiles of a loop's step, if there is one, to the slot that comes so many after the cursor.
+  Event filled(const For& loop, const Expr& step, const Expr& exists, int shift) {
+    const Body own = simplify_expressions(fresh_copy(substitute(bring_, {{loop.index[0], step}})));
     fills_.assign(ring_.tiles.size(), 0);
     return branch(statement(If{exists, own, {}}, at_), shift);
   }
@@ -138,6 +167,7 @@ class LoopEvents {
   const Body& bring_;
   const int warps_;
   const DType type_;
+  const Event commit_{schedule::CopyCommit{}}, meet_;
   std::vector<int> fills_;  // of each tile, so far in a step
 };
 
@@ -145,8 +175,9 @@ class LoopEvents {
 class WholeGrid {
  public:
   WholeGrid(schedule::Schedule& out, const CopyRings& rings, int warps) : out_(out), rings_(rings) {
-    std::vector<const CopyRing*> sorted(rings.loops.size());
-    for (const auto& [loop, ring] : rings.loops) sorted[static_cast<std::size_t>(ring.number)] = &ring;
+    std::vector<const CopyRing*> sorted(static_cast<std::size_t>(rings.count()));
+    for (const auto& [loop, ring] : rings.loops)
+      if (!ring.goes_back) sorted[static_cast<std::size_t>(ring.number)] = &ring;
     for (const CopyRing* ring : sorted) {
       schedule::Ring own{ring->tiles[0]->name, {}, ring->depth};
       own.barriers = false;
@@ -158,6 +189,13 @@ class WholeGrid {
             {tile->name, schedule::Space::shared, ring->depth, 1, 0, most_fills_of_a_tile * warps});
       }
       out.rings.push_back(std::move(own));
+    }
+    for (const auto& [loop, ring] : rings.loops) {
+      if (ring.is_own)
+        for (const BufferPtr& tile : ring.tiles) own_.insert(tile.get());
+      for (std::size_t i = 0; ring.goes_back && i < ring.tiles.size(); ++i)
+        buffers_.emplace(ring.tiles[i].get(),
+                         buffers_.at(sorted[static_cast<std::size_t>(ring.number)]->tiles[i].get()));
     }
   }
 
@@ -200,7 +238,8 @@ class WholeGrid {
     for (const Region& r : e.regions) {
       const auto own = buffers_.find(r.view->buffer.get());
       if (own == buffers_.end() || !known.insert(own->first).second) continue;
-      result.push_back(schedule::read(own->second.first, schedule::at_cursor(own->second.second)));
+      result.push_back(schedule::read(own->second.first, schedule::at_cursor(own->second.second), {},
+                                      own_.contains(own->first) ? own_parts : schedule::Parts{}));
     }
     return result;
   }
@@ -237,7 +276,10 @@ class WholeGrid {
       }
       if (auto* n = std::get_if<schedule::CopyAsync>(&e.what)) number(n->to, ring);
       if (auto* n = std::get_if<schedule::Operation>(&e.what))
-        for (schedule::Access& access : n->accesses) number(access, ring);
+        for (schedule::Access& access : n->accesses) {
+          if (ring.is_own) access.parts = own_parts;
+          number(access, ring);
+        }
     }
     return events;
   }
@@ -246,11 +288,14 @@ class WholeGrid {
     access.buffer = buffers_.at(ring.tiles[static_cast<std::size_t>(access.buffer)].get()).first;
   }
 
+  // What the reading warp has copied of a tile that one statement fills.
+  static constexpr schedule::Parts own_parts{1, 0, 1, 0};
   static constexpr std::int64_t most_simulated_steps = 20;  // more than twice as many as slots
 
   schedule::Schedule& out_;
   const CopyRings& rings_;
   std::unordered_map<const Buffer*, std::pair<int, int>> buffers_;  // and the ring
+  std::unordered_set<const Buffer*> own_;                           // tiles of which warps read their parts
 };
 
 }  // namespace
@@ -259,6 +304,11 @@ int simulated_warps(const Grid& grid) { return std::clamp(grid.hints.threads / 3
 
 void add_events(CopyRing& ring, const For& loop, const Loc& at, const Body& bring, int warps, bool again) {
   LoopEvents(ring, loop, at, bring, warps).add(again);
+}
+
+void add_events_back(CopyRing& ring, const For& loop, const Loc& at, const For& forward, const Body& bring,
+                     int warps) {
+  LoopEvents(ring, loop, at, bring, warps).add_back(forward);
 }
 
 schedule::Schedule copy_ring_schedule(const std::string& name, const Grid& grid, const CopyRings& rings) {

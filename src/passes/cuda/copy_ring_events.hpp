@@ -9,6 +9,10 @@ namespace tegula::passes {
 void add_events(CopyRing& ring, const ir::For& loop, const Loc& at, const ir::Body& bring, int warps,
                 bool again);
 
+// Of a loop that goes back over what `forward` has brought: `bring` is of a step of that one.
+void add_events_back(CopyRing& ring, const ir::For& loop, const Loc& at, const ir::For& forward,
+                     const ir::Body& bring, int warps);
+
 inline constexpr int most_fills_of_a_tile = 16;  // in a step
 
 // Warps that stand for all of a block in the simulation.

@@ -10,6 +10,7 @@
 #include "ir/zero.hpp"
 #include "passes/cuda/copy_ring_depths.hpp"
 #include "passes/cuda/copy_ring_events.hpp"
+#include "passes/cuda/loops_back.hpp"
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
@@ -124,7 +125,9 @@ class RingSearch {
  private:
   void walk(const Body& body, Around around);
   bool fit(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles, int& depth) const;
-  std::int64_t plan(const For& loop, const Stmt& s, const Around& around);
+  std::int64_t plan(const For& loop, const Stmt& s, const Around& around, const Stmt& before);
+  void take(CopyRing& ring, const std::vector<RingCandidate>& tiles);
+  bool go_back(const For& loop, const Stmt& s, const std::vector<RingCandidate>& tiles, const Stmt& before);
   void collect(const Body& body, std::vector<RingCandidate>& found);
   Reason reason_of_loop(const For& loop) const;
   Reason reason_of(const RingCandidate& c, const For& loop) const;
@@ -139,7 +142,8 @@ class RingSearch {
   const Kernel& kernel_;
   const Grid& grid_;
   const CudaTarget& target_;
-  Tensors written_;  // that the steps of the loop at hand may not read before their time
+  Tensors written_;   // that the steps of the loop at hand may not read before their time
+  RingLoop brought_;  // the last loop that has a ring of its own
   CopyRings result_;
 };
 
@@ -157,6 +161,7 @@ std::int64_t RingSearch::tile_bytes(const Body& body, bool nested) const {
 
 void RingSearch::walk(const Body& body, Around around) {
   around.bytes.tiles += tile_bytes(body, false);
+  Stmt before;  // the last loop that has a ring
   for (const Stmt& s : body) {
     const auto* loop = as<For>(s);
     const auto* branch = as<If>(s);
@@ -164,10 +169,15 @@ void RingSearch::walk(const Body& body, Around around) {
     // Warps that leave such a branch out would not come to its barriers.
     if (branch && !branch->of_rows.empty()) continue;
     Around inside = around;
-    if (loop && loop->kind == LoopKind::pipelined) inside.bytes.slots += plan(*loop, s, around);
+    if (loop && loop->kind == LoopKind::pipelined) inside.bytes.slots += plan(*loop, s, around, before);
     // All threads meet in each step of a loop that has a ring.
     if (loop || as<While>(s)) inside.loops = !result_.loops.contains(s.get());
+    const std::size_t known = result_.loops.size();
     for_each_body(s, [&](const Body& inner) { walk(inner, inside); });
+    if (result_.loops.contains(s.get()))
+      before = s;
+    else if (result_.loops.size() > known)
+      before = nullptr;
   }
 }
 
@@ -326,29 +336,58 @@ Tensors RingSearch::written_before_or_in(const For& loop, const Stmt& s) const {
 }
 
 // Returns the bytes that the loop's slots take.
-std::int64_t RingSearch::plan(const For& loop, const Stmt& s, const Around& around) {
+std::int64_t RingSearch::plan(const For& loop, const Stmt& s, const Around& around, const Stmt& before) {
   if (loop.stages == 1 || has_one_step(loop)) return 0;
   written_ = written_before_or_in(loop, s);
   const std::vector<RingCandidate> all = tiles_of(loop);
+  if (go_back(loop, s, all, before)) return 0;
   std::vector<RingCandidate> tiles = all;
   int depth = 1;
   const bool missing = fit(loop, around.bytes, tiles, depth);
   if (loop.stages > 0 || missing) note_stages(loop, s->at, all, missing ? 1 : depth);
   if (tiles.empty()) return 0;
-  CopyRing ring{static_cast<int>(result_.loops.size()), {}, depth, {}, {}, {}, {}};
+  CopyRing ring{.number = result_.count(), .depth = depth};
+  take(ring, tiles);
+  brought_ = {&loop, *bring(loop, tiles)};
+  add_events(ring, loop, s->at, brought_.bring, simulated_warps(grid_), around.loops);
   std::int64_t bytes = 0;
-  for (const RingCandidate& c : tiles) {
-    bytes += depth * slot_bytes(*c.tile);
-    ring.tiles.push_back(c.tile);
-    result_.tiles.insert(c.tile.get());
-    for (const Stmt& fill : c.fills) result_.fills.insert(fill.get());
-  }
-  add_events(ring, loop, s->at, *bring(loop, tiles), simulated_warps(grid_), around.loops);
+  for (const BufferPtr& tile : ring.tiles) bytes += depth * slot_bytes(*tile);
   result_.loops.emplace(s.get(), std::move(ring));
   return bytes;
 }
 
+void RingSearch::take(CopyRing& ring, const std::vector<RingCandidate>& tiles) {
+  for (const RingCandidate& c : tiles) {
+    ring.tiles.push_back(c.tile);
+    result_.tiles.insert(c.tile.get());
+    for (const Stmt& fill : c.fills) result_.fills.insert(fill.get());
+  }
+}
+
+// True if the loop goes back over the tiles of the one before it, and has got its slots.
+bool RingSearch::go_back(const For& loop, const Stmt& s, const std::vector<RingCandidate>& tiles,
+                         const Stmt& before) {
+  const auto found = result_.loops.find(before.get());
+  if (found == result_.loops.end() || found->second.goes_back || tiles.empty()) return false;
+  CopyRing& forward = found->second;
+  if (forward.tiles.size() != tiles.size()) return false;
+  const auto again = copies_again(brought_, {&loop, *bring(loop, tiles)});
+  if (!again) return false;
+  forward.stays = true;
+  CopyRing ring{.number = forward.number, .depth = forward.depth, .goes_back = true};
+  take(ring, tiles);
+  ring.tiles = tiles_again(forward.tiles, brought_.bring, *again);
+  add_events_back(ring, loop, s->at, *brought_.loop, *again, simulated_warps(grid_));
+  result_.loops.emplace(s.get(), std::move(ring));
+  return true;
+}
+
 }  // namespace
+
+int CopyRings::count() const {
+  return static_cast<int>(
+      std::count_if(loops.begin(), loops.end(), [](const auto& n) { return !n.second.goes_back; }));
+}
 
 CopyRings plan_copy_rings(const Kernel& kernel, std::size_t number, const CudaTarget& target) {
   return RingSearch(kernel, kernel.grids[number], target).run();

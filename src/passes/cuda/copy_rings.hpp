@@ -18,11 +18,14 @@ namespace tegula::passes {
 // The tiles of one loop, which come and go together.
 struct CopyRing {
   int number = 0;  // of the ring, in the schedule too
-  std::vector<ir::BufferPtr> tiles;
+  std::vector<ir::BufferPtr> tiles = {};
   int depth = 2;
+  bool stays = false;      // in memory after the loop, for the next one
+  bool goes_back = false;  // through the slots of the loop before it (loops_back.hpp), which has this number
+  bool is_own = false;     // warps read only what they have copied themselves (own_copies.hpp)
   // In front of the loop, at the start and at the end of each step, after the loop. Events hold the
   // statements that they come from: copies into a slot, and what these need.
-  schedule::Events before, begin, end, after;
+  schedule::Events before = {}, begin = {}, end = {}, after = {};
 };
 
 struct CopyRings {
@@ -33,6 +36,7 @@ struct CopyRings {
   std::vector<Note> notes;  // stages that loops do not have, tiles that do not come ahead
 
   bool empty() const { return loops.empty(); }
+  int count() const;  // of rings: loops may share one
 };
 
 // Plans the rings of grid `number`, which has no roles.

@@ -157,6 +157,58 @@ TEST(CopyRings, EveryMutationIsRejected) {
       << schedule::print(*lowered.plan.grids[0].schedule);
 }
 
+// The second loop begins with the tiles that the first one leaves in the slots.
+Kernel there_and_back_again(int threads) {
+  return kernel("there_and_back_again", [&] {
+    constexpr int columns = 8192;
+    Dim M("M"), N("N");
+    Tensor x = input("x", {M, N}, bf16), out = output("out", {M, N}, bf16);
+    grid(M, {.threads = threads}, [&](Index row) {
+      Fragment sum({columns}, f32, 0);
+      Expr count = ceildiv(N, columns);
+      pipelined(count, {.stages = 3}, [&](Index i) {
+        Fragment own = load(x.slice(row).at(i * columns), {columns}, f32);
+        parallel(sum, [&](Index j) { sum(j) += own(j); });
+      });
+      pipelined(count, {.stages = 3}, [&](Index i) {
+        Expr first = (count - 1 - i) * columns;
+        Fragment own = load(x.slice(row).at(first), {columns}, f32);
+        parallel(own, [&](Index j) { own(j) -= sum(j); });
+        copy(own, out.slice(row).at(first));
+      });
+    });
+  });
+}
+
+TEST(CopyRings, WhatGoesBackBeginsInTheSlots) {
+  const testing::Lowered lowered(there_and_back_again(256), hopper);
+  const std::string text = text_of(*lowered.plan.grids[0].schedule);
+  EXPECT_EQ(text.substr(text.find("step back")), R"(step back in ahead
+loop i1: steps of i1 times
+  copy wait 1
+  barrier 0, 128 threads
+  let again = ceildiv(N, 8192) - 3 - i1
+  if there is such a step
+    copy async ahead[ahead+1]
+  copy commit
+  copy: reads ahead[ahead]
+  the step is over: reads ahead[ahead]
+  step back in ahead
+copy wait 0
+no copy is on its way: reads ahead[ahead], reads ahead[ahead+1], reads ahead[ahead+2]
+)");
+}
+
+// Where a block has a processor for itself, and its warps read what they have copied.
+TEST(CopyRings, WarpsGoAloneInLargeBlocks) {
+  for (const int threads : {512, 1024}) {
+    const testing::Lowered lowered(there_and_back_again(threads), hopper);
+    const std::string text = text_of(*lowered.plan.grids[0].schedule);
+    EXPECT_EQ(text.find("barrier 0") == std::string::npos, threads == 1024) << text;
+    EXPECT_EQ(text.find("warp sync") != std::string::npos, threads == 1024) << text;
+  }
+}
+
 // ---- what keeps a tile where it is used
 
 using Body = std::function<void(const Tensor& x, const Tensor& list, const Tensor& out, Fragment& sum)>;
@@ -179,10 +231,18 @@ void add_row(const Tensor& x, const Expr& row, Fragment& sum) {
   parallel(sum, [&](Index i) { sum(i) = sum(i) + tile(0, i); });
 }
 
+// A row of sums of 9 rows, and these again from the end.
+void there_and_back(const std::function<void(const Expr&)>& there,
+                    const std::function<void(const Expr&)>& back) {
+  pipelined(9, {.stages = 4}, [&](Index i) { there(i); });
+  pipelined(9, {.stages = 4}, [&](Index i) { back(8 - i); });
+}
+
 struct RingsCase {
   const char* name;
   Body body;
   std::size_t loops, notes;
+  int rings = -1;  // of these loops; -1: one each
 };
 void PrintTo(const RingsCase& c, std::ostream* out) { *out << c.name; }
 
@@ -193,6 +253,7 @@ TEST_P(CopyRingLoops, AreThoseThatCanBringTheirTilesAhead) {
   const testing::Lowered lowered(with(c.body), hopper);
   const CopyRings& rings = lowered.plan.grids[0].copy_rings;
   EXPECT_EQ(rings.loops.size(), c.loops);
+  EXPECT_EQ(rings.count(), c.rings < 0 ? static_cast<int>(c.loops) : c.rings);
   EXPECT_EQ(rings.notes.size(), c.notes) << ::testing::PrintToString(passes::format(rings.notes));
 }
 
@@ -260,6 +321,41 @@ const RingsCase rings_cases[] = {
        });
      },
      1, 0},
+    {"there_and_back",
+     [](auto& x, auto&, auto&, auto& sum) {
+       const auto add = [&](const Expr& i) { add_row(x, i, sum); };
+       there_and_back(add, add);
+     },
+     2, 0, 1},
+    {"there_and_there",
+     [](auto& x, auto&, auto&, auto& sum) {
+       for (int turn = 0; turn < 2; ++turn) pipelined(9, [&](Index i) { add_row(x, i, sum); });
+     },
+     2, 0},
+    {"back_over_other_rows",
+     [](auto& x, auto&, auto&, auto& sum) {
+       there_and_back([&](const Expr& i) { add_row(x, i, sum); },
+                      [&](const Expr& i) { add_row(x, i + 1, sum); });
+     },
+     2, 0},
+    {"back_after_a_loop_left_early",
+     [](auto& x, auto& list, auto&, auto& sum) {
+       there_and_back(
+           [&](const Expr& i) {
+             add_row(x, i, sum);
+             break_if(list(i) > 0);
+           },
+           [&](const Expr& i) { add_row(x, i, sum); });
+     },
+     2, 0},
+    {"back_over_what_was_written",
+     [](auto&, auto&, auto& out, auto& sum) {
+       const auto add = [&](const Expr& i) { add_row(out, i, sum); };
+       pipelined(9, [&](Index i) { add(i); });
+       parallel(sum, [&](Index j) { out(1, j) = sum(j); });
+       pipelined(9, [&](Index i) { add(8 - i); });
+     },
+     1, 1},
     {"in_groups",
      [](auto& x, auto&, auto& out, auto&) {
        each_group(2, Group::warp, [&](Index g) {

@@ -13,6 +13,7 @@
 #include "passes/cuda/late_loads.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/order_loads.hpp"
+#include "passes/cuda/own_copies.hpp"
 #include "passes/cuda/pair_blocks.hpp"
 #include "passes/cuda/rows_of_warps.hpp"
 #include "passes/cuda/turn_operands.hpp"
@@ -216,6 +217,15 @@ const CudaPass list[] = {
        for (std::size_t i = 0; i < plan.grids.size(); ++i)
          plan.grids[i].layouts =
              infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target, plan.grids[i].held);
+     }},
+    {"own_copies", "warps that read only what they have copied wait for no others",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+         GridPlan& own = plan.grids[i];
+         if (!let_warps_go_alone(own.copy_rings, plan.kernel.grids[i], own.layouts)) continue;
+         own.schedule = copy_ring_schedule(own.function, plan.kernel.grids[i], own.copy_rings);
+         schedule::check(*own.schedule);
+       }
      }},
     {"lane_sums", "lanes keep their partial sums until the loop that forms the sum ends",
      of_roles([](const CudaPlan&, GridPlan& own) {

@@ -31,12 +31,14 @@ std::string rings_text(const Roles& roles) {
 }
 
 std::string copy_rings_text(const CopyRings& rings) {
-  std::vector<std::string> lines(rings.loops.size());
+  std::vector<std::string> lines(static_cast<std::size_t>(rings.count()));
   for (const auto& [loop, ring] : rings.loops) {
+    if (ring.goes_back) continue;
     std::vector<std::string> names;
     for (const ir::BufferPtr& tile : ring.tiles) names.push_back(tile->name);
     lines[static_cast<std::size_t>(ring.number)] =
-        fmt::format("ring of {}: {} stages, by all threads\n", fmt::join(names, ", "), ring.depth);
+        fmt::format("ring of {}: {} stages, by all threads{}\n", fmt::join(names, ", "), ring.depth,
+                    ring.stays ? ", which the next loop goes back through" : "");
   }
   return fmt::format("{}", fmt::join(lines, ""));
 }
