@@ -33,6 +33,8 @@ int ScanKernel::stages(int elements) const {
   return deep ? static_cast<int>(std::clamp(bytes * 8 / (elements * type.bits()), least, most)) : 2;
 }
 
+int ScanKernel::threads() const { return type.bits() == 16 && features() <= 128 ? 128 : 0; }
+
 Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_seen) {
   return select(is_seen, score * exp(min(gi - gj, 0)), 0);
 }
@@ -41,6 +43,33 @@ void GateTile::grow(Fragment& x) const {
   if (!tile_) return;
   const Shared& g = *tile_;
   parallel(x, [&](Index i, Index j) { x(i, j) *= exp(g(i)); });
+}
+
+void GateTile::fade(Fragment& x, const Expr& last) const {
+  if (!tile_) return;
+  const Shared& g = *tile_;
+  Expr total = g(last);
+  parallel(x, [&](Index i, Index j) { x(i, j) *= exp(min(total - g(i), 0)); });
+}
+
+const Shared& GateTile::faded(const Shared& values, const Expr& last, std::optional<Shared>& own) const {
+  if (!tile_) return values;
+  static const int variant = getenv("SCAN_V") ? atoi(getenv("SCAN_V")) : 0;
+  Shared& result = own.emplace(Shared({values.extent(0), values.extent(1)}, values.type()));
+  const Shared& g = *tile_;
+  Expr total = g(last);
+  const auto value = [&](const Index& i, const Index& j) {
+    Expr share = exp(min(total - g(i), 0));
+    return f32(values(i, j)) * (weights_ ? (*weights_)(i) * share : share);
+  };
+  if (variant / 100 % 10) {
+    Fragment x({values.extent(0), values.extent(1)}, f32);
+    parallel(x, [&](Index i, Index j) { x(i, j) = value(i, j); });
+    copy(x, result);
+  } else {
+    parallel(result, [&](Index i, Index j) { result(i, j) = value(i, j); });
+  }
+  return result;
 }
 
 void GateTile::age(Fragment& state, const Expr& last) const {
@@ -53,6 +82,13 @@ void GateTile::mask(Fragment& scores, const Expr& factor) const {
   parallel(scores, [&](Index i, Index j) {
     Expr score = weights_ ? scores(i, j) * (*weights_)(j)*factor : scores(i, j) * factor;
     scores(i, j) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), i >= j) : select(i >= j, score, 0);
+  });
+}
+
+void GateTile::mask_of_keys(Fragment& scores, const Expr& factor) const {
+  parallel(scores, [&](Index j, Index i) {
+    Expr score = scores(j, i) * factor;
+    scores(j, i) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), i >= j) : select(i >= j, score, 0);
   });
 }
 
@@ -82,15 +118,48 @@ struct ScanChunk {
         rounded({in.c.features(), in.c.block}, in.c.type),
         gates(in.c) {}
 
-  Fragment outputs(const Fragment& state, const Expr& scale) {
+  Fragment outputs(Fragment& state, const Expr& scale, const Expr& last) {
     const ScanKernel& c = in.c;
+    static const int variant = getenv("SCAN_V") ? atoi(getenv("SCAN_V")) : 0;
     Fragment scores({c.rows(), c.rows()}, f32, 0), o({c.rows(), c.block}, f32, 0);
+    if (variant % 10 == 3) {
+      gemm(q, k.T(), scores);
+      copy(state, rounded);
+      std::optional<Shared> room;
+      const Shared& gained = gates.faded(v, last, room);
+      gemm(q, rounded, o);
+      gates.age(state, last);
+      gates.mask(scores, 1);
+      gates.grow(o);
+      gemm(scores.to(c.type), v, o);
+      gemm(k.T(), gained, state);
+      parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
+      return o;
+    }
     copy(state, rounded);
     gemm(q, k.T(), scores);
     gemm(q, rounded, o);
-    gates.mask(scores, 1);
-    gates.grow(o);
-    gemm(scores.to(c.type), v, o);
+    if (variant % 10 == 1) {
+      gates.age(state, last);
+      std::optional<Shared> room;
+      const Shared& gained = gates.faded(v, last, room);
+      gates.mask(scores, 1);
+      gates.grow(o);
+      gemm(scores.to(c.type), v, o);
+      gemm(k.T(), gained, state);
+    } else if (variant % 10 == 2) {
+      std::optional<Shared> room;
+      const Shared& gained = gates.faded(v, last, room);
+      gates.mask(scores, 1);
+      gates.age(state, last);
+      gemm(k.T(), gained, state);
+      gates.grow(o);
+      gemm(scores.to(c.type), v, o);
+    } else {
+      gates.mask(scores, 1);
+      gates.grow(o);
+      gemm(scores.to(c.type), v, o);
+    }
     parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
     return o;
   }
@@ -104,9 +173,11 @@ struct ScanChunk {
     });
   }
   void pass(Fragment& state, const Expr& last) {
+    static const int variant = getenv("SCAN_V") ? atoi(getenv("SCAN_V")) : 0;
+    if (variant % 10) return;
     gates.age(state, last);
-    gates.fade(v, last);
-    gemm(k.T(), v, state);
+    std::optional<Shared> room;
+    gemm(k.T(), gates.faded(v, last, room), state);
   }
 };
 
@@ -125,10 +196,7 @@ Kernel scan_kernel(const ScanKernel& c) {
     Tensor out = output("out", in.columns(), c.result);
     Tensor end = c.last ? output("final_state", in.ends(), f32) : out;
     s.declare();
-    // One warp group has all rows of a chunk: two would divide the columns of products, and read operands
-    // that one has in registers from shared memory.
-    const int threads = c.type.bits() == 16 && c.features() <= 128 ? 128 : 0;
-    grid(in.blocks(), in.heads, s.count(), {.threads = threads}, [&](Index x, Index h, Index n) {
+    grid(in.blocks(), in.heads, s.count(), {.threads = c.threads()}, [&](Index x, Index h, Index n) {
       Expr column = x * c.block, key_head = in.key_head(h);
       Fragment state({c.features(), c.block}, f32, 0);
       if (c.first) copy(start.slice(n, h).at(0, column), state);
@@ -146,9 +214,16 @@ Kernel scan_kernel(const ScanKernel& c) {
           gate.emplace(std::initializer_list<int>{c.rows(), c.block}, c.type);
           copy(s.head(z, n, h).at(row, column), *gate);
         }
-        Fragment o = own.outputs(state, scale);
+        Fragment o = own.outputs(state, scale, in.last_row(n, row));
         own.finish(o, c.skip ? std::optional<Expr>(f32(shares(h))) : std::nullopt, gate ? &*gate : nullptr);
-        copy(o, s.head(out, n, h).at(row, column));
+        static const int variant = getenv("SCAN_V") ? atoi(getenv("SCAN_V")) : 0;
+        if (variant / 10 % 10) {
+          Shared staged({c.rows(), c.block}, c.result);
+          copy(o, staged);
+          copy(staged, s.head(out, n, h).at(row, column));
+        } else {
+          copy(o, s.head(out, n, h).at(row, column));
+        }
         own.pass(state, in.last_row(n, row));
       });
       if (c.last) copy(state, end.slice(n, h).at(0, column));
@@ -214,8 +289,8 @@ class StatesPass {
     copy(state, rounded);
     copy(rounded, s.chunk(states, n, chunk, h).at(0, column));
     gates.age(state, in.last_row(n, row));
-    gates.fade(vs, in.last_row(n, row));
-    gemm(ks.T(), vs, state);
+    std::optional<Shared> own_room;
+    gemm(ks.T(), gates.faded(vs, in.last_row(n, row), own_room), state);
   }
 
   struct Tiles {

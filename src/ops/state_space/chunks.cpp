@@ -43,9 +43,9 @@ Kernel chunk_states_kernel(const ScanKernel& c) {
       gates.load(s.head(sums, n, h).at(row));
       gates.load_weights(s.head(weights, n, h).at(row));
       Expr last = in.last_row(n, row);
-      gates.fade(vs, last);
       Fragment state({c.block, c.features()}, f32, 0);
-      gemm(vs.T(), ks, state);
+      std::optional<Shared> own;
+      gemm(gates.faded(vs, last, own).T(), ks, state);
       copy(state, s.chunk(states, n, chunk, h).at(column));
       when(column == 0, [&] { decays(n, chunk, h) = exp(gates.at(last)); });
     });
