@@ -54,21 +54,16 @@ void GateTile::fade(Fragment& x, const Expr& last) const {
 
 const Shared& GateTile::faded(const Shared& values, const Expr& last, std::optional<Shared>& own) const {
   if (!tile_) return values;
-  static const int variant = getenv("SCAN_V") ? atoi(getenv("SCAN_V")) : 0;
   Shared& result = own.emplace(Shared({values.extent(0), values.extent(1)}, values.type()));
   const Shared& g = *tile_;
   Expr total = g(last);
-  const auto value = [&](const Index& i, const Index& j) {
+  // From registers, so that it has one slot: what is made of tiles that come ahead has as many as they have.
+  Fragment x({values.extent(0), values.extent(1)}, f32);
+  parallel(x, [&](Index i, Index j) {
     Expr share = exp(min(total - g(i), 0));
-    return f32(values(i, j)) * (weights_ ? (*weights_)(i) * share : share);
-  };
-  if (variant / 100 % 10) {
-    Fragment x({values.extent(0), values.extent(1)}, f32);
-    parallel(x, [&](Index i, Index j) { x(i, j) = value(i, j); });
-    copy(x, result);
-  } else {
-    parallel(result, [&](Index i, Index j) { result(i, j) = value(i, j); });
-  }
+    x(i, j) = f32(values(i, j)) * (weights_ ? (*weights_)(i) * share : share);
+  });
+  copy(x, result);
   return result;
 }
 
@@ -118,48 +113,15 @@ struct ScanChunk {
         rounded({in.c.features(), in.c.block}, in.c.type),
         gates(in.c) {}
 
-  Fragment outputs(Fragment& state, const Expr& scale, const Expr& last) {
+  Fragment outputs(const Fragment& state, const Expr& scale) {
     const ScanKernel& c = in.c;
-    static const int variant = getenv("SCAN_V") ? atoi(getenv("SCAN_V")) : 0;
     Fragment scores({c.rows(), c.rows()}, f32, 0), o({c.rows(), c.block}, f32, 0);
-    if (variant % 10 == 3) {
-      gemm(q, k.T(), scores);
-      copy(state, rounded);
-      std::optional<Shared> room;
-      const Shared& gained = gates.faded(v, last, room);
-      gemm(q, rounded, o);
-      gates.age(state, last);
-      gates.mask(scores, 1);
-      gates.grow(o);
-      gemm(scores.to(c.type), v, o);
-      gemm(k.T(), gained, state);
-      parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
-      return o;
-    }
     copy(state, rounded);
     gemm(q, k.T(), scores);
     gemm(q, rounded, o);
-    if (variant % 10 == 1) {
-      gates.age(state, last);
-      std::optional<Shared> room;
-      const Shared& gained = gates.faded(v, last, room);
-      gates.mask(scores, 1);
-      gates.grow(o);
-      gemm(scores.to(c.type), v, o);
-      gemm(k.T(), gained, state);
-    } else if (variant % 10 == 2) {
-      std::optional<Shared> room;
-      const Shared& gained = gates.faded(v, last, room);
-      gates.mask(scores, 1);
-      gates.age(state, last);
-      gemm(k.T(), gained, state);
-      gates.grow(o);
-      gemm(scores.to(c.type), v, o);
-    } else {
-      gates.mask(scores, 1);
-      gates.grow(o);
-      gemm(scores.to(c.type), v, o);
-    }
+    gates.mask(scores, 1);
+    gates.grow(o);
+    gemm(scores.to(c.type), v, o);
     parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
     return o;
   }
@@ -172,9 +134,22 @@ struct ScanChunk {
       o(i, j) *= gate / (1 + exp(-gate));
     });
   }
+  // Rows go through the place of the rounded state, from where the copy engine stores them.
+  void store(const Fragment& o, const Window& to) {
+    static const int variant = getenv("SCAN_V") ? atoi(getenv("SCAN_V")) : 2;
+    const ScanKernel& c = in.c;
+    if (variant == 0 || c.result != c.type || c.features() < c.rows()) return copy(o, to);
+    if (variant == 1) {
+      Shared staged({c.rows(), c.block}, c.result);
+      copy(o, staged);
+      copy(staged, to);
+      return;
+    }
+    Shared staged = rounded.slice(range(0, c.rows()));
+    copy(o, staged);
+    copy(staged, to);
+  }
   void pass(Fragment& state, const Expr& last) {
-    static const int variant = getenv("SCAN_V") ? atoi(getenv("SCAN_V")) : 0;
-    if (variant % 10) return;
     gates.age(state, last);
     std::optional<Shared> room;
     gemm(k.T(), gates.faded(v, last, room), state);
@@ -214,16 +189,9 @@ Kernel scan_kernel(const ScanKernel& c) {
           gate.emplace(std::initializer_list<int>{c.rows(), c.block}, c.type);
           copy(s.head(z, n, h).at(row, column), *gate);
         }
-        Fragment o = own.outputs(state, scale, in.last_row(n, row));
+        Fragment o = own.outputs(state, scale);
         own.finish(o, c.skip ? std::optional<Expr>(f32(shares(h))) : std::nullopt, gate ? &*gate : nullptr);
-        static const int variant = getenv("SCAN_V") ? atoi(getenv("SCAN_V")) : 0;
-        if (variant / 10 % 10) {
-          Shared staged({c.rows(), c.block}, c.result);
-          copy(o, staged);
-          copy(staged, s.head(out, n, h).at(row, column));
-        } else {
-          copy(o, s.head(out, n, h).at(row, column));
-        }
+        own.store(o, s.head(out, n, h).at(row, column));
         own.pass(state, in.last_row(n, row));
       });
       if (c.last) copy(state, end.slice(n, h).at(0, column));
