@@ -90,7 +90,7 @@ Kernel segment_states_kernel(const DeltaPass& c) {
       if (c.first) copy(start.slice(b, h).at(row), state);
       // What becomes of the last segment's state matters only where it is wanted.
       const Expr passed = c.last ? Expr(segments) : segments - 1;
-      pipelined(passed, {.stages = getenv("SEG_STAGES") ? atoi(getenv("SEG_STAGES")) : 1}, [&](Index segment) {
+      pipelined(passed, {.stages = 1}, [&](Index segment) {
         Shared transition({features, features}, f32), before({c.block, features}, f32);
         Shared added({features, c.block}, f32);
         copy(ends.slice(b, segment, h).at(0, c.d_v), transition);

@@ -134,17 +134,10 @@ struct ScanChunk {
       o(i, j) *= gate / (1 + exp(-gate));
     });
   }
-  // Rows go through the place of the rounded state, from where the copy engine stores them.
+  // Where they fit, results go through the place of the rounded state, so that threads store whole sectors.
   void store(const Fragment& o, const Window& to) {
-    static const int variant = getenv("SCAN_V") ? atoi(getenv("SCAN_V")) : 2;
     const ScanKernel& c = in.c;
-    if (variant == 0 || c.result != c.type || c.features() < c.rows()) return copy(o, to);
-    if (variant == 1) {
-      Shared staged({c.rows(), c.block}, c.result);
-      copy(o, staged);
-      copy(staged, to);
-      return;
-    }
+    if (c.result != c.type || c.features() < c.rows()) return copy(o, to);
     Shared staged = rounded.slice(range(0, c.rows()));
     copy(o, staged);
     copy(staged, to);

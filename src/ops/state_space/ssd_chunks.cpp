@@ -236,7 +236,7 @@ void formula_of_chunk_states(const Bound<SsdChunkState>& c, E& exact) {
         const Number weighted = exact.rounded(x[(t * heads + own.head) * p + j] * own.steps[at]),
                      written = exact.rounded(weighted * exp(total - own.sums[at]));
         for (std::int64_t e = 0; e < n; ++e)
-          state[j * n + e] += written * B[(t * groups + own.key_head) * n + e];
+          state[j * n + e] += exact.rounded(written * B[(t * groups + own.key_head) * n + e]);
       }
     }
   });
