@@ -61,7 +61,7 @@ const Shared& GateTile::faded(const Shared& values, const Expr& last, std::optio
   Fragment x({values.extent(0), values.extent(1)}, f32);
   parallel(x, [&](Index i, Index j) {
     Expr share = exp(min(total - g(i), 0));
-    x(i, j) = f32(values(i, j)) * (weights_ ? (*weights_)(i) * share : share);
+    x(i, j) = f32(values(i, j)) * (weights_ ? (*weights_)(i)*share : share);
   });
   copy(x, result);
   return result;

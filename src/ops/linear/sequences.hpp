@@ -80,7 +80,8 @@ class Sequences {
   void leave_unless(const lang::Expr& n, const lang::Expr& row) const;
   // Tensors of chunks have one more for a packed sequence where its last tokens fill a chunk, or there are
   // none. Its number among all, and a block's end if the sequence has no such chunk.
-  lang::Expr chunk_number(const lang::Expr& n, const lang::Expr& chunk, int rows = chunk_tokens_of_scan) const;
+  lang::Expr chunk_number(const lang::Expr& n, const lang::Expr& chunk,
+                          int rows = chunk_tokens_of_scan) const;
   void leave_unless_chunk(const lang::Expr& n, const lang::Expr& chunk) const;
   // [batch, tokens, …] becomes [tokens, …], or [tokens, …] of a head.
   lang::Tensor rows(const lang::Tensor& t, const lang::Expr& n) const;

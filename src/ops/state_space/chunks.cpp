@@ -1,7 +1,5 @@
 #include "ops/state_space/chunks.hpp"
 
-#include <algorithm>
-
 #include "ops/linear/scan_pieces.hpp"
 
 namespace tegula::ops {
@@ -17,11 +15,11 @@ void each_chunk(const ScanInputs& in, const F& body) {
   const int more = in.c.packed ? in.c.rows() : 0;
   grid(in.s.most_chunks(in.c.rows(), more) * in.blocks(), in.heads, in.s.count(),
        [&](Index x, Index h, Index n) {
-    Expr chunk = x / in.blocks(), column = x % in.blocks() * in.c.block;
-    in.s.leave_unless_chunk(n, chunk);
-    // One step, so that the next block's tiles come under this block's work.
-    pipelined(1, {.stages = 1}, [&](Index) { body(n, h, chunk, column); });
-  });
+         Expr chunk = x / in.blocks(), column = x % in.blocks() * in.c.block;
+         in.s.leave_unless_chunk(n, chunk);
+         // One step, so that the next block's tiles come under this block's work.
+         pipelined(1, {.stages = 1}, [&](Index) { body(n, h, chunk, column); });
+       });
 }
 
 Extents states_of_chunks(const ScanInputs& in) { return {in.s.batch, in.chunks, in.heads, in.c.d_v, in.c.d}; }
@@ -51,9 +49,8 @@ Kernel chunk_states_kernel(const ScanKernel& c) {
       std::optional<Shared> own;
       gemm(gates.faded(vs, last, own).T(), ks, state);
       copy(state, s.chunk(states, n, chunk, h).at(column));
-      when(column == 0, [&] {
-        decays(c.packed ? Expr(0) : Expr(n), s.chunk_number(n, chunk), h) = exp(gates.at(last));
-      });
+      when(column == 0,
+           [&] { decays(c.packed ? Expr(0) : Expr(n), s.chunk_number(n, chunk), h) = exp(gates.at(last)); });
     });
   });
 }

@@ -62,8 +62,7 @@ class ChunkedSsd : public ::testing::TestWithParam<ChunkedCase> {
                A = Tensor::random_uniform({heads}, f32, 3, -1, 0), D = Tensor::random_normal({heads}, f32, 7),
                start = Tensor::random_normal({sequences, heads, p, n}, f32, 6),
                dlast = Tensor::random_normal({sequences, heads, p, n}, f32, 10),
-               bias = Tensor::full({heads}, f32, .1),
-               fences = packed ? Tensor::from(c.fences) : Tensor(),
+               bias = Tensor::full({heads}, f32, .1), fences = packed ? Tensor::from(c.fences) : Tensor(),
                among_chunks = packed ? chunk_fences() : Tensor();
   Ssd whole{.output_final_state = true, .target = Target::cpu()};
   SsdChunkState states{.target = Target::cpu()};

@@ -45,7 +45,8 @@ void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef
 }
 
 void run(const Call& c, Launch& launch) {
-  run_scan(c, launch, form_steps(c.call(), launch, c->dt_softplus), token_view(c.call(), "out"), c.has("z"), c->output_final_state);
+  run_scan(c, launch, form_steps(c.call(), launch, c->dt_softplus), token_view(c.call(), "out"), c.has("z"),
+           c->output_final_state);
 }
 
 // The gradients of a call, grid by grid.

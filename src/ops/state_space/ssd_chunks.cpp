@@ -1,182 +1,15 @@
 #include "tegula/ops/ssd_chunks.hpp"
 
 #include "ops/schema/gradient.hpp"
-#include "ops/state_space/chunks.hpp"
+#include "ops/state_space/chunk_calls.hpp"
 #include "ops/state_space/example.hpp"
 #include "ops/state_space/softplus.hpp"
-#include "ops/state_space/steps.hpp"
 
 namespace tegula::ops {
 
 namespace {
 
 constexpr std::int64_t chunk_rows = chunk_tokens_of_scan;
-
-template <class Op>
-ScanKernel chunk_kernel(const Bound<Op>& c) {
-  ScanKernel scan;
-  scan.type = scan.result = c.type("x");
-  scan.d = c.small_dim("n"), scan.d_v = c.small_dim("p");
-  scan.gated = true, scan.packed = c.has("cu_seqlens");
-  return wide(scan);
-}
-
-void run_chunk_states(const Bound<SsdChunkState>& c, Launch& launch) {
-  const Steps steps = form_steps(c.call(), launch, c->dt_softplus);
-  ScanKernel scan = chunk_kernel(c);
-  scan.weighted = true;
-  launch(scan, chunk_states_kernel,
-         {{"k", token_view(c.call(), "B")},
-          {"v", token_view(c.call(), "x")},
-          {"sums", steps.sums},
-          {"weights", steps.steps},
-          {"states", token_view(c.call(), "states")},
-          {"decays", token_view(c.call(), "decays")}});
-}
-
-void launch_chunk_scan(const Bound<SsdChunkScan>& c, Launch& launch, const Steps& steps, bool gate,
-                       const TensorRef& out) {
-  ScanKernel scan = chunk_kernel(c);
-  scan.weighted = true, scan.skip = c.has("D"), scan.gate = gate;
-  launch(scan, chunk_scan_kernel,
-         {{"q", token_view(c.call(), "C")},
-          {"k", token_view(c.call(), "B")},
-          {"v", token_view(c.call(), "x")},
-          {"sums", steps.sums},
-          {"weights", steps.steps},
-          {"starts", token_view(c.call(), "starts")},
-          {"z", token_view(c.call(), "z")},
-          {"out", out}});
-}
-
-void run_chunk_scan(const Bound<SsdChunkScan>& c, Launch& launch) {
-  launch_chunk_scan(c, launch, form_steps(c.call(), launch, c->dt_softplus), c.has("z"),
-                    token_view(c.call(), "out"));
-}
-
-// Values times their steps, and what the gradients of those and of sums of gates give.
-template <class Op>
-struct StepsBackward {
-  const Bound<Op>& c;
-  Launch& launch;
-  StepProductsKernel products;
-  const Steps steps = form_steps(c.call(), launch, c->dt_softplus);
-  const Shape columns = shape_of_heads(c.call(), {c.dim("p")});
-  const Tensor v = launch.scratch(columns, c.type("x")), dv = launch.scratch(columns, c.type("x")),
-               dsums = launch.scratch(shape_of_heads(c.call()), f32),
-               dgates = launch.scratch(dsums.shape(), f32),
-               parts = launch.scratch({3, columns[0], columns[1], columns[2]}, f32);
-
-  void differentiate(const TensorRef& dy) {
-    launch(GateKernel{f32, {}, true, c.has("cu_seqlens")}, gate_sums_kernel,
-           {{"g", dsums}, {"sums", dgates}});
-    launch(products, step_gradients_kernel,
-           {{"x", token_view(c.call(), "x")},
-            {"dt", token_view(c.call(), "dt")},
-            {"steps", steps.steps},
-            {"dv", dv},
-            {"dy", dy},
-            {"dgates", dgates},
-            {"dx", token_view(c.call(), "dx")},
-            {"ddt", token_view(c.call(), "ddt")},
-            {"parts", parts}});
-    sum_over_tokens(c.call(), launch, parts);
-  }
-};
-
-template <class Op>
-StepProductsKernel step_products(const Bound<Op>& c) {
-  StepProductsKernel products{c.type("x"), c.type("dt"), c.small_dim("p")};
-  products.bias = c.has("dt_bias"), products.softplus = c->dt_softplus;
-  return products;
-}
-
-void run_chunk_states_backward(const Bound<SsdChunkState>& c, Launch& launch) {
-  StepsBackward<SsdChunkState> own{c, launch, step_products(c)};
-  own.products.states = true;
-  launch(own.products, step_values_kernel,
-         {{"x", token_view(c.call(), "x")}, {"steps", own.steps.steps}, {"v", own.v}});
-  launch(chunk_kernel(c), chunk_state_gradients_kernel,
-         {{"k", token_view(c.call(), "B")},
-          {"v", own.v},
-          {"sums", own.steps.sums},
-          {"dstates", token_view(c.call(), "dstates")},
-          {"ddecays", token_view(c.call(), "ddecays")},
-          {"dk", token_view(c.call(), "dB")},
-          {"dv", own.dv},
-          {"dsums", own.dsums}});
-  own.differentiate({});
-}
-
-void run_chunk_scan_backward(const Bound<SsdChunkScan>& c, Launch& launch) {
-  const bool gate = c.has("z");
-  StepsBackward<SsdChunkScan> own{c, launch, step_products(c)};
-  own.products.skip = c.has("D"), own.products.gate = gate;
-  const Shape of_gate = gate ? own.columns : Shape{0};
-  const Tensor y = launch.scratch(of_gate, c.type("x")), own_dy = launch.scratch(of_gate, c.type("x"));
-  const TensorRef dout = token_view(c.call(), "dout"), dy = gate ? own_dy.ref() : dout;
-  if (gate) launch_chunk_scan(c, launch, own.steps, false, y);
-  launch(own.products, step_values_kernel,
-         {{"x", token_view(c.call(), "x")},
-          {"steps", own.steps.steps},
-          {"z", token_view(c.call(), "z")},
-          {"dout", dout},
-          {"y", y},
-          {"v", own.v},
-          {"dy", own_dy},
-          {"dz", token_view(c.call(), "dz")}});
-  launch(chunk_kernel(c), chunk_scan_gradients_kernel,
-         {{"q", token_view(c.call(), "C")},
-          {"k", token_view(c.call(), "B")},
-          {"v", own.v},
-          {"dy", dy},
-          {"sums", own.steps.sums},
-          {"starts", token_view(c.call(), "starts")},
-          {"dq", token_view(c.call(), "dC")},
-          {"dk", token_view(c.call(), "dB")},
-          {"dv", own.dv},
-          {"dsums", own.dsums},
-          {"dstarts", token_view(c.call(), "dstarts")}});
-  own.differentiate(dy);
-}
-
-using PassingCall = Bound<SsdStatePassing>;
-
-StatePassingKernel plan_of_passing(const PassingCall& c) {
-  return {c.small_dim("p"), c.small_dim("n"), c.has("initial_state"), c.has("cu_chunks")};
-}
-TensorRef chunk_view(const PassingCall& c, const char* tensor) {
-  return c.has(tensor) ? with_batch(c.formed(tensor), c.has("cu_chunks")) : TensorRef();
-}
-
-void launch_passing(const PassingCall& c, Launch& launch, const TensorRef& starts, const TensorRef& last) {
-  launch(plan_of_passing(c), state_passing_kernel,
-         {{"states", chunk_view(c, "states")},
-          {"decays", chunk_view(c, "decays")},
-          {"starts", starts},
-          {"final_state", last}});
-}
-
-void run_passing(const PassingCall& c, Launch& launch) {
-  launch_passing(c, launch, chunk_view(c, "starts"), c.formed("final_state"));
-}
-
-void run_passing_backward(const PassingCall& c, Launch& launch) {
-  const StatePassingKernel kernel = plan_of_passing(c);
-  const TensorRef dstarts = chunk_view(c, "dstarts"), dlast = c.formed("dfinal_state");
-  const Tensor starts = launch.scratch(dstarts.shape, f32), last = launch.scratch(dlast.shape, f32),
-               parts = launch.scratch({dstarts.shape[0], dstarts.shape[1], dstarts.shape[2], kernel.blocks()},
-                                      f32);
-  launch_passing(c, launch, starts, last);
-  launch(kernel, state_passing_gradients_kernel,
-         {{"starts", starts},
-          {"decays", chunk_view(c, "decays")},
-          {"dstarts", dstarts},
-          {"dfinal_state", dlast},
-          {"dstates", chunk_view(c, "dstates")},
-          {"parts", parts}});
-  launch(kernel, decay_sums_kernel, {{"parts", parts}, {"ddecays", chunk_view(c, "ddecays")}});
-}
 
 // A chunk of a head: its tokens' steps, and the sums of their logarithms of decays from its first token on.
 template <class Number>
@@ -243,7 +76,7 @@ void formula_of_chunk_states(const Bound<SsdChunkState>& c, E& exact) {
 }
 
 template <class E>
-void formula_of_passing(const PassingCall& c, E& exact) {
+void formula_of_passing(const Bound<SsdStatePassing>& c, E& exact) {
   using Number = typename E::Number;
   const std::int64_t chunks = c.dim("chunks"), heads = c.dim("heads"), elements = c.dim("p") * c.dim("n");
   const auto *states = exact.data("states"), *decays = exact.data("decays"),
@@ -271,8 +104,8 @@ template <class E>
 void formula_of_chunk_scan(const Bound<SsdChunkScan>& c, E& exact) {
   using Number = typename E::Number;
   const std::int64_t n = c.dim("n"), p = c.dim("p"), heads = c.dim("heads"), groups = c.dim("groups");
-  const auto *x = exact.data("x"), *B = exact.data("B"), *C = exact.data("C"),
-             *starts = exact.data("starts"), *D = exact.data_if("D"), *z = exact.data_if("z");
+  const auto *x = exact.data("x"), *B = exact.data("B"), *C = exact.data("C"), *starts = exact.data("starts"),
+             *D = exact.data_if("D"), *z = exact.data_if("z");
   auto* out = exact.data("out");
   each_chunk_of_formula(c, exact, [&](const ChunkOfFormula<Number>& own) {
     const auto key = [&](const Number* of, std::int64_t t) { return of + (t * groups + own.key_head) * n; };
@@ -316,7 +149,8 @@ void add_chunk_inputs(Schema<Op>& table) {
       .in(&Op::A, "A", "groups*group", is(f32), "logarithms of decays of a step of width 1, at most 0")
       .values(between_of_example<-10, 0>)
       .cancels()
-      .in(&Op::B, "B", token_list("groups n"), same_as("x"), "vectors by which values are written to the state")
+      .in(&Op::B, "B", token_list("groups n"), same_as("x"),
+          "vectors by which values are written to the state")
       .unit_stride();
 }
 template <class Op>
@@ -398,8 +232,8 @@ const OperatorSchema& ssd_state_passing_schema() {
 }
 
 const OperatorSchema& ssd_state_passing_backward_schema() {
-  return gradient_table<run_passing_backward, formula_of_passing<Traced>>(
-      ssd_state_passing_schema(), "4*batch*chunks*heads*n*p", "");
+  return gradient_table<run_passing_backward, formula_of_passing<Traced>>(ssd_state_passing_schema(),
+                                                                          "4*batch*chunks*heads*n*p", "");
 }
 
 const OperatorSchema& ssd_chunk_scan_schema() {
@@ -420,10 +254,10 @@ const OperatorSchema& ssd_chunk_scan_schema() {
                "(state after the token . C + D * x) * silu(z)")
           .gradient("ssd_chunk_scan_backward")
           .flops("batch*tokens*groups*group*(2*n*p+64*(n+p))")
-          .examples({{"ragged", "batch=2 tokens=70 groups=1 group=2 p=9 n=10 D z dt_bias dt_softplus"},
-                     {"bf16", "batch=1 tokens=130 groups=2 group=1 p=20 n=32 bf16 dt:f32"},
-                     {"packed_f16",
-                      "tokens=150 sequences=3 cu_seqlens groups=1 group=2 p=16 n=16 f16 dt:f32 D"}})
+          .examples(
+              {{"ragged", "batch=2 tokens=70 groups=1 group=2 p=9 n=10 D z dt_bias dt_softplus"},
+               {"bf16", "batch=1 tokens=130 groups=2 group=1 p=20 n=32 bf16 dt:f32"},
+               {"packed_f16", "tokens=150 sequences=3 cu_seqlens groups=1 group=2 p=16 n=16 f16 dt:f32 D"}})
           .measured({{"8x4096_80x64_128_bf16",
                       "batch=8 tokens=4096 groups=1 group=80 p=64 n=128 bf16 dt:f32 D dt_bias dt_softplus"}})
           .run(run_chunk_scan, formula_of_chunk_scan<Exact>);
