@@ -10,13 +10,13 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct SsdChunkState {
-  TensorRef x = {};                       // [batch, tokens, heads, p], packed [tokens, heads, p]; f32, f16 or bf16
+  TensorRef x = {};  // [batch, tokens, heads, p], packed [tokens, heads, p]; f32, f16 or bf16
   TensorRef dt = {};                      // [batch, tokens, heads], f32, f16 or bf16: step sizes
   TensorRef A = {};                       // f32 [heads], at most 0
   TensorRef B = {};                       // [batch, tokens, groups, n]: heads is a multiple of groups
   std::optional<TensorRef> dt_bias = {};  // f32 [heads], added to dt
   std::optional<TensorRef> cu_seqlens = {};  // i32 [sequences + 1]: packed sequences
-  std::int64_t max_seqlen = 0;            // a promise: no packed sequence has more tokens
+  std::int64_t max_seqlen = 0;               // a promise: no packed sequence has more tokens
   bool dt_softplus = false;               // dt becomes log(1 + exp(dt + dt_bias))
   std::optional<TensorRef> states = {}, decays = {};  // preallocated outputs
   Target target = Target::automatic();
