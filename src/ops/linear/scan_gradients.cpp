@@ -44,8 +44,7 @@ class StateGradients {
   void pass(const Place& at, Fragment& dstate) {
     const Sequences& s = in.s;
     Tiles t{Shared({c.rows(), c.features()}, c.type), Shared({c.rows(), c.features()}, c.type),
-            Shared({c.rows(), c.block}, c.type), Shared({c.features(), c.block}, c.type),
-            std::nullopt};
+            Shared({c.rows(), c.block}, c.type), Shared({c.features(), c.block}, c.type), std::nullopt};
     if (c.by_feature) t.weights.emplace(std::initializer_list<int>{c.rows(), c.rows()}, c.type);
     GateTile gates(c);
     copy(s.head(q, at.n, at.key_head).at(at.row), t.qs);
