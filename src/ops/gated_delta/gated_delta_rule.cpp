@@ -151,8 +151,7 @@ struct FormedRule {
   }
   void run_by_segments(std::int64_t parts, const TensorRef& out, const TensorRef& final_state) {
     const std::int64_t batch = sequences_of(c.call()), heads = c.dim("heads");
-    // Maps have their columns in rows, as products read them.
-    const Tensor ends = launch.scratch({batch, parts, heads, pass.d, pass.d_v + pass.d}, f32),
+    const Tensor ends = launch.scratch({batch, parts, heads, pass.d_v + pass.d, pass.d}, f32),
                  starts = launch.scratch({batch, parts, heads, pass.d_v, pass.d}, f32);
     const auto of_parts = [&](const Tensor& ends_of_parts) {
       Shape shape = ends_of_parts.shape();
@@ -167,7 +166,7 @@ struct FormedRule {
             {"v", own(v)},
             {"vectors", own(vectors)},
             {"inverse", own(inverse)},
-            {"final_state", of_parts(ends).transpose(2, 3)}});
+            {"final_state", of_parts(ends)}});
     DeltaPass segments = pass;
     segments.block = 16;  // of few heads there are the more blocks
     launch(segments, segment_states_kernel,

@@ -78,7 +78,7 @@ Kernel segment_states_kernel(const DeltaPass& c) {
   return kernel(instance_name("segment_states", c), [&] {
     Dim batch("batch"), segments("segments"), heads("heads");
     const int features = scan_of(c).features();
-    Tensor ends = input("ends", {batch, segments, heads, c.d, c.d_v + c.d}, f32);
+    Tensor ends = input("ends", {batch, segments, heads, c.d_v + c.d, c.d}, f32);
     Tensor start = c.first ? input("initial_state", {batch, heads, c.d_v, c.d}, f32) : ends;
     Tensor starts = output("starts", {batch, segments, heads, c.d_v, c.d}, f32);
     Tensor end = c.last ? output("final_state", {batch, heads, c.d_v, c.d}, f32) : starts;
@@ -92,13 +92,13 @@ Kernel segment_states_kernel(const DeltaPass& c) {
       const Expr passed = c.last ? Expr(segments) : segments - 1;
       pipelined(passed, {.stages = 1}, [&](Index segment) {
         Shared transition({features, features}, f32), before({c.block, features}, f32);
-        Shared added({features, c.block}, f32);
-        copy(ends.slice(b, segment, h).at(0, c.d_v), transition);
-        copy(ends.slice(b, segment, h).at(0, row), added);
+        Shared added({c.block, features}, f32);
+        copy(ends.slice(b, segment, h).at(c.d_v), transition);
+        copy(ends.slice(b, segment, h).at(row), added);
         copy(state, starts.slice(b, segment, h).at(row));
         copy(state, before);
-        parallel(state, [&](Index i, Index j) { state(i, j) = added(j, i); });
-        gemm(before, transition.T(), state, {.precision = precision});
+        parallel(state, [&](Index i, Index j) { state(i, j) = added(i, j); });
+        gemm(before, transition, state, {.precision = precision});
       });
       if (c.last)
         copy(state, end.slice(b, h).at(row));

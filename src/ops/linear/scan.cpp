@@ -134,10 +134,11 @@ struct ScanChunk {
       o(i, j) *= gate / (1 + exp(-gate));
     });
   }
-  // Where they fit, results go through the place of the rounded state, so that threads store whole sectors.
+  // Where they fit, results go through the place of the rounded state, so that threads store whole sectors;
+  // with weights the further meeting of threads costs more than that gains.
   void store(const Fragment& o, const Window& to) {
     const ScanKernel& c = in.c;
-    if (c.result != c.type || c.features() < c.rows()) return copy(o, to);
+    if (c.result != c.type || c.features() < c.rows() || c.weighted) return copy(o, to);
     Shared staged = rounded.slice(range(0, c.rows()));
     copy(o, staged);
     copy(staged, to);
