@@ -15,6 +15,17 @@ namespace {
 
 using RuleCall = Bound<GatedDeltaRule>;
 
+// One of equally long stretches of all sequences.
+struct Stretch {
+  std::int64_t index = 0, count = 1;
+  // A tensor over tokens or chunks, [batch, tokens, …].
+  TensorRef of(const TensorRef& tensor) const {
+    if (count == 1 || tensor.rank() < 2) return tensor;
+    const std::int64_t own = tensor.shape[1] / count;
+    return tensor.slice(1, index * own, (index + 1) * own);
+  }
+};
+
 // What the forward has formed, which the gradients need, too.
 struct FormedRule {
   const RuleCall& c;
@@ -57,20 +68,23 @@ struct FormedRule {
       *x = owners.back();
     }
   }
-  void form_factors() {
+  void make_factors() {
     constexpr int rows = chunk_tokens_of_scan;
     vectors = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), DeltaVector::count, rows}), f32);
     inverse = make("heads", {rows}, pass.type), scores = make("heads", {rows}, pass.type);
+  }
+  // Of some chunks of each sequence.
+  void form_factors(const Stretch& stretch = {}) {
     const DeltaKernel kernel{pass.type, c.type("beta"), pass.d, c.has("g"), pass.packed};
     launch(kernel, delta_factors_kernel,
-           {{"q", q},
-            {"k", k},
-            {"beta", beta},
-            {"g", g},
+           {{"q", stretch.of(q)},
+            {"k", stretch.of(k)},
+            {"beta", stretch.of(beta)},
+            {"g", stretch.of(g)},
             {"scale", c.real("scale")},
-            {"inverse", inverse},
-            {"scores", scores},
-            {"vectors", vectors}});
+            {"inverse", stretch.of(inverse)},
+            {"scores", stretch.of(scores)},
+            {"vectors", stretch.of(vectors)}});
   }
   // What gradients read of all chunks.
   void make_kept() { states = make_states(), written = make("heads", {pass.d_v}, pass.type); }
@@ -78,17 +92,19 @@ struct FormedRule {
     pass.keep = true, pass.first = c.has("initial_state");
     const std::int64_t parts = segments({});
     if (parts > 1) return run_by_segments(parts, {}, {});
-    launch_pass(pass, {}, turned("initial_state"), {});
+    launch_pass(pass, {}, {}, turned("initial_state"), {});
   }
   // The results of all chunks.
   void run_with_results() {
     const TensorRef out = token_view(c.call(), "out"),
                     final_state = c->output_final_state ? turned("final_state") : TensorRef();
     pass.outputs = true, pass.first = c.has("initial_state"), pass.last = c->output_final_state;
-    const std::int64_t parts = segments(out);
+    const std::int64_t parts = segments(out), count = parts > 1 ? 1 : stretches_of(c.call(), pass);
+    make_factors();
+    if (count > 1) return run_by_stretches(count, out, final_state);
     form_factors();
     if (parts > 1) return run_by_segments(parts, out, final_state);
-    launch_pass(pass, out, turned("initial_state"), final_state);
+    launch_pass(pass, {}, out, turned("initial_state"), final_state);
   }
   // States of a call are [.., d, d_v], those of passes [.., d_v, d].
   TensorRef turned(const char* name) const {
@@ -101,20 +117,37 @@ struct FormedRule {
     const bool divides = divided(q, 1) && divided(k, 1) && divided(v, 1) && divided(out, 1);
     return divides ? segments_of(c.call(), pass) : 1;
   }
-  void launch_pass(const DeltaPass& own, const TensorRef& out, const TensorRef& start,
+  void launch_pass(const DeltaPass& own, const Stretch& stretch, const TensorRef& out, const TensorRef& start,
                    const TensorRef& end) {
     launch(own, delta_pass_kernel,
-           {{"q", q},
-            {"k", k},
-            {"v", v},
-            {"vectors", vectors},
-            {"inverse", inverse},
-            {"scores", scores},
+           {{"q", stretch.of(q)},
+            {"k", stretch.of(k)},
+            {"v", stretch.of(v)},
+            {"vectors", stretch.of(vectors)},
+            {"inverse", stretch.of(inverse)},
+            {"scores", stretch.of(scores)},
             {"initial_state", start},
-            {"out", out},
-            {"states", states},
-            {"written", written},
+            {"out", stretch.of(out)},
+            {"states", stretch.of(states)},
+            {"written", stretch.of(written)},
             {"final_state", end}});
+  }
+  void run_by_stretches(std::int64_t count, const TensorRef& out, const TensorRef& final_state) {
+    const Shape states_of_call{sequences_of(c.call()), c.dim("heads"), pass.d_v, pass.d};
+    // A stretch begins with one and leaves the other to the next.
+    const Tensor between[] = {launch.scratch(states_of_call, f32), launch.scratch(states_of_call, f32)};
+    Beside passes(launch);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Stretch stretch{i, count};
+      const bool is_last = i == count - 1;
+      form_factors(stretch);
+      DeltaPass own = pass;
+      own.first = i > 0 || pass.first, own.last = !is_last || pass.last;
+      passes.run([&] {
+        launch_pass(own, stretch, out, i > 0 ? between[(i - 1) % 2].ref() : turned("initial_state"),
+                    is_last ? final_state : between[i % 2].ref());
+      });
+    }
   }
   void run_by_segments(std::int64_t parts, const TensorRef& out, const TensorRef& final_state) {
     const std::int64_t batch = sequences_of(c.call()), heads = c.dim("heads");
@@ -135,7 +168,7 @@ struct FormedRule {
             {"inverse", own(inverse)},
             {"final_state", of_parts(ends)}});
     DeltaPass segments = pass;
-    segments.block = 16;  // a map is three tiles of f32
+    segments.block = 16;  // of few heads there are the more blocks
     launch(segments, segment_states_kernel,
            {{"ends", ends},
             {"starts", starts},
@@ -186,7 +219,7 @@ class RuleBackward {
   RuleBackward(const RuleCall& call, Launch& launcher) : c(call), launch(launcher) {}
   void run() {
     f.normalize();
-    f.form_factors(), f.make_kept();
+    f.make_factors(), f.form_factors(), f.make_kept();
     Beside states(launch);
     states.run([&] { f.run_pass_that_keeps(); });
     differentiate_pass();

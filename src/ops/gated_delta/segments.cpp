@@ -8,6 +8,8 @@ namespace tegula::ops {
 namespace {
 
 constexpr const GpuScan& scan_costs = gpu_table.scan;
+// Microseconds that a processor takes for the factors of a chunk of a head.
+constexpr double factors_time = 4.4;
 
 double pass_time(const BoundCall& call, const DeltaPass& c, std::int64_t parts, double step) {
   const auto heads = static_cast<double>(sequences_of(call) * call.dim("heads") * parts);
@@ -38,6 +40,28 @@ std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass) {
   });
 }
 
+std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass) {
+  constexpr std::int64_t most = 8;
+  if (call.has("cu_seqlens")) return 1;
+  const std::int64_t tokens = call.dim("tokens"), processors = planned_gpu_processors(call);
+  const std::int64_t heads = sequences_of(call) * call.dim("heads"),
+                     blocks = heads * ((pass.columns() + pass.block - 1) / pass.block);
+  if (blocks >= processors) return 1;
+  Candidates<std::int64_t, 4> candidates{1};
+  for (std::int64_t parts = 2; parts <= most; parts *= 2)
+    if (tokens > 0 && tokens % (parts * chunk_tokens_of_scan) == 0) candidates.add(parts);
+  return best_of(candidates, [&](std::int64_t count) {
+    const auto n = static_cast<double>(count);
+    if (!call.on_gpu()) return n;
+    const double chunks = std::ceil(1. * tokens / chunk_tokens_of_scan / n),
+                 all = chunks * static_cast<double>(heads) * factors_time,
+                 own = chunks * scan_costs.step_with_outputs;
+    const double alone = all / static_cast<double>(processors),
+                 beside = all / static_cast<double>(processors - blocks);
+    return alone + (n - 1) * std::max(own, beside) + own + n * scan_costs.grids;
+  });
+}
+
 std::optional<TensorRef> divided(const TensorRef& tensor, std::int64_t segments) {
   TensorRef result = tensor;
   if (tensor.rank() < 2) return result;
@@ -58,8 +82,8 @@ Kernel segment_states_kernel(const DeltaPass& c) {
     Tensor start = c.first ? input("initial_state", {batch, heads, c.d_v, c.d}, f32) : ends;
     Tensor starts = output("starts", {batch, segments, heads, c.d_v, c.d}, f32);
     Tensor end = c.last ? output("final_state", {batch, heads, c.d_v, c.d}, f32) : starts;
-    // States pass from segment to segment in f32, and so they are multiplied.
-    const lang::Precision precision = c.type.bits() == 16 ? lang::Precision::tf32x3 : lang::Precision::ieee;
+    // The pass inside segments rounds states to 16 bits before each product: tf32 has more.
+    const lang::Precision precision = c.type.bits() == 16 ? lang::Precision::tf32 : lang::Precision::ieee;
     grid(ceildiv(c.d_v, c.block), heads, batch, [&](Index x, Index h, Index b) {
       Expr row = x * c.block;
       Fragment state({c.block, features}, f32, 0);

@@ -8,6 +8,9 @@ namespace tegula::ops {
 
 // How many segments the sequences of a call get: 1 where that takes the least time.
 std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass);
+// How many stretches of all sequences pass one after the other, each while processors that the pass leaves
+// idle form the factors of the next: 1 where the pass has a block for each processor, or that takes longer.
+std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass);
 // [batch, tokens, …] becomes [batch · segments, tokens / segments, …]; nothing where strides do not allow it.
 std::optional<TensorRef> divided(const TensorRef& tensor, std::int64_t segments);
 

@@ -23,16 +23,10 @@ ScanKernel scan_of(const Call& c) {
   return scan;
 }
 
-Shape shape_of_heads(const Call& c, Shape rest = {}) {
-  Shape shape{c.has("cu_seqlens") ? 1 : c.dim("batch"), c.dim("tokens"), c.dim("heads")};
-  shape.insert(shape.end(), rest.begin(), rest.end());
-  return shape;
-}
-
 // The gates of a call, summed inside chunks; no tensor where it has none.
 Tensor gate_sums(const Call& c, Launch& launch) {
   if (!c.has("g") && !c.has("g_gamma")) return launch.scratch({0}, f32);
-  const Tensor sums = launch.scratch(shape_of_heads(c), f32);
+  const Tensor sums = launch.scratch(shape_of_heads(c.call()), f32);
   launch(GateKernel{c.type_if("g"), c.type_if("g_gamma"), false, c.has("cu_seqlens")}, gate_sums_kernel,
          {{"g", token_view(c.call(), "g")}, {"sums", sums}});
   return sums;
@@ -59,7 +53,7 @@ void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result,
 void run(const Call& c, Launch& launch) {
   const TensorRef out = token_view(c.call(), "out");
   if (!c->normalize) return run_sums(c, launch, out, c.type("q"), c->output_final_state);
-  const Tensor sums = launch.scratch(shape_of_heads(c, {c.dim("d_v") + 1}), f32);
+  const Tensor sums = launch.scratch(shape_of_heads(c.call(), {c.dim("d_v") + 1}), f32);
   run_sums(c, launch, sums, f32, c->output_final_state);
   launch(NormalizeKernel{c.type("q"), c.small_dim("d_v")}, normalize_kernel, {{"sums", sums}, {"out", out}});
 }
@@ -68,9 +62,9 @@ void run(const Call& c, Launch& launch) {
 TensorRef gradient_of_sums(const Call& c, Launch& launch, Tensor& owner) {
   const TensorRef dout = token_view(c.call(), "dout");
   if (!c->normalize) return dout;
-  const Tensor sums = launch.scratch(shape_of_heads(c, {c.dim("d_v") + 1}), f32);
+  const Tensor sums = launch.scratch(shape_of_heads(c.call(), {c.dim("d_v") + 1}), f32);
   run_sums(c, launch, sums, f32, false);
-  owner = launch.scratch(shape_of_heads(c, {c.dim("d_v") + 1}), c.type("q"));
+  owner = launch.scratch(shape_of_heads(c.call(), {c.dim("d_v") + 1}), c.type("q"));
   launch(NormalizeKernel{c.type("q"), c.small_dim("d_v")}, normalize_gradient_kernel,
          {{"sums", sums}, {"dout", dout}, {"dsums", owner}});
   return owner;
@@ -78,7 +72,7 @@ TensorRef gradient_of_sums(const Call& c, Launch& launch, Tensor& owner) {
 
 void run_gates(const Call& c, Launch& launch, const Tensor& dsums) {
   if (!c.has("g") && !c.has("g_gamma")) return;
-  const Tensor own = c.has("g") ? Tensor() : launch.scratch(shape_of_heads(c), f32);
+  const Tensor own = c.has("g") ? Tensor() : launch.scratch(shape_of_heads(c.call()), f32);
   const TensorRef dg = c.has("g") ? token_view(c.call(), "dg") : own.ref();
   launch(GateKernel{f32, {}, true, c.has("cu_seqlens")}, gate_sums_kernel, {{"g", dsums}, {"sums", dg}});
   if (c.has("g_gamma")) launch(RowSumKernel{}, row_sum_kernel, {{"x", dg}, {"total", c.given("dg_gamma")}});
@@ -107,7 +101,7 @@ void run_backward(const Call& c, Launch& launch) {
           {"dstates", dstates},
           {"dv", token_view(c.call(), "dv")}});
   scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
-  const Tensor dsums = launch.scratch(scan.gated ? shape_of_heads(c) : Shape{0}, f32);
+  const Tensor dsums = launch.scratch(scan.gated ? shape_of_heads(c.call()) : Shape{0}, f32);
   launch(wide(scan), scan_gradients_kernel,
          {{"q", q},
           {"k", k},

@@ -40,8 +40,9 @@ DeltaInputs delta_inputs(DType type) {
           noise({2, 2, 16, 24}, 6)};
 }
 
-// A sequence in segments, as plans divide long ones of few heads on a GPU, is that of one pass.
-TEST(Recurrences, OfSegmentsAreThoseOfOnePass) {
+// A sequence in segments, as plans divide long ones of few heads on a GPU, or in stretches whose factors are
+// formed beside the pass, is that of one pass.
+TEST(Recurrences, OfSegmentsAndStretchesAreThoseOfOnePass) {
   const auto results = [](DType type, Target target, const char* plan) {
     const auto [q, k, v, beta, dout, g, state] = delta_inputs(type);
     GatedDeltaRule options{.g = g, .initial_state = state, .target = target};
@@ -52,14 +53,19 @@ TEST(Recurrences, OfSegmentsAreThoseOfOnePass) {
     choose_candidates("");
     return std::vector<Tensor>{result.out, result.final_state, gradients.dq, gradients.dk, gradients.dv};
   };
-  const char* one = "gated_delta_rule.0=0,gated_delta_rule_backward.0=0";
-  const char* four = "gated_delta_rule.0=2,gated_delta_rule_backward.0=2";
+  const char* one = "gated_delta_rule.0=0,gated_delta_rule.1=0,gated_delta_rule_backward.0=0";
+  const char* segments = "gated_delta_rule.0=2,gated_delta_rule_backward.0=2";
+  const char* stretches = "gated_delta_rule.0=0,gated_delta_rule.1=2,gated_delta_rule_backward.0=0";
   for (const Target target : {Target::interpreter(), Target::emulated_sm90()}) {
     if (target == Target::emulated_sm90() && test_targets().size() == 1) continue;
     const DType type = target == Target::emulated_sm90() ? bf16 : f32;
-    const std::vector<Tensor> expected = results(type, target, one), divided = results(type, target, four);
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      EXPECT_LT(error_of(divided[i], expected[i]).norm, type == f32 ? 1e-5 : 1e-2) << target.name() << i;
+    const std::vector<Tensor> expected = results(type, target, one),
+                              by_segments = results(type, target, segments),
+                              by_stretches = results(type, target, stretches);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_LT(error_of(by_segments[i], expected[i]).norm, type == f32 ? 1e-5 : 1e-2) << target.name() << i;
+      EXPECT_TRUE(equal(by_stretches[i], expected[i])) << target.name() << i;
+    }
   }
 }
 

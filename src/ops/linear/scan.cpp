@@ -33,6 +33,8 @@ int ScanKernel::stages(int elements) const {
   return deep ? static_cast<int>(std::clamp(bytes * 8 / (elements * type.bits()), least, most)) : 2;
 }
 
+int ScanKernel::threads() const { return type.bits() == 16 && features() <= 128 ? 128 : 0; }
+
 Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_seen) {
   return select(is_seen, score * exp(min(gi - gj, 0)), 0);
 }
@@ -41,6 +43,28 @@ void GateTile::grow(Fragment& x) const {
   if (!tile_) return;
   const Shared& g = *tile_;
   parallel(x, [&](Index i, Index j) { x(i, j) *= exp(g(i)); });
+}
+
+void GateTile::fade(Fragment& x, const Expr& last) const {
+  if (!tile_) return;
+  const Shared& g = *tile_;
+  Expr total = g(last);
+  parallel(x, [&](Index i, Index j) { x(i, j) *= exp(min(total - g(i), 0)); });
+}
+
+const Shared& GateTile::faded(const Shared& values, const Expr& last, std::optional<Shared>& own) const {
+  if (!tile_) return values;
+  Shared& result = own.emplace(Shared({values.extent(0), values.extent(1)}, values.type()));
+  const Shared& g = *tile_;
+  Expr total = g(last);
+  // From registers, so that it has one slot: what is made of tiles that come ahead has as many as they have.
+  Fragment x({values.extent(0), values.extent(1)}, f32);
+  parallel(x, [&](Index i, Index j) {
+    Expr share = exp(min(total - g(i), 0));
+    x(i, j) = f32(values(i, j)) * (weights_ ? (*weights_)(i)*share : share);
+  });
+  copy(x, result);
+  return result;
 }
 
 void GateTile::age(Fragment& state, const Expr& last) const {
@@ -53,6 +77,13 @@ void GateTile::mask(Fragment& scores, const Expr& factor) const {
   parallel(scores, [&](Index i, Index j) {
     Expr score = weights_ ? scores(i, j) * (*weights_)(j)*factor : scores(i, j) * factor;
     scores(i, j) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), i >= j) : select(i >= j, score, 0);
+  });
+}
+
+void GateTile::mask_of_keys(Fragment& scores, const Expr& factor) const {
+  parallel(scores, [&](Index j, Index i) {
+    Expr score = scores(j, i) * factor;
+    scores(j, i) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), i >= j) : select(i >= j, score, 0);
   });
 }
 
@@ -103,10 +134,19 @@ struct ScanChunk {
       o(i, j) *= gate / (1 + exp(-gate));
     });
   }
+  // Where they fit, results go through the place of the rounded state, so that threads store whole sectors;
+  // with weights the further meeting of threads costs more than that gains.
+  void store(const Fragment& o, const Window& to) {
+    const ScanKernel& c = in.c;
+    if (c.result != c.type || c.features() < c.rows() || c.weighted) return copy(o, to);
+    Shared staged = rounded.slice(range(0, c.rows()));
+    copy(o, staged);
+    copy(staged, to);
+  }
   void pass(Fragment& state, const Expr& last) {
     gates.age(state, last);
-    gates.fade(v, last);
-    gemm(k.T(), v, state);
+    std::optional<Shared> room;
+    gemm(k.T(), gates.faded(v, last, room), state);
   }
 };
 
@@ -125,10 +165,7 @@ Kernel scan_kernel(const ScanKernel& c) {
     Tensor out = output("out", in.columns(), c.result);
     Tensor end = c.last ? output("final_state", in.ends(), f32) : out;
     s.declare();
-    // One warp group has all rows of a chunk: two would divide the columns of products, and read operands
-    // that one has in registers from shared memory.
-    const int threads = c.type.bits() == 16 && c.features() <= 128 ? 128 : 0;
-    grid(in.blocks(), in.heads, s.count(), {.threads = threads}, [&](Index x, Index h, Index n) {
+    grid(in.blocks(), in.heads, s.count(), {.threads = c.threads()}, [&](Index x, Index h, Index n) {
       Expr column = x * c.block, key_head = in.key_head(h);
       Fragment state({c.features(), c.block}, f32, 0);
       if (c.first) copy(start.slice(n, h).at(0, column), state);
@@ -148,7 +185,7 @@ Kernel scan_kernel(const ScanKernel& c) {
         }
         Fragment o = own.outputs(state, scale);
         own.finish(o, c.skip ? std::optional<Expr>(f32(shares(h))) : std::nullopt, gate ? &*gate : nullptr);
-        copy(o, s.head(out, n, h).at(row, column));
+        own.store(o, s.head(out, n, h).at(row, column));
         own.pass(state, in.last_row(n, row));
       });
       if (c.last) copy(state, end.slice(n, h).at(0, column));
@@ -214,8 +251,8 @@ class StatesPass {
     copy(state, rounded);
     copy(rounded, s.chunk(states, n, chunk, h).at(0, column));
     gates.age(state, in.last_row(n, row));
-    gates.fade(vs, in.last_row(n, row));
-    gemm(ks.T(), vs, state);
+    std::optional<Shared> own_room;
+    gemm(ks.T(), gates.faded(vs, in.last_row(n, row), own_room), state);
   }
 
   struct Tiles {

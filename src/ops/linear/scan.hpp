@@ -36,6 +36,9 @@ struct ScanKernel {
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;
+  // One warp group has all rows of a chunk where its registers last: two would divide the columns of
+  // products, and read operands that one has in registers from shared memory.
+  int threads() const;
   // Extents of tiles.
   int rows() const { return chunk_tokens_of_scan; }
   int features() const { return (d + 15) / 16 * 16; }

@@ -16,17 +16,18 @@ class StateGradients {
 
   void run() {
     const Sequences& s = in.s;
-    grid(in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
-      Expr column = x * c.block, chunks = ceildiv(s.length(n), c.rows()), key_head = in.key_head(h);
-      Fragment dstate({c.features(), c.block}, f32, 0);
-      if (c.last) copy(dend.slice(n, h).at(0, column), dstate);
-      const int elements = c.rows() * (c.features() * (c.by_feature ? 3 : 2) + c.block);
-      pipelined(chunks, {.stages = c.stages(elements)}, [&](Index step) {
-        Expr chunk = chunks - 1 - step, row = chunk * c.rows();
-        pass({n, h, key_head, chunk, row, column, in.last_row(n, row)}, dstate);
-      });
-      if (c.first) copy(dstate, dstart.slice(n, h).at(0, column));
-    });
+    grid(in.blocks(), in.heads, s.count(), {.threads = c.by_feature ? 0 : c.threads()},
+         [&](Index x, Index h, Index n) {
+           Expr column = x * c.block, chunks = ceildiv(s.length(n), c.rows()), key_head = in.key_head(h);
+           Fragment dstate({c.features(), c.block}, f32, 0);
+           if (c.last) copy(dend.slice(n, h).at(0, column), dstate);
+           const int elements = c.rows() * (c.features() * (c.by_feature ? 3 : 2) + c.block);
+           pipelined(chunks, {.stages = c.stages(elements)}, [&](Index step) {
+             Expr chunk = chunks - 1 - step, row = chunk * c.rows();
+             pass({n, h, key_head, chunk, row, column, in.last_row(n, row)}, dstate);
+           });
+           if (c.first) copy(dstate, dstart.slice(n, h).at(0, column));
+         });
   }
 
  private:
@@ -35,15 +36,16 @@ class StateGradients {
   };
   // The tiles of a chunk.
   struct Tiles {
-    Shared qs, ks, douts, rounded, weights;
+    Shared qs, ks, douts, rounded;
+    std::optional<Shared> weights;
   };
 
   // From the gradient of the state after a chunk to that of the one before it.
   void pass(const Place& at, Fragment& dstate) {
     const Sequences& s = in.s;
     Tiles t{Shared({c.rows(), c.features()}, c.type), Shared({c.rows(), c.features()}, c.type),
-            Shared({c.rows(), c.block}, c.type), Shared({c.features(), c.block}, c.type),
-            Shared({c.rows(), c.rows()}, c.type)};
+            Shared({c.rows(), c.block}, c.type), Shared({c.features(), c.block}, c.type), std::nullopt};
+    if (c.by_feature) t.weights.emplace(std::initializer_list<int>{c.rows(), c.rows()}, c.type);
     GateTile gates(c);
     copy(s.head(q, at.n, at.key_head).at(at.row), t.qs);
     copy(s.head(k, at.n, at.key_head).at(at.row), t.ks);
@@ -55,13 +57,6 @@ class StateGradients {
       fade_by_features(at, t, dvs, dstate);
     else
       fade_by_gates(at, t, gates, dvs, dstate);
-    gemm(t.qs.T(), t.douts, dstate);
-    if (c.by_feature) {
-      Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);
-      copy(s.head(w, at.n, at.h).at(at.row), ws);
-      parallel(minus, [&](Index i, Index j) { minus(i, j) = -dvs(i, j); });
-      gemm(ws.T(), minus, dstate);
-    }
     copy(dvs, s.head(dv, at.n, at.h).at(at.row, at.column));
   }
 
@@ -72,28 +67,37 @@ class StateGradients {
 
   void fade_by_features(const Place& at, Tiles& t, Fragment& dvs, Fragment& dstate) {
     Shared own_decays({c.features()}, f32);
-    copy(in.s.head(given, at.n, at.h).at(at.row), t.weights);
+    copy(in.s.head(given, at.n, at.h).at(at.row), *t.weights);
     copy(in.s.chunk(decays, at.n, at.chunk, at.h).at(0), own_decays);
     gemm(t.ks, t.rounded, dvs);
-    gemm(t.weights.T(), t.douts, dvs);
+    gemm(t.weights->T(), t.douts, dvs);
     keep(at, t);
     fade_features(dstate, own_decays);
+    gemm(t.qs.T(), t.douts, dstate);
+    Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);
+    copy(in.s.head(w, at.n, at.h).at(at.row), ws);
+    parallel(minus, [&](Index i, Index j) { minus(i, j) = -dvs(i, j); });
+    gemm(ws.T(), minus, dstate);
   }
 
+  // Scores have keys as rows, so that they are the left operand of the product with results' gradients, which
+  // have a tile of their own where they are scaled: the copy engine brings only what nothing else writes.
   void fade_by_gates(const Place& at, Tiles& t, GateTile& gates, Fragment& dvs, Fragment& dstate) {
-    Fragment scores({c.rows(), c.rows()}, f32, 0);
-    gemm(t.qs, t.ks.T(), scores);
+    Fragment scores({c.rows(), c.rows()}, f32, 0), gained({c.rows(), c.block}, f32);
+    Shared scaled({c.rows(), c.block}, c.type);
+    gemm(t.ks, t.qs.T(), scores);
     gemm(t.ks, t.rounded, dvs);
     keep(at, t);
-    gates.mask(scores, *scale);
-    gates.fade(dvs, at.last);
-    copy(scores, t.weights);
-    gemm(t.weights.T(), t.douts, dvs);
-    gates.age(dstate, at.last);
-    parallel(t.douts, [&](Index i, Index j) {
+    parallel(gained, [&](Index i, Index j) {
       Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
-      t.douts(i, j) *= factor;
+      gained(i, j) = f32(t.douts(i, j)) * factor;
     });
+    copy(gained, scaled);
+    gates.age(dstate, at.last);
+    gates.mask_of_keys(scores, *scale);
+    gates.fade(dvs, at.last);
+    gemm(scores.to(c.type), t.douts, dvs);
+    gemm(t.qs.T(), scaled, dstate);
   }
 
   const ScanKernel& c;

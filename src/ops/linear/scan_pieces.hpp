@@ -37,24 +37,18 @@ class GateTile {
   void load(const lang::Window& from) {
     if (tile_) copy(from, *tile_);
   }
-  // Loads the weights of the chunk's values, by which fade() multiplies.
+  // Loads the weights of the chunk's values, by which faded() multiplies.
   void load_weights(const lang::Window& from) { copy(from, *weights_); }
   // Rows [rows, …] times e^g, times e^(g_last − g), or all of it times e^g_last.
   void grow(lang::Fragment& x) const;
-  template <class T>
-  void fade(T& x, const lang::Expr& last) const {
-    if (weights_) {
-      const lang::Shared& weights = *weights_;
-      parallel(x, [&](lang::Index i, lang::Index j) { x(i, j) *= weights(i); });
-    }
-    if (!tile_) return;
-    const lang::Shared& g = *tile_;
-    lang::Expr total = g(last);
-    parallel(x, [&](lang::Index i, lang::Index j) { x(i, j) *= exp(min(total - g(i), 0)); });
-  }
+  void fade(lang::Fragment& x, const lang::Expr& last) const;
+  // What values fade to, in `own` where they do: the copy engine brings only tiles that nothing else writes.
+  const lang::Shared& faded(const lang::Shared& values, const lang::Expr& last,
+                            std::optional<lang::Shared>& own) const;
   void age(lang::Fragment& state, const lang::Expr& last) const;
-  // Scores of queries as rows and keys as columns.
+  // Scores of queries as rows and keys as columns, or of keys as rows.
   void mask(lang::Fragment& scores, const lang::Expr& factor) const;
+  void mask_of_keys(lang::Fragment& scores, const lang::Expr& factor) const;
   lang::Expr at(const lang::Expr& row) const { return (*tile_)(row); }
   explicit operator bool() const { return tile_.has_value(); }
 

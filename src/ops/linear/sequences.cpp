@@ -18,6 +18,12 @@ std::int64_t sequences_of(const BoundCall& call) {
   return call.dim(call.has("cu_seqlens") ? "sequences" : "batch");
 }
 
+Shape shape_of_heads(const BoundCall& call, const Shape& rest) {
+  Shape shape{call.has("cu_seqlens") ? 1 : call.dim("batch"), call.dim("tokens"), call.dim("heads")};
+  shape.insert(shape.end(), rest.begin(), rest.end());
+  return shape;
+}
+
 // Sequence n of packed ones has its chunks from begin / rows + n on: it begins there at the earliest.
 Shape chunk_shape(const BoundCall& call, const Shape& rest, int rows) {
   const std::int64_t tokens = call.dim("tokens");
@@ -78,6 +84,16 @@ void Sequences::leave_unless(const Expr& n, const Expr& row) const {
 
 Range Sequences::span(const Expr& n) const { return range((*fences_)(n), (*fences_)(n + 1)); }
 
+Expr Sequences::chunk_number(const Expr& n, const Expr& chunk, int rows) const {
+  return packed_ ? Expr((*fences_)(n)) / rows + n + chunk : chunk;
+}
+
+void Sequences::leave_unless_chunk(const Expr& n, const Expr& chunk) const {
+  if (!packed_) return;
+  assert_that(length(n) <= *longest_, "a sequence has more tokens than max_seqlen");
+  exit_if(chunk_number(n, chunk) > Expr((*fences_)(n + 1)) / chunk_tokens_of_scan + n);
+}
+
 Tensor Sequences::rows(const Tensor& t, const Expr& n) const {
   return packed_ ? t.slice(0, span(n)) : t.slice(n);
 }
@@ -87,7 +103,7 @@ Tensor Sequences::head(const Tensor& t, const Expr& n, const Expr& h) const {
 }
 
 Tensor Sequences::chunk(const Tensor& t, const Expr& n, const Expr& chunk, const Expr& h, int rows) const {
-  return packed_ ? t.slice(0, Expr((*fences_)(n)) / rows + n + chunk, h) : t.slice(n, chunk, h);
+  return packed_ ? t.slice(0, chunk_number(n, chunk, rows), h) : t.slice(n, chunk, h);
 }
 
 }  // namespace tegula::ops

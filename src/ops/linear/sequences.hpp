@@ -37,6 +37,8 @@ TensorRef with_batch(const TensorRef& tensor, bool packed);
 TensorRef token_view(const BoundCall& call, const char* tensor);
 // How many sequences a call has, and how many tokens together.
 std::int64_t sequences_of(const BoundCall& call);
+// [batch, tokens, heads, …] as programs see it.
+Shape shape_of_heads(const BoundCall& call, const Shape& rest = {});
 // Chunks of all sequences, for tensors that have something for each: of packed ones more than there are.
 Shape chunk_shape(const BoundCall& call, const Shape& rest, int rows = chunk_tokens_of_scan);
 
@@ -76,6 +78,11 @@ class Sequences {
   // this number.
   lang::Expr most_chunks(int rows = chunk_tokens_of_scan, int more = 0) const;
   void leave_unless(const lang::Expr& n, const lang::Expr& row) const;
+  // Tensors of chunks have one more for a packed sequence where its last tokens fill a chunk, or there are
+  // none. Its number among all, and a block's end if the sequence has no such chunk.
+  lang::Expr chunk_number(const lang::Expr& n, const lang::Expr& chunk,
+                          int rows = chunk_tokens_of_scan) const;
+  void leave_unless_chunk(const lang::Expr& n, const lang::Expr& chunk) const;
   // [batch, tokens, …] becomes [tokens, …], or [tokens, …] of a head.
   lang::Tensor rows(const lang::Tensor& t, const lang::Expr& n) const;
   lang::Tensor head(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& h) const;

@@ -1,7 +1,5 @@
 #include "ops/state_space/chunks.hpp"
 
-#include <algorithm>
-
 #include "ops/linear/scan_pieces.hpp"
 
 namespace tegula::ops {
@@ -14,11 +12,14 @@ namespace {
 // Blocks for sequence, head, chunk and first column of values; they are independent.
 template <class F>
 void each_chunk(const ScanInputs& in, const F& body) {
-  grid(in.s.most_chunks() * in.blocks(), in.heads, in.s.count(), [&](Index x, Index h, Index n) {
-    Expr chunk = x / in.blocks(), column = x % in.blocks() * in.c.block;
-    // One step, so that the next block's tiles come under this block's work.
-    pipelined(1, {.stages = 1}, [&](Index) { body(n, h, chunk, column); });
-  });
+  const int more = in.c.packed ? in.c.rows() : 0;
+  grid(in.s.most_chunks(in.c.rows(), more) * in.blocks(), in.heads, in.s.count(),
+       [&](Index x, Index h, Index n) {
+         Expr chunk = x / in.blocks(), column = x % in.blocks() * in.c.block;
+         in.s.leave_unless_chunk(n, chunk);
+         // One step, so that the next block's tiles come under this block's work.
+         pipelined(1, {.stages = 1}, [&](Index) { body(n, h, chunk, column); });
+       });
 }
 
 Extents states_of_chunks(const ScanInputs& in) { return {in.s.batch, in.chunks, in.heads, in.c.d_v, in.c.d}; }
@@ -42,12 +43,14 @@ Kernel chunk_states_kernel(const ScanKernel& c) {
       copy(s.head(v, n, h).at(row, column), vs);
       gates.load(s.head(sums, n, h).at(row));
       gates.load_weights(s.head(weights, n, h).at(row));
-      Expr last = in.last_row(n, row);
-      gates.fade(vs, last);
+      // A chunk without tokens leaves nothing, and a state before it stays as it is.
+      Expr last = c.packed ? max(in.last_row(n, row), 0) : in.last_row(n, row);
       Fragment state({c.block, c.features()}, f32, 0);
-      gemm(vs.T(), ks, state);
+      std::optional<Shared> own;
+      gemm(gates.faded(vs, last, own).T(), ks, state);
       copy(state, s.chunk(states, n, chunk, h).at(column));
-      when(column == 0, [&] { decays(n, chunk, h) = exp(gates.at(last)); });
+      when(column == 0,
+           [&] { decays(c.packed ? Expr(0) : Expr(n), s.chunk_number(n, chunk), h) = exp(gates.at(last)); });
     });
   });
 }
@@ -88,29 +91,6 @@ Kernel chunk_scan_kernel(const ScanKernel& c) {
         parallel(o, [&](Index i, Index j) { o(i, j) *= gate(i, j) / (1 + exp(-gate(i, j))); });
       }
       copy(o, s.head(out, n, h).at(row, column));
-    });
-  });
-}
-
-Kernel state_passing_kernel(const StatePassingKernel& c) {
-  constexpr int elements = 2048;  // of a block's part of a state
-  return kernel(instance_name("ssd_state_passing", c), [&] {
-    const int columns = (c.n + 15) / 16 * 16, rows = std::clamp(elements / columns, 1, 64);
-    Dim batch("batch"), chunks("chunks"), heads("heads");
-    const Extents all_states{batch, chunks, heads, c.p, c.n}, ends{batch, heads, c.p, c.n};
-    Tensor states = input("states", all_states, f32), decays = input("decays", {batch, chunks, heads}, f32);
-    Tensor initial = c.first ? input("initial_state", ends, f32) : states;
-    Tensor starts = output("starts", all_states, f32), last = output("final_state", ends, f32);
-    grid(ceildiv(c.p, rows), heads, batch, [&](Index y, Index h, Index b) {
-      Fragment state({rows, columns}, f32, 0);
-      if (c.first) copy(initial.slice(b, h).at(y * rows), state);
-      serial(chunks, [&](Index chunk) {
-        copy(state, starts.slice(b, chunk, h).at(y * rows));
-        Fragment own = load(states.slice(b, chunk, h).at(y * rows), {rows, columns});
-        Expr decay = decays(b, chunk, h);
-        parallel(state, [&](Index i, Index j) { state(i, j) = state(i, j) * decay + own(i, j); });
-      });
-      copy(state, last.slice(b, h).at(y * rows));
     });
   });
 }

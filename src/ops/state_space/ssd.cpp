@@ -1,6 +1,5 @@
 #include "tegula/ops/ssd.hpp"
 
-#include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
 #include "ops/state_space/example.hpp"
 #include "ops/state_space/softplus.hpp"
@@ -29,23 +28,6 @@ ScanKernel scan_of(const Call& c) {
   return scan;
 }
 
-struct Steps {
-  Tensor steps, sums;
-};
-
-Shape shape_of_heads(const Call& c, Shape rest = {}) {
-  Shape shape{c.has("cu_seqlens") ? 1 : c.dim("batch"), c.dim("tokens"), c.dim("heads")};
-  shape.insert(shape.end(), rest.begin(), rest.end());
-  return shape;
-}
-
-Steps form_steps(const Call& c, Launch& launch) {
-  Steps result{launch.scratch(shape_of_heads(c), f32), launch.scratch(shape_of_heads(c), f32)};
-  launch(StepsKernel{c.type("dt"), c.has("dt_bias"), c->dt_softplus, c.has("cu_seqlens")}, steps_kernel,
-         {{"dt", token_view(c.call(), "dt")}, {"steps", result.steps}, {"sums", result.sums}});
-  return result;
-}
-
 void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef& out, bool gate, bool last) {
   ScanKernel scan = narrow(scan_of(c), sequences_of(c.call()) * c.dim("heads"));
   scan.weighted = true, scan.skip = c.has("D"), scan.gate = gate, scan.last = last;
@@ -63,18 +45,8 @@ void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef
 }
 
 void run(const Call& c, Launch& launch) {
-  run_scan(c, launch, form_steps(c, launch), token_view(c.call(), "out"), c.has("z"), c->output_final_state);
-}
-
-// The gradients of A, D and dt_bias are sums over all tokens.
-void run_sums(const Call& c, Launch& launch, const Tensor& parts) {
-  const char* names[] = {"dA", "dD", "ddt_bias"};
-  for (int i = 0; i < 3; ++i)
-    if (c.has(names[i])) {
-      const TensorRef part = parts.ref().slice(0, i, i + 1);
-      launch(RowSumKernel{}, row_sum_kernel,
-             {{"x", part.reshape(shape_of_heads(c))}, {"total", c[names[i]]}});
-    }
+  run_scan(c, launch, form_steps(c.call(), launch, c->dt_softplus), token_view(c.call(), "out"), c.has("z"),
+           c->output_final_state);
 }
 
 // The gradients of a call, grid by grid.
@@ -86,7 +58,7 @@ class SsdBackward {
     differentiate_states();
     differentiate_chunks();
     differentiate_steps();
-    run_sums(c, launch, parts);
+    sum_over_tokens(c.call(), launch, parts);
   }
 
  private:
@@ -165,15 +137,15 @@ class SsdBackward {
   const bool gate = c.has("z");
   const StepProductsKernel products{scan.type, c.type("dt"),     scan.d_v,      c.has("D"),
                                     gate,      c.has("dt_bias"), c->dt_softplus};
-  const Shape columns = shape_of_heads(c, {scan.d_v}), none{0};
-  const Steps steps = form_steps(c, launch);
+  const Shape columns = shape_of_heads(c.call(), {scan.d_v}), none{0};
+  const Steps steps = form_steps(c.call(), launch, c->dt_softplus);
   const Tensor y = launch.scratch(gate ? columns : none, scan.type),
                own_dy = launch.scratch(gate ? columns : none, scan.type),
                v = launch.scratch(columns, scan.type), dv = launch.scratch(columns, scan.type),
                states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type),
-               dsums = launch.scratch(shape_of_heads(c), f32),
-               dgates = launch.scratch(shape_of_heads(c), f32),
+               dsums = launch.scratch(shape_of_heads(c.call()), f32),
+               dgates = launch.scratch(shape_of_heads(c.call()), f32),
                parts = launch.scratch({3, columns[0], columns[1], columns[2]}, f32);
   const TensorRef dy = gate ? own_dy.ref() : dout;
 };

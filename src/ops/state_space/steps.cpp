@@ -92,7 +92,7 @@ Kernel step_gradients_kernel(const StepProductsKernel& c) {
   return kernel(instance_name("ssd_step_gradients", c), [&] {
     Products in(c);
     Tensor x = in.values("x"), dt = in.of_heads("dt", c.dt), rates = input("A", {in.heads}, f32);
-    Tensor steps = in.of_heads("steps", f32), dv = in.values("dv"), dy = in.values("dy");
+    Tensor steps = in.of_heads("steps", f32), dv = in.values("dv"), dy = c.states ? dv : in.values("dy");
     Tensor dgates = in.of_heads("dgates", f32);
     Tensor shares = c.skip ? input("D", {in.heads}, f32) : rates;
     Tensor bias = c.bias ? input("dt_bias", {in.heads}, f32) : rates;
@@ -102,12 +102,15 @@ Kernel step_gradients_kernel(const StepProductsKernel& c) {
     in.each([&](const auto& window, const Expr& h) {
       const auto values = [&](const Tensor& t) { return load(window(t), {rows, in.width()}, f32); };
       const auto vector = [&](const Tensor& t) { return load(window(t), {rows}, f32); };
-      Fragment xs = values(x), dvs = values(dv), dys = values(dy), raw = vector(dt), own = vector(steps);
-      Fragment gates = vector(dgates),
-               of_skip = reduce_sum(map(xs, [&](Index i, Index j) { return xs(i, j) * dys(i, j); }));
+      Fragment xs = values(x), dvs = values(dv);
+      std::optional<Fragment> dys, of_skip;
+      if (!c.states) dys.emplace(values(dy));
+      Fragment raw = vector(dt), own = vector(steps), gates = vector(dgates);
+      if (dys)
+        of_skip.emplace(reduce_sum(map(xs, [&](Index i, Index j) { return xs(i, j) * (*dys)(i, j); })));
       Fragment of_step = reduce_sum(map(xs, [&](Index i, Index j) { return xs(i, j) * dvs(i, j); }));
       parallel(dvs, [&](Index i, Index j) {
-        dvs(i, j) = c.skip ? dvs(i, j) * own(i) + shares(h) * dys(i, j) : dvs(i, j) * own(i);
+        dvs(i, j) = c.skip ? dvs(i, j) * own(i) + shares(h) * (*dys)(i, j) : dvs(i, j) * own(i);
       });
       copy(dvs, window(dx));
       parallel(of_step, [&](Index i) {
@@ -120,7 +123,7 @@ Kernel step_gradients_kernel(const StepProductsKernel& c) {
       });
       copy(of_step, window(ddt));
       copy(gates, window(parts.slice(0)));
-      copy(of_skip, window(parts.slice(1)));
+      if (of_skip) copy(*of_skip, window(parts.slice(1)));
       copy(of_step, window(parts.slice(2)));
     });
   });

@@ -14,19 +14,28 @@ struct StepsKernel {
 // dt, A [, dt_bias] give steps [batch, tokens, heads], and sums: of steps · A inside chunks.
 lang::Kernel steps_kernel(const StepsKernel& c);
 
+// Steps and their sums of a call with dt, A [, dt_bias].
+struct Steps {
+  Tensor steps, sums;
+};
+Steps form_steps(const BoundCall& call, Launch& launch, bool softplus);
+
 struct StepProductsKernel {
   DType type = f32, dt = f32;
   int p = 64;
   bool skip = false, gate = false, bias = false, softplus = false;
+  bool states = false;  // there are no results but states
   auto fields() const {
     return std::tuple(type, labelled("dt", dt), p, labelled("skip", skip), labelled("gate", gate),
-                      labelled("bias", bias), labelled("softplus", softplus));
+                      labelled("bias", bias), labelled("softplus", softplus), labelled("states", states));
   }
 };
 // x, steps give v = steps · x; with a gate z, dout, y, which is out before it, give dy and dz.
 lang::Kernel step_values_kernel(const StepProductsKernel& c);
-// x, dt, A, steps, dv, dy, dgates, which are gradients of steps · A, [, D, dt_bias] give dx and ddt, and for
+// x, dt, A, steps, dv, dgates, which are gradients of steps · A, [, dy, D, dt_bias] give dx and ddt, and for
 // each token and head what it adds to the gradients of A, D and dt_bias: parts [3, batch, tokens, heads].
 lang::Kernel step_gradients_kernel(const StepProductsKernel& c);
+// The gradients dA, dD and ddt_bias, as far as the call has them, are sums of parts over all tokens.
+void sum_over_tokens(const BoundCall& call, Launch& launch, const Tensor& parts);
 
 }  // namespace tegula::ops
