@@ -24,7 +24,7 @@ Tensor scales_of_block(const ScaledOperand& of, const Expr& block) {
 // Those of the rows of a tile.
 Shared load_scales(const ScaledOperand& of, const Expr& row, const Expr& block, int rows) {
   Shared scales({rows}, of.scales.type());
-  copy(scales_of_block(of, block).at(row), scales);
+  copy(scales_of_block(of, block).at(of.first_row ? *of.first_row + row : row), scales);
   return scales;
 }
 
@@ -90,6 +90,27 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
 void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOperand& b, const Expr& row,
                      const Expr& column, const Expr& k, DType compute) {
   multiply_scaled(sums, a, b, row, column, range(0, ceildiv(k, scaled_block)), Expr(Operand(0)), compute);
+}
+
+Tensor turned_scales(const Tensor& scales) {
+  constexpr int side = 32;
+  const bool has_groups = scales.rank() == 3;
+  const int piece = bytes_of_piece / scales.type().bytes();
+  Expr groups = has_groups ? scales.extent(0) : Expr(1), rows = scales.extent(has_groups ? 1 : 0),
+       blocks = scales.extent(has_groups ? 2 : 1), width = ceildiv(rows, piece) * piece;
+  Tensor result = workspace("scales_of_blocks",
+                            has_groups ? Extents{groups, blocks, width} : Extents{blocks, width}, scales.type());
+  const auto turn = [&](const Tensor& from, const Tensor& to, const Index& x, const Index& y) {
+    Fragment tile = load(from.at(x * side, y * side), {side, side});
+    copy(tile.T(), to.at(y * side, x * side));
+  };
+  if (has_groups)
+    grid(ceildiv(rows, side), ceildiv(blocks, side), groups, [&](Index x, Index y, Index group) {
+      turn(scales.slice(group), result.slice(group), x, y);
+    });
+  else
+    grid(ceildiv(rows, side), ceildiv(blocks, side), [&](Index x, Index y) { turn(scales, result, x, y); });
+  return result;
 }
 
 std::span<const TileCost> scaled_tiles(bool large) {

@@ -19,6 +19,7 @@ struct ScaledOperand {
   lang::Tensor values, scales;
   Along values_along = Along::k, scales_along = Along::k;
   int rows_of_scale = 1;
+  std::optional<lang::Operand> first_row = {};  // of the values, among those that scales have
 };
 
 // Rows of a tile whose sums are formed together: those of two warp groups.
@@ -41,6 +42,10 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
 void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOperand& b, const lang::Expr& row,
                      const lang::Expr& column, const lang::Range& blocks, const lang::Expr& begin,
                      DType compute);
+
+// Scales [rows, blocks], or of groups of such rows, with those of a block side by side, as boxes of the copy
+// engine are: a grid of its own writes them.
+lang::Tensor turned_scales(const lang::Tensor& scales);
 
 // Tiles to choose among. Large ones were measured where tensor cores take 8 bits and blocks of b have one
 // scale.

@@ -14,8 +14,7 @@ bool is_worth_decoding(const Bound<QuantisedGemm>& c);
 struct StoredWeights {
   TensorRef b, scales, zeros;
 };
-// Weights are rounded to `compute`.
-void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weights, DType compute,
+void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weights,
                     const StoredWeights& stored, Launch& launch);
 
 }  // namespace tegula::ops

@@ -140,7 +140,7 @@ void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
   if (c.on_gpu()) {
     const ProductTile tile = best_tile(gpu_table.quantised, {1, c.dim("rows"), c.dim("n"), c.dim("k")}, 1,
                                        planned_gpu_processors(c.call()));
-    t.tile = {tile.m, tile.n, depth_of_step(tile.m)};
+    t.tile = quantised_tile(tile.m, tile.n);
   }
   fit_step(t.tile, t.weights);
   t.splits = splits_of(c, t);
@@ -155,7 +155,7 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
     const QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale};
     return launch(vector, quantised_vector_program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
   }
-  if (is_worth_decoding(c)) return launch_decoded(c, w, t.compute, {b, scales, zeros}, launch);
+  if (is_worth_decoding(c)) return launch_decoded(c, w, {b, scales, zeros}, launch);
   plan_tiles(c, t);
   launch(t, program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
 }
@@ -204,6 +204,8 @@ std::vector<Example> quantised_examples() {
            "...=1 k=320 n=20 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale bias:f32"},
           {"decoded_mxfp4_e4m3",
            "...=512 k=96 n=40 groups=3 e4m3 format=mxfp4 scales:u8 row_scale bias:f32 out_dtype=f32"},
+          {"decoded_ternary_e4m3",
+           "...=520 k=96 n=40 groups=1 group=0 e4m3 b:u8 format=ternary scales:f32 row_scale"},
           {"decoded_int8", "...=516 k=70 n=24 groups=1 group=0 format=int8 b:i8 scales:f32"},
           {"decoded_nvfp4", "...=2050 k=64 n=24 groups=4 format=nvfp4 scales:e4m3 packed tensor_scale"},
           {"parts", "...=17 k=1024 n=72 groups=8 packed splits=3 out_dtype=f32"}};

@@ -38,9 +38,11 @@ PackedTensor weights_of(const QuantisedWeights& w, const Extents& leading, const
 
 // With few rows, twice the depth halves the waits and doubles the registers of a thread; this was a tenth
 // faster.
-int depth_of_step(int rows) {
-  if (rows > 32) return 64;
-  return best_of(Candidates<int, 2>{128, 64}, [](int depth) { return 64.0 / depth; });
+QuantisedTile quantised_tile(int m, int n) {
+  QuantisedTile tile{m, n, 64};
+  if (tile.has_few_rows())
+    tile.k = best_of(Candidates<int, 2>{128, 64}, [](int depth) { return 64.0 / depth; });
+  return tile;
 }
 
 QuantisedInputs::QuantisedInputs(const QuantisedWeights& w, const Extents& leading, const Dim& n,
@@ -65,7 +67,7 @@ PackedType QuantisedWeights::stored() const {
 
 QuantisedProduct::Scaled QuantisedProduct::scaled() const {
   if (w_.group == 0) return Scaled::rows;
-  return w_.group % t_.k == 0 && 2 * t_.m < t_.k ? Scaled::steps : Scaled::weights;
+  return w_.group % t_.k == 0 && 2 * t_.m <= t_.k ? Scaled::steps : Scaled::weights;
 }
 
 void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedMatrix& matrix,

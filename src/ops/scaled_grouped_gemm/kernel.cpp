@@ -27,14 +27,23 @@ struct Program {
   Tensor bias = c.bias ? input("bias", {groups, n}, *c.bias) : a;
   Tensor out = output("out", walk.extents({m, n}), c.out);
 
+  // Turned scales come by boxes of the copy engine, which may hold those of the next group.
+  ScaledOperand left(const GroupedTile& tile, const Tensor& turned) const {
+    ScaledOperand own{tile.of(a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
+                      c.by_block_a ? Along::rows : Along::k, 1};
+    if (!c.turns_scales) return own;
+    own.scales = tile.divided ? turned : turned.slice(tile.group), own.scales_along = Along::rows;
+    own.first_row = tile.rows.begin;
+    return own;
+  }
+
   void run() const {
+    const Tensor turned = c.turns_scales ? turned_scales(scale_a) : scale_a;
     walk.each(ceildiv(n, c.n), c.m, [&](const Expr& x, const GroupedTile& tile) {
       ScaledSums sums = scaled_sums(c.m, c.n);
-      const ScaledOperand left{tile.of(a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
-                               c.by_block_a ? Along::rows : Along::k, 1};
       const ScaledOperand right{b.slice(tile.group), scale_b.slice(tile.group), Along::k,
                                 c.by_block_b ? Along::rows : Along::k, c.rows_b};
-      multiply_scaled(sums, left, right, tile.row, x * c.n, k, c.compute);
+      multiply_scaled(sums, left(tile, turned), right, tile.row, x * c.n, k, c.compute);
       for (ScaledRows& own : sums) {
         Fragment& sum = own.values;
         if (c.bias) {
@@ -58,9 +67,10 @@ ScaledGroupedGemmKernel planned(ScaledGroupedGemmKernel t, const GroupedProduct&
   t.compute = product_tile_type(call, t.type, true);
   if (call.on_gpu()) {
     const ProductTile tile =
-        best_tile(scaled_tiles(false), {product.groups, product.rows, product.n, product.k}, 1,
+        best_tile(scaled_tiles(t.compute.bits() == 8 && t.rows_b == scaled_block), {product.groups, product.rows, product.n, product.k}, 1,
                   planned_gpu_processors(call));
     t.m = tile.m, t.n = tile.n;
+    t.turns_scales = t.m > most_rows_of_sums && !t.by_block_a;
   } else {
     t.m = product.rows <= 16 ? 16 : 64;
   }
