@@ -149,10 +149,11 @@ void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
 void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   Instance t = instance_of(c);
   QuantisedWeights& w = t.weights;
-  const TensorRef b = stored_elements(c["b"], w), scales = turned(c["scales"], !w.by_group),
+  const bool is_vector = c.dim("rows") == 1 && c->splits == 0;
+  const TensorRef b = stored_elements(c["b"], w, is_vector && !c.on_gpu()), scales = turned(c["scales"], !w.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !w.zeros_by_group) : scales;
-  if (c.on_gpu() && c.dim("rows") == 1 && takes_vectors(w) && c->splits == 0) {
-    const QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale};
+  if (is_vector && takes_vectors(w)) {
+    const QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale, !c.on_gpu()};
     return launch(vector, quantised_vector_program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
   }
   if (is_worth_decoding(c)) return launch_decoded(c, w, {b, scales, zeros}, launch);

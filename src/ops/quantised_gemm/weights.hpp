@@ -106,8 +106,9 @@ class QuantisedProduct {
 
 // The step of k becomes one that groups divide, or that divides them.
 void fit_step(QuantisedTile& tile, const QuantisedWeights& weights);
-// b as programs read it, words where its bytes are such; weights.words says which.
-TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights);
+// b as programs read it, words where its bytes are such and tiles of words pay, or `words` asks for them;
+// weights.words says which.
+TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights, bool words = false);
 
 // For formulas: row j of the weights of a matrix without their scales, and whether scales, zeros and groups
 // are such as the format has.
