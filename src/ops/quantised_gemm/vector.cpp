@@ -18,7 +18,7 @@ constexpr int vector_threads = 128, words_of_thread = 4, words_of_step = vector_
 constexpr int words_of_piece = 16;  // of the turned vector, whose rows the copy engine takes
 constexpr int rows_at_once = 4, rows_of_block = 16;
 // Rows of a block on a CPU, and the words of a step, whose sums lanes hold.
-constexpr int cpu_rows = 16, most_cpu_words = 64;
+constexpr int cpu_rows = 16, most_cpu_words = 128;
 
 struct VectorProgram {
   const QuantisedVector& c;
