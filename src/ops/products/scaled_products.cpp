@@ -24,9 +24,35 @@ Tensor scales_of_block(const ScaledOperand& of, const Expr& block) {
 // Those of the rows of a tile.
 Shared load_scales(const ScaledOperand& of, const Expr& row, const Expr& block, int rows) {
   Shared scales({rows}, of.scales.type());
-  copy(scales_of_block(of, block).at(of.first_row ? *of.first_row + row : row), scales);
+  copy(scales_of_block(of, block).at(row), scales);
   return scales;
 }
+
+// The scales of a's rows in a tile, in one vector, or in one for each part of the sums.
+class RowScales {
+ public:
+  RowScales(const ScaledOperand& a, const Expr& row, const Expr& block, int rows, int parts) {
+    const bool begins_anywhere = a.first_row && a.scales_along == Along::rows;
+    if (!begins_anywhere) {
+      loaded_.push_back(load_scales(a, row, block, rows * parts));
+      return;
+    }
+    // Boxes of the copy engine begin at whole pieces, and have no more than 256 elements.
+    const int piece = bytes_of_piece / a.scales.type().bytes();
+    skipped_.emplace(row % piece);
+    for (int part = 0; part < parts; ++part)
+      loaded_.push_back(load_scales(a, row / piece * piece + part * rows, block, rows + piece));
+  }
+  // Of the row i of a part, which begins at the row `first`.
+  Expr at(const Index& i, int first, std::size_t part) const {
+    const DType type = loaded_[0].type();
+    return scale_of(skipped_ ? loaded_[part](i + *skipped_) : loaded_[0](i + first), type);
+  }
+
+ private:
+  std::vector<Shared> loaded_;
+  std::optional<Operand> skipped_;
+};
 
 Expr scale_at(const ScaledOperand& of, const Expr& row, const Expr& block) {
   Expr at = row / of.rows_of_scale;
@@ -64,8 +90,10 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
   const int m = rows * static_cast<int>(sums.size());
   pipelined(blocks, {.stages = 4}, [&](Index block) {
     Expr inner = block * scaled_block - begin;
-    Shared a_tile = load_tile(a, row, inner, m, compute), b_tile = load_tile(b, column, inner, n, compute);
-    Shared of_a = load_scales(a, row, block, m);
+    Expr row_of_a = a.first_row ? *a.first_row + row : row;
+    Shared a_tile = load_tile(a, row_of_a, inner, m, compute),
+           b_tile = load_tile(b, column, inner, n, compute);
+    const RowScales of_a(a, row_of_a, block, rows, static_cast<int>(sums.size()));
     std::optional<Shared> of_b;
     std::optional<Expr> one_of_b;
     if (b.rows_of_scale == 1)
@@ -77,11 +105,12 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
       return one_of_b ? *one_of_b : scale_at(b, column + j, block);
     };
     Fragment part({rows, n}, f32);
-    for (auto& [first, sum] : sums) {
+    for (std::size_t number = 0; number < sums.size(); ++number) {
+      auto& [first, sum] = sums[number];
       fill(part, 0);
       multiply(a_tile, a.values_along, first, b_tile, b.values_along, part);
       parallel(sum, [&](Index i, Index j) {
-        sum(i, j) += part(i, j) * (scale_of(of_a(i + first), of_a.type()) * scale_b(j));
+        sum(i, j) += part(i, j) * (of_a.at(i, first, number) * scale_b(j));
       });
     }
   });

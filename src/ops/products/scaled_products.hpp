@@ -19,7 +19,7 @@ struct ScaledOperand {
   lang::Tensor values, scales;
   Along values_along = Along::k, scales_along = Along::k;
   int rows_of_scale = 1;
-  std::optional<lang::Operand> first_row = {};  // of the values, among those that scales have
+  std::optional<lang::Operand> first_row = {};  // that rows of the product are counted from
 };
 
 // Rows of a tile whose sums are formed together: those of two warp groups.

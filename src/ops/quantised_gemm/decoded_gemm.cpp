@@ -122,6 +122,11 @@ TensorRef as_batch(const TensorRef& matrix) { return matrix.reshape({1, matrix.s
 
 }  // namespace
 
+bool are_weights_of_8_bits(const Bound<QuantisedGemm>& c) {
+  const bool is_of_rows = c.dim("groups") == 1 && bits_of(c->format) <= 4 && !c.has("zeros");
+  return c.type("a") == e4m3 && (c->format == WeightFormat::mxfp4 || is_of_rows);
+}
+
 bool is_worth_decoding(const Bound<QuantisedGemm>& c) {
   constexpr std::int64_t most_bytes = bytes_of_partials;
   const bool is_converted = c.type("a").bits() == 8;
@@ -134,13 +139,6 @@ bool is_worth_decoding(const Bound<QuantisedGemm>& c) {
 }
 
 namespace {
-
-// Tensor cores multiply rows of e4m3 with weights that are such numbers, but for a factor of their row.
-DType decoded_type(const Bound<QuantisedGemm>& c, const QuantisedWeights& w) {
-  const bool has_factor = w.format == WeightFormat::mxfp4 || (w.group == 0 && w.bits() <= 4 && !w.zeros);
-  if (c.type("a") == e4m3 && has_factor && has_copy_engine(c.call())) return e4m3;
-  return multiplied_type(rounded_weights(c.type("a")), c.on_gpu());
-}
 
 // The product of rows with the decoded matrix.
 void multiply_decoded(const Bound<QuantisedGemm>& c, const TensorRef& rows, const TensorRef& decoded,
@@ -166,7 +164,9 @@ void multiply_decoded(const Bound<QuantisedGemm>& c, const TensorRef& rows, cons
 void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weights,
                     const StoredWeights& stored, Launch& launch) {
   const std::int64_t n = c.dim("n"), k = c.dim("k");
-  const DType compute = decoded_type(c, weights);
+  const bool is_of_8_bits = are_weights_of_8_bits(c) && has_copy_engine(c.call());
+  const DType compute =
+      is_of_8_bits ? e4m3 : multiplied_type(rounded_weights(c.type("a")), c.on_gpu());
   DecodedOperands operands{.weights = weights, .type = compute, .tensor_scale = c.has("tensor_scale")};
   if (c.type("a") != compute) operands.rows = c.type("a");
   const tegula::Tensor decoded = launch.scratch({n, k}, compute),

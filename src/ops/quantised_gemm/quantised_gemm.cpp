@@ -10,6 +10,7 @@
 #include "ops/quantised_gemm/weights.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/schema.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
 
 namespace tegula::ops {
 
@@ -169,6 +170,7 @@ void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
   const double *zeros = exact.data_if("zeros"), *bias = exact.data_if("bias"),
                *whole = exact.data_if("tensor_scale"), *of_row = exact.data_if("row_scale");
   const double zero = zero_of(c->format);
+  const bool of_8_bits = exact.steps() != f64 && are_weights_of_8_bits(c);
   const tegula::Tensor& b = exact["b"];
   std::vector<double> weights(static_cast<std::size_t>(k));
   for (std::int64_t j = 0; j < n; ++j) {
@@ -179,8 +181,8 @@ void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
       weights[e] = exact.steps() == f64 ? weight : round_to(rounded_weights(c.type("a")), weight);
     }
     for (std::int64_t i = 0; i < rows; ++i) {
-      double sum = 0;
-      for (std::int64_t e = 0; e < k; ++e) sum += a[i * k + e] * weights[e];
+      const double* row = &a[static_cast<std::size_t>(i * k)];
+      const double sum = sum_of_8_bits(k, of_8_bits, [&](std::int64_t e) { return row[e] * weights[e]; });
       out(i, j) = sum * (whole ? *whole : 1) * (of_row ? of_row[i] : 1) + (bias ? bias[j] : 0);
     }
   }

@@ -27,23 +27,20 @@ struct Program {
   Tensor bias = c.bias ? input("bias", {groups, n}, *c.bias) : a;
   Tensor out = output("out", walk.extents({m, n}), c.out);
 
-  // Turned scales come by boxes of the copy engine, which may hold those of the next group.
-  ScaledOperand left(const GroupedTile& tile, const Tensor& turned) const {
-    ScaledOperand own{tile.of(a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
-                      c.by_block_a ? Along::rows : Along::k, 1};
-    if (!c.turns_scales) return own;
-    own.scales = tile.divided ? turned : turned.slice(tile.group), own.scales_along = Along::rows;
-    own.first_row = tile.rows.begin;
+  ScaledOperand left(const GroupedTile& tile, const Tensor& scales) const {
+    const bool by_block = c.by_block_a || c.turns_scales;
+    ScaledOperand own{tile.read_of(a), tile.read_of(scales), Along::k, by_block ? Along::rows : Along::k, 1};
+    own.first_row = tile.first_read();
     return own;
   }
 
   void run() const {
-    const Tensor turned = c.turns_scales ? turned_scales(scale_a) : scale_a;
+    const Tensor scales = c.turns_scales ? turned_scales(scale_a) : scale_a;
     walk.each(ceildiv(n, c.n), c.m, [&](const Expr& x, const GroupedTile& tile) {
       ScaledSums sums = scaled_sums(c.m, c.n);
       const ScaledOperand right{b.slice(tile.group), scale_b.slice(tile.group), Along::k,
                                 c.by_block_b ? Along::rows : Along::k, c.rows_b};
-      multiply_scaled(sums, left(tile, turned), right, tile.row, x * c.n, k, c.compute);
+      multiply_scaled(sums, left(tile, scales), right, tile.row, x * c.n, k, c.compute);
       for (ScaledRows& own : sums) {
         Fragment& sum = own.values;
         if (c.bias) {
