@@ -291,6 +291,8 @@ const OperatorSchema& conv2d_schema() {
                {"strided_even_bf16",
                 "batch=2 height=8 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 "
                 "groups=2 bf16"},
+               {"images_bf16",
+                "batch=3 height=4 width=12 channels=16 features=24 taps_h=3 taps_w=3 padding=1 bf16"},
                {"grouped",
                 "batch=1 height=6 width=5 channels=12 features=9 taps_h=2 taps_w=3 padding=1 groups=3 bias"}})
           .measured(
