@@ -86,7 +86,8 @@ Expr packed_number(PackedType type, const Operand& element, const PackedPlace& p
 Expr packed_as_f32(PackedType type, const Operand& element, const PackedPlace& place) {
   const At o{element.at};
   const Operand word(u32(element), element.at);
-  if (type.code == PackedType::Code::e2m1) return e2m1_as_f32(low_half(word, place), o(place.bit), place.by_normals);
+  if (type.code == PackedType::Code::e2m1)
+    return e2m1_as_f32(low_half(word, place), o(place.bit), place.by_normals);
   // An integer that stays where it is is within the mantissa of a float, too.
   const bool stays = !place.shifts;
   const Operand bit(u32(o(place.bit)), element.at);

@@ -18,8 +18,8 @@ TensorRef over_three(TensorRef tensor, int rank) {
 
 namespace {
 
-// How the pixels of a tile are divided into images, rows and columns, so that tiles cover the fewest pixels. A
-// warp group stores whole images.
+// How the pixels of a tile are divided into images, rows and columns, so that tiles cover the fewest pixels.
+// A warp group stores whole images.
 void divide_pixels(ConvKernel& t, const ConvShape::Three& made, std::int64_t batch, bool joins_images) {
   const int count = t.h * t.w, usual = t.w;
   const auto covered = [&](int images, int h, int w) {
@@ -30,7 +30,8 @@ void divide_pixels(ConvKernel& t, const ConvShape::Three& made, std::int64_t bat
   for (const int w : {8, 16, 32, 4})
     for (int h = count / w; h >= 1; h /= 2) {
       const int images = count / w / h;
-      if (w > count || ((images > 1 || w < 8) && !joins_images) || (images > 1 && h * w > warp_group_rows)) continue;
+      if (w > count || ((images > 1 || w < 8) && !joins_images) || (images > 1 && h * w > warp_group_rows))
+        continue;
       if (covered(images, h, w) < covered(t.images, t.h, t.w)) t.images = images, t.h = h, t.w = w;
     }
 }

@@ -102,8 +102,7 @@ struct Program : ConvPixels {
       copy(sum.reshape({c.images, c.h, c.w, c.n}),
            result.slice(all, 0).at(first.image, first.h, first.w, column));
     else
-      copy(sum.reshape({c.h, c.w, c.n}),
-           result.slice(first.image, first.d).at(first.h, first.w, column));
+      copy(sum.reshape({c.h, c.w, c.n}), result.slice(first.image, first.d).at(first.h, first.w, column));
   }
   void store_phase(const Fragment& sum, const Pixel& first, const Expr& group, const Expr& column) const {
     Expr begin = first.w % stride * columns + group * made;
@@ -114,8 +113,7 @@ struct Program : ConvPixels {
                       .at(first.image, first.h / stride_h, first.w / stride, column));
     Expr plane = first.image * to_depth + first.d;
     copy(sum.reshape({c.h, c.w, c.n}),
-         to.slice(plane, all, first.h % stride_h, all, own)
-             .at(first.h / stride_h, first.w / stride, column));
+         to.slice(plane, all, first.h % stride_h, all, own).at(first.h / stride_h, first.w / stride, column));
   }
 
   void by_windows() const {

@@ -21,7 +21,7 @@ struct ConvKernel {
   bool whole = false;         // of phases: no tile is partly after the channels of a group
   bool grouped = false;       // there are groups of channels
   bool whole_pieces = false;  // pixels begin at multiples of 16 bytes of an image
-  int images = 1;  // of a tile; more than one only without depth
+  int images = 1;             // of a tile; more than one only without depth
   int h = 8, w = 8, n = 64,
       k = 64;      // pixels of each; its columns; the step of what is summed, or rows of dweight
   int splits = 1;  // of the pixels that a gradient of weights sums

@@ -60,8 +60,9 @@ void ConvPixels::window_of_phase(Shared& tile, const Pixel& first, const Tap& ta
   Expr begin = (floormod(w, stride) * (channels / piece) + group * (own / piece)) * piece;
   Expr row = first.h + floordiv(h, stride_h), column = first.w + floordiv(w, stride);
   if (c.images > 1) {
-    const Tensor of_phase = c.whole ? from.slice(all, all, floormod(h, stride_h))
-                                    : from.slice(all, all, floormod(h, stride_h), all, range(begin, begin + own));
+    const Tensor of_phase = c.whole
+                                ? from.slice(all, all, floormod(h, stride_h))
+                                : from.slice(all, all, floormod(h, stride_h), all, range(begin, begin + own));
     return copy(of_phase.at(first.image, row, column, c.whole ? begin + channel : channel),
                 tile.reshape({c.images, c.h, c.w, static_cast<int>(tile.extent(1))}));
   }

@@ -109,9 +109,8 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
       auto& [first, sum] = sums[number];
       fill(part, 0);
       multiply(a_tile, a.values_along, first, b_tile, b.values_along, part);
-      parallel(sum, [&](Index i, Index j) {
-        sum(i, j) += part(i, j) * (of_a.at(i, first, number) * scale_b(j));
-      });
+      parallel(sum,
+               [&](Index i, Index j) { sum(i, j) += part(i, j) * (of_a.at(i, first, number) * scale_b(j)); });
     }
   });
 }
@@ -127,16 +126,16 @@ Tensor turned_scales(const Tensor& scales) {
   const int piece = bytes_of_piece / scales.type().bytes();
   Expr groups = has_groups ? scales.extent(0) : Expr(1), rows = scales.extent(has_groups ? 1 : 0),
        blocks = scales.extent(has_groups ? 2 : 1), width = ceildiv(rows, piece) * piece;
-  Tensor result = workspace("scales_of_blocks",
-                            has_groups ? Extents{groups, blocks, width} : Extents{blocks, width}, scales.type());
+  Tensor result =
+      workspace("scales_of_blocks", has_groups ? Extents{groups, blocks, width} : Extents{blocks, width},
+                scales.type());
   const auto turn = [&](const Tensor& from, const Tensor& to, const Index& x, const Index& y) {
     Fragment tile = load(from.at(x * side, y * side), {side, side});
     copy(tile.T(), to.at(y * side, x * side));
   };
   if (has_groups)
-    grid(ceildiv(rows, side), ceildiv(blocks, side), groups, [&](Index x, Index y, Index group) {
-      turn(scales.slice(group), result.slice(group), x, y);
-    });
+    grid(ceildiv(rows, side), ceildiv(blocks, side), groups,
+         [&](Index x, Index y, Index group) { turn(scales.slice(group), result.slice(group), x, y); });
   else
     grid(ceildiv(rows, side), ceildiv(blocks, side), [&](Index x, Index y) { turn(scales, result, x, y); });
   return result;

@@ -165,8 +165,7 @@ void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weigh
                     const StoredWeights& stored, Launch& launch) {
   const std::int64_t n = c.dim("n"), k = c.dim("k");
   const bool is_of_8_bits = are_weights_of_8_bits(c) && has_copy_engine(c.call());
-  const DType compute =
-      is_of_8_bits ? e4m3 : multiplied_type(rounded_weights(c.type("a")), c.on_gpu());
+  const DType compute = is_of_8_bits ? e4m3 : multiplied_type(rounded_weights(c.type("a")), c.on_gpu());
   DecodedOperands operands{.weights = weights, .type = compute, .tensor_scale = c.has("tensor_scale")};
   if (c.type("a") != compute) operands.rows = c.type("a");
   const tegula::Tensor decoded = launch.scratch({n, k}, compute),

@@ -151,7 +151,8 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   Instance t = instance_of(c);
   QuantisedWeights& w = t.weights;
   const bool is_vector = c.dim("rows") == 1 && c->splits == 0;
-  const TensorRef b = stored_elements(c["b"], w, is_vector && !c.on_gpu()), scales = turned(c["scales"], !w.by_group),
+  const TensorRef b = stored_elements(c["b"], w, is_vector && !c.on_gpu()),
+                  scales = turned(c["scales"], !w.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !w.zeros_by_group) : scales;
   if (is_vector && takes_vectors(w)) {
     const QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale, !c.on_gpu()};

@@ -167,8 +167,7 @@ struct VectorProgram {
     grid(ceildiv(n, cpu_rows), [&](Index block) {
       Expr row = block * cpu_rows;
       Fragment sums({cpu_rows, count}, f32, 0);
-      serial(ceildiv(k, count * in_word),
-             [&](Index step) { add_words(sums, turned, row, step * count); });
+      serial(ceildiv(k, count * in_word), [&](Index step) { add_words(sums, turned, row, step * count); });
       Fragment sum = reduce_sum(sums);
       store(sum, row);
     });

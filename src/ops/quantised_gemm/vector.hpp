@@ -13,7 +13,8 @@ struct QuantisedVector {
 
   auto fields() const {
     return std::tuple(type, labelled("out", out), weights, labelled("bias", bias),
-                      labelled("whole", tensor_scale), labelled("of_rows", row_scale), labelled("cpu", on_cpu));
+                      labelled("whole", tensor_scale), labelled("of_rows", row_scale),
+                      labelled("cpu", on_cpu));
   }
 };
 

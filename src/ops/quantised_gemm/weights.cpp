@@ -107,8 +107,9 @@ TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights, bool wo
   // Plain bytes bring a thread two weights of 4 bits at a time, words of the packed order eight, and words of
   // 2 bits the four that it needs of sixteen, those of 8 bits both of two instead of one.
   const auto is_whole = [&](int dim) { return b.stride(dim) % 4 == 0 || b.size(dim) <= 1; };
-  weights.words = (words || weights.packed || weights.bits() != 4) && b.stride(-1) == 1 && b.size(-1) % 4 == 0 &&
-                  is_whole(0) && is_whole(-2) && reinterpret_cast<std::uintptr_t>(b.data) % 4 == 0;
+  weights.words = (words || weights.packed || weights.bits() != 4) && b.stride(-1) == 1 &&
+                  b.size(-1) % 4 == 0 && is_whole(0) && is_whole(-2) &&
+                  reinterpret_cast<std::uintptr_t>(b.data) % 4 == 0;
   if (!weights.words) return elements;
   elements.dtype = u32;
   elements.shape.back() /= 4;

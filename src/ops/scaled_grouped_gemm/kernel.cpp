@@ -64,8 +64,8 @@ ScaledGroupedGemmKernel planned(ScaledGroupedGemmKernel t, const GroupedProduct&
   t.compute = product_tile_type(call, t.type, true);
   if (call.on_gpu()) {
     const ProductTile tile =
-        best_tile(scaled_tiles(t.compute.bits() == 8 && t.rows_b == scaled_block), {product.groups, product.rows, product.n, product.k}, 1,
-                  planned_gpu_processors(call));
+        best_tile(scaled_tiles(t.compute.bits() == 8 && t.rows_b == scaled_block),
+                  {product.groups, product.rows, product.n, product.k}, 1, planned_gpu_processors(call));
     t.m = tile.m, t.n = tile.n;
     t.turns_scales = t.m > most_rows_of_sums && !t.by_block_a;
   } else {

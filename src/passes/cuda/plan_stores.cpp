@@ -89,7 +89,9 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const la
   for (const ViewDim& dim : to.dims) {
     if (dim.axis >= 0 && dim.axis != axis++) return std::nullopt;
     const bool is_first = dim.axis == 0;
-    plan.box.push_back(dim.axis < 0 ? 1 : is_first ? plan.rows / plan.pack : static_cast<int>(from.extent(dim.axis)));
+    plan.box.push_back(dim.axis < 0 ? 1
+                       : is_first   ? plan.rows / plan.pack
+                                    : static_cast<int>(from.extent(dim.axis)));
   }
   if (axis != from.rank() || to.dims.back().axis != from.rank() - 1) return std::nullopt;
   plan.box.pop_back();
