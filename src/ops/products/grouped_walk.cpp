@@ -10,11 +10,6 @@ Tensor GroupedTile::of(const Tensor& all_groups, int axis) const {
   return axis == 0 ? all_groups.slice(group, rows) : all_groups.slice(group, all, rows);
 }
 
-Tensor GroupedTile::read_of(const Tensor& all_groups) const {
-  return divided ? all_groups : all_groups.slice(group);
-}
-Expr GroupedTile::first_read() const { return divided ? Expr(rows.begin) : Expr(Operand(0)); }
-
 Extents GroupedWalk::extents(Extents own) const {
   if (!form_.offsets) own.insert(own.begin(), groups_);
   return own;

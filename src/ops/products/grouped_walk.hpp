@@ -23,10 +23,6 @@ struct GroupedTile {
 
   // The group's part of a tensor of rows; rows are dimension `axis` of that part.
   lang::Tensor of(const lang::Tensor& all_groups, int axis = 0) const;
-  // The same with rows of other groups behind, for operands of which more rows than results may be read: no
-  // limit cuts their tiles. Row 0 of the group is `first_read()` there.
-  lang::Tensor read_of(const lang::Tensor& all_groups) const;
-  lang::Expr first_read() const;
 };
 
 class GroupedWalk {

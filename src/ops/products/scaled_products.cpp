@@ -28,32 +28,6 @@ Shared load_scales(const ScaledOperand& of, const Expr& row, const Expr& block, 
   return scales;
 }
 
-// The scales of a's rows in a tile, in one vector, or in one for each part of the sums.
-class RowScales {
- public:
-  RowScales(const ScaledOperand& a, const Expr& row, const Expr& block, int rows, int parts) {
-    const bool begins_anywhere = a.first_row && a.scales_along == Along::rows;
-    if (!begins_anywhere) {
-      loaded_.push_back(load_scales(a, row, block, rows * parts));
-      return;
-    }
-    // Boxes of the copy engine begin at whole pieces, and have no more than 256 elements.
-    const int piece = bytes_of_piece / a.scales.type().bytes();
-    skipped_.emplace(row % piece);
-    for (int part = 0; part < parts; ++part)
-      loaded_.push_back(load_scales(a, row / piece * piece + part * rows, block, rows + piece));
-  }
-  // Of the row i of a part, which begins at the row `first`.
-  Expr at(const Index& i, int first, std::size_t part) const {
-    const DType type = loaded_[0].type();
-    return scale_of(skipped_ ? loaded_[part](i + *skipped_) : loaded_[0](i + first), type);
-  }
-
- private:
-  std::vector<Shared> loaded_;
-  std::optional<Operand> skipped_;
-};
-
 Expr scale_at(const ScaledOperand& of, const Expr& row, const Expr& block) {
   Expr at = row / of.rows_of_scale;
   return scale_of(of.scales_along == Along::rows ? of.scales(block, at) : of.scales(at, block),
@@ -90,10 +64,8 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
   const int m = rows * static_cast<int>(sums.size());
   pipelined(blocks, {.stages = 4}, [&](Index block) {
     Expr inner = block * scaled_block - begin;
-    Expr row_of_a = a.first_row ? *a.first_row + row : row;
-    Shared a_tile = load_tile(a, row_of_a, inner, m, compute),
-           b_tile = load_tile(b, column, inner, n, compute);
-    const RowScales of_a(a, row_of_a, block, rows, static_cast<int>(sums.size()));
+    Shared a_tile = load_tile(a, row, inner, m, compute), b_tile = load_tile(b, column, inner, n, compute);
+    Shared of_a = load_scales(a, row, block, m);
     std::optional<Shared> of_b;
     std::optional<Expr> one_of_b;
     if (b.rows_of_scale == 1)
@@ -105,12 +77,12 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
       return one_of_b ? *one_of_b : scale_at(b, column + j, block);
     };
     Fragment part({rows, n}, f32);
-    for (std::size_t number = 0; number < sums.size(); ++number) {
-      auto& [first, sum] = sums[number];
+    for (auto& [first, sum] : sums) {
       fill(part, 0);
       multiply(a_tile, a.values_along, first, b_tile, b.values_along, part);
-      parallel(sum,
-               [&](Index i, Index j) { sum(i, j) += part(i, j) * (of_a.at(i, first, number) * scale_b(j)); });
+      parallel(sum, [&](Index i, Index j) {
+        sum(i, j) += part(i, j) * (scale_of(of_a(i + first), of_a.type()) * scale_b(j));
+      });
     }
   });
 }
@@ -118,27 +90,6 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
 void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOperand& b, const Expr& row,
                      const Expr& column, const Expr& k, DType compute) {
   multiply_scaled(sums, a, b, row, column, range(0, ceildiv(k, scaled_block)), Expr(Operand(0)), compute);
-}
-
-Tensor turned_scales(const Tensor& scales) {
-  constexpr int side = 32;
-  const bool has_groups = scales.rank() == 3;
-  const int piece = bytes_of_piece / scales.type().bytes();
-  Expr groups = has_groups ? scales.extent(0) : Expr(1), rows = scales.extent(has_groups ? 1 : 0),
-       blocks = scales.extent(has_groups ? 2 : 1), width = ceildiv(rows, piece) * piece;
-  Tensor result =
-      workspace("scales_of_blocks", has_groups ? Extents{groups, blocks, width} : Extents{blocks, width},
-                scales.type());
-  const auto turn = [&](const Tensor& from, const Tensor& to, const Index& x, const Index& y) {
-    Fragment tile = load(from.at(x * side, y * side), {side, side});
-    copy(tile.T(), to.at(y * side, x * side));
-  };
-  if (has_groups)
-    grid(ceildiv(rows, side), ceildiv(blocks, side), groups,
-         [&](Index x, Index y, Index group) { turn(scales.slice(group), result.slice(group), x, y); });
-  else
-    grid(ceildiv(rows, side), ceildiv(blocks, side), [&](Index x, Index y) { turn(scales, result, x, y); });
-  return result;
 }
 
 std::span<const TileCost> scaled_tiles(bool large) {

@@ -19,7 +19,6 @@ struct ScaledOperand {
   lang::Tensor values, scales;
   Along values_along = Along::k, scales_along = Along::k;
   int rows_of_scale = 1;
-  std::optional<lang::Operand> first_row = {};  // that rows of the product are counted from
 };
 
 // Rows of a tile whose sums are formed together: those of two warp groups.
@@ -42,10 +41,6 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
 void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOperand& b, const lang::Expr& row,
                      const lang::Expr& column, const lang::Range& blocks, const lang::Expr& begin,
                      DType compute);
-
-// Scales [rows, blocks], or of groups of such rows, with those of a block side by side, as boxes of the copy
-// engine are: a grid of its own writes them.
-lang::Tensor turned_scales(const lang::Tensor& scales);
 
 // Tiles to choose among. Large ones were measured where tensor cores take 8 bits and blocks of b have one
 // scale.

@@ -53,11 +53,6 @@ struct VectorProgram {
     return min((in_order ? word * in_word : column(word, 0)) / w.group, groups - 1);
   }
 
-  // Whether the words of a thread are of one group.
-  bool shares_scales() const {
-    return (w.group == 0 || w.group % (words_of_thread * in_word) == 0) && !(w.packed && w.group < 64);
-  }
-
   // The sums of a step's words, each with the scale of its group.
   void add_step(Fragment& sums, const Tensor& vector, const Expr& row, const Expr& first) const {
     const Fragment words = load(matrix.b.elements().at(row, first), {rows_at_once, words_of_step});
@@ -73,9 +68,7 @@ struct VectorProgram {
       if (w.zeros) parallel(total, [&](Index j) { total(j) += f32(x(j)); });
     }
     parallel(sums, [&](Index i, Index j) {
-      // Read once for all words of a thread.
-      Expr word = shares_scales() ? j / words_of_thread * words_of_thread : Expr(j);
-      Expr group = group_of(first + word), own = min(row + i, n - 1);
+      Expr group = group_of(first + j), own = min(row + i, n - 1);
       Expr less = w.zeros ? sum(i, j) - f32(of_group(*matrix.zeros, w.zeros_by_group, own, group)) * total(j)
                           : Expr(sum(i, j));
       sums(i, j) += less * scale_of(of_group(matrix.scales, w.by_group, own, group), w.scale);

@@ -30,8 +30,7 @@ struct Program {
       const QuantisedMatrix matrix = matrices.slice(tile.group);
       Expr column = x * t.n;
       Fragment sum({t.n, t.m}, f32, 0);
-      product.multiply(sum, tile.read_of(a), matrix, tile.first_read() + tile.row, column,
-                       range(0, ceildiv(k, t.k)));
+      product.multiply(sum, tile.of(a), matrix, tile.row, column, range(0, ceildiv(k, t.k)));
       product.finish(sum, matrix, column);
       if (c.row_scale) multiply_along(sum, 1, load(tile.of(row_scale).at(tile.row), {t.m}, f32));
       if (c.bias) add_along(sum, 0, load(bias.slice(tile.group).at(column), {t.n}, f32));

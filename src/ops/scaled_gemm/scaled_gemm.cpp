@@ -38,6 +38,19 @@ ScaledOperand operand(const char* values, const char* scales, const Expr& rows, 
       turned ? Along::rows : Along::k, by_block ? Along::rows : Along::k, rows_of_scale};
 }
 
+// Those of a block side by side, as boxes of the copy engine are.
+Tensor turned_scales(const Tensor& scales) {
+  constexpr int side = 32;
+  const int piece = bytes_of_piece / scales.type().bytes();
+  Expr rows = scales.extent(0), blocks = scales.extent(1);
+  Tensor result = workspace("scales_of_blocks", {blocks, ceildiv(rows, piece) * piece}, scales.type());
+  grid(ceildiv(rows, side), ceildiv(blocks, side), [&](Index x, Index y) {
+    Fragment tile = load(scales.at(x * side, y * side), {side, side});
+    copy(tile.T(), result.at(y * side, x * side));
+  });
+  return result;
+}
+
 Kernel program(const Instance& t) {
   return kernel(instance_name("scaled_gemm", t), [&] {
     Dim m("m"), n("n"), k("k");

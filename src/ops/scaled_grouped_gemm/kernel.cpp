@@ -27,20 +27,14 @@ struct Program {
   Tensor bias = c.bias ? input("bias", {groups, n}, *c.bias) : a;
   Tensor out = output("out", walk.extents({m, n}), c.out);
 
-  ScaledOperand left(const GroupedTile& tile, const Tensor& scales) const {
-    const bool by_block = c.by_block_a || c.turns_scales;
-    ScaledOperand own{tile.read_of(a), tile.read_of(scales), Along::k, by_block ? Along::rows : Along::k, 1};
-    own.first_row = tile.first_read();
-    return own;
-  }
-
   void run() const {
-    const Tensor scales = c.turns_scales ? turned_scales(scale_a) : scale_a;
     walk.each(ceildiv(n, c.n), c.m, [&](const Expr& x, const GroupedTile& tile) {
       ScaledSums sums = scaled_sums(c.m, c.n);
+      const ScaledOperand left{tile.of(a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
+                               c.by_block_a ? Along::rows : Along::k, 1};
       const ScaledOperand right{b.slice(tile.group), scale_b.slice(tile.group), Along::k,
                                 c.by_block_b ? Along::rows : Along::k, c.rows_b};
-      multiply_scaled(sums, left(tile, scales), right, tile.row, x * c.n, k, c.compute);
+      multiply_scaled(sums, left, right, tile.row, x * c.n, k, c.compute);
       for (ScaledRows& own : sums) {
         Fragment& sum = own.values;
         if (c.bias) {
@@ -64,10 +58,9 @@ ScaledGroupedGemmKernel planned(ScaledGroupedGemmKernel t, const GroupedProduct&
   t.compute = product_tile_type(call, t.type, true);
   if (call.on_gpu()) {
     const ProductTile tile =
-        best_tile(scaled_tiles(t.compute.bits() == 8 && t.rows_b == scaled_block),
-                  {product.groups, product.rows, product.n, product.k}, 1, planned_gpu_processors(call));
+        best_tile(scaled_tiles(false), {product.groups, product.rows, product.n, product.k}, 1,
+                  planned_gpu_processors(call));
     t.m = tile.m, t.n = tile.n;
-    t.turns_scales = t.m > most_rows_of_sums && !t.by_block_a;
   } else {
     t.m = product.rows <= 16 ? 16 : 64;
   }

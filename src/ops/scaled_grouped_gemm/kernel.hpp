@@ -8,13 +8,11 @@ struct ScaledGroupedGemmKernel {
   DType type = e4m3, compute = f32, scale = f32, out = bf16;
   GroupedForm form = {};
   bool by_block_a = false, by_block_b = false;  // scales are [blocks, rows] in memory
-  bool turns_scales = false;                    // of a, in a first grid
   std::optional<DType> bias = {};
   int rows_b = 128, m = 64, n = 64;
   auto fields() const {
     return std::tuple(type, compute, labelled("s", scale), labelled("out", out), form,
-                      labelled("sa", by_block_a), labelled("sb", by_block_b),
-                      labelled("turned_scales", turns_scales), labelled("bias", bias),
+                      labelled("sa", by_block_a), labelled("sb", by_block_b), labelled("bias", bias),
                       labelled("rows", rows_b), joined("t", m, n));
   }
 };
