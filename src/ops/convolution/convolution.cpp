@@ -18,16 +18,22 @@ TensorRef over_three(TensorRef tensor, int rank) {
 
 namespace {
 
-// Pixels per row of a tile, chosen so that tiles cover the fewest pixels.
-int pixels_of_row(const ConvShape::Three& pixels, int count, int usual) {
-  const auto covered = [&](int w) {
-    const std::int64_t h = count / w;
-    return (pixels[1] + h - 1) / h * h * ((pixels[2] + w - 1) / w * w);
+// How the pixels of a tile are divided into images, rows and columns, so that tiles cover the fewest pixels.
+// A warp group stores whole images.
+void divide_pixels(ConvKernel& t, const ConvShape::Three& made, std::int64_t batch, bool joins_images) {
+  const int count = t.h * t.w, usual = t.w;
+  const auto covered = [&](int images, int h, int w) {
+    const auto whole = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile * tile; };
+    return whole(batch, images) * whole(made[1], h) * whole(made[2], w);
   };
-  int best = usual;
-  for (const int w : {8, 16, 32})
-    if (w <= count && covered(w) < covered(best)) best = w;
-  return best;
+  t.h = count / usual;
+  for (const int w : {8, 16, 32, 4})
+    for (int h = count / w; h >= 1; h /= 2) {
+      const int images = count / w / h;
+      if (w > count || ((images > 1 || w < 8) && !joins_images) || (images > 1 && h * w > warp_group_rows))
+        continue;
+      if (covered(images, h, w) < covered(t.images, t.h, t.w)) t.images = images, t.h = h, t.w = w;
+    }
 }
 
 // The input divided into phases: [batch · depth, height / stride_h, stride_h, width / stride, stride ·
@@ -83,8 +89,8 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
     t.w = made[1] == 1 ? 128 : made[2] > 8 ? 16 : 8;
   }
   if (made[1] == 1) return t;
-  const int pixels = t.h * t.w;
-  t.w = pixels_of_row(made, pixels, t.w), t.h = pixels / t.w;
+  const bool has_depth = s.in[0] > 1 || s.taps[0] > 1 || s.padding[0] > 0;
+  divide_pixels(t, made, s.batch, t.windows && !has_depth);
   return t;
 }
 
@@ -100,8 +106,8 @@ int splits_of(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
   const auto tiles = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile; };
   const std::int64_t blocks =
       tiles(s.channels / s.groups, t.n) * tiles(s.features / s.groups, t.k) * s.pixels(s.taps) * s.groups;
-  return planned_splits(blocks, tiles(s.batch * s.pixels(s.out), t.h * t.w), gpu_table.pixels,
-                        planned_gpu_processors(c.call()));
+  return planned_splits(blocks, tiles(s.batch * s.pixels(s.out), t.pixels()), gpu_table.pixels,
+                       planned_gpu_processors(c.call()));
 }
 
 // A tensor of pixels as a kernel takes it: rows, or windows' five dims.
@@ -286,6 +292,8 @@ const OperatorSchema& conv2d_schema() {
                {"strided_even_bf16",
                 "batch=2 height=8 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 "
                 "groups=2 bf16"},
+               {"images_bf16",
+                "batch=3 height=4 width=12 channels=16 features=24 taps_h=3 taps_w=3 padding=1 bf16"},
                {"grouped",
                 "batch=1 height=6 width=5 channels=12 features=9 taps_h=2 taps_w=3 padding=1 groups=3 bias"}})
           .measured(

@@ -70,7 +70,7 @@ struct Program : ConvPixels {
       Expr number = step / steps, channel = step % steps * c.k;
       const Tap tap{of_d(number / of_w.count / of_h.count), of_h(number / of_w.count % of_h.count),
                     of_w(number % of_w.count)};
-      Shared pixels({c.h * c.w, c.k}, c.compute), weights({back ? c.k : c.n, back ? c.n : c.k}, c.compute);
+      Shared pixels({c.pixels(), c.k}, c.compute), weights({back ? c.k : c.n, back ? c.n : c.k}, c.compute);
       bring(tap, channel, pixels);
       copy(back ? weights_of(tap, group).at(channel, column) : weights_of(tap, group).at(column, channel),
            weights);
@@ -88,29 +88,42 @@ struct Program : ConvPixels {
 
   // The first pixel of a tile of an image, or of one of its phases.
   Pixel first_of(const Expr& plane, const Expr& row, const Expr& column) const {
+    if (!c.phases_of_to() && c.images > 1) return {plane * c.images, Operand(0), row, column};
     if (!c.phases_of_to()) return {plane / to_depth, plane % to_depth, row, column};
     Expr phases = stride_h * stride, phase = plane % phases, image = plane / phases;
-    return {image / to_depth, image % to_depth, row * stride_h + phase / stride,
-            column * stride + phase % stride};
+    Expr first = c.images > 1 ? image * c.images : image / to_depth,
+         d = c.images > 1 ? Expr(Operand(0)) : image % to_depth;
+    return {first, d, row * stride_h + phase / stride, column * stride + phase % stride};
   }
   void store(const Fragment& sum, const Pixel& first, const Expr& group, const Expr& column) const {
-    if (!c.phases_of_to())
-      return copy(sum.reshape({c.h, c.w, c.n}),
-                  of_group(to, group).slice(first.image, first.d).at(first.h, first.w, column));
-    Expr plane = first.image * to_depth + first.d, begin = first.w % stride * columns + group * made;
+    if (c.phases_of_to()) return store_phase(sum, first, group, column);
+    const Tensor result = of_group(to, group);
+    if (c.images > 1)
+      copy(sum.reshape({c.images, c.h, c.w, c.n}),
+           result.slice(all, 0).at(first.image, first.h, first.w, column));
+    else
+      copy(sum.reshape({c.h, c.w, c.n}), result.slice(first.image, first.d).at(first.h, first.w, column));
+  }
+  void store_phase(const Fragment& sum, const Pixel& first, const Expr& group, const Expr& column) const {
+    Expr begin = first.w % stride * columns + group * made;
+    const Range own = range(begin, begin + made);
+    if (c.images > 1)
+      return copy(sum.reshape({c.images, c.h, c.w, c.n}),
+                  to.slice(all, all, first.h % stride_h, all, own)
+                      .at(first.image, first.h / stride_h, first.w / stride, column));
+    Expr plane = first.image * to_depth + first.d;
     copy(sum.reshape({c.h, c.w, c.n}),
-         to.slice(plane, all, first.h % stride_h, all, range(begin, begin + made))
-             .at(first.h / stride_h, first.w / stride, column));
+         to.slice(plane, all, first.h % stride_h, all, own).at(first.h / stride_h, first.w / stride, column));
   }
 
   void by_windows() const {
-    Expr across = ceildiv(to_width, c.w), images = batch * to_depth;
+    Expr across = ceildiv(to_width, c.w), images = c.images > 1 ? ceildiv(batch, c.images) : batch * to_depth;
     Expr planes = c.phases_of_to() ? images * stride_h * stride : images;
     grid(ceildiv(made, c.n), across * ceildiv(to_height, c.h), c.grouped ? planes * groups : planes,
          [&](Index x, Index tile, Index z) {
            Expr group = group_of(z);
            const Pixel first = first_of(rest_of(z), tile / across * c.h, tile % across * c.w);
-           Fragment sum({c.h * c.w, c.n}, f32, 0);
+           Fragment sum({c.pixels(), c.n}, f32, 0);
            multiply(sum, first, group, x * c.n, [&](const Tap& tap, const Expr& channel, Shared& pixels) {
              window(pixels, first, tap, group, channel);
            });
@@ -158,7 +171,7 @@ struct WeightsProgram : ConvPixels {
   template <class Bring>
   void multiply(Fragment& sum, const Expr& steps, const Expr& part, Bring bring) const {
     pipelined(range(steps * part / c.splits, steps * (part + 1) / c.splits), {.stages = 4}, [&](Index step) {
-      Shared own({c.h * c.w, c.k}, c.compute), met({c.h * c.w, c.n}, c.compute);
+      Shared own({c.pixels(), c.k}, c.compute), met({c.pixels(), c.n}, c.compute);
       bring(step, own, met);
       gemm(own.T(), met, sum);
     });
@@ -167,10 +180,17 @@ struct WeightsProgram : ConvPixels {
   void sum_windows(Fragment& sum, const Tap& tap, const Expr& group, const Expr& row, const Expr& column,
                    const Expr& part) const {
     Expr across = ceildiv(to_width, c.w), down = ceildiv(to_height, c.h);
-    multiply(sum, batch * to_depth * down * across, part, [&](const Expr& step, Shared& own, Shared& met) {
+    const bool joins = c.images > 1;
+    Expr planes = joins ? ceildiv(batch, c.images) : batch * to_depth;
+    multiply(sum, planes * down * across, part, [&](const Expr& step, Shared& own, Shared& met) {
       Expr plane = step / (across * down), h = step / across % down * c.h, w = step % across * c.w;
-      const Pixel first{plane / to_depth, plane % to_depth, h, w};
-      copy(of_group(dout, group).slice(first.image, first.d).at(h, w, row), own.reshape({c.h, c.w, c.k}));
+      const Pixel first{joins ? plane * c.images : plane / to_depth,
+                        joins ? Expr(Operand(0)) : plane % to_depth, h, w};
+      const Tensor given = of_group(dout, group);
+      if (joins)
+        copy(given.slice(all, 0).at(first.image, h, w, row), own.reshape({c.images, c.h, c.w, c.k}));
+      else
+        copy(given.slice(first.image, first.d).at(h, w, row), own.reshape({c.h, c.w, c.k}));
       window(met, first, tap, group, column);
     });
   }

@@ -21,11 +21,13 @@ struct ConvKernel {
   bool whole = false;         // of phases: no tile is partly after the channels of a group
   bool grouped = false;       // there are groups of channels
   bool whole_pieces = false;  // pixels begin at multiples of 16 bytes of an image
+  int images = 1;             // of a tile; more than one only without depth
   int h = 8, w = 8, n = 64,
-      k = 64;      // pixels of a tile; its columns; the step of what is summed, or rows of dweight
+      k = 64;      // pixels of each; its columns; the step of what is summed, or rows of dweight
   int splits = 1;  // of the pixels that a gradient of weights sums
   // Extents of filters, and strides, by which places are divided; 0: the call says.
   int taps_d = 0, taps_h = 0, taps_w = 0, stride_h = 0, stride = 0;
+  int pixels() const { return images * h * w; }
   // Which of the tensors of pixels is the input, with phases.
   bool phases_of_from() const { return phases && pass != ConvPass::input_gradient; }
   bool phases_of_to() const { return phases && pass == ConvPass::input_gradient; }
@@ -33,6 +35,7 @@ struct ConvKernel {
     return std::tuple(type, labelled("tiles", compute), labelled("out", out), pass, labelled("bias", bias),
                       labelled("windows", windows), labelled("phases", phases), labelled("whole", whole),
                       labelled("grouped", grouped), labelled("pieces", whole_pieces), joined("p", h, w),
+                      labelled("images", images > 1 ? std::optional(images) : std::nullopt),
                       joined("t", n, k), labelled("splits", splits), labelled("depth", taps_d),
                       joined("taps", taps_h, taps_w), joined("stride", stride_h, stride));
   }

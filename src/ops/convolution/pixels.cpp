@@ -40,10 +40,13 @@ void ConvPixels::window(Shared& tile, const Pixel& first, const Tap& tap, const 
     Expr place_met = met(place, of_tap, padding);
     return c.phases ? floordiv(place_met, step) : place_met;
   };
-  copy(of_group(from, group)
-           .slice(first.image, at(first.d, tap.d, padding_d, stride))
-           .at(at(first.h, tap.h, padding_h, stride_h), at(first.w, tap.w, padding_w, stride), channel),
-       tile.reshape({c.h, c.w, columns}));
+  const Tensor own = of_group(from, group);
+  Expr h = at(first.h, tap.h, padding_h, stride_h), w = at(first.w, tap.w, padding_w, stride);
+  if (c.images > 1)
+    copy(own.slice(all, 0).at(first.image, h, w, channel), tile.reshape({c.images, c.h, c.w, columns}));
+  else
+    copy(own.slice(first.image, at(first.d, tap.d, padding_d, stride)).at(h, w, channel),
+         tile.reshape({c.h, c.w, columns}));
 }
 
 // A tap sees one phase of the input: neighbouring pixels of the result see neighbours in it.
@@ -56,6 +59,13 @@ void ConvPixels::window_of_phase(Shared& tile, const Pixel& first, const Tap& ta
   const int piece = c.whole_pieces ? static_cast<int>(bytes_of_piece) / c.type.bytes() : 1;
   Expr begin = (floormod(w, stride) * (channels / piece) + group * (own / piece)) * piece;
   Expr row = first.h + floordiv(h, stride_h), column = first.w + floordiv(w, stride);
+  if (c.images > 1) {
+    const Tensor of_phase = c.whole
+                                ? from.slice(all, all, floormod(h, stride_h))
+                                : from.slice(all, all, floormod(h, stride_h), all, range(begin, begin + own));
+    return copy(of_phase.at(first.image, row, column, c.whole ? begin + channel : channel),
+                tile.reshape({c.images, c.h, c.w, static_cast<int>(tile.extent(1))}));
+  }
   Shared pixels = tile.reshape({c.h, c.w, static_cast<int>(tile.extent(1))});
   if (c.whole)
     copy(from.slice(plane, all, floormod(h, stride_h)).at(row, column, begin + channel), pixels);

@@ -138,11 +138,9 @@ struct GpuTable {
                         {32, 64, 128, 0.500, 0.500},   {16, 64, 128, 0.775, 0.775}};
   // Costs of products of 16-bit rows with quantised weights, which are decoded before they reach the tensor
   // cores.
-  TileCost quantised[5] = {{256, 128, 128, 0.416, 0.416},
-                           {128, 128, 128, 0.560, 0.560},
-                           {64, 128, 128, 1.000, 1.000},
-                           {32, 64, 256, 2.000, 2.000},
-                           {16, 64, 256, 3.600, 3.600}};
+  TileCost quantised[6] = {{256, 128, 128, 0.416, 0.416}, {128, 128, 128, 0.560, 0.560},
+                           {64, 128, 128, 1.000, 1.000},  {64, 64, 256, 1.100, 1.100},
+                           {32, 64, 256, 2.000, 2.000},   {16, 64, 256, 3.600, 3.600}};
   TileCost of_32_bits[4] = {
       {128, 64, 128, 6, 8}, {64, 64, 128, 7, 9}, {16, 64, 128, 20, 25}, {64, 16, 128, 20, 25}};
   // Costs for tf32, and for tf32x3, whose split operands take shared memory in addition to the loaded ones.

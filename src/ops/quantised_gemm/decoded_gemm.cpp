@@ -3,8 +3,10 @@
 #include "ops/pieces/matrices.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
+#include "ops/products/epilogue.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/products/matrix_product.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/quantised_gemm/weight_tile.hpp"
 
 namespace tegula::ops {
@@ -15,22 +17,46 @@ using namespace lang;
 using lang::Tensor;
 
 // What a product is prepared from. Scales of whole rows become factors of the product's columns, as is the
-// scale of all weights.
+// scale of all weights. Powers of two become numbers of e4m3 by a factor of their row.
 struct DecodedOperands {
   QuantisedWeights weights = {};
   DType type = bf16;               // of the decoded weights
   std::optional<DType> rows = {};  // of a, where it is converted to that type
   bool tensor_scale = false;
-  bool has_factors() const { return weights.group == 0 || tensor_scale; }
+  bool has_factors_of_rows() const { return type == e4m3 && weights.group > 0; }
+  bool has_factors() const { return weights.group == 0 || tensor_scale || has_factors_of_rows(); }
   auto fields() const {
     return std::tuple(weights, type, labelled("rows", rows), labelled("whole", tensor_scale));
   }
 };
 
 constexpr int rows_decoded = 64, columns_decoded = 128, rows_converted = 16, columns_converted = 512,
-              factors_formed = 256;
+              factors_formed = 256, rows_reduced = 32, groups_reduced = 64;
+// What factors of rows leave of the largest scale: the largest weight becomes 384, where e4m3 has 448.
+constexpr float largest_scale = 64;
 
-void decode_weights(const DecodedOperands& c, const QuantisedMatrix& matrix, const Dim& n, const Dim& k) {
+// The exponent of a factor is at least one that makes it and its inverse normal numbers.
+Tensor form_row_factors(const QuantisedWeights& w, const QuantisedMatrix& matrix, const Dim& n,
+                        const Dim& groups) {
+  constexpr float least_exponent = 7;
+  Tensor result = workspace("row_factors", {n}, f32);
+  grid(ceildiv(n, rows_reduced), [&](Index x) {
+    Fragment most({rows_reduced}, f32, least_exponent), factors({rows_reduced}, f32);
+    serial(ceildiv(groups, groups_reduced), [&](Index step) {
+      Expr row = x * rows_reduced, group = step * groups_reduced;
+      Fragment scales = w.by_group ? load(matrix.scales.at(group, row), {groups_reduced, rows_reduced})
+                                   : load(matrix.scales.at(row, group), {rows_reduced, groups_reduced}),
+               exponents = map(scales, [&](Index i, Index j) { return f32(scales(i, j)); });
+      reduce_max(exponents, most, w.by_group ? 0 : 1);
+    });
+    parallel(factors, [&](Index i) { factors(i) = e8m0(u32(most(i))) * (1 / largest_scale); });
+    copy(factors, result.at(x * rows_reduced));
+  });
+  return result;
+}
+
+void decode_weights(const DecodedOperands& c, const QuantisedMatrix& matrix, const Dim& n, const Dim& k,
+                    const std::optional<Tensor>& row_factors) {
   QuantisedTile t{.n = rows_decoded, .k = columns_decoded};
   fit_step(t, c.weights);
   Tensor decoded = output("decoded", {n, k}, c.type);
@@ -42,6 +68,11 @@ void decode_weights(const DecodedOperands& c, const QuantisedMatrix& matrix, con
       Expr number = own.number(i, j, true);
       weights(i, j) = scaled ? number * own.scale(i, j) : number;
     });
+    if (row_factors) {
+      Fragment factors = load(row_factors->at(x * t.n), {t.n});
+      parallel(factors, [&](Index i) { factors(i) = 1 / factors(i); });
+      multiply_along(weights, 0, factors);
+    }
     copy(weights, decoded.at(x * t.n, y * t.k));
   });
 }
@@ -56,12 +87,14 @@ void convert_rows(const DecodedOperands& c, const Dim& k) {
   });
 }
 
-void form_factors(const DecodedOperands& c, const QuantisedMatrix& matrix, const Dim& n) {
+void form_factors(const DecodedOperands& c, const QuantisedMatrix& matrix, const Dim& n,
+                  const std::optional<Tensor>& row_factors) {
   const bool of_rows = c.weights.group == 0;
   const Tensor whole = c.tensor_scale ? input("tensor_scale", {1}, f32) : matrix.scales;
   Tensor factors = output("factors", {n}, f32);
   grid(ceildiv(n, factors_formed), [&](Index x) {
     Fragment own({factors_formed}, f32, 1);
+    if (row_factors) copy(row_factors->at(x * factors_formed), own);
     if (of_rows) {
       Fragment scales({factors_formed}, matrix.scales.type());
       copy((c.weights.by_group ? matrix.scales.slice(0) : matrix.scales.slice(all, 0)).at(x * factors_formed),
@@ -77,15 +110,22 @@ Kernel decoded_operands(const DecodedOperands& c) {
   return kernel(instance_name("decoded_operands", c), [&] {
     Dim n("n"), k("k"), groups("groups");
     const QuantisedMatrix matrix = QuantisedInputs(c.weights, {}, n, k, groups).all;
-    decode_weights(c, matrix, n, k);
+    std::optional<Tensor> row_factors;
+    if (c.has_factors_of_rows()) row_factors.emplace(form_row_factors(c.weights, matrix, n, groups));
+    decode_weights(c, matrix, n, k, row_factors);
     if (c.rows) convert_rows(c, k);
-    if (c.has_factors()) form_factors(c, matrix, n);
+    if (c.has_factors()) form_factors(c, matrix, n, row_factors);
   });
 }
 
 TensorRef as_batch(const TensorRef& matrix) { return matrix.reshape({1, matrix.size(0), matrix.size(1)}); }
 
 }  // namespace
+
+bool are_weights_of_8_bits(const Bound<QuantisedGemm>& c) {
+  const bool is_of_rows = c.dim("groups") == 1 && bits_of(c->format) <= 4 && !c.has("zeros");
+  return c.type("a") == e4m3 && (c->format == WeightFormat::mxfp4 || is_of_rows);
+}
 
 bool is_worth_decoding(const Bound<QuantisedGemm>& c) {
   constexpr std::int64_t most_bytes = bytes_of_partials;
@@ -121,9 +161,11 @@ void multiply_decoded(const Bound<QuantisedGemm>& c, const TensorRef& rows, cons
 
 }  // namespace
 
-void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weights, DType compute,
+void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weights,
                     const StoredWeights& stored, Launch& launch) {
   const std::int64_t n = c.dim("n"), k = c.dim("k");
+  const bool is_of_8_bits = are_weights_of_8_bits(c) && has_copy_engine(c.call());
+  const DType compute = is_of_8_bits ? e4m3 : multiplied_type(rounded_weights(c.type("a")), c.on_gpu());
   DecodedOperands operands{.weights = weights, .type = compute, .tensor_scale = c.has("tensor_scale")};
   if (c.type("a") != compute) operands.rows = c.type("a");
   const tegula::Tensor decoded = launch.scratch({n, k}, compute),

@@ -8,14 +8,16 @@
 
 namespace tegula::ops {
 
+// Whether weights are numbers of e4m3 but for a factor of their row, and rows too, so that tensor cores
+// multiply 8 bits where weights are decoded first.
+bool are_weights_of_8_bits(const Bound<QuantisedGemm>& c);
 // Whether that takes less time than decoding in each tile.
 bool is_worth_decoding(const Bound<QuantisedGemm>& c);
 // The matrix of a call as programs read it.
 struct StoredWeights {
   TensorRef b, scales, zeros;
 };
-// Weights are rounded to `compute`.
-void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weights, DType compute,
+void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weights,
                     const StoredWeights& stored, Launch& launch);
 
 }  // namespace tegula::ops

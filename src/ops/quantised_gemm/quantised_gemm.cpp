@@ -10,6 +10,7 @@
 #include "ops/quantised_gemm/weights.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/schema.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
 
 namespace tegula::ops {
 
@@ -140,7 +141,7 @@ void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
   if (c.on_gpu()) {
     const ProductTile tile = best_tile(gpu_table.quantised, {1, c.dim("rows"), c.dim("n"), c.dim("k")}, 1,
                                        planned_gpu_processors(c.call()));
-    t.tile = {tile.m, tile.n, depth_of_step(tile.m)};
+    t.tile = quantised_tile(tile.m, tile.n);
   }
   fit_step(t.tile, t.weights);
   t.splits = splits_of(c, t);
@@ -149,13 +150,15 @@ void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
 void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   Instance t = instance_of(c);
   QuantisedWeights& w = t.weights;
-  const TensorRef b = stored_elements(c["b"], w), scales = turned(c["scales"], !w.by_group),
+  const bool is_vector = c.dim("rows") == 1 && c->splits == 0;
+  const TensorRef b = stored_elements(c["b"], w, is_vector && !c.on_gpu()),
+                  scales = turned(c["scales"], !w.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !w.zeros_by_group) : scales;
-  if (c.on_gpu() && c.dim("rows") == 1 && takes_vectors(w) && c->splits == 0) {
-    const QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale};
+  if (is_vector && takes_vectors(w)) {
+    const QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale, !c.on_gpu()};
     return launch(vector, quantised_vector_program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
   }
-  if (is_worth_decoding(c)) return launch_decoded(c, w, t.compute, {b, scales, zeros}, launch);
+  if (is_worth_decoding(c)) return launch_decoded(c, w, {b, scales, zeros}, launch);
   plan_tiles(c, t);
   launch(t, program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
 }
@@ -168,6 +171,7 @@ void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
   const double *zeros = exact.data_if("zeros"), *bias = exact.data_if("bias"),
                *whole = exact.data_if("tensor_scale"), *of_row = exact.data_if("row_scale");
   const double zero = zero_of(c->format);
+  const bool of_8_bits = exact.steps() != f64 && are_weights_of_8_bits(c);
   const tegula::Tensor& b = exact["b"];
   std::vector<double> weights(static_cast<std::size_t>(k));
   for (std::int64_t j = 0; j < n; ++j) {
@@ -178,8 +182,8 @@ void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
       weights[e] = exact.steps() == f64 ? weight : round_to(rounded_weights(c.type("a")), weight);
     }
     for (std::int64_t i = 0; i < rows; ++i) {
-      double sum = 0;
-      for (std::int64_t e = 0; e < k; ++e) sum += a[i * k + e] * weights[e];
+      const double* row = &a[static_cast<std::size_t>(i * k)];
+      const double sum = sum_of_8_bits(k, of_8_bits, [&](std::int64_t e) { return row[e] * weights[e]; });
       out(i, j) = sum * (whole ? *whole : 1) * (of_row ? of_row[i] : 1) + (bias ? bias[j] : 0);
     }
   }
@@ -204,6 +208,8 @@ std::vector<Example> quantised_examples() {
            "...=1 k=320 n=20 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale bias:f32"},
           {"decoded_mxfp4_e4m3",
            "...=512 k=96 n=40 groups=3 e4m3 format=mxfp4 scales:u8 row_scale bias:f32 out_dtype=f32"},
+          {"decoded_ternary_e4m3",
+           "...=520 k=96 n=40 groups=1 group=0 e4m3 b:u8 format=ternary scales:f32 row_scale"},
           {"decoded_int8", "...=516 k=70 n=24 groups=1 group=0 format=int8 b:i8 scales:f32"},
           {"decoded_nvfp4", "...=2050 k=64 n=24 groups=4 format=nvfp4 scales:e4m3 packed tensor_scale"},
           {"parts", "...=17 k=1024 n=72 groups=8 packed splits=3 out_dtype=f32"}};

@@ -1,5 +1,5 @@
-// A matrix of quantised weights times one vector, by multiply-add: threads read words of a row, and no weight
-// passes through shared memory.
+// A matrix of quantised weights times one vector, by multiply-add: threads of a GPU, or lanes of a CPU, read
+// words of a row, and no weight passes through shared memory.
 #pragma once
 #include "ops/quantised_gemm/weights.hpp"
 
@@ -9,11 +9,12 @@ struct QuantisedVector {
   DType type = bf16, out = bf16;
   QuantisedWeights weights = {};
   std::optional<DType> bias = {};
-  bool tensor_scale = false, row_scale = false;
+  bool tensor_scale = false, row_scale = false, on_cpu = false;
 
   auto fields() const {
     return std::tuple(type, labelled("out", out), weights, labelled("bias", bias),
-                      labelled("whole", tensor_scale), labelled("of_rows", row_scale));
+                      labelled("whole", tensor_scale), labelled("of_rows", row_scale),
+                      labelled("cpu", on_cpu));
   }
 };
 

@@ -38,9 +38,11 @@ PackedTensor weights_of(const QuantisedWeights& w, const Extents& leading, const
 
 // With few rows, twice the depth halves the waits and doubles the registers of a thread; this was a tenth
 // faster.
-int depth_of_step(int rows) {
-  if (rows > 32) return 64;
-  return best_of(Candidates<int, 2>{128, 64}, [](int depth) { return 64.0 / depth; });
+QuantisedTile quantised_tile(int m, int n) {
+  QuantisedTile tile{m, n, 64};
+  if (tile.has_few_rows())
+    tile.k = best_of(Candidates<int, 2>{128, 64}, [](int depth) { return 64.0 / depth; });
+  return tile;
 }
 
 QuantisedInputs::QuantisedInputs(const QuantisedWeights& w, const Extents& leading, const Dim& n,
@@ -65,7 +67,7 @@ PackedType QuantisedWeights::stored() const {
 
 QuantisedProduct::Scaled QuantisedProduct::scaled() const {
   if (w_.group == 0) return Scaled::rows;
-  return w_.group % t_.k == 0 && 2 * t_.m < t_.k ? Scaled::steps : Scaled::weights;
+  return w_.group % t_.k == 0 && 2 * t_.m <= t_.k ? Scaled::steps : Scaled::weights;
 }
 
 void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedMatrix& matrix,
@@ -99,14 +101,15 @@ void fit_step(QuantisedTile& tile, const QuantisedWeights& weights) {
   if (weights.group > 0 && weights.group % tile.k != 0 && tile.k % weights.group != 0) tile.k = 64;
 }
 
-TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights) {
+TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights, bool words) {
   TensorRef elements = b;
   elements.dtype = u8;
   // Plain bytes bring a thread two weights of 4 bits at a time, words of the packed order eight, and words of
   // 2 bits the four that it needs of sixteen, those of 8 bits both of two instead of one.
   const auto is_whole = [&](int dim) { return b.stride(dim) % 4 == 0 || b.size(dim) <= 1; };
-  weights.words = (weights.packed || weights.bits() != 4) && b.stride(-1) == 1 && b.size(-1) % 4 == 0 &&
-                  is_whole(0) && is_whole(-2) && reinterpret_cast<std::uintptr_t>(b.data) % 4 == 0;
+  weights.words = (words || weights.packed || weights.bits() != 4) && b.stride(-1) == 1 &&
+                  b.size(-1) % 4 == 0 && is_whole(0) && is_whole(-2) &&
+                  reinterpret_cast<std::uintptr_t>(b.data) % 4 == 0;
   if (!weights.words) return elements;
   elements.dtype = u32;
   elements.shape.back() /= 4;

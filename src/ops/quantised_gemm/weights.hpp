@@ -52,15 +52,19 @@ struct QuantisedWeights {
 // The tile of a product: rows of a, rows of weights, and the step of k.
 struct QuantisedTile {
   int m = 64, n = 64, k = 64;
-  bool has_few_rows() const { return m <= 32; }
-  // That share a processor; 0: by the compiler. With few rows one warp group a block decodes, waits and
-  // multiplies, and other blocks fill its waits.
-  int blocks() const { return has_few_rows() ? 3 : 0; }
+  // Products of few rows have tiles of few weights: one warp group a block decodes, waits and multiplies, and
+  // other blocks fill its waits.
+  bool has_few_rows() const { return n <= 64; }
+  // That share a processor; 0: by the compiler.
+  int blocks() const {
+    if (!has_few_rows()) return 0;
+    return m <= 32 ? 3 : 2;
+  }
   auto fields() const { return std::tuple(joined("t", m, n), k); }
 };
 
-// Along k, of a step of a tile with so many rows of a.
-int depth_of_step(int rows);
+// The tile of a plan: m and n are those of a row of the table.
+QuantisedTile quantised_tile(int m, int n);
 
 // A matrix of weights [n, k] as a program has it; scales and zeros are [n, groups], or [groups, n].
 struct QuantisedMatrix {
@@ -102,8 +106,9 @@ class QuantisedProduct {
 
 // The step of k becomes one that groups divide, or that divides them.
 void fit_step(QuantisedTile& tile, const QuantisedWeights& weights);
-// b as programs read it, words where its bytes are such; weights.words says which.
-TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights);
+// b as programs read it, words where its bytes are such and tiles of words pay, or `words` asks for them;
+// weights.words says which.
+TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights, bool words = false);
 
 // For formulas: row j of the weights of a matrix without their scales, and whether scales, zeros and groups
 // are such as the format has.

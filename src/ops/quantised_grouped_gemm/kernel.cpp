@@ -55,7 +55,7 @@ QuantisedGroupedGemmKernel planned(QuantisedGroupedGemmKernel t, const GroupedPr
     const ProductTile tile =
         best_tile(gpu_table.quantised, {product.groups, product.rows, product.n, product.k}, 1,
                   planned_gpu_processors(call));
-    t.tile = {tile.m, tile.n, depth_of_step(tile.m)};
+    t.tile = quantised_tile(tile.m, tile.n);
   }
   fit_step(t.tile, t.weights);
   return t;

@@ -20,7 +20,7 @@ bool is_plain(const View& from) {
 }
 
 bool fits_plain(const View& from, const View& to, const layout::Division& parts, const TensorStore& plan) {
-  if (!is_plain(from) || from.rank() > 3 || from.rank() < 2 || store_rows % plan.pack != 0) return false;
+  if (!is_plain(from) || from.rank() < 2 || store_rows % plan.pack != 0) return false;
   const DType type = to.buffer->type;
   const std::int64_t columns = from.buffer->extent(1);
   if (type != f32 && type != f16 && type != bf16) return false;
@@ -53,13 +53,16 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const la
   plan.columns = row_bytes / to.buffer->type.bytes();
   plan.transposed = is_transposed_matrix(from);
   plan.rows = box_rows(from);
-  if (from.rank() == 3) plan.pack = static_cast<int>(from.extent(1));
+  for (int d = 1; d + 1 < from.rank(); ++d) plan.pack *= static_cast<int>(from.extent(d));
   const bool fits = plan.transposed ? fits_transposed(tile, to, parts) : fits_plain(from, to, parts, plan);
   if (!fits) return std::nullopt;
   int axis = 0;
   for (const ViewDim& dim : to.dims) {
     if (dim.axis >= 0 && dim.axis != axis++) return std::nullopt;
-    plan.box.push_back(dim.axis < 0 ? 1 : dim.axis == 0 ? plan.rows / plan.pack : plan.pack);
+    const bool is_first = dim.axis == 0;
+    plan.box.push_back(dim.axis < 0 ? 1
+                       : is_first   ? plan.rows / plan.pack
+                                    : static_cast<int>(from.extent(dim.axis)));
   }
   if (axis != from.rank() || to.dims.back().axis != from.rank() - 1) return std::nullopt;
   plan.box.pop_back();

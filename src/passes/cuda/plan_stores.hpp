@@ -23,7 +23,7 @@ struct TensorStore {
 };
 
 // For the sum of a wgmma that is divided into these parts, whole, transposed, or reshaped to [rows / pack,
-// pack, columns].
+// ..., columns], where the dimensions between have `pack` elements.
 std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to,
                                       const layout::Division& parts);
 // Bytes of a warp group's buffers for such a fragment.

@@ -107,5 +107,22 @@ const StoreCase store_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, Stores, ::testing::ValuesIn(store_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
+// A box has the images whose pixels are the rows of a warp group.
+TEST(Stores, OfSeveralImages) {
+  const auto written = kernel("stores", [&] {
+                         Dim images("images"), depth("depth"), h("h"), w("w"), n("n");
+                         Tensor out = output("out", {images, depth, h, w, n}, bf16);
+                         grid(images, {.threads = 256}, [&](Index b) {
+                           Fragment sum({128, 64}, f32, 0);
+                           copy(sum.reshape({8, 4, 4, 64}), out.slice(all, 0).at(b * 8, 0, 0, 0));
+                         });
+                       }).ir();
+  const auto copies = testing::all_of<ir::Copy>(written->grids.front().body);
+  ASSERT_EQ(copies.size(), 1u);
+  const auto plan = plan_store(copies[0]->from, copies[0]->to, {2, 1});
+  EXPECT_EQ(words(plan), "64 x 64, pack 16");
+  EXPECT_EQ(plan->box, (std::vector<int>{4, 1, 4, 4}));
+}
+
 }  // namespace plan_stores_test
 }  // namespace tegula::passes
