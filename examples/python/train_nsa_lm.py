@@ -23,7 +23,7 @@ class DenseAttention(nn.Module):
         return attention(q, k, v, causal=True)[0]
 
 
-def turns_of(tokens, dim, device):
+def rotations_of(tokens, dim, device):
     """cos and sin [tokens, dim / 2] of the angles of rotary positions (Su et al., 2021)."""
     rates = 10000.0 ** -(torch.arange(0, dim, 2, device=device) / dim)
     angles = torch.arange(tokens, device=device)[:, None] * rates
@@ -57,11 +57,11 @@ class Block(nn.Module):
         self.merge = nn.Linear(config.width, config.width, bias=False)
         self.feed = feed_forward(config.width)
 
-    def forward(self, x, turns):
+    def forward(self, x, rotations):
         inside = self.before(x)
         heads = self.project(inside).unflatten(-1, (-1, self.dim))
         q, k, v = heads.split([self.heads, self.kv_heads, self.kv_heads], 2)  # views, not copies
-        q, k = rope(q, *turns), rope(k, *turns)
+        q, k = rope(q, *rotations), rope(k, *rotations)
         x = x + self.merge(self.attend(q, k, v, inside).flatten(2).to(x.dtype))
         return x + self.feed(self.between(x))
 
@@ -131,9 +131,9 @@ class Model(nn.Module):
         self.out = nn.Sequential(Norm(config.width), nn.Linear(config.width, 256))
 
     def forward(self, bytes_):
-        x, turns = self.embed(bytes_), turns_of(bytes_.shape[1], self.dim, bytes_.device)
+        x, rotations = self.embed(bytes_), rotations_of(bytes_.shape[1], self.dim, bytes_.device)
         for block in self.blocks:
-            x = block(x, turns)
+            x = block(x, rotations)
         return self.out(x)
 
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace tegula::python {
@@ -63,6 +65,31 @@ DescribedArray described_by(const char* name, nb::handle object) {
 }
 
 }  // namespace
+
+std::optional<DescribedArray> read_buffer(nb::handle array) {
+  constexpr std::pair<char, DType> known[] = {{'?', boolean}, {'b', i8},  {'h', i16}, {'i', i32},
+                                              {'l', i64},     {'q', i64}, {'B', u8},  {'I', u32},
+                                              {'e', f16},     {'f', f32}, {'d', f64}};
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  std::optional<DescribedArray> result;
+  const std::string_view format = buffer.format;
+  for (const auto& [code, dtype] : known) {
+    if (format.size() != 1 || format[0] != code || buffer.itemsize != dtype.bytes()) continue;
+    Shape strides(buffer.strides, buffer.strides + buffer.ndim);
+    if (std::ranges::any_of(strides, [&](std::int64_t bytes) { return bytes % buffer.itemsize != 0; })) break;
+    for (std::int64_t& stride : strides) stride /= buffer.itemsize;
+    result = {
+        TensorRef(buffer.buf, dtype, Shape(buffer.shape, buffer.shape + buffer.ndim), std::move(strides)),
+        buffer.readonly != 0};
+    break;
+  }
+  PyBuffer_Release(&buffer);
+  return result;
+}
 
 DescribedArray read_array_interface(const char* name, nb::handle object) {
   try {

@@ -163,7 +163,9 @@ nb::object new_array(const Like& like, const Shape& shape, DType dtype) {
   nb::list extents;
   for (const std::int64_t extent : shape) extents.append(extent);
   const nb::object name = dtype == like.ref.dtype ? nb::none() : nb::object(nb::str(python_name(dtype)));
-  return arrays().attr("empty")(like.array, nb::tuple(extents), name);
+  // The function is kept: to look for it takes longer than to call it.
+  static const nb::handle empty = arrays().attr("empty").release();
+  return empty(like.array, nb::tuple(extents), name);
 }
 
 }  // namespace
@@ -176,8 +178,15 @@ Call::Array Call::array_of_bytes(const char* name, nb::handle tensor, DType dtyp
   return array;
 }
 
-// Reads an array through a DLPack capsule, through its bytes, or through NumPy's description.
+// Reads an array through its buffer, through a DLPack capsule, through its bytes, or through NumPy's
+// description.
 Call::Array Call::exported_array(const char* name, nb::handle object) {
+  if (class_of(object).array_of_numpy) {
+    if (std::optional<DescribedArray> described = read_buffer(object)) {
+      owners_.push_back(nb::borrow(object));
+      return {std::move(described->ref), described->read_only};
+    }
+  }
   nb::object capsule = dlpack_of(name, object);
   Array array;
   if (capsule.is_none()) {

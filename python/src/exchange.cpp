@@ -35,6 +35,8 @@ ArrayClass describe_class(nb::handle type) {
     const nb::object torch = loaded("torch");
     result.plain_tensor = type.is(torch.attr("Tensor")) || type.is(torch.attr("nn").attr("Parameter"));
   }
+  const nb::object numpy = loaded("numpy");
+  result.array_of_numpy = !numpy.is_none() && type.is(numpy.attr("ndarray"));
   result.tells_stream = result.tensor_of_torch || derives_from(type, "cupy", "ndarray") ||
                         (result.api != nullptr && result.api->current_stream != nullptr);
   return result;

@@ -29,6 +29,7 @@ struct ArrayClass {
   const ExchangeApi* api = nullptr;  // null if it has none of a version that is understood
   bool tensor_of_torch = false;      // or of a class derived from it
   bool plain_tensor = false;         // torch.Tensor or torch.nn.Parameter itself
+  bool array_of_numpy = false;       // numpy.ndarray itself
   // Whether its library is one that tells its current stream: PyTorch, CuPy, or one with such functions. Its
   // arrays are used on that stream; those of others on the default stream, for which they are exported.
   bool tells_stream = false;

@@ -53,8 +53,8 @@ const lang::Tile& tile_of(const char* what, nb::handle given);
 
 // Extents of a tile, the arguments of a view `a[i, :, lo:hi]`, and whether a key is that of a view.
 std::vector<int> constants(nb::handle shape);
-std::vector<lang::Slot> slots_of(int dimensions, const std::function<lang::Expr(int)>& extent, nb::handle key,
-                                 std::size_t most, const Here& at);
+std::vector<lang::Subscript> subscripts_of(int dimensions, const std::function<lang::Expr(int)>& extent,
+                                           nb::handle key, std::size_t most, const Here& at);
 bool has_ranges(nb::handle key);
 
 // A parameter or workspace of packed numbers.

@@ -45,7 +45,7 @@ void define_numbers(Class& type) {
 
 PackedTensor slice(const PackedTensor& self, nb::handle key) {
   const Here at = here();
-  const std::vector<lang::Slot> s = slots_of(
+  const std::vector<lang::Subscript> s = subscripts_of(
       self.rank(), [&](int axis) { return self.extent(axis, at.at); }, key, 6, at);
   return self.slice(s[0], s[1], s[2], s[3], s[4], s[5], at.at);
 }

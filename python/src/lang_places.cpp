@@ -14,7 +14,7 @@ namespace tegula::python::language {
 using lang::Fragment;
 using lang::Operand;
 using lang::Shared;
-using lang::Slot;
+using lang::Subscript;
 using lang::Tile;
 
 lang::ViewPtr view_of(const char* what, nb::handle given) {
@@ -39,10 +39,10 @@ nb::object arguments_of(nb::handle key) {
 
 // `lo:hi`; an end that is missing is that of the dimension.
 template <class Extent>
-Slot slot_of_range(nb::handle range, const Extent& extent, const Here& at) {
+Subscript subscript_of_range(nb::handle range, const Extent& extent, const Here& at) {
   if (!range.attr("step").is_none()) throw nb::type_error("a range with a step; ranges of views have none");
   const nb::object begin = range.attr("start"), end = range.attr("stop");
-  if (begin.is_none() && end.is_none()) return Slot();
+  if (begin.is_none() && end.is_none()) return Subscript();
   return lang::range(begin.is_none() ? Operand(0, at.at) : operand(begin, at),
                      end.is_none() ? Operand(extent(), at.at) : operand(end, at));
 }
@@ -73,41 +73,41 @@ bool has_ranges(nb::handle key) {
   return false;
 }
 
-std::vector<Slot> slots_of(int dimensions, const std::function<lang::Expr(int)>& extent, nb::handle key,
-                           std::size_t most, const Here& at) {
-  std::vector<Slot> slots;
+std::vector<Subscript> subscripts_of(int dimensions, const std::function<lang::Expr(int)>& extent,
+                                     nb::handle key, std::size_t most, const Here& at) {
+  std::vector<Subscript> subscripts;
   const nb::object all = arguments_of(key);
   const std::size_t given = nb::len(all);
   const auto rank = static_cast<std::size_t>(dimensions);
   for (const nb::handle each : all) {
-    const int axis = static_cast<int>(slots.size());
+    const int axis = static_cast<int>(subscripts.size());
     if (each.is(Py_Ellipsis))
-      slots.resize(slots.size() + (rank + 1 > given ? rank + 1 - given : 0));
+      subscripts.resize(subscripts.size() + (rank + 1 > given ? rank + 1 - given : 0));
     else if (PySlice_Check(each.ptr()))
-      slots.push_back(slot_of_range(
+      subscripts.push_back(subscript_of_range(
           each, [&] { return extent(axis); }, at));
     else
-      slots.emplace_back(lang::Expr(operand(each, at)), at.at);
+      subscripts.emplace_back(lang::Expr(operand(each, at)), at.at);
   }
-  if (slots.size() > most)
+  if (subscripts.size() > most)
     throw nb::index_error(
-        fmt::format("a view takes up to {} arguments, given {}", most, slots.size()).c_str());
-  slots.resize(most);
-  return slots;
+        fmt::format("a view takes up to {} arguments, given {}", most, subscripts.size()).c_str());
+  subscripts.resize(most);
+  return subscripts;
 }
 
 namespace {
 
 lang::Tensor slice(const lang::Tensor& tensor, nb::handle key) {
   const Here at = here();
-  const std::vector<Slot> s = slots_of(
+  const std::vector<Subscript> s = subscripts_of(
       tensor.rank(), [&](int axis) { return tensor.extent(axis); }, key, 6, at);
   return tensor.slice(s[0], s[1], s[2], s[3], s[4], s[5], at.at);
 }
 template <class T>
 T slice_of_tile(const T& tile, nb::handle key) {
   const Here at = here();
-  const std::vector<Slot> s = slots_of(
+  const std::vector<Subscript> s = subscripts_of(
       tile.rank(), [&](int axis) { return lang::Expr(tile.extent(axis)); }, key, 4, at);
   return tile.slice(s[0], s[1], s[2], s[3], at.at);
 }

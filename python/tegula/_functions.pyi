@@ -71,7 +71,7 @@ def attention(
             or 0 if unknown.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        splits: parts into which the keys of a tile are split, merged afterwards; 0: planned; a number from 1 to 64,
+        splits: splits of the keys of a tile, which are merged; 0: planned; a number from 1 to 64,
             or 0 for the plan's choice.
         out_dtype: dtype of the result of e4m3; of others that of q; f32, f16 or bf16, chosen by the operator unless
             given.
@@ -908,7 +908,7 @@ def attention_with_kv_cache(
         causal: hides later keys; the last query is aligned with the last key.
         left: keys before its position that a query sees; -1: all of them; a number of keys, or -1 for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
-        splits: parts into which the keys of a sequence are split, by its own length; 0: planned; a number from 1 to
+        splits: splits of the keys of a sequence, by its own length; 0: planned; a number from 1 to
             64, or 0 for the plan's choice.
         out, lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -1034,7 +1034,7 @@ def mla_decode(
         causal: hides later keys; the last query is aligned with the last key.
         left: keys before its position that a query sees; -1: all of them; a number of keys, or -1 for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
-        splits: parts into which the keys of a sequence are split, by its own length; 0: planned; a number from 1 to
+        splits: splits of the keys of a sequence, by its own length; 0: planned; a number from 1 to
             64, or 0 for the plan's choice.
         out, lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -1403,7 +1403,7 @@ def moe_permute(
 
     Args:
         x: [tokens, d], float32, float16 or bfloat16: rows of tokens.
-        order: [pairs], int32: pairs, each once: token * topk + slot; negative: zeros.
+        order: [pairs], int32: pairs, each once: token * topk + choice; negative: zeros.
         topk: experts of a token; a number from 1 to 256.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -1810,7 +1810,7 @@ def gemm(
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        splits: parts into which k is split, added in order; 0: planned; parts from 1 to 32, or 0 for the plan's
+        splits: splits of k, which are added in order; 0: planned; 1 to 32 splits, or 0 for the plan's
             choice.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -1865,7 +1865,7 @@ def accumulate_gemm(
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        splits: parts into which k is split, added in order; 0: planned; parts from 1 to 32, or 0 for the plan's
+        splits: splits of k, which are added in order; 0: planned; 1 to 32 splits, or 0 for the plan's
             choice.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2364,7 +2364,7 @@ def sparse_mla(
         d_v: leading features of a row that are its value; a number of features from 1 to 512.
         causal: entries for rows after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        splits: parts into which a list is split, merged afterwards; 0: planned; a number from 1 to 32, or 0 for the
+        splits: splits of a list, which are merged; 0: planned; a number from 1 to 32, or 0 for the
             plan's choice.
         out, lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -2507,7 +2507,7 @@ def sparse_mla_decode(
         sinks: [heads], float32, float16 or bfloat16: one logit per head that is added to the sum of the softmax but
             has no value. Optional.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        splits: parts into which a list is split, merged afterwards; 0: planned; a number from 1 to 32, or 0 for the
+        splits: splits of a list, which are merged; 0: planned; a number from 1 to 32, or 0 for the
             plan's choice.
         out, lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -3865,7 +3865,7 @@ def quantised_gemm(
         packed: b is in the order that packed_weights returns.
         group: weights that share a scale; 0: a whole row; 32 for mxfp4, 16 for nvfp4; 0, 16, 32 or a multiple of
             64.
-        splits: parts into which k is split, added in order; 0: planned; parts from 1 to 32, or 0.
+        splits: splits of k, which are added in order; 0: planned; 1 to 32 splits, or 0.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -5430,7 +5430,7 @@ def gemm_24(
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        splits: parts into which k is split, added in order; 0: planned; parts from 1 to 32, or 0 for the plan's
+        splits: splits of k, which are added in order; 0: planned; 1 to 32 splits, or 0 for the plan's
             choice.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds

@@ -370,7 +370,7 @@ OTHERWISE = {
     "map": "Python's own; a Fragment is filled in parallel()",
     "all": "a colon in a slice",
     "Group": "a string", "Warps": "a string", "Accumulate": "a string", "Precision": "a string",
-    "Index": "an Expr", "Slot": "an argument of a slice",
+    "Index": "an Expr", "Subscript": "an argument of a slice",
     "All": "a colon in a slice", "Range": "a slice", "When": "with otherwise()", "Kernel": "tegula.Kernel",
     "Trace": "errors name the caller's line by themselves",
     "Source": "what copy() reads", "Target": "what copy() writes",

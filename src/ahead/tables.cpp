@@ -66,11 +66,11 @@ class Printer {
           fmt::format("build: kernel '{}' uses {} at {} in an extent or a requirement, which bundles cannot "
                       "compute; compute it in advance and pass it as a scalar",
                       signature_.kernel().name, ir::name_of(e->op), short_location(e->at)));
-    const int slot = e->op == ir::Op::variable ? signature_.slot_of(e->variable.get()) : -1;
+    const int position = e->op == ir::Op::variable ? signature_.position_of(e->variable.get()) : -1;
     const auto at =
         static_cast<std::size_t>(std::ranges::find(computed_ops, e->op) - std::begin(computed_ops));
     steps.push_back(fmt::format(
-        "{{Op({}), {}, {}, {}, {}}}", at, code_of(e->held()), slot,
+        "{{Op({}), {}, {}, {}, {}}}", at, code_of(e->held()), position,
         e->op == ir::Op::constant && !e->type.is_floating() ? fmt::format("{}ll", e->integer) : "0",
         e->op == ir::Op::constant && e->type.is_floating() ? fmt::format("{:.17g}", e->real) : "0"));
   }
@@ -83,10 +83,10 @@ class Printer {
   // The first parameter that has a dim alone as an extent gives it its value.
   std::string extent(const ir::Expr& e, bool is_parameter, std::vector<bool>& solved) {
     const bool is_dim = e->op == ir::Op::variable && e->variable->kind == ir::VariableKind::dim;
-    const auto slot = is_dim ? static_cast<std::size_t>(signature_.slot_of(e->variable.get())) : 0;
-    const bool solves = is_dim && is_parameter && !solved[slot];
-    if (solves) solved[slot] = true;
-    return fmt::format("{{{}, {}, {}}}", text_of(solves), slot, expr(e));
+    const auto position = is_dim ? static_cast<std::size_t>(signature_.position_of(e->variable.get())) : 0;
+    const bool solves = is_dim && is_parameter && !solved[position];
+    if (solves) solved[position] = true;
+    return fmt::format("{{{}, {}, {}}}", text_of(solves), position, expr(e));
   }
 
   std::string buffers() {
@@ -131,12 +131,12 @@ class Printer {
     Items items;
     ir::for_each_stmt(signature_.kernel(), [&](const ir::Stmt& stmt) {
       ir::for_each_view(stmt, [&](const ir::View& view) {
-        const int slot = signature_.slot_of(view.buffer.get());
+        const int position = signature_.position_of(view.buffer.get());
         const auto& own = view.buffer->shape;
-        if (slot < 0 || std::ranges::equal(view.shape, own, ir::equal)) return;
+        if (position < 0 || std::ranges::equal(view.shape, own, ir::equal)) return;
         Items shape;
         for (const ir::Expr& e : view.shape) shape.push_back(expr(e));
-        items.push_back(fmt::format("{{{}, {}, {}}}", slot, shape.size(), array("Expr", shape).name));
+        items.push_back(fmt::format("{{{}, {}, {}}}", position, shape.size(), array("Expr", shape).name));
       });
     });
     return array("Reshape", items);

@@ -27,8 +27,8 @@ void GridPrinter::prologue_of(const BufferPtr& buffer, int& place) {
   const std::string name = names_.unique(buffer->name);
   pointers_[buffer.get()] = name;
   const std::string type(memory_type(buffer->type));
-  out_.line(
-      fmt::format("{0}* const {1} = ({0}*)call->tensor[{2}];", type, name, signature_.slot_of(buffer.get())));
+  out_.line(fmt::format("{0}* const {1} = ({0}*)call->tensor[{2}];", type, name,
+                        signature_.position_of(buffer.get())));
   for (int d = 0; d < buffer->rank(); ++d, ++place) {
     out_.line(
         fmt::format("const long {0}s{1} = call->stride[{2}], {0}n{1} = call->extent[{2}];", name, d, place));

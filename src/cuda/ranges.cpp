@@ -13,14 +13,14 @@ namespace {
 
 // A profiler asks for the tables of all modules of NVTX and fills in the functions that it implements. The
 // numbers are NVTX's: of modules, and of the functions of a module, where number 0 is no function.
-using Slot = void (*)();
+using Function = void (*)();
 constexpr unsigned counts[] = {0, 16, 9, 15, 7, 16, 7};
 constexpr int core = 1, push_text = 9, pop = 11;
 constexpr std::size_t modules = std::size(counts), most = 16;
 
 struct Tables {
-  Slot functions[modules][most] = {};
-  Slot* addresses[modules][most + 1] = {};
+  Function functions[modules][most] = {};
+  Function* addresses[modules][most + 1] = {};
 
   Tables() {
     for (std::size_t module = 0; module < modules; ++module)
@@ -34,7 +34,7 @@ Tables& tables() {
   return *of_process;
 }
 
-int table_of_module(int module, Slot*** table, unsigned* count) {
+int table_of_module(int module, Function*** table, unsigned* count) {
   if (module < 1 || module >= static_cast<int>(modules)) return 0;
   if (table) *table = tables().addresses[module];
   if (count) *count = counts[module];
@@ -44,7 +44,7 @@ int table_of_module(int module, Slot*** table, unsigned* count) {
 const void* exported(std::uint32_t what) {
   static const struct {
     std::size_t bytes = sizeof(*this);
-    int (*table)(int, Slot***, unsigned*) = table_of_module;
+    int (*table)(int, Function***, unsigned*) = table_of_module;
   } callbacks;
   static const struct {
     std::size_t bytes = sizeof(*this);

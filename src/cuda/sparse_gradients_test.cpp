@@ -1,5 +1,5 @@
 // On a GPU: gradients of block-sparse attention whose lists of keys are divided, and of selections that go
-// through slots.
+// through partials.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -107,7 +107,7 @@ TEST_P(CudaSelectedGradients, AreEqualInEveryRun) {
   const Tensor q = random_there({1, tokens, heads, 128}, 1), k = random_there({1, tokens, 2, 128}, 2),
                v = random_there({1, tokens, 2, 128}, 3), dout = random_there(q.shape(), 4),
                lists = Tensor::random_integers({1, tokens, 2, 16}, i32, 5, -1, 47).to(Device::cuda());
-  for (const bool sel_scale_gradient : {false, true}) {  // through slots, and by tiles of tokens
+  for (const bool sel_scale_gradient : {false, true}) {  // through partials, and by tiles of tokens
     const NsaSelectedOptions options{.window = sel_scale_gradient ? 64 : 0};
     const NsaSelectedResult forward = nsa_selected_attention(q, k, v, lists, options);
     NsaSelectedBackwardOptions more{.sel_scale_gradient = sel_scale_gradient};

@@ -18,9 +18,9 @@ namespace {
 thread_local std::vector<std::shared_ptr<const Stream>> chosen;
 
 std::shared_ptr<const Stream>& chosen_for(int device) {
-  const auto slot = static_cast<std::size_t>(device);
-  if (chosen.size() <= slot) chosen.resize(slot + 1);
-  return chosen[slot];
+  const auto index = static_cast<std::size_t>(device);
+  if (chosen.size() <= index) chosen.resize(index + 1);
+  return chosen[index];
 }
 
 const Gpu& gpu_of(const Device& device) {

@@ -21,12 +21,12 @@ const Loc& known_line(const Loc& preferred, const Loc& other) {
 
 std::uint32_t Machine::add_cause(const Cause& cause) {
   // The latest ones are kept: most invalid values are dropped soon.
-  const std::size_t slot = next_cause_++ % most_causes;
-  if (slot < causes_.size())
-    causes_[slot] = cause;
+  const std::size_t at = next_cause_++ % most_causes;
+  if (at < causes_.size())
+    causes_[at] = cause;
   else
     causes_.push_back(cause);
-  return static_cast<std::uint32_t>(slot) + 1;
+  return static_cast<std::uint32_t>(at) + 1;
 }
 
 std::uint32_t Machine::cause_of_element(const Memory& memory, std::int64_t position, const Node& node) {

@@ -73,8 +73,8 @@ struct AliasGroups {
   AliasGroups(const Signature& signature, const Binding& binding) : group(signature.buffers().size()) {
     for (std::size_t i = 0; i < group.size(); ++i) group[i] = i;
     for (const auto& [a, b] : signature.kernel().may_alias) {
-      const auto i = static_cast<std::size_t>(signature.slot_of(a.get()));
-      const auto j = static_cast<std::size_t>(signature.slot_of(b.get()));
+      const auto i = static_cast<std::size_t>(signature.position_of(a.get()));
+      const auto j = static_cast<std::size_t>(signature.position_of(b.get()));
       if (!a->is_writable() && !b->is_writable()) continue;
       if (share_bytes(binding.tensors[i], binding.tensors[j])) merge(i, j);
     }

@@ -132,7 +132,7 @@ ir::Expr use_integer(const char* what, const Operand& value);
 // `value` rounded or wrapped to a literal of `type`; fails if an integer type cannot hold it.
 ir::Expr adopt_literal(const Expr& literal, DType type, const Loc& at);
 
-ir::View slice_view(const ir::View& view, const std::vector<Slot>& slots, const Loc& at);
+ir::View slice_view(const ir::View& view, const std::vector<Subscript>& subscripts, const Loc& at);
 ir::View shift_view(const ir::View& view, const std::vector<Operand>& offsets, const Loc& at);
 std::string shape_text(const ir::View& view);
 // `C`, or the place of a tile, which has no name.

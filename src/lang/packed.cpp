@@ -120,18 +120,21 @@ PackedTensor::PackedTensor(const Tensor& elements, PackedType type, Loc at) : vi
     fail(at, "packed numbers in a tensor of rank 0; they are those of a last dimension");
 }
 
-PackedTensor PackedTensor::slice(Slot a, Slot b, Slot c, Slot d, Slot e, Slot f, Loc at) const {
-  std::vector<Slot> slots{a, b, c, d, e, f};
+PackedTensor PackedTensor::slice(Subscript a, Subscript b, Subscript c, Subscript d, Subscript e, Subscript f,
+                                 Loc at) const {
+  std::vector<Subscript> subscripts{a, b, c, d, e, f};
   const auto last = static_cast<std::size_t>(rank() - 1);
-  if (last < slots.size()) {
-    if (std::holds_alternative<Operand>(slots[last].what))
+  if (last < subscripts.size()) {
+    if (std::holds_alternative<Operand>(subscripts[last].what))
       fail(at, "slice() drops the last dimension of `" + view_.elements->buffer->name + "`, whose numbers " +
                    "are packed; keep it, and index it where a number is read");
-    if (const auto* range = std::get_if<Range>(&slots[last].what))
-      slots[last] = lang::range(whole_elements("the begin of a range", range->begin, type()),
-                                whole_elements("the end of a range", range->end, type()));
+    if (const auto* range = std::get_if<Range>(&subscripts[last].what))
+      subscripts[last] = lang::range(whole_elements("the begin of a range", range->begin, type()),
+                                     whole_elements("the end of a range", range->end, type()));
   }
-  return {elements().slice(slots[0], slots[1], slots[2], slots[3], slots[4], slots[5], at), type(), at};
+  return {elements().slice(subscripts[0], subscripts[1], subscripts[2], subscripts[3], subscripts[4],
+                           subscripts[5], at),
+          type(), at};
 }
 
 PackedWindow PackedTensor::window(std::vector<Operand> offsets, Loc at) const {

@@ -26,8 +26,8 @@ Operand low_half(const Operand& word, const PackedPlace& place) {
   return o(select(o(*place.is_high), o(word >> o(half_word)), word));
 }
 
-// Two's complement with the sign bit turned is the number above the least.
-Operand turned(PackedType type, const Operand& word) {
+// Two's complement with the sign bit flipped is the number above the least.
+Operand with_sign_flipped(PackedType type, const Operand& word) {
   if (!is_signed(type)) return word;
   std::uint32_t signs = 0;
   for (int bit = type.bits - 1; bit < type.storage.bits(); bit += type.bits) signs |= 1u << bit;
@@ -74,7 +74,7 @@ Expr packed_number(PackedType type, const Operand& element, const PackedPlace& p
   const At o{element.at};
   const Operand word(u32(element), element.at);
   if (type.code == PackedType::Code::e2m1) return packed_as_f32(type, element, place);
-  const Operand half = low_half(turned(type, word), place);
+  const Operand half = low_half(with_sign_flipped(type, word), place);
   const Operand bits(o(half >> o(u32(o(place.bit)))) & o(mask_of(type)), element.at);
   return o(i32(bits)) - o(zero_of(type));
 }
@@ -90,7 +90,7 @@ Expr packed_as_f32(PackedType type, const Operand& element, const PackedPlace& p
                                     : Expr(u32(o(mantissa_bits + exponent_bias))),
                               element.at);
   const Operand power(of_last_place << o(u32(o(mantissa_bits))), element.at);
-  const Operand half = low_half(turned(type, word), place);
+  const Operand half = low_half(with_sign_flipped(type, word), place);
   const Operand own = stays ? o(half & o(o(mask_of(type)) << bit)) : o(o(half >> bit) & o(mask_of(type)));
   return o(bitcast(o(own ^ power), f32)) - o(o(bitcast(power, f32)) + o(static_cast<float>(zero_of(type))));
 }

@@ -144,7 +144,8 @@ void Element::operator/=(const Operand& value) && {
 
 // ---- tensors
 
-Tensor Tensor::slice(Slot a, Slot b, Slot c, Slot d, Slot e, Slot f, Loc at) const {
+Tensor Tensor::slice(Subscript a, Subscript b, Subscript c, Subscript d, Subscript e, Subscript f,
+                     Loc at) const {
   return Tensor(shared_view(slice_view(*view_, {a, b, c, d, e, f}, at)));
 }
 
@@ -217,8 +218,8 @@ ViewPtr Tile::transposed(Loc at) const {
   return shared_view(std::move(result));
 }
 
-ViewPtr Tile::sliced(const std::vector<Slot>& slots, Loc at) const {
-  return shared_view(slice_view(*view_, slots, at));
+ViewPtr Tile::sliced(const std::vector<Subscript>& subscripts, Loc at) const {
+  return shared_view(slice_view(*view_, subscripts, at));
 }
 
 ViewPtr Tile::reshaped(const std::vector<int>& shape, Loc at) const {

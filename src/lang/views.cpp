@@ -88,21 +88,22 @@ std::string counted(int number, const char* one, const char* several) {
   return std::to_string(number) + " " + (number == 1 ? one : several);
 }
 
-ir::View slice_view(const ir::View& view, const std::vector<Slot>& slots, const Loc& at) {
-  for (std::size_t d = view.extents.size(); d < slots.size(); ++d)
-    if (!std::holds_alternative<All>(slots[d].what))
+ir::View slice_view(const ir::View& view, const std::vector<Subscript>& subscripts, const Loc& at) {
+  for (std::size_t d = view.extents.size(); d < subscripts.size(); ++d)
+    if (!std::holds_alternative<All>(subscripts[d].what))
       fail(at, described(view) + " has rank " + std::to_string(view.rank()) + "; slice() got more arguments");
   ir::View result{view.buffer, view.shape, view.dims, {}};
   for (auto& dim : result.dims) {
     if (dim.axis < 0) continue;
     auto axis = static_cast<std::size_t>(dim.axis);
-    const auto& slot = axis < slots.size() ? slots[axis].what : std::variant<All, Range, Operand>(All{});
-    if (auto* index = std::get_if<Operand>(&slot)) {
+    const auto& subscript =
+        axis < subscripts.size() ? subscripts[axis].what : std::variant<All, Range, Operand>(All{});
+    if (auto* index = std::get_if<Operand>(&subscript)) {
       auto i = use_integer("an index of slice()", *index);
       if (view.is_tile()) check_tile_index(view, dim.axis, i, at);
       dim.offset = plus(dim.offset, i, at);
       dim.axis = -1;
-    } else if (auto* range = std::get_if<Range>(&slot)) {
+    } else if (auto* range = std::get_if<Range>(&subscript)) {
       auto begin = use_integer("the start of a range", range->begin),
            end = use_integer("the end of a range", range->end);
       if (view.is_tile()) check_tile_range(view, dim.axis, begin, end, at);
@@ -113,10 +114,11 @@ ir::View slice_view(const ir::View& view, const std::vector<Slot>& slots, const 
   }
   std::vector<int> new_axis(view.extents.size(), -1);
   for (std::size_t axis = 0; axis < view.extents.size(); ++axis) {
-    const auto& slot = axis < slots.size() ? slots[axis].what : std::variant<All, Range, Operand>(All{});
-    if (std::holds_alternative<Operand>(slot)) continue;
+    const auto& subscript =
+        axis < subscripts.size() ? subscripts[axis].what : std::variant<All, Range, Operand>(All{});
+    if (std::holds_alternative<Operand>(subscript)) continue;
     new_axis[axis] = static_cast<int>(result.extents.size());
-    auto* range = std::get_if<Range>(&slot);
+    auto* range = std::get_if<Range>(&subscript);
     result.extents.push_back(range ? difference(use_integer("the end of a range", range->end),
                                                 use_integer("the start of a range", range->begin), at)
                                    : view.extents[axis]);

@@ -67,8 +67,8 @@ class PackedTensor {
   }
   // As those of Tensor. The last dimension is kept, and ranges and offsets of it are multiples of the numbers
   // of an element.
-  [[nodiscard]] PackedTensor slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Slot e = {}, Slot f = {},
-                                   Loc at = Loc::current()) const;
+  [[nodiscard]] PackedTensor slice(Subscript a, Subscript b = {}, Subscript c = {}, Subscript d = {},
+                                   Subscript e = {}, Subscript f = {}, Loc at = Loc::current()) const;
   template <std::convertible_to<Operand>... Offsets>
   [[nodiscard]] PackedWindow at(Operand first, Offsets&&... rest) const {
     Loc at = first.at;

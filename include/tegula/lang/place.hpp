@@ -46,16 +46,16 @@ struct Range {
 inline Range range(Operand begin, Operand end) { return {std::move(begin), std::move(end)}; }
 
 // One argument of slice(): an index drops the dimension; a range or `all` keeps it.
-struct Slot {
+struct Subscript {
   std::variant<All, Range, Operand> what;
-  Slot() : what(All{}) {}
-  Slot(All) : what(All{}) {}
-  Slot(Range range) : what(std::move(range)) {}
+  Subscript() : what(All{}) {}
+  Subscript(All) : what(All{}) {}
+  Subscript(Range range) : what(std::move(range)) {}
   template <Number T>
-  Slot(T index, Loc at = Loc::current()) : what(Operand(index, at)) {}
-  Slot(const Expr& index, Loc at = Loc::current()) : what(Operand(index, at)) {}
-  Slot(Element&& index, Loc at = Loc::current()) : what(Operand(std::move(index), at)) {}
-  Slot(const Var& index, Loc at = Loc::current()) : what(Operand(index, at)) {}
+  Subscript(T index, Loc at = Loc::current()) : what(Operand(index, at)) {}
+  Subscript(const Expr& index, Loc at = Loc::current()) : what(Operand(index, at)) {}
+  Subscript(Element&& index, Loc at = Loc::current()) : what(Operand(std::move(index), at)) {}
+  Subscript(const Var& index, Loc at = Loc::current()) : what(Operand(index, at)) {}
 };
 
 using Extents = std::vector<Operand>;
@@ -78,8 +78,8 @@ class Tensor {
     return {view_, {std::move(first), detail::operand_at(std::forward<Indices>(rest), at)...}, at};
   }
   // Missing trailing arguments are `all`.
-  [[nodiscard]] Tensor slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Slot e = {}, Slot f = {},
-                             Loc at = Loc::current()) const;
+  [[nodiscard]] Tensor slice(Subscript a, Subscript b = {}, Subscript c = {}, Subscript d = {},
+                             Subscript e = {}, Subscript f = {}, Loc at = Loc::current()) const;
   // Missing trailing offsets are 0.
   template <std::convertible_to<Operand>... Offsets>
   [[nodiscard]] Window at(Operand first, Offsets&&... rest) const {
@@ -130,7 +130,7 @@ class Tile {
   Tile(const char* name, Space space, const std::vector<int>& shape, DType type, Loc at);
   explicit Tile(ViewPtr view) : view_(std::move(view)) {}
   ViewPtr transposed(Loc at) const;
-  ViewPtr sliced(const std::vector<Slot>& slots, Loc at) const;
+  ViewPtr sliced(const std::vector<Subscript>& subscripts, Loc at) const;
   ViewPtr reshaped(const std::vector<int>& shape, Loc at) const;
   void fill_with(const Operand& value, Loc at);
 
@@ -164,7 +164,8 @@ class Shared : public Tile {
   Shared(const Extents&, DType) = delete;  // the extents of a tile are C++ numbers, not Dims or Exprs
   Shared(const char*, const Extents&, DType) = delete;  // the extents of a tile are C++ numbers
   [[nodiscard]] Shared T(Loc at = Loc::current()) const { return Shared(transposed(at)); }
-  [[nodiscard]] Shared slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {
+  [[nodiscard]] Shared slice(Subscript a, Subscript b = {}, Subscript c = {}, Subscript d = {},
+                             Loc at = Loc::current()) const {
     return Shared(sliced({a, b, c, d}, at));
   }
   [[nodiscard]] Shared reshape(const std::vector<int>& shape, Loc at = Loc::current()) const {
@@ -200,7 +201,8 @@ class Fragment : public Tile {
            const Operand&) = delete;  // the extents of a tile are C++ numbers
 
   [[nodiscard]] Fragment T(Loc at = Loc::current()) const { return Fragment(transposed(at)); }
-  [[nodiscard]] Fragment slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {
+  [[nodiscard]] Fragment slice(Subscript a, Subscript b = {}, Subscript c = {}, Subscript d = {},
+                               Loc at = Loc::current()) const {
     return Fragment(sliced({a, b, c, d}, at));
   }
   [[nodiscard]] Fragment reshape(const std::vector<int>& shape, Loc at = Loc::current()) const {

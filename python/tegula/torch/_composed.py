@@ -196,8 +196,8 @@ def _block_scores(call: Any, tensors: Named, options: Named, gradients: Named, n
 
 def _pairs(x: Tensor, pairs: int, pairing: str) -> Any:
     """The features that are rotated together, each [batch, tokens, heads, pairs] in float32."""
-    turned = x[..., : 2 * pairs].float()
-    return turned.chunk(2, -1) if pairing == "halves" else turned.unflatten(-1, (pairs, 2)).unbind(-1)
+    rotated = x[..., : 2 * pairs].float()
+    return rotated.chunk(2, -1) if pairing == "halves" else rotated.unflatten(-1, (pairs, 2)).unbind(-1)
 
 
 def _of_angles(product: Tensor, positions: Any, like: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ._functions import functions
-from ._rotary import turned
+from ._rotary import rotated
 
 
 class LatentCache(NamedTuple):
@@ -20,7 +20,7 @@ class LatentCache(NamedTuple):
 
 def _turned(x: Tensor, first: int) -> Tensor:
     """[batch, tokens, heads, d], with rotary positions, where the first token is at position `first`."""
-    return turned(torch.arange(first, first + x.shape[1], device=x.device), 10000.0, x)[0]
+    return rotated(torch.arange(first, first + x.shape[1], device=x.device), 10000.0, x)[0]
 
 
 class DeepseekSparseAttention(nn.Module):
@@ -69,12 +69,12 @@ class DeepseekSparseAttention(nn.Module):
 
     def _queries(self, x: Tensor, first: int) -> Tensor:
         q = self.query(x).unflatten(-1, (self.heads, self.nope + self.rope))
-        plain, turned = q.split((self.nope, self.rope), -1)
-        return torch.cat((torch.einsum("bthn,hnl->bthl", plain, self.key_up), _turned(turned, first)), -1)
+        plain, rotated = q.split((self.nope, self.rope), -1)
+        return torch.cat((torch.einsum("bthn,hnl->bthl", plain, self.key_up), _turned(rotated, first)), -1)
 
     def _rows(self, x: Tensor, first: int) -> Tensor:
-        latent, turned = self.row(x).split((self.latent, self.rope), -1)
-        return torch.cat((self.norm(latent)[:, :, None], _turned(turned[:, :, None], first)), -1)
+        latent, rotated = self.row(x).split((self.latent, self.rope), -1)
+        return torch.cat((self.norm(latent)[:, :, None], _turned(rotated[:, :, None], first)), -1)
 
     def _index(self, x: Tensor) -> Tuple[Tensor, Tensor]:
         q = self.index_query(x).unflatten(-1, (self.index_heads, self.index_dim))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ._functions import functions
-from ._rotary import positions_of, turned
+from ._rotary import positions_of, rotated
 
 Pair = Tuple[Tensor, Tensor]
 
@@ -238,7 +238,7 @@ class NativeSparseAttention(nn.Module):
         q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in self.project(x).split(shapes, -1))
         if self.rotary_base is not None:
             positions = positions_of(x, cu_seqlens, before)
-            q, k = turned(positions, self.rotary_base, q, k)
+            q, k = rotated(positions, self.rotary_base, q, k)
         return q, k, v
 
     @torch.no_grad()

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._functions import functions
-from ._rotary import positions_of, turned
+from ._rotary import positions_of, rotated
 
 
 class RecurrentCache:
@@ -183,7 +183,7 @@ class Retention(_Recurrent):
         q, k = (part.unflatten(-1, (-1, self.dim)) for part in (q, k))
         if self.rotary_base is not None:
             positions = positions_of(x, cu_seqlens, cache.tokens if cache else 0)
-            q, k = turned(positions, self.rotary_base, q, k)
+            q, k = rotated(positions, self.rotary_base, q, k)
         v, gate = (part.unflatten(-1, (-1, self.value_dim)) for part in (v, gate))
         decays = self.decays.float()
         out = self._scan("linear_attention", q, k, v, cache=cache, g_gamma=decays, cu_seqlens=cu_seqlens)

@@ -10,7 +10,7 @@ from torch import Tensor
 from ._functions import functions
 
 
-def turned(positions: Tensor, base: float, *tensors: Tensor) -> Tuple[Tensor, ...]:
+def rotated(positions: Tensor, base: float, *tensors: Tensor) -> Tuple[Tensor, ...]:
     """Each x [(batch,) tokens, heads, d] rotated by the positions of its tokens; all have as many features."""
     half = tensors[0].shape[-1] // 2
     rates = base ** -(torch.arange(half, device=positions.device, dtype=torch.float32) / half)

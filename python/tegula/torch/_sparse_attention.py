@@ -148,7 +148,7 @@ class SparseAttention(nn.Module):
             scores = scores.masked_fill(own, _NEVER)
         return F.pad(scores, (1, 0), value=-1e3).softmax(-1)[..., 1:]
 
-    def _fine(self, q: Tensor, k: Tensor, v: Tensor, ck: Tensor, turned: Pair, first: int) -> Pair:
+    def _fine(self, q: Tensor, k: Tensor, v: Tensor, ck: Tensor, rotated: Pair, first: int) -> Pair:
         """The branches of selected blocks and of the window."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.use_diff_topk):
             importance = self._importance(q, ck, first)
@@ -156,9 +156,9 @@ class SparseAttention(nn.Module):
         scale = values + (1 - values).detach() if self.use_diff_topk else None
         # The kernel's window is as long as its blocks; here it may be of any length, so it is attention of its own.
         beside = {"left": self.window, "right": 0 if self.causal else self.window, "layout": "bhsd"}
-        near = functions["attention"](*turned, v, causal=self.causal, **beside)[0]
+        near = functions["attention"](*rotated, v, causal=self.causal, **beside)[0]
         fine = native_sparse_attend(
-            *turned, v, self.block_size, choice, values > 1e-10, sel_scale=scale, include_block_causal=self.causal,
+            *rotated, v, self.block_size, choice, values > 1e-10, sel_scale=scale, include_block_causal=self.causal,
             distinct_earlier_blocks=True,
         )  # fmt: skip
         assert isinstance(fine, Tensor)

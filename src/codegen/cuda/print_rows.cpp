@@ -14,7 +14,7 @@ constexpr std::int64_t most_rows_looked_up = 8;  // by a thread, before it copie
 }  // namespace
 
 void CudaGridPrinter::require_aligned(const BufferPtr& tensor) {
-  program_.aligned.insert(signature_.slot_of(tensor.get()));
+  program_.aligned.insert(signature_.position_of(tensor.get()));
 }
 
 // The address of the first chunk of a row, and whether the row exists.

@@ -61,7 +61,7 @@ void CudaGridPrinter::prologue() {
     const std::string name = names_.unique(buffer->name), type = element_type(buffer->type);
     tensors_[buffer.get()] = name;
     out_.line(definition(name, fmt::format("{0}* const {1} = ({0}*)call.tensor[{2}];", type, name,
-                                           signature_.slot_of(buffer.get()))));
+                                           signature_.position_of(buffer.get()))));
     for (int d = 0; d < buffer->rank(); ++d)
       out_.define("int64_t", fmt::format("{}_s{}", name, d), fmt::format("call.stride[{}]", place++));
   }

@@ -19,7 +19,7 @@ std::size_t CudaGridPrinter::tensor_map(CudaProgram::TensorMap map) {
 void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at) {
   const Buffer& tile = *n.to.buffer;
   const std::size_t map =
-      tensor_map({signature_.slot_of(n.from.buffer.get()), plan.box, plan.columns, plan.is_swizzled});
+      tensor_map({signature_.position_of(n.from.buffer.get()), plan.box, plan.columns, plan.is_swizzled});
   Texts rest;
   const std::int64_t half = plan.halved >= 0 ? tile.extent(0) / 2 : 0;  // that this block brings
   for (std::size_t d = n.from.dims.size() - 1; d-- > 0;) {

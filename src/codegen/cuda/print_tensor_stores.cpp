@@ -29,7 +29,7 @@ layout::Division division_of(const layout::Layout& layout, int groups) {
 BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layout::Division& parts,
                                     const passes::TensorStore& plan) {
   BoxStores result;
-  result.map = tensor_map({signature_.slot_of(to.buffer.get()), plan.box, plan.columns, true});
+  result.map = tensor_map({signature_.position_of(to.buffer.get()), plan.box, plan.columns, true});
   result.registers = plan.columns / 2;
   result.rows = plan.rows, result.transposed = plan.transposed;
   for (std::size_t d = to.dims.size() - 1; d-- > 0;)

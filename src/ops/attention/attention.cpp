@@ -67,8 +67,8 @@ double time_of_byte_weights(const AttentionKernel& kernel, int keys) {
   return keys < 128 ? of_64_keys : 1;
 }
 
-// Weights and values are multiplied in 8 bits where queries are worth a grid that turns the values. The keys
-// of a tile are a power of two, so that the weights have the order of the instruction's registers.
+// Weights and values are multiplied in 8 bits where queries are worth a grid that transposes the values. The
+// keys of a tile are a power of two, so that the weights have the order of the instruction's registers.
 void round_weights(const AttentionTiles& given, const AttentionProblem& problem, AttentionKernel& kernel,
                    AttentionPlan& plan) {
   constexpr int rows_worth_it = 512, step = 32, most_registers_of_three = 112;
@@ -199,8 +199,7 @@ const OperatorSchema& attention_schema() {
           })
           .with(add_dense<Op>)
           .with(add_head_scales<Op>)
-          .option(&Op::splits, "splits",
-                  "parts into which the keys of a tile are split, merged afterwards; 0: planned", parts)
+          .option(&Op::splits, "splits", "splits of the keys of a tile, which are merged; 0: planned", parts)
           .option(&Op::out_dtype, "out_dtype", "dtype of the result of e4m3; of others that of q",
                   result_dtype)
           .require(

@@ -32,7 +32,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .queries = plan.tiles.queries,
           .keys = plan.tiles.keys,
           .step = plan.step,
-          .parts = plan.parts,
+          .splits = plan.splits,
           .left = forward.left,
           .right = forward.right,
           .softcap = forward.softcap,

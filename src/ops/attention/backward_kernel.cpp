@@ -21,7 +21,7 @@ struct BackwardProgram {
   std::optional<Dim> batch, queries, keys, group;  // group: of query heads, where they do not share tiles
   Dim heads{"kv_heads"};
   std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, delta, base, sum, dlse, sinks, dsinks, q_begin,
-      k_begin, dk_parts, dv_parts;
+      k_begin, dk_splits, dv_splits;
   std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
   std::optional<LargeScores> large;
 
@@ -52,15 +52,15 @@ struct BackwardProgram {
     large.emplace();
     if (c.one_pass)
       sum.emplace(workspace("sum", joined(vector, {c.features()}), f32, {.zero = !starts_uncleared()}));
-    if (c.parts > 1) {
-      dk_parts.emplace(workspace("dk_parts", parts_of(c.features()), f32));
-      dv_parts.emplace(workspace("dv_parts", parts_of(c.features_v()), f32));
+    if (c.splits > 1) {
+      dk_splits.emplace(workspace("dk_parts", splits_of(c.features()), f32));
+      dv_splits.emplace(workspace("dv_parts", splits_of(c.features_v()), f32));
     }
     if (c.varlen) declare_sequences();
   }
 
-  Extents parts_of(int features) const {
-    return joined(joined({c.parts}, c.varlen ? Extents{*keys} : Extents{*batch, *keys}), {heads, features});
+  Extents splits_of(int features) const {
+    return joined(joined({c.splits}, c.varlen ? Extents{*keys} : Extents{*batch, *keys}), {heads, features});
   }
 
   // The first block of keys that a tile of queries sees tells its sums that they begin.
@@ -104,7 +104,7 @@ struct BackwardProgram {
     return max(floordiv(row + keys_here - queries_here - *left, c.keys), 0);
   }
   // Parts of the grid over queries: heads, or groups of heads that share tiles.
-  Expr parts() const { return c.pack > 1 ? Expr(heads) : heads * *group; }
+  Expr head_blocks() const { return c.pack > 1 ? Expr(heads) : heads * *group; }
 
   void run() {
     delta_grid();
@@ -117,7 +117,7 @@ struct BackwardProgram {
     } else {
       key_grid(KeySums::both);
     }
-    if (c.parts > 1) part_grid(*dk_parts, *dk, c.features()), part_grid(*dv_parts, *dv, c.features_v());
+    if (c.splits > 1) sum_splits(*dk_splits, *dk, c.features()), sum_splits(*dv_splits, *dv, c.features_v());
     if (c.one_pass) sum_grid();
     if (c.padded.copied) {
       copy_features(*dq, results[0], c.features(), !c.varlen);
@@ -136,7 +136,7 @@ struct BackwardProgram {
   }
   void query_grid();
   void key_grid(KeySums sums);
-  void part_grid(const Tensor& sums, const Tensor& to, int features);
+  void sum_splits(const Tensor& sums, const Tensor& to, int features);
   void sum_grid();
   void sink_grid();
   void query_block(const Index& x, const Index& h, const Index& b);
@@ -204,13 +204,13 @@ void BackwardProgram::query_grid() {
   // Under a causal mask later queries see more keys.
   if (c.right && !c.left) options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
   Expr tiles = ceildiv(c.varlen ? *longest_q : Expr(*queries), c.queries);
-  grid(tiles, parts(), sequences(), options, [&](Index x, Index h, Index b) { query_block(x, h, b); });
+  grid(tiles, head_blocks(), sequences(), options, [&](Index x, Index h, Index b) { query_block(x, h, b); });
 }
 
 void BackwardProgram::query_block(const Index& x, const Index& h, const Index& b) {
   const GradientTiles tiles = c.query_tiles();
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group;
-  HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Slot(all) : Slot(h % *group)};
+  HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Subscript(all) : Subscript(h % *group)};
   Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   Expr first = x * c.queries, count = q_of.extent(0), keys_seen = k_of.extent(0);
   if (c.varlen) {
@@ -242,12 +242,12 @@ void BackwardProgram::key_grid(KeySums sums) {
   else if (c.ordered)
     options.order = Order::column();  // blocks of different heads do not wait for each other
   Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
-  Expr columns = c.parts > 1 ? heads * c.parts : Expr(heads);
+  Expr columns = c.splits > 1 ? heads * c.splits : Expr(heads);
   grid(tiles, columns, sequences(), options, [&](Index x, Index h, Index b) { key_block(sums, x, h, b); });
 }
 
 void BackwardProgram::key_block(KeySums sums, const Index& x, const Index& h, const Index& b) {
-  Expr kv_head = c.parts > 1 ? h / c.parts : Expr(h);
+  Expr kv_head = c.splits > 1 ? h / c.splits : Expr(h);
   HeadViews views{rows_of(b), kv_head, all};
   Tensor k_of = views.of_keys(*k);
   Expr first = x * c.keys;
@@ -262,10 +262,10 @@ void BackwardProgram::key_block(KeySums sums, const Index& x, const Index& h, co
   };
   if (c.pack > 1) {
     add_member(tile, sums, x, views);
-  } else if (c.parts > 1) {
-    Expr part = h % c.parts, each = ceildiv(*group, c.parts);
-    add_members(range(part * each, min(part * each + each, *group)));
-    tile.store(views.of_keys(dk_parts->slice(part)), views.of_keys(dv_parts->slice(part)), first);
+  } else if (c.splits > 1) {
+    Expr split = h % c.splits, each = ceildiv(*group, c.splits);
+    add_members(range(split * each, min(split * each + each, *group)));
+    tile.store(views.of_keys(dk_splits->slice(split)), views.of_keys(dv_splits->slice(split)), first);
     return;
   } else {
     add_members(range(0, *group));
@@ -313,13 +313,13 @@ void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x,
   });
 }
 
-// In the order of the parts.
-void BackwardProgram::part_grid(const Tensor& sums, const Tensor& to, int features) {
+// In the order of the splits.
+void BackwardProgram::sum_splits(const Tensor& sums, const Tensor& to, int features) {
   Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
   grid(ceildiv(*keys, delta_rows), heads, batches, [&](Index x, Index h, Index b) {
     auto tokens = [&](const Tensor& t) { return c.varlen ? t.slice(all, h) : t.slice(b, all, h); };
     Fragment sum("sum", {delta_rows, features}, f32, 0);
-    add_splits(sum, c.parts, [&](int part) { return tokens(sums.slice(part)).at(x * delta_rows); });
+    add_splits(sum, c.splits, [&](int split) { return tokens(sums.slice(split)).at(x * delta_rows); });
     copy(sum, tokens(to).at(x * delta_rows));
   });
 }

@@ -21,7 +21,7 @@ struct AttentionBackwardKernel {
   // Queries or keys of a step, where they are fewer than those that a block sums: then both passes have tiles
   // of their own, and dk and dv one each.
   int step = 0;
-  int parts = 1;                     // of a group, which sum dk and dv by themselves
+  int splits = 1;                    // of a group, which sum dk and dv by themselves
   bool left = false, right = false;  // the window is bounded on that side
   bool softcap = false, varlen = false;
   std::optional<DType> sinks;
@@ -45,7 +45,7 @@ struct AttentionBackwardKernel {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
                       labelled("q", queries), labelled("k", keys),
                       labelled("by_", step > 0 ? std::optional(step) : std::nullopt),
-                      labelled("parts_", parts > 1 ? std::optional(parts) : std::nullopt),
+                      labelled("parts_", splits > 1 ? std::optional(splits) : std::nullopt),
                       labelled("left", left), labelled("right", right), labelled("softcap", softcap),
                       labelled("sinks", sinks), labelled("dlse", dlse), labelled("varlen", varlen),
                       labelled("one_pass", one_pass), labelled("ordered", ordered));

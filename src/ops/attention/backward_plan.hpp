@@ -12,7 +12,7 @@ struct BackwardPlan {
   AttentionPlan tiles;
   // See AttentionBackwardKernel.
   bool one_pass = false, ordered = false;
-  int step = 0, parts = 1;
+  int step = 0, splits = 1;
 };
 // Whether a tile of queries sees all blocks of keys, all up to some block, or those of a window. Of packed
 // sequences each has blocks of its own, which do not take turns.

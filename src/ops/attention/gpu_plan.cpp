@@ -19,7 +19,7 @@ AttentionPlan without_tensor_cores(const AttentionProblem& p) {
   return {wide ? 32 : 64, 32, 1};
 }
 
-// Blocks run in waves; parts that fill the last one pay for their merge.
+// Blocks run in waves; splits that fill the last one pay for their merge.
 int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   const double tiles = std::ceil(static_cast<double>(p.queries) / plan.queries);
   const double most_tiles = static_cast<double>(p.queries / plan.queries + p.packed);
@@ -33,7 +33,7 @@ int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   std::array<int, most_splits> candidates;
   std::iota(candidates.begin(), candidates.end(), 1);
   return best_of(candidates, [&](int splits) {
-    // What the parts find takes memory.
+    // What the splits find takes memory.
     if (splits > 1 && (splits > steps || blocks * splits > 2 * gpu_processors)) return never;
     const double waves = std::ceil(blocks * splits / gpu_processors),
                  time = waves * (std::ceil(steps / splits) + cost.block_steps);
@@ -133,47 +133,47 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
 
 namespace {
 
-constexpr int most_parts = 16, most_dim_of_64_rows = 512;
+constexpr int most_group_splits = 16, most_dim_of_64_rows = 512;
 
 // With more than 128 features, two warp groups hold one sum of 128 rows (64 rows with 512 features), in
 // addition to two input tiles and the tiles of two steps or one.
-BackwardPlan plan_wide(const AttentionProblem& p, int parts) {
+BackwardPlan plan_wide(const AttentionProblem& p, int splits) {
   constexpr std::int64_t room = 226 << 10, bytes = 2;
   const std::int64_t of_row = (p.dim + p.dim_v) * bytes;
   const bool divides = std::max(p.dim, p.dim_v) > most_dim_of_128_rows;
   const int rows = divides ? 64 : 128;
   const std::int64_t step = (room - rows * of_row) / ((divides ? 1 : 2) * of_row);
   const auto most = static_cast<int>(std::min<std::int64_t>(64, step / 16 * 16));
-  return {{rows, rows, 1}, false, false, divides ? std::min(32, most) : most, parts};
+  return {{rows, rows, 1}, false, false, divides ? std::min(32, most) : most, splits};
 }
 
 // Blocks of keys work on the heads of a group one after the other. Where they do not fill the processors as
-// often as `wanted`, each takes a part of them.
-int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask, double wanted) {
+// often as `wanted`, each splits them.
+int splits_of_groups(const AttentionProblem& p, int keys, BackwardMask mask, double wanted) {
   const double tiles = std::ceil(static_cast<double>(p.keys) / keys),
                blocks = tiles * static_cast<double>(p.sequences * p.heads / p.group);
-  const auto fills = [&](int parts) {
-    const double waves = blocks * parts / gpu_processors;
+  const auto fills = [&](int splits) {
+    const double waves = blocks * splits / gpu_processors;
     const bool even = mask == BackwardMask::none || mask == BackwardMask::window;
     return even ? waves / std::ceil(waves) > gpu_table.gradients.filled : waves >= wanted;
   };
-  int parts = 1;
-  while (parts * 2 <= p.group && parts < most_parts && !fills(parts)) parts *= 2;
-  return parts;
+  int splits = 1;
+  while (splits * 2 <= p.group && splits < most_group_splits && !fills(splits)) splits *= 2;
+  return splits;
 }
 
 // Two warp groups hold dk and dv of 64 keys each beside the scores of 80 queries of 128 features; of 64 where
-// the slopes of a cap take registers too, or the number of a part. In turn under a causal mask, 64 are 4 %
+// the slopes of a cap take registers too, or the number of a split. In turn under a causal mask, 64 are 4 %
 // faster: blocks of keys begin with the same queries, and wait for each other. Those of a window begin with
 // queries that are as far apart as the blocks, which 64 divides.
 BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& traits) {
   const bool in_turn = traits.deterministic;
   const auto& waves = gpu_table.gradients;
   const int dim = std::max(p.dim, p.dim_v),
-            parts = parts_of_groups(p, 128, traits.mask, in_turn ? waves.turned_waves : waves.even_waves);
+            splits = splits_of_groups(p, 128, traits.mask, in_turn ? waves.turned_waves : waves.even_waves);
   const bool few =
-      p.queries <= 64 || traits.softcap || parts > 1 || (in_turn && traits.mask != BackwardMask::none);
-  return {{dim <= 64 ? 128 : few ? 64 : 80, 128, 1}, true, in_turn, 0, parts};
+      p.queries <= 64 || traits.softcap || splits > 1 || (in_turn && traits.mask != BackwardMask::none);
+  return {{dim <= 64 ? 128 : few ? 64 : 80, 128, 1}, true, in_turn, 0, splits};
 }
 
 }  // namespace
@@ -187,8 +187,8 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
   if (fits && dim > 128 && traits.hopper)
-    return plan_wide(p, parts_of_groups(p, dim > most_dim_of_128_rows ? 64 : 128, traits.mask,
-                                        gpu_table.gradients.even_waves));
+    return plan_wide(p, splits_of_groups(p, dim > most_dim_of_128_rows ? 64 : 128, traits.mask,
+                                         gpu_table.gradients.even_waves));
   if (fits && dim <= 128 && divides && can_turn) return plan_one_pass(p, traits);
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;

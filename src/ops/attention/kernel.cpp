@@ -21,8 +21,8 @@ Shared multiplied(const Shared& tile, int features) {
 
 // The power of two by which 8-bit weights are scaled up; the largest e4m3 number is 448.
 constexpr float lift_of_8_bits = 8;
-// Turned values of a sequence begin at a multiple of so many columns, which have an order of their own.
-constexpr int keys_of_turn = 16;
+// Transposed values of a sequence begin at a multiple of so many columns, which have an order of their own.
+constexpr int keys_in_order = 16;
 
 // The signature: the optional scalars stand after the tensors.
 struct Program {
@@ -31,11 +31,11 @@ struct Program {
   Dim heads{"kv_heads"};
   std::optional<Tensor> q, k, v, out, lse, q_begin, k_begin, sinks;
   std::optional<Expr> scale, left, right, cap, longest, splits;
-  std::optional<SplitResults> parts;  // of the keys
+  std::optional<SplitResults> split_results;  // of the keys
   std::optional<Tensor> q_scale, k_scale, v_scale;
   std::optional<Tensor>
-      turned;  // values [(batch,) heads, features, keys], of each 16 keys in their own order
-  std::optional<Expr> longest_k;  // of packed sequences, whose values are turned
+      transposed;  // values [(batch,) heads, features, keys], of each 16 keys in their own order
+  std::optional<Expr> longest_k;  // of packed sequences, whose values are transposed
 
   explicit Program(const AttentionKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -54,7 +54,7 @@ struct Program {
     if (c.varlen) declare_sequences();
     if (c.split) declare_splits();
     declare_factors();
-    if (c.varlen && c.turns_values()) longest_k.emplace(scalar("longest_k", i32));
+    if (c.varlen && c.transposes_values()) longest_k.emplace(scalar("longest_k", i32));
   }
 
   Operand group_extent() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
@@ -80,7 +80,7 @@ struct Program {
   void declare_splits() {
     splits.emplace(scalar("splits", i32));
     Expr tokens = c.varlen ? Expr(*queries) : *batch * *queries;
-    parts.emplace(tokens, heads * group_extent(), *splits, c.features_v());
+    split_results.emplace(tokens, heads * group_extent(), *splits, c.features_v());
   }
 
   void declare_factors() {
@@ -96,15 +96,15 @@ struct Program {
 
   void run();
   void copy_rows();
-  void turn_values();
-  Tensor turned_of(const Expr& sequence, const Expr& kv_head) const {
-    return c.varlen ? turned->slice(kv_head) : turned->slice(sequence, kv_head);
+  void transpose_values();
+  Tensor transposed_of(const Expr& sequence, const Expr& kv_head) const {
+    return c.varlen ? transposed->slice(kv_head) : transposed->slice(sequence, kv_head);
   }
-  // Where the turned values of a sequence begin: there is room for the last columns of each, which it does
-  // not fill.
-  Expr first_turned(const Expr& sequence) const {
+  // Where the transposed values of a sequence begin: there is room for the last columns of each, which it
+  // does not fill.
+  Expr first_transposed(const Expr& sequence) const {
     if (!c.varlen) return Operand(0);
-    return (Expr((*k_begin)(sequence)) / keys_of_turn + sequence) * keys_of_turn;
+    return (Expr((*k_begin)(sequence)) / keys_in_order + sequence) * keys_in_order;
   }
   void attend_grid();
   void merge_grid();
@@ -133,7 +133,7 @@ struct Program {
 void Program::run() {
   const Tensor result = *out;
   copy_rows();
-  if (c.turns_values()) turn_values();
+  if (c.transposes_values()) transpose_values();
   attend_grid();
   if (c.split) merge_grid();
   if (c.padded.copied) copy_features(*out, result, c.features_v(), !c.varlen);
@@ -156,18 +156,19 @@ void Program::copy_rows() {
 }
 
 // Products of 8 bits read values along the keys.
-void Program::turn_values() {
+void Program::transpose_values() {
   constexpr int keys_of_block = 64;
-  Expr width = (c.varlen ? *keys / keys_of_turn + sequences() : ceildiv(*keys, keys_of_turn)) * keys_of_turn;
-  turned.emplace(c.varlen ? workspace("turned", {heads, c.dim_v, width}, c.type)
-                          : workspace("turned", {*batch, heads, c.dim_v, width}, c.type));
+  Expr width =
+      (c.varlen ? *keys / keys_in_order + sequences() : ceildiv(*keys, keys_in_order)) * keys_in_order;
+  transposed.emplace(c.varlen ? workspace("turned", {heads, c.dim_v, width}, c.type)
+                              : workspace("turned", {*batch, heads, c.dim_v, width}, c.type));
   // Those of a sequence end where those of the next one begin, with zeros.
-  Expr most_columns = c.varlen ? *longest_k + 2 * keys_of_turn : width;
+  Expr most_columns = c.varlen ? *longest_k + 2 * keys_in_order : width;
   grid(ceildiv(most_columns, keys_of_block), heads, sequences(), [&](Index x, Index h, Index b) {
-    const HeadViews views{rows_of(b), h, Slot(all)};
-    Expr begin = first_turned(b), end = c.varlen ? first_turned(b + 1) : begin + width;
+    const HeadViews views{rows_of(b), h, Subscript(all)};
+    Expr begin = first_transposed(b), end = c.varlen ? first_transposed(b + 1) : begin + width;
     if (c.varlen) exit_if(begin + x * keys_of_block >= end);
-    const Tensor of_head = turned_of(b, h);
+    const Tensor of_head = transposed_of(b, h);
     Shared rows("rows", {keys_of_block, c.dim_v}, c.type),
         columns("columns", {c.dim_v, keys_of_block}, c.type);
     copy(views.of_keys(*v).at(x * keys_of_block), rows);
@@ -200,11 +201,12 @@ void Program::attend(const Shared& queries_tile, const HeadViews& views, const S
   // Tensor cores keep 14 bits of the sums of up to 512 8-bit products, which is more than the operands have.
   const lang::GemmOptions products{.accumulate =
                                        c.compute == e4m3 ? Accumulate::tensor_core : Accumulate::promoted};
-  const int value_rows = c.turns_values() ? c.features_v() : c.keys,
-            value_columns = c.turns_values() ? c.keys : c.padded.of_v(c.dim_v);
-  const Tensor keys_of = views.of_keys(*k),
-               values_of = c.turns_values() ? turned_of(views.rows.b, views.kv_head) : views.of_keys(*v);
-  Expr first_value = c.turns_values() ? first_turned(views.rows.b) : Expr(Operand(0));
+  const int value_rows = c.transposes_values() ? c.features_v() : c.keys,
+            value_columns = c.transposes_values() ? c.keys : c.padded.of_v(c.dim_v);
+  const Tensor keys_of = views.of_keys(*k), values_of = c.transposes_values()
+                                                            ? transposed_of(views.rows.b, views.kv_head)
+                                                            : views.of_keys(*v);
+  Expr first_value = c.transposes_values() ? first_transposed(views.rows.b) : Expr(Operand(0));
   pipelined(steps, {.stages = 2}, [&](Index j) {
     Shared key_tile("key_tile", {c.keys, c.padded.of(c.dim)}, c.compute),
         value_tile("value_tile", {value_rows, value_columns}, c.weight_type());
@@ -218,21 +220,22 @@ void Program::attend(const Shared& queries_tile, const HeadViews& views, const S
       });
     });
     scale_rows(sum, softmax.update(scores));
-    copy(c.turns_values() ? values_of.at(0, first_value + j * c.keys) : values_of.at(j * c.keys), value_tile);
+    copy(c.transposes_values() ? values_of.at(0, first_value + j * c.keys) : values_of.at(j * c.keys),
+         value_tile);
     add_values(scores, value_tile, sum);
   });
 }
 
 void Program::add_values(const Fragment& weights, const Shared& values, Fragment& sum) const {
-  if (!c.turns_values())
+  if (!c.transposes_values())
     return add_product(weights, multiplied(values, c.features_v()), sum, c.weight_type());
   gemm(byte_weights(weights, c.weight_type()), values.T(), sum, {.accumulate = Accumulate::tensor_core});
 }
 
-// With parts, block x computes part x % splits of a tile.
+// With splits, block x computes split x % splits of a tile.
 void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group, member = c.pack > 1 ? Expr(0) : h % *group;
-  const HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Slot(all) : Slot(member)};
+  const HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Subscript(all) : Subscript(member)};
   const Tensor q_of = views.of_queries(*q);
   Expr first = (c.split ? x / *splits : Expr(x)) * c.queries, count = q_of.extent(0);
   if (c.varlen) {
@@ -245,12 +248,12 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   Fragment sum("sum", {c.rows(), c.features_v()}, f32, 0);
   Expr own_scale = scale_of(b, kv_head);
   OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : own_scale,
-                        c.turns_values() ? lift_of_8_bits : 0);
+                        c.transposes_values() ? lift_of_8_bits : 0);
   Expr keys_seen = views.of_keys(*k).extent(0);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   const Range all_steps = visible.tiles(c.keys);
-  attend(queries_tile, views, visible, c.split ? parts->steps(all_steps, x % *splits) : all_steps, own_scale,
-         softmax, sum);
+  attend(queries_tile, views, visible, c.split ? split_results->steps(all_steps, x % *splits) : all_steps,
+         own_scale, softmax, sum);
   if (c.sinks && !c.split)
     softmax.add_sink(
         sum, [&](Index r) -> Expr { return sink(kv_head, c.pack > 1 ? r % c.pack : member) * log2e; });
@@ -259,21 +262,22 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
     Expr factor = (*v_scale)(b, kv_head);
     parallel(sum, [&](Index i, Index j) { sum(i, j) *= factor; });
   }
-  const Slot heads_of = c.pack > 1 ? Slot(range(h * c.pack, (h + 1) * c.pack)) : Slot(h);
-  store_rows(sum, c.split ? parts->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out), first,
-             c.pack);
-  store_lse(softmax.lse(), c.split ? parts->lse(all_rows(b), heads_of, x % *splits) : views.vector(*lse),
-            first, c.pack);
+  const Subscript heads_of = c.pack > 1 ? Subscript(range(h * c.pack, (h + 1) * c.pack)) : Subscript(h);
+  store_rows(sum, c.split ? split_results->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out),
+             first, c.pack);
+  store_lse(softmax.lse(),
+            c.split ? split_results->lse(all_rows(b), heads_of, x % *splits) : views.vector(*lse), first,
+            c.pack);
 }
 
 void Program::merge_block(const Index& row, const Index& head, const Index& b) {
   Expr members = c.pack > 1 ? Expr(c.pack) : Expr(*group), kv_head = head / members, member = head % members;
-  const HeadViews views{rows_of(b), kv_head, Slot(member)};
+  const HeadViews views{rows_of(b), kv_head, Subscript(member)};
   const Tensor out_of = views.of_queries(*out), lse_of = views.vector(*lse);
   if (c.varlen) exit_if(row >= out_of.extent(0));
   Expr own_row = all_rows(b).begin + row;
-  lse_of(row) = parts->merge(own_row, head, c.sinks ? std::optional(sink(kv_head, member)) : std::nullopt,
-                             out_of.slice(row));
+  lse_of(row) = split_results->merge(
+      own_row, head, c.sinks ? std::optional(sink(kv_head, member)) : std::nullopt, out_of.slice(row));
 }
 
 }  // namespace

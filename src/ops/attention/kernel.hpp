@@ -28,8 +28,8 @@ struct AttentionKernel {
 
   DType out_type() const { return out.value_or(type); }
   DType weight_type() const { return weights.value_or(compute); }
-  // Weights of 8 bits: a grid turns the values, so that they run along the keys.
-  bool turns_values() const { return weight_type().bits() == 8; }
+  // Weights of 8 bits: a grid transposes the values, so that they run along the keys.
+  bool transposes_values() const { return weight_type().bits() == 8; }
   int rows() const { return queries * pack; }
   // That are multiplied: tiles may have more.
   int features() const { return padded.dim > 0 ? multiplied_features(dim) : dim; }
@@ -48,7 +48,7 @@ struct AttentionKernel {
 // scale (with log2(e)); then, where the instance has them, left, right, cap, sinks [kv heads, group]. Packed
 // sequences: no batch dimension, and q_begin, k_begin [sequences + 1], longest (the most queries of a
 // sequence). Where keys are divided, the number of parts. Then the factors [sequences, kv heads] that there
-// are, last longest_k where values of packed sequences are turned.
+// are, last longest_k where values of packed sequences are transposed.
 lang::Kernel attention_kernel(const AttentionKernel& instance);
 
 }  // namespace tegula::ops

@@ -8,7 +8,7 @@
 namespace tegula::ops {
 
 struct AttentionProblem {
-  std::int64_t sequences = 1, heads = 1;  // independent parts: batch, query heads
+  std::int64_t sequences = 1, heads = 1;  // independent of each other: batch, query heads
   std::int64_t group = 1;                 // query heads of a key head
   std::int64_t queries = 1, keys = 1;     // the most of a sequence
   std::int64_t packed = 1;                // sequences that share the keys

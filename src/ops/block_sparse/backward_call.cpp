@@ -119,7 +119,7 @@ void balance_keys(BlockSparseBackwardCall& call) {
                              (kernel.forward.varlen ? 1 : t.q.size(0));
   if (tiles == 0) return;
   const std::int64_t steps = steps_of_tile(call);
-  if (!kernel.one_pass) kernel.pieces = planned_parts(tiles, steps, costs.keys, 2 * gpu_processors);
+  if (!kernel.one_pass) kernel.pieces = planned_splits(tiles, steps, costs.keys, 2 * gpu_processors);
   kernel.longest_first = tiles * kernel.pieces > at_once && steps >= costs.many_steps;
 }
 

@@ -68,12 +68,12 @@ struct BackwardProgram {
   Operand members() const { return f.pack > 1 ? Operand(f.pack) : Operand(*group); }
   Operand selectors() const { return c.per_query_head ? members() : Operand(1); }
   Expr q_tiles() const { return sequences.most_blocks() * f.splits(); }
-  Expr parts() const { return f.pack > 1 ? Expr(heads) : heads * *group; }
+  Expr head_blocks() const { return f.pack > 1 ? Expr(heads) : heads * *group; }
   ScoreGradient gradient() const { return {*scale, cap, *large, f.compute}; }
   // The number of lists of keys in the longest sequence.
   Expr lists() const { return ceildiv(sequences.most_keys(), c.span()); }
   // All tokens, whatever sequence they belong to.
-  HeadViews all_tokens(const Expr& b, const Expr& kv_head, const Slot& member) const {
+  HeadViews all_tokens(const Expr& b, const Expr& kv_head, const Subscript& member) const {
     return {SequenceRows(b, range(0, sequences.queries), range(0, sequences.keys), f.varlen), kv_head,
             member};
   }
@@ -137,7 +137,7 @@ void BackwardProgram::run() {
   // Tiles that share a list run at the same time.
   const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(*f.together) : Order{};
   if (!c.one_pass)
-    grid(q_tiles(), parts(), batch, {.order = order}, [&](Index x, Index h, Index b) {
+    grid(q_tiles(), head_blocks(), batch, {.order = order}, [&](Index x, Index h, Index b) {
       // Under a causal mask later queries see more keys: they begin first. Heads of a group stay together, as
       // with Order::heavy_first they would not.
       query_block(f.causal ? q_tiles() - 1 - x : Expr(x), h, b);
@@ -151,7 +151,7 @@ void BackwardProgram::run() {
   if (c.one_pass)
     grid(ceildiv(sequences.queries, delta_rows), heads * members(), all_batches,
          [&](Index x, Index h, Index b) {
-           HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
+           HeadViews of = all_tokens(b, h / members(), Subscript(h % members()));
            finish_sum(of.vector(*sum), of.of_queries(*dq), x * delta_rows, f.dim, gradient().factor());
          });
 }
@@ -159,7 +159,7 @@ void BackwardProgram::run() {
 void BackwardProgram::delta_grid() {
   grid(ceildiv(sequences.queries, delta_rows), heads * members(), sequences.all_batches(),
        [&](Index x, Index h, Index b) {
-         HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
+         HeadViews of = all_tokens(b, h / members(), Subscript(h % members()));
          write_delta(rows_of(of, true), x * delta_rows);
        });
 }
@@ -167,7 +167,7 @@ void BackwardProgram::delta_grid() {
 void BackwardProgram::large_grid() {
   grid(ceildiv(sequences.queries, delta_rows), heads * members(), sequences.all_batches(),
        [&](Index x, Index h, Index b) {
-         HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
+         HeadViews of = all_tokens(b, h / members(), Subscript(h % members()));
          large->note(of.vector(*lse), x * delta_rows);
          if (!f.varlen) vectors->clear_padding(of, h % members(), x * delta_rows);
        });
@@ -273,7 +273,7 @@ void BackwardProgram::query_block(const Expr& x, const Index& h, const Index& b)
   sequences.assert_promise(b);
   const OwnQueries own = own_queries(f, x, h, sequences.queries_of(b), group);
   HeadViews of{sequences.rows(b).with_queries(own.rows()), own.kv_head,
-               f.pack > 1 ? Slot(all) : Slot(own.member)};
+               f.pack > 1 ? Subscript(all) : Subscript(own.member)};
   Expr start = own.start(), zero = Expr(Operand(0));
   QueryGradient sums(c.query_tiles(), gradient(), of.of_queries(*q), start);
   QueryGradient::Branch branch(c.query_tiles(), rows_of(of), start);
@@ -325,8 +325,8 @@ MaskOfStep BackwardProgram::query_mask(const InverseLists::List& list, const Exp
 void BackwardProgram::key_block(const Index& x, const Index& h, const Index& b) {
   const int tiles = ceildiv(c.span(), c.keys);
   Expr tile = c.pieces == 1 ? Expr(x) : x / c.pieces, piece = x % c.pieces;
-  Expr turn = tiles == 1 ? tile : tile / tiles;
-  Expr number = longest_first ? longest_first->list(b * heads + h, turn) : turn;
+  Expr rank = tiles == 1 ? tile : tile / tiles;
+  Expr number = longest_first ? longest_first->list(b * heads + h, rank) : rank;
   Expr first = tiles == 1 ? number * c.span() : number * c.span() + tile % tiles * c.keys;
   Expr keys = sequences.keys_of(b);
   Expr end = c.span() % c.keys == 0 ? keys : min(number * c.span() + c.span(), keys);
@@ -335,7 +335,7 @@ void BackwardProgram::key_block(const Index& x, const Index& h, const Index& b) 
   HeadViews keys_of{sequences.rows(b).with_keys(end), h, all};
   KeyGradient sums(c.key_tiles(), gradient());
   sums.load(keys_of.of_keys(*k), keys_of.of_keys(*v), first);
-  auto add_members = [&](const Slot& member, const Expr& selector) {
+  auto add_members = [&](const Subscript& member, const Expr& selector) {
     HeadViews of{keys_of.rows, h, member};
     InverseLists::List list = piece_of(inverse->list(h * selectors() + selector, b, number), piece);
     add_list(sums, c.key_tiles(), list, c.steps_of_keys(),
@@ -345,10 +345,10 @@ void BackwardProgram::key_block(const Index& x, const Index& h, const Index& b) 
              sum ? of.vector(*sum) : std::optional<Tensor>{});
   };
   if (f.pack > 1)
-    add_members(Slot(all), Expr(Operand(0)));
+    add_members(Subscript(all), Expr(Operand(0)));
   else
     serial(*group, [&](Index member) {
-      add_members(Slot(member), c.per_query_head ? Expr(member) : Expr(Operand(0)));
+      add_members(Subscript(member), c.per_query_head ? Expr(member) : Expr(Operand(0)));
     });
   if (c.pieces > 1)
     sums.store_sums(keys_of.of_keys(piece_dk->slice(piece)), keys_of.of_keys(piece_dv->slice(piece)), first);

@@ -240,7 +240,7 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
   Expr keys = sequences.keys_of(b), queries = sequences.queries_of(b);
   const OwnQueries own = own_queries(c, x, h, queries, group);
   const HeadViews of{sequences.rows(b).with_queries(own.rows()), own.kv_head,
-                     c.pack > 1 ? Slot(all) : Slot(own.member)};
+                     c.pack > 1 ? Subscript(all) : Subscript(own.member)};
   Shared queries_tile({c.rows(), c.dim}, c.compute);
   load_queries(of.of_queries(*q), own.start(), queries_tile, c.pack);
   Fragment sum({c.rows(), c.dim_v}, f32, 0);

@@ -20,7 +20,7 @@ Extents QueryVectors::extents(const Expr& members) const {
   return joined(sequences_.batches(), {sequences_.heads, members, tokens});
 }
 
-Tensor QueryVectors::slice(const Tensor& vector, const HeadViews& of, const Slot& some) const {
+Tensor QueryVectors::slice(const Tensor& vector, const HeadViews& of, const Subscript& some) const {
   if (c.pack > 1)
     return c.varlen ? vector.slice(of.kv_head, some) : vector.slice(of.rows.b, of.kv_head, some);
   return c.varlen ? vector.slice(of.kv_head, of.member, some)

@@ -21,7 +21,7 @@ class QueryVectors {
 
  private:
   lang::Extents extents(const lang::Expr& members) const;
-  lang::Tensor slice(const lang::Tensor& vector, const HeadViews& of, const lang::Slot& some) const;
+  lang::Tensor slice(const lang::Tensor& vector, const HeadViews& of, const lang::Subscript& some) const;
 
   const BlockSparseKernel& c;
   const BlockSparseSequences& sequences_;

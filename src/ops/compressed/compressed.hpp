@@ -118,10 +118,10 @@ struct CompressedProgram {
   // [batch, tokens, packs, pack, …] becomes [tokens, (pack,) …]; [batch, packs, pack, tokens] [(pack,)
   // tokens].
   lang::Tensor queries_of(const lang::Tensor& t, const CompressedSequence& s, const lang::Expr& head) const {
-    return t.slice(s.batch, s.tokens, head, c.pack > 1 ? lang::Slot(lang::all) : lang::Slot(0));
+    return t.slice(s.batch, s.tokens, head, c.pack > 1 ? lang::Subscript(lang::all) : lang::Subscript(0));
   }
   lang::Tensor vector_of(const lang::Tensor& t, const CompressedSequence& s, const lang::Expr& head) const {
-    return t.slice(s.batch, head, c.pack > 1 ? lang::Slot(lang::all) : lang::Slot(0), s.tokens);
+    return t.slice(s.batch, head, c.pack > 1 ? lang::Subscript(lang::all) : lang::Subscript(0), s.tokens);
   }
   lang::Tensor entries_of(const lang::Tensor& t, const CompressedSequence& s, const lang::Expr& head) const {
     return t.slice(s.batch, s.entries, head);

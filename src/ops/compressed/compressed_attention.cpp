@@ -52,13 +52,13 @@ struct Forward : CompressedProgram {
   }
 };
 
-constexpr int most_parts = 16;  // of a group
+constexpr int most_group_splits = 16;
 
 Kernel forward_program(const CompressedKernel& c) {
   return kernel(instance_name("nsa_compressed_attention", c), [&] { Forward(c).run(); });
 }
 
-// Blocks of entries add to dq in turn, so that every run has the same bits: 5 products for each pair instead
+// Blocks of entries add to dq in order, so that every run has the same bits: 5 products for each pair instead
 // of
 // 7. Of packed sequences no window of dq begins at a multiple of its rows.
 CompressedBackwardKernel plan_backward(const Bound<CompressedBackward>& c) {
@@ -73,8 +73,8 @@ CompressedBackwardKernel plan_backward(const Bound<CompressedBackward>& c) {
   const double tiles = std::ceil(static_cast<double>(c.dim("entries")) / heads.keys),
                blocks = tiles * static_cast<double>(c.dim("kv_heads") * c.dim("batch")),
                wanted = gpu_table.gradients.even_waves * gpu_processors;
-  while (kernel.parts * 2 <= group && kernel.parts < most_parts && blocks * kernel.parts < wanted)
-    kernel.parts *= 2;
+  while (kernel.splits * 2 <= group && kernel.splits < most_group_splits && blocks * kernel.splits < wanted)
+    kernel.splits *= 2;
   return kernel;
 }
 
@@ -216,7 +216,7 @@ std::vector<Example> attention_measured() {
            "key_tokens=65536"}};
 }
 
-// Three tiles of entries add to dq in turn, and parts of an uneven group.
+// Three tiles of entries add to dq in order, and splits of an uneven group.
 std::vector<Example> examples_of_gradients() {
   std::vector<Example> result = attention_examples(" dlse");
   result.push_back(

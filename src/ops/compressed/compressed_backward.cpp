@@ -18,16 +18,16 @@ struct Backward : CompressedProgram {
          dq = output("dq", of_queries(c.dim), c.type), dk = output("dk", of_entries(c.dim), c.type),
          dv = output("dv", of_entries(c.dim_v), c.type), delta = workspace("delta", padded({}), f32),
          base = workspace("base", padded({}), f32);
-  std::optional<Tensor> dlse, sum, dk_parts, dv_parts;
+  std::optional<Tensor> dlse, sum, dk_splits, dv_splits;
   LargeScores large;
 
   explicit Backward(const CompressedBackwardKernel& kernel)
       : CompressedProgram(kernel.heads), instance(kernel) {
     if (kernel.dlse) dlse.emplace(input("dlse", vector(), f32));
     if (kernel.one_pass) sum.emplace(workspace("sum", padded({c.features()}), f32));
-    if (kernel.parts == 1) return;
-    dk_parts.emplace(workspace("dk_parts", joined({kernel.parts}, of_entries(c.features())), f32));
-    dv_parts.emplace(workspace("dv_parts", joined({kernel.parts}, of_entries(c.features_v())), f32));
+    if (kernel.splits == 1) return;
+    dk_splits.emplace(workspace("dk_parts", joined({kernel.splits}, of_entries(c.features())), f32));
+    dv_splits.emplace(workspace("dv_parts", joined({kernel.splits}, of_entries(c.features_v())), f32));
   }
 
   // Rows that begin at multiples of 16 bytes, for the copy engine, whatever the length.
@@ -37,7 +37,8 @@ struct Backward : CompressedProgram {
     return joined(result, more);
   }
   Tensor padded_vector_of(const Tensor& t, const CompressedSequence& s, const Expr& head) const {
-    return c.packed ? vector_of(t, s, head) : t.slice(s.batch, head, c.pack > 1 ? Slot(all) : Slot(0));
+    return c.packed ? vector_of(t, s, head)
+                    : t.slice(s.batch, head, c.pack > 1 ? Subscript(all) : Subscript(0));
   }
 
   ScoreGradient gradient() const { return {scale, {}, large, c.compute}; }
@@ -59,12 +60,13 @@ struct Backward : CompressedProgram {
     GridOptions options;
     options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
     Expr most_entries = c.packed ? longest / stride + 1 : Expr(entries);
-    grid(ceildiv(most_entries, c.keys), kv_heads * instance.parts, sequences(), options,
+    grid(ceildiv(most_entries, c.keys), kv_heads * instance.splits, sequences(), options,
          [&](Index x, Index h, Index b) {
-           entry_block(x, h / instance.parts, h % instance.parts, sequence(b));
+           entry_block(x, h / instance.splits, h % instance.splits, sequence(b));
          });
     if (instance.one_pass) sum_grid();
-    if (instance.parts > 1) part_grid(*dk_parts, dk, c.features()), part_grid(*dv_parts, dv, c.features_v());
+    if (instance.splits > 1)
+      sum_splits(*dk_splits, dk, c.features()), sum_splits(*dv_splits, dv, c.features_v());
   }
 
   void delta_grid() {
@@ -105,19 +107,19 @@ struct Backward : CompressedProgram {
     tile.store(queries_of(dq, s, head), first);
   }
 
-  // What the heads of a part of a group give tile x of the entries.
-  void entry_block(const Expr& x, const Expr& kv_head, const Expr& part, const CompressedSequence& s) {
+  // What the heads of a split of a group give tile x of the entries.
+  void entry_block(const Expr& x, const Expr& kv_head, const Expr& split, const CompressedSequence& s) {
     Expr first = x * c.keys;
     if (c.packed) exit_if(first >= s.entries.end - s.entries.begin);
     KeyGradient tile(tiles(), gradient());
     tile.load(entries_of(k, s, kv_head), entries_of(v, s, kv_head), first);
-    Expr each = ceildiv(packs_of_group(), instance.parts), begin = part * each;
+    Expr each = ceildiv(packs_of_group(), instance.splits), begin = split * each;
     serial(range(begin, min(begin + each, packs_of_group())),
            [&](Index of_group) { add_head(tile, x, kv_head * packs_of_group() + of_group, s); });
-    const auto results = [&](const Tensor& t, const std::optional<Tensor>& parts) {
-      return entries_of(parts ? parts->slice(part) : t, s, kv_head);
+    const auto results = [&](const Tensor& t, const std::optional<Tensor>& splits) {
+      return entries_of(splits ? splits->slice(split) : t, s, kv_head);
     };
-    tile.store(results(dk, dk_parts), results(dv, dv_parts), first);
+    tile.store(results(dk, dk_splits), results(dv, dv_splits), first);
   }
 
   // From the last queries down: all tiles of entries meet them at the same time, so that none waits long for
@@ -161,12 +163,12 @@ struct Backward : CompressedProgram {
     });
   }
 
-  // In the order of the parts.
-  void part_grid(const Tensor& sums, const Tensor& to, int features) {
+  // In the order of the splits.
+  void sum_splits(const Tensor& sums, const Tensor& to, int features) {
     grid(ceildiv(entries, delta_rows), kv_heads, batch, [&](Index x, Index h, Index b) {
       Fragment total({delta_rows, features}, f32, 0);
-      add_splits(total, instance.parts,
-                 [&](int part) { return sums.slice(part, b, all, h).at(x * delta_rows); });
+      add_splits(total, instance.splits,
+                 [&](int split) { return sums.slice(split, b, all, h).at(x * delta_rows); });
       copy(total, to.slice(b, all, h).at(x * delta_rows));
     });
   }

@@ -8,11 +8,11 @@ struct CompressedBackwardKernel {
   CompressedKernel heads;
   bool dlse = false;
   bool one_pass = false;  // dq is summed in f32 over the blocks of entries, in their order
-  int parts = 1;          // of a group, which sum dk and dv by themselves
+  int splits = 1;         // of a group, which sum dk and dv by themselves
 
   auto fields() const {
     return std::tuple(heads, labelled("dlse", dlse), labelled("one_pass", one_pass),
-                      labelled("parts_", parts > 1 ? std::optional(parts) : std::nullopt));
+                      labelled("parts_", splits > 1 ? std::optional(splits) : std::nullopt));
   }
 };
 
@@ -22,7 +22,7 @@ inline lang::Order later_queries_first() {
 }
 
 // delta of the queries; dq by tiles of queries, then dk and dv by tiles of entries; or all by tiles of
-// entries, and what they left of dq and of parts of groups is brought together.
+// entries, and what they left of dq and of splits of groups is brought together.
 lang::Kernel compressed_backward_program(const CompressedBackwardKernel& instance);
 
 }  // namespace tegula::ops

@@ -28,10 +28,11 @@ struct Select : CompressedProgram {
   Tensor lse = input("lse", vector(), f32), out = output("out", {batch, queries, kv_heads, count}, i32);
   Expr block_size = scalar("block_size", i32), first_blocks = scalar("first_blocks", i32),
        local_blocks = scalar("local_blocks", i32), blocks = scalar("blocks", i32);
-  Expr slots = processors() * blocks_of_processor;
+  Expr resident = processors() * blocks_of_processor;
   // One past the last is always there to be read.
   Expr last = c.packed ? max(longest / stride + 1, 0) : Expr(entries);
-  Tensor weights = workspace("weights", {slots, kernel.begun > 0 ? 2 * c.queries : c.queries, width()}, f32);
+  Tensor weights =
+      workspace("weights", {resident, kernel.begun > 0 ? 2 * c.queries : c.queries, width()}, f32);
 
   explicit Select(const SelectKernel& instance) : CompressedProgram(instance.heads), kernel(instance) {}
 
@@ -43,18 +44,18 @@ struct Select : CompressedProgram {
     return ceildiv(blocks, kernel.columns) * kernel.columns + kernel.blocks_of_step();
   }
 
-  // Blocks of the grid take tiles in turn, those of later queries first, which see more.
+  // Blocks of the grid take tiles one after another, those of later queries first, which see more.
   void run() {
-    grid(slots, [&](Index slot) {
+    grid(resident, [&](Index block) {
       Expr tiles = ceildiv(longest, c.queries), heads = tiles * kv_heads, all_tiles = heads * sequences();
-      serial(ceildiv(all_tiles - slot, slots), [&](Index n) {
-        Expr tile = slot + n * slots, others = kv_heads * sequences(), other = tile % others;
+      serial(ceildiv(all_tiles - block, resident), [&](Index n) {
+        Expr tile = block + n * resident, others = kv_heads * sequences(), other = tile % others;
         const CompressedSequence s = sequence(other / kv_heads);
         const EntrySight sight_of = sight(s);
         if (c.packed) s.check(longest);
         Expr first = (tiles - 1 - tile / others) * c.queries;
         when(first < sight_of.queries, [&] {
-          const Tensor own = weights.slice(slot);
+          const Tensor own = weights.slice(block);
           for (int chunk = 0; chunk < kernel.chunks; ++chunk) weigh(first, other % kv_heads, chunk, s, own);
           choose(first, s, other % kv_heads, own);
         });

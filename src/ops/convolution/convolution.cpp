@@ -100,8 +100,8 @@ int splits_of(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
   const auto tiles = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile; };
   const std::int64_t blocks =
       tiles(s.channels / s.groups, t.n) * tiles(s.features / s.groups, t.k) * s.pixels(s.taps) * s.groups;
-  return planned_parts(blocks, tiles(s.batch * s.pixels(s.out), t.h * t.w), gpu_table.pixels,
-                       planned_gpu_processors(c.call()));
+  return planned_splits(blocks, tiles(s.batch * s.pixels(s.out), t.h * t.w), gpu_table.pixels,
+                        planned_gpu_processors(c.call()));
 }
 
 // A tensor of pixels as a kernel takes it: rows, or windows' five dims.

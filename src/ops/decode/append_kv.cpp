@@ -97,7 +97,7 @@ struct AppendProgram {
   void store(const Side& side, Fragment& values, const Expr& page, const Expr& row, const Expr& head) const;
 };
 
-// The tile with pairs of features turned by the angles of the position.
+// The tile with pairs of features rotated by the angles of the position.
 Fragment AppendProgram::rotated(const Shared& tile, const Expr& position) const {
   const bool halves = c.pairing == RopePairing::halves;
   return map(tile, [&](Index h, Index d) {

@@ -44,11 +44,13 @@ Expr CacheRows::Step::number(const Expr& token) const {
 
 void CacheRows::Step::load(const Tensor& cache, const std::optional<Expr>& head, int column, Shared& tile,
                            bool clip) const {
-  const auto sliced = [&](const Expr& page, const Slot& rows) {
+  const auto sliced = [&](const Expr& page, const Subscript& rows) {
     return head ? cache.slice(page, rows, *head) : cache.slice(page, rows);
   };
   if (!rows_.form_.paged)
-    return copy(sliced(rows_.b_, clip ? Slot(range(0, rows_.length_)) : Slot(all)).at(first_, column), tile);
+    return copy(
+        sliced(rows_.b_, clip ? Subscript(range(0, rows_.length_)) : Subscript(all)).at(first_, column),
+        tile);
   if (rows_.form_.page == 0) {
     parallel(tile, [&](Index t, Index d) {
       const auto [page, row] = place(t);

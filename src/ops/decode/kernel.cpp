@@ -21,7 +21,7 @@ struct Program {
   std::optional<Dim> pages, page_size;  // those of the cache: of rows, sequences and keys
   std::optional<Tensor> q, k, v, out, lse, factors, last, table, lengths, k_scale, v_scale, tree, sinks;
   std::optional<Expr> scale, left, cap, splits;
-  std::optional<SplitResults> parts;
+  std::optional<SplitResults> split_results;
   std::optional<Tensor> order;  // sequences, the longest first
   std::optional<Tensor> choice, counts;
   std::optional<SortedLists> lists;
@@ -40,7 +40,7 @@ struct Program {
     if (c.softcap) cap.emplace(scalar("cap", f32));
     if (!c.split) return;
     splits.emplace(scalar("splits", i32));
-    parts.emplace(batch * queries, heads * group, *splits, c.features_v());
+    split_results.emplace(batch * queries, heads * group, *splits, c.features_v());
   }
 
   void declare_cache() {
@@ -118,11 +118,11 @@ struct Block {
 
   // Heads after those of the group are outside of the views: they read as zeros and are not written.
   HeadViews views() const {
-    return {SequenceRows(b, p.queries, length), kv_head, c.pack > 1 ? Slot(all) : Slot(member)};
+    return {SequenceRows(b, p.queries, length), kv_head, c.pack > 1 ? Subscript(all) : Subscript(member)};
   }
-  Slot heads() const {
+  Subscript heads() const {
     Expr head = kv_head * p.group;
-    return c.pack > 1 ? Slot(range(head, head + p.group)) : Slot(head + member);
+    return c.pack > 1 ? Subscript(range(head, head + p.group)) : Subscript(head + member);
   }
   // The keys of a step: from `first` on, where blocks are chosen those before `end`.
   struct Keys {
@@ -313,7 +313,7 @@ void Program::order_sequences() const {
   });
 }
 
-// With parts, block x computes part x % splits of a tile.
+// With splits, block x computes split x % splits of a tile.
 void Program::attend_block(const Index& x, const Index& h, const Expr& b) {
   Expr length = length_of(b);
   if (lengths) assert_that(length <= room(), "a sequence has more tokens than its cache has room for");
@@ -322,7 +322,7 @@ void Program::attend_block(const Index& x, const Index& h, const Expr& b) {
   Fragment sum({c.rows(), c.features_v()}, f32, 0);
   OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : block.factor);
   const Range all_steps = block.all_steps(),
-              steps = c.split ? parts->steps(all_steps, x % *splits) : all_steps;
+              steps = c.split ? split_results->steps(all_steps, x % *splits) : all_steps;
   if (c.latent)
     block.attend_latents(views.of_queries(*q), steps, softmax, sum);
   else
@@ -337,13 +337,14 @@ void Program::attend_block(const Index& x, const Index& h, const Expr& b) {
     parallel(sum, [&](Index r, Index d) { sum(r, d) *= factor; });
   }
   const Range own = range(b * queries, (b + 1) * queries);
-  block.store(sum, c.split ? parts->out(own, block.heads(), x % *splits) : views.of_queries(*out));
-  block.store_lse(softmax.lse(), c.split ? parts->lse(own, block.heads(), x % *splits) : views.vector(*lse));
+  block.store(sum, c.split ? split_results->out(own, block.heads(), x % *splits) : views.of_queries(*out));
+  block.store_lse(softmax.lse(),
+                  c.split ? split_results->lse(own, block.heads(), x % *splits) : views.vector(*lse));
 }
 
 void Program::merge_block(const Index& row, const Index& head, const Index& b) {
   Expr kv_head = head / group, member = head % group;
-  (*lse)(b, kv_head, member, row) = parts->merge(
+  (*lse)(b, kv_head, member, row) = split_results->merge(
       b * queries + row, head, sinks ? std::optional<Expr>((*sinks)(kv_head, member)) : std::nullopt,
       out->slice(b, row, kv_head, member));
 }

@@ -53,8 +53,7 @@ void add_last_queries(Schema<Op>& table) {
 template <class Op>
 void add_splits(Schema<Op>& table) {
   table.option(
-      &Op::splits, "splits",
-      "parts into which the keys of a sequence are split, by its own length; 0: planned",
+      &Op::splits, "splits", "splits of the keys of a sequence, by its own length; 0: planned",
       between(0, most_splits, fmt::format("a number from 1 to {}, or 0 for the plan's choice", most_splits),
               "leave it out"));
 }

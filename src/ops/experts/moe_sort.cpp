@@ -119,7 +119,7 @@ const OperatorSchema& moe_permute_schema() {
   static const OperatorSchema table =
       Schema<Op>("moe_permute", "rows of tokens in the order of their experts")
           .in(&Op::x, "x", "tokens d", floats, "rows of tokens")
-          .in(&Op::order, "order", "pairs", index, "pairs, each once: token * topk + slot; negative: zeros")
+          .in(&Op::order, "order", "pairs", index, "pairs, each once: token * topk + choice; negative: zeros")
           .values(example_order)
           .converts()
           .option(&Op::topk, "topk", "experts of a token", topk_rule)

@@ -27,7 +27,7 @@ void invert_diagonal(const Shared& blocks, Shared& x, int block) {
 // the corner becomes −Q⁻¹ A P⁻¹. All pairs take each step together, for which their threads meet once.
 void merge_blocks(Shared& x, Shared& products, int block) {
   struct Pair {
-    Slot top, bottom, product;
+    Subscript top, bottom, product;
   };
   std::vector<Pair> pairs;
   for (int at = 0; at < x.extent(0); at += 2 * block)

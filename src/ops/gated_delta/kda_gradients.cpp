@@ -214,7 +214,7 @@ class FeatureGradients {
       away_k(t, i) = key * x.away(t, i);
     });
     for (int part = 0; part < c.parts; ++part) {
-      const Slot tokens = range(part * c.part, (part + 1) * c.part);
+      const Subscript tokens = range(part * c.part, (part + 1) * c.part);
       const auto sum = [&] { return Fragment({c.rows, c.step()}, f32, 0); };
       Fragment left_q = sum(), left_k = sum(), right = sum();
       gemm(scores.slice(all, tokens), away_k.slice(tokens), left_q);

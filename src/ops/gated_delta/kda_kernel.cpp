@@ -125,7 +125,7 @@ class Factors {
     write_faded(own, first, x, faded_k);
     Shared near_k = x.times_near(x.k), near_q = x.times_near(x.q), keys({c.rows, c.step()}, c.wide());
     for (int part = 0; part < c.parts; ++part) {
-      const Slot tokens = range(part * c.part, (part + 1) * c.part);
+      const Subscript tokens = range(part * c.part, (part + 1) * c.part);
       x.keys_towards(part, keys);
       gemm(keys, near_k.slice(tokens).T(), products.keys[part]);
       gemm(keys, near_q.slice(tokens).T(), products.queries[part]);

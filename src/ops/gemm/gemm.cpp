@@ -15,13 +15,13 @@ namespace tegula::ops {
 
 namespace {
 
-// Tensor cores read tf32 along k, and each block would turn or divide its operands again, where no copy has
-// been prepared.
+// Tensor cores read tf32 along k, and each block would transpose or divide its operands again, where no copy
+// has been prepared.
 void choose_prepared(GemmKernel& kernel, std::int64_t m, std::int64_t n) {
   constexpr GpuProduct table = gpu_table.product;
   if (kernel.precision == Precision::tf32) {
-    kernel.prepare_a = kernel.transpose_a && n >= table.rows_worth_turning;
-    kernel.prepare_b = !kernel.transpose_b && m >= table.rows_worth_turning;
+    kernel.prepare_a = kernel.transpose_a && n >= table.rows_worth_transposing;
+    kernel.prepare_b = !kernel.transpose_b && m >= table.rows_worth_transposing;
   } else if (kernel.precision == Precision::tf32x3) {
     kernel.prepare_a = kernel.prepare_b = m * n > table.sides_worth_dividing * (m + n);
   }

@@ -315,8 +315,8 @@ TEST(Gemm, RefusesWrongCalls) {
   expect_refusal(call(a, b, {.out = Tensor::zeros({8, 4}, f32)}),
                  "argument 'out': expected [batch, m, n] = [4, 8]");
   expect_refusal(call(a, b, {.tiles = {-3, 0, 0}}), "argument 'tile_m': expected extents from 1 to 4096");
-  expect_refusal(call(a, b, {.tiles = {.splits = 33}}), "argument 'splits': expected parts from 1 to 32");
-  expect_refusal(call(a, b, {.tiles = {.splits = -1}}), "argument 'splits': expected parts from 1 to 32");
+  expect_refusal(call(a, b, {.tiles = {.splits = 33}}), "argument 'splits': expected 1 to 32 splits");
+  expect_refusal(call(a, b, {.tiles = {.splits = -1}}), "argument 'splits': expected 1 to 32 splits");
   const Tensor wide = Tensor::zeros({8, 12}, f32);
   expect_refusal(call(wide.slice(0, 0, 8, 2).slice(1, 0, 12, 2), b), "stride 1 along rows or columns");
 }

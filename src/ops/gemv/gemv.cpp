@@ -63,17 +63,17 @@ struct Program {
     });
   }
 
-  void in_parts() const {
-    Tensor parts = workspace("parts", {c.splits, batch, m}, f32);
-    grid(ceildiv(m, c.m), c.splits, batch, {.threads = threads}, [&](Index block, Index part, Index z) {
+  void in_splits() const {
+    Tensor partial = workspace("parts", {c.splits, batch, m}, f32);
+    grid(ceildiv(m, c.m), c.splits, batch, {.threads = threads}, [&](Index block, Index split, Index z) {
       Expr steps = ceildiv(k, c.k);
-      Fragment sum = sums(block * c.m, z, range(steps * part / c.splits, steps * (part + 1) / c.splits));
-      copy(sum, parts.slice(part, z).at(block * c.m));
+      Fragment sum = sums(block * c.m, z, range(steps * split / c.splits, steps * (split + 1) / c.splits));
+      copy(sum, partial.slice(split, z).at(block * c.m));
     });
     grid(ceildiv(m, summed), batch, [&](Index block, Index z) {
       Fragment sum({summed}, f32, 0);
-      for (int part = 0; part < c.splits; ++part) {
-        Fragment added = load(parts.slice(part, z).at(block * summed), {summed});
+      for (int split = 0; split < c.splits; ++split) {
+        Fragment added = load(partial.slice(split, z).at(block * summed), {summed});
         parallel(sum, [&](Index i) { sum(i) += added(i); });
       }
       parallel(sum, [&](Index i) { sum(i) *= scale; });
@@ -85,7 +85,7 @@ struct Program {
 Kernel program(const Instance& c) {
   return kernel(instance_name("gemv", c), [&] {
     const Program own{c};
-    c.splits > 1 ? own.in_parts() : own.whole();
+    c.splits > 1 ? own.in_splits() : own.whole();
   });
 }
 
@@ -102,8 +102,8 @@ void run(const Bound<Gemv>& c, Launch& launch) {
   } else {
     t.m = t.transposed ? 256 : 4;
     t.k = t.transposed ? 16 : k <= 512 ? 512 : 2048;
-    t.splits = planned_parts((m + t.m - 1) / t.m * c.dim("batch"), (k + t.k - 1) / t.k, gpu_table.vectors,
-                             planned_gpu_processors(c.call()));
+    t.splits = planned_splits((m + t.m - 1) / t.m * c.dim("batch"), (k + t.k - 1) / t.k, gpu_table.vectors,
+                              planned_gpu_processors(c.call()));
   }
   launch(t, program, {{"a", a}});
 }

@@ -19,7 +19,7 @@ struct Instance {
   DType compute = f32;  // i8 where tensor cores take integers
   bool c = false;
   int m = 64, n = 64, k = 64;
-  int splits = 1;  // parts of k, whose sums a second grid adds
+  int splits = 1;  // of k, whose sums a second grid adds
   auto fields() const {
     return std::tuple(compute, labelled("c", c), joined("t", m, n), k, labelled("splits", splits));
   }
@@ -36,11 +36,11 @@ Tensor as_floats(const char* name, const Tensor& from, DType type) {
   return to;
 }
 
-// Adds the tile of a part of a b^T at the row and column, by products of integers: wraps as 32 bits do.
-void add_product(const Tensor& left, const Tensor& right, Expr row, Expr column, Expr part, const Instance& t,
-                 Fragment& sum) {
+// Adds the tile of a split of k of a b^T at the row and column, by products of integers: wraps as 32 bits do.
+void add_product(const Tensor& left, const Tensor& right, Expr row, Expr column, Expr split,
+                 const Instance& t, Fragment& sum) {
   Expr steps = ceildiv(left.extent(1), t.k);
-  const lang::Range own = range(steps * part / t.splits, steps * (part + 1) / t.splits);
+  const lang::Range own = range(steps * split / t.splits, steps * (split + 1) / t.splits);
   pipelined(t.splits > 1 ? own : range(0, steps), {.stages = 4}, [&](Index step) {
     Shared a_tile({t.m, t.k}, i8), b_tile({t.n, t.k}, i8);
     copy(left.at(row, step * t.k), a_tile);
@@ -53,9 +53,9 @@ void add_product(const Tensor& left, const Tensor& right, Expr row, Expr column,
 void add_product_of_floats(const Tensor& left, const Tensor& right, Expr row, Expr column, const Instance& t,
                            Fragment& sum) {
   const Expr steps = ceildiv(left.extent(1), t.k);
-  serial(ceildiv(left.extent(1), exact_products), [&](Index part) {
+  serial(ceildiv(left.extent(1), exact_products), [&](Index split) {
     Fragment exact({t.m, t.n}, f32, 0);
-    Expr first = part * (exact_products / t.k);
+    Expr first = split * (exact_products / t.k);
     pipelined(range(first, min(first + exact_products / t.k, steps)), {.stages = 4}, [&](Index step) {
       Shared a_tile({t.m, t.k}, t.compute), b_tile({t.n, t.k}, t.compute);
       copy(left.at(row, step * t.k), a_tile);
@@ -66,13 +66,13 @@ void add_product_of_floats(const Tensor& left, const Tensor& right, Expr row, Ex
   });
 }
 
-void add_parts(const Tensor& parts, const std::optional<Tensor>& c, const Tensor& out, const Instance& t) {
+void add_splits(const Tensor& partial, const std::optional<Tensor>& c, const Tensor& out, const Instance& t) {
   constexpr int rows = 4, columns = 256;
   grid(ceildiv(out.extent(1), columns), ceildiv(out.extent(0), rows), [&](Index x, Index y) {
     Fragment sum({rows, columns}, i32, 0);
     if (c) copy(c->at(y * rows, x * columns), sum);
-    for (int part = 0; part < t.splits; ++part) {
-      Fragment own = load(parts.slice(part).at(y * rows, x * columns), {rows, columns});
+    for (int split = 0; split < t.splits; ++split) {
+      Fragment own = load(partial.slice(split).at(y * rows, x * columns), {rows, columns});
       parallel(sum, [&](Index i, Index j) { sum(i, j) = i32(u32(sum(i, j)) + u32(own(i, j))); });
     }
     copy(sum, out.at(y * rows, x * columns));
@@ -90,13 +90,13 @@ Kernel program(const Instance& t) {
     const Tensor left = floats ? as_floats("left", a, t.compute) : a,
                  right = floats ? as_floats("right", b, t.compute) : b;
     if (t.splits > 1) {
-      const Tensor parts = workspace("parts", {t.splits, m, n}, i32);
-      grid(ceildiv(n, t.n), ceildiv(m, t.m), t.splits, [&](Index x, Index y, Index part) {
+      const Tensor partial = workspace("parts", {t.splits, m, n}, i32);
+      grid(ceildiv(n, t.n), ceildiv(m, t.m), t.splits, [&](Index x, Index y, Index split) {
         Fragment sum({t.m, t.n}, i32, 0);
-        add_product(left, right, y * t.m, x * t.n, part, t, sum);
-        copy(sum, parts.slice(part).at(y * t.m, x * t.n));
+        add_product(left, right, y * t.m, x * t.n, split, t, sum);
+        copy(sum, partial.slice(split).at(y * t.m, x * t.n));
       });
-      return add_parts(parts, c, out, t);
+      return add_splits(partial, c, out, t);
     }
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * t.m, column = x * t.n;
@@ -113,12 +113,12 @@ Kernel program(const Instance& t) {
 
 // Parts of k so that every processor has up to two blocks, where each has two steps at least: more would be a
 // second round, and more sums to read again.
-int parts_of(const Bound<IntegerGemm>& c, const Instance& t, int processors) {
+int splits_of(const Bound<IntegerGemm>& c, const Instance& t, int processors) {
   const std::int64_t blocks = ((c.dim("m") + t.m - 1) / t.m) * ((c.dim("n") + t.n - 1) / t.n),
                      steps = (c.dim("k") + t.k - 1) / t.k;
-  int parts = 1;
-  while (blocks * parts <= processors && 4 * parts <= steps && parts < 16) parts *= 2;
-  return parts;
+  int splits = 1;
+  while (blocks * splits <= processors && 4 * splits <= steps && splits < 16) splits *= 2;
+  return splits;
 }
 
 Instance plan(const Bound<IntegerGemm>& c) {
@@ -137,7 +137,7 @@ Instance plan(const Bound<IntegerGemm>& c) {
   const ProductTile tile =
       best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, t.compute.bytes(), processors);
   t.m = tile.m, t.n = tile.n;
-  if (t.compute == i8) t.splits = parts_of(c, t, processors);
+  if (t.compute == i8) t.splits = splits_of(c, t, processors);
   return t;
 }
 

@@ -42,8 +42,8 @@ IndexerKernel indexer_instance(const BoundCall& c, bool causal) {
   return kernel;
 }
 
-std::int64_t indexer_parts(const BoundCall& c, const IndexerKernel& kernel, std::int64_t queries,
-                           std::int64_t keys) {
+std::int64_t indexer_splits(const BoundCall& c, const IndexerKernel& kernel, std::int64_t queries,
+                            std::int64_t keys) {
   const std::int64_t blocks = (queries + kernel.queries - 1) / kernel.queries * c.dim("batch"),
                      steps = (keys + kernel.keys - 1) / kernel.keys,
                      wanted = (c.on_gpu() ? 4 * gpu_processors : planned_processors) /
@@ -88,7 +88,7 @@ namespace {
 void run(const Bound<Indexer>& c, Launch& launch) {
   const IndexerKernel kernel = indexer_instance(c.call(), c->causal);
   launch(kernel, indexer_kernel,
-         {{"parts", indexer_parts(c.call(), kernel, c.dim("queries"), c.dim("keys"))},
+         {{"parts", indexer_splits(c.call(), kernel, c.dim("queries"), c.dim("keys"))},
           {"offset", c.dim("keys") - c.dim("queries")}});
 }
 

@@ -32,7 +32,7 @@ class ChoiceInBlocks {
              {"logits", logits},
              {"begins", given("begins")},
              {"ends", given("ends")},
-             {"parts", indexer_parts(c_.call(), kernel.indexer, end_ - begin_, columns)},
+             {"parts", indexer_splits(c_.call(), kernel.indexer, end_ - begin_, columns)},
              {"offset", offset()}});
     // The columns of a block that was chosen are a page.
     TopkKernel choice = topk_instance(c_.dim("batch") * (end_ - begin_), columns, false, false, true);
@@ -70,7 +70,7 @@ class ChoiceInBlocks {
              {"k_scales", kernel.scales ? c_.formed("block_scales") : TensorRef()},
              {"begins", first},
              {"ends", last},
-             {"parts", indexer_parts(c_.call(), kernel, queries, blocks)}});
+             {"parts", indexer_splits(c_.call(), kernel, queries, blocks)}});
     const Tensor chosen = launch_.scratch({batch, queries, std::min(c_->block_count, blocks)}, i32);
     launch_(topk_instance(batch * queries, blocks, false, false, false), topk_kernel,
             {{"scores", logits}, {"out", chosen}});

@@ -64,12 +64,12 @@ struct BlockLogits {
     });
   }
   void write() const {
-    grid(parts, queries, batch, [&](Index part, Index query, Index b) {
+    grid(parts, queries, batch, [&](Index split, Index query, Index b) {
       Shared own({of.tile_heads, of.tile_features}, of.compute), weight({of.tile_heads}, f32);
       copy(q.slice(b, query).at(0, 0), own);
       copy(weights.slice(b, query).at(0), weight);
       Expr steps = entries * ceildiv(size, of.keys), each = ceildiv(steps, parts);
-      pipelined(range(min(part * each, steps), min((part + 1) * each, steps)), {.stages = 3},
+      pipelined(range(min(split * each, steps), min((split + 1) * each, steps)), {.stages = 3},
                 [&](Index step) { tile(b, query, step, own, weight); });
     });
   }

@@ -55,9 +55,9 @@ struct IndexerProgram {
   void run() {
     const bool multiplies_by_groups = c.compute.bits() <= 16;
     grid(parts, ceildiv(queries, c.queries), batch, {.threads = multiplies_by_groups ? 256 : 0},
-         [&](Index part, Index y, Index b) { block(b, y * c.queries, part); });
+         [&](Index split, Index y, Index b) { block(b, y * c.queries, split); });
   }
-  void block(const Expr& b, const Expr& first, const Expr& part);
+  void block(const Expr& b, const Expr& first, const Expr& split);
   void step(const Expr& b, const Expr& first, const Expr& key, const std::vector<Shared>& own,
             const Shared& weight, const Shared& from, const Shared& to, const CacheRows& rows_of);
   void leave_out(const Expr& b, const Expr& query, const Expr& begin, const Expr& end);
@@ -69,7 +69,7 @@ void IndexerProgram::leave_out(const Expr& b, const Expr& query, const Expr& beg
   parallel(max(end - begin, 0), [&](Index n) { row(begin + n) = -inf; });
 }
 
-void IndexerProgram::block(const Expr& b, const Expr& first, const Expr& part) {
+void IndexerProgram::block(const Expr& b, const Expr& first, const Expr& split) {
   std::vector<Shared> own;
   Shared weight({c.queries, c.tile_heads}, f32), from({c.queries}, i32), to({c.queries}, i32);
   for (int i = 0; i < c.queries; ++i) {
@@ -92,13 +92,13 @@ void IndexerProgram::block(const Expr& b, const Expr& first, const Expr& part) {
       high = max(high, end);
     });
   }
-  Expr steps = ceildiv(keys, c.keys), each = ceildiv(steps, parts), last = min(steps, (part + 1) * each);
-  Expr begin = clamp(low / c.keys, part * each, last), end = clamp(ceildiv(high, c.keys), begin, last);
+  Expr steps = ceildiv(keys, c.keys), each = ceildiv(steps, parts), last = min(steps, (split + 1) * each);
+  Expr begin = clamp(low / c.keys, split * each, last), end = clamp(ceildiv(high, c.keys), begin, last);
   pipelined(range(begin, end), {.stages = 3},
             [&](Index j) { step(b, first, j * c.keys, own, weight, from, to, rows_of); });
   for (int i = 0; i < c.queries; ++i)
     when(first + i < queries, [&] {
-      leave_out(b, first + i, min(part * each * c.keys, keys), min(begin * c.keys, keys));
+      leave_out(b, first + i, min(split * each * c.keys, keys), min(begin * c.keys, keys));
       leave_out(b, first + i, min(end * c.keys, keys), min(last * c.keys, keys));
     });
 }

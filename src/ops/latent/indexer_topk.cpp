@@ -34,7 +34,7 @@ void choose(const Bound<IndexerTopk>& c, std::int64_t begin, std::int64_t end, L
           {"k_scales", scales.rank() == 0 ? scales : scales.slice(1, 0, keys)},
           {"begins", begins},
           {"ends", ends},
-          {"parts", indexer_parts(c.call(), kernel, end - begin, c.dim("keys"))},
+          {"parts", indexer_splits(c.call(), kernel, end - begin, c.dim("keys"))},
           {"offset", offset}});
   // Keys that a query does not see have the logit −∞.
   launch(topk_instance(c.dim("batch") * (end - begin), keys, false, false, c.has("page_table")), topk_kernel,

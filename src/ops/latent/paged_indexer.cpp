@@ -23,7 +23,7 @@ void run(const Bound<Op>& c, Launch& launch) {
   }
   launch(kernel, indexer_kernel,
          {{"k", c.formed("k_cache")},
-          {"parts", indexer_parts(c.call(), kernel, c.dim("queries"), c.dim("room"))},
+          {"parts", indexer_splits(c.call(), kernel, c.dim("queries"), c.dim("room"))},
           {"offset", c.dim("room") - c.dim("queries")}});
 }
 

@@ -11,8 +11,8 @@ int planned_splits(const Bound<SparseMla>& c, const SparseMlaKernel& kernel) {
   if (!c.on_gpu()) return 1;
   const std::int64_t of_query = (c.dim("group") + kernel.rows - 1) / kernel.rows,
                      steps = (c.dim("entries") + kernel.keys - 1) / kernel.keys;
-  return planned_parts(c.dim("batch") * c.dim("queries") * c.dim("kv_heads") * of_query, steps,
-                       gpu_table.latents, planned_gpu_processors(c.call()));
+  return planned_splits(c.dim("batch") * c.dim("queries") * c.dim("kv_heads") * of_query, steps,
+                        gpu_table.latents, planned_gpu_processors(c.call()));
 }
 
 void run(const Bound<SparseMla>& c, Launch& launch) {
@@ -48,7 +48,7 @@ const OperatorSchema& sparse_mla_schema() {
   static const OperatorSchema table =
       Schema<Op>("sparse_mla", "attention of every query to the latent rows in its list")
           .with(add_latents<Op>)
-          .option(&Op::splits, "splits", "parts into which a list is split, merged afterwards; 0: planned",
+          .option(&Op::splits, "splits", "splits of a list, which are merged; 0: planned",
                   between(0, gpu_table.latents.most, "a number from 1 to 32, or 0 for the plan's choice",
                           "leave it out"))
           .out(&Op::out, "out", latent_out_dims, same_as("q"),

@@ -15,8 +15,8 @@ int planned_splits(const Bound<SparseMlaDecode>& c, const SparseMlaDecodeKernel&
   if (!c.on_gpu()) return 1;
   const std::int64_t of_query = (c.dim("heads") + kernel.rows - 1) / kernel.rows,
                      steps = (c.dim("entries") + kernel.keys - 1) / kernel.keys;
-  return planned_parts(c.dim("queries") * of_query, steps, gpu_table.latents,
-                       planned_gpu_processors(c.call()));
+  return planned_splits(c.dim("queries") * of_query, steps, gpu_table.latents,
+                        planned_gpu_processors(c.call()));
 }
 
 SparseMlaDecodeKernel instance_of(const Bound<SparseMlaDecode>& c) {
@@ -128,7 +128,7 @@ const OperatorSchema& sparse_mla_decode_schema() {
               "one logit per head that is added to the sum of the softmax but has no value")
           .remedy("give every head one")
           .with(add_scale<Op>)
-          .option(&Op::splits, "splits", "parts into which a list is split, merged afterwards; 0: planned",
+          .option(&Op::splits, "splits", "splits of a list, which are merged; 0: planned",
                   between(0, gpu_table.latents.most, "a number from 1 to 32, or 0 for the plan's choice",
                           "leave it out"))
           .with(add_rules)

@@ -52,7 +52,7 @@ void BlockTile::load(const Tensor& from, Shared& tile, int pack) const {
   };
   for (std::size_t i = 0; i < begins.size(); ++i) {
     const int begin = static_cast<int>(i) * shape.block;
-    const Slot rows = range(begin, begin + shape.block);
+    const Subscript rows = range(begin, begin + shape.block);
     if (pack == 1)
       copy(from.at(begins[i]), tile.slice(rows, all));
     else

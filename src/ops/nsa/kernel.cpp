@@ -94,11 +94,11 @@ void NsaProgram::run() {
 
 HeadViews NsaProgram::views_of(const Index& h, const Index& b) const {
   return {c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, queries, keys),
-          c.pack > 1 ? Expr(h) : h / *group, c.pack > 1 ? Slot(all) : Slot(h % *group)};
+          c.pack > 1 ? Expr(h) : h / *group, c.pack > 1 ? Subscript(all) : Subscript(h % *group)};
 }
 
 Selection NsaProgram::selection_of(const HeadViews& views) const {
-  const Slot member = c.pack > 1 ? Slot(0) : views.member;
+  const Subscript member = c.pack > 1 ? Subscript(0) : views.member;
   return selection_of_head({views.rows, views.kv_head, member}, *choice, lengths);
 }
 

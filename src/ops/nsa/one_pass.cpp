@@ -33,7 +33,9 @@ class OnePassProgram {
     bool packed;
     Expr number, b, first_row, count, first_key, keys, behind;
     Expr shift() const { return keys - count - behind; }
-    Slot rows() const { return packed ? Slot(range(first_row, first_row + count)) : Slot(all); }
+    Subscript rows() const {
+      return packed ? Subscript(range(first_row, first_row + count)) : Subscript(all);
+    }
     Range own_keys(const Expr& end) const {
       return packed ? range(first_key, first_key + end) : range(0, end);
     }
@@ -273,7 +275,8 @@ void OnePassProgram::key_block(const Index& x, const Index& h, const Sequence& s
   exit_if(!is_piece && !*is_first && (pairs->is_cut(list) || list.count == 0));
   // A part after the last key leaves zeros in its partials.
   const Range own = s.own_keys(of.end);
-  const Slot loaded = f.block % c.keys == 0 ? f.varlen ? Slot(s.own_keys(s.keys)) : Slot(all) : Slot(own);
+  const Subscript loaded =
+      f.block % c.keys == 0 ? f.varlen ? Subscript(s.own_keys(s.keys)) : Subscript(all) : Subscript(own);
   KeyGradient sums(c.tiles(), gradient());
   sums.load(k->slice(s.b, loaded, h), v->slice(s.b, loaded, h), of.first);
   const Tensor dk_of = dk_sum->slice(s.b, own, h), dv_of = dv_sum->slice(s.b, own, h);

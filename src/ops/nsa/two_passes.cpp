@@ -5,6 +5,7 @@
 
 #include "ops/lists/union.hpp"
 #include "ops/nsa/backward.hpp"
+#include "ops/nsa/scale_gradient.hpp"
 #include "ops/pieces/key_pass.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/views.hpp"
@@ -67,12 +68,9 @@ class NsaBackwardProgram {
             first};
   }
   void meet_blocks(QueryRows& rows, const TokenTile& tokens, UnionList& chosen,
-                   std::optional<Shared>& scales) const;
+                   std::optional<ScaleGradient>& scales) const;
   ScoreGradient::Mask key_mask(const BlockTile& tile, const TokenTile& tokens, UnionList& chosen) const;
   void add_window(QueryGradient& sums, const HeadViews& of, const TokenTile& tokens) const;
-  void write_dscale(const TokenTile& tokens, const Selection& selection, const Tensor& to, UnionList& chosen,
-                    Shared& sums) const;
-
   void key_block(const Index& x, const Index& h, const Index& b);
   QueryTensors queries_of(const NsaBranch& branch, const HeadViews& of) const {
     return {of.of_queries(*q), of.of_queries(*branch.dout), of.vector(*branch.base),
@@ -156,7 +154,7 @@ void NsaBackwardProgram::delta_grid() {
   Expr batches = f.varlen ? Expr(Operand(1)) : Expr(*batch);
   grid(ceildiv(queries, delta_rows), heads * members(), batches, [&](Index x, Index h, Index b) {
     const HeadViews of{SequenceRows(b, range(0, queries), range(0, keys), f.varlen), h / members(),
-                       Slot(h % members())};
+                       Subscript(h % members())};
     const auto write = [&](const NsaBranch& branch) {
       HeadRows rows{of.of_queries(*branch.dout),
                     of.of_queries(*branch.out),
@@ -176,7 +174,7 @@ void NsaBackwardProgram::delta_grid() {
 
 Selection NsaBackwardProgram::selection_of(const SequenceRows& rows, const Expr& kv_head,
                                            const Expr& selector) const {
-  return selection_of_head({rows, kv_head, Slot(selector)}, *choice, lengths);
+  return selection_of_head({rows, kv_head, Subscript(selector)}, *choice, lengths);
 }
 
 ScoreGradient::Mask NsaBackwardProgram::key_mask(const BlockTile& tile, const TokenTile& tokens,
@@ -193,26 +191,10 @@ ScoreGradient::Mask NsaBackwardProgram::key_mask(const BlockTile& tile, const To
           }};
 }
 
-// Adds the gradients of a step's scores, times the scores, up by block and token.
-void add_scales(const NsaKernel& f, const BlockTile& tile, const Expr& count, const Fragment& scores,
-                const Fragment& gradients, Shared& sums) {
-  Shared products({f.rows(), f.keys}, f32);
-  parallel(products, [&](Index r, Index t) { products(r, t) = scores(r, t) * gradients(r, t); });
-  const int blocks = f.tiles().gathers() ? f.keys / f.block : 1, width = f.keys / blocks;
-  parallel(f.queries, blocks, [&](Index token, Index i) {
-    Var sum = 0.f;
-    serial(f.pack, [&](Index head) {
-      serial(width, [&](Index t) { sum += products(token * f.pack + head, i * width + t); });
-    });
-    Expr place = tile.place(i * width);
-    when(place < count, [&] { sums(place, token) += sum; });
-  });
-}
-
 void NsaBackwardProgram::query_block(const Index& x, const Index& h, const Index& b) {
   const bool whole_group = f.pack > 1 || c.heads_one_by_one();
   Expr kv_head = whole_group ? Expr(h) : h / *group, member = whole_group ? Expr(Operand(0)) : h % *group;
-  HeadViews of{rows_of(b), kv_head, f.pack > 1 ? Slot(all) : Slot(member)};
+  HeadViews of{rows_of(b), kv_head, f.pack > 1 ? Subscript(all) : Subscript(member)};
   TokenTile tokens{f.selected(), x * f.queries, of.of_queries(*q).extent(0), of.of_keys(*k).extent(0)};
   assert_promise(b);
   if (f.varlen) exit_if(tokens.first >= tokens.count);
@@ -221,25 +203,22 @@ void NsaBackwardProgram::query_block(const Index& x, const Index& h, const Index
   Expr selector = c.per_query_head ? member : Expr(Operand(0));
   Selection selection = selection_of(of.rows, kv_head, selector);
   UnionList chosen(tokens, selection);
-  std::optional<Shared> scales;
-  if (c.dscale) {
-    scales.emplace(std::initializer_list<int>{f.queries * chosen.width(), f.queries}, f32);
-    clear(*scales);
-  }
+  std::optional<ScaleGradient> scales;
+  if (c.dscale) scales.emplace(f, chosen);
   if (own_rows)
     meet_blocks(*own_rows, tokens, chosen, scales);
   else
-    serial(*group, [&](Index turn) {
-      QueryRows rows(*this, {of.rows, kv_head, Slot(turn)}, tokens.first);
+    serial(*group, [&](Index member) {
+      QueryRows rows(*this, {of.rows, kv_head, Subscript(member)}, tokens.first);
       meet_blocks(rows, tokens, chosen, scales);
     });
   if (!c.dscale) return;
-  HeadViews rows{of.rows, kv_head, Slot(selector)};
-  write_dscale(tokens, selection, rows.of_queries(*dscale), chosen, *scales);
+  HeadViews rows{of.rows, kv_head, Subscript(selector)};
+  scales->write(tokens, selection, rows.of_queries(*dscale), gradient().factor());
 }
 
 void NsaBackwardProgram::meet_blocks(QueryRows& rows, const TokenTile& tokens, UnionList& chosen,
-                                     std::optional<Shared>& scales) const {
+                                     std::optional<ScaleGradient>& scales) const {
   Tensor k_of = rows.of.of_keys(*k), v_of = rows.of.of_keys(*v);
   walk_blocks(
       f.tiles(), [&](const Expr& n) { return chosen.block(n); }, chosen.count(),
@@ -250,7 +229,7 @@ void NsaBackwardProgram::meet_blocks(QueryRows& rows, const TokenTile& tokens, U
         QueryGradient::Observer observer;
         if (c.dscale)
           observer = [&](const Fragment& scores, const Fragment& gradients) {
-            add_scales(f, tile, chosen.count(), scores, gradients, *scales);
+            scales->add(tile, scores, gradients);
           };
         rows.sums.add(rows.branch, k_tile, v_tile, key_mask(tile, tokens, chosen), observer);
       });
@@ -271,24 +250,6 @@ void NsaBackwardProgram::add_window(QueryGradient& sums, const HeadViews& of, co
              {visible.is_partial(j * f.keys, f.keys), [&](const Expr& r, const Expr& t, const Expr& weight) {
                 return select(visible.sees(r / f.pack, j * f.keys + t), weight, 0);
               }});
-  });
-}
-
-// An entry that selects nothing, or what an earlier one of its token selects, has no part in the result; of
-// entries that count repeatedly, each has an equal share.
-void NsaBackwardProgram::write_dscale(const TokenTile& tokens, const Selection& selection, const Tensor& to,
-                                      UnionList& chosen, Shared& sums) const {
-  parallel(f.queries, f.entries, [&](Index token, Index e) {
-    Expr row = tokens.first + token, entry = token * chosen.width() + e;
-    when(row < tokens.count && e < selection.choice.extent(1), [&] {
-      Var value = 0.f;
-      Expr counts = f.repeats ? chosen.selects(entry) : chosen.selects(entry) && chosen.is_first(entry);
-      when(counts, [&] {
-        Expr sum = sums(chosen.place(entry), token) * gradient().factor();
-        value = f.repeats ? sum / f32(chosen.times(chosen.place(entry), token)) : sum;
-      });
-      to(row, e) = value;
-    });
   });
 }
 
@@ -374,7 +335,7 @@ void NsaBackwardProgram::key_block(const Index& x, const Index& h, const Index& 
   HeadViews of_keys{rows.with_keys(end), h, all};
   KeyGradient sums(c.key_tiles(), gradient());
   sums.load(of_keys.of_keys(*k), of_keys.of_keys(*v), first);
-  auto add_members = [&](const Slot& member, const Expr& selector) {
+  auto add_members = [&](const Subscript& member, const Expr& selector) {
     HeadViews of{rows, h, member};
     InverseLists::List list = inverse->list(h * selectors() + selector, b, number);
     add_list(sums, c.key_tiles(), list, {1, c.queries}, queries_of(own, of),
@@ -382,10 +343,10 @@ void NsaBackwardProgram::key_block(const Index& x, const Index& h, const Index& 
     if (c.window) add_window(sums, of, first, end, shift);
   };
   if (f.pack > 1)
-    add_members(Slot(all), Expr(Operand(0)));
+    add_members(Subscript(all), Expr(Operand(0)));
   else
     serial(*group, [&](Index member) {
-      add_members(Slot(member), c.per_query_head ? Expr(member) : Expr(Operand(0)));
+      add_members(Subscript(member), c.per_query_head ? Expr(member) : Expr(Operand(0)));
     });
   sums.store(of_keys.of_keys(*dk), of_keys.of_keys(*dv), first);
 }

@@ -60,19 +60,19 @@ struct ProductPlanner {
     const double memory = elements * type.bits() / 8 / product_cost.bytes_of_microsecond;
     const double time = product_cost.call + std::cbrt(work * work * work + memory * memory * memory);
     if (t.splits == 1) return time;
-    const double parts = static_cast<double>(p.batch) * p.m * p.n * t.splits;
-    return time + product_cost.sum + product_cost.part * t.splits + product_cost.partial * parts;
+    const double splits = static_cast<double>(p.batch) * p.m * p.n * t.splits;
+    return time + product_cost.sum + product_cost.part * t.splits + product_cost.partial * splits;
   }
 
-  // Microseconds where the tiles of the last round are divided into `parts` along k.
-  double estimate_of_tail(const GemmTiles& t, const TileCost& c, int parts) const {
+  // Microseconds where the tiles of the last round are divided into `splits` along k.
+  double estimate_of_tail(const GemmTiles& t, const TileCost& c, int splits) const {
     const double sums = static_cast<double>(t.m) * t.n, rest = tiles(t) - static_cast<double>(whole_tiles(t));
     const double rounds = static_cast<double>(whole_tiles(t)) / p.processors;
-    const double part = std::ceil(steps(t) / parts) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store,
+    const double part = std::ceil(steps(t) / splits) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store,
                  whole = steps(t) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store;
-    const double work = rounds * whole + std::ceil(rest * parts / p.processors) * part;
-    return product_cost.call + work + product_cost.sum + product_cost.part * parts +
-           product_cost.partial * rest * sums * parts;
+    const double work = rounds * whole + std::ceil(rest * splits / p.processors) * part;
+    return product_cost.call + work + product_cost.sum + product_cost.part * splits +
+           product_cost.partial * rest * sums * splits;
   }
   std::int64_t whole_tiles(const GemmTiles& t) const {
     return static_cast<std::int64_t>(tiles(t)) / p.processors * p.processors;
@@ -103,12 +103,12 @@ void divide_tail(const ProductPlanner& planner, ProductPlan& plan) {
     const GemmTiles t = planner.tiles_of(c, 1);
     const std::int64_t whole = planner.whole_tiles(t);
     if (whole == 0 || static_cast<double>(whole) == planner.tiles(t)) continue;
-    for (const int parts : split_counts) {
-      if (parts == 1 || planner.steps(t) < least_steps * parts) continue;
-      const double time = planner.estimate_of_tail(t, c, parts);
+    for (const int splits : split_counts) {
+      if (splits == 1 || planner.steps(t) < least_steps * splits) continue;
+      const double time = planner.estimate_of_tail(t, c, splits);
       if (time >= least) continue;
       least = time;
-      plan = {t, std::nullopt, parts, whole};
+      plan = {t, std::nullopt, splits, whole};
     }
   }
 }

@@ -59,7 +59,7 @@ struct GpuProduct {
   double waiting = 1.6;
   // For products of tf32, which tensor cores read along k: a copy that all blocks read costs as much as
   // turning operands in the blocks of so many rows or columns, and as dividing them for squares of so many.
-  int rows_worth_turning = 64, sides_worth_dividing = 128;
+  int rows_worth_transposing = 64, sides_worth_dividing = 128;
 };
 // Parts of a loop whose sums are added afterwards: so many blocks for each processor, of so many steps each
 // or more, and at most so many parts.

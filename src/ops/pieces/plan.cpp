@@ -11,7 +11,7 @@ int planned_gpu_processors(const BoundCall& call) {
   return call.device().is_cpu() ? gpu_processors : processors_of(call.device());
 }
 
-int planned_parts(std::int64_t blocks, std::int64_t steps, const GpuSplit& split, int processors) {
+int planned_splits(std::int64_t blocks, std::int64_t steps, const GpuSplit& split, int processors) {
   const std::int64_t wanted =
       std::int64_t{split.blocks_of_processor} * processors / std::max<std::int64_t>(blocks, 1);
   return static_cast<int>(

@@ -58,7 +58,7 @@ inline constexpr int gpu_processors = gpu_table.processors;
 // The processors of the call's GPU. If tensors are elsewhere, GPU programs are planned for `gpu_processors`.
 int planned_gpu_processors(const BoundCall& call);
 // Parts of the steps of `blocks`, where these alone do not keep the processors busy.
-int planned_parts(std::int64_t blocks, std::int64_t steps, const GpuSplit& split, int processors);
+int planned_splits(std::int64_t blocks, std::int64_t steps, const GpuSplit& split, int processors);
 // Rows that a warp group multiplies at a time.
 inline constexpr int warp_group_rows = 64;
 // The copy engine moves multiples of this, between addresses that are multiples of it.

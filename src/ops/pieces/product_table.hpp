@@ -42,12 +42,12 @@ template <class Op>
 void add_product_tiles(Schema<Op>& table) {
   const OptionRule extents =
       between(0, 4096, "extents from 1 to 4096, or 0 for the plan's choice", "leave them out");
-  const OptionRule parts = between(0, 32, "parts from 1 to 32, or 0 for the plan's choice", "leave it out");
+  const OptionRule parts = between(0, 32, "1 to 32 splits, or 0 for the plan's choice", "leave it out");
   table.option(&Op::tiles, &GemmTiles::m, "tile_m", "rows of a tile; 0: planned", extents)
       .option(&Op::tiles, &GemmTiles::n, "tile_n", "columns of a tile; 0: planned", extents)
       .option(&Op::tiles, &GemmTiles::k, "tile_k", "inner extent of a tile; 0: planned", extents)
-      .option(&Op::tiles, &GemmTiles::splits, "splits",
-              "parts into which k is split, added in order; 0: planned", parts);
+      .option(&Op::tiles, &GemmTiles::splits, "splits", "splits of k, which are added in order; 0: planned",
+              parts);
 }
 
 }  // namespace tegula::ops

@@ -25,11 +25,11 @@ Range SplitResults::steps(const Range& all, const Expr& split) const {
   return range(first, min(first + each, end));
 }
 
-Tensor SplitResults::out(const Range& rows, const Slot& heads, const Expr& split) const {
+Tensor SplitResults::out(const Range& rows, const Subscript& heads, const Expr& split) const {
   return out_.slice(rows, heads, split);
 }
 
-Tensor SplitResults::lse(const Range& rows, const Slot& heads, const Expr& split) const {
+Tensor SplitResults::lse(const Range& rows, const Subscript& heads, const Expr& split) const {
   return lse_.slice(heads, rows, split);
 }
 

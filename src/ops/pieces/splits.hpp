@@ -18,8 +18,8 @@ class SplitResults {
   lang::Range steps(const lang::Range& all, const lang::Expr& split) const;
   // What the part finds for rows and heads of a block, its softmax over its own keys: [rows, (heads,) d_v],
   // and lse [(heads,) rows]. Without a key: 0 and −∞.
-  lang::Tensor out(const lang::Range& rows, const lang::Slot& heads, const lang::Expr& split) const;
-  lang::Tensor lse(const lang::Range& rows, const lang::Slot& heads, const lang::Expr& split) const;
+  lang::Tensor out(const lang::Range& rows, const lang::Subscript& heads, const lang::Expr& split) const;
+  lang::Tensor lse(const lang::Range& rows, const lang::Subscript& heads, const lang::Expr& split) const;
 
   // The row of a head over all parts: `out` [d_v] and the lse, which is returned. `sink`: a logit more
   // that has no value.

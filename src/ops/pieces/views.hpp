@@ -44,7 +44,7 @@ struct SequenceRows {
 struct HeadViews {
   SequenceRows rows;
   lang::Expr kv_head;
-  lang::Slot member;  // `all` keeps the dimension
+  lang::Subscript member;  // `all` keeps the dimension
 
   // [batch, tokens, kv heads, group, …] becomes [tokens, (group,) …].
   lang::Tensor of_queries(const lang::Tensor& t) const;

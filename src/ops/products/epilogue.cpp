@@ -21,9 +21,9 @@ EpilogueInputs::EpilogueInputs(const ProductEpilogue& c, const Expr& rows, const
   if (c.scaled) scale_.emplace(scalar("scale", f32));
 }
 
-void EpilogueInputs::complete(Fragment& sums, const Expr& row, const Expr& column, bool turned,
+void EpilogueInputs::complete(Fragment& sums, const Expr& row, const Expr& column, bool transposed,
                               Activation activation) const {
-  const int of_rows = turned ? 1 : 0, of_columns = 1 - of_rows;
+  const int of_rows = transposed ? 1 : 0, of_columns = 1 - of_rows;
   if (scale_) parallel(sums, [&](Index i, Index j) { sums(i, j) = sums(i, j) * *scale_; });
   const auto vector = [&](const char* name, const Window& from, int dim) {
     Fragment loaded(name, {sums.extent(dim)}, f32);

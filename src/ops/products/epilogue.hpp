@@ -28,19 +28,19 @@ class EpilogueInputs {
   // instance has them.
   EpilogueInputs(const ProductEpilogue& instance, const lang::Expr& rows, const lang::Expr& columns);
 
-  // All but the activation, of sums from this row and column on; `turned` sums are [columns, rows].
+  // All but the activation, of sums from this row and column on; `transposed` sums are [columns, rows].
   void complete(lang::Fragment& sums, const lang::Expr& row, const lang::Expr& column,
-                bool turned = false) const {
-    complete(sums, row, column, turned, Activation::none);
+                bool transposed = false) const {
+    complete(sums, row, column, transposed, Activation::none);
   }
   // All of it.
   void finish(lang::Fragment& sums, const lang::Expr& row, const lang::Expr& column,
-              bool turned = false) const {
-    complete(sums, row, column, turned, c_.activation);
+              bool transposed = false) const {
+    complete(sums, row, column, transposed, c_.activation);
   }
 
  private:
-  void complete(lang::Fragment& sums, const lang::Expr& row, const lang::Expr& column, bool turned,
+  void complete(lang::Fragment& sums, const lang::Expr& row, const lang::Expr& column, bool transposed,
                 Activation activation) const;
 
   const ProductEpilogue& c_;

@@ -11,19 +11,19 @@ class OperandTile {
  public:
   OperandTile(const char* name, int rows, int columns, DType type, bool transposed)
       : stored_(name, {transposed ? columns : rows, transposed ? rows : columns}, type) {
-    if (transposed) turned_.emplace(stored_.T());
+    if (transposed) transposed_.emplace(stored_.T());
   }
 
   // Elements of the matrix from this row and column of the operand on.
   void load(const lang::Tensor& matrix, const lang::Expr& row, const lang::Expr& column) {
-    copy(turned_ ? matrix.at(column, row) : matrix.at(row, column), stored_);
+    copy(transposed_ ? matrix.at(column, row) : matrix.at(row, column), stored_);
   }
   // What is multiplied.
-  const lang::Shared& operand() const { return turned_ ? *turned_ : stored_; }
+  const lang::Shared& operand() const { return transposed_ ? *transposed_ : stored_; }
 
  private:
   lang::Shared stored_;
-  std::optional<lang::Shared> turned_;
+  std::optional<lang::Shared> transposed_;
 };
 
 }  // namespace tegula::ops

@@ -248,8 +248,8 @@ const OperatorSchema& quantised_gemm_schema() {
           .option(&Op::group, "group",
                   "weights that share a scale; 0: a whole row; 32 for mxfp4, 16 for nvfp4",
                   between(0, 1 << 20, "0, 16, 32 or a multiple of 64", "give scales of such groups"))
-          .option(&Op::splits, "splits", "parts into which k is split, added in order; 0: planned",
-                  between(0, 32, "parts from 1 to 32, or 0"))
+          .option(&Op::splits, "splits", "splits of k, which are added in order; 0: planned",
+                  between(0, 32, "1 to 32 splits, or 0"))
           .option(&Op::out_dtype, "out_dtype", "dtype of the result", result_dtype)
           .out(&Op::out, "out", "... n", chosen_by("out_dtype", floats.types, "a", bf16),
                "row_scale * (a * W^T) + bias")

@@ -11,7 +11,7 @@ DType Binder::type_of_output(const TensorSpec& spec, const TensorRef* given) con
   const TypeRule& rule = spec.type;
   if (rule.option_index >= 0) {
     const std::int64_t code =
-        c_.values_[schema_.first_option_slot() + static_cast<std::size_t>(rule.option_index)];
+        c_.values_[schema_.first_option_position() + static_cast<std::size_t>(rule.option_index)];
     if (code > 0) return DType{static_cast<TypeCode>(code - 1)};
     if (given != nullptr && rule.lists(given->dtype)) return given->dtype;
   }
@@ -27,7 +27,7 @@ Shape Binder::shape_of_output(std::size_t index) const {
   for (const DimItem& item : c_.lists_[index]->items) {
     if (item.leading)
       shape.insert(shape.end(), c_.leading_.begin(), c_.leading_.end());
-    else if (!item.optional || is_met(item.extent.slot))
+    else if (!item.optional || is_met(item.extent.position))
       shape.push_back(item.extent.evaluate(c_.values()));
   }
   return shape;
@@ -84,7 +84,7 @@ void Binder::bind_output(std::size_t index) {
                                                   : Tensor::empty(shape, type, c_.device_));
   }
   c_.tensors_[index] = &c_.outputs_.back().ref();
-  c_.values_[schema_.first_tensor_slot() + index] = 1;
+  c_.values_[schema_.first_tensor_position() + index] = 1;
 }
 
 void Binder::check_given_output(std::size_t index, const TensorRef& given, const Shape& shape,

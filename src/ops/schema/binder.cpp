@@ -29,7 +29,7 @@ std::string ranks_of(const DimList& list) {
 }  // namespace
 
 void Binder::bind() {
-  c_.values_.assign(schema_.slots(), 0);
+  c_.values_.assign(schema_.positions(), 0);
   c_.tensors_.assign(schema_.tensors.size(), nullptr);
   c_.lists_.assign(schema_.tensors.size(), nullptr);
   sources_.assign(schema_.dims.size(), -1);
@@ -47,9 +47,9 @@ void Binder::bind() {
 }
 
 void Binder::read_options() {
-  std::size_t slot = schema_.first_option_slot();
-  for (const OptionSpec& option : schema_.options) c_.values_[slot++] = option.number(c_.op_);
-  for (std::size_t i = 0; i < schema_.inputs; ++i) c_.values_[slot++] = spec(i).get(c_.op_) != nullptr;
+  std::size_t position = schema_.first_option_position();
+  for (const OptionSpec& option : schema_.options) c_.values_[position++] = option.number(c_.op_);
+  for (std::size_t i = 0; i < schema_.inputs; ++i) c_.values_[position++] = spec(i).get(c_.op_) != nullptr;
 }
 
 namespace {
@@ -142,34 +142,35 @@ void Binder::bind_dims(std::size_t index, const TensorRef& tensor) {
 
 void Binder::bind_leading(std::size_t index, const TensorRef& tensor, std::size_t count) {
   const Shape leading(tensor.shape.begin(), tensor.shape.begin() + static_cast<std::ptrdiff_t>(count));
-  const int slot = schema_.slot_of("rows");
-  if (!is_met(slot)) {
+  const int position = schema_.position_of("rows");
+  if (!is_met(position)) {
     c_.leading_ = leading;
-    c_.met_ |= std::uint64_t{1} << slot;
-    sources_[static_cast<std::size_t>(slot)] = static_cast<int>(index);
+    c_.met_ |= std::uint64_t{1} << position;
+    sources_[static_cast<std::size_t>(position)] = static_cast<int>(index);
     std::int64_t rows = 1;
     for (std::int64_t extent : leading) rows *= extent;
-    c_.values_[static_cast<std::size_t>(slot)] = rows;
+    c_.values_[static_cast<std::size_t>(position)] = rows;
   } else if (c_.leading_ != leading) {
-    args_.refuse(spec(index).name,
-                 fmt::format("{} with leading {}, as {}", text_of(*c_.lists_[index]), describe(c_.leading_),
-                             spec(static_cast<std::size_t>(sources_[static_cast<std::size_t>(slot)])).name),
-                 describe(tensor), spec(index).remedy);
+    args_.refuse(
+        spec(index).name,
+        fmt::format("{} with leading {}, as {}", text_of(*c_.lists_[index]), describe(c_.leading_),
+                    spec(static_cast<std::size_t>(sources_[static_cast<std::size_t>(position)])).name),
+        describe(tensor), spec(index).remedy);
   }
 }
 
 void Binder::bind_extent(std::size_t index, std::size_t dim, const DimItem& item, std::int64_t extent) {
   const Expression& e = item.extent;
-  const bool is_dim = e.is_name() && e.slot < static_cast<int>(schema_.dims.size());
+  const bool is_dim = e.is_name() && e.position < static_cast<int>(schema_.dims.size());
   if (!is_dim) {
     if (!is_known(e)) return waiting_.push_back({index, dim, &item});
     if (e.evaluate(c_.values()) != extent) refuse_extent(index, e);
     return;
   }
-  std::int64_t& value = c_.values_[static_cast<std::size_t>(e.slot)];
-  const std::uint64_t bit = std::uint64_t{1} << e.slot;
+  std::int64_t& value = c_.values_[static_cast<std::size_t>(e.position)];
+  const std::uint64_t bit = std::uint64_t{1} << e.position;
   const bool was_repeated = (repeated_ & bit) != 0;
-  if (!is_met(e.slot) || (was_repeated && value == 1 && item.repeats)) {
+  if (!is_met(e.position) || (was_repeated && value == 1 && item.repeats)) {
     set(e, extent, index);
     if (item.repeats) repeated_ |= bit;
   } else if (value != extent && !(item.repeats && extent == 1)) {
@@ -178,21 +179,21 @@ void Binder::bind_extent(std::size_t index, std::size_t dim, const DimItem& item
 }
 
 void Binder::set(const Expression& name, std::int64_t value, std::size_t tensor) {
-  c_.values_[static_cast<std::size_t>(name.slot)] = value;
-  c_.met_ |= std::uint64_t{1} << name.slot;
-  sources_[static_cast<std::size_t>(name.slot)] = static_cast<int>(tensor);
+  c_.values_[static_cast<std::size_t>(name.position)] = value;
+  c_.met_ |= std::uint64_t{1} << name.position;
+  sources_[static_cast<std::size_t>(name.position)] = static_cast<int>(tensor);
 }
 
 // A derived value is known, and has its value from then on, as soon as all is that it follows from.
 bool Binder::is_known(const Expression& e) {
   if (e.op != Expression::Op::name)
     return std::all_of(e.args.begin(), e.args.end(), [&](const Expression& arg) { return is_known(arg); });
-  const auto slot = static_cast<std::size_t>(e.slot), first = schema_.dims.size();
-  if (slot < first) return is_met(e.slot);
-  if (slot >= first + schema_.derived.size()) return true;
-  const Expression& value = schema_.derived[slot - first].value;
+  const auto position = static_cast<std::size_t>(e.position), first = schema_.dims.size();
+  if (position < first) return is_met(e.position);
+  if (position >= first + schema_.derived.size()) return true;
+  const Expression& value = schema_.derived[position - first].value;
   if (!is_known(value)) return false;
-  c_.values_[slot] = value.evaluate(c_.values());
+  c_.values_[position] = value.evaluate(c_.values());
   return true;
 }
 
@@ -234,11 +235,11 @@ bool Binder::solve(const Waiting& waiting) {
 void Binder::refuse_extent(std::size_t index, const Expression& extent, bool repeats) const {
   std::string known;
   extent.each_name([&](const Expression& name) {
-    const auto slot = static_cast<std::size_t>(name.slot);
-    if (slot < sources_.size() && sources_[slot] < 0) return;
-    known += fmt::format("{}{} = {}", known.empty() ? "" : ", ", name.name, c_.values_[slot]);
-    if (slot < sources_.size() && sources_[slot] != static_cast<int>(index))
-      known += ", as " + spec(static_cast<std::size_t>(sources_[slot])).name;
+    const auto position = static_cast<std::size_t>(name.position);
+    if (position < sources_.size() && sources_[position] < 0) return;
+    known += fmt::format("{}{} = {}", known.empty() ? "" : ", ", name.name, c_.values_[position]);
+    if (position < sources_.size() && sources_[position] != static_cast<int>(index))
+      known += ", as " + spec(static_cast<std::size_t>(sources_[position])).name;
   });
   const std::string remedy =
       repeats ? fmt::format("give both the same {}", extent.text()) : spec(index).remedy;
@@ -249,11 +250,11 @@ void Binder::refuse_extent(std::size_t index, const Expression& extent, bool rep
 }
 
 void Binder::derive() {
-  for (std::size_t slot = 0; slot < schema_.dims.size(); ++slot)
-    if (!is_met(static_cast<int>(slot))) c_.values_[slot] = 1;
-  std::size_t slot = schema_.dims.size();
+  for (std::size_t position = 0; position < schema_.dims.size(); ++position)
+    if (!is_met(static_cast<int>(position))) c_.values_[position] = 1;
+  std::size_t position = schema_.dims.size();
   for (const NamedExpression& derived : schema_.derived)
-    c_.values_[slot++] = derived.value.evaluate(c_.values());
+    c_.values_[position++] = derived.value.evaluate(c_.values());
   for (std::size_t i = 0; i < schema_.inputs; ++i)
     if (spec(i).packs && c_.tensors_[i] != nullptr) check_packing(i);
 }
@@ -262,10 +263,12 @@ void Binder::check_packing(std::size_t index) {
   const PackingSpec& packing = *spec(index).packs;
   const TensorRef& fences = *c_.tensors_[index];
   const std::int64_t tokens = packing.tokens.evaluate(c_.values());
-  const bool has_promise = packing.promise_slot >= 0;
-  const std::int64_t promise = has_promise ? c_.values_[static_cast<std::size_t>(packing.promise_slot)] : 0;
+  const bool has_promise = packing.promise_position >= 0;
+  const std::int64_t promise =
+      has_promise ? c_.values_[static_cast<std::size_t>(packing.promise_position)] : 0;
   std::int64_t unused = 0;
-  std::int64_t& longest = has_promise ? c_.values_[static_cast<std::size_t>(packing.longest_slot)] : unused;
+  std::int64_t& longest =
+      has_promise ? c_.values_[static_cast<std::size_t>(packing.longest_position)] : unused;
   longest = promise > 0 ? std::min(promise, tokens) : tokens;
   if (!fences.device.is_cpu() || fences.data == nullptr) return;
   const auto* at = fences.data_as<const std::int32_t>();

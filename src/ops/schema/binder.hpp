@@ -40,7 +40,7 @@ class Binder {
   void check_given_output(std::size_t index, const TensorRef& given, const Shape& shape, DType type) const;
   [[noreturn]] void refuse_extent(std::size_t index, const Expression& extent, bool repeats = false) const;
 
-  bool is_met(int slot) const { return (c_.met_ >> slot & 1) != 0; }
+  bool is_met(int position) const { return (c_.met_ >> position & 1) != 0; }
   bool is_written(std::size_t index) const { return spec(index).output || spec(index).written; }
   const TensorSpec& spec(std::size_t index) const { return schema_.tensors[index]; }
 

@@ -28,11 +28,11 @@ bool BoundCall::is_empty() const {
   return std::all_of(outputs_.begin(), outputs_.end(), [](const Tensor& t) { return t.nelements() == 0; });
 }
 
-std::size_t BoundCall::slot(std::string_view name) const {
+std::size_t BoundCall::position(std::string_view name) const {
   const auto& dims = schema_->dims;
   for (std::size_t i = 0; i < dims.size(); ++i)
     if (dims[i] == name) return i;
-  const int found = schema_->slot_of(std::string(name));
+  const int found = schema_->position_of(std::string(name));
   if (found < 0) throw InternalError(fmt::format("{} has no dim '{}'", schema_->name, name));
   return static_cast<std::size_t>(found);
 }

@@ -36,7 +36,7 @@ class BoundCall {
   bool is_empty() const;
 
   // The value of a dim, derived value or option. An unknown name is an InternalError, as everywhere here.
-  std::int64_t dim(std::string_view name) const { return values_[slot(name)]; }
+  std::int64_t dim(std::string_view name) const { return values_[position(name)]; }
   const std::int64_t* values() const { return values_.data(); }
 
   bool has(std::string_view tensor) const { return at(index_of(tensor)) != nullptr; }
@@ -76,7 +76,7 @@ class BoundCall {
  private:
   friend class Binder;
   TensorRef folded(std::size_t tensor, const TensorRef& own, const Shape& shape) const;
-  std::size_t slot(std::string_view name) const;
+  std::size_t position(std::string_view name) const;
 
   const OperatorSchema* schema_;
   const void* op_;
@@ -84,7 +84,7 @@ class BoundCall {
   const Allocate* allocate_;  // as long as the constructor runs
   Device device_;
   Target target_ = Target::automatic();
-  std::vector<std::int64_t> values_;       // by slot
+  std::vector<std::int64_t> values_;       // by position
   std::vector<const TensorRef*> tensors_;  // as in the table; null if it is not given
   std::vector<const DimList*> lists_;      // the chosen dims of each
   std::vector<Tensor> outputs_;

@@ -62,8 +62,8 @@ ExampleCall ExampleCall::parse(const OperatorSchema& schema, const std::string& 
   return call;
 }
 
-std::vector<std::int64_t> ExampleCall::slots(const OperatorSchema& schema) const {
-  std::vector<std::int64_t> result(schema.slots());
+std::vector<std::int64_t> ExampleCall::positions(const OperatorSchema& schema) const {
+  std::vector<std::int64_t> result(schema.positions());
   for (std::size_t i = 0; i < schema.dims.size(); ++i) {
     const auto found = dims.find(schema.dims[i]);
     result[i] = found == dims.end() ? 1 : found->second;
@@ -71,17 +71,17 @@ std::vector<std::int64_t> ExampleCall::slots(const OperatorSchema& schema) const
   const std::shared_ptr<void> op = schema.make();
   for (const auto& [name, value] : options)
     if (!std::holds_alternative<std::monostate>(value)) schema.find_option(name)->set(op.get(), value);
-  std::size_t slot = schema.first_option_slot();
-  for (const OptionSpec& option : schema.options) result[slot++] = option.number(op.get());
+  std::size_t position = schema.first_option_position();
+  for (const OptionSpec& option : schema.options) result[position++] = option.number(op.get());
   for (std::size_t i = 0; i < schema.inputs; ++i)
-    result[slot++] = !schema.tensors[i].optional || given.contains(schema.tensors[i].name);
+    result[position++] = !schema.tensors[i].optional || given.contains(schema.tensors[i].name);
   for (std::size_t i = 0; i < schema.derived.size(); ++i)
     result[schema.dims.size() + i] = schema.derived[i].value.evaluate(result.data());
   return result;
 }
 
 Shape ExampleCall::shape(const OperatorSchema& schema, const TensorSpec& tensor) const {
-  const std::vector<std::int64_t> values = slots(schema);
+  const std::vector<std::int64_t> values = positions(schema);
   const auto list = std::find_if(tensor.lists.begin(), tensor.lists.end(), [&](const DimList& l) {
     return !l.condition || l.condition->evaluate(values.data()) != 0;
   });
@@ -130,10 +130,10 @@ DType ExampleCall::type_of(const OperatorSchema& schema, const TensorSpec& tenso
 Tensor ExampleCall::values(const OperatorSchema& schema, const TensorSpec& tensor, std::uint64_t seed) const {
   const Shape of = shape(schema, tensor);
   const DType own = type_of(schema, tensor);
-  const std::vector<std::int64_t> known = slots(schema);
+  const std::vector<std::int64_t> known = positions(schema);
   if (tensor.values)
     return tensor.values(of, own, seed, [&](const std::string& name) {
-      return known.at(static_cast<std::size_t>(schema.slot_of(name)));
+      return known.at(static_cast<std::size_t>(schema.position_of(name)));
     });
   if (tensor.packs) return packing(of[0], tensor.packs->tokens.evaluate(known.data()), seed);
   if (own.is_floating() && !tensor.low) return Tensor::random_normal(of, own, seed);

@@ -29,7 +29,7 @@ struct ExampleCall {
   DType type_of(const OperatorSchema& schema, const TensorSpec& tensor) const;
 
  private:
-  std::vector<std::int64_t> slots(const OperatorSchema& schema) const;
+  std::vector<std::int64_t> positions(const OperatorSchema& schema) const;
   Tensors results_of_forward(const OperatorSchema& schema, const OperatorSchema& forward,
                              const Tensors& inputs) const;
 };

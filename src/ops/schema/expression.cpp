@@ -159,9 +159,9 @@ T value_of(const Expression& e, const std::int64_t* values) {
     case Op::constant:
       return static_cast<T>(e.value);
     case Op::name:
-      return static_cast<T>(values[e.slot]);
+      return static_cast<T>(values[e.position]);
     case Op::is_choice:
-      return static_cast<T>(values[e.slot] == e.value);
+      return static_cast<T>(values[e.position] == e.value);
     case Op::add:
       return arg(0) + arg(1);
     case Op::subtract:

@@ -42,10 +42,10 @@ struct Expression {
   std::string name, choice;
   std::vector<Expression> args;
   // Position of the name among all names of an operator, and of the choice among those of its option.
-  int slot = -1;
+  int position = -1;
 
   static Expression parse(std::string_view text);
-  // Values of the names by their slots.
+  // Values of the names by their positions.
   std::int64_t evaluate(const std::int64_t* values) const;
   double evaluate_real(const std::int64_t* values) const;
   std::string text() const;

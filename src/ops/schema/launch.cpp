@@ -14,13 +14,13 @@ namespace {
 using Source = LaunchedProgram::Source;
 
 Source source_of(const std::string& name, bool is_tensor, const OperatorSchema& schema) {
-  const int slot = schema.slot_of(name);
-  const auto first_option = static_cast<int>(schema.first_option_slot());
-  const auto first_tensor = static_cast<int>(schema.first_tensor_slot());
-  if (slot < 0 || is_tensor != (slot >= first_tensor)) return {Source::Kind::given, 0, name};
-  if (is_tensor) return {Source::Kind::tensor, static_cast<std::size_t>(slot - first_tensor), name};
-  if (slot < first_option) return {Source::Kind::number, static_cast<std::size_t>(slot), name};
-  return {Source::Kind::option, static_cast<std::size_t>(slot - first_option), name};
+  const int position = schema.position_of(name);
+  const auto first_option = static_cast<int>(schema.first_option_position());
+  const auto first_tensor = static_cast<int>(schema.first_tensor_position());
+  if (position < 0 || is_tensor != (position >= first_tensor)) return {Source::Kind::given, 0, name};
+  if (is_tensor) return {Source::Kind::tensor, static_cast<std::size_t>(position - first_tensor), name};
+  if (position < first_option) return {Source::Kind::number, static_cast<std::size_t>(position), name};
+  return {Source::Kind::option, static_cast<std::size_t>(position - first_option), name};
 }
 
 Argument number_of(const OptionValue& value, const std::string& name) {

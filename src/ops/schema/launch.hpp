@@ -23,7 +23,7 @@ struct NamedValue {
 struct LaunchedProgram {
   struct Source {
     enum class Kind : std::uint8_t { given, tensor, number, option } kind = Kind::given;
-    std::size_t index = 0;  // of the tensor, the slot or the option
+    std::size_t index = 0;  // of the tensor, the position or the option
     std::string name;
   };
   Function function;

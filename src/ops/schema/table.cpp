@@ -97,12 +97,12 @@ OperatorSchema::OperatorSchema(OperatorSchema&&) noexcept = default;
 OperatorSchema& OperatorSchema::operator=(const OperatorSchema&) = default;
 OperatorSchema& OperatorSchema::operator=(OperatorSchema&&) noexcept = default;
 
-int OperatorSchema::slot_of(const std::string& wanted) const {
+int OperatorSchema::position_of(const std::string& wanted) const {
   const auto dim = std::find(dims.begin(), dims.end(), wanted);
   if (dim != dims.end()) return static_cast<int>(dim - dims.begin());
   if (const int i = position(derived, wanted); i >= 0) return static_cast<int>(dims.size()) + i;
-  if (const int i = position(options, wanted); i >= 0) return static_cast<int>(first_option_slot()) + i;
-  if (const int i = position(tensors, wanted); i >= 0) return static_cast<int>(first_tensor_slot()) + i;
+  if (const int i = position(options, wanted); i >= 0) return static_cast<int>(first_option_position()) + i;
+  if (const int i = position(tensors, wanted); i >= 0) return static_cast<int>(first_tensor_position()) + i;
   return -1;
 }
 
@@ -128,7 +128,7 @@ const OperatorSchema* OperatorSchema::forward() const {
 
 namespace {
 
-// Gives the names of an expression their slots.
+// Gives the names of an expression their positions.
 class Resolver {
  public:
   explicit Resolver(OperatorSchema& schema) : schema_(schema) {}
@@ -136,13 +136,13 @@ class Resolver {
   // Names of an input's extents that stand for nothing else are dims.
   void declare(Expression& e) const {
     e.each_name([&](Expression& name) {
-      if (schema_.slot_of(name.name) < 0) schema_.dims.push_back(name.name);
+      if (schema_.position_of(name.name) < 0) schema_.dims.push_back(name.name);
     });
   }
   void resolve(Expression& e) const {
     e.each_name([&](Expression& name) {
-      name.slot = schema_.slot_of(name.name);
-      if (name.slot < 0) fail(fmt::format("the name '{}' stands for nothing", name.name));
+      name.position = schema_.position_of(name.name);
+      if (name.position < 0) fail(fmt::format("the name '{}' stands for nothing", name.name));
       if (name.op != Expression::Op::is_choice) return;
       const OptionSpec* option = schema_.find_option(name.name);
       if (option == nullptr) fail(fmt::format("'{}' is no option", name.name));
@@ -208,9 +208,9 @@ void complete_order(TensorSpec& tensor) {
 void complete_packing(const Resolver& resolver, const OperatorSchema& schema, PackingSpec& packing) {
   resolver.resolve(packing.tokens);
   if (packing.promise.empty()) return;
-  packing.promise_slot = schema.slot_of(packing.promise);
-  packing.longest_slot = schema.slot_of(packing.longest);
-  if (packing.promise_slot < 0) resolver.fail(fmt::format("'{}' is no option", packing.promise));
+  packing.promise_position = schema.position_of(packing.promise);
+  packing.longest_position = schema.position_of(packing.longest);
+  if (packing.promise_position < 0) resolver.fail(fmt::format("'{}' is no option", packing.promise));
 }
 
 }  // namespace
@@ -239,7 +239,7 @@ void OperatorSchema::complete() {
     each.of_options = each.condition.has_value();
     if (each.condition)
       std::as_const(*each.condition).each_name([&](const Expression& name) {
-        each.of_options &= name.slot >= static_cast<int>(first_option_slot());
+        each.of_options &= name.position >= static_cast<int>(first_option_position());
       });
   }
   resolver.resolve(flops);

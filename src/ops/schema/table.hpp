@@ -59,7 +59,7 @@ struct PackingSpec {
   std::string promise = {};  // the option that says how long one is at most, or empty
   std::string longest = {};  // the derived value that says it; without the tensor it is all tokens
   bool ends_early = false;   // tokens after the last one's end belong to no sequence
-  int promise_slot = -1, longest_slot = -1;
+  int promise_position = -1, longest_position = -1;
 };
 
 struct TensorSpec {
@@ -209,17 +209,17 @@ struct OperatorSchema {
   OperatorSchema& operator=(const OperatorSchema&);
   OperatorSchema& operator=(OperatorSchema&&) noexcept;
 
-  // Slots of names in expressions: dims, derived values, options, tensors.
-  int slot_of(const std::string& name) const;  // -1: unknown
-  std::size_t slots() const { return dims.size() + derived.size() + options.size() + tensors.size(); }
-  std::size_t first_option_slot() const { return dims.size() + derived.size(); }
-  std::size_t first_tensor_slot() const { return first_option_slot() + options.size(); }
+  // Positions of names in expressions: dims, derived values, options, tensors.
+  int position_of(const std::string& name) const;  // -1: unknown
+  std::size_t positions() const { return dims.size() + derived.size() + options.size() + tensors.size(); }
+  std::size_t first_option_position() const { return dims.size() + derived.size(); }
+  std::size_t first_tensor_position() const { return first_option_position() + options.size(); }
   const TensorSpec* find_tensor(const std::string& tensor) const;
   const OptionSpec* find_option(const std::string& option) const;
   // The operator whose gradients this one gives; null if there is none.
   const OperatorSchema* forward() const;
 
-  // Works out slots, once the table is written; an InternalError if it contradicts itself.
+  // Works out positions, once the table is written; an InternalError if it contradicts itself.
   void complete();
 };
 

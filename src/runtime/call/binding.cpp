@@ -40,14 +40,14 @@ std::int64_t word_of(const ir::Value& value) {
   return std::bit_cast<std::int32_t>(static_cast<float>(value.real));
 }
 
-int Signature::slot_of(const ir::Variable* variable) const {
+int Signature::position_of(const ir::Variable* variable) const {
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     if (variables_[i].get() == variable) return static_cast<int>(i);
   }
   return -1;
 }
 
-int Signature::slot_of(const ir::Buffer* buffer) const {
+int Signature::position_of(const ir::Buffer* buffer) const {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (buffers_[i].get() == buffer) return static_cast<int>(i);
   }
@@ -92,9 +92,9 @@ void Signature::join_devices(Binding& binding) const {
              buffers_[0]->name, binding.device.name());
     }
   }
-  for (std::size_t slot = 0; slot < variables_.size(); ++slot) {
-    if (variables_[slot]->kind != VariableKind::processors) continue;
-    binding.values[slot] = ir::integer_value(variables_[slot]->type, processors_of(binding.device));
+  for (std::size_t position = 0; position < variables_.size(); ++position) {
+    if (variables_[position]->kind != VariableKind::processors) continue;
+    binding.values[position] = ir::integer_value(variables_[position]->type, processors_of(binding.device));
   }
 }
 
@@ -135,15 +135,15 @@ void Signature::solve_extent(Binding& binding, int tensor, int dim) const {
            describe(ref));
   }
   if (extent.kind == ExtentKind::solves) {
-    binding.values[static_cast<std::size_t>(extent.slot)] = ir::integer_value(i32, given);
+    binding.values[static_cast<std::size_t>(extent.position)] = ir::integer_value(i32, given);
   }
   if (extent.kind != ExtentKind::repeats) return;
-  const std::int64_t expected = binding.values[static_cast<std::size_t>(extent.slot)].integer;
+  const std::int64_t expected = binding.values[static_cast<std::size_t>(extent.position)].integer;
   if (given == expected) return;
-  const Source& source = sources_[static_cast<std::size_t>(extent.slot)];
+  const Source& source = sources_[static_cast<std::size_t>(extent.position)];
   refuse("{}: dimension {} must be {} = {}, given by dimension {} of argument '{}', but {} is given",
-         where(buffer), dim, variables_[static_cast<std::size_t>(extent.slot)]->name, expected, source.dim,
-         buffers_[static_cast<std::size_t>(source.tensor)]->name, describe(ref));
+         where(buffer), dim, variables_[static_cast<std::size_t>(extent.position)]->name, expected,
+         source.dim, buffers_[static_cast<std::size_t>(source.tensor)]->name, describe(ref));
 }
 
 void Signature::solve(Binding& binding) const {
@@ -201,8 +201,8 @@ void Signature::check_requirements(const Binding& binding) const {
 
 void Signature::check_reshapes(const Binding& binding) const {
   for (const Reshape& reshape : reshapes_) {
-    const auto slot = static_cast<std::size_t>(reshape.tensor);
-    const TensorRef& ref = binding.tensors[slot];
+    const auto position = static_cast<std::size_t>(reshape.tensor);
+    const TensorRef& ref = binding.tensors[position];
     Shape shape;
     bool overflow = false;
     for (const HostExpr& extent : reshape.shape) {
@@ -211,13 +211,14 @@ void Signature::check_reshapes(const Binding& binding) const {
     }
     if (!is_contiguous(ref)) {
       refuse("{} is reshaped at {} and must therefore be contiguous, but {} is given; pass a contiguous copy",
-             where(*buffers_[slot]), short_location(reshape.at), describe(ref));
+             where(*buffers_[position]), short_location(reshape.at), describe(ref));
     }
     bool negative = false;
     for (const std::int64_t extent : shape) negative |= extent < 0;
     if (overflow || negative || nelements(shape) != nelements(ref)) {
-      refuse("{} is reshaped at {} to {}, which does not have the {} elements of {}", where(*buffers_[slot]),
-             short_location(reshape.at), describe(shape), nelements(ref), describe(ref));
+      refuse("{} is reshaped at {} to {}, which does not have the {} elements of {}",
+             where(*buffers_[position]), short_location(reshape.at), describe(shape), nelements(ref),
+             describe(ref));
     }
   }
 }

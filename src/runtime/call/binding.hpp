@@ -42,7 +42,7 @@ class HostExpr {
   struct Step {
     ir::Op op;
     DType type;
-    int slot = -1;         // of a variable
+    int position = -1;     // of a variable
     ir::Value value = {};  // of a constant
   };
   void add(const ir::Expr& e, const Signature& signature, std::span<const ir::VariablePtr> more);
@@ -63,8 +63,8 @@ class Signature {
   const std::vector<ir::BufferPtr>& buffers() const { return buffers_; }
   std::size_t parameter_tensors() const { return parameter_tensors_; }
   // Positions in those; -1 if it is not there.
-  int slot_of(const ir::Variable* variable) const;
-  int slot_of(const ir::Buffer* buffer) const;
+  int position_of(const ir::Variable* variable) const;
+  int position_of(const ir::Buffer* buffer) const;
 
   // An ArgumentError if the call is wrong. Workspaces get memory if it is the host's.
   Binding bind(std::span<const Argument> args) const;
@@ -77,7 +77,7 @@ class Signature {
   struct Extent {
     ExtentKind kind = ExtentKind::constant;
     std::int64_t constant = 0;
-    int slot = -1;  // of the dim
+    int position = -1;  // of the dim
     HostExpr computed;
   };
   // Where a dim gets its value: dimension `dim` of the tensor at position `tensor`.

@@ -16,11 +16,11 @@ void HostExpr::add(const ir::Expr& e, const Signature& signature, std::span<cons
   Step step{e->op, e->type};
   if (e->op == Op::constant) step.value = ir::value_of(e);
   if (e->op == Op::variable) {
-    step.slot = signature.slot_of(e->variable.get());
+    step.position = signature.position_of(e->variable.get());
     const auto found = std::find(more.begin(), more.end(), e->variable);
-    if (step.slot < 0 && found != more.end())
-      step.slot = static_cast<int>(signature.variables().size()) + static_cast<int>(found - more.begin());
-    internal_assert(step.slot >= 0, "a value known at the call is expected here", e->at);
+    if (step.position < 0 && found != more.end())
+      step.position = static_cast<int>(signature.variables().size()) + static_cast<int>(found - more.begin());
+    internal_assert(step.position >= 0, "a value known at the call is expected here", e->at);
   }
   steps_.push_back(step);
 }
@@ -32,7 +32,7 @@ ir::Value HostExpr::operator()(std::span<const ir::Value> values, bool* overflow
     if (step.op == Op::constant)
       stack.push_back(step.value);
     else if (step.op == Op::variable)
-      stack.push_back(values[static_cast<std::size_t>(step.slot)]);
+      stack.push_back(values[static_cast<std::size_t>(step.position)]);
     else {
       const auto arity = static_cast<std::size_t>(ir::arity_of(step.op));
       const ir::Value result = ir::apply(step.op, step.type, std::span(stack).last(arity), overflow);

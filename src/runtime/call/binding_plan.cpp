@@ -51,7 +51,7 @@ void Signature::collect_variables() {
     if (parameter.scalar) variables_.push_back(parameter.scalar);
   }
   const auto add_processors = [this](const ir::VariablePtr& variable) {
-    if (variable->kind == VariableKind::processors && slot_of(variable.get()) < 0) {
+    if (variable->kind == VariableKind::processors && position_of(variable.get()) < 0) {
       variables_.push_back(variable);
     }
   };
@@ -74,12 +74,12 @@ Signature::Extent Signature::plan_extent(const ir::Expr& extent, int tensor, int
   if (ir::is_constant(extent)) return {ExtentKind::constant, ir::constant_value(extent), -1, {}};
   const bool is_parameter = static_cast<std::size_t>(tensor) < parameter_tensors_;
   if (!is_dim(extent) || !is_parameter) return {ExtentKind::computed, 0, -1, HostExpr(extent, *this)};
-  const int slot = slot_of(extent->variable.get());
-  internal_assert(slot >= 0, "a dim is not declared in the kernel", extent->at);
-  Source& source = sources_[static_cast<std::size_t>(slot)];
-  if (source.tensor >= 0) return {ExtentKind::repeats, 0, slot, {}};
+  const int position = position_of(extent->variable.get());
+  internal_assert(position >= 0, "a dim is not declared in the kernel", extent->at);
+  Source& source = sources_[static_cast<std::size_t>(position)];
+  if (source.tensor >= 0) return {ExtentKind::repeats, 0, position, {}};
   source = {tensor, dim};
-  return {ExtentKind::solves, 0, slot, {}};
+  return {ExtentKind::solves, 0, position, {}};
 }
 
 void Signature::plan_extents() {
@@ -102,12 +102,12 @@ void Signature::plan_extents() {
 }
 
 void Signature::plan_reshape(const ir::View& view, const Loc& at) {
-  const int tensor = slot_of(view.buffer.get());
+  const int tensor = position_of(view.buffer.get());
   if (tensor < 0 || !is_reshaped(view)) return;
   Reshape reshape{tensor, {}, at};
   for (const ir::Expr& extent : view.shape) {
     ir::for_each_variable(extent, [&](const ir::VariablePtr& variable) {
-      if (slot_of(variable.get()) >= 0) return;
+      if (position_of(variable.get()) >= 0) return;
       throw ProgramError(fmt::format("the shape to which '{}' is reshaped reads '{}', which is not known at "
                                      "the call; use constants, dims and scalars",
                                      view.buffer->name, variable->name),

@@ -71,8 +71,8 @@ class Checked : public Executable {
                  std::string(target_.name()).c_str(), what);
   }
 
-  bool is_written(std::size_t slot) const {
-    const ir::Role role = signature_->buffers()[slot]->role;
+  bool is_written(std::size_t position) const {
+    const ir::Role role = signature_->buffers()[position]->role;
     return role == ir::Role::output || role == ir::Role::inout;
   }
 
@@ -91,10 +91,10 @@ class Checked : public Executable {
     Binding result;
     result.values = binding.values;
     auto owners = std::make_shared<std::vector<Tensor>>();
-    for (std::size_t slot = 0; slot < binding.tensors.size(); ++slot) {
-      const TensorRef& tensor = binding.tensors[slot];
+    for (std::size_t position = 0; position < binding.tensors.size(); ++position) {
+      const TensorRef& tensor = binding.tensors[position];
       owners->push_back(Tensor::empty(tensor.shape, tensor.dtype));
-      if (slot < signature_->parameter_tensors()) copy_elements(tensor, owners->back().ref());
+      if (position < signature_->parameter_tensors()) copy_elements(tensor, owners->back().ref());
       result.tensors.push_back(owners->back().ref());
     }
     result.workspace = owners;
@@ -103,17 +103,17 @@ class Checked : public Executable {
 
   void compare(const Binding& binding, const Binding& expected) const {
     const double relative = has_small_floats(*signature_) ? small_types_tolerance : tolerance;
-    for (std::size_t slot = 0; slot < signature_->parameter_tensors(); ++slot) {
-      if (!is_written(slot)) continue;
-      const TensorRef& right = expected.tensors[slot];
+    for (std::size_t position = 0; position < signature_->parameter_tensors(); ++position) {
+      if (!is_written(position)) continue;
+      const TensorRef& right = expected.tensors[position];
       const Tensor given = Tensor::empty(right.shape, right.dtype);
-      copy_elements(binding.tensors[slot], given.ref());
+      copy_elements(binding.tensors[position], given.ref());
       const bool rounds = right.dtype.is_floating();
       const double absolute = rounds ? relative * largest(Tensor::adopt(right, expected.workspace)) : 0;
       if (const auto difference = first_difference(given.ref(), right, absolute, rounds ? relative : 0)) {
         throw InternalError(fmt::format(
             "TEGULA_CHECK: kernel '{}' on {} and the interpreter write different values to '{}': {}",
-            signature_->kernel().name, target_.name(), signature_->buffers()[slot]->name, *difference));
+            signature_->kernel().name, target_.name(), signature_->buffers()[position]->name, *difference));
       }
     }
   }

@@ -33,8 +33,8 @@ std::string reason_of_strides(const TensorRef& tensor) {
 std::vector<passes::Note> notes_on_strides(const Signature& signature, const codegen::CudaProgram& program,
                                            const std::map<std::string, Tensor>& tensors) {
   std::vector<passes::Note> notes;
-  const auto check = [&](int slot) {
-    const ir::Buffer& buffer = *signature.buffers()[static_cast<std::size_t>(slot)];
+  const auto check = [&](int position) {
+    const ir::Buffer& buffer = *signature.buffers()[static_cast<std::size_t>(position)];
     const auto given = tensors.find(buffer.name);
     const std::string why = given == tensors.end() ? "" : reason_of_strides(given->second.ref());
     if (why.empty()) return;
@@ -43,7 +43,7 @@ std::vector<passes::Note> notes_on_strides(const Signature& signature, const cod
          fmt::format("`{}` {}, so threads load all tiles", buffer.name, why), "pass a contiguous copy"});
   };
   for (const auto& map : program.maps) check(map.tensor);
-  for (const int slot : program.aligned) check(slot);
+  for (const int position : program.aligned) check(position);
   return notes;
 }
 

@@ -67,7 +67,7 @@ void invert_diagonal(const Shared& a, Shared& x, int block) {
 // 0; A, Q] the corner becomes −Q⁻¹ A P⁻¹.
 void merge_blocks(const Shared& a, Shared& x, int block) {
   for (int at = 0; at < a.extent(0); at += 2 * block) {
-    const Slot top = range(at, at + block), bottom = range(at + block, at + 2 * block);
+    const Subscript top = range(at, at + block), bottom = range(at + block, at + 2 * block);
     Fragment y({block, block}, f32, 0), z({block, block}, f32, 0);
     Shared product({block, block}, f32);
     gemm(a.slice(bottom, top), x.slice(top, top), y);

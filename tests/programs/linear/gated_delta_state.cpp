@@ -96,7 +96,7 @@ void invert(const Shared& a, Shared& inverse) {
       inverse(b * half + i, b * half + j) = sum;
     });
   });
-  const Slot top = range(0, half), bottom = range(half, rows);
+  const Subscript top = range(0, half), bottom = range(half, rows);
   Fragment y({half, half}, f32, 0), z({half, half}, f32, 0);
   Shared product({half, half}, f32);
   gemm(a.slice(bottom, top), inverse.slice(top, top), y);
