@@ -164,7 +164,7 @@ nb::object new_array(const Like& like, const Shape& shape, DType dtype) {
   for (const std::int64_t extent : shape) extents.append(extent);
   const nb::object name = dtype == like.ref.dtype ? nb::none() : nb::object(nb::str(python_name(dtype)));
   // The function is kept: to look for it takes longer than to call it.
-  static const nb::handle empty = arrays().attr("empty").release();
+  static const nb::handle empty = nb::object(arrays().attr("empty")).release();
   return empty(like.array, nb::tuple(extents), name);
 }
 

@@ -8,7 +8,7 @@
 #include "tegula/explain.hpp"
 
 namespace tegula::ops {
-namespace nsa_gpu_plan_test {
+namespace nsa_plan_test {
 
 struct Planned {
   int group, dim, dim_v, block;
@@ -111,5 +111,5 @@ TEST(NsaOnGpus, OnePassHasWideFeaturesAndSmallBlocks) {
     expect_one_pass({32, 4, 192, 128, true}, 70, Target::emulated_sm90());
 }
 
-}  // namespace nsa_gpu_plan_test
+}  // namespace nsa_plan_test
 }  // namespace tegula::ops

@@ -18,6 +18,7 @@ class ScaleGradient {
   // Adds the gradients of a step's scores, times the scores.
   void add(const BlockTile& tile, const lang::Fragment& scores, const lang::Fragment& gradients) {
     using namespace lang;
+    Expr count = chosen_.count();
     Shared products({f.rows(), f.keys}, f32);
     parallel(products, [&](Index r, Index t) { products(r, t) = scores(r, t) * gradients(r, t); });
     const int blocks = f.tiles().gathers() ? f.keys / f.block : 1, width = f.keys / blocks;
@@ -27,7 +28,7 @@ class ScaleGradient {
         serial(width, [&](Index t) { sum += products(token * f.pack + head, i * width + t); });
       });
       Expr place = tile.place(i * width);
-      when(place < chosen_.count(), [&] { sums_(place, token) += sum; });
+      when(place < count, [&] { sums_(place, token) += sum; });
     });
   }
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/compressed/select_kernel.hpp"
+#include "ops/nsa_compressed/select_kernel.hpp"
 #include "ops/lists/ranked.hpp"
 
 namespace tegula::ops {

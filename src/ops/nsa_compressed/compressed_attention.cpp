@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "ops/compressed/compressed_backward.hpp"
+#include "ops/nsa_compressed/compressed_backward.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
 #include "ops/reference/problem.hpp"

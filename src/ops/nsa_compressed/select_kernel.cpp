@@ -1,4 +1,4 @@
-#include "ops/compressed/select_kernel.hpp"
+#include "ops/nsa_compressed/select_kernel.hpp"
 
 #include <functional>
 

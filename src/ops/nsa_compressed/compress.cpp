@@ -1,4 +1,4 @@
-#include "ops/compressed/windows.hpp"
+#include "ops/nsa_compressed/windows.hpp"
 
 namespace tegula::ops {
 

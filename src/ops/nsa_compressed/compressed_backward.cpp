@@ -1,4 +1,4 @@
-#include "ops/compressed/compressed_backward.hpp"
+#include "ops/nsa_compressed/compressed_backward.hpp"
 
 #include "ops/pieces/gradient.hpp"
 #include "ops/pieces/scores.hpp"

@@ -1,6 +1,6 @@
 // The tile program of the gradients of attention over compressed entries.
 #pragma once
-#include "ops/compressed/compressed.hpp"
+#include "ops/nsa_compressed/compressed.hpp"
 
 namespace tegula::ops {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "ops/compressed/compressed.hpp"
+#include "ops/nsa_compressed/compressed.hpp"
 #include "tegula/ops/nsa_select.hpp"
 
 namespace tegula::ops {

@@ -2,7 +2,7 @@
 #pragma once
 #include <numeric>
 
-#include "ops/compressed/windows.hpp"
+#include "ops/nsa_compressed/windows.hpp"
 #include "ops/pieces/attention_table.hpp"
 #include "ops/pieces/features.hpp"
 #include "ops/pieces/plan.hpp"
