@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_gated_attention", "nsa_gated_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_state_passing", "ssd_chunk_scan"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_gated_attention", "nsa_gated_attention_backward", "nsa_selected_attention", "nsa_selected_attention_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_state_passing", "ssd_chunk_scan"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -71,8 +71,8 @@ def attention(
             or 0 if unknown.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        splits: splits of the keys of a tile, which are merged; 0: planned; a number from 1 to 64,
-            or 0 for the plan's choice.
+        splits: splits of the keys of a tile, which are merged; 0: planned; a number from 1 to 64, or 0 for the
+            plan's choice.
         out_dtype: dtype of the result of e4m3; of others that of q; f32, f16 or bf16, chosen by the operator unless
             given.
         deterministic: makes results bitwise reproducible; if false, the contributions to dq are added in any order
@@ -866,8 +866,8 @@ def attention_with_kv_cache(
         causal: hides later keys; the last query is aligned with the last key.
         left: keys before its position that a query sees; -1: all of them; a number of keys, or -1 for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
-        splits: splits of the keys of a sequence, by its own length; 0: planned; a number from 1 to
-            64, or 0 for the plan's choice.
+        splits: splits of the keys of a sequence, by its own length; 0: planned; a number from 1 to 64, or 0 for the
+            plan's choice.
 
     Returns:
         out: [batch, queries, kv_heads * group, d_v], dtype that of q: the weighted sums of values; 0 where no key
@@ -984,8 +984,8 @@ def mla_decode(
         causal: hides later keys; the last query is aligned with the last key.
         left: keys before its position that a query sees; -1: all of them; a number of keys, or -1 for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
-        splits: splits of the keys of a sequence, by its own length; 0: planned; a number from 1 to
-            64, or 0 for the plan's choice.
+        splits: splits of the keys of a sequence, by its own length; 0: planned; a number from 1 to 64, or 0 for the
+            plan's choice.
 
     Returns:
         out: [batch, queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no key is seen. The
@@ -1700,8 +1700,7 @@ def gemm(
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        splits: splits of k, which are added in order; 0: planned; 1 to 32 splits, or 0 for the plan's
-            choice.
+        splits: splits of k, which are added in order; 0: planned; 1 to 32 splits, or 0 for the plan's choice.
 
     Returns:
         out: [m, n / 2] or [batch, m, n / 2] if gated; [m, n] or [batch, m, n], out_dtype, or that of a, bfloat16
@@ -1753,8 +1752,7 @@ def accumulate_gemm(
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        splits: splits of k, which are added in order; 0: planned; 1 to 32 splits, or 0 for the plan's
-            choice.
+        splits: splits of k, which are added in order; 0: planned; 1 to 32 splits, or 0 for the plan's choice.
 
     Returns:
         None: sum hold the results.
@@ -2218,8 +2216,7 @@ def sparse_mla(
         d_v: leading features of a row that are its value; a number of features from 1 to 512.
         causal: entries for rows after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        splits: splits of a list, which are merged; 0: planned; a number from 1 to 32, or 0 for the
-            plan's choice.
+        splits: splits of a list, which are merged; 0: planned; a number from 1 to 32, or 0 for the plan's choice.
 
     Returns:
         out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
@@ -2351,8 +2348,7 @@ def sparse_mla_decode(
         sinks: [heads], float32, float16 or bfloat16: one logit per head that is added to the sum of the softmax but
             has no value. Optional.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        splits: splits of a list, which are merged; 0: planned; a number from 1 to 32, or 0 for the
-            plan's choice.
+        splits: splits of a list, which are merged; 0: planned; a number from 1 to 32, or 0 for the plan's choice.
 
     Returns:
         out: [queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no record is seen. The
@@ -2698,6 +2694,461 @@ def linear_attention_backward(
     Source: Katharopoulos et al. 2020, Transformers are RNNs; Sun et al. 2023, Retentive Network; Qin et al. 2024, Lightning Attention-2.
     """
 
+def nsa_combine(
+    compressed: Tensor,
+    selected: Tensor,
+    gates: Tensor,
+    *,
+    window: Tensor | None = None,
+) -> Tensor:
+    """The branches of native sparse attention, summed by their gates.
+
+    Gradients of compressed, selected, gates and window are those of ``tegula.nsa_combine_backward``.
+
+    Args:
+        compressed: [..., d], float32, float16 or bfloat16: attention over compressed entries.
+        selected: [..., d], dtype that of compressed: attention over selected blocks.
+        gates: [..., branches], float32, float16 or bfloat16: logits: a branch is weighted by the sigmoid of its
+            gate.
+        window: [..., d], dtype that of compressed: attention over a sliding window. Optional.
+
+    Returns:
+        out: [..., d], dtype that of compressed: the sum of sigmoid(gate) * branch.
+
+    Rules:
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+        compressed: expected 1 to 4096 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
+    """
+
+class NsaCombineBackwardResult(NamedTuple):
+    dcompressed: Tensor
+    dselected: Tensor
+    dgates: Tensor
+    dwindow: Tensor | None
+
+def nsa_combine_backward(
+    dout: Tensor,
+    compressed: Tensor,
+    selected: Tensor,
+    gates: Tensor,
+    *,
+    window: Tensor | None = None,
+) -> NsaCombineBackwardResult:
+    """Gradients of nsa_combine.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of compressed: gradient of out.
+        compressed: [..., d], float32, float16 or bfloat16: attention over compressed entries.
+        selected: [..., d], dtype that of compressed: attention over selected blocks.
+        gates: [..., branches], float32, float16 or bfloat16: logits: a branch is weighted by the sigmoid of its
+            gate.
+        window: [..., d], dtype that of compressed: attention over a sliding window. Optional.
+
+    Returns:
+        dcompressed: [..., d], dtype that of compressed: gradient of compressed.
+        dselected: [..., d], dtype that of selected: gradient of selected.
+        dgates: [..., branches], dtype that of gates: gradient of gates.
+        dwindow: [..., d], dtype that of window: gradient of window. None unless window.
+
+    Rules:
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+        compressed: expected 1 to 4096 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
+    """
+
+class NsaGatedAttentionResult(NamedTuple):
+    out: Tensor
+    selected: Tensor | None
+    lse: Tensor | None
+    window_out: Tensor | None
+    window_lse: Tensor | None
+
+def nsa_gated_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    block_indices: Tensor,
+    compressed: Tensor,
+    gates: Tensor,
+    *,
+    block_counts: Tensor | None = None,
+    sel_scale: Tensor | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    block_size: int = 64,
+    causal: bool = True,
+    diagonal: bool = False,
+    repeats: bool = False,
+    window: int = 0,
+    scale: float | None = None,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    keep_branches: bool = False,
+) -> NsaGatedAttentionResult:
+    """Attention over selected blocks, and a window, summed with the compressed branch by gates.
+
+    Gradients of q, k, v, compressed, gates and sel_scale are those of ``tegula.nsa_gated_attention_backward``.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. The last dimension is contiguous.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
+        block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
+            block i begins at key i * block_size; other numbers, such as -1, select nothing.
+        compressed: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: attention over compressed
+            entries. The last dimension is contiguous.
+        gates: [queries, kv_heads * group, branches] if cu_seqlens_q; [batch, queries, kv_heads * group, branches]
+            if layout=bshd; [batch, kv_heads * group, queries, branches], float32, float16 or bfloat16: logits: a
+            branch is weighted by the sigmoid of its gate.
+        block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
+            selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
+        sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
+            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
+            Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 if unknown.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
+        block_size: keys of a block; a block size from 1 to 2^20.
+        causal: hides later keys; the last query is aligned with the last key.
+        diagonal: a token sees its own block, selected or not.
+        repeats: a block that is listed several times counts several times.
+        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
+            of keys, at most 2^29, or 0 for no window.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        keep_branches: the result and the lse of the selected branch, and of the window, are results, too: gradients
+            need them.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the sum of sigmoid(gate) *
+            branch. The last dimension is contiguous.
+        selected: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the selected branch. The last
+            dimension is contiguous. None unless keep_branches.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its lse, as
+            that of nsa_selected_attention. None unless keep_branches.
+        window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the branch of the window. The
+            last dimension is contiguous. None unless keep_branches & window > 0.
+        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its
+            lse. None unless keep_branches & window > 0.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
+        block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
+            equally long.
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
+    """
+
+class NsaGatedAttentionBackwardResult(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    dcompressed: Tensor
+    dgates: Tensor
+    dsel_scale: Tensor | None
+
+def nsa_gated_attention_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    block_indices: Tensor,
+    compressed: Tensor,
+    gates: Tensor,
+    selected: Tensor,
+    lse: Tensor,
+    *,
+    dselected: Tensor | None = None,
+    dlse: Tensor | None = None,
+    window_out: Tensor | None = None,
+    window_lse: Tensor | None = None,
+    dwindow_out: Tensor | None = None,
+    dwindow_lse: Tensor | None = None,
+    block_counts: Tensor | None = None,
+    sel_scale: Tensor | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    block_size: int = 64,
+    causal: bool = True,
+    diagonal: bool = False,
+    repeats: bool = False,
+    window: int = 0,
+    scale: float | None = None,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    keep_branches: bool = False,
+    sel_scale_gradient: bool = False,
+) -> NsaGatedAttentionBackwardResult:
+    """Gradients of nsa_gated_attention: of q, k, v, the compressed branch and the gates.
+
+    There are no gradients: those of gradients are not implemented.
+
+    Args:
+        dout: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. The last
+            dimension is contiguous.
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. The last dimension is contiguous.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
+        block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
+            block i begins at key i * block_size; other numbers, such as -1, select nothing.
+        compressed: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: attention over compressed
+            entries. The last dimension is contiguous.
+        gates: [queries, kv_heads * group, branches] if cu_seqlens_q; [batch, queries, kv_heads * group, branches]
+            if layout=bshd; [batch, kv_heads * group, queries, branches], float32, float16 or bfloat16: logits: a
+            branch is weighted by the sigmoid of its gate.
+        selected: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the selected branch, of
+            nsa_gated_attention. The last dimension is contiguous.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its lse.
+        dselected: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of the selected branch,
+            where something else depends on it. The last dimension is contiguous. Optional.
+        dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
+            its lse; ignored where lse is -inf. Optional.
+        window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the branch of the window. The
+            last dimension is contiguous. Optional.
+        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its
+            lse. Optional.
+        dwindow_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of that branch,
+            likewise. The last dimension is contiguous. Optional.
+        dwindow_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32:
+            gradient of its lse. Optional.
+        block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
+            selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
+        sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
+            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
+            Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 if unknown.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
+        block_size: keys of a block; a block size from 1 to 2^20.
+        causal: hides later keys; the last query is aligned with the last key.
+        diagonal: a token sees its own block, selected or not.
+        repeats: a block that is listed several times counts several times.
+        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
+            of keys, at most 2^29, or 0 for no window.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        keep_branches: the result and the lse of the selected branch, and of the window, are results, too: gradients
+            need them.
+        sel_scale_gradient: also the gradient of sel_scale, which need not be given.
+
+    Returns:
+        dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. The last dimension is contiguous.
+        dk: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of k: gradient of k. The last dimension is contiguous.
+        dv: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of v: gradient of v. The last dimension is contiguous.
+        dcompressed: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of compressed. The last
+            dimension is contiguous.
+        dgates: [queries, kv_heads * group, branches] if cu_seqlens_q; [batch, queries, kv_heads * group, branches]
+            if layout=bshd; [batch, kv_heads * group, queries, branches], dtype that of gates: gradient of the
+            gates. The last dimension is contiguous.
+        dsel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], float32: gradient of sel_scale; 0 where an entry
+            selects nothing, or a block that an earlier entry has selected. None unless sel_scale_gradient.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
+        block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
+            equally long.
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+        keep_branches: expected true; call nsa_gated_attention with keep_branches.
+        window_out: expected window_out and window_lse; give what nsa_gated_attention returned with keep_branches.
+        window_out: expected none, as the options have no window; leave it out, or give the window of the forward.
+        window_lse: expected none, as the options have no window; leave it out, or give the window of the forward.
+        dwindow_out: expected none, as the options have no window; leave it out, or give the window of the forward.
+        dwindow_lse: expected none, as the options have no window; leave it out, or give the window of the forward.
+        block_indices: expected fewer than 2^31 entries of a head, of all batches together; split the batch.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
+    """
+
+class NsaSelectedAttentionResult(NamedTuple):
+    out: Tensor
+    lse: Tensor
+    window_out: Tensor | None
+    window_lse: Tensor | None
+
+def nsa_selected_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    block_indices: Tensor,
+    *,
+    block_counts: Tensor | None = None,
+    sel_scale: Tensor | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    block_size: int = 64,
+    causal: bool = True,
+    diagonal: bool = False,
+    repeats: bool = False,
+    window: int = 0,
+    scale: float | None = None,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    check_indices: bool = False,
+) -> NsaSelectedAttentionResult:
+    """Attention in which every token sees selected blocks of keys and, optionally, a window.
+
+    Gradients of q, k, v and sel_scale are those of ``tegula.nsa_selected_attention_backward``.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
+            contiguous.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. The last dimension is contiguous.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. The last dimension is contiguous.
+        block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
+            block i begins at key i * block_size; other numbers, such as -1, select nothing.
+        block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
+            selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
+        sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
+            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
+            Optional.
+        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
+            from entry i up to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
+            tokens, or 0 if unknown.
+        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
+        block_size: keys of a block; a block size from 1 to 2^20.
+        causal: hides later keys; the last query is aligned with the last key.
+        diagonal: a token sees its own block, selected or not.
+        repeats: a block that is listed several times counts several times.
+        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
+            of keys, at most 2^29, or 0 for no window.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        check_indices: refuses used entries that are neither -1 nor a block; the call then waits for the GPU.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
+            where no key is seen. The last dimension is contiguous.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
+            logarithm of the sum of exp(score); -inf where no key is seen.
+        window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the same of the window. The last
+            dimension is contiguous. None unless window > 0.
+        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the
+            same of the window. None unless window > 0.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
+        block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
+            equally long.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the selected branch, and its sliding window.
+    """
+
 class NsaSelectedAttentionBackwardResult(NamedTuple):
     dq: Tensor
     dk: Tensor
@@ -2828,85 +3279,6 @@ def nsa_selected_attention_backward(
         RuntimeError: the device or a compiler failed.
 
     Source: Dao 2023, FlashAttention-2, over lists that are inverted on the device; the gradient of factors as in native-sparse-attention-pytorch (Wang 2025).
-    """
-
-def nsa_combine(
-    compressed: Tensor,
-    selected: Tensor,
-    gates: Tensor,
-    *,
-    window: Tensor | None = None,
-) -> Tensor:
-    """The branches of native sparse attention, summed by their gates.
-
-    Gradients of compressed, selected, gates and window are those of ``tegula.nsa_combine_backward``.
-
-    Args:
-        compressed: [..., d], float32, float16 or bfloat16: attention over compressed entries.
-        selected: [..., d], dtype that of compressed: attention over selected blocks.
-        gates: [..., branches], float32, float16 or bfloat16: logits: a branch is weighted by the sigmoid of its
-            gate.
-        window: [..., d], dtype that of compressed: attention over a sliding window. Optional.
-
-    Returns:
-        out: [..., d], dtype that of compressed: the sum of sigmoid(gate) * branch.
-
-    Rules:
-        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
-            with a window.
-        compressed: expected 1 to 4096 features; split the heads.
-
-    Raises:
-        TypeError: an argument is no array, or an option has another type.
-        ValueError: a shape, dtype, stride or value is wrong.
-        RuntimeError: the device or a compiler failed.
-
-    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
-    """
-
-class NsaCombineBackwardResult(NamedTuple):
-    dcompressed: Tensor
-    dselected: Tensor
-    dgates: Tensor
-    dwindow: Tensor | None
-
-def nsa_combine_backward(
-    dout: Tensor,
-    compressed: Tensor,
-    selected: Tensor,
-    gates: Tensor,
-    *,
-    window: Tensor | None = None,
-) -> NsaCombineBackwardResult:
-    """Gradients of nsa_combine.
-
-    There are no gradients: second derivatives are not computed.
-
-    Args:
-        dout: [..., d], dtype that of compressed: gradient of out.
-        compressed: [..., d], float32, float16 or bfloat16: attention over compressed entries.
-        selected: [..., d], dtype that of compressed: attention over selected blocks.
-        gates: [..., branches], float32, float16 or bfloat16: logits: a branch is weighted by the sigmoid of its
-            gate.
-        window: [..., d], dtype that of compressed: attention over a sliding window. Optional.
-
-    Returns:
-        dcompressed: [..., d], dtype that of compressed: gradient of compressed.
-        dselected: [..., d], dtype that of selected: gradient of selected.
-        dgates: [..., branches], dtype that of gates: gradient of gates.
-        dwindow: [..., d], dtype that of window: gradient of window. None unless window.
-
-    Rules:
-        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
-            with a window.
-        compressed: expected 1 to 4096 features; split the heads.
-
-    Raises:
-        TypeError: an argument is no array, or an option has another type.
-        ValueError: a shape, dtype, stride or value is wrong.
-        RuntimeError: the device or a compiler failed.
-
-    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
     """
 
 def nsa_compress(
@@ -3144,382 +3516,6 @@ def nsa_compressed_attention_backward(
         RuntimeError: the device or a compiler failed.
 
     Source: Yuan et al. 2025, Native Sparse Attention: the compressed branch.
-    """
-
-class NsaGatedAttentionResult(NamedTuple):
-    out: Tensor
-    selected: Tensor | None
-    lse: Tensor | None
-    window_out: Tensor | None
-    window_lse: Tensor | None
-
-def nsa_gated_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    block_indices: Tensor,
-    compressed: Tensor,
-    gates: Tensor,
-    *,
-    block_counts: Tensor | None = None,
-    sel_scale: Tensor | None = None,
-    cu_seqlens_q: Tensor | None = None,
-    cu_seqlens_k: Tensor | None = None,
-    layout: Literal["bshd", "bhsd"] = "bshd",
-    max_seqlen_q: int = 0,
-    max_seqlen_k: int = 0,
-    block_size: int = 64,
-    causal: bool = True,
-    diagonal: bool = False,
-    repeats: bool = False,
-    window: int = 0,
-    scale: float | None = None,
-    tile_queries: int = 0,
-    tile_keys: int = 0,
-    keep_branches: bool = False,
-) -> NsaGatedAttentionResult:
-    """Attention over selected blocks, and a window, summed with the compressed branch by gates.
-
-    Gradients of q, k, v, compressed, gates and sel_scale are those of ``tegula.nsa_gated_attention_backward``.
-
-    Args:
-        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
-            contiguous.
-        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of q: keys. The last dimension is contiguous.
-        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of q: values. The last dimension is contiguous.
-        block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
-            block i begins at key i * block_size; other numbers, such as -1, select nothing.
-        compressed: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: attention over compressed
-            entries. The last dimension is contiguous.
-        gates: [queries, kv_heads * group, branches] if cu_seqlens_q; [batch, queries, kv_heads * group, branches]
-            if layout=bshd; [batch, kv_heads * group, queries, branches], float32, float16 or bfloat16: logits: a
-            branch counts by the sigmoid of its gate.
-        block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
-            selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
-        sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
-            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
-            Optional.
-        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
-            from entry i up to entry i + 1. Optional.
-        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
-        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 if unknown.
-        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 if unknown.
-        block_size: keys of a block; a block size from 1 to 2^20.
-        causal: hides later keys; the last query is aligned with the last key.
-        diagonal: a token sees its own block, selected or not.
-        repeats: a block that is listed several times counts several times.
-        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
-            of keys, at most 2^29, or 0 for no window.
-        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        keep_branches: the result and the lse of the selected branch, and of the window, are results, too: gradients
-            need them.
-
-    Returns:
-        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the sum of sigmoid(gate) *
-            branch. The last dimension is contiguous.
-        selected: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the selected branch. The last
-            dimension is contiguous. None unless keep_branches.
-        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its lse, as
-            that of nsa_selected_attention. None unless keep_branches.
-        window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the branch of the window. The
-            last dimension is contiguous. None unless keep_branches & window > 0.
-        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its
-            lse. None unless keep_branches & window > 0.
-
-    Rules:
-        k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
-        v: expected 1 to 512 features; split the heads.
-        block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
-        block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
-        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
-            equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
-            equally long.
-        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
-            with a window.
-
-    Raises:
-        TypeError: an argument is no array, or an option has another type.
-        ValueError: a shape, dtype, stride or value is wrong.
-        RuntimeError: the device or a compiler failed.
-
-    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
-    """
-
-class NsaGatedAttentionBackwardResult(NamedTuple):
-    dq: Tensor
-    dk: Tensor
-    dv: Tensor
-    dcompressed: Tensor
-    dgates: Tensor
-    dsel_scale: Tensor | None
-
-def nsa_gated_attention_backward(
-    dout: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    block_indices: Tensor,
-    compressed: Tensor,
-    gates: Tensor,
-    selected: Tensor,
-    lse: Tensor,
-    *,
-    dselected: Tensor | None = None,
-    dlse: Tensor | None = None,
-    window_out: Tensor | None = None,
-    window_lse: Tensor | None = None,
-    dwindow_out: Tensor | None = None,
-    dwindow_lse: Tensor | None = None,
-    block_counts: Tensor | None = None,
-    sel_scale: Tensor | None = None,
-    cu_seqlens_q: Tensor | None = None,
-    cu_seqlens_k: Tensor | None = None,
-    layout: Literal["bshd", "bhsd"] = "bshd",
-    max_seqlen_q: int = 0,
-    max_seqlen_k: int = 0,
-    block_size: int = 64,
-    causal: bool = True,
-    diagonal: bool = False,
-    repeats: bool = False,
-    window: int = 0,
-    scale: float | None = None,
-    tile_queries: int = 0,
-    tile_keys: int = 0,
-    keep_branches: bool = False,
-    sel_scale_gradient: bool = False,
-) -> NsaGatedAttentionBackwardResult:
-    """Gradients of nsa_gated_attention: of q, k, v, the compressed branch and the gates.
-
-    There are no gradients: those of gradients are not implemented.
-
-    Args:
-        dout: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. The last
-            dimension is contiguous.
-        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
-            contiguous.
-        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of q: keys. The last dimension is contiguous.
-        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of q: values. The last dimension is contiguous.
-        block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
-            block i begins at key i * block_size; other numbers, such as -1, select nothing.
-        compressed: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: attention over compressed
-            entries. The last dimension is contiguous.
-        gates: [queries, kv_heads * group, branches] if cu_seqlens_q; [batch, queries, kv_heads * group, branches]
-            if layout=bshd; [batch, kv_heads * group, queries, branches], float32, float16 or bfloat16: logits: a
-            branch counts by the sigmoid of its gate.
-        selected: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the selected branch, of
-            nsa_gated_attention. The last dimension is contiguous.
-        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its lse.
-        dselected: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of the selected branch,
-            where something else depends on it. The last dimension is contiguous. Optional.
-        dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
-            its lse; ignored where lse is -inf. Optional.
-        window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the branch of the window. The
-            last dimension is contiguous. Optional.
-        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: its
-            lse. Optional.
-        dwindow_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of that branch,
-            likewise. The last dimension is contiguous. Optional.
-        dwindow_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32:
-            gradient of its lse. Optional.
-        block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
-            selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
-        sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
-            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
-            Optional.
-        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
-            from entry i up to entry i + 1. Optional.
-        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
-        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 if unknown.
-        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 if unknown.
-        block_size: keys of a block; a block size from 1 to 2^20.
-        causal: hides later keys; the last query is aligned with the last key.
-        diagonal: a token sees its own block, selected or not.
-        repeats: a block that is listed several times counts several times.
-        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
-            of keys, at most 2^29, or 0 for no window.
-        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        keep_branches: the result and the lse of the selected branch, and of the window, are results, too: gradients
-            need them.
-        sel_scale_gradient: also the gradient of sel_scale, which need not be given.
-
-    Returns:
-        dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. The last dimension is contiguous.
-        dk: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of k: gradient of k. The last dimension is contiguous.
-        dv: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of v: gradient of v. The last dimension is contiguous.
-        dcompressed: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of compressed. The last
-            dimension is contiguous.
-        dgates: [queries, kv_heads * group, branches] if cu_seqlens_q; [batch, queries, kv_heads * group, branches]
-            if layout=bshd; [batch, kv_heads * group, queries, branches], dtype that of gates: gradient of the
-            gates. The last dimension is contiguous.
-        dsel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32: gradient of sel_scale; 0 where an entry
-            selects nothing, or a block that an earlier entry has selected. None unless sel_scale_gradient.
-
-    Rules:
-        k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
-        v: expected 1 to 512 features; split the heads.
-        block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
-        block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
-        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
-            equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
-            equally long.
-        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
-            with a window.
-        keep_branches: expected true; call nsa_gated_attention with keep_branches.
-        window_out: expected window_out and window_lse; give what nsa_gated_attention returned with keep_branches.
-        window_out: expected none, as the options have no window; leave it out, or give the window of the forward.
-        window_lse: expected none, as the options have no window; leave it out, or give the window of the forward.
-        dwindow_out: expected none, as the options have no window; leave it out, or give the window of the forward.
-        dwindow_lse: expected none, as the options have no window; leave it out, or give the window of the forward.
-        block_indices: expected fewer than 2^31 entries of a head, of all batches together; split the batch.
-
-    Raises:
-        TypeError: an argument is no array, or an option has another type.
-        ValueError: a shape, dtype, stride or value is wrong.
-        RuntimeError: the device or a compiler failed.
-
-    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
-    """
-
-class NsaSelectedAttentionResult(NamedTuple):
-    out: Tensor
-    lse: Tensor
-    window_out: Tensor | None
-    window_lse: Tensor | None
-
-def nsa_selected_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    block_indices: Tensor,
-    *,
-    block_counts: Tensor | None = None,
-    sel_scale: Tensor | None = None,
-    cu_seqlens_q: Tensor | None = None,
-    cu_seqlens_k: Tensor | None = None,
-    layout: Literal["bshd", "bhsd"] = "bshd",
-    max_seqlen_q: int = 0,
-    max_seqlen_k: int = 0,
-    block_size: int = 64,
-    causal: bool = True,
-    diagonal: bool = False,
-    repeats: bool = False,
-    window: int = 0,
-    scale: float | None = None,
-    tile_queries: int = 0,
-    tile_keys: int = 0,
-    check_indices: bool = False,
-) -> NsaSelectedAttentionResult:
-    """Attention in which every token sees selected blocks of keys and, optionally, a window.
-
-    Gradients of q, k, v and sel_scale are those of ``tegula.nsa_selected_attention_backward``.
-
-    Args:
-        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
-            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. The last dimension is
-            contiguous.
-        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
-            d], dtype that of q: keys. The last dimension is contiguous.
-        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
-            keys, d_v], dtype that of q: values. The last dimension is contiguous.
-        block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees;
-            block i begins at key i * block_size; other numbers, such as -1, select nothing.
-        block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
-            selecting, queries], int32: number of used entries of each row; all if omitted. Optional.
-        sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
-            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 on the
-            scores of each entry's block: results do not depend on them, but their gradient trains a selector.
-            Optional.
-        cu_seqlens_q: [sequences + 1], int32: boundaries of packed sequences of queries: sequence i has the tokens
-            from entry i up to entry i + 1. Optional.
-        cu_seqlens_k: [sequences + 1], int32: boundaries of packed sequences of keys. Optional.
-        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: upper bound on the queries of a packed sequence, which the caller promises; a number of
-            tokens, or 0 if unknown.
-        max_seqlen_k: upper bound on the keys of a packed sequence, which the caller promises; a number of tokens,
-            or 0 if unknown.
-        block_size: keys of a block; a block size from 1 to 2^20.
-        causal: hides later keys; the last query is aligned with the last key.
-        diagonal: a token sees its own block, selected or not.
-        repeats: a block that is listed several times counts several times.
-        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
-            of keys, at most 2^29, or 0 for no window.
-        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        check_indices: refuses used entries that are neither -1 nor a block; the call then waits for the GPU.
-
-    Returns:
-        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
-            where no key is seen. The last dimension is contiguous.
-        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
-            logarithm of the sum of exp(score); -inf where no key is seen.
-        window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
-            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the same of the window. The last
-            dimension is contiguous. None unless window > 0.
-        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the
-            same of the window. None unless window > 0.
-
-    Rules:
-        k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
-        v: expected 1 to 512 features; split the heads.
-        block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
-        block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
-        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
-        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
-            equally long.
-        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
-            equally long.
-
-    Raises:
-        TypeError: an argument is no array, or an option has another type.
-        ValueError: a shape, dtype, stride or value is wrong.
-        RuntimeError: the device or a compiler failed.
-
-    Source: Yuan et al. 2025, Native Sparse Attention: the selected branch, and its sliding window.
     """
 
 def nsa_select(
@@ -5034,8 +5030,7 @@ def gemm_24(
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        splits: splits of k, which are added in order; 0: planned; 1 to 32 splits, or 0 for the plan's
-            choice.
+        splits: splits of k, which are added in order; 0: planned; 1 to 32 splits, or 0 for the plan's choice.
 
     Returns:
         out: [n, m] if transpose_out; [m, n], out_dtype, or that of b, bfloat16 where that has 8 bits:
