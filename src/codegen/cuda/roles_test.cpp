@@ -9,7 +9,7 @@
 #include "ops/attention/backward_kernel.hpp"
 #include "ops/attention/kernel.hpp"
 #include "ops/block_sparse/kernel.hpp"
-#include "ops/gemm/kernel.hpp"
+#include "ops/products/matrix_product.hpp"
 #include "ops/nsa/kernel.hpp"
 
 namespace tegula::codegen {
