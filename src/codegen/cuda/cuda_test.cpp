@@ -7,7 +7,7 @@
 #include "codegen/cuda/steps.hpp"
 #include "codegen/cuda/testing/texts.hpp"
 #include "ops/attention/kernel.hpp"
-#include "ops/gemm/kernel.hpp"
+#include "ops/products/matrix_product.hpp"
 #include "ops/registry.hpp"
 #include "ops/testing/covering.hpp"
 

@@ -9,8 +9,8 @@
 #include "ops/attention/backward_kernel.hpp"
 #include "ops/attention/kernel.hpp"
 #include "ops/block_sparse/kernel.hpp"
-#include "ops/products/matrix_product.hpp"
 #include "ops/nsa/kernel.hpp"
+#include "ops/products/matrix_product.hpp"
 
 namespace tegula::codegen {
 namespace {
