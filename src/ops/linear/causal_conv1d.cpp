@@ -322,7 +322,7 @@ void run(const Bound<CausalConv1d>& c, Launch& launch) {
 }
 
 void run_conv_backward(const Bound<CausalConv1d>& c, Launch& launch) {
-  launch(instance_of(c, c.has("dfinal_state"), 4, 32, c.small_dim("width")), backward,
+  launch(instance_of(c, c.has("dfinal_state"), 4, 64, c.small_dim("width")), backward,
          {{"x", token_view(c.call(), "x")},
           {"dout", token_view(c.call(), "dout")},
           {"dx", token_view(c.call(), "dx")}});
