@@ -253,7 +253,7 @@ def test_graph_of_gradients_beside_each_other():
     inputs = [x.requires_grad_() for x in (q, k, v, beta, g)]
 
     def step():
-        out = tegula.gated_delta_rule(q, k, v, beta=beta, g=g)[0]
+        out = tegula.torch.gated_delta_rule(q, k, v, beta, g=g)[0]
         return out, torch.autograd.grad(out.float().square().sum(), inputs)
 
     aside = torch.cuda.Stream()
