@@ -100,6 +100,7 @@ class CudaGridPrinter : private GridState {
   void repeated(const ir::While& n, const Loc& at, const std::function<void()>& inside);
   void branch(const ir::If& n, const Loc& at, const std::function<void()>& inside);
   void otherwise(const ir::If& n);
+  void set_team(bool is_warp);
   void groups(const ir::For& n, const Loc& at);
   void add_index(const ir::VariablePtr& index, const ir::Expr& begin, const ir::Expr& end);
   // What only one thread of those that run it may do.
@@ -389,6 +390,10 @@ class CudaGridPrinter : private GridState {
     throw InternalError("an event that roles of tile programs do not have");
   }
   bool reads_rings(const ir::Gemm& n) const;
+  bool is_message(const ir::Buffer& tile) const {
+    return roles_ && roles_->dealt && roles_->dealt->messages.contains(&tile);
+  }
+  void each_group(const schedule::Loop& n, const ir::For& loop);
   std::string metadata_;  // words of the sparse product that is printed
   void sync_line(const std::string& text);
   std::string by_loader(const std::string& text) const;

@@ -51,7 +51,12 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
 
 int ScheduleNames::buffer(const BufferPtr& b) {
   const auto [found, added] = buffers_.emplace(b.get(), static_cast<int>(out_.buffers.size()));
-  if (added) out_.buffers.push_back({b->name, schedule::Space::registers});
+  if (!added) return found->second;
+  schedule::Buffer own{b->name, schedule::Space::registers};
+  // Each warp leaves its own rows.
+  if (is_message(b.get()))
+    own = {b->name, schedule::Space::shared, 1, 1, static_cast<int>(b->elements() * b->type.bytes()), 4};
+  out_.buffers.push_back(std::move(own));
   return found->second;
 }
 
@@ -62,6 +67,7 @@ schedule::Access ScheduleNames::access(const BufferPtr& b, schedule::Touch touch
   schedule::Access result{buffer(tile), touch};
   if (const int ring = roles_.ring_of(tile.get()); ring >= 0)
     result.slot = schedule::at_cursor(ring, is_before ? -1 : 0);
+  if (is_message(tile.get()) && touch == schedule::Touch::write) result.parts = {1, 0, 1, 0};
   return result;
 }
 
