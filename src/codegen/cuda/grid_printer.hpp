@@ -260,6 +260,7 @@ class CudaGridPrinter : private GridState {
   void load_matrices(const passes::Conversion& n, const ir::View& from, const Loc& at);
 
   // ---- fragments to rows of tensors (print_row_stores.cpp)
+  const ir::Access* row_store(const ir::Stmt& s) const;
   void store_rows(const ir::For& n, const ir::Access& to, const Loc& at);
 
   // ---- operations on tiles (print_tiles.cpp)

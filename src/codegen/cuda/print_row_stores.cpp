@@ -9,6 +9,11 @@ namespace tegula::codegen {
 
 using namespace ir;
 
+const Access* CudaGridPrinter::row_store(const Stmt& s) const {
+  const bool dealt = is_consumer_ && roles_->dealt;
+  return passes::plan_row_store(s, layouts_, team_.threads, target_, dealt ? roles_->dealt->group : nullptr);
+}
+
 // Two rows of a thread, eight apart.
 void CudaGridPrinter::store_rows(const For& n, const Access& to, const Loc& at) {
   const BufferPtr& from = as<Load>(n.body[0])->from.view.buffer;

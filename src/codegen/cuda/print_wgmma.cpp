@@ -304,7 +304,8 @@ void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event
   const auto& gemm = *as<Gemm>(e.stmt);
   const FragmentTile& sum = fragments_.at(gemm.c.buffer.get());
   const passes::GemmPlan plan = passes::plan_gemm(gemm, team_.threads, target_);
-  notes_.of_gemm(gemm, plan, e.stmt->at);
+  // Another warp group has made what is in a message.
+  if (!is_message(*gemm.a.buffer)) notes_.of_gemm(gemm, plan, e.stmt->at);
   if (sum.layout != plan.accumulator) {  // all at once, when all parts of the operand are there
     if (product.last == 16) (*this)(gemm, e.stmt);
     return;

@@ -9,6 +9,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/own_columns.hpp"
+#include "passes/cuda/registers.hpp"
 #include "passes/cuda/step_shares.hpp"
 
 namespace tegula::passes {
@@ -74,10 +75,11 @@ class DealtLoop {
     // The first group takes the first step alone.
     const Expr rest = op(Op::add, op(Op::sub, op(Op::sub, loop_.end[0], first), one), group);
     const Expr before = op(Op::add, op(Op::sub, op(Op::add, first, one), group), op(Op::mul, index, number(2)));
-    const Stmt begun = branch(is_equal(group, 0), own_part(first), schedule::Share::first);
+    // Nobody reads the messages of the block before any more.
+    const Stmt begun = branch(is_equal(group, 0), own_part(first, false), schedule::Share::first);
     For pairs = loop_;
     pairs.begin[0] = number(0), pairs.end[0] = simplify(op(Op::floordiv, rest, number(2)), Facts());
-    pairs.body = joined({other_part(before), own_part(op(Op::add, before, one))});
+    pairs.body = joined({other_part(before), own_part(op(Op::add, before, one), true)});
     const Stmt loop = statement(std::move(pairs), at_);
     out_.shares.emplace(loop.get(), schedule::Share::pairs);
     const Stmt last = branch(simplify(is_equal(op(Op::floormod, rest, number(2)), 1), Facts()),
@@ -115,7 +117,8 @@ class DealtLoop {
     return result;
   }
 
-  Body own_part(const Expr& step) {
+  // `meets`: threads of the group may still read the messages of the step before.
+  Body own_part(const Expr& step, bool meets) {
     Body part = step_.own;
     BufferPtr weights = copied_by(step_.made, step_.operand);
     if (!weights) {
@@ -129,7 +132,7 @@ class DealtLoop {
       part.push_back(element_copy(i == 0 ? weights : step_.rows[i - 1], messages_[i], step_.made->at));
     const std::size_t last = part.size() - 1;
     part = at_step(joined({part, all_with(weights)}), step);
-    out_.meetings.emplace(part[first].get(), Meeting::own);
+    if (meets) out_.meetings.emplace(part[first].get(), Meeting::own);
     out_.meetings.emplace(part[last].get(), Meeting::send);
     return joined({step_.tiles, part});
   }
@@ -188,11 +191,17 @@ class Dealing {
     const Stmt groups = statement(
         For{LoopKind::warp_groups, {group_}, {int32(0, at)}, {int32(dealt_groups, at)}, 0, divided}, at);
     result_.consumer = joined({{roles_.consumer.begin(), begin}, tiles_, {groups}});
+    dealt_.group = group_;
     result_.dealt = std::move(dealt_);
+    if (fits(roles_) && !fits(result_)) return Reason{"what a warp group alone needs does not fit into registers", ""};
     return std::move(result_);
   }
 
  private:
+  bool fits(const Roles& roles) const {
+    return fit(register_needs(roles.consumer, roles.consumers, target_), roles, roles.blocks_per_processor);
+  }
+
   void fail(Reason reason) {
     if (reason_.why.empty()) reason_ = std::move(reason);
   }

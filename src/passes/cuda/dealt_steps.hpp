@@ -20,6 +20,7 @@ enum class Meeting : std::uint8_t {
 };
 
 struct DealtSteps {
+  ir::VariablePtr group;  // the number of the warp group that runs the program
   std::unordered_map<const ir::StmtNode*, Meeting> meetings;
   // Branches and loops that groups run differently often.
   std::unordered_map<const ir::StmtNode*, schedule::Share> shares;

@@ -1,6 +1,7 @@
 #include "passes/cuda/plan_stores.hpp"
 
 #include "ir/visit.hpp"
+#include "passes/cuda/dealt_steps.hpp"
 
 namespace tegula::passes {
 
@@ -54,19 +55,30 @@ std::int64_t shown_columns(const View& to) {
   return (last.high ? constant_value(last.high) : constant_value(extent)) - first;
 }
 
-// Whole pieces of a row are shown, and the column is the loop's.
-bool is_row(const Access& to, const VariablePtr& column) {
+// How many groups have columns of a row where that is the column; 0 if it is something else.
+int groups_of_row(const Expr& at, const VariablePtr& column, std::int64_t columns, const VariablePtr& group) {
+  if (is_variable(at, column)) return 1;
+  if (!group || at->op != Op::add || !is_variable(at->args[0], column)) return 0;
+  const Expr& first = at->args[1];
+  const bool of_group =
+      first->op == Op::mul && is_variable(first->args[0], group) && is_constant(first->args[1], columns);
+  return of_group ? dealt_groups : 0;
+}
+
+// Whole pieces of a row are shown, and the loop's columns are those of a group, or all.
+bool is_row(const Access& to, const VariablePtr& column, std::int64_t columns, const VariablePtr& group) {
   const Buffer& buffer = *to.view.buffer;
   if (buffer.type.bits() != 16 || !buffer.type.is_floating()) return false;
   if (to.view.shape.size() != buffer.shape.size() || to.view.dims.empty()) return false;
-  if (shown_columns(to.view) <= 0) return false;
+  const int groups = groups_of_row(to.index.back(), column, columns, group);
+  if (groups == 0 || columns * groups > shown_columns(to.view)) return false;
   for (std::size_t d = 0; d + 1 < to.index.size(); ++d) {
     if (uses(to.index[d], column)) return false;
   }
   for (const ViewDim& dim : to.view.dims) {
     if (uses(dim.offset, column)) return false;
   }
-  return is_variable(to.index.back(), column);
+  return true;
 }
 
 }  // namespace
@@ -95,7 +107,8 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const la
   return plan;
 }
 
-const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads, const CudaTarget& target) {
+const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads, const CudaTarget& target,
+                             const VariablePtr& group) {
   const auto* loop = as<For>(s);
   if (!loop || loop->kind != LoopKind::parallel || loop->index.size() != 2 || loop->body.size() != 2)
     return nullptr;
@@ -107,7 +120,8 @@ const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads,
   if (from.type != f32 || loop_axes(*loop, load->from) != std::vector<int>{0, 1}) return nullptr;
   const bool rounds = store->value->op == Op::cast && store->value->type == store->to.view.buffer->type;
   const Expr& value = rounds ? store->value->args[0] : store->value;
-  if (!is_variable(value, load->variable) || !is_row(store->to, loop->index[1])) return nullptr;
+  if (!is_variable(value, load->variable) || !is_row(store->to, loop->index[1], from.extent(1), group))
+    return nullptr;
   if (store->to.view.buffer->role != Role::workspace && !target.copy_engine) return nullptr;
   const auto layout = layouts.fragments.find(&from);
   const std::int64_t m = from.extent(0), n = from.extent(1), groups = threads / 128;
@@ -115,7 +129,6 @@ const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads,
   const layout::Division parts =
       m == store_rows * groups ? layout::Division{groups, 1} : layout::Division{1, groups};
   if (m != store_rows * parts.along_m || n % (quad_columns * parts.along_n) != 0) return nullptr;
-  if (n > shown_columns(store->to.view)) return nullptr;
   return layout->second == layout::wgmma_accumulator(m, n, parts) ? &store->to : nullptr;
 }
 

@@ -32,9 +32,10 @@ inline constexpr int quad_columns = 32;  // that the four threads of a row write
 
 // Where a loop stores the sum of a wgmma of which warp groups have rows, or of 64 rows columns, each element
 // rounded to 16 bits, and rows begin at multiples of 16 bytes: in a workspace, which is without holes, or
-// in a tensor that the copy engine could take.
+// in a tensor that the copy engine could take. `group`: the number of the warp group that runs the program
+// for its columns, if each does.
 const ir::Access* plan_row_store(const ir::Stmt& s, const Layouts& layouts, int threads,
-                                 const CudaTarget& target);
+                                 const CudaTarget& target, const ir::VariablePtr& group = nullptr);
 
 // Holds where nothing of the tile is cut off but what is outside the tensor, which is not asked where
 // limits do not matter, and where boxes can begin.
