@@ -66,10 +66,7 @@ class DealtLoop {
     messages_.push_back(step_.operand);
     for (const BufferPtr& row : step_.rows)
       messages_.push_back(new_tile(row->name.c_str(), Space::shared, row->type, row->shape, at_));
-    for (const BufferPtr& tile : messages_) {
-      tiles.push_back(statement(Declare{tile}, at_));
-      out_.messages.insert(tile.get());
-    }
+    for (const BufferPtr& tile : messages_) declare(tile, tiles);
     const Expr first = loop_.begin[0], index = variable(loop_.index[0], at_), one = number(1);
     const Expr group = as_stored(variable(group_, at_), type_);
     // The first group takes the first step alone.
@@ -86,12 +83,85 @@ class DealtLoop {
                              other_part(op(Op::sub, loop_.end[0], one)), schedule::Share::left_over);
     out_.meetings.emplace(last.get(), Meeting::all);
     const Expr any = make(Op::lt, boolean, {first, loop_.end[0]}, at_);
-    const Stmt result = statement(If{any, {begun, loop, last}, {}}, at_);
+    const Stmt result =
+        statement(If{any, joined({parts_begin(), {begun, loop, last}, parts_end(tiles)}), {}}, at_);
     out_.non_empty.emplace(result.get(), loop.get());
     return result;
   }
 
  private:
+  void declare(const BufferPtr& tile, Body& tiles) {
+    tiles.push_back(statement(Declare{tile}, at_));
+    out_.messages.insert(tile.get());
+  }
+
+  // A loop that gives every element of the rows a new value.
+  Stmt over_rows(const BufferPtr& rows,
+                 const std::function<Expr(const Expr& row, const Expr& old, Body& before)>& value) const {
+    const Body loop = over_view(whole(rows), at_, [&](const std::vector<Expr>& index, const Access& element) {
+      const VariablePtr old = new_variable("old", rows->type, VariableKind::let, at_);
+      Body body{statement(Load{old, element}, at_)};
+      const Expr made = value(index[0], variable(old, at_), body);
+      body.push_back(statement(Store{element, made}, at_));
+      return body;
+    });
+    return loop.front();
+  }
+
+  Expr loaded(const BufferPtr& from, std::vector<Expr> index, Body& before) const {
+    const VariablePtr x = new_variable("x", from->type, VariableKind::let, at_);
+    before.push_back(statement(Load{x, {whole(from), std::move(index)}}, at_));
+    return variable(x, at_);
+  }
+
+  // What sums hold before the first step is in the first group's part.
+  Body parts_begin() const {
+    Body result;
+    for (const ApartSum& own : step_.apart)
+      result.push_back(over_rows(own.sum, [&](const Expr&, const Expr& old, Body&) {
+        const Expr is_first = make(Op::eq, boolean, {variable(group_, at_), int32(0, at_)}, at_);
+        return make(Op::select, old->type, {is_first, old, constant(old->type, 0.0, at_)}, at_);
+      }));
+    return result;
+  }
+
+  Body parts_end(Body& tiles) {
+    Body left, added;
+    for (const ApartSum& own : step_.apart) {
+      const BufferPtr parts = new_tile(own.sum->name.c_str(), Space::shared, own.sum->type,
+                                       {int32(dealt_groups, at_), own.sum->shape[0]}, at_);
+      declare(parts, tiles);
+      out_.of_both.insert(parts.get());
+      const Body loop = over_view(whole(own.sum), at_, [&](const std::vector<Expr>& index, const Access& part) {
+        Body body;
+        const Expr x = loaded(own.sum, part.index, body);
+        const Access to{whole(parts), {variable(group_, at_), index[0]}};
+        body.push_back(statement(Store{to, x}, at_));
+        return body;
+      });
+      left.push_back(loop.front());
+      added.push_back(over_rows(own.sum, [&](const Expr& row, const Expr&, Body& before) {
+        const Expr first = loaded(parts, {int32(0, at_), row}, before);
+        return make(Op::add, own.sum->type, {first, loaded(parts, {int32(1, at_), row}, before)}, at_);
+      }));
+    }
+    // Neither leaves those of the next block before both have added these.
+    if (!left.empty()) out_.meetings.emplace(left.back().get(), Meeting::all);
+    if (!added.empty()) out_.meetings.emplace(added.back().get(), Meeting::all);
+    return joined({left, added});
+  }
+
+  Body scaled_parts() const {
+    Body result;
+    for (const ApartSum& own : step_.apart) {
+      if (!own.factor) continue;
+      result.push_back(over_rows(own.sum, [&](const Expr& row, const Expr& old, Body& before) {
+        return make(Op::mul, own.sum->type, {old, loaded(own.factor, {row}, before)}, at_);
+      }));
+    }
+    return result;
+  }
+
   Expr number(int n) const { return constant(type_, n, at_); }
   Expr op(Op op, const Expr& a, const Expr& b) const { return make(op, type_, {a, b}, at_); }
   Expr is_equal(const Expr& a, int n) const { return make(Op::eq, boolean, {a, number(n)}, at_); }
@@ -143,7 +213,7 @@ class DealtLoop {
     const std::size_t first = part.size();
     for (std::size_t i = 0; i < step_.rows.size(); ++i)
       part.push_back(element_copy(messages_[i + 1], step_.rows[i], step_.made->at));
-    part = at_step(joined({part, all_with(step_.operand)}), step);
+    part = at_step(joined({part, all_with(step_.operand), scaled_parts()}), step);
     out_.meetings.emplace(part[first].get(), Meeting::receive);
     return joined({tiles_of_others(), part});
   }

@@ -28,6 +28,7 @@ struct DealtSteps {
   std::unordered_map<const ir::StmtNode*, const ir::StmtNode*> non_empty;
   // Shared tiles in which one group leaves what the other one needs of its step.
   std::unordered_set<const ir::Buffer*> messages;
+  std::unordered_set<const ir::Buffer*> of_both;  // those of them in which each group has a part
 };
 
 }  // namespace tegula::passes

@@ -7,6 +7,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
+#include "passes/cuda/lane_sums.hpp"
 #include "passes/cuda/late_products.hpp"
 
 namespace tegula::passes {
@@ -151,8 +152,58 @@ class Sharing {
     return {};
   }
 
+  // The fragment of which the loop multiplies every element of the sum by one, as it is when the step is over.
+  // Null where it does something else.
+  BufferPtr factor_of(std::size_t loop, const BufferPtr& sum) const {
+    const Body& body = as<For>(result_.own[loop])->body;
+    const Store* product = nullptr;
+    for (const Stmt& s : body) {
+      const auto* store = as<Store>(s);
+      if (store && store->to.view.buffer == sum) product = store;
+    }
+    for (std::size_t i = 0; product && i < body.size(); ++i) {
+      const auto* load = as<Load>(body[i]);
+      if (!load || load->from.view.buffer->rank() != 1 || load->from.view.buffer == sum ||
+          load->from.view.buffer->space != Space::fragment || !equal(load->from.index[0], product->to.index[0]))
+        continue;
+      const auto is_it = [&](const Expr& e) { return is_variable(e, load->variable); };
+      if (!std::any_of(product->value->args.begin(), product->value->args.end(), is_it)) continue;
+      const BufferPtr& factor = load->from.view.buffer;
+      bool changes = false;
+      for (std::size_t j = i + 1; j < body.size(); ++j) changes |= all_effects(body[j]).writes(factor);
+      for (std::size_t j = loop + 1; j < result_.own.size(); ++j)
+        changes |= all_effects(result_.own[j]).writes(factor);
+      return changes ? nullptr : factor;
+    }
+    return nullptr;
+  }
+
+  // Sums of which each group may keep its own part.
+  void find_apart() {
+    for (const BufferPtr& sum : lane_sums(result_.own)) {
+      if (is_declared(sum) || sum->rank() != 1) continue;
+      ApartSum apart{sum, nullptr};
+      int scalings = 0;
+      for (std::size_t i = 0; i < result_.own.size(); ++i) {
+        const auto* loop = as<For>(result_.own[i]);
+        if (!loop || !all_effects(result_.own[i]).writes(sum)) continue;
+        apart.factor = factor_of(i, sum);
+        scalings += apart.factor ? 1 : 2;
+      }
+      if (scalings < 2) result_.apart.push_back(std::move(apart));
+    }
+  }
+
+  bool is_apart(const BufferPtr& b) const {
+    return std::any_of(result_.apart.begin(), result_.apart.end(),
+                       [&](const ApartSum& own) { return own.sum == b; });
+  }
+
   Reason collect_rows() {
+    find_apart();
     std::vector<BufferPtr> read;
+    for (const ApartSum& own : result_.apart)
+      if (own.factor) read.push_back(own.factor);
     for (const Stmt& s : result_.all)
       for (const Region& r : all_effects(s).regions)
         if (r.view->buffer->space == Space::fragment && r.view->buffer != result_.sum)
@@ -162,7 +213,8 @@ class Sharing {
       for (const Region& r : e.regions) {
         const BufferPtr& b = r.view->buffer;
         const bool outlives = !is_declared(b) || is_among(read, b);
-        if (b->space != Space::fragment || !is_write(r.touch) || !outlives || is_among(result_.rows, b))
+        if (b->space != Space::fragment || !is_write(r.touch) || !outlives || is_among(result_.rows, b) ||
+            is_apart(b))
           continue;
         if (b->rank() != 1)
           return {fmt::format("fragment {} outlives the step, and is not of rows", named(*b)), ""};

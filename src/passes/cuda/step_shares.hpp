@@ -10,6 +10,11 @@
 
 namespace tegula::passes {
 
+// A sum of rows that the step only adds to and scales: each group keeps that of its own steps.
+struct ApartSum {
+  ir::BufferPtr sum, factor;  // null: it is not scaled
+};
+
 struct StepShares {
   std::vector<ir::Stmt> tiles;  // declarations of rings' tiles
   ir::Body own;                 // by one group: of the whole step but the operand
@@ -18,6 +23,7 @@ struct StepShares {
   ir::BufferPtr sum, operand;
   std::vector<ir::BufferPtr> rows;         // fragments that `all`, or later steps, read as `own` leaves them
   std::vector<ir::BufferPtr> rows_of_step;  // those that the step declares
+  std::vector<ApartSum> apart;
 
   const ir::Gemm& product() const { return *ir::as<ir::Gemm>(all.back()); }
 };
