@@ -93,8 +93,7 @@ const layout::Layout* CudaGridPrinter::plain_registers(const For& n, const Stmt&
       found && plan_.forms.packed.contains(found->to.get()))
     return nullptr;
   if (const auto rows = passes::plan_rows(s); rows || !rows.reason().why.empty()) return nullptr;
-  if (passes::matrix_store(s, computing()) || matrix_load(s) || row_store(s))
-    return nullptr;
+  if (passes::matrix_store(s, computing()) || matrix_load(s) || row_store(s)) return nullptr;
   return &layouts_.loops.at(s.get());
 }
 

@@ -120,8 +120,7 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
     return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);
   if (const auto found = matrix_load(s))
     return load_matrices(*found, as<Load>(n.body.front())->from.view, s->at);
-  if (const Access* to = row_store(s))
-    return store_rows(n, *to, s->at);
+  if (const Access* to = row_store(s)) return store_rows(n, *to, s->at);
   const auto found = layouts_.loops.find(s.get());
   const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
   if (layout && layout->replicas() > 1 && passes::reads_what_it_writes(n)) layout = nullptr;

@@ -32,7 +32,8 @@ void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
   if (alternates) ahead_bytes_ += all / 2;
   const std::string name = names_.unique(tile->name);
   // Of messages the schedule has the barriers.
-  shared_[tile.get()] = {name, order, is_message(*tile) ? Memory{} : Memory{-1, begin, begin + all}, alternates};
+  shared_[tile.get()] = {name, order, is_message(*tile) ? Memory{} : Memory{-1, begin, begin + all},
+                         alternates};
   out_.code();
   std::string offset = std::to_string(begin);
   if (!team_.slot.empty()) offset += fmt::format(" + {} * {}", team_.slot, each);

@@ -41,8 +41,9 @@ class AxesOfMatrix {
     for (std::size_t d = view_.dims.size(); d-- > 0;) {
       const std::int64_t extent = constant_value(view_.shape[d]);
       if (extent > 1 || view_.dims[d].axis >= 0) {
-        const bool good = step >= columns_ ? add_rows(view_.dims[d], step, extent)
-                                           : step * extent <= columns_ && add_columns(view_.dims[d], step, extent);
+        const bool good = step >= columns_
+                              ? add_rows(view_.dims[d], step, extent)
+                              : step * extent <= columns_ && add_columns(view_.dims[d], step, extent);
         if (!good) return false;
       }
       step *= extent;

@@ -118,8 +118,7 @@ std::optional<Stmt> OwnColumns::loop(const For& n, const Stmt& s) const {
   For result = n;
   result.index[*axis] = own;
   result.end[*axis] = constant(n.end[*axis]->held(), columns_, s->at);
-  const Body body =
-      substitute(n.body, {{index, make(Op::add, index->type, {column, first}, s->at)}});
+  const Body body = substitute(n.body, {{index, make(Op::add, index->type, {column, first}, s->at)}});
   result.body = map_body(body, [&](const Stmt& inner) { return Body{with_own(inner, column)}; });
   return statement(std::move(result), s->at);
 }

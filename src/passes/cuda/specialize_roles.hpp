@@ -44,7 +44,7 @@ struct Roles {
   std::int64_t widest_product = 0;      // registers for all sums of one product by wgmma
   int pair_index = -1;                  // of the grid: two neighbours along it are a cluster and share loads
   ir::Body producer, consumer;
-  std::optional<DealtSteps> dealt;      // of the consumers: see deal_steps.hpp
+  std::optional<DealtSteps> dealt;  // of the consumers: see deal_steps.hpp
   // Branches and loops of the producer that bring what one loop asked for; see order_loads.hpp.
   std::unordered_map<const ir::StmtNode*, ir::For> ordered;
   std::vector<Note> notes;  // what the block does more slowly than its program asks for

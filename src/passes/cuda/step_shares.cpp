@@ -30,8 +30,7 @@ class Sharing {
   Sharing(const For& loop, const Roles& roles, const CudaTarget& target)
       : loop_(loop), roles_(roles), target_(target) {
     for (const Stmt& s : loop.body) effects_.push_back(all_effects(s));
-    for (const Effects& e : effects_)
-      declared_.insert(declared_.end(), e.declared.begin(), e.declared.end());
+    for (const Effects& e : effects_) declared_.insert(declared_.end(), e.declared.begin(), e.declared.end());
   }
 
   Planned<StepShares> run() {
@@ -83,7 +82,8 @@ class Sharing {
     if (touches(e, result_.operand)) {
       const auto* loop = as<For>(s);
       if (result_.made || !loop || loop->kind != LoopKind::parallel)
-        return {fmt::format("tile {} is not made by one loop over its elements", named(*result_.operand)), ""};
+        return {fmt::format("tile {} is not made by one loop over its elements", named(*result_.operand)),
+                ""};
       result_.made = s;
     } else {
       result_.own.push_back(s);
@@ -102,12 +102,13 @@ class Sharing {
                                       (r.view->buffer->space == Space::fragment && !is_write(r.touch));
                              });
     if (!is_product && !by_elements)
-      return {fmt::format("a step does more with sum {} than to scale it and add products",
-                          named(*result_.sum)),
-              "do it after the loop"};
+      return {
+          fmt::format("a step does more with sum {} than to scale it and add products", named(*result_.sum)),
+          "do it after the loop"};
     for (const VariablePtr& v : e.used) {
       const bool of_step = std::any_of(effects_.begin(), effects_.end(), [&](const Effects& other) {
-        return &other != &e && std::find(other.defined.begin(), other.defined.end(), v) != other.defined.end();
+        return &other != &e &&
+               std::find(other.defined.begin(), other.defined.end(), v) != other.defined.end();
       });
       if (of_step)
         return {fmt::format("what sum {} is scaled by is a variable of the step", named(*result_.sum)),
@@ -152,8 +153,8 @@ class Sharing {
     return {};
   }
 
-  // The fragment of which the loop multiplies every element of the sum by one, as it is when the step is over.
-  // Null where it does something else.
+  // The fragment of which the loop multiplies every element of the sum by one, as it is when the step is
+  // over. Null where it does something else.
   BufferPtr factor_of(std::size_t loop, const BufferPtr& sum) const {
     const Body& body = as<For>(result_.own[loop])->body;
     const Store* product = nullptr;
@@ -164,7 +165,8 @@ class Sharing {
     for (std::size_t i = 0; product && i < body.size(); ++i) {
       const auto* load = as<Load>(body[i]);
       if (!load || load->from.view.buffer->rank() != 1 || load->from.view.buffer == sum ||
-          load->from.view.buffer->space != Space::fragment || !equal(load->from.index[0], product->to.index[0]))
+          load->from.view.buffer->space != Space::fragment ||
+          !equal(load->from.index[0], product->to.index[0]))
         continue;
       const auto is_it = [&](const Expr& e) { return is_variable(e, load->variable); };
       if (!std::any_of(product->value->args.begin(), product->value->args.end(), is_it)) continue;
@@ -236,7 +238,8 @@ class Sharing {
 }  // namespace
 
 Planned<StepShares> step_shares(const For& loop, const Roles& roles, const CudaTarget& target) {
-  if (roles.consumers != dealt_groups * threads_of_group || late_products(loop, roles, target)) return Reason{};
+  if (roles.consumers != dealt_groups * threads_of_group || late_products(loop, roles, target))
+    return Reason{};
   return Sharing(loop, roles, target).run();
 }
 

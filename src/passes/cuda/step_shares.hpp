@@ -21,7 +21,7 @@ struct StepShares {
   ir::Body all;                 // by all groups: what touches the sum; the product is the last
   ir::Stmt made;                // the loop that makes the operand
   ir::BufferPtr sum, operand;
-  std::vector<ir::BufferPtr> rows;         // fragments that `all`, or later steps, read as `own` leaves them
+  std::vector<ir::BufferPtr> rows;          // fragments that `all`, or later steps, read as `own` leaves them
   std::vector<ir::BufferPtr> rows_of_step;  // those that the step declares
   std::vector<ApartSum> apart;
 
