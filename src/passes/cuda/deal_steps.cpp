@@ -27,9 +27,8 @@ class Dealing {
   Planned<Roles> run() {
     // Both groups hold a tile longer than the block did: what threads look up or convert would come too late.
     if (!roles_.one_loader || roles_.stores() || roles_.cluster() > 1) return Reason{};
-    find_loops(roles_.consumer);
-    if (!reason_.why.empty() || steps_.empty()) return reason_;
-    columns_.emplace(steps_.begin()->second.sum, group_, dealt_groups);
+    if (const Reason reason = find_loop(); !loop_) return reason;
+    columns_.emplace(step_->sum, group_, dealt_groups);
     join_rings();
     const auto is_prefix = [&](const Stmt& s) {
       return as<Let>(s) || as<Load>(s) || as<Assert>(s) || as<Exit>(s);
@@ -59,60 +58,54 @@ class Dealing {
     if (reason_.why.empty()) reason_ = std::move(reason);
   }
 
-  // Loops that take tiles of rings, all of which are to be dealt.
-  void find_loops(const Body& statements) {
-    for_each_stmt(statements, [&](const Stmt& s) {
+  // The one loop of the block.
+  Reason find_loop() {
+    const auto is_loop = [](const Stmt& s) {
       const auto* loop = as<For>(s);
-      if (!loop || loop->kind != LoopKind::pipelined) return;
-      auto shares = step_shares(*loop, roles_, target_);
-      if (!shares) {
-        steps_.clear();
-        skipped_ = true;
-        return fail(shares.reason());
-      }
-      const bool other = !steps_.empty() && steps_.begin()->second.sum != shares->sum;
-      skipped_ |= other;
-      steps_.emplace(s.get(), std::move(*shares));
-    });
-    if (skipped_) steps_.clear();
+      return loop && loop->kind == LoopKind::pipelined;
+    };
+    int loops = 0;
+    for_each_stmt(roles_.consumer, [&](const Stmt& s) { loops += is_loop(s); });
+    const auto found = std::find_if(roles_.consumer.begin(), roles_.consumer.end(), is_loop);
+    if (loops != 1 || found == roles_.consumer.end()) return {};
+    auto step = step_shares(*as<For>(*found), roles_, target_);
+    if (!step) return step.reason();
+    loop_ = *found;
+    step_ = std::move(*step);
+    return {};
   }
 
-  // Tiles of a step that come alike also go together.
+  // All tiles of a step come and go together.
   void join_rings() {
-    for (const auto& [loop, step] : steps_) {
-      for (std::size_t i = 0; i < step.tiles.size(); ++i) {
-        const int first = ring_of(step.tiles[i]);
-        for (std::size_t j = i + 1; j < step.tiles.size(); ++j) join(first, ring_of(step.tiles[j]));
+    std::vector<RingPlan> rings;
+    rings.reserve(result_.rings.size());
+    RingPlan* joined = nullptr;
+    bool alike = true;
+    for (const RingPlan& ring : result_.rings) {
+      if (ring.in_loop && joined) {
+        alike &= ring.depth == joined->depth && ring.by_rows == joined->by_rows && !ring.is_awaited;
+        joined->tiles.insert(joined->tiles.end(), ring.tiles.begin(), ring.tiles.end());
+        continue;
       }
+      rings.push_back(ring);
+      if (ring.in_loop) joined = &rings.back();
     }
-  }
-
-  int ring_of(const Stmt& declaration) const { return result_.ring_of(as<Declare>(declaration)->tile.get()); }
-
-  void join(int first, int other) {
-    RingPlan &to = result_.rings[static_cast<std::size_t>(first)],
-             &from = result_.rings[static_cast<std::size_t>(other)];
-    const bool alike =
-        to.depth == from.depth && to.by_rows == from.by_rows && !to.is_awaited && !from.is_awaited;
-    if (first >= other || !alike) return;
-    to.tiles.insert(to.tiles.end(), from.tiles.begin(), from.tiles.end());
-    result_.rings.erase(result_.rings.begin() + other);
+    if (!alike || !joined || joined->is_awaited || joined->tiles.size() != step_->tiles.size())
+      return fail({"tiles of a step come in different ways", ""});
+    result_.rings = std::move(rings);
   }
 
   Body body(const Body& statements) {
     Body result;
     for (const Stmt& s : statements) {
-      const auto step = steps_.find(s.get());
-      if (step != steps_.end())
-        result.push_back(
-            dealt_loop(*as<For>(s), s->at, {step->second, *columns_, group_, result_}, dealt_, tiles_));
-      else
-        result.push_back(outside(s));
+      const bool is_dealt = s == loop_;
+      result.push_back(is_dealt ? dealt_loop(*as<For>(s), s->at, {*step_, *columns_, group_}, dealt_, tiles_)
+                                : outside(s));
     }
     return result;
   }
 
-  // A statement outside of the loops: each group has its columns; what has none is done by both, but what
+  // A statement outside of the loop: each group has its columns; what has none is done by both, but what
   // leaves anything outside of the block by the first one.
   Stmt outside(const Stmt& s) {
     const auto* loop = as<For>(s);
@@ -151,12 +144,12 @@ class Dealing {
   const CudaTarget& target_;
   Roles result_;
   const VariablePtr group_;
-  std::unordered_map<const StmtNode*, StepShares> steps_;
+  Stmt loop_;
+  std::optional<StepShares> step_;
   std::optional<OwnColumns> columns_;
   DealtSteps dealt_;
   Body tiles_;  // of messages
   Reason reason_;
-  bool skipped_ = false;  // a loop is not of this kind
 };
 
 }  // namespace

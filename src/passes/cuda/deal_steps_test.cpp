@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <set>
 
 #include "passes/cuda/testing/plans.hpp"
 #include "schedule/testing/mutations.hpp"
@@ -46,7 +46,7 @@ Kernel latents(Work work, const Shape& shape = {}) {
     grid(ceildiv(N, shape.rows), {.threads = shape.threads}, [&](Index b) {
       Shared query({shape.rows, 256}, bf16);
       copy(q.at(b * shape.rows, 0), query);
-      Fragment o({shape.rows, 256}, f32, 0), most({shape.rows}, f32, -inf);
+      Fragment o({shape.rows, 256}, f32, 0), most({shape.rows}, f32, -inf), total({shape.rows}, f32, 0);
       pipelined(ceildiv(N, 64), {.stages = shape.stages}, [&](Index j) {
         Shared k({64, 256}, bf16);
         copy(x.at(j * 64, 0), k);
@@ -56,10 +56,12 @@ Kernel latents(Work work, const Shape& shape = {}) {
         reduce_max(s, most, 1);
         parallel(factor, [&](Index i) { factor(i) = exp2(factor(i) - most(i)); });
         parallel(s, [&](Index i, Index c) { s(i, c) = exp2(s(i, c) - most(i)); });
+        parallel(total, [&](Index i) { total(i) = total(i) * factor(i); });
+        reduce_sum(s, total, 1);
         work({j, k, s, factor, most, o, out});
       });
       parallel(o, [&](Index i, Index c) { out(b * shape.rows + i, c) = o(i, c); });
-      parallel(most, [&](Index i) { tops(b * shape.rows + i) = most(i); });
+      parallel(most, [&](Index i) { tops(b * shape.rows + i) = most(i) + total(i); });
     });
   });
 }
@@ -151,18 +153,20 @@ TEST(DealtSteps, AreNotToBeChanged) {
   const schedule::Schedule& s = *lowered.plan.grids[0].schedule;
   const auto found = schedule::verify(s, schedule::thorough);
   EXPECT_FALSE(found) << found->message;
-  std::vector<std::string> accepted;
+  std::multiset<std::string> accepted;  // without their places
   for (const schedule::Mutation& m : schedule::mutations(s))
-    if (is_of_groups(m.name) && !schedule::verify(m.schedule, schedule::thorough)) accepted.push_back(m.name);
+    if (is_of_groups(m.name) && !schedule::verify(m.schedule, schedule::thorough))
+      accepted.insert(m.name.substr(m.name.find(": ") + 2));
   // Groups meet among themselves in turn, a sender may wait for its receiver, and the next block's queries do
   // not come before both groups are done with this one's.
-  const std::vector<std::string> harmless = {
-      "consumer 65: barrier 1 + group, 128 threads, one number for all groups",
-      "consumer 28: barrier 5 + group+1, 256 threads, arrive only, waiting",
-      "consumer 70: barrier 5 + group+1, 256 threads, arrive only, waiting",
-      "consumer 93: barrier 14, 256 threads, removed"};
-  EXPECT_TRUE(std::is_permutation(accepted.begin(), accepted.end(), harmless.begin(), harmless.end()))
-      << ::testing::PrintToString(accepted) << schedule::print(s);
+  const std::multiset<std::string> harmless = {
+      "barrier 1 + group, 128 threads, one number for all groups",
+      "barrier 5 + group+1, 256 threads, arrive only, waiting",
+      "barrier 5 + group+1, 256 threads, arrive only, waiting",
+      "barrier 14, 256 threads, removed",
+      "barrier 14, 256 threads, removed",
+  };
+  EXPECT_EQ(accepted, harmless) << schedule::print(s);
 }
 
 }  // namespace deal_steps_test

@@ -80,7 +80,6 @@ class DealtLoop {
         step_(program.step),
         columns_(program.columns),
         group_(program.group),
-        roles_(program.roles),
         type_(loop.begin[0]->held()),
         out_(out) {}
 
@@ -241,21 +240,10 @@ class DealtLoop {
       part.push_back(element_copy(messages_[i + 1], step_.rows[i], step_.made->at));
     part = at_step(joined({part, all_with(step_.operand), scaled_parts()}), step);
     out_.meetings.emplace(part[first].get(), Meeting::receive);
-    return joined({tiles_of_others(), part});
-  }
-
-  // One of each ring, whose slots both groups let go: that of the product from its own.
-  Body tiles_of_others() const {
-    const BufferPtr& used = step_.product().b.buffer;
-    Body result;
-    std::unordered_set<int> known;
-    for (const Stmt& s : step_.tiles) {
-      const BufferPtr& tile = as<Declare>(s)->tile;
-      const int ring = roles_.ring_of(tile.get());
-      if (tile == used || (ring != roles_.ring_of(used.get()) && known.insert(ring).second))
-        result.push_back(s);
-    }
-    return result;
+    const BufferPtr& tile = step_.product().b.buffer;
+    const auto declared = std::find_if(step_.tiles.begin(), step_.tiles.end(),
+                                       [&](const Stmt& s) { return as<Declare>(s)->tile == tile; });
+    return joined({{*declared}, part});
   }
 
   const For& loop_;
@@ -263,7 +251,6 @@ class DealtLoop {
   const StepShares& step_;
   const OwnColumns& columns_;
   const VariablePtr& group_;
-  const Roles& roles_;
   const DType type_;
   DealtSteps& out_;
   std::vector<BufferPtr> messages_;  // the operand, and the rows

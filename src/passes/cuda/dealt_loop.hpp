@@ -9,7 +9,6 @@ struct DealtProgram {
   const StepShares& step;
   const OwnColumns& columns;
   const ir::VariablePtr& group;
-  const Roles& roles;  // whose rings are those of the program
 };
 
 // The loop, in a branch that is taken where it has a step. What groups do in it goes to `out`, the

@@ -15,18 +15,6 @@ int ring_of(const BufferPtr& tile, const Roles& roles, const ConsumerProgram& pr
   return roles.ring_of(program.in_ring(tile.get()));
 }
 
-// Whether tiles of the ring are used from there on, before one is declared again.
-bool is_used(const Body& statements, std::size_t from, const BufferPtr& tile, int ring, const Roles& roles,
-             const ConsumerProgram& program) {
-  for (std::size_t i = from; i < statements.size(); ++i) {
-    const auto* declared = as<Declare>(statements[i]);
-    if (declared && declared->tile == tile) return false;
-    for (const Region& r : all_effects(statements[i]).regions)
-      if (ring_of(r.view->buffer, roles, program) == ring) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 std::vector<RingUse> ring_uses(const Body& statements, const Roles& roles, const ConsumerProgram& program) {
@@ -43,9 +31,6 @@ std::vector<RingUse> ring_uses(const Body& statements, const Roles& roles, const
       const bool held = program.held.contains(ring);
       const Release::Slot slot = held ? Release::Slot::goes_on : Release::Slot::own;
       result.push_back({ring, statements.size(), 0, {slot}, {declared->tile.get()}});
-      // Of a step that another group has, this one only lets the tile go.
-      if (roles.dealt && !is_used(statements, i + 1, declared->tile, ring, roles, program))
-        result.back().first = result.back().last = i;
       continue;
     }
     const Effects e = all_effects(statements[i]);

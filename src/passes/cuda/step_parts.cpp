@@ -330,10 +330,7 @@ void Planner::statement(const Stmt& s, Overlap overlap) {
 void Planner::plain(const Stmt& s, Overlap overlap) {
   if (is_wgmma(s)) return product(s);
   const auto* declared = as<Declare>(s);
-  if (declared && ring_of(declared->tile) >= 0 && !program_.before.contains(declared->tile.get())) {
-    if (!awaited_.empty()) add(Does::nothing, nullptr);
-    return;
-  }
+  if (declared && ring_of(declared->tile) >= 0 && !program_.before.contains(declared->tile.get())) return;
   if (as<Break>(s)) drain();
   if (!has_parts(s)) return work(s);
   if (!awaited_.empty()) add(Does::nothing, nullptr);
