@@ -42,6 +42,8 @@ class Sharing {
     if (!result_.made) return Reason{};
     if (const Reason reason = reason_of_order(last); !reason.why.empty()) return reason;
     if (const Reason reason = collect_rows(); !reason.why.empty()) return reason;
+    // Without maxima or factors of rows the threads need not meet for them, and groups gain little.
+    if (result_.rows.empty()) return Reason{};
     return std::move(result_);
   }
 
