@@ -189,11 +189,16 @@ struct PassTurn {
 };
 
 // ---- control
+// Which steps of a loop that deals them to two groups in turn the executing group has: of the first one, the
+// first group alone; of those that follow for it, pairs of one of the other group and one of its own, and
+// what is left over of them.
+enum class Share : std::uint8_t { all, first, pairs, left_over };
 struct Loop {
   enum class Kind : std::uint8_t { counted, tiles, forever };  // tiles: first, first + grid, …
   Kind kind = Kind::counted;
-  Count count = {};
+  Count count = {};  // with a share of pairs or of what is left over: of the steps behind the first one
   Events body;
+  Share share = Share::all;
 };
 // chosen: the threads that `Event::who` says. engine: the copy engine can bring the tile of this step;
 // threads: it cannot.

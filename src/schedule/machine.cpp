@@ -107,6 +107,21 @@ int Machine::value(const Count& count, Actor& a) {
   return std::max(sum, 0);
 }
 
+int Machine::steps(const Loop& loop, Actor& a) {
+  const int count = value(loop.count, a);
+  switch (loop.share) {
+    case Share::all:
+      return count;
+    case Share::first:
+      return a.id.group == 0 ? count : 0;
+    case Share::pairs:
+      return (count + a.id.group) / 2;
+    case Share::left_over:
+      return (count + a.id.group) % 2;
+  }
+  return 0;
+}
+
 // The index in the counted loops inside the innermost loop over tiles.
 int Machine::index_of(const Actor& a) const {
   int index = 0;
@@ -148,7 +163,7 @@ bool Machine::enter_loop(Actor& a, const Step& step) {
   Frame frame{a.step, 0, 0, loop.kind == Loop::Kind::counted};
   switch (loop.kind) {
     case Loop::Kind::counted:
-      frame.count = value(loop.count, a);
+      frame.count = steps(loop, a);
       break;
     case Loop::Kind::tiles:
       frame.count = (trial_.tiles + apart() - 1 - first_tile(a)) / apart();

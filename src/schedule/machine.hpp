@@ -115,6 +115,7 @@ class Machine {
   void leave(Actor& a, const Leave& what);
   void end(Actor& a);
   int value(const Count& count, Actor& a);
+  int steps(const Loop& loop, Actor& a);
   int index_of(const Actor& a) const;
   int apart() const;
   int first_tile(const Actor& a) const;

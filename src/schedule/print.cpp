@@ -199,11 +199,16 @@ class Printer {
   }
   std::string describe(const Event&, const WaitTurn& x) const { return "wait turn of " + touched(x.of); }
   std::string describe(const Event&, const PassTurn& x) const { return "pass turn of " + touched(x.of); }
+  static std::string_view share_words(Share share) {
+    constexpr std::string_view words[] = {"", ", first group", ", in pairs of one step a group",
+                                          ", what is left of the pairs"};
+    return words[static_cast<int>(share)];
+  }
   std::string describe(const Event& e, const Loop& x) const {
     switch (x.kind) {
       case Loop::Kind::counted:
-        if (!is_branch(e)) return fmt::format("{}: {} times", loop_name(e), count(x.count));
-        return "if " + count(x.count);
+        if (is_branch(e)) return fmt::format("if {}{}", count(x.count), share_words(x.share));
+        return fmt::format("{}: {} times{}", loop_name(e), count(x.count), share_words(x.share));
       case Loop::Kind::tiles:
         return "loop over this CTA's tiles";
       case Loop::Kind::forever:

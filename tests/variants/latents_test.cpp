@@ -85,23 +85,23 @@ Kernel whole(const Softmax& update) {
     rows = input("rows", {R, dim}, bf16);
   };
   return attention(
-      inputs, [&](const Tensor&, const Index& j, Shared& k) { copy(rows->at(j * block, 0), k); },
-      update);
+      inputs, [&](const Tensor&, const Index& j, Shared& k) { copy(rows->at(j * block, 0), k); }, update);
 }
 
-TEST(LatentsInSeveralWays, MeetOnceAStepForMaximaAndOnceForWeights) {
-  const std::string text = text_of(whole(as_shipped));
-  EXPECT_EQ(count_of(text, "parts to shared memory"), 2) << "maxima in the step, sums behind the loop";
-  EXPECT_EQ(count_of(text, "lanes keep their parts"), 1);
-  const std::size_t loop = text.find("for (int32_t i0_");
-  const std::string steps =
-      text.substr(loop, text.find("parts to shared memory", text.find("wgmma_n128_bf16_tb(f", loop)) - loop);
-  EXPECT_LE(count_of(steps, "tg::team_sync<14, 256>"), 3) << "two of the steps, one behind them";
-  expect_planned_alike({{"as shipped", whole(as_shipped)},
-                        {"a sum beside it", whole(added_beside)},
-                        {"a sum in one loop", whole(added_in_one_loop)},
-                        {"scaled first", whole(scaled_first)},
-                        {"masked", whole(masked)}});
+TEST(LatentsInSeveralWays, HaveStepsThatAreDealtToWarpGroups) {
+  const std::vector<Variant> all = {{"as shipped", whole(as_shipped)},
+                                    {"a sum beside it", whole(added_beside)},
+                                    {"a sum in one loop", whole(added_in_one_loop)},
+                                    {"scaled first", whole(scaled_first)},
+                                    {"masked", whole(masked)}};
+  for (const Variant& own : all) {
+    const std::string text = text_of(own.kernel);
+    EXPECT_EQ(count_of(text, "tg::give_turn<5, 2>"), 2) << own.name << ": of the first step, and of a pair";
+    EXPECT_EQ(count_of(text, "tg::take_turn<5, 2>"), 2) << own.name << ": of a pair, and of what is left";
+    EXPECT_EQ(count_of(text, "parts to shared memory"), 0) << own.name << ": no row is divided";
+  }
+  EXPECT_EQ(count_of(text_of(all[0].kernel), "lanes keep their parts"), 1);
+  expect_planned_alike(all);
 }
 
 struct Records {

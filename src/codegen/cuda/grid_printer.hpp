@@ -78,6 +78,7 @@ class CudaGridPrinter : private ElementPrinter {
   void repeated(const ir::While& n, const Loc& at, const std::function<void()>& inside);
   void branch(const ir::If& n, const Loc& at, const std::function<void()>& inside);
   void otherwise(const ir::If& n);
+  void set_team(bool is_warp);
   void groups(const ir::For& n, const Loc& at);
   void add_index(const ir::VariablePtr& index, const ir::Expr& begin, const ir::Expr& end);
   void open(const std::string& text, StepKind kind);
@@ -335,6 +336,14 @@ class CudaGridPrinter : private ElementPrinter {
     throw InternalError("an event that roles of tile programs do not have");
   }
   bool reads_rings(const ir::Gemm& n) const;
+  bool is_message(const ir::Buffer& tile) const {
+    return roles_ && roles_->dealt && roles_->dealt->messages.contains(&tile);
+  }
+  // The number of the warp group that runs the program, where steps are dealt.
+  ir::VariablePtr dealt_group() const {
+    return is_consumer_ && roles_->dealt ? roles_->dealt->group : nullptr;
+  }
+  void each_group(const schedule::Loop& n, const ir::For& loop);
   std::string metadata_;  // words of the sparse product that is printed
   void sync_line(const std::string& text);
   std::string by_loader(const std::string& text) const;

@@ -45,15 +45,18 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::functio
   facts_ = before;
 }
 
-void CudaGridPrinter::groups(const For& n, const Loc& at) {
-  const Team outer = team_;
-  const bool warps = n.kind == LoopKind::warps;
-  const std::string slot = warps ? "warp" : "group";
-  team_.threads = warps ? 32 : 128;
-  team_.count = outer.threads / team_.threads;
+// That of a warp or of a warp group.
+void CudaGridPrinter::set_team(bool is_warp) {
+  team_.count = team_.threads / (is_warp ? 32 : 128);
+  team_.threads = is_warp ? 32 : 128;
   team_.thread = fmt::format("(thread % {})", team_.threads);
   team_.slot = fmt::format("(thread / {})", team_.threads);
-  team_.barrier = warps ? "tg::warp_sync();" : "tg::warp_group_sync(thread / 128);";
+  team_.barrier = is_warp ? "tg::warp_sync();" : "tg::warp_group_sync(thread / 128);";
+}
+
+void CudaGridPrinter::groups(const For& n, const Loc& at) {
+  const Team outer = team_;
+  set_team(n.kind == LoopKind::warps);
   const std::string name = name_variable(n.index[0]);
   const Facts before = facts_;
   add_index(n.index[0], n.begin[0], n.end[0]);

@@ -245,6 +245,8 @@ void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event& e
     return out_.barrier(team_barrier_);
   }
   if (!roles_) return out_.barrier(team_barrier_);
+  if (n.per_group && n.threads == passes::threads_of_group)
+    return sync_line("tg::warp_group_sync(warp_group);");
   if (n.per_group)
     return sync_line(fmt::format("tg::{}_turn<{}, {}>(warp_group);", n.wait ? "take" : "give", n.id,
                                  roles_->consumers / 128));
@@ -297,6 +299,20 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
   out_.close_step();
 }
 
+// All groups run it at the same time.
+void CudaGridPrinter::each_group(const schedule::Loop& n, const For& loop) {
+  const Team outer = team_;
+  const Facts before = facts_;
+  set_team(false);
+  values_.set(loop.index[0], "warp_group");
+  add_index(loop.index[0], loop.begin[0], loop.end[0]);
+  out_.open_step(StepKind::group, "{  // each warp group", team_.barrier);
+  events(n.body);
+  out_.close_step();
+  facts_ = before;
+  team_ = outer;
+}
+
 void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
   if (n.kind == schedule::Loop::Kind::forever) return dynamic_tiles(n);
@@ -305,6 +321,7 @@ void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (const auto* loop = as<While>(e.stmt)) return repeated(*loop, e.stmt->at, inside);
   if (!loop) return branch(*as<If>(e.stmt), e.stmt->at, inside);
   if (!is_consumer_) return producer_loop(*loop, e.stmt->at, n.body);
+  if (loop->kind == LoopKind::warp_groups) return each_group(n, *loop);
   const auto sums = plan_.lane_sums.find(e.stmt.get());
   if (sums == plan_.lane_sums.end()) return sequential(*loop, e.stmt->at, inside);
   for (const passes::LaneSum& sum : sums->second) begin_lane_sum(sum);

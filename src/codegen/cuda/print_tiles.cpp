@@ -31,7 +31,9 @@ void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
   const std::int64_t begin = memory_.allocate(all, alignment, words_of(*tile));
   if (alternates) ahead_bytes_ += all / 2;
   const std::string name = names_.unique(tile->name);
-  shared_[tile.get()] = {name, order, {-1, begin, begin + all}, alternates};
+  // Of messages the schedule has the barriers.
+  shared_[tile.get()] = {name, order, is_message(*tile) ? Memory{} : Memory{-1, begin, begin + all},
+                         alternates};
   out_.code();
   std::string offset = std::to_string(begin);
   if (!team_.slot.empty()) offset += fmt::format(" + {} * {}", team_.slot, each);

@@ -88,8 +88,9 @@ std::string CudaGridPrinter::operand_at(const View& view, int along_k, const std
         values_.is_at_least(step.index, 0) &&
         values_.is_less(step.index, constant(step.index->held(), step.extent, step.index->at));
     const std::string index = fmt::format("int({})", value(step.index));
-    of_row += fmt::format(" + {} * {}",
-                          inside ? index : fmt::format("tg::inside({}, {})", index, step.extent), step.rows);
+    std::string& text = step.columns > 0 ? of_column : of_row;
+    text += fmt::format(" + {} * {}", inside ? index : fmt::format("tg::inside({}, {})", index, step.extent),
+                        step.columns + step.rows);
   }
   const std::string shape =
       view.buffer->type.bytes() == 2
@@ -292,7 +293,7 @@ void CudaGridPrinter::gemm_wgmma(const Gemm& n, const FragmentTile& c, const Loc
 // Registers, or slots that the copy engine has filled.
 bool CudaGridPrinter::reads_rings(const Gemm& n) const {
   const auto is_ready = [&](const View& operand) {
-    return operand.buffer->space == Space::fragment ||
+    return operand.buffer->space == Space::fragment || is_message(*operand.buffer) ||
            roles_->ring_of(plan_.consumers.in_ring(operand.buffer.get())) >= 0;
   };
   const std::vector<const View*> read = operands(n);
@@ -303,7 +304,8 @@ void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event
   const auto& gemm = *as<Gemm>(e.stmt);
   const FragmentTile& sum = fragments_.at(gemm.c.buffer.get());
   const passes::GemmPlan plan = passes::plan_gemm(gemm, team_.threads, target_);
-  notes_.of_gemm(gemm, plan, e.stmt->at);
+  // Another warp group has made what is in a message.
+  if (!is_message(*gemm.a.buffer)) notes_.of_gemm(gemm, plan, e.stmt->at);
   if (sum.layout != plan.accumulator) {  // all at once, when all parts of the operand are there
     if (product.last == 16) (*this)(gemm, e.stmt);
     return;

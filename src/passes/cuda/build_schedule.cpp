@@ -57,7 +57,14 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
 
 int ScheduleNames::buffer(const BufferPtr& b) {
   const auto [found, added] = buffers_.emplace(b.get(), static_cast<int>(out_.buffers.size()));
-  if (added) out_.buffers.push_back({b->name, schedule::Space::registers});
+  if (!added) return found->second;
+  schedule::Buffer own{b->name, schedule::Space::registers};
+  // Each warp leaves its own rows, of its group's part where there is one.
+  if (is_message(b.get())) {
+    const int parts = roles_.dealt->of_both.contains(b.get()) ? 4 * dealt_groups : 4;
+    own = {b->name, schedule::Space::shared, 1, 1, static_cast<int>(b->elements() * b->type.bytes()), parts};
+  }
+  out_.buffers.push_back(std::move(own));
   return found->second;
 }
 
@@ -68,6 +75,8 @@ schedule::Access ScheduleNames::access(const BufferPtr& b, schedule::Touch touch
   schedule::Access result{buffer(tile), touch};
   if (const int ring = roles_.ring_of(tile.get()); ring >= 0)
     result.slot = schedule::at_cursor(ring, is_before ? -1 : 0);
+  if (is_message(tile.get()) && touch == schedule::Touch::write)
+    result.parts = {1, roles_.dealt->of_both.contains(tile.get()) ? 4 : 0, 1, 0};
   return result;
 }
 

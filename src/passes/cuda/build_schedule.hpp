@@ -12,6 +12,8 @@ struct RegisterShares {
   int launch = 0, consumer = 0, producer = 0;
 };
 inline constexpr int consumer_barrier = 14, producer_barrier = 15;
+// Of the threads of a warp group among themselves, and of messages to one: each the first of several.
+inline constexpr int group_barrier = 1, message_barrier = 5;
 inline constexpr int product_barrier = 8;  // and the next: one for each warp group in ping-pong
 inline constexpr int staging_barrier = 1;  // and the next ones: of each warp group's threads
 inline constexpr int tile_slots = 2;       // blocks on their way

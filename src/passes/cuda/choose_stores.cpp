@@ -4,6 +4,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/deal_steps.hpp"
 #include "passes/cuda/plan_row_stores.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/ring_depths.hpp"
@@ -74,7 +75,9 @@ std::vector<Roles> ways_to_store(const Roles& roles, const GridHints& hints, con
 
 const Roles& best_way_to_store(const std::vector<Roles>& ways, const CudaTarget& target) {
   const Roles &first = ways.front(), &last = ways.back();
-  const bool by_threads = first.stores() && takes_one_pass(first, last) && stores_rows(last, target);
+  // Warp groups to which steps are dealt store their columns themselves.
+  const bool by_threads = first.stores() && stores_rows(last, target) &&
+                          (takes_one_pass(first, last) || deal_steps(last, target));
   return by_threads ? last : first;
 }
 

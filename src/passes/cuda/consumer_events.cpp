@@ -46,6 +46,7 @@ class Consumer {
 
  private:
   void await(const StepPart& part, Events& out) {
+    meet(part.meeting, out);
     for (const int ring : part.advanced) out.push_back({schedule::Advance{ring}});
     for (const int ring : part.awaited) {
       out.push_back({schedule::WaitFull{{ring}}});
@@ -54,6 +55,23 @@ class Consumer {
     }
     if (part.in_flight) out.push_back({schedule::GemmWait{*part.in_flight}});
     for (const Release& own : part.landed) release(own, out);
+  }
+
+  void meet(Meeting meeting, Events& out) const {
+    const int both = dealt_groups * threads_of_group;
+    switch (meeting) {
+      case Meeting::none:
+        return;
+      case Meeting::receive:
+        return out.push_back({schedule::Barrier{message_barrier, true, 0, both, true}});
+      case Meeting::own:
+        return out.push_back({schedule::Barrier{group_barrier, true, 0, threads_of_group, true}});
+      case Meeting::send:
+        out.push_back({schedule::ProxyFence{}});
+        return out.push_back({schedule::Barrier{message_barrier, true, 1, both, false}});
+      case Meeting::all:
+        return out.push_back({schedule::Barrier{consumer_barrier, false, 0, roles_.consumers, true}});
+    }
   }
 
   void does(const StepPart& part, Events& out) {
@@ -147,7 +165,7 @@ class Consumer {
     std::vector<schedule::Access> result;
     for (const Region& r : all_effects(part.stmt).regions) {
       const BufferPtr& b = r.view->buffer;
-      if (b->space != Space::fragment && !names_.is_ring(b.get())) continue;
+      if (b->space != Space::fragment && !names_.is_ring(b.get()) && !names_.is_message(b.get())) continue;
       const Touch touch = !is_write(r.touch) ? Touch::read : is_read(r.touch) ? Touch::update : Touch::write;
       result.push_back(b == part.in_parts && touch != Touch::read
                            ? names_.part(b, Touch::write, part.first, part.last)
@@ -162,7 +180,8 @@ class Consumer {
     for (const View* operand : {&gemm.a, &gemm.b}) {
       if (operand->buffer == part.in_parts)
         result.push_back(names_.part(operand->buffer, Touch::read, part.first, part.last));
-      else if (operand->buffer->space == Space::fragment || names_.is_ring(operand->buffer.get()))
+      else if (operand->buffer->space == Space::fragment || names_.is_ring(operand->buffer.get()) ||
+               names_.is_message(operand->buffer.get()))
         result.push_back(names_.access(operand->buffer, Touch::read));
     }
     const bool writes = gemm.overwrite && part.first == 0;
@@ -185,17 +204,41 @@ class Consumer {
 
   void branch(const StepPart& part, Events& out) {
     const auto peeled = program_.non_empty.find(part.stmt.get());
-    const schedule::Count count = peeled == program_.non_empty.end()
+    const schedule::Share share = share_of(part.stmt);
+    const schedule::Count count = share == schedule::Share::first       ? schedule::Count{1}
+                                  : share == schedule::Share::left_over ? steps_
+                                  : peeled == program_.non_empty.end()
                                       ? names_.taken(*as<If>(part.stmt))
                                       : names_.first(std::get<For>(peeled->second->node));
     Events then = events(part.inner, nullptr);
-    out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, std::move(then)}, part.stmt));
+    out.push_back(
+        event_of(schedule::Loop{schedule::Loop::Kind::counted, count, std::move(then), share}, part.stmt));
     if (as<If>(part.stmt)->otherwise.empty()) return;
     Events otherwise = events(part.otherwise, nullptr);
     out.push_back(event_of(schedule::Guard{schedule::Guard::Kind::data, std::move(otherwise)}, part.stmt));
   }
 
+  schedule::Share share_of(const Stmt& s) const {
+    if (!roles_.dealt) return schedule::Share::all;
+    const auto found = roles_.dealt->shares.find(s.get());
+    return found == roles_.dealt->shares.end() ? schedule::Share::all : found->second;
+  }
+
+  // Each group runs the same, steps that are dealt apart.
+  void dealt(const StepPart& part, Events& out) {
+    const auto& own = *as<For>(part.stmt);
+    const schedule::Share share = share_of(part.stmt);
+    if (share == schedule::Share::pairs) steps_ = names_.rest(own);
+    Events inner = events(part.inner, part.stmt);
+    const schedule::Count count = share == schedule::Share::pairs ? steps_ : schedule::Count{1};
+    out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, std::move(inner), share},
+                           part.stmt, Who::all, own.index[0]->name));
+  }
+
   void loop(const StepPart& part, Events& out) {
+    const auto* own_loop = as<For>(part.stmt);
+    if (own_loop && (own_loop->kind == LoopKind::warp_groups || share_of(part.stmt) != schedule::Share::all))
+      return dealt(part, out);
     if (const auto* own = as<While>(part.stmt)) {
       Events inner = events(part.inner, part.stmt);
       return out.push_back(event_of(
@@ -221,6 +264,7 @@ class Consumer {
   StoreEvents& stores_;
   const Roles& roles_;
   const ConsumerProgram& program_;
+  schedule::Count steps_;  // behind the first one, of the last loop whose steps are dealt
 };
 
 }  // namespace

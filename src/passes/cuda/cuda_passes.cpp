@@ -7,6 +7,7 @@
 #include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/choose_stores.hpp"
 #include "passes/cuda/choose_threads.hpp"
+#include "passes/cuda/deal_steps.hpp"
 #include "passes/cuda/exchange_registers.hpp"
 #include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/fragments_ahead.hpp"
@@ -163,6 +164,10 @@ const CudaPass list[] = {
     {"exits_of_all", "a persistent CTA tests once, not for every block, whether there is any work",
      of_grids([](const CudaPlan&, const ir::Grid& grid, GridPlan& own) {
        if (own.roles) own.exits_of_all = exits_of_all_blocks(grid);
+     })},
+    {"deal_steps", "one warp group multiplies while another one forms the weights of its own step",
+     of_roles([](const CudaPlan& plan, GridPlan& own) {
+       if (auto dealt = deal_steps(*own.roles, plan.target)) own.roles = std::move(*dealt);
      })},
     {"delay_products", "tensor cores multiply while the other units do the next step's work",
      of_roles([](const CudaPlan& plan, GridPlan& own) {

@@ -86,7 +86,7 @@ const ir::Body& CudaPlan::computing(std::size_t grid) const {
 }
 
 int CudaPlan::computing_threads(std::size_t grid) const {
-  return grids[grid].roles ? grids[grid].roles->consumers : kernel.grids[grid].hints.threads;
+  return grids[grid].roles ? grids[grid].roles->together() : kernel.grids[grid].hints.threads;
 }
 
 std::string print(const CudaPlan& plan) {

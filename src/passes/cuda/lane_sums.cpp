@@ -90,7 +90,8 @@ std::vector<LaneSum> lane_sums_of(const schedule::Loop& n, const For& loop, cons
     const auto* branch = inner && e.stmt ? as<If>(e.stmt) : nullptr;
     if (branch && !branch->of_rows.empty()) add_lane_sums(inner->body, true, loop, layouts, result);
   }
-  add_lane_sums(n.body, false, loop, layouts, result);
+  // One group makes the sums of its step while others wait for what it leaves.
+  add_lane_sums(n.body, n.share == schedule::Share::pairs, loop, layouts, result);
   return result;
 }
 

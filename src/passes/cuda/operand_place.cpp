@@ -41,8 +41,9 @@ class AxesOfMatrix {
     for (std::size_t d = view_.dims.size(); d-- > 0;) {
       const std::int64_t extent = constant_value(view_.shape[d]);
       if (extent > 1 || view_.dims[d].axis >= 0) {
-        const bool good = step >= columns_ ? add_rows(view_.dims[d], step, extent)
-                                           : step * extent <= columns_ && add_columns(view_.dims[d], step);
+        const bool good = step >= columns_
+                              ? add_rows(view_.dims[d], step, extent)
+                              : step * extent <= columns_ && add_columns(view_.dims[d], step, extent);
         if (!good) return false;
       }
       step *= extent;
@@ -64,12 +65,15 @@ class AxesOfMatrix {
     if (is_constant(dim.offset))
       place.row += constant_value(dim.offset) * rows;
     else
-      place.steps.push_back({dim.offset, rows, extent});
+      place.steps.push_back({dim.offset, rows, 0, extent});
     return true;
   }
 
-  bool add_columns(const ViewDim& dim, std::int64_t step) {
-    if (!is_constant(dim.offset)) return false;
+  bool add_columns(const ViewDim& dim, std::int64_t step, std::int64_t extent) {
+    if (!is_constant(dim.offset)) {
+      place.steps.push_back({dim.offset, 0, step, extent});
+      return dim.axis < 0;
+    }
     place.column += constant_value(dim.offset) * step;
     if (dim.axis < 0) return true;
     if (step != 1 || column_axis >= 0) return false;
@@ -107,6 +111,12 @@ Planned<OperandPlace> place_of(const View& view, int along_k) {
     return Reason{
         fmt::format("operand {} begins at a row that is not a multiple of {}", named(tile), rows_together),
         fmt::format("begin at multiples of {} rows of the tile", rows_together)};
+  for (const OperandPlace::Step& step : place.steps) {
+    if (step.columns % order.columns != 0)
+      return Reason{fmt::format("operand {} begins at a column that is not a multiple of {}", named(tile),
+                                order.columns),
+                    fmt::format("begin at multiples of {} columns of the tile", order.columns)};
+  }
   const std::int64_t unit = (walk.column_axis == along_k ? step_bytes : 16) / tile.type.bytes();
   if (place.column % unit != 0)
     return Reason{fmt::format("operand {} begins at column {} of the tile, which is not a multiple of {}",

@@ -16,10 +16,10 @@ layout::TileOrder swizzled_order(const ir::Buffer& tile);
 
 // A matrix of the tile, from a row and a column on: its axes are the tile's rows and columns.
 struct OperandPlace {
-  // So many rows further for each step of an index, which runs up to `extent`.
+  // So many rows, or columns, further for each step of an index, which runs up to `extent`.
   struct Step {
     ir::Expr index;
-    std::int64_t rows = 0, extent = 0;
+    std::int64_t rows = 0, columns = 0, extent = 0;
   };
 
   bool is_transposed = false;  // the view's second axis runs along the tile's rows

@@ -6,6 +6,7 @@
 
 #include "ir/affine.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/dealt_steps.hpp"
 #include "passes/cuda/element_loops.hpp"
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_stores.hpp"
@@ -18,21 +19,31 @@ namespace {
 
 constexpr int threads_of_row = 4, store_piece_bytes = 16;
 
-// Whole pieces of a row are written: its columns are the loop's, from a constant one on.
-bool is_row(const Access& to, const VariablePtr& column, std::int64_t columns) {
+// How many warp groups have columns of a row, the first of which is at `first`; 0 if those are somewhere else.
+int groups_of_row(const Affine& first, std::int64_t columns, const VariablePtr& group) {
+  if (first.is_constant()) return 1;
+  const bool of_group = group && first.terms.size() == 1 && is_variable(first.terms[0].atom, group) &&
+                        first.terms[0].factor == columns;
+  return of_group ? dealt_groups : 0;
+}
+
+// Whole pieces of a row are written: its columns are the loop's, from a constant one on, or those of `group`.
+bool is_row(const Access& to, const VariablePtr& column, std::int64_t columns, const VariablePtr& group) {
   const View& view = to.view;
   if (view.shape.size() != view.buffer->shape.size() || view.dims.empty()) return false;
   const std::vector<Expr> at = coordinates(to);
   for (std::size_t d = 0; d + 1 < at.size(); ++d)
     if (uses(at[d], column)) return false;
   const auto first = difference(affine(at.back()), affine(variable(column, column->at)));
-  if (!first || !first->is_constant()) return false;
+  const int groups = first ? groups_of_row(*first, columns, group) : 0;
+  if (groups == 0) return false;
   const auto is_whole = [&](std::int64_t elements) {
     return elements * view.buffer->type.bytes() % store_piece_bytes == 0;
   };
   const ViewDim& last = view.dims.back();
   const auto ends_behind = [&](const Expr& e) {
-    return is_constant(e) && is_whole(constant_value(e)) && first->constant + columns <= constant_value(e);
+    return is_constant(e) && is_whole(constant_value(e)) &&
+           first->constant + columns * groups <= constant_value(e);
   };
   const bool begins = !last.low || (is_constant(last.low) && constant_value(last.low) <= first->constant);
   return begins && first->constant >= 0 && is_whole(first->constant) && ends_behind(view.shape.back()) &&
@@ -98,7 +109,8 @@ std::optional<Reason> reason_of_type(const RowLoop& rows, const Expr& value) {
 
 int quad_columns(DType type) { return threads_of_row * store_piece_bytes / type.bytes(); }
 
-Planned<RowStore> plan_row_store(const Stmt& s, const Layouts& layouts, int threads, const CudaTarget& target) {
+Planned<RowStore> plan_row_store(const Stmt& s, const Layouts& layouts, int threads, const CudaTarget& target,
+                                 const VariablePtr& group) {
   const auto* loop = as<For>(s);
   if (!loop || loop->index.size() != 2 || !target.has_wgmma() || threads % 128 != 0) return Reason{};
   auto rows = row_loop(*loop);
@@ -115,7 +127,7 @@ Planned<RowStore> plan_row_store(const Stmt& s, const Layouts& layouts, int thre
   // Whole rows of f32 one after the other are written by whole sectors anyway.
   if (!expected && (!plan.is_bare || plan.rows.adds() || to.type == f32)) return Reason{};
   const std::int64_t n = plan.sum->extent(1), groups = threads / 128;
-  if (!is_row(*plan.rows.to, loop->index[1], n)) return slow(reason_of_row(plan.rows));
+  if (!is_row(*plan.rows.to, loop->index[1], n, group)) return slow(reason_of_row(plan.rows));
   if (to.role != Role::workspace && !target.copy_engine) return Reason{};
   const std::int64_t of_group = plan.sum->extent(0) == store_rows * groups ? n : n / groups;
   const std::int64_t columns = quad_columns(to.type);

@@ -18,8 +18,9 @@ struct RowStore {
 // The columns that the four threads write with one instruction.
 int quad_columns(DType type);
 
-// Without a reason where no row has a place of its own: then nobody could expect pieces.
-Planned<RowStore> plan_row_store(const ir::Stmt& s, const Layouts& layouts, int threads,
-                                 const CudaTarget& target);
+// Without a reason where no row has a place of its own: then nobody could expect pieces. `group`: the number of the
+// warp group that runs the program for its columns, if each does.
+Planned<RowStore> plan_row_store(const ir::Stmt& s, const Layouts& layouts, int threads, const CudaTarget& target,
+                                 const ir::VariablePtr& group = nullptr);
 
 }  // namespace tegula::passes

@@ -67,6 +67,9 @@ class PartPrinter {
   }
 
   std::string words(const StepPart& part) const {
+    constexpr std::string_view meetings[] = {"", "receive from the other group", "meet in the group",
+                                             "send to the other group", "meet"};
+    if (part.meeting != Meeting::none) return std::string(meetings[static_cast<int>(part.meeting)]);
     std::vector<std::string> result;
     if (!part.awaited.empty()) result.push_back("tiles" + rings(part.awaited));
     if (part.in_flight) result.push_back(fmt::format("all but {} products", *part.in_flight));

@@ -3,9 +3,11 @@
 // A tile of a pipelined loop that one statement fills becomes a ring of slots. The producer runs the slice of
 // the program that these statements need, as far ahead as there are slots; the consumers run the remainder.
 #pragma once
+#include <optional>
 #include <unordered_map>
 
 #include "ir/kernel.hpp"
+#include "passes/cuda/dealt_steps.hpp"
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_gemms.hpp"
 #include "passes/note.hpp"
@@ -49,11 +51,14 @@ struct Roles {
   std::int64_t widest_product = 0;      // registers for all sums of one product by wgmma
   int pair_index = -1;                  // of the grid: two neighbours along it are a cluster and share loads
   ir::Body producer, consumer;
+  std::optional<DealtSteps> dealt;  // of the consumers: see deal_steps.hpp
   // Branches and loops of the producer that bring what one loop asked for; see order_loads.hpp.
   std::unordered_map<const ir::StmtNode*, ir::For> ordered;
   std::vector<Note> notes;  // what the block does more slowly than its program asks for
 
   bool stores() const { return store_bytes > 0; }
+  // The consumers that run a statement together.
+  int together() const { return dealt ? threads_of_group : consumers; }
   int cluster() const { return pair_index >= 0 ? 2 : 1; }
 
   // -1: the tile is in no ring.

@@ -50,7 +50,7 @@ class Planner {
  private:
   GemmPlan plan(const Stmt& s) const {
     const auto* gemm = as<Gemm>(s);
-    return gemm ? plan_gemm(*gemm, roles_.consumers, target_) : GemmPlan{};
+    return gemm ? plan_gemm(*gemm, roles_.together(), target_) : GemmPlan{};
   }
   bool is_wgmma(const Stmt& s) const { return plan(s).instruction == GemmInstruction::wgmma; }
   int ring_of(const BufferPtr& b) const { return roles_.ring_of(program_.in_ring(b.get())); }
@@ -59,9 +59,12 @@ class Planner {
 
   void group(const StepGroup& group, const Body& statements, Overlap overlap);
   void statement(const Stmt& s, Overlap overlap);
+  void plain(const Stmt& s, Overlap overlap);
   void product(const Stmt& s);
   void promoted(const Stmt& s, const GemmPlan& plan);
   void work(const Stmt& s);
+  void let_go_early(const Stmt& s);
+  void meet(const Stmt& s, bool before);
   void exponentials(const Body& statements, const StepGroup& group);
   void operand(const Body& statements, const StepGroup& group);
   Overlap overlap_of(const Stmt& s) const;
@@ -97,7 +100,7 @@ class Planner {
 bool Planner::has_parts(const Stmt& s) const {
   // Each group awaits what it multiplies itself.
   const auto* loop = as<For>(s);
-  if (loop && threads_of(*loop, roles_.consumers) != roles_.consumers) return false;
+  if (loop && threads_of(*loop, roles_.together()) != roles_.together()) return false;
   bool found = false;
   for_each_body(s, [&](const Body& inner) {
     for_each_stmt(inner, [&](const Stmt& n) {
@@ -216,9 +219,28 @@ void Planner::promoted(const Stmt& s, const GemmPlan& plan) {
 }
 
 void Planner::work(const Stmt& s) {
+  let_go_early(s);
   StepPart& part = add(Does::work, s);
   await(part, flights_of(s));
   settle_sums(s, part);
+}
+
+// Products of another group's step are done before those behind them, and the producer waits for their tile.
+void Planner::let_go_early(const Stmt& s) {
+  if (!roles_.dealt) return;
+  const std::size_t needed = flights_of(s);
+  for (std::size_t i = needed; i-- > 1;) {
+    if (flights_[i - 1].releases.empty()) continue;
+    return await(add(Does::nothing, nullptr), i);
+  }
+}
+
+void Planner::meet(const Stmt& s, bool before) {
+  if (!roles_.dealt) return;
+  const auto found = roles_.dealt->meetings.find(s.get());
+  if (found == roles_.dealt->meetings.end()) return;
+  const bool is_before = found->second == Meeting::receive || found->second == Meeting::own;
+  if (is_before == before) add(Does::nothing, nullptr).meeting = found->second;
 }
 
 // The wait stands inside the exponentials: some run under the product, some under the next one's issue.
@@ -301,6 +323,12 @@ void Planner::loop(const Stmt& s) {
 }
 
 void Planner::statement(const Stmt& s, Overlap overlap) {
+  meet(s, true);
+  plain(s, overlap);
+  meet(s, false);
+}
+
+void Planner::plain(const Stmt& s, Overlap overlap) {
   if (is_wgmma(s)) return product(s);
   const auto* declared = as<Declare>(s);
   if (declared && ring_of(declared->tile) >= 0 && !program_.before.contains(declared->tile.get())) return;

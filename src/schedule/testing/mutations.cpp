@@ -115,7 +115,9 @@ class Changes {
   void of(const Gemm&) {}
   void of(const Store&) {}
   void of(const CopyAsync&) {}
-  void of(const Loop&) {}
+  void of(const Loop& x) {
+    if (x.share != Share::all) change("by all groups alike", x, [](Loop& y) { y.share = Share::all; });
+  }
   void of(const Leave&) {}
   void of(const Guard& x) {
     if (x.kind != Guard::Kind::not_first) return;

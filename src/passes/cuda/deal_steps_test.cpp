@@ -1,0 +1,173 @@
+// Which steps are dealt to two warp groups, what their program becomes, and that its schedule needs all it
+// has.
+#include "passes/cuda/deal_steps.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "passes/cuda/testing/plans.hpp"
+#include "schedule/testing/mutations.hpp"
+#include "schedule/verify.hpp"
+
+namespace tegula::passes {
+namespace deal_steps_test {
+
+using namespace lang;
+
+// The scores of a step, the factors of its rows, and what outlives it.
+struct Step {
+  Index j;
+  Shared& k;
+  Fragment &s, &factor, &most, &o;
+  const Tensor& out;
+};
+using Work = void (*)(const Step& step);
+
+struct Shape {
+  int rows = 64, threads = 256, stages = 2;
+};
+
+void scale(const Step& t) {
+  parallel(t.o, [&](Index i, Index c) { t.o(i, c) *= t.factor(i); });
+}
+void multiply(const Step& t) { gemm(t.s.to(bf16), t.k, t.o); }
+
+void as_attention(const Step& t) {
+  scale(t);
+  multiply(t);
+}
+
+Kernel latents(Work work, const Shape& shape = {}) {
+  return kernel("latents", [&] {
+    Dim N("N");
+    Tensor q = input("q", {N, 256}, bf16), x = input("x", {N, 256}, bf16), out = output("out", {N, 256}, f32),
+           tops = output("tops", {N}, f32);
+    grid(ceildiv(N, shape.rows), {.threads = shape.threads}, [&](Index b) {
+      Shared query({shape.rows, 256}, bf16);
+      copy(q.at(b * shape.rows, 0), query);
+      Fragment o({shape.rows, 256}, f32, 0), most({shape.rows}, f32, -inf), total({shape.rows}, f32, 0);
+      pipelined(ceildiv(N, 64), {.stages = shape.stages}, [&](Index j) {
+        Shared k({64, 256}, bf16);
+        copy(x.at(j * 64, 0), k);
+        Fragment s({shape.rows, 64}, f32, 0), factor({shape.rows}, f32);
+        gemm(query, k.T(), s);
+        parallel(factor, [&](Index i) { factor(i) = most(i); });
+        reduce_max(s, most, 1);
+        parallel(factor, [&](Index i) { factor(i) = exp2(factor(i) - most(i)); });
+        parallel(s, [&](Index i, Index c) { s(i, c) = exp2(s(i, c) - most(i)); });
+        parallel(total, [&](Index i) { total(i) = total(i) * factor(i); });
+        reduce_sum(s, total, 1);
+        work({j, k, s, factor, most, o, out});
+      });
+      parallel(o, [&](Index i, Index c) { out(b * shape.rows + i, c) = o(i, c); });
+      parallel(most, [&](Index i) { tops(b * shape.rows + i) = most(i) + total(i); });
+    });
+  });
+}
+
+struct DealCase {
+  const char* name;
+  bool dealt;
+  Work work;
+  Shape shape = {};
+};
+
+void PrintTo(const DealCase& c, std::ostream* out) { *out << c.name; }
+
+const DealCase cases[] = {
+    {"as_attention", true, as_attention},
+    {"without_factors", true, multiply},
+    {"scaled_in_front_of_the_weights", true,
+     [](const Step& t) {
+       scale(t);
+       parallel(t.s, [&](Index i, Index c) { t.s(i, c) = t.s(i, c) * 2; });
+       multiply(t);
+     }},
+    {"weights_by_a_tile_of_the_program", true,
+     [](const Step& t) {
+       scale(t);
+       Shared p({64, 64}, bf16);
+       copy(t.s, p);
+       gemm(p, t.k, t.o);
+     }},
+    {"scaled_behind_the_product", false,
+     [](const Step& t) {
+       multiply(t);
+       scale(t);
+     }},
+    {"factors_that_change_again", false,
+     [](const Step& t) {
+       scale(t);
+       parallel(t.factor, [&](Index i) { t.factor(i) *= 2; });
+       multiply(t);
+     }},
+    {"step_that_writes_a_tensor", false,
+     [](const Step& t) {
+       parallel(t.factor, [&](Index i) { t.out(i, 0) = t.factor(i); });
+       as_attention(t);
+     }},
+    {"sums_read_by_elements_of_the_step", false,
+     [](const Step& t) {
+       Fragment other({64}, f32);
+       reduce_sum(t.o, other, 1);
+       parallel(t.o, [&](Index i, Index c) { t.o(i, c) *= other(i); });
+       multiply(t);
+     }},
+    {"rows_divided_instead_of_columns", false, as_attention, {.rows = 128}},
+    {"one_warp_group", false, as_attention, {.threads = 128}},
+    {"three_slots_delay_the_product", false, as_attention, {.stages = 3}},
+    {"one_slot", false, as_attention, {.stages = 1}},
+};
+
+class StepsOf : public ::testing::TestWithParam<DealCase> {};
+
+TEST_P(StepsOf, AreDealtWhereRowsAreAllThatOutlivesThem) {
+  const testing::Lowered lowered(latents(GetParam().work, GetParam().shape));
+  const auto roles = lowered.roles();
+  ASSERT_TRUE(roles);
+  const auto dealt = deal_steps(*roles, lowered.target);
+  ASSERT_EQ(dealt.has_value(), GetParam().dealt);
+  if (!dealt) return;
+  // Two products of the first step, three of a pair, and the last one of a step that is left over.
+  EXPECT_EQ(testing::all_of<ir::Gemm>(dealt->consumer).size(), 2u + 3u + 1u);
+  for (const auto* gemm : testing::all_of<ir::Gemm>(dealt->consumer))
+    EXPECT_EQ(plan_gemm(*gemm, threads_of_group, lowered.target).instruction, GemmInstruction::wgmma);
+  for (const auto* declared : testing::all_of<ir::Declare>(dealt->consumer)) {
+    if (declared->tile->rank() != 2 || declared->tile->space != ir::Space::fragment) continue;
+    EXPECT_LE(declared->tile->extent(1), 128) << declared->tile->name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, StepsOf, ::testing::ValuesIn(cases),
+                         [](auto& info) { return std::string(info.param.name); });
+
+bool is_of_groups(const std::string& mutation) {
+  return mutation.starts_with("consumer") &&
+         (mutation.find("barrier") != std::string::npos || mutation.find("group") != std::string::npos ||
+          mutation.find("proxy") != std::string::npos || mutation.find("pairs") != std::string::npos);
+}
+
+TEST(DealtSteps, AreNotToBeChanged) {
+  const testing::Lowered lowered(latents(as_attention));
+  const schedule::Schedule& s = *lowered.plan.grids[0].schedule;
+  const auto found = schedule::verify(s, schedule::thorough);
+  EXPECT_FALSE(found) << found->message;
+  std::multiset<std::string> accepted;  // without their places
+  for (const schedule::Mutation& m : schedule::mutations(s))
+    if (is_of_groups(m.name) && !schedule::verify(m.schedule, schedule::thorough))
+      accepted.insert(m.name.substr(m.name.find(": ") + 2));
+  // Groups meet among themselves in turn, a sender may wait for its receiver, and the next block's queries do
+  // not come before both groups are done with this one's.
+  const std::multiset<std::string> harmless = {
+      "barrier 1 + group, 128 threads, one number for all groups",
+      "barrier 5 + group+1, 256 threads, arrive only, waiting",
+      "barrier 5 + group+1, 256 threads, arrive only, waiting",
+      "barrier 14, 256 threads, removed",
+      "barrier 14, 256 threads, removed",
+  };
+  EXPECT_EQ(accepted, harmless) << schedule::print(s);
+}
+
+}  // namespace deal_steps_test
+}  // namespace tegula::passes

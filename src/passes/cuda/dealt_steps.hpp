@@ -1,0 +1,34 @@
+// What the consumers' program says where the steps of its loops are dealt to two warp groups in turn.
+#pragma once
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/stmt.hpp"
+#include "schedule/event.hpp"
+
+namespace tegula::passes {
+
+inline constexpr int dealt_groups = 2, threads_of_group = 128;
+
+// How warp groups meet around a statement.
+enum class Meeting : std::uint8_t {
+  none,
+  receive,  // before it the group waits for what the other one leaves in shared memory
+  own,      // before it the threads of the group wait for each other
+  send,     // behind it the group tells the other one that all is there
+  all,      // behind it both wait for each other
+};
+
+struct DealtSteps {
+  ir::VariablePtr group;  // the number of the warp group that runs the program
+  std::unordered_map<const ir::StmtNode*, Meeting> meetings;
+  // Branches and loops that groups run differently often.
+  std::unordered_map<const ir::StmtNode*, schedule::Share> shares;
+  // Branches around the loops, taken where there is a step; the loops.
+  std::unordered_map<const ir::StmtNode*, const ir::StmtNode*> non_empty;
+  // Shared tiles in which one group leaves what the other one needs of its step.
+  std::unordered_set<const ir::Buffer*> messages;
+  std::unordered_set<const ir::Buffer*> of_both;  // those of them in which each group has a part
+};
+
+}  // namespace tegula::passes
