@@ -251,7 +251,7 @@ Memory ElementPrinter::tensor_memory(const View& view) const {
 }
 
 void ElementPrinter::require_aligned(const BufferPtr& tensor) {
-  program_.aligned.insert(signature_.slot_of(tensor.get()));
+  program_.aligned.insert(signature_.position_of(tensor.get()));
 }
 
 std::string ElementPrinter::only_one() const {
