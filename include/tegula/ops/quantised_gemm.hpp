@@ -38,8 +38,10 @@ struct QuantisedGemm {
 // [..., n].
 // Weights of 4 bits are in b[j, e / 2], the even e in the low half of the byte; those of 2 bits in b[j, e /
 // 4] from bit 2 (e mod 4) on. Weights are rounded to the dtype of a where they are multiplied, and to bf16
-// where that has 8 bits, whose numbers bf16 represents; sums are f32. Scales and zeros may have any strides;
-// they are fastest where those of a group are contiguous. Wrong shapes, dtypes or options are an
+// where that has 8 bits, whose numbers bf16 represents; sums are f32. Many rows of e4m3 are multiplied by
+// 8-bit tensor cores with mxfp4, of which scales below 2^−14 of the largest of their row are then rounded,
+// and with weights of 4 and 2 bits that have one scale a row and no zeros. Scales and zeros may have any
+// strides; they are fastest where those of a group are contiguous. Wrong shapes, dtypes or options are an
 // ArgumentError.
 Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scales,
                       QuantisedGemm options = {});

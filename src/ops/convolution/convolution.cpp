@@ -86,7 +86,7 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   if (pass == ConvPass::weight_gradient) {
     if (s.features / s.groups > 64) t.k = 128;
   } else {
-    t.w = made[1] == 1 ? 128 : made[2] > 8 ? 16 : 8;
+    t.w = made[1] > 1 ? (made[2] > 8 ? 16 : 8) : made[2] > 128 ? 256 : 128;
   }
   if (made[1] == 1) return t;
   const bool has_depth = s.in[0] > 1 || s.taps[0] > 1 || s.padding[0] > 0;
