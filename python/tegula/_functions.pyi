@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from ._arrays import Array
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_gated_attention", "nsa_gated_attention_backward", "nsa_selected_attention", "nsa_selected_attention_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_state_passing", "ssd_chunk_scan", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "Conv1dBackwardResult", "Conv2dBackwardResult", "Conv3dBackwardResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "FusedMoeBackwardResult", "MoeSortResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaCombineBackwardResult", "NsaGatedAttentionResult", "NsaGatedAttentionBackwardResult", "NsaSelectedAttentionResult", "NsaSelectedAttentionBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormFp8Result", "LayerNormFp8Result", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "Compress24Result", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult", "SsdChunkStateResult", "SsdStatePassingResult"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_gated_attention", "nsa_gated_attention_backward", "nsa_selected_attention", "nsa_selected_attention_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_chunk_state_backward", "ssd_state_passing", "ssd_state_passing_backward", "ssd_chunk_scan", "ssd_chunk_scan_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "Conv1dBackwardResult", "Conv2dBackwardResult", "Conv3dBackwardResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "FusedMoeBackwardResult", "MoeSortResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaCombineBackwardResult", "NsaGatedAttentionResult", "NsaGatedAttentionBackwardResult", "NsaSelectedAttentionResult", "NsaSelectedAttentionBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormFp8Result", "LayerNormFp8Result", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "Compress24Result", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult", "SsdChunkStateResult", "SsdChunkStateBackwardResult", "SsdStatePassingResult", "SsdStatePassingBackwardResult", "SsdChunkScanBackwardResult"]
 
 class AttentionResult(NamedTuple):
     out: Any
@@ -4488,9 +4488,6 @@ def layer_norm(
     Returns:
         out: [..., d], dtype that of x: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias.
 
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
@@ -4533,9 +4530,6 @@ def layer_norm_backward(
         dweight: [d], float32: gradient of weight. None unless weight.
         dbias: [d], float32: gradient of bias. None unless bias.
 
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
@@ -4574,9 +4568,6 @@ def add_layer_norm(
     Returns:
         out: [..., d], dtype that of x: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias.
         sum: [..., d], dtype that of x: x + residual, which out is the norm of.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4626,9 +4617,6 @@ def add_layer_norm_backward(
         dresidual: [..., d], dtype that of residual: gradient of residual.
         dweight: [d], float32: gradient of weight. None unless weight.
         dbias: [d], float32: gradient of bias. None unless bias.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4751,9 +4739,6 @@ def rms_norm(
     Returns:
         out: [..., d], dtype that of x: x / sqrt(mean(x^2) + eps) * weight.
 
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
@@ -4791,9 +4776,6 @@ def rms_norm_backward(
         dx: [..., d], dtype that of x: gradient of x.
         dweight: [d], float32: gradient of weight. None unless weight.
 
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
@@ -4830,9 +4812,6 @@ def add_rms_norm(
     Returns:
         out: [..., d], dtype that of x: x / sqrt(mean(x^2) + eps) * weight.
         sum: [..., d], dtype that of x: x + residual, which out is the norm of.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4877,9 +4856,6 @@ def add_rms_norm_backward(
         dx: [..., d], dtype that of x: gradient of x.
         dresidual: [..., d], dtype that of residual: gradient of residual.
         dweight: [d], float32: gradient of weight. None unless weight.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -5719,6 +5695,8 @@ def ssd_chunk_state(
     B: Array,
     *,
     dt_bias: Array | None = None,
+    cu_seqlens: Array | None = None,
+    max_seqlen: int = 0,
     dt_softplus: bool = False,
     states: Array | None = None,
     decays: Array | None = None,
@@ -5727,24 +5705,105 @@ def ssd_chunk_state(
     """The state that each chunk of tokens leaves, as in Mamba-2.
 
     Args:
-        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. The last dimension is
-            contiguous.
-        dt: [batch, tokens, groups * group], float32, float16 or bfloat16: step widths.
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. The last dimension is contiguous.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
-        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. The last
-            dimension is contiguous.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
+            are written to the state. The last dimension is contiguous.
         dt_bias: [groups * group], float32: added to dt. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
         states, decays: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        states: [batch, ceildiv(tokens, 64), groups * group, p, n], float32: sum over a chunk of decay to its end *
-            dt * x B^T.
-        decays: [batch, ceildiv(tokens, 64), groups * group], float32: by which a state before the chunk fades.
+        states: [tokens / 64 + sequences, groups * group, p, n] if cu_seqlens; [batch, ceildiv(tokens, 64), groups *
+            group, p, n], float32: sum over a chunk of decay to its end * dt * x B^T.
+        decays: [tokens / 64 + sequences, groups * group] if cu_seqlens; [batch, ceildiv(tokens, 64), groups *
+            group], float32: by which a state before the chunk fades.
 
     Rules:
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
+        B: expected 1 to 256 features of states; split them.
+        x: expected 1 to 512 features; split the heads.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdChunkStateBackwardResult(NamedTuple):
+    dx: Any
+    ddt: Any
+    dA: Any
+    dB: Any
+    ddt_bias: Any
+
+def ssd_chunk_state_backward(
+    dstates: Array,
+    ddecays: Array,
+    x: Array,
+    dt: Array,
+    A: Array,
+    B: Array,
+    *,
+    dt_bias: Array | None = None,
+    cu_seqlens: Array | None = None,
+    max_seqlen: int = 0,
+    dt_softplus: bool = False,
+    dx: Array | None = None,
+    ddt: Array | None = None,
+    dA: Array | None = None,
+    dB: Array | None = None,
+    ddt_bias: Array | None = None,
+    target: str = "automatic",
+) -> SsdChunkStateBackwardResult:
+    """Gradients of ssd_chunk_state.
+
+    Args:
+        dstates: [tokens / 64 + sequences, groups * group, p, n] if cu_seqlens; [batch, ceildiv(tokens, 64), groups
+            * group, p, n], float32: gradient of states.
+        ddecays: [tokens / 64 + sequences, groups * group] if cu_seqlens; [batch, ceildiv(tokens, 64), groups *
+            group], float32: gradient of decays.
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. The last dimension is contiguous.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            step widths.
+        A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
+            are written to the state. The last dimension is contiguous.
+        dt_bias: [groups * group], float32: added to dt. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
+        dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
+        dx, ddt, dA, dB, ddt_bias: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        dx: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gradient
+            of x. The last dimension is contiguous.
+        ddt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], dtype that of dt: gradient of
+            dt.
+        dA: [groups * group], float32: gradient of A.
+        dB: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of B: gradient of B. The last
+            dimension is contiguous.
+        ddt_bias: [groups * group], float32: gradient of dt_bias. None unless dt_bias.
+
+    Rules:
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         B: expected 1 to 256 features of states; split them.
         x: expected 1 to 512 features; split the heads.
         x: expected a multiple of the groups of heads; give x a head for each group.
@@ -5766,6 +5825,7 @@ def ssd_state_passing(
     decays: Array,
     *,
     initial_state: Array | None = None,
+    cu_chunks: Array | None = None,
     starts: Array | None = None,
     final_state: Array | None = None,
     target: str = "automatic",
@@ -5773,17 +5833,77 @@ def ssd_state_passing(
     """The states before each chunk, from those that chunks leave.
 
     Args:
-        states: [batch, chunks, heads, p, n], float32: states that chunks leave. The last dimension is contiguous.
-        decays: [batch, chunks, heads], float32: factors by which states fade.
-        initial_state: [batch, heads, p, n], float32: states before the first token; zeros if omitted. The last
-            dimension is contiguous. Optional.
+        states: [chunks, heads, p, n] if cu_chunks; [batch, chunks, heads, p, n], float32: states that chunks leave.
+            The last dimension is contiguous.
+        decays: [chunks, heads] if cu_chunks; [batch, chunks, heads], float32: factors by which states fade.
+        initial_state: [sequences, heads, p, n] if cu_chunks; [batch, heads, p, n], float32: states before the first
+            token; zeros if omitted. The last dimension is contiguous. Optional.
+        cu_chunks: [sequences + 1], int32: boundaries of packed sequences: sequence i has the chunks from entry i up
+            to entry i + 1. Optional.
         starts, final_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        starts: [batch, chunks, heads, p, n], float32: states before each chunk. The last dimension is contiguous.
-        final_state: [batch, heads, p, n], float32: states after the last chunk. The last dimension is contiguous.
+        starts: [chunks, heads, p, n] if cu_chunks; [batch, chunks, heads, p, n], float32: states before each chunk.
+            The last dimension is contiguous.
+        final_state: [sequences, heads, p, n] if cu_chunks; [batch, heads, p, n], float32: states after the last
+            chunk. The last dimension is contiguous.
+
+    Rules:
+        states: expected 1 to 256 features of states; split them.
+        states: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdStatePassingBackwardResult(NamedTuple):
+    dstates: Any
+    ddecays: Any
+    dinitial_state: Any
+
+def ssd_state_passing_backward(
+    dstarts: Array,
+    dfinal_state: Array,
+    states: Array,
+    decays: Array,
+    *,
+    initial_state: Array | None = None,
+    cu_chunks: Array | None = None,
+    dstates: Array | None = None,
+    ddecays: Array | None = None,
+    dinitial_state: Array | None = None,
+    target: str = "automatic",
+) -> SsdStatePassingBackwardResult:
+    """Gradients of ssd_state_passing.
+
+    Args:
+        dstarts: [chunks, heads, p, n] if cu_chunks; [batch, chunks, heads, p, n], float32: gradient of starts. The
+            last dimension is contiguous.
+        dfinal_state: [sequences, heads, p, n] if cu_chunks; [batch, heads, p, n], float32: gradient of final_state.
+            The last dimension is contiguous.
+        states: [chunks, heads, p, n] if cu_chunks; [batch, chunks, heads, p, n], float32: states that chunks leave.
+            The last dimension is contiguous.
+        decays: [chunks, heads] if cu_chunks; [batch, chunks, heads], float32: factors by which states fade.
+        initial_state: [sequences, heads, p, n] if cu_chunks; [batch, heads, p, n], float32: states before the first
+            token; zeros if omitted. The last dimension is contiguous. Optional.
+        cu_chunks: [sequences + 1], int32: boundaries of packed sequences: sequence i has the chunks from entry i up
+            to entry i + 1. Optional.
+        dstates, ddecays, dinitial_state: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        dstates: [chunks, heads, p, n] if cu_chunks; [batch, chunks, heads, p, n], dtype that of states: gradient of
+            states. The last dimension is contiguous.
+        ddecays: [chunks, heads] if cu_chunks; [batch, chunks, heads], dtype that of decays: gradient of decays.
+        dinitial_state: [sequences, heads, p, n] if cu_chunks; [batch, heads, p, n], dtype that of initial_state:
+            gradient of initial_state. The last dimension is contiguous. None unless initial_state.
 
     Rules:
         states: expected 1 to 256 features of states; split them.
@@ -5808,6 +5928,8 @@ def ssd_chunk_scan(
     D: Array | None = None,
     z: Array | None = None,
     dt_bias: Array | None = None,
+    cu_seqlens: Array | None = None,
+    max_seqlen: int = 0,
     dt_softplus: bool = False,
     out: Array | None = None,
     target: str = "automatic",
@@ -5815,29 +5937,133 @@ def ssd_chunk_scan(
     """The results of ssd from the states before each chunk of tokens.
 
     Args:
-        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. The last dimension is
-            contiguous.
-        dt: [batch, tokens, groups * group], float32, float16 or bfloat16: step widths.
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. The last dimension is contiguous.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
-        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. The last
-            dimension is contiguous.
-        C: [batch, tokens, groups, n], dtype that of x: vectors by which the state is read. The last dimension is
-            contiguous.
-        starts: [batch, ceildiv(tokens, 64), groups * group, p, n], float32: states before each chunk. The last
-            dimension is contiguous.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
+            are written to the state. The last dimension is contiguous.
+        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which the
+            state is read. The last dimension is contiguous.
+        starts: [tokens / 64 + sequences, groups * group, p, n] if cu_seqlens; [batch, ceildiv(tokens, 64), groups *
+            group, p, n], float32: states before each chunk. The last dimension is contiguous.
         D: [groups * group], float32: factors of x, which is added to the result. Optional.
-        z: [batch, tokens, groups * group, p], dtype that of x: gate: results are multiplied by silu(z). The last
-            dimension is contiguous. Optional.
+        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gate:
+            results are multiplied by silu(z). The last dimension is contiguous. Optional.
         dt_bias: [groups * group], float32: added to dt. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        out: [batch, tokens, groups * group, p], dtype that of x: (state after the token . C + D * x) * silu(z).
+        out: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: (state
+            after the token . C + D * x) * silu(z).
 
     Rules:
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
+        B: expected 1 to 256 features of states; split them.
+        x: expected 1 to 512 features; split the heads.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdChunkScanBackwardResult(NamedTuple):
+    dx: Any
+    ddt: Any
+    dA: Any
+    dB: Any
+    dC: Any
+    dstarts: Any
+    dD: Any
+    dz: Any
+    ddt_bias: Any
+
+def ssd_chunk_scan_backward(
+    dout: Array,
+    x: Array,
+    dt: Array,
+    A: Array,
+    B: Array,
+    C: Array,
+    starts: Array,
+    *,
+    D: Array | None = None,
+    z: Array | None = None,
+    dt_bias: Array | None = None,
+    cu_seqlens: Array | None = None,
+    max_seqlen: int = 0,
+    dt_softplus: bool = False,
+    dx: Array | None = None,
+    ddt: Array | None = None,
+    dA: Array | None = None,
+    dB: Array | None = None,
+    dC: Array | None = None,
+    dstarts: Array | None = None,
+    dD: Array | None = None,
+    dz: Array | None = None,
+    ddt_bias: Array | None = None,
+    target: str = "automatic",
+) -> SsdChunkScanBackwardResult:
+    """Gradients of ssd_chunk_scan.
+
+    Args:
+        dout: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x:
+            gradient of out.
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. The last dimension is contiguous.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            step widths.
+        A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
+            are written to the state. The last dimension is contiguous.
+        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which the
+            state is read. The last dimension is contiguous.
+        starts: [tokens / 64 + sequences, groups * group, p, n] if cu_seqlens; [batch, ceildiv(tokens, 64), groups *
+            group, p, n], float32: states before each chunk. The last dimension is contiguous.
+        D: [groups * group], float32: factors of x, which is added to the result. Optional.
+        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gate:
+            results are multiplied by silu(z). The last dimension is contiguous. Optional.
+        dt_bias: [groups * group], float32: added to dt. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
+        dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
+        dx, ddt, dA, dB, dC, dstarts, dD, dz, ddt_bias: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        dx: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gradient
+            of x. The last dimension is contiguous.
+        ddt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], dtype that of dt: gradient of
+            dt.
+        dA: [groups * group], float32: gradient of A.
+        dB: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of B: gradient of B. The last
+            dimension is contiguous.
+        dC: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of C: gradient of C. The last
+            dimension is contiguous.
+        dstarts: [tokens / 64 + sequences, groups * group, p, n] if cu_seqlens; [batch, ceildiv(tokens, 64), groups
+            * group, p, n], dtype that of starts: gradient of starts. The last dimension is contiguous.
+        dD: [groups * group], float32: gradient of D. None unless D.
+        dz: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of z: gradient
+            of z. The last dimension is contiguous. None unless z.
+        ddt_bias: [groups * group], float32: gradient of dt_bias. None unless dt_bias.
+
+    Rules:
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         B: expected 1 to 256 features of states; split them.
         x: expected 1 to 512 features; split the heads.
         x: expected a multiple of the groups of heads; give x a head for each group.

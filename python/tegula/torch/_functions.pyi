@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_gated_attention", "nsa_gated_attention_backward", "nsa_selected_attention", "nsa_selected_attention_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_state_passing", "ssd_chunk_scan"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_gated_attention", "nsa_gated_attention_backward", "nsa_selected_attention", "nsa_selected_attention_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_chunk_state_backward", "ssd_state_passing", "ssd_state_passing_backward", "ssd_chunk_scan", "ssd_chunk_scan_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -4180,9 +4180,6 @@ def layer_norm(
     Returns:
         out: [..., d], dtype that of x: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias.
 
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
@@ -4220,9 +4217,6 @@ def layer_norm_backward(
         dweight: [d], float32: gradient of weight. None unless weight.
         dbias: [d], float32: gradient of bias. None unless bias.
 
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
@@ -4257,9 +4251,6 @@ def add_layer_norm(
     Returns:
         out: [..., d], dtype that of x: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias.
         sum: [..., d], dtype that of x: x + residual, which out is the norm of.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4303,9 +4294,6 @@ def add_layer_norm_backward(
         dresidual: [..., d], dtype that of residual: gradient of residual.
         dweight: [d], float32: gradient of weight. None unless weight.
         dbias: [d], float32: gradient of bias. None unless bias.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4415,9 +4403,6 @@ def rms_norm(
     Returns:
         out: [..., d], dtype that of x: x / sqrt(mean(x^2) + eps) * weight.
 
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
@@ -4451,9 +4436,6 @@ def rms_norm_backward(
         dx: [..., d], dtype that of x: gradient of x.
         dweight: [d], float32: gradient of weight. None unless weight.
 
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
@@ -4486,9 +4468,6 @@ def add_rms_norm(
     Returns:
         out: [..., d], dtype that of x: x / sqrt(mean(x^2) + eps) * weight.
         sum: [..., d], dtype that of x: x + residual, which out is the norm of.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4528,9 +4507,6 @@ def add_rms_norm_backward(
         dx: [..., d], dtype that of x: gradient of x.
         dresidual: [..., d], dtype that of residual: gradient of residual.
         dweight: [d], float32: gradient of weight. None unless weight.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -5297,28 +5273,104 @@ def ssd_chunk_state(
     B: Tensor,
     *,
     dt_bias: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
     dt_softplus: bool = False,
 ) -> SsdChunkStateResult:
     """The state that each chunk of tokens leaves, as in Mamba-2.
 
-    There are no gradients: it is a step of ssd, whose gradient is ssd_backward.
+    Gradients of x, dt, A, B and dt_bias are those of ``tegula.ssd_chunk_state_backward``.
 
     Args:
-        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. The last dimension is
-            contiguous.
-        dt: [batch, tokens, groups * group], float32, float16 or bfloat16: step widths.
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. The last dimension is contiguous.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
-        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. The last
-            dimension is contiguous.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
+            are written to the state. The last dimension is contiguous.
         dt_bias: [groups * group], float32: added to dt. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
 
     Returns:
-        states: [batch, ceildiv(tokens, 64), groups * group, p, n], float32: sum over a chunk of decay to its end *
-            dt * x B^T.
-        decays: [batch, ceildiv(tokens, 64), groups * group], float32: by which a state before the chunk fades.
+        states: [tokens / 64 + sequences, groups * group, p, n] if cu_seqlens; [batch, ceildiv(tokens, 64), groups *
+            group, p, n], float32: sum over a chunk of decay to its end * dt * x B^T.
+        decays: [tokens / 64 + sequences, groups * group] if cu_seqlens; [batch, ceildiv(tokens, 64), groups *
+            group], float32: by which a state before the chunk fades.
 
     Rules:
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
+        B: expected 1 to 256 features of states; split them.
+        x: expected 1 to 512 features; split the heads.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdChunkStateBackwardResult(NamedTuple):
+    dx: Tensor
+    ddt: Tensor
+    dA: Tensor
+    dB: Tensor
+    ddt_bias: Tensor | None
+
+def ssd_chunk_state_backward(
+    dstates: Tensor,
+    ddecays: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    *,
+    dt_bias: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    dt_softplus: bool = False,
+) -> SsdChunkStateBackwardResult:
+    """Gradients of ssd_chunk_state.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dstates: [tokens / 64 + sequences, groups * group, p, n] if cu_seqlens; [batch, ceildiv(tokens, 64), groups
+            * group, p, n], float32: gradient of states.
+        ddecays: [tokens / 64 + sequences, groups * group] if cu_seqlens; [batch, ceildiv(tokens, 64), groups *
+            group], float32: gradient of decays.
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. The last dimension is contiguous.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            step widths.
+        A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
+            are written to the state. The last dimension is contiguous.
+        dt_bias: [groups * group], float32: added to dt. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
+        dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
+
+    Returns:
+        dx: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gradient
+            of x. The last dimension is contiguous.
+        ddt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], dtype that of dt: gradient of
+            dt.
+        dA: [groups * group], float32: gradient of A.
+        dB: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of B: gradient of B. The last
+            dimension is contiguous.
+        ddt_bias: [groups * group], float32: gradient of dt_bias. None unless dt_bias.
+
+    Rules:
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         B: expected 1 to 256 features of states; split them.
         x: expected 1 to 512 features; split the heads.
         x: expected a multiple of the groups of heads; give x a head for each group.
@@ -5340,20 +5392,76 @@ def ssd_state_passing(
     decays: Tensor,
     *,
     initial_state: Tensor | None = None,
+    cu_chunks: Tensor | None = None,
 ) -> SsdStatePassingResult:
     """The states before each chunk, from those that chunks leave.
 
-    There are no gradients: it is a step of ssd, whose gradient is ssd_backward.
+    Gradients of states, decays and initial_state are those of ``tegula.ssd_state_passing_backward``.
 
     Args:
-        states: [batch, chunks, heads, p, n], float32: states that chunks leave. The last dimension is contiguous.
-        decays: [batch, chunks, heads], float32: factors by which states fade.
-        initial_state: [batch, heads, p, n], float32: states before the first token; zeros if omitted. The last
-            dimension is contiguous. Optional.
+        states: [chunks, heads, p, n] if cu_chunks; [batch, chunks, heads, p, n], float32: states that chunks leave.
+            The last dimension is contiguous.
+        decays: [chunks, heads] if cu_chunks; [batch, chunks, heads], float32: factors by which states fade.
+        initial_state: [sequences, heads, p, n] if cu_chunks; [batch, heads, p, n], float32: states before the first
+            token; zeros if omitted. The last dimension is contiguous. Optional.
+        cu_chunks: [sequences + 1], int32: boundaries of packed sequences: sequence i has the chunks from entry i up
+            to entry i + 1. Optional.
 
     Returns:
-        starts: [batch, chunks, heads, p, n], float32: states before each chunk. The last dimension is contiguous.
-        final_state: [batch, heads, p, n], float32: states after the last chunk. The last dimension is contiguous.
+        starts: [chunks, heads, p, n] if cu_chunks; [batch, chunks, heads, p, n], float32: states before each chunk.
+            The last dimension is contiguous.
+        final_state: [sequences, heads, p, n] if cu_chunks; [batch, heads, p, n], float32: states after the last
+            chunk. The last dimension is contiguous.
+
+    Rules:
+        states: expected 1 to 256 features of states; split them.
+        states: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdStatePassingBackwardResult(NamedTuple):
+    dstates: Tensor
+    ddecays: Tensor
+    dinitial_state: Tensor | None
+
+def ssd_state_passing_backward(
+    dstarts: Tensor,
+    dfinal_state: Tensor,
+    states: Tensor,
+    decays: Tensor,
+    *,
+    initial_state: Tensor | None = None,
+    cu_chunks: Tensor | None = None,
+) -> SsdStatePassingBackwardResult:
+    """Gradients of ssd_state_passing.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dstarts: [chunks, heads, p, n] if cu_chunks; [batch, chunks, heads, p, n], float32: gradient of starts. The
+            last dimension is contiguous.
+        dfinal_state: [sequences, heads, p, n] if cu_chunks; [batch, heads, p, n], float32: gradient of final_state.
+            The last dimension is contiguous.
+        states: [chunks, heads, p, n] if cu_chunks; [batch, chunks, heads, p, n], float32: states that chunks leave.
+            The last dimension is contiguous.
+        decays: [chunks, heads] if cu_chunks; [batch, chunks, heads], float32: factors by which states fade.
+        initial_state: [sequences, heads, p, n] if cu_chunks; [batch, heads, p, n], float32: states before the first
+            token; zeros if omitted. The last dimension is contiguous. Optional.
+        cu_chunks: [sequences + 1], int32: boundaries of packed sequences: sequence i has the chunks from entry i up
+            to entry i + 1. Optional.
+
+    Returns:
+        dstates: [chunks, heads, p, n] if cu_chunks; [batch, chunks, heads, p, n], dtype that of states: gradient of
+            states. The last dimension is contiguous.
+        ddecays: [chunks, heads] if cu_chunks; [batch, chunks, heads], dtype that of decays: gradient of decays.
+        dinitial_state: [sequences, heads, p, n] if cu_chunks; [batch, heads, p, n], dtype that of initial_state:
+            gradient of initial_state. The last dimension is contiguous. None unless initial_state.
 
     Rules:
         states: expected 1 to 256 features of states; split them.
@@ -5378,33 +5486,128 @@ def ssd_chunk_scan(
     D: Tensor | None = None,
     z: Tensor | None = None,
     dt_bias: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
     dt_softplus: bool = False,
 ) -> Tensor:
     """The results of ssd from the states before each chunk of tokens.
 
-    There are no gradients: it is a step of ssd, whose gradient is ssd_backward.
+    Gradients of x, dt, A, B, C, starts, D, z and dt_bias are those of ``tegula.ssd_chunk_scan_backward``.
 
     Args:
-        x: [batch, tokens, groups * group, p], float32, float16 or bfloat16: values. The last dimension is
-            contiguous.
-        dt: [batch, tokens, groups * group], float32, float16 or bfloat16: step widths.
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. The last dimension is contiguous.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            step widths.
         A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
-        B: [batch, tokens, groups, n], dtype that of x: vectors by which values are written to the state. The last
-            dimension is contiguous.
-        C: [batch, tokens, groups, n], dtype that of x: vectors by which the state is read. The last dimension is
-            contiguous.
-        starts: [batch, ceildiv(tokens, 64), groups * group, p, n], float32: states before each chunk. The last
-            dimension is contiguous.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
+            are written to the state. The last dimension is contiguous.
+        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which the
+            state is read. The last dimension is contiguous.
+        starts: [tokens / 64 + sequences, groups * group, p, n] if cu_seqlens; [batch, ceildiv(tokens, 64), groups *
+            group, p, n], float32: states before each chunk. The last dimension is contiguous.
         D: [groups * group], float32: factors of x, which is added to the result. Optional.
-        z: [batch, tokens, groups * group, p], dtype that of x: gate: results are multiplied by silu(z). The last
-            dimension is contiguous. Optional.
+        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gate:
+            results are multiplied by silu(z). The last dimension is contiguous. Optional.
         dt_bias: [groups * group], float32: added to dt. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
         dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
 
     Returns:
-        out: [batch, tokens, groups * group, p], dtype that of x: (state after the token . C + D * x) * silu(z).
+        out: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: (state
+            after the token . C + D * x) * silu(z).
 
     Rules:
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
+        B: expected 1 to 256 features of states; split them.
+        x: expected 1 to 512 features; split the heads.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdChunkScanBackwardResult(NamedTuple):
+    dx: Tensor
+    ddt: Tensor
+    dA: Tensor
+    dB: Tensor
+    dC: Tensor
+    dstarts: Tensor
+    dD: Tensor | None
+    dz: Tensor | None
+    ddt_bias: Tensor | None
+
+def ssd_chunk_scan_backward(
+    dout: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    starts: Tensor,
+    *,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    dt_softplus: bool = False,
+) -> SsdChunkScanBackwardResult:
+    """Gradients of ssd_chunk_scan.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x:
+            gradient of out.
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. The last dimension is contiguous.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            step widths.
+        A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which values
+            are written to the state. The last dimension is contiguous.
+        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: vectors by which the
+            state is read. The last dimension is contiguous.
+        starts: [tokens / 64 + sequences, groups * group, p, n] if cu_seqlens; [batch, ceildiv(tokens, 64), groups *
+            group, p, n], float32: states before each chunk. The last dimension is contiguous.
+        D: [groups * group], float32: factors of x, which is added to the result. Optional.
+        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gate:
+            results are multiplied by silu(z). The last dimension is contiguous. Optional.
+        dt_bias: [groups * group], float32: added to dt. Optional.
+        cu_seqlens: [sequences + 1], int32: boundaries of packed sequences: sequence i has the tokens from entry i
+            up to entry i + 1. Optional.
+        max_seqlen: upper bound on the length of a packed sequence, which the caller promises; a number of tokens,
+            or 0 if unknown.
+        dt_softplus: applies softplus to the steps: log(1 + exp(dt + dt_bias)).
+
+    Returns:
+        dx: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gradient
+            of x. The last dimension is contiguous.
+        ddt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], dtype that of dt: gradient of
+            dt.
+        dA: [groups * group], float32: gradient of A.
+        dB: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of B: gradient of B. The last
+            dimension is contiguous.
+        dC: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of C: gradient of C. The last
+            dimension is contiguous.
+        dstarts: [tokens / 64 + sequences, groups * group, p, n] if cu_seqlens; [batch, ceildiv(tokens, 64), groups
+            * group, p, n], dtype that of starts: gradient of starts. The last dimension is contiguous.
+        dD: [groups * group], float32: gradient of D. None unless D.
+        dz: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of z: gradient
+            of z. The last dimension is contiguous. None unless z.
+        ddt_bias: [groups * group], float32: gradient of dt_bias. None unless dt_bias.
+
+    Rules:
+        max_seqlen: expected cu_seqlens as well; leave it out: without it all sequences are equally long.
         B: expected 1 to 256 features of states; split them.
         x: expected 1 to 512 features; split the heads.
         x: expected a multiple of the groups of heads; give x a head for each group.
