@@ -50,7 +50,7 @@ TEST_F(Refused, WrongCalls) {
       {"show block_sparse", "did you mean block_sparse_attention"},
       {"check topkblocks", "did you mean topk_blocks"},
       {"bench xyz", "There are: attention"},
-      {"bench nsa --target cpu", "measure nsa_selected_attention"},
+      {"bench nsa --target cpu", "measure nsa_combine"},
       {"run", "operator is required"},
       {"run gemm", "needs the input 'a'"},
       {"run gemm --input a", "name=value"},
