@@ -58,7 +58,7 @@ tegula_sanitized_test(test_address 4
 # What several threads enter: the pool, the cache of kernels, the executor.
 tegula_sanitized_test(test_thread 2
                       FLAGS -fsanitize=thread
-                      SOURCES runtime/execution/*.cpp runtime/machine/*.cpp cuda/ranges.cpp
+                      SOURCES runtime/execution/*.cpp runtime/machine/*.cpp
                       TESTS runtime/machine/thread_pool_test.cpp runtime/execution/kernel_cache_test.cpp
                             runtime/execution/host_compiler_test.cpp runtime/execution/function_test.cpp
                             codegen/calls_test.cpp)

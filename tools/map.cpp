@@ -121,7 +121,7 @@ PointWork measure_point(const ops::OperatorSchema& schema, const ops::ExampleCal
                         MapPoint& point) {
   const ops::Tensors inputs = inputs_on(target, schema, call);
   const ops::CheckedCall checked(schema, inputs, call.options);
-  PointWork work{checked.bound.flops(), checked.bound.bytes()};
+  PointWork work{.flops = checked.bound.flops(), .bytes = checked.bound.bytes()};
   {
     RecordedCalls recorded;
     ops::call_by_name(schema, inputs, call.options, target);

@@ -1,103 +1,19 @@
 #include "passes/cuda/step_parts.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <iterator>
-#include <unordered_set>
 
 #include "ir/effects.hpp"
-#include "ir/visit.hpp"
-#include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/lower.hpp"
-#include "passes/cuda/ring_uses.hpp"
-#include "passes/cuda/step_groups.hpp"
+#include "passes/cuda/step_planner.hpp"
 
 namespace tegula::passes {
 
 using namespace ir;
 using Does = StepPart::Does;
 
-namespace {
-
-// A product in flight: what it writes and reads, and what is let go when it is done.
-struct Flight {
-  BufferPtr sum;
-  std::vector<BufferPtr> operands;  // that no ring protects
-  std::vector<int> rings;           // of the others
-  std::vector<Release> releases;
-};
-
-using Buffers = std::unordered_set<const Buffer*>;
-
-// How the steps of a body follow each other.
-enum class Overlap : std::uint8_t {
-  none,
-  delayed,  // what runs at its start is of the step before
-  deep,     // its products run on in the next step
-};
-
-class Planner {
- public:
-  Planner(const Roles& roles, const ConsumerProgram& program, const CudaTarget& target)
-      : roles_(roles), program_(program), target_(target) {
-    for_each_stmt(program.body, [&](const Stmt& s) {
-      if (is_wgmma(s)) sums_.insert(as<Gemm>(s)->c.buffer.get());
-    });
-  }
-  // `begun`: sums that products of the body may find as other code, or another way to the body, left them.
-  StepParts body(const Body& statements, Overlap overlap, Buffers begun = {});
-
- private:
-  GemmPlan plan(const Stmt& s) const {
-    const auto* gemm = as<Gemm>(s);
-    return gemm ? plan_gemm(*gemm, roles_.together(), target_) : GemmPlan{};
-  }
-  bool is_wgmma(const Stmt& s) const { return plan(s).instruction == GemmInstruction::wgmma; }
-  int ring_of(const BufferPtr& b) const { return roles_.ring_of(program_.in_ring(b.get())); }
-  bool has_parts(const Stmt& s) const;
-  std::vector<StepGroup> groups(const Body& statements, const std::vector<RingUse>& used) const;
-
-  void group(const StepGroup& group, const Body& statements, Overlap overlap);
-  void statement(const Stmt& s, Overlap overlap);
-  void plain(const Stmt& s, Overlap overlap);
-  void product(const Stmt& s);
-  void promoted(const Stmt& s, const GemmPlan& plan);
-  void work(const Stmt& s);
-  void let_go_early(const Stmt& s);
-  void meet(const Stmt& s, bool before);
-  void exponentials(const Body& statements, const StepGroup& group);
-  void operand(const Body& statements, const StepGroup& group);
-  Overlap overlap_of(const Stmt& s) const;
-  void branch(const Stmt& s, Overlap overlap);
-  void loop(const Stmt& s);
-  void release(const StepGroup& group, const std::vector<RingUse>& used);
-  void await_tile(int ring);
-  void leave_in_flight(const std::vector<RingUse>& used);
-
-  std::size_t flights_of(const Stmt& s) const;
-  void take_off(const Gemm& gemm);
-  // The part at hand begins when the first `count` of the flights are done.
-  void await(StepPart& part, std::size_t count);
-  void settle(StepPart& part);
-  void settle_sums(const Stmt& s, StepPart& part);
-  void drain();
-  StepPart& add(Does does, const Stmt& s);
-
-  const Roles& roles_;
-  const ConsumerProgram& program_;
-  const CudaTarget& target_;
-  Buffers sums_;  // of products by tensor cores
-  // The parts of the current body.
-  StepParts parts_;
-  std::vector<int> advanced_, awaited_;  // that no part has yet
-  std::deque<Flight> flights_;
-  bool settled_ = true;    // no product was issued since the last wait
-  bool in_turns_ = false;  // warp groups issue the products of the loop one after the other
-  Buffers begun_;          // see body
-};
-
 // Whether tiles of rings come, or tensor cores multiply, in a body of the statement.
-bool Planner::has_parts(const Stmt& s) const {
+bool StepPlanner::has_parts(const Stmt& s) const {
   // Each group awaits what it multiplies itself.
   const auto* loop = as<For>(s);
   if (loop && threads_of(*loop, roles_.together()) != roles_.together()) return false;
@@ -111,7 +27,7 @@ bool Planner::has_parts(const Stmt& s) const {
   return found;
 }
 
-StepPart& Planner::add(Does does, const Stmt& s) {
+StepPart& StepPlanner::add(Does does, const Stmt& s) {
   StepPart& part = parts_.emplace_back();
   part.does = does;
   part.stmt = s;
@@ -120,7 +36,7 @@ StepPart& Planner::add(Does does, const Stmt& s) {
   return part;
 }
 
-void Planner::await(StepPart& part, std::size_t count) {
+void StepPlanner::await(StepPart& part, std::size_t count) {
   if (count == 0) return;
   part.in_flight = static_cast<int>(flights_.size() - count);
   settled_ = true;
@@ -131,13 +47,13 @@ void Planner::await(StepPart& part, std::size_t count) {
   }
 }
 
-void Planner::drain() {
+void StepPlanner::drain() {
   if (!flights_.empty()) await(add(Does::nothing, nullptr), flights_.size());
 }
 
 // How many flights are to be over before the statement: their sums are touched, or their operands written.
 // None may be under way beside a product of single warps: ptxas then serialises the products of the function.
-std::size_t Planner::flights_of(const Stmt& s) const {
+std::size_t StepPlanner::flights_of(const Stmt& s) const {
   for (const auto& [gemm, threads] : team_products({s}, roles_.consumers))
     if (plan_gemm(*gemm, threads, target_).instruction == GemmInstruction::mma_sync) return flights_.size();
   std::size_t before = 0;
@@ -157,13 +73,13 @@ std::size_t Planner::flights_of(const Stmt& s) const {
 // before them. It costs nothing: they are done. But ptxas, where that was known in the step before only,
 // takes the sum for one in flight as well, and inserts waits for all or serialises the products of the
 // function.
-void Planner::settle(StepPart& part) {
+void StepPlanner::settle(StepPart& part) {
   if (flights_.empty() || settled_) return;
   part.in_flight = static_cast<int>(flights_.size());
   settled_ = true;
 }
 
-void Planner::settle_sums(const Stmt& s, StepPart& part) {
+void StepPlanner::settle_sums(const Stmt& s, StepPart& part) {
   for (const Region& r : all_effects(s).regions) {
     const Buffer* buffer = r.view->buffer.get();
     if (!sums_.contains(buffer)) continue;
@@ -172,7 +88,7 @@ void Planner::settle_sums(const Stmt& s, StepPart& part) {
   }
 }
 
-void Planner::take_off(const Gemm& gemm) {
+void StepPlanner::take_off(const Gemm& gemm) {
   Flight flight{gemm.c.buffer, {}, {}, {}};
   for (const View* operand : operands(gemm)) {
     if (const int ring = ring_of(operand->buffer); ring >= 0)
@@ -184,7 +100,7 @@ void Planner::take_off(const Gemm& gemm) {
   settled_ = false;
 }
 
-void Planner::product(const Stmt& s) {
+void StepPlanner::product(const Stmt& s) {
   const auto& gemm = *as<Gemm>(s);
   const GemmPlan own = plan(s);
   // Products of one accumulator follow each other; what is read from registers must be there.
@@ -208,7 +124,7 @@ void Planner::product(const Stmt& s) {
 
 // What tensor cores sum is awaited and added, accumulator by accumulator, while another warp group
 // multiplies: unless they ping-pong, all multiply and all add at the same time.
-void Planner::promoted(const Stmt& s, const GemmPlan& plan) {
+void StepPlanner::promoted(const Stmt& s, const GemmPlan& plan) {
   parts_.back().pins = false;
   for (int i = 0; i < accumulators(*as<Gemm>(s), plan); ++i) {
     StepPart& part = i == 0 ? parts_.back() : add(Does::product, s);
@@ -218,7 +134,7 @@ void Planner::promoted(const Stmt& s, const GemmPlan& plan) {
   }
 }
 
-void Planner::work(const Stmt& s) {
+void StepPlanner::work(const Stmt& s) {
   let_go_early(s);
   StepPart& part = add(Does::work, s);
   await(part, flights_of(s));
@@ -226,7 +142,7 @@ void Planner::work(const Stmt& s) {
 }
 
 // Products of another group's step are done before those behind them, and the producer waits for their tile.
-void Planner::let_go_early(const Stmt& s) {
+void StepPlanner::let_go_early(const Stmt& s) {
   if (!roles_.dealt) return;
   const std::size_t needed = flights_of(s);
   for (std::size_t i = needed; i-- > 1;) {
@@ -235,7 +151,7 @@ void Planner::let_go_early(const Stmt& s) {
   }
 }
 
-void Planner::meet(const Stmt& s, bool before) {
+void StepPlanner::meet(const Stmt& s, bool before) {
   if (!roles_.dealt) return;
   const auto found = roles_.dealt->meetings.find(s.get());
   if (found == roles_.dealt->meetings.end()) return;
@@ -244,7 +160,7 @@ void Planner::meet(const Stmt& s, bool before) {
 }
 
 // The wait stands inside the exponentials: some run under the product, some under the next one's issue.
-void Planner::exponentials(const Body& statements, const StepGroup& group) {
+void StepPlanner::exponentials(const Body& statements, const StepGroup& group) {
   const Stmt& s = statements[group.first];
   const bool sums = group.count > 1;
   work(s);
@@ -265,7 +181,7 @@ void Planner::exponentials(const Body& statements, const StepGroup& group) {
 }
 
 // Each part is multiplied while the next one is made.
-void Planner::operand(const Body& statements, const StepGroup& group) {
+void StepPlanner::operand(const Body& statements, const StepGroup& group) {
   const Stmt &made = statements[group.first], &used = statements[group.first + 1];
   const auto& gemm = *as<Gemm>(used);
   const std::size_t before = flights_of(made);
@@ -283,7 +199,7 @@ void Planner::operand(const Body& statements, const StepGroup& group) {
   take_off(gemm);
 }
 
-void Planner::branch(const Stmt& s, Overlap overlap) {
+void StepPlanner::branch(const Stmt& s, Overlap overlap) {
   const auto& own = *as<If>(s);
   internal_assert(own.otherwise.empty() || !own.of_rows.empty(),
                   "tiles of rings are used in the first part of a branch");
@@ -296,14 +212,14 @@ void Planner::branch(const Stmt& s, Overlap overlap) {
   parts_.push_back(std::move(result));
 }
 
-Overlap Planner::overlap_of(const Stmt& s) const {
+Overlap StepPlanner::overlap_of(const Stmt& s) const {
   const auto shape = program_.shapes.find(s.get());
   if (shape == program_.shapes.end()) return Overlap::none;
   if (shape->second == LoopShape::deep) return Overlap::deep;
   return shape->second == LoopShape::delayed ? Overlap::delayed : Overlap::none;
 }
 
-void Planner::loop(const Stmt& s) {
+void StepPlanner::loop(const Stmt& s) {
   const auto* counted = as<For>(s);
   const Body& own = counted ? counted->body : as<While>(s)->body;
   const Overlap overlap = overlap_of(s);
@@ -322,13 +238,13 @@ void Planner::loop(const Stmt& s) {
     end.landed.push_back({use.ring, Release::Slot::before});
 }
 
-void Planner::statement(const Stmt& s, Overlap overlap) {
+void StepPlanner::statement(const Stmt& s, Overlap overlap) {
   meet(s, true);
   plain(s, overlap);
   meet(s, false);
 }
 
-void Planner::plain(const Stmt& s, Overlap overlap) {
+void StepPlanner::plain(const Stmt& s, Overlap overlap) {
   if (is_wgmma(s)) return product(s);
   const auto* declared = as<Declare>(s);
   if (declared && ring_of(declared->tile) >= 0 && !program_.before.contains(declared->tile.get())) return;
@@ -340,14 +256,14 @@ void Planner::plain(const Stmt& s, Overlap overlap) {
   loop(s);
 }
 
-void Planner::group(const StepGroup& group, const Body& statements, Overlap overlap) {
+void StepPlanner::group(const StepGroup& group, const Body& statements, Overlap overlap) {
   if (group.kind == StepGroup::Kind::operand) return operand(statements, group);
   if (group.kind == StepGroup::Kind::exponentials && overlap == Overlap::delayed)
     return exponentials(statements, group);
   for (std::size_t i = 0; i < group.count; ++i) statement(statements[group.first + i], overlap);
 }
 
-std::vector<StepGroup> Planner::groups(const Body& statements, const std::vector<RingUse>& used) const {
+std::vector<StepGroup> StepPlanner::groups(const Body& statements, const std::vector<RingUse>& used) const {
   std::vector<bool> waits(statements.size());
   std::vector<GemmPlan> plans;
   for (std::size_t i = 0; i < statements.size(); ++i) {
@@ -359,7 +275,7 @@ std::vector<StepGroup> Planner::groups(const Body& statements, const std::vector
 
 // What is read here for the last time: now, or when a product in flight is done. Threads that let a slot go
 // meet for it: where nobody waits for the slot before the end of the step they do it with the last product.
-void Planner::release(const StepGroup& group, const std::vector<RingUse>& used) {
+void StepPlanner::release(const StepGroup& group, const std::vector<RingUse>& used) {
   for (std::size_t i = group.first; i < group.first + group.count; ++i) {
     for (const RingUse& use : used) {
       if (use.last != i) continue;
@@ -375,7 +291,7 @@ void Planner::release(const StepGroup& group, const std::vector<RingUse>& used) 
   }
 }
 
-void Planner::leave_in_flight(const std::vector<RingUse>& used) {
+void StepPlanner::leave_in_flight(const std::vector<RingUse>& used) {
   StepPart& last = parts_.back();
   last.left = static_cast<int>(flights_.size());
   for (const RingUse& use : used) last.released_but_first.push_back(use.ring);
@@ -383,7 +299,7 @@ void Planner::leave_in_flight(const std::vector<RingUse>& used) {
   flights_.clear();
 }
 
-StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) {
+StepParts StepPlanner::body(const Body& statements, Overlap overlap, Buffers begun) {
   parts_.clear();
   begun_ = std::move(begun);
   const std::vector<RingUse> used = ring_uses(statements, roles_, program_);
@@ -408,7 +324,7 @@ StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) 
 }
 
 // A product in flight may read the ring's tile before it, which then is let go as that of a step before.
-void Planner::await_tile(int ring) {
+void StepPlanner::await_tile(int ring) {
   awaited_.push_back(ring);
   for (Flight& flight : flights_) {
     const auto own = std::find(flight.releases.begin(), flight.releases.end(), Release{ring});
@@ -418,10 +334,8 @@ void Planner::await_tile(int ring) {
   }
 }
 
-}  // namespace
-
 StepParts step_parts(const Roles& roles, const ConsumerProgram& program, const CudaTarget& target) {
-  return Planner(roles, program, target).body(program.body, Overlap::none);
+  return StepPlanner(roles, program, target).body(program.body, Overlap::none);
 }
 
 }  // namespace tegula::passes
