@@ -117,7 +117,7 @@ void formula_of_chunk_scan(const Bound<SsdChunkScan>& c, E& exact) {
         const auto at = static_cast<std::size_t>(s);
         Number score = 0;
         for (std::int64_t e = 0; e < n; ++e) score += read[e] * key(B, own.first + s)[e];
-        scores.push_back(exact.rounded(score * own.steps[at] * exp(grown - own.sums[at])));
+        scores.push_back(exact.rounded(score * exp(grown - own.sums[at])));
       }
       for (std::int64_t j = 0; j < p; ++j) {
         const std::int64_t at = ((own.first + i) * heads + own.head) * p + j;
@@ -125,8 +125,11 @@ void formula_of_chunk_scan(const Bound<SsdChunkScan>& c, E& exact) {
         for (std::int64_t e = 0; e < n; ++e)
           sum += read[e] * exact.rounded(starts[(own.row * p + j) * n + e]);
         sum = sum * exp(grown);
-        for (std::int64_t s = 0; s <= i; ++s)
-          sum += scores[static_cast<std::size_t>(s)] * x[((own.first + s) * heads + own.head) * p + j];
+        for (std::int64_t s = 0; s <= i; ++s) {
+          const auto token = static_cast<std::size_t>(s);
+          sum += scores[token] *
+                 exact.rounded(x[((own.first + s) * heads + own.head) * p + j] * own.steps[token]);
+        }
         if (D) sum += D[own.head] * x[at];
         out[at] = z ? sum * z[at] / (1 + exp(-z[at])) : sum;
       }
