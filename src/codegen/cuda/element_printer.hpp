@@ -51,8 +51,8 @@ class ElementPrinter : protected GridState {
   Coordinates register_coordinates(const Layout& layout, const Texts& base);
   std::string first_replica(const Layout& layout) const;
   SharedTile stage(const std::string& name, std::int64_t elements, DType type);
-  void to_shared(const FragmentTile& from, DType type, const SharedTile& to, const Loc& at);
-  void from_shared(const SharedTile& from, DType type, const FragmentTile& to, const Loc& at);
+  void to_shared(const FragmentTile& from, const SharedTile& to, const Loc& at);
+  void from_shared(const SharedTile& from, const FragmentTile& to, const Loc& at);
   void release(const SharedTile& tile);
 
   // ---- loops over elements, several of a row at a time (print_vectors.cpp)

@@ -53,8 +53,8 @@ void CudaGridPrinter::operator()(const Gemm& n, const Stmt& s) {
     gemm_mma(n, plan, c, s->at);
   if (!moves) return;
   const SharedTile tile = stage(c.name, n.c.buffer->elements(), n.c.buffer->type);
-  to_shared(c, n.c.buffer->type, tile, s->at);
-  from_shared(tile, n.c.buffer->type, own, s->at);
+  to_shared(c, tile, s->at);
+  from_shared(tile, own, s->at);
   release(tile);
 }
 

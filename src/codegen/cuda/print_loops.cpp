@@ -100,7 +100,7 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   });
   for (const auto& [buffer, written] : moved) {
     const SharedTile tile = stage(buffer->name, buffer->elements(), buffer->type);
-    to_shared(fragments_.at(buffer.get()), buffer->type, tile, s->at);
+    to_shared(fragments_.at(buffer.get()), tile, s->at);
     shared_[buffer.get()] = tile;
     notes_.of_conversion(
         *buffer, "the loop accesses it in another layout than that in which its threads hold it", s->at);
@@ -114,7 +114,7 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   for (const auto& [buffer, written] : moved) {
     const SharedTile tile = shared_.at(buffer.get());
     shared_.erase(buffer.get());
-    if (written) from_shared(tile, buffer->type, fragments_.at(buffer.get()), s->at);
+    if (written) from_shared(tile, fragments_.at(buffer.get()), s->at);
     release(tile);
   }
 }
@@ -304,8 +304,8 @@ FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& l
   declare_fragment(result.name, buffer->type, layout, at);
   if (!with_contents) return result;
   const SharedTile tile = stage(buffer->name, buffer->elements(), buffer->type);
-  to_shared(own, buffer->type, tile, at);
-  from_shared(tile, buffer->type, result, at);
+  to_shared(own, tile, at);
+  from_shared(tile, result, at);
   release(tile);
   notes_.of_conversion(*buffer,
                        "the statement uses it in another layout than that in which its threads hold it", at);

@@ -26,6 +26,14 @@ std::string coordinate_text(const layout::Digits& digits, std::size_t dim, const
   return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
 }
 
+// Where the element with these coordinates is in a tile of the shape, row by row.
+std::string element_text(const std::vector<std::string>& names, const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> terms;
+  std::int64_t stride = 1;
+  for (std::size_t d = names.size(); d-- > 0; stride *= shape[d]) terms.push_back(times(names[d], stride));
+  return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+}
+
 }  // namespace
 
 std::string ElementPrinter::first_replica(const Layout& layout) const {
@@ -86,7 +94,7 @@ SharedTile ElementPrinter::stage(const std::string& name, std::int64_t elements,
 
 void ElementPrinter::release(const SharedTile& tile) { memory_.free(tile.memory.begin); }
 
-void ElementPrinter::to_shared(const FragmentTile& from, DType type, const SharedTile& to, const Loc& at) {
+void ElementPrinter::to_shared(const FragmentTile& from, const SharedTile& to, const Loc& at) {
   out_.code();
   out_.touch({to.memory, MemoryUse::write});
   out_.open(fmt::format("{{  // {}: to shared memory", location_in_folder(at)));
@@ -97,19 +105,14 @@ void ElementPrinter::to_shared(const FragmentTile& from, DType type, const Share
   Texts guards;
   if (!x.inside.empty()) guards.push_back(x.inside);
   if (const std::string first = first_replica(from.layout); !first.empty()) guards.push_back(first);
-  Texts terms;
-  std::int64_t stride = 1;
-  for (std::size_t d = x.names.size(); d-- > 0; stride *= from.layout.shape()[d])
-    terms.push_back(times(x.names[d], stride));
   out_.line(fmt::format("{}tg::store({} + {}, {}[r]);",
                         guards.empty() ? "" : fmt::format("if ({}) ", fmt::join(guards, " && ")), to.name,
-                        terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + ")), from.name));
+                        element_text(x.names, from.layout.shape()), from.name));
   out_.close();
   out_.close();
-  (void)type;
 }
 
-void ElementPrinter::from_shared(const SharedTile& from, DType type, const FragmentTile& to, const Loc& at) {
+void ElementPrinter::from_shared(const SharedTile& from, const FragmentTile& to, const Loc& at) {
   out_.code();
   out_.touch({from.memory, MemoryUse::read});
   out_.open(fmt::format("{{  // {}: from shared memory", location_in_folder(at)));
@@ -117,16 +120,11 @@ void ElementPrinter::from_shared(const SharedTile& from, DType type, const Fragm
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", to.layout.register_count()));
   const Coordinates x = register_coordinates(to.layout, base);
-  Texts terms;
-  std::int64_t stride = 1;
-  for (std::size_t d = x.names.size(); d-- > 0; stride *= to.layout.shape()[d])
-    terms.push_back(times(x.names[d], stride));
   out_.line(fmt::format("{}{}[r] = tg::load({} + {});",
                         x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside), to.name, from.name,
-                        terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "))));
+                        element_text(x.names, to.layout.shape())));
   out_.close();
   out_.close();
-  (void)type;
 }
 
 }  // namespace tegula::codegen

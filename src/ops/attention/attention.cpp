@@ -102,11 +102,14 @@ void multiply_8_bits(const Bound<Attention>& c, AttentionKernel& kernel) {
 
 // What the copy engine does not take costs a copy, which short windows cannot hide.
 void note_copies(const AttentionKernel& kernel, Launch& launch) {
-  if (kernel.padded.copied || kernel.padded.copied_keys)
-    launch.note(fmt::format(
+  const TileFeatures& tiles = kernel.padded;
+  if (!tiles.copied && !tiles.copied_keys) return;
+  launch.note([&] {
+    return fmt::format(
         "plan: rows of {} and {} features are copied to rows that start at multiples of {} bytes; "
         "multiples of {} features are faster",
-        kernel.dim, kernel.dim_v, kernel.padded.copied ? 16 : 32, kernel.padded.copied ? 8 : 16));
+        kernel.dim, kernel.dim_v, tiles.copied ? 16 : 32, tiles.copied ? 8 : 16);
+  });
 }
 
 void run(const Bound<Attention>& c, Launch& launch) {

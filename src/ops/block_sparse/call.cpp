@@ -130,12 +130,13 @@ namespace {
 void note_few_rows(const BlockSparseCall& call, Launch& launch) {
   const std::int64_t heads = call.per_query_head ? 1 : call.tensors.group(),
                      rows = heads * call.kernel.q_block;
-  if (multiplies_by_groups(call.kernel) && rows < warp_group_rows)
-    launch.note(
-        fmt::format("plan: {} queries of {} heads share a list of blocks, and a warp group multiplies {} "
-                    "rows; larger blocks "
-                    "of queries are faster",
-                    call.kernel.q_block, heads, warp_group_rows));
+  if (!multiplies_by_groups(call.kernel) || rows >= warp_group_rows) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: {} queries of {} heads share a list of blocks, and a warp group multiplies {} rows; larger "
+        "blocks of queries are faster",
+        call.kernel.q_block, heads, warp_group_rows);
+  });
 }
 
 }  // namespace

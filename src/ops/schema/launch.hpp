@@ -51,9 +51,11 @@ class Launch {
   const BoundCall& call() const { return call_; }
   // Those that were launched, each once.
   const std::vector<lang::Kernel>& kernels() const { return kernels_; }
-  // Says why the plan takes a slower way, and what would be faster; kept where programs are only listed.
-  void note(const std::string& words) {
-    if (mode_ == Mode::list) notes_.push_back(words);
+  // Says why the plan takes a slower way, and what would be faster. `words` is called where programs are only
+  // listed.
+  template <class Words>
+  void note(const Words& words) {
+    if (mode_ == Mode::list) notes_.push_back(words());
   }
   const std::vector<std::string>& notes() const { return notes_; }
 

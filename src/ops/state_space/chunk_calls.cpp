@@ -40,24 +40,10 @@ struct StepsBackward {
   const Steps steps = form_steps(c.call(), launch, c->dt_softplus);
   const Shape columns = shape_of_heads(c.call(), {c.dim("p")});
   const Tensor v = launch.scratch(columns, c.type("x")), dv = launch.scratch(columns, c.type("x")),
-               dsums = launch.scratch(shape_of_heads(c.call()), f32),
-               dgates = launch.scratch(dsums.shape(), f32),
-               parts = launch.scratch({3, columns[0], columns[1], columns[2]}, f32);
+               dsums = launch.scratch(shape_of_heads(c.call()), f32);
 
   void differentiate(const TensorRef& dy) {
-    launch(GateKernel{f32, {}, true, c.has("cu_seqlens")}, gate_sums_kernel,
-           {{"g", dsums}, {"sums", dgates}});
-    launch(products, step_gradients_kernel,
-           {{"x", token_view(c.call(), "x")},
-            {"dt", token_view(c.call(), "dt")},
-            {"steps", steps.steps},
-            {"dv", dv},
-            {"dy", dy},
-            {"dgates", dgates},
-            {"dx", token_view(c.call(), "dx")},
-            {"ddt", token_view(c.call(), "ddt")},
-            {"parts", parts}});
-    sum_over_tokens(c.call(), launch, parts);
+    differentiate_steps(c.call(), launch, products, {steps.steps, dv, dy, dsums});
   }
 };
 

@@ -57,8 +57,7 @@ class SsdBackward {
     complete_gradients();
     differentiate_states();
     differentiate_chunks();
-    differentiate_steps();
-    sum_over_tokens(c.call(), launch, parts);
+    differentiate_steps(c.call(), launch, products, {steps.steps, dv, dy, dsums});
   }
 
  private:
@@ -115,20 +114,6 @@ class SsdBackward {
             {"dsums", dsums}});
   }
 
-  void differentiate_steps() {
-    launch(GateKernel{f32, {}, true, scan.packed}, gate_sums_kernel, {{"g", dsums}, {"sums", dgates}});
-    launch(products, step_gradients_kernel,
-           {{"x", x},
-            {"dt", token_view(c.call(), "dt")},
-            {"steps", steps.steps},
-            {"dv", dv},
-            {"dy", dy},
-            {"dgates", dgates},
-            {"dx", token_view(c.call(), "dx")},
-            {"ddt", token_view(c.call(), "ddt")},
-            {"parts", parts}});
-  }
-
   const Call& c;
   Launch& launch;
   const TensorRef x = token_view(c.call(), "x"), q = token_view(c.call(), "C"), k = token_view(c.call(), "B"),
@@ -144,9 +129,7 @@ class SsdBackward {
                v = launch.scratch(columns, scan.type), dv = launch.scratch(columns, scan.type),
                states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type),
-               dsums = launch.scratch(shape_of_heads(c.call()), f32),
-               dgates = launch.scratch(shape_of_heads(c.call()), f32),
-               parts = launch.scratch({3, columns[0], columns[1], columns[2]}, f32);
+               dsums = launch.scratch(shape_of_heads(c.call()), f32);
   const TensorRef dy = gate ? own_dy.ref() : dout;
 };
 

@@ -11,6 +11,9 @@ Steps form_steps(const BoundCall& call, Launch& launch, bool softplus) {
   return result;
 }
 
+namespace {
+
+// dA, dD and ddt_bias, as far as the call has them, from what each token adds.
 void sum_over_tokens(const BoundCall& call, Launch& launch, const Tensor& parts) {
   const char* names[] = {"dA", "dD", "ddt_bias"};
   for (int i = 0; i < 3; ++i) {
@@ -19,6 +22,28 @@ void sum_over_tokens(const BoundCall& call, Launch& launch, const Tensor& parts)
     launch(RowSumKernel{}, row_sum_kernel,
            {{"x", part.reshape(shape_of_heads(call))}, {"total", call[names[i]]}});
   }
+}
+
+}  // namespace
+
+void differentiate_steps(const BoundCall& call, Launch& launch, const StepProductsKernel& products,
+                         const GradientsOfScan& of_scan) {
+  const Shape heads = shape_of_heads(call);
+  const Tensor dgates = launch.scratch(heads, f32),
+               parts = launch.scratch({3, heads[0], heads[1], heads[2]}, f32);
+  launch(GateKernel{f32, {}, true, call.has("cu_seqlens")}, gate_sums_kernel,
+         {{"g", of_scan.dsums}, {"sums", dgates}});
+  launch(products, step_gradients_kernel,
+         {{"x", token_view(call, "x")},
+          {"dt", token_view(call, "dt")},
+          {"steps", of_scan.steps},
+          {"dv", of_scan.dv},
+          {"dy", of_scan.dy},
+          {"dgates", dgates},
+          {"dx", token_view(call, "dx")},
+          {"ddt", token_view(call, "ddt")},
+          {"parts", parts}});
+  sum_over_tokens(call, launch, parts);
 }
 
 }  // namespace tegula::ops

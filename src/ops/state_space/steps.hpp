@@ -35,7 +35,14 @@ lang::Kernel step_values_kernel(const StepProductsKernel& c);
 // x, dt, A, steps, dv, dgates, which are gradients of steps · A, [, dy, D, dt_bias] give dx and ddt, and for
 // each token and head what it adds to the gradients of A, D and dt_bias: parts [3, batch, tokens, heads].
 lang::Kernel step_gradients_kernel(const StepProductsKernel& c);
-// The gradients dA, dD and ddt_bias, as far as the call has them, are sums of parts over all tokens.
-void sum_over_tokens(const BoundCall& call, Launch& launch, const Tensor& parts);
+// What the gradient of a scan gives for values v and sums of steps · A, with the gradient dy of results.
+struct GradientsOfScan {
+  const Tensor &steps, &dv;
+  TensorRef dy;
+  const Tensor& dsums;
+};
+// From these dx, ddt and, as far as the call has them, dA, dD and ddt_bias, which are sums over all tokens.
+void differentiate_steps(const BoundCall& call, Launch& launch, const StepProductsKernel& products,
+                         const GradientsOfScan& of_scan);
 
 }  // namespace tegula::ops
