@@ -40,10 +40,11 @@ struct StepsBackward {
   const Steps steps = form_steps(c.call(), launch, c->dt_softplus);
   const Shape columns = shape_of_heads(c.call(), {c.dim("p")});
   const Tensor v = launch.scratch(columns, c.type("x")), dv = launch.scratch(columns, c.type("x")),
+               skips = launch.scratch(products.gate ? shape_of_heads(c.call()) : Shape{0}, f32),
                dsums = launch.scratch(shape_of_heads(c.call()), f32);
 
   void differentiate(const TensorRef& dy) {
-    differentiate_steps(c.call(), launch, products, {steps.steps, dv, dy, dsums});
+    differentiate_steps(c.call(), launch, products, {steps.steps, dv, dy, skips, dsums});
   }
 };
 
@@ -111,8 +112,9 @@ void run_chunk_states_backward(const Bound<SsdChunkState>& c, Launch& launch) {
 
 void run_chunk_scan_backward(const Bound<SsdChunkScan>& c, Launch& launch) {
   const bool gate = c.has("z");
-  StepsBackward<SsdChunkScan> own{c, launch, step_products(c)};
-  own.products.skip = c.has("D"), own.products.gate = gate;
+  StepProductsKernel products = step_products(c);
+  products.skip = c.has("D"), products.gate = gate;
+  StepsBackward<SsdChunkScan> own{c, launch, products};
   const Shape of_gate = gate ? own.columns : Shape{0};
   const Tensor y = launch.scratch(of_gate, c.type("x")), own_dy = launch.scratch(of_gate, c.type("x"));
   const TensorRef dout = token_view(c.call(), "dout"), dy = gate ? own_dy.ref() : dout;
@@ -125,7 +127,8 @@ void run_chunk_scan_backward(const Bound<SsdChunkScan>& c, Launch& launch) {
           {"y", y},
           {"v", own.v},
           {"dy", own_dy},
-          {"dz", token_view(c.call(), "dz")}});
+          {"dz", token_view(c.call(), "dz")},
+          {"skips", own.skips}});
   launch(chunk_kernel(c), chunk_scan_gradients_kernel,
          {{"q", token_view(c.call(), "C")},
           {"k", token_view(c.call(), "B")},

@@ -57,7 +57,7 @@ class SsdBackward {
     complete_gradients();
     differentiate_states();
     differentiate_chunks();
-    differentiate_steps(c.call(), launch, products, {steps.steps, dv, dy, dsums});
+    differentiate_steps(c.call(), launch, products, {steps.steps, dv, dy, skips, dsums});
   }
 
  private:
@@ -72,7 +72,8 @@ class SsdBackward {
             {"y", y},
             {"v", v},
             {"dy", own_dy},
-            {"dz", token_view(c.call(), "dz")}});
+            {"dz", token_view(c.call(), "dz")},
+            {"skips", skips}});
   }
 
   void differentiate_states() {
@@ -129,6 +130,7 @@ class SsdBackward {
                v = launch.scratch(columns, scan.type), dv = launch.scratch(columns, scan.type),
                states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type),
+               skips = launch.scratch(gate ? shape_of_heads(c.call()) : none, f32),
                dsums = launch.scratch(shape_of_heads(c.call()), f32);
   const TensorRef dy = gate ? own_dy.ref() : dout;
 };

@@ -39,6 +39,7 @@ void differentiate_steps(const BoundCall& call, Launch& launch, const StepProduc
           {"steps", of_scan.steps},
           {"dv", of_scan.dv},
           {"dy", of_scan.dy},
+          {"skips", of_scan.skips},
           {"dgates", dgates},
           {"dx", token_view(call, "dx")},
           {"ddt", token_view(call, "ddt")},

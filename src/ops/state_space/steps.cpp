@@ -70,6 +70,7 @@ Kernel step_values_kernel(const StepProductsKernel& c) {
     Tensor y = c.gate ? in.values("y") : x, v = output("v", in.columns(), c.type);
     Tensor dy = c.gate ? output("dy", in.columns(), c.type) : v;
     Tensor dz = c.gate ? output("dz", in.columns(), c.type) : v;
+    Tensor skips = c.gate ? output("skips", {in.batch, in.tokens, in.heads}, f32) : steps;
     in.each([&](const auto& window, const Expr&) {
       const auto values = [&](const Tensor& t) { return load(window(t), {rows, in.width()}, f32); };
       Fragment xs = values(x), own = load(window(steps), {rows});
@@ -82,6 +83,10 @@ Kernel step_values_kernel(const StepProductsKernel& c) {
         ys(i, j) *= given(i, j) * share * (1 + gate * (1 - share));
         given(i, j) *= gate * share;
       });
+      // Before dy is rounded: dD is a sum over all tokens.
+      const Fragment unweighted = values(x);
+      copy(reduce_sum(map(given, [&](Index i, Index j) { return given(i, j) * unweighted(i, j); })),
+           window(skips));
       copy(given, window(dy));
       copy(ys, window(dz));
     });
@@ -95,6 +100,7 @@ Kernel step_gradients_kernel(const StepProductsKernel& c) {
     Tensor steps = in.of_heads("steps", f32), dv = in.values("dv"), dy = c.states ? dv : in.values("dy");
     Tensor dgates = in.of_heads("dgates", f32);
     Tensor shares = c.skip ? input("D", {in.heads}, f32) : rates;
+    Tensor skips = c.gate ? in.of_heads("skips", f32) : steps;
     Tensor bias = c.bias ? input("dt_bias", {in.heads}, f32) : rates;
     Tensor dx = output("dx", in.columns(), c.type);
     Tensor ddt = output("ddt", {in.batch, in.tokens, in.heads}, c.dt);
@@ -106,7 +112,9 @@ Kernel step_gradients_kernel(const StepProductsKernel& c) {
       std::optional<Fragment> dys, of_skip;
       if (!c.states) dys.emplace(values(dy));
       Fragment raw = vector(dt), own = vector(steps), gates = vector(dgates);
-      if (dys)
+      if (c.gate)
+        of_skip.emplace(vector(skips));
+      else if (dys)
         of_skip.emplace(reduce_sum(map(xs, [&](Index i, Index j) { return xs(i, j) * (*dys)(i, j); })));
       Fragment of_step = reduce_sum(map(xs, [&](Index i, Index j) { return xs(i, j) * dvs(i, j); }));
       parallel(dvs, [&](Index i, Index j) {

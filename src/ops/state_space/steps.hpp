@@ -30,16 +30,18 @@ struct StepProductsKernel {
                       labelled("bias", bias), labelled("softplus", softplus), labelled("states", states));
   }
 };
-// x, steps give v = steps · x; with a gate z, dout, y, which is out before it, give dy and dz.
+// x, steps give v = steps · x; with a gate z, dout, y, which is out before it, give dy, dz and skips [batch,
+// tokens, heads], the sums of x · dy.
 lang::Kernel step_values_kernel(const StepProductsKernel& c);
-// x, dt, A, steps, dv, dgates, which are gradients of steps · A, [, dy, D, dt_bias] give dx and ddt, and for
-// each token and head what it adds to the gradients of A, D and dt_bias: parts [3, batch, tokens, heads].
+// x, dt, A, steps, dv, dgates, which are gradients of steps · A, [, dy, D, skips, dt_bias] give dx and ddt,
+// and for each token and head what it adds to the gradients of A, D and dt_bias: parts [3, batch, tokens,
+// heads].
 lang::Kernel step_gradients_kernel(const StepProductsKernel& c);
 // What the gradient of a scan gives for values v and sums of steps · A, with the gradient dy of results.
 struct GradientsOfScan {
   const Tensor &steps, &dv;
   TensorRef dy;
-  const Tensor& dsums;
+  const Tensor &skips, &dsums;
 };
 // From these dx, ddt and, as far as the call has them, dA, dD and ddt_bias, which are sums over all tokens.
 void differentiate_steps(const BoundCall& call, Launch& launch, const StepProductsKernel& products,
