@@ -2,7 +2,9 @@
 
 #include <numeric>
 
+#include "ops/lists/sorted_lists.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/products/operand_tile.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/schema.hpp"
 
@@ -17,39 +19,67 @@ struct Instance {
   DType type = f32, compute = f32, out = f32;
   bool transpose_b = false;
   int m = 64, n = 64, k = 64;  // of a tile, each a part of a block
+  // Blocks of k are listed before, once for all tiles of a block of m and n, so that no step waits for the
+  // mask: of so many that are marked at a time.
+  std::optional<int> listed = {};
+  bool parts = false;  // a block of k has several tiles
   auto fields() const {
-    return std::tuple(type, compute, labelled("out", out), labelled("tb", transpose_b), joined("t", m, n), k);
+    return std::tuple(type, compute, labelled("out", out), labelled("tb", transpose_b), joined("t", m, n), k,
+                      labelled("listed", listed), labelled("parts", parts));
+  }
+};
+
+struct Program {
+  const Instance& c;
+  Dim m{"m"}, n{"n"}, k{"k"}, blocks_m{"blocks_m"}, blocks_n{"blocks_n"}, blocks_k{"blocks_k"};
+  Tensor a = input("a", {m, k}, c.type);
+  Tensor b = c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type);
+  Tensor mask = input("mask", {blocks_m, blocks_n, blocks_k}, boolean), out = output("out", {m, n}, c.out);
+  // Tiles of a block.
+  Expr of_m = scalar("block_m", i32) / c.m, of_n = scalar("block_n", i32) / c.n,
+       of_k = scalar("block_k", i32) / c.k;
+
+  void add(Fragment& sum, const Expr& row, const Expr& column, const Expr& inner) const {
+    Shared a_tile({c.m, c.k}, c.compute);
+    OperandTile b_tile("", c.k, c.n, c.compute, c.transpose_b);
+    copy(a.at(row, inner), a_tile);
+    b_tile.load(b, inner, column);
+    gemm(a_tile, b_tile.operand(), sum);
+  }
+  void add_listed(Fragment& sum, const SortedLists::List& list, const Expr& row, const Expr& column) const {
+    pipelined(c.parts ? list.count * of_k : list.count, {.stages = 4}, [&](Index step) {
+      Expr tile = c.parts ? list.blocks(step / of_k) * of_k + step % of_k : list.blocks(step);
+      add(sum, row, column, tile * c.k);
+    });
+  }
+  void add_masked(Fragment& sum, const Tensor& chosen, const Expr& row, const Expr& column) const {
+    pipelined(ceildiv(k, c.k), {.stages = 4},
+              [&](Index step) { when(chosen(step / of_k), [&] { add(sum, row, column, step * c.k); }); });
+  }
+
+  void run() const {
+    std::optional<SortedLists> lists;
+    if (c.listed) {
+      lists.emplace(Operand(1), blocks_n, blocks_m, blocks_k, *c.listed,
+                    [&](const Expr&, const Expr& column, const Expr& row) -> SortedLists::Row {
+                      return {{mask.slice(row, column), blocks_k, true}, blocks_k};
+                    });
+      lists->record_grid();
+    }
+    grid(ceildiv(n, c.n), ceildiv(m, c.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
+      Expr row = y * c.m, column = x * c.n, block_row = y / of_m, block_column = x / of_n;
+      Fragment sum({c.m, c.n}, f32, 0);
+      if (lists)
+        add_listed(sum, lists->list(Operand(0), block_column, block_row), row, column);
+      else
+        add_masked(sum, mask.slice(block_row, block_column), row, column);
+      copy(sum, out.at(row, column));
+    });
   }
 };
 
 Kernel program(const Instance& c) {
-  return kernel(instance_name("block_sparse_gemm", c), [&] {
-    Dim m("m"), n("n"), k("k"), blocks_m("blocks_m"), blocks_n("blocks_n"), blocks_k("blocks_k");
-    Tensor a = input("a", {m, k}, c.type);
-    Tensor b = c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type);
-    Tensor mask = input("mask", {blocks_m, blocks_n, blocks_k}, boolean), out = output("out", {m, n}, c.out);
-    // Tiles of a block.
-    Expr of_m = scalar("block_m", i32) / c.m, of_n = scalar("block_n", i32) / c.n,
-         of_k = scalar("block_k", i32) / c.k;
-    grid(ceildiv(n, c.n), ceildiv(m, c.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
-      Expr row = y * c.m, column = x * c.n, block_row = y / of_m, block_column = x / of_n;
-      Fragment sum({c.m, c.n}, f32, 0);
-      pipelined(ceildiv(k, c.k), {.stages = 4}, [&](Index step) {
-        when(mask(block_row, block_column, step / of_k), [&] {
-          Expr inner = step * c.k;
-          Shared a_tile({c.m, c.k}, c.compute);
-          Shared b_tile({c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n}, c.compute);
-          copy(a.at(row, inner), a_tile);
-          copy(c.transpose_b ? b.at(column, inner) : b.at(inner, column), b_tile);
-          if (c.transpose_b)
-            gemm(a_tile, b_tile.T(), sum);
-          else
-            gemm(a_tile, b_tile, sum);
-        });
-      });
-      copy(sum, out.at(row, column));
-    });
-  });
+  return kernel(instance_name("block_sparse_gemm", c), [&] { Program{c}.run(); });
 }
 
 Instance plan(const Bound<BlockSparseGemm>& c) {
@@ -59,6 +89,7 @@ Instance plan(const Bound<BlockSparseGemm>& c) {
   t.m = std::gcd(c->block_m, c.on_gpu() && is_16_bits ? 128 : 64);
   t.n = std::gcd(c->block_n, c.on_gpu() && is_16_bits ? 256 : 128);
   t.k = std::gcd(c->block_k, c.on_gpu() && !is_16_bits ? 32 : 64);
+  if (c.on_gpu()) t.listed = marked_blocks(c.dim("blocks_k")), t.parts = c->block_k > t.k;
   return t;
 }
 

@@ -45,7 +45,7 @@ void permute_formula(const Bound<MoePermute>& c, Exact& exact) {
 }
 
 MoeRowsKernel unpermute_plan(const Bound<MoeUnpermute>& c) {
-  MoeRowsKernel t = planned_rows(c.type("y"), c.dim("d"), c.dim("topk"));
+  MoeRowsKernel t = planned_sums(c.type("y"), c.dim("d"), c.dim("topk"));
   t.weights = c.type_if("weights");
   return t;
 }

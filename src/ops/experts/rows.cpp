@@ -137,13 +137,29 @@ struct Rows {
     });
   }
 
+  // Every row is read once, and written for each of its pairs.
+  void scatter() const {
+    Tensor x = input("x", {tokens, d}, c.type), places = input("places", {tokens, c.topk}, i32),
+           out = output("out", {pairs, d}, c.type);
+    tiles(tokens, [&](const Expr& row, const Expr& column) {
+      Fragment own = load(x.at(row, column), {c.rows, c.columns});
+      const Tensor to = at(out, column);
+      serial(c.topk, [&](Index s) {
+        parallel(own, [&](Index i, Index j) {
+          Expr place = places(row + i, s);
+          when(row + i < tokens && place >= 0, [&] { to(place, j) = own(i, j); });
+        });
+      });
+    });
+  }
+
   void unpermute() const {
     Tensor y = input("y", {pairs, d}, c.type), places = input("places", {tokens, c.topk}, i32);
     Tensor weights = c.weights ? input("weights", {tokens, c.topk}, *c.weights) : y;
     Tensor out = output("out", {tokens, d}, c.type);
     tiles(tokens, [&](const Expr& row, const Expr& column) {
       Fragment sum({c.rows, c.columns}, f32, 0);
-      serial(c.topk, [&](Index s) {
+      pipelined(c.topk, {.stages = 2}, [&](Index s) {
         Shared own({c.rows, c.columns}, c.type);
         gather(
             at(y, column), [&](Index i) { return select(row + i < tokens, places(row + i, s), -1); }, own);
@@ -206,16 +222,21 @@ Kernel moe_sort_program(const MoeSortKernel& c) {
   });
 }
 
-MoeRowsKernel planned_rows(DType type, std::int64_t d, std::int64_t topk) {
+MoeRowsKernel planned_rows(DType type, std::int64_t d, std::int64_t topk, int most_columns) {
   MoeRowsKernel c{.type = type, .topk = static_cast<int>(topk)};
   c.whole_pieces = d % (bytes_of_piece / type.bytes()) == 0;
-  c.columns = d <= 128 ? 128 : d <= 256 ? 256 : 512;
+  c.columns = 128;
+  while (c.columns < d && c.columns < most_columns) c.columns *= 2;
   c.rows = 4096 / c.columns;
   return c;
 }
 
 Kernel moe_permute_program(const MoeRowsKernel& c) {
   return kernel(instance_name("moe_permute", c), [&] { Rows(c).permute(); });
+}
+
+Kernel moe_scatter_program(const MoeRowsKernel& c) {
+  return kernel(instance_name("moe_scatter", c), [&] { Rows(c).scatter(); });
 }
 
 Kernel moe_unpermute_program(const MoeRowsKernel& c) {

@@ -25,9 +25,15 @@ struct MoeRowsKernel {
                       labelled("pieces", whole_pieces), joined("t", rows, columns));
   }
 };
-MoeRowsKernel planned_rows(DType type, std::int64_t d, std::int64_t topk);
+MoeRowsKernel planned_rows(DType type, std::int64_t d, std::int64_t topk, int most_columns = 512);
+// For moe_unpermute_program.
+inline MoeRowsKernel planned_sums(DType type, std::int64_t d, std::int64_t topk) {
+  return planned_rows(type, d, topk, 1024);
+}
 // Arguments: x [tokens, d], order [pairs], out [pairs, d].
 lang::Kernel moe_permute_program(const MoeRowsKernel& instance);
+// The same from places [tokens, topk], for which rows are read once; rows of no pair are left as they were.
+lang::Kernel moe_scatter_program(const MoeRowsKernel& instance);
 // Arguments: y [pairs, d], places and weights [tokens, topk], out [tokens, d].
 lang::Kernel moe_unpermute_program(const MoeRowsKernel& instance);
 // Arguments: y [pairs, d], dout [tokens, d], order [pairs], weights and dweights [pairs], dy [pairs, d].

@@ -31,13 +31,13 @@ void ExpertSteps::sort() {
 
 Tensor ExpertSteps::permuted(const TensorRef& rows_of_tokens) {
   const Tensor rows = scratch(rows_of_tokens.size(1), type_);
-  launch_(planned_rows(type_, rows_of_tokens.size(1), topk_), moe_permute_program,
-          {{"x", rows_of_tokens}, {"order", order_}, {"out", rows}});
+  launch_(planned_rows(type_, rows_of_tokens.size(1), topk_), moe_scatter_program,
+          {{"x", rows_of_tokens}, {"places", places_}, {"out", rows}});
   return rows;
 }
 
 void ExpertSteps::unpermute(const TensorRef& y, bool weighted, const TensorRef& out) {
-  MoeRowsKernel kernel = planned_rows(type_, y.size(1), topk_);
+  MoeRowsKernel kernel = planned_sums(type_, y.size(1), topk_);
   if (weighted) kernel.weights = call_.type("weights");
   launch_(kernel, moe_unpermute_program, {{"y", y}, {"places", places_}, {"out", out}});
 }

@@ -155,7 +155,14 @@ TEST(ProductPlan, DividesTheLastRoundWhereItGains) {
   EXPECT_EQ(divided.tail_splits, 2);
   EXPECT_EQ(divided.whole_tiles, 264);
   EXPECT_EQ(plan(4096, 4096, 4096).tail_splits, 1);
-  EXPECT_EQ(plan(64, 4096, 4096).tail_splits, 1);
+  // Memory bounds products of few rows.
+  for (const std::int64_t rows : {1, 16, 64, 128}) {
+    EXPECT_EQ(plan(rows, 4096, 4096).tail_splits, 1);
+    EXPECT_EQ(plan(rows, 8192, 8192).tail_splits, 1);
+    EXPECT_EQ(plan(rows, 28672, 4096).tail_splits, 1);
+  }
+  EXPECT_EQ(plan(1, 8192, 8192).tiles.m, 16);
+  EXPECT_EQ(plan(192, 8192, 8192).tiles.m, 192);
 }
 
 // Products by multiply-add: threads with whole blocks of rows and columns, and tiles that have none.

@@ -34,8 +34,9 @@ struct Program {
     });
   }
 
-  void run() const {
-    walk.each(ceildiv(n, c.n), c.m, [&](const Expr& x, const GroupedTile& tile) {
+  void run() {
+    walk.divide(c.m);
+    walk.each(ceildiv(n, c.n), [&](const Expr& x, const GroupedTile& tile) {
       Fragment sum({c.m, c.n}, f32, 0);
       multiply(sum, tile.of(a), b.slice(tile.group), tile.row, x * c.n);
       if (c.bias) add_along(sum, 1, load(bias.slice(tile.group).at(x * c.n), {c.n}, f32));

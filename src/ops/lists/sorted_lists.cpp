@@ -20,18 +20,13 @@ Expr bit(const Expr& n) { return u32(1) << u32(n); }
 void mark(const SortedLists::Row& row, const Expr& begin, Shared& marks) {
   const int words = marks.extent(0);
   const ChoiceRow& choice = row.choice;
+  clear(marks);
   if (choice.mask) {
-    parallel(marks, [&](Index w) {
-      Var bits = u32(0);
-      serial(word, [&](Index i) {
-        Expr block = begin + w * word + i;
-        when(block < row.blocks, [&] { when(choice.row(block), [&] { bits = bits | bit(i); }); });
-      });
-      marks(w) = bits;
+    parallel(min(row.blocks - begin, words * word), [&](Index at) {
+      when(choice.row(begin + at), [&] { atomic_or(marks(at / word), bit(at % word)); });
     });
     return;
   }
-  clear(marks);
   parallel(choice.entries, [&](Index n) {
     Expr entry = choice.row(n), at = entry - begin;
     when(entry >= begin && entry < min(row.blocks, begin + words * word),

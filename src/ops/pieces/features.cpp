@@ -16,6 +16,8 @@ constexpr int sector = 16;
 constexpr int whole_block = 64;    // 128 bytes
 constexpr int most_widened = 128;  // above, the zeros would take the room of keys
 constexpr int most_of_one_group = 256;
+// Products of so many features, of which two warp groups share 27 times 16, are faster than of seven blocks.
+constexpr int odd_products = 432;
 constexpr int rows_of_copy = 32;
 
 int rounded(int features, int unit) { return (features + unit - 1) / unit * unit; }
@@ -55,7 +57,9 @@ TileFeatures tile_features(int dim, int dim_v, DType compute) {
 
 TileFeatures wide_tile_features(int dim, int dim_v, DType compute) {
   TileFeatures result = features_of(dim, dim_v, compute, widened);
-  result.whole = std::max(dim, dim_v) > most_of_one_group && (result.dim > 0 || result.dim_v > 0);
+  const int most = std::max(dim, dim_v);
+  result.whole =
+      most > most_of_one_group && rounded(most, step) != odd_products && (result.dim > 0 || result.dim_v > 0);
   return result;
 }
 

@@ -46,7 +46,15 @@ struct ProductPlanner {
     return fitting > usual_stages ? std::optional(std::min(fitting, most_stages)) : std::nullopt;
   }
 
-  // Microseconds. Memory and processors work side by side, and never quite hide each other.
+  // Microseconds of `work` of the processors and of reading the operands: memory works beside them, and they
+  // never quite hide each other.
+  double beside_memory(double work) const {
+    const double elements = static_cast<double>(p.batch) * (p.m + p.n) * static_cast<double>(p.k);
+    const double memory = elements * type.bits() / 8 / product_cost.bytes_of_microsecond;
+    return std::cbrt(work * work * work + memory * memory * memory);
+  }
+
+  // Microseconds.
   double estimate(const GemmTiles& t, const TileCost& c) const {
     const bool alone = stages(t).has_value();
     const double sums = static_cast<double>(t.m) * t.n,
@@ -56,9 +64,7 @@ struct ProductPlanner {
     const double inner = std::ceil(steps(t) / t.splits) * t.k;
     const double work =
         busy * inner * sums * (alone ? c.alone : c.cost) * 1e-6 + rounds * sums * product_cost.store;
-    const double elements = static_cast<double>(p.batch) * (p.m + p.n) * static_cast<double>(p.k);
-    const double memory = elements * type.bits() / 8 / product_cost.bytes_of_microsecond;
-    const double time = product_cost.call + std::cbrt(work * work * work + memory * memory * memory);
+    const double time = product_cost.call + beside_memory(work);
     if (t.splits == 1) return time;
     const double splits = static_cast<double>(p.batch) * p.m * p.n * t.splits;
     return time + product_cost.sum + product_cost.part * t.splits + product_cost.partial * splits;
@@ -71,7 +77,7 @@ struct ProductPlanner {
     const double part = std::ceil(steps(t) / splits) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store,
                  whole = steps(t) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store;
     const double work = rounds * whole + std::ceil(rest * splits / p.processors) * part;
-    return product_cost.call + work + product_cost.sum + product_cost.part * splits +
+    return product_cost.call + beside_memory(work) + product_cost.sum + product_cost.part * splits +
            product_cost.partial * rest * sums * splits;
   }
   std::int64_t whole_tiles(const GemmTiles& t) const {
@@ -102,7 +108,7 @@ void divide_tail(const ProductPlanner& planner, ProductPlan& plan) {
   for (const TileCost& c : gpu_table.of_16_bits) {
     const GemmTiles t = planner.tiles_of(c, 1);
     const std::int64_t whole = planner.whole_tiles(t);
-    if (whole == 0 || static_cast<double>(whole) == planner.tiles(t)) continue;
+    if (whole == 0 || static_cast<double>(whole) == planner.tiles(t) || planner.is_wasted(t)) continue;
     for (const int splits : split_counts) {
       if (splits == 1 || planner.steps(t) < least_steps * splits) continue;
       const double time = planner.estimate_of_tail(t, c, splits);

@@ -120,12 +120,12 @@ struct GpuGradients {
 struct GpuTable {
   int processors = 132;
 
-  TileCost of_16_bits[14] = {
+  TileCost of_16_bits[15] = {
       {128, 256, 128, 0.288, 0.288}, {256, 144, 128, 0.330, 0.330}, {128, 192, 128, 0.312, 0.312},
       {128, 112, 128, 0.472, 0.368}, {128, 96, 128, 0.480, 0.334},  {128, 128, 256, 0.387, 0.387},
       {128, 128, 128, 0.387, 0.346}, {64, 128, 256, 0.425, 0.425},  {128, 64, 256, 0.462, 0.462},
       {64, 64, 256, 1.072, 0.509},   {32, 64, 256, 0.869, 0.763},   {64, 32, 256, 0.869, 0.696},
-      {16, 64, 256, 1.551, 0.982},   {64, 16, 256, 1.551, 0.982}};
+      {16, 64, 256, 1.551, 0.982},   {64, 16, 256, 1.551, 0.982},   {192, 64, 128, 0.430, 0.400}};
   // Sums of 8-bit products take registers twice: once for what tensor cores add, once for what it is added
   // to. Small tiles wait for their loads, which have half of the bytes.
   TileCost of_8_bits[9] = {

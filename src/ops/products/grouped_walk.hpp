@@ -2,6 +2,7 @@
 // group.
 #pragma once
 #include <functional>
+#include <optional>
 
 #include "ops/products/group_tiles.hpp"
 #include "ops/schema/instance.hpp"
@@ -17,12 +18,17 @@ struct GroupedForm {
 
 // A tile of rows of one group.
 struct GroupedTile {
+  lang::Expr number;      // among the tiles of all groups
   lang::Expr group, row;  // the first row, of those of the group
   lang::Range rows;       // all of these
   bool divided;
 
   // The group's part of a tensor of rows; rows are dimension `axis` of that part.
   lang::Tensor of(const lang::Tensor& all_groups, int axis = 0) const;
+  // The same with other rows behind those of the group, for operands: no limit cuts their tiles, and what is
+  // behind it is multiplied for nothing. The tile begins at `first_read()` there.
+  lang::Tensor read_of(const lang::Tensor& all_groups) const;
+  lang::Expr first_read() const;
 };
 
 class GroupedWalk {
@@ -32,15 +38,21 @@ class GroupedWalk {
 
   // Extents of a tensor that has `own` of every group.
   lang::Extents extents(lang::Extents own) const;
-  // A grid of `columns` and of all tiles of `tile_rows` rows. It declares the inputs offsets and counts,
-  // where the form has them, and the scalar max_rows of the former. `blocks` share a processor, 0: by the
-  // compiler.
+  // Declares the inputs offsets and counts, where the form has them, and the scalar max_rows of the former,
+  // and divides the rows of groups into tiles of `tile_rows`. To be called once, before the others.
+  void divide(int tile_rows);
+  // Tiles of all groups, at most.
+  lang::Expr tiles() const;
+  // A grid of `columns` and of all tiles. `blocks` share a processor, 0: by the compiler.
   using Body = std::function<void(const lang::Expr& column, const GroupedTile& tile)>;
-  void each(const lang::Expr& columns, int tile_rows, const Body& body, int blocks = 0) const;
+  void each(const lang::Expr& columns, const Body& body, int blocks = 0) const;
 
  private:
   GroupedForm form_;
   const lang::Dim &m_, &groups_;
+  int tile_rows_ = 0;
+  std::optional<GroupTiles> divided_;
+  std::optional<lang::Tensor> counts_;
 };
 
 }  // namespace tegula::ops

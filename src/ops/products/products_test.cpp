@@ -2,6 +2,7 @@
 // weights.
 #include <gtest/gtest.h>
 
+#include "ops/pieces/plan_choices.hpp"
 #include "ops/schema/judge.hpp"
 #include "ops/testing/operators.hpp"
 #include "tegula/ops.hpp"
@@ -56,6 +57,32 @@ TEST(GroupedGemm, RefusesOffsetsThatAreNone) {
   EXPECT_NE(refusal_of({0, 5, 4}, 0).find("never fall and end with at most 7"), std::string::npos);
   EXPECT_NE(refusal_of({0, 3, 8}, 0).find("never fall and end with at most 7"), std::string::npos);
   EXPECT_NE(refusal_of({0, 3, 7}, 3).find("'max_rows': expected at least 4"), std::string::npos);
+}
+
+// Tiles of 256 rows, of which groups end in all parts.
+TEST(ScaledGroupedGemm, TakesLargeTiles) {
+  const Tensor b = Tensor::random_normal({4, 136, 200}, e4m3, 2), of_b = scales({4, 2, 2}, 4);
+  const Tensor a = Tensor::random_normal({500, 200}, e4m3, 1), of_a = scales({500, 2}, 3);
+  const Tensor own_a = Tensor::random_normal({4, 300, 200}, e4m3, 1), of_own_a = scales({4, 300, 2}, 3);
+  choose_candidates("scaled_grouped_gemm.0=0");
+  for (const bool side_by_side : {false, true}) {
+    const auto in_order = [&](const Tensor& of) { return side_by_side ? turned(of) : of; };
+    expect_right("scaled_grouped_gemm",
+                 {{"a", a},
+                  {"b", b},
+                  {"scale_a", in_order(of_a)},
+                  {"scale_b", of_b},
+                  {"offsets", Tensor::from(std::vector<std::int32_t>{0, 0, 41, 330, 499})}},
+                 {});
+    expect_right("scaled_grouped_gemm",
+                 {{"a", own_a},
+                  {"b", b},
+                  {"scale_a", in_order(of_own_a)},
+                  {"scale_b", of_b},
+                  {"counts", Tensor::from(std::vector<std::int32_t>{0, 300, 257, 40})}},
+                 {});
+  }
+  choose_candidates("");
 }
 
 TEST(ScaledGroupedGemmWeights, TakesRowsSideBySide) {

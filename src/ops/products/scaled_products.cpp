@@ -24,7 +24,7 @@ Tensor scales_of_block(const ScaledOperand& of, const Expr& block) {
 // Those of the rows of a tile.
 Shared load_scales(const ScaledOperand& of, const Expr& row, const Expr& block, int rows) {
   Shared scales({rows}, of.scales.type());
-  copy(scales_of_block(of, block).at(row), scales);
+  copy(scales_of_block(of, block).at(of.scale_row ? Expr(*of.scale_row) : row), scales);
   return scales;
 }
 

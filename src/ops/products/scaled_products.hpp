@@ -19,6 +19,7 @@ struct ScaledOperand {
   lang::Tensor values, scales;
   Along values_along = Along::k, scales_along = Along::k;
   int rows_of_scale = 1;
+  std::optional<lang::Operand> scale_row = {};  // where the scales of a tile begin, if not at the tile's row
 };
 
 // Rows of a tile whose sums are formed together: those of two warp groups.

@@ -154,7 +154,7 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   const TensorRef b = stored_elements(c["b"], w, is_vector && !c.on_gpu()),
                   scales = turned(c["scales"], !w.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !w.zeros_by_group) : scales;
-  if (is_vector && takes_vectors(w)) {
+  if (is_vector && takes_vectors(w, c.on_gpu())) {
     const QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale, !c.on_gpu()};
     return launch(vector, quantised_vector_program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
   }

@@ -25,7 +25,7 @@ struct Program {
   Tensor out = output("out", walk.extents({m, n}), c.out);
   QuantisedProduct product{c.weights, c.tile, c.compute};
 
-  void run() const {
+  void run() {
     const auto body = [&](const Expr& x, const GroupedTile& tile) {
       const QuantisedMatrix matrix = matrices.slice(tile.group);
       Expr column = x * t.n;
@@ -37,7 +37,8 @@ struct Program {
       if (c.row_weights) multiply_along(sum, 1, load(tile.of(row_weights).at(tile.row), {t.m}, f32));
       copy(sum.T(), tile.of(out).at(tile.row, column));
     };
-    walk.each(ceildiv(n, t.n), t.m, body, t.blocks());
+    walk.divide(t.m);
+    walk.each(ceildiv(n, t.n), body, t.blocks());
   }
 };
 

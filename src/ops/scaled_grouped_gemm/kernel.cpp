@@ -27,14 +27,36 @@ struct Program {
   Tensor bias = c.bias ? input("bias", {groups, n}, *c.bias) : a;
   Tensor out = output("out", walk.extents({m, n}), c.out);
 
-  void run() const {
-    walk.each(ceildiv(n, c.n), c.m, [&](const Expr& x, const GroupedTile& tile) {
+  // The scales of the rows of every tile, those of a block side by side, as boxes of the copy engine are.
+  Tensor scales_of_tiles() const {
+    constexpr int blocks_of_part = 32;
+    Tensor result = workspace("scales_of_tiles", {walk.tiles(), blocks, c.m}, c.scale);
+    walk.each(ceildiv(blocks, blocks_of_part), [&](const Expr& x, const GroupedTile& tile) {
+      const Tensor own = tile.of(scale_a, c.by_block_a ? 1 : 0), to = result.slice(tile.number);
+      Expr block = x * blocks_of_part;
+      if (c.by_block_a)
+        copy(load(own.at(block, tile.row), {blocks_of_part, c.m}), to.at(block, 0));
+      else
+        copy(load(own.at(tile.row, block), {c.m, blocks_of_part}).T(), to.at(block, 0));
+    });
+    return result;
+  }
+  ScaledOperand rows_of(const GroupedTile& tile, const std::optional<Tensor>& scales) const {
+    if (scales) return {tile.read_of(a), scales->slice(tile.number), Along::k, Along::rows, 1, Operand(0)};
+    return {tile.of(a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
+            c.by_block_a ? Along::rows : Along::k, 1};
+  }
+
+  void run() {
+    walk.divide(c.m);
+    std::optional<Tensor> scales;
+    if (c.m > most_rows_of_sums) scales.emplace(scales_of_tiles());
+    walk.each(ceildiv(n, c.n), [&](const Expr& x, const GroupedTile& tile) {
       ScaledSums sums = scaled_sums(c.m, c.n);
-      const ScaledOperand left{tile.of(a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
-                               c.by_block_a ? Along::rows : Along::k, 1};
       const ScaledOperand right{b.slice(tile.group), scale_b.slice(tile.group), Along::k,
                                 c.by_block_b ? Along::rows : Along::k, c.rows_b};
-      multiply_scaled(sums, left, right, tile.row, x * c.n, k, c.compute);
+      multiply_scaled(sums, rows_of(tile, scales), right, scales ? tile.first_read() : tile.row, x * c.n, k,
+                      c.compute);
       for (ScaledRows& own : sums) {
         Fragment& sum = own.values;
         if (c.bias) {
@@ -58,8 +80,8 @@ ScaledGroupedGemmKernel planned(ScaledGroupedGemmKernel t, const GroupedProduct&
   t.compute = product_tile_type(call, t.type, true);
   if (call.on_gpu()) {
     const ProductTile tile =
-        best_tile(scaled_tiles(false), {product.groups, product.rows, product.n, product.k}, 1,
-                  planned_gpu_processors(call));
+        best_tile(scaled_tiles(t.compute.bits() == 8 && t.rows_b == scaled_block),
+                  {product.groups, product.rows, product.n, product.k}, 1, planned_gpu_processors(call));
     t.m = tile.m, t.n = tile.n;
   } else {
     t.m = product.rows <= 16 ? 16 : 64;

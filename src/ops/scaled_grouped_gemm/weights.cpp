@@ -144,8 +144,8 @@ void run_weights(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
   if (c.on_gpu()) {
     const std::int64_t groups = std::max<std::int64_t>(c.dim("groups"), 1);
     const ProductTile tile =
-        best_tile(scaled_tiles(false), {groups, c.dim("k"), c.dim("n"), c.dim("m") / groups}, 1,
-                  planned_gpu_processors(c.call()));
+        best_tile(scaled_tiles(t.compute.bits() == 8), {groups, c.dim("k"), c.dim("n"), c.dim("m") / groups},
+                  1, planned_gpu_processors(c.call()));
     t.m = tile.m, t.n = tile.n;
   }
   launch(t, weights_program,
