@@ -66,7 +66,7 @@ struct Program {
                     });
       lists->record_grid();
     }
-    grid(ceildiv(n, c.n), ceildiv(m, c.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
+    grid(ceildiv(n, c.n), ceildiv(m, c.m), {.order = Order::grouped(16)}, [&](Index x, Index y) {
       Expr row = y * c.m, column = x * c.n, block_row = y / of_m, block_column = x / of_n;
       Fragment sum({c.m, c.n}, f32, 0);
       if (lists)

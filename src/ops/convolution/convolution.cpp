@@ -82,7 +82,9 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   if (!is_16_bits) return t;
   const std::int64_t columns =
       (back || pass == ConvPass::weight_gradient ? s.channels : s.features) / s.groups;
+  // Over one dimension, tiles have twice the pixels instead of twice the columns.
   t.n = columns > 64 ? 128 : 64;
+  if (columns % 256 == 0 && (pass == ConvPass::weight_gradient || made[1] > 1)) t.n = 256;
   if (pass == ConvPass::weight_gradient) {
     if (s.features / s.groups > 64) t.k = 128;
   } else {
