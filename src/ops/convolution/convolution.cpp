@@ -84,7 +84,7 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
       (back || pass == ConvPass::weight_gradient ? s.channels : s.features) / s.groups;
   // Over one dimension, tiles have twice the pixels instead of twice the columns.
   t.n = columns > 64 ? 128 : 64;
-  if (columns % 256 == 0 && (pass == ConvPass::weight_gradient || made[1] > 1)) t.n = 256;
+  if (columns % 256 == 0 && made[1] > 1) t.n = 256;
   if (pass == ConvPass::weight_gradient) {
     if (s.features / s.groups > 64) t.k = 128;
   } else {
