@@ -55,11 +55,17 @@ std::vector<Example> gated_examples() {
            "entries=4 block_size=16 window=20 branches=3 layout=bhsd"},
           {"packed_f16",
            "sequences=3 queries=90 keys=90 kv_heads=2 group=3 d=16 d_v=24 f16 "
-           "selecting=6 entries=3 block_size=8 window=9 branches=3 cu_seqlens_q cu_seqlens_k"}};
+           "selecting=6 entries=3 block_size=8 window=9 branches=3 cu_seqlens_q cu_seqlens_k"},
+          {"three_warp_groups_bf16",
+           "batch=1 queries=41 keys=150 kv_heads=1 group=16 d=64 d_v=64 bf16 selecting=1 entries=2 "
+           "block_size=64 window=20 branches=3 tile_queries=12"}};
 }
 
 std::vector<Example> gated_measured() {
-  return {{"65536_bf16",
+  return {{"8192_bf16",
+           "batch=1 queries=8192 keys=8192 kv_heads=4 group=16 d=128 d_v=128 bf16 selecting=4 "
+           "entries=16 window=512 branches=3"},
+          {"65536_bf16",
            "batch=1 queries=65536 keys=65536 kv_heads=4 group=16 d=128 d_v=128 bf16 selecting=4 "
            "entries=16 window=512 branches=3"}};
 }
