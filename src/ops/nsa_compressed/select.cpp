@@ -12,6 +12,7 @@ namespace {
 
 // Columns that a warp holds in registers, and entries of a block that a program writes out.
 constexpr int most_columns = 2048, most_written_out = 8;
+constexpr int least_columns = 16;  // of a product
 
 // Columns of a product in warp groups' rows, entries of a step, and the time of a score.
 struct SelectTiles {
@@ -39,7 +40,11 @@ SelectKernel plan(const Bound<NsaSelect>& c) {
     // group fill each other's waits.
     const Candidates<SelectTiles, 4> candidates{{2, 64, 1}, {1, 64, 1.2}, {2, 128, 1.3}, {1, 128, 1.3}};
     const SelectTiles best = best_of(candidates, [](const SelectTiles& own) { return own.cost; });
-    heads.queries *= best.rows, heads.keys = best.keys;
+    const auto queries = std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(c.dim("longest"), 1, 64)));
+    heads.keys = best.keys;
+    // Of a token that is decoded, only the columns of its own heads are multiplied.
+    heads.queries = std::min(heads.queries * best.rows,
+                             std::max(static_cast<int>(queries), least_columns / heads.pack));
   }
   kernel.columns = static_cast<int>(
       std::clamp<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(c.dim("blocks"))), 32, most_columns));
@@ -145,6 +150,9 @@ std::vector<Example> select_examples() {
           {"blocks_of_steps_bf16",
            "batch=1 queries=150 entries=74 kv_heads=2 group=16 d=64 bf16 length=4 stride=2 block_size=8 "
            "count=4"},
+          {"one_token_bf16",
+           "batch=2 queries=1 entries=74 kv_heads=2 group=16 d=64 bf16 length=4 stride=2 block_size=8 "
+           "count=4 key_tokens=150"},
           {"more_blocks_than_a_warp_holds",
            "batch=1 queries=3 entries=1040 kv_heads=1 group=1 d=8 length=2 stride=2 block_size=1 "
            "count=5 key_tokens=2080"},
