@@ -34,10 +34,9 @@ class NsaProgram {
   void mask(Fragment& scores, const BlockTile& keys_of, const TokenTile& tokens, UnionList& chosen) const;
 
   // The sums of a tile, divided by those of the weights, to out.
-  void store(Fragment& sum, const HeadViews& views, const Expr& first,
-             const std::optional<Shared>& gate_tile) const;
-  void load_gates(const HeadViews& views, const Expr& first, std::optional<Shared>& tile) const;
-  void add_branches(Fragment& sum, const HeadViews& views, const Expr& first, const Shared& gate_tile) const;
+  void store(Fragment& sum, const HeadViews& views, const Expr& first) const;
+  Fragment weights_of(int branch, const HeadViews& views, const Expr& first) const;
+  void add_branches(Fragment& sum, const HeadViews& views, const Expr& first) const;
 
   int stages() const { return c.row_groups() > 1 ? 5 : 2; }  // of loops over blocks and branches
 
@@ -138,8 +137,6 @@ void NsaProgram::block(const Index& x, const Index& h, const Index& b) const {
   }
   Shared q_tile({c.rows(), c.dim}, c.compute);
   load_queries(q_of, tokens.first, q_tile, c.pack);
-  std::optional<Shared> gate_tile;
-  load_gates(views, tokens.first, gate_tile);
   Fragment sum({c.rows(), c.dim_v}, f32, 0);
   OnlineSoftmax softmax(c.rows(), *scale);
   UnionList chosen(tokens, selection_of(views));
@@ -156,37 +153,34 @@ void NsaProgram::block(const Index& x, const Index& h, const Index& b) const {
         add_product(scores, v_tile, sum, c.compute);
       });
   softmax.normalize(sum);
-  store(sum, views, tokens.first, gate_tile);
+  store(sum, views, tokens.first);
   if (lse) store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
 }
 
-void NsaProgram::store(Fragment& sum, const HeadViews& views, const Expr& first,
-                       const std::optional<Shared>& gate_tile) const {
+void NsaProgram::store(Fragment& sum, const HeadViews& views, const Expr& first) const {
   if (selected) store_rows(sum, views.of_queries(*selected), first, c.pack);
-  if (gate_tile) add_branches(sum, views, first, *gate_tile);
+  if (c.branches > 0) add_branches(sum, views, first);
   store_rows(sum, views.of_queries(*out), first, c.pack);
 }
 
-// The gates of a tile's rows, which are read before its blocks: behind them a row would wait for each.
-void NsaProgram::load_gates(const HeadViews& views, const Expr& first, std::optional<Shared>& tile) const {
-  if (c.branches == 0) return;
-  tile.emplace(std::initializer_list<int>{c.rows(), c.branches}, c.gates);
-  load_queries(views.of_queries(*gates), first, *tile, c.pack);
+// What a branch counts for each row of a tile.
+Fragment NsaProgram::weights_of(int branch, const HeadViews& views, const Expr& first) const {
+  const Tensor from = views.of_queries(*gates);
+  Fragment result({c.rows()}, f32);
+  if (c.pack == 1)
+    copy(from.slice(all, branch).at(first), result);
+  else
+    copy(from.slice(all, all, branch).at(first), result.reshape({c.queries, c.pack}));
+  weigh_gates(result);
+  return result;
 }
 
 // The other branches' rows come as keys and values do, so that they are there when the last block has been
 // added: for one group of rows after the other, in tiles as large as those of a block.
-void NsaProgram::add_branches(Fragment& sum, const HeadViews& views, const Expr& first,
-                              const Shared& gate_tile) const {
-  const auto weights_of = [&](int branch) {
-    Fragment result({c.rows()}, f32);
-    parallel(result, [&](Index r) { result(r) = gate_tile(r, branch); });
-    weigh_gates(result);
-    return result;
-  };
-  const Fragment own = weights_of(1), of_compressed = weights_of(0);
+void NsaProgram::add_branches(Fragment& sum, const HeadViews& views, const Expr& first) const {
+  const Fragment own = weights_of(1, views, first), of_compressed = weights_of(0, views, first);
   std::optional<Fragment> of_window;
-  if (window) of_window.emplace(weights_of(2));
+  if (window) of_window.emplace(weights_of(2, views, first));
   parallel(sum, [&](Index r, Index j) { sum(r, j) *= own(r); });
   const int groups = c.row_groups(), rows = c.rows() / groups;
   pipelined(groups, {.stages = stages()}, [&](Index n) {
@@ -242,7 +236,9 @@ void NsaProgram::run_with_lists() {
     });
   });
   if (c.divides()) pair_grids();  // the second of these beside the tiles
-  grid(tiles(), head_blocks(), sequences(), [&](Index x, Index h, Index b) {
+  // Later tokens have more blocks to differ in; a head's keys stay in the cache.
+  const Order later_first = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; }, Operand(1));
+  grid(tiles(), head_blocks(), sequences(), {.order = later_first}, [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
       attend(lists->list(h, tile), views, tokens);
     });
@@ -284,8 +280,6 @@ void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, co
   Tensor k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   Shared q_tile({c.rows(), c.dim}, c.compute);
   load_queries(views.of_queries(*q), tokens.first, q_tile, c.pack);
-  std::optional<Shared> gate_tile;
-  load_gates(views, tokens.first, gate_tile);
   Fragment sum({c.rows(), c.dim_v}, f32, 0);
   OnlineSoftmax softmax(c.rows(), *scale);
   Expr steps = c.joined() > 1 ? ceildiv(list.count, c.joined()) : list.count * c.parts();
@@ -311,7 +305,7 @@ void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, co
       meet();
   });
   softmax.normalize(sum);
-  store(sum, views, tokens.first, gate_tile);
+  store(sum, views, tokens.first);
   if (lse) store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
 }
 

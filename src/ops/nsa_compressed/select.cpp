@@ -14,6 +14,8 @@ namespace {
 constexpr int most_columns = 2048, most_written_out = 8;
 constexpr int least_columns = 16;  // of a product
 
+constexpr int steps_of_search = 4;  // that take as long as what a tile does but for its steps
+
 // Columns of a product in warp groups' rows, entries of a step, and the time of a score.
 struct SelectTiles {
   int rows = 1, keys = 64;
@@ -37,9 +39,12 @@ SelectKernel plan(const Bound<NsaSelect>& c) {
   kernel.chunks = std::max(c.small_dim("group") / heads.pack, 1);
   if (c.on_gpu() && heads.pack > 1 && heads.rows() == warp_group_rows && heads.features() <= 128) {
     // More columns of a product take the same rows of entries from shared memory; two blocks of one warp
-    // group fill each other's waits.
+    // group fill each other's waits. Where a tile has few steps, three small blocks fill them better.
     const Candidates<SelectTiles, 4> candidates{{2, 64, 1}, {1, 64, 1.2}, {2, 128, 1.3}, {1, 128, 1.3}};
-    const SelectTiles best = best_of(candidates, [](const SelectTiles& own) { return own.cost; });
+    const SelectTiles best = best_of(candidates, [&](const SelectTiles& own) {
+      return own.cost * static_cast<double>(c.dim("entries") + steps_of_search * own.rows * own.keys);
+    });
+    if (best.rows == 1) kernel.resident = 3;
     const auto queries = std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(c.dim("longest"), 1, 64)));
     heads.keys = best.keys;
     // Of a token that is decoded, only the columns of its own heads are multiplied.
