@@ -236,9 +236,10 @@ void NsaProgram::run_with_lists() {
     });
   });
   if (c.divides()) pair_grids();  // the second of these beside the tiles
+  Order order;
   // Later tokens have more blocks to differ in; a head's keys stay in the cache.
-  const Order later_first = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; }, Operand(1));
-  grid(tiles(), head_blocks(), sequences(), {.order = later_first}, [&](Index x, Index h, Index b) {
+  if (c.causal) order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; }, Operand(1));
+  grid(tiles(), head_blocks(), sequences(), {.order = order}, [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
       attend(lists->list(h, tile), views, tokens);
     });
