@@ -7,8 +7,6 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-constexpr int reads_at_once = 8;
-
 struct CompressInstance {
   DType type = f32;
   int dim = 64, rows = 16;  // of a tile
@@ -61,13 +59,8 @@ void CompressProgram::sum_windows() const {
     parallel(sum, [&](Index i, Index j) {
       Expr entry = x * c.rows + i;
       Var total = f32(0);
-      // So many reads are under way at a time; those behind the window's end read its last token again.
-      serial(select(entry < whole_windows, ceildiv(length, reads_at_once), 0), [&](Index t) {
-        for (int n = 0; n < reads_at_once; ++n) {
-          Expr at = t * reads_at_once + n, value = from(entry * stride + min(at, length - 1), j);
-          total += select(at < length, f32(value), 0);
-        }
-      });
+      serial(select(entry < whole_windows, length, 0),
+             [&](Index t) { total += from(entry * stride + t, j); });
       sum(i, j) = total * share;
     });
     copy(sum, to.at(x * c.rows));
