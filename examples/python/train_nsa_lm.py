@@ -149,8 +149,8 @@ def loss_of(model, windows, config):
 
 
 class Step:
-    """A step of training. On a GPU the third is recorded as a CUDA graph, which replays from then on: a step is hundreds
-    of short kernels, and launching them takes the host longer than running them takes the GPU."""
+    """A step of training. On a GPU the third is recorded as a CUDA graph, which replays from then on: a step is
+    hundreds of short kernels, and launching them takes the host longer than running them takes the GPU."""
 
     warm_up = 3  # the first compile kernels, the last of these is recorded
 

@@ -13,8 +13,8 @@ namespace {
 // Columns that a warp holds in registers, and entries of a block that a program writes out.
 constexpr int most_columns = 2048, most_written_out = 8;
 constexpr int least_columns = 16;  // of a product
-
-constexpr int steps_of_search = 4;  // that take as long as what a tile does but for its steps
+// The search of a tile and its loads take as long as so many of its steps.
+constexpr int steps_of_search = 4;
 
 // Columns of a product in warp groups' rows, entries of a step, and the time of a score.
 struct SelectTiles {
@@ -45,7 +45,8 @@ SelectKernel plan(const Bound<NsaSelect>& c) {
       return own.cost * static_cast<double>(c.dim("entries") + steps_of_search * own.rows * own.keys);
     });
     if (best.rows == 1) kernel.resident = 3;
-    const auto queries = std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(c.dim("longest"), 1, 64)));
+    const auto queries =
+        std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(c.dim("longest"), 1, 64)));
     heads.keys = best.keys;
     // Of a token that is decoded, only the columns of its own heads are multiplied.
     heads.queries = std::min(heads.queries * best.rows,
