@@ -82,7 +82,8 @@ TensorRef rows_of(const Bound<NsaGated>& c, const TensorRef& tensor) {
   return split_heads(rows, rows.rank() - 2, c.dim("group"));
 }
 
-// A result that the caller keeps, or memory of the call: what a call allocates by itself, no graph can capture.
+// A result that the caller keeps, or memory of the call: what a call allocates by itself, no graph can
+// capture.
 Tensor kept_or_scratch(const Bound<NsaGated>& c, const char* name, const Shape& shape, DType type,
                        Launch& launch) {
   return c.has(name) ? c.call().output(name) : launch.scratch(shape, type);

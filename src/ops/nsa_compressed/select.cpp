@@ -49,8 +49,8 @@ SelectKernel plan(const Bound<NsaSelect>& c) {
         std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(c.dim("longest"), 1, 64)));
     heads.keys = best.keys;
     // Of a token that is decoded, only the columns of its own heads are multiplied.
-    heads.queries = std::min(heads.queries * best.rows,
-                             std::max(static_cast<int>(queries), least_columns / heads.pack));
+    heads.queries =
+        std::min(heads.queries * best.rows, std::max(static_cast<int>(queries), least_columns / heads.pack));
   }
   kernel.columns = static_cast<int>(
       std::clamp<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(c.dim("blocks"))), 32, most_columns));
