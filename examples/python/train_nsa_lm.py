@@ -137,36 +137,83 @@ class Model(nn.Module):
         return self.out(x)
 
 
-def loss_of(model, text, starts, config):
-    windows = torch.stack([text[start : start + config.tokens + 1] for start in starts]).to(config.device)
+def windows_of(text, starts, tokens):
+    """int64 [sequences, tokens + 1]: the bytes from each start on, and the one that follows them."""
+    return torch.stack([text[start : start + tokens + 1] for start in starts])
+
+
+def loss_of(model, windows, config):
     with torch.autocast(config.device, torch.bfloat16, enabled=config.device == "cuda"):
         scores = model(windows[:, :-1])
     return F.cross_entropy(scores.float().flatten(0, 1), windows[:, 1:].flatten())
+
+
+class Step:
+    """A step of training. On a GPU the third is recorded as a CUDA graph, which replays from then on: a step is
+    hundreds of short kernels, and launching them takes the host longer than running them takes the GPU."""
+
+    warm_up = 3  # the first compile kernels, the last of these is recorded
+
+    def __init__(self, model, config):
+        gpu = config.device == "cuda"
+        self.model, self.config, self.taken, self.graph = model, config, 0, None
+        # In memory: a recorded step reads what the schedule writes.
+        rate = torch.tensor(config.rate, device=config.device)
+        self.optimizer = torch.optim.AdamW(model.parameters(), rate, fused=gpu, capturable=gpu)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, config.rate, total_steps=config.steps, pct_start=0.1, cycle_momentum=False
+        )
+        self.windows = torch.empty(config.batch, config.tokens + 1, dtype=torch.int64, device=config.device)
+        self.stream = torch.cuda.Stream() if gpu else None
+
+    def work(self):
+        self.optimizer.zero_grad()
+        loss = loss_of(self.model, self.windows, self.config)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def on_gpu(self):
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            if self.taken < self.warm_up - 1:
+                loss = self.work()
+            else:
+                if self.graph is None:
+                    self.graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(self.graph, stream=self.stream):
+                        self.loss = self.work()
+                self.graph.replay()
+                loss = self.loss
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return loss
+
+    def __call__(self, windows):
+        """The loss of windows before the step."""
+        self.windows.copy_(windows)
+        loss = (self.on_gpu if self.stream else self.work)().item()
+        self.taken += 1
+        self.schedule.step()
+        return loss
 
 
 def train(name, make_model, text, held_out, config):
     """The loss of every step in nats per byte, and what to call the curve."""
     torch.manual_seed(0)
     model = make_model().to(config.device)
-    optimizer = torch.optim.AdamW(model.parameters(), fused=config.device == "cuda")
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.rate, total_steps=config.steps, pct_start=0.1)
-    generator = torch.Generator().manual_seed(1)
-    losses, warm_up, begin = [], min(3, config.steps - 1), 0.0  # the first steps compile kernels
-    for step in range(config.steps):
-        if step == warm_up:
+    step, generator = Step(model, config), torch.Generator().manual_seed(1)
+    losses, warm_up, begin = [], min(Step.warm_up, config.steps - 1), 0.0
+    for number in range(config.steps):
+        if number == warm_up:
             begin = time.perf_counter()
         starts = torch.randint(len(text) - config.tokens, (config.batch,), generator=generator)
-        loss = loss_of(model, text, starts, config)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-        if (step + 1) % max(1, config.steps // 6) == 0:
-            print(f"{name:6}  step {step + 1:4}  loss {losses[-1]:.3f}", flush=True)
+        losses.append(step(windows_of(text, starts, config.tokens)))
+        if (number + 1) % max(1, config.steps // 6) == 0:
+            print(f"{name:6}  step {number + 1:4}  loss {losses[-1]:.3f}", flush=True)
     speed = (config.steps - warm_up) * config.batch * config.tokens / (time.perf_counter() - begin)
     with torch.no_grad():
-        unseen = loss_of(model, held_out, range(0, len(held_out) - config.tokens, config.tokens), config).item()
+        starts = range(0, len(held_out) - config.tokens, config.tokens)
+        unseen = loss_of(model, windows_of(held_out, starts, config.tokens), config).item()
     print(f"{name:6}  {speed:.0f} tokens/s, loss of held-out text {unseen:.3f}")
     return losses, f"{name}, {speed / 1000:.3g} thousand tokens/s", model
 
@@ -201,7 +248,7 @@ def draw(curves, path):
 
 def compare(models, config):
     """Trains each of the models, by name, on the same text, and gives them; draws and writes their losses."""
-    text = torch.tensor(list(config.text.read_bytes()))
+    text = torch.tensor(list(config.text.read_bytes()), device=config.device)
     seen = len(text) * 7 // 8
     curves, trained = {}, {}
     for name, make in models.items():

@@ -275,6 +275,31 @@ def test_graph_of_gradients_beside_each_other():
         torch.testing.assert_close(one, right)
 
 
+@pytest.mark.parametrize("learns", [False, True])
+def test_graph_of_native_sparse_attention(learns):
+    """Of a call that keeps no branches, as in generation, and of one that does."""
+    shapes = ((1, 300, 32, 64), (1, 300, 2, 64), (1, 300, 2, 64), (1, 300, 32, 3))
+    torch.manual_seed(6)
+    inputs = [torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=learns) for shape in shapes]
+
+    def step():
+        return tegula.torch.native_sparse_attention(*inputs, block_size=32, count=4, window=40)
+
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = step()
+    with torch.no_grad():
+        inputs[2].mul_(2)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(out, step())
+
+
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 @pytest.mark.parametrize("name", ["attention", "by_choice", "nsa_selected"])
 def test_compile(name, mode):

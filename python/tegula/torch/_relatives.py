@@ -13,6 +13,7 @@ from ._functions import functions
 
 _SLICE = 1 << 24  # scores in memory at a time, where no operator forms them tile by tile
 _LEAST_BLOCK = 16  # smaller ones share the steps of block_sparse_attention, and its tiles of keys
+_MOST_FEATURES = 576  # of rows that are gathered
 _FIRST_OF_ALL = 3e38  # above any score, and finite
 
 
@@ -151,6 +152,18 @@ def msa_attention(
     return _attend(q, k, v, choice, block_size, scale)
 
 
+def _gathered(q: Tensor, k: Tensor, v: Tensor, lists: Tensor, block_size: int, scale: Optional[float]) -> Tensor:
+    """Causal attention to the keys of lists of blocks [batch, kv_heads, tokens, entries], row by row."""
+    keys = lists.transpose(1, 2)[..., None] * block_size + torch.arange(block_size, device=q.device, dtype=torch.int32)
+    keys = keys.clamp(min=-1).flatten(3)  # nothing of a block that is -1
+    # A row is a value and its key; queries are 0 where it is the value.
+    rows, queries = torch.cat((v, k), -1), torch.cat((q.new_zeros(*q.shape[:3], v.shape[3]), q), -1)
+    out: Tensor = functions["sparse_mla"](
+        queries, rows, keys, d_v=v.shape[3], causal=True, scale=q.shape[3] ** -0.5 if scale is None else scale
+    )[0]
+    return out
+
+
 def qsa_attention(
     q: Tensor,
     k: Tensor,
@@ -190,7 +203,11 @@ def qsa_attention(
         whole: Tensor = functions["nsa_selected_attention"](q, k, v, choice.contiguous(), **chosen)[0]
         return whole
     own = torch.arange(tokens, device=q.device, dtype=torch.int32) // block_size
-    lists = torch.cat((choice, own[:, None, None].expand(batch, -1, kv_heads, 1)), -1).transpose(1, 2).contiguous()
+    own_blocks = own[:, None, None].expand(batch, -1, kv_heads, 1)
+    lists = torch.cat((choice.masked_fill(choice == own_blocks, -1), own_blocks), -1).transpose(1, 2).contiguous()
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    if learns and q.shape[3] + v.shape[3] <= _MOST_FEATURES:  # its gradients take half the time of those of blocks
+        return _gathered(q, k, v, lists, block_size, scale)
     out: Tensor = functions["block_sparse_attention"](
         q, k, v, indices=lists, q_block_size=1, k_block_size=block_size, causal=True, scale=scale
     )[0]

@@ -1,5 +1,7 @@
 #include "ops/nsa/call.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -153,6 +155,17 @@ void run_divided(const NsaCall& call, const Division& division, Launch& launch) 
       run_inverted(call, left_out, part, {head, std::min(heads, head + division.heads)}, launch);
 }
 
+// Such products are slower by themselves, which a call cannot see.
+void note_rows_of_warps(const NsaKernel& kernel, Launch& launch) {
+  if (!kernel.lists || kernel.row_runs() == kernel.row_groups()) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: {} tokens share a tile, and a block that few of them selected is multiplied by their warps "
+        "alone, with mma.sync; tokens that select the same blocks as their neighbours are faster",
+        kernel.queries);
+  });
+}
+
 }  // namespace
 
 bool can_divide(const NsaCall& call) {
@@ -209,6 +222,7 @@ void attend_nsa(const NsaCall& call, Launch& launch, std::int64_t tokens_of_call
   if (call.kernel.divides())
     return run_divided(
         call, tokens_of_call ? Division{tokens_of_call, call.tensors.kv_heads} : division_of(call), launch);
+  note_rows_of_warps(call.kernel, launch);
   launch(call.kernel, nsa_kernel,
          {{"choice", call.choice},
           {"counts", call.counts},

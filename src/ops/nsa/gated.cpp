@@ -55,11 +55,17 @@ std::vector<Example> gated_examples() {
            "entries=4 block_size=16 window=20 branches=3 layout=bhsd"},
           {"packed_f16",
            "sequences=3 queries=90 keys=90 kv_heads=2 group=3 d=16 d_v=24 f16 "
-           "selecting=6 entries=3 block_size=8 window=9 branches=3 cu_seqlens_q cu_seqlens_k"}};
+           "selecting=6 entries=3 block_size=8 window=9 branches=3 cu_seqlens_q cu_seqlens_k"},
+          {"three_warp_groups_bf16",
+           "batch=1 queries=41 keys=150 kv_heads=1 group=16 d=64 d_v=64 bf16 selecting=1 entries=2 "
+           "block_size=64 window=20 branches=3 tile_queries=12"}};
 }
 
 std::vector<Example> gated_measured() {
-  return {{"65536_bf16",
+  return {{"8192_bf16",
+           "batch=1 queries=8192 keys=8192 kv_heads=4 group=16 d=128 d_v=128 bf16 selecting=4 "
+           "entries=16 window=512 branches=3"},
+          {"65536_bf16",
            "batch=1 queries=65536 keys=65536 kv_heads=4 group=16 d=128 d_v=128 bf16 selecting=4 "
            "entries=16 window=512 branches=3"}};
 }
@@ -76,29 +82,44 @@ TensorRef rows_of(const Bound<NsaGated>& c, const TensorRef& tensor) {
   return split_heads(rows, rows.rank() - 2, c.dim("group"));
 }
 
-std::optional<TensorRef> given_output(const Bound<NsaGated>& c, const char* name) {
-  return c.has(name) ? std::optional(c[name]) : std::nullopt;
+// A result that the caller keeps, or memory of the call: what a call allocates by itself, no graph can
+// capture.
+Tensor kept_or_scratch(const Bound<NsaGated>& c, const char* name, const Shape& shape, DType type,
+                       Launch& launch) {
+  return c.has(name) ? c.call().output(name) : launch.scratch(shape, type);
+}
+Tensor branch_of(const Bound<NsaGated>& c, const char* name, Launch& launch) {
+  return kept_or_scratch(c, name, c["out"].shape, c["out"].dtype, launch);
+}
+Tensor lse_of(const Bound<NsaGated>& c, const char* name, Launch& launch) {
+  Shape shape{c.dim("kv_heads") * c.dim("group"), c.dim("queries")};
+  if (!c.has("cu_seqlens_q")) shape.insert(shape.begin(), c.dim("batch"));
+  return kept_or_scratch(c, name, shape, f32, launch);
 }
 
 // Where few tokens share a block and a pass over keys finishes rows of the result, the sum is a kernel of its
 // own.
 void run_apart(const Bound<NsaGated>& c, Launch& launch) {
-  if (!launch.runs()) return;
+  const Tensor selected = branch_of(c, "selected", launch), lse = lse_of(c, "lse", launch);
   NsaSelectedOptions options = *c;
-  options.out = given_output(c, "selected"), options.lse = given_output(c, "lse");
-  options.window_out = given_output(c, "window_out"), options.window_lse = given_output(c, "window_lse");
-  const NsaSelectedResult fine = nsa_selected_attention(c["q"], c["k"], c["v"], c["block_indices"], options);
+  options.out = selected, options.lse = lse;
   NsaCombine sum{.out = c["out"], .target = c->target};
-  if (c->window > 0) sum.window = fine.window_out;
-  nsa_combine(c["compressed"], fine.out, c["gates"], sum);
+  Tensor near, near_lse;
+  if (c->window > 0) {
+    near = branch_of(c, "window_out", launch), near_lse = lse_of(c, "window_lse", launch);
+    options.window_out = near, options.window_lse = near_lse;
+    sum.window = near;
+  }
+  if (!launch.runs()) return;
+  nsa_selected_attention(c["q"], c["k"], c["v"], c["block_indices"], options);
+  nsa_combine(c["compressed"], selected, c["gates"], sum);
 }
 
-// The window's result, in memory of the call unless it is kept.
+// The window's result.
 Tensor window_of(const Bound<NsaGated>& c, Launch& launch) {
-  const Tensor near =
-      c->keep_branches ? c.call().output("window_out") : launch.scratch(c["out"].shape, c["out"].dtype);
+  const Tensor near = branch_of(c, "window_out", launch), lse = lse_of(c, "window_lse", launch);
   AttentionOptions options = window_options(*c);
-  options.out = near, options.lse = given_output(c, "window_lse");
+  options.out = near, options.lse = lse;
   if (launch.runs()) attention(c["q"], c["k"], c["v"], options);
   return near;
 }

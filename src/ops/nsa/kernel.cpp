@@ -35,7 +35,10 @@ class NsaProgram {
 
   // The sums of a tile, divided by those of the weights, to out.
   void store(Fragment& sum, const HeadViews& views, const Expr& first) const;
+  Fragment weights_of(int branch, const HeadViews& views, const Expr& first) const;
   void add_branches(Fragment& sum, const HeadViews& views, const Expr& first) const;
+
+  int stages() const { return c.row_groups() > 1 ? 5 : 2; }  // of loops over blocks and branches
 
   // On a GPU the lists are joined before.
   void run_with_lists();
@@ -160,28 +163,42 @@ void NsaProgram::store(Fragment& sum, const HeadViews& views, const Expr& first)
   store_rows(sum, views.of_queries(*out), first, c.pack);
 }
 
+// What a branch counts for each row of a tile.
+Fragment NsaProgram::weights_of(int branch, const HeadViews& views, const Expr& first) const {
+  const Tensor from = views.of_queries(*gates);
+  Fragment result({c.rows()}, f32);
+  if (c.pack == 1)
+    copy(from.slice(all, branch).at(first), result);
+  else
+    copy(from.slice(all, all, branch).at(first), result.reshape({c.queries, c.pack}));
+  weigh_gates(result);
+  return result;
+}
+
+// The other branches' rows come as keys and values do, so that they are there when the last block has been
+// added: for one group of rows after the other, in tiles as large as those of a block.
 void NsaProgram::add_branches(Fragment& sum, const HeadViews& views, const Expr& first) const {
-  const auto weight = [&](int branch) {
-    const Tensor from = views.of_queries(*gates);
-    Fragment result({c.rows()}, f32);
-    if (c.pack == 1)
-      copy(from.slice(all, branch).at(first), result);
-    else
-      copy(from.slice(all, all, branch).at(first), result.reshape({c.queries, c.pack}));
-    weigh_gates(result);
-    return result;
-  };
-  const Fragment own = weight(1);
+  const Fragment own = weights_of(1, views, first), of_compressed = weights_of(0, views, first);
+  std::optional<Fragment> of_window;
+  if (window) of_window.emplace(weights_of(2, views, first));
   parallel(sum, [&](Index r, Index j) { sum(r, j) *= own(r); });
-  const auto add = [&](const Tensor& branch, const Fragment& share) {
-    const Tensor from = views.of_queries(branch);
+  const int groups = c.row_groups(), rows = c.rows() / groups;
+  pipelined(groups, {.stages = stages()}, [&](Index n) {
+    Expr from = first + n * (c.queries / groups);
+    Shared compressed_tile({rows, c.dim_v}, c.type);
+    load_queries(views.of_queries(*compressed), from, compressed_tile, c.pack);
+    std::optional<Shared> window_tile;
+    if (window) {
+      window_tile.emplace(std::initializer_list<int>{rows, c.dim_v}, c.type);
+      load_queries(views.of_queries(*window), from, *window_tile, c.pack);
+    }
     parallel(sum, [&](Index r, Index j) {
-      Expr value = c.pack == 1 ? Expr(from(first + r, j)) : Expr(from(first + r / c.pack, r % c.pack, j));
-      sum(r, j) += share(r) * value;
+      when(r / rows == n, [&] {
+        sum(r, j) += of_compressed(r) * compressed_tile(r % rows, j);
+        if (window) sum(r, j) += (*of_window)(r) * (*window_tile)(r % rows, j);
+      });
     });
-  };
-  add(*compressed, weight(0));
-  if (window) add(*window, weight(2));
+  });
 }
 
 // Tokens agree if a tile has at most 1 / agreement as many blocks as its tokens selected.
@@ -219,7 +236,10 @@ void NsaProgram::run_with_lists() {
     });
   });
   if (c.divides()) pair_grids();  // the second of these beside the tiles
-  grid(tiles(), head_blocks(), sequences(), [&](Index x, Index h, Index b) {
+  Order order;
+  // Later tokens have more blocks to differ in; a head's keys stay in the cache.
+  if (c.causal) order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; }, Operand(1));
+  grid(tiles(), head_blocks(), sequences(), {.order = order}, [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
       attend(lists->list(h, tile), views, tokens);
     });
@@ -265,7 +285,7 @@ void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, co
   OnlineSoftmax softmax(c.rows(), *scale);
   Expr steps = c.joined() > 1 ? ceildiv(list.count, c.joined()) : list.count * c.parts();
   const int groups = c.row_groups();
-  pipelined(steps, {.stages = groups > 1 ? 5 : 2}, [&](Index t) {
+  pipelined(steps, {.stages = stages()}, [&](Index t) {
     const UnionStep step(c.selected(), c.keys, c.joined(), list, t);
     Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
     step.load(k_of, k_tile);

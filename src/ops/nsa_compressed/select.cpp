@@ -12,6 +12,9 @@ namespace {
 
 // Columns that a warp holds in registers, and entries of a block that a program writes out.
 constexpr int most_columns = 2048, most_written_out = 8;
+constexpr int least_columns = 16;  // of a product
+// The search of a tile and its loads take as long as so many of its steps.
+constexpr int steps_of_search = 4;
 
 // Columns of a product in warp groups' rows, entries of a step, and the time of a score.
 struct SelectTiles {
@@ -36,10 +39,18 @@ SelectKernel plan(const Bound<NsaSelect>& c) {
   kernel.chunks = std::max(c.small_dim("group") / heads.pack, 1);
   if (c.on_gpu() && heads.pack > 1 && heads.rows() == warp_group_rows && heads.features() <= 128) {
     // More columns of a product take the same rows of entries from shared memory; two blocks of one warp
-    // group fill each other's waits.
+    // group fill each other's waits. Where a tile has few steps, three small blocks fill them better.
     const Candidates<SelectTiles, 4> candidates{{2, 64, 1}, {1, 64, 1.2}, {2, 128, 1.3}, {1, 128, 1.3}};
-    const SelectTiles best = best_of(candidates, [](const SelectTiles& own) { return own.cost; });
-    heads.queries *= best.rows, heads.keys = best.keys;
+    const SelectTiles best = best_of(candidates, [&](const SelectTiles& own) {
+      return own.cost * static_cast<double>(c.dim("entries") + steps_of_search * own.rows * own.keys);
+    });
+    if (best.rows == 1) kernel.resident = 3;
+    const auto queries =
+        std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(c.dim("longest"), 1, 64)));
+    heads.keys = best.keys;
+    // Of a token that is decoded, only the columns of its own heads are multiplied.
+    heads.queries =
+        std::min(heads.queries * best.rows, std::max(static_cast<int>(queries), least_columns / heads.pack));
   }
   kernel.columns = static_cast<int>(
       std::clamp<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(c.dim("blocks"))), 32, most_columns));
@@ -145,6 +156,9 @@ std::vector<Example> select_examples() {
           {"blocks_of_steps_bf16",
            "batch=1 queries=150 entries=74 kv_heads=2 group=16 d=64 bf16 length=4 stride=2 block_size=8 "
            "count=4"},
+          {"one_token_bf16",
+           "batch=2 queries=1 entries=74 kv_heads=2 group=16 d=64 bf16 length=4 stride=2 block_size=8 "
+           "count=4 key_tokens=150"},
           {"more_blocks_than_a_warp_holds",
            "batch=1 queries=3 entries=1040 kv_heads=1 group=1 d=8 length=2 stride=2 block_size=1 "
            "count=5 key_tokens=2080"},

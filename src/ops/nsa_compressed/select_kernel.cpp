@@ -13,8 +13,6 @@ using namespace lang;
 using lang::Tensor;
 
 constexpr std::uint32_t kept = 0xffffffffu;  // above the key of every weight
-// Only the weights of the queries of so many resident blocks stay in the cache.
-constexpr int blocks_of_processor = 2;
 // A warp counts chosen blocks of a chunk in the lower bits of a number and ties in the others.
 constexpr int count_bits = 13;
 
@@ -28,7 +26,7 @@ struct Select : CompressedProgram {
   Tensor lse = input("lse", vector(), f32), out = output("out", {batch, queries, kv_heads, count}, i32);
   Expr block_size = scalar("block_size", i32), first_blocks = scalar("first_blocks", i32),
        local_blocks = scalar("local_blocks", i32), blocks = scalar("blocks", i32);
-  Expr resident = processors() * blocks_of_processor;
+  Expr resident = processors() * kernel.resident;
   // One past the last is always there to be read.
   Expr last = c.packed ? max(longest / stride + 1, 0) : Expr(entries);
   Tensor weights =

@@ -23,6 +23,7 @@ struct SelectKernel {
   // Of those, how many begin in the block. A step of the product then sums those of whole blocks before they
   // leave it; 0: entries leave it one by one.
   int begun = 0;
+  int resident = 2;  // blocks of a processor, each with a workspace
 
   BlockWeight weight = BlockWeight::sum;
 
@@ -33,7 +34,8 @@ struct SelectKernel {
   auto fields() const {
     return std::tuple(heads, weight, joined("b", columns, entries), labelled("n", chunks),
                       labelled("held", held), labelled("aligned", aligned),
-                      labelled("begun", begun > 0 ? std::optional(begun) : std::nullopt));
+                      labelled("begun", begun > 0 ? std::optional(begun) : std::nullopt),
+                      labelled("resident", resident > 2 ? std::optional(resident) : std::nullopt));
   }
 };
 

@@ -190,6 +190,13 @@ Buffers unrounded_of(const Body& body, const Computing& own, const Buffers& pack
   return unrounded;
 }
 
+// Rows that the loop computes from its own, element by element.
+bool takes_other_rows(const For& loop, const Access& access) {
+  const std::vector<Expr> at = coordinates(access);
+  return at.size() == 2 && at[0]->op != Op::variable && !is_constant(at[0]) && at[1]->op == Op::variable &&
+         at[1]->variable == loop.index[1];
+}
+
 void add_turned(const For& loop, Buffers& result) {
   if (loop.index.size() != 2) return;
   bool has_fragment = false;
@@ -203,7 +210,7 @@ void add_turned(const For& loop, Buffers& result) {
     const auto axes = loop_axes(loop, *access);
     has_fragment |= buffer.space == Space::fragment && axes == std::vector<int>{0, 1};
     if (buffer.space == Space::shared && buffer.type.is_floating() && buffer.type.bits() == 16 &&
-        axes == std::vector<int>{1, 0})
+        (axes == std::vector<int>{1, 0} || takes_other_rows(loop, *access)))
       turned.insert(&buffer);
   });
   if (has_fragment) result.merge(turned);

@@ -94,5 +94,24 @@ TEST(MatrixLoads, AreOfWholeTransposedTiles) {
   EXPECT_EQ(loads, 1);
 }
 
+// Of which loops over a fragment take columns, or rows that they compute from their own.
+TEST(TurnedTiles, AreReadInAnotherOrderThanTheLoop) {
+  const testing::Lowered lowered(kernel("turned", [&] {
+    Tensor in = input("in", {64, 64}, bf16), out = output("out", {128, 64}, f32);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared other_rows({64, 64}, bf16), one_row({64, 64}, bf16), columns({64, 128}, bf16),
+          wide({64, 64}, f32);
+      for (Shared* tile : {&other_rows, &one_row, &wide}) copy(in.at(0, 0), *tile);
+      parallel(columns, [&](Index i, Index j) { columns(i, j) = in(i, j % 64); });
+      Fragment sum({128, 64}, f32, 0);
+      parallel(sum, [&](Index i, Index j) {
+        sum(i, j) += other_rows(i % 64, j) + one_row(0, j) + columns(j, i) + wide(i % 64, j);
+      });
+      copy(sum, out.at(0, 0));
+    });
+  }));
+  EXPECT_EQ(turned_tiles(lowered.body()).size(), 2u);
+}
+
 }  // namespace fragment_forms_test
 }  // namespace tegula::passes
