@@ -33,8 +33,8 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
     });
   });
   for (const RingPlan& ring : roles.rings) {
-    schedule::Ring own{ring.tiles[0]->name,  {}, ring.depth, 1, full_arrivals(ring, roles),
-                       empty_arrivals(roles)};
+    schedule::Ring own{ring.tiles[0]->name,        {}, ring.depth, 1, full_arrivals(ring, roles),
+                       empty_arrivals(ring, roles)};
     for (std::size_t number = 0; number < ring.tiles.size(); ++number) {
       own.buffers.push_back(static_cast<int>(out.buffers.size()));
       const BufferPtr& tile = ring.tiles[number];
@@ -251,6 +251,11 @@ RegisterShares register_shares(const Roles& roles) {
     default:
       return {};
   }
+}
+
+int empty_arrivals(const RingPlan& ring, const Roles& roles) {
+  const int threads = ring.by_one_group ? threads_of_group : roles.consumers;
+  return threads / 32 * roles.cluster();
 }
 
 int full_arrivals(const RingPlan& ring, const Roles& roles) {

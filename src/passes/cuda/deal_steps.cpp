@@ -30,6 +30,9 @@ class Dealing {
     if (const Reason reason = find_loop(); !loop_) return reason;
     columns_.emplace(step_->sum, group_, dealt_groups);
     join_rings();
+    if (!reason_.why.empty()) return reason_;
+    halves_ = StepHalves::of(*step_, result_, group_, target_);
+    if (halves_) halves_->divide(result_);
     const auto is_prefix = [&](const Stmt& s) {
       return as<Let>(s) || as<Load>(s) || as<Assert>(s) || as<Exit>(s);
     };
@@ -99,8 +102,9 @@ class Dealing {
     Body result;
     for (const Stmt& s : statements) {
       const bool is_dealt = s == loop_;
-      result.push_back(is_dealt ? dealt_loop(*as<For>(s), s->at, {*step_, *columns_, group_}, dealt_, tiles_)
-                                : outside(s));
+      result.push_back(
+          is_dealt ? dealt_loop(*as<For>(s), s->at, {*step_, *columns_, halves_, group_}, dealt_, tiles_)
+                   : outside(s));
     }
     return result;
   }
@@ -147,6 +151,7 @@ class Dealing {
   Stmt loop_;
   std::optional<StepShares> step_;
   std::optional<OwnColumns> columns_;
+  std::optional<StepHalves> halves_;
   DealtSteps dealt_;
   Body tiles_;  // of messages
   Reason reason_;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "passes/cuda/testing/plans.hpp"
@@ -18,47 +19,56 @@ using namespace lang;
 // The scores of a step, the factors of its rows, and what outlives it.
 struct Step {
   Index j;
-  Shared& k;
+  Shared &query, &k;
   Fragment &s, &factor, &most, &o;
   const Tensor& out;
 };
 using Work = void (*)(const Step& step);
-
-struct Shape {
-  int rows = 64, threads = 256, stages = 2;
-};
+// The scores, from the queries and the step's rows of the tensor.
+using Scores = void (*)(const Step& step, const Tensor& x);
 
 void scale(const Step& t) {
   parallel(t.o, [&](Index i, Index c) { t.o(i, c) *= t.factor(i); });
 }
 void multiply(const Step& t) { gemm(t.s.to(bf16), t.k, t.o); }
 
+void by_all_columns(const Step& t, const Tensor& x) {
+  copy(x.at(t.j * 64, 0), t.k);
+  gemm(t.query, t.k.T(), t.s);
+}
+
 void as_attention(const Step& t) {
   scale(t);
   multiply(t);
 }
 
+struct Shape {
+  int rows = 64, threads = 256, stages = 2;
+  Scores scores = by_all_columns;
+  int columns = 256;  // of the tensor: more than the tile has
+};
+
 Kernel latents(Work work, const Shape& shape = {}) {
   return kernel("latents", [&] {
     Dim N("N");
-    Tensor q = input("q", {N, 256}, bf16), x = input("x", {N, 256}, bf16), out = output("out", {N, 256}, f32),
-           tops = output("tops", {N}, f32);
+    Tensor q = input("q", {N, 256}, bf16), x = input("x", {N, shape.columns}, bf16),
+           out = output("out", {N, 256}, f32), tops = output("tops", {N}, f32);
     grid(ceildiv(N, shape.rows), {.threads = shape.threads}, [&](Index b) {
       Shared query({shape.rows, 256}, bf16);
       copy(q.at(b * shape.rows, 0), query);
       Fragment o({shape.rows, 256}, f32, 0), most({shape.rows}, f32, -inf), total({shape.rows}, f32, 0);
       pipelined(ceildiv(N, 64), {.stages = shape.stages}, [&](Index j) {
         Shared k({64, 256}, bf16);
-        copy(x.at(j * 64, 0), k);
         Fragment s({shape.rows, 64}, f32, 0), factor({shape.rows}, f32);
-        gemm(query, k.T(), s);
+        const Step step{j, query, k, s, factor, most, o, out};
+        shape.scores(step, x);
         parallel(factor, [&](Index i) { factor(i) = most(i); });
         reduce_max(s, most, 1);
         parallel(factor, [&](Index i) { factor(i) = exp2(factor(i) - most(i)); });
         parallel(s, [&](Index i, Index c) { s(i, c) = exp2(s(i, c) - most(i)); });
         parallel(total, [&](Index i) { total(i) = total(i) * factor(i); });
         reduce_sum(s, total, 1);
-        work({j, k, s, factor, most, o, out});
+        work(step);
       });
       parallel(o, [&](Index i, Index c) { out(b * shape.rows + i, c) = o(i, c); });
       parallel(most, [&](Index i) { tops(b * shape.rows + i) = most(i) + total(i); });
@@ -129,8 +139,9 @@ TEST_P(StepsOf, AreDealtWhereRowsAreAllThatOutlivesThem) {
   const auto dealt = deal_steps(*roles, lowered.target);
   ASSERT_EQ(dealt.has_value(), GetParam().dealt);
   if (!dealt) return;
-  // Two products of the first step, three of a pair, and the last one of a step that is left over.
-  EXPECT_EQ(testing::all_of<ir::Gemm>(dealt->consumer).size(), 2u + 3u + 1u);
+  // Scores by two halves and the last product of the first step, the same and one more of a pair, and the
+  // last one of a step that is left over.
+  EXPECT_EQ(testing::all_of<ir::Gemm>(dealt->consumer).size(), 3u + 4u + 1u);
   for (const auto* gemm : testing::all_of<ir::Gemm>(dealt->consumer))
     EXPECT_EQ(plan_gemm(*gemm, threads_of_group, lowered.target).instruction, GemmInstruction::wgmma);
   for (const auto* declared : testing::all_of<ir::Declare>(dealt->consumer)) {
@@ -142,10 +153,89 @@ TEST_P(StepsOf, AreDealtWhereRowsAreAllThatOutlivesThem) {
 INSTANTIATE_TEST_SUITE_P(Table, StepsOf, ::testing::ValuesIn(cases),
                          [](auto& info) { return std::string(info.param.name); });
 
+struct HalvesCase {
+  const char* name;
+  bool divided;
+  Scores scores;
+  int columns = 256;
+};
+
+void PrintTo(const HalvesCase& c, std::ostream* out) { *out << c.name; }
+
+const HalvesCase halves_cases[] = {
+    {"scores_by_all_columns", true, by_all_columns},
+    {"scores_by_two_products", true,
+     [](const Step& t, const Tensor& x) {
+       by_all_columns(t, x);
+       gemm(t.query, t.k.T(), t.s);
+     }},
+    {"scores_by_further_columns_of_the_tensor", true,
+     [](const Step& t, const Tensor& x) {
+       Shared more({64, 64}, bf16);
+       copy(x.at(t.j * 64, 256), more);
+       by_all_columns(t, x);
+       gemm(t.query.slice(all, range(0, 64)), more.T(), t.s);
+     },
+     320},
+    {"columns_in_the_middle_of_the_tensor", true,
+     [](const Step& t, const Tensor& x) {
+       copy(x.at(t.j * 64, 64), t.k);
+       gemm(t.query, t.k.T(), t.s);
+     },
+     384},
+    {"scores_by_some_columns", false,
+     [](const Step& t, const Tensor& x) {
+       copy(x.at(t.j * 64, 0), t.k);
+       gemm(t.query.slice(all, range(0, 128)), t.k.slice(all, range(0, 128)).T(), t.s);
+     }},
+    {"threads_that_read_the_tile", false,
+     [](const Step& t, const Tensor& x) {
+       by_all_columns(t, x);
+       parallel(t.s, [&](Index i, Index c) { t.s(i, c) += t.k(c, 0); });
+     }},
+    {"rows_from_two_places", false,
+     [](const Step& t, const Tensor& x) {
+       copy(x.at(t.j * 64, 0), t.k.slice(range(0, 32)));
+       copy(x.at(t.j * 64 + 32, 0), t.k.slice(range(32, 64)));
+       gemm(t.query, t.k.T(), t.s);
+     }},
+};
+
+class TileOf : public ::testing::TestWithParam<HalvesCase> {};
+
+TEST_P(TileOf, ADealtStepIsDividedWhereOnlyItsLastProductsReadOneHalf) {
+  const HalvesCase& c = GetParam();
+  const testing::Lowered lowered(latents(as_attention, {.scores = c.scores, .columns = c.columns}));
+  const auto& roles = lowered.plan.grids[0].roles;
+  ASSERT_TRUE(roles && roles->dealt);
+  std::size_t of_one_group = 0, tiles = 0, filled = 0;
+  for (const RingPlan& ring : roles->rings) {
+    of_one_group += ring.by_one_group;
+    tiles += ring.tiles.size();
+  }
+  EXPECT_EQ(of_one_group, c.divided ? 2 : 0) << print(lowered.plan);
+  // Each tile is brought by the copy engine, by loads that stand in the producer's program.
+  const std::vector<const ir::Copy*> loads = testing::all_of<ir::Copy>(roles->producer);
+  for (const auto& [fill, tile] : roles->fills) {
+    filled += roles->copies.contains(fill);
+    EXPECT_EQ(std::count(loads.begin(), loads.end(), std::get_if<ir::Copy>(&fill->node)), 1) << tile->name;
+  }
+  EXPECT_EQ(filled, loads.size());
+  EXPECT_EQ(roles->fills.size(), filled);
+  EXPECT_GE(filled, tiles);
+  EXPECT_TRUE(roles->one_loader);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, TileOf, ::testing::ValuesIn(halves_cases),
+                         [](auto& info) { return std::string(info.param.name); });
+
+// Of what the groups say to each other, and of slots that one of them lets go.
 bool is_of_groups(const std::string& mutation) {
-  return mutation.starts_with("consumer") &&
-         (mutation.find("barrier") != std::string::npos || mutation.find("group") != std::string::npos ||
-          mutation.find("proxy") != std::string::npos || mutation.find("pairs") != std::string::npos);
+  if (mutation.starts_with("ring s1")) return true;
+  if (!mutation.starts_with("consumer")) return false;
+  for (const char* words : {"barrier", "group", "proxy", "pairs", "empty", "advance", "wait full"})
+    if (mutation.find(words) != std::string::npos) return true;
+  return false;
 }
 
 TEST(DealtSteps, AreNotToBeChanged) {
@@ -158,15 +248,20 @@ TEST(DealtSteps, AreNotToBeChanged) {
     if (is_of_groups(m.name) && !schedule::verify(m.schedule, schedule::thorough))
       accepted.insert(m.name.substr(m.name.find(": ") + 2));
   // Groups meet among themselves in turn, a sender may wait for its receiver, and the next block's queries do
-  // not come before both groups are done with this one's.
+  // not come before both groups are done with this one's. A group that is told of a step's weights knows that
+  // the step's tile has come.
   const std::multiset<std::string> harmless = {
       "barrier 1 + group, 128 threads, one number for all groups",
       "barrier 5 + group+1, 256 threads, arrive only, waiting",
       "barrier 5 + group+1, 256 threads, arrive only, waiting",
       "barrier 14, 256 threads, removed",
       "barrier 14, 256 threads, removed",
+      "wait full s1_other[n], one slot earlier",
+      "wait full s1_other[n], one slot later",
+      "wait full s1_other[n], removed",
+      "wait full s1_other[n], removed",
   };
-  EXPECT_EQ(accepted, harmless) << schedule::print(s);
+  EXPECT_EQ(accepted, harmless);
 }
 
 }  // namespace deal_steps_test
