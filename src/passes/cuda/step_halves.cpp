@@ -119,11 +119,11 @@ Body StepHalves::copies(const StmtNode& fill, const For& loop, Roles& roles) con
   Body result;
   for (const BufferPtr& tile : {own_, other_}) {
     const Expr which = tile == own_ ? group : op(Op::sub, number(1), group);
-    const Expr first = simplify(op(Op::mul, which, number(columns_)), Facts());
+    const Expr first = as_stored(op(Op::mul, which, number(columns_)), at_type);
     Copy half = whole;
     half.to = ir::whole(tile);
     half.from.dims.back().offset =
-        make(Op::add, at_type, {columns.offset, as_stored(first, at_type)}, fill.at);
+        simplify(make(Op::add, at_type, {columns.offset, first}, fill.at), Facts());
     half.from.extents[1] = half.to.extents[1];
     result.push_back(statement(std::move(half), fill.at));
     roles.fills.emplace(result.back().get(), tile);
