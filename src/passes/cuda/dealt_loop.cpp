@@ -81,6 +81,7 @@ class DealtLoop {
         columns_(program.columns),
         halves_(program.halves),
         group_(program.group),
+        roles_(program.roles),
         type_(loop.begin[0]->held()),
         out_(out) {}
 
@@ -252,23 +253,31 @@ class DealtLoop {
     return result;
   }
 
+  // Whether only the step's group has any use for the tile.
+  bool is_of_own(const BufferPtr& tile) const {
+    const int ring = roles_.ring_of(tile.get());
+    return ring >= 0 && roles_.rings[static_cast<std::size_t>(ring)].is_awaited;
+  }
+
   // Of a half, one group does not read what it does not multiply by, and the other one does so last.
   Body tiles_of_own() {
     if (!halves_) return step_.tiles;
     Body result{statement(Declare{halves_->own()}, at_), kept(halves_->other())};
     for (const Stmt& s : step_.tiles) {
       const BufferPtr& tile = as<Declare>(s)->tile;
-      if (tile != step_.product().b.buffer) result.push_back(kept(tile));
+      if (tile != step_.product().b.buffer) result.push_back(is_of_own(tile) ? s : kept(tile));
     }
     return result;
   }
 
   // In front of a step of the other group, and behind it.
   std::pair<Body, Body> tiles_of_other() {
-    if (halves_) return {{statement(Declare{halves_->other()}, at_)}, {kept(halves_->own())}};
     const BufferPtr& tile = step_.product().b.buffer;
-    const auto is_of_product = [&](const Stmt& s) { return as<Declare>(s)->tile == tile; };
-    return {{*std::find_if(step_.tiles.begin(), step_.tiles.end(), is_of_product)}, {}};
+    std::pair<Body, Body> result{{statement(Declare{halves_ ? halves_->other() : tile}, tile->at)}, {}};
+    if (halves_) result.second.push_back(kept(halves_->own()));
+    for (const Stmt& s : step_.tiles)
+      if (is_of_own(as<Declare>(s)->tile)) result.second.push_back(kept(as<Declare>(s)->tile));
+    return result;
   }
 
   const For& loop_;
@@ -277,6 +286,7 @@ class DealtLoop {
   const OwnColumns& columns_;
   const std::optional<StepHalves>& halves_;
   const VariablePtr& group_;
+  const Roles& roles_;
   const DType type_;
   DealtSteps& out_;
   std::vector<BufferPtr> messages_;  // the operand, and the rows

@@ -11,6 +11,7 @@ struct DealtProgram {
   const OwnColumns& columns;
   const std::optional<StepHalves>& halves;  // of the last product's tile, where it comes in halves
   const ir::VariablePtr& group;
+  const Roles& roles;  // with the rings of the program
 };
 
 // The loop, in a branch that is taken where it has a step. What groups do in it goes to `out`, the

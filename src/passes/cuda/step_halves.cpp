@@ -9,6 +9,7 @@
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/operand_place.hpp"
 #include "passes/cuda/own_columns.hpp"
+#include "passes/cuda/plan_rows.hpp"
 
 namespace tegula::passes {
 
@@ -32,22 +33,29 @@ BufferPtr half_of(const Buffer& tile, const char* which, std::int64_t columns) {
 StepHalves::StepHalves(const StepShares& step, const Roles& roles, VariablePtr group)
     : tile_(step.product().b.buffer), group_(std::move(group)), columns_(tile_->extent(1) / dealt_groups) {
   int fills = 0;
-  for (const auto& [fill, tile] : roles.fills)
-    if (tile == tile_) fill_ = fill, ++fills;
+  for_each_stmt(roles.producer, [&](const Stmt& s) {
+    const auto found = roles.fills.find(s.get());
+    if (found != roles.fills.end() && found->second == tile_) fill_ = s, ++fills;
+  });
   if (fills != 1) fill_ = nullptr;
   own_ = half_of(*tile_, "_own", columns_);
   other_ = half_of(*tile_, "_other", columns_);
 }
 
-// The engine brings the tile's rows as they are in a tensor, and each half fills blocks of columns alone.
+// Rows of a tensor come as they are, and each half fills blocks of columns alone.
 bool StepHalves::is_divisible(const Roles& roles) const {
   if (!fill_) return false;
-  const auto* copy = std::get_if<Copy>(&fill_->node);
-  const auto plan = roles.copies.find(fill_);
-  if (!copy || !is_whole(copy->to) || plan == roles.copies.end() || plan->second.is_clipped) return false;
   const layout::TileOrder all = swizzled_order(*tile_), part = swizzled_order(*own_);
-  return copy->from.dims.back().axis == 1 && part.is_swizzled() && part.columns == all.columns &&
-         columns_ % part.columns == 0;
+  if (!part.is_swizzled() || part.columns != all.columns || columns_ % part.columns != 0) return false;
+  const RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(tile_.get()))];
+  if (ring.by_rows) {
+    const auto rows = plan_rows(fill_);
+    return rows && is_whole(rows->store->to.view) && !rows->may_be_cut;
+  }
+  const auto* copy = as<Copy>(fill_);
+  const auto plan = roles.copies.find(fill_.get());
+  if (!copy || !is_whole(copy->to) || plan == roles.copies.end() || plan->second.is_clipped) return false;
+  return copy->from.dims.back().axis == 1;
 }
 
 // The columns of an operand along k that belong to the half: all of those of the half itself.
@@ -107,27 +115,47 @@ std::optional<StepHalves> StepHalves::of(const StepShares& step, const Roles& ro
   return result;
 }
 
-// Steps are dealt in turn, so that the number of the step's group is that of the step modulo two.
-Body StepHalves::copies(const StmtNode& fill, const For& loop, Roles& roles) const {
-  const auto& whole = std::get<Copy>(fill.node);
-  const ViewDim& columns = whole.from.dims.back();
-  const DType type = loop.begin[0]->held(), at_type = columns.offset->held();
-  const auto op = [&](Op op, const Expr& a, const Expr& b) { return make(op, type, {a, b}, fill.at); };
-  const auto number = [&](std::int64_t n) { return constant(type, n, fill.at); };
-  const Expr step = op(Op::sub, variable(loop.index[0], fill.at), loop.begin[0]);
-  const Expr group = op(Op::floormod, step, number(dealt_groups));
-  Body result;
-  for (const BufferPtr& tile : {own_, other_}) {
-    const Expr which = tile == own_ ? group : op(Op::sub, number(1), group);
-    const Expr first = as_stored(op(Op::mul, which, number(columns_)), at_type);
-    Copy half = whole;
+Stmt StepHalves::fill(bool of_own, const Expr& first) const {
+  const BufferPtr& tile = of_own ? own_ : other_;
+  const auto moved = [&](ViewDim& columns) {
+    const DType type = columns.offset->held();
+    const Expr more = as_stored(first, type);
+    columns.offset = simplify(make(Op::add, type, {columns.offset, more}, fill_->at), Facts());
+  };
+  if (const auto* copy = as<Copy>(fill_)) {
+    Copy half = *copy;
     half.to = ir::whole(tile);
-    half.from.dims.back().offset =
-        simplify(make(Op::add, at_type, {columns.offset, first}, fill.at), Facts());
+    moved(half.from.dims.back());
     half.from.extents[1] = half.to.extents[1];
-    result.push_back(statement(std::move(half), fill.at));
-    roles.fills.emplace(result.back().get(), tile);
-    roles.copies.emplace(result.back().get(), roles.copies.at(&fill));
+    return statement(std::move(half), fill_->at);
+  }
+  const Stmt copied = fresh_copy({fill_}).front();
+  const RowCopy rows = *plan_rows(copied);
+  For half = *as<For>(copied);
+  half.end.back() = constant(half.end.back()->held(), columns_, fill_->at);
+  Load load = *rows.load;
+  moved(load.from.view.dims[rows.dim]);
+  half.body[rows.lookups] = statement(std::move(load), fill_->at);
+  Store store = *rows.store;
+  store.to.view = ir::whole(tile);
+  half.body.back() = statement(std::move(store), fill_->at);
+  return statement(std::move(half), fill_->at);
+}
+
+// Steps are dealt in turn, so that the number of the step's group is that of the step modulo two.
+Body StepHalves::fills(const For& loop, Roles& roles) const {
+  const DType type = loop.begin[0]->held();
+  const auto op = [&](Op op, const Expr& a, const Expr& b) { return make(op, type, {a, b}, fill_->at); };
+  const auto number = [&](std::int64_t n) { return constant(type, n, fill_->at); };
+  const Expr step = op(Op::sub, variable(loop.index[0], fill_->at), loop.begin[0]);
+  const Expr group = op(Op::floormod, step, number(dealt_groups));
+  const auto plan = roles.copies.find(fill_.get());
+  Body result;
+  for (const bool of_own : {true, false}) {
+    const Expr which = of_own ? group : op(Op::sub, number(1), group);
+    result.push_back(fill(of_own, op(Op::mul, which, number(columns_))));
+    roles.fills.emplace(result.back().get(), of_own ? own_ : other_);
+    if (plan != roles.copies.end()) roles.copies.emplace(result.back().get(), TensorCopy(plan->second));
   }
   return result;
 }
@@ -143,7 +171,7 @@ void StepHalves::divide(Roles& roles) const {
   const For* loop = nullptr;
   const std::function<void(const Body&, const For*)> find = [&](const Body& body, const For* around) {
     for (const Stmt& s : body) {
-      if (s.get() == fill_) loop = around;
+      if (s == fill_) loop = around;
       const auto* own = as<For>(s);
       for_each_body(
           s, [&](const Body& inner) { find(inner, own && own->kind == LoopKind::pipelined ? own : around); });
@@ -154,10 +182,10 @@ void StepHalves::divide(Roles& roles) const {
     const auto* declared = as<Declare>(s);
     if (declared && declared->tile == tile_)
       return {statement(Declare{own_}, s->at), statement(Declare{other_}, s->at)};
-    return s.get() == fill_ ? copies(*fill_, *loop, roles) : Body{s};
+    return s == fill_ ? fills(*loop, roles) : Body{s};
   });
-  roles.fills.erase(fill_);
-  roles.copies.erase(fill_);
+  roles.fills.erase(fill_.get());
+  roles.copies.erase(fill_.get());
 }
 
 }  // namespace tegula::passes

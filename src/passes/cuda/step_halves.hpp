@@ -13,8 +13,8 @@ namespace tegula::passes {
 
 class StepHalves {
  public:
-  // Nothing where the step reads the tile by other than products along its columns, or other than the copy
-  // engine fills it. `group` is the number of the warp group that runs the program.
+  // Nothing where the step reads the tile by other than products along its columns, or it is not filled by
+  // rows of a tensor as they are. `group` is the number of the warp group that runs the program.
   static std::optional<StepHalves> of(const StepShares& step, const Roles& roles, ir::VariablePtr group,
                                       const CudaTarget& target);
 
@@ -34,12 +34,14 @@ class StepHalves {
   bool divide_work(const StepShares& step, const CudaTarget& target);
   std::optional<ir::Gemm> product(const ir::Gemm& whole, bool of_own) const;
   std::optional<ir::View> half(const ir::View& operand, int along_k, bool of_own) const;
-  ir::Body copies(const ir::StmtNode& fill, const ir::For& loop, Roles& roles) const;
+  // The fill of a half, from which column of the tensor on.
+  ir::Stmt fill(bool of_own, const ir::Expr& first) const;
+  ir::Body fills(const ir::For& loop, Roles& roles) const;
 
   ir::BufferPtr tile_, own_, other_;
   ir::VariablePtr group_;
-  const ir::StmtNode* fill_ = nullptr;  // of the tile; null if there are several
-  std::int64_t columns_ = 0;            // of a half
+  ir::Stmt fill_;             // of the tile; null if there are several
+  std::int64_t columns_ = 0;  // of a half
   ir::Body work_;
 };
 
