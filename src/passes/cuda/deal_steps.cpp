@@ -112,9 +112,9 @@ class Dealing {
     Body result;
     for (const Stmt& s : statements) {
       const bool is_dealt = s == loop_;
-      result.push_back(
-          is_dealt ? dealt_loop(*as<For>(s), s->at, {*step_, *columns_, halves_, group_, result_}, dealt_, tiles_)
-                   : outside(s));
+      result.push_back(is_dealt ? dealt_loop(*as<For>(s), s->at,
+                                             {*step_, *columns_, halves_, group_, result_}, dealt_, tiles_)
+                                : outside(s));
     }
     return result;
   }
