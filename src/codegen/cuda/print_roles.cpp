@@ -45,7 +45,7 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
     const bool by_threads = loads && !roles.rings[r].by_rows && roles.is_brought_by_threads(roles.rings[r]);
     out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
                           by_threads ? "1 + tg::filling_threads" : std::to_string(fills),
-                          loads ? passes::empty_arrivals(roles) : roles.consumers / 32));
+                          loads ? passes::empty_arrivals(roles.rings[r], roles) : roles.consumers / 32));
   }
   for (int group = 0; hands_over() && group < groups; ++group)
     out_.line(fmt::format("tg::init_handover(shared_memory + {});", handover_ + group * handover_bytes));

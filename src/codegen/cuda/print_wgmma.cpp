@@ -83,21 +83,28 @@ std::string CudaGridPrinter::operand_at(const View& view, int along_k, const std
   std::string of_row = place.is_transposed ? column : row, of_column = place.is_transposed ? row : column;
   of_row = plus(of_row, place.row);
   of_column = plus(of_column, place.column);
+  const std::string shape =
+      view.buffer->type.bytes() == 2
+          ? fmt::format("{}, {}", place.rows, tile.order.columns)
+          : fmt::format("{}, {}, {}", place.rows, tile.order.columns, view.buffer->type.bytes());
+  // Apart from columns that change from instruction to instruction, since their sum would be divided.
+  std::string apart;
   for (const passes::OperandPlace::Step& step : place.steps) {
     const bool inside =
         values_.is_at_least(step.index, 0) &&
         values_.is_less(step.index, constant(step.index->held(), step.extent, step.index->at));
     const std::string index = fmt::format("int({})", value(step.index));
+    const std::string further =
+        fmt::format("{} * {}", inside ? index : fmt::format("tg::inside({}, {})", index, step.extent),
+                    step.columns + step.rows);
     std::string& text = step.columns > 0 ? of_column : of_row;
-    text += fmt::format(" + {} * {}", inside ? index : fmt::format("tg::inside({}, {})", index, step.extent),
-                        step.columns + step.rows);
+    if (step.columns > 0 && !place.is_transposed && text != "0")
+      apart += fmt::format(" + tg::operand_step<{}>(0, {})", shape, further);
+    else
+      text += " + " + further;
   }
-  const std::string shape =
-      view.buffer->type.bytes() == 2
-          ? fmt::format("{}, {}", place.rows, tile.order.columns)
-          : fmt::format("{}, {}, {}", place.rows, tile.order.columns, view.buffer->type.bytes());
-  return fmt::format("tg::operand<{0}>({1}) + tg::operand_step<{0}>({2}, {3})", shape, tile.name, of_row,
-                     of_column);
+  return fmt::format("tg::operand<{0}>({1}) + tg::operand_step<{0}>({2}, {3}){4}", shape, tile.name, of_row,
+                     of_column, apart);
 }
 
 // Where a warp group's rows and columns of a product begin.

@@ -33,8 +33,8 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
     });
   });
   for (const RingPlan& ring : roles.rings) {
-    schedule::Ring own{ring.tiles[0]->name,  {}, ring.depth, 1, full_arrivals(ring, roles),
-                       empty_arrivals(roles)};
+    schedule::Ring own{ring.tiles[0]->name,        {}, ring.depth, 1, full_arrivals(ring, roles),
+                       empty_arrivals(ring, roles)};
     for (std::size_t number = 0; number < ring.tiles.size(); ++number) {
       own.buffers.push_back(static_cast<int>(out.buffers.size()));
       const BufferPtr& tile = ring.tiles[number];
@@ -240,7 +240,7 @@ RegisterShares register_shares(const Roles& roles) {
       return roles.one_loader ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
       if (converts(roles) && roles.fragment_registers <= few_registers) return {168, 208, 88};
-      if (!roles.one_loader) return {168, 224, 56};
+      if (!roles.one_loader) return roles.dealt ? RegisterShares{168, 216, 72} : RegisterShares{168, 224, 56};
       return roles.fragment_registers > many_registers || roles.widest_product > wide_product
                  ? RegisterShares{168, 240, 24}
                  : RegisterShares{168, 232, 40};
@@ -251,6 +251,11 @@ RegisterShares register_shares(const Roles& roles) {
     default:
       return {};
   }
+}
+
+int empty_arrivals(const RingPlan& ring, const Roles& roles) {
+  const int threads = ring.by_one_group ? threads_of_group : roles.consumers;
+  return threads / 32 * roles.cluster();
 }
 
 int full_arrivals(const RingPlan& ring, const Roles& roles) {

@@ -27,7 +27,7 @@ inline bool ping_pong_pays(int consumers) { return consumers == 384; }
 
 RegisterShares register_shares(const Roles& roles);
 // At the barrier that a slot is empty: by warps of all blocks that fill it.
-inline int empty_arrivals(const Roles& roles) { return roles.consumers / 32 * roles.cluster(); }
+int empty_arrivals(const RingPlan& ring, const Roles& roles);
 // At the barrier that a slot is full: of who expects bytes, and once more after what threads brought.
 int full_arrivals(const RingPlan& ring, const Roles& roles);
 

@@ -241,6 +241,8 @@ const CudaPass list[] = {
        for (std::size_t i = 0; i < plan.grids.size(); ++i) {
          GridPlan& own = plan.grids[i];
          own.operands = operands_of(plan.kernel.grids[i].body);
+         // Halves take the place of tiles in the consumers' program.
+         if (own.roles && own.roles->dealt) own.operands.merge(operands_of(plan.computing(i)));
          own.forms = fragment_forms(plan.computing(i),
                                     {plan.computing_threads(i), own.layouts, own.operands, plan.target});
        }

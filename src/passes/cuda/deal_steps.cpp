@@ -25,11 +25,19 @@ class Dealing {
         group_(new_variable("group", i32, VariableKind::index, {})) {}
 
   Planned<Roles> run() {
-    // Both groups hold a tile longer than the block did: what threads look up or convert would come too late.
-    if (!roles_.one_loader || roles_.stores() || roles_.cluster() > 1) return Reason{};
+    // Both groups hold a tile longer than the block did: what threads convert would come too late.
+    const bool converts = std::any_of(roles_.rings.begin(), roles_.rings.end(), [&](const RingPlan& ring) {
+      return roles_.is_brought_by_threads(ring);
+    });
+    if (converts || roles_.stores() || roles_.cluster() > 1) return Reason{};
     if (const Reason reason = find_loop(); !loop_) return reason;
     columns_.emplace(step_->sum, group_, dealt_groups);
     join_rings();
+    if (!reason_.why.empty()) return reason_;
+    halves_ = StepHalves::of(*step_, result_, group_, target_);
+    if (halves_) halves_->divide(result_);
+    // Pieces by threads take longer than boxes: they come too late for whole tiles.
+    if (!halves_ && !roles_.one_loader) return Reason{};
     const auto is_prefix = [&](const Stmt& s) {
       return as<Let>(s) || as<Load>(s) || as<Assert>(s) || as<Exit>(s);
     };
@@ -75,22 +83,27 @@ class Dealing {
     return {};
   }
 
-  // All tiles of a step come and go together.
+  // All tiles of a step come and go together, but those that the producer reads too: of these the consumers
+  // have no use but for the work of the step's own group.
   void join_rings() {
     std::vector<RingPlan> rings;
     rings.reserve(result_.rings.size());
     RingPlan* joined = nullptr;
     bool alike = true;
+    std::size_t tiles = 0;
     for (const RingPlan& ring : result_.rings) {
-      if (ring.in_loop && joined) {
-        alike &= ring.depth == joined->depth && ring.by_rows == joined->by_rows && !ring.is_awaited;
+      tiles += ring.in_loop ? ring.tiles.size() : 0;
+      if (ring.in_loop && joined && !ring.is_awaited) {
+        alike &= ring.depth == joined->depth && ring.by_rows == joined->by_rows;
         joined->tiles.insert(joined->tiles.end(), ring.tiles.begin(), ring.tiles.end());
         continue;
       }
       rings.push_back(ring);
-      if (ring.in_loop) joined = &rings.back();
+      if (!ring.in_loop) continue;
+      if (!ring.is_awaited) joined = &rings.back();
+      rings.back().by_one_group = ring.is_awaited;
     }
-    if (!alike || !joined || joined->is_awaited || joined->tiles.size() != step_->tiles.size())
+    if (!alike || !joined || tiles != step_->tiles.size())
       return fail({"tiles of a step come in different ways", ""});
     result_.rings = std::move(rings);
   }
@@ -99,7 +112,8 @@ class Dealing {
     Body result;
     for (const Stmt& s : statements) {
       const bool is_dealt = s == loop_;
-      result.push_back(is_dealt ? dealt_loop(*as<For>(s), s->at, {*step_, *columns_, group_}, dealt_, tiles_)
+      result.push_back(is_dealt ? dealt_loop(*as<For>(s), s->at,
+                                             {*step_, *columns_, halves_, group_, result_}, dealt_, tiles_)
                                 : outside(s));
     }
     return result;
@@ -147,6 +161,7 @@ class Dealing {
   Stmt loop_;
   std::optional<StepShares> step_;
   std::optional<OwnColumns> columns_;
+  std::optional<StepHalves> halves_;
   DealtSteps dealt_;
   Body tiles_;  // of messages
   Reason reason_;

@@ -79,7 +79,9 @@ class DealtLoop {
         at_(at),
         step_(program.step),
         columns_(program.columns),
+        halves_(program.halves),
         group_(program.group),
+        roles_(program.roles),
         type_(loop.begin[0]->held()),
         out_(out) {}
 
@@ -202,19 +204,20 @@ class DealtLoop {
     return fresh_copy(simplify_expressions(substitute(part, {{loop_.index[0], step}})));
   }
 
-  // What all groups do, with that left operand.
-  Body all_with(const BufferPtr& operand) const {
+  // What all groups do, with that left operand; `own`: in a step of the group.
+  Body all_with(const BufferPtr& operand, bool own) const {
     Body result;
     for (const Stmt& s : step_.all) result.push_back(without_ones(*columns_.divided(s)));
     Gemm product = *as<Gemm>(result.back());
     product.a = whole(operand);
+    if (halves_) product.b = whole(own ? halves_->own() : halves_->other());
     result.back() = statement(std::move(product), step_.all.back()->at);
     return result;
   }
 
   // `meets`: threads of the group may still read the messages of the step before.
   Body own_part(const Expr& step, bool meets) {
-    Body part = step_.own;
+    Body part = halves_ ? halves_->work() : step_.own;
     BufferPtr weights = copied_by(step_.made, step_.operand);
     if (!weights) {
       const Buffer& tile = *step_.operand;
@@ -226,10 +229,10 @@ class DealtLoop {
     for (std::size_t i = 0; i < messages_.size(); ++i)
       part.push_back(element_copy(i == 0 ? weights : step_.rows[i - 1], messages_[i], step_.made->at));
     const std::size_t last = part.size() - 1;
-    part = at_step(joined({part, all_with(weights)}), step);
+    part = at_step(joined({part, all_with(weights, true)}), step);
     if (meets) out_.meetings.emplace(part[first].get(), Meeting::own);
     out_.meetings.emplace(part[last].get(), Meeting::send);
-    return joined({step_.tiles, part});
+    return joined({tiles_of_own(), part});
   }
 
   Body other_part(const Expr& step) {
@@ -238,19 +241,52 @@ class DealtLoop {
     const std::size_t first = part.size();
     for (std::size_t i = 0; i < step_.rows.size(); ++i)
       part.push_back(element_copy(messages_[i + 1], step_.rows[i], step_.made->at));
-    part = at_step(joined({part, all_with(step_.operand), scaled_parts()}), step);
+    part = at_step(joined({part, all_with(step_.operand, false), scaled_parts()}), step);
     out_.meetings.emplace(part[first].get(), Meeting::receive);
+    const auto [before, behind] = tiles_of_other();
+    return joined({before, part, behind});
+  }
+
+  Stmt kept(const BufferPtr& tile) {
+    const Stmt result = statement(Declare{tile}, tile->at);
+    out_.kept.insert(result.get());
+    return result;
+  }
+
+  // Whether only the step's group has any use for the tile.
+  bool is_of_own(const BufferPtr& tile) const {
+    const int ring = roles_.ring_of(tile.get());
+    return ring >= 0 && roles_.rings[static_cast<std::size_t>(ring)].is_awaited;
+  }
+
+  // Of a half, one group does not read what it does not multiply by, and the other one does so last.
+  Body tiles_of_own() {
+    if (!halves_) return step_.tiles;
+    Body result{statement(Declare{halves_->own()}, at_), kept(halves_->other())};
+    for (const Stmt& s : step_.tiles) {
+      const BufferPtr& tile = as<Declare>(s)->tile;
+      if (tile != step_.product().b.buffer) result.push_back(is_of_own(tile) ? s : kept(tile));
+    }
+    return result;
+  }
+
+  // In front of a step of the other group, and behind it.
+  std::pair<Body, Body> tiles_of_other() {
     const BufferPtr& tile = step_.product().b.buffer;
-    const auto declared = std::find_if(step_.tiles.begin(), step_.tiles.end(),
-                                       [&](const Stmt& s) { return as<Declare>(s)->tile == tile; });
-    return joined({{*declared}, part});
+    std::pair<Body, Body> result{{statement(Declare{halves_ ? halves_->other() : tile}, tile->at)}, {}};
+    if (halves_) result.second.push_back(kept(halves_->own()));
+    for (const Stmt& s : step_.tiles)
+      if (is_of_own(as<Declare>(s)->tile)) result.second.push_back(kept(as<Declare>(s)->tile));
+    return result;
   }
 
   const For& loop_;
   const Loc& at_;
   const StepShares& step_;
   const OwnColumns& columns_;
+  const std::optional<StepHalves>& halves_;
   const VariablePtr& group_;
+  const Roles& roles_;
   const DType type_;
   DealtSteps& out_;
   std::vector<BufferPtr> messages_;  // the operand, and the rows

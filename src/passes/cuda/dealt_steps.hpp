@@ -26,6 +26,9 @@ struct DealtSteps {
   std::unordered_map<const ir::StmtNode*, schedule::Share> shares;
   // Branches around the loops, taken where there is a step; the loops.
   std::unordered_map<const ir::StmtNode*, const ir::StmtNode*> non_empty;
+  // Declarations of tiles of rings that the group does not let go: it does not read them, or the other group
+  // is done with them later.
+  std::unordered_set<const ir::StmtNode*> kept;
   // Shared tiles in which one group leaves what the other one needs of its step.
   std::unordered_set<const ir::Buffer*> messages;
   std::unordered_set<const ir::Buffer*> of_both;  // those of them in which each group has a part

@@ -35,6 +35,20 @@ bool is_whole_along_columns(const View& b) {
 
 }  // namespace
 
+View part_of(const View& view, int axis, const PartOfAxis& part) {
+  View result = view;
+  const std::int64_t own = view.extent(axis) / part.count;
+  for (std::size_t d = 0; d < view.dims.size(); ++d) {
+    if (view.dims[d].axis != axis) continue;
+    const auto at = static_cast<std::ptrdiff_t>(d);
+    result.shape[d] = int32(own);
+    result.shape.insert(result.shape.begin() + at, int32(part.count));
+    result.dims.insert(result.dims.begin() + at, ViewDim{part.number, nullptr, nullptr, -1});
+  }
+  result.extents[static_cast<std::size_t>(axis)] = int32(own);
+  return result;
+}
+
 OwnColumns::OwnColumns(BufferPtr whole, VariablePtr group, int groups)
     : whole_(std::move(whole)),
       group_(std::move(group)),
@@ -49,27 +63,13 @@ bool OwnColumns::touches(const Stmt& s) const {
                      [&](const Region& r) { return r.view->buffer == whole_; });
 }
 
-// The axis of the columns becomes two: which group's, and which of them.
-View OwnColumns::columns_of(const View& b) const {
-  View result = b;
-  for (std::size_t d = 0; d < b.dims.size(); ++d) {
-    if (b.dims[d].axis != 1) continue;
-    const auto at = static_cast<std::ptrdiff_t>(d);
-    result.shape[d] = int32(columns_);
-    result.shape.insert(result.shape.begin() + at, int32(groups_));
-    result.dims.insert(result.dims.begin() + at, ViewDim{variable(group_), nullptr, nullptr, -1});
-  }
-  result.extents[1] = int32(columns_);
-  return result;
-}
-
 std::optional<Stmt> OwnColumns::divided(const Stmt& s) const {
   if (as<Declare>(s)) return statement(Declare{own_}, s->at);
   if (const auto* gemm = as<Gemm>(s)) {
     const bool divisible = is_whole(gemm->c) && gemm->a.buffer != whole_ && is_whole_along_columns(gemm->b);
     if (!divisible) return std::nullopt;
     Gemm own = *gemm;
-    own.b = columns_of(gemm->b);
+    own.b = part_of(gemm->b, 1, {variable(group_), groups_});
     own.c = ir::whole(own_);
     return statement(std::move(own), s->at);
   }

@@ -6,6 +6,15 @@
 
 namespace tegula::passes {
 
+// One of equal parts of an axis: its number, known when the program runs, and how many there are.
+struct PartOfAxis {
+  ir::Expr number;
+  int count;
+};
+// The view of that part. The axis shows a whole dimension of a tile, which becomes two: which part, and where
+// in it.
+ir::View part_of(const ir::View& view, int axis, const PartOfAxis& part);
+
 class OwnColumns {
  public:
   // `group` is the number of the warp group that runs the program.
@@ -17,7 +26,6 @@ class OwnColumns {
   std::optional<ir::Stmt> divided(const ir::Stmt& s) const;
 
  private:
-  ir::View columns_of(const ir::View& b) const;
   std::optional<ir::Stmt> loop(const ir::For& n, const ir::Stmt& s) const;
   std::optional<std::size_t> column_axis(const ir::For& n) const;
   ir::Stmt with_own(const ir::Stmt& s, const ir::Expr& column) const;

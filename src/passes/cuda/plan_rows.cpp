@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "ir/affine.hpp"
+#include "ir/bounds.hpp"
 #include "ir/effects.hpp"
 #include "ir/zero.hpp"
 #include "passes/cuda/elements.hpp"
@@ -37,7 +38,7 @@ bool goes_over(const For& loop, const Access& to) {
 // Whether the difference is known not to be negative.
 bool is_at_most(const Expr& a, const Expr& b, std::int64_t more = 0) {
   const auto rest = difference(affine(b), affine(a));
-  return rest && rest->is_constant() && rest->constant >= more;
+  return rest && bounds(*rest, Facts()).low >= more;
 }
 
 bool is_multiple(const Expr& e, int of) {
@@ -69,7 +70,7 @@ std::optional<std::size_t> row_dim(const Access& from, const For& loop, int elem
 }
 
 bool row_may_be_cut(const ViewDim& dim, const Expr& extent, std::int64_t columns) {
-  const bool begins = is_constant(dim.offset) && constant_value(dim.offset) >= 0;
+  const bool begins = bounds(dim.offset, Facts()).low >= 0;
   const bool ends =
       is_at_most(dim.offset, extent, columns) && (!dim.high || is_at_most(dim.offset, dim.high, columns));
   return !begins || !ends;

@@ -37,9 +37,10 @@ std::vector<RingUse> ring_uses(const Body& statements, const Roles& roles, const
       if (known != result.rend() && come_together(declared->tile, *known, roles, program) &&
           known->tiles.insert(declared->tile.get()).second)
         continue;
-      const bool held = program.held.contains(ring);
-      const Release::Slot slot = held ? Release::Slot::goes_on : Release::Slot::own;
-      result.push_back({ring, statements.size(), 0, {slot}, {declared->tile.get()}});
+      const bool kept = roles.dealt && roles.dealt->kept.contains(statements[i].get());
+      const bool goes_on = program.held.contains(ring) || kept;
+      const Release::Slot slot = goes_on ? Release::Slot::goes_on : Release::Slot::own;
+      result.push_back({ring, statements.size(), i, {slot}, {declared->tile.get()}});
       continue;
     }
     const Effects e = all_effects(statements[i]);

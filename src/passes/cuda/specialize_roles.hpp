@@ -26,6 +26,7 @@ struct RingPlan {
   bool by_rows = false;  // the producer's threads copy pieces of rows, each arrives when its own are there
   // The producer itself reads what comes later than the statement that brings it: one tile.
   bool is_awaited = false;
+  bool by_one_group = false;  // one warp group lets a slot go, though others may have read it
 
   // The tiles with which this one of the ring is filled and released.
   const std::vector<ir::BufferPtr>& with(const ir::Buffer* tile) const;

@@ -17,7 +17,7 @@ struct Release {
   enum class Slot : std::uint8_t {
     own,      // of this step; the next step has the next one
     before,   // of the step before
-    goes_on,  // none: the next step has the next one, and lets this one go
+    goes_on,  // none: the next step has the next one, and this one is let go then, or by the other group
   } slot = Slot::own;
   bool operator==(const Release&) const = default;
 };
@@ -36,17 +36,17 @@ struct StepPart {
   Does does = Does::nothing;
   ir::Stmt stmt;
   int first = 0, last = 16;
-  ir::BufferPtr in_parts;         // of which only these sixteenths are made or read
-  bool holds = false;             // what follows may not run before it
-  int only = -1;                  // the one of the product's accumulators; −1: all
-  bool ping_pong = false;         // one warp group after the other
+  ir::BufferPtr in_parts;           // of which only these sixteenths are made or read
+  bool holds = false;               // what follows may not run before it
+  int only = -1;                    // the one of the product's accumulators; −1: all
+  bool ping_pong = false;           // one warp group after the other
   Meeting meeting = Meeting::none;  // of warp groups to which steps are dealt
-  bool pins = false;              // what the sum holds comes from elsewhere
-  std::vector<int> advanced;      // rings whose tile a product in flight reads, while the next one comes
-  std::vector<int> awaited;       // rings whose next tile it needs
-  std::optional<int> in_flight;   // products that may still run when it begins; nothing: all
-  std::vector<Release> landed;    // by those that do not
-  std::vector<Release> released;  // after it
+  bool pins = false;                // what the sum holds comes from elsewhere
+  std::vector<int> advanced;        // rings whose tile a product in flight reads, while the next one comes
+  std::vector<int> awaited;         // rings whose next tile it needs
+  std::optional<int> in_flight;     // products that may still run when it begins; nothing: all
+  std::vector<Release> landed;      // by those that do not
+  std::vector<Release> released;    // after it
   std::vector<int> released_but_first;  // after it, in steps but the first: slots of the step before
   std::optional<int> left;              // products that may run on after it; nothing: all
   StepParts inner, otherwise;
