@@ -35,7 +35,8 @@ class ChoiceInBlocks {
              {"parts", indexer_splits(c_.call(), kernel.indexer, end_ - begin_, columns)},
              {"offset", offset()}});
     // The columns of a block that was chosen are a page.
-    TopkKernel choice = topk_instance(c_.dim("batch") * (end_ - begin_), columns, false, false, true);
+    TopkKernel choice =
+        topk_instance(c_.dim("batch") * (end_ - begin_), columns, c_->count, false, false, true);
     choice.own_pages = true;
     launch_(
         choice, topk_kernel,
@@ -72,7 +73,7 @@ class ChoiceInBlocks {
              {"ends", last},
              {"parts", indexer_splits(c_.call(), kernel, queries, blocks)}});
     const Tensor chosen = launch_.scratch({batch, queries, std::min(c_->block_count, blocks)}, i32);
-    launch_(topk_instance(batch * queries, blocks, false, false, false), topk_kernel,
+    launch_(topk_instance(batch * queries, blocks, chosen.size(2), false, false, false), topk_kernel,
             {{"scores", logits}, {"out", chosen}});
     return chosen;
   }

@@ -37,8 +37,8 @@ void choose(const Bound<IndexerTopk>& c, std::int64_t begin, std::int64_t end, L
           {"parts", indexer_splits(c.call(), kernel, end - begin, c.dim("keys"))},
           {"offset", offset}});
   // Keys that a query does not see have the logit −∞.
-  launch(topk_instance(c.dim("batch") * (end - begin), keys, false, false, c.has("page_table")), topk_kernel,
-         {{"scores", logits}, {"out", some(c.formed("out"), begin, end)}});
+  launch(topk_instance(c.dim("batch") * (end - begin), keys, c->count, false, false, c.has("page_table")),
+         topk_kernel, {{"scores", logits}, {"out", some(c.formed("out"), begin, end)}});
 }
 
 void run(const Bound<IndexerTopk>& c, Launch& launch) {

@@ -16,7 +16,8 @@ SparseMla forward_of(const SparseMlaBackward& op) {
 
 constexpr std::int64_t bytes_of_marks = std::int64_t{1} << 29;
 constexpr std::int64_t most_listed = 16384;
-constexpr int most_tokens = 256, few_tokens = 16;
+constexpr int few_tokens = 16, most_rounds = 3;  // of a GPU's processors
+constexpr int whole_vectors = 4;                 // numbers of i32 that the copies of a row's marks move
 
 // One of the two sources of rows.
 struct Source {
@@ -28,6 +29,26 @@ constexpr Source sources[] = {
     {"kv", "indices", "counts", "dkv", "keys", "entries", false},
     {"more_kv", "more_indices", nullptr, "dmore_kv", "more_keys", "more_entries", true}};
 
+// As many queries as keep the processors of a GPU equally busy and whose pairs and marks fit their share of
+// memory.
+int tokens_at_a_time(std::int64_t queries, std::int64_t bytes_of_pairs, std::int64_t marks) {
+  const auto fits = [&](int tokens) {
+    return tokens * bytes_of_pairs <= bytes_of_partials && tokens * marks <= bytes_of_marks;
+  };
+  const auto of_rounds = [](int halves) {
+    return halves * (gpu_processors / 2) / whole_vectors * whole_vectors;
+  };
+  int tokens = few_tokens;
+  if (queries > 2 * few_tokens) {
+    int halves = 1;
+    while (halves < 2 * most_rounds && of_rounds(halves) < queries) ++halves;
+    while (halves > 1 && !fits(of_rounds(halves))) --halves;
+    tokens = of_rounds(halves);
+  }
+  while (tokens > 1 && !fits(tokens)) tokens /= 2;
+  return tokens;
+}
+
 SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Source& source) {
   const SparseMla forward = forward_of(*c);
   SparseMlaBackwardKernel kernel{sparse_mla_instance(Bound<SparseMla>(c.call(), forward))};
@@ -38,16 +59,12 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
   if (small) own.keys = 16;
   own.whole = true;  // the lists that the program makes
   kernel.dlse = c.has("dlse"), kernel.adds = source.second;
-  // Processes as many queries at a time as fill a GPU and whose pairs and marks fit their share of memory.
-  const std::int64_t blocks = (c.dim("group") + own.rows - 1) / own.rows,
-                     of_token =
-                         c.dim("kv_heads") * c.dim(source.entries) * blocks * own.dim * own.type.bytes(),
-                     marks_of_token = 2 * c.dim("kv_heads") * c.dim(source.keys) * i32.bytes();
+  const std::int64_t blocks = (c.dim("group") + own.rows - 1) / own.rows;
   kernel.blocks = static_cast<int>(blocks);
-  kernel.tokens = c.dim("queries") <= 2 * few_tokens ? few_tokens : most_tokens;
-  while (kernel.tokens > 1 &&
-         (kernel.tokens * of_token > bytes_of_partials || kernel.tokens * marks_of_token > bytes_of_marks))
-    kernel.tokens /= 2;
+  const std::int64_t kv_heads = c.dim("kv_heads"),
+                     of_token = kv_heads * c.dim(source.entries) * blocks * own.dim * own.type.bytes(),
+                     marks_of_token = kv_heads * c.dim(source.keys) * i32.bytes();
+  kernel.tokens = tokens_at_a_time(c.dim("queries"), of_token, marks_of_token);
   return kernel;
 }
 

@@ -17,7 +17,8 @@ namespace {
 constexpr int piece =
     128;  // features whose sums for listed rows are in registers beside those of the queries
 constexpr int word_bits = 32;  // queries that share a word
-constexpr int pairs_of_step = 16, entries_of_block = 256;
+constexpr int pairs_of_step = 8, entries_of_block = 256;
+constexpr int warp = 32, least_adding_threads = 64;
 
 // A range of the features of a row.
 struct Piece {
@@ -57,13 +58,11 @@ struct MlaBackwardProgram {
   const int blocks = instance.blocks;
   Expr padded = ceildiv(entries, c.keys) * c.keys;
   Tensor base = workspace("base", {queries, kv_heads, group}, f32);
-  // For a row and a query: `entries` minus the first entry that lists the row, and the number of entries that
-  // do.
+  // For a row and a query: `entries` minus the first entry that lists the row.
   Tensor marks = workspace("marks", {kv_heads, keys, instance.tokens}, i32, {.zero = true});
-  Tensor named = workspace("named", {kv_heads, keys, instance.tokens}, i32, {.zero = true});
   // The lists, in which a row stands once, and else -1; and how often it counts.
   Tensor rows = workspace("rows", {queries, kv_heads, padded}, i32);
-  Tensor times = workspace("times", {queries, kv_heads, padded}, f32);
+  Tensor times = workspace("times", {queries, kv_heads, padded}, f32, {.zero = true});
   // What pairs add to their rows.
   Tensor parts = workspace("parts", {kv_heads, queries* padded* blocks, c.dim}, c.type);
   LargeScores large;
@@ -117,10 +116,7 @@ void MlaBackwardProgram::mark() {
     Expr end = last(query), first = x * entries_of_block;
     parallel(min(count(query, h) - first, entries_of_block), [&](Index i) {
       Expr n = first + i, row = indices(query, h, n);
-      when(row >= 0 && row < end, [&] {
-        atomic_max(marks(h, row, query), entries - n);
-        atomic_add(named(h, row, query), 1);
-      });
+      when(row >= 0 && row < end, [&] { atomic_max(marks(h, row, query), entries - n); });
     });
   });
 }
@@ -130,18 +126,16 @@ void MlaBackwardProgram::write_lists() {
     Expr end = last(query), own_count = count(query, h), first = x * entries_of_block;
     parallel(min(padded - first, entries_of_block), [&](Index i) {
       Expr n = first + i;
-      Var row = -1, counts_as = 0.0f;
+      Var row = -1;
       when(n < own_count, [&] {
         Expr listed = indices(query, h, n);
         when(listed >= 0 && listed < end, [&] {
-          when(marks(h, listed, query) == entries - n, [&] {
-            row = listed;
-            counts_as = f32(named(h, listed, query));
-          });
+          const Var first_entry = entries - marks(h, listed, query);
+          when(first_entry == n, [&] { row = listed; });
+          atomic_add(times(query, h, first_entry), 1.0f);  // exact in any order
         });
       });
       rows(query, h, n) = row;
-      times(query, h, n) = counts_as;
     });
   });
 }
@@ -230,9 +224,10 @@ void MlaBackwardProgram::block(const Expr& query, const Expr& h, const Expr& par
   own.store();
 }
 
-// Every row has a block.
+// Every row has a block, whose threads have two features each.
 void MlaBackwardProgram::add_pairs() {
-  grid(keys, kv_heads, {.threads = 128}, [&](Index key, Index h) { add_pairs_of(key, h); });
+  const int threads = std::max((c.dim / 2 + warp - 1) / warp * warp, least_adding_threads);
+  grid(keys, kv_heads, {.threads = threads}, [&](Index key, Index h) { add_pairs_of(key, h); });
 }
 
 // The pairs of the queries that name a row, in their order, and how many there are.
@@ -264,7 +259,7 @@ void MlaBackwardProgram::add_pairs_of(const Index& key, const Index& h) {
   Fragment sum({c.dim}, f32, 0);
   Tensor to = sums.slice(key, h);
   when(is_first == 0, [&] { copy(to.at(0), sum); });
-  pipelined(ceildiv(pairs, pairs_of_step), {.stages = 3}, [&](Index step) {
+  pipelined(ceildiv(pairs, pairs_of_step), {.stages = 4}, [&](Index step) {
     Shared tile({pairs_of_step, c.dim}, c.type);
     const auto pair = [&](const Expr& i) -> Expr {
       Expr n = step * pairs_of_step + i;

@@ -1,6 +1,7 @@
 #include "ops/latent/topk_kernel.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <vector>
 
@@ -12,15 +13,6 @@ namespace tegula::ops {
 using namespace lang;
 using lang::Tensor;
 
-TopkKernel topk_instance(std::int64_t rows, std::int64_t columns, bool begins, bool ends, bool pages) {
-  TopkKernel kernel{.begins = begins, .ends = ends, .pages = pages};
-  // Blocks of two rows share a processor, so that one waits while the other reads.
-  if (rows > gpu_processors) kernel.threads = 512, kernel.loads = 16;
-  if (columns <= 2048)
-    kernel.digit = 8, kernel.candidates = 0, kernel.runs = 8, kernel.length = 4, kernel.threads = 256;
-  return kernel;
-}
-
 namespace {
 
 constexpr int word = 32;      // columns of a word of bits
@@ -30,6 +22,21 @@ constexpr int short_digit = 8;
 // them.
 constexpr int sampled_runs = 1024, neighbours = 4, sampled = sampled_runs * neighbours;
 constexpr int digits_of_sample = 3;
+constexpr int few_candidates = 4096;
+
+// How many of a sample are above the key from which a row of n very likely has more than `count`: five
+// standard deviations more than the share of the sample.
+float above_least(float count, float n) {
+  const float share = count * static_cast<float>(sampled) / n;
+  return share + 5.0f * std::sqrt(share) + static_cast<float>(neighbours);
+}
+
+// Whether a sample of a row nearly always, by four standard deviations, lets so few through.
+bool lets_through(std::int64_t count, std::int64_t columns, int candidates) {
+  const float above = above_least(static_cast<float>(count), static_cast<float>(columns));
+  return (above + 4.0f * std::sqrt(above)) * static_cast<float>(columns) <=
+         static_cast<float>(candidates) * static_cast<float>(sampled);
+}
 
 // The key at a position; 0 where nothing is to be chosen.
 using Keys = std::function<Expr(const Expr& position)>;
@@ -63,44 +70,13 @@ struct Candidates {
   explicit Candidates(int count) : most(count), positions({count}, i32), keys({count}, u32) {}
 };
 
-// Numbers in runs, each of which a thread adds up. In memory a run has one more, so that the runs of a warp
-// are in different banks.
-struct Runs {
-  int count, length;
-  Shared numbers;
-
-  Runs(int runs, int run_length) : count(runs), length(run_length), numbers({runs, run_length + 1}, i32) {}
-
-  // before(run): the numbers of all earlier runs.
-  void add_up(Shared& before, Shared& total) {
-    Shared of_run({count}, i32);
-    parallel(count, [&](Index r) {
-      Var sum = 0;
-      serial(length, [&](Index i) { sum += numbers(r, i); });
-      of_run(r) = sum;
-    });
-    parallel(count, [&](Index r) {
-      Var sum = 0;
-      serial(count, [&](Index other) { sum += select(other < r, of_run(other), 0); });
-      before(r) = sum;
-      when(r == count - 1, [&] { total(0) = sum + of_run(r); });
-    });
-  }
-  // Numbers become the sums of those before them; returns the sum of all.
-  Expr sums_before() {
-    Shared before({count}, i32), total({1}, i32);
-    add_up(before, total);
-    parallel(count, [&](Index r) {
-      Var sum = Expr(before(r));
-      serial(length, [&](Index i) {
-        Expr own = numbers(r, i);
-        numbers(r, i) = sum;
-        sum += own;
-      });
-    });
-    return total(0);
-  }
-};
+// The number of bits in the words before each, and returns that of all.
+Expr bits_before(const Shared& bits, Shared& before) {
+  Fragment number = map(
+      bits, [&](Index w) { return i32(popcount(bits(w))); }, i32);
+  copy(scan_sum(number, {.exclusive = true}), before);
+  return reduce_sum(number).scalar();
+}
 
 struct TopkProgram {
   const TopkKernel& c;
@@ -109,8 +85,6 @@ struct TopkProgram {
          out = output("out", {batch, rows, count}, i32);
   std::optional<Tensor> begins, ends, table;
   std::optional<Expr> page;
-  int words = c.runs * c.length;
-
   explicit TopkProgram(const TopkKernel& instance) : c(instance) {
     if (c.begins) begins.emplace(input("begins", {batch, rows}, i32));
     if (c.ends) ends.emplace(input("ends", {batch, rows}, i32));
@@ -129,7 +103,7 @@ struct TopkProgram {
   void choose(const Keys& keys, const Expr& n, int digit, const Tensor& to, const Placed& placed) const;
   void fix_digit(const Keys& keys, const Expr& n, const Expr& shift, int bits, Var& bound, Var& wanted) const;
   Expr collect(const Keys& keys, const Expr& n, const Expr& bound, const Expr& ties, const Take& take) const;
-  void keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& left) const;
+  void keep_ties(Shared& chosen, const Shared& equal, const Shared& before, const Expr& left) const;
   Expr placed(const Expr& b, const Expr& row, const Expr& column) const;
 };
 
@@ -145,28 +119,22 @@ Expr TopkProgram::placed(const Expr& b, const Expr& row, const Expr& column) con
 // found.
 void TopkProgram::fix_digit(const Keys& keys, const Expr& n, const Expr& shift, int bits, Var& bound,
                             Var& wanted) const {
-  const int bins = 1 << bits, length = bins / word;
-  Runs histogram(word, length);
-  Shared found({2}, i32), before({word}, i32), total({1}, i32);
-  clear(histogram.numbers);
+  const int bins = 1 << bits;
+  Shared histogram({bins}, i32), found({2}, i32);
+  clear(histogram);
   clear(found);
   each_key(keys, n, [&](const Expr& key, const Expr&) {
     Expr bin = bins - 1 - i32((key >> u32(shift)) & static_cast<std::uint32_t>(bins - 1));
     // Two shifts, because the first digit has no bits above it.
     when((key ^ bound) >> u32(shift) >> static_cast<std::uint32_t>(bits) == 0u,
-         [&] { atomic_add(histogram.numbers(bin / length, bin % length), 1); });
+         [&] { atomic_add(histogram(bin), 1); });
   });
-  histogram.add_up(before, total);
+  Fragment number = clone(histogram), larger = scan_sum(number, {.exclusive = true});
   Expr rank = wanted;
-  parallel(word, [&](Index r) {
-    Var larger = Expr(before(r));
-    serial(length, [&](Index i) {
-      Expr own = histogram.numbers(r, i);
-      when(larger < rank && rank <= larger + own, [&] {
-        found(0) = bins - 1 - (r * length + i);
-        found(1) = larger;
-      });
-      larger += own;
+  parallel(number, [&](Index bin) {
+    when(larger(bin) < rank && rank <= larger(bin) + number(bin), [&] {
+      found(0) = bins - 1 - bin;
+      found(1) = larger(bin);
     });
   });
   bound |= u32(found(0)) << u32(shift);
@@ -174,10 +142,10 @@ void TopkProgram::fix_digit(const Keys& keys, const Expr& n, const Expr& shift, 
 }
 
 // Keeps the first `left` of equal keys, by position: a word keeps all of its ties, none, or the lowest ones.
-void TopkProgram::keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Expr& left) const {
-  parallel(words, [&](Index w) {
-    Expr bits = equal(w),
-         kept = clamp(left - ties.numbers(w / c.length, w % c.length), 0, i32(popcount(bits)));
+void TopkProgram::keep_ties(Shared& chosen, const Shared& equal, const Shared& before,
+                            const Expr& left) const {
+  parallel(c.words, [&](Index w) {
+    Expr bits = equal(w), kept = clamp(left - before(w), 0, i32(popcount(bits)));
     when(kept > 0, [&] {
       Var rest = bits, taken = u32(0), number = 0;
       loop_while([&] { return number < kept; },
@@ -197,10 +165,9 @@ void TopkProgram::keep_ties(Shared& chosen, Shared& equal, Runs& ties, const Exp
 Expr TopkProgram::collect(const Keys& keys, const Expr& n, const Expr& bound, const Expr& ties,
                           const Take& take) const {
   Var left = ties, taken = 0;
-  const int at_once = words * word;
+  const int at_once = c.words * word;
   serial(ceildiv(n, at_once), [&](Index step) {
-    Shared chosen({words}, u32), equal({words}, u32);
-    Runs numbers(c.runs, c.length);
+    Shared chosen({c.words}, u32), equal({c.words}, u32), before({c.words}, i32);
     Expr first = step * at_once;
     clear(chosen);
     clear(equal);
@@ -210,18 +177,14 @@ Expr TopkProgram::collect(const Keys& keys, const Expr& n, const Expr& bound, co
       when(key > bound, [&] { atomic_or(chosen(p / word), bit); });
       when(key == bound, [&] { atomic_or(equal(p / word), bit); });
     });
-    parallel(words, [&](Index w) { numbers.numbers(w / c.length, w % c.length) = i32(popcount(equal(w))); });
-    Expr all_ties = numbers.sums_before(), kept = left;
-    keep_ties(chosen, equal, numbers, kept);
+    Expr all_ties = bits_before(equal, before), kept = left;
+    keep_ties(chosen, equal, before, kept);
     left -= min(left, all_ties);
-    parallel(words, [&](Index w) { numbers.numbers(w / c.length, w % c.length) = i32(popcount(chosen(w))); });
-    Expr all_chosen = numbers.sums_before(), before = taken;
+    Expr all_chosen = bits_before(chosen, before), earlier = taken;
     parallel(min(n - first, at_once), [&](Index p) {
       Expr w = p / word, bit = u32(1) << u32(p % word), bits = chosen(w);
-      when((bits & bit) != 0u, [&] {
-        take(before + numbers.numbers(w / c.length, w % c.length) + i32(popcount(bits & (bit - 1u))),
-             first + p);
-      });
+      when((bits & bit) != 0u,
+           [&] { take(earlier + before(w) + i32(popcount(bits & (bit - 1u))), first + p); });
     });
     taken += all_chosen;
   });
@@ -261,11 +224,10 @@ Expr TopkProgram::likely_least(const Tensor& x, const Expr& n, Candidates& of) c
 Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& least,
                                   Candidates& found) const {
   Var number = 0;
-  const int at_once = words * word;
+  const int at_once = c.words * word;
   const Var lowest = score_of(least);
   serial(ceildiv(n, at_once), [&](Index step) {
-    Shared chosen({words}, u32);
-    Runs numbers(c.runs, c.length);
+    Shared chosen({c.words}, u32), before({c.words}, i32);
     Expr first = step * at_once;
     clear(chosen);
     const int part = c.threads * c.loads;
@@ -277,10 +239,9 @@ Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& le
              [&] { atomic_or(chosen(p / word), u32(1) << u32(p % word)); });
       });
     });
-    parallel(words, [&](Index w) { numbers.numbers(w / c.length, w % c.length) = i32(popcount(chosen(w))); });
-    Expr all = numbers.sums_before(), before = number;
-    parallel(words, [&](Index w) {
-      Var rest = Expr(chosen(w)), place = before + numbers.numbers(w / c.length, w % c.length);
+    Expr all = bits_before(chosen, before), earlier = number;
+    parallel(c.words, [&](Index w) {
+      Var rest = Expr(chosen(w)), place = earlier + before(w);
       loop_while([&] { return rest != 0u && place < found.most; },
                  [&] {
                    Expr lowest = rest & (~rest + 1u);
@@ -320,6 +281,21 @@ void TopkProgram::block(const Expr& b, const Expr& row) const {
 }
 
 }  // namespace
+
+TopkKernel topk_instance(std::int64_t rows, std::int64_t columns, std::int64_t count, bool begins, bool ends,
+                         bool pages) {
+  TopkKernel kernel{.begins = begins, .ends = ends, .pages = pages};
+  // Blocks of several rows share a processor, so that some wait while others read.
+  if (rows > gpu_processors) {
+    kernel.loads = 16;
+    if (columns <= few_candidates || lets_through(count, columns, few_candidates))
+      kernel.threads = 256, kernel.candidates = few_candidates;
+    else
+      kernel.threads = 512;
+  }
+  if (columns <= 2048) kernel.digit = 8, kernel.candidates = 0, kernel.words = 32, kernel.threads = 256;
+  return kernel;
+}
 
 Kernel topk_kernel(const TopkKernel& c) {
   return kernel(instance_name("topk_select", c), [&] {

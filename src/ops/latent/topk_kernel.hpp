@@ -11,8 +11,7 @@ struct TopkKernel {
   int digit = 11;  // bits of a score that a pass over a row fixes
   // Scores among which those of a long row are sought that a sample lets through; 0: rows are searched whole.
   int candidates = 8192;
-  int runs = 64;  // of `length` words of 32 columns, whose bits a block holds at a time
-  int length = 32;
+  int words = 2048;  // of 32 columns, whose bits a block holds at a time
   int threads = 1024;
   int loads = 8;  // scores that a thread has under way where it reads a row from memory
   bool begins = false, ends = false, pages = false;
@@ -21,14 +20,15 @@ struct TopkKernel {
   auto fields() const {
     return std::tuple(labelled("digit", digit),
                       labelled("candidates", candidates > 0 ? std::optional(candidates) : std::nullopt),
-                      joined("runs", runs, length), labelled("t", threads), labelled("loads", loads),
+                      labelled("words", words), labelled("t", threads), labelled("loads", loads),
                       labelled("begins", begins), labelled("ends", ends), labelled("pages", pages),
                       labelled("own", own_pages));
   }
 };
 
-// For so many rows of so many columns.
-TopkKernel topk_instance(std::int64_t rows, std::int64_t columns, bool begins, bool ends, bool pages);
+// For `count` of so many columns of so many rows.
+TopkKernel topk_instance(std::int64_t rows, std::int64_t columns, std::int64_t count, bool begins, bool ends,
+                         bool pages);
 
 // Arguments: scores [batch, rows, columns], out [batch, rows, count]; then, where the instance has them,
 // begins and ends [batch, rows], page_table [batch, pages], or

@@ -10,8 +10,8 @@ namespace tegula::ops {
 namespace {
 
 void run(const Bound<TopkSelect>& c, Launch& launch) {
-  launch(topk_instance(c.dim("batch") * c.dim("rows"), c.dim("columns"), c.has("begins"), c.has("ends"),
-                       c.has("page_table")),
+  launch(topk_instance(c.dim("batch") * c.dim("rows"), c.dim("columns"), c->count, c.has("begins"),
+                       c.has("ends"), c.has("page_table")),
          topk_kernel);
 }
 
