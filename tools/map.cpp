@@ -58,7 +58,7 @@ void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& ca
 // What a call has to do: arithmetic of the kind of its products, bytes, and special functions.
 struct PointWork {
   double flops = 0, bytes = 0, special = 0;
-  std::string kind;
+  std::string kind = {};
 };
 
 // The best of a map; products of different types have rates of their own.

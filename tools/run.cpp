@@ -59,10 +59,10 @@ void list(const std::string& name, bool markdown, const std::string& links) {
 void explain_call(const CallTexts& texts, const std::vector<std::string>& outputs) {
   if (!outputs.empty()) throw ArgumentError("run: --explain runs nothing, so there is no output to write");
   auto call = resolve(texts);
-  const auto kernels = call.op.kernels(call.inputs, call.options, call.target);
-  for (auto& kernel : kernels)
+  const ops::ListedCall listed = call.op.listed(call.inputs, call.options, call.target);
+  for (auto& kernel : listed.kernels)
     fmt::print("{}", tegula::explain_call(kernel, call.target, call.inputs).text());
-  for (auto& note : call.op.notes(call.inputs, call.options, call.target)) fmt::print("note: {}\n", note);
+  for (auto& note : listed.notes) fmt::print("note: {}\n", note);
 }
 
 void run(const CallTexts& texts, const std::vector<std::string>& outputs) {

@@ -11,11 +11,11 @@ std::vector<Explanation> explain(const std::string& name, const std::map<std::st
   ops::check_inputs(op, inputs);
   if (!inputs.empty()) target = ops::target_for(target, inputs.begin()->second.device());
   const ops::Options parsed = ops::Options::parse(op, options);
+  const ops::ListedCall listed = op.listed(inputs, parsed, target);
   std::vector<Explanation> result;
-  for (const lang::Kernel& kernel : op.kernels(inputs, parsed, target))
-    result.push_back(explain_call(kernel, target, inputs));
+  for (const lang::Kernel& kernel : listed.kernels) result.push_back(explain_call(kernel, target, inputs));
   if (!result.empty())
-    for (const std::string& note : op.notes(inputs, parsed, target)) result.front().notes.push_back(note);
+    result.front().notes.insert(result.front().notes.end(), listed.notes.begin(), listed.notes.end());
   return result;
 }
 

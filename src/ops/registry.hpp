@@ -82,11 +82,8 @@ struct Operator {
   std::function<Tensors(const Tensors& inputs, const Options& options, Target target)> run;
   // The same in double precision, by the formula; f64 outputs (integers as `run` gives them).
   std::function<Tensors(const Tensors& inputs, const Options& options)> reference;
-  // The kernels that `run` calls for such arguments.
-  std::function<std::vector<lang::Kernel>(const Tensors& inputs, const Options& options, Target target)>
-      kernels;
-  // Why its plan takes a slower way than others for such arguments, with the remedy.
-  std::function<std::vector<std::string>(const Tensors& inputs, const Options& options, Target target)> notes;
+  // The kernels that `run` calls for such arguments, and why its plan takes a slower way than others.
+  std::function<ListedCall(const Tensors& inputs, const Options& options, Target target)> listed;
   std::function<Work(const Tensors& inputs, const Options& options)> work;
   // What is right of results, and what is not.
   std::function<std::vector<Verdict>(const Tensors& inputs, const Options& options, const Tensors& results)>
@@ -94,6 +91,10 @@ struct Operator {
 
   std::vector<Case> check_cases;  // small: seconds on the interpreter, all together
   std::vector<Case> bench_cases;
+
+  std::vector<lang::Kernel> kernels(const Tensors& inputs, const Options& options, Target target) const {
+    return listed(inputs, options, target).kernels;
+  }
 };
 
 const std::vector<Operator>& operators();
@@ -103,7 +104,7 @@ Tensors copied_to(Device device, const Tensors& tensors);
 // Runs the operator on inputs and for results on the host: for a target of another device they are copied
 // there and back.
 Tensors run_from_host(const Operator& op, const Tensors& inputs, const Options& options, Target target);
-// Unknown, missing or wrong inputs are an ArgumentError; run and kernels check this themselves.
+// Unknown, missing or wrong inputs are an ArgumentError; run and listed check this themselves.
 void check_inputs(const Operator& op, const Tensors& inputs);
 
 }  // namespace tegula::ops

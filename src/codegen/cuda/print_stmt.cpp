@@ -11,6 +11,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/ring_depths.hpp"
+#include "passes/cuda/written_tensors.hpp"
 
 namespace tegula::codegen {
 

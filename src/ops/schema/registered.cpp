@@ -83,11 +83,8 @@ Operator registered(const OperatorSchema& schema) {
   op.reference = [&schema](const Tensors& in, const Options& options) {
     return formula_by_name(schema, in, values_of(schema, options));
   };
-  op.kernels = [&schema](const Tensors& in, const Options& options, Target target) {
-    return kernels_by_name(schema, in, values_of(schema, options), target);
-  };
-  op.notes = [&schema](const Tensors& in, const Options& options, Target target) {
-    return listed_by_name(schema, in, values_of(schema, options), target).notes;
+  op.listed = [&schema](const Tensors& in, const Options& options, Target target) {
+    return listed_by_name(schema, in, values_of(schema, options), target);
   };
   op.work = [&schema](const Tensors& in, const Options& options) { return work_of(schema, in, options); };
   op.judge = [&schema](const Tensors& in, const Options& options, const Tensors& results) {

@@ -11,6 +11,7 @@
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/store_forms.hpp"
+#include "passes/cuda/written_tensors.hpp"
 
 namespace tegula::passes {
 
@@ -325,30 +326,6 @@ Body without_choices(const Body& body, const VariablePtr& choice, StoreForms& fo
 }
 
 }  // namespace
-
-std::vector<BufferPtr> written_tensors(const Grid& grid) {
-  std::vector<BufferPtr> once, result;
-  const auto contains = [](const std::vector<BufferPtr>& list, const BufferPtr& b) {
-    return std::find(list.begin(), list.end(), b) != list.end();
-  };
-  const Effects all = all_effects(grid.body);
-  for (const Stmt& s : grid.body) {
-    const auto* loop = as<For>(s);
-    const bool repeats = (loop && loop->kind != LoopKind::parallel) || as<While>(s);
-    std::vector<BufferPtr> own;
-    const Effects e = all_effects(s);
-    for (const Region& r : e.regions) {
-      const BufferPtr& b = r.view->buffer;
-      if (is_write(r.touch) && !b->is_tile() && !contains(own, b)) own.push_back(b);
-    }
-    for (const BufferPtr& b : own) {
-      const bool first = !contains(once, b);
-      if (first) once.push_back(b);
-      if ((!first || repeats || all.reads(b)) && !contains(result, b)) result.push_back(b);
-    }
-  }
-  return result;
-}
 
 int threads_of(const For& loop, int threads) {
   if (loop.kind == LoopKind::warps) return 32;

@@ -20,10 +20,6 @@ ir::Kernel lower_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, St
 // With so many threads, and with all stores by threads.
 ir::Body lower_plainly(const ir::Grid& grid, int threads, const CudaTarget& target);
 
-// Tensors of which a block may meet its own writes: all that it writes, but for those that one statement
-// outside of loops writes and none reads.
-std::vector<ir::BufferPtr> written_tensors(const ir::Grid& grid);
-
 // The threads that run the body of such a loop, where `threads` run the loop.
 int threads_of(const ir::For& loop, int threads);
 

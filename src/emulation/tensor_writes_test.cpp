@@ -1,0 +1,79 @@
+// Threads of a block that write elements which others wrote are ordered, wherever the statements stand.
+#include <gtest/gtest.h>
+
+#include "emulation/testing/compared.hpp"
+#include "passes/cuda/written_tensors.hpp"
+#include "runtime/testing/watchdog.hpp"
+
+namespace tegula::emulation {
+namespace tensor_writes_test {
+
+using namespace lang;
+
+constexpr int rows = 300;
+
+using Output = lang::Tensor;
+
+void store(const Output& out, int row) {
+  parallel(rows, [&](Index i) { out(i + row) = f32(i) * 2.f + float(row); });
+}
+
+// The second store writes, by other threads, all elements of the first but one.
+void store_twice(const Output& out) {
+  store(out, 1);
+  store(out, 0);
+}
+
+struct Case {
+  const char* name;
+  void (*body)(const Output& out, const Expr& condition);
+  bool again;  // a tensor is written more than once
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class TensorWrites : public ::testing::TestWithParam<Case> {};
+
+TEST_P(TensorWrites, AreOrdered) {
+  const Case& c = GetParam();
+  const Watchdog watchdog(c.name, std::chrono::seconds(60));
+  const lang::Kernel program = kernel("writes", [&] {
+    lang::Tensor in = input("in", {1}, f32), out = output("out", {rows + 1}, f32, {.zero = true});
+    grid(1, [&](Index) { c.body(out, in(0) > 0.f); });
+  });
+  EXPECT_EQ(passes::written_tensors(program.ir()->grids[0]).size(), c.again ? 1U : 0U);
+  for (const double sign : {-1.0, 1.0})
+    expect_as_interpreted(program, {tegula::Tensor::full({1}, f32, sign)}, {rows + 1}, 0,
+                          {tegula::Target::emulated(), tegula::Target::emulated_sm90()});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, TensorWrites,
+    ::testing::Values(Case{"once", [](const Output& out, const Expr&) { store(out, 1); }, false},
+                      Case{"twice", [](const Output& out, const Expr&) { store_twice(out); }, true},
+                      Case{"in_a_branch",
+                           [](const Output& out, const Expr& c) { when(c, [&] { store_twice(out); }); },
+                           true},
+                      Case{"in_the_other_part",
+                           [](const Output& out, const Expr& c) {
+                             when(c, [&] { store(out, 0); }).otherwise([&] { store_twice(out); });
+                           },
+                           true},
+                      Case{"once_in_each_part",
+                           [](const Output& out, const Expr& c) {
+                             when(c, [&] { store(out, 0); }).otherwise([&] { store(out, 1); });
+                           },
+                           false},
+                      Case{"before_a_branch",
+                           [](const Output& out, const Expr& c) {
+                             store(out, 1);
+                             when(c, [&] { store(out, 0); });
+                           },
+                           true},
+                      Case{"in_a_loop",
+                           [](const Output& out, const Expr&) { serial(2, [&](Index) { store(out, 0); }); },
+                           true}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace tensor_writes_test
+}  // namespace tegula::emulation
