@@ -1,7 +1,7 @@
 // Norms of rows that are longer than what a block holds. They are read twice, in pieces: first for their
 // statistics, then from the end for the result.
-#include "ops/pieces/rows.hpp"
 #include "ops/rows/norm.hpp"
+#include "ops/rows/row_statistics.hpp"
 #include "tegula/ops/layer_norm.hpp"
 #include "tegula/ops/rms_norm.hpp"
 
@@ -11,89 +11,6 @@ namespace {
 
 using namespace lang;
 using lang::Tensor;
-
-// The pieces of a row of `features`.
-struct PiecesOfRow {
-  const LongRows& c;
-  Expr features;
-
-  Expr count() const { return ceildiv(features, c.piece); }
-  // body(number of the piece, first feature), from the beginning or from the end.
-  template <class Body>
-  void each(const Body& body) const {
-    pipelined(count(), {.stages = c.stages()}, [&](Index n) { body(n, n * c.piece); });
-  }
-  template <class Body>
-  void each_from_the_end(const Body& body) const {
-    pipelined(count(), {.stages = c.stages()}, [&](Index n) { body((count() - 1 - n) * c.piece); });
-  }
-  Fragment load(const Tensor& row, const Expr& first) const {
-    return lang::load(row.at(first), {c.piece}, f32);
-  }
-};
-
-// What is known of a row once it has been read: the mean is 0 where rows are not centred.
-struct RowTotals {
-  Expr mean, squares;    // of the row, and of what it is above its mean
-  Expr given, products;  // sums of g, and of g times what the row is above its mean
-};
-
-// Statistics of each column of the pieces, joined when the row is over. Means are updated by each piece
-// (Welford 1962), so that no large squares are subtracted from each other; the sums of g times the distance
-// from the mean follow it.
-class RowStatistics {
- public:
-  RowStatistics(const PiecesOfRow& row, bool centred, bool of_gradient)
-      : row_(row), centred_(centred), mean_({row.c.piece}, f32, 0), squares_({row.c.piece}, f32, 0) {
-    const std::initializer_list<int> shape{row.c.piece};
-    if (of_gradient) products_.emplace(shape, f32, 0);
-    if (of_gradient && centred) given_.emplace(shape, f32, 0);
-  }
-
-  // g is 0 beyond the end of the row.
-  void add(const Expr& number, const Expr& first, const Fragment& x, const Fragment* g = nullptr) {
-    const Var share = 1.f / f32(number + 1);
-    parallel(x, [&](Index j) {
-      if (!centred_) {
-        squares_(j) += x(j) * x(j);
-        if (g != nullptr) (*products_)(j) += (*g)(j)*x(j);
-        return;
-      }
-      const Var above = select(first + j < row_.features, x(j) - mean_(j), 0.f), change = above * share;
-      squares_(j) += above * (above - change);
-      mean_(j) += change;
-      if (g == nullptr) return;
-      (*products_)(j) += (*g)(j) * (x(j) - mean_(j)) - change * (*given_)(j);
-      (*given_)(j) += (*g)(j);
-    });
-  }
-
-  RowTotals total() {
-    const Expr none = f32(0), mean = centred_ ? joined_mean() : none;
-    return {mean, reduce_sum(squares_).scalar(), given_ ? reduce_sum(*given_).scalar() : none,
-            products_ ? reduce_sum(*products_).scalar() : none};
-  }
-
- private:
-  // The columns' other sums become those around the row's mean.
-  Expr joined_mean() {
-    const Expr whole = row_.features / row_.c.piece, rest = row_.features % row_.c.piece;
-    const auto count = [&](Index j) { return f32(whole + select(j < rest, 1, 0)); };
-    const Expr mean =
-        reduce_sum(map(mean_, [&](Index j) { return mean_(j) * count(j); })).scalar() / f32(row_.features);
-    parallel(mean_, [&](Index j) {
-      mean_(j) -= mean;
-      squares_(j) += count(j) * mean_(j) * mean_(j);
-      if (given_) (*products_)(j) += mean_(j) * (*given_)(j);
-    });
-    return mean;
-  }
-
-  const PiecesOfRow& row_;
-  bool centred_;
-  Fragment mean_, squares_;
-  std::optional<Fragment> given_, products_;
-};
 
 // What the operators and their gradients share.
 template <class Op>

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 
+#include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
@@ -51,8 +52,7 @@ NormInstance<Op> norm_instance(const Bound<Op>& c) {
 constexpr int longest_held_norm = 16384;
 template <class Op>
 NormInstance<Op> in_pieces(NormInstance<Op> made, const Bound<Op>& c, int tensors) {
-  made.pieces =
-      divided_rows(c.dim("d") * c.type("x").bytes(), c.on_gpu(), tensors * (adds_residual<Op> ? 2 : 1));
+  made.pieces = kept_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors * (adds_residual<Op> ? 2 : 1));
   made.dim = 0;
   return made;
 }

@@ -33,7 +33,7 @@ template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held)
-    return {c.type("x"), 0, 1, c.on_gpu() ? kept_rows(c.dim("d"), c.type("x"), tensors) : LongRows{}};
+    return {c.type("x"), 0, 1, kept_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors)};
   return {c.type("x"), dim, rows_of_tile(std::clamp(8192 / std::max(dim, 1), 1, 16), dim), {}};
 }
 
@@ -92,10 +92,13 @@ template <class Op>
 void rows_in_pieces(const SoftmaxInstance<Op>& c, const Tensor& x, const Tensor& out) {
   grid(x.extent(0), {.threads = c.pieces.threads}, [&](Index row) {
     const Pieces pieces(c.pieces, x.extent(1));
-    ExponentialSums sums(c.pieces.piece);
-    pieces.each([&](const Expr& first) { sums.add(pieces.load(x.slice(row), first, nothing)); });
+    ExponentialSums sums(c.pieces, c.type);
+    pieces.each([&](const Expr& first) {
+      Fragment values = pieces.load(x.slice(row), first, nothing);
+      sums.add(values);
+    });
     const ExponentialSums::Total total = sums.total();
-    Expr subtracted = is_logarithm<Op> ? total.lse() : total.largest, factor = 1.f / total.sum;
+    const Var subtracted = is_logarithm<Op> ? total.lse() : total.largest, factor = 1.f / total.sum;
     pieces.each_from_the_end([&](const Expr& first) {
       Fragment values = pieces.load(x.slice(row), first);
       parallel(values, [&](Index j) {
@@ -146,25 +149,16 @@ void gradients_in_pieces(const SoftmaxInstance<Op>& c, const Tensor& dout, const
   grid(x.extent(0), {.threads = c.pieces.threads}, [&](Index row) {
     Tensor own = x.slice(row), given_row = dout.slice(row);
     const Pieces pieces(c.pieces, x.extent(1));
-    ExponentialSums sums(c.pieces.piece);
-    Fragment along({c.pieces.piece}, f32, 0);
+    ExponentialSums sums(c.pieces, c.type, !is_logarithm<Op>);
+    Fragment plain({c.pieces.piece}, f32, 0);
     pieces.each([&](const Expr& first) {
       Fragment values = pieces.load(own, first, nothing), given = pieces.load(given_row, first);
-      // Weighted sums change with the largest element of their column as the others do.
-      if (is_logarithm<Op>)
-        parallel(along, [&](Index j) { along(j) += given(j); });
-      else
-        parallel(along, [&](Index j) {
-          Expr above = values(j) - sums.top(j), other = exp2(-abs(above) * log2e);
-          along(j) = select(above > 0, along(j) * other + given(j), along(j) + other * given(j));
-        });
-      sums.add(values);
+      if (is_logarithm<Op>) parallel(plain, [&](Index j) { plain(j) += given(j); });
+      sums.add(values, &given);
     });
     const ExponentialSums::Total total = sums.total();
-    Expr factor = 1.f / total.sum;
-    if (!is_logarithm<Op>)
-      parallel(along, [&](Index j) { along(j) *= exp2((sums.top(j) - total.largest) * log2e) * factor; });
-    Expr all = reduce_sum(along).scalar();
+    const Var factor = 1.f / total.sum;
+    const Var all = is_logarithm<Op> ? reduce_sum(plain).scalar() : total.along * factor;
     pieces.each_from_the_end([&](const Expr& first) {
       Fragment values = pieces.load(own, first), given = pieces.load(given_row, first);
       parallel(values, [&](Index j) {

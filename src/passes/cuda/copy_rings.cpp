@@ -25,6 +25,8 @@ using namespace ir;
 
 namespace {
 
+constexpr std::size_t most_tiles_of_loops_back = 6;
+
 using Tensors = std::unordered_set<const Buffer*>;
 
 Tensors written_by(const Body& body) {
@@ -128,6 +130,12 @@ class RingSearch {
   std::int64_t plan(const For& loop, const Stmt& s, const Around& around, const Stmt& before);
   void take(CopyRing& ring, const std::vector<RingCandidate>& tiles);
   bool go_back(const For& loop, const Stmt& s, const std::vector<RingCandidate>& tiles, const Stmt& before);
+  struct TilesAgain {
+    std::vector<RingCandidate> tiles;
+    Body copies;
+  };
+  std::optional<TilesAgain> left_by(const CopyRing& forward, const For& loop,
+                                    const std::vector<RingCandidate>& tiles) const;
   void collect(const Body& body, std::vector<RingCandidate>& found);
   Reason reason_of_loop(const For& loop) const;
   Reason reason_of(const RingCandidate& c, const For& loop) const;
@@ -364,20 +372,38 @@ void RingSearch::take(CopyRing& ring, const std::vector<RingCandidate>& tiles) {
   }
 }
 
-// True if the loop goes back over the tiles of the one before it, and has got its slots.
+// The tiles of the loop that the one before it, going the other way, has left in its slots.
+std::optional<RingSearch::TilesAgain> RingSearch::left_by(const CopyRing& forward, const For& loop,
+                                                          const std::vector<RingCandidate>& tiles) const {
+  const std::size_t count = forward.tiles.size();
+  if (tiles.size() < count || tiles.size() > most_tiles_of_loops_back) return std::nullopt;
+  std::vector<bool> taken(tiles.size());
+  std::fill_n(taken.begin(), count, true);
+  do {
+    std::vector<RingCandidate> own;
+    for (std::size_t i = 0; i < tiles.size(); ++i)
+      if (taken[i]) own.push_back(tiles[i]);
+    const auto brought = bring(loop, own);
+    if (!brought) continue;
+    if (auto again = copies_again(brought_, {&loop, *brought})) return TilesAgain{own, *again};
+  } while (std::prev_permutation(taken.begin(), taken.end()));
+  return std::nullopt;
+}
+
+// True if the loop goes back over the tiles of the one before it, and has got its slots. Its other tiles stay
+// where they are used.
 bool RingSearch::go_back(const For& loop, const Stmt& s, const std::vector<RingCandidate>& tiles,
                          const Stmt& before) {
   const auto found = result_.loops.find(before.get());
   if (found == result_.loops.end() || found->second.goes_back || tiles.empty()) return false;
   CopyRing& forward = found->second;
-  if (forward.tiles.size() != tiles.size()) return false;
-  const auto again = copies_again(brought_, {&loop, *bring(loop, tiles)});
-  if (!again) return false;
+  const auto left = left_by(forward, loop, tiles);
+  if (!left) return false;
   forward.stays = true;
   CopyRing ring{.number = forward.number, .depth = forward.depth, .goes_back = true};
-  take(ring, tiles);
-  ring.tiles = tiles_again(forward.tiles, brought_.bring, *again);
-  add_events_back(ring, loop, s->at, *brought_.loop, *again, simulated_warps(grid_));
+  take(ring, left->tiles);
+  ring.tiles = tiles_again(forward.tiles, brought_.bring, left->copies);
+  add_events_back(ring, loop, s->at, *brought_.loop, left->copies, simulated_warps(grid_));
   result_.loops.emplace(s.get(), std::move(ring));
   return true;
 }
