@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "ops/pieces/kept_rows.hpp"
+#include "ops/pieces/rows.hpp"
 #include "ops/schema/instance.hpp"
 
 namespace tegula::ops {
@@ -47,17 +47,6 @@ LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors) {
   // A processor has registers for 1024 threads of these programs.
   while (threads < most && tensors * row_bytes * (most / threads) > bytes_of_a_processor) threads *= 2;
   return {threads * elements_of_a_thread / tensors, threads};
-}
-
-LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
-  if (!on_gpu) return {};
-  constexpr std::int64_t room = 208 * 1024, blocks = 3;  // what a block may have, and blocks of shorter rows
-  constexpr int vector = 16, shorter = 512, most = 1024;
-  const std::int64_t row = features * type.bytes() * tensors;
-  const int threads = row * blocks <= room ? shorter : most;
-  const int piece = threads * vector / type.bytes();
-  const std::int64_t bytes = std::int64_t{threads} * vector * tensors;
-  return {piece, threads, static_cast<int>(std::min((row + bytes - 1) / bytes + 1, room / bytes))};
 }
 
 ExponentialSums::ExponentialSums(const LongRows& rows, DType type, bool weighted)

@@ -18,8 +18,10 @@ struct LossInstance {
   DType type = f32;
   LongRows rows = {};
   bool smooths = false, with_gradient = false;
+  std::optional<int> held = {};  // pieces in registers
   auto fields() const {
-    return std::tuple(type, rows, labelled("smoothed", smooths), labelled("gradient", with_gradient));
+    return std::tuple(type, rows, labelled("smoothed", smooths), labelled("gradient", with_gradient),
+                      labelled("held", held));
   }
 };
 struct LossBackwardInstance {
@@ -47,7 +49,8 @@ template <class Op>
 LossInstance loss_plan(const Bound<Op>& c) {
   LongRows rows = rows_of(c);
   if (gives_gradient<Op> && rows.threads > 0) rows = kept_rows(c.dim("classes"), c.type("logits"), true);
-  return {c.type("logits"), rows, c->label_smoothing != 0, gives_gradient<Op>};
+  return {c.type("logits"), rows, c->label_smoothing != 0, gives_gradient<Op>,
+          held_pieces(c.dim("classes"), c.type("logits"), rows)};
 }
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   return {c.type("logits"), rows_of(c), c.has("dlse")};
@@ -59,18 +62,14 @@ struct RowGradient {
   Expr lse, of_softmax, of_all, of_label, label;
   bool spreads;  // of_all is not 0
 
-  void write(const Tensor& logits, const Tensor& dlogits, const LongRows& c) const {
-    const int piece = c.piece;
-    Expr count = ceildiv(logits.extent(0), piece);
+  void write(const KeptRows& kept, const Tensor& logits, const Tensor& dlogits) const {
     const Var subtracted = lse, factor = of_softmax;
     const auto gradient = [&](const Expr& x) -> Expr {
       Expr own = exp2((x - subtracted) * log2e) * factor;
       return spreads ? own - of_all : own;
     };
-    pipelined(count, {.stages = c.stages()}, [&](Index n) {
-      Fragment x({piece}, f32);
-      Expr first = (count - 1 - n) * piece;  // from the end, which was read last
-      copy(logits.at(first), x);
+    kept.each_again([&](const Expr& first, std::vector<Fragment>& values) {
+      Fragment& x = values[0];
       parallel(x, [&](Index j) { x(j) = gradient(x(j)); });
       copy(x, dlogits.at(first));
     });
@@ -94,13 +93,12 @@ Kernel loss_forward(const LossInstance& c) {
     Expr scale = c.with_gradient ? scalar("gradient_scale", f32) : Expr(f32(0));
     grid(rows, {.threads = c.rows.threads}, [&](Index row) {
       Tensor own = logits.slice(row);
-      const int piece = c.rows.piece;
+      const KeptRows kept(c.rows, c.held.value_or(0), {{own, -std::numeric_limits<double>::infinity()}});
       ExponentialSums sums(c.rows, c.type);
-      Fragment x({piece}, f32), plain({piece}, f32, 0);
-      pipelined(ceildiv(classes, piece), {.stages = c.rows.stages()}, [&](Index n) {
-        copy(own.at(n * piece), x, {.fill = -std::numeric_limits<double>::infinity()});
-        if (c.smooths)
-          parallel(plain, [&](Index j) { plain(j) += select(n * piece + j < classes, x(j), 0.f); });
+      Fragment plain({c.rows.piece}, f32, 0);
+      kept.each([&](const Expr& first, std::vector<Fragment>& values) {
+        Fragment& x = values[0];
+        if (c.smooths) parallel(plain, [&](Index j) { plain(j) += select(first + j < classes, x(j), 0.f); });
         sums.add(x);
       });
       Expr lse = sums.total().lse(), label = labels(row), counts = i64(label) != ignored;
@@ -116,7 +114,7 @@ Kernel loss_forward(const LossInstance& c) {
       Expr factor = select(counts, scale, 0.f);
       RowGradient{lse, factor, factor * smoothing / f32(classes), factor * (1.f - smoothing), label,
                   c.smooths}
-          .write(own, dlogits.slice(row), c.rows);
+          .write(kept, own, dlogits.slice(row));
     });
   });
 }
@@ -136,7 +134,7 @@ Kernel loss_backward(const LossBackwardInstance& c) {
       Expr of_softmax = c.of_lse ? Expr(factor + dlse(row)) : factor;
       RowGradient{all_lse(row), of_softmax, factor * smoothing / f32(classes), factor * (1.f - smoothing),
                   label, true}
-          .write(logits.slice(row), dlogits.slice(row), c.rows);
+          .write(KeptRows(c.rows, 0, {{logits.slice(row)}}), logits.slice(row), dlogits.slice(row));
     });
   });
 }

@@ -117,7 +117,6 @@ template <class Op>
 struct LongNormFp8 {
   const NormFp8Instance<Op>& c;
   Dim rows{"rows"}, d{"d"};
-  PiecesOfRow pieces{*c.pieces, Expr(d)};
   Tensor x = input("x", {rows, d}, c.type), out = output("out", {rows, d}, e4m3);
   Tensor scales = output("scale", {rows, ceildiv(d, scaled_features)}, f32);
   Tensor weight = c.weight ? input("weight", {d}, *c.weight) : x;
@@ -126,22 +125,21 @@ struct LongNormFp8 {
   Tensor sum = c.residual ? output("sum", {rows, d}, c.type) : x;
   Expr eps = scalar("eps", f32);
 
-  Fragment values(const Expr& row, const Expr& first) const {
-    Fragment values = pieces.load(x.slice(row), first);
-    if (!c.residual) return values;
-    Fragment added = pieces.load(residual.slice(row), first);
-    parallel(values, [&](Index j) { values(j) = c.type(values(j) + added(j)); });
-    return values;
+  // values[0] becomes what is normalised.
+  void add_residual(std::vector<Fragment>& values) const {
+    if (c.residual)
+      parallel(values[0], [&](Index j) { values[0](j) = c.type(values[0](j) + values[1](j)); });
   }
   // Features beyond the end of the row are zeros, which no scale looks at.
-  void normalise(Fragment& values, const Expr& first, const Expr& mean, const Expr& factor) const {
-    parallel(values, [&](Index j) { values(j) = (values(j) - mean) * factor; });
+  void normalise(Fragment& values, const KeptRows& kept, const Expr& first, const RowTotals& total,
+                 const Expr& factor) const {
+    parallel(values, [&](Index j) { values(j) = (values(j) - total.mean) * factor; });
     if (c.weight) {
-      Fragment weights = pieces.load(weight, first);
+      Fragment weights = kept.beside(weight, first);
       parallel(values, [&](Index j) { values(j) *= weights(j); });
     }
     if (c.bias) {
-      Fragment added = pieces.load(bias, first);
+      Fragment added = kept.beside(bias, first);
       parallel(values, [&](Index j) { values(j) += added(j); });
     }
     if (is_centred<Op>) parallel(values, [&](Index j) { values(j) = select(first + j < d, values(j), 0.f); });
@@ -156,19 +154,22 @@ struct LongNormFp8 {
   }
   void write() const {
     grid(rows, {.threads = c.pieces->threads}, [&](Index row) {
-      RowStatistics statistics(pieces, is_centred<Op>, false);
-      pieces.each([&](const Expr& number, const Expr& first) {
-        Fragment own = values(row, first);
-        if (c.residual) copy(own, sum.slice(row).at(first));
-        statistics.add(number, first, own);
+      std::vector<KeptRows::Row> read{{x.slice(row)}};
+      if (c.residual) read.push_back({residual.slice(row)});
+      const KeptRows kept(*c.pieces, 0, read);
+      RowStatistics statistics(c.pieces->piece, Expr(d), is_centred<Op>, false);
+      kept.each([&](const Expr& first, std::vector<Fragment>& values) {
+        add_residual(values);
+        if (c.residual) copy(values[0], sum.slice(row).at(first));
+        statistics.add(first, first == kept.begin(), values[0]);
       });
       const RowTotals total = statistics.total();
       const Var factor = rsqrt(total.squares / f32(d) + eps);
-      pieces.each_from_the_end([&](const Expr& first) {
-        Fragment own = values(row, first);
-        normalise(own, first, total.mean, factor);
-        scale(own, row, first);
-        copy(own, out.slice(row).at(first));
+      kept.each_again([&](const Expr& first, std::vector<Fragment>& values) {
+        add_residual(values);
+        normalise(values[0], kept, first, total, factor);
+        scale(values[0], row, first);
+        copy(values[0], out.slice(row).at(first));
       });
     });
   }

@@ -4,23 +4,23 @@ namespace tegula::ops {
 
 using namespace lang;
 
-RowStatistics::RowStatistics(const PiecesOfRow& row, bool centred, bool of_gradient)
-    : row_(row), centred_(centred), squares_({row.c.piece}, f32, 0) {
-  const std::initializer_list<int> shape{row.c.piece};
+RowStatistics::RowStatistics(int piece, const Expr& features, bool centred, bool of_gradient)
+    : piece_(piece), features_(features), centred_(centred), squares_({piece}, f32, 0) {
+  const std::initializer_list<int> shape{piece};
   if (centred) base_.emplace(shape, f32, 0), sum_.emplace(shape, f32, 0);
   if (of_gradient) products_.emplace(shape, f32, 0);
   if (of_gradient && centred) given_.emplace(shape, f32, 0);
 }
 
-void RowStatistics::add(const Expr& number, const Expr& first, const Fragment& x, const Fragment* g) {
+void RowStatistics::add(const Expr& first, const Expr& begins, const Fragment& x, const Fragment* g) {
   parallel(x, [&](Index j) {
     if (!centred_) {
       squares_(j) += x(j) * x(j);
       if (g != nullptr) (*products_)(j) += (*g)(j)*x(j);
       return;
     }
-    (*base_)(j) = select(number == 0, x(j), (*base_)(j));
-    const Var above = select(first + j < row_.features, x(j) - (*base_)(j), 0.f);
+    (*base_)(j) = select(begins, x(j), (*base_)(j));
+    const Var above = select(first + j < features_, x(j) - (*base_)(j), 0.f);
     (*sum_)(j) += above;
     squares_(j) += above * above;
     if (g == nullptr) return;
@@ -37,11 +37,11 @@ RowTotals RowStatistics::total() {
 
 // The columns' sums become those around the row's mean.
 Expr RowStatistics::joined_mean() {
-  const Expr whole = row_.features / row_.c.piece, rest = row_.features % row_.c.piece;
+  const Expr whole = features_ / piece_, rest = features_ % piece_;
   const auto count = [&](Index j) { return f32(whole + select(j < rest, 1, 0)); };
   const Expr mean =
       reduce_sum(map(*base_, [&](Index j) { return (*base_)(j)*count(j) + (*sum_)(j); })).scalar() /
-      f32(row_.features);
+      f32(features_);
   parallel(*base_, [&](Index j) {
     const Var apart = (*base_)(j)-mean;
     squares_(j) += apart * (2.f * (*sum_)(j) + count(j) * apart);

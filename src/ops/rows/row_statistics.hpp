@@ -2,29 +2,9 @@
 #pragma once
 #include <optional>
 
-#include "ops/pieces/rows.hpp"
+#include "tegula/lang.hpp"
 
 namespace tegula::ops {
-
-// The pieces of a row of `features`.
-struct PiecesOfRow {
-  const LongRows& c;
-  lang::Expr features;
-
-  lang::Expr count() const { return lang::ceildiv(features, c.piece); }
-  // body(number of the piece, first feature), from the beginning or from the end.
-  template <class Body>
-  void each(const Body& body) const {
-    lang::pipelined(count(), {.stages = c.stages()}, [&](lang::Index n) { body(n, n * c.piece); });
-  }
-  template <class Body>
-  void each_from_the_end(const Body& body) const {
-    lang::pipelined(count(), {.stages = c.stages()}, [&](lang::Index n) { body((count() - 1 - n) * c.piece); });
-  }
-  lang::Fragment load(const lang::Tensor& row, const lang::Expr& first) const {
-    return lang::load(row.at(first), {c.piece}, f32);
-  }
-};
 
 // What is known of a row once it has been read: the mean is 0 where rows are not centred.
 struct RowTotals {
@@ -37,17 +17,19 @@ struct RowTotals {
 // than what is asked for.
 class RowStatistics {
  public:
-  RowStatistics(const PiecesOfRow& row, bool centred, bool of_gradient);
+  RowStatistics(int piece, const lang::Expr& features, bool centred, bool of_gradient);
 
-  // g is 0 beyond the end of the row.
-  void add(const lang::Expr& number, const lang::Expr& first, const lang::Fragment& x,
+  // Of the piece that begins at this feature; `begins`: it is the first that is added. x and g are 0 beyond the
+  // end of the row.
+  void add(const lang::Expr& first, const lang::Expr& begins, const lang::Fragment& x,
            const lang::Fragment* g = nullptr);
   RowTotals total();
 
  private:
   lang::Expr joined_mean();
 
-  const PiecesOfRow& row_;
+  int piece_;
+  lang::Expr features_;
   bool centred_;
   lang::Fragment squares_;
   std::optional<lang::Fragment> base_, sum_, given_, products_;

@@ -41,6 +41,19 @@ TEST(Softmax, PiecesMayHaveNothing) {
   EXPECT_NEAR(p[5000] * 11500, 1, 1e-4);
 }
 
+// Of 14 pieces a GPU's shared memory holds 13; registers hold the first.
+TEST(KeptRows, AreHeldByRegistersWhereSlotsAreTooFew) {
+  if (test_targets().size() == 1) GTEST_SKIP() << "no emulated GPU";
+  const Tensor x = Tensor::random_normal({1, 13 * 8192 + 24}, f16, 1), labels = Tensor::from(std::vector<int>{7});
+  for (const char* name : {"softmax", "cross_entropy_and_gradient"}) {
+    const OperatorSchema& schema = find_schema(name);
+    const Tensors inputs = schema.name == std::string("softmax") ? Tensors{{"x", x}}
+                                                                 : Tensors{{"logits", x}, {"labels", labels}};
+    const Tensors results = call_by_name(schema, inputs, {}, Target::emulated_sm90());
+    EXPECT_EQ(faults_of(judge_call(schema, inputs, {}, results)), "") << name;
+  }
+}
+
 TEST(CrossEntropy, IgnoresLabelsAndRefusesOthers) {
   const Tensor x = Tensor::random_normal({3, 5}, f32, 1);
   for (const Target target : test_targets()) {
