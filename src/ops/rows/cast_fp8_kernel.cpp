@@ -34,8 +34,12 @@ namespace {
 // Groups of rows, one group after the other. A block of 128 rows has one group's rows: block i of group g has
 // the number offsets[g] / 128 + g + i, which is free whatever the lengths are and is known without a sum over
 // the groups before.
+struct RowsOfBlock {
+  Range rows;  // of its group
+  Expr first;  // among these
+};
 struct GroupsOfRows {
-  static constexpr int at_once = 128;
+  static constexpr int at_once = 128, blocks_at_once = 8;
 
   Expr rows;
   Expr count = scalar("groups", i32);
@@ -57,9 +61,17 @@ struct GroupsOfRows {
     return reduce_sum(begun).scalar() - 1;
   }
   Range rows_of(const Expr& g) const { return range(offsets(g), offsets(g + 1)); }
-  // The first row of the block within its group.
-  Expr first_row(const Expr& block, const Expr& g) const {
-    return (block - offsets(g) / group - g) * group;
+  // body(block, column of blocks, its rows). Blocks beside each other share the search for their group.
+  template <class Body>
+  void each_block(const Expr& blocks, const Expr& columns, const Body& body) const {
+    grid(ceildiv(columns, blocks_at_once), blocks, [&](Index part, Index block) {
+      const Var g = of_block(block);
+      const Range rows = rows_of(g);
+      const Var first = (block - offsets(g) / group - g) * group;
+      const Expr end = select(first < rows.end - rows.begin, min((part + 1) * blocks_at_once, columns), 0);
+      serial(range(part * blocks_at_once, end),
+             [&](Index column) { body(block, column, RowsOfBlock{rows, first}); });
+    });
   }
   static void check(const Expr& right) {
     assert_that(right, "offsets begin with 0, do not fall, end within the rows, and keep group_rows");
@@ -114,15 +126,10 @@ struct Cast {
     const GroupsOfRows groups{m};
     Expr blocks = m / group + groups.count;
     Tensor out = result(), scales = output("scale", {blocks, columns}, f32);
-    grid(columns, blocks, [&](Index column, Index block) {
-      Expr g = groups.of_block(block);
-      Range rows = groups.rows_of(g);
-      Expr first = groups.first_row(block, g);
-      when(first < rows.end - rows.begin, [&] {
-        Fragment values = load(x.slice(0, rows).at(first, column * group), {group, group}, f32);
-        by_blocks(values, [&](const Expr& scale) { scales(block, column) = scale; });
-        copy(values, out.slice(0, rows).at(first, column * group));
-      });
+    groups.each_block(blocks, columns, [&](const Expr& block, const Expr& column, const RowsOfBlock& at) {
+      Fragment values = load(x.slice(0, at.rows).at(at.first, column * group), {group, group}, f32);
+      by_blocks(values, [&](const Expr& scale) { scales(block, column) = scale; });
+      copy(values, out.slice(0, at.rows).at(at.first, column * group));
     });
   }
   // Zeros follow the rows that a group has.
@@ -195,16 +202,11 @@ void uncast_groups(const UncastFp8Kernel& c) {
   const GroupsOfRows groups{m};
   Expr columns = ceildiv(n, group), blocks = m / group + groups.count;
   Tensor scales = input("scale", {blocks, columns}, f32);
-  grid(columns, blocks, [&](Index column, Index block) {
-    Expr g = groups.of_block(block);
-    Range rows = groups.rows_of(g);
-    Expr first = groups.first_row(block, g);
-    when(first < rows.end - rows.begin, [&] {
-      Fragment values = load(x.slice(0, rows).at(first, column * group), {group, group}, f32);
-      Expr own = scales(block, column);
-      parallel(values, [&](Index i, Index j) { values(i, j) *= own; });
-      copy(values, out.slice(0, rows).at(first, column * group));
-    });
+  groups.each_block(blocks, columns, [&](const Expr& block, const Expr& column, const RowsOfBlock& at) {
+    Fragment values = load(x.slice(0, at.rows).at(at.first, column * group), {group, group}, f32);
+    Expr own = scales(block, column);
+    parallel(values, [&](Index i, Index j) { values(i, j) *= own; });
+    copy(values, out.slice(0, at.rows).at(at.first, column * group));
   });
 }
 

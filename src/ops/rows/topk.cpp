@@ -16,18 +16,17 @@ using namespace lang;
 using lang::Tensor;
 
 constexpr int most_columns = 1024, most_chosen = 256;  // of a row, that a warp holds
-constexpr int rows_of_block = 4;                       // each of a warp
 
 // Rows of a step are cut into parts of `columns`; from each the largest are chosen. The last step has one
 // part.
 struct TopkInstance {
   DType type = f32;
-  int columns = 64, places = 8;  // of a part; of the chosen
+  int rows = 4, columns = 64, places = 8;  // of a block; of a part; of the chosen
   bool is_first = true, is_last = true;
   TopkGates gates = TopkGates::none;
   bool normalized = false;
   auto fields() const {
-    return std::tuple(type, columns, labelled("k", places), labelled("first", is_first),
+    return std::tuple(type, joined("t", rows, columns), labelled("k", places), labelled("first", is_first),
                       labelled("last", is_last), gates, labelled("normalized", normalized));
   }
   // Numbers of 16 bits leave room for the column in their keys, so that one reduction finds both.
@@ -127,9 +126,9 @@ struct Choice {
 Kernel topk_program(const TopkInstance& c) {
   return kernel(instance_name("topk", c), [&] {
     const Choice choice{c};
-    grid(choice.parts, ceildiv(choice.rows, rows_of_block), [&](Index part, Index block) {
-      each_group(rows_of_block, Group::warp, [&](Index i) {
-        const Expr row = block * rows_of_block + i;
+    grid(choice.parts, ceildiv(choice.rows, c.rows), [&](Index part, Index block) {
+      each_group(c.rows, Group::warp, [&](Index i) {
+        const Expr row = block * c.rows + i;
         when(row < choice.rows, [&] { choice.part_of_row(row, part); });
       });
     });
@@ -142,11 +141,18 @@ int power_of_two(std::int64_t least, int from) {
   return power;
 }
 
+// A warp takes several rows where there are more than enough for all processors: blocks take time to begin.
+int rows_of_block(std::int64_t rows) {
+  constexpr std::int64_t warps = 4, most = 16, blocks_of_a_grid = 4096;
+  return static_cast<int>(std::clamp(rows / blocks_of_a_grid / warps * warps, warps, most));
+}
+
 void run(const Bound<Topk>& c, Launch& launch) {
   const std::int64_t rows = c.dim("rows");
   std::int64_t n = c.dim("n");
   std::vector<tegula::Tensor> kept;
   TopkInstance step{.type = c.type("x"), .places = power_of_two(c->count, 8)};
+  step.rows = rows_of_block(rows);
   while (true) {
     step.columns = power_of_two(std::min<std::int64_t>(n, most_columns), 64);
     const std::int64_t parts = (n + step.columns - 1) / step.columns;
