@@ -148,7 +148,7 @@ const OperatorSchema& cast_fp8_schema() {
                      {"block_bf16", "batch=2 m=130 n=140 bf16 scaling=block power_of_two"},
                      {"tensor_f16", "m=33 n=129 f16 scaling=tensor"},
                      {"groups", "m=300 n=140 scaling=block offsets groups=4"},
-                     {"padded_groups_bf16", "m=70 n=140 bf16 offsets groups=3 group_rows=40 power_of_two"}})
+                     {"padded_groups_bf16", "m=70 n=140 bf16 offsets groups=3 group_rows=128 power_of_two"}})
           .measured({{"16384x4096_bf16", "m=16384 n=4096 bf16"},
                      {"4096x16384_bf16", "m=4096 n=16384 bf16 power_of_two"},
                      {"block_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block"},
