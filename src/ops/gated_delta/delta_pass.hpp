@@ -25,9 +25,9 @@ struct DeltaPass {
   bool splits_maps() const { return type.bits() == 16; }
 };
 
-// k, v, vectors, inverse [, q, scores, initial_state] give [out, states, written, final_state, maps], the states
-// [.., columns of values, d], the maps [.., d, d], by names_of_maps(). Of a token that writes r to a chunk's system of equations, r = β (v − e^g k ·
-// state), the inverse makes what is written: inverse · r.
+// k, v, vectors, inverse [, q, scores, initial_state] give [out, states, written, final_state, maps], the
+// states [.., columns of values, d], the maps [.., d, d], by names_of_maps(). Of a token that writes r to a
+// chunk's system of equations, r = β (v − e^g k · state), the inverse makes what is written: inverse · r.
 lang::Kernel delta_pass_kernel(const DeltaPass& c);
 
 inline std::vector<const char*> names_of_maps(const DeltaPass& c) {

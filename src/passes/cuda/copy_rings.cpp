@@ -7,7 +7,6 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
-#include "ir/zero.hpp"
 #include "passes/cuda/copy_ring_depths.hpp"
 #include "passes/cuda/copy_ring_events.hpp"
 #include "passes/cuda/loops_back.hpp"
@@ -46,29 +45,6 @@ Tensors by_any_name(Tensors result, const Kernel& kernel) {
         more = result.insert(a.get()).second | result.insert(b.get()).second;
   }
   return result;
-}
-
-// Why threads cannot begin what the statement copies and go on; empty if they can.
-Reason reason_to_wait(const Stmt& s) {
-  if (as<For>(s)) {
-    const auto rows = plan_rows(s);
-    if (rows || !rows.reason().why.empty()) return rows ? Reason{} : rows.reason();
-    return {"a loop over elements computes what it holds", "use another tile for the result"};
-  }
-  const auto& copy = *as<Copy>(s);
-  const DType type = copy.to.buffer->type;
-  if (copy.from.is_tile()) return {"it is no copy from a tensor", "copy it from a tensor"};
-  if (copy.from.buffer->type != type)
-    return {fmt::format("{} of the tensor become {} of the tile", copy.from.buffer->type.name(), type.name()),
-            "give the tile the tensor's type, or the tensor the tile's"};
-  if (!is_zero(copy.fill))
-    return {"elements outside the tensor are filled with a value other than 0", "leave out the fill"};
-  if (copy.to.rank() == 0) return {"it is a single element", "read the tensor where it is used"};
-  if (type.bytes() >= 4) return {};
-  const std::int64_t row_bytes = copy.to.extent(copy.to.rank() - 1) * type.bytes();
-  if (row_bytes % piece_bytes == 0 && rows_of(copy.to) && is_own_shape(copy.to)) return {};
-  return {fmt::format("its rows have {} bytes, which is not a multiple of {}", row_bytes, piece_bytes),
-          fmt::format("use tiles with a multiple of {} columns", piece_bytes / type.bytes())};
 }
 
 // What computes the elements that it stores is no copy.
