@@ -3961,8 +3961,10 @@ class CastFp8Result(NamedTuple):
 def cast_fp8(
     x: Array,
     *,
+    offsets: Array | None = None,
     scaling: Literal["token", "block", "tensor"] = "token",
     power_of_two: bool = False,
+    group_rows: int = 0,
     out: Array | None = None,
     scale: Array | None = None,
     target: str = "automatic",
@@ -3971,17 +3973,27 @@ def cast_fp8(
 
     Args:
         x: [m, n] or [batch, m, n], float32, float16 or bfloat16: tokens or weights by features.
+        offsets: [groups + 1], int32: first row of each group, and the end of the last group: no scale belongs to
+            two of them. Optional.
         scaling: what each scale belongs to; one of token, block, tensor.
         power_of_two: scales are rounded up to powers of two.
+        group_rows: rows of each group in the result [groups, group_rows, n], zeros after those it has; a number of
+            rows, or 0 where the result is as x.
         out, scale: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        out: [m, n] or [batch, m, n], float8_e4m3fn: x / scale.
-        scale: [1] if scaling=tensor; [ceildiv(m, 128), ceildiv(n, 128)] or [batch, ceildiv(m, 128), ceildiv(n,
-            128)] if scaling=block; [m, ceildiv(n, 128)] or [batch, m, ceildiv(n, 128)], float32: the largest
-            magnitude / 448, at least 2^-126.
+        out: [groups, group_rows, n] if group_rows > 0; [m, n] or [batch, m, n], float8_e4m3fn: x / scale.
+        scale: [1] if scaling=tensor; [groups, group_rows, ceildiv(n, 128)] if group_rows > 0; [m, ceildiv(n, 128)]
+            or [batch, m, ceildiv(n, 128)] if scaling=token; [m / 128 + groups, ceildiv(n, 128)] if offsets;
+            [ceildiv(m, 128), ceildiv(n, 128)] or [batch, ceildiv(m, 128), ceildiv(n, 128)], float32: the largest
+            magnitude / 448, at least 2^-126; block i of group g has row offsets[g] / 128 + g + i.
+
+    Rules:
+        offsets: expected x without a batch; call once for each matrix.
+        offsets: expected scaling=block or group_rows: groups share no scale of tokens; leave offsets out.
+        group_rows: expected offsets and scaling=token; leave group_rows out.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -3995,6 +4007,7 @@ def uncast_fp8(
     x: Array,
     scale: Array,
     *,
+    offsets: Array | None = None,
     scaling: Literal["token", "block", "tensor"] = "token",
     out_dtype: Any = "f32",
     out: Array | None = None,
@@ -4004,8 +4017,11 @@ def uncast_fp8(
 
     Args:
         x: [m, n] or [batch, m, n], float8_e4m3fn: the values that cast_fp8 returns.
-        scale: [1] if scaling=tensor; [ceildiv(m, 128), ceildiv(n, 128)] or [batch, ceildiv(m, 128), ceildiv(n,
-            128)] if scaling=block; [m, ceildiv(n, 128)] or [batch, m, ceildiv(n, 128)], float32: their scales.
+        scale: [1] if scaling=tensor; [m, ceildiv(n, 128)] or [batch, m, ceildiv(n, 128)] if scaling=token; [m / 128
+            + groups, ceildiv(n, 128)] if offsets; [ceildiv(m, 128), ceildiv(n, 128)] or [batch, ceildiv(m, 128),
+            ceildiv(n, 128)], float32: their scales.
+        offsets: [groups + 1], int32: first row of each group, and the end of the last group: no scale belongs to
+            two of them. Optional.
         scaling: what each scale belongs to; one of token, block, tensor.
         out_dtype: dtype of the result; one of f32, f16, bf16.
         out: written instead of new arrays.
@@ -4014,6 +4030,9 @@ def uncast_fp8(
 
     Returns:
         out: [m, n] or [batch, m, n], out_dtype, or that of x, float32 where that has 8 bits: x * scale.
+
+    Rules:
+        offsets: expected x without a batch and scaling=block; leave offsets out.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -4660,9 +4679,6 @@ def rms_norm_fp8(
         scale: [..., ceildiv(d, 128)], float32: the largest magnitude of 128 features / 448, at least 2^-126.
         sum: [..., d], dtype that of x: x + residual, which out is the norm of. None unless residual.
 
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
@@ -4706,9 +4722,6 @@ def layer_norm_fp8(
         out: [..., d], float8_e4m3fn: the norm / scale.
         scale: [..., ceildiv(d, 128)], float32: the largest magnitude of 128 features / 448, at least 2^-126.
         sum: [..., d], dtype that of x: x + residual, which out is the norm of. None unless residual.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.

@@ -11,14 +11,21 @@ enum class Fp8Scaling { token, block, tensor };
 
 struct CastFp8 {
   TensorRef x = {};  // [m, n] or [batch, m, n], f32, f16 or bf16
+  // i32 [groups + 1]: group g has the rows offsets[g] … offsets[g + 1] of x [m, n], and no scale belongs to two
+  // groups. Block i of group g has row offsets[g] / 128 + g + i of the scales of blocks.
+  std::optional<TensorRef> offsets = {};
   Fp8Scaling scaling = Fp8Scaling::token;
   bool power_of_two = false;  // scales are rounded up to powers of two
+  // Of tokens: the result is [groups, group_rows, n], with zeros after the rows that a group has.
+  std::int64_t group_rows = 0;
   std::optional<TensorRef> out = {}, scale = {};
   Target target = Target::automatic();
 };
 struct CastFp8Result {
-  Tensor out;    // e4m3, of x's shape: x / scale
-  Tensor scale;  // f32 [m, ceil(n/128)], [ceil(m/128), ceil(n/128)], with x's batch if it has one, or [1]
+  Tensor out;  // e4m3, of x's shape or as group_rows asks: x / scale
+  // f32 [m, ceil(n/128)], [ceil(m/128), ceil(n/128)], with x's batch if it has one, or [1]; of groups
+  // [groups, group_rows, ceil(n/128)] or [m/128 + groups, ceil(n/128)].
+  Tensor scale;
 };
 
 // The scale is the largest magnitude / 448, at least 2^-126, so zeros remain zeros. A preallocated scale
@@ -28,6 +35,7 @@ CastFp8Result cast_fp8(const TensorRef& x, CastFp8 options = {});
 struct UncastFp8 {
   TensorRef x = {};      // [m, n] or [batch, m, n], e4m3
   TensorRef scale = {};  // as returned by cast_fp8
+  std::optional<TensorRef> offsets = {};  // of groups whose blocks have scales of their own
   Fp8Scaling scaling = Fp8Scaling::token;
   DType out_dtype = f32;  // f32, f16 or bf16
   std::optional<TensorRef> out = {};

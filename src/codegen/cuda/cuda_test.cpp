@@ -136,11 +136,24 @@ Step alternating(std::vector<Step> body) {
   return step;
 }
 
+Step of_tensor(MemoryUse use) {
+  Step step = code(use, 0);
+  step.touches[0].memory.tensor = 0;
+  return step;
+}
+
 Step around(StepKind kind, std::vector<Step> body) {
   Step step;
   step.kind = kind;
   step.body = std::move(body);
   step.barrier = "group";
+  return step;
+}
+
+// A loop whose steps touch places of their own of tensor 0.
+Step apart(std::vector<Step> body) {
+  Step step = around(StepKind::loop, std::move(body));
+  step.apart = {0};
   return step;
 }
 
@@ -189,6 +202,11 @@ TEST(PlaceSync, OrdersWhatDoesNotCommute) {
       {{alternating({in_half(W)})}, "(|w)"},
       {{around(loop, {alternating({in_half(W), in_half(R)})}), code(W, 0)}, "((w|r))|w"},
       {{alternating({in_half(W), in_half(R), code(W, 8)})}, "(|w|r|w)"},
+      {{apart({of_tensor(W)}), of_tensor(R)}, "(w)|r"},
+      {{of_tensor(W), apart({of_tensor(W)})}, "w(|w)"},
+      {{apart({of_tensor(R), of_tensor(W)})}, "(r|w)"},
+      {{apart({of_tensor(W), code(W, 0)})}, "(w|w)"},
+      {{around(loop, {apart({of_tensor(W)})})}, "((|w))"},
   };
   for (const Case& c : cases) EXPECT_EQ(sketch(place_sync(c.steps)), c.expected) << sketch(c.steps);
 }

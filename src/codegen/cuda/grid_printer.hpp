@@ -75,6 +75,7 @@ class CudaGridPrinter : private ElementPrinter {
   void define(const ir::VariablePtr& variable, const std::string& value, bool is_const, const Loc& at);
   // `inside` prints the body.
   void sequential(const ir::For& n, const Loc& at, const std::function<void()>& inside);
+  void keep_apart(const ir::For& n);
   void repeated(const ir::While& n, const Loc& at, const std::function<void()>& inside);
   void branch(const ir::If& n, const Loc& at, const std::function<void()>& inside);
   void otherwise(const ir::If& n);

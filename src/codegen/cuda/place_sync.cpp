@@ -2,6 +2,7 @@
 // one. A loop is walked until its barriers no longer grow, so that an iteration is ordered after the one
 // before.
 #include <algorithm>
+#include <iterator>
 
 #include "codegen/cuda/steps.hpp"
 
@@ -15,10 +16,17 @@ bool equal(const MemoryTouch& a, const MemoryTouch& b) {
          a.memory.begin == b.memory.begin && a.memory.end == b.memory.end;
 }
 
+template <class T>
+bool is_among(const std::vector<T>& all, const T& one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
+}
+
+bool is_pending(const Pending& pending, const MemoryTouch& touch) {
+  return std::any_of(pending.begin(), pending.end(), [&](const MemoryTouch& p) { return equal(p, touch); });
+}
+
 void add(Pending& pending, const MemoryTouch& touch) {
-  const bool known =
-      std::any_of(pending.begin(), pending.end(), [&](const MemoryTouch& p) { return equal(p, touch); });
-  if (!known) pending.push_back(touch);
+  if (!is_pending(pending, touch)) pending.push_back(touch);
 }
 
 void add(Pending& pending, const Pending& more) {
@@ -112,20 +120,27 @@ class Placement {
     return step;
   }
 
-  // The body of a loop that may run any number of times.
+  // The body of a loop that may run any number of times. What its steps touch at places of their own is
+  // pending for what follows the loop, but not for the next step.
   std::vector<Step> repeated(const Step& loop, Pending& pending, Pending& left) {
     std::vector<Step> now = loop.body;
+    const Pending before = pending;
+    const auto is_apart = [&](const MemoryTouch& touch) {
+      return touch.memory.tensor >= 0 && is_among(loop.apart, touch.memory.tensor) && !is_pending(before, touch);
+    };
     for (;;) {
-      Pending here = pending;
+      Pending here = pending, apart;
       const std::size_t known = pending.size();
       now = walk(loop.body, here, left);
+      std::copy_if(here.begin(), here.end(), std::back_inserter(apart), is_apart);
+      here.erase(std::remove_if(here.begin(), here.end(), is_apart), here.end());
       for (MemoryTouch& touch : here) {
-        const auto& own = loop.alternating;
-        if (touch.half >= 0 && std::find(own.begin(), own.end(), touch.memory.begin) != own.end())
-          touch.half ^= 1;
+        if (touch.half >= 0 && is_among(loop.alternating, touch.memory.begin)) touch.half ^= 1;
       }
       add(pending, here);
-      if (pending.size() == known) return now;
+      if (pending.size() > known) continue;
+      add(pending, apart);
+      return now;
     }
   }
 

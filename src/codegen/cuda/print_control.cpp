@@ -1,10 +1,12 @@
 // Loops and branches that steps stand in.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/steps_apart.hpp"
 
 namespace tegula::codegen {
 
@@ -38,11 +40,22 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::functio
   open(fmt::format("for ({0} {1} = {2}; {1} < {3}; ++{1}) {{  // {4}", type, name, first, end,
                    location_in_folder(at)),
        StepKind::loop);
+  if (!loop_) keep_apart(n);
   inside();
   close();
   in_branch_ = in_branch;
   step_reads_ = outer;
   facts_ = before;
+}
+
+// Steps that touch disjoint parts of a tensor need no order among them.
+void CudaGridPrinter::keep_apart(const For& n) {
+  for (const auto& [tensor, memory] : memory_of_) {
+    const bool alone = std::count_if(memory_of_.begin(), memory_of_.end(), [&](const auto& other) {
+                         return other.second == memory;
+                       }) == 1;
+    if (alone && written_.contains(tensor) && passes::steps_are_apart(n, *tensor)) out_.keep_apart(memory);
+  }
 }
 
 // That of a warp or of a warp group.

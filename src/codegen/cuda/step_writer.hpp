@@ -22,6 +22,8 @@ class StepWriter {
   bool is_published(const Memory& memory) const;
   // The halves of memory that begins there alternate in the loop that is open.
   void alternate(std::int64_t begin) { loops_.back()->alternating.push_back(begin); }
+  // Steps of the loop that is open touch places of their own of the tensor.
+  void keep_apart(int tensor) { loops_.back()->apart.push_back(tensor); }
 
   void line(const std::string& text);
   void line(const std::string& text, const Loc& at);

@@ -33,6 +33,7 @@ struct Step {
   std::vector<MemoryTouch> touches;       // of code
   std::vector<Step> body;                 // of the others
   std::vector<std::int64_t> alternating;  // of a loop: where memory begins whose halves alternate
+  std::vector<int> apart;                 // of a loop: tensors of which its steps touch places of their own
   std::string barrier;                    // of a group: what its threads wait for each other by
   bool leaves = false;                    // code that may leave the innermost loop
   bool is_barrier = false;                // code in which the threads wait for each other

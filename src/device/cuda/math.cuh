@@ -191,11 +191,19 @@ TG_DEVICE int32_t shuffled(int32_t x, int step) { return __shfl_xor_sync(0xfffff
 TG_DEVICE uint32_t shuffled(uint32_t x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 TG_DEVICE int64_t shuffled(int64_t x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 TG_DEVICE bool shuffled(bool x, int step) { return __shfl_xor_sync(0xffffffffu, int(x), step) != 0; }
-// The sum of a whole warp's integers is one instruction.
+// Integers of a whole warp are reduced by one instruction.
+TG_DEVICE int32_t of_warp(Add, int32_t x) { return __reduce_add_sync(0xffffffffu, x); }
+TG_DEVICE int32_t of_warp(Max, int32_t x) { return __reduce_max_sync(0xffffffffu, x); }
+TG_DEVICE int32_t of_warp(Min, int32_t x) { return __reduce_min_sync(0xffffffffu, x); }
+TG_DEVICE uint32_t of_warp(Add, uint32_t x) { return __reduce_add_sync(0xffffffffu, x); }
+TG_DEVICE uint32_t of_warp(Max, uint32_t x) { return __reduce_max_sync(0xffffffffu, x); }
+TG_DEVICE uint32_t of_warp(Min, uint32_t x) { return __reduce_min_sync(0xffffffffu, x); }
 template <class Op, int step, int extent, class T>
 TG_DEVICE T across_lanes(T x) {
-  if constexpr (is_same<Op, Add> && is_same<T, int32_t> && step == 1 && extent == 32) {
-    return __reduce_add_sync(0xffffffffu, x);
+  constexpr bool is_integer = is_same<T, int32_t> || is_same<T, uint32_t>;
+  constexpr bool is_known = is_same<Op, Add> || is_same<Op, Max> || is_same<Op, Min>;
+  if constexpr (is_integer && is_known && step == 1 && extent == 32) {
+    return of_warp(Op{}, x);
   } else {
 #pragma unroll
     for (int s = step; s < step * extent; s *= 2) x = Op::of(x, shuffled(x, s));

@@ -154,8 +154,25 @@ static inline int __any_sync(unsigned all, int x) {
   for (int step = 1; step < 32; step *= 2) x |= __shfl_xor_sync(all, x, step);
   return x;
 }
-static inline int __reduce_add_sync(unsigned all, int x) {
-  for (int step = 1; step < 32; step *= 2) x = int(unsigned(x) + unsigned(__shfl_xor_sync(all, x, step)));
+template <class T>
+static inline T __reduce_add_sync(unsigned all, T x) {
+  for (int step = 1; step < 32; step *= 2) x = T(unsigned(x) + unsigned(__shfl_xor_sync(all, x, step)));
+  return x;
+}
+template <class T>
+static inline T __reduce_max_sync(unsigned all, T x) {
+  for (int step = 1; step < 32; step *= 2) {
+    const T other = __shfl_xor_sync(all, x, step);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+template <class T>
+static inline T __reduce_min_sync(unsigned all, T x) {
+  for (int step = 1; step < 32; step *= 2) {
+    const T other = __shfl_xor_sync(all, x, step);
+    x = other < x ? other : x;
+  }
   return x;
 }
 static inline void __syncthreads() { tegula_threads->wait(0, 0); }

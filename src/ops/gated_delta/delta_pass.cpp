@@ -31,6 +31,7 @@ class PassOverChunks {
              of_chunk({n, h, chunk, chunk * rows, column}, state);
            });
            if (c.last) copy(state, end.slice(n, h).at(column));
+           if (c.segment) store_map(state, n, h, column - c.d_v);
          });
   }
 
@@ -95,7 +96,23 @@ class PassOverChunks {
     copy(turned, in.s.head(to, at.n, at.h).at(at.row, at.column));
   }
 
-  Extents ends() const { return {in.sequences, in.heads, c.columns(), c.d}; }
+  // What is left of a part, rounded, is the next one.
+  void store_map(Fragment& state, const Expr& n, const Expr& h, const Expr& first) const {
+    for (const Tensor& map : maps) {
+      Fragment part = state.to(map.type());
+      copy(part, map.slice(n, h).at(first));
+      parallel(state, [&](Index i, Index j) { state(i, j) -= f32(part(i, j)); });
+    }
+  }
+  std::vector<Tensor> declare_maps() const {
+    std::vector<Tensor> result;
+    if (!c.segment) return result;
+    for (const char* name : names_of_maps(c))
+      result.push_back(output(name, {in.sequences, in.heads, c.d, c.d}, c.splits_maps() ? bf16 : f32));
+    return result;
+  }
+
+  Extents ends() const { return {in.sequences, in.heads, c.d_v, c.d}; }
 
   const DeltaPass& c;
   ScanKernel scan = scan_of(c);
@@ -111,6 +128,7 @@ class PassOverChunks {
   Tensor states = c.keep ? output("states", of_states(in), c.type) : k;
   Tensor written_values = c.keep ? output("written", in.columns(), c.type) : k;
   Tensor end = c.last ? output("final_state", ends(), f32) : k;
+  std::vector<Tensor> maps = declare_maps();
 };
 
 }  // namespace

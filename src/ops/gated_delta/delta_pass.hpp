@@ -14,7 +14,7 @@ struct DeltaPass {
   bool outputs = false;              // results are wanted
   bool keep = false;                 // states of all chunks and what they write are wanted
   // d more columns have zero values and the identity as their first state, so that they end as the map that
-  // applies to any state.
+  // applies to any state. Of 16 bits it is a sum of two parts, as products read them.
   bool segment = false;
   auto fields() const {
     return std::tuple(type, labelled("d", d), labelled("dv", d_v), labelled("b", block),
@@ -22,12 +22,18 @@ struct DeltaPass {
                       labelled("outputs", outputs), labelled("keep", keep), labelled("segment", segment));
   }
   int columns() const { return d_v + (segment ? d : 0); }
+  bool splits_maps() const { return type.bits() == 16; }
 };
 
-// k, v, vectors, inverse [, q, scores, initial_state] give [out, states, written, final_state], the states
-// [.., columns of values, d]. Of a token that writes r to a chunk's system of equations, r = β (v − e^g k ·
-// state), the inverse makes what is written: inverse · r.
+// k, v, vectors, inverse [, q, scores, initial_state] give [out, states, written, final_state, maps], the
+// states [.., columns of values, d], the maps [.., d, d], by names_of_maps(). Of a token that writes r to a
+// chunk's system of equations, r = β (v − e^g k · state), the inverse makes what is written: inverse · r.
 lang::Kernel delta_pass_kernel(const DeltaPass& c);
+
+inline std::vector<const char*> names_of_maps(const DeltaPass& c) {
+  if (c.splits_maps()) return {"map", "map_rest"};
+  return {"map"};
+}
 
 // One warp group has all columns of a block, so that none waits for another.
 int threads_of_pass(const DeltaPass& c);

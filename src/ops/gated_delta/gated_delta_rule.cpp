@@ -151,8 +151,8 @@ struct FormedRule {
   }
   void run_by_segments(std::int64_t parts, const TensorRef& out, const TensorRef& final_state) {
     const std::int64_t batch = sequences_of(c.call()), heads = c.dim("heads");
-    const Tensor ends = launch.scratch({batch, parts, heads, pass.d_v + pass.d, pass.d}, f32),
-                 starts = launch.scratch({batch, parts, heads, pass.d_v, pass.d}, f32);
+    const Shape states_of_parts{batch, parts, heads, pass.d_v, pass.d};
+    const Tensor ends = launch.scratch(states_of_parts, f32), starts = launch.scratch(states_of_parts, f32);
     const auto of_parts = [&](const Tensor& ends_of_parts) {
       Shape shape = ends_of_parts.shape();
       shape[1] *= shape[0], shape.erase(shape.begin());
@@ -161,17 +161,25 @@ struct FormedRule {
     const auto own = [&](const TensorRef& tensor) { return *divided(tensor, parts); };
     DeltaPass segment{pass.type, pass.d, pass.d_v, pass.block};
     segment.segment = segment.last = true;
+    const DType of_maps = pass.splits_maps() ? bf16 : f32;
+    const Shape maps_of_parts{batch, parts, heads, pass.d, pass.d};
+    const Tensor map = launch.scratch(maps_of_parts, of_maps),
+                 rest = pass.splits_maps() ? launch.scratch(maps_of_parts, of_maps) : map;
     launch(segment, delta_pass_kernel,
            {{"k", own(k)},
             {"v", own(v)},
             {"vectors", own(vectors)},
             {"inverse", own(inverse)},
-            {"final_state", of_parts(ends)}});
+            {"final_state", of_parts(ends)},
+            {"map", of_parts(map)},
+            {"map_rest", of_parts(rest)}});
     DeltaPass segments = pass;
     segments.block = 16;  // of few heads there are the more blocks
     launch(segments, segment_states_kernel,
            {{"ends", ends},
             {"starts", starts},
+            {"map", map},
+            {"map_rest", rest},
             {"initial_state", turned("initial_state")},
             {"final_state", final_state}});
     DeltaPass part = pass;

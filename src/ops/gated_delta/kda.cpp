@@ -81,7 +81,7 @@ struct FormedKda {
     launch(own, scan_states_kernel,
            {{"k", kept}, {"v", u}, {"w", w}, {"decays", decays}, {"states", states}, {"v_new", written}});
   }
-  ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads")); }
+  ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu()); }
 };
 
 void run_tokens(const KdaCall& c, Launch& launch) {

@@ -74,38 +74,70 @@ std::optional<TensorRef> divided(const TensorRef& tensor, std::int64_t segments)
 using namespace lang;
 using lang::Tensor;
 
-Kernel segment_states_kernel(const DeltaPass& c) {
-  return kernel(instance_name("segment_states", c), [&] {
-    Dim batch("batch"), segments("segments"), heads("heads");
-    const int features = scan_of(c).features();
-    Tensor ends = input("ends", {batch, segments, heads, c.d_v + c.d, c.d}, f32);
-    Tensor start = c.first ? input("initial_state", {batch, heads, c.d_v, c.d}, f32) : ends;
-    Tensor starts = output("starts", {batch, segments, heads, c.d_v, c.d}, f32);
-    Tensor end = c.last ? output("final_state", {batch, heads, c.d_v, c.d}, f32) : starts;
-    // The pass inside segments rounds states to 16 bits before each product: tf32 has more.
-    const lang::Precision precision = c.type.bits() == 16 ? lang::Precision::tf32 : lang::Precision::ieee;
+namespace {
+
+// What segments make of the states they begin with: state · map + added, one segment after the other. Rows of
+// states are columns of values, and a block has some.
+struct SegmentStates {
+  const DeltaPass& c;
+  Dim batch{"batch"}, segments{"segments"}, heads{"heads"};
+  int features = scan_of(c).features();
+  Tensor ends = input("ends", {batch, segments, heads, c.d_v, c.d}, f32);
+  std::vector<Tensor> maps = declare_maps();
+  Tensor start = c.first ? input("initial_state", {batch, heads, c.d_v, c.d}, f32) : ends;
+  Tensor starts = output("starts", {batch, segments, heads, c.d_v, c.d}, f32);
+  Tensor end = c.last ? output("final_state", {batch, heads, c.d_v, c.d}, f32) : starts;
+
+  std::vector<Tensor> declare_maps() const {
+    std::vector<Tensor> result;
+    for (const char* name : names_of_maps(c))
+      result.push_back(
+          input(name, {batch, segments, heads, c.d, c.d}, c.splits_maps() ? bf16 : f32));
+    return result;
+  }
+  // The parts of the state times those of the map, without that of the small ones.
+  void pass(Fragment& state, const Expr& b, const Expr& segment, const Expr& h, const Expr& row) const {
+    std::vector<Shared> own, before;
+    for (const Tensor& map : maps) {
+      own.emplace_back(Shared({features, features}, map.type()));
+      copy(map.slice(b, segment, h), own.back());
+    }
+    Shared added({c.block, features}, f32);
+    copy(ends.slice(b, segment, h).at(row), added);
+    for (const Tensor& map : maps) {
+      before.emplace_back(Shared({c.block, features}, map.type()));
+      copy(state, before.back());
+      if (c.splits_maps())
+        parallel(state, [&](Index i, Index j) { state(i, j) -= f32(map.type()(state(i, j))); });
+    }
+    parallel(state, [&](Index i, Index j) { state(i, j) = added(i, j); });
+    for (std::size_t i = 0; i < before.size(); ++i)
+      for (std::size_t j = 0; i + j < own.size(); ++j)
+        gemm(before[i], own[j], state, {.precision = lang::Precision::ieee});
+  }
+  void run() const {
     grid(ceildiv(c.d_v, c.block), heads, batch, [&](Index x, Index h, Index b) {
       Expr row = x * c.block;
       Fragment state({c.block, features}, f32, 0);
       if (c.first) copy(start.slice(b, h).at(row), state);
       // What becomes of the last segment's state matters only where it is wanted.
       const Expr passed = c.last ? Expr(segments) : segments - 1;
-      pipelined(passed, {.stages = 1}, [&](Index segment) {
-        Shared transition({features, features}, f32), before({c.block, features}, f32);
-        Shared added({c.block, features}, f32);
-        copy(ends.slice(b, segment, h).at(c.d_v), transition);
-        copy(ends.slice(b, segment, h).at(row), added);
+      pipelined(passed, {.stages = c.splits_maps() ? 3 : 1}, [&](Index segment) {
         copy(state, starts.slice(b, segment, h).at(row));
-        copy(state, before);
-        parallel(state, [&](Index i, Index j) { state(i, j) = added(i, j); });
-        gemm(before, transition, state, {.precision = precision});
+        pass(state, b, segment, h, row);
       });
       if (c.last)
         copy(state, end.slice(b, h).at(row));
       else
         copy(state, starts.slice(b, segments - 1, h).at(row));
     });
-  });
+  }
+};
+
+}  // namespace
+
+Kernel segment_states_kernel(const DeltaPass& c) {
+  return kernel(instance_name("segment_states", c), [&] { SegmentStates{c}.run(); });
 }
 
 }  // namespace tegula::ops

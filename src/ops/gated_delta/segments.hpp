@@ -14,8 +14,8 @@ std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass);
 // [batch, tokens, …] becomes [batch · segments, tokens / segments, …]; nothing where strides do not allow it.
 std::optional<TensorRef> divided(const TensorRef& tensor, std::int64_t segments);
 
-// ends [batch, segments, heads, d_v + d, d] of delta_pass_kernel with `segment` [, initial_state] give
-// starts [batch, segments, heads, d_v, d] [, final_state].
+// ends [batch, segments, heads, d_v, d] and maps [batch, segments, heads, d, d] of delta_pass_kernel with
+// `segment` [, initial_state] give starts [batch, segments, heads, d_v, d] [, final_state].
 lang::Kernel segment_states_kernel(const DeltaPass& c);
 
 }  // namespace tegula::ops

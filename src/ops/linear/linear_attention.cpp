@@ -46,7 +46,7 @@ void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result,
         kernel, recurrent_kernel,
         {{"q", q}, {"k", k}, {"v", v}, {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
   }
-  launch(narrow(scan, sequences_of(c.call()) * c.dim("heads")), scan_kernel,
+  launch(narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu()), scan_kernel,
          {{"q", q}, {"k", k}, {"v", v}, {"sums", gate_sums(c, launch)}, {"scale", scale}, {"out", out}});
 }
 
@@ -89,10 +89,10 @@ void run_backward(const Call& c, Launch& launch) {
   const Tensor states = launch.scratch(chunk_shape(c.call(), {heads, scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type);
   const std::int64_t all_heads = sequences_of(c.call()) * heads;
-  launch(narrow(scan, all_heads), scan_states_kernel,
+  launch(narrow(scan, all_heads, c.on_gpu()), scan_states_kernel,
          {{"k", k}, {"v", v}, {"sums", sums}, {"states", states}});
   scan.last = c.has("dfinal_state");
-  launch(narrow(scan, all_heads), scan_state_gradients_kernel,
+  launch(narrow(scan, all_heads, c.on_gpu()), scan_state_gradients_kernel,
          {{"q", q},
           {"k", k},
           {"dout", dout},

@@ -16,10 +16,14 @@ ScanKernel wide(ScanKernel c) {
   return c;
 }
 
-// Fewer columns, as long as a GPU has processors left.
-ScanKernel narrow(ScanKernel c, std::int64_t heads) {
-  constexpr int least = 16;
+// Fewer columns, as long as a GPU has processors left. A CPU has few, and each block forms its scores anew.
+ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu) {
+  constexpr int least = 16, most_of_cpu = 128;
   c = wide(c);
+  if (!on_gpu) {
+    c.block = std::min(most_of_cpu, (c.d_v + least - 1) / least * least);
+    return c;
+  }
   while (c.block >= 2 * least && c.block % (2 * least) == 0 &&
          heads * ((c.d_v + c.block - 1) / c.block) < gpu_table.scan.filling_blocks)
     c.block /= 2;

@@ -46,7 +46,7 @@ struct ScanKernel {
 // With blocks for chunks that are independent, and for those of which `heads`, of all sequences, have a block
 // for each step of columns.
 ScanKernel wide(ScanKernel c);
-ScanKernel narrow(ScanKernel c, std::int64_t heads);
+ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu);
 
 // q, k, v, [sums, weights, D, z, initial_state,] scale give out [, final_state]: with weights [batch, tokens,
 // heads] v is weights · v but where D [heads] times v is added to the results; these are multiplied by silu

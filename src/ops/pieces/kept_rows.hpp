@@ -1,11 +1,46 @@
-// Rows that are read twice, of which shared memory keeps pieces from one reading to the next.
+// Rows that are read twice, of which a block keeps pieces from one reading to the next.
 #pragma once
+#include <functional>
+
 #include "ops/pieces/rows.hpp"
 
 namespace tegula::ops {
 
-// On a GPU: all pieces where blocks that share a processor have room for whole rows, else as many as one
-// block of all its threads has room for. `tensors` are read together.
-LongRows kept_rows(std::int64_t features, DType type, int tensors = 1);
+// On a GPU: all pieces in shared memory where blocks that share a processor have room for whole rows, else as
+// many as one block of all its threads has room for. `tensors` are read together.
+LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors = 1);
+// Of such rows, the pieces that registers keep besides: those that shared memory has no room for, or as many
+// as are left of a thread's registers.
+std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows& rows, int tensors = 1);
+
+// Rows of tensors, which are read together: first from the piece after those in registers, then back to it.
+class KeptRows {
+ public:
+  struct Row {
+    lang::Tensor of;
+    double fill = 0;  // beyond its end, where it is read first
+  };
+  // body(first column of a piece, its elements in f32)
+  using Body = std::function<void(const lang::Expr& first, std::vector<lang::Fragment>& values)>;
+
+  KeptRows(const LongRows& c, int held, std::vector<Row> rows);
+  void each(const Body& body) const;
+  void each_again(const Body& body) const;
+  // The column of the piece that is read first.
+  int begin() const { return static_cast<int>(held_.size()) * c_.piece; }
+  // Elements of a tensor that all rows share.
+  lang::Fragment beside(const lang::Tensor& shared, const lang::Expr& first) const {
+    return lang::load(shared.at(first), {c_.piece}, f32);
+  }
+
+ private:
+  void read(const lang::Expr& first, bool fills, const Body& body) const;
+  void each_held(const Body& body) const;
+  lang::Expr count() const;
+
+  LongRows c_;
+  std::vector<Row> rows_;
+  std::vector<std::vector<lang::Fragment>> held_;  // of each piece its rows
+};
 
 }  // namespace tegula::ops

@@ -74,7 +74,7 @@ struct GpuDecoding {
 struct GpuScan {
   // Microseconds: of a chunk of a pass with and without results, of a segment in the pass over segments, and of
   // two grids.
-  double step_with_outputs = 1.4, step_alone = 0.8, segment_step = 6, grids = 12;
+  double step_with_outputs = 1.4, step_alone = 0.8, segment_step = 2.5, grids = 12;
   int filling_blocks = 100;  // with fewer, blocks have fewer columns
 };
 // In steps of the loop over keys: what a block costs beside its own, and the merge of parts. A score of a

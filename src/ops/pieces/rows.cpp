@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "ops/pieces/kept_rows.hpp"
+#include "ops/pieces/rows.hpp"
 #include "ops/schema/instance.hpp"
 
 namespace tegula::ops {
@@ -36,6 +36,9 @@ void add_parts(const std::vector<PartSums>& sums) {
 
 void add_parts(const Tensor& parts, const Tensor& total) { add_parts({{parts, total}}); }
 
+// What a thread takes of shared memory at a time.
+constexpr int bytes_of_run = 16;
+
 LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors) {
   constexpr std::int64_t bytes_of_a_processor = std::int64_t{1} << 18;
   constexpr int elements_of_a_thread = 16, fewest = 256, most = 1024;
@@ -46,23 +49,40 @@ LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors) {
   return {threads * elements_of_a_thread / tensors, threads};
 }
 
-LongRows kept_rows(std::int64_t features, DType type, int tensors) {
-  constexpr std::int64_t room = 208 * 1024, blocks = 3;  // what a block may have, and blocks of shorter rows
-  constexpr int vector = 16, shorter = 512, most = 1024;
-  const std::int64_t row = features * type.bytes() * tensors;
-  const int threads = row * blocks <= room ? shorter : most;
-  const int piece = threads * vector / type.bytes();
-  const std::int64_t bytes = std::int64_t{threads} * vector * tensors;
-  return {piece, threads, static_cast<int>(std::min((row + bytes - 1) / bytes + 1, room / bytes))};
+ExponentialSums::ExponentialSums(const LongRows& rows, DType type, bool weighted)
+    : run(rows.threads > 0 ? bytes_of_run / type.bytes() : 1),
+      top({rows.piece / run}, f32, std::numeric_limits<float>::lowest()),
+      sum({rows.piece / run}, f32, 0) {
+  const std::initializer_list<int> shape{rows.piece / run};
+  if (weighted) along.emplace(shape, f32, 0);
 }
 
-ExponentialSums::ExponentialSums(int piece)
-    : top({piece}, f32, std::numeric_limits<float>::lowest()), sum({piece}, f32, 0) {}
+void ExponentialSums::add(Fragment& x, const Fragment* weights) {
+  if (run == 1) return add_columns(x, weights);
+  Fragment runs = x.reshape({top.extent(0), run});
+  Fragment most = reduce_max(runs);
+  parallel(most, [&](Index i) {
+    most(i) = max(most(i), top(i));
+    const Var change = exp2((top(i) - most(i)) * log2e);
+    sum(i) *= change;
+    if (along) (*along)(i) *= change;
+    top(i) = most(i);
+  });
+  parallel(runs, [&](Index i, Index j) { runs(i, j) = exp2((runs(i, j) - most(i)) * log2e); });
+  reduce_sum(runs, sum);
+  if (!along) return;
+  parallel(x, [&](Index j) { x(j) *= (*weights)(j); });
+  reduce_sum(runs, *along);
+}
 
-void ExponentialSums::add(const Fragment& x) {
+// One exponential for an element, whether it becomes the largest of its column or not.
+void ExponentialSums::add_columns(const Fragment& x, const Fragment* weights) {
   parallel(x, [&](Index j) {
-    Expr above = x(j) - top(j), other = exp2(-abs(above) * log2e);
+    const Var above = x(j) - top(j), other = exp2(-abs(above) * log2e);
     sum(j) = select(above > 0, sum(j) * other + 1.f, sum(j) + other);
+    if (along)
+      (*along)(j) =
+          select(above > 0, (*along)(j)*other + (*weights)(j), (*along)(j) + other * (*weights)(j));
     top(j) = max(top(j), x(j));
   });
 }
@@ -70,7 +90,8 @@ void ExponentialSums::add(const Fragment& x) {
 ExponentialSums::Total ExponentialSums::total() {
   Expr largest = reduce_max(top).scalar();
   parallel(sum, [&](Index j) { sum(j) *= exp2((top(j) - largest) * log2e); });
-  return {largest, reduce_sum(sum).scalar()};
+  if (along) parallel(*along, [&](Index j) { (*along)(j) *= exp2((top(j) - largest) * log2e); });
+  return {largest, reduce_sum(sum).scalar(), along ? reduce_sum(*along).scalar() : f32(0)};
 }
 
 Kernel row_sum_kernel(const RowSumKernel& c) {

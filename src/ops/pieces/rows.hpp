@@ -34,20 +34,26 @@ struct LongRows {
 // `tensors` are read together.
 LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors = 1);
 
-// Sums of exponentials along a row that is read in pieces, each column of a piece for itself: one exponential
-// for an element, whether it becomes the largest or not. Elements of -inf count as 0.
+// Sums of exponentials along a row that is read in pieces. On a GPU each thread has sums of its own, over runs of
+// neighbours that it holds; on a CPU each column of a piece, so that all lanes of vectors have work. Elements of
+// -inf count as 0.
 struct ExponentialSums {
+  int run;  // columns that share sums
   lang::Fragment top, sum;
+  std::optional<lang::Fragment> along;  // exponentials times weights
 
-  explicit ExponentialSums(int piece);
-  void add(const lang::Fragment& x);
-  // Once the row is over: the largest element, and the sum of exp(x - largest). `weighted` are sums of the
-  // same columns to be scaled alike.
+  ExponentialSums(const LongRows& rows, DType type, bool weighted = false);
+  // x is used up.
+  void add(lang::Fragment& x, const lang::Fragment* weights = nullptr);
+  // Once the row is over: the largest element, the sum of exp(x - largest), and of that times the weights.
   struct Total {
-    lang::Expr largest, sum;
+    lang::Expr largest, sum, along;
     lang::Expr lse() const { return largest + log(sum); }
   };
   Total total();
+
+ private:
+  void add_columns(const lang::Fragment& x, const lang::Fragment* weights);
 };
 // x [batch, rows, n] gives total [n], in the same order at every call.
 struct RowSumKernel {

@@ -1,4 +1,4 @@
-// The program of casts to e4m3, for operators that multiply the result.
+// The programs of casts to e4m3 and back.
 #pragma once
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
@@ -13,8 +13,10 @@ template <>
 struct CastFp8Kernel {
   DType type = f32;
   Fp8Scaling scaling = Fp8Scaling::token;
-  bool power_of_two = false;
-  auto fields() const { return std::tuple(type, scaling, labelled("power_of_two", power_of_two)); }
+  bool power_of_two = false, of_groups = false;
+  auto fields() const {
+    return std::tuple(type, scaling, labelled("power_of_two", power_of_two), labelled("groups", of_groups));
+  }
   static constexpr int group = 128;
   int rows() const { return scaling == Fp8Scaling::block ? group : 32; }
 };
@@ -23,7 +25,16 @@ lang::Expr fp8_scale(const lang::Expr& magnitude, bool power_of_two);
 double exact_fp8_scale(double magnitude, bool power_of_two);
 
 // Arguments: x and out [batch, m, n], and scale, with one for every group of features of a row, for every
-// block, or one.
+// block, or one. Of groups also their offsets; tokens then go to out [groups, rows of a group, n].
 lang::Kernel cast_fp8_program(const CastFp8Kernel& instance);
+
+// The other way.
+struct UncastFp8Kernel {
+  Fp8Scaling scaling = Fp8Scaling::token;
+  DType out = f32;
+  bool of_groups = false;
+  auto fields() const { return std::tuple(scaling, out, labelled("groups", of_groups)); }
+};
+lang::Kernel uncast_fp8_program(const UncastFp8Kernel& instance);
 
 }  // namespace tegula::ops

@@ -18,8 +18,10 @@ struct LossInstance {
   DType type = f32;
   LongRows rows = {};
   bool smooths = false, with_gradient = false;
+  std::optional<int> held = {};  // pieces in registers
   auto fields() const {
-    return std::tuple(type, rows, labelled("smoothed", smooths), labelled("gradient", with_gradient));
+    return std::tuple(type, rows, labelled("smoothed", smooths), labelled("gradient", with_gradient),
+                      labelled("held", held));
   }
 };
 struct LossBackwardInstance {
@@ -46,29 +48,33 @@ inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradien
 template <class Op>
 LossInstance loss_plan(const Bound<Op>& c) {
   LongRows rows = rows_of(c);
-  if (gives_gradient<Op> && rows.threads > 0) rows = kept_rows(c.dim("classes"), c.type("logits"));
-  return {c.type("logits"), rows, c->label_smoothing != 0, gives_gradient<Op>};
+  if (gives_gradient<Op> && rows.threads > 0) rows = kept_rows(c.dim("classes"), c.type("logits"), true);
+  return {c.type("logits"), rows, c->label_smoothing != 0, gives_gradient<Op>,
+          held_pieces(c.dim("classes"), c.type("logits"), rows)};
 }
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   return {c.type("logits"), rows_of(c), c.has("dlse")};
 }
 
-// What a row's gradient is made of: d logit = softmax · of_softmax − of_all, and less of_label at the label.
+// What a row's gradient is made of: d logit = softmax · of_softmax − of_all, and less of_label at the label,
+// which is written again once the row is: no other element asks whether it is the label.
 struct RowGradient {
   Expr lse, of_softmax, of_all, of_label, label;
+  bool spreads;  // of_all is not 0
 
-  void write(const Tensor& logits, const Tensor& dlogits, const LongRows& c) const {
-    const int piece = c.piece;
-    Expr count = ceildiv(logits.extent(0), piece);
-    pipelined(count, {.stages = c.stages()}, [&](Index n) {
-      Fragment x({piece}, f32);
-      Expr first = (count - 1 - n) * piece;  // from the end, which was read last
-      copy(logits.at(first), x);
-      parallel(x, [&](Index j) {
-        x(j) = exp2((x(j) - lse) * log2e) * of_softmax - of_all - select(first + j == label, of_label, 0.f);
-      });
+  void write(const KeptRows& kept, const Tensor& logits, const Tensor& dlogits) const {
+    const Var subtracted = lse, factor = of_softmax;
+    const auto gradient = [&](const Expr& x) -> Expr {
+      Expr own = exp2((x - subtracted) * log2e) * factor;
+      return spreads ? own - of_all : own;
+    };
+    kept.each_again([&](const Expr& first, std::vector<Fragment>& values) {
+      Fragment& x = values[0];
+      parallel(x, [&](Index j) { x(j) = gradient(x(j)); });
       copy(x, dlogits.at(first));
     });
+    when(label >= 0 && label < logits.extent(0),
+         [&] { dlogits(label) = gradient(f32(logits(label))) - of_label; });
   }
 };
 
@@ -87,14 +93,13 @@ Kernel loss_forward(const LossInstance& c) {
     Expr scale = c.with_gradient ? scalar("gradient_scale", f32) : Expr(f32(0));
     grid(rows, {.threads = c.rows.threads}, [&](Index row) {
       Tensor own = logits.slice(row);
-      const int piece = c.rows.piece;
-      ExponentialSums sums(piece);
-      Fragment x({piece}, f32), plain({piece}, f32, 0);
-      pipelined(ceildiv(classes, piece), {.stages = c.rows.stages()}, [&](Index n) {
-        copy(own.at(n * piece), x, {.fill = -std::numeric_limits<double>::infinity()});
+      const KeptRows kept(c.rows, c.held.value_or(0), {{own, -std::numeric_limits<double>::infinity()}});
+      ExponentialSums sums(c.rows, c.type);
+      Fragment plain({c.rows.piece}, f32, 0);
+      kept.each([&](const Expr& first, std::vector<Fragment>& values) {
+        Fragment& x = values[0];
+        if (c.smooths) parallel(plain, [&](Index j) { plain(j) += select(first + j < classes, x(j), 0.f); });
         sums.add(x);
-        if (c.smooths)
-          parallel(plain, [&](Index j) { plain(j) += select(n * piece + j < classes, x(j), 0.f); });
       });
       Expr lse = sums.total().lse(), label = labels(row), counts = i64(label) != ignored;
       check_label(label, counts, classes);
@@ -107,8 +112,9 @@ Kernel loss_forward(const LossInstance& c) {
       all_lse(row) = lse;
       if (!c.with_gradient) return;
       Expr factor = select(counts, scale, 0.f);
-      RowGradient{lse, factor, factor * smoothing / f32(classes), factor * (1.f - smoothing), label}.write(
-          own, dlogits.slice(row), c.rows);
+      RowGradient{lse, factor, factor * smoothing / f32(classes), factor * (1.f - smoothing), label,
+                  c.smooths}
+          .write(kept, own, dlogits.slice(row));
     });
   });
 }
@@ -127,8 +133,8 @@ Kernel loss_backward(const LossBackwardInstance& c) {
       Expr factor = select(counts, dloss(row), 0.f);
       Expr of_softmax = c.of_lse ? Expr(factor + dlse(row)) : factor;
       RowGradient{all_lse(row), of_softmax, factor * smoothing / f32(classes), factor * (1.f - smoothing),
-                  label}
-          .write(logits.slice(row), dlogits.slice(row), c.rows);
+                  label, true}
+          .write(KeptRows(c.rows, 0, {{logits.slice(row)}}), logits.slice(row), dlogits.slice(row));
     });
   });
 }

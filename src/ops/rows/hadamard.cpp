@@ -39,8 +39,13 @@ int character(int x, int prime) {
 struct HadamardInstance {
   DType type = f32;
   int n = 1, rows = 1;
-  bool transposed = false;
-  auto fields() const { return std::tuple(type, n, rows, labelled("transposed", transposed)); }
+  bool transposed = false, multiplies = false;
+  auto fields() const {
+    return std::tuple(type, n, rows, labelled("transposed", transposed), labelled("multiplies", multiplies));
+  }
+  // Neighbours that are transformed by one product.
+  int first_stride() const { return multiplies ? std::min(lanes, n / order_of(n)) : 1; }
+  static constexpr int lanes = 16;
   int padded_order() const { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(order_of(n)))); }
   int padded() const { return n / order_of(n) * padded_order(); }
 };
@@ -48,7 +53,8 @@ struct HadamardInstance {
 template <bool transposed>
 HadamardInstance hadamard_plan(const Bound<Hadamard>& c) {
   const int n = c.small_dim("n");
-  return {c.type("x"), n, rows_of_tile(std::clamp(4096 / std::max(n, 1), 1, 64), n), transposed};
+  return {c.type("x"), n, rows_of_tile(std::clamp(4096 / std::max(n, 1), 1, 64), n), transposed,
+          !c.on_gpu()};
 }
 
 // All sums of four numbers with signs, the first of them +: bit i is set where number i + 1 has a -.
@@ -103,21 +109,32 @@ void butterflies(Fragment& x, const HadamardInstance& c, int stride) {
   });
 }
 
+// On a CPU, neighbours within a vector's lanes would be added one by one: they are multiplied by a matrix.
+Fragment products_of_neighbours(const Fragment& x, const HadamardInstance& c) {
+  const int width = c.first_stride(), rows = c.rows * c.padded() / width;
+  Shared signs({width, width}, f32);
+  parallel(signs, [&](Index i, Index j) { signs(i, j) = select(popcount(i & j) % 2 == 0, 1.f, -1.f); });
+  Fragment sums({rows, width}, f32, 0);
+  gemm(x.reshape({rows, width}), signs, sums);
+  return sums.reshape({c.rows, c.padded()});
+}
+
 void transform(const HadamardInstance& c, const Tensor& x, const Tensor& out, const Expr& scale) {
   const int order = order_of(c.n);
   grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
     const Expr row = block * c.rows;
-    Fragment values({c.rows, c.padded()}, f32);
+    Fragment given({c.rows, c.padded()}, f32);
     // Padded rows are in shared memory, of which whole pieces go to fragments.
     std::optional<Shared> tile;
     if (order > 1) {
       tile.emplace(Shared({c.rows, c.padded()}, c.type));
       copy(x.at(row), *tile);
-      copy(*tile, values);
+      copy(*tile, given);
     } else {
-      copy(x.at(row), values);
+      copy(x.at(row), given);
     }
-    for (int stride = 1; stride < c.n / order; stride *= 2) butterflies(values, c, stride);
+    Fragment values = c.first_stride() > 1 ? products_of_neighbours(given, c) : std::move(given);
+    for (int stride = c.first_stride(); stride < c.n / order; stride *= 2) butterflies(values, c, stride);
     if (order > 1) transform_columns(values, c, order);
     parallel(values, [&](Index i, Index j) { values(i, j) *= scale; });
     if (order > 1) {

@@ -1,7 +1,8 @@
 // Norms of rows that are longer than what a block holds. They are read twice, in pieces: first for their
 // statistics, then from the end for the result.
-#include "ops/pieces/rows.hpp"
+#include "ops/pieces/kept_rows.hpp"
 #include "ops/rows/norm.hpp"
+#include "ops/rows/row_statistics.hpp"
 #include "tegula/ops/layer_norm.hpp"
 #include "tegula/ops/rms_norm.hpp"
 
@@ -12,107 +13,27 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-// The pieces of a row of `features`.
-struct PiecesOfRow {
-  const LongRows& c;
-  Expr features;
-
-  Expr count() const { return ceildiv(features, c.piece); }
-  // body(number of the piece, first feature), from the beginning or from the end.
-  template <class Body>
-  void each(const Body& body) const {
-    pipelined(count(), {.stages = c.stages()}, [&](Index n) { body(n, n * c.piece); });
-  }
-  template <class Body>
-  void each_from_the_end(const Body& body) const {
-    pipelined(count(), {.stages = c.stages()}, [&](Index n) { body((count() - 1 - n) * c.piece); });
-  }
-  Fragment load(const Tensor& row, const Expr& first) const {
-    return lang::load(row.at(first), {c.piece}, f32);
-  }
-};
-
-// What is known of a row once it has been read: the mean is 0 where rows are not centred.
-struct RowTotals {
-  Expr mean, squares;    // of the row, and of what it is above its mean
-  Expr given, products;  // sums of g, and of g times what the row is above its mean
-};
-
-// Statistics of each column of the pieces, joined when the row is over. Means are updated by each piece
-// (Welford 1962), so that no large squares are subtracted from each other; the sums of g times the distance
-// from the mean follow it.
-class RowStatistics {
- public:
-  RowStatistics(const PiecesOfRow& row, bool centred, bool of_gradient)
-      : row_(row), centred_(centred), mean_({row.c.piece}, f32, 0), squares_({row.c.piece}, f32, 0) {
-    const std::initializer_list<int> shape{row.c.piece};
-    if (of_gradient) products_.emplace(shape, f32, 0);
-    if (of_gradient && centred) given_.emplace(shape, f32, 0);
-  }
-
-  // g is 0 beyond the end of the row.
-  void add(const Expr& number, const Expr& first, const Fragment& x, const Fragment* g = nullptr) {
-    const Var share = 1.f / f32(number + 1);
-    parallel(x, [&](Index j) {
-      if (!centred_) {
-        squares_(j) += x(j) * x(j);
-        if (g != nullptr) (*products_)(j) += (*g)(j)*x(j);
-        return;
-      }
-      const Var above = select(first + j < row_.features, x(j) - mean_(j), 0.f), change = above * share;
-      squares_(j) += above * (above - change);
-      mean_(j) += change;
-      if (g == nullptr) return;
-      (*products_)(j) += (*g)(j) * (x(j) - mean_(j)) - change * (*given_)(j);
-      (*given_)(j) += (*g)(j);
-    });
-  }
-
-  RowTotals total() {
-    const Expr none = f32(0), mean = centred_ ? joined_mean() : none;
-    return {mean, reduce_sum(squares_).scalar(), given_ ? reduce_sum(*given_).scalar() : none,
-            products_ ? reduce_sum(*products_).scalar() : none};
-  }
-
- private:
-  // The columns' other sums become those around the row's mean.
-  Expr joined_mean() {
-    const Expr whole = row_.features / row_.c.piece, rest = row_.features % row_.c.piece;
-    const auto count = [&](Index j) { return f32(whole + select(j < rest, 1, 0)); };
-    const Expr mean =
-        reduce_sum(map(mean_, [&](Index j) { return mean_(j) * count(j); })).scalar() / f32(row_.features);
-    parallel(mean_, [&](Index j) {
-      mean_(j) -= mean;
-      squares_(j) += count(j) * mean_(j) * mean_(j);
-      if (given_) (*products_)(j) += mean_(j) * (*given_)(j);
-    });
-    return mean;
-  }
-
-  const PiecesOfRow& row_;
-  bool centred_;
-  Fragment mean_, squares_;
-  std::optional<Fragment> given_, products_;
-};
-
 // What the operators and their gradients share.
 template <class Op>
 struct LongNorm {
   const NormInstance<Op>& c;
   Dim rows{"rows"}, d{"d"};
-  PiecesOfRow pieces{*c.pieces, Expr(d)};
   Expr eps = scalar("eps", f32);
 
   Tensor rows_in(const char* name) const { return input(name, {rows, d}, c.type); }
   Tensor rows_out(const char* name) const { return output(name, {rows, d}, c.type); }
-  // What is normalised: rounded as it is stored, so that its readers see what was.
-  Fragment values(const Tensor& x, const Tensor& residual, const Expr& first) const {
-    Fragment values = pieces.load(x, first);
-    if (adds_residual<Op>) {
-      Fragment added = pieces.load(residual, first);
-      parallel(values, [&](Index j) { values(j) = c.type(values(j) + added(j)); });
-    }
-    return values;
+  // What is read of a row, the residual behind `own`.
+  KeptRows kept(std::vector<KeptRows::Row> own, const Tensor& residual, const Expr& row) const {
+    if (adds_residual<Op>) own.push_back({residual.slice(row)});
+    return {*c.pieces, c.held.value_or(0), std::move(own)};
+  }
+  // values[0] becomes what is normalised: rounded as it is stored, so that its readers see what was.
+  void add_residual(std::vector<Fragment>& values) const {
+    if (adds_residual<Op>)
+      parallel(values[0], [&](Index j) { values[0](j) = c.type(values[0](j) + values.back()(j)); });
+  }
+  RowStatistics statistics(bool of_gradient) const {
+    return {c.pieces->piece, Expr(d), is_centred<Op>, of_gradient};
   }
   // The factor of a row.
   Expr factor(const RowTotals& total) const { return rsqrt(total.squares / f32(d) + eps); }
@@ -127,26 +48,28 @@ void long_rows(const NormInstance<Op>& c) {
   Tensor residual = adds_residual<Op> ? n.rows_in("residual") : x;
   Tensor sum = adds_residual<Op> ? n.rows_out("sum") : out;
   grid(n.rows, {.threads = c.pieces->threads}, [&](Index row) {
-    RowStatistics statistics(n.pieces, is_centred<Op>, false);
-    n.pieces.each([&](const Expr& number, const Expr& first) {
-      Fragment values = n.values(x.slice(row), residual.slice(row), first);
-      if (adds_residual<Op>) copy(values, sum.slice(row).at(first));
-      statistics.add(number, first, values);
+    const KeptRows kept = n.kept({{x.slice(row)}}, residual, row);
+    RowStatistics statistics = n.statistics(false);
+    kept.each([&](const Expr& first, std::vector<Fragment>& values) {
+      n.add_residual(values);
+      if (adds_residual<Op>) copy(values[0], sum.slice(row).at(first));
+      statistics.add(first, first == kept.begin(), values[0]);
     });
     const RowTotals total = statistics.total();
     const Var factor = n.factor(total);
-    n.pieces.each_from_the_end([&](const Expr& first) {
-      Fragment values = n.values(x.slice(row), residual.slice(row), first);
-      parallel(values, [&](Index j) { values(j) = (values(j) - total.mean) * factor; });
+    kept.each_again([&](const Expr& first, std::vector<Fragment>& values) {
+      n.add_residual(values);
+      Fragment& own = values[0];
+      parallel(own, [&](Index j) { own(j) = (own(j) - total.mean) * factor; });
       if (c.weight) {
-        Fragment weights = n.pieces.load(weight, first);
-        parallel(values, [&](Index j) { values(j) *= weights(j); });
+        Fragment weights = kept.beside(weight, first);
+        parallel(own, [&](Index j) { own(j) *= weights(j); });
       }
       if (c.bias) {
-        Fragment added = n.pieces.load(bias, first);
-        parallel(values, [&](Index j) { values(j) += added(j); });
+        Fragment added = kept.beside(bias, first);
+        parallel(own, [&](Index j) { own(j) += added(j); });
       }
-      copy(values, out.slice(row).at(first));
+      copy(own, out.slice(row).at(first));
     });
   });
 }
@@ -171,35 +94,35 @@ struct LongNormGradient {
   Tensor factors = c.weight ? workspace("factors", {n.rows}, f32) : dx;
   Expr steps = ceildiv(n.rows, rows_of_step), parts = min(steps, most_parts);
 
-  Fragment given(const Expr& row, const Expr& first) const {
-    Fragment g = n.pieces.load(dout.slice(row), first);
-    if (c.weight) {
-      Fragment weights = n.pieces.load(weight, first);
-      parallel(g, [&](Index j) { g(j) *= weights(j); });
-    }
-    return g;
+  // values[1], the gradient of the result, becomes that of the normalised row.
+  void given(const KeptRows& kept, const Expr& first, std::vector<Fragment>& values) const {
+    n.add_residual(values);
+    if (!c.weight) return;
+    Fragment weights = kept.beside(weight, first);
+    parallel(values[1], [&](Index j) { values[1](j) *= weights(j); });
   }
   void of_rows() const {
     grid(n.rows, {.threads = c.pieces->threads}, [&](Index row) {
-      RowStatistics statistics(n.pieces, is_centred<Op>, true);
-      n.pieces.each([&](const Expr& number, const Expr& first) {
-        Fragment values = n.values(x.slice(row), residual.slice(row), first), g = given(row, first);
-        statistics.add(number, first, values, &g);
+      const KeptRows kept = n.kept({{x.slice(row)}, {dout.slice(row)}}, residual, row);
+      RowStatistics statistics = n.statistics(true);
+      kept.each([&](const Expr& first, std::vector<Fragment>& values) {
+        given(kept, first, values);
+        statistics.add(first, first == kept.begin(), values[0], &values[1]);
       });
       const RowTotals total = statistics.total();
       const Var r = n.factor(total), along = total.products / f32(n.d) * r * r;
       const Var before = total.given / f32(n.d);
       if (c.weight) means(row) = total.mean, factors(row) = r;
-      n.pieces.each_from_the_end([&](const Expr& first) {
-        Fragment values = n.values(x.slice(row), residual.slice(row), first), g = given(row, first);
-        parallel(values,
-                 [&](Index j) { values(j) = r * (g(j) - before - (values(j) - total.mean) * along); });
+      kept.each_again([&](const Expr& first, std::vector<Fragment>& values) {
+        given(kept, first, values);
+        Fragment &own = values[0], &g = values[1];
+        parallel(own, [&](Index j) { own(j) = r * (g(j) - before - (own(j) - total.mean) * along); });
         if (adds_residual<Op>) {
-          Fragment more = n.pieces.load(dsum.slice(row), first);
-          parallel(values, [&](Index j) { values(j) += more(j); });
-          copy(values, dresidual.slice(row).at(first));
+          Fragment more = kept.beside(dsum.slice(row), first);
+          parallel(own, [&](Index j) { own(j) += more(j); });
+          copy(own, dresidual.slice(row).at(first));
         }
-        copy(values, dx.slice(row).at(first));
+        copy(own, dx.slice(row).at(first));
       });
     });
   }

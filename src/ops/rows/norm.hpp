@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 
+#include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
@@ -27,9 +28,10 @@ struct NormInstance {
   std::optional<DType> bias;
   int threads = 0;
   std::optional<LongRows> pieces = {};  // of rows that no block holds; their number of features is no part
+  std::optional<int> held = {};         // pieces in registers
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
-                      labelled("threads", threads), pieces);
+                      labelled("threads", threads), pieces, labelled("held", held));
   }
   bool is_long() const { return threads > 512; }
 };
@@ -51,8 +53,10 @@ NormInstance<Op> norm_instance(const Bound<Op>& c) {
 constexpr int longest_held_norm = 16384;
 template <class Op>
 NormInstance<Op> in_pieces(NormInstance<Op> made, const Bound<Op>& c, int tensors) {
-  made.pieces =
-      divided_rows(c.dim("d") * c.type("x").bytes(), c.on_gpu(), tensors * (adds_residual<Op> ? 2 : 1));
+  const int all = tensors * (adds_residual<Op> ? 2 : 1);
+  made.pieces = kept_rows(c.dim("d"), c.type("x"), c.on_gpu(), all);
+  // Sums of gradients, or of rows that are centred, leave no registers.
+  if (tensors == 1 && !is_centred<Op>) made.held = held_pieces(c.dim("d"), c.type("x"), *made.pieces, all);
   made.dim = 0;
   return made;
 }

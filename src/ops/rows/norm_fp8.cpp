@@ -7,6 +7,7 @@
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/rows/cast_fp8_kernel.hpp"
 #include "ops/rows/norm.hpp"
+#include "ops/rows/row_statistics.hpp"
 
 namespace tegula::ops {
 
@@ -23,9 +24,11 @@ struct NormFp8Instance {
   std::optional<DType> weight = {}, bias = {};
   bool residual = false, power_of_two = false;
   int dim = 0, rows = 1;  // rows of a tile
+  std::optional<LongRows> pieces = {};  // of rows that no block holds; their number of features is no part
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), labelled("bias", bias),
-                      labelled("residual", residual), labelled("power_of_two", power_of_two), dim, rows);
+                      labelled("residual", residual), labelled("power_of_two", power_of_two), dim, rows,
+                      pieces);
   }
   int groups() const { return (dim + scaled_features - 1) / scaled_features; }
   int width() const { return groups() * scaled_features; }
@@ -40,6 +43,11 @@ NormFp8Instance<Op> norm_fp8_plan(const Bound<Op>& c) {
                            .power_of_two = c->power_of_two,
                            .dim = c.small_dim("d")};
   if constexpr (is_centred<Op>) made.bias = c.type_if("bias");
+  if (made.dim > longest_held_norm) {
+    made.pieces = kept_rows(c.dim("d"), c.type("x"), c.on_gpu(), made.residual ? 2 : 1);
+    made.dim = 0;
+    return made;
+  }
   made.rows = rows_of_tile(std::clamp(elements / std::max(made.width(), 1), 1, most_rows), made.width());
   return made;
 }
@@ -104,10 +112,78 @@ struct NormFp8 {
   }
 };
 
+// The same for rows that are read twice, in pieces: first for their statistics, then from the end.
+template <class Op>
+struct LongNormFp8 {
+  const NormFp8Instance<Op>& c;
+  Dim rows{"rows"}, d{"d"};
+  Tensor x = input("x", {rows, d}, c.type), out = output("out", {rows, d}, e4m3);
+  Tensor scales = output("scale", {rows, ceildiv(d, scaled_features)}, f32);
+  Tensor weight = c.weight ? input("weight", {d}, *c.weight) : x;
+  Tensor bias = c.bias ? input("bias", {d}, *c.bias) : x;
+  Tensor residual = c.residual ? input("residual", {rows, d}, c.type) : x;
+  Tensor sum = c.residual ? output("sum", {rows, d}, c.type) : x;
+  Expr eps = scalar("eps", f32);
+
+  // values[0] becomes what is normalised.
+  void add_residual(std::vector<Fragment>& values) const {
+    if (c.residual)
+      parallel(values[0], [&](Index j) { values[0](j) = c.type(values[0](j) + values[1](j)); });
+  }
+  // Features beyond the end of the row are zeros, which no scale looks at.
+  void normalise(Fragment& values, const KeptRows& kept, const Expr& first, const RowTotals& total,
+                 const Expr& factor) const {
+    parallel(values, [&](Index j) { values(j) = (values(j) - total.mean) * factor; });
+    if (c.weight) {
+      Fragment weights = kept.beside(weight, first);
+      parallel(values, [&](Index j) { values(j) *= weights(j); });
+    }
+    if (c.bias) {
+      Fragment added = kept.beside(bias, first);
+      parallel(values, [&](Index j) { values(j) += added(j); });
+    }
+    if (is_centred<Op>) parallel(values, [&](Index j) { values(j) = select(first + j < d, values(j), 0.f); });
+  }
+  void scale(Fragment& values, const Expr& row, const Expr& first) const {
+    Fragment groups = values.reshape({c.pieces->piece / scaled_features, scaled_features});
+    Fragment scale = reduce_absmax(groups);
+    parallel(scale, [&](Index i) { scale(i) = fp8_scale(scale(i), c.power_of_two); });
+    copy(scale, scales.slice(row).at(first / scaled_features));
+    parallel(scale, [&](Index i) { scale(i) = 1.f / scale(i); });
+    parallel(groups, [&](Index i, Index j) { groups(i, j) *= scale(i); });
+  }
+  void write() const {
+    grid(rows, {.threads = c.pieces->threads}, [&](Index row) {
+      std::vector<KeptRows::Row> read{{x.slice(row)}};
+      if (c.residual) read.push_back({residual.slice(row)});
+      const KeptRows kept(*c.pieces, 0, read);
+      RowStatistics statistics(c.pieces->piece, Expr(d), is_centred<Op>, false);
+      kept.each([&](const Expr& first, std::vector<Fragment>& values) {
+        add_residual(values);
+        if (c.residual) copy(values[0], sum.slice(row).at(first));
+        statistics.add(first, first == kept.begin(), values[0]);
+      });
+      const RowTotals total = statistics.total();
+      const Var factor = rsqrt(total.squares / f32(d) + eps);
+      kept.each_again([&](const Expr& first, std::vector<Fragment>& values) {
+        add_residual(values);
+        normalise(values[0], kept, first, total, factor);
+        scale(values[0], row, first);
+        copy(values[0], out.slice(row).at(first));
+      });
+    });
+  }
+};
+
 template <class Op>
 Kernel norm_fp8_program(const NormFp8Instance<Op>& c) {
   const char* name = is_centred<Op> ? "layer_norm_fp8" : "rms_norm_fp8";
-  return kernel(instance_name(name, c), [&] { NormFp8<Op>{c}.write(); });
+  return kernel(instance_name(name, c), [&] {
+    if (c.pieces)
+      LongNormFp8<Op>{c}.write();
+    else
+      NormFp8<Op>{c}.write();
+  });
 }
 
 // `row` becomes its norm.
@@ -167,14 +243,14 @@ const OperatorSchema& norm_fp8_schema(const char* name, const char* what) {
              "the largest magnitude of 128 features / 448, at least 2^-126")
         .out(&Op::sum, "sum", "... d", same_as("x"), "x + residual, which out is the norm of")
         .when("residual")
-        .require("x", "d <= 16384", "at most 16384 features", "normalise parts of a row")
         .source(is_centred<Op> ? "Ba, Kiros and Hinton 2016, Layer Normalization; the scaling of DeepSeek-V3"
                                : "Zhang and Sennrich 2019, Root Mean Square Layer Normalization; the scaling "
                                  "of DeepSeek-V3")
         .no_gradient("it rounds")
         .flops(is_centred<Op> ? "10*rows*d" : "8*rows*d")
         .examples({{"ragged", "...=37 d=300 weight"},
-                   {"residual_bf16", "...=2,7 d=512 bf16 residual weight:f32 power_of_two eps=0.01"}})
+                   {"residual_bf16", "...=2,7 d=512 bf16 residual weight:f32 power_of_two eps=0.01"},
+                   {"long_f16", "...=2 d=16500 f16 residual weight"}})
         .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 residual weight"}})
         .run(norm_fp8_plan<Op>, norm_fp8_program<Op>, norm_fp8_formula<Op>);
   }();

@@ -23,6 +23,14 @@ TEST(Softmax, LeavesOutInfinitiesAndIsNaNWithoutOthers) {
   }
 }
 
+// As masks leave them: the lowest numbers of a type are not -inf.
+TEST(Softmax, OfLowestNumbersIsEven) {
+  Tensor x = Tensor::zeros({1, 16500}, f32);
+  for (std::int64_t j = 0; j < 16500; ++j) x.set({0, j}, std::numeric_limits<float>::lowest());
+  for (const Target target : test_targets())
+    EXPECT_NEAR(softmax(x, {.target = target}).values<float>()[16499] * 16500, 1, 1e-4);
+}
+
 // Rows in pieces, whose first has nothing but -inf.
 TEST(Softmax, PiecesMayHaveNothing) {
   const std::int64_t n = 16500;
@@ -31,6 +39,19 @@ TEST(Softmax, PiecesMayHaveNothing) {
   const std::vector<float> p = softmax(x, {.target = Target::interpreter()}).values<float>();
   EXPECT_EQ(p[0], 0);
   EXPECT_NEAR(p[5000] * 11500, 1, 1e-4);
+}
+
+// Of 14 pieces a GPU's shared memory holds 13; registers hold the first.
+TEST(KeptRows, AreHeldByRegistersWhereSlotsAreTooFew) {
+  if (test_targets().size() == 1) GTEST_SKIP() << "no emulated GPU";
+  const Tensor x = Tensor::random_normal({1, 13 * 8192 + 24}, f16, 1), labels = Tensor::from(std::vector<int>{7});
+  for (const char* name : {"softmax", "cross_entropy_and_gradient"}) {
+    const OperatorSchema& schema = find_schema(name);
+    const Tensors inputs = schema.name == std::string("softmax") ? Tensors{{"x", x}}
+                                                                 : Tensors{{"logits", x}, {"labels", labels}};
+    const Tensors results = call_by_name(schema, inputs, {}, Target::emulated_sm90());
+    EXPECT_EQ(faults_of(judge_call(schema, inputs, {}, results)), "") << name;
+  }
 }
 
 TEST(CrossEntropy, IgnoresLabelsAndRefusesOthers) {
@@ -94,6 +115,48 @@ TEST(CastFp8, WritesScalesOfAnyStrides) {
   cast_fp8(x, {.scale = columns.ref().transpose(0, 1), .target = Target::interpreter()});
   const Tensor rows = cast_fp8(x, {.target = Target::interpreter()}).scale;
   EXPECT_TRUE(equal(columns.transpose(0, 1).contiguous(), rows));
+}
+
+// Rows 0 to 59 and 60 to 199: the second group begins with block 60 / 128 + 1.
+TEST(CastFp8, GivesEachGroupBlocksOfItsOwn) {
+  Tensor x = Tensor::zeros({200, 130}, f32);
+  x.set({59, 1}, 896), x.set({60, 1}, 448), x.set({199, 129}, 224);
+  const Tensor offsets = Tensor::from(std::vector<int>{0, 60, 200});
+  for (const Target target : test_targets()) {
+    const CastFp8Result result =
+        cast_fp8(x, {.offsets = offsets, .scaling = Fp8Scaling::block, .target = target});
+    EXPECT_EQ(result.scale.shape(), (Shape{3, 2}));
+    EXPECT_EQ(result.scale.get({0, 0}), 2);
+    EXPECT_EQ(result.scale.get({1, 0}), 1);
+    EXPECT_EQ(result.scale.get({2, 1}), 0.5);
+    const Tensor back = uncast_fp8(
+        result.out, result.scale, {.offsets = offsets, .scaling = Fp8Scaling::block, .target = target});
+    EXPECT_TRUE(equal(back, x));
+    const CastFp8Result padded = cast_fp8(x, {.offsets = offsets, .group_rows = 150, .target = target});
+    EXPECT_EQ(padded.out.shape(), (Shape{2, 150, 130}));
+    EXPECT_EQ(padded.out.get({0, 59, 1}), 448);
+    EXPECT_EQ(padded.out.get({0, 60, 1}), 0);
+    EXPECT_EQ(padded.out.get({1, 0, 1}), 448);
+    EXPECT_EQ(padded.scale.get({1, 139, 1}), 0.5);
+  }
+}
+
+TEST(CastFp8, RefusesGroupsThatAreNone) {
+  const Tensor x = Tensor::zeros({200, 130}, f32);
+  const auto call = [&](const std::vector<int>& offsets, Fp8Scaling scaling, std::int64_t group_rows) {
+    return cast_fp8(x, {.offsets = Tensor::from(offsets),
+                        .scaling = scaling,
+                        .group_rows = group_rows,
+                        .target = Target::interpreter()});
+  };
+  for (const std::vector<int>& offsets : {std::vector<int>{0, 90, 60, 200}, {1, 60, 200}, {0, 60, 201}}) {
+    EXPECT_THROW(call(offsets, Fp8Scaling::block, 0), ArgumentError);
+    EXPECT_THROW(call(offsets, Fp8Scaling::token, 200), ArgumentError);
+  }
+  EXPECT_THROW(call({0, 60, 200}, Fp8Scaling::token, 139), ArgumentError);
+  EXPECT_EQ(refusal([&] { call({0, 60, 200}, Fp8Scaling::token, 0); }),
+            "cast_fp8, argument 'offsets': expected scaling=block or group_rows: groups share no scale of "
+            "tokens, given i32 [3] strides [1]; leave offsets out");
 }
 
 TEST(Topk, OrdersSpecialValues) {

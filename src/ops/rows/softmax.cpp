@@ -25,15 +25,18 @@ struct SoftmaxInstance {
   DType type = f32;
   int dim = 0, rows = 1;  // features of a row, 0 of any number of them; rows of a tile
   LongRows pieces = {};
-  auto fields() const { return std::tuple(type, dim, rows, pieces); }
+  std::optional<int> held = {};  // pieces in registers
+  auto fields() const { return std::tuple(type, dim, rows, pieces, labelled("held", held)); }
   bool holds_rows() const { return dim > 0; }
 };
 
 template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
-  if (dim > longest_held)
-    return {c.type("x"), 0, 1, c.on_gpu() ? kept_rows(c.dim("d"), c.type("x"), tensors) : LongRows{}};
+  if (dim > longest_held) {
+    const LongRows rows = kept_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
+    return {c.type("x"), 0, 1, rows, held_pieces(c.dim("d"), c.type("x"), rows, tensors)};
+  }
   return {c.type("x"), dim, rows_of_tile(std::clamp(8192 / std::max(dim, 1), 1, 16), dim), {}};
 }
 
@@ -63,46 +66,23 @@ void held_rows(const SoftmaxInstance<Op>& c, const Tensor& x, const Tensor& out)
   });
 }
 
-// The pieces of rows.
-class Pieces {
- public:
-  Pieces(const LongRows& c, const Expr& columns) : size_(c.piece), stages_(c.stages()), columns_(columns) {}
-
-  // body(first column), from the beginning or from the end.
-  void each(const std::function<void(const Expr&)>& body) const {
-    pipelined(count(), {.stages = stages_}, [&](Index n) { body(n * size_); });
-  }
-  void each_from_the_end(const std::function<void(const Expr&)>& body) const {
-    pipelined(count(), {.stages = stages_}, [&](Index n) { body((count() - 1 - n) * size_); });
-  }
-  Fragment load(const Tensor& row, const Expr& first, double fill = 0) const {
-    Fragment piece({size_}, f32);
-    copy(row.at(first), piece, {.fill = fill});
-    return piece;
-  }
-
- private:
-  Expr count() const { return ceildiv(columns_, size_); }
-  int size_, stages_;
-  Expr columns_;
-};
 constexpr double nothing = -std::numeric_limits<double>::infinity();
 
 template <class Op>
 void rows_in_pieces(const SoftmaxInstance<Op>& c, const Tensor& x, const Tensor& out) {
   grid(x.extent(0), {.threads = c.pieces.threads}, [&](Index row) {
-    const Pieces pieces(c.pieces, x.extent(1));
-    ExponentialSums sums(c.pieces.piece);
-    pieces.each([&](const Expr& first) { sums.add(pieces.load(x.slice(row), first, nothing)); });
+    const KeptRows kept(c.pieces, c.held.value_or(0), {{x.slice(row), nothing}});
+    ExponentialSums sums(c.pieces, c.type);
+    kept.each([&](const Expr&, std::vector<Fragment>& values) { sums.add(values[0]); });
     const ExponentialSums::Total total = sums.total();
-    Expr subtracted = is_logarithm<Op> ? total.lse() : total.largest, factor = 1.f / total.sum;
-    pieces.each_from_the_end([&](const Expr& first) {
-      Fragment values = pieces.load(x.slice(row), first);
-      parallel(values, [&](Index j) {
-        Expr less = values(j) - subtracted;
-        values(j) = is_logarithm<Op> ? less : exp2(less * log2e) * factor;
+    const Var subtracted = is_logarithm<Op> ? total.lse() : total.largest, factor = 1.f / total.sum;
+    kept.each_again([&](const Expr& first, std::vector<Fragment>& values) {
+      Fragment& own = values[0];
+      parallel(own, [&](Index j) {
+        Expr less = own(j) - subtracted;
+        own(j) = is_logarithm<Op> ? less : exp2(less * log2e) * factor;
       });
-      copy(values, out.slice(row).at(first));
+      copy(own, out.slice(row).at(first));
     });
   });
 }
@@ -144,34 +124,23 @@ template <class Op>
 void gradients_in_pieces(const SoftmaxInstance<Op>& c, const Tensor& dout, const Tensor& x,
                          const Tensor& dx) {
   grid(x.extent(0), {.threads = c.pieces.threads}, [&](Index row) {
-    Tensor own = x.slice(row), given_row = dout.slice(row);
-    const Pieces pieces(c.pieces, x.extent(1));
-    ExponentialSums sums(c.pieces.piece);
-    Fragment along({c.pieces.piece}, f32, 0);
-    pieces.each([&](const Expr& first) {
-      Fragment values = pieces.load(own, first, nothing), given = pieces.load(given_row, first);
-      // Weighted sums change with the largest element of their column as the others do.
-      if (is_logarithm<Op>)
-        parallel(along, [&](Index j) { along(j) += given(j); });
-      else
-        parallel(along, [&](Index j) {
-          Expr above = values(j) - sums.top(j), other = exp2(-abs(above) * log2e);
-          along(j) = select(above > 0, along(j) * other + given(j), along(j) + other * given(j));
-        });
-      sums.add(values);
+    const KeptRows kept(c.pieces, c.held.value_or(0), {{x.slice(row), nothing}, {dout.slice(row)}});
+    ExponentialSums sums(c.pieces, c.type, !is_logarithm<Op>);
+    Fragment plain({c.pieces.piece}, f32, 0);
+    kept.each([&](const Expr&, std::vector<Fragment>& values) {
+      if (is_logarithm<Op>) parallel(plain, [&](Index j) { plain(j) += values[1](j); });
+      sums.add(values[0], &values[1]);
     });
     const ExponentialSums::Total total = sums.total();
-    Expr factor = 1.f / total.sum;
-    if (!is_logarithm<Op>)
-      parallel(along, [&](Index j) { along(j) *= exp2((sums.top(j) - total.largest) * log2e) * factor; });
-    Expr all = reduce_sum(along).scalar();
-    pieces.each_from_the_end([&](const Expr& first) {
-      Fragment values = pieces.load(own, first), given = pieces.load(given_row, first);
-      parallel(values, [&](Index j) {
-        Expr p = exp2((values(j) - total.largest) * log2e) * factor;
-        values(j) = is_logarithm<Op> ? given(j) - p * all : p * (given(j) - all);
+    const Var factor = 1.f / total.sum;
+    const Var all = is_logarithm<Op> ? reduce_sum(plain).scalar() : total.along * factor;
+    kept.each_again([&](const Expr& first, std::vector<Fragment>& values) {
+      Fragment &own = values[0], &given = values[1];
+      parallel(own, [&](Index j) {
+        Expr p = exp2((own(j) - total.largest) * log2e) * factor;
+        own(j) = is_logarithm<Op> ? given(j) - p * all : p * (given(j) - all);
       });
-      copy(values, dx.slice(row).at(first));
+      copy(own, dx.slice(row).at(first));
     });
   });
 }

@@ -15,13 +15,13 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-constexpr int most_columns = 4096, most_chosen = 256;
+constexpr int most_columns = 1024, most_chosen = 256;  // of a row, that a warp holds
 
 // Rows of a step are cut into parts of `columns`; from each the largest are chosen. The last step has one
 // part.
 struct TopkInstance {
   DType type = f32;
-  int rows = 1, columns = 64, places = 8;  // of a tile; of the chosen
+  int rows = 4, columns = 64, places = 8;  // of a block; of a part; of the chosen
   bool is_first = true, is_last = true;
   TopkGates gates = TopkGates::none;
   bool normalized = false;
@@ -29,6 +29,8 @@ struct TopkInstance {
     return std::tuple(type, joined("t", rows, columns), labelled("k", places), labelled("first", is_first),
                       labelled("last", is_last), gates, labelled("normalized", normalized));
   }
+  // Numbers of 16 bits leave room for the column in their keys, so that one reduction finds both.
+  bool packs() const { return is_first && type.bits() == 16; }
 };
 
 // Larger numbers have larger keys, NaN the largest; 0 is none. Both zeros have one key.
@@ -37,6 +39,16 @@ Expr key_of(const Expr& x) {
   return select(isnan(x), 0xffffffffu, select(bits >> 31u == 1u, ~bits, bits | 0x80000000u));
 }
 Expr number_of(const Expr& key) { return bitcast(select(key >> 31u == 1u, key & 0x7fffffffu, ~key), f32); }
+
+// The bits of a key that hold a column, from the end, so that the first of equal numbers has the largest key.
+constexpr std::uint32_t column_bits = most_columns - 1;
+Expr packed_key(const Expr& key, const Expr& column) {
+  return (key & ~column_bits) | (column_bits - u32(column));
+}
+Expr unpacked_key(const Expr& key) {
+  return select(key >> 31u == 1u, key & ~column_bits, key | column_bits);
+}
+Expr unpacked_column(const Expr& key) { return i32(column_bits - (key & column_bits)); }
 
 struct Choice {
   const TopkInstance& c;
@@ -50,60 +62,76 @@ struct Choice {
   Tensor indices =
       c.is_last ? output("indices", {rows, count}, i32) : output("chosen_numbers", {rows, parts, count}, i32);
 
-  void block(const Expr& part, const Expr& row) const {
-    Fragment keys({c.rows, c.columns}, u32), columns({c.rows, c.columns}, i32);
-    read(keys, columns, row, part * c.columns);
-    Shared chosen({c.rows, c.places}, u32), places({c.rows, c.places}, i32);
-    fill(chosen, 0u), fill(places, -1);
+  void part_of_row(const Expr& row, const Expr& part) const {
+    const Expr first = part * c.columns;
+    Fragment keys({c.columns}, u32), columns({c.columns}, i32);
+    read(keys, columns, row, first);
+    Fragment chosen({c.places}, u32, 0u), places({c.places}, i32, -1);
     serial(count, [&](Index step) {
-      Fragment top = reduce_max(keys);
-      Fragment at = reduce_min(map(
-          keys, [&](Index i, Index j) { return select(keys(i, j) == top(i), columns(i, j), 0x7fffffff); },
-          i32));
-      parallel(keys, [&](Index i, Index j) { keys(i, j) = select(columns(i, j) == at(i), 0u, keys(i, j)); });
-      parallel(top, [&](Index i) { chosen(i, step) = top(i), places(i, step) = at(i); });
+      const Var top = reduce_max(keys).scalar();
+      const Var at = c.packs() ? first + unpacked_column(top) : column_of(keys, columns, top);
+      parallel(keys, [&](Index j) {
+        keys(j) = select(c.packs() ? keys(j) == top : columns(j) == at, 0u, keys(j));
+      });
+      const Expr key = c.packs() ? unpacked_key(top) : Expr(top);
+      parallel(chosen, [&](Index j) {
+        chosen(j) = select(j == step, key, chosen(j));
+        places(j) = select(j == step, at, places(j));
+      });
     });
     if (c.is_last)
       write_gates(chosen, places, row);
     else
-      copy(chosen, values.slice(all, part).at(row)), copy(places, indices.slice(all, part).at(row));
+      copy(chosen, values.slice(row, part).at(0)), copy(places, indices.slice(row, part).at(0));
+  }
+  // The first of those with the key.
+  static Expr column_of(const Fragment& keys, const Fragment& columns, const Expr& key) {
+    return reduce_min(map(
+                          keys, [&](Index j) { return select(keys(j) == key, columns(j), 0x7fffffff); }, i32))
+        .scalar();
   }
   void read(Fragment& keys, Fragment& columns, const Expr& row, const Expr& first) const {
     if (!c.is_first) {
-      copy(x.at(row, first), keys);
-      copy(numbers.at(row, first), columns, {.fill = 0x7fffffff});
+      copy(x.slice(row).at(first), keys);
+      copy(numbers.slice(row).at(first), columns, {.fill = 0x7fffffff});
       return;
     }
-    Fragment given = load(x.at(row, first), {c.rows, c.columns}, f32);
-    parallel(keys, [&](Index i, Index j) {
-      columns(i, j) = first + j;
-      keys(i, j) = select(first + j < n, key_of(given(i, j)), 0u);
+    Fragment given = load(x.slice(row).at(first), {c.columns}, f32);
+    parallel(keys, [&](Index j) {
+      Expr key = key_of(given(j));
+      columns(j) = first + j;
+      keys(j) = select(first + j < n, c.packs() ? packed_key(key, j) : key, 0u);
     });
   }
-  void write_gates(const Shared& chosen, const Shared& places, const Expr& row) const {
-    Fragment gates({c.rows, c.places}, f32);
-    parallel(gates, [&](Index i, Index j) {
-      Expr x_of = number_of(chosen(i, j)), is_chosen = j < count;
+  void write_gates(const Fragment& chosen, const Fragment& places, const Expr& row) const {
+    Fragment gates({c.places}, f32);
+    const Var largest = number_of(reduce_max(chosen).scalar());
+    parallel(gates, [&](Index j) {
+      Expr x_of = number_of(chosen(j)), is_chosen = j < count;
       if (c.gates == TopkGates::none)
-        gates(i, j) = x_of;
+        gates(j) = x_of;
       else if (c.gates == TopkGates::softmax)
-        gates(i, j) = select(is_chosen, exp2((x_of - number_of(chosen(i, 0))) * log2e), 0.f);
+        gates(j) = select(is_chosen, exp2((x_of - largest) * log2e), 0.f);
       else
-        gates(i, j) = select(is_chosen, 1.f / (1.f + exp2(-x_of * log2e)), 0.f);
+        gates(j) = select(is_chosen, 1.f / (1.f + exp2(-x_of * log2e)), 0.f);
     });
     if (c.gates == TopkGates::softmax || (c.gates == TopkGates::sigmoid && c.normalized)) {
-      Fragment sum = reduce_sum(gates);
-      parallel(gates, [&](Index i, Index j) { gates(i, j) /= sum(i); });
+      const Var sum = reduce_sum(gates).scalar();
+      parallel(gates, [&](Index j) { gates(j) /= sum; });
     }
-    copy(gates, values.at(row)), copy(places, indices.at(row));
+    copy(gates, values.slice(row).at(0)), copy(places, indices.slice(row).at(0));
   }
 };
 
 Kernel topk_program(const TopkInstance& c) {
   return kernel(instance_name("topk", c), [&] {
     const Choice choice{c};
-    grid(choice.parts, ceildiv(choice.rows, c.rows),
-         [&](Index part, Index row) { choice.block(part, row * c.rows); });
+    grid(choice.parts, ceildiv(choice.rows, c.rows), [&](Index part, Index block) {
+      each_group(c.rows, Group::warp, [&](Index i) {
+        const Expr row = block * c.rows + i;
+        when(row < choice.rows, [&] { choice.part_of_row(row, part); });
+      });
+    });
   });
 }
 
@@ -113,14 +141,20 @@ int power_of_two(std::int64_t least, int from) {
   return power;
 }
 
+// A warp takes several rows where there are more than enough for all processors: blocks take time to begin.
+int rows_of_block(std::int64_t rows) {
+  constexpr std::int64_t warps = 4, most = 16, blocks_of_a_grid = 4096;
+  return static_cast<int>(std::clamp(rows / blocks_of_a_grid / warps * warps, warps, most));
+}
+
 void run(const Bound<Topk>& c, Launch& launch) {
   const std::int64_t rows = c.dim("rows");
   std::int64_t n = c.dim("n");
   std::vector<tegula::Tensor> kept;
   TopkInstance step{.type = c.type("x"), .places = power_of_two(c->count, 8)};
+  step.rows = rows_of_block(rows);
   while (true) {
     step.columns = power_of_two(std::min<std::int64_t>(n, most_columns), 64);
-    step.rows = std::clamp(2048 / step.columns, 1, 16);
     const std::int64_t parts = (n + step.columns - 1) / step.columns;
     step.is_last = parts <= 1;
     if (step.is_last) step.gates = c->gates, step.normalized = c->normalized;

@@ -29,7 +29,7 @@ ScanKernel scan_of(const Call& c) {
 }
 
 void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef& out, bool gate, bool last) {
-  ScanKernel scan = narrow(scan_of(c), sequences_of(c.call()) * c.dim("heads"));
+  ScanKernel scan = narrow(scan_of(c), sequences_of(c.call()) * c.dim("heads"), c.on_gpu());
   scan.weighted = true, scan.skip = c.has("D"), scan.gate = gate, scan.last = last;
   launch(scan, scan_kernel,
          {{"q", token_view(c.call(), "C")},
@@ -78,7 +78,7 @@ class SsdBackward {
 
   void differentiate_states() {
     const std::int64_t all_heads = sequences_of(c.call()) * c.dim("heads");
-    launch(narrow(scan, all_heads), scan_states_kernel,
+    launch(narrow(scan, all_heads, c.on_gpu()), scan_states_kernel,
            {{"k", k},
             {"v", v},
             {"sums", steps.sums},
@@ -86,7 +86,7 @@ class SsdBackward {
             {"states", states}});
     ScanKernel backwards = scan;
     backwards.last = c.has("dfinal_state");
-    launch(narrow(backwards, all_heads), scan_state_gradients_kernel,
+    launch(narrow(backwards, all_heads, c.on_gpu()), scan_state_gradients_kernel,
            {{"q", q},
             {"k", k},
             {"dout", dy},

@@ -7,7 +7,6 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
-#include "ir/zero.hpp"
 #include "passes/cuda/copy_ring_depths.hpp"
 #include "passes/cuda/copy_ring_events.hpp"
 #include "passes/cuda/loops_back.hpp"
@@ -24,6 +23,8 @@ namespace tegula::passes {
 using namespace ir;
 
 namespace {
+
+constexpr std::size_t most_tiles_of_loops_back = 6;
 
 using Tensors = std::unordered_set<const Buffer*>;
 
@@ -44,29 +45,6 @@ Tensors by_any_name(Tensors result, const Kernel& kernel) {
         more = result.insert(a.get()).second | result.insert(b.get()).second;
   }
   return result;
-}
-
-// Why threads cannot begin what the statement copies and go on; empty if they can.
-Reason reason_to_wait(const Stmt& s) {
-  if (as<For>(s)) {
-    const auto rows = plan_rows(s);
-    if (rows || !rows.reason().why.empty()) return rows ? Reason{} : rows.reason();
-    return {"a loop over elements computes what it holds", "use another tile for the result"};
-  }
-  const auto& copy = *as<Copy>(s);
-  const DType type = copy.to.buffer->type;
-  if (copy.from.is_tile()) return {"it is no copy from a tensor", "copy it from a tensor"};
-  if (copy.from.buffer->type != type)
-    return {fmt::format("{} of the tensor become {} of the tile", copy.from.buffer->type.name(), type.name()),
-            "give the tile the tensor's type, or the tensor the tile's"};
-  if (!is_zero(copy.fill))
-    return {"elements outside the tensor are filled with a value other than 0", "leave out the fill"};
-  if (copy.to.rank() == 0) return {"it is a single element", "read the tensor where it is used"};
-  if (type.bytes() >= 4) return {};
-  const std::int64_t row_bytes = copy.to.extent(copy.to.rank() - 1) * type.bytes();
-  if (row_bytes % piece_bytes == 0 && rows_of(copy.to) && is_own_shape(copy.to)) return {};
-  return {fmt::format("its rows have {} bytes, which is not a multiple of {}", row_bytes, piece_bytes),
-          fmt::format("use tiles with a multiple of {} columns", piece_bytes / type.bytes())};
 }
 
 // What computes the elements that it stores is no copy.
@@ -128,6 +106,12 @@ class RingSearch {
   std::int64_t plan(const For& loop, const Stmt& s, const Around& around, const Stmt& before);
   void take(CopyRing& ring, const std::vector<RingCandidate>& tiles);
   bool go_back(const For& loop, const Stmt& s, const std::vector<RingCandidate>& tiles, const Stmt& before);
+  struct TilesAgain {
+    std::vector<RingCandidate> tiles;
+    Body copies;
+  };
+  std::optional<TilesAgain> left_by(const CopyRing& forward, const For& loop,
+                                    const std::vector<RingCandidate>& tiles) const;
   void collect(const Body& body, std::vector<RingCandidate>& found);
   Reason reason_of_loop(const For& loop) const;
   Reason reason_of(const RingCandidate& c, const For& loop) const;
@@ -364,20 +348,38 @@ void RingSearch::take(CopyRing& ring, const std::vector<RingCandidate>& tiles) {
   }
 }
 
-// True if the loop goes back over the tiles of the one before it, and has got its slots.
+// The tiles of the loop that the one before it, going the other way, has left in its slots.
+std::optional<RingSearch::TilesAgain> RingSearch::left_by(const CopyRing& forward, const For& loop,
+                                                          const std::vector<RingCandidate>& tiles) const {
+  const std::size_t count = forward.tiles.size();
+  if (tiles.size() < count || tiles.size() > most_tiles_of_loops_back) return std::nullopt;
+  std::vector<bool> taken(tiles.size());
+  std::fill_n(taken.begin(), count, true);
+  do {
+    std::vector<RingCandidate> own;
+    for (std::size_t i = 0; i < tiles.size(); ++i)
+      if (taken[i]) own.push_back(tiles[i]);
+    const auto brought = bring(loop, own);
+    if (!brought) continue;
+    if (auto again = copies_again(brought_, {&loop, *brought})) return TilesAgain{own, *again};
+  } while (std::prev_permutation(taken.begin(), taken.end()));
+  return std::nullopt;
+}
+
+// True if the loop goes back over the tiles of the one before it, and has got its slots. Its other tiles stay
+// where they are used.
 bool RingSearch::go_back(const For& loop, const Stmt& s, const std::vector<RingCandidate>& tiles,
                          const Stmt& before) {
   const auto found = result_.loops.find(before.get());
   if (found == result_.loops.end() || found->second.goes_back || tiles.empty()) return false;
   CopyRing& forward = found->second;
-  if (forward.tiles.size() != tiles.size()) return false;
-  const auto again = copies_again(brought_, {&loop, *bring(loop, tiles)});
-  if (!again) return false;
+  const auto left = left_by(forward, loop, tiles);
+  if (!left) return false;
   forward.stays = true;
   CopyRing ring{.number = forward.number, .depth = forward.depth, .goes_back = true};
-  take(ring, tiles);
-  ring.tiles = tiles_again(forward.tiles, brought_.bring, *again);
-  add_events_back(ring, loop, s->at, *brought_.loop, *again, simulated_warps(grid_));
+  take(ring, left->tiles);
+  ring.tiles = tiles_again(forward.tiles, brought_.bring, left->copies);
+  add_events_back(ring, loop, s->at, *brought_.loop, left->copies, simulated_warps(grid_));
   result_.loops.emplace(s.get(), std::move(ring));
   return true;
 }

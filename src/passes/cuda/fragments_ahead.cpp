@@ -1,5 +1,6 @@
 #include "passes/cuda/fragments_ahead.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -85,19 +86,24 @@ Body from_tile(const FragmentLoad& n, const BufferPtr& tile, const Stmt& s) {
   return {statement(If{whole, all, {asking}}, s->at)};
 }
 
-using LoopsByStatement = std::unordered_set<const StmtNode*>;
+using Statements = std::unordered_set<const StmtNode*>;
+
+// A tile that was put between a tensor and a fragment, with the loop and the load as they were.
+struct TileBetween {
+  BufferPtr tile;
+  const StmtNode *loop, *load;
+};
 
 class Rewriting {
  public:
-  explicit Rewriting(const LoopsByStatement& staying) : staying_(staying) {}
+  explicit Rewriting(const Statements& staying) : staying_(staying) {}
 
   Body body(const Body& statements) {
     Body result;
     for (const Stmt& s : statements) result.push_back(stmt(s));
     return result;
   }
-  // Those that were put between, each with the statement of its loop as it was.
-  const std::vector<std::pair<BufferPtr, const StmtNode*>>& tiles() const { return tiles_; }
+  const std::vector<TileBetween>& tiles() const { return tiles_; }
 
  private:
   Stmt stmt(const Stmt& s) {
@@ -118,13 +124,13 @@ class Rewriting {
     result.body.clear();
     for (const Stmt& own : loop.body) {
       const auto found = fragment_load(own);
-      if (!found) {
+      if (!found || staying_.contains(own.get())) {
         result.body.push_back(own);
         continue;
       }
       const View& from = found->load->from.view;
       const BufferPtr tile = new_tile("ahead", Space::shared, from.buffer->type, found->loop->end, own->at);
-      tiles_.emplace_back(tile, s.get());
+      tiles_.push_back({tile, s.get(), own.get()});
       result.body.push_back(statement(Declare{tile}, own->at));
       result.body.push_back(statement(Copy{from, whole(tile), nullptr}, own->at));
       for (const Stmt& part : from_tile(*found, tile, own)) result.body.push_back(part);
@@ -132,14 +138,24 @@ class Rewriting {
     return result;
   }
 
-  const LoopsByStatement& staying_;
-  std::vector<std::pair<BufferPtr, const StmtNode*>> tiles_;
+  const Statements& staying_;  // loops, or single loads, that are as they were
+  std::vector<TileBetween> tiles_;
 };
+
+// Whether the loop's other tiles are those that a loop before it has left.
+bool goes_back(const StmtNode* loop, const std::vector<TileBetween>& tiles, const CopyRings& rings) {
+  return std::any_of(rings.loops.begin(), rings.loops.end(), [&](const auto& entry) {
+    const std::vector<BufferPtr>& own = entry.second.tiles;
+    return entry.second.goes_back && std::any_of(tiles.begin(), tiles.end(), [&](const TileBetween& n) {
+             return n.loop == loop && std::find(own.begin(), own.end(), n.tile) != own.end();
+           });
+  });
+}
 
 }  // namespace
 
 void bring_fragments_ahead(Kernel& kernel, std::size_t number, const CudaTarget& target) {
-  LoopsByStatement staying;
+  Statements staying;
   for (;;) {
     Rewriting rewriting(staying);
     Kernel ahead = kernel;
@@ -147,8 +163,9 @@ void bring_fragments_ahead(Kernel& kernel, std::size_t number, const CudaTarget&
     if (rewriting.tiles().empty()) return;
     const CopyRings rings = plan_copy_rings(ahead, number, target);
     const std::size_t known = staying.size();
-    for (const auto& [tile, loop] : rewriting.tiles())
-      if (!rings.tiles.contains(tile.get())) staying.insert(loop);
+    for (const auto& [tile, loop, load] : rewriting.tiles())
+      if (!rings.tiles.contains(tile.get()))
+        staying.insert(goes_back(loop, rewriting.tiles(), rings) ? load : loop);
     if (staying.size() > known) continue;
     kernel = std::move(ahead);
     return;

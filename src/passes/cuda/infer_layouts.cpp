@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <utility>
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
@@ -149,6 +150,8 @@ class Inference {
   void fix(int n, const Layout& layout);
   bool propagate();
   bool propagate_around();
+  bool goes_with_sums(int n);
+  bool waits_for_memory(int n);
   int choose();
 
   const CudaTarget& target_;
@@ -156,6 +159,7 @@ class Inference {
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::vector<LoopAround> around_;
+  std::vector<std::pair<int, int>> sums_;  // fragments that are reduced, and where to
   std::unordered_map<const Buffer*, int> fragments_;
   std::unordered_map<const StmtNode*, int> loops_;
 };
@@ -247,6 +251,7 @@ void Inference::collect(const Body& body, int threads, int depth) {
       std::vector<int> axes;
       for (int d = 0; d < n->from.rank(); ++d)
         if (d != n->dim) axes.push_back(d);
+      sums_.emplace_back(fragments_.at(n->from.buffer.get()), fragments_.at(n->to.buffer.get()));
       edges_.push_back({fragments_.at(n->from.buffer.get()), fragments_.at(n->to.buffer.get()), depth, axes});
     }
     if (const auto* n = as<Scan>(s)) {
@@ -303,13 +308,33 @@ bool Inference::propagate_around() {
   return false;
 }
 
-// The largest class of those that are not slices of others which are open too.
+// Whether the class is reduced, or goes with what is.
+bool Inference::goes_with_sums(int n) {
+  return std::any_of(sums_.begin(), sums_.end(), [&](const auto& sum) {
+    const auto [from, to] = sum;
+    return find(from) == n || std::any_of(edges_.begin(), edges_.end(), [&](const Edge& edge) {
+             return find(edge.parent) == n && find(edge.child) == find(to);
+           });
+  });
+}
+
+// Whether sums are taken over parts of the rows of a fragment that comes from memory, or goes there, by longer
+// pieces than they ask for: they are to lie as it does.
+bool Inference::waits_for_memory(int n) {
+  return goes_with_sums(n) && std::any_of(around_.begin(), around_.end(), [&](const LoopAround& own) {
+           const Node& fragment = nodes_[static_cast<std::size_t>(find(own.fragment))];
+           return find(own.loop) == n && !fragment.fixed &&
+                  fragment.vector > nodes_[static_cast<std::size_t>(n)].vector;
+         });
+}
+
+// The largest class of those that are not slices of others which are open too, and do not wait.
 int Inference::choose() {
   int best = -1;
   std::int64_t most = -1;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
     const Node& candidate = nodes_[static_cast<std::size_t>(n)];
-    if (find(n) != n || candidate.fixed) continue;
+    if (find(n) != n || candidate.fixed || waits_for_memory(n)) continue;
     std::int64_t elements = static_cast<std::int64_t>(candidate.shape.size()) << 40;
     for (const std::int64_t extent : candidate.shape) elements += extent;
     if (elements > most) best = n, most = elements;

@@ -1,11 +1,14 @@
 #include "passes/cuda/ring_candidates.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_rows.hpp"
+#include "ir/zero.hpp"
 
 namespace tegula::passes {
 
@@ -48,6 +51,28 @@ bool may_come_late(const RingCandidate& c, bool is_operand) {
     const auto* copy = as<Copy>(s);
     return plan_pieces(s) || (copy && plan_copy(*copy, is_operand));
   });
+}
+
+Reason reason_to_wait(const Stmt& s) {
+  if (as<For>(s)) {
+    const auto rows = plan_rows(s);
+    if (rows || !rows.reason().why.empty()) return rows ? Reason{} : rows.reason();
+    return {"a loop over elements computes what it holds", "use another tile for the result"};
+  }
+  const auto& copy = *as<Copy>(s);
+  const DType type = copy.to.buffer->type;
+  if (copy.from.is_tile()) return {"it is no copy from a tensor", "copy it from a tensor"};
+  if (copy.from.buffer->type != type)
+    return {fmt::format("{} of the tensor become {} of the tile", copy.from.buffer->type.name(), type.name()),
+            "give the tile the tensor's type, or the tensor the tile's"};
+  if (!is_zero(copy.fill))
+    return {"elements outside the tensor are filled with a value other than 0", "leave out the fill"};
+  if (copy.to.rank() == 0) return {"it is a single element", "read the tensor where it is used"};
+  if (type.bytes() >= 4) return {};
+  const std::int64_t row_bytes = copy.to.extent(copy.to.rank() - 1) * type.bytes();
+  if (row_bytes % piece_bytes == 0 && rows_of(copy.to) && is_own_shape(copy.to)) return {};
+  return {fmt::format("its rows have {} bytes, which is not a multiple of {}", row_bytes, piece_bytes),
+          fmt::format("use tiles with a multiple of {} columns", piece_bytes / type.bytes())};
 }
 
 }  // namespace tegula::passes

@@ -1,6 +1,7 @@
 // Shared tiles that a producer could load.
 #pragma once
 #include "ir/stmt.hpp"
+#include "passes/planned.hpp"
 
 namespace tegula::passes {
 
@@ -20,5 +21,8 @@ bool reads_between(const ir::Body& producer, const RingCandidate& c);
 // Whether the copy engine or asynchronous copies may bring the tile, which then is still on its way when the
 // statement that brings it is over. `is_operand`: tensor cores read it.
 bool may_come_late(const RingCandidate& c, bool is_operand);
+
+// Why threads cannot begin what the statement copies and go on; empty if they can.
+Reason reason_to_wait(const ir::Stmt& s);
 
 }  // namespace tegula::passes

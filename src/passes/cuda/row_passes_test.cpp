@@ -47,7 +47,7 @@ TEST(ElementBits, AreNoneWhereIndicesMeet) {
 
 struct StepsCase {
   const char* name;
-  int read_from, write_from, factor;  // columns: factor * step + that, 64 of them
+  int read_from, write_from, factor;  // columns: factor * step + that, 64 of them; a negative one from N
   bool apart;
 };
 void PrintTo(const StepsCase& c, std::ostream* out) { *out << c.name; }
@@ -61,9 +61,10 @@ TEST_P(StepsApart, KeepToPlacesOfTheirOwn) {
     Tensor x = inout("x", {M, N}, f32);
     grid(M, {.threads = 64}, [&](Index row) {
       pipelined(N / 64, [&](Index i) {
+        const Expr first = c.factor < 0 ? N + i * c.factor : i * c.factor;
         Shared tile({64}, f32);
-        copy(x.slice(row).at(i * c.factor + c.read_from), tile);
-        parallel(64, [&](Index j) { x(row, i * c.factor + c.write_from + j) = tile(j); });
+        copy(x.slice(row).at(first + c.read_from), tile);
+        parallel(64, [&](Index j) { x(row, first + c.write_from + j) = tile(j); });
       });
     });
   });
@@ -76,6 +77,7 @@ TEST_P(StepsApart, KeepToPlacesOfTheirOwn) {
 INSTANTIATE_TEST_SUITE_P(Table, StepsApart,
                          ::testing::Values(StepsCase{"in_place", 0, 0, 64, true},
                                            StepsCase{"with_room", 64, 0, 128, true},
+                                           StepsCase{"from_the_end", -64, -64, -64, true},
                                            StepsCase{"overlapping", 0, 0, 32, false},
                                            StepsCase{"of_the_next_step", 64, 0, 64, false},
                                            StepsCase{"all_the_same", 0, 0, 0, false}),

@@ -1,7 +1,9 @@
 #include "passes/cuda/steps_apart.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
+#include <unordered_set>
 
 #include "ir/affine.hpp"
 #include "ir/effects.hpp"
@@ -13,38 +15,21 @@ using namespace ir;
 
 namespace {
 
-// Along a dimension, in a step: factor · step + [low, high].
+// Along a dimension, in a step: base + factor · step + [low, high], with a base that no step changes.
 struct Interval {
+  Affine base = {};
   std::int64_t factor = 0, low = 0, high = 0;
 };
 using Intervals = std::vector<std::optional<Interval>>;  // one for each dimension; none: not known
-
-std::optional<Interval> interval_of(const Expr& e, const For& steps, const For* elements) {
-  if (!has_affine_form(e->held())) return std::nullopt;
-  const Affine form = affine(e);
-  Interval result{0, form.constant, form.constant};
-  for (const Affine::Term& term : form.terms) {
-    const VariablePtr& v = term.atom->variable;
-    if (term.atom->op != Op::variable) return std::nullopt;
-    if (v == steps.index[0]) {
-      result.factor += term.factor;
-      continue;
-    }
-    if (!elements) return std::nullopt;
-    const auto own = std::find(elements->index.begin(), elements->index.end(), v);
-    if (own == elements->index.end()) return std::nullopt;
-    const Expr& end = elements->end[static_cast<std::size_t>(own - elements->index.begin())];
-    if (!is_constant(end)) return std::nullopt;
-    const std::int64_t last = term.factor * (constant_value(end) - 1);
-    (last < 0 ? result.low : result.high) += last;
-  }
-  return result;
-}
 
 // What the loop's statements touch of the tensor; nothing if one of them is of a kind that is not known.
 class PlacesOfSteps {
  public:
   PlacesOfSteps(const For& steps, const Buffer& tensor) : steps_(steps), tensor_(tensor) {
+    of_steps_.insert(steps.index[0].get());
+    for_each_stmt(steps.body, [&](const Stmt& s) {
+      for_each_definition(s, [&](const VariablePtr& v) { of_steps_.insert(v.get()); });
+    });
     walk(steps.body, nullptr);
   }
 
@@ -73,26 +58,64 @@ class PlacesOfSteps {
     if (n.view.buffer.get() != &tensor_) return;
     known_ &= is_own_shape(n.view);
     Intervals own;
-    for (const Expr& e : coordinates(n)) own.push_back(interval_of(e, steps_, elements));
+    for (const Expr& e : coordinates(n)) own.push_back(interval_of(e, elements));
     all_.push_back(std::move(own));
   }
 
-  // Handles a copy from the tensor to a tile.
+  // Handles a copy between the tensor and a tile.
   void window(const Copy& n) {
-    known_ &= n.to.buffer.get() != &tensor_;
-    if (n.from.buffer.get() != &tensor_) return;
-    known_ &= is_own_shape(n.from) && n.to.is_tile();
-    if (!known_) return;
-    Intervals own;
-    for (const ViewDim& dim : n.from.dims) {
-      own.push_back(interval_of(dim.offset, steps_, nullptr));
-      if (own.back() && dim.axis >= 0) own.back()->high += n.to.extent(dim.axis) - 1;
+    const auto of = [&](const View& view, const View& tile) {
+      if (view.buffer.get() != &tensor_) return;
+      known_ &= is_own_shape(view) && tile.is_tile();
+      if (!known_) return;
+      Intervals own;
+      for (const ViewDim& dim : view.dims) {
+        own.push_back(interval_of(dim.offset, nullptr));
+        if (own.back() && dim.axis >= 0) own.back()->high += tile.extent(dim.axis) - 1;
+      }
+      all_.push_back(std::move(own));
+    };
+    of(n.from, n.to);
+    of(n.to, n.from);
+  }
+
+  // Whether the expression has one value in all steps.
+  bool is_fixed(const Expr& e) const {
+    bool fixed = true;
+    for_each_variable(e, [&](const VariablePtr& v) {
+      fixed &= v->kind != VariableKind::mutable_ && !of_steps_.contains(v.get());
+    });
+    return fixed;
+  }
+
+  std::optional<Interval> interval_of(const Expr& e, const For* elements) const {
+    if (!has_affine_form(e->held())) return std::nullopt;
+    const Affine form = affine(e);
+    Interval result{{}, 0, form.constant, form.constant};
+    for (const Affine::Term& term : form.terms) {
+      const VariablePtr& v = term.atom->variable;
+      if (v && v == steps_.index[0]) {
+        result.factor += term.factor;
+        continue;
+      }
+      if (is_fixed(term.atom)) {
+        result.base.terms.push_back(term);
+        continue;
+      }
+      if (!v || !elements) return std::nullopt;
+      const auto own = std::find(elements->index.begin(), elements->index.end(), v);
+      if (own == elements->index.end()) return std::nullopt;
+      const Expr& end = elements->end[static_cast<std::size_t>(own - elements->index.begin())];
+      if (!is_constant(end)) return std::nullopt;
+      const std::int64_t last = term.factor * (constant_value(end) - 1);
+      (last < 0 ? result.low : result.high) += last;
     }
-    all_.push_back(std::move(own));
+    return result;
   }
 
   const For& steps_;
   const Buffer& tensor_;
+  std::unordered_set<const Variable*> of_steps_;  // that a step defines
   bool known_ = true;
   std::vector<Intervals> all_;
 };
@@ -105,14 +128,15 @@ bool steps_are_apart(const For& loop, const Buffer& tensor) {
   for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
     std::optional<Interval> around = touched.all()[0][d];
     for (const Intervals& own : touched.all()) {
-      if (!around || !own[d] || own[d]->factor != around->factor) {
+      if (!around || !own[d] || own[d]->factor != around->factor ||
+          !equal(own[d]->base, around->base)) {
         around.reset();
         break;
       }
       around->low = std::min(around->low, own[d]->low);
       around->high = std::max(around->high, own[d]->high);
     }
-    if (around && around->factor > around->high - around->low) return true;
+    if (around && std::abs(around->factor) > around->high - around->low) return true;
   }
   return false;
 }

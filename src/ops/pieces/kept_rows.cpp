@@ -1,0 +1,83 @@
+#include "ops/pieces/kept_rows.hpp"
+
+#include <algorithm>
+
+namespace tegula::ops {
+
+using namespace lang;
+
+namespace {
+
+constexpr int vector_of_thread = 16;  // bytes of a piece that each thread has
+
+std::int64_t pieces_of(std::int64_t features, const LongRows& rows) {
+  return (features + rows.piece - 1) / rows.piece;
+}
+
+}  // namespace
+
+LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
+  if (!on_gpu) return {};
+  constexpr std::int64_t room = 208 * 1024, blocks = 3;  // what a block may have, and blocks of shorter rows
+  constexpr int shorter = 512, most = 1024;
+  const std::int64_t row = features * type.bytes() * tensors;
+  const int threads = row * blocks <= room ? shorter : most;
+  const int piece = threads * vector_of_thread / type.bytes();
+  const std::int64_t bytes = std::int64_t{threads} * vector_of_thread * tensors;
+  return {piece, threads, static_cast<int>(std::min((row + bytes - 1) / bytes + 1, room / bytes))};
+}
+
+std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows& rows, int tensors) {
+  constexpr int registers = 24, bytes_of_register = 2;  // an element of 16 bits may take one
+  if (!rows.kept || type.bits() != 16) return std::nullopt;
+  const std::int64_t of_piece = tensors * vector_of_thread / bytes_of_register,
+                     pieces = std::min(pieces_of(features, rows) - *rows.kept, registers / of_piece);
+  if (pieces <= 0) return std::nullopt;
+  return static_cast<int>(pieces);
+}
+
+KeptRows::KeptRows(const LongRows& c, int held, std::vector<Row> rows) : c_(c), rows_(std::move(rows)) {
+  for (int i = 0; i < held; ++i) {
+    std::vector<Fragment>& own = held_.emplace_back();
+    for (const Row& row : rows_) {
+      own.emplace_back(Fragment({c_.piece}, row.of.type()));
+      copy(row.of.at(i * c_.piece), own.back());
+    }
+  }
+}
+
+Expr KeptRows::count() const { return ceildiv(rows_[0].of.extent(0), c_.piece); }
+
+void KeptRows::read(const Expr& first, bool fills, const Body& body) const {
+  std::vector<Fragment> values;
+  for (const Row& row : rows_) {
+    values.emplace_back(Fragment({c_.piece}, f32));
+    copy(row.of.at(first), values.back(), {.fill = fills ? row.fill : 0});
+  }
+  body(first, values);
+}
+
+void KeptRows::each_held(const Body& body) const {
+  for (std::size_t i = 0; i < held_.size(); ++i) {
+    std::vector<Fragment> values;
+    for (const Fragment& own : held_[i]) values.push_back(own.to(f32));
+    body(static_cast<int>(i) * c_.piece, values);
+  }
+}
+
+void KeptRows::each(const Body& body) const {
+  const int held = static_cast<int>(held_.size());
+  pipelined(count() - held, {.stages = c_.stages()},
+            [&](Index n) { read((n + held) * c_.piece, true, body); });
+  each_held(body);
+}
+
+// What was read last comes first.
+void KeptRows::each_again(const Body& body) const {
+  const int held = static_cast<int>(held_.size());
+  pipelined(count() - held, {.stages = c_.stages()},
+            [&](Index n) { read((count() - 1 - n) * c_.piece, false, body); });
+  each_held(body);
+}
+
+}  // namespace tegula::ops

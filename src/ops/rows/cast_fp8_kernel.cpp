@@ -1,0 +1,239 @@
+#include "ops/rows/cast_fp8_kernel.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+namespace {
+
+constexpr int group = CastFp8Kernel::group, blocks_of_a_processor = 8;
+constexpr float largest_e4m3 = 448, smallest_scale = 0x1p-126f;
+
+}  // namespace
+
+// A power of two that is not below a number has its exponent, one more unless the other bits are 0.
+Expr fp8_scale(const Expr& magnitude, bool power_of_two) {
+  Expr scale = max(magnitude * (1.f / largest_e4m3), smallest_scale);
+  if (!power_of_two) return scale;
+  return bitcast((bitcast(scale, u32) + 0x7fffffu) >> 23u << 23u, f32);
+}
+
+// A power of two is that of the scale in f32, which decides where a magnitude is a power itself.
+double exact_fp8_scale(double magnitude, bool power_of_two) {
+  const float single = std::max(static_cast<float>(magnitude) * (1.f / largest_e4m3), smallest_scale);
+  if (power_of_two) return std::exp2(std::ceil(std::log2(single)));
+  return std::max(magnitude / largest_e4m3, static_cast<double>(smallest_scale));
+}
+
+namespace {
+
+// Groups of rows, one group after the other. A block of 128 rows has one group's rows: block i of group g has
+// the number offsets[g] / 128 + g + i, which is free whatever the lengths are and is known without a sum over
+// the groups before.
+struct RowsOfBlock {
+  Range rows;  // of its group
+  Expr first;  // among these
+};
+struct GroupsOfRows {
+  static constexpr int at_once = 128, blocks_at_once = 8;
+
+  Expr rows;
+  Expr count = scalar("groups", i32);
+  Tensor offsets = input("offsets", {count + 1}, i32);
+
+  // The group that a block belongs to: the last that begins at it or before. Every block looks at all offsets.
+  Expr of_block(const Expr& block) const {
+    Fragment begun({at_once}, i32, 0), wrong({at_once}, i32, 0);
+    serial(ceildiv(count, at_once), [&](Index part) {
+      Expr first = part * at_once;
+      Fragment begin = load(offsets.at(first), {at_once}), end = load(offsets.at(first + 1), {at_once});
+      parallel(begun, [&](Index j) {
+        Expr g = first + j, falls = begin(j) > end(j) || end(j) > rows || (g == 0 && begin(j) != 0);
+        begun(j) += select(g < count && begin(j) / group + g <= block, 1, 0);
+        wrong(j) += select(g < count && falls, 1, 0);
+      });
+    });
+    check(reduce_sum(wrong).scalar() == 0);
+    return reduce_sum(begun).scalar() - 1;
+  }
+  Range rows_of(const Expr& g) const { return range(offsets(g), offsets(g + 1)); }
+  // body(block, column of blocks, its rows). Blocks beside each other share the search for their group.
+  template <class Body>
+  void each_block(const Expr& blocks, const Expr& columns, const Body& body) const {
+    grid(ceildiv(columns, blocks_at_once), blocks, [&](Index part, Index block) {
+      const Var g = of_block(block);
+      const Range rows = rows_of(g);
+      const Var first = (block - offsets(g) / group - g) * group;
+      const Expr end = select(first < rows.end - rows.begin, min((part + 1) * blocks_at_once, columns), 0);
+      serial(range(part * blocks_at_once, end),
+             [&](Index column) { body(block, column, RowsOfBlock{rows, first}); });
+    });
+  }
+  static void check(const Expr& right) {
+    assert_that(right, "offsets begin with 0, do not fall, end within the rows, and keep group_rows");
+  }
+};
+
+struct Cast {
+  const CastFp8Kernel& c;
+  Dim batch{"batch"}, m{"m"}, n{"n"};
+  Tensor x = input("x", {batch, m, n}, c.type);
+  Expr columns = ceildiv(n, group);
+
+  Tensor result() const { return output("out", {batch, m, n}, e4m3); }
+  template <class Body>
+  void tiles(const Body& body) const {
+    grid(columns, ceildiv(m, c.rows()), batch, [&](Index column, Index row, Index b) {
+      Fragment values = load(x.slice(b).at(row * c.rows(), column * group), {c.rows(), group}, f32);
+      body(column, row, b, values);
+    });
+  }
+  // Values become what is stored, and what they are divided by goes to `scales` [rows of the tile].
+  void by_tokens(Fragment& values, const Window& scales) const {
+    Fragment scale = reduce_absmax(values);
+    parallel(scale, [&](Index i) { scale(i) = fp8_scale(scale(i), c.power_of_two); });
+    copy(scale, scales);
+    parallel(scale, [&](Index i) { scale(i) = 1.f / scale(i); });
+    parallel(values, [&](Index i, Index j) { values(i, j) *= scale(i); });
+  }
+  void by_tokens() const {
+    Tensor out = result(), scales = output("scale", {batch, m, columns}, f32);
+    tiles([&](const Expr& column, const Expr& row, const Expr& b, Fragment& values) {
+      by_tokens(values, scales.slice(b, all, column).at(row * c.rows()));
+      copy(values, out.slice(b).at(row * c.rows(), column * group));
+    });
+  }
+  // The same of a tile with one scale.
+  template <class Store>
+  void by_blocks(Fragment& values, const Store& store) const {
+    Expr scale = fp8_scale(reduce_absmax(reduce_absmax(values)).scalar(), c.power_of_two);
+    store(scale);
+    Expr factor = 1.f / scale;
+    parallel(values, [&](Index i, Index j) { values(i, j) *= factor; });
+  }
+  void by_blocks() const {
+    Tensor out = result(), scales = output("scale", {batch, ceildiv(m, group), columns}, f32);
+    tiles([&](const Expr& column, const Expr& row, const Expr& b, Fragment& values) {
+      by_blocks(values, [&](const Expr& scale) { scales(b, row, column) = scale; });
+      copy(values, out.slice(b).at(row * c.rows(), column * group));
+    });
+  }
+  void by_blocks_of_groups() const {
+    const GroupsOfRows groups{m};
+    Expr blocks = m / group + groups.count;
+    Tensor out = result(), scales = output("scale", {blocks, columns}, f32);
+    groups.each_block(blocks, columns, [&](const Expr& block, const Expr& column, const RowsOfBlock& at) {
+      Fragment values = load(x.slice(0, at.rows).at(at.first, column * group), {group, group}, f32);
+      by_blocks(values, [&](const Expr& scale) { scales(block, column) = scale; });
+      copy(values, out.slice(0, at.rows).at(at.first, column * group));
+    });
+  }
+  // Zeros follow the rows that a group has.
+  void by_tokens_of_groups() const {
+    const GroupsOfRows groups{m};
+    Dim most("group_rows");
+    Tensor out = output("out", {groups.count, most, n}, e4m3);
+    Tensor scales = output("scale", {groups.count, most, columns}, f32);
+    grid(columns, ceildiv(most, c.rows()), groups.count, [&](Index column, Index row, Index g) {
+      const Range rows = groups.rows_of(g);
+      GroupsOfRows::check((g > 0 || rows.begin == 0) && rows.begin <= rows.end && rows.end <= m &&
+                          rows.end - rows.begin <= most);
+      Fragment values = load(x.slice(0, rows).at(row * c.rows(), column * group), {c.rows(), group}, f32);
+      by_tokens(values, scales.slice(g, all, column).at(row * c.rows()));
+      copy(values, out.slice(g).at(row * c.rows(), column * group));
+    });
+  }
+  // The first reading is by as many blocks as run at a time, each with a largest element of its own; the
+  // second begins with what was read last, which the cache still holds.
+  void as_one() const {
+    Tensor out = result(), scales = output("scale", {1}, f32);
+    Tensor largest = workspace("largest", {1}, f32, {.zero = true});
+    Expr rows = ceildiv(m, c.rows()), tiles = columns * rows * batch;
+    Expr blocks = min(tiles, processors() * blocks_of_a_processor);
+    const auto tile = [&](const Expr& number) {
+      return load(
+          x.slice(number / columns / rows).at(number / columns % rows * c.rows(), number % columns * group),
+          {c.rows(), group}, f32);
+    };
+    grid(blocks, [&](Index block) {
+      Fragment most({c.rows(), group}, f32, 0);
+      pipelined(ceildiv(tiles - block, blocks), {.stages = 3}, [&](Index step) {
+        Fragment values = tile(block + step * blocks);
+        parallel(most, [&](Index i, Index j) { most(i, j) = max(most(i, j), abs(values(i, j))); });
+      });
+      atomic_max(largest(0), reduce_max(reduce_max(most)).scalar());
+    });
+    grid(1, [&](Index) { scales(0) = fp8_scale(largest(0), c.power_of_two); });
+    grid(tiles, [&](Index block) {
+      Expr number = tiles - 1 - block;
+      Fragment values = tile(number);
+      Expr factor = 1.f / fp8_scale(largest(0), c.power_of_two);
+      parallel(values, [&](Index i, Index j) { values(i, j) *= factor; });
+      copy(values, out.slice(number / columns / rows)
+                       .at(number / columns % rows * c.rows(), number % columns * group));
+    });
+  }
+};
+
+}  // namespace
+
+Kernel cast_fp8_program(const CastFp8Kernel& c) {
+  return kernel(instance_name("cast_fp8", c), [&] {
+    const Cast cast{c};
+    if (c.scaling == Fp8Scaling::tensor)
+      cast.as_one();
+    else if (c.scaling == Fp8Scaling::token)
+      c.of_groups ? cast.by_tokens_of_groups() : cast.by_tokens();
+    else
+      c.of_groups ? cast.by_blocks_of_groups() : cast.by_blocks();
+  });
+}
+
+namespace {
+
+// Blocks of groups, each with its own scale.
+void uncast_groups(const UncastFp8Kernel& c) {
+  Dim batch("batch"), m("m"), n("n");
+  Tensor x = input("x", {batch, m, n}, e4m3), out = output("out", {batch, m, n}, c.out);
+  const GroupsOfRows groups{m};
+  Expr columns = ceildiv(n, group), blocks = m / group + groups.count;
+  Tensor scales = input("scale", {blocks, columns}, f32);
+  groups.each_block(blocks, columns, [&](const Expr& block, const Expr& column, const RowsOfBlock& at) {
+    Fragment values = load(x.slice(0, at.rows).at(at.first, column * group), {group, group}, f32);
+    Expr own = scales(block, column);
+    parallel(values, [&](Index i, Index j) { values(i, j) *= own; });
+    copy(values, out.slice(0, at.rows).at(at.first, column * group));
+  });
+}
+
+}  // namespace
+
+Kernel uncast_fp8_program(const UncastFp8Kernel& c) {
+  return kernel(instance_name("uncast_fp8", c), [&] {
+    if (c.of_groups) return uncast_groups(c);
+    constexpr int rows = 32;
+    Dim batch("batch"), m("m"), n("n");
+    const bool by_tokens = c.scaling == Fp8Scaling::token, as_one = c.scaling == Fp8Scaling::tensor;
+    Tensor x = input("x", {batch, m, n}, e4m3), out = output("out", {batch, m, n}, c.out);
+    Tensor scales =
+        as_one ? input("scale", {1}, f32)
+               : input("scale", {batch, by_tokens ? Expr(m) : ceildiv(m, group), ceildiv(n, group)}, f32);
+    grid(ceildiv(n, group), ceildiv(m, rows), batch, [&](Index column, Index row, Index b) {
+      Fragment values = load(x.slice(b).at(row * rows, column * group), {rows, group}, f32);
+      if (by_tokens) {
+        Fragment own = load(scales.slice(b, all, column).at(row * rows), {rows});
+        parallel(values, [&](Index i, Index j) { values(i, j) *= own(i); });
+      } else {
+        Expr own = as_one ? Expr(scales(0)) : Expr(scales(b, row * rows / group, column));
+        parallel(values, [&](Index i, Index j) { values(i, j) *= own; });
+      }
+      copy(values, out.slice(b).at(row * rows, column * group));
+    });
+  });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,53 @@
+#include "ops/rows/row_statistics.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+RowStatistics::RowStatistics(int piece, const Expr& features, bool centred, bool of_gradient)
+    : piece_(piece), features_(features), centred_(centred), squares_({piece}, f32, 0) {
+  const std::initializer_list<int> shape{piece};
+  if (centred) base_.emplace(shape, f32, 0), sum_.emplace(shape, f32, 0);
+  if (of_gradient) products_.emplace(shape, f32, 0);
+  if (of_gradient && centred) given_.emplace(shape, f32, 0);
+}
+
+void RowStatistics::add(const Expr& first, const Expr& begins, const Fragment& x, const Fragment* g) {
+  parallel(x, [&](Index j) {
+    if (!centred_) {
+      squares_(j) += x(j) * x(j);
+      if (g != nullptr) (*products_)(j) += (*g)(j)*x(j);
+      return;
+    }
+    (*base_)(j) = select(begins, x(j), (*base_)(j));
+    const Var above = select(first + j < features_, x(j) - (*base_)(j), 0.f);
+    (*sum_)(j) += above;
+    squares_(j) += above * above;
+    if (g == nullptr) return;
+    (*products_)(j) += (*g)(j)*above;
+    (*given_)(j) += (*g)(j);
+  });
+}
+
+RowTotals RowStatistics::total() {
+  const Expr none = f32(0), mean = centred_ ? joined_mean() : none;
+  return {mean, reduce_sum(squares_).scalar(), given_ ? reduce_sum(*given_).scalar() : none,
+          products_ ? reduce_sum(*products_).scalar() : none};
+}
+
+// The columns' sums become those around the row's mean.
+Expr RowStatistics::joined_mean() {
+  const Expr whole = features_ / piece_, rest = features_ % piece_;
+  const auto count = [&](Index j) { return f32(whole + select(j < rest, 1, 0)); };
+  const Expr mean =
+      reduce_sum(map(*base_, [&](Index j) { return (*base_)(j)*count(j) + (*sum_)(j); })).scalar() /
+      f32(features_);
+  parallel(*base_, [&](Index j) {
+    const Var apart = (*base_)(j)-mean;
+    squares_(j) += apart * (2.f * (*sum_)(j) + count(j) * apart);
+    if (given_) (*products_)(j) += apart * (*given_)(j);
+  });
+  return mean;
+}
+
+}  // namespace tegula::ops
