@@ -68,6 +68,8 @@ class ElementPrinter : protected GridState {
   bool supposes_alignment(const ir::Buffer& tensor) const;
   void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions,
                       const std::vector<std::size_t>& asked_by_piece = {});
+  void add_corner_limits(const ir::For& n, const ir::Access& access, const std::vector<std::size_t>& dims,
+                         Texts& conditions);
   std::vector<std::size_t> dims_known_before(const ir::For& n, const ir::Access& access) const;
   std::vector<std::size_t> dims_of_some_pieces(const ir::For& n, const ir::Access& access, int width) const;
   std::vector<std::size_t> dims_of_some_rows(const ir::For& n, const ir::Stmt& s) const;

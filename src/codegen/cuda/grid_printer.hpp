@@ -74,7 +74,8 @@ class CudaGridPrinter : private ElementPrinter {
   void operator()(const ir::Assert& n, const ir::Stmt& stmt);
   void define(const ir::VariablePtr& variable, const std::string& value, bool is_const, const Loc& at);
   // `inside` prints the body.
-  void sequential(const ir::For& n, const Loc& at, const std::function<void()>& inside);
+void sequential(const ir::For& n, const Loc& at, const std::function<void()>& inside,
+                  const std::function<void()>& before_loop = {});
   void keep_apart(const ir::For& n);
   void repeated(const ir::While& n, const Loc& at, const std::function<void()>& inside);
   void branch(const ir::If& n, const Loc& at, const std::function<void()>& inside);
@@ -133,6 +134,10 @@ class CudaGridPrinter : private ElementPrinter {
   std::vector<std::size_t> dims_asked_by_piece(const ir::For& loop, const ir::Access& from,
                                                int elements) const;
   Texts conditions_of_pieces(const passes::RowConversion& plan);
+  std::vector<std::size_t> dims_of_rows(const ir::For& loop, const ir::Load& load) const;
+  using PrintPieces = std::function<void(const passes::RowConversion&, const PieceRegisters&)>;
+  void by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers,
+                     const PrintPieces& pieces, const std::function<void()>& otherwise);
   void convert_elements(const ir::For& loop);
   std::int64_t words_of_piece(const passes::RowConversion& plan) const;
   PieceRegisters registers_of_pieces(const passes::RowConversion& plan);
@@ -141,21 +146,25 @@ class CudaGridPrinter : private ElementPrinter {
                   const std::function<void()>& print);
   void load_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
   void make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
-  void convert_in_batches(const passes::RowConversion& plan);
+  void convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers);
   void name_piece(const passes::RowConversion& plan, const std::string& round);
+  void name_piece_of_team(const passes::RowConversion& plan, std::int64_t of_row, const std::string& round);
   void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
   void make_piece(const passes::RowConversion& plan, Vectors vectors);
 
   // ---- tiles that a producer's threads read a step ahead (print_held_rows.cpp)
   void producer_loop(const ir::For& step, const Loc& at, const schedule::Events& list);
   void hold_next_step(const ir::For& step, const schedule::Events& list);
+  bool is_read_ahead(const ir::For& step, const ir::VariablePtr& v) const;
   bool can_hold(const ir::For& step, const ir::For& loop) const;
   std::optional<HeldLoop> held_rows(const ir::For& step, const ir::Stmt& s);
   std::optional<HeldLoop> held_elements(const ir::For& step, const ir::Stmt& s);
   const HeldLoop* held(const ir::Stmt& s) const;
   void load_first_step(const ir::For& step);
+  void load_ahead(const HeldLoop& own);
   void load_held(const HeldLoop& own);
   void make_held(const HeldLoop& own);
+  void open_own_element(const ir::For& loop);
   void load_next_step(const HeldLoop& own);
 
   // ---- what concerns some rows only (print_row_guards.cpp)

@@ -79,8 +79,9 @@ class GridState {
     ir::Stmt stmt, loop;  // as events have it, and over elements
     std::optional<passes::RowConversion> rows;
     PieceRegisters registers;
-    std::int64_t count = 1;  // of a thread's pieces
-    std::string element;     // the name of it
+    std::int64_t count = 1;                   // of a thread's pieces
+    std::string element = {};                 // the name of it
+    std::vector<ir::VariablePtr> ahead = {};  // what else is read a step ahead, and tells where it is
   };
   struct Part {
     int first = 0, last = 16;
@@ -102,6 +103,7 @@ class GridState {
   std::vector<FragmentTile> factors_;  // fragments of exponentials
   Part part_;                          // of the elements of the loop that is printed
   bool is_consumer_ = false;           // of the roles
+  bool in_whole_rows_ = false;         // pieces are printed for tiles all of whose rows exist
   bool warps_decide_ = false;          // about some branches
   std::string tile_, tiles_;           // the number of the block, and of all
   bool has_tile_ = false;              // tile_ is in scope

@@ -24,7 +24,8 @@ void CudaGridPrinter::operator()(const For& n, const Stmt& s) {
   sequential(n, s->at, [&] { in_scope(n.body); });
 }
 
-void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::function<void()>& inside) {
+void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::function<void()>& inside,
+                                 const std::function<void()>& before_loop) {
   if (!loop_) out_.code();
   const std::string_view type = scalar_type(n.index[0]->type);
   const std::string end = names_.unique("end"), last = value(n.end[0]), first = value(n.begin[0]);
@@ -33,6 +34,7 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::functio
   add_index(n.index[0], n.begin[0], n.end[0]);
   const auto outer = step_reads_;
   begin_step_reads(n, first, end);
+  if (before_loop) before_loop();
   const std::string name = name_variable(n.index[0]);
   const bool in_branch = std::exchange(in_branch_, false);
   if (n.kind == LoopKind::unrolled) out_.line("#pragma unroll");

@@ -1,12 +1,15 @@
 // Loops that convert rows of tensors into tiles: several pieces are on their way to a thread before it makes
 // the first, because no load overtakes a store into the tile.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "codegen/cuda/grid_printer.hpp"
+#include "ir/lists.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/whole_rows.hpp"
 
 namespace tegula::codegen {
 
@@ -67,6 +70,7 @@ std::vector<std::size_t> CudaGridPrinter::dims_asked_by_piece(const For& loop, c
   if (!roles_ || is_consumer_) return result;
   const std::vector<Expr> at = coordinates(from);
   for (std::size_t d = 0; d + 1 < at.size(); ++d) {
+    if (in_whole_rows_ && passes::goes_by_row(loop, at[d])) continue;
     const bool by_row = std::any_of(loop.index.begin(), loop.index.end() - 1,
                                     [&](const VariablePtr& v) { return uses(at[d], v); });
     if (by_row) result.push_back(d);
@@ -79,11 +83,64 @@ CudaGridPrinter::Texts CudaGridPrinter::conditions_of_pieces(const passes::RowCo
   const For& loop = *as<For>(plan.loop);
   Texts result;
   for (std::size_t i = 0; i < plan.statements.size(); ++i) {
-    if (plan.statements[i] != Of::piece) continue;
-    const Access& from = as<Load>(loop.body[i])->from;
-    add_conditions(loop, from, plan.elements, result, dims_asked_by_piece(loop, from, plan.elements));
+    const auto* load = as<Load>(loop.body[i]);
+    if (plan.statements[i] == Of::piece)
+      add_conditions(loop, load->from, plan.elements, result,
+                     dims_asked_by_piece(loop, load->from, plan.elements));
+    else if (in_whole_rows_ && plan.statements[i] == Of::row && load)
+      add_corner_limits(loop, load->from, dims_of_rows(loop, *load), result);
   }
   return result;
+}
+
+// Dimensions of what is read once a row whose limits are asked for the whole tile.
+std::vector<std::size_t> CudaGridPrinter::dims_of_rows(const For& loop, const Load& load) const {
+  std::vector<std::size_t> result;
+  if (!in_whole_rows_ || load.from.view.is_tile()) return result;
+  const std::vector<Expr> at = coordinates(load.from);
+  for (const std::size_t d : dims_known_before(loop, load.from))
+    if (passes::goes_by_row(loop, at[d])) result.push_back(d);
+  return result;
+}
+
+// Prints `whole` for tiles all of whose rows exist, where that saves questions of each row, else `others`.
+void CudaGridPrinter::by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers,
+                                    const PrintPieces& pieces, const std::function<void()>& otherwise) {
+  const passes::WholeRows whole = passes::whole_rows(plan);
+  PieceRegisters own = registers;
+  own.vectors.names.clear();
+  const Body &before = as<For>(plan.loop)->body, &after = as<For>(whole.rows.loop)->body;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    if (const auto found = registers.vectors.names.find(before[i].get()); found != registers.vectors.names.end())
+      own.vectors.names.emplace(after[i].get(), found->second);
+  const Texts asked = conditions_of_pieces(plan);
+  // Of two tensors the assembler would load pieces behind the stores of others, one way after the other.
+  in_whole_rows_ = roles_ && !is_consumer_ && plan.reads_one_tensor();
+  Texts conditions = conditions_of_pieces(whole.rows);
+  for (const Expr& e : whole.conditions) {
+    const std::string text = compared(e, value(e));
+    if (!contains(conditions, text)) conditions.push_back(text);
+  }
+  const bool saves = in_whole_rows_ && (conditions != asked);
+  if (saves) {
+    out_.open(fmt::format("if ({}) {{", fmt::join(conditions, " && ")));
+    const std::optional<ElementLoop> outer = loop_;
+    loop_ = ElementLoop{as<For>(whole.rows.loop), nullptr, ""};
+    pieces(whole.rows, own);
+    loop_ = outer;
+  }
+  in_whole_rows_ = false;
+  if (!saves && asked.empty()) return pieces(plan, registers);
+  if (saves)
+    out_.reopen(asked.empty() ? "} else {" : fmt::format("}} else if ({}) {{", fmt::join(asked, " && ")));
+  else
+    out_.open(fmt::format("if ({}) {{", fmt::join(asked, " && ")));
+  pieces(plan, registers);
+  if (otherwise && !asked.empty()) {
+    out_.reopen("} else {");
+    otherwise();
+  }
+  out_.close();
 }
 
 void CudaGridPrinter::convert_elements(const For& loop) {
@@ -103,8 +160,10 @@ void CudaGridPrinter::convert_rows(const passes::RowConversion& plan) {
   for (std::size_t d = 0; d < loop.index.size(); ++d)
     facts_.add_index(loop.index[d], loop.begin[d], loop.end[d]);
   loop_ = ElementLoop{&loop, nullptr, ""};
-  either(
-      conditions_of_pieces(plan), [&] { convert_in_batches(plan); }, [&] { convert_elements(loop); });
+  by_whole_rows(
+      plan, registers_of_pieces(plan),
+      [&](const auto& rows, const auto& registers) { convert_in_batches(rows, registers); },
+      [&] { convert_elements(loop); });
   loop_.reset();
   facts_ = before;
   out_.close();
@@ -113,6 +172,10 @@ void CudaGridPrinter::convert_rows(const passes::RowConversion& plan) {
 // The indices of the thread's piece: of its first element along the row.
 void CudaGridPrinter::name_piece(const passes::RowConversion& plan, const std::string& round) {
   const For& loop = *as<For>(plan.loop);
+  const std::int64_t of_row = constant_value(loop.end.back()) / plan.elements;
+  const bool by_producer = roles_ && !is_consumer_;
+  if (by_producer && plan.reads_one_tensor() && loop.index.size() == 2 && team_.threads % of_row == 0)
+    return name_piece_of_team(plan, of_row, round);
   const std::string f = names_.unique("f");
   out_.line(fmt::format("const int {} = {} + ({}) * {};", f, team_.thread, round, team_.threads));
   std::int64_t inner = 1;
@@ -126,6 +189,21 @@ void CudaGridPrinter::name_piece(const passes::RowConversion& plan, const std::s
                           text));
     inner *= extent;
   }
+}
+
+// Where all threads take whole rows, each of them takes the same columns of rows that are equally far apart:
+// a form that shows that to the compiler of the text.
+void CudaGridPrinter::name_piece_of_team(const passes::RowConversion& plan, std::int64_t of_row,
+                                         const std::string& round) {
+  const For& loop = *as<For>(plan.loop);
+  const auto name = [&](std::size_t d, const std::string& text) {
+    out_.line(fmt::format("const {} {} = {};", scalar_type(loop.index[d]->type), name_variable(loop.index[d]),
+                          text));
+  };
+  const std::string thread = fmt::format("uint32_t({})", team_.thread);
+  const std::int64_t rows = team_.threads / of_row;
+  name(1, fmt::format("int({} % {}) * {}", thread, of_row, plan.elements));
+  name(0, fmt::format("int({} / {} % {}) + ({}) * {}", thread, of_row, rows, round, rows));
 }
 
 std::int64_t CudaGridPrinter::words_of_piece(const passes::RowConversion& plan) const {
@@ -185,8 +263,8 @@ void CudaGridPrinter::make_pieces(const passes::RowConversion& plan, const Piece
   make_piece(plan, registers.vectors);
 }
 
-void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan) {
-  const PieceRegisters registers = registers_of_pieces(plan);
+void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan,
+                                         const PieceRegisters& registers) {
   const std::int64_t rounds = pieces_of_thread(plan);
   std::int64_t batch = 8;
   while (batch > 1 && (rounds % batch != 0 || batch * registers.words > words_to_convert())) batch /= 2;
@@ -204,7 +282,11 @@ void CudaGridPrinter::load_piece(const passes::RowConversion& plan, const Vector
   const For& loop = *as<For>(plan.loop);
   for (std::size_t i = 0; i < plan.statements.size(); ++i) {
     const Stmt& s = loop.body[i];
-    if (plan.statements[i] == Of::row) body({s});
+    if (plan.statements[i] == Of::row) {
+      if (const auto* load = as<Load>(s)) unlimited_ = dims_of_rows(loop, *load);
+      body({s});
+      unlimited_.clear();
+    }
     if (plan.statements[i] != Of::piece) continue;
     const Access& from = as<Load>(s)->from;
     unlimited_ = dims_known_before(loop, from);

@@ -30,12 +30,13 @@ const For* parallel_loop(const Stmt& s) {
 
 void CudaGridPrinter::producer_loop(const For& step, const Loc& at, const schedule::Events& list) {
   if (step.kind != LoopKind::pipelined || !held_.empty()) return sequential(step, at, [&] { events(list); });
-  out_.code();
-  hold_next_step(step, list);
-  sequential(step, at, [&] {
-    load_first_step(step);
-    events(list);
-  });
+  sequential(
+      step, at,
+      [&] {
+        load_first_step(step);
+        events(list);
+      },
+      [&] { hold_next_step(step, list); });
   held_.clear();
 }
 
@@ -64,13 +65,19 @@ void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& li
   held_step_ = &step;
 }
 
+bool CudaGridPrinter::is_read_ahead(const For& step, const VariablePtr& v) const {
+  const auto found = step_reads_.find(v.get());
+  return found != step_reads_.end() && found->second.index == step.index[0];
+}
+
 // Whether the index of the step and what is known before the loop say all that the elements depend on, and
 // nobody writes what they are read from.
 bool CudaGridPrinter::can_hold(const For& step, const For& loop) const {
   const Effects inside = all_effects(step.body), own = all_effects(loop.body);
   const bool known = std::all_of(own.used.begin(), own.used.end(), [&](const VariablePtr& v) {
     const bool own_one = contains(own.defined, v) || contains(loop.index, v);
-    return v->kind != VariableKind::mutable_ && (own_one || !contains(inside.defined, v));
+    return v->kind != VariableKind::mutable_ &&
+           (own_one || is_read_ahead(step, v) || !contains(inside.defined, v));
   });
   return known && own.assigned.empty() &&
          std::all_of(loop.body.begin(), loop.body.end() - 1, [&](const Stmt& s) {
@@ -93,18 +100,22 @@ std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_rows(const For& s
   const auto plan = passes::plan_conversion(elements);
   const std::int64_t count = plan ? pieces_of_thread(*plan) : 0;
   if (count == 0 || count * words_of_piece(*plan) > words_to_convert()) return std::nullopt;
-  return HeldLoop{s, elements, plan, registers_of_pieces(*plan), count, {}};
+  HeldLoop result{s, elements, plan, registers_of_pieces(*plan), count};
+  for (const VariablePtr& v : all_effects(loop->body).used)
+    if (is_read_ahead(step, v)) result.ahead.push_back(v);
+  return result;
 }
 
-// A loop with an element for each thread, such as the factors of a tile's rows.
+// A loop with an element for each thread, or for the first ones, such as the factors of a tile's rows.
 std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_elements(const For& step, const Stmt& s) {
   const For* loop = parallel_loop(s);
   if (!loop || loop->index.size() != 1 || !can_hold(step, *loop) || passes::plan_rows(s)) return std::nullopt;
   const auto* store = as<Store>(loop->body.back());
   const bool of_tile = store && store->to.view.buffer->space == Space::shared;
-  if (!of_tile || !is_constant(loop->begin[0], 0) || !is_constant(loop->end[0], team_.threads))
+  if (!of_tile || !is_constant(loop->begin[0], 0) || !is_constant(loop->end[0]) ||
+      constant_value(loop->end[0]) > team_.threads)
     return std::nullopt;
-  HeldLoop result{s, s, {}, {}, 1, names_.unique("held")};
+  HeldLoop result{.stmt = s, .loop = s, .rows = {}, .registers = {}, .element = names_.unique("held")};
   result.registers.words = 1;
   result.registers.declarations = {fmt::format("{} {}", scalar_type(store->value->held()), result.element)};
   return result;
@@ -120,8 +131,33 @@ void CudaGridPrinter::load_first_step(const For& step) {
   if (held_.empty()) return;
   out_.code();
   out_.open(fmt::format("if ({} == {}) {{", variable_text(step.index[0]), value(step.begin[0])));
-  for (const HeldLoop& own : held_) load_held(own);
+  for (const HeldLoop& own : held_) load_ahead(own);
   out_.close();
+}
+
+// For threads that have one.
+void CudaGridPrinter::open_own_element(const For& loop) {
+  const std::int64_t elements = constant_value(loop.end[0]);
+  out_.open(elements < team_.threads ? fmt::format("if ({} < {}) {{", team_.thread, elements) : "{");
+  out_.line(fmt::format("const {} {} = {};", scalar_type(loop.index[0]->type), name_variable(loop.index[0]),
+                        team_.thread));
+}
+
+// Of the step whose index is the text of its variable, and for which what else is read a step ahead has been
+// read.
+void CudaGridPrinter::load_ahead(const HeldLoop& own) {
+  std::vector<std::string> before;
+  for (const VariablePtr& v : own.ahead) {
+    const bool is_named = values_.has(v);
+    before.push_back(is_named ? variable_text(v) : "");
+    values_.forget_names(v);
+    values_.set(v, step_reads_.at(v.get()).ahead);
+  }
+  load_held(own);
+  for (std::size_t i = 0; i < own.ahead.size(); ++i) {
+    values_.forget_names(own.ahead[i]);
+    if (!before[i].empty()) values_.set(own.ahead[i], before[i]);
+  }
 }
 
 // Of the step whose index is the text of its variable.
@@ -131,14 +167,14 @@ void CudaGridPrinter::load_held(const HeldLoop& own) {
   add_indices(loop);
   loop_ = ElementLoop{&loop, nullptr, ""};
   if (own.rows) {
-    const Texts conditions = conditions_of_pieces(*own.rows);
-    out_.open(conditions.empty() ? "{" : fmt::format("if ({}) {{", fmt::join(conditions, " && ")));
-    each_piece(*own.rows, own.count, "", [&] { load_pieces(*own.rows, own.registers); });
-    out_.close();
+    by_whole_rows(
+        *own.rows, own.registers,
+        [&](const auto& rows, const auto& registers) {
+          each_piece(rows, own.count, "", [&] { load_pieces(rows, registers); });
+        },
+        nullptr);
   } else {
-    out_.open("{");
-    out_.line(fmt::format("const {} {} = {};", scalar_type(loop.index[0]->type), name_variable(loop.index[0]),
-                          team_.thread));
+    open_own_element(loop);
     body(Body(loop.body.begin(), loop.body.end() - 1));
     out_.line(fmt::format("{} = {};", own.element, value(as<Store>(loop.body.back())->value)));
     out_.close();
@@ -162,9 +198,9 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
         [&] { convert_elements(loop); });
   } else {
     const auto& last = *as<Store>(loop.body.back());
-    out_.line(fmt::format("const {} {} = {};", scalar_type(loop.index[0]->type), name_variable(loop.index[0]),
-                          team_.thread));
+    open_own_element(loop);
     store(last.to, last.value, own.element);
+    out_.close();
   }
   loop_.reset();
   facts_ = before;
@@ -178,7 +214,7 @@ void CudaGridPrinter::load_next_step(const HeldLoop& own) {
   out_.open(fmt::format("if ({} < {}) {{", next, value(held_step_->end[0])));
   values_.forget_names(index);
   values_.set(index, next);
-  load_held(own);
+  load_ahead(own);
   values_.set(index, name);
   out_.close();
 }

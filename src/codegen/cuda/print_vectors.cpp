@@ -220,14 +220,23 @@ void ElementPrinter::add_conditions(const For& n, const Access& access, int widt
     add(fmt::format("{}_s{} == 1", name, view.shape.size() - 1));
     add(fmt::format("tg::is_aligned<{}>({}{})", unit, name, strides));
   }
+  std::vector<std::size_t> dims = dims_known_before(n, access);
+  for (const std::size_t d : asked_by_piece) std::erase(dims, d);
+  add_corner_limits(n, access, dims, conditions);
+}
+
+// Whether the first and the last of the elements are inside, in these dimensions.
+void ElementPrinter::add_corner_limits(const For& n, const Access& access,
+                                       const std::vector<std::size_t>& dims, Texts& conditions) {
   const std::vector<Expr> at = coordinates(access);
-  for (const std::size_t d : dims_known_before(n, access)) {
-    if (std::find(asked_by_piece.begin(), asked_by_piece.end(), d) != asked_by_piece.end()) continue;
+  for (const std::size_t d : dims) {
     for (const bool largest : {false, true}) {
       const Expr c = corner(n, at[d], largest);
       Texts guards;
-      add_limits(view, d, c, compared(c, value(c)), guards);
-      for (const std::string& guard : guards) add(guard);
+      add_limits(access.view, d, c, compared(c, value(c)), guards);
+      for (const std::string& guard : guards)
+        if (std::find(conditions.begin(), conditions.end(), guard) == conditions.end())
+          conditions.push_back(guard);
     }
   }
 }

@@ -324,11 +324,13 @@ TEST(RolesText, DividesWhatALoopReadsOnce) {
 }
 
 // Rows that a producer converts, and what else it reads for each of them, are on their way while it waits for
-// a slot; a row that does not exist leaves vectors to the others. What depends on a number that the step
-// looks up is read in its step.
+// a slot; a tile all of whose rows exist asks once, and in others a row that does not exist leaves vectors to
+// the others. A number that the step looks up is read a step ahead itself, one that another number leads to
+// is not.
 TEST(RolesText, ReadsRowsToConvertAStepAhead) {
   using namespace lang;
-  const auto text = [](bool looked_up) {
+  enum class First { of_step, looked_up, looked_up_twice };
+  const auto text = [](First of) {
     const lang::Kernel program = kernel("rows", [&] {
       Dim K("K");
       Expr scale = scalar("scale", f32);
@@ -341,8 +343,13 @@ TEST(RolesText, ReadsRowsToConvertAStepAhead) {
         Fragment sum({128, 128}, f32, 0);
         pipelined(ceildiv(K, 128), {.stages = 2}, [&](Index n) {
           Shared b({128, 128}, bf16), f({128}, f32);
-          Expr first = looked_up ? Expr(numbers(n)) : n * 128;
-          lang::copy(B.at(first, 0), b);
+          const auto bring = [&](const Expr& first) { lang::copy(B.at(first, 0), b); };
+          if (of == First::of_step)
+            bring(n * 128);
+          else if (of == First::looked_up)
+            bring(numbers(n));
+          else
+            bring(numbers(numbers(n)));
           parallel(f, [&](Index t) { f(t) = factors(n * 128 + t); });
           Fragment p({128, 128}, f32, 0);
           lang::gemm(a, b.T(), p);
@@ -355,12 +362,15 @@ TEST(RolesText, ReadsRowsToConvertAStepAhead) {
     });
     return print_cuda(Signature(program.ir()), {90}).text;
   };
-  const std::string ahead = text(false), own = text(true), mark = ": read a step ahead";
+  const std::string ahead = text(First::of_step), once = text(First::looked_up),
+                    twice = text(First::looked_up_twice), mark = ": read a step ahead";
   ASSERT_NE(ahead.find("// ---- producer"), std::string::npos);
   EXPECT_NE(ahead.find(mark), std::string::npos) << ahead;
   EXPECT_NE(ahead.find(mark, ahead.find(mark) + 1), std::string::npos) << "the factors as well";
   EXPECT_NE(ahead.find("< K_ ? tg::load_pack<16>(B_"), std::string::npos) << ahead;
-  EXPECT_EQ(own.find(mark), std::string::npos) << own;
+  EXPECT_NE(ahead.find("[r] = tg::load_pack<16>(B_"), std::string::npos) << ahead;
+  EXPECT_NE(once.find(mark), std::string::npos) << once;
+  EXPECT_EQ(twice.find(mark), std::string::npos) << twice;
 }
 
 }  // namespace
