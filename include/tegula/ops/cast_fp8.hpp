@@ -11,8 +11,8 @@ enum class Fp8Scaling { token, block, tensor };
 
 struct CastFp8 {
   TensorRef x = {};  // [m, n] or [batch, m, n], f32, f16 or bf16
-  // i32 [groups + 1]: group g has the rows offsets[g] … offsets[g + 1] of x [m, n], and no scale belongs to two
-  // groups. Block i of group g has row offsets[g] / 128 + g + i of the scales of blocks.
+  // i32 [groups + 1]: group g has the rows offsets[g] … offsets[g + 1] of x [m, n], and no scale belongs to
+  // two groups. Block i of group g has row offsets[g] / 128 + g + i of the scales of blocks.
   std::optional<TensorRef> offsets = {};
   Fp8Scaling scaling = Fp8Scaling::token;
   bool power_of_two = false;  // scales are rounded up to powers of two

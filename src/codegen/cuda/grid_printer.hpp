@@ -74,7 +74,7 @@ class CudaGridPrinter : private ElementPrinter {
   void operator()(const ir::Assert& n, const ir::Stmt& stmt);
   void define(const ir::VariablePtr& variable, const std::string& value, bool is_const, const Loc& at);
   // `inside` prints the body.
-void sequential(const ir::For& n, const Loc& at, const std::function<void()>& inside,
+  void sequential(const ir::For& n, const Loc& at, const std::function<void()>& inside,
                   const std::function<void()>& before_loop = {});
   void keep_apart(const ir::For& n);
   void repeated(const ir::While& n, const Loc& at, const std::function<void()>& inside);

@@ -126,7 +126,8 @@ class Placement {
     std::vector<Step> now = loop.body;
     const Pending before = pending;
     const auto is_apart = [&](const MemoryTouch& touch) {
-      return touch.memory.tensor >= 0 && is_among(loop.apart, touch.memory.tensor) && !is_pending(before, touch);
+      return touch.memory.tensor >= 0 && is_among(loop.apart, touch.memory.tensor) &&
+             !is_pending(before, touch);
     };
     for (;;) {
       Pending here = pending, apart;

@@ -53,9 +53,8 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::functio
 // Steps that touch disjoint parts of a tensor need no order among them.
 void CudaGridPrinter::keep_apart(const For& n) {
   for (const auto& [tensor, memory] : memory_of_) {
-    const bool alone = std::count_if(memory_of_.begin(), memory_of_.end(), [&](const auto& other) {
-                         return other.second == memory;
-                       }) == 1;
+    const bool alone = std::count_if(memory_of_.begin(), memory_of_.end(),
+                                     [&](const auto& other) { return other.second == memory; }) == 1;
     if (alone && written_.contains(tensor) && passes::steps_are_apart(n, *tensor)) out_.keep_apart(memory);
   }
 }

@@ -111,7 +111,8 @@ void CudaGridPrinter::by_whole_rows(const passes::RowConversion& plan, const Pie
   own.vectors.names.clear();
   const Body &before = as<For>(plan.loop)->body, &after = as<For>(whole.rows.loop)->body;
   for (std::size_t i = 0; i < before.size(); ++i)
-    if (const auto found = registers.vectors.names.find(before[i].get()); found != registers.vectors.names.end())
+    if (const auto found = registers.vectors.names.find(before[i].get());
+        found != registers.vectors.names.end())
       own.vectors.names.emplace(after[i].get(), found->second);
   const Texts asked = conditions_of_pieces(plan);
   // Of two tensors the assembler would load pieces behind the stores of others, one way after the other.
@@ -263,8 +264,7 @@ void CudaGridPrinter::make_pieces(const passes::RowConversion& plan, const Piece
   make_piece(plan, registers.vectors);
 }
 
-void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan,
-                                         const PieceRegisters& registers) {
+void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers) {
   const std::int64_t rounds = pieces_of_thread(plan);
   std::int64_t batch = 8;
   while (batch > 1 && (rounds % batch != 0 || batch * registers.words > words_to_convert())) batch /= 2;

@@ -91,8 +91,7 @@ struct SegmentStates {
   std::vector<Tensor> declare_maps() const {
     std::vector<Tensor> result;
     for (const char* name : names_of_maps(c))
-      result.push_back(
-          input(name, {batch, segments, heads, c.d, c.d}, c.splits_maps() ? bf16 : f32));
+      result.push_back(input(name, {batch, segments, heads, c.d, c.d}, c.splits_maps() ? bf16 : f32));
     return result;
   }
   // The parts of the state times those of the map, without that of the small ones.

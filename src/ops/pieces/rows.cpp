@@ -1,7 +1,8 @@
+#include "ops/pieces/rows.hpp"
+
 #include <algorithm>
 #include <limits>
 
-#include "ops/pieces/rows.hpp"
 #include "ops/schema/instance.hpp"
 
 namespace tegula::ops {
@@ -81,8 +82,7 @@ void ExponentialSums::add_columns(const Fragment& x, const Fragment* weights) {
     const Var above = x(j) - top(j), other = exp2(-abs(above) * log2e);
     sum(j) = select(above > 0, sum(j) * other + 1.f, sum(j) + other);
     if (along)
-      (*along)(j) =
-          select(above > 0, (*along)(j)*other + (*weights)(j), (*along)(j) + other * (*weights)(j));
+      (*along)(j) = select(above > 0, (*along)(j)*other + (*weights)(j), (*along)(j) + other * (*weights)(j));
     top(j) = max(top(j), x(j));
   });
 }

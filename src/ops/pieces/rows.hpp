@@ -34,9 +34,9 @@ struct LongRows {
 // `tensors` are read together.
 LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors = 1);
 
-// Sums of exponentials along a row that is read in pieces. On a GPU each thread has sums of its own, over runs of
-// neighbours that it holds; on a CPU each column of a piece, so that all lanes of vectors have work. Elements of
-// -inf count as 0.
+// Sums of exponentials along a row that is read in pieces. On a GPU each thread has sums of its own, over
+// runs of neighbours that it holds; on a CPU each column of a piece, so that all lanes of vectors have work.
+// Elements of -inf count as 0.
 struct ExponentialSums {
   int run;  // columns that share sums
   lang::Fragment top, sum;

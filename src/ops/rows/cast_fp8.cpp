@@ -133,10 +133,9 @@ const OperatorSchema& cast_fp8_schema() {
                   "rows of each group in the result [groups, group_rows, n], zeros after those it has",
                   between(0, 1 << 28, "a number of rows, or 0 where the result is as x"))
           .require("offsets", "offsets ? batch==1 : 1", "x without a batch", "call once for each matrix")
-          .require("offsets", takes_offsets,
-                   "scaling=block or group_rows: groups share no scale of tokens", "leave offsets out")
-          .require("group_rows", takes_group_rows, "offsets and scaling=token",
-                   "leave group_rows out")
+          .require("offsets", takes_offsets, "scaling=block or group_rows: groups share no scale of tokens",
+                   "leave offsets out")
+          .require("group_rows", takes_group_rows, "offsets and scaling=token", "leave group_rows out")
           .out(&Op::out, "out", "group_rows>0 ? groups group_rows n : [batch] m n", is(e4m3), "x / scale")
           .out(&Op::scale, "scale", cast_scale_dims, is(f32),
                "the largest magnitude / 448, at least 2^-126; block i of group g has row "

@@ -45,7 +45,8 @@ struct GroupsOfRows {
   Expr count = scalar("groups", i32);
   Tensor offsets = input("offsets", {count + 1}, i32);
 
-  // The group that a block belongs to: the last that begins at it or before. Every block looks at all offsets.
+  // The group that a block belongs to: the last that begins at it or before. Every block looks at all
+  // offsets.
   Expr of_block(const Expr& block) const {
     Fragment begun({at_once}, i32, 0), wrong({at_once}, i32, 0);
     serial(ceildiv(count, at_once), [&](Index part) {
@@ -69,8 +70,9 @@ struct GroupsOfRows {
       const Range rows = rows_of(g);
       const Var first = (block - offsets(g) / group - g) * group;
       const Expr end = select(first < rows.end - rows.begin, min((part + 1) * blocks_at_once, columns), 0);
-      serial(range(part * blocks_at_once, end),
-             [&](Index column) { body(block, column, RowsOfBlock{rows, first}); });
+      serial(range(part * blocks_at_once, end), [&](Index column) {
+        body(block, column, RowsOfBlock{rows, first});
+      });
     });
   }
   static void check(const Expr& right) {

@@ -112,8 +112,8 @@ Kernel loss_forward(const LossInstance& c) {
       all_lse(row) = lse;
       if (!c.with_gradient) return;
       Expr factor = select(counts, scale, 0.f);
-      RowGradient{lse, factor, factor * smoothing / f32(classes), factor * (1.f - smoothing), label,
-                  c.smooths}
+      RowGradient{lse,   factor,   factor * smoothing / f32(classes), factor * (1.f - smoothing),
+                  label, c.smooths}
           .write(kept, own, dlogits.slice(row));
     });
   });
@@ -133,7 +133,7 @@ Kernel loss_backward(const LossBackwardInstance& c) {
       Expr factor = select(counts, dloss(row), 0.f);
       Expr of_softmax = c.of_lse ? Expr(factor + dlse(row)) : factor;
       RowGradient{all_lse(row), of_softmax, factor * smoothing / f32(classes), factor * (1.f - smoothing),
-                  label, true}
+                  label,        true}
           .write(KeptRows(c.rows, 0, {{logits.slice(row)}}), logits.slice(row), dlogits.slice(row));
     });
   });

@@ -53,8 +53,7 @@ struct HadamardInstance {
 template <bool transposed>
 HadamardInstance hadamard_plan(const Bound<Hadamard>& c) {
   const int n = c.small_dim("n");
-  return {c.type("x"), n, rows_of_tile(std::clamp(4096 / std::max(n, 1), 1, 64), n), transposed,
-          !c.on_gpu()};
+  return {c.type("x"), n, rows_of_tile(std::clamp(4096 / std::max(n, 1), 1, 64), n), transposed, !c.on_gpu()};
 }
 
 // All sums of four numbers with signs, the first of them +: bit i is set where number i + 1 has a -.

@@ -127,8 +127,7 @@ struct LongNormFp8 {
 
   // values[0] becomes what is normalised.
   void add_residual(std::vector<Fragment>& values) const {
-    if (c.residual)
-      parallel(values[0], [&](Index j) { values[0](j) = c.type(values[0](j) + values[1](j)); });
+    if (c.residual) parallel(values[0], [&](Index j) { values[0](j) = c.type(values[0](j) + values[1](j)); });
   }
   // Features beyond the end of the row are zeros, which no scale looks at.
   void normalise(Fragment& values, const KeptRows& kept, const Expr& first, const RowTotals& total,

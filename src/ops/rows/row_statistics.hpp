@@ -13,14 +13,14 @@ struct RowTotals {
 };
 
 // Statistics of each column of the pieces, joined when the row is over. They count from the column's first
-// element: the row's own variance holds its distance from the mean, so that squares which cancel are no larger
-// than what is asked for.
+// element: the row's own variance holds its distance from the mean, so that squares which cancel are no
+// larger than what is asked for.
 class RowStatistics {
  public:
   RowStatistics(int piece, const lang::Expr& features, bool centred, bool of_gradient);
 
-  // Of the piece that begins at this feature; `begins`: it is the first that is added. x and g are 0 beyond the
-  // end of the row.
+  // Of the piece that begins at this feature; `begins`: it is the first that is added. x and g are 0 beyond
+  // the end of the row.
   void add(const lang::Expr& first, const lang::Expr& begins, const lang::Fragment& x,
            const lang::Fragment* g = nullptr);
   RowTotals total();

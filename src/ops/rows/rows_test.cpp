@@ -44,7 +44,8 @@ TEST(Softmax, PiecesMayHaveNothing) {
 // Of 14 pieces a GPU's shared memory holds 13; registers hold the first.
 TEST(KeptRows, AreHeldByRegistersWhereSlotsAreTooFew) {
   if (test_targets().size() == 1) GTEST_SKIP() << "no emulated GPU";
-  const Tensor x = Tensor::random_normal({1, 13 * 8192 + 24}, f16, 1), labels = Tensor::from(std::vector<int>{7});
+  const Tensor x = Tensor::random_normal({1, 13 * 8192 + 24}, f16, 1),
+               labels = Tensor::from(std::vector<int>{7});
   for (const char* name : {"softmax", "cross_entropy_and_gradient"}) {
     const OperatorSchema& schema = find_schema(name);
     const Tensors inputs = schema.name == std::string("softmax") ? Tensors{{"x", x}}
@@ -129,8 +130,8 @@ TEST(CastFp8, GivesEachGroupBlocksOfItsOwn) {
     EXPECT_EQ(result.scale.get({0, 0}), 2);
     EXPECT_EQ(result.scale.get({1, 0}), 1);
     EXPECT_EQ(result.scale.get({2, 1}), 0.5);
-    const Tensor back = uncast_fp8(
-        result.out, result.scale, {.offsets = offsets, .scaling = Fp8Scaling::block, .target = target});
+    const Tensor back = uncast_fp8(result.out, result.scale,
+                                   {.offsets = offsets, .scaling = Fp8Scaling::block, .target = target});
     EXPECT_TRUE(equal(back, x));
     const CastFp8Result padded = cast_fp8(x, {.offsets = offsets, .group_rows = 150, .target = target});
     EXPECT_EQ(padded.out.shape(), (Shape{2, 150, 130}));
@@ -154,7 +155,9 @@ TEST(CastFp8, RefusesGroupsThatAreNone) {
     EXPECT_THROW(call(offsets, Fp8Scaling::token, 200), ArgumentError);
   }
   EXPECT_THROW(call({0, 60, 200}, Fp8Scaling::token, 139), ArgumentError);
-  EXPECT_EQ(refusal([&] { call({0, 60, 200}, Fp8Scaling::token, 0); }),
+  EXPECT_EQ(refusal([&] {
+              call({0, 60, 200}, Fp8Scaling::token, 0);
+            }),
             "cast_fp8, argument 'offsets': expected scaling=block or group_rows: groups share no scale of "
             "tokens, given i32 [3] strides [1]; leave offsets out");
 }

@@ -45,9 +45,7 @@ constexpr std::uint32_t column_bits = most_columns - 1;
 Expr packed_key(const Expr& key, const Expr& column) {
   return (key & ~column_bits) | (column_bits - u32(column));
 }
-Expr unpacked_key(const Expr& key) {
-  return select(key >> 31u == 1u, key & ~column_bits, key | column_bits);
-}
+Expr unpacked_key(const Expr& key) { return select(key >> 31u == 1u, key & ~column_bits, key | column_bits); }
 Expr unpacked_column(const Expr& key) { return i32(column_bits - (key & column_bits)); }
 
 struct Choice {

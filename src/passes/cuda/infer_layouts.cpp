@@ -318,8 +318,8 @@ bool Inference::goes_with_sums(int n) {
   });
 }
 
-// Whether sums are taken over parts of the rows of a fragment that comes from memory, or goes there, by longer
-// pieces than they ask for: they are to lie as it does.
+// Whether sums are taken over parts of the rows of a fragment that comes from memory, or goes there, by
+// longer pieces than they ask for: they are to lie as it does.
 bool Inference::waits_for_memory(int n) {
   return goes_with_sums(n) && std::any_of(around_.begin(), around_.end(), [&](const LoopAround& own) {
            const Node& fragment = nodes_[static_cast<std::size_t>(find(own.fragment))];

@@ -6,9 +6,9 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "ir/zero.hpp"
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_rows.hpp"
-#include "ir/zero.hpp"
 
 namespace tegula::passes {
 

@@ -128,8 +128,7 @@ bool steps_are_apart(const For& loop, const Buffer& tensor) {
   for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
     std::optional<Interval> around = touched.all()[0][d];
     for (const Intervals& own : touched.all()) {
-      if (!around || !own[d] || own[d]->factor != around->factor ||
-          !equal(own[d]->base, around->base)) {
+      if (!around || !own[d] || own[d]->factor != around->factor || !equal(own[d]->base, around->base)) {
         around.reset();
         break;
       }

@@ -40,7 +40,8 @@ class Choices {
     return result;
   }
   bool is_inside(const Expr& e) const {
-    return std::any_of(loop_.index.begin(), loop_.index.end(), [&](const VariablePtr& v) { return uses(e, v); });
+    return std::any_of(loop_.index.begin(), loop_.index.end(),
+                       [&](const VariablePtr& v) { return uses(e, v); });
   }
 
   // The condition for the row that meets it last; null if there is no such row.
