@@ -55,6 +55,7 @@ class GridPrinter {
     ir::VariablePtr index;
     std::string first;   // the index of lane 0
     std::string active;  // number of lanes that exist; empty if all do
+    ir::Expr extent;     // how many indices there are
   };
 
   // ---- expressions (print_expr.cpp)

@@ -208,6 +208,21 @@ const Case element_cases[] = {
          copy(r, U);
        });
      }},
+    {"loops over a part of a tile's rows that is known at run time",
+     [](Program& p) {
+       Tensor counts = p.in(Data::random_integers({9, 1}, i32, 5, -2, 8)), Y = p.out({9, 2, 6}, i8),
+              Z = p.out({9, 13}, f32);
+       grid(9, [&](Index b) {
+         Fragment few({2, 6}, i8, 0);
+         Shared more({13}, f32);
+         fill(more, 0);
+         Expr count = floormod(counts(b, 0), 8) - 1;
+         parallel(2, count, [&](Index i, Index j) { few(i, j) = j + i + 1; });
+         parallel(min(count * 2, 13), [&](Index j) { more(j) = f32(j) + 1.f; });
+         copy(few, Y.slice(b));
+         copy(more, Z.slice(b));
+       });
+     }},
     {"loops that share rows of tensors",
      [](Program& p) {
        Tensor Y = p.out({5, 18}, f32), Z = p.out({5, 18}, f32), X = p.in(floats({5, 18}));

@@ -134,8 +134,10 @@ Address GridPrinter::row_address(const Access& access, const std::vector<Expr>& 
     result.step = stride;
     const Expr& extent = access.view.shape[d];
     const bool own = at[d]->op == Op::variable && at[d]->variable == lane_->index;
-    result.own_padding = own && access.view.is_tile() && stride == "1" && is_constant(extent) &&
-                         range.high + 1 == constant_value(extent) &&
+    // The lanes' number is known: one that is at most the row's may leave elements of the row as they are.
+    const bool whole = is_constant(extent) && is_constant(lane_->extent) &&
+                       constant_value(lane_->extent) == constant_value(extent);
+    result.own_padding = own && access.view.is_tile() && stride == "1" && whole &&
                          !uses_.dense.contains(access.view.buffer.get());
     if (is_inside(access.view, dim, range)) continue;
     const ViewDim& limit = access.view.dims[d];

@@ -132,7 +132,7 @@ void GridPrinter::pass(const std::vector<RowOp>& ops) {
   if (full && pipelined_ > 0) out_.line("#pragma GCC unroll 4");
   out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, end,
                         short_location(first.at)));
-  lane_ = Lane{first.lane, index, full ? "" : fmt::format("{} - {}", end, index)};
+  lane_ = Lane{first.lane, index, full ? "" : fmt::format("{} - {}", end, index), first.extent};
   for (std::size_t i = 0; i < ops.size(); ++i) row_body(ops[i], accumulators[i]);
   lane_.reset();
   varying_.clear();
