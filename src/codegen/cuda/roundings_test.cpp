@@ -101,7 +101,9 @@ TEST(Roundings, AreDoneOnce) {
       const std::string text = print_cuda(Signature(one.kernel().ir()), {architecture}).text;
       const bool found = text.find("tg::rounded<") != std::string::npos;
       EXPECT_EQ(found, row.of_elements > 0) << row.form.name << "\n" << text;
-      if (row.of_elements > 1) EXPECT_GE(count(text, "tg::rounded<"), row.of_elements) << row.form.name;
+      if (row.of_elements > 1) {
+        EXPECT_GE(count(text, "tg::rounded<"), row.of_elements) << row.form.name;
+      }
     }
   }
   for (const tegula::Target target :

@@ -194,14 +194,14 @@ const HalvesCase halves_cases[] = {
      },
      320},
     {"columns_in_the_middle_of_the_tensor", 2,
-     [](const Step& t, const Tensor& x, const Tensor& list) {
+     [](const Step& t, const Tensor& x, const Tensor&) {
        copy(x.at(t.j * 64, 64), t.k);
        gemm(t.query, t.k.T(), t.s);
      },
      384},
     {"rows_of_a_list", 3, by_rows_of_a_list},
     {"scores_by_some_columns", 0,
-     [](const Step& t, const Tensor& x, const Tensor& list) {
+     [](const Step& t, const Tensor& x, const Tensor&) {
        copy(x.at(t.j * 64, 0), t.k);
        gemm(t.query.slice(all, range(0, 128)), t.k.slice(all, range(0, 128)).T(), t.s);
      }},
@@ -211,7 +211,7 @@ const HalvesCase halves_cases[] = {
        parallel(t.s, [&](Index i, Index c) { t.s(i, c) += t.k(c, 0); });
      }},
     {"rows_from_two_places", 0,
-     [](const Step& t, const Tensor& x, const Tensor& list) {
+     [](const Step& t, const Tensor& x, const Tensor&) {
        copy(x.at(t.j * 64, 0), t.k.slice(range(0, 32)));
        copy(x.at(t.j * 64 + 32, 0), t.k.slice(range(32, 64)));
        gemm(t.query, t.k.T(), t.s);

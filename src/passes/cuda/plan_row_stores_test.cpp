@@ -61,7 +61,9 @@ TEST_P(Rows, AreFoundOnceAndWrittenInPieces) {
   ASSERT_EQ(plan.has_value(), c.slow && *c.slow == 0);
   if (plan) return;
   EXPECT_EQ(plan.reason().why.empty(), c.slow == nullptr) << plan.reason().why;
-  if (c.slow) EXPECT_NE(plan.reason().why.find(c.slow), std::string::npos) << plan.reason().why;
+  if (c.slow) {
+    EXPECT_NE(plan.reason().why.find(c.slow), std::string::npos) << plan.reason().why;
+  }
 }
 
 void to_rows(const Tensor& out, const Tensor&, const Fragment& sum) { copy(sum, out.at(0, 0)); }
