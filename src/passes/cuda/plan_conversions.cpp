@@ -127,4 +127,16 @@ std::optional<RowConversion> plan_conversion(const Stmt& stmt) {
   return reads_rows ? std::optional(plan) : std::nullopt;
 }
 
+bool RowConversion::reads_one_tensor() const {
+  const Body& body = as<For>(loop)->body;
+  int tensors = 0, pieces = 0;
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    if (statements[i] != Of::piece) continue;
+    const auto* load = as<Load>(body[i]);
+    ++pieces;
+    tensors += load && !load->from.view.is_tile() ? 1 : 0;
+  }
+  return pieces == 1 && tensors == 1;
+}
+
 }  // namespace tegula::passes

@@ -1,7 +1,6 @@
 // Loops over elements that compute a tile of 16-bit floats from rows of tensors, where each row may be looked
 // up.
 #pragma once
-#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -21,7 +20,8 @@ struct RowConversion {
   int elements = 0;            // of a piece
   std::vector<Of> statements;  // of the loop's body but for the store, which is the last
 
-  bool reads_one_tensor() const { return std::count(statements.begin(), statements.end(), Of::piece) == 1; }
+  // Pieces of one tensor make the tile, and none of another tile.
+  bool reads_one_tensor() const;
 };
 
 // Nothing for other loops: their last index does not go along whole rows of the tile, they do more than read
