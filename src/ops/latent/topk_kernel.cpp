@@ -300,7 +300,8 @@ TopkKernel topk_instance(std::int64_t rows, std::int64_t columns, std::int64_t c
 Kernel topk_kernel(const TopkKernel& c) {
   return kernel(instance_name("topk_select", c), [&] {
     TopkProgram program(c);
-    const int blocks = c.threads < 1024 ? 1024 / c.threads : 0;  // 0: as many as there are registers for
+    // The candidates of three rows fit a processor's memory. 0: as many blocks as there are registers for.
+    const int fit = c.candidates > 0 ? 3 : 4, blocks = c.threads < 1024 ? std::min(1024 / c.threads, fit) : 0;
     grid(program.rows, program.batch, {.threads = c.threads, .blocks_per_processor = blocks},
          [&](Index row, Index b) { program.block(b, row); });
   });
