@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "codegen/cuda/steps.hpp"
+#include "ir/lists.hpp"
 
 namespace tegula::codegen {
 namespace {
@@ -14,11 +15,6 @@ using Pending = std::vector<MemoryTouch>;
 bool equal(const MemoryTouch& a, const MemoryTouch& b) {
   return a.use == b.use && a.by_one == b.by_one && a.half == b.half && a.memory.tensor == b.memory.tensor &&
          a.memory.begin == b.memory.begin && a.memory.end == b.memory.end;
-}
-
-template <class T>
-bool is_among(const std::vector<T>& all, const T& one) {
-  return std::find(all.begin(), all.end(), one) != all.end();
 }
 
 bool is_pending(const Pending& pending, const MemoryTouch& touch) {
@@ -126,7 +122,7 @@ class Placement {
     std::vector<Step> now = loop.body;
     const Pending before = pending;
     const auto is_apart = [&](const MemoryTouch& touch) {
-      return touch.memory.tensor >= 0 && is_among(loop.apart, touch.memory.tensor) &&
+      return touch.memory.tensor >= 0 && ir::contains(loop.apart, touch.memory.tensor) &&
              !is_pending(before, touch);
     };
     for (;;) {
@@ -136,7 +132,7 @@ class Placement {
       std::copy_if(here.begin(), here.end(), std::back_inserter(apart), is_apart);
       here.erase(std::remove_if(here.begin(), here.end(), is_apart), here.end());
       for (MemoryTouch& touch : here) {
-        if (touch.half >= 0 && is_among(loop.alternating, touch.memory.begin)) touch.half ^= 1;
+        if (touch.half >= 0 && ir::contains(loop.alternating, touch.memory.begin)) touch.half ^= 1;
       }
       add(pending, here);
       if (pending.size() > known) continue;

@@ -103,7 +103,8 @@ std::vector<std::size_t> CudaGridPrinter::dims_of_rows(const For& loop, const Lo
   return result;
 }
 
-// Prints `whole` for tiles all of whose rows exist, where that saves questions of each row, else `others`.
+// Prints pieces without questions of each row for tiles all of whose rows exist, where that saves any, and as
+// planned for the others; `otherwise` where pieces cannot be loaded.
 void CudaGridPrinter::by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers,
                                     const PrintPieces& pieces, const std::function<void()>& otherwise) {
   const passes::WholeRows whole = passes::whole_rows(plan);

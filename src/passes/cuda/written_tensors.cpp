@@ -1,8 +1,7 @@
 #include "passes/cuda/written_tensors.hpp"
 
-#include <algorithm>
-
 #include "ir/effects.hpp"
+#include "ir/lists.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::passes {
@@ -11,18 +10,14 @@ using namespace ir;
 
 namespace {
 
-bool is_listed(const std::vector<BufferPtr>& list, const BufferPtr& b) {
-  return std::find(list.begin(), list.end(), b) != list.end();
-}
-
 // The tensors that statements write, and those of them that more than one, or one of a loop, writes.
 struct TensorWrites {
   std::vector<BufferPtr> once, again;
 
   void add(const BufferPtr& b) {
-    if (!is_listed(once, b))
+    if (!contains(once, b))
       once.push_back(b);
-    else if (!is_listed(again, b))
+    else if (!contains(again, b))
       again.push_back(b);
   }
 };
@@ -34,7 +29,7 @@ TensorWrites tensor_writes(const If& branch) {
   TensorWrites result = tensor_writes(branch.then);
   const TensorWrites other = tensor_writes(branch.otherwise);
   for (const BufferPtr& b : other.once)
-    if (!is_listed(result.once, b)) result.once.push_back(b);
+    if (!contains(result.once, b)) result.once.push_back(b);
   result.again.insert(result.again.end(), other.again.begin(), other.again.end());
   return result;
 }
@@ -44,7 +39,7 @@ TensorWrites tensor_writes(const Stmt& s) {
   TensorWrites result;
   const Effects effects = all_effects(s);
   for (const Region& r : effects.regions)
-    if (is_write(r.touch) && !r.view->buffer->is_tile() && !is_listed(result.once, r.view->buffer))
+    if (is_write(r.touch) && !r.view->buffer->is_tile() && !contains(result.once, r.view->buffer))
       result.once.push_back(r.view->buffer);
   const auto* loop = as<For>(s);
   if ((loop && loop->kind != LoopKind::parallel) || as<While>(s)) result.again = result.once;
@@ -68,7 +63,7 @@ std::vector<BufferPtr> written_tensors(const Grid& grid) {
   const Effects all = all_effects(grid.body);
   std::vector<BufferPtr> result;
   for (const BufferPtr& b : writes.once)
-    if (is_listed(writes.again, b) || all.reads(b)) result.push_back(b);
+    if (contains(writes.again, b) || all.reads(b)) result.push_back(b);
   return result;
 }
 
