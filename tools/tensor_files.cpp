@@ -1,6 +1,7 @@
 #include "tensor_files.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -93,6 +94,7 @@ std::vector<Destination> destinations(const ops::Operator& op, const std::vector
     bool all = place.in_archive && place.tensor.empty();
     for (auto& output : op.outputs) {
       result.push_back(destination(output.name, place));
+      result.back().by_name = !all;
       if (!all) break;
     }
   }
@@ -101,16 +103,27 @@ std::vector<Destination> destinations(const ops::Operator& op, const std::vector
   return result;
 }
 
+std::vector<Destination> existing(const std::vector<Destination>& destinations,
+                                  const std::vector<std::string>& results) {
+  std::vector<Destination> kept;
+  for (auto& to : destinations) {
+    if (std::find(results.begin(), results.end(), to.output) != results.end())
+      kept.push_back(to);
+    else if (to.by_name)
+      throw ArgumentError(fmt::format("--output {}: this call has no such result; it has {}", to.output,
+                                      fmt::join(results, ", ")));
+  }
+  return kept;
+}
+
 void write_outputs(const ops::Tensors& results, const std::vector<Destination>& destinations) {
   std::map<std::string, std::vector<NamedRef>> archives;
   for (auto& to : destinations) {
-    auto found = results.find(to.output);
-    if (found == results.end())
-      throw ArgumentError(fmt::format("--output {}: this call has no such result", to.output));
+    const Tensor& result = results.at(to.output);
     if (to.tensor.empty())
-      write_npy(to.path, found->second);
+      write_npy(to.path, result);
     else
-      archives[to.path].push_back({to.tensor, found->second.ref()});
+      archives[to.path].push_back({to.tensor, result.ref()});
   }
   for (auto& [path, tensors] : archives) write_safetensors(path, tensors);
   for (auto& to : destinations) report(to, results.at(to.output));

@@ -93,6 +93,31 @@ TEST_F(Tool, WritesAllOutputsIntoOneArchive) {
   EXPECT_EQ(first_difference(read_npy(file("out.npy")), all.read("out"), 0), std::nullopt);
 }
 
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  const SafetensorsFile archive(path);
+  for (auto& entry : archive.entries()) names.push_back(entry.name);
+  return names;
+}
+
+// An output under a condition that the call does not meet is left out of an archive of all.
+TEST_F(Tool, WritesThoseOutputsThatTheCallHas) {
+  std::string call = "run attention_backward --target interpreter";
+  for (auto* tensor : {"dout=1x5x2x8", "q=1x5x2x8", "k=1x6x1x8", "v=1x6x1x8", "out=1x5x2x8", "lse=1x2x5"})
+    call += std::string(" --random ") + tensor;
+  const std::string to_all = " --output " + file("all.safetensors");
+  const auto without = tool(call + to_all);
+  ASSERT_EQ(without.status, 0) << without.err;
+  EXPECT_EQ(names_in(file("all.safetensors")), (std::vector<std::string>{"dq", "dk", "dv"}));
+  const auto with = tool(call + " --random sinks=2" + to_all);
+  ASSERT_EQ(with.status, 0) << with.err;
+  EXPECT_EQ(names_in(file("all.safetensors")),
+            (std::vector<std::string>{"dq", "dk", "dv", "dsinks"}));
+  const auto wrong = tool(call + " --output dsinks=" + file("none.npy"));
+  EXPECT_NE(wrong.status, 0);
+  EXPECT_TRUE(has(wrong.err, "--output dsinks: this call has no such result; it has dq, dk, dv")) << wrong.err;
+}
+
 TEST_F(Tool, OptionsAndInputsReplaceThoseOfACase) {
   const auto outcome =
       tool("run gemm --case square --random a=10x64 --option activation=relu --output " + file("c.npy"));

@@ -67,11 +67,11 @@ struct Program {
   // Calls `wrong` with every entry of a row that counts and should not be there.
   template <class F>
   void each_wrong(const SequenceRows& of, const Expr& h, const Expr& row, F wrong) const {
-    auto part = [&](const lang::Tensor& t) {
+    auto own = [&](const lang::Tensor& t) {
       return c.by_token() ? t.slice(of.queries, h) : t.slice(of.b, of.queries, h);
     };
-    Expr blocks = blocks_of(of), length = c.counts ? length_of(part(*counts), row) : Expr(entries);
-    lang::Tensor list = part(*indices).slice(row);
+    Expr blocks = blocks_of(of), length = c.counts ? length_of(own(*counts), row) : Expr(entries);
+    lang::Tensor list = own(*indices).slice(row);
     serial(length, [&](Index n) {
       Expr entry = list(n);
       when(entry < -1 || entry >= blocks, [&] { wrong(n, entry); });

@@ -23,7 +23,7 @@ struct InverseExtents {
   lang::Expr chunks, lists, entries;       // of all sequences together
 };
 
-// One sequence of one head.
+// What lists belong to: one sequence of one head.
 struct InversePart {
   lang::Expr rows, lists;                           // of the sequence
   lang::Expr chunk_begin, list_begin, entry_begin;  // where its own begin
@@ -36,10 +36,10 @@ struct InversePart {
 
 class InverseLists {
  public:
-  // Declares workspaces; of_part gives the part of a head and a sequence. `fold` blocks of keys share a list;
+  // Declares workspaces; owner_of gives that of a head and a sequence. `fold` blocks of keys share a list;
   // each of its rows has a bit for each.
-  using OfPart = std::function<InversePart(const lang::Expr& head, const lang::Expr& sequence)>;
-  InverseLists(int fold, const InverseExtents& extents, OfPart of_part);
+  using OwnerOf = std::function<InversePart(const lang::Expr& head, const lang::Expr& sequence)>;
+  InverseLists(int fold, const InverseExtents& extents, OwnerOf owner_of);
 
   // The three grids, in this order.
   void record_count() const;
@@ -60,28 +60,28 @@ class InverseLists {
 
  private:
   using OfChunkOfRows = std::function<void(const lang::Expr& chunk, const lang::Expr& begin,
-                                           const lang::Expr& head, const InversePart& part)>;
+                                           const lang::Expr& head, const InversePart& owner)>;
   void over_chunks(const OfChunkOfRows& body) const;
-  void mark(const InversePart& part, const lang::Expr& step, const lang::Expr& begin,
+  void mark(const InversePart& owner, const lang::Expr& step, const lang::Expr& begin,
             lang::Shared& marks) const;
   lang::Expr is_marked(lang::Shared& marks, const lang::Expr& row, const lang::Expr& column) const;
   // `step` are inverse_rows rows, numbered from the sequence's first.
   using OfMarks = std::function<void(const lang::Expr& step, lang::Shared& marks)>;
-  void each_step(const InversePart& part, const lang::Expr& chunk, const lang::Expr& begin,
+  void each_step(const InversePart& owner, const lang::Expr& chunk, const lang::Expr& begin,
                  const OfMarks& body) const;
   void count(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
-             const InversePart& part) const;
+             const InversePart& owner) const;
   using OfChunk =
       std::function<void(const lang::Expr& n, const lang::Expr& exists, const lang::Expr& number)>;
-  void each_chunk(const lang::Expr& head, const InversePart& part, const lang::Expr& list,
+  void each_chunk(const lang::Expr& head, const InversePart& owner, const lang::Expr& list,
                   const OfChunk& body) const;
-  void find_begins(const lang::Expr& head, const InversePart& part) const;
+  void find_begins(const lang::Expr& head, const InversePart& owner) const;
   void write(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
-             const InversePart& part) const;
+             const InversePart& owner) const;
 
   int fold_, words_;
   InverseExtents extents_;
-  OfPart of_part_;
+  OwnerOf owner_of_;
   lang::Tensor counts_, begins_, lengths_, rows_;
   std::optional<lang::Tensor> bits_;
 };

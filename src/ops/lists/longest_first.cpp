@@ -16,7 +16,7 @@ LongestFirst::LongestFirst(const Expr& heads, const Expr& lists, Length length)
       length_(std::move(length)),
       order_(workspace("order_of_lists", {heads, lists}, i32)) {}
 
-// Every list counts those that come before it, which are compared in parts. A quadratic number of
+// Every list counts those that come before it, of which a block holds some at a time. A quadratic number of
 // comparisons, but few beside the lists' own entries.
 void LongestFirst::record_grid() const {
   grid(ceildiv(lists_, lists_of_block), heads_, {.threads = lists_of_block}, [&](Index x, Index h) {
@@ -29,13 +29,13 @@ void LongestFirst::record_grid() const {
     };
     load_lengths(x * lists_of_block, own);
     clear(before);
-    serial(ceildiv(lists_, lists_of_block), [&](Index part) {
-      load_lengths(part * lists_of_block, other);
+    serial(ceildiv(lists_, lists_of_block), [&](Index step) {
+      load_lengths(step * lists_of_block, other);
       parallel(before, [&](Index i) {
         Var count = before(i);
         Expr length = own(i), number = x * lists_of_block + i;
         serial(lists_of_block, [&](Index j) {
-          Expr is_before = other(j) > length || (other(j) == length && part * lists_of_block + j < number);
+          Expr is_before = other(j) > length || (other(j) == length && step * lists_of_block + j < number);
           count += select(is_before, 1, 0);
         });
         before(i) = count;

@@ -43,17 +43,17 @@ PairLists::PairLists(const SelectedBlocks& c, const Extents& e, const Options& o
   if (c.repeats) times_.emplace(workspace("pair_times", {e.heads, e.tokens * width_}, i32));
 }
 
-PairLists::List PairLists::list(const Part& part, const Expr& block) const {
-  Expr begin = begins_(part.head, part.sequence, block), end = begins_(part.head, part.sequence, block + 1);
-  List result{tokens_.slice(part.head), part.first_row * width_ + begin, end - begin, {}};
-  if (times_) result.times.emplace(times_->slice(part.head));
+PairLists::List PairLists::list(const Part& owner, const Expr& block) const {
+  Expr begin = begins_(owner.head, owner.sequence, block), end = begins_(owner.head, owner.sequence, block + 1);
+  List result{tokens_.slice(owner.head), owner.first_row * width_ + begin, end - begin, {}};
+  if (times_) result.times.emplace(times_->slice(owner.head));
   return result;
 }
 
 // Over the blocks of keys that are looked after at a time. A packed sequence may have tokens and no keys:
 // then once, so that its entries have no places.
-void PairLists::each_pass(const Part& part, const std::function<void(const Expr&)>& body) const {
-  Expr passes = ceildiv(part.blocks, columns_of_runs);
+void PairLists::each_pass(const Part& owner, const std::function<void(const Expr&)>& body) const {
+  Expr passes = ceildiv(owner.blocks, columns_of_runs);
   serial(c.varlen ? max(passes, 1) : passes, [&](Index pass) { body(pass * columns_of_runs); });
 }
 
@@ -77,10 +77,10 @@ void PairLists::each_word(const TokenTile& tokens, const Selection& selection, c
   });
 }
 
-void PairLists::count(const Part& part, const TokenTile& tokens, const Selection& selection) const {
-  Expr chunk = part.first_chunk + tokens.first / c.chunk;
+void PairLists::count(const Part& owner, const TokenTile& tokens, const Selection& selection) const {
+  Expr chunk = owner.first_chunk + tokens.first / c.chunk;
   Var all_pairs = 0;
-  each_pass(part, [&](const Expr& begin) {
+  each_pass(owner, [&](const Expr& begin) {
     Shared numbers({columns_of_runs}, i32);
     clear(numbers);
     each_word(tokens, selection, [&](const Expr&, Shared& named, Shared&) {
@@ -91,25 +91,25 @@ void PairLists::count(const Part& part, const TokenTile& tokens, const Selection
       });
     });
     parallel(numbers, [&](Index i) {
-      when(begin + i < part.blocks, [&] { (*counts_)(part.head, chunk, begin + i) = numbers(i); });
+      when(begin + i < owner.blocks, [&] { (*counts_)(owner.head, chunk, begin + i) = numbers(i); });
     });
     all_pairs += reduce_sum(numbers).scalar();
   });
-  (*chunk_pairs_)(part.head, chunk) = all_pairs;
+  (*chunk_pairs_)(owner.head, chunk) = all_pairs;
 }
 
 // Where rows are few, most chunks have none, and often all.
-void PairLists::leave_empty(const Part& part, const TokenTile& tokens) const {
-  Expr own = (*chunk_pairs_)(part.head, part.first_chunk + tokens.first / c.chunk);
+void PairLists::leave_empty(const Part& owner, const TokenTile& tokens) const {
+  Expr own = (*chunk_pairs_)(owner.head, owner.first_chunk + tokens.first / c.chunk);
   Var all_pairs = 0;
   each_chunk(tokens, [&](const Expr& n, const Expr& exists) {
-    all_pairs += select(exists, (*chunk_pairs_)(part.head, part.first_chunk + n), 0);
+    all_pairs += select(exists, (*chunk_pairs_)(owner.head, owner.first_chunk + n), 0);
   });
   when(all_pairs == 0 && tokens.first == 0, [&] {
-    parallel(part.blocks + 1, [&](Index block) { begins_(part.head, part.sequence, block) = 0; });
-    parallel(part.blocks, [&](Index block) { first_pieces_(part.head, part.sequence, block) = 0; });
-    parallel(pieces(tokens.count, part.blocks),
-             [&](Index n) { piece_blocks_(part.head, begin_of_pieces(part) + n) = -1; });
+    parallel(owner.blocks + 1, [&](Index block) { begins_(owner.head, owner.sequence, block) = 0; });
+    parallel(owner.blocks, [&](Index block) { first_pieces_(owner.head, owner.sequence, block) = 0; });
+    parallel(pieces(tokens.count, owner.blocks),
+             [&](Index n) { piece_blocks_(owner.head, begin_of_pieces(owner) + n) = -1; });
   });
   exit_if(all_pairs == 0 || (own == 0 && tokens.first > 0));
 }
@@ -127,7 +127,7 @@ void PairLists::each_chunk(const TokenTile& tokens,
 }
 
 // For each block, counts all pairs and those of earlier chunks. Tiles are [runs, run_length + 1].
-void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const Expr& begin, Shared& all_pairs,
+void PairLists::add_up_chunks(const Part& owner, const TokenTile& tokens, const Expr& begin, Shared& all_pairs,
                               Shared& cursors) const {
   Expr own = tokens.first / c.chunk;
   parallel(runs, run_length, [&](Index run, Index i) {
@@ -135,7 +135,7 @@ void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const E
     Var sum = 0, before = 0;
     each_chunk(tokens, [&](const Expr& n, const Expr& exists) {
       Expr number =
-          select(exists && block < part.blocks, (*counts_)(part.head, part.first_chunk + n, block), 0);
+          select(exists && block < owner.blocks, (*counts_)(owner.head, owner.first_chunk + n, block), 0);
       sum += number;
       before += select(n < own, number, 0);
     });
@@ -146,7 +146,7 @@ void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const E
 
 // Cursors become where the chunk's pairs of a block begin. `total` pairs stand before. One chunk tells where
 // lists begin.
-void PairLists::find_begins(const Part& part, const Expr& begin, const Expr& tells, const Shared& all_pairs,
+void PairLists::find_begins(const Part& owner, const Expr& begin, const Expr& tells, const Shared& all_pairs,
                             Shared& cursors, Var& total) const {
   Shared place({runs + 1}, i32);
   add_up_runs([&](const Expr& run, const Expr& i) -> Expr { return all_pairs(run, i); }, place);
@@ -156,7 +156,7 @@ void PairLists::find_begins(const Part& part, const Expr& begin, const Expr& tel
     serial(run_length, [&](Index i) {
       Expr block = begin + run * run_length + i;
       cursors(run, i) += at;
-      when(tells && block < part.blocks, [&] { begins_(part.head, part.sequence, block) = at; });
+      when(tells && block < owner.blocks, [&] { begins_(owner.head, owner.sequence, block) = at; });
       at += all_pairs(run, i);
     });
   });
@@ -164,7 +164,7 @@ void PairLists::find_begins(const Part& part, const Expr& begin, const Expr& tel
 }
 
 // Numbers the pieces of long lists. `total` pieces stand before.
-void PairLists::cut(const Part& part, const Expr& begin, const Shared& all_pairs, Var& total) const {
+void PairLists::cut(const Part& owner, const Expr& begin, const Shared& all_pairs, Var& total) const {
   Shared place({runs + 1}, i32);
   auto pieces = [&](const Expr& run, const Expr& i) -> Expr {
     Expr pairs = all_pairs(run, i);
@@ -176,9 +176,9 @@ void PairLists::cut(const Part& part, const Expr& begin, const Shared& all_pairs
     Var piece = before + place(run);
     serial(run_length, [&](Index i) {
       Expr number = pieces(run, i), block = begin + run * run_length + i;
-      when(block < part.blocks, [&] {
-        first_pieces_(part.head, part.sequence, block) = piece;
-        serial(number, [&](Index n) { piece_blocks_(part.head, begin_of_pieces(part) + piece + n) = block; });
+      when(block < owner.blocks, [&] {
+        first_pieces_(owner.head, owner.sequence, block) = piece;
+        serial(number, [&](Index n) { piece_blocks_(owner.head, begin_of_pieces(owner) + piece + n) = block; });
         piece += number;
       });
     });
@@ -187,7 +187,7 @@ void PairLists::cut(const Part& part, const Expr& begin, const Shared& all_pairs
 }
 
 // The pairs of word_bits tokens. `cursors` says where those of each block come to stand.
-void PairLists::write_word(const Part& part, const Expr& first, const Expr& begin, Shared& named,
+void PairLists::write_word(const Part& owner, const Expr& first, const Expr& begin, Shared& named,
                            Shared& listed, Shared& cursors) const {
   Shared marks({runs, run_length + 1}, u32);
   clear(marks);
@@ -203,43 +203,43 @@ void PairLists::write_word(const Part& part, const Expr& first, const Expr& begi
   });
   each_pair([&](const Expr& token, const Expr& entry, const Expr& run, const Expr& i) {
     Expr earlier = marks(run, i) & ((u32(1) << u32(token)) - 1u);
-    Expr at = part.first_row * width_ + cursors(run, i) + i32(popcount(earlier));
-    tokens_(part.head, at) = first + token;
+    Expr at = owner.first_row * width_ + cursors(run, i) + i32(popcount(earlier));
+    tokens_(owner.head, at) = first + token;
     if (times_) {
       Expr own = named(token * width_ + entry);
       Var times = 0;
       serial(range(token * width_, token * width_ + width_),
              [&](Index m) { times += select(listed(m) == own, 1, 0); });
-      (*times_)(part.head, at) = times;
+      (*times_)(owner.head, at) = times;
     }
-    places_(part.head, part.first_row + first + token, entry) = at;
+    places_(owner.head, owner.first_row + first + token, entry) = at;
   });
   parallel(runs, run_length, [&](Index run, Index i) { cursors(run, i) += i32(popcount(marks(run, i))); });
 }
 
-void PairLists::write(const Part& part, const TokenTile& tokens, const Selection& selection) const {
-  if (options_.left_out) leave_empty(part, tokens);
+void PairLists::write(const Part& owner, const TokenTile& tokens, const Selection& selection) const {
+  if (options_.left_out) leave_empty(owner, tokens);
   Var total = 0, total_pieces = 0;
-  each_pass(part, [&](const Expr& begin) {
+  each_pass(owner, [&](const Expr& begin) {
     Shared all_pairs({runs, run_length + 1}, i32), cursors({runs, run_length + 1}, i32);
-    add_up_chunks(part, tokens, begin, all_pairs, cursors);
+    add_up_chunks(owner, tokens, begin, all_pairs, cursors);
     // All chunks find the same; the first one tells.
-    when(tokens.first == 0, [&] { cut(part, begin, all_pairs, total_pieces); });
-    find_begins(part, begin, tokens.first == 0, all_pairs, cursors, total);
+    when(tokens.first == 0, [&] { cut(owner, begin, all_pairs, total_pieces); });
+    find_begins(owner, begin, tokens.first == 0, all_pairs, cursors, total);
     each_word(tokens, selection, [&](const Expr& first, Shared& named, Shared& listed) {
       parallel(named, [&](Index n) {
         Expr row = first + n / width_;
         when(named(n) == no_row && begin == 0 && row < tokens.count,
-             [&] { places_(part.head, part.first_row + row, n % width_) = -1; });
+             [&] { places_(owner.head, owner.first_row + row, n % width_) = -1; });
       });
-      write_word(part, first, begin, named, listed, cursors);
+      write_word(owner, first, begin, named, listed, cursors);
     });
   });
   Expr used = total_pieces;
   when(tokens.first == 0, [&] {
-    begins_(part.head, part.sequence, part.blocks) = total;
-    parallel(pieces(tokens.count, part.blocks), [&](Index n) {
-      when(n >= used, [&] { piece_blocks_(part.head, begin_of_pieces(part) + n) = -1; });
+    begins_(owner.head, owner.sequence, owner.blocks) = total;
+    parallel(pieces(tokens.count, owner.blocks), [&](Index n) {
+      when(n >= used, [&] { piece_blocks_(owner.head, begin_of_pieces(owner) + n) = -1; });
     });
   });
 }

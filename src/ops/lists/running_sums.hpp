@@ -1,4 +1,4 @@
-// Where parts of a list begin, from their lengths.
+// Where lists begin that stand one after the other, from their lengths.
 #pragma once
 #include "tegula/lang.hpp"
 

@@ -24,7 +24,7 @@ std::uint32_t bits_of(const SelectedBlocks& c, int group, int word) {
 }  // namespace
 
 UnionLists::UnionLists(const SelectedBlocks& c, const Expr& heads, const Expr& tiles, const Expr& tokens,
-                       const std::optional<Expr>& parts)
+                       const std::optional<Expr>& segments)
     : c(c),
       width_(c.width()),
       words_(ceildiv(c.queries, word_bits)),
@@ -34,12 +34,12 @@ UnionLists::UnionLists(const SelectedBlocks& c, const Expr& heads, const Expr& t
       whole_(workspace("union_whole", {heads, tiles}, i32)) {
   if (!c.divides()) return;
   left_out_.emplace(workspace("rest", {heads, tokens, width_}, i32));
-  most_of_part_.emplace(output("most_of_part", {*parts}, i32));
+  most_of_segment_.emplace(output("most_of_part", {*segments}, i32));
   most_left_out_.emplace(output("most_rest", {heads, tiles * c.row_groups}, i32));
 }
 
 void UnionLists::clear_parts() const {
-  const Tensor& most = *most_of_part_;
+  const Tensor& most = *most_of_segment_;
   grid(ceildiv(most.extent(0), chunk), [&](Index x) {
     parallel(chunk, [&](Index i) { when(x * chunk + i < most.extent(0), [&] { most(x * chunk + i) = 0; }); });
   });
@@ -158,7 +158,7 @@ Expr UnionLists::write_left_out(const Expr& head, const Expr& tile, const Expr& 
 }
 
 void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row, const TokenTile& tokens,
-                      const Selection& selection, const Expr& part) const {
+                      const Selection& selection, const Expr& segment) const {
   const int entries = c.queries * width_;
   Shared named({entries}, i32), turn({c.repeats ? entries : 1}, i32),
       left_out({c.divides() ? entries : 1}, i32);
@@ -204,7 +204,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
   whole_(head, tile) = count - cut(0);
   if (!c.divides()) return;
   Expr most = write_left_out(head, tile, first_row + tokens.first, last + 1, left_out);
-  when(most > 0, [&] { atomic_max((*most_of_part_)(part), most); });
+  when(most > 0, [&] { atomic_max((*most_of_segment_)(segment), most); });
 }
 
 }  // namespace tegula::ops

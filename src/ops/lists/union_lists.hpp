@@ -14,10 +14,10 @@ class UnionLists {
  public:
   static constexpr int word_bits = 32;  // tokens of a word of bits
 
-  // Declares workspaces for so many tiles and tokens of each head; with c.divides() and so many parts,
-  // most_of_part [parts] and most_left_out [heads, warp groups of tiles] as outputs.
+  // Declares workspaces for so many tiles and tokens of each head; with c.divides() and so many segments of tokens,
+  // most_of_part [segments] and most_left_out [heads, warp groups of tiles] as outputs.
   UnionLists(const SelectedBlocks& c, const lang::Expr& heads, const lang::Expr& tiles,
-             const lang::Expr& tokens, const std::optional<lang::Expr>& parts = {});
+             const lang::Expr& tokens, const std::optional<lang::Expr>& segments = {});
 
   struct List {
     lang::Tensor blocks;  // [entries]
@@ -30,15 +30,15 @@ class UnionLists {
   void clear_parts() const;
   // What a block of the grid does; the rows of the tile's sequence begin at `first_row`. With `repeats`, a
   // block that a token names n times stands in the list at least n times, and in n of them the token has its
-  // bit. With c.divides(), of which part the tile is.
+  // bit. With c.divides(), of which segment the tile is.
   void find(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& first_row,
-            const TokenTile& tokens, const Selection& selection, const lang::Expr& part) const;
+            const TokenTile& tokens, const Selection& selection, const lang::Expr& segment) const;
 
   // With c.divides(), the blocks that stand in no list: [tokens, entries] of a head, each once, -1 after the
   // last.
   lang::Tensor left_out(const lang::Expr& head) const { return left_out_->slice(head); }
-  // Whether tiles of the part have left something out.
-  lang::Expr has_left_out(const lang::Expr& part) const { return (*most_of_part_)(part) > 0; }
+  // Whether tiles of the segment have left something out.
+  lang::Expr has_left_out(const lang::Expr& segment) const { return (*most_of_segment_)(segment) > 0; }
 
  private:
   lang::Expr tokens_of(lang::Shared& marks, const lang::Expr& run, const lang::Expr& i, int group) const;
@@ -55,7 +55,7 @@ class UnionLists {
   SelectedBlocks c;
   int width_, words_;
   lang::Tensor blocks_, chosen_, counts_, whole_;
-  std::optional<lang::Tensor> left_out_, most_left_out_, most_of_part_;
+  std::optional<lang::Tensor> left_out_, most_left_out_, most_of_segment_;
 };
 
 }  // namespace tegula::ops

@@ -25,10 +25,10 @@ UnionStep::UnionStep(const SelectedBlocks& c, int keys, int blocks, const UnionL
                      const Expr& t)
     : c_(c), keys_(keys), blocks_(blocks), list_(list), t_(t) {
   for (int i = 0; i < blocks; ++i) {
-    Expr n = blocks > 1 ? t * blocks + i : parts() > 1 ? t / parts() : t;
+    Expr n = blocks > 1 ? t * blocks + i : steps_of_block() > 1 ? t / steps_of_block() : t;
     Expr there = blocks > 1 ? min(n, list.count - 1) : n;
     Expr begin = list.blocks(there) * c.block;
-    first_.push_back(parts() > 1 ? begin + t % parts() * keys : begin);
+    first_.push_back(steps_of_block() > 1 ? begin + t % steps_of_block() * keys : begin);
     end_.push_back(begin + c.block);
     chosen_.emplace_back();
     for (int w = 0; w < ceildiv(c.queries, UnionLists::word_bits); ++w) {
@@ -73,7 +73,7 @@ std::vector<Expr> UnionStep::chosen_by(int runs) const {
 // Whether some token would not see all keys of its blocks.
 Expr UnionStep::is_cut(const TokenTile& tokens) const {
   if (!c_.repeats && c_.block % width() == 0)
-    return t_ >= (blocks_ > 1 ? list_.whole / blocks_ : list_.whole * parts());
+    return t_ >= (blocks_ > 1 ? list_.whole / blocks_ : list_.whole * steps_of_block());
   std::vector<Expr> reasons;
   for (std::size_t i = 0; i < first_.size(); ++i) {
     Expr behind = first_[i] + width();

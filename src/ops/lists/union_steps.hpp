@@ -6,7 +6,7 @@
 
 namespace tegula::ops {
 
-// The keys of one step: a part of a block, or a few whole blocks one after the other.
+// The keys of one step: of a block those that a step holds, or of a few whole blocks one after the other.
 class UnionStep {
  public:
   // Step t with `keys` keys of `blocks` blocks.
@@ -22,7 +22,7 @@ class UnionStep {
 
  private:
   int width() const { return keys_ / blocks_; }
-  int parts() const { return (c_.block + keys_ - 1) / keys_; }
+  int steps_of_block() const { return (c_.block + keys_ - 1) / keys_; }
   lang::Expr is_cut(const TokenTile& tokens) const;
   lang::Expr is_missed() const;
   lang::Expr has_block_of(const lang::Expr& column, const lang::Expr& token, std::size_t i = 0) const;

@@ -9,8 +9,8 @@ using lang::Tensor;
 
 TileOfBlocks tile_of_blocks(int block, int wanted) {
   if (block <= wanted) return {block, wanted / block * block};
-  const int parts = ceildiv(block, wanted);
-  return {block, ceildiv(block, parts)};
+  const int tiles = ceildiv(block, wanted);
+  return {block, ceildiv(block, tiles)};
 }
 
 namespace {
@@ -73,8 +73,8 @@ void BlockTile::load_vector(const Tensor& from, Shared& tile, int pack) const {
   }
   for (std::size_t i = 0; side_by_side && i < begins.size(); ++i) {
     const int rows = shape.block * pack, begin = static_cast<int>(i) * rows;
-    Shared part = tile.slice(range(begin, begin + rows));
-    copy(from.at(pack > 1 ? begins[i] * pack : begins[i]), part);
+    Shared of_block = tile.slice(range(begin, begin + rows));
+    copy(from.at(pack > 1 ? begins[i] * pack : begins[i]), of_block);
   }
   if (side_by_side && !begins.empty()) return;
   parallel(tile, [&](Index i) {
@@ -93,11 +93,11 @@ namespace {
 using List = std::function<Expr(const Expr&)>;
 using Body = std::function<void(const BlockTile&)>;
 
-void walk_parts(const TileOfBlocks& shape, const List& list, const Expr& count, const Body& body) {
-  const int parts = shape.parts();
-  pipelined(parts == 1 ? count : count * parts, {.stages = 2}, [&](Index t) {
-    Expr entry = parts == 1 ? Expr(t) : t / parts, block = list(entry) * shape.block;
-    Expr first = parts == 1 ? block : block + t % parts * shape.extent;
+void walk_divided(const TileOfBlocks& shape, const List& list, const Expr& count, const Body& body) {
+  const int tiles = shape.tiles_of_block();
+  pipelined(tiles == 1 ? count : count * tiles, {.stages = 2}, [&](Index t) {
+    Expr entry = tiles == 1 ? Expr(t) : t / tiles, block = list(entry) * shape.block;
+    Expr first = tiles == 1 ? block : block + t % tiles * shape.extent;
     body({first, block + shape.block, entry, nullptr, {}, t, shape});
   });
 }
@@ -130,7 +130,7 @@ void walk_rows(const TileOfBlocks& shape, const List& list, const Expr& count, c
 }  // namespace
 
 void walk_blocks(const TileOfBlocks& shape, const List& list, const Expr& count, const Body& body) {
-  if (!shape.gathers()) return walk_parts(shape, list, count, body);
+  if (!shape.gathers()) return walk_divided(shape, list, count, body);
   if (shape.joins()) return walk_joined(shape, list, count, body);
   walk_rows(shape, list, count, body);
 }

@@ -10,7 +10,7 @@ namespace tegula::ops {
 
 inline constexpr int no_row = 0x7fffffff;  // larger than any row: outside the tensor, and after every limit
 
-// A tile is a part of a block, or several whole blocks. Rows of the tile after them belong to none.
+// A tile is one of the equal tiles of a block, or several whole blocks. Rows of it after them belong to none.
 struct TileOfBlocks {
   int block = 64, extent = 64;
   // Few blocks are copied one by one, as a copy engine does it; else row by row.
@@ -22,9 +22,8 @@ struct TileOfBlocks {
   bool joins() const {
     return by_blocks && gathers() && block % 8 == 0 && extent % block == 0 && blocks() <= 4;
   }
-  int parts() const { return (block + extent - 1) / extent; }
+  int tiles_of_block() const { return (block + extent - 1) / extent; }
 };
-// Parts are equal.
 TileOfBlocks tile_of_blocks(int block, int wanted);
 
 // One step of a walk. Rows that belong to no block of the list have the number no_row if blocks are gathered;

@@ -58,6 +58,15 @@ Work work_of(const OperatorSchema& schema, const Tensors& in, const Options& opt
   return {call.bound.flops(), call.bound.bytes()};
 }
 
+std::vector<std::string> results_of_call(const OperatorSchema& schema, const Tensors& in,
+                                         const Options& options) {
+  const CheckedCall call(schema, in, values_of(schema, options));
+  std::vector<std::string> names;
+  for (const TensorSpec& tensor : schema.tensors)
+    if ((tensor.output || tensor.written) && call.bound.has(tensor.name)) names.push_back(tensor.name);
+  return names;
+}
+
 void describe(const OperatorSchema& schema, Operator& op) {
   op.name = schema.name, op.summary = schema.doc;
   for (const TensorSpec& tensor : schema.tensors) {
@@ -87,6 +96,9 @@ Operator registered(const OperatorSchema& schema) {
     return listed_by_name(schema, in, values_of(schema, options), target);
   };
   op.work = [&schema](const Tensors& in, const Options& options) { return work_of(schema, in, options); };
+  op.results = [&schema](const Tensors& in, const Options& options) {
+    return results_of_call(schema, in, options);
+  };
   op.judge = [&schema](const Tensors& in, const Options& options, const Tensors& results) {
     return judge_call(schema, in, values_of(schema, options), results);
   };
