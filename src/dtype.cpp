@@ -43,8 +43,8 @@ std::uint64_t round_magnitude(const NarrowFormat& format, double value) {
   int shift = f64_mantissa - format.mantissa + (exponent < smallest ? smallest - exponent : 0);
   if (shift > f64_mantissa + 2) shift = f64_mantissa + 2;
   std::uint64_t quotient = significand >> shift;
-  const std::uint64_t rest = significand & ((1ull << shift) - 1), half = 1ull << (shift - 1);
-  quotient += rest > half || (rest == half && (quotient & 1));
+  const std::uint64_t remainder = significand & ((1ull << shift) - 1), half = 1ull << (shift - 1);
+  quotient += remainder > half || (remainder == half && (quotient & 1));
   // The implicit leading bit of a normal number adds one to the exponent field, and so does a carry.
   const std::uint64_t raised = exponent > smallest ? exponent - smallest : 0;
   return (raised << format.mantissa) + quotient;

@@ -18,12 +18,12 @@ namespace {
 using Texts = std::vector<std::string>;
 
 Texts split(const std::string& text, const std::string& separator) {
-  Texts parts;
+  Texts fields;
   std::size_t begin = 0;
   for (std::size_t at; (at = text.find(separator, begin)) != std::string::npos; begin = at + separator.size())
-    parts.push_back(text.substr(begin, at - begin));
-  parts.push_back(text.substr(begin));
-  return parts;
+    fields.push_back(text.substr(begin, at - begin));
+  fields.push_back(text.substr(begin));
+  return fields;
 }
 
 [[noreturn]] void refuse_random(const std::string& whole, const std::string& text, const char* what) {
@@ -148,20 +148,20 @@ const ops::Case* find_example(const ops::Operator& op, const std::string& name) 
 }
 
 Tensor random_tensor(const std::string& text, DType fallback, std::uint64_t seed) {
-  auto parts = split(text, ":");
+  auto fields = split(text, ":");
   Shape shape;
-  for (auto& extent : split(parts[0], "x")) {
+  for (auto& extent : split(fields[0], "x")) {
     shape.push_back(integer(text, extent, "extent"));
     if (shape.back() < 0) refuse_random(text, extent, "extent");
   }
-  DType type = parts.size() > 1 ? dtype_named(text, parts[1]) : fallback;
-  if (parts.size() < 3) {
+  DType type = fields.size() > 1 ? dtype_named(text, fields[1]) : fallback;
+  if (fields.size() < 3) {
     if (type.is_floating()) return Tensor::random_normal(shape, type, seed);
     throw ArgumentError(fmt::format("--random {}: {} numbers need a range; write {}:{}:LOW..HIGH", text,
-                                    type.name(), parts[0], type.name()));
+                                    type.name(), fields[0], type.name()));
   }
-  auto range = split(parts[2], "..");
-  if (parts.size() > 3 || range.size() != 2) refuse_random(text, parts.back(), "range");
+  auto range = split(fields[2], "..");
+  if (fields.size() > 3 || range.size() != 2) refuse_random(text, fields.back(), "range");
   auto low = integer(text, range[0], "integer"), high = integer(text, range[1], "integer");
   if (low > high) throw ArgumentError(fmt::format("--random {}: the range is empty", text));
   return Tensor::random_integers(shape, type, seed, low, high + 1);

@@ -113,9 +113,9 @@ bool report(const Demo& demo, const Results& r, double seconds) {
   bool all = goal(r.density < most_density, fmt::format("density below {:.0f} %", 100 * most_density));
   if (!demo.no_dense) {
     const double gain = sparse - image::psnr(r.dense, r.original);
-    const double part = r.of_sparse.seconds / r.of_dense.seconds;
+    const double share = r.of_sparse.seconds / r.of_dense.seconds;
     all &= goal(gain >= -most_loss, fmt::format("at most {} dB below dense: {:+.2f} dB", most_loss, gain));
-    all &= goal(part < most_time, fmt::format("in less than {} x its time: {:.3f} x", most_time, part));
+    all &= goal(share < most_time, fmt::format("in less than {} x its time: {:.3f} x", most_time, share));
   }
   all &= goal(seconds < most_seconds, fmt::format("everything in less than {} s: {:.1f} s on {} threads",
                                                   most_seconds, seconds, thread_pool().size()));

@@ -11,7 +11,7 @@ namespace {
 
 using image::block;
 
-// Fixed, so that parts of the queries run the kernel that all of them would.
+// Fixed, so that ranges of the queries run the kernel that all of them would.
 constexpr ops::AttentionTiles dense_tiles{256, 64};
 // Parts that show progress, yet keep every processor busy.
 constexpr std::int64_t tiles_of_part = 8, most_scores = std::int64_t{1} << 24;
@@ -55,11 +55,11 @@ void run_sparse(const image::NonLocalMeans& means, const TensorRef& indices, con
   ops::block_sparse_attention(means.q.slice(1, begin * block, end * block), means.k, means.v, options);
 }
 
-// work(begin, end) for parts of [0, count).
+// work(begin, end) for ranges of [0, count).
 template <class Work>
-void in_parts(Progress& progress, std::int64_t count, std::int64_t part, const Work& work) {
-  for (std::int64_t begin = 0; begin < count; begin += part) {
-    const std::int64_t end = std::min(count, begin + part);
+void in_ranges(Progress& progress, std::int64_t count, std::int64_t count_at_once, const Work& work) {
+  for (std::int64_t begin = 0; begin < count; begin += count_at_once) {
+    const std::int64_t end = std::min(count, begin + count_at_once);
     work(begin, end);
     progress.update(static_cast<double>(end) / static_cast<double>(count));
   }
@@ -89,8 +89,8 @@ image::NonLocalMeans where_it_runs(const image::NonLocalMeans& means, Target tar
   return there;
 }
 
-// Compiles by running the first parts, because the kernel can depend on the number of queries. For dense
-// attention it does so only on GPUs, where a part costs little.
+// Compiles by running the first ranges, because the kernel can depend on the number of queries. For dense
+// attention it does so only on GPUs, where a range costs little.
 void compile_attention(const image::NonLocalMeans& means, std::int64_t topk, bool dense, Target target) {
   Progress progress("compiling");
   const std::int64_t blocks = blocks_of(means), tokens = means.q.size(1);
@@ -110,7 +110,7 @@ Denoised denoise_dense(const image::NonLocalMeans& means, Target target) {
   Denoised result;
   const Tensor out = Tensor::empty(means.v.shape(), f32, means.v.device());
   Progress progress("dense attention");
-  in_parts(progress, means.q.size(1), dense_part(),
+  in_ranges(progress, means.q.size(1), dense_part(),
            [&](std::int64_t begin, std::int64_t end) { run_dense(means, out, begin, end, target); });
   result.seconds = seconds_to_end(progress, target);
   result.tokens = without_heads(out);
@@ -124,12 +124,12 @@ Denoised denoise_sparse(const image::NonLocalMeans& means, std::int64_t topk, Ta
                indices = Tensor::empty({1, 1, blocks, topk}, i32, means.v.device());
   {
     Progress progress("selection of blocks");
-    in_parts(progress, blocks, selection_part(blocks),
+    in_ranges(progress, blocks, selection_part(blocks),
              [&](std::int64_t begin, std::int64_t end) { select(means, indices, begin, end, target); });
     result.selection = seconds_to_end(progress, target);
   }
   Progress progress("sparse attention");
-  in_parts(progress, blocks, sparse_part(), [&](std::int64_t begin, std::int64_t end) {
+  in_ranges(progress, blocks, sparse_part(), [&](std::int64_t begin, std::int64_t end) {
     run_sparse(means, indices, out, begin, end, target);
   });
   result.seconds = result.selection + seconds_to_end(progress, target);

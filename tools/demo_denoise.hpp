@@ -7,7 +7,7 @@ namespace tegula::tool {
 
 struct Denoised {
   Tensor tokens;                      // [tokens, channels]
-  double seconds = 0, selection = 0;  // all of it; the part that chose blocks
+  double seconds = 0, selection = 0;  // all of it; of the choice of blocks
   Tensor indices;                     // i32 [blocks, topk], of the sparse way
 };
 

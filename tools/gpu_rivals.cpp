@@ -33,9 +33,9 @@ GpuRivals measure_gpu_rivals(const std::vector<std::string>& words) {
   const std::unique_ptr<FILE, Close> pipe(popen((command + " 2>/dev/null").c_str(), "r"));
   if (!pipe) return {};
   std::stringstream lines;
-  std::array<char, 4096> part{};
-  while (const std::size_t count = std::fread(part.data(), 1, part.size(), pipe.get()))
-    lines.write(part.data(), static_cast<std::streamsize>(count));
+  std::array<char, 4096> buffer{};
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe.get()))
+    lines.write(buffer.data(), static_cast<std::streamsize>(count));
   return read_gpu_rivals(lines);
 }
 

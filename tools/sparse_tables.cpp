@@ -27,9 +27,9 @@ constexpr DenseTime dense_times[] = {
     {"attention bf16 1x8192x64x128 causal group 16", "nsa bf16 8192x64x4x128"},
     {"attention bf16 1x8192x16x128 causal group 4", "nsa bf16 8192x16x4x128"}};
 
-Workloads named(Workloads from, const std::string& part) {
+Workloads named(Workloads from, const std::string& word) {
   std::erase_if(
-      from, [&](const bench::Workload& workload) { return workload.name.find(part) == std::string::npos; });
+      from, [&](const bench::Workload& workload) { return workload.name.find(word) == std::string::npos; });
   return from;
 }
 

@@ -1,4 +1,4 @@
-// Times of several pieces of work that take turns, so that a change of the machine's clock or of what else it
+// Times of several works that run one after the other in rounds, so that a change of the machine's clock or of what else it
 // does meets all of them.
 #pragma once
 #include <functional>
@@ -9,14 +9,14 @@ namespace tegula::bench {
 using Work = std::function<void()>;
 
 struct Times {
-  std::vector<std::vector<double>> seconds;  // of each piece of work, one a round
+  std::vector<std::vector<double>> seconds;  // of each work, one a round
 
   double median(std::size_t work) const;
   // Median over the rounds of the time of `one` by that of `other` in the same round.
   double ratio(std::size_t one, std::size_t other) const;
 };
 
-// Before it is timed in a round, each piece of work runs once, after a pause: threads of others that still
+// Before it is timed in a round, each work runs once, after a pause: threads of others that still
 // wait for work in a loop have gone to sleep by then.
 Times interleaved(const std::vector<Work>& works, int rounds);
 

@@ -70,10 +70,10 @@ nb::object tree_of(const ir::Expr& e) {
   if (e->op == ir::Op::constant)
     return e->type.is_floating() ? nb::object(nb::float_(e->real)) : nb::object(nb::int_(e->integer));
   if (e->op == ir::Op::variable) return nb::str(e->variable->name.c_str());
-  nb::list parts;
-  parts.append(nb::str(ir::name_of(e->op).data(), ir::name_of(e->op).size()));
-  for (const ir::Expr& argument : e->args) parts.append(tree_of(argument));
-  return nb::tuple(parts);
+  nb::list nodes;
+  nodes.append(nb::str(ir::name_of(e->op).data(), ir::name_of(e->op).size()));
+  for (const ir::Expr& argument : e->args) nodes.append(tree_of(argument));
+  return nb::tuple(nodes);
 }
 
 const char* role_name(ir::Role role) {

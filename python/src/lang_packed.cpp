@@ -51,7 +51,7 @@ PackedTensor slice(const PackedTensor& self, nb::handle key) {
 }
 
 void define_packed_tensors(nb::module_& module) {
-  nb::class_<PackedWindow>(module, "PackedWindow", "The part of a packed tensor that begins at an offset.");
+  nb::class_<PackedWindow>(module, "PackedWindow", "The window of a packed tensor that begins at an offset.");
   nb::class_<PackedTensor> type(module, "PackedTensor", "Numbers of 4 or 2 bits in a tensor of u8 or u32.");
   type.def(
           "__init__",

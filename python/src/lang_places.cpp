@@ -146,7 +146,7 @@ void refuse_arithmetic(Class& type) {
 }
 
 void define_tensors(nb::module_& module) {
-  nb::class_<lang::Window>(module, "Window", "The part of a tensor that begins at an offset.");
+  nb::class_<lang::Window>(module, "Window", "The window of a tensor that begins at an offset.");
   nb::class_<lang::Tensor> tensor(module, "Tensor", "A tensor in global memory, or a view of one.");
   refuse_arithmetic(tensor);
   tensor

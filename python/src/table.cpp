@@ -29,10 +29,10 @@ nb::object exported(const Expression& e) {
   if (e.op == Expression::Op::constant) return nb::int_(e.value);
   if (e.op == Expression::Op::name) return nb::str(e.name.c_str());
   if (e.op == Expression::Op::is_choice) return nb::make_tuple("is", e.name.c_str(), e.value);
-  nb::list parts;
-  parts.append(nb::str(name_of(e.op).data(), name_of(e.op).size()));
-  for (const Expression& arg : e.args) parts.append(exported(arg));
-  return nb::tuple(parts);
+  nb::list nodes;
+  nodes.append(nb::str(name_of(e.op).data(), name_of(e.op).size()));
+  for (const Expression& arg : e.args) nodes.append(exported(arg));
+  return nb::tuple(nodes);
 }
 
 nb::object exported(const std::optional<Expression>& e) { return e ? exported(*e) : nb::none(); }

@@ -79,12 +79,12 @@ def dtype_text(tensor: Tensor) -> str:
 
 def tensor_text(tensor: Tensor) -> str:
     dtype = dtype_text(tensor)
-    parts = [f"{shape_text(tensor)}, {'dtype ' if dtype.startswith('that') else ''}{dtype}: {tensor.meaning}."]
+    sentences = [f"{shape_text(tensor)}, {'dtype ' if dtype.startswith('that') else ''}{dtype}: {tensor.meaning}."]
     if tensor.unit_stride:
-        parts.append("The last dimension is contiguous.")
+        sentences.append("The last dimension is contiguous.")
     if tensor.written:
-        parts.append("Written in place.")
-    return " ".join(parts)
+        sentences.append("Written in place.")
+    return " ".join(sentences)
 
 
 def option_text(option: Option) -> str:
@@ -157,5 +157,5 @@ def torch_documentation(table: Table, options: Sequence[Option]) -> str:
     else:
         gradients = f"There are no gradients: {table.no_gradient}." if table.no_gradient else ""
     text = documentation(table, options, outputs=False)
-    first, _, rest = text.partition("\n\n")
+    first, _, body = text.partition("\n\n")
     return f"{first}\n\n{textwrap.fill(gradients, WIDTH)}\n\n{rest}" if gradients else text

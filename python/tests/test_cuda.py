@@ -40,7 +40,7 @@ def by_choice(q, k, v, *_):
 
 def plain_choice(plain, q, k, v):
     def means(x):
-        return torch.stack([part.mean(1) for part in x.detach().split(64, 1)], 2)
+        return torch.stack([rows.mean(1) for rows in x.detach().split(64, 1)], 2)
 
     scores = means(q).unflatten(1, (2, 2)).mean(2) @ means(k).transpose(2, 3)
     out, lse = plain(q, k, v, as_mask(scores.topk(2, -1).indices, TOKENS, TOKENS, 64, 64))

@@ -105,9 +105,9 @@ def sparse_case():
     values, metadata = tegula.compress_24(dense)
     kept = np.zeros_like(dense)
     first, second = metadata[..., None] >> np.array([0, 4]) & 3, metadata[..., None] >> np.array([2, 6]) & 3
-    for place, part in ((first, 0), (second, 1)):
+    for place, offset in ((first, 0), (second, 1)):
         columns = np.arange(0, 128, 4) + place.reshape(70, 32)
-        np.put_along_axis(kept, columns, values[:, part::2], 1)
+        np.put_along_axis(kept, columns, values[:, offset::2], 1)
     return sparse_product(64, 64, 64), (values, metadata, b), {}, kept @ b.T
 
 

@@ -83,10 +83,10 @@ def test_packed_sequences():
     out, lse = tegula.attention(q, k, v, max_seqlen_q=26, max_seqlen_k=30, **packed)
     refused(lambda: tegula.attention(q, k, v, max_seqlen_k=25, **packed), ValueError, "max_seqlen_k", "at least 26")
     for begin, end in ((0, 11), (11, 37)):
-        part = slice(begin, end)
-        expected_out, expected_lse = reference.attention(q[None, part], k[None, part], v[None, part])
-        expect_close(out[part], expected_out[0])
-        expect_close(lse[:, part], expected_lse[0])
+        own = slice(begin, end)
+        expected_out, expected_lse = reference.attention(q[None, own], k[None, own], v[None, own])
+        expect_close(out[own], expected_out[0])
+        expect_close(lse[:, own], expected_lse[0])
 
 
 def test_outputs_of_the_caller():
@@ -146,15 +146,15 @@ def test_block_sparse_packed(target):
     assert [x.shape for x in gradients] == [q.shape, k.shape, v.shape]
     for b in (0, 2):
         of_q, of_k = slice(*bounds_q[b : b + 2]), slice(*bounds_k[b : b + 2])
-        part = [x[None] for x in (q[of_q], k[of_k], v[of_k])]
-        own = np.ascontiguousarray(indices[b : b + 1, :, : (part[0].shape[1] + 7) // 8])
-        mask = reference.block_mask(own, part[0].shape[1], part[1].shape[1], 8, 10).repeat(2, 1)
-        mask = mask & reference.causal_mask(part[0].shape[1], part[1].shape[1], right=0)
-        expected_out, expected_lse = reference.attention(*part, mask)
+        sequence = [x[None] for x in (q[of_q], k[of_k], v[of_k])]
+        own = np.ascontiguousarray(indices[b : b + 1, :, : (sequence[0].shape[1] + 7) // 8])
+        mask = reference.block_mask(own, sequence[0].shape[1], sequence[1].shape[1], 8, 10).repeat(2, 1)
+        mask = mask & reference.causal_mask(sequence[0].shape[1], sequence[1].shape[1], right=0)
+        expected_out, expected_lse = reference.attention(*sequence, mask)
         expect_close(out[of_q], expected_out[0])
         expect_close(lse[:, of_q], expected_lse[0])
         alone = tegula.block_sparse_attention_backward(
-            dout[None, of_q], *part, out[None, of_q], lse[None, :, of_q], indices=own, dlse=dlse[None, :, of_q],
+            dout[None, of_q], *sequence, out[None, of_q], lse[None, :, of_q], indices=own, dlse=dlse[None, :, of_q],
             causal=True, target=target, **blocks,
         )  # fmt: skip
         for actual, right, where in zip(gradients, alone, (of_q, of_k, of_k)):
@@ -265,11 +265,11 @@ def test_foreign_arrays():
     expect_close(tegula.gemm(a, Foreign(b), target="interpreter"), a.astype(float) @ b)
 
 
-def refused(call, kind, *parts):
+def refused(call, kind, *wanted):
     with pytest.raises(kind) as error:
         call()
-    for part in parts:
-        assert part in str(error.value)
+    for text in wanted:
+        assert text in str(error.value)
 
 
 def test_errors():
@@ -442,8 +442,8 @@ def test_every_function_is_documented():
     assert len(functions) > len(tegula._functions.functions)
     for name in functions:
         text = getattr(tegula, name).__doc__
-        for part in ("Args:", "Returns:", "Raises:", "Source:"):
-            assert part in text, (name, part)
+        for heading in ("Args:", "Returns:", "Raises:", "Source:"):
+            assert heading in text, (name, heading)
 
 
 def test_explain_tells_the_way_of_a_call():

@@ -97,7 +97,7 @@ def test_arrays_without_a_batch():
 @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
 def test_gradients_of_block_scores(layout, per_kv_head):
     def means(x, size):
-        return torch.stack([part.mean(2) for part in x.split(size, 2)], 2)
+        return torch.stack([rows.mean(2) for rows in x.split(size, 2)], 2)
 
     def plain(q, k):
         q, k = (x.transpose(1, 2) if layout == "bshd" else x for x in (q, k))
@@ -180,10 +180,10 @@ def test_gradient_of_the_selector():
 def test_gradients_of_packed_block_sparse_attention():
     bounds = torch.tensor([0, 8, 21], dtype=torch.int32)
     indices = choice(4, 4, 2)[0].expand(2, 2, 4, 2).clone()  # 4 rows, of which the first sequence has 2
-    part = torch.arange(21) >= 8
-    place = torch.where(part, torch.arange(21) - 8, torch.arange(21))
-    rows = indices[part.long()].permute(0, 2, 1, 3)[torch.arange(21), place // 4].transpose(0, 1)
-    named = (rows[..., None] == (place // 4)).any(2) & (part[:, None] == part[None, :])
+    second = torch.arange(21) >= 8
+    place = torch.where(second, torch.arange(21) - 8, torch.arange(21))
+    rows = indices[second.long()].permute(0, 2, 1, 3)[torch.arange(21), place // 4].transpose(0, 1)
+    named = (rows[..., None] == (place // 4)).any(2) & (second[:, None] == second[None, :])
     mask = (named & causal_mask(21, 21)).repeat_interleave(2, 0)[None]
 
     def function(q, k, v):
@@ -198,8 +198,8 @@ def test_gradients_of_packed_block_sparse_attention():
 def test_gradients_of_packed_sequences():
     bounds = torch.tensor([0, 8, 21], dtype=torch.int32)
     indices = choice(21, 6, 3)
-    part = torch.arange(21) >= 8
-    first, place = torch.where(part, 8, 0), torch.where(part, torch.arange(21) - 8, torch.arange(21))
+    second = torch.arange(21) >= 8
+    first, place = torch.where(second, 8, 0), torch.where(second, torch.arange(21) - 8, torch.arange(21))
     # Blocks are numbered from the beginning of each sequence.
     named = (indices[..., None] == (place // 4)) & (first[:, None] == first[None, :])[None, None, :, None, :]
     mask = (named.any(3) & causal_mask(21, 21)).repeat_interleave(2, 1)

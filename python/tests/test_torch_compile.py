@@ -110,7 +110,7 @@ def test_compile_takes_the_whole_function(name):
 
 
 def test_compiled_graphs_of_other_versions_are_not_used(monkeypatch):
-    """The sources are a part of PyTorch's key of what it has compiled, beside the user's tag."""
+    """The sources belong to PyTorch's key of what it has compiled, beside the user's tag."""
     config = pytest.importorskip("torch.compiler.config", reason="PyTorch before 2.6 has no such configuration")
     if not hasattr(config, "cache_key_tag"):
         pytest.skip("PyTorch before 2.7 has no such tag")
@@ -237,7 +237,7 @@ def test_profilers_show_the_operators():
 
 
 def vmapped(functions, q, k, v, indices):
-    """Entries of a dimension of vmap: as a part of the batch, or as calls of their own."""
+    """Entries of a dimension of vmap: in the batch, or as calls of their own."""
     sinks = torch.linspace(-1, 1, 4)
     lengths = torch.tensor([0, 5, 21], dtype=torch.int32)
     tokens = torch.zeros(1, 21, 2, 1, dtype=torch.int32)

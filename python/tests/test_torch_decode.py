@@ -18,11 +18,11 @@ def rotated(x, cosine, sine, positions, interleaved):
     """The first features of [batch, tokens, heads, d] turned by the angles of positions [batch, tokens]."""
     half = cosine.shape[1]
     c, s = (t[positions.long()].unsqueeze(2) for t in (cosine, sine))
-    first, rest = x[..., : 2 * half], x[..., 2 * half :]
+    first, behind = x[..., : 2 * half], x[..., 2 * half :]
     a, b = (first[..., 0::2], first[..., 1::2]) if interleaved else (first[..., :half], first[..., half:])
     turned = [a * c - b * s, b * c + a * s]
     first = torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
-    return torch.cat([first, rest], -1)
+    return torch.cat([first, behind], -1)
 
 
 def attention_to_rows(q, k, v, lengths, causal=False, left=-1, **options):

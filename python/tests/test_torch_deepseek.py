@@ -16,11 +16,11 @@ def small(**options):
 def test_decode_gives_what_all_tokens_at_once_do():
     model, x = small(), torch.randn(2, 11, 12)
     whole, _, _ = model(x)
-    cache, parts = None, []
+    cache, steps = None, []
     for token in x.split([5, 1, 3, 1, 1], 1):
-        part, cache, _ = model(token, cache)
-        parts.append(part)
-    torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=1e-5)
+        step, cache, _ = model(token, cache)
+        steps.append(step)
+    torch.testing.assert_close(torch.cat(steps, 1), whole, atol=1e-5, rtol=1e-5)
 
 
 def test_all_tokens_chosen_are_dense_attention():
@@ -71,7 +71,7 @@ def test_two_levels_choose_among_the_keys_of_chosen_blocks():
     tegula_torch = pytest.importorskip("tegula.torch")
     generator = torch.Generator().manual_seed(3)
     q, k, weights = (torch.randn(shape, generator=generator) for shape in [(2, 9, 4, 16), (2, 50, 16), (2, 9, 4)])
-    means = torch.stack([part.mean(1) for part in k.split(8, 1)], 1)
+    means = torch.stack([rows.mean(1) for rows in k.split(8, 1)], 1)
     given = {"block_size": 8, "causal": True}
     choose = tegula_torch.indexer_topk_of_blocks
     # All blocks are chosen: the keys are those of one level.

@@ -121,8 +121,8 @@ def test_tokens_one_by_one_are_the_whole_sequence(compression):
     with torch.no_grad():
         whole = layer(x)
         cache = tegula_torch.NativeSparseCache()
-        parts = [layer(part, cache) for part in (x[:, :21], *x[:, 21:24].split(1, 1), x[:, 24:])]
-    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-4, atol=1e-5)
+        steps = [layer(rows, cache) for rows in (x[:, :21], *x[:, 21:24].split(1, 1), x[:, 24:])]
+    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("compression", ["gated", "mlp"])
@@ -136,15 +136,15 @@ def test_every_parameter_learns(compression):
 def test_an_mlp_over_each_window():
     torch.manual_seed(4)
     layer = tegula_torch.NativeSparseAttention(32, 4, 2, compression="mlp", **SIZES)
-    part, x = layer.compression[0], torch.randn(1, 21, 2, 8)
-    torch.nn.init.normal_(part.places)
-    entries = part(x)
+    compression, x = layer.compression[0], torch.randn(1, 21, 2, 8)
+    torch.nn.init.normal_(compression.places)
+    entries = compression(x)
     assert entries.shape[1] == 4
     for n in range(4):
         for h in range(2):
-            row = (x[0, 4 * n : 4 * n + 8, h] + part.places).reshape(-1)
-            hidden = part.inner.weight @ row + part.inner.bias
-            wanted = part.outer.weight @ (hidden * hidden.sigmoid()) + part.outer.bias
+            row = (x[0, 4 * n : 4 * n + 8, h] + compression.places).reshape(-1)
+            hidden = compression.inner.weight @ row + compression.inner.bias
+            wanted = compression.outer.weight @ (hidden * hidden.sigmoid()) + compression.outer.bias
             torch.testing.assert_close(entries[0, n, h], wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -152,11 +152,11 @@ def test_an_mlp_over_each_window():
 def test_a_module_of_packed_sequences(compression):
     torch.manual_seed(3)
     layer = tegula_torch.NativeSparseAttention(32, 4, 2, compression=compression, **SIZES)
-    for part in layer.compression:
-        torch.nn.init.normal_(part.places)
+    for compression in layer.compression:
+        torch.nn.init.normal_(compression.places)
     lengths = [15, 3, 0, 14]
     x, ends = torch.randn(sum(lengths), 32), torch.tensor([0, *lengths]).cumsum(0).int()
-    alone = torch.cat([layer(part[None]) for part in x.split(lengths) if len(part)], 1)[0]
+    alone = torch.cat([layer(rows[None]) for rows in x.split(lengths) if len(rows)], 1)[0]
     torch.testing.assert_close(layer(x, cu_seqlens=ends), alone, rtol=1e-4, atol=1e-5)
     weights, parameters = torch.randn(alone.shape), list(layer.parameters())
     together, apart = (

@@ -30,9 +30,9 @@ def test_tokens_one_by_one_are_the_whole_sequence(layer):
     with torch.no_grad():
         whole = layer(x)
         cache = tegula_torch.RecurrentCache()
-        parts = [layer(part, cache) for part in (x[:, :11], *x[:, 11:13].split(1, 1), x[:, 13:])]
+        steps = [layer(rows, cache) for rows in (x[:, :11], *x[:, 11:13].split(1, 1), x[:, 13:])]
     assert cache.tokens == 23
-    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-4, atol=1e-5)
 
 
 def test_packed_sequences_do_not_meet(layer):
@@ -167,12 +167,12 @@ def test_mamba_chunk_scan_combined_of_several_sequences():
     out, last = tegula_torch.mamba_chunk_scan_combined(
         x, dt, a, b, c, 16, seq_idx=which, return_final_states=True
     )
-    parts = [
+    steps = [
         recurrence(c[:, i:j], b[:, i:j], (x * dt[..., None])[:, i:j], (dt * a).exp()[:, i:j], scale=1.0)
         for i, j in ((0, 7), (7, 19))
     ]
-    torch.testing.assert_close(out, torch.cat([own for own, _ in parts], 1), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(last, parts[1][1].transpose(-1, -2), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(out, torch.cat([own for own, _ in steps], 1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(last, steps[1][1].transpose(-1, -2), rtol=1e-4, atol=1e-4)
 
 
 def test_refusals():

@@ -205,14 +205,14 @@ def test_naive_nsa_counts_duplicates(lengths):
     counts = torch.randint(0, 5, (1, TOKENS, KV_HEADS), generator=generator)
     exact, begin = [], 0
     for n in lengths:
-        part = slice(begin, begin + n)
+        own = slice(begin, begin + n)
         rows = [
             [[int(j) for j in choice[0, i, h // 2, : counts[0, i, h // 2]] if j >= 0] for i in range(begin, begin + n)]
             for h in range(HEADS)
         ]
-        of_part = [x[:, part] for x in tensors]
-        fine, near = dense(*of_part, times_of(rows, size, n)), dense(*of_part, window_times(n, window))
-        exact.append(fine * g_slc[:, part, :, None] + near * g_swa[:, part, :, None])
+        of_own = [x[:, own] for x in tensors]
+        fine, near = dense(*of_own, times_of(rows, size, n)), dense(*of_own, window_times(n, window))
+        exact.append(fine * g_slc[:, own, :, None] + near * g_swa[:, own, :, None])
         begin += n
     ends = None if len(lengths) == 1 else torch.tensor([0, *lengths]).cumsum(0)
     out = tegula_torch.naive_nsa(
@@ -227,8 +227,8 @@ def test_parallel_nsa_chooses_and_compresses(lengths):
     g_cmp, g_slc, _ = gates()
     size, exact, exact_lse, packed_means, begin = 8, [], [], [], 0
     for n in lengths:
-        part = slice(begin, begin + n)
-        of_q, of_k, of_v = (x[:, part] for x in tensors)
+        own = slice(begin, begin + n)
+        of_q, of_k, of_v = (x[:, own] for x in tensors)
         means = [
             torch.cat([x[:, j : j + size].mean(1, keepdim=True) for j in range(0, n, size)], 1) for x in (of_k, of_v)
         ]
@@ -247,7 +247,7 @@ def test_parallel_nsa_chooses_and_compresses(lengths):
 
         rows = [[chosen(h, i) for i in range(n)] for h in range(HEADS)]
         fine = dense(of_q, of_k, of_v, times_of(rows, size, n))
-        exact.append((coarse, coarse * g_cmp[:, part, :, None] + fine * g_slc[:, part, :, None]))
+        exact.append((coarse, coarse * g_cmp[:, own, :, None] + fine * g_slc[:, own, :, None]))
         begin += n
     ends = None if len(lengths) == 1 else torch.tensor([0, *lengths]).cumsum(0)
     out = tegula_torch.parallel_nsa(q, k, v, g_cmp, g_slc, None, block_counts=4, block_size=size, cu_seqlens=ends)

@@ -104,11 +104,11 @@ def test_tokens_one_by_one_are_the_whole_sequence():
     x = torch.randn(1, TOKENS, DIM)
     with torch.no_grad():
         out, cache = layer(x[:, :18], return_cache=True)
-        parts = [out]
+        steps = [out]
         for token in x[:, 18:].split(1, 1):
             out, cache = layer(token, cache, return_cache=True)
-            parts.append(out)
-        torch.testing.assert_close(torch.cat(parts, 1), layer(x), rtol=1e-4, atol=1e-5)
+            steps.append(out)
+        torch.testing.assert_close(torch.cat(steps, 1), layer(x), rtol=1e-4, atol=1e-5)
 
 
 def test_chosen_blocks_train_the_selection():

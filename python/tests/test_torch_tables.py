@@ -221,24 +221,24 @@ def scaled(table, text, factor):
         for name, value in words.items()
         if name == "..." or name in table.dims
     }
-    for part in [part for *_, condition in table.rules for part in parts_of(condition)]:
+    for rule in [rule for *_, condition in table.rules for rule in rules_in(condition)]:
         call = torch_example(table, spelled({**words, **larger}))
         shapes = [None if x is None else x.shape for x in call.tensors]
         values = Dims(table, shapes, call.options).values
-        if evaluate(part, values):
+        if evaluate(rule, values):
             continue
-        if part[0] == "==" and part[1] in larger:
-            larger[part[1]] = evaluate(part[2], values)
+        if rule[0] == "==" and rule[1] in larger:
+            larger[rule[1]] = evaluate(rule[2], values)
         else:
-            for name in names_of(part) & set(larger):
+            for name in names_of(rule) & set(larger):
                 del larger[name]
     return spelled({**words, **larger})
 
 
-def parts_of(condition):
+def rules_in(condition):
     """Conditions that must all hold."""
     if condition is not None and condition[0] == "&":
-        return [part for each in condition[1:] for part in parts_of(each)]
+        return [rule for each in condition[1:] for rule in rules_in(each)]
     return [] if condition is None else [condition]
 
 

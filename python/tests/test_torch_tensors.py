@@ -218,13 +218,13 @@ def test_tensors_without_elements_along_a_dimension():
 def test_what_is_no_plain_number_is_refused(name):
     if "jagged" in name and not hasattr(torch, "jagged"):
         pytest.skip("this PyTorch has none")
-    parts = [numbers(5, 2, 16), numbers(3, 2, 16)]
+    rows = [numbers(5, 2, 16), numbers(3, 2, 16)]
     text = "nested tensors are not supported; pass packed sequences"
     given = {
         "complex": lambda: torch.complex(*[numbers(1, 8, 2, 16)] * 2),
         "conjugate": lambda: torch.complex(*[numbers(1, 8, 2, 16)] * 2).conj(),
-        "strided nested": lambda: torch.nested.nested_tensor(parts),
-        "jagged nested": lambda: torch.nested.nested_tensor(parts, layout=torch.jagged),
+        "strided nested": lambda: torch.nested.nested_tensor(rows),
+        "jagged nested": lambda: torch.nested.nested_tensor(rows, layout=torch.jagged),
     }[name]()
     for function in (tegula.attention, tegula.torch.attention):
         with pytest.raises((TypeError, ValueError), match=text if "nested" in name else "'q': .*(complex|conjugate)"):

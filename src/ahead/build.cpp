@@ -44,7 +44,7 @@ void check(std::span<const lang::Kernel> kernels, const BuildOptions& options) {
   for (auto& kernel : kernels) {
     if (!names.insert(kernel.name()).second)
       throw ArgumentError(fmt::format(
-          "build: two kernels are named '{}'; make their parameters part of the names", kernel.name()));
+          "build: two kernels are named '{}'; put their parameters into the names", kernel.name()));
   }
   int gpus = 0;
   for (const Target target : options.targets) {

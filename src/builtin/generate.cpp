@@ -43,26 +43,26 @@ std::string name_in(Isa isa, const std::string& function) {
   return fmt::format("{}_{}", function, isa_name(isa));
 }
 
-// Every part gets about the same amount of text, and neighbours, which share most of the functions that they
+// Every file gets about the same amount of text, and neighbours, which share most of the functions that they
 // call.
 std::vector<std::vector<Printed>> divided(std::vector<Printed> kernels, std::size_t count) {
   std::stable_sort(kernels.begin(), kernels.end(),
                    [](const Printed& a, const Printed& b) { return a.blocks < b.blocks; });
   std::size_t total = 0, before = 0;
   for (const Printed& kernel : kernels) total += kernel.text.size();
-  std::vector<std::vector<Printed>> parts(count);
+  std::vector<std::vector<Printed>> files(count);
   for (Printed& kernel : kernels) {
     const std::size_t middle = before + kernel.text.size() / 2;
     before += kernel.text.size();
-    parts[middle * count / total].push_back(std::move(kernel));
+    files[middle * count / total].push_back(std::move(kernel));
   }
-  return parts;
+  return files;
 }
 
 // Functions get the name of the instruction set after theirs, so that all sets fit in one library.
-std::string source(const std::vector<Printed>& part, Isa isa) {
+std::string source(const std::vector<Printed>& file, Isa isa) {
   std::string text;
-  for (const Printed& kernel : part) {
+  for (const Printed& kernel : file) {
     for (const auto* names : {&kernel.blocks, &kernel.apply})
       for (const std::string& name : *names) text += fmt::format("#define {} {}\n", name, name_in(isa, name));
     text += kernel.text;
@@ -81,11 +81,11 @@ std::string pointers(const std::vector<std::string>& names, Isa isa, std::string
   return fmt::format("{}static {}* const {}[] = {{{}}};\n", declared, type, array, listed);
 }
 
-std::string table(const std::vector<std::vector<Printed>>& parts) {
+std::string table(const std::vector<std::vector<Printed>>& files) {
   std::string functions, rows;
   int number = 0;
-  for (const auto& part : parts) {
-    for (const Printed& kernel : part) {
+  for (const auto& file : files) {
+    for (const Printed& kernel : file) {
       for (const Isa isa : all_isas) {
         const std::string blocks = fmt::format("blocks_{}", number), apply = fmt::format("apply_{}", number);
         ++number;
@@ -116,11 +116,11 @@ void write(const std::string& path, const std::string& text) {
 void generate(const std::string& directory, std::size_t count) {
   std::vector<Printed> kernels;
   for (const lang::Kernel& kernel : ops::pregenerated()) kernels.push_back(print(kernel));
-  const auto parts = divided(std::move(kernels), count);
+  const auto files = divided(std::move(kernels), count);
   for (const Isa isa : all_isas)
     for (std::size_t i = 0; i < count; ++i)
-      write(fmt::format("{}/{}_{}.cpp", directory, isa_name(isa), i), source(parts[i], isa));
-  write(directory + "/table.cpp", table(parts));
+      write(fmt::format("{}/{}_{}.cpp", directory, isa_name(isa), i), source(files[i], isa));
+  write(directory + "/table.cpp", table(files));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ constexpr const char* fewer_registers =
     "use smaller tiles, fewer fragments at a time, or more threads, for example .threads = 256";
 
 struct Remark {
-  std::string_view piece;  // of ptxas' words
+  std::string_view words;  // of ptxas' words
   std::string_view text, remedy;
 };
 
@@ -44,7 +44,7 @@ std::string code_of(const std::string& line) {
 
 std::string words_of(const std::string& line, const std::string& code) {
   for (const Remark& remark : remarks) {
-    if (line.find(remark.piece) == std::string::npos) continue;
+    if (line.find(remark.words) == std::string::npos) continue;
     return fmt::format("{} (ptxas {}); {}", remark.text, code, remark.remedy);
   }
   const std::size_t begin = line.find(") ", line.find(code));

@@ -43,7 +43,7 @@ struct Made {
 
 struct Row {
   const char* line;
-  const char* note;  // a piece; null: none
+  const char* note;  // words of it; null: none
 };
 
 class AssemblerNotes : public ::testing::TestWithParam<Row> {};
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"ptxas info    : (C7517) warpgroup.wait is injected in around line 195 in function 'another_0'",
             nullptr}));
 
-bool contains(const std::string& text, const char* piece) { return text.find(piece) != std::string::npos; }
+bool contains(const std::string& text, const char* words) { return text.find(words) != std::string::npos; }
 
 // The same from the compiler itself, and again from the cache: without the wait that says which product is in
 // flight.

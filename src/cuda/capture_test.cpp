@@ -1,4 +1,4 @@
-// The operators as parts of graphs, on a fake driver: a call whose outputs are given allocates nothing that
+// The operators in graphs, on a fake driver: a call whose outputs are given allocates nothing that
 // outlives it and waits for nothing, in its first captured step too.
 #include <gtest/gtest.h>
 

@@ -59,7 +59,7 @@ int number_before(const std::string& line, const std::string& unit) {
   return value;
 }
 
-bool has(const std::string& line, const char* part) { return line.find(part) != std::string::npos; }
+bool has(const std::string& line, const char* wanted) { return line.find(wanted) != std::string::npos; }
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;

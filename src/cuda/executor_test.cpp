@@ -1,4 +1,4 @@
-// The host's part of calls, on a fake driver, with code that NVRTC compiles where it is found.
+// What the host does for calls, on a fake driver, with code that NVRTC compiles where it is found.
 #include "cuda/executor.hpp"
 
 #include <gtest/gtest.h>
@@ -234,7 +234,7 @@ TEST_F(CudaCalls, ComeFromManyThreads) {
   EXPECT_EQ(launches().size(), 400u);
 }
 
-// The library's own part, without what the driver takes for a launch.
+// What the library does itself, without what the driver takes for a launch.
 TEST_F(CudaCalls, TakeMicroseconds) {
   const Tensor x = on_device(6), y = on_device(6);
   const auto time = [&] {

@@ -13,7 +13,7 @@ inline DeviceAddress address_of(const void* data) { return reinterpret_cast<Devi
 std::shared_ptr<void> allocate(int device, std::size_t bytes);
 
 // The same for the time of one call: it must go before the stream may. So it is always freed in the order of
-// the stream, which nothing waits for, and while the stream is captured it is a part of the graph.
+// the stream, which nothing waits for, and while the stream is captured it belongs to the graph.
 std::shared_ptr<void> allocate_scratch(int device, std::size_t bytes);
 
 // For tests: until the end of the scope what is allocated is filled with 0xff, which is NaN in every float

@@ -52,10 +52,10 @@ TEST_P(CudaTensor, GoesThereAndBack) {
 TEST_P(CudaTensor, WritesBetweenWhatItLeavesAlone) {
   const Tensor there = Tensor::full({6, 8}, f32, 7).to(Device::cuda());
   const Tensor expected = Tensor::full({6, 8}, f32, 7);
-  const auto part = [](const Tensor& t) { return t.slice(0, 1, 5, 2).slice(1, 2, 7).flip(1); };
+  const auto window = [](const Tensor& t) { return t.slice(0, 1, 5, 2).slice(1, 2, 7).flip(1); };
   const Tensor values = Tensor::random_normal({2, 5}, f32, 1);
-  copy_elements(values, part(there));
-  copy_elements(values, part(expected));
+  copy_elements(values, window(there));
+  copy_elements(values, window(expected));
   EXPECT_TRUE(equal(there, expected));
 }
 
@@ -63,7 +63,7 @@ TEST_P(CudaTensor, IsCleared) {
   EXPECT_TRUE(equal(Tensor::zeros({3, 4}, f32, Device::cuda()), Tensor::zeros({3, 4}, f32)));
   struct Case {
     const char* name;
-    Tensor (*part)(const Tensor&);
+    Tensor (*window)(const Tensor&);
   };
   const Case cases[] = {
       {"rows", [](const Tensor& t) { return t.slice(0, 1, 3); }},
@@ -78,9 +78,9 @@ TEST_P(CudaTensor, IsCleared) {
     SCOPED_TRACE(c.name);
     const Tensor there = Tensor::full({4, 5, 6}, f16, 7).to(Device::cuda());
     const Tensor expected = Tensor::full({4, 5, 6}, f16, 7);
-    cuda::clear(c.part(there));
-    const Tensor part = c.part(expected);
-    copy_elements(Tensor::zeros(part.shape(), f16), part);
+    cuda::clear(c.window(there));
+    const Tensor window = c.window(expected);
+    copy_elements(Tensor::zeros(window.shape(), f16), window);
     EXPECT_TRUE(equal(there, expected));
   }
 }

@@ -10,17 +10,17 @@ namespace tegula::ops {
 namespace random_calls_test {
 
 constexpr std::chrono::seconds most_time{120};  // of some calls, compilation included
-constexpr int parts = 2, calls_of_part = 4;
+constexpr int shares = 2, calls_of_share = 4;
 
 struct Row {
   std::string op;
-  int part;
+  int share;
 };
 
 std::vector<Row> rows() {
   std::vector<Row> result;
   for (const std::string& op : randomly_called())
-    for (int part = 0; part < parts; ++part) result.push_back({op, part});
+    for (int share = 0; share < shares; ++share) result.push_back({op, share});
   return result;
 }
 
@@ -31,13 +31,13 @@ TEST_P(CudaRandomCalls, AgreeWithTheFormula) {
   const Row& row = GetParam();
   const Watchdog watchdog(row.op, most_time);
   const cuda::PoisonedAllocations poisoned;
-  for (int i = 0; i < calls_of_part; ++i)
-    expect_right(RandomCalls(static_cast<std::uint64_t>(1000 + row.part * calls_of_part + i)).of(row.op),
+  for (int i = 0; i < calls_of_share; ++i)
+    expect_right(RandomCalls(static_cast<std::uint64_t>(1000 + row.share * calls_of_share + i)).of(row.op),
                  {Target::cuda()});
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, CudaRandomCalls, ::testing::ValuesIn(rows()), [](const auto& info) {
-  return info.param.op + "_" + std::to_string(info.param.part);
+  return info.param.op + "_" + std::to_string(info.param.share);
 });
 
 }  // namespace

@@ -1,4 +1,4 @@
-// On a GPU: operators as parts of graphs. A replay computes what a call computes, bit by bit, and follows
+// On a GPU: operators in graphs. A replay computes what a call computes, bit by bit, and follows
 // lists that changed after the capture: nothing of them is planned on the host.
 #include <gtest/gtest.h>
 

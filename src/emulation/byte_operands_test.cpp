@@ -58,11 +58,11 @@ lang::Kernel sum_of_products(const ByteOperand& c) {
         Fragment product({c.rows, c.depth}, f32, 0), weights({c.rows, c.depth}, c.type);
         gemm(a_tile, b_tile.T(), product);
         make(c, product, weights);
-        const Shared part = c.made == Made::by_quads_of_columns ? d_tile.slice(all, range(32, c.depth))
+        const Shared columns = c.made == Made::by_quads_of_columns ? d_tile.slice(all, range(32, c.depth))
                                                                 : d_tile.slice(all, all);
         const Fragment left = c.made == Made::by_quads_of_columns ? weights.slice(all, range(32, c.depth))
                                                                   : weights.slice(all, all);
-        gemm(left, part.T(), sum, {.accumulate = Accumulate::tensor_core});
+        gemm(left, columns.T(), sum, {.accumulate = Accumulate::tensor_core});
       });
       copy(sum, out.at(0, 0));
     });

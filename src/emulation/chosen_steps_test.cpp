@@ -281,7 +281,7 @@ TEST_P(ChosenSteps, NeedAllTheirEvents) {
   const schedule::Schedule& schedule = *plan.grids[0].schedule;
   int changed = 0;
   for (const schedule::Mutation& m : schedule::mutations(schedule)) {
-    const auto is = [&](const char* piece) { return m.name.find(piece) != std::string::npos; };
+    const auto is = [&](const char* wanted) { return m.name.find(wanted) != std::string::npos; };
     // The number of the last block is the last thing that the producer hands over.
     if (is("advance tile")) continue;
     if (!is("removed") || !(is("wait full") || is("acquire") || is("release") || is("advance"))) continue;

@@ -20,8 +20,8 @@ void PrintTo(const Converted& c, std::ostream* out) { *out << c.name; }
 void scaled_by_row(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k,
                    lang::Shared& tile) {
   using namespace lang;
-  lang::Tensor part = x.slice(all, range(k * group, (k + 1) * group));
-  parallel(tile, [&](Index i, Index j) { tile(i, j) = part(i, j) * scale(i, k); });
+  lang::Tensor columns = x.slice(all, range(k * group, (k + 1) * group));
+  parallel(tile, [&](Index i, Index j) { tile(i, j) = columns(i, j) * scale(i, k); });
 }
 
 void scaled_by_column(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k,

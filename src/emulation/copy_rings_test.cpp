@@ -59,11 +59,11 @@ lang::Kernel gemv(DType type) {
     grid(ceildiv(M, 8), {.threads = 128}, [&](Index block) {
       Fragment sum({8}, f32, 0);
       pipelined(ceildiv(K, 128), {.stages = 4}, [&](Index k) {
-        Shared rows({8, 128}, type), part({128}, type);
+        Shared rows({8, 128}, type), factors({128}, type);
         copy(w.at(block * 8, k * 128), rows);
-        copy(x.at(k * 128), part);
+        copy(x.at(k * 128), factors);
         Fragment products({8, 128}, f32);
-        parallel(products, [&](Index i, Index j) { products(i, j) = f32(rows(i, j)) * f32(part(j)); });
+        parallel(products, [&](Index i, Index j) { products(i, j) = f32(rows(i, j)) * f32(factors(j)); });
         reduce_sum(products, sum, 1);
       });
       copy(sum, out.at(block * 8));

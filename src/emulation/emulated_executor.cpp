@@ -26,7 +26,7 @@ std::string entry_of(const std::string& function) { return "emulate_" + function
 
 // wgmma_n128_bf16_registers_tb(…) as the emulation has it.
 std::string emulated_product(const std::string& name) {
-  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const auto has = [&](const char* wanted) { return name.find(wanted) != std::string::npos; };
   const std::string sizes = name.substr(std::string_view("wgmma_n").size());
   const int n = std::stoi(sizes);
   const std::size_t begin = sizes.find('_') + 1;

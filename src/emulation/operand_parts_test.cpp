@@ -1,4 +1,4 @@
-// Products whose left operand is rounded right before them are begun with its first part.
+// Products whose left operand is rounded right before them are begun with its first columns.
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"
@@ -60,7 +60,7 @@ TEST_P(OperandPartsEach, MultiplyRight) {
   const OperandParts& c = GetParam();
   const lang::Kernel program = sum_of_products(c);
   const std::string text = text_with_roles(program);
-  const auto has = [&](const char* piece) { return text.find(piece) != std::string::npos; };
+  const auto has = [&](const char* wanted) { return text.find(wanted) != std::string::npos; };
   if (c.last_part != nullptr)
     EXPECT_TRUE(has(c.last_part)) << text;
   else

@@ -140,19 +140,19 @@ const std::vector<Products> all_products{
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys), v = t.tile(t.values);
-       Fragment part({rows, 64}, f32, 0);
-       gemm(k, v, part);
-       parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += part(i, c) * (f32(t.j) + 0.5f); });
+       Fragment partial({rows, 64}, f32, 0);
+       gemm(k, v, partial);
+       parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += partial(i, c) * (f32(t.j) + 0.5f); });
      }},
     {"sums_scaled_by_a_tile", 2, LoopShape::twofold,
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys), v = t.tile(t.values), factors({64, dim}, bf16);
        copy(t.keys.at(t.j * 64), factors);
-       Fragment part({rows, 64}, f32, 0);
-       gemm(k.T(), v, part);
+       Fragment partial({rows, 64}, f32, 0);
+       gemm(k.T(), v, partial);
        parallel(t.sum, [&](Index i, Index c) {
-         t.sum(i, c) += part(i, c) * (f32(factors(i, 3)) + f32(t.values(t.j * 64, c)));
+         t.sum(i, c) += partial(i, c) * (f32(factors(i, 3)) + f32(t.values(t.j * 64, c)));
        });
      }},
     {"two_sums_added_where_registers_end", 3, LoopShape::plain,
@@ -171,9 +171,9 @@ const std::vector<Products> all_products{
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys), v = t.tile(t.values);
-       Fragment part({rows, 64}, f32, 0);
-       gemm(k, v, part);
-       parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += part(i, c) * 0.5f; });
+       Fragment partial({rows, 64}, f32, 0);
+       gemm(k, v, partial);
+       parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += partial(i, c) * 0.5f; });
      }},
     {"sum_of_the_step_before", 2, LoopShape::plain,
      [](const Step& t) {
@@ -212,11 +212,11 @@ TEST_P(ProductsInFlight, GiveTheSame) {
   const Watchdog watchdog("products in flight", most_time);
   const lang::Kernel program = program_of(GetParam());
   for (const int n : {0, 64, 100, 128, 330}) {
-    const auto part = [&](std::uint64_t seed) {
+    const auto partial = [&](std::uint64_t seed) {
       return Tensor::random_uniform({n, dim}, bf16, seed, -0.25, 0.25);
     };
     expect_as_interpreted(program,
-                          {Tensor::random_uniform({2 * rows, dim}, bf16, 1, -0.25, 0.25), part(2), part(3)},
+                          {Tensor::random_uniform({2 * rows, dim}, bf16, 1, -0.25, 0.25), partial(2), partial(3)},
                           {2 * rows, dim}, 2e-2);
   }
 }
@@ -257,12 +257,12 @@ lang::Kernel sums_in_turns() {
         Shared rows_of_x({2 * half, 64}, bf16), rows_of_y({64, dim}, bf16);
         copy(x.at(0, j * 64), rows_of_x);
         copy(y.at(j * 64), rows_of_y);
-        Fragment part({half, dim}, f32);
+        Fragment partial({half, dim}, f32);
         for (Fragment* sum : {&upper, &lower}) {
           const int first = sum == &upper ? 0 : half;
-          fill(part, 0);
-          gemm(rows_of_x.slice(range(first, first + half), all), rows_of_y, part);
-          parallel(*sum, [&](Index i, Index c) { (*sum)(i, c) += part(i, c) * factors(j * 64); });
+          fill(partial, 0);
+          gemm(rows_of_x.slice(range(first, first + half), all), rows_of_y, partial);
+          parallel(*sum, [&](Index i, Index c) { (*sum)(i, c) += partial(i, c) * factors(j * 64); });
         }
       });
       copy(upper, out.at(0, 0));

@@ -79,9 +79,9 @@ const Ragged all_ragged[] = {
          copy(g.A.slice(g.rows).at(g.row, k * 64), a);
          copy(g.B.at(0, k * 64), b);
          copy(g.scale.slice(k, g.rows).at(g.row), s);
-         Fragment part({64, columns}, f32, 0);
-         gemm(a, b.T(), part);
-         parallel(acc, [&](Index i, Index j) { acc(i, j) += part(i, j) * s(i); });
+         Fragment partial({64, columns}, f32, 0);
+         gemm(a, b.T(), partial);
+         parallel(acc, [&](Index i, Index j) { acc(i, j) += partial(i, j) * s(i); });
        });
        copy(acc, g.out.slice(g.rows).at(g.row, 0));
      },

@@ -117,20 +117,20 @@ lang::Kernel pieces(DType type, Piece piece) {
       Fragment top({64}, f32, -inf);
       lang::Tensor own = x.slice(row);
       pipelined(ceildiv(N, 64), {.stages = 3}, [&](Index n) {
-        Fragment part({64}, f32);
+        Fragment own_piece({64}, f32);
         if (piece == Piece::filled)
-          copy(own.at(n * 64), part, {.fill = -inf});
+          copy(own.at(n * 64), own_piece, {.fill = -inf});
         else
-          copy(own.at(n * 64), part);
-        parallel(part, [&](Index i) { top(i) = max(top(i), part(i)); });
+          copy(own.at(n * 64), own_piece);
+        parallel(own_piece, [&](Index i) { top(i) = max(top(i), own_piece(i)); });
       });
       Expr largest = reduce_max(top).scalar();
       pipelined(ceildiv(N, 64), {.stages = 3}, [&](Index n) {
-        Fragment part({64}, f32);
-        copy(own.at(n * 64), part);
-        parallel(part, [&](Index i) { part(i) -= largest; });
-        if (piece == Piece::in_place) copy(part, own.at(n * 64));
-        copy(part, out.slice(row).at(n * 64));
+        Fragment own_piece({64}, f32);
+        copy(own.at(n * 64), own_piece);
+        parallel(own_piece, [&](Index i) { own_piece(i) -= largest; });
+        if (piece == Piece::in_place) copy(own_piece, own.at(n * 64));
+        copy(own_piece, out.slice(row).at(n * 64));
       });
     });
   });

@@ -115,7 +115,7 @@ lang::Kernel scaled_products() {
   return kernel("scaled_products", [&] {
     lang::Tensor a = input("a", {128, depth}, bf16), b = input("b", {steps * depth, columns}, bf16),
                  flags = input("flags", {steps, 8}, i32), out = output("out", {128, columns}, f32),
-                 parts = output("parts", {2, 64, columns}, f32);
+                 of_groups = output("parts", {2, 64, columns}, f32);
     grid(1, {.threads = 256}, [&](Index) {
       Shared a_tile({128, depth}, bf16);
       copy(a.at(0, 0), a_tile);
@@ -132,14 +132,14 @@ lang::Kernel scaled_products() {
       });
       copy(sum, out.at(0, 0));
       each_group(2, Group::warpgroup, [&](Index g) {
-        Fragment part({64, columns}, f32, 0);
+        Fragment tile({64, columns}, f32, 0);
         std::vector<Expr> chosen;
         for (int run = 0; run < 4; ++run) chosen.push_back(flags(g, run) != 0);
         when_rows(chosen, [&] {
-          parallel(part,
-                   [&](Index i, Index j) { part(i, j) = select(flags(g, i / 16) != 0, f32(i + j), 0.0f); });
+          parallel(tile,
+                   [&](Index i, Index j) { tile(i, j) = select(flags(g, i / 16) != 0, f32(i + j), 0.0f); });
         });
-        copy(part, parts.slice(g).at(0, 0));
+        copy(tile, of_groups.slice(g).at(0, 0));
       });
     });
   });
@@ -157,9 +157,9 @@ TEST(WhenRowsOfWarps, DecideWithoutProductsButNotInInstances) {
                flags = Tensor::random_integers({steps, 8}, i32, 3, 0, 2);
   const auto results = [&](Target target) {
     const Tensor out = Tensor::full({128, columns}, f32, NAN),
-                 parts = Tensor::full({2, 64, columns}, f32, NAN);
-    compile(program, target)(a, b, flags, out, parts);
-    return std::pair(out, parts);
+                 of_groups = Tensor::full({2, 64, columns}, f32, NAN);
+    compile(program, target)(a, b, flags, out, of_groups);
+    return std::pair(out, of_groups);
   };
   const auto expected = results(Target::interpreter());
   for (const Target target : {Target::emulated_sm90(), Target::emulated(), Target::cpu()}) {

@@ -114,8 +114,8 @@ Tensor side_by_side(const std::vector<Tensor>& pictures, std::int64_t gap) {
   Tensor row = Tensor::full({height, width, channels}, f32, 1);
   std::int64_t at = 0;
   for (const Tensor& picture : pictures) {
-    const TensorRef part = row.ref().slice(1, at, at + picture.size(1));
-    copy_elements(picture.ref().expand({height, picture.size(1), channels}), part);
+    const TensorRef place = row.ref().slice(1, at, at + picture.size(1));
+    copy_elements(picture.ref().expand({height, picture.size(1), channels}), place);
     at += picture.size(1) + gap;
   }
   return row;

@@ -238,13 +238,13 @@ TEST(Interpreter, AtomicsAndSumsInAnyOrder) {
     Tensor H = output("H", {4}, i32, {.zero = true});
     grid(ceildiv(N, 8), [&](Index b) {
       Shared x({8}, f32), sum({4}, f32);
-      Fragment part({4}, f32, 0);
+      Fragment partial({4}, f32, 0);
       copy(X.at(b * 8), x);
       parallel(8, [&](Index i) { atomic_add(H(i32(x(i)) % 4), 1); });
       clear(sum);
       parallel(8, [&](Index i) { atomic_add(sum(i % 4), x(i)); });
-      copy(sum, part);
-      atomic_add(Y.at(0), part);
+      copy(sum, partial);
+      atomic_add(Y.at(0), partial);
     });
   }));
   const Data y = Data::zeros({4}, f32), h = Data::zeros({4}, i32);

@@ -72,10 +72,10 @@ void Machine::run_grid(const PreparedGrid& grid) {
   __int128 next = order.start;
   open({&grid.grid->index, grid.index.data()});
   for (std::int64_t i = 0; i < blocks; ++i, next = (next + order.factor) % blocks) {
-    auto rest = static_cast<std::int64_t>(next);
+    auto remaining = static_cast<std::int64_t>(next);
     for (std::size_t d = 0; d < extents.size(); ++d) {
-      registers_[grid.index[d]] = integer_cell(rest % extents[d]);
-      rest /= extents[d];
+      registers_[grid.index[d]] = integer_cell(remaining % extents[d]);
+      remaining /= extents[d];
     }
     now_.set(Level::blocks, {grid_begin_, tick()});
     begin_scope(grid.scope);

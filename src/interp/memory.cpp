@@ -93,14 +93,14 @@ Shape Memory::index_of(std::int64_t position) const {
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return std::abs(strides[a]) > std::abs(strides[b]); });
   Shape index(shape.size());
-  std::int64_t rest = position - origin;
+  std::int64_t remaining = position - origin;
   for (const std::size_t d : order) {
-    if (strides[d] < 0) rest += (shape[d] - 1) * -strides[d];
+    if (strides[d] < 0) remaining += (shape[d] - 1) * -strides[d];
   }
   for (const std::size_t d : order) {
     const std::int64_t stride = std::abs(strides[d]);
-    const std::int64_t step = stride == 0 ? 0 : std::min(rest / stride, shape[d] - 1);
-    rest -= step * stride;
+    const std::int64_t step = stride == 0 ? 0 : std::min(remaining / stride, shape[d] - 1);
+    remaining -= step * stride;
     index[d] = strides[d] < 0 ? shape[d] - 1 - step : step;
   }
   return index;

@@ -27,9 +27,9 @@ void for_each_pair(const std::vector<std::int64_t>& extents, const ResolvedView&
                    const F& f) {
   const std::size_t rank = extents.size();
   std::array<std::int64_t, 8> index{};
-  std::int64_t rest = 1;
-  for (const std::int64_t extent : extents) rest *= extent;
-  while (rest-- > 0) {
+  std::int64_t remaining = 1;
+  for (const std::int64_t extent : extents) remaining *= extent;
+  while (remaining-- > 0) {
     std::int64_t at_a = a.base, at_b = b.base;
     bool in_a = !a.empty, in_b = !b.empty;
     for (std::size_t d = 0; d < rank; ++d) {
@@ -185,14 +185,14 @@ void add_product(const std::vector<T>& a, const std::vector<T>& b, std::vector<T
 
 // Rounds the numbers to the nearest of tf32, and returns what is left of them, in tf32, too.
 std::vector<float> divide(std::vector<float>& numbers) {
-  std::vector<float> rest;
-  rest.reserve(numbers.size());
+  std::vector<float> remainders;
+  remainders.reserve(numbers.size());
   for (float& x : numbers) {
     const float rounded = ir::rounded_to_tf32(x);
-    rest.push_back(std::isinf(rounded) ? 0 : ir::rounded_to_tf32(x - rounded));
+    remainders.push_back(std::isinf(rounded) ? 0 : ir::rounded_to_tf32(x - rounded));
     x = rounded;
   }
-  return rest;
+  return remainders;
 }
 
 template <class T>

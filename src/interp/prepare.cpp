@@ -90,7 +90,7 @@ class Preparer {
     known_.emplace(e.get(), result);
     return result;
   }
-  // Expressions of one statement: common parts are computed once.
+  // Expressions of one statement: common subexpressions are computed once.
   template <class F>
   void statement_code(const F& f) {
     known_.clear();
@@ -293,7 +293,7 @@ class Preparer {
     return node;
   }
   std::unique_ptr<Node> make_node(const Turn&, const Loc&) {
-    throw InternalError("turns are part of kernels for GPUs");
+    throw InternalError("turns are in kernels for GPUs only");
   }
   std::unique_ptr<Node> make_node(const For& n, const Loc& at) {
     auto node = std::make_unique<ForNode>(at);

@@ -86,9 +86,9 @@ Affine divided(const Affine& a, std::int64_t by) {
 
 Expr written_out(const Affine& a, DType type, const Loc& at) {
   Expr result;
-  std::int64_t rest = a.constant;
+  std::int64_t left = a.constant;
   for (const Affine::Term& term : in_order(a)) {
-    if (!result && term.factor < 0 && rest != 0) result = constant(type, std::exchange(rest, 0), at);
+    if (!result && term.factor < 0 && left != 0) result = constant(type, std::exchange(left, 0), at);
     if (!result && term.factor == -1) {
       result = make(Op::neg, type, {term.atom}, at);
     } else if (!result) {
@@ -99,9 +99,9 @@ Expr written_out(const Affine& a, DType type, const Loc& at) {
       result = make(Op::sub, type, {result, scaled(term, -term.factor, type, at)}, at);
     }
   }
-  if (!result) return constant(type, rest, at);
-  if (rest == 0) return result;
-  return make(rest > 0 ? Op::add : Op::sub, type, {result, constant(type, rest > 0 ? rest : -rest, at)}, at);
+  if (!result) return constant(type, left, at);
+  if (left == 0) return result;
+  return make(left > 0 ? Op::add : Op::sub, type, {result, constant(type, left > 0 ? left : -left, at)}, at);
 }
 
 }  // namespace
@@ -128,8 +128,8 @@ std::optional<Affine> sum(const Affine& a, const Affine& b, std::int64_t factor)
 std::optional<Affine> difference(const Affine& a, const Affine& b) { return sum(a, b, -1); }
 
 bool equal(const Affine& a, const Affine& b) {
-  const auto rest = difference(a, b);
-  return rest && rest->is_constant() && rest->constant == 0;
+  const auto left = difference(a, b);
+  return left && left->is_constant() && left->constant == 0;
 }
 
 Expr to_expr(const Affine& a, DType type, const Loc& at) {

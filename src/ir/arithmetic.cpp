@@ -125,8 +125,8 @@ Value integer_op(Op op, DType type, std::span<const Value> args, bool* overflow)
 }
 
 double float_modulus(double a, double b) {
-  const double rest = std::fmod(a, b);
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  const double remainder = std::fmod(a, b);
+  return remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
 }
 
 double lesser(double a, double b) { return std::isnan(b) || a < b ? a : b; }

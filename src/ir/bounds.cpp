@@ -169,9 +169,9 @@ class Bounds {
     if (!conclude_) return result;
     Bounds simple(facts_, false);
     for (const Affine& fact : facts_.not_negative()) {
-      const auto rest = difference(a, fact), total = sum(a, fact, 1);
+      const auto less = difference(a, fact), total = sum(a, fact, 1);
       const std::size_t apart = a.terms.size() + fact.terms.size();
-      if (rest && rest->terms.size() < apart) result.low = std::max(result.low, simple.plain(*rest).low);
+      if (less && less->terms.size() < apart) result.low = std::max(result.low, simple.plain(*less).low);
       if (total && total->terms.size() < apart)
         result.high = std::min(result.high, simple.plain(*total).high);
     }
@@ -181,8 +181,8 @@ class Bounds {
   Interval plain(const Affine& a) {
     Interval result{a.constant, a.constant};
     for (const auto& [atom, factor] : a.terms) {
-      const Interval part = atom->op == Op::variable ? variable_range(atom) : of(atom);
-      result = plus(result, times(part, factor));
+      const Interval values = atom->op == Op::variable ? variable_range(atom) : of(atom);
+      result = plus(result, times(values, factor));
     }
     return result;
   }

@@ -194,12 +194,12 @@ bool Flow::drops(const View& to, std::size_t dim, const Affine& first) const {
   const ViewDim& own = to.dims[dim];
   const auto beyond = [&](const Expr& limit, const Affine& cut) -> std::optional<std::int64_t> {
     const auto from_first = limit ? difference(values_.affine_of(limit), first) : std::nullopt;
-    const auto rest = from_first ? difference(*from_first, cut) : std::nullopt;
-    return rest && rest->is_constant() ? std::optional(rest->constant) : std::nullopt;
+    const auto distance = from_first ? difference(*from_first, cut) : std::nullopt;
+    return distance && distance->is_constant() ? std::optional(distance->constant) : std::nullopt;
   };
   if (cut_.low) {
-    const auto rest = beyond(own.low, *cut_.low);
-    if (!rest || *rest < 0) return false;
+    const auto distance = beyond(own.low, *cut_.low);
+    if (!distance || *distance < 0) return false;
   }
   if (!cut_.high) return true;
   const auto slice = beyond(own.high, *cut_.high), all = beyond(to.shape[dim], *cut_.high);

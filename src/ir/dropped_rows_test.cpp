@@ -51,9 +51,9 @@ const CutCase cut_cases[] = {
      [](const Groups& t, Index g) {
        Fragment acc({64, 64}, f32, 0);
        serial(4, [&](Index i) {
-         Fragment part({64, 64}, f32, 0);
-         multiply(t, t.A.slice(t.rows(g)), i * 64, part);
-         parallel(part, [&](Index r, Index c) { t.C.slice(t.rows(g))(i * 64 + r, c) = part(r, c); });
+         Fragment partial({64, 64}, f32, 0);
+         multiply(t, t.A.slice(t.rows(g)), i * 64, partial);
+         parallel(partial, [&](Index r, Index c) { t.C.slice(t.rows(g))(i * 64 + r, c) = partial(r, c); });
        });
      }},
     {"rows_counted_from_elsewhere", true,

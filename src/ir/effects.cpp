@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/parts.hpp"
+#include "ir/children.hpp"
 
 namespace tegula::ir {
 namespace {
@@ -47,7 +47,7 @@ Regions regions(const Print&) { return {}; }
 Regions regions(const Assert&) { return {}; }
 // clang-format on
 
-// The variables and tiles, from the table of parts.
+// The variables and tiles, from the table of children.
 struct Collect {
   Effects& out;
   bool mutable_definition;
@@ -73,7 +73,7 @@ void add(const Stmt& stmt, Effects& out) {
       [&](const auto& node) {
         for (const Region& region : regions(node)) out.regions.push_back(region);
         Collect collect{out, as<DeclareVar>(stmt) != nullptr};
-        parts(node, collect);
+        children(node, collect);
       },
       stmt->node);
   out.leaves |= as<Break>(stmt) != nullptr || as<Exit>(stmt) != nullptr;

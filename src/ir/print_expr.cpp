@@ -213,8 +213,8 @@ std::string ExprPrinter::operator()(const View& view, const std::vector<Expr>& e
     }
     all &= texts.back() == ":";
   }
-  const std::string part = all ? "" : fmt::format("[{}]", fmt::join(texts, ", "));
-  return base(view) + part + permutation(view);
+  const std::string ranges = all ? "" : fmt::format("[{}]", fmt::join(texts, ", "));
+  return base(view) + ranges + permutation(view);
 }
 
 std::string ExprPrinter::operator()(const Access& access) {

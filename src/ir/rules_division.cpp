@@ -5,9 +5,9 @@ namespace {
 
 bool is_remainder(Op op) { return op == Op::mod || op == Op::floormod; }
 
-// A number a = c · quotient + rest, with 0 <= constant of rest < c.
+// A number a = c · quotient + remainder, with 0 <= constant of remainder < c.
 struct Split {
-  Affine quotient, rest;
+  Affine quotient, remainder;
 };
 
 Split split(const Affine& a, std::int64_t c) {
@@ -16,11 +16,10 @@ Split split(const Affine& a, std::int64_t c) {
     if (term.factor % c == 0) {
       result.quotient.terms.push_back({term.atom, term.factor / c});
     } else {
-      result.rest.terms.push_back(term);
+      result.remainder.terms.push_back(term);
     }
   }
-  const std::int64_t remainder = (a.constant % c + c) % c;
-  result.rest.constant = remainder;
+  result.remainder.constant = (a.constant % c + c) % c;
   result.quotient.constant = a.constant / c - (a.constant % c < 0 ? 1 : 0);
   return result;
 }
@@ -30,7 +29,7 @@ struct Division {
   const Facts& facts;
   std::int64_t c;
   Affine a;
-  Split parts;
+  Split divided;
   bool not_negative;
 
   Expr number(const Affine& value) const { return to_expr(value, e->type, e->at); }
@@ -45,20 +44,20 @@ struct Division {
     const std::int64_t g = divisor(a, facts);
     if (g % c != 0) return nullptr;
     if (is_remainder(e->op)) return constant(e->type, 0, e->at);
-    if (parts.rest.is_constant() && parts.rest.constant == 0) return number(parts.quotient);
+    if (divided.remainder.is_constant() && divided.remainder.constant == 0) return number(divided.quotient);
     return e->op == Op::div ? nullptr : again(Op::div, e->args[0]);
   }
 
-  // The rest is shorter than the divisor.
+  // The remainder is smaller than the divisor.
   Expr whole() const {
     for (const bool up : {false, true}) {
-      Affine rest = parts.rest, quotient = parts.quotient;
-      if (up) rest.constant -= c;
+      Affine remainder = divided.remainder, quotient = divided.quotient;
+      if (up) remainder.constant -= c;
       if (up && __builtin_add_overflow(quotient.constant, 1, &quotient.constant)) return nullptr;
-      const Interval range = bounds(rest, facts);
+      const Interval range = bounds(remainder, facts);
       if (e->op == Op::ceildiv ? Interval{1 - c, 0}.contains(range)
                                : rounds_down() && Interval{0, c - 1}.contains(range)) {
-        return number(is_remainder(e->op) ? rest : quotient);
+        return number(is_remainder(e->op) ? remainder : quotient);
       }
     }
     return nullptr;
@@ -66,16 +65,16 @@ struct Division {
 
   // What the divisor divides is taken out.
   Expr partial() const {
-    if (parts.quotient.is_constant() || parts.rest.terms.empty()) return nullptr;
+    if (divided.quotient.is_constant() || divided.remainder.terms.empty()) return nullptr;
     const bool toward_zero = e->op == Op::div || e->op == Op::mod;
-    const Interval range = bounds(parts.rest, facts);
+    const Interval range = bounds(divided.remainder, facts);
     if (toward_zero && !(not_negative && range.low >= 0)) return nullptr;
     const bool overflows =
         range.low == INT64_MIN || range.high == INT64_MAX || !values_of(e->type).contains(range);
     if (overflows) return nullptr;
-    const Expr rest = number(parts.rest), quotient = number(parts.quotient);
-    if (!rest || !quotient) return nullptr;
-    const Expr inner = again(e->op, rest);
+    const Expr remainder = number(divided.remainder), quotient = number(divided.quotient);
+    if (!remainder || !quotient) return nullptr;
+    const Expr inner = again(e->op, remainder);
     const Expr result = is_remainder(e->op) ? inner : make(Op::add, e->type, {quotient, inner}, e->at);
     return result->size <= e->size ? result : nullptr;
   }

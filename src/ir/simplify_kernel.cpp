@@ -28,7 +28,7 @@ class Pass {
   // The facts grow by what the statements of the body tell about those that follow.
   Body body(const Body& body, Facts& facts);
   Body nested(const Body& inner, Facts facts) { return body(inner, facts); }
-  Stmt parts(const Stmt& stmt, const Facts& facts);
+  Stmt children(const Stmt& stmt, const Facts& facts);
   // False if nothing after the statement is reached.
   bool statement(const Stmt& stmt, Facts& facts, Body& out);
   void let(const Stmt& stmt, const Let& n, Facts& facts, Body& out);
@@ -99,7 +99,7 @@ Body Pass::body(const Body& body, Facts& facts) {
 }
 
 // The statement with its own expressions and views simplified.
-Stmt Pass::parts(const Stmt& stmt, const Facts& facts) {
+Stmt Pass::children(const Stmt& stmt, const Facts& facts) {
   Mapping mapping;
   mapping.expr = [&](const Expr& e) { return expr(e, facts); };
   mapping.view = [&](const View& v) { return view(v, facts); };
@@ -112,7 +112,7 @@ bool Pass::statement(const Stmt& stmt, Facts& facts, Body& out) {
   if (const auto* n = as<If>(stmt)) return branch(stmt, *n, facts, out), true;
   if (const auto* n = as<While>(stmt)) return while_loop(stmt, *n, facts, out), true;
   if (const auto* n = as<Gather>(stmt)) return gather(stmt, *n, facts, out), true;
-  const Stmt simple = parts(stmt, facts);
+  const Stmt simple = children(stmt, facts);
   if (const auto* n = as<Break>(simple)) return leave(simple, n->condition, facts, out);
   if (const auto* n = as<Exit>(simple)) return leave(simple, n->condition, facts, out);
   if (const auto* n = as<Assert>(simple); n && is_constant(n->condition, 1)) return true;
@@ -132,7 +132,7 @@ bool Pass::leave(const Stmt& stmt, const Expr& condition, Facts& facts, Body& ou
 
 void Pass::let(const Stmt& stmt, const Let& n, Facts& facts, Body& out) {
   const bool reads_mutable = n.value->op == Op::variable && n.value->variable->kind == VariableKind::mutable_;
-  const Stmt simple = reads_mutable ? stmt : parts(stmt, facts);
+  const Stmt simple = reads_mutable ? stmt : children(stmt, facts);
   const Expr& value = as<Let>(simple)->value;
   if (!reads_mutable && value->args.empty()) {
     copies_[n.variable] = value;
@@ -143,7 +143,7 @@ void Pass::let(const Stmt& stmt, const Let& n, Facts& facts, Body& out) {
 }
 
 void Pass::loop(const Stmt& stmt, const For& n, const Facts& facts, Body& out) {
-  For result = *as<For>(parts(stmt, facts));
+  For result = *as<For>(children(stmt, facts));
   Facts inside = facts;
   for (std::size_t k = 0; k < n.index.size(); ++k) {
     const Expr &begin = result.begin[k], &end = result.end[k];
@@ -209,7 +209,7 @@ struct Unread {
   }
 
   bool operator()(const VariablePtr& variable) const { return !used.contains(variable.get()); }
-  // Tiles in shared memory stay: what a program loads there takes part in its pipeline.
+  // Tiles in shared memory stay: what a program loads there belongs to its pipeline.
   bool operator()(const BufferPtr& buffer) const {
     return buffer->space == Space::fragment && !read.contains(buffer.get());
   }

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ir/parts.hpp"
+#include "ir/children.hpp"
 #include "ir/print.hpp"
 #include "ir/rows.hpp"
 #include "ir/spec.hpp"
@@ -257,8 +257,8 @@ void Verifier::loop(const Stmt& stmt, const For& loop, Place place) {
 void Verifier::nested(const Stmt& stmt, const Place& place) {
   if (const auto* n = as<For>(stmt)) return loop(stmt, *n, place);
   if (const auto* n = as<If>(stmt)) {
-    const bool one_part = n->otherwise.empty() || contract_ == Contract::of_roles;
-    need(n->of_rows.empty() || (one_part && !mistake_in_rows(*n)),
+    const bool one_branch = n->otherwise.empty() || contract_ == Contract::of_roles;
+    need(n->of_rows.empty() || (one_branch && !mistake_in_rows(*n)),
          "a branch for rows changes rows of fragments only", stmt);
     return body(n->then, place), body(n->otherwise, place);
   }
@@ -269,9 +269,9 @@ void Verifier::nested(const Stmt& stmt, const Place& place) {
   }
 }
 
-// Checks the parts of a statement in the order in which they are evaluated; bodies whose variables a later
-// part reads stay in scope for it.
-struct Parts {
+// Checks the children of a statement in the order in which they are evaluated; bodies whose variables a later
+// child reads stay in scope for it.
+struct ChildrenCheck {
   std::function<void(const Expr&)> on_expr;
   std::function<void(const View&)> on_view;
   std::function<void(const VariablePtr&)> on_define, on_assign;
@@ -305,7 +305,7 @@ void Verifier::statement(const Stmt& stmt, Place& place) {
   control(stmt, place);
   const std::size_t before = variables_.size();
   const bool optional = as<Copy>(stmt) != nullptr || as<Accumulate>(stmt) != nullptr || as<Turn>(stmt);
-  Parts check{[&](const Expr& e) {
+  ChildrenCheck check{[&](const Expr& e) {
                 need(e != nullptr || optional, "no operand is missing", stmt->at, kernel_.name);
                 if (e) expression(e, stmt);
               },
@@ -319,7 +319,7 @@ void Verifier::statement(const Stmt& stmt, Place& place) {
                 for (const Stmt& read : reads) statement(read, inside);
               },
               as<Gather>(stmt) != nullptr || as<While>(stmt) != nullptr};
-  std::visit([&](const auto& node) { parts(node, check); }, stmt->node);
+  std::visit([&](const auto& node) { children(node, check); }, stmt->node);
   if (const Broken rule = broken_rule(stmt)) fail(*rule, stmt->at, shown(stmt));
   contribution(stmt);
   const bool keeps = as<Let>(stmt) || as<Load>(stmt) || as<DeclareVar>(stmt);

@@ -84,7 +84,7 @@ const struct {
 
 TEST(VerifyRules, OfExpressions) {
   for (auto& c : expressions) {
-    const Parts p;
+    const Material p;
     expect_broken(p.kernel({st(Print{"", c.value()})}), c.rule);
   }
 }
@@ -99,7 +99,7 @@ GridHints& heavy_first(Kernel& k) {
 
 const struct {
   const char* rule;
-  void (*spoil)(Kernel& kernel, const Parts& p);
+  void (*spoil)(Kernel& kernel, const Material& p);
 } signatures[] = {
     {"a parameter is a dim or a scalar",
      [](auto& k, auto& p) {
@@ -142,7 +142,7 @@ const struct {
 
 TEST(VerifyRules, OfSignaturesAndGrids) {
   for (auto& c : signatures) {
-    const Parts p;
+    const Material p;
     Kernel kernel = p.kernel({});
     c.spoil(kernel, p);
     expect_broken(kernel, c.rule);

@@ -6,10 +6,10 @@ namespace {
 
 using namespace testing;
 
-Body declared(const Parts& p, Stmt last) {
+Body declared(const Material& p, Stmt last) {
   return {p.declare(p.s), p.declare(p.f), p.declare(p.h), p.declare(p.row), std::move(last)};
 }
-For loop(const Parts& p, LoopKind kind, Expr end) { return {kind, {p.i}, {p.zero}, {std::move(end)}, 0, {}}; }
+For loop(const Material& p, LoopKind kind, Expr end) { return {kind, {p.i}, {p.zero}, {std::move(end)}, 0, {}}; }
 
 const Case statements[] = {
     {"a view shows a buffer",
@@ -247,7 +247,7 @@ const Case statements[] = {
 
 TEST(VerifyRules, OfStatements) {
   for (const Case& c : statements) {
-    const Parts p;
+    const Material p;
     const std::string message = message_of(p.kernel(c.body(p)));
     // A missing operand is found before the rule of its statement is asked.
     const bool found = message.find(c.rule) != std::string::npos ||

@@ -11,13 +11,13 @@ namespace {
 using namespace testing;
 
 const Case cases[] = {
-    {"", [](const Parts& p) { return Body{p.store(p.C)}; }},
+    {"", [](const Material& p) { return Body{p.store(p.C)}; }},
     {"",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.declare(p.s), st(Copy{window(whole(p.A), p.zero, 8), whole(p.s), nullptr})};
      }},
     {"",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.declare(p.s),
                    p.declare(p.h),
                    p.declare(p.f),
@@ -27,182 +27,182 @@ const Case cases[] = {
                    st(Accumulate{AtomicOp::add, indexed(whole(p.C), p.zero), whole(p.row), nullptr})};
      }},
     {"",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(DeclareVar{p.n, p.zero}), st(Let{p.v, variable(p.n)}),
                    st(Assign{p.n, variable(p.v) + 1})};
      }},
     {"",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(While{
            {st(Load{p.x, element(p.A, {p.zero, p.zero})})}, lt(variable(p.x), p.one), {st(Break{p.yes})}})};
      }},
-    {"inputs are not written", [](const Parts& p) { return Body{p.store(p.A)}; }},
-    {"inside its scope", [](const Parts& p) { return Body{p.store(p.s)}; }},
+    {"inputs are not written", [](const Material& p) { return Body{p.store(p.A)}; }},
+    {"inside its scope", [](const Material& p) { return Body{p.store(p.s)}; }},
     {"inside its scope",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Let{p.v, p.I})};
      }},
     {"inside its scope",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.loop(LoopKind::serial, {p.declare(p.s)}), p.store(p.s)};
      }},
     {"inside its scope",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(If{p.yes, {st(Let{p.v, p.zero})}, {}}), st(Print{"", variable(p.v)})};
      }},
     {"inside its scope",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{
            st(While{{st(Load{p.x, element(p.A, {p.zero, p.zero})})}, p.yes, {st(Print{"", variable(p.x)})}})};
      }},
     {"defined once",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Let{p.v, p.zero}), st(Let{p.v, p.zero})};
      }},
     {"declared once",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.declare(p.s), p.declare(p.s)};
      }},
     {"type of the result",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Let{p.v, make(Op::add, i32, {p.zero, p.one})})};
      }},
     {"type of its variable",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Let{p.v, p.one})};
      }},
-    {"one type", [](const Parts& p) { return Body{st(Exit{lt(p.zero, p.one)})}; }},
+    {"one type", [](const Material& p) { return Body{st(Exit{lt(p.zero, p.one)})}; }},
     {"remainders",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Let{p.x, p.one % p.one})};
      }},
     {"an index for each axis",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Store{element(p.C, {p.zero}), p.one})};
      }},
     {"indices are i32 or i64",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Store{element(p.C, {p.zero, p.one}), p.one})};
      }},
     {"within a kind",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Store{element(p.C, {p.zero, p.zero}), p.zero})};
      }},
     {"no operand is missing",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Store{element(p.C, {p.zero, p.zero}), nullptr})};
      }},
     {"one side of a copy is a tile",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Copy{whole(p.A), whole(p.C), nullptr})};
      }},
     {"one rank",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.declare(p.row), st(Copy{whole(p.A), whole(p.row), nullptr})};
      }},
     {"between two buffers",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.declare(p.s), st(Copy{whole(p.s), transposed(whole(p.s)), nullptr})};
      }},
     {"[m, k], [k, n]",
-     [](const Parts& p) {
+     [](const Material& p) {
        const BufferPtr wide = tile("wide", Space::shared, f16, {8, 16});
        return Body{p.declare(p.h), p.declare(wide), p.declare(p.f),
                    st(Gemm{whole(wide), whole(p.h), whole(p.f), false, {}})};
      }},
     {"have one type",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.declare(p.h), p.declare(p.s), p.declare(p.f),
                    st(Gemm{whole(p.h), whole(p.s), whole(p.f), false, {}})};
      }},
     {"gemm accumulates in f32",
-     [](const Parts& p) {
+     [](const Material& p) {
        const BufferPtr c = tile("c", Space::shared, f16, {8, 8});
        return Body{p.declare(p.h), p.declare(c), st(Gemm{whole(p.h), whole(p.h), whole(c), false, {}})};
      }},
     {"leaves out one axis",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.declare(p.s), p.declare(p.f),
                    st(Reduce{ReduceOp::sum, whole(p.s), 1, whole(p.f), true})};
      }},
     {"constant positive extents",
-     [](const Parts& p) {
+     [](const Material& p) {
        View view = whole(p.s);
        view.extents[0] = variable(p.N);
        return Body{p.declare(p.s), st(Fill{view, p.one})};
      }},
     {"belongs to one dimension",
-     [](const Parts& p) {
+     [](const Material& p) {
        View view = whole(p.s);
        view.dims[0].axis = 1;
        return Body{p.declare(p.s), st(Fill{view, p.one})};
      }},
     {"only element statements",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.declare(p.s), p.loop(LoopKind::parallel, {st(Fill{whole(p.s), p.one})})};
      }},
     {"only element statements",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{
            p.loop(LoopKind::parallel, {st(For{LoopKind::parallel, {p.j}, {p.zero}, {p.zero}, 0, {}})})};
      }},
     {"only element statements",
-     [](const Parts& p) { return Body{p.loop(LoopKind::parallel, {st(Exit{p.yes})})}; }},
-    {"a loop that is open", [](const Parts& p) { return Body{st(Break{p.yes})}; }},
+     [](const Material& p) { return Body{p.loop(LoopKind::parallel, {st(Exit{p.yes})})}; }},
+    {"a loop that is open", [](const Material& p) { return Body{st(Break{p.yes})}; }},
     {"a loop that is open",
-     [](const Parts& p) { return Body{p.loop(LoopKind::parallel, {st(Break{p.yes})})}; }},
+     [](const Material& p) { return Body{p.loop(LoopKind::parallel, {st(Break{p.yes})})}; }},
     {"assign their own variables",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(DeclareVar{p.n, p.zero}), p.loop(LoopKind::parallel, {st(Assign{p.n, p.zero})})};
      }},
     {"read by a let alone",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(DeclareVar{p.n, p.zero}), st(Let{p.v, variable(p.n) + 1})};
      }},
     {"only variables that change",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Let{p.v, p.zero}), st(Assign{p.v, p.zero})};
      }},
     {"a group does not end the block",
-     [](const Parts& p) { return Body{p.loop(LoopKind::warps, {st(Exit{p.yes})})}; }},
+     [](const Material& p) { return Body{p.loop(LoopKind::warps, {st(Exit{p.yes})})}; }},
     {"only parallel has more",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(For{LoopKind::serial, {p.i, p.j}, {p.zero, p.zero}, {p.zero, p.zero}, 0, {}})};
      }},
     {"begin at 0",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(For{LoopKind::parallel, {p.i}, {int32(1)}, {int32(2)}, 0, {}})};
      }},
     {"constant range",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(For{LoopKind::unrolled, {p.i}, {p.zero}, {variable(p.N)}, 0, {}})};
      }},
     {"stages are of pipelined",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(For{LoopKind::serial, {p.i}, {p.zero}, {p.zero}, 2, {}})};
      }},
     {"rows and tests only read",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.declare(p.s), st(Gather{whole(p.A), whole(p.s), p.i, {p.store(p.C)}, p.I})};
      }},
     {"a condition is a bool",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Assert{p.zero, ""})};
      }},
     {"a tensor or a shared tile",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{p.declare(p.f), st(Atomic{AtomicOp::add, element(p.f, {p.zero, p.zero}), p.one})};
      }},
     {"an atomic exists",
-     [](const Parts& p) {
+     [](const Material& p) {
        return Body{st(Atomic{AtomicOp::bit_or, element(p.C, {p.zero, p.zero}), p.one})};
      }},
 };
 
 TEST(Verify, EveryRuleOfStatements) {
   for (const Case& c : cases) {
-    const Parts parts;
-    const std::string message = message_of(parts.kernel(c.body(parts)));
+    const Material material;
+    const std::string message = message_of(material.kernel(c.body(material)));
     if (std::string(c.rule).empty()) {
       EXPECT_EQ(message, "");
     } else {
@@ -212,7 +212,7 @@ TEST(Verify, EveryRuleOfStatements) {
 }
 
 TEST(Verify, RulesOfTheSignature) {
-  const Parts p;
+  const Material p;
   Kernel k = p.kernel({});
   k.grids[0].extents[0] = variable(p.bx);
   expect_broken(k, "an extent of a grid depends on dims and scalars");

@@ -4,13 +4,13 @@
 #include <array>
 #include <unordered_set>
 
-#include "ir/parts.hpp"
+#include "ir/children.hpp"
 #include "ir/view.hpp"
 
 namespace tegula::ir {
 namespace {
 
-// Ignores every part; visitors override what they look at.
+// Ignores every child; visitors override what they look at.
 struct Ignore {
   void expr(const Expr&) {}
   void view(const View&) {}
@@ -21,8 +21,8 @@ struct Ignore {
 };
 
 template <class F>
-void visit_parts(const Stmt& stmt, F&& f) {
-  std::visit([&](const auto& node) { parts(node, f); }, stmt->node);
+void visit_children(const Stmt& stmt, F&& f) {
+  std::visit([&](const auto& node) { children(node, f); }, stmt->node);
 }
 
 class Walk {
@@ -83,17 +83,17 @@ bool same(const View& a, const View& b) {
          std::equal(a.dims.begin(), a.dims.end(), b.dims.begin(), b.dims.end(), same_dim);
 }
 
-// Applies a mapping to the parts of a copied node and notes whether one of them changed.
+// Applies a mapping to the children of a copied node and notes whether one of them changed.
 struct Apply {
   const Mapping& mapping;
   bool changed = false;
 
   template <class T>
-  void replace(T& part, const std::function<T(const T&)>& f) {
-    if (part == nullptr || !f) return;
-    T result = f(part);
-    if (result == part) return;
-    part = std::move(result);
+  void replace(T& child, const std::function<T(const T&)>& f) {
+    if (child == nullptr || !f) return;
+    T result = f(child);
+    if (result == child) return;
+    child = std::move(result);
     changed = true;
   }
   void expr(Expr& e) { replace(e, mapping.expr); }
@@ -166,7 +166,7 @@ void for_each_body(const Stmt& stmt, const std::function<void(const Body&)>& f) 
     explicit Bodies(const std::function<void(const Body&)>& f) : f(f) {}
     void body(const Body& b) { f(b); }
   };
-  visit_parts(stmt, Bodies(f));
+  visit_children(stmt, Bodies(f));
 }
 
 void for_each_view(const Stmt& stmt, const std::function<void(const View&)>& f) {
@@ -175,7 +175,7 @@ void for_each_view(const Stmt& stmt, const std::function<void(const View&)>& f) 
     explicit Views(const std::function<void(const View&)>& f) : f(f) {}
     void view(const View& v) { f(v); }
   };
-  visit_parts(stmt, Views(f));
+  visit_children(stmt, Views(f));
 }
 
 void for_each_expr(const View& view, const std::function<void(const Expr&)>& f) { expressions(view, f); }
@@ -189,7 +189,7 @@ void for_each_expr(const Stmt& stmt, const std::function<void(const Expr&)>& f) 
     }
     void view(const View& v) { expressions(v, f); }
   };
-  visit_parts(stmt, Exprs(f));
+  visit_children(stmt, Exprs(f));
 }
 
 void for_each_definition(const Stmt& stmt, const std::function<void(const VariablePtr&)>& f) {
@@ -198,7 +198,7 @@ void for_each_definition(const Stmt& stmt, const std::function<void(const Variab
     explicit Definitions(const std::function<void(const VariablePtr&)>& f) : f(f) {}
     void define(const VariablePtr& v) { f(v); }
   };
-  visit_parts(stmt, Definitions(f));
+  visit_children(stmt, Definitions(f));
 }
 
 void for_each_node(const Expr& e, const std::function<void(const Expr&)>& f) { Walk{f}(e); }
@@ -235,7 +235,7 @@ Stmt map(const Stmt& stmt, const Mapping& mapping) {
   Apply apply{mapping};
   return std::visit(
       [&](auto node) {
-        parts(node, apply);
+        children(node, apply);
         return apply.changed ? statement(std::move(node), stmt->at) : stmt;
       },
       stmt->node);

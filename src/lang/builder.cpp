@@ -12,7 +12,7 @@ namespace {
 thread_local Builder* active_builder = nullptr;
 
 struct Call {
-  const char* piece;
+  const char* function;
   Loc at;
 };
 thread_local std::vector<Call> calls;
@@ -56,12 +56,12 @@ Loc detail::user_place(const Loc& at) {
 
 Loc latest_place(const Loc& otherwise) { return last_place.value_or(otherwise); }
 
-Trace::Trace(const char* piece, Loc at) { calls.push_back({piece, at}); }
+Trace::Trace(const char* function, Loc at) { calls.push_back({function, at}); }
 Trace::~Trace() { calls.pop_back(); }
 
 void fail(const Loc& at, std::string message) {
   for (auto call = calls.rbegin(); call != calls.rend(); ++call)
-    message += std::string("\n  in ") + call->piece + ", called at " + call->at.file_name() + ":" +
+    message += std::string("\n  in ") + call->function + ", called at " + call->at.file_name() + ":" +
                std::to_string(call->at.line());
   throw ProgramError(message, detail::user_place(at));
 }
@@ -262,7 +262,7 @@ void Builder::record(Deferred& read, std::vector<Deferred>& others) {
     add(ir::statement(ir::Let{read.value, ir::variable(std::get<ir::VariablePtr>(read.what), at)}, at));
 }
 
-// A reusable piece names its tiles without knowing what its callers have: a name that is taken gets a number.
+// A reusable function names its tiles without knowing what its callers have: a name that is taken gets a number.
 std::string Builder::name_of_tile(const std::string& wanted, ir::Space space, const Loc& at) {
   const auto is_free = [&](const std::string& name) {
     return std::find(names_.begin(), names_.end(), name) == names_.end() && tile_names_.insert(name).second;

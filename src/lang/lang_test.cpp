@@ -150,21 +150,21 @@ TEST(Lang, LiteralsTakeTheTypeOfTheOtherOperand) {
 
 TEST(Lang, ErrorsNameTheLineAndTheTrace) {
   int line = 0;
-  auto piece = [&](Loc at) {
-    Trace trace("piece", at);
+  auto reusable = [&](Loc at) {
+    Trace trace("reusable", at);
     line = __LINE__ + 1;
     Fragment f({4, 0}, f32);
   };
   try {
     kernel("k", [&] {
       Tensor Y = output("Y", {4}, f32);
-      grid(1, [&](Index) { piece(Loc::current()); });
+      grid(1, [&](Index) { reusable(Loc::current()); });
     });
     FAIL();
   } catch (const ProgramError& error) {
     EXPECT_NE(std::string(error.what()).find("lang_test.cpp:" + std::to_string(line)), std::string::npos)
         << error.what();
-    EXPECT_NE(std::string(error.what()).find("in piece, called at"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("in reusable, called at"), std::string::npos);
     EXPECT_EQ(static_cast<int>(error.where().line()), line);
   }
 }

@@ -15,7 +15,7 @@ std::int64_t exact_div(std::int64_t a, std::int64_t b) {
   return a / b;
 }
 
-// The part of the digits that a warp's 16 rows have in all these instructions: a quad of threads holds two
+// Those of the digits that a warp's 16 rows have in all these instructions: a quad of threads holds two
 // neighbours along the second dimension each, eight quads follow along the first, and the registers hold the
 // same again eight rows below.
 struct WarpTile {
@@ -23,15 +23,15 @@ struct WarpTile {
   Digits registers{digit(2, 1, 2, 1), digit(2, 0, 2, 8)};
 };
 
-Layout rows_by_warps(std::int64_t rows, std::int64_t columns, std::int64_t unit, const Division& parts,
+Layout rows_by_warps(std::int64_t rows, std::int64_t columns, std::int64_t unit, const Division& division,
                      bool divide_columns) {
   WarpTile tile;
-  const std::int64_t own = divide_columns ? exact_div(columns, parts.along_n) : columns;
+  const std::int64_t own = divide_columns ? exact_div(columns, division.along_n) : columns;
   if (unit == 64) tile.threads.push_back(digit(2, 0, 4, 16));
-  tile.threads.push_back(digit(2, 0, parts.along_m, unit));
-  tile.threads.push_back(divide_columns ? digit(2, 1, parts.along_n, own) : replica(2, parts.along_n));
+  tile.threads.push_back(digit(2, 0, division.along_m, unit));
+  tile.threads.push_back(divide_columns ? digit(2, 1, division.along_n, own) : replica(2, division.along_n));
   tile.registers.push_back(digit(2, 1, exact_div(own, 8), 8));
-  const std::int64_t step = unit * parts.along_m;
+  const std::int64_t step = unit * division.along_m;
   tile.registers.push_back(digit(2, 0, ceil_div(rows, step), step));
   return {{rows, columns}, std::move(tile.threads), std::move(tile.registers)};
 }
@@ -40,7 +40,7 @@ Layout rows_by_warps(std::int64_t rows, std::int64_t columns, std::int64_t unit,
 
 Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vector) {
   const int rank = static_cast<int>(shape.size());
-  Digits by_thread, by_register, rest;
+  Digits by_thread, by_register, outer;
   // Only powers of two divide the inner dimensions; an odd factor of the threads goes to the first one.
   auto left = static_cast<std::int64_t>(1) << std::countr_zero(static_cast<std::uint64_t>(threads));
   std::int64_t odd = threads / left;
@@ -58,10 +58,10 @@ Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vect
       taken *= odd;
       odd = 1;
     }
-    rest.push_back(digit(rank, d, ceil_div(extent, own * taken), own * taken));
+    outer.push_back(digit(rank, d, ceil_div(extent, own * taken), own * taken));
   }
   if (left * odd > 1) by_thread.push_back(replica(rank, left * odd));
-  by_register.insert(by_register.end(), rest.begin(), rest.end());
+  by_register.insert(by_register.end(), outer.begin(), outer.end());
   return {shape, std::move(by_thread), std::move(by_register)};
 }
 

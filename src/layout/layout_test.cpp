@@ -118,7 +118,7 @@ TEST(Layout, SliceHoldsEveryElementWhereItsRowIs) {
       const Layout slice = whole.slice(dim);
       EXPECT_EQ(slice.thread_count(), whole.thread_count());
       EXPECT_TRUE(slice.is_valid()) << slice.text();
-      // A thread holds an element of the slice exactly if it holds part of that row.
+      // A thread holds an element of the slice exactly if it holds elements of that row.
       std::map<std::int64_t, std::map<std::int64_t, bool>> rows;
       const std::size_t kept = dim == 0 ? 1 : 0;
       for (std::int64_t t = 0; t < whole.thread_count(); ++t)
@@ -173,7 +173,7 @@ TEST(Fragments, WarpGroupsDivideTheProduct) {
     const Layout layout = wgmma_accumulator(c.m, c.n, c.groups);
     EXPECT_EQ(layout.thread_count(), 128 * c.groups.along_m * c.groups.along_n);
     EXPECT_TRUE(layout.is_valid()) << layout.text();
-    // Group g owns the rows of its part.
+    // Group g owns its own rows.
     for (std::int64_t t = 0; t < layout.thread_count(); ++t)
       for (std::int64_t r = 0; r < layout.register_count(); ++r)
         EXPECT_EQ(layout.coordinates(t, r)[0] / 64 % c.groups.along_m, t / 128 % c.groups.along_m);

@@ -46,7 +46,7 @@ struct CallCase {
   Inputs inputs;
   Texts options;
   Target target;
-  std::string way;   // a piece of the text
+  std::string way;   // that the text has
   std::string note;  // begin of a note after its place; empty: there is none
 };
 

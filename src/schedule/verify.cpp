@@ -39,9 +39,9 @@ std::vector<Combination> combinations(const Schedule& s, int most) {
   std::vector<Combination> chosen;
   for (std::uint64_t first = 0; first < total; first += step) {
     Combination& own = chosen.emplace_back(values.size());
-    std::uint64_t rest = first;
-    for (std::size_t v = values.size(); v-- > 0; rest /= values[v].size())
-      own[v] = values[v][rest % values[v].size()];
+    std::uint64_t position = first;
+    for (std::size_t v = values.size(); v-- > 0; position /= values[v].size())
+      own[v] = values[v][position % values[v].size()];
   }
   Combination last;
   for (const std::vector<int>& counts : values) last.push_back(counts.back());

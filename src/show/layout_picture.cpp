@@ -57,11 +57,11 @@ class Plane {
 
 std::string hex_colour(double hue, double saturation, double lightness) {
   const double chroma = saturation * std::min(lightness, 1 - lightness);
-  const auto part = [&](double n) {
+  const auto channel = [&](double n) {
     const double k = std::fmod(n + hue / 30, 12);
     return std::lround(255 * (lightness - chroma * std::max(-1.0, std::min({k - 3, 9 - k, 1.0}))));
   };
-  return fmt::format("#{:02x}{:02x}{:02x}", part(0), part(8), part(4));
+  return fmt::format("#{:02x}{:02x}{:02x}", channel(0), channel(8), channel(4));
 }
 
 // A hue for each warp group, its warps from dark to light.

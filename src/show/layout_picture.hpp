@@ -1,4 +1,4 @@
-// A picture of the layouts of a grid's fragments: for every layout the warps that hold the parts of the
+// A picture of the layouts of a grid's fragments: for every layout the warps that hold the regions of the
 // matrix, and the thread and the register of each element of its top left corner.
 #pragma once
 #include <string>

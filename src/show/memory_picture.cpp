@@ -49,9 +49,9 @@ std::string memory_picture(const GridMemory& grid) {
                    (own.until - own.from) * a_turn, height},
                   i);
   }
-  for (const int part : {0, 1, 2, 3, 4})
-    svg.text(picture_margin, top + map_height - part * map_height / 4 + 3,
-             fmt::format("{}", grid.bytes * part / 4), "font-size=\"9\" fill=\"#555555\"");
+  for (const int quarter : {0, 1, 2, 3, 4})
+    svg.text(picture_margin, top + map_height - quarter * map_height / 4 + 3,
+             fmt::format("{}", grid.bytes * quarter / 4), "font-size=\"9\" fill=\"#555555\"");
   svg.text(left, top + map_height + 14, "in the order of the program, from left to right",
            "font-size=\"9\" fill=\"#555555\"");
   return svg.document(left + map_width + picture_margin, top + map_height + 14 + picture_margin, title);

@@ -24,14 +24,14 @@ BufferPtr resized(const BufferPtr& buffer, std::int64_t from, std::int64_t to, C
 
 Given resized(const Given& given, std::int64_t from, std::int64_t to) {
   if (!given.is_tensor) return given;
-  Tensor part = given.tensor;
-  for (int d = 0; d < part.rank(); ++d) {
-    if (part.shape()[static_cast<std::size_t>(d)] == from) part = part.slice(d, 0, to);
+  Tensor window = given.tensor;
+  for (int d = 0; d < window.rank(); ++d) {
+    if (window.shape()[static_cast<std::size_t>(d)] == from) window = window.slice(d, 0, to);
   }
   Given result = given;
   result.layout = 0;
-  result.base = Tensor::zeros(part.shape(), part.dtype());
-  copy_elements(part, result.base);
+  result.base = Tensor::zeros(window.shape(), window.dtype());
+  copy_elements(window, result.base);
   result.tensor = result.base;
   return result;
 }

@@ -110,7 +110,7 @@ bool Generator::load_tile() {
   return true;
 }
 
-// A new shared tile that a loop can bring ahead of its steps: a part of a tensor as it is.
+// A new shared tile that a loop can bring ahead of its steps: a window of a tensor as it is.
 bool Generator::bring_tile() {
   std::vector<const TensorPlace*> readable;
   for (const TensorPlace& t : tensors_) {
@@ -158,7 +158,7 @@ void Generator::declare_somehow() {
     parallel_over(index);
 }
 
-// A new tile with a part of another one, or a copy into an old one.
+// A new tile with a window of another one, or a copy into an old one.
 void Generator::copy_tiles() {
   std::vector<std::size_t> defined;
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
@@ -167,21 +167,21 @@ void Generator::copy_tiles() {
   if (defined.empty()) return;
   const TilePlace from = tiles_[random_.pick_from(defined)];
   Shape extents;
-  const View part = tile_part(from, extents, -1);
+  const View window = tile_window(from, extents, -1);
   if (!spend(product_of(extents))) return;
   for (TilePlace& to : tiles_) {
     const bool same_kind = to.buffer->type.kind() == from.buffer->type.kind();
     if (to.buffer == from.buffer || !to.writable || !same_kind || !random_.chance(60)) continue;
     Shape room;
-    const View target = tile_part(to, room, static_cast<int>(extents.size()));
+    const View target = tile_window(to, room, static_cast<int>(extents.size()));
     if (room != extents || !fits(from.contract, to.contract, to.buffer->type)) continue;
-    emit(Copy{part, target, nullptr});
+    emit(Copy{window, target, nullptr});
     to.defined |= is_whole(target);
     return;
   }
   const DType type = similar_type(from.buffer->type);
   const TilePlace& to = declare(type, extents, stored(from.contract, type), random_space());
-  emit(Copy{part, whole(to.buffer), nullptr});
+  emit(Copy{window, whole(to.buffer), nullptr});
   tiles_.back().defined = true;
 }
 
@@ -203,7 +203,7 @@ void Generator::copy_out() {
     if (!fits(tile.contract, tensor.contract, tensor.buffer->type)) continue;
     if (tile.shape.size() > tensor.extents.size() || !spend(product_of(tile.shape))) continue;
     Shape extents;
-    const View from = tile_part(tile, extents, -1);
+    const View from = tile_window(tile, extents, -1);
     if (extents.size() > tensor.extents.size()) continue;
     emit(Copy{from, window_of(tensor, extents.size()), nullptr});
     return;

@@ -69,8 +69,8 @@ Value Generator::load_from(const Source& source, std::vector<Expr> index) {
   return value_of(v);
 }
 
-// A part of the tile, of the given rank or, if that is -1, of any.
-View Generator::tile_part(const TilePlace& tile, Shape& extents, int rank) {
+// A window of the tile, of the given rank or, if that is -1, of any.
+View Generator::tile_window(const TilePlace& tile, Shape& extents, int rank) {
   const bool in_registers = tile.buffer->space == Space::fragment;
   View view = whole(tile.buffer);
   extents = tile.shape;
@@ -122,7 +122,7 @@ std::optional<Source> Generator::source(DType type) {
     if (is_written_here(tile.buffer)) continue;
     choices.push_back([&] {
       Shape extents;
-      View view = tile_part(tile, extents, random_.chance(30) ? -1 : static_cast<int>(tile.shape.size()));
+      View view = tile_window(tile, extents, random_.chance(30) ? -1 : static_cast<int>(tile.shape.size()));
       return Source{std::move(view), tile.contract, std::move(extents)};
     });
   }

@@ -56,7 +56,7 @@ void Generator::gather() {
   tiles_.back().defined = true;
 }
 
-// A new tile, seen with this shape: as it is, transposed, or as a part of a larger one.
+// A new tile, seen with this shape: as it is, transposed, or as a window of a larger one.
 std::optional<View> Generator::operand(DType type, const Nature& contract, std::int64_t rows,
                                        std::int64_t columns) {
   Shape shape{rows, columns};
@@ -160,8 +160,8 @@ void Generator::reduction() {
   if (fitting.empty()) return;
   const TilePlace from = tiles_[random_.pick_from(fitting)];
   Shape extents;
-  const View part = tile_part(from, extents, -1);
-  if (part.rank() == 0 || !spend(product_of(extents))) return;
+  const View window = tile_window(from, extents, -1);
+  if (window.rank() == 0 || !spend(product_of(extents))) return;
   const DType source = from.buffer->type;
   DType type = random_.chance(60) ? compute_type(source) : similar_type(source);
   if (compute_type(type).bits() < compute_type(source).bits()) type = source;
@@ -169,14 +169,14 @@ void Generator::reduction() {
       source.is_boolean()
           ? random_.pick({ReduceOp::any, ReduceOp::all})
           : random_.pick({ReduceOp::sum, ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::absmax});
-  const int dim = random_.number(0, part.rank() - 1);
+  const int dim = random_.number(0, window.rank() - 1);
   const auto contract = reduced(op, from.contract, extents[static_cast<std::size_t>(dim)], type);
   if (!contract) return;
   extents.erase(extents.begin() + dim);
   const TilePlace to = declare(type, extents, *contract, Space::fragment);
   const bool overwrite = random_.chance(30);
   if (!overwrite) emit(Fill{whole(to.buffer), first_of(op, from.contract, type)});
-  emit(Reduce{op, part, dim, whole(to.buffer), overwrite});
+  emit(Reduce{op, window, dim, whole(to.buffer), overwrite});
   tiles_.back().defined = true;
 }
 
@@ -198,14 +198,14 @@ void Generator::scan() {
   if (fitting.empty()) return;
   const TilePlace from = tiles_[random_.pick_from(fitting)];
   Shape extents;
-  const View part = tile_part(from, extents, -1);
-  if (part.rank() == 0 || !spend(3 * product_of(extents))) return;
+  const View window = tile_window(from, extents, -1);
+  if (window.rank() == 0 || !spend(3 * product_of(extents))) return;
   const DType type = compute_type(from.buffer->type);
   const ReduceOp op = random_.pick({ReduceOp::sum, ReduceOp::sum, ReduceOp::max, ReduceOp::min});
-  const int dim = random_.number(0, part.rank() - 1);
+  const int dim = random_.number(0, window.rank() - 1);
   const auto contract = scanned(op, from.contract, extents[static_cast<std::size_t>(dim)], type);
   if (!contract) return;
-  ir::Scan node{op, part, dim, part, op == ReduceOp::sum && random_.chance(30), random_.chance(30)};
+  ir::Scan node{op, window, dim, window, op == ReduceOp::sum && random_.chance(30), random_.chance(30)};
   if (random_.chance(30)) {
     const TilePlace starts = declare(boolean, extents, anything(boolean), random_space());
     const std::size_t index = tiles_.size() - 1;
@@ -339,7 +339,7 @@ Nature Generator::sums(DType type) {
 
 // ---- groups
 
-// Instances may read what the block has; each writes tiles of its own and its own part of the outputs.
+// Instances may read what the block has; each writes tiles of its own and its own window of the outputs.
 void Generator::groups() {
   const int count = random_.number(1, 4);
   const Nature nature = integers(0, count - 1);

@@ -167,7 +167,7 @@ void Generator::look_up_and_multiply(const TilePlace& queries, const TilePlace& 
   View first = whole(queries.buffer), columns = whole(tiles_[rows].buffer);
   if (random_.chance(30)) {
     const std::int64_t from = random_.pick({0, 8, 16, 32});
-    for (View* part : {&first, &columns}) slice_range(*part, 1, int32(from), int32(from + 32));
+    for (View* window : {&first, &columns}) slice_range(*window, 1, int32(from), int32(from + 32));
   }
   swap_axes(columns, 0, 1);
   emit(Gemm{first, columns, whole(sum.buffer), false, {}});
@@ -222,7 +222,7 @@ void Generator::looked_up_products() {
   if (out.use == Use::owned && out.writable) emit(Copy{whole(sum.buffer), out.view, nullptr});
 }
 
-// Few blocks, of which a producer can be one part.
+// Few blocks, in which a producer can be one of the roles.
 void Generator::few_blocks(Grid& grid, Shape& extents) {
   extents.assign(extents.size(), 1);
   extents[0] = random_.between(1, most_blocks);

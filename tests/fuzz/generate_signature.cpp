@@ -182,7 +182,7 @@ void Generator::add_hints(Grid& grid) {
   if (random_.chance(15)) hints.blocks_per_processor = random_.number(1, 2);
 }
 
-// The part of the tensor that belongs to a block: ranges along as many dimensions as the grid has indices.
+// The window of the tensor that belongs to a block: ranges along as many dimensions as the grid has indices.
 void Generator::own(TensorPlace& tensor, const Grid& grid, const Shape& extents) {
   tensor.view = whole(tensor.buffer);
   tensor.extents = tensor.shape;

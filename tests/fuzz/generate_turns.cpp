@@ -48,11 +48,11 @@ void Generator::contribute_in_turn(const TensorPlace& tensor, const Grid& grid, 
   std::vector<Expr> word_extents;
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
     const std::int64_t tiles = (tensor_shape[axis] + shape[axis] - 1) / shape[axis];
-    const std::int64_t parts = axis + 1 == shape.size() ? turn_parts : 1;
+    const std::int64_t words_of_tile = axis + 1 == shape.size() ? turn_parts : 1;
     if (!number[axis]) number[axis] = int32(random_.between(0, tiles));
     shift(window, static_cast<int>(axis), make(Op::mul, i32, {number[axis], int32(shape[axis])}));
-    word_extents.push_back(int32(tiles * parts));
-    words.index.push_back(make(Op::mul, i32, {number[axis], int32(parts)}));
+    word_extents.push_back(int32(tiles * words_of_tile));
+    words.index.push_back(make(Op::mul, i32, {number[axis], int32(words_of_tile)}));
   }
   kernel_.workspaces.push_back(std::make_shared<const Buffer>(
       Buffer{buffer->name + "_turns" + std::to_string(kernel_.workspaces.size()), Space::global,

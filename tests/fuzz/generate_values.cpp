@@ -82,8 +82,8 @@ Value Generator::within(const Value& x, std::int64_t low, std::int64_t high) {
   if (low == 0 && (width & (width - 1)) == 0 && random_.chance(50))
     return {make(Op::bit_and, type, {x.e, ir::constant(type, high)}), integers(0, high)};
   if (width > 1 && width < 1'000'000 && random_.chance(60)) {
-    const Value rest{make(Op::floormod, type, {x.e, ir::constant(type, width)}), integers(0, width - 1)};
-    return low == 0 ? rest : checked(Op::add, type, {rest, number(low)});
+    const Value remainder{make(Op::floormod, type, {x.e, ir::constant(type, width)}), integers(0, width - 1)};
+    return low == 0 ? remainder : checked(Op::add, type, {remainder, number(low)});
   }
   return checked(Op::min, type, {checked(Op::max, type, {x, number(low)}), number(high)});
 }

@@ -42,7 +42,7 @@ struct TensorPlace {
   Use use = Use::none;
   ir::AtomicOp op = ir::AtomicOp::add;  // of atomic and ordered
   int sites = 0;                        // ordered accumulations so far
-  ir::View view;                        // the part that a block, or an instance of each_group, may touch
+  ir::View view;                        // the window that a block, or an instance of each_group, may touch
   Shape extents;                        // of the view, at most
   bool writable = false;
   bool is_sum = false;  // of atomics, for which its contract has room
@@ -230,7 +230,7 @@ class Generator {
   bool is_written_here(const ir::BufferPtr& buffer) const;
   std::optional<Source> source(DType type);
   std::optional<Value> own_element(DType type);
-  ir::View tile_part(const TilePlace& tile, Shape& extents, int rank);
+  ir::View tile_window(const TilePlace& tile, Shape& extents, int rank);
 
   // ---- output
   template <class Node>

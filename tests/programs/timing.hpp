@@ -34,13 +34,13 @@ struct TimedArgument {
   TimedValue value;
 };
 
-// The part of an argument at leading indices: of X[i, j, k] that at {i} is a matrix.
-using PartOf = std::function<Numbers(const std::string& name, const std::vector<std::int64_t>& at)>;
+// The slice of an argument at leading indices: of X[i, j, k] that at {i} is a matrix.
+using SliceOf = std::function<Numbers(const std::string& name, const std::vector<std::int64_t>& at)>;
 
 // Elements of a result by the formula.
 struct Check {
   std::string result;
-  std::function<double(const PartOf& part, const std::vector<std::int64_t>& at)> exact;
+  std::function<double(const SliceOf& slice, const std::vector<std::int64_t>& at)> exact;
   double tolerance = 3e-2;  // of the larger of its own magnitude and the mean one
 };
 

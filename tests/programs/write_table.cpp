@@ -176,7 +176,7 @@ std::string words_on(const Json& row) {
                      text);
 }
 
-std::string page_part(const std::vector<Json>& rows) {
+std::string page_section(const std::vector<Json>& rows) {
   std::map<std::string, std::string> tables, words;
   for (const Json& row : rows) {
     tables[row["family"]] += table_rows(row);
@@ -203,22 +203,22 @@ std::string contents(const std::string& path) {
 }
 
 // What differs from the page at that path.
-std::string compared(const std::string& part, const std::string& path, const std::string& commit) {
+std::string compared(const std::string& section, const std::string& path, const std::string& commit) {
   return fmt::format(
       "\n## Before and after\n\n<!-- beside {0} -->\n"
       "The programs above that commit `{0}` executed in another way, with what they were then: `before → "
       "now`. "
       "Programs without a row there have none here.\n\n{1}",
-      commit, side_by_side(read_table(contents(path)), read_table(part)));
+      commit, side_by_side(read_table(contents(path)), read_table(section)));
 }
 
-bool replace_part(const std::string& path, const std::string& part) {
+bool replace_section(const std::string& path, const std::string& section) {
   std::string page = contents(path);
   const std::string begin = "<!-- scripts/programs-table writes what follows -->\n";
   const auto at = page.find(begin);
   if (at == std::string::npos) return false;
   page.resize(at + begin.size());
-  return static_cast<bool>((std::ofstream(path) << page << part).flush());
+  return static_cast<bool>((std::ofstream(path) << page << section).flush());
 }
 
 std::vector<Json> rows_of(const std::vector<std::string>& names) {
@@ -247,13 +247,13 @@ int main(int argc, char** argv) {
   programs::Json first;
   programs::assemble("#include \"kernel.cuh\"\n", first);
   const auto rows = programs::rows_of({argv + names, argv + argc});
-  std::string part = programs::page_part(rows);
-  if (beside) part += programs::compared(part, argv[4], argv[5]);
+  std::string section = programs::page_section(rows);
+  if (beside) section += programs::compared(section, argv[4], argv[5]);
   if (argc > names) {
-    std::fputs(part.c_str(), stdout);
+    std::fputs(section.c_str(), stdout);
     return 0;
   }
-  const bool written = programs::replace_part(argv[1], part) &&
+  const bool written = programs::replace_section(argv[1], section) &&
                        static_cast<bool>((std::ofstream(argv[2]) << programs::Json(rows).dump(1)).flush());
   if (!written) std::fprintf(stderr, "write_program_table: cannot write %s and %s\n", argv[1], argv[2]);
   return written ? 0 : 1;

@@ -16,9 +16,9 @@ constexpr int heads = 64, dim = 256, block = 64, group = 128;
 std::string text_of(const Kernel& kernel) {
   return tegula::codegen::print_cuda(tegula::Signature(kernel.ir()), tegula::passes::CudaTarget{}).text;
 }
-int count_of(const std::string& text, const std::string& piece) {
+int count_of(const std::string& text, const std::string& words) {
   int count = 0;
-  for (std::size_t at = text.find(piece); at != std::string::npos; at = text.find(piece, at + 1)) ++count;
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
   return count;
 }
 
@@ -131,8 +131,8 @@ Expr in_one_expression(const Records& x, const Expr& row, const Index& d) {
   return x.bytes(row, d) * x.factors(row, d / group);
 }
 Expr with_names(const Records& x, const Expr& row, const Index& d) {
-  Expr part = d / group;
-  Expr factor = x.factors(row, part);
+  Expr own = d / group;
+  Expr factor = x.factors(row, own);
   Expr byte = x.bytes(row, d);
   return factor * byte;
 }

@@ -96,18 +96,18 @@ const std::vector<Variants> all{
         weigh(s);
         gemm(s.to(bf16), k, t.sum);
       },
-      [](const Step& t) {  // scores of two parts
-        Shared k = t.tile(t.keys), rest = t.tile(t.values);
+      [](const Step& t) {  // scores in two halves
+        Shared k = t.tile(t.keys), v = t.tile(t.values);
         Fragment s({rows, 64}, f32, 0);
         gemm(t.q, k.T(), s);
-        gemm(t.q, rest.T(), s);
+        gemm(t.q, v.T(), s);
         weigh(s);
         gemm(s.to(bf16), k, t.sum);
       },
-      [](const Step& t) {  // the other part first
-        Shared rest = t.tile(t.values), k = t.tile(t.keys);
+      [](const Step& t) {  // the other half first
+        Shared v = t.tile(t.values), k = t.tile(t.keys);
         Fragment s({rows, 64}, f32, 0), p({rows, 64}, bf16);
-        gemm(t.q, rest.T(), s);
+        gemm(t.q, v.T(), s);
         gemm(t.q, k.T(), s);
         parallel(p, [&](Index i, Index c) { p(i, c) = exp2(s(i, c)); });
         gemm(p, k, t.sum);
@@ -118,25 +118,25 @@ const std::vector<Variants> all{
      LoopShape::twofold,
      {[](const Step& t) {
         Shared a = t.tile(t.keys), b = t.tile(t.values);
-        Fragment part({rows, 64}, f32, 0);
-        gemm(a, b.T(), part, {.accumulate = Accumulate::tensor_core});
-        parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += part(i, c) * t.factors(t.j); });
+        Fragment partial({rows, 64}, f32, 0);
+        gemm(a, b.T(), partial, {.accumulate = Accumulate::tensor_core});
+        parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += partial(i, c) * t.factors(t.j); });
       },
       [](const Step& t) {  // the factor first, in two loops
         Expr factor = t.factors(t.j);
         Shared a = t.tile(t.keys), b = t.tile(t.values);
-        Fragment part({rows, 64}, f32, 0);
-        gemm(a, b.T(), part, {.accumulate = Accumulate::tensor_core});
-        parallel(part, [&](Index i, Index c) { part(i, c) *= factor; });
-        parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) = t.sum(i, c) + part(i, c); });
+        Fragment partial({rows, 64}, f32, 0);
+        gemm(a, b.T(), partial, {.accumulate = Accumulate::tensor_core});
+        parallel(partial, [&](Index i, Index c) { partial(i, c) *= factor; });
+        parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) = t.sum(i, c) + partial(i, c); });
       },
       [](const Step& t) {  // factors in a tile
         Shared a = t.tile(t.keys), b = t.tile(t.values), factors({64}, f32);
         copy(t.factors.at(t.j), factors);
-        Fragment part({rows, 64}, f32);
-        fill(part, 0);
-        gemm(a, b.T(), part, {.accumulate = Accumulate::tensor_core});
-        parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += part(i, c) * factors(i); });
+        Fragment partial({rows, 64}, f32);
+        fill(partial, 0);
+        gemm(a, b.T(), partial, {.accumulate = Accumulate::tensor_core});
+        parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += partial(i, c) * factors(i); });
       }}},
 };
 

@@ -45,44 +45,44 @@ Kernel product(const Way& way) {
   });
 }
 
-void multiply(const Shared& a, const Shared& b, Fragment& part) {
-  gemm(a, b.T(), part, {.accumulate = Accumulate::tensor_core});
+void multiply(const Shared& a, const Shared& b, Fragment& partial) {
+  gemm(a, b.T(), partial, {.accumulate = Accumulate::tensor_core});
 }
 
 void in_one_expression(const Step& t) {
   Shared a = t.tile(t.in.A, t.y * m), b = t.tile(t.in.B, t.x * n), scale = t.scales();
-  Fragment part({m, n}, f32, 0);
-  multiply(a, b, part);
-  parallel(t.sum, [&](Index i, Index j) { t.sum(i, j) += part(i, j) * (scale(i) * t.in.sb(t.x, t.g)); });
+  Fragment partial({m, n}, f32, 0);
+  multiply(a, b, partial);
+  parallel(t.sum, [&](Index i, Index j) { t.sum(i, j) += partial(i, j) * (scale(i) * t.in.sb(t.x, t.g)); });
 }
 void with_names(const Step& t) {
   Shared scale = t.scales(), b = t.tile(t.in.B, t.x * n), a = t.tile(t.in.A, t.y * m);
   Expr of_b = t.in.sb(t.x * n / group, t.g);
-  Fragment part({m, n}, f32);
-  clear(part);
-  multiply(a, b, part);
-  parallel(t.sum, [&](Index i, Index j) { t.sum(i, j) = t.sum(i, j) + part(i, j) * (of_b * scale(i)); });
+  Fragment partial({m, n}, f32);
+  clear(partial);
+  multiply(a, b, partial);
+  parallel(t.sum, [&](Index i, Index j) { t.sum(i, j) = t.sum(i, j) + partial(i, j) * (of_b * scale(i)); });
 }
 void factors_in_registers(const Step& t) {
   Shared a = t.tile(t.in.A, t.y * m), b = t.tile(t.in.B, t.x * n), scale = t.scales();
-  Fragment factor({m}, f32), part({m, n}, f32, 0);
+  Fragment factor({m}, f32), partial({m, n}, f32, 0);
   parallel(factor, [&](Index i) { factor(i) = scale(i) * t.in.sb(t.x, t.g); });
-  multiply(a, b, part);
-  parallel(t.sum, [&](Index i, Index j) { t.sum(i, j) += part(i, j) * factor(i); });
+  multiply(a, b, partial);
+  parallel(t.sum, [&](Index i, Index j) { t.sum(i, j) += partial(i, j) * factor(i); });
 }
 void scaled_and_added(const Step& t) {
   Shared a = t.tile(t.in.A, t.y * m), b = t.tile(t.in.B, t.x * n), scale = t.scales();
-  Fragment part({m, n}, f32, 0);
-  multiply(a, b, part);
-  parallel(part, [&](Index i, Index j) { part(i, j) *= scale(i) * t.in.sb(t.x, t.g); });
-  parallel(t.sum, [&](Index i, Index j) { t.sum(i, j) += part(i, j); });
+  Fragment partial({m, n}, f32, 0);
+  multiply(a, b, partial);
+  parallel(partial, [&](Index i, Index j) { partial(i, j) *= scale(i) * t.in.sb(t.x, t.g); });
+  parallel(t.sum, [&](Index i, Index j) { t.sum(i, j) += partial(i, j); });
 }
 void scaled_twice(const Step& t) {
   Shared a = t.tile(t.in.A, t.y * m), b = t.tile(t.in.B, t.x * n), scale = t.scales();
-  Fragment part({m, n}, f32, 0);
-  multiply(a, b, part);
-  parallel(part, [&](Index i, Index j) { part(i, j) *= scale(i); });
-  parallel(part, [&](Index i, Index j) { t.sum(i, j) += part(i, j) * t.in.sb(t.x, t.g); });
+  Fragment partial({m, n}, f32, 0);
+  multiply(a, b, partial);
+  parallel(partial, [&](Index i, Index j) { partial(i, j) *= scale(i); });
+  parallel(partial, [&](Index i, Index j) { t.sum(i, j) += partial(i, j) * t.in.sb(t.x, t.g); });
 }
 
 TEST(ScaledProductInSeveralWays, IsPlannedAlike) {

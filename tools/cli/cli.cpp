@@ -65,8 +65,8 @@ Check IsMember(std::vector<std::string> choices) {
 
 void Option::take(const std::string& value) {
   if (delimiter_ != 0 && value.find(delimiter_) != std::string::npos) {
-    std::istringstream parts(value);
-    for (std::string part; std::getline(parts, part, delimiter_);) take(part);
+    std::istringstream items(value);
+    for (std::string item; std::getline(items, item, delimiter_);) take(item);
     return;
   }
   for (const Check& check : checks_)

@@ -14,7 +14,7 @@ struct Work {
 };
 
 // Does the items of each list one after another in a process, as many lists at a time as said. After an item
-// that failed, {"failure": why}, the rest of its list goes on in a new process.
+// that failed, {"failure": why}, what remains of its list goes on in a new process.
 void in_children(std::vector<std::vector<int>> lists, int processes, const Work& work);
 
 }  // namespace programs

@@ -2,7 +2,7 @@
 
 PyTorch caches results of torch.compile by the names of the operators that a function calls
 (https://github.com/pytorch/pytorch/issues/144344). Their arguments, the shapes of their results and their gradients are
-compiled in but are not part of that key, so a version in which they differ would run graphs of an earlier one.
+compiled in but do not belong to that key, so a version in which they differ would run graphs of an earlier one.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def _block_scores(call: Any, tensors: Named, options: Named, gradients: Named, n
         last = last.clamp(max=q.shape[2] - 1) + k.shape[2] - q.shape[2]
         unseen = torch.arange(gradient.shape[3], device=q.device) * k_block > last[:, None]
         gradient = gradient.masked_fill(unseen, 0)
-    # One row for a group is that of the mean of its queries; every head of the group has an equal part in it.
+    # One row for a group is that of the mean of its queries; every head of the group has an equal share in it.
     if options["per_kv_head"]:
         gradient = gradient.repeat_interleave(group, 1) / group
     gradient = gradient * (q.shape[-1] ** -0.5 if scale is None else scale)

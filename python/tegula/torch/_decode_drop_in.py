@@ -165,12 +165,12 @@ def _sparse_decode(q: Tensor, head_dim_v: int, scale: float, is_fp8: bool, *sour
     """Attention of queries [rows, heads, d] to pages by the lists of one or two sources."""
     caches = [(cache, indices.flatten(0, 1), name) for cache, indices, name in sources if cache is not None]
     if is_fp8:
-        parts = [_attend_records(q, cache, name, indices, scale) for cache, indices, name in caches]
-        if len(parts) == 1:
-            return parts[0]
+        results = [_attend_records(q, cache, name, indices, scale) for cache, indices, name in caches]
+        if len(results) == 1:
+            return results[0]
         out, lse = functions["merge_attention"](
-            torch.stack([out for out, _ in parts]).unsqueeze(1),
-            torch.stack([lse.transpose(0, 1) for _, lse in parts]).unsqueeze(1),
+            torch.stack([out for out, _ in results]).unsqueeze(1),
+            torch.stack([lse.transpose(0, 1) for _, lse in results]).unsqueeze(1),
         )
         return out[0], lse[0].transpose(0, 1)
     rows = [(_rows_of(cache, name), indices.unsqueeze(1)) for cache, indices, name in caches]

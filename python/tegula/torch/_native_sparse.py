@@ -235,7 +235,7 @@ class NativeSparseAttention(nn.Module):
 
     def _projected(self, x: Tensor, cu_seqlens: Optional[Tensor], before: int) -> Tuple[Tensor, Tensor, Tensor]:
         shapes = [self.heads * self.dim, self.kv_heads * self.dim, self.kv_heads * self.dim]
-        q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in self.project(x).split(shapes, -1))
+        q, k, v = (rows.unflatten(-1, (-1, self.dim)) for rows in self.project(x).split(shapes, -1))
         if self.rotary_base is not None:
             positions = positions_of(x, cu_seqlens, before)
             q, k = rotated(positions, self.rotary_base, q, k)

@@ -133,7 +133,7 @@ class LinearAttention(_Recurrent):
         self, x: Tensor, cache: Optional[RecurrentCache] = None, cu_seqlens: Optional[Tensor] = None
     ) -> Tensor:
         q, k, v = self.project(x).split(self.shapes, -1)
-        q, k = (F.elu(part.unflatten(-1, (-1, self.dim))) + 1 for part in (q, k))
+        q, k = (F.elu(rows.unflatten(-1, (-1, self.dim))) + 1 for rows in (q, k))
         out = self._scan(
             "linear_attention", q, k, v.unflatten(-1, (-1, self.value_dim)), cache=cache,
             g_gamma=None if self.decays is None else self.decays.float(), normalize=self.normalize, cu_seqlens=cu_seqlens,
@@ -180,11 +180,11 @@ class Retention(_Recurrent):
         self, x: Tensor, cache: Optional[RecurrentCache] = None, cu_seqlens: Optional[Tensor] = None
     ) -> Tensor:
         q, k, v, gate = self.project(x).split(self.shapes, -1)
-        q, k = (part.unflatten(-1, (-1, self.dim)) for part in (q, k))
+        q, k = (rows.unflatten(-1, (-1, self.dim)) for rows in (q, k))
         if self.rotary_base is not None:
             positions = positions_of(x, cu_seqlens, cache.tokens if cache else 0)
             q, k = rotated(positions, self.rotary_base, q, k)
-        v, gate = (part.unflatten(-1, (-1, self.value_dim)) for part in (v, gate))
+        v, gate = (rows.unflatten(-1, (-1, self.value_dim)) for rows in (v, gate))
         decays = self.decays.float()
         out = self._scan("linear_attention", q, k, v, cache=cache, g_gamma=decays, cu_seqlens=cu_seqlens)
         _advance(cache, x)
@@ -229,7 +229,7 @@ class Mamba2(_Recurrent):
     ) -> Tensor:
         gate, inside, dt = self.project(x).split(self.shapes, -1)
         values, b, c = self._convolve(inside.contiguous(), self.conv, cache, cu_seqlens).split(self.inside, -1)
-        b, c = (part.unflatten(-1, (-1, self.state)) for part in (b, c))
+        b, c = (rows.unflatten(-1, (-1, self.state)) for rows in (b, c))
         out = self._scan(
             "ssd", values.unflatten(-1, (-1, self.head_dim)), dt, -torch.exp(self.rates.float()), b, c, cache=cache,
             D=self.shares.float(), dt_bias=self.steps.float(), dt_softplus=True, cu_seqlens=cu_seqlens,
@@ -278,8 +278,8 @@ class GatedDeltaNet(_Recurrent):
     ) -> Tensor:
         inside, gate, beta, steps = self.project(x).split(self.shapes, -1)
         q, k, v = self._convolve(inside.contiguous(), self.conv, cache, cu_seqlens).split(self.inside, -1)
-        q, k = (part.unflatten(-1, (-1, self.dim)) for part in (q, k))
-        v, gate = (part.unflatten(-1, (-1, self.value_dim)) for part in (v, gate))
+        q, k = (rows.unflatten(-1, (-1, self.dim)) for rows in (q, k))
+        v, gate = (rows.unflatten(-1, (-1, self.value_dim)) for rows in (v, gate))
         decays = -torch.exp(self.rates.float()) * F.softplus(steps.float() + self.steps)
         out = self._scan(
             "gated_delta_rule", q, k, v, beta.sigmoid(), cache=cache, g=decays, qk_l2norm=True, cu_seqlens=cu_seqlens

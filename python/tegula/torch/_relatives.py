@@ -140,15 +140,15 @@ def msa_attention(
     blocks = -(-tokens // block_size)
     step = max(1, _SLICE // max(1, batch * heads * blocks))
     with torch.no_grad():
-        parts = []
+        choices = []
         for t in range(0, tokens, step):
             end = min(tokens, t + step)
             scores = functions["block_scores"](
                 index_q[:, t:end], index_k[:, :end, None], q_block_size=1, k_block_size=block_size, causal=True,
                 proxy="max", per_kv_head=False, scale=1.0,
             )  # fmt: skip
-            parts.append(_chosen(scores, t, min(count, blocks), block_size, local_blocks))
-        choice = torch.cat(parts, 2).transpose(1, 2)
+            choices.append(_chosen(scores, t, min(count, blocks), block_size, local_blocks))
+        choice = torch.cat(choices, 2).transpose(1, 2)
     return _attend(q, k, v, choice, block_size, scale)
 
 

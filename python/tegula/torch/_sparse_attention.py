@@ -179,8 +179,8 @@ class SparseAttention(nn.Module):
             raise ValueError("cache: expected a causal layer: later tokens would change earlier results")
         inp = self.norm(inp)
         widths = [self.heads * self.dim_head] + 2 * [self.kv_heads * self.dim_head]
-        parts = self.to_qkv(inp).split(widths, -1)
-        q, k, v = (x.unflatten(-1, (-1, self.dim_head)).transpose(1, 2) for x in parts)
+        projections = self.to_qkv(inp).split(widths, -1)
+        q, k, v = (x.unflatten(-1, (-1, self.dim_head)).transpose(1, 2) for x in projections)
         (old_k, old_v), held = cache if cache is not None else ((k[:, :, :0], v[:, :, :0]), (None, None))
         first = old_k.shape[2]
         k, v = torch.cat((old_k, k), 2), torch.cat((old_v, v), 2)

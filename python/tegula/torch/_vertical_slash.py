@@ -41,12 +41,12 @@ def vertical_slash_attention(
         vertical, slash, q.shape[tokens], k.shape[tokens], q_block_size=q_block_size, k_block_size=k_block_size
     )
     attend, common = functions["block_sparse_attention"], {"q_block_size": q_block_size, "layout": layout}
-    parts = [
+    results = [
         attend(q, k, v, mask=mask, k_block_size=k_block_size, causal=True, scale=scale, **common),
         attend(q, k, v, indices=columns, k_block_size=1, causal=True, scale=scale, **common),
     ]
     out, lse = functions["merge_attention"](
-        torch.stack([out for out, _ in parts]), torch.stack([lse for _, lse in parts]), layout=layout
+        torch.stack([out for out, _ in results]), torch.stack([lse for _, lse in results]), layout=layout
     )
     return out, lse
 

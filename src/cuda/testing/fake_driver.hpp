@@ -1,5 +1,5 @@
 // For tests: a driver whose devices are host memory. It copies and clears at once, runs no kernel, and writes
-// down what it is asked, so that the host's part of calls can be tested without a GPU.
+// down what it is asked, so that what the host does can be tested without a GPU.
 #pragma once
 #include <memory>
 #include <sstream>

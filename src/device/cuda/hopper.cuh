@@ -52,9 +52,9 @@ TG_DEVICE void add_pack(T* to, const Pack<T, n>& x) {
 
 // ---- products of warp groups
 template <int count>
-TG_DEVICE void add_to(float (&sum)[count], const float (&part)[count]) {
+TG_DEVICE void add_to(float (&sum)[count], const float (&product)[count]) {
 #pragma unroll
-  for (int i = 0; i < count; ++i) sum[i] += part[i];
+  for (int i = 0; i < count; ++i) sum[i] += product[i];
 }
 template <int until, int count>
 TG_DEVICE float total(const float (&r)[count]) {
@@ -84,7 +84,7 @@ template <int rows, int columns, int bytes = 2>
 TG_DEVICE constexpr uint32_t operand_step(int row, int column) {
   return ((column / columns * rows + row) * columns + column % columns) * bytes / 16;
 }
-// An index that chooses a part of a tile: one that chooses none reads some part.
+// An index that chooses rows of a tile: one that chooses none reads some rows.
 TG_DEVICE int inside(int index, int extent) { return min(max(index, 0), extent - 1); }
 
 }  // namespace tg

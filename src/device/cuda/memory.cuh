@@ -52,7 +52,7 @@ TG_DEVICE void copy_vector(T* to, const T* from, int64_t stride, int count) {
 }
 
 // The same, begun and not awaited where the elements are contiguous at multiples of four bytes, or are that
-// large; `begin_copy` says when they are there. A copy of which only a part exists is not begun: it would
+// large; `begin_copy` says when they are there. A copy that does not exist as a whole is not begun: it would
 // touch what follows the tensor.
 template <class T>
 TG_DEVICE void bring(T* to, const T* from, int64_t stride, int count) {
@@ -218,11 +218,11 @@ struct Values {
 };
 template <class T, int n>
 TG_DEVICE void store_part(T* to, const Values<T, n>& x, int first) {
-  Pack<T, 8> part;
+  Pack<T, 8> packed;
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    part.word[i] = pair<T>(x.value[first + 2 * i], x.value[first + 2 * i + 1]);
-  store_pack(to, part);
+    packed.word[i] = pair<T>(x.value[first + 2 * i], x.value[first + 2 * i + 1]);
+  store_pack(to, packed);
 }
 // Whether rows begin at multiples of so many bytes; strides count elements.
 template <int bytes, class T, class... Strides>
@@ -326,7 +326,7 @@ TG_DEVICE void report(unsigned long long* status, unsigned int number) {
   atomicCAS(status, 0ull, (unsigned long long)(blockIdx.x) << 32 | number);
 }
 
-// ---- turns: `word`, if there is one, counts the contributions that a part of a tensor has
+// ---- turns: `word`, if there is one, counts the contributions that a window of a tensor has
 TG_DEVICE void pass_turn(int* word) {
   if (word == nullptr) return;
   __threadfence();

@@ -67,21 +67,21 @@ TG_DEVICE constexpr int columns_at_a_time(int columns) {
 
 template <int rows, int columns, int k, class Sum, class A, class B>
 TG_DEVICE void multiply_add(Sum* c, const A& a, const B& b) {
-  constexpr int part = columns_at_a_time(columns);
+  constexpr int at_once = columns_at_a_time(columns);
 #pragma unroll 2
   for (int at = 0; at < k; at += 4) {
     Sum x[rows][4];
     a.load(x, at, 0);
 #pragma unroll
-    for (int from = 0; from < columns; from += part) {
-      Sum y[part][4];
+    for (int from = 0; from < columns; from += at_once) {
+      Sum y[at_once][4];
       b.load(y, at, from);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
 #pragma unroll
         for (int i = 0; i < rows; ++i) {
 #pragma unroll
-          for (int j = 0; j < part; ++j) c[i * columns + from + j] += x[i][e] * y[j][e];
+          for (int j = 0; j < at_once; ++j) c[i * columns + from + j] += x[i][e] * y[j][e];
         }
       }
     }

@@ -89,9 +89,9 @@ TG_DEVICE void scan_parts(T (&total)[count], T (&before)[count], T none, int fir
     T sum = none;
 #pragma unroll
     for (int i = 0; i < extent; ++i) {
-      const int part = reverse ? extent - 1 - i : i;
-      if (part == own) before[r] = sum;
-      sum = Op::of(sum, read(first + part * step + r * next));
+      const int neighbour = reverse ? extent - 1 - i : i;
+      if (neighbour == own) before[r] = sum;
+      sum = Op::of(sum, read(first + neighbour * step + r * next));
     }
     total[r] = sum;
   }

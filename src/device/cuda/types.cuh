@@ -42,10 +42,10 @@ TG_DEVICE uint8_t bits_f8(float x) {
     const float scaled = __uint_as_float(a) * __uint_as_float(uint32_t(127 + bias - 1 + mantissa) << 23);
     r = uint32_t(__float2int_rn(scaled));
   } else {
-    const uint32_t rest = 23 - mantissa;
-    const uint32_t even = a >> rest & 1;
-    const uint32_t rounded = a + (1u << (rest - 1)) - 1 + even;
-    r = (rounded >> rest) - (uint32_t(127 - bias) << mantissa);
+    const uint32_t dropped = 23 - mantissa;
+    const uint32_t even = a >> dropped & 1;
+    const uint32_t rounded = a + (1u << (dropped - 1)) - 1 + even;
+    r = (rounded >> dropped) - (uint32_t(127 - bias) << mantissa);
   }
   return sign | (r < greatest ? r : greatest);
 }

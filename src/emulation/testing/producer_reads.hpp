@@ -106,10 +106,10 @@ inline const std::vector<Reads> all_reads{
     {"list_in_a_view",
      [](const Block& b) {
        using namespace lang;
-       lang::Tensor part = b.list.slice(range(0, b.list(0) + 70));
+       lang::Tensor listed_range = b.list.slice(range(0, b.list(0) + 70));
        each_step([&](const Index& j) {
          Shared own({listed}, i32);
-         copy(part.at(j * listed), own);
+         copy(listed_range.at(j * listed), own);
          gather_and_use(b, own);
        });
      }},

@@ -11,7 +11,7 @@
 namespace tegula::ir::testing {
 
 // Material for small kernels; a fresh one for each, because definitions are unique.
-struct Parts {
+struct Material {
   VariablePtr N = named("N", VariableKind::dim), bx = named("bx"), i = named("i"), j = named("j"),
               v = named("v", VariableKind::let), x = named("x", VariableKind::let, f32),
               n = named("n", VariableKind::mutable_);
@@ -38,8 +38,8 @@ struct Parts {
 };
 
 struct Case {
-  const char* rule;  // part of the message; empty: the program is right
-  std::function<Body(const Parts& p)> body;
+  const char* rule;  // in the message; empty: the program is right
+  std::function<Body(const Material& p)> body;
 };
 
 // What the verifier says; empty if it accepts the kernel.

@@ -172,7 +172,7 @@ void formula(const Bound<Attention>& c, Exact& exact) {
   exact.set("lse", result.lse);
 }
 
-const OptionRule parts =
+const OptionRule split_rule =
     between(0, most_splits, fmt::format("a number from 1 to {}, or 0 for the plan's choice", most_splits),
             "leave it out");
 
@@ -212,7 +212,7 @@ const OperatorSchema& attention_schema() {
           })
           .with(add_dense<Op>)
           .with(add_head_scales<Op>)
-          .option(&Op::splits, "splits", "splits of the keys of a tile, which are merged; 0: planned", parts)
+          .option(&Op::splits, "splits", "splits of the keys of a tile, which are merged; 0: planned", split_rule)
           .option(&Op::out_dtype, "out_dtype", "dtype of the result of e4m3; of others that of q",
                   result_dtype)
           .require(

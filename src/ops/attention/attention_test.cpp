@@ -76,7 +76,7 @@ void add_options(std::vector<Row>& rows) {
   rows.push_back(
       {.name = "sinks softcap", .options = {.left = 3, .softcap = 3, .tiles = {4, 16}}, .sinks = true});
   rows.push_back({.name = "no sequences", .batch = 0});
-  // More parts than tiles of keys leave some without a key.
+  // More splits than tiles of keys leave some without a key.
   for (int splits : {2, 3, 17, 64})
     for (std::int64_t keys : {0, 1, 45, 200})
       for (std::int64_t kv_heads : {1, 2})
@@ -136,7 +136,7 @@ TEST_P(AttentionRows, AgreeWithTheFormula) {
 
 INSTANTIATE_TEST_SUITE_P(Table, AttentionRows, testing::ValuesIn(table()));
 
-// Packed sequences: neighbours are NaN in turn, so that reading one shows.
+// Packed sequences: one neighbour after the other is NaN, so that reading one shows.
 TEST(Attention, PackedSequencesDoNotMeet) {
   const Tensor fences_q = Tensor::from<std::int32_t>({0, 7, 7, 40, 41}),
                fences_k = Tensor::from<std::int32_t>({0, 20, 25, 25, 61});

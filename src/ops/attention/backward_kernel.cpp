@@ -103,7 +103,7 @@ struct BackwardProgram {
     if (!c.left) return Operand(0);
     return max(floordiv(row + keys_here - queries_here - *left, c.keys), 0);
   }
-  // Parts of the grid over queries: heads, or groups of heads that share tiles.
+  // What the grid over queries is divided by: heads, or groups of heads that share tiles.
   Expr head_blocks() const { return c.pack > 1 ? Expr(heads) : heads * *group; }
 
   void run() {

@@ -28,9 +28,9 @@ double estimate_backward(const AttentionProblem& p, const AttentionPlan& plan) {
   if (bytes > cost.most_bytes || rows > most_backward_rows) return never;
   const double q_tiles = std::ceil(static_cast<double>(p.queries) / plan.queries),
                k_tiles = std::ceil(static_cast<double>(p.keys) / keys);
-  const double parts = static_cast<double>(p.sequences * p.heads / plan.pack),
+  const double heads = static_cast<double>(p.sequences * p.heads / plan.pack),
                key_heads = static_cast<double>(p.sequences * p.heads / p.group);
-  const double by_queries = std::ceil(parts * q_tiles / planned_processors) *
+  const double by_queries = std::ceil(heads * q_tiles / planned_processors) *
                             (k_tiles * step_time(rows, keys, d, dv, false) + cost.block);
   const double members = static_cast<double>(p.group / plan.pack);
   const double by_keys = std::ceil(key_heads * k_tiles / planned_processors) *

@@ -47,7 +47,7 @@ struct AttentionKernel {
 // Arguments: q [batch, queries, kv heads, group, d], k, v, out as q, lse [batch, kv heads, group, queries],
 // scale (with log2(e)); then, where the instance has them, left, right, cap, sinks [kv heads, group]. Packed
 // sequences: no batch dimension, and q_begin, k_begin [sequences + 1], longest (the most queries of a
-// sequence). Where keys are divided, the number of parts. Then the factors [sequences, kv heads] that there
+// sequence). Where keys are divided, the number of splits. Then the factors [sequences, kv heads] that there
 // are, last longest_k where values of packed sequences are transposed.
 lang::Kernel attention_kernel(const AttentionKernel& instance);
 

@@ -14,7 +14,7 @@ constexpr int least_keys = 16;    // of a tile: smaller blocks share one
 constexpr int usual_extent = 64;  // of a tile, keys and queries
 constexpr GpuBlockSparse costs = gpu_table.block_sparse;
 
-// The pass over keys: a tile is a block of keys or a part of it, and meets one or several blocks of queries.
+// The pass over keys: a tile is a block of keys or one of its equal tiles, and meets one or several blocks of queries.
 void plan_keys(BlockSparseBackwardKernel& kernel) {
   const BlockSparseKernel& forward = kernel.forward;
   kernel.fold = std::max(1, least_keys / forward.k_block);
@@ -119,8 +119,8 @@ void balance_keys(BlockSparseBackwardCall& call) {
                              (kernel.forward.varlen ? 1 : t.q.size(0));
   if (tiles == 0) return;
   const std::int64_t steps = steps_of_tile(call);
-  if (!kernel.one_pass) kernel.pieces = planned_splits(tiles, steps, costs.keys, 2 * gpu_processors);
-  kernel.longest_first = tiles * kernel.pieces > at_once && steps >= costs.many_steps;
+  if (!kernel.one_pass) kernel.splits = planned_splits(tiles, steps, costs.keys, 2 * gpu_processors);
+  kernel.longest_first = tiles * kernel.splits > at_once && steps >= costs.many_steps;
 }
 
 }  // namespace

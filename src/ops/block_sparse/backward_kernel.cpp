@@ -26,7 +26,7 @@ struct BackwardProgram {
   BlockSparseSequences sequences;
   Dim entries{"entries"};
   const Dim &batch = sequences.batch, &heads = sequences.heads;
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, sum, piece_dk, piece_dv;
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, sum, split_dk, split_dv;
   std::optional<Expr> scale, cap;
   std::optional<LargeScores> large;
   std::optional<QueryVectors> vectors;
@@ -60,9 +60,9 @@ struct BackwardProgram {
     large.emplace();
     if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {f.dim}), f32, {.zero = true}));
     sequences.declare();
-    if (c.pieces == 1) return;
-    piece_dk.emplace(workspace("piece_dk", joined(joined({c.pieces}, of_k), {f.dim}), f32));
-    piece_dv.emplace(workspace("piece_dv", joined(joined({c.pieces}, of_k), {f.dim_v}), f32));
+    if (c.splits == 1) return;
+    split_dk.emplace(workspace("piece_dk", joined(joined({c.splits}, of_k), {f.dim}), f32));
+    split_dv.emplace(workspace("piece_dv", joined(joined({c.splits}, of_k), {f.dim_v}), f32));
   }
 
   Operand members() const { return f.pack > 1 ? Operand(f.pack) : Operand(*group); }
@@ -110,7 +110,7 @@ struct BackwardProgram {
   void walk_sorted(const SortedLists::List& list, const Expr& b, const ScoreRange& visible,
                    const std::function<void(const BlockTile&, const Expr& beyond)>& body) const;
   void key_block(const Index& x, const Index& h, const Index& b);
-  InverseLists::List piece_of(const InverseLists::List& list, const Expr& piece) const;
+  InverseLists::List split_of(const InverseLists::List& list, const Expr& split) const;
   void add_pieces(const Index& x, const Index& h, const Index& b);
   Expr is_beyond(const BlockTile& tile, const ScoreRange& visible) const;
   ScoreGradient::Mask key_mask(const BlockTile& tile, const ScoreRange& visible, const Expr& beyond) const;
@@ -144,8 +144,8 @@ void BackwardProgram::run() {
     });
   const int tiles = ceildiv(c.span(), c.keys);
   Expr all_batches = sequences.all_batches();
-  grid(lists() * (tiles * c.pieces), heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
-  if (c.pieces > 1)
+  grid(lists() * (tiles * c.splits), heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
+  if (c.splits > 1)
     grid(ceildiv(sequences.keys, delta_rows), heads, all_batches,
          [&](Index x, Index h, Index b) { add_pieces(x, h, b); });
   if (c.one_pass)
@@ -324,7 +324,7 @@ MaskOfStep BackwardProgram::query_mask(const InverseLists::List& list, const Exp
 
 void BackwardProgram::key_block(const Index& x, const Index& h, const Index& b) {
   const int tiles = ceildiv(c.span(), c.keys);
-  Expr tile = c.pieces == 1 ? Expr(x) : x / c.pieces, piece = x % c.pieces;
+  Expr tile = c.splits == 1 ? Expr(x) : x / c.splits, split = x % c.splits;
   Expr rank = tiles == 1 ? tile : tile / tiles;
   Expr number = longest_first ? longest_first->list(b * heads + h, rank) : rank;
   Expr first = tiles == 1 ? number * c.span() : number * c.span() + tile % tiles * c.keys;
@@ -337,7 +337,7 @@ void BackwardProgram::key_block(const Index& x, const Index& h, const Index& b) 
   sums.load(keys_of.of_keys(*k), keys_of.of_keys(*v), first);
   auto add_members = [&](const Subscript& member, const Expr& selector) {
     HeadViews of{keys_of.rows, h, member};
-    InverseLists::List list = piece_of(inverse->list(h * selectors() + selector, b, number), piece);
+    InverseLists::List list = split_of(inverse->list(h * selectors() + selector, b, number), split);
     add_list(sums, c.key_tiles(), list, c.steps_of_keys(),
              {of.of_queries(*q), of.of_queries(*dout), vectors->tiles(vectors->base, of),
               vectors->tiles(vectors->delta, of)},
@@ -350,35 +350,35 @@ void BackwardProgram::key_block(const Index& x, const Index& h, const Index& b) 
     serial(*group, [&](Index member) {
       add_members(Subscript(member), c.per_query_head ? Expr(member) : Expr(Operand(0)));
     });
-  if (c.pieces > 1)
-    sums.store_sums(keys_of.of_keys(piece_dk->slice(piece)), keys_of.of_keys(piece_dv->slice(piece)), first);
+  if (c.splits > 1)
+    sums.store_sums(keys_of.of_keys(split_dk->slice(split)), keys_of.of_keys(split_dv->slice(split)), first);
   else
     sums.store(keys_of.of_keys(*dk), keys_of.of_keys(*dv), first);
 }
 
-InverseLists::List BackwardProgram::piece_of(const InverseLists::List& list, const Expr& piece) const {
-  if (c.pieces == 1) return list;
-  Expr most = ceildiv(list.count, c.pieces), skipped = min(piece * most, list.count);
+InverseLists::List BackwardProgram::split_of(const InverseLists::List& list, const Expr& split) const {
+  if (c.splits == 1) return list;
+  Expr most = ceildiv(list.count, c.splits), skipped = min(split * most, list.count);
   return {list.rows, list.bits, list.begin + skipped, min(list.count - skipped, most)};
 }
 
 void BackwardProgram::add_pieces(const Index& x, const Index& h, const Index& b) {
   const HeadViews of = all_tokens(b, h, all);
   auto add = [&](const Tensor& from, const Tensor& to, int features, bool scaled) {
-    auto rows_of = [&](const Expr& piece) -> Fragment {
-      return load(of.of_keys(from.slice(piece)).at(x * delta_rows), {delta_rows, features});
+    auto rows_of = [&](const Expr& split) -> Fragment {
+      return load(of.of_keys(from.slice(split)).at(x * delta_rows), {delta_rows, features});
     };
     Fragment rows = rows_of(Operand(0));
-    for (int piece = 1; piece < c.pieces; ++piece) {
-      Fragment more = rows_of(Operand(piece));
+    for (int split = 1; split < c.splits; ++split) {
+      Fragment more = rows_of(Operand(split));
       parallel(rows, [&](Index i, Index j) { rows(i, j) += more(i, j); });
     }
     Expr factor = gradient().factor();
     if (scaled) parallel(rows, [&](Index i, Index j) { rows(i, j) *= factor; });
     copy(rows, of.of_keys(to).at(x * delta_rows));
   };
-  add(*piece_dk, *dk, f.dim, true);
-  add(*piece_dv, *dv, f.dim_v, false);
+  add(*split_dk, *dk, f.dim, true);
+  add(*split_dv, *dv, f.dim_v, false);
 }
 
 }  // namespace

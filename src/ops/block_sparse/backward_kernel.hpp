@@ -17,9 +17,9 @@ struct BlockSparseBackwardKernel {
   bool direct = false;  // see GradientTiles
   // Tiles of keys that more blocks of queries chose begin before others, so that all end together.
   bool longest_first = false;
-  // Parts into which each list of keys is divided if there are few tiles of keys; another grid adds their
+  // Splits into which each list of keys is divided if there are few tiles of keys; another grid adds their
   // sums.
-  int pieces = 1;
+  int splits = 1;
   int fold = 1;              // blocks of keys that share a list of queries
   int chunk = inverse_rows;  // blocks of queries whose entries are counted together
 
@@ -35,7 +35,7 @@ struct BlockSparseBackwardKernel {
   int span() const { return fold * forward.k_block; }
   auto fields() const {
     return std::tuple(forward, labelled("backward_q", queries), labelled("k", keys), labelled("f", fold),
-                      labelled("p", pieces), labelled("per_head", per_query_head), labelled("dlse", dlse),
+                      labelled("p", splits), labelled("per_head", per_query_head), labelled("dlse", dlse),
                       labelled("one_pass", one_pass), labelled("direct", direct),
                       labelled("longest", longest_first),
                       labelled("c", chunk > inverse_rows ? std::optional(chunk) : std::nullopt));

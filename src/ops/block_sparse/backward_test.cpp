@@ -65,7 +65,7 @@ void add_other_rows(std::vector<Row>& rows) {
                   .options = {.q_block_size = 2, .k_block_size = 16}});
   // Few tiles of keys with long lists, which a GPU divides, and many, of which it begins with the longest.
   for (DType type : {f32, bf16})
-    rows.push_back({.name = "pieces",
+    rows.push_back({.name = "splits",
                     .queries = 2100,
                     .keys = 120,
                     .entries = 2,

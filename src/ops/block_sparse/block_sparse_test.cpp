@@ -59,13 +59,13 @@ std::vector<Row> table() {
   for (int q_block : {16, 64, 96})
     for (int k_block : {64, 96})
       for (std::int64_t keys : {100, 164, 130, 60})
-        rows.push_back({.name = "diagonal blocks in parts",
+        rows.push_back({.name = "diagonal blocks in several tiles",
                         .queries = 100,
                         .keys = keys,
                         .options = {.q_block_size = q_block, .k_block_size = k_block, .causal = true}});
   for (std::int64_t keys : {100, 128, 130, 161})
     rows.push_back(
-        {.name = "a last block in parts", .keys = keys, .options = {.q_block_size = 64, .k_block_size = 96}});
+        {.name = "a last block in several tiles", .keys = keys, .options = {.q_block_size = 64, .k_block_size = 96}});
   rows.push_back({.name = "more blocks than a chunk",
                   .queries = 4,
                   .keys = 1100,

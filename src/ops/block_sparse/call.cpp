@@ -48,7 +48,7 @@ void plan_queries(int rows, int packed_below, BlockSparseCall& call) {
                                       : static_cast<int>(std::min<std::int64_t>(even, queries));
 }
 
-// A tile of keys is a part of a block, in equal parts, or several whole blocks.
+// A tile of keys is one of the equal tiles of a block, or several whole blocks.
 void plan_keys(int usual, BlockSparseCall& call) {
   BlockSparseKernel& kernel = call.kernel;
   const int block = kernel.k_block, wanted = call.tiles.keys ? call.tiles.keys : usual;

@@ -48,16 +48,16 @@ void add_candidates(int pack, int queries, const BlockSparseKernel& c, RowCandid
     add(warp_group_rows, 1);
   }
   const int whole = row_unit / std::gcd(row_unit, pack), few = round_up(queries, whole);
-  if (few * pack < warp_group_rows && multiplies_transpose(c)) to.add({pack, few, table.of_part});
+  if (few * pack < warp_group_rows && multiplies_transpose(c)) to.add({pack, few, table.of_fewer_rows});
 }
 
-// A part of a block in equal steps, or whole blocks: as many as fill a step, or else leave columns empty.
+// A block in equal steps, or whole blocks: as many as fill a step, or else leave columns empty.
 int keys_of_step(int block, int most) {
   if (block > most) {
-    const int parts = ceildiv(block, most);
-    for (int n = parts; block >= n * most / 2; ++n)
+    const int steps = ceildiv(block, most);
+    for (int n = steps; block >= n * most / 2; ++n)
       if (block % (n * k_of_product) == 0) return block / n;
-    return round_up(ceildiv(block, parts), k_of_product);
+    return round_up(ceildiv(block, steps), k_of_product);
   }
   for (int blocks = most / block; blocks * block * 2 > most; --blocks)
     if (blocks * block % k_of_product == 0) return blocks * block;
@@ -113,7 +113,7 @@ void plan_gradient_rows(const BlockSparseCall& call, BlockSparseKernel& kernel) 
     if (warp_group_rows % group == 0)
       candidates.add({group, warp_group_rows / group});
     else if (step * group < warp_group_rows)
-      candidates.add({group, warp_group_rows / (step * group) * step, table.of_part});
+      candidates.add({group, warp_group_rows / (step * group) * step, table.of_fewer_rows});
   }
   const TileRows best = best_rows(candidates, kernel.q_block);
   kernel.pack = best.pack, kernel.queries = best.queries;

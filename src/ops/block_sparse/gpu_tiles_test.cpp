@@ -115,7 +115,7 @@ struct Planned {
   Tiles tiles;
 };
 
-// Long calls: what few queries or keys need is no part of it.
+// Long calls: what few queries or keys need is not counted.
 TEST(BlockSparseOnGpus, TilesAreWholeWarpGroups) {
   for (const auto& [row, tiles] :
        std::vector<Planned>{{{64, 64, 8, 128, 128}, {8, 16, 128, 1, 64, 64, 1}},

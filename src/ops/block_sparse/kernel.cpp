@@ -15,7 +15,7 @@ using lang::Tensor;
 
 namespace {
 
-constexpr int most_last_blocks = 4;  // of a list, that are searched for parts that no query sees
+constexpr int most_last_blocks = 4;  // of a list, that are searched for steps that no query sees
 
 // The n-th block of a list.
 using ListEntry = std::function<Expr(const Expr& n)>;
@@ -35,20 +35,20 @@ struct Meeting {
   // Steps at the end that do: known where no step is met that all queries stand before.
   std::optional<Expr> masked_steps;
 
-  // Whether step t of a block's parts may meet such keys.
+  // Whether step t of a list may meet such keys.
   Expr is_near_end(const Expr& t, const Expr& count, const Expr& steps) const {
     return t >= (masked_steps ? steps - *masked_steps : (count - *tail) * ceildiv(c.k_block, c.keys));
   }
 
-  // The steps of whole blocks, without those that follow all queries: parts of the last blocks.
+  // The steps of whole blocks, without those that follow all queries, in the last blocks.
   Expr steps_of(const ListEntry& list, const Expr& count) const {
-    const int parts = ceildiv(c.k_block, c.keys);
-    if (!masked_steps || (parts == 1 && c.splits() == 1)) return parts == 1 ? count : count * parts;
-    Var steps = count * parts;
+    const int of_block = ceildiv(c.k_block, c.keys);
+    if (!masked_steps || (of_block == 1 && c.splits() == 1)) return of_block == 1 ? count : count * of_block;
+    Var steps = count * of_block;
     for (int i = 0; i < c.last_blocks(); ++i) {
       Expr begin = list(max(count - 1 - i, 0)) * c.k_block;
-      Expr met = clamp(ceildiv(visible.end() - begin, c.keys), 0, parts);
-      steps -= select(i < count, parts - met, 0);
+      Expr met = clamp(ceildiv(visible.end() - begin, c.keys), 0, of_block);
+      steps -= select(i < count, of_block - met, 0);
     }
     return steps;
   }
@@ -71,11 +71,11 @@ struct Meeting {
 
   // Blocks of keys that fill one or more tiles each.
   void add_whole(const ListEntry& list, const Expr& count) {
-    const int parts = ceildiv(c.k_block, c.keys);
+    const int of_block = ceildiv(c.k_block, c.keys);
     Expr steps = steps_of(list, count);
     pipelined(steps, {.stages = 2}, [&](Index t) {
-      Expr block = list(parts == 1 ? Expr(t) : t / parts);
-      Expr first = parts == 1 ? block * c.k_block : block * c.k_block + t % parts * c.keys;
+      Expr block = list(of_block == 1 ? Expr(t) : t / of_block);
+      Expr first = of_block == 1 ? block * c.k_block : block * c.k_block + t % of_block * c.keys;
       Expr end = block * c.k_block + c.k_block;
       Shared key_tile({c.keys, c.dim}, c.compute);
       copy(keys.at(first), key_tile);

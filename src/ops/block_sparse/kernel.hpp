@@ -33,7 +33,7 @@ struct BlockSparseKernel {
   // does not see.
   int last_blocks() const { return causal ? (q_block + k_block - 1) / k_block + 1 : 1; }
   // Several blocks of keys in a tile: copied one by one where they are few, else row by row. Columns after
-  // them, or after the part of a block that a tile covers, stay empty.
+  // them, or after what of a block a tile covers, stay empty.
   TileOfBlocks tile() const { return {k_block, keys, true}; }
   bool joins() const { return tile().joins(); }
   bool gathers() const { return tile().gathers() && !joins(); }

@@ -1,4 +1,4 @@
-// The queries of a block of the grid: part of a block of queries, for one head or those of a group.
+// The queries of a block of the grid: all or some of a block of queries, for one head or those of a group.
 #pragma once
 #include <optional>
 

@@ -19,7 +19,7 @@ struct Row {
   bool on_cpu = true, gradients_on_cpu = true;  // compiled, which takes a second for each instance
   std::int64_t more_blocks = 0;                 // than the longest sequence has
   // For gradients on a GPU: what its plan takes for larger calls only.
-  int pieces = 1;
+  int splits = 1;
   bool longest_first = false, one_pass = false;
   BlockSparseOptions options = {};
 
@@ -92,7 +92,7 @@ std::vector<Row> table() {
                                 .scale = 0.7f,
                                 .softcap = 2}});
   rows.push_back({.name = "no entries", .entries = 0, .options = {.q_block_size = 16, .k_block_size = 16}});
-  // Blocks in parts, and tiles that do not divide them.
+  // Blocks in several tiles, and tiles that do not divide them.
   for (bool causal : {false, true})
     rows.push_back(
         {.name = "split blocks",
@@ -117,7 +117,7 @@ std::vector<Row> table() {
                       .options = {.q_block_size = q_block, .k_block_size = k_block, .causal = each}});
       return rows.back();
     };
-    add("pieces", 3, 20).pieces = 3;
+    add("splits", 3, 20).splits = 3;
     add("longest first", 16, 16).longest_first = true;
     add("one pass", 64, 128).one_pass = true;
   }
@@ -297,7 +297,7 @@ TEST_P(BlockSparsePacked, GradientsAgreeWithTheFormulaAsPlannedForGpus) {
     BlockSparseBackwardCall call =
         block_sparse_backward_call(Bound<BlockSparseBackward>(planned.bound), true);
     promise_more(row, given, call.forward);
-    call.kernel.pieces = row.pieces;
+    call.kernel.splits = row.splits;
     call.kernel.longest_first = row.longest_first, call.kernel.one_pass = row.one_pass;
     if (!planned.bound.is_empty()) run_block_sparse_backward(call, planned.launch);
   });
@@ -316,14 +316,14 @@ TEST(BlockSparse, PackedSequencesAreCallsOfTheirOwn) {
   for (std::size_t b = 0; b < queries.size(); ++b) {
     const std::int64_t q_end = q_begin + queries[b], k_end = k_begin + keys[b],
                        q_blocks = (queries[b] + 15) / 16, sequence = static_cast<std::int64_t>(b);
-    auto part = [](const Tensor& t, std::int64_t begin, std::int64_t end) {
+    auto rows_of = [](const Tensor& t, std::int64_t begin, std::int64_t end) {
       return t.slice(0, begin, end).expand({1, end - begin, t.size(1), t.size(2)});
     };
     BlockSparseOptions own = row.options;
     own.indices = in.indices.inside.slice(0, sequence, sequence + 1).slice(2, 0, q_blocks);
     const AttentionResult one =
-        block_sparse_attention(part(in.q.inside, q_begin, q_end), part(in.k.inside, k_begin, k_end),
-                               part(in.v.inside, k_begin, k_end), own);
+        block_sparse_attention(rows_of(in.q.inside, q_begin, q_end), rows_of(in.k.inside, k_begin, k_end),
+                               rows_of(in.v.inside, k_begin, k_end), own);
     EXPECT_TRUE(all_close(one.out.select(0, 0), all.out.slice(0, q_begin, q_end), 1e-5, 1e-5));
     EXPECT_TRUE(all_close(one.lse.select(0, 0), all.lse.slice(1, q_begin, q_end), 1e-5, 1e-5));
     q_begin = q_end, k_begin = k_end;

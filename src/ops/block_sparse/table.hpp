@@ -1,4 +1,4 @@
-// Common parts of the tables of block-sparse attention and its gradient.
+// What is common to the tables of block-sparse attention and its gradient.
 #pragma once
 #include <set>
 

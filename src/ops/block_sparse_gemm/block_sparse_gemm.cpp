@@ -18,14 +18,14 @@ using lang::Tensor;
 struct Instance {
   DType type = f32, compute = f32, out = f32;
   bool transpose_b = false;
-  int m = 64, n = 64, k = 64;  // of a tile, each a part of a block
+  int m = 64, n = 64, k = 64;  // of a tile, each of which divides a block
   // Blocks of k are listed before, once for all tiles of a block of m and n, so that no step waits for the
   // mask: of so many that are marked at a time.
   std::optional<int> listed = {};
-  bool parts = false;  // a block of k has several tiles
+  bool several = false;  // a block of k has several tiles
   auto fields() const {
     return std::tuple(type, compute, labelled("out", out), labelled("tb", transpose_b), joined("t", m, n), k,
-                      labelled("listed", listed), labelled("parts", parts));
+                      labelled("listed", listed), labelled("parts", several));
   }
 };
 
@@ -47,8 +47,8 @@ struct Program {
     gemm(a_tile, b_tile.operand(), sum);
   }
   void add_listed(Fragment& sum, const SortedLists::List& list, const Expr& row, const Expr& column) const {
-    pipelined(c.parts ? list.count * of_k : list.count, {.stages = 4}, [&](Index step) {
-      Expr tile = c.parts ? list.blocks(step / of_k) * of_k + step % of_k : list.blocks(step);
+    pipelined(c.several ? list.count * of_k : list.count, {.stages = 4}, [&](Index step) {
+      Expr tile = c.several ? list.blocks(step / of_k) * of_k + step % of_k : list.blocks(step);
       add(sum, row, column, tile * c.k);
     });
   }
@@ -89,7 +89,7 @@ Instance plan(const Bound<BlockSparseGemm>& c) {
   t.m = std::gcd(c->block_m, c.on_gpu() && is_16_bits ? 128 : 64);
   t.n = std::gcd(c->block_n, c.on_gpu() && is_16_bits ? 256 : 128);
   t.k = std::gcd(c->block_k, c.on_gpu() && !is_16_bits ? 32 : 64);
-  if (c.on_gpu()) t.listed = marked_blocks(c.dim("blocks_k")), t.parts = c->block_k > t.k;
+  if (c.on_gpu()) t.listed = marked_blocks(c.dim("blocks_k")), t.several = c->block_k > t.k;
   return t;
 }
 

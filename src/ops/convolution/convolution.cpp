@@ -101,7 +101,7 @@ bool is_whole(const ConvShape& s, const ConvKernel& t, int channels) {
   return t.phases && s.channels / s.groups % channels == 0;
 }
 
-// Parts of the pixels, where the weights alone are too few blocks.
+// Splits of the pixels, where the weights alone are too few blocks.
 template <class Op>
 int splits_of(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
   if (!c.on_gpu()) return 1;

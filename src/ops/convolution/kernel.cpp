@@ -167,10 +167,10 @@ struct WeightsProgram : ConvPixels {
   using ConvPixels::ConvPixels;
   Expr to_extent(const char* name) const { return c.windows ? Expr(Dim(name)) : number(name); }
 
-  // sum += the part of the steps over pixels. Tiles are [pixels, features] and [pixels, channels].
+  // sum += a split of the steps over pixels. Tiles are [pixels, features] and [pixels, channels].
   template <class Bring>
-  void multiply(Fragment& sum, const Expr& steps, const Expr& part, Bring bring) const {
-    pipelined(range(steps * part / c.splits, steps * (part + 1) / c.splits), {.stages = 4}, [&](Index step) {
+  void multiply(Fragment& sum, const Expr& steps, const Expr& split, Bring bring) const {
+    pipelined(range(steps * split / c.splits, steps * (split + 1) / c.splits), {.stages = 4}, [&](Index step) {
       Shared own({c.pixels(), c.k}, c.compute), met({c.pixels(), c.n}, c.compute);
       bring(step, own, met);
       gemm(own.T(), met, sum);
@@ -178,11 +178,11 @@ struct WeightsProgram : ConvPixels {
   }
 
   void sum_windows(Fragment& sum, const Tap& tap, const Expr& group, const Expr& row, const Expr& column,
-                   const Expr& part) const {
+                   const Expr& split) const {
     Expr across = ceildiv(to_width, c.w), down = ceildiv(to_height, c.h);
     const bool joins = c.images > 1;
     Expr planes = joins ? ceildiv(batch, c.images) : batch * to_depth;
-    multiply(sum, planes * down * across, part, [&](const Expr& step, Shared& own, Shared& met) {
+    multiply(sum, planes * down * across, split, [&](const Expr& step, Shared& own, Shared& met) {
       Expr plane = step / (across * down), h = step / across % down * c.h, w = step % across * c.w;
       const Pixel first{joins ? plane * c.images : plane / to_depth,
                         joins ? Expr(Operand(0)) : plane % to_depth, h, w};
@@ -196,10 +196,10 @@ struct WeightsProgram : ConvPixels {
   }
 
   void sum_rows(Fragment& sum, const Tap& tap, const Expr& group, const Expr& row, const Expr& column,
-                const Expr& part) const {
+                const Expr& split) const {
     const int count = c.h * c.w;
     Expr of_image = to_depth * to_height * to_width;
-    multiply(sum, ceildiv(batch * of_image, count), part, [&](const Expr& step, Shared& own, Shared& met) {
+    multiply(sum, ceildiv(batch * of_image, count), split, [&](const Expr& step, Shared& own, Shared& met) {
       const auto pixel = [&](const Index& i) {
         Expr p = step * count + i;
         return Pixel{p / of_image, p / (to_width * to_height) % to_depth, p / to_width % to_height,
@@ -217,33 +217,33 @@ struct WeightsProgram : ConvPixels {
   }
 
   void run() const {
-    std::optional<Tensor> parts;
+    std::optional<Tensor> partials;
     if (c.splits > 1)
-      parts.emplace(workspace("parts", {c.splits, features, taps_d, taps_h, taps_w, of_weight}, f32));
+      partials.emplace(workspace("parts", {c.splits, features, taps_d, taps_h, taps_w, of_weight}, f32));
     grid(ceildiv(of_weight, c.n), ceildiv(own_features, c.k), taps * groups * c.splits,
          [&](Index x, Index y, Index z) {
-           Expr part = z % c.splits, number = z / c.splits % taps,
+           Expr split = z % c.splits, number = z / c.splits % taps,
                 group = c.grouped ? z / c.splits / taps : Expr(Operand(0));
            const Tap tap{number / taps_w / taps_h, number / taps_w % taps_h, number % taps_w};
            Fragment sum({c.k, c.n}, f32, 0);
            if (c.windows)
-             sum_windows(sum, tap, group, y * c.k, x * c.n, part);
+             sum_windows(sum, tap, group, y * c.k, x * c.n, split);
            else
-             sum_rows(sum, tap, group, y * c.k, x * c.n, part);
-           const Tensor result = parts ? parts->slice(part) : dweight;
+             sum_rows(sum, tap, group, y * c.k, x * c.n, split);
+           const Tensor result = partials ? partials->slice(split) : dweight;
            copy(sum, place(result, tap, group).at(y * c.k, x * c.n));
          });
-    if (parts) add_up(*parts);
+    if (partials) add_up(*partials);
   }
 
-  void add_up(const Tensor& parts) const {
+  void add_up(const Tensor& partials) const {
     constexpr int elements = 1024;
     Expr count = features * taps * of_weight;
-    Tensor rows = parts.reshape({c.splits, count}), total = dweight.reshape({count});
+    Tensor rows = partials.reshape({c.splits, count}), total = dweight.reshape({count});
     grid(ceildiv(count, elements), [&](Index block) {
       Fragment sum({elements}, f32, 0);
-      for (int part = 0; part < c.splits; ++part) {
-        Fragment added = load(rows.slice(part).at(block * elements), {elements});
+      for (int split = 0; split < c.splits; ++split) {
+        Fragment added = load(rows.slice(split).at(block * elements), {elements});
         parallel(sum, [&](Index i) { sum(i) += added(i); });
       }
       copy(sum, total.at(block * elements));
@@ -269,16 +269,16 @@ Kernel column_sums_program(const ColumnSumsKernel& c) {
     constexpr int columns = 128, rows = 32, steps = 8;
     Dim m("m"), n("n");
     Tensor own = input("rows", {m, n}, c.type), sums = output("sums", {n}, f32);
-    Tensor parts = workspace("parts", {ceildiv(m, rows * steps), n}, f32);
-    grid(ceildiv(n, columns), parts.extent(0), [&](Index x, Index y) {
+    Tensor partials = workspace("parts", {ceildiv(m, rows * steps), n}, f32);
+    grid(ceildiv(n, columns), partials.extent(0), [&](Index x, Index y) {
       Fragment sum({columns}, f32, 0);
       serial(steps, [&](Index step) {
-        Fragment part = load(own.at((y * steps + step) * rows, x * columns), {rows, columns}, f32);
-        reduce_sum(part, sum, 0);
+        Fragment tile = load(own.at((y * steps + step) * rows, x * columns), {rows, columns}, f32);
+        reduce_sum(tile, sum, 0);
       });
-      copy(sum, parts.slice(y).at(x * columns));
+      copy(sum, partials.slice(y).at(x * columns));
     });
-    add_parts(parts, sums);
+    add_parts(partials, sums);
   });
 }
 

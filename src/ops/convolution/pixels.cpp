@@ -35,7 +35,7 @@ void ConvPixels::window(Shared& tile, const Pixel& first, const Tap& tap, const 
                         const Expr& channel) const {
   if (c.phases_of_from()) return window_of_phase(tile, first, tap, group, channel);
   const int columns = static_cast<int>(tile.extent(1));
-  // A gradient meets only taps of its phase, which divide without a rest.
+  // A gradient meets only taps of its phase, which divide without a remainder.
   const auto at = [&](const Expr& place, const Expr& of_tap, const Expr& padding, const Expr& step) {
     Expr place_met = met(place, of_tap, padding);
     return c.phases ? floordiv(place_met, step) : place_met;
@@ -55,7 +55,7 @@ void ConvPixels::window_of_phase(Shared& tile, const Pixel& first, const Tap& ta
   Expr d = first.d * stride + tap.d * dilation - padding_d, h = tap.h * dilation - padding_h,
        w = tap.w * dilation - padding_w;
   Expr plane = select(d >= 0 && d < depth, first.image * depth + d, -1), own = channels / groups;
-  // Counted in pieces, of which all parts of channels consist if pixels do: boxes begin at whole ones.
+  // Counted in pieces, of which all ranges of channels consist if pixels do: boxes begin at whole ones.
   const int piece = c.whole_pieces ? static_cast<int>(bytes_of_piece) / c.type.bytes() : 1;
   Expr begin = (floormod(w, stride) * (channels / piece) + group * (own / piece)) * piece;
   Expr row = first.h + floordiv(h, stride_h), column = first.w + floordiv(w, stride);

@@ -77,7 +77,7 @@ void formula(const Bound<FusedMoe>& c, E& exact) {
     for (std::int64_t j = 0; j < inner; ++j) units.push_back(exact.step(unit_formula(*c, h, j)));
     for (std::int64_t j = 0; j < d; ++j)
       out[pair.token * d + j] +=
-          weights[pair.token * topk + pair.slot] * product(units.data(), w2, bias2, j, d, inner);
+          weights[pair.token * topk + pair.choice] * product(units.data(), w2, bias2, j, d, inner);
   }
 }
 

@@ -133,7 +133,7 @@ void formula(const Bound<Op>& c, Exact& exact, bool is_cast, const Weight& weigh
     for (std::int64_t j = 0; j < inner; ++j) units.push_back(exact.rounded(unit_formula(*c, h, j)));
     const std::vector<double> y = product(1, pair.expert, units, d);
     for (std::int64_t j = 0; j < d; ++j)
-      out[pair.token * d + j] += weights[pair.token * topk + pair.slot] * y[j];
+      out[pair.token * d + j] += weights[pair.token * topk + pair.choice] * y[j];
   }
 }
 

@@ -257,8 +257,8 @@ Kernel group_sums_program(const GroupSumsKernel& c) {
       const Range of_group = range(offsets(group), offsets(group + 1));
       Fragment sum({columns}, f32, 0);
       serial(ceildiv(of_group.end - of_group.begin, rows), [&](Index step) {
-        Fragment part = load(own.slice(of_group).at(step * rows, x * columns), {rows, columns}, f32);
-        reduce_sum(part, sum, 0);
+        Fragment tile = load(own.slice(of_group).at(step * rows, x * columns), {rows, columns}, f32);
+        reduce_sum(tile, sum, 0);
       });
       copy(sum, sums.slice(group).at(x * columns));
     });

@@ -9,7 +9,7 @@
 namespace tegula::ops {
 
 struct RoutedPair {
-  std::int64_t token, slot, expert;
+  std::int64_t token, choice, expert;
 };
 // Those that are not left out, of i32 [tokens, topk].
 std::vector<RoutedPair> pairs_of(const TensorRef& experts);

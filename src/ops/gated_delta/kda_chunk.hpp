@@ -6,7 +6,7 @@
 namespace tegula::ops {
 
 // Some features of a chunk: q, k and what gates make of them. No factor overflows, as those of tokens count
-// from the middle of what their part of the chunk fades by, and those from one part to a later one are below
+// from the middle of what their subchunk of the chunk fades by, and those from one subchunk to a later one are below
 // 1.
 class KdaFeatures {
  public:
@@ -16,31 +16,31 @@ class KdaFeatures {
         k({c.rows, c.step()}, c.type),
         gates({c.rows, c.step()}, f32),
         sums({c.rows, c.step()}, f32),
-        factors({(c.parts + 2) * c.parts, c.step()}, f32),
+        factors({(c.subchunks + 2) * c.subchunks, c.step()}, f32),
         near({c.rows, c.step()}, f32),
         away({c.rows, c.step()}, f32) {}
 
   // Where q, k and gates have been loaded.
   void form();
-  // e^(m − m of the token's part), of a part's middle m; 0 for tokens after that part.
-  lang::Expr towards(int part, const lang::Expr& t, const lang::Expr& i) const {
-    return factors(part * c.parts + t / c.part, i);
+  // e^(m − m of the token's subchunk), of a subchunk's middle m; 0 for tokens after that subchunk.
+  lang::Expr towards(int subchunk, const lang::Expr& t, const lang::Expr& i) const {
+    return factors(subchunk * c.subchunks + t / c.subchunk_rows, i);
   }
   // e^G and e^(G_last − G).
   lang::Expr since_first(const lang::Expr& t, const lang::Expr& i) const {
-    return near(t, i) * towards(c.parts, t, i);
+    return near(t, i) * towards(c.subchunks, t, i);
   }
   lang::Expr until_last(const lang::Expr& t, const lang::Expr& i) const {
-    return away(t, i) * towards(c.parts + 1, t, i);
+    return away(t, i) * towards(c.subchunks + 1, t, i);
   }
   // x e^(G − m).
   lang::Shared times_near(const lang::Shared& x) const;
-  // k e^(m − G) towards a part.
-  void keys_towards(int part, lang::Shared& result) const;
+  // k e^(m − G) towards a subchunk.
+  void keys_towards(int subchunk, lang::Shared& result) const;
 
   const KdaKernel& c;
-  lang::Shared q, k, gates, sums, factors;  // sums of gates from the first token of each part on
-  lang::Fragment near, away;                // e^(G − m) and e^(m − G), of the middles of parts
+  lang::Shared q, k, gates, sums, factors;  // sums of gates from the first token of each subchunk on
+  lang::Fragment near, away;                // e^(G − m) and e^(m − G), of the middles of subchunks
 
  private:
   void sum_gates();

@@ -117,7 +117,7 @@ class FeatureGradients {
       s.leave_unless(n, row);
       Fragment all_dq({c.rows, c.step()}, f32, 0), all_dk({c.rows, c.step()}, f32, 0);
       const auto of_head = [&](const Expr& h) {
-        const Part own{n, key_head, h, chunk, row, step, step * c.step()};
+        const ChunkStep own{n, key_head, h, chunk, row, step, step * c.step()};
         Sums products(c);
         add_columns(own, products);
         pipelined(1, {.stages = 1}, [&](Index) { finish(own, products, all_dq, all_dk); });
@@ -132,7 +132,7 @@ class FeatureGradients {
   }
 
  private:
-  struct Part {
+  struct ChunkStep {
     Expr n, key_head, h, chunk, row, step, first;
   };
   // Sums over columns of values: products with the state and its gradient.
@@ -145,7 +145,7 @@ class FeatureGradients {
           both({c.step()}, f32, 0) {}
   };
 
-  void add_columns(const Part& own, Sums& products) const {
+  void add_columns(const ChunkStep& own, Sums& products) const {
     const Sequences& s = in.s;
     pipelined(in.blocks(), {.stages = 2}, [&](Index x) {
       Expr column = x * c.block;
@@ -174,7 +174,7 @@ class FeatureGradients {
           right({c.rows, c.step()}, f32, 0) {}
   };
 
-  void finish(const Part& own, Sums& products, Fragment& all_dq, Fragment& all_dk) const {
+  void finish(const ChunkStep& own, Sums& products, Fragment& all_dq, Fragment& all_dk) const {
     const Sequences& s = in.s;
     KdaFeatures x(c);
     Shared betas({c.rows}, f32);
@@ -184,7 +184,7 @@ class FeatureGradients {
     copy(s.head(beta, own.n, own.h).at(own.row), betas);
     x.form();
     Sides sides(c);
-    through_parts(own, x, betas, sides);
+    through_subchunks(own, x, betas, sides);
     parallel(sides.left_q, [&](Index t, Index i) {
       Expr since = x.since_first(t, i);
       sides.left_q(t, i) = sides.left_q(t, i) * x.near(t, i) + products.of_q(t, i) * since * scale;
@@ -199,8 +199,8 @@ class FeatureGradients {
          s.head(sums, own.n, own.h).slice(all, own.step).at(own.row));
   }
 
-  // Tokens of one part at a time, on either side of the scores.
-  void through_parts(const Part& own, const KdaFeatures& x, const Shared& betas, Sides& sides) const {
+  // Tokens of one subchunk at a time, on either side of the scores.
+  void through_subchunks(const ChunkStep& own, const KdaFeatures& x, const Shared& betas, Sides& sides) const {
     const Sequences& s = in.s;
     Shared scores({c.rows, c.rows}, c.wide()), lower({c.rows, c.rows}, c.wide());
     copy(s.head(dscores, own.n, own.h).at(own.row), scores);
@@ -213,8 +213,8 @@ class FeatureGradients {
       near_k(t, i) = key * x.near(t, i) * betas(t);
       away_k(t, i) = key * x.away(t, i);
     });
-    for (int part = 0; part < c.parts; ++part) {
-      const Subscript tokens = range(part * c.part, (part + 1) * c.part);
+    for (int subchunk = 0; subchunk < c.subchunks; ++subchunk) {
+      const Subscript tokens = range(subchunk * c.subchunk_rows, (subchunk + 1) * c.subchunk_rows);
       const auto sum = [&] { return Fragment({c.rows, c.step()}, f32, 0); };
       Fragment left_q = sum(), left_k = sum(), right = sum();
       gemm(scores.slice(all, tokens), away_k.slice(tokens), left_q);
@@ -222,17 +222,17 @@ class FeatureGradients {
       gemm(scores.slice(tokens).T(), near_q.slice(tokens), right);
       gemm(lower.slice(tokens).T(), near_k.slice(tokens), right);
       parallel(right, [&](Index t, Index i) {
-        Expr from = x.factors(t / c.part * c.parts + part, i);
+        Expr from = x.factors(t / c.subchunk_rows * c.subchunks + subchunk, i);
         sides.left_q(t, i) += left_q(t, i) * from;
         sides.left_k(t, i) += left_k(t, i) * from;
-        sides.right(t, i) += right(t, i) * x.towards(part, t, i);
+        sides.right(t, i) += right(t, i) * x.towards(subchunk, t, i);
       });
     }
   }
 
   // Gates are in all sums from their token on, so their gradients are summed from the chunk's last token
   // back.
-  void write_dg(const Part& own, const KdaFeatures& x, const Shared& betas, Sums& products,
+  void write_dg(const ChunkStep& own, const KdaFeatures& x, const Shared& betas, Sums& products,
                 const Sides& sides) const {
     Fragment of_sums({c.rows, c.step()}, f32);
     parallel(of_sums, [&](Index t, Index i) {
@@ -242,7 +242,7 @@ class FeatureGradients {
       products.of_kept(t, i) *= key;
     });
     parallel(products.both, [&](Index i) {
-      Expr total = x.factors(c.parts * c.parts, i) * x.factors((c.parts + 1) * c.parts, i);
+      Expr total = x.factors(c.subchunks * c.subchunks, i) * x.factors((c.subchunks + 1) * c.subchunks, i);
       products.both(i) *= total;
     });
     reduce_sum(products.of_kept, products.both, 0);
@@ -271,11 +271,11 @@ Kernel kda_feature_gradients_kernel(const KdaKernel& c) {
 Kernel kda_share_gradients_kernel(const KdaKernel& c) {
   return kernel(instance_name("kda_share_gradients", c), [&] {
     Dim batch("batch"), tokens("tokens"), heads("heads");
-    const int parts = c.steps() + 1, rows = 128;
-    Tensor sums = input("sums", {batch, tokens, heads, parts}, f32);
+    const int partials = c.steps() + 1, rows = 128;
+    Tensor sums = input("sums", {batch, tokens, heads, partials}, f32);
     Tensor dbeta = output("dbeta", {batch, tokens, heads}, c.beta);
     grid(ceildiv(tokens, rows), heads, batch, [&](Index x, Index h, Index n) {
-      Fragment own = load(sums.slice(n, all, h).at(x * rows), {rows, parts});
+      Fragment own = load(sums.slice(n, all, h).at(x * rows), {rows, partials});
       copy(reduce_sum(own), dbeta.slice(n, all, h).at(x * rows));
     });
   });

@@ -11,41 +11,41 @@ void KdaFeatures::form() {
   sum_gates();
   form_factors();
   parallel(near, [&](Index t, Index i) {
-    Expr gate = sums(t, i) - sums(t / c.part * c.part + (c.part - 1), i) * 0.5f;
+    Expr gate = sums(t, i) - sums(t / c.subchunk_rows * c.subchunk_rows + (c.subchunk_rows - 1), i) * 0.5f;
     near(t, i) = exp(gate);
     away(t, i) = exp(-gate);
   });
 }
 
 void KdaFeatures::sum_gates() {
-  parallel(c.parts, c.step(), [&](Index part, Index i) {
+  parallel(c.subchunks, c.step(), [&](Index subchunk, Index i) {
     Var sum = 0.0f;
-    serial(c.part, [&](Index t) {
-      Expr gate = gates(part * c.part + t, i);
+    serial(c.subchunk_rows, [&](Index t) {
+      Expr gate = gates(subchunk * c.subchunk_rows + t, i);
       assert_that(gate <= 0 && gate >= least_gate, "g are logarithms of decays: -5 to 0");
       sum += gate;
-      sums(part * c.part + t, i) = sum;
+      sums(subchunk * c.subchunk_rows + t, i) = sum;
     });
   });
 }
 
 void KdaFeatures::form_factors() {
-  Shared middles({c.parts + 1, c.step()}, f32);
+  Shared middles({c.subchunks + 1, c.step()}, f32);
   parallel(c.step(), [&](Index i) {
     Var before = 0.0f;
-    for (int part = 0; part < c.parts; ++part) {
-      Expr total = sums(part * c.part + (c.part - 1), i);
-      middles(part, i) = before + total * 0.5f;
+    for (int subchunk = 0; subchunk < c.subchunks; ++subchunk) {
+      Expr total = sums(subchunk * c.subchunk_rows + (c.subchunk_rows - 1), i);
+      middles(subchunk, i) = before + total * 0.5f;
       before += total;
     }
-    middles(c.parts, i) = before;
+    middles(c.subchunks, i) = before;
   });
-  parallel(c.parts, c.step(), [&](Index from, Index i) {
+  parallel(c.subchunks, c.step(), [&](Index from, Index i) {
     Expr middle = middles(from, i);
-    for (int part = 0; part < c.parts; ++part)
-      factors(part * c.parts + from, i) = select(from <= part, exp(min(middles(part, i) - middle, 0)), 0);
-    factors(c.parts * c.parts + from, i) = exp(middle);
-    factors((c.parts + 1) * c.parts + from, i) = exp(middles(c.parts, i) - middle);
+    for (int subchunk = 0; subchunk < c.subchunks; ++subchunk)
+      factors(subchunk * c.subchunks + from, i) = select(from <= subchunk, exp(min(middles(subchunk, i) - middle, 0)), 0);
+    factors(c.subchunks * c.subchunks + from, i) = exp(middle);
+    factors((c.subchunks + 1) * c.subchunks + from, i) = exp(middles(c.subchunks, i) - middle);
   });
 }
 
@@ -55,8 +55,8 @@ Shared KdaFeatures::times_near(const Shared& x) const {
   return result;
 }
 
-void KdaFeatures::keys_towards(int part, Shared& result) const {
-  parallel(away, [&](Index t, Index i) { result(t, i) = f32(k(t, i)) * away(t, i) * towards(part, t, i); });
+void KdaFeatures::keys_towards(int subchunk, Shared& result) const {
+  parallel(away, [&](Index t, Index i) { result(t, i) = f32(k(t, i)) * away(t, i) * towards(subchunk, t, i); });
 }
 
 namespace {
@@ -105,13 +105,13 @@ class Factors {
   struct Chunk {
     Expr n, h, chunk, row;
   };
-  // Products of the keys of all tokens, as rows, with keys and queries of each part.
+  // Products of the keys of all tokens, as rows, with keys and queries of each subchunk.
   struct Products {
     std::vector<Fragment> keys, queries;
     explicit Products(const KdaKernel& c) {
       for (std::vector<Fragment>* all : {&keys, &queries})
-        for (int part = 0; part < c.parts; ++part)
-          all->emplace_back(std::initializer_list<int>{c.rows, c.part}, f32, 0);
+        for (int subchunk = 0; subchunk < c.subchunks; ++subchunk)
+          all->emplace_back(std::initializer_list<int>{c.rows, c.subchunk_rows}, f32, 0);
     }
   };
 
@@ -124,11 +124,11 @@ class Factors {
     x.form();
     write_faded(own, first, x, faded_k);
     Shared near_k = x.times_near(x.k), near_q = x.times_near(x.q), keys({c.rows, c.step()}, c.wide());
-    for (int part = 0; part < c.parts; ++part) {
-      const Subscript tokens = range(part * c.part, (part + 1) * c.part);
-      x.keys_towards(part, keys);
-      gemm(keys, near_k.slice(tokens).T(), products.keys[part]);
-      gemm(keys, near_q.slice(tokens).T(), products.queries[part]);
+    for (int subchunk = 0; subchunk < c.subchunks; ++subchunk) {
+      const Subscript tokens = range(subchunk * c.subchunk_rows, (subchunk + 1) * c.subchunk_rows);
+      x.keys_towards(subchunk, keys);
+      gemm(keys, near_k.slice(tokens).T(), products.keys[subchunk]);
+      gemm(keys, near_q.slice(tokens).T(), products.queries[subchunk]);
     }
   }
 
@@ -145,7 +145,7 @@ class Factors {
     copy(of_k, s.head(kept, own.n, own.h).at(own.row, first));
     Fragment last({c.step()}, f32);
     parallel(last, [&](Index i) {
-      Expr left = x.factors(c.parts * c.parts, i) * x.factors((c.parts + 1) * c.parts, i);
+      Expr left = x.factors(c.subchunks * c.subchunks, i) * x.factors((c.subchunks + 1) * c.subchunks, i);
       last(i) = left;
     });
     copy(last, s.chunk(decays, own.n, own.chunk, own.h, c.rows).at(first));
@@ -157,9 +157,9 @@ class Factors {
     Shared betas({c.rows}, f32), seen({c.rows, c.rows}, c.type);
     copy(s.head(beta, own.n, own.h).at(own.row), betas);
     Shared whole({c.rows, c.rows}, f32);
-    for (int part = 0; part < c.parts; ++part) {
-      const Fragment &of_keys = products.keys[part], &of_queries = products.queries[part];
-      const int from = part * c.part;
+    for (int subchunk = 0; subchunk < c.subchunks; ++subchunk) {
+      const Fragment &of_keys = products.keys[subchunk], &of_queries = products.queries[subchunk];
+      const int from = subchunk * c.subchunk_rows;
       parallel(of_keys, [&](Index j, Index i) {
         whole(from + i, j) = select(from + i > j, of_keys(j, i) * betas(from + i), 0);
         seen(from + i, j) = select(from + i >= j, of_queries(j, i) * scale, 0);

@@ -1,6 +1,6 @@
 // The programs of the gated delta rule with a decay for each feature, over chunks of a head.
 //
-// With G the gates summed from a chunk's first token on, L the strictly lower part of β (k e^G) (k e^−G)ᵀ and
+// With G the gates summed from a chunk's first token on, L the strictly lower triangle of β (k e^G) (k e^−G)ᵀ and
 // A = (I + L)⁻¹, a chunk writes u − w · state, where w = A β k e^G and u = A β v. With the faded keys and
 // queries that are formed here, states and their gradients are those of scans.
 #pragma once
@@ -21,9 +21,9 @@ struct KdaKernel {
                       labelled("grouped", grouped), labelled("packed", packed));
   }
   static constexpr int rows = chunk_tokens_of_scan;
-  // Rows per part of a chunk. Within a part, a feature decays by a factor of at least e^(16 · least_gate),
+  // Rows of a subchunk. Within one, a feature decays by a factor of at least e^(16 · least_gate),
   // which f32 can represent.
-  static constexpr int part = 16, parts = rows / part;
+  static constexpr int subchunk_rows = 16, subchunks = rows / subchunk_rows;
   int features() const { return (d + 15) / 16 * 16; }
   // Features that are in shared memory together, so that a processor has room for two blocks, and how often.
   int step() const { return std::min(32, features()); }

@@ -72,29 +72,29 @@ TEST(Gemm, AgreesWithTheFormula) {
     }
 }
 
-// Parts of k, rows that the copy engine does not take, and tiles of few rows or columns, for every executor.
-struct Part {
+// Splits of k, rows that the copy engine does not take, and tiles of few rows or columns, for every executor.
+struct SplitGemm {
   DType type;
   bool ta, tb;
   int splits;
 };
 
-class GemmParts : public testing::TestWithParam<Part> {};
+class GemmSplits : public testing::TestWithParam<SplitGemm> {};
 
-TEST_P(GemmParts, AgreeWithTheFormula) {
-  const Part& part = GetParam();
+TEST_P(GemmSplits, AgreeWithTheFormula) {
+  const SplitGemm& row = GetParam();
   std::vector<Target> targets{Target::interpreter(), Target::emulated_sm90()};
-  if (part.ta && part.tb) targets = test_targets();
-  if (!part.ta && part.tb) targets.push_back(Target::emulated());
-  const Planted a(matrix(2, 19, 71, part.ta, part.type, 1)), b(matrix(1, 71, 37, part.tb, part.type, 2)),
+  if (row.ta && row.tb) targets = test_targets();
+  if (!row.ta && row.tb) targets.push_back(Target::emulated());
+  const Planted a(matrix(2, 19, 71, row.ta, row.type, 1)), b(matrix(1, 71, 37, row.tb, row.type, 2)),
       bias(Tensor::random_normal({37}, f32, 3));
-  Gemm options{.transpose_a = part.ta,
-               .transpose_b = part.tb,
+  Gemm options{.transpose_a = row.ta,
+               .transpose_b = row.tb,
                .bias = bias.inside,
                .activation = Activation::silu,
                .scale = 0.5,
-               .tiles = {16, 64, 32, part.splits}};
-  const DType type = part.type.bits() == 8 ? bf16 : part.type;
+               .tiles = {16, 64, 32, row.splits}};
+  const DType type = row.type.bits() == 8 ? bf16 : row.type;
   const Tensor exact = by_formula(a.inside, b.inside, options);
   for (Target target : targets) {
     SCOPED_TRACE(std::string(target.name()));
@@ -106,8 +106,8 @@ TEST_P(GemmParts, AgreeWithTheFormula) {
   }
 }
 
-std::vector<Part> part_table() {
-  std::vector<Part> rows;
+std::vector<SplitGemm> split_table() {
+  std::vector<SplitGemm> rows;
   int splits = 0;
   for (DType type : {f32, f16, bf16, e4m3, e5m2})
     for (bool ta : {false, true})
@@ -115,12 +115,12 @@ std::vector<Part> part_table() {
         if (ta == tb || type == bf16 || type == e4m3) rows.push_back({type, ta, tb, 1 + splits++ % 4});
   return rows;
 }
-INSTANTIATE_TEST_SUITE_P(Table, GemmParts, testing::ValuesIn(part_table()), [](auto& info) {
+INSTANTIATE_TEST_SUITE_P(Table, GemmSplits, testing::ValuesIn(split_table()), [](auto& info) {
   return fmt::format("{}_{}{}_{}", info.param.type.name(), info.param.ta ? 't' : 'n',
                      info.param.tb ? 't' : 'n', info.param.splits);
 });
 
-// Tiles that whole rounds of blocks leave over: parts of k, with the same epilogue.
+// Tiles that whole rounds of blocks leave over: splits of k, with the same epilogue.
 TEST(Gemm, DividesTheTilesOfTheLastRound) {
   const Planted a(matrix(0, 150, 200, false, bf16, 1)), b(matrix(0, 200, 150, true, bf16, 2)),
       bias(Tensor::random_normal({150}, f32, 3));

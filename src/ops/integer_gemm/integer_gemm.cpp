@@ -111,7 +111,7 @@ Kernel program(const Instance& t) {
   });
 }
 
-// Parts of k so that every processor has up to two blocks, where each has two steps at least: more would be a
+// Splits of k so that every processor has up to two blocks, where each has two steps at least: more would be a
 // second round, and more sums to read again.
 int splits_of(const Bound<IntegerGemm>& c, const Instance& t, int processors) {
   const std::int64_t blocks = ((c.dim("m") + t.m - 1) / t.m) * ((c.dim("n") + t.n - 1) / t.n),

@@ -202,12 +202,12 @@ class Gradients {
 
   void run() {
     Expr blocks = s.most_chunks(c.rows_of_block(), c.before());
-    Tensor parts = workspace("parts", {blocks * s.count(), c.width + 1, conv.d}, f32);
+    Tensor partials = workspace("parts", {blocks * s.count(), c.width + 1, conv.d}, f32);
     grid(ceildiv(conv.d, c.columns), blocks, s.count(), {.threads = c.threads()},
          [&](Index x, Index y, Index n) {
-           of_tokens(n, y * c.rows_of_block(), x * c.columns, parts.slice(n * blocks + y));
+           of_tokens(n, y * c.rows_of_block(), x * c.columns, partials.slice(n * blocks + y));
          });
-    of_weights(parts);
+    of_weights(partials);
   }
 
  private:
@@ -229,8 +229,8 @@ class Gradients {
     for (int p = 0; p < c.before(); ++p) copy(of_sum(tokens, p, taps, gradients[p]), gradients[p]);
     return gradients;
   }
-  void of_tokens(const Expr& n, const Expr& first, const Expr& column, const Tensor& part) const {
-    s.leave_unless(n, -1);  // none leaves: all blocks write their parts
+  void of_tokens(const Expr& n, const Expr& first, const Expr& column, const Tensor& partial) const {
+    s.leave_unless(n, -1);  // none leaves: all blocks write their partial sums
     const Convolution::Taps taps(conv, column);
     Rows totals;  // of the weights, and of the bias
     for (int w = 0; w <= c.width; ++w) totals.emplace_back(std::initializer_list<int>{1, c.columns}, f32, 0);
@@ -253,7 +253,7 @@ class Gradients {
       }
       conv.keep_last(kept, tokens), conv.keep_last(kept_gradients, gradients);
     });
-    for (int w = 0; w <= c.width; ++w) copy(totals[w].reshape({c.columns}), part.slice(w).at(column));
+    for (int w = 0; w <= c.width; ++w) copy(totals[w].reshape({c.columns}), partial.slice(w).at(column));
   }
   void add(Rows& totals, const Rows& tokens, int first, const Fragment& gradient) const {
     for (int w = 0; w <= c.width; ++w) {
@@ -287,13 +287,13 @@ class Gradients {
                  [&](Index i, Index j) { dinitial.slice(n)(column + j, row + c.before() + i) = sum(i, j); });
       });
   }
-  void of_weights(const Tensor& parts) {
-    constexpr int channels = 32, parts_of_step = 64;
+  void of_weights(const Tensor& partials) {
+    constexpr int channels = 32, partials_of_step = 64;
     grid(ceildiv(conv.d, channels), c.width + 1, [&](Index x, Index w) {
-      Fragment totals({parts_of_step, channels}, f32, 0);
-      serial(ceildiv(parts.extent(0), parts_of_step), [&](Index step) {
+      Fragment totals({partials_of_step, channels}, f32, 0);
+      serial(ceildiv(partials.extent(0), partials_of_step), [&](Index step) {
         Fragment some =
-            load(parts.slice(all, w).at(step * parts_of_step, x * channels), {parts_of_step, channels});
+            load(partials.slice(all, w).at(step * partials_of_step, x * channels), {partials_of_step, channels});
         parallel(totals, [&](Index i, Index j) { totals(i, j) += some(i, j); });
       });
       Fragment sum = reduce_sum(totals, 0);

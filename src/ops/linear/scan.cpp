@@ -32,7 +32,7 @@ ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu) {
 }
 
 int ScanKernel::stages(int elements) const {
-  // What a step has besides, such as rounded states, takes the rest of shared memory.
+  // What a step has besides, such as rounded states, takes the remaining shared memory.
   constexpr std::int64_t least = 2, most = 4, bytes = 160 << 10;
   return deep ? static_cast<int>(std::clamp(bytes * 8 / (elements * type.bits()), least, most)) : 2;
 }

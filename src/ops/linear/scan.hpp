@@ -1,5 +1,5 @@
 // Programs of recurrences S ← e^g S + k vᵀ, o = scale · Sᵀ q over chunks of tokens: of linear attention, of
-// state space models, and with the delta rule, where v is what is left of it after Wᵀ-th part of the state.
+// state space models, and with the delta rule, where Wᵀ times the state is subtracted from v.
 //
 // q and k are [batch, tokens, key heads, d], v [batch, tokens, heads, d_v], and head h has the q and k of
 // head h · key heads / heads. `sums` [batch, tokens, heads] are gates, summed from the first token of a chunk

@@ -179,7 +179,7 @@ class ChunkGradients {
     const Shared &q, &k;
   };
 
-  // Columns of values, piece by piece: products with the states, and of dout and v.
+  // Some columns of values at a time: products with the states, and of dout and v.
   void add_columns(const Chunk& own, Fragment& ds, Fragment& own_dq, Fragment& own_dk, Fragment& both) const {
     const Sequences& s = in.s;
     pipelined(in.blocks(), {.stages = 2}, [&](Index x) {

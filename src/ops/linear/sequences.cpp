@@ -18,18 +18,18 @@ std::int64_t sequences_of(const BoundCall& call) {
   return call.dim(call.has("cu_seqlens") ? "sequences" : "batch");
 }
 
-Shape shape_of_heads(const BoundCall& call, const Shape& rest) {
+Shape shape_of_heads(const BoundCall& call, const Shape& others) {
   Shape shape{call.has("cu_seqlens") ? 1 : call.dim("batch"), call.dim("tokens"), call.dim("heads")};
-  shape.insert(shape.end(), rest.begin(), rest.end());
+  shape.insert(shape.end(), others.begin(), others.end());
   return shape;
 }
 
 // Sequence n of packed ones has its chunks from begin / rows + n on: it begins there at the earliest.
-Shape chunk_shape(const BoundCall& call, const Shape& rest, int rows) {
+Shape chunk_shape(const BoundCall& call, const Shape& others, int rows) {
   const std::int64_t tokens = call.dim("tokens");
   Shape shape{1, tokens / rows + sequences_of(call)};
   if (!call.has("cu_seqlens")) shape = {call.dim("batch"), (tokens + rows - 1) / rows};
-  shape.insert(shape.end(), rest.begin(), rest.end());
+  shape.insert(shape.end(), others.begin(), others.end());
   return shape;
 }
 
@@ -58,9 +58,9 @@ void Sequences::declare() {
   longest_.emplace(scalar("longest", i32));
 }
 
-Extents Sequences::shape(const Extents& rest) const {
+Extents Sequences::shape(const Extents& others) const {
   Extents all_extents{batch, tokens};
-  for (const Operand& extent : rest) all_extents.push_back(extent);
+  for (const Operand& extent : others) all_extents.push_back(extent);
   return all_extents;
 }
 

@@ -11,11 +11,11 @@ namespace tegula::ops {
 inline constexpr int chunk_tokens_of_scan = 64;
 
 // ---- of tables. A tensor over tokens, and one that each sequence has.
-inline std::string token_list(const char* rest) {
-  return fmt::format("cu_seqlens ? tokens {0} : batch tokens {0}", rest);
+inline std::string token_list(const char* others) {
+  return fmt::format("cu_seqlens ? tokens {0} : batch tokens {0}", others);
 }
-inline std::string sequence_list(const char* rest) {
-  return fmt::format("cu_seqlens ? sequences {0} : batch {0}", rest);
+inline std::string sequence_list(const char* others) {
+  return fmt::format("cu_seqlens ? sequences {0} : batch {0}", others);
 }
 template <class Op>
 void add_fences(Schema<Op>& table) {
@@ -38,9 +38,9 @@ TensorRef token_view(const BoundCall& call, const char* tensor);
 // How many sequences a call has, and how many tokens together.
 std::int64_t sequences_of(const BoundCall& call);
 // [batch, tokens, heads, …] as programs see it.
-Shape shape_of_heads(const BoundCall& call, const Shape& rest = {});
+Shape shape_of_heads(const BoundCall& call, const Shape& others = {});
 // Chunks of all sequences, for tensors that have something for each: of packed ones more than there are.
-Shape chunk_shape(const BoundCall& call, const Shape& rest, int rows = chunk_tokens_of_scan);
+Shape chunk_shape(const BoundCall& call, const Shape& others, int rows = chunk_tokens_of_scan);
 
 // For formulas: first row among all tokens, and how many rows.
 struct Span {
@@ -71,7 +71,7 @@ class Sequences {
   // Call this after the other parameters, which declare the dims `batch` and `tokens`.
   void declare();
 
-  lang::Extents shape(const lang::Extents& rest) const;
+  lang::Extents shape(const lang::Extents& others) const;
   lang::Expr count() const;
   lang::Expr length(const lang::Expr& n) const;
   // The most chunks of a sequence that had `more` tokens in addition, and whether sequence n has none with

@@ -160,7 +160,7 @@ Expr UnionLists::write_left_out(const Expr& head, const Expr& tile, const Expr& 
 void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row, const TokenTile& tokens,
                       const Selection& selection, const Expr& segment) const {
   const int entries = c.queries * width_;
-  Shared named({entries}, i32), turn({c.repeats ? entries : 1}, i32),
+  Shared named({entries}, i32), repeat({c.repeats ? entries : 1}, i32),
       left_out({c.divides() ? entries : 1}, i32);
   if (c.divides()) fill(left_out, no_row);
   parallel(entries, [&](Index n) { named(n) = selection.block(tokens, n / width_, n % width_); });
@@ -170,7 +170,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
       Expr own = named(n);
       Var earlier = 0;
       serial(range(n / width_ * width_, n), [&](Index m) { earlier += select(named(m) == own, 1, 0); });
-      turn(n) = earlier;
+      repeat(n) = earlier;
     });
   Expr last = min(tokens.count - tokens.first, c.queries) - 1;
   Expr blocks = ceildiv(tokens.limit(last), c.block);
@@ -179,13 +179,13 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
   Var count = 0;
   Shared cut({1}, i32);
   clear(cut);
-  auto find_in = [&](const Expr& begin, const std::optional<Expr>& of_turn) {
+  auto find_in = [&](const Expr& begin, const std::optional<Expr>& of_repeat) {
     Shared marks({runs, run_length + 1, words_}, u32);
     clear(marks);
     parallel(entries, [&](Index n) {
       Expr block = named(n), token = n / width_;
       Expr here = block >= begin && block < begin + chunk && block != no_row;
-      when(of_turn ? here && turn(n) == *of_turn : here, [&] {
+      when(of_repeat ? here && repeat(n) == *of_repeat : here, [&] {
         Expr own = block - begin;
         atomic_or(marks(own / run_length, own % run_length, token / word_bits),
                   u32(1) << u32(token % word_bits));
@@ -196,7 +196,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
   };
   serial(ceildiv(blocks, chunk), [&](Index n) {
     if (c.repeats)
-      serial(width_, [&](Index of_turn) { find_in(n * chunk, Expr(of_turn)); });
+      serial(width_, [&](Index of_repeat) { find_in(n * chunk, Expr(of_repeat)); });
     else
       find_in(n * chunk, std::nullopt);
   });

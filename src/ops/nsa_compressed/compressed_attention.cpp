@@ -145,7 +145,7 @@ reference::Problem problem(const Bound<Op>& c, const std::optional<TensorRef>& f
           fences,
           {},
           reference::softmax_of(c->scale, c.dim("d"), 0, steps),
-          [=, length = c->length, stride = c->stride](const reference::Part&) {
+          [=, length = c->length, stride = c->stride](const reference::SequenceHead&) {
             return [=](std::int64_t i, std::vector<double>& times) {
               for (std::size_t n = 0; n < times.size(); ++n)
                 times[n] = static_cast<std::int64_t>(n) * stride + length <= i + shift + 1;

@@ -41,8 +41,8 @@ struct ProductPlanner {
     const bool by_threads = type.bits() == 32 && p.precision != Precision::tf32;
     if (by_threads || tiles(t) * t.splits > p.processors) return std::nullopt;
     const std::int64_t stored = std::int64_t{t.m} * t.n * (t.splits > 1 ? 4 : p.stored_bytes);
-    const std::int64_t slot = std::int64_t{t.m + t.n} * t.k * type.bits() / 8;
-    const auto fitting = static_cast<int>((bytes_of_block - stored) / slot);
+    const std::int64_t bytes_of_slot = std::int64_t{t.m + t.n} * t.k * type.bits() / 8;
+    const auto fitting = static_cast<int>((bytes_of_block - stored) / bytes_of_slot);
     return fitting > usual_stages ? std::optional(std::min(fitting, most_stages)) : std::nullopt;
   }
 
@@ -67,18 +67,18 @@ struct ProductPlanner {
     const double time = product_cost.call + beside_memory(work);
     if (t.splits == 1) return time;
     const double splits = static_cast<double>(p.batch) * p.m * p.n * t.splits;
-    return time + product_cost.sum + product_cost.part * t.splits + product_cost.partial * splits;
+    return time + product_cost.sum + product_cost.split * t.splits + product_cost.partial * splits;
   }
 
   // Microseconds where the tiles of the last round are divided into `splits` along k.
   double estimate_of_tail(const GemmTiles& t, const TileCost& c, int splits) const {
-    const double sums = static_cast<double>(t.m) * t.n, rest = tiles(t) - static_cast<double>(whole_tiles(t));
+    const double sums = static_cast<double>(t.m) * t.n, left_over = tiles(t) - static_cast<double>(whole_tiles(t));
     const double rounds = static_cast<double>(whole_tiles(t)) / p.processors;
-    const double part = std::ceil(steps(t) / splits) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store,
+    const double of_split = std::ceil(steps(t) / splits) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store,
                  whole = steps(t) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store;
-    const double work = rounds * whole + std::ceil(rest * splits / p.processors) * part;
-    return product_cost.call + beside_memory(work) + product_cost.sum + product_cost.part * splits +
-           product_cost.partial * rest * sums * splits;
+    const double work = rounds * whole + std::ceil(left_over * splits / p.processors) * of_split;
+    return product_cost.call + beside_memory(work) + product_cost.sum + product_cost.split * splits +
+           product_cost.partial * left_over * sums * splits;
   }
   std::int64_t whole_tiles(const GemmTiles& t) const {
     return static_cast<std::int64_t>(tiles(t)) / p.processors * p.processors;
@@ -89,7 +89,7 @@ struct ProductPlanner {
     return (t.m > least_extent && t.m >= 2 * p.m) || (t.n > least_extent && t.n >= 2 * p.n);
   }
 
-  // Parts only where tiles leave processors idle, and each has two steps.
+  // Splits only where tiles leave processors idle, and each has two steps.
   bool may_split(const GemmTiles& t) const {
     return t.splits == 1 || (tiles(t) < p.processors && 2 * t.splits <= steps(t));
   }
@@ -98,7 +98,7 @@ struct ProductPlanner {
 // Tiles whose last round is divided, if the plan without such takes longer by more than the estimate's error.
 void divide_tail(const ProductPlanner& planner, ProductPlan& plan) {
   constexpr double least_gain = 1.04;
-  constexpr int least_steps = 4;  // of a part
+  constexpr int least_steps = 4;  // of a split
   double least = std::numeric_limits<double>::infinity();
   for (const TileCost& c : gpu_table.of_16_bits) {
     const GemmTiles t = planner.tiles_of(c, 1);

@@ -35,7 +35,7 @@ struct CpuTable {
   CpuAttention attention = {}, attention_gradients = {.score = 40, .rescale = 0, .step = 6'000};
   CpuBlockSparse block_sparse = {};
   CpuSelection selection = {};
-  int keys_of_split = 1024;  // of a cache, at least: fewer are not worth a part of their own
+  int keys_of_split = 1024;  // of a cache, at least: fewer are not worth a split of their own
 };
 inline constexpr CpuTable cpu_table;
 
@@ -48,9 +48,9 @@ struct TileCost {
 };
 
 struct GpuProduct {
-  // Microseconds: of any call, of a grid that adds parts, and of each part there.
-  double call = 6.1, sum = 1.8, part = 0.23;
-  // Microseconds for an element: of a tile that is stored, of a part that is written and read.
+  // Microseconds: of any call, of a grid that adds splits, and of each split there.
+  double call = 6.1, sum = 1.8, split = 0.23;
+  // Microseconds for an element: of a tile that is stored, of a partial sum that is written and read.
   double store = 2e-5, partial = 1.4e-6;
   double bytes_of_microsecond = 3.58e6;  // of memory
   // Without loads that run far ahead, one block with few sums leaves a processor waiting so much longer than
@@ -61,8 +61,8 @@ struct GpuProduct {
   // turning operands in the blocks of so many rows or columns, and as dividing them for squares of so many.
   int rows_worth_transposing = 64, sides_worth_dividing = 128;
 };
-// Parts of a loop whose sums are added afterwards: so many blocks for each processor, of so many steps each
-// or more, and at most so many parts.
+// Splits of a loop whose sums are added afterwards: so many blocks for each processor, of so many steps each
+// or more, and at most so many splits.
 struct GpuSplit {
   int blocks_of_processor = 1, least_steps = 1, most = 32;
 };
@@ -77,7 +77,7 @@ struct GpuScan {
   double step_with_outputs = 1.4, step_alone = 0.8, segment_step = 2.5, grids = 12;
   int filling_blocks = 100;  // with fewer, blocks have fewer columns
 };
-// In steps of the loop over keys: what a block costs beside its own, and the merge of parts. A score of a
+// In steps of the loop over keys: what a block costs beside its own, and the merge of splits. A score of a
 // tile with fewer rows than two or three warp groups have, or with steps of 64 keys, takes so much longer;
 // smaller tiles must save so much.
 struct GpuAttention {
@@ -85,12 +85,12 @@ struct GpuAttention {
   double fewer_rows = 1.25, fewer_rows_of_three = 1.4, fewer_keys = 1.25, least_gain = 0.95;
   double most_registers = 188;  // of a thread, for sums and scores
 };
-// A row of a tile of one warp group, or of a part of one, beside a row of two. Of gradients: products of a
+// A row of a tile of one warp group, or of fewer rows, beside a row of two. Of gradients: products of a
 // step in two passes and in one, whose sums in any order cost a tile as many products as 32 steps save. Tiles
-// of keys are divided for two waves of two blocks for each processor, into parts of so many steps or more,
+// of keys are divided for two waves of two blocks for each processor, into splits of so many steps or more,
 // and begin with the longest where there are more of them and their lists are long.
 struct GpuBlockSparse {
-  double of_one_group = 1.2, of_part = 2;
+  double of_one_group = 1.2, of_fewer_rows = 2;
   int joined_groups = 3, most_keys_of_joined_groups = 80;
   int products_of_two_passes = 7, products_of_one_pass = 5, products_of_sums = 64;
   GpuSplit keys = {.blocks_of_processor = 2, .least_steps = 16, .most = 4};
@@ -112,7 +112,7 @@ struct GpuSelection {
 };
 // The share of a wave that is filled enough where blocks are even, and the waves of blocks that a processor
 // gets where they are uneven, so that none has much more to do than others; more of them where light blocks
-// wait for heavy ones to add in turn.
+// wait for heavy ones to add in order.
 struct GpuGradients {
   double filled = 0.85, even_waves = 3.5, turned_waves = 15;
 };

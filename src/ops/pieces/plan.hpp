@@ -57,7 +57,7 @@ inline constexpr int kernel_rows = cpu_table.kernel_rows, kernel_columns = cpu_t
 inline constexpr int gpu_processors = gpu_table.processors;
 // The processors of the call's GPU. If tensors are elsewhere, GPU programs are planned for `gpu_processors`.
 int planned_gpu_processors(const BoundCall& call);
-// Parts of the steps of `blocks`, where these alone do not keep the processors busy.
+// Splits of the steps of `blocks`, where these alone do not keep the processors busy.
 int planned_splits(std::int64_t blocks, std::int64_t steps, const GpuSplit& split, int processors);
 // Rows that a warp group multiplies at a time.
 inline constexpr int warp_group_rows = 64;
@@ -66,7 +66,7 @@ inline constexpr int bytes_of_piece = 16;
 // Features up to which the sums of 128 queries are in registers of two warp groups, and a step of keys and
 // values of 16 bits beside the queries in shared memory.
 inline constexpr int most_dim_of_128_rows = 256;
-// The part of a GPU's shared memory for the tiles of a step.
+// What of a GPU's shared memory is for the tiles of a step.
 inline constexpr std::int64_t bytes_of_tiles = 192 << 10;
 // All shared memory of a block except for barriers and alignment.
 inline constexpr std::int64_t bytes_of_block = 221 << 10;

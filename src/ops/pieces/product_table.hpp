@@ -1,4 +1,4 @@
-// Common parts of the instances and tables of operators that multiply matrices.
+// What is common to the instances and tables of operators that multiply matrices.
 #pragma once
 #include "ops/pieces/activation.hpp"
 #include "ops/schema/schema.hpp"
@@ -33,8 +33,8 @@ struct FieldOf<GemmTiles> {
     words[0] = t.m, words[1] = t.n, words[2] = t.k, words[3] = t.splits;
   }
   static std::string name(const GemmTiles& t) {
-    const std::string parts = t.splits > 1 ? fmt::format("_split{}", t.splits) : "";
-    return fmt::format("_{}x{}x{}{}", t.m, t.n, t.k, parts);
+    const std::string splits = t.splits > 1 ? fmt::format("_split{}", t.splits) : "";
+    return fmt::format("_{}x{}x{}{}", t.m, t.n, t.k, splits);
   }
 };
 
@@ -42,12 +42,12 @@ template <class Op>
 void add_product_tiles(Schema<Op>& table) {
   const OptionRule extents =
       between(0, 4096, "extents from 1 to 4096, or 0 for the plan's choice", "leave them out");
-  const OptionRule parts = between(0, 32, "1 to 32 splits, or 0 for the plan's choice", "leave it out");
+  const OptionRule rule = between(0, 32, "1 to 32 splits, or 0 for the plan's choice", "leave it out");
   table.option(&Op::tiles, &GemmTiles::m, "tile_m", "rows of a tile; 0: planned", extents)
       .option(&Op::tiles, &GemmTiles::n, "tile_n", "columns of a tile; 0: planned", extents)
       .option(&Op::tiles, &GemmTiles::k, "tile_k", "inner extent of a tile; 0: planned", extents)
       .option(&Op::tiles, &GemmTiles::splits, "splits", "splits of k, which are added in order; 0: planned",
-              parts);
+              rule);
 }
 
 }  // namespace tegula::ops

@@ -24,18 +24,18 @@ void add_parts(const std::vector<PartSums>& sums) {
        [&](Index block, Index number) {
          for (std::size_t i = 0; i < sums.size(); ++i)
            when(number == static_cast<int>(i), [&] {
-             const Tensor& parts = sums[i].parts;
+             const Tensor& partials = sums[i].partials;
              Fragment all("all", {rows, columns}, f32, 0);
-             serial(ceildiv(parts.extent(0), rows), [&](Index step) {
-               Fragment part = load(parts.at(step * rows, block * columns), {rows, columns});
-               parallel(all, [&](Index r, Index j) { all(r, j) += part(r, j); });
+             serial(ceildiv(partials.extent(0), rows), [&](Index step) {
+               Fragment tile = load(partials.at(step * rows, block * columns), {rows, columns});
+               parallel(all, [&](Index r, Index j) { all(r, j) += tile(r, j); });
              });
              copy(reduce_sum(all, 0), sums[i].total.at(block * columns));
            });
        });
 }
 
-void add_parts(const Tensor& parts, const Tensor& total) { add_parts({{parts, total}}); }
+void add_parts(const Tensor& partials, const Tensor& total) { add_parts({{partials, total}}); }
 
 // What a thread takes of shared memory at a time.
 constexpr int bytes_of_run = 16;
@@ -95,21 +95,21 @@ ExponentialSums::Total ExponentialSums::total() {
 }
 
 Kernel row_sum_kernel(const RowSumKernel& c) {
-  constexpr int rows = 64, columns = 32, steps = 8;  // of a tile, and tiles of a part
+  constexpr int rows = 64, columns = 32, steps = 8;  // of a tile, and tiles of a range of rows
   return kernel(instance_name("row_sum", c), [&] {
     Dim batch("batch"), tokens("rows"), n("n");
     Tensor x = input("x", {batch, tokens, n}, c.type), total = output("total", {n}, f32);
-    Expr pieces = ceildiv(tokens, rows * steps);
-    Tensor parts = workspace("parts", {batch * pieces, n}, f32);
-    grid(ceildiv(n, columns), pieces, batch, [&](Index j, Index piece, Index b) {
+    Expr ranges = ceildiv(tokens, rows * steps);
+    Tensor partials = workspace("parts", {batch * ranges, n}, f32);
+    grid(ceildiv(n, columns), ranges, batch, [&](Index j, Index number, Index b) {
       Fragment sum("sum", {columns}, f32, 0);
       serial(steps, [&](Index step) {
-        Expr row = (piece * steps + step) * rows;
+        Expr row = (number * steps + step) * rows;
         reduce_sum(load(x.slice(b).at(row, j * columns), {rows, columns}, f32), sum, 0);
       });
-      copy(sum, parts.slice(b * pieces + piece).at(j * columns));
+      copy(sum, partials.slice(b * ranges + number).at(j * columns));
     });
-    add_parts(parts, total);
+    add_parts(partials, total);
   });
 }
 

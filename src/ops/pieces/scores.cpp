@@ -35,8 +35,8 @@ Expr ScoreRange::limit(const Expr& query) const {
 
 Expr share_of_cap(const Expr& score, const Expr& scale, DType compute) {
   if (compute == f32) return tanh(score * scale);
-  // The difference has few digits of a small share, but weights depend on how far a score is off, not on which
-  // part of it.
+  // The difference has few digits of a small share, but weights depend on how far a score is off, not on how
+  // large it is.
   return 1 - 2 * rcp(1 + exp2(score * (scale * (2 * log2e))));
 }
 

@@ -9,7 +9,7 @@ using lang::Tensor;
 
 namespace {
 
-constexpr int merged_at_once = 16;  // parts whose rows a block holds in registers
+constexpr int merged_at_once = 16;  // splits whose rows a block holds in registers
 
 }  // namespace
 
@@ -35,21 +35,21 @@ Tensor SplitResults::lse(const Range& rows, const Subscript& heads, const Expr& 
 
 Expr SplitResults::merge(const Expr& row, const Expr& head, const std::optional<Expr>& sink,
                          const Tensor& out) const {
-  const Tensor parts = out_.slice(row, head), lse_of = lse_.slice(head, row);
+  const Tensor results = out_.slice(row, head), lse_of = lse_.slice(head, row);
   Fragment weights = load(lse_of.at(0), {most_splits});
   parallel(weights, [&](Index i) { weights(i) = select(i < splits_, Expr(weights(i)), -inf); });
   Var top = reduce_max(weights).scalar();
   if (sink) top = max(top, *sink);
   const Var shift = select(top == -inf, 0, top);
-  auto weight = [&](const Expr& part_lse) -> Expr { return exp2((part_lse - shift) * log2e); };
+  auto weight = [&](const Expr& own_lse) -> Expr { return exp2((own_lse - shift) * log2e); };
   parallel(weights, [&](Index i) { weights(i) = weight(weights(i)); });
   Var total = reduce_sum(weights).scalar();
-  // A sink of ∞ leaves nothing of the parts.
+  // A sink of ∞ leaves nothing of the splits.
   if (sink) total += select(*sink == inf, 1, weight(*sink));
   const Var factor = select(total == 0, 0, rcp(total));
   Fragment sum("sum", {dim_v_}, f32, 0);
   serial(ceildiv(splits_, merged_at_once), [&](Index n) {
-    Fragment tile = load(parts.at(n * merged_at_once), {merged_at_once, dim_v_}),
+    Fragment tile = load(results.at(n * merged_at_once), {merged_at_once, dim_v_}),
              tile_lse = load(lse_of.at(n * merged_at_once), {merged_at_once});
     parallel(tile_lse, [&](Index i) { tile_lse(i) = weight(tile_lse(i)) * factor; });
     scale_rows(tile, tile_lse);

@@ -14,14 +14,14 @@ class SplitResults {
   // For `tokens` queries of all sequences.
   SplitResults(const lang::Expr& tokens, const lang::Expr& heads, const lang::Expr& splits, int dim_v);
 
-  // The tiles of keys of a part.
+  // The tiles of keys of a split.
   lang::Range steps(const lang::Range& all, const lang::Expr& split) const;
-  // What the part finds for rows and heads of a block, its softmax over its own keys: [rows, (heads,) d_v],
+  // What the split finds for rows and heads of a block, its softmax over its own keys: [rows, (heads,) d_v],
   // and lse [(heads,) rows]. Without a key: 0 and −∞.
   lang::Tensor out(const lang::Range& rows, const lang::Subscript& heads, const lang::Expr& split) const;
   lang::Tensor lse(const lang::Range& rows, const lang::Subscript& heads, const lang::Expr& split) const;
 
-  // The row of a head over all parts: `out` [d_v] and the lse, which is returned. `sink`: a logit more
+  // The row of a head over all splits: `out` [d_v] and the lse, which is returned. `sink`: a logit more
   // that has no value.
   lang::Expr merge(const lang::Expr& row, const lang::Expr& head, const std::optional<lang::Expr>& sink,
                    const lang::Tensor& out) const;

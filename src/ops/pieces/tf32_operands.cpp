@@ -15,34 +15,34 @@ Expr nearest(const Expr& x) {
   return select(isnan(x), x, bitcast((bits + ir::half_of_tf32) & ir::mask_of_tf32, f32));
 }
 
-// Writes the parts of a tile, which belong at this place of each part.
+// Writes the terms of a tile, which belong at this place of each.
 void divide(const Fragment& tile, const Tensor& copied, const Expr& matrix, const Expr& row,
-            const Expr& column, int parts) {
+            const Expr& column, int terms) {
   Fragment near("near", {tile.extent(0), tile.extent(1)}, f32);
   parallel(near, [&](Index i, Index j) { near(i, j) = nearest(tile(i, j)); });
   copy(near, copied.slice(0, matrix).at(row, column));
-  if (parts == 1) return;
-  Fragment rest("rest", {tile.extent(0), tile.extent(1)}, f32);
-  parallel(rest, [&](Index i, Index j) {
-    rest(i, j) = select(abs(near(i, j)) == inf, 0.f, nearest(tile(i, j) - near(i, j)));
+  if (terms == 1) return;
+  Fragment remainder("rest", {tile.extent(0), tile.extent(1)}, f32);
+  parallel(remainder, [&](Index i, Index j) {
+    remainder(i, j) = select(abs(near(i, j)) == inf, 0.f, nearest(tile(i, j) - near(i, j)));
   });
-  copy(rest, copied.slice(1, matrix).at(row, column));
+  copy(remainder, copied.slice(1, matrix).at(row, column));
 }
 
 }  // namespace
 
-Tensor as_tf32(const std::string& name, const Tensor& matrix, bool transposed, int parts) {
+Tensor as_tf32(const std::string& name, const Tensor& matrix, bool transposed, int terms) {
   constexpr int rows_of_block = 8, columns_of_block = 512, side = 64;
   const int piece = bytes_of_piece / f32.bytes();
   Expr batch = matrix.extent(0), rows = matrix.extent(transposed ? 2 : 1);
   Expr columns = ceildiv(matrix.extent(transposed ? 1 : 2), piece) * piece;
-  Tensor copied = workspace(name, {parts, batch, rows, columns}, f32);
+  Tensor copied = workspace(name, {terms, batch, rows, columns}, f32);
   if (!transposed) {
     grid(ceildiv(columns, columns_of_block), ceildiv(rows, rows_of_block), batch,
          [&](Index x, Index y, Index z) {
            Expr row = y * rows_of_block, column = x * columns_of_block;
            Fragment tile = load(matrix.slice(z).at(row, column), {rows_of_block, columns_of_block});
-           divide(tile, copied, z, row, column, parts);
+           divide(tile, copied, z, row, column, terms);
          });
     return copied;
   }
@@ -54,7 +54,7 @@ Tensor as_tf32(const std::string& name, const Tensor& matrix, bool transposed, i
     parallel(lying, [&](Index i, Index j) { turning(i, j) = lying(i, j); });
     Fragment tile("tile", {side, side}, f32);
     parallel(tile, [&](Index i, Index j) { tile(i, j) = turning(j, i); });
-    divide(tile, copied, z, row, column, parts);
+    divide(tile, copied, z, row, column, terms);
   });
   return copied;
 }

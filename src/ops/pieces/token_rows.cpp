@@ -23,12 +23,12 @@ void TokenRows::load(const Tensor& from, Shared& to) const {
     return;
   }
   for (int i = 0; i < tokens_; ++i) {
-    const lang::Target part = to.slice(range(i * rows, (i + 1) * rows), all);
+    const lang::Target rows_of_token = to.slice(range(i * rows, (i + 1) * rows), all);
     const Expr& number = numbers_[static_cast<std::size_t>(i)];
     if (vector)
-      copy(from.at(number), part);
+      copy(from.at(number), rows_of_token);
     else
-      copy(from.slice(number).at(0), part);
+      copy(from.slice(number).at(0), rows_of_token);
   }
 }
 

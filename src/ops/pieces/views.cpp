@@ -13,10 +13,10 @@ void assert_keys(const Expr& count, const Expr& most) {
   assert_that(count <= most, "a sequence has more keys than max_seqlen_k");
 }
 
-Extents joined(const Extents& first, const Extents& rest) {
+Extents joined(const Extents& first, const Extents& second) {
   Extents all_extents;
-  for (const Extents* part : {&first, &rest})
-    for (const Operand& extent : *part) all_extents.push_back(extent);
+  for (const Extents* extents : {&first, &second})
+    for (const Operand& extent : *extents) all_extents.push_back(extent);
   return all_extents;
 }
 

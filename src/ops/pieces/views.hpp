@@ -1,4 +1,4 @@
-// The part of attention's tensors that a block works on: one sequence, one key head, one member of its group
+// What of attention's tensors a block works on: one sequence, one key head, one member of its group
 // of query heads, or all of them.
 #pragma once
 #include <optional>
@@ -11,7 +11,7 @@ namespace tegula::ops {
 void assert_queries(const lang::Expr& count, const lang::Expr& most);
 void assert_keys(const lang::Expr& count, const lang::Expr& most);
 
-lang::Extents joined(const lang::Extents& first, const lang::Extents& rest);
+lang::Extents joined(const lang::Extents& first, const lang::Extents& second);
 
 // Sequence b of a batch, or of packed sequences where there are fences.
 struct SequenceRows {
@@ -54,7 +54,7 @@ struct HeadViews {
   lang::Tensor vector(const lang::Tensor& t) const;
 };
 
-// The part of a vector over queries, [tokens] or [pack, tokens], that belongs to the rows of a tile. `tile`
+// What of a vector over queries, [tokens] or [pack, tokens], that belongs to the rows of a tile. `tile`
 // is a Shared or a Fragment.
 template <class T>
 void load_vector(const lang::Tensor& from, const lang::Expr& first, T& tile, int pack) {

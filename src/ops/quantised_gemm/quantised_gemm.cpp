@@ -69,23 +69,23 @@ struct Program {
          });
   }
 
-  // Blocks of a first grid leave the sums of parts of k, [n, rows] as they have them, and those of a second
+  // Blocks of a first grid leave the sums of splits of k, [n, rows] as they have them, and those of a second
   // add them in order.
-  void in_parts() const {
-    Tensor parts = workspace("parts", {c.splits, n, ceildiv(rows, piece) * piece}, f32);
+  void in_splits() const {
+    Tensor partials = workspace("parts", {c.splits, n, ceildiv(rows, piece) * piece}, f32);
     grid(ceildiv(n, t.n), ceildiv(rows, t.m), c.splits, {.blocks_per_processor = t.blocks()},
-         [&](Index x, Index y, Index part) {
+         [&](Index x, Index y, Index split) {
            Expr steps = ceildiv(k, t.k);
            Fragment sum({t.n, t.m}, f32, 0);
            product.multiply(sum, a, matrix, y * t.m, x * t.n,
-                            range(steps * part / c.splits, steps * (part + 1) / c.splits));
-           copy(sum, parts.slice(part).at(x * t.n, y * t.m));
+                            range(steps * split / c.splits, steps * (split + 1) / c.splits));
+           copy(sum, partials.slice(split).at(x * t.n, y * t.m));
          });
     grid(ceildiv(n, summed_weights), ceildiv(rows, summed_rows), [&](Index x, Index y) {
       Fragment sum({summed_weights, summed_rows}, f32, 0);
-      for (int part = 0; part < c.splits; ++part) {
+      for (int split = 0; split < c.splits; ++split) {
         Fragment added =
-            load(parts.slice(part).at(x * summed_weights, y * summed_rows), {summed_weights, summed_rows});
+            load(partials.slice(split).at(x * summed_weights, y * summed_rows), {summed_weights, summed_rows});
         parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
       }
       store(sum, y * summed_rows, x * summed_weights);
@@ -96,13 +96,13 @@ struct Program {
 Kernel program(const Instance& c) {
   return kernel(instance_name("quantised_gemm", c), [&] {
     const Program own{c};
-    c.splits > 1 ? own.in_parts() : own.whole();
+    c.splits > 1 ? own.in_splits() : own.whole();
   });
 }
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Parts of k where few rows leave processors with less blocks than they have room for: those that fill one or
+// Splits of k where few rows leave processors with less blocks than they have room for: those that fill one or
 // two rounds best.
 int splits_of(const Bound<QuantisedGemm>& c, const Instance& t) {
   constexpr std::int64_t usual_blocks = 2, least_steps = 4, most_splits = 32, rounds = 2;

@@ -170,8 +170,8 @@ struct VectorProgram {
     if (c.on_cpu) return run_on_cpu();
     const Tensor turned = turned_vector();
     grid(ceildiv(n, rows_of_block), {.threads = vector_threads}, [&](Index block) {
-      serial(rows_of_block / rows_at_once, [&](Index part) {
-        Expr row = block * rows_of_block + part * rows_at_once;
+      serial(rows_of_block / rows_at_once, [&](Index step) {
+        Expr row = block * rows_of_block + step * rows_at_once;
         Fragment sums({rows_at_once, words_of_step}, f32, 0);
         serial(ceildiv(k, words_of_step * in_word),
                [&](Index step) { add_step(sums, turned, row, step * words_of_step); });

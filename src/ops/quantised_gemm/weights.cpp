@@ -84,9 +84,9 @@ void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedM
       weights(i, j) = way == Scaled::weights ? number * own.scale(i, j) : number;
     });
     if (way != Scaled::steps) return gemm(weights.to(compute_), a_tile.T(), sum);
-    Fragment part({t_.n, t_.m}, f32, 0);
-    gemm(weights.to(compute_), a_tile.T(), part);
-    parallel(sum, [&](Index i, Index j) { sum(i, j) += part(i, j) * own.scale(i); });
+    Fragment partial({t_.n, t_.m}, f32, 0);
+    gemm(weights.to(compute_), a_tile.T(), partial);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += partial(i, j) * own.scale(i); });
   });
 }
 

@@ -91,7 +91,7 @@ class QuantisedProduct {
   // sum += the product of rows of a from `row` on with weights from `column` on, over `steps` of k.
   void multiply(lang::Fragment& sum, const lang::Tensor& a, const QuantisedMatrix& matrix,
                 const lang::Expr& row, const lang::Expr& column, const lang::Range& steps) const;
-  // What is left to do with the sums over all of k. They may be those of any part of a tile.
+  // What is left to do with the sums over all of k. They may be those of any rows and columns of a tile.
   void finish(lang::Fragment& sum, const QuantisedMatrix& matrix, const lang::Expr& column) const;
 
  private:

@@ -23,8 +23,8 @@ Problem dense(const TensorRef& q, const TensorRef& k, const TensorRef& v, const 
           options.cu_seqlens_k,
           options.sinks,
           softmax_of(options.scale, q.size(-1), options.softcap, steps),
-          [options](const Part& part) {
-            return [options, shift = part.shift()](int64_t i, std::vector<double>& times) {
+          [options](const SequenceHead& own) {
+            return [options, shift = own.shift()](int64_t i, std::vector<double>& times) {
               for (std::size_t j = 0; j < times.size(); ++j)
                 times[j] = in_window(options, i + shift, static_cast<int64_t>(j));
             };
@@ -60,12 +60,12 @@ Problem sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v, const
       options.cu_seqlens_k,
       {},
       softmax_of(options.scale, q.size(-1), options.softcap, steps),
-      [options, sharing](const Part& part) {
+      [options, sharing](const SequenceHead& own) {
         return [=](int64_t i, std::vector<double>& times) {
           const auto keys = static_cast<int64_t>(times.size());
-          const auto blocks = chosen(options, {part.sequence, part.head / sharing, i / options.q_block_size},
+          const auto blocks = chosen(options, {own.sequence, own.head / sharing, i / options.q_block_size},
                                      (keys + options.k_block_size - 1) / options.k_block_size);
-          const int64_t end = options.causal ? std::min(keys, i + part.shift() + 1) : keys;
+          const int64_t end = options.causal ? std::min(keys, i + own.shift() + 1) : keys;
           for (int64_t j = 0; j < end; ++j)
             times[static_cast<std::size_t>(j)] = blocks[static_cast<std::size_t>(j / options.k_block_size)];
         };

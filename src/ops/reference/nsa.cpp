@@ -33,19 +33,19 @@ struct Selections {
     sharing = indices.size(2) == heads(q) ? 1 : heads(q) / std::max<int64_t>(1, heads(k));
   }
 
-  // Calls `visit` for every entry that counts and names the block, of the query at i of a part.
+  // Calls `visit` for every entry that counts and names the block, of the query at i of the sequence.
   template <class F>
-  void each(const Part& part, int64_t i, int64_t block, F visit) const {
-    const int64_t row = part.q_begin + i, head = part.head / sharing;
+  void each(const SequenceHead& own, int64_t i, int64_t block, F visit) const {
+    const int64_t row = own.q_begin + i, head = own.head / sharing;
     int64_t count = indices.size(3);
-    if (counts) count = std::min(count, static_cast<int64_t>(counts->get({part.batch, row, head})));
+    if (counts) count = std::min(count, static_cast<int64_t>(counts->get({own.batch, row, head})));
     for (int64_t n = 0; n < count; ++n)
-      if (static_cast<int64_t>(indices.get({part.batch, row, head, n})) == block) visit(n);
+      if (static_cast<int64_t>(indices.get({own.batch, row, head, n})) == block) visit(n);
   }
-  double times(const Part& part, int64_t i, int64_t block) const {
-    const int64_t position = i + part.shift();
+  double times(const SequenceHead& own, int64_t i, int64_t block) const {
+    const int64_t position = i + own.shift();
     double sum = options.diagonal && position >= 0 && position / options.block_size == block;
-    each(part, i, block, [&](int64_t) { sum += 1; });
+    each(own, i, block, [&](int64_t) { sum += 1; });
     return options.repeats ? sum : std::min(sum, 1.0);
   }
 };
@@ -58,14 +58,14 @@ Problem selected(const TensorRef& q, const TensorRef& k, const TensorRef& v, con
           options.cu_seqlens_k,
           {},
           softmax_of(options.scale, q.size(-1), 0, steps),
-          [lists](const Part& part) {
-            return [lists, part](int64_t i, std::vector<double>& times) {
+          [lists](const SequenceHead& own) {
+            return [lists, own](int64_t i, std::vector<double>& times) {
               const auto keys = static_cast<int64_t>(times.size());
-              const int64_t end = lists.options.causal ? std::min(keys, i + part.shift() + 1) : keys;
+              const int64_t end = lists.options.causal ? std::min(keys, i + own.shift() + 1) : keys;
               for (int64_t j = 0; j < end; ++j) {
                 const auto at = static_cast<std::size_t>(j);
                 const int64_t block = lists.options.block_size;
-                times[at] = j % block == 0 ? lists.times(part, i, j / block) : times[at - 1];
+                times[at] = j % block == 0 ? lists.times(own, i, j / block) : times[at - 1];
               }
             };
           }};
@@ -107,14 +107,14 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
                                                      DType steps) {
   const Selections lists(q, k, block_indices, options);
   const Tensor dsel_scale = Tensor::zeros(lists.indices.shape, f64);
-  const ScoreObserver observe = [&](const Part& part) {
-    return [&lists, &dsel_scale, part](int64_t i, int64_t j, double value) {
+  const ScoreObserver observe = [&](const SequenceHead& own) {
+    return [&lists, &dsel_scale, own](int64_t i, int64_t j, double value) {
       const int64_t block = j / lists.options.block_size;
-      const double share = value / lists.times(part, i, block);
+      const double share = value / lists.times(own, i, block);
       bool first = true;
-      lists.each(part, i, block, [&](int64_t n) {
+      lists.each(own, i, block, [&](int64_t n) {
         if (first || lists.options.repeats)
-          dsel_scale.at<double>(part.batch, part.q_begin + i, part.head / lists.sharing, n) += share;
+          dsel_scale.at<double>(own.batch, own.q_begin + i, own.head / lists.sharing, n) += share;
         first = false;
       });
     };

@@ -31,9 +31,9 @@ AttentionResult forward(const Problem& p) {
   const Inputs& t = p.inputs;
   const Tensor out = Tensor::zeros({t.q.size(0), t.q.size(1), t.q.size(2), t.v.size(3)}, f64);
   const Tensor lse = Tensor::zeros(t.vector_shape(), f64);
-  t.each(p.fences_q, p.fences_k, [&](const Part& part) {
-    attend(p.softmax_of_head(part.head), t.head(part, p.rule(part)), part.of_queries(out, part.head),
-           part.vector(lse));
+  t.each(p.fences_q, p.fences_k, [&](const SequenceHead& own) {
+    attend(p.softmax_of_head(own.head), t.head(own, p.rule(own)), own.of_queries(out, own.head),
+           own.vector(lse));
   });
   return {restored(out, t.layout, t.rank), t.rank == 3 ? lse.select(0, 0) : lse};
 }
@@ -44,13 +44,13 @@ AttentionGradients backward(const Problem& p, const TensorRef& dout, const std::
   const Tensor dq = Tensor::zeros(t.q.shape(), f64), dk = Tensor::zeros(t.k.shape(), f64),
                dv = Tensor::zeros(t.v.shape(), f64), dsinks = Tensor::zeros({p.sinks ? t.q.size(2) : 0}, f64);
   const Tensor of_out = ordered(dout, t.layout), of_lse = t.vectors(dlse);
-  t.each(p.fences_q, p.fences_k, [&](const Part& part) {
-    const int64_t kv_head = part.head / t.group();
-    HeadGradients gradients{part.of_queries(dq, part.head), part.of_keys(dk, kv_head),
-                            part.of_keys(dv, kv_head), 0, scores ? scores(part) : nullptr};
-    differentiate(p.softmax_of_head(part.head), t.head(part, p.rule(part)),
-                  part.of_queries(of_out, part.head), part.vector(of_lse), gradients);
-    if (p.sinks) dsinks.at<double>(part.head) += gradients.dsink;
+  t.each(p.fences_q, p.fences_k, [&](const SequenceHead& own) {
+    const int64_t kv_head = own.head / t.group();
+    HeadGradients gradients{own.of_queries(dq, own.head), own.of_keys(dk, kv_head),
+                            own.of_keys(dv, kv_head), 0, scores ? scores(own) : nullptr};
+    differentiate(p.softmax_of_head(own.head), t.head(own, p.rule(own)),
+                  own.of_queries(of_out, own.head), own.vector(of_lse), gradients);
+    if (p.sinks) dsinks.at<double>(own.head) += gradients.dsink;
   });
   return {restored(dq, t.layout, t.rank), restored(dk, t.layout, t.rank), restored(dv, t.layout, t.rank),
           dsinks};

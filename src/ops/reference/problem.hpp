@@ -1,4 +1,4 @@
-// An attention problem of any kind for the references: its tensors, its attention pattern, and its parts.
+// An attention problem of any kind for the references: its tensors, its attention pattern, and its sequences and heads.
 #pragma once
 #include <optional>
 
@@ -11,8 +11,8 @@ Softmax softmax_of(const std::optional<float>& scale, std::int64_t dim, double s
 // f64 [batch, tokens, heads, features]; packed tensors get a batch of one.
 Tensor ordered(const TensorRef& tensor, Layout layout);
 
-// Part of a sequence or of a batch that meets itself only.
-struct Part {
+// One query head of a sequence, or of a member of a batch: it attends to nothing outside it.
+struct SequenceHead {
   std::int64_t batch = 0, head = 0, q_begin = 0, q_end = 0, k_begin = 0, k_end = 0;
   std::int64_t sequence = 0;  // packed ones share a batch
 
@@ -43,36 +43,36 @@ struct Inputs {
   Tensor vectors(const std::optional<TensorRef>& given) const {
     return given ? doubles(given->reshape(vector_shape())) : Tensor::zeros(vector_shape(), f64);
   }
-  Head head(const Part& part, Sight times) const {
-    const std::int64_t kv_head = part.head / group();
-    return {part.of_queries(q, part.head), part.of_keys(k, kv_head), part.of_keys(v, kv_head),
+  Head head(const SequenceHead& own, Sight times) const {
+    const std::int64_t kv_head = own.head / group();
+    return {own.of_queries(q, own.head), own.of_keys(k, kv_head), own.of_keys(v, kv_head),
             std::move(times)};
   }
 
   void each(const std::optional<TensorRef>& fences_q, const std::optional<TensorRef>& fences_k,
-            const std::function<void(const Part&)>& body) const {
+            const std::function<void(const SequenceHead&)>& body) const {
     auto fence = [](const TensorRef& fences, std::int64_t i) {
       return static_cast<std::int64_t>(fences.get({i}));
     };
     const std::int64_t sequences = fences_q ? fences_q->size(0) - 1 : q.size(0);
     for (std::int64_t b = 0; b < sequences; ++b)
       for (std::int64_t h = 0; h < q.size(2); ++h) {
-        Part part{b, h, 0, q.size(1), 0, k.size(1), b};
+        SequenceHead own{b, h, 0, q.size(1), 0, k.size(1), b};
         if (fences_q)
-          part = {0,
+          own = {0,
                   h,
                   fence(*fences_q, b),
                   fence(*fences_q, b + 1),
                   fence(*fences_k, b),
                   fence(*fences_k, b + 1),
                   b};
-        body(part);
+        body(own);
       }
   }
 };
 
-// One rule of visibility per part.
-using Rule = std::function<Sight(const Part&)>;
+// One rule of visibility per sequence and head.
+using Rule = std::function<Sight(const SequenceHead&)>;
 
 struct Problem {
   Inputs inputs;
@@ -88,8 +88,8 @@ struct Problem {
 };
 
 AttentionResult forward(const Problem& problem);
-// `scores` may give, for each part, what is told the gradients of its scores (see HeadGradients).
-using ScoreObserver = std::function<decltype(HeadGradients::scores)(const Part&)>;
+// `scores` may give, for each of these, what is told the gradients of its scores (see HeadGradients).
+using ScoreObserver = std::function<decltype(HeadGradients::scores)(const SequenceHead&)>;
 AttentionGradients backward(const Problem& problem, const TensorRef& dout,
                             const std::optional<TensorRef>& dlse, const ScoreObserver& scores = {});
 

@@ -106,9 +106,9 @@ void formula(const Bound<ScaledGemm>& c, Exact& exact) {
       for (std::int64_t g = 0; g < blocks; ++g) {
         const std::int64_t first = g * scaled_block, count = std::min<std::int64_t>(scaled_block, k - first);
         const double *row = &a(i, first), *column = &b(j, first);
-        const double part =
+        const double partial =
             sum_of_8_bits(count, exact.steps() != f64, [&](std::int64_t e) { return row[e] * column[e]; });
-        sum += part * of_a[i * blocks + g] * of_b[j / c->rows_b * blocks + g];
+        sum += partial * of_a[i * blocks + g] * of_b[j / c->rows_b * blocks + g];
       }
       out(i, j) = sum;
     }

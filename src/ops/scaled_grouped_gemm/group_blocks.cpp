@@ -19,7 +19,7 @@ struct GroupBlocks {
   Expr groups = scalar("groups", i32);
   Tensor values = c.by_column ? input("values", {columns, m}, u8) : input("values", {m, columns}, u8);
   Tensor offsets = input("offsets", {groups + 1}, i32);
-  Expr parts = scalar("parts", i32);
+  Expr ranges = scalar("parts", i32);
   Tensor blocks = output("blocks", {columns, Dim("words")}, u32);
 
   // A word of four bytes, the first one lowest.
@@ -61,12 +61,12 @@ struct GroupBlocks {
   }
 
   void run() const {
-    grid(ceildiv(columns, columns_of_tile), parts, groups, [&](Index x, Index part, Index group) {
+    grid(ceildiv(columns, columns_of_tile), ranges, groups, [&](Index x, Index number, Index group) {
       // Wrong offsets are the product's to report.
       Expr begin = clamp(offsets(group), 0, m), end = clamp(offsets(group + 1), begin, m);
       Expr first = begin / scaled_block, count = select(begin < end, ceildiv(end, scaled_block) - first, 0);
-      serial(ceildiv(count - part, parts), [&](Index step) {
-        Expr block = first + part + step * parts, column = x * columns_of_tile;
+      serial(ceildiv(count - number, ranges), [&](Index step) {
+        Expr block = first + number + step * ranges, column = x * columns_of_tile;
         bring(range(begin, end), block * scaled_block - begin, column,
               blocks.at(column, (block + group) * words));
       });

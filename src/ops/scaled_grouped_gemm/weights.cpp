@@ -168,10 +168,10 @@ void weights_formula(const Bound<ScaledGroupedGemmWeights>& c, Exact& exact) {
         for (std::int64_t row = offsets[g]; row < offsets[g + 1];) {
           const std::int64_t block = row / scaled_block,
                              end = std::min<std::int64_t>((block + 1) * scaled_block, offsets[g + 1]);
-          const double part = sum_of_8_bits(end - row, exact.steps() != f64, [&](std::int64_t at) {
+          const double partial = sum_of_8_bits(end - row, exact.steps() != f64, [&](std::int64_t at) {
             return a(row + at, i) * dout(row + at, j);
           });
-          sum += part * of_a[block * k + i] * of_dout[block * n + j];
+          sum += partial * of_a[block * k + i] * of_dout[block * n + j];
           row = end;
         }
         out(g, i, j) = sum;

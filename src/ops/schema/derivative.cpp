@@ -63,9 +63,9 @@ void Traced::differentiate() {
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     const Node& node = nodes_[i];
     if (node.is_step) gradients[i] = exact_.rounded(gradients[i]);
-    for (int part : {0, 1})
-      if (node.of[part] >= 0)
-        gradients[static_cast<std::size_t>(node.of[part])] += gradients[i] * node.by[part];
+    for (int argument : {0, 1})
+      if (node.of[argument] >= 0)
+        gradients[static_cast<std::size_t>(node.of[argument])] += gradients[i] * node.by[argument];
   }
   for (const auto& [name, numbers] : tensors_) {
     const TensorSpec* wanted = call_.schema().find_tensor("d" + name);

@@ -114,8 +114,8 @@ std::vector<std::string> expanded(const std::string& text) {
   std::vector<std::string> result;
   std::istringstream choices(text.substr(open + 1, close - open - 1) + "|");
   for (std::string choice; std::getline(choices, choice, '|');)
-    for (const std::string& rest : expanded(text.substr(close + 1)))
-      result.push_back(text.substr(0, open) + choice + rest);
+    for (const std::string& tail : expanded(text.substr(close + 1)))
+      result.push_back(text.substr(0, open) + choice + tail);
   return result;
 }
 

@@ -48,7 +48,7 @@ struct Joined {
 };
 inline Joined joined(const char* label, int first, int second) { return {label, first, second}; }
 
-// How a type is part of names and keys, of how many members of an instance. Types of operators specialise it.
+// How a type stands in names and keys, of how many members of an instance. Types of operators specialise it.
 template <class T>
 struct FieldOf {
   static_assert(std::is_integral_v<T>, "specialise FieldOf for this type");
@@ -59,7 +59,7 @@ struct FieldOf {
 
 template <class Instance>
 using FieldsOf = decltype(std::declval<const Instance&>().fields());
-// An instance that is part of another.
+// An instance that is a member of another.
 template <class Instance>
 requires requires(const Instance& instance) { instance.fields(); }
 struct FieldOf<Instance>;

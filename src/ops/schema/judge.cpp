@@ -51,8 +51,8 @@ std::string worst_element(const Tensor& result, const Tensor& exact) {
   for (std::size_t i = 1; i < x.size(); ++i)
     if (distance(i) > distance(worst)) worst = i;
   Shape index(result.shape().size());
-  auto rest = static_cast<std::int64_t>(worst);
-  for (std::size_t d = index.size(); d-- > 0; rest /= result.shape()[d]) index[d] = rest % result.shape()[d];
+  auto position = static_cast<std::int64_t>(worst);
+  for (std::size_t d = index.size(); d-- > 0; position /= result.shape()[d]) index[d] = position % result.shape()[d];
   return fmt::format("{:.6g} at {}, should be {:.6g}", x[worst], describe(index), y[worst]);
 }
 

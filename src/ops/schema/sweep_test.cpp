@@ -98,7 +98,7 @@ std::string text_of(const OperatorSchema& schema, const Tensors& inputs, Target 
 }
 
 // NaN is around every tensor, and between rows. What leading dims fold, and outputs of theirs, stays whole,
-// and so do records of bytes, whose parts have places of their own.
+// and so do records of bytes, whose fields have places of their own.
 bool may_be_planted(const OperatorSchema& schema, const std::string& name, const Tensor& tensor) {
   const TensorSpec& spec = *schema.find_tensor(name);
   const bool folds = spec.lists.front().items.front().leading && tensor.rank() > 2;
@@ -209,9 +209,9 @@ class Refusals {
     changed.erase(name);
     return refusal([&] { call_by_name(schema_, changed, example_.options, Target::interpreter()); });
   }
-  void expect_part(const std::string& text, const std::string& part) const {
+  void expect_text(const std::string& text, const std::string& wanted) const {
     EXPECT_NE(text.find(schema_.name), std::string::npos) << text;
-    EXPECT_NE(text.find(part), std::string::npos) << text;
+    EXPECT_NE(text.find(wanted), std::string::npos) << text;
   }
 
   void of_input(const TensorSpec& spec) const {
@@ -219,22 +219,22 @@ class Refusals {
     if (found == inputs_.end()) return;
     const Tensor& tensor = found->second;
     const std::string argument = "'" + spec.name + "'";
-    expect_part(with(spec.name, Tensor::zeros(tensor.shape(), i16)), argument + ": expected dtype");
+    expect_text(with(spec.name, Tensor::zeros(tensor.shape(), i16)), argument + ": expected dtype");
     // Rows of any rank are right, unless others have another.
     const bool folds = spec.lists.front().items.front().leading;
     if (!folds || inputs_.size() > 1)
-      expect_part(with(spec.name, Tensor::zeros({1, 1, 1, 1, 1, 1, 1, 1}, tensor.dtype())),
+      expect_text(with(spec.name, Tensor::zeros({1, 1, 1, 1, 1, 1, 1, 1}, tensor.dtype())),
                   folds ? "expected" : argument + ": expected rank");
     Shape huge = tensor.shape();
     huge.back() = std::int64_t{1} << 29;
-    expect_part(with(spec.name, Tensor::adopt(TensorRef(nullptr, tensor.dtype(), huge), nullptr)),
+    expect_text(with(spec.name, Tensor::adopt(TensorRef(nullptr, tensor.dtype(), huge), nullptr)),
                 argument + ": expected extents below 2^29");
-    expect_part(with(spec.name, Tensor::adopt(TensorRef(nullptr, tensor.dtype(), tensor.shape()), nullptr)),
+    expect_text(with(spec.name, Tensor::adopt(TensorRef(nullptr, tensor.dtype(), tensor.shape()), nullptr)),
                 argument + ": expected memory");
-    if (!spec.optional) expect_part(without(spec.name), "needs the input " + argument);
-    if (spec.unit_stride && tensor.shape().back() > 1) expect_part(with(spec.name, spread(tensor)), argument);
+    if (!spec.optional) expect_text(without(spec.name), "needs the input " + argument);
+    if (spec.unit_stride && tensor.shape().back() > 1) expect_text(with(spec.name, spread(tensor)), argument);
     // The second of two tensors is at fault.
-    if (inputs_.size() > 1 && !spec.written) expect_part(with(spec.name, elsewhere(tensor)), ": expected ");
+    if (inputs_.size() > 1 && !spec.written) expect_text(with(spec.name, elsewhere(tensor)), ": expected ");
   }
   // A copy whose features are not one after the other.
   static Tensor spread(const Tensor& tensor) {
@@ -254,32 +254,32 @@ class Refusals {
     const std::string argument = "'" + spec.name + "'";
     Shape longer = right.shape();
     longer.front() += 1;
-    expect_part(with(spec.name, Tensor::zeros(longer, right.dtype())), argument + ": expected [");
-    expect_part(with(spec.name, Tensor::zeros(right.shape(), i16)), argument);
+    expect_text(with(spec.name, Tensor::zeros(longer, right.dtype())), argument + ": expected [");
+    expect_text(with(spec.name, Tensor::zeros(right.shape(), i16)), argument);
     const Tensor one = Tensor::zeros({1}, right.dtype());
     if (right.nelements() > 1 && !spec.unit_stride)
-      expect_part(with(spec.name, Tensor::adopt(one.ref().expand(right.shape()), one.owner())),
+      expect_text(with(spec.name, Tensor::adopt(one.ref().expand(right.shape()), one.owner())),
                   argument + ": expected elements that share no memory");
     // What is written in place is copied before a call is checked.
     if (right.nelements() == 0 || spec.written) return;
-    expect_part(with(spec.name, elsewhere(Tensor::zeros(right.shape(), right.dtype()))),
+    expect_text(with(spec.name, elsewhere(Tensor::zeros(right.shape(), right.dtype()))),
                 argument + ": expected a tensor on cpu");
     for (const auto& [name, input] : inputs_)
       if (input.nelements() > 0)
-        expect_part(with(spec.name, Tensor::adopt(TensorRef(input.ref().data, right.dtype(), right.shape()),
+        expect_text(with(spec.name, Tensor::adopt(TensorRef(input.ref().data, right.dtype(), right.shape()),
                                                   input.owner())),
                     argument + ": expected its own memory, not that of ");
   }
   void of_option(const OptionSpec& option) const {
     const std::string argument = "'" + option.name + "'";
-    expect_part(with(option.name, std::string("no such value")), "option " + argument + ": expected");
-    if (option.kind == OptionKind::real) expect_part(with(option.name, std::nan("")), argument);
+    expect_text(with(option.name, std::string("no such value")), "option " + argument + ": expected");
+    if (option.kind == OptionKind::real) expect_text(with(option.name, std::nan("")), argument);
     const double step = option.kind == OptionKind::integer ? 1 : 0;
     for (const auto& [limit, beyond] :
          {std::pair(option.rule.low, -step), std::pair(option.rule.high, step)}) {
       if (!limit || (step == 0 && !option.rule.above_low)) continue;
       const double value = *limit + beyond;
-      expect_part(
+      expect_text(
           with(option.name, option.kind == OptionKind::integer ? OptionValue(static_cast<std::int64_t>(value))
                                                                : OptionValue(value)),
           argument + ": expected");
@@ -293,8 +293,8 @@ class Refusals {
       if (!spec.when) of_output(spec, CheckedCall(schema_, inputs_, example_.options).bound.output(name));
     }
     for (const OptionSpec& option : schema_.options) of_option(option);
-    expect_part(with("no_such_input", inputs_.begin()->second), "has no input 'no_such_input'; it has");
-    expect_part(with("no_such_option", true), "has no option 'no_such_option'; it has");
+    expect_text(with("no_such_input", inputs_.begin()->second), "has no input 'no_such_input'; it has");
+    expect_text(with("no_such_option", true), "has no option 'no_such_option'; it has");
   }
 
  private:

@@ -70,9 +70,9 @@ void pool(const Tensor& from, const Tensor& pooled, const Expr& block, int size,
   LongSum total(dim);
   serial(group, [&](Index g) {
     serial(ceildiv(end - begin, rows), [&](Index step) {
-      Fragment part({rows, dim}, f32);
-      copy(members.slice(all, g).at(step * rows), part);
-      total.add(reduce_sum(part, 0));
+      Fragment tile({rows, dim}, f32);
+      copy(members.slice(all, g).at(step * rows), tile);
+      total.add(reduce_sum(tile, 0));
     });
   });
   Fragment& sum = total.total();

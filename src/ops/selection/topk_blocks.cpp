@@ -45,20 +45,22 @@ struct Topk {
     return select(keep && key != 0u, kept, key);
   }
 
-  void load(const Expr& first, const Expr& step, Fragment& part) {
-    copy(scores.at(first, step * c.columns), part, {.fill = -std::numeric_limits<double>::infinity()});
+  // Calls body(tile, key) with every tile of the scores of these rows, where key(r, j) is that of an element.
+  template <class F>
+  void each_tile(const Expr& first, const F& body) {
+    serial(ceildiv(blocks, c.columns), [&](Index step) {
+      Fragment tile({topk_rows, c.columns}, f32);
+      copy(scores.at(first, step * c.columns), tile, {.fill = -inf});
+      body(tile, [&](Index r, Index j) { return key_of(tile(r, j), first + r, step * c.columns + j); });
+    });
   }
 
   // How many keys of each row reach `bound`.
   void count_from(const Expr& first, Fragment& bound, Fragment& number) {
     fill(number, 0);
-    serial(ceildiv(blocks, c.columns), [&](Index step) {
-      Fragment part({topk_rows, c.columns}, f32), reaches({topk_rows, c.columns}, i32);
-      load(first, step, part);
-      parallel(part, [&](Index r, Index j) {
-        Expr key = key_of(part(r, j), first + r, step * c.columns + j);
-        reaches(r, j) = select(key >= bound(r), 1, 0);
-      });
+    each_tile(first, [&](Fragment& tile, const auto& key) {
+      Fragment reaches({topk_rows, c.columns}, i32);
+      parallel(tile, [&](Index r, Index j) { reaches(r, j) = select(key(r, j) >= bound(r), 1, 0); });
       reduce_sum(reaches, number);
     });
   }
@@ -72,14 +74,12 @@ struct Topk {
   // with the bound.
   void weigh_from(const Expr& first, Fragment& bound, Fragment& top, Fragment& weight) {
     fill(weight, 0);
-    serial(ceildiv(blocks, c.columns), [&](Index step) {
-      Fragment part({topk_rows, c.columns}, f32);
-      load(first, step, part);
-      parallel(part, [&](Index r, Index j) {
-        Expr key = key_of(part(r, j), first + r, step * c.columns + j);
-        part(r, j) = select(key >= bound(r), weight_of(part(r, j), key, top(r)), 0);
+    each_tile(first, [&](Fragment& tile, const auto& key) {
+      parallel(tile, [&](Index r, Index j) {
+        Expr own = key(r, j);
+        tile(r, j) = select(own >= bound(r), weight_of(tile(r, j), own, top(r)), 0);
       });
-      reduce_sum(part, weight);
+      reduce_sum(tile, weight);
     });
   }
 
@@ -115,11 +115,7 @@ struct Topk {
   void block_of_share(const Expr& first, Fragment& bound, Fragment& tried, Fragment& number) {
     Fragment top({topk_rows}, f32, -inf), weight({topk_rows}, f32), goal({topk_rows}, f32),
         heavy({topk_rows}, u32, 0u);
-    serial(ceildiv(blocks, c.columns), [&](Index step) {
-      Fragment part({topk_rows, c.columns}, f32);
-      load(first, step, part);
-      reduce_max(part, top);
-    });
+    each_tile(first, [&](Fragment& tile, const auto&) { reduce_max(tile, top); });
     weigh_from(first, heavy, top, goal);
     parallel(goal, [&](Index r) { goal(r) *= *share; });
     search(heavy, tried, [&] {

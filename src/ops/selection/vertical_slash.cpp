@@ -170,7 +170,7 @@ AttentionResult vertical_slash_attention(const TensorRef& q, const TensorRef& k,
   BlockSparseOptions columns = blocks;
   blocks.k_block_size = options.k_block_size, blocks.mask = chosen.mask;
   columns.k_block_size = 1, columns.indices = chosen.columns;
-  // Both write their parts of what is merged.
+  // Both write their own of what is merged.
   Shape shape = q.shape;
   shape[3] = v.size(3);
   const Shape lse_shape{q.size(0), q.size(3 - tokens), q.size(tokens)};
@@ -181,12 +181,12 @@ AttentionResult vertical_slash_attention(const TensorRef& q, const TensorRef& k,
   };
   const tegula::Tensor outs = tegula::Tensor::empty(two(shape), q.dtype, q.device),
                        lses = tegula::Tensor::empty(two(lse_shape), f32, q.device);
-  std::int64_t part = 0;
+  std::int64_t number = 0;
   for (BlockSparseOptions* each : {&blocks, &columns}) {
-    const tegula::Tensor out = outs.select(0, part), lse = lses.select(0, part);
+    const tegula::Tensor out = outs.select(0, number), lse = lses.select(0, number);
     each->out = out.ref(), each->lse = lse.ref();
     block_sparse_attention(q, k, v, *each);
-    ++part;
+    ++number;
   }
   MergeAttention merge;
   merge.layout = options.layout, merge.target = options.target;

@@ -1,4 +1,4 @@
-// Common parts of the tables of 2:4 sparse operators.
+// What is common to the tables of 2:4 sparse operators.
 #pragma once
 #include <cstdint>
 

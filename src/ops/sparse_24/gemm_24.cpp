@@ -275,7 +275,7 @@ const OperatorSchema& gemm_24_schema() {
                "activation(scale * a * b + bias)")
           .require("b", "k%8 == 0", "a multiple of 8 along k", "pad both matrices with zeros along k")
           .require("tile_k", "tile_k%8 == 0", "a multiple of 8", "leave it out")
-          .require("splits", "splits <= 1", "no parts of k", "leave it out")
+          .require("splits", "splits <= 1", "no splits of k", "leave it out")
           .source("Mishra et al. 2021, Accelerating Sparse Deep Neural Networks")
           .no_gradient("gradients of a pruned matrix are dense: multiply them by gemm")
           .flops("2*m*n*k")

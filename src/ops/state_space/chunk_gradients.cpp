@@ -127,7 +127,7 @@ class ScanGradientsOfChunks {
     gemm(rounded.T(), qs, own_dk);
   }
 
-  // Columns of values, piece by piece: products of the results' gradients with values, weights and states.
+  // Some columns of values at a time: products of the results' gradients with values, weights and states.
   void add_columns(const Chunk& own, const GateTile& gates, const Shared& weights, const Shared& qs,
                    Fragment& ds, Fragment& own_dq) const {
     const Sequences& s = in.s;

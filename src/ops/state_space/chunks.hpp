@@ -21,7 +21,7 @@ struct StatePassingKernel {
     return std::tuple(labelled("p", p), labelled("n", n), labelled("first", first),
                       labelled("packed", packed));
   }
-  // The part of a state that a block has.
+  // What of a state a block has.
   int columns() const { return (n + 15) / 16 * 16; }
   int rows() const;
   std::int64_t blocks() const { return (p + rows() - 1) / rows(); }
@@ -29,7 +29,7 @@ struct StatePassingKernel {
 // states, decays [, initial_state] give starts and final_state.
 lang::Kernel state_passing_kernel(const StatePassingKernel& c);
 // starts, decays, dstarts, dfinal_state give dstates [, dinitial_state] and, of each block, what it adds to
-// ddecays: parts [batch, chunks, heads, blocks], which decay_sums_kernel adds.
+// ddecays: those of blocks, `parts` [batch, chunks, heads, blocks], which decay_sums_kernel adds.
 lang::Kernel state_passing_gradients_kernel(const StatePassingKernel& c);
 lang::Kernel decay_sums_kernel(const StatePassingKernel& c);
 

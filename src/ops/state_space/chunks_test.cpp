@@ -41,13 +41,13 @@ class ChunkedSsd : public ::testing::TestWithParam<ChunkedCase> {
   const std::int64_t sequences = packed ? static_cast<std::int64_t>(c.fences.size()) - 1 : batch;
 
   // Of all tokens, or of those of each sequence of a batch.
-  Shape of_tokens(Shape rest) const {
-    rest.insert(rest.begin(), c.tokens);
-    if (!packed) rest.insert(rest.begin(), batch);
-    return rest;
+  Shape of_tokens(Shape others) const {
+    others.insert(others.begin(), c.tokens);
+    if (!packed) others.insert(others.begin(), batch);
+    return others;
   }
-  Tensor noise(Shape rest, std::uint64_t seed) const {
-    return Tensor::random_normal(of_tokens(std::move(rest)), f32, seed);
+  Tensor noise(Shape others, std::uint64_t seed) const {
+    return Tensor::random_normal(of_tokens(std::move(others)), f32, seed);
   }
   // Boundaries among chunks in the place of those among tokens.
   Tensor chunk_fences() const {

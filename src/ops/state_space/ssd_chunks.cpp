@@ -138,8 +138,8 @@ void formula_of_chunk_scan(const Bound<SsdChunkScan>& c, E& exact) {
 }
 
 // A tensor that each chunk of tokens has.
-std::string chunk_list(const char* rest) {
-  return fmt::format("cu_seqlens ? tokens/64+sequences {0} : batch ceildiv(tokens,64) {0}", rest);
+std::string chunk_list(const char* others) {
+  return fmt::format("cu_seqlens ? tokens/64+sequences {0} : batch ceildiv(tokens,64) {0}", others);
 }
 
 // What both operators over tokens derive steps and keys from.

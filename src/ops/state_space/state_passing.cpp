@@ -84,7 +84,7 @@ Kernel state_passing_gradients_kernel(const StatePassingKernel& c) {
     Tensor decays = input("decays", {in.batch, in.chunks, in.heads}, f32);
     Tensor dstarts = input("dstarts", in.of_chunks(), f32), dlast = input("dfinal_state", in.ends(), f32);
     Tensor dstates = output("dstates", in.of_chunks(), f32);
-    Tensor parts = output("parts", {in.batch, in.chunks, in.heads, static_cast<int>(c.blocks())}, f32);
+    Tensor of_blocks = output("parts", {in.batch, in.chunks, in.heads, static_cast<int>(c.blocks())}, f32);
     Tensor dinitial = c.first ? output("dinitial_state", in.ends(), f32) : dstates;
     in.declare();
     in.each([&](const Expr& y, const Expr& h, const Expr& n) {
@@ -99,7 +99,7 @@ Kernel state_passing_gradients_kernel(const StatePassingKernel& c) {
         Fragment before = load(own(starts, chunk), {c.rows(), c.columns()});
         Fragment given = load(own(dstarts, chunk), {c.rows(), c.columns()});
         parallel(before, [&](Index i, Index j) { before(i, j) *= dstate(i, j); });
-        in.own(parts, n)(chunk, h, y) = reduce_sum(reduce_sum(before)).scalar();
+        in.own(of_blocks, n)(chunk, h, y) = reduce_sum(reduce_sum(before)).scalar();
         Expr decay = in.own(decays, n)(chunk, h);
         parallel(dstate, [&](Index i, Index j) { dstate(i, j) = dstate(i, j) * decay + given(i, j); });
       });
@@ -113,13 +113,13 @@ Kernel decay_sums_kernel(const StatePassingKernel& c) {
   return kernel(instance_name("ssd_decay_sums", c), [&] {
     Dim batch("batch"), chunks("chunks"), heads("heads");
     const int blocks = static_cast<int>(c.blocks());
-    Tensor parts = input("parts", {batch, chunks, heads, blocks}, f32);
+    Tensor of_blocks = input("parts", {batch, chunks, heads, blocks}, f32);
     Tensor ddecays = output("ddecays", {batch, chunks, heads}, f32);
     grid(ceildiv(heads, heads_of_tile), chunks, batch, [&](Index x, Index chunk, Index b) {
       parallel(heads_of_tile, [&](Index i) {
         Expr h = x * heads_of_tile + i;
         Var sum = 0.0f;
-        serial(blocks, [&](Index block) { sum += parts(b, chunk, h, block); });
+        serial(blocks, [&](Index block) { sum += of_blocks(b, chunk, h, block); });
         ddecays(b, chunk, h) = sum;
       });
     });

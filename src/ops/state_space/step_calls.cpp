@@ -14,13 +14,13 @@ Steps form_steps(const BoundCall& call, Launch& launch, bool softplus) {
 namespace {
 
 // dA, dD and ddt_bias, as far as the call has them, from what each token adds.
-void sum_over_tokens(const BoundCall& call, Launch& launch, const Tensor& parts) {
+void sum_over_tokens(const BoundCall& call, Launch& launch, const Tensor& of_tokens) {
   const char* names[] = {"dA", "dD", "ddt_bias"};
   for (int i = 0; i < 3; ++i) {
     if (call.schema().find_tensor(names[i]) == nullptr || !call.has(names[i])) continue;
-    const TensorRef part = parts.ref().slice(0, i, i + 1);
+    const TensorRef own = of_tokens.ref().slice(0, i, i + 1);
     launch(RowSumKernel{}, row_sum_kernel,
-           {{"x", part.reshape(shape_of_heads(call))}, {"total", call[names[i]]}});
+           {{"x", own.reshape(shape_of_heads(call))}, {"total", call[names[i]]}});
   }
 }
 
@@ -30,7 +30,7 @@ void differentiate_steps(const BoundCall& call, Launch& launch, const StepProduc
                          const GradientsOfScan& of_scan) {
   const Shape heads = shape_of_heads(call);
   const Tensor dgates = launch.scratch(heads, f32),
-               parts = launch.scratch({3, heads[0], heads[1], heads[2]}, f32);
+               of_tokens = launch.scratch({3, heads[0], heads[1], heads[2]}, f32);
   launch(GateKernel{f32, {}, true, call.has("cu_seqlens")}, gate_sums_kernel,
          {{"g", of_scan.dsums}, {"sums", dgates}});
   launch(products, step_gradients_kernel,
@@ -43,8 +43,8 @@ void differentiate_steps(const BoundCall& call, Launch& launch, const StepProduc
           {"dgates", dgates},
           {"dx", token_view(call, "dx")},
           {"ddt", token_view(call, "ddt")},
-          {"parts", parts}});
-  sum_over_tokens(call, launch, parts);
+          {"parts", of_tokens}});
+  sum_over_tokens(call, launch, of_tokens);
 }
 
 }  // namespace tegula::ops

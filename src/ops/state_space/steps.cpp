@@ -104,7 +104,7 @@ Kernel step_gradients_kernel(const StepProductsKernel& c) {
     Tensor bias = c.bias ? input("dt_bias", {in.heads}, f32) : rates;
     Tensor dx = output("dx", in.columns(), c.type);
     Tensor ddt = output("ddt", {in.batch, in.tokens, in.heads}, c.dt);
-    Tensor parts = output("parts", {3, in.batch, in.tokens, in.heads}, f32);
+    Tensor of_tokens = output("parts", {3, in.batch, in.tokens, in.heads}, f32);
     in.each([&](const auto& window, const Expr& h) {
       const auto values = [&](const Tensor& t) { return load(window(t), {rows, in.width()}, f32); };
       const auto vector = [&](const Tensor& t) { return load(window(t), {rows}, f32); };
@@ -130,9 +130,9 @@ Kernel step_gradients_kernel(const StepProductsKernel& c) {
         gates(i) *= own(i);
       });
       copy(of_step, window(ddt));
-      copy(gates, window(parts.slice(0)));
-      if (of_skip) copy(*of_skip, window(parts.slice(1)));
-      copy(of_step, window(parts.slice(2)));
+      copy(gates, window(of_tokens.slice(0)));
+      if (of_skip) copy(*of_skip, window(of_tokens.slice(1)));
+      copy(of_step, window(of_tokens.slice(2)));
     });
   });
 }

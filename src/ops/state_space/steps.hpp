@@ -34,7 +34,7 @@ struct StepProductsKernel {
 // tokens, heads], the sums of x · dy.
 lang::Kernel step_values_kernel(const StepProductsKernel& c);
 // x, dt, A, steps, dv, dgates, which are gradients of steps · A, [, dy, D, skips, dt_bias] give dx and ddt,
-// and for each token and head what it adds to the gradients of A, D and dt_bias: parts [3, batch, tokens,
+// and for each token and head what it adds to the gradients of A, D and dt_bias: `parts` [3, batch, tokens,
 // heads].
 lang::Kernel step_gradients_kernel(const StepProductsKernel& c);
 // What the gradient of a scan gives for values v and sums of steps · A, with the gradient dy of results.

@@ -24,7 +24,7 @@ inline std::vector<Target> test_targets() {
   return targets;
 }
 
-// Records of bytes, whose parts have places of their own: they lie as they are.
+// Records of bytes, whose fields have places of their own: they lie as they are.
 inline bool is_record(const TensorSpec& spec, const Tensor& tensor) {
   return tensor.dtype() == u8 && spec.values;
 }
@@ -49,10 +49,10 @@ struct Planted {
   bool is_clean_outside() const {
     Tensor expected = Planted(inside.shape(), inside.dtype()).whole;
     Tensor actual = whole.clone();
-    Tensor part = actual;
-    for (int d = 0; d < part.rank(); ++d)
-      part = part.slice(d, 1, 1 + inside.shape()[static_cast<std::size_t>(d)]);
-    copy_elements(Tensor::full(inside.shape(), inside.dtype(), std::nan("")), part.ref());
+    Tensor within = actual;
+    for (int d = 0; d < within.rank(); ++d)
+      within = within.slice(d, 1, 1 + inside.shape()[static_cast<std::size_t>(d)]);
+    copy_elements(Tensor::full(inside.shape(), inside.dtype(), std::nan("")), within.ref());
     return equal(actual, expected);
   }
 };
@@ -118,9 +118,9 @@ inline std::string refusal(const std::function<void()>& call) {
   return "not refused";
 }
 
-inline void expect_refusal(const std::function<void()>& call, const std::string& part) {
+inline void expect_refusal(const std::function<void()>& call, const std::string& wanted) {
   const std::string message = refusal(call);
-  EXPECT_NE(message.find(part), std::string::npos) << "expected '" << part << "' in: " << message;
+  EXPECT_NE(message.find(wanted), std::string::npos) << "expected '" << wanted << "' in: " << message;
 }
 
 }  // namespace tegula::ops

@@ -1,4 +1,4 @@
-// The part of Signature that is worked out once for a kernel.
+// What of Signature is worked out once for a kernel.
 #include <fmt/format.h>
 
 #include "ir/visit.hpp"

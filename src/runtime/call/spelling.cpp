@@ -37,10 +37,10 @@ std::vector<std::string> nearest(const std::string& name, const std::vector<std:
   const int most = name.size() < 2 ? 0 : std::max(1, static_cast<int>(name.size()) / 3);
   std::vector<std::pair<int, std::string>> near;
   for (auto& each : names) {
-    const bool part = name.size() >= 3 && each.find(name) != std::string::npos;
+    const bool contained = name.size() >= 3 && each.find(name) != std::string::npos;
     const int edits = differ_in_case_only(name, each) ? 0 : edit_distance(name, each);
     // What contains the name is as near as two typing errors.
-    if (edits <= most || part) near.emplace_back(part ? std::min(edits, 2) : edits, each);
+    if (edits <= most || contained) near.emplace_back(contained ? std::min(edits, 2) : edits, each);
   }
   std::stable_sort(near.begin(), near.end(), [](auto& a, auto& b) { return a.first < b.first; });
   std::vector<std::string> result;

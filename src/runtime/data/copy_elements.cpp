@@ -88,19 +88,19 @@ void copy_same_type(const std::vector<CopiedDim>& dims, int bytes, const std::by
 // Work of less than this is done before another thread would have begun.
 constexpr std::int64_t least_of_a_thread = 1 << 16;
 
-// Calls work(dims, from, to) for parts of the walk that together are all of it.
+// Calls work(dims, from, to) for ranges of the walk that together are all of it.
 template <class Work>
-void in_parts(std::vector<CopiedDim> dims, const std::byte* from, std::byte* to, const Work& work) {
+void in_ranges(std::vector<CopiedDim> dims, const std::byte* from, std::byte* to, const Work& work) {
   std::int64_t elements = 1;
   for (const CopiedDim& dim : dims) elements *= dim.extent;
   const auto longest = static_cast<std::size_t>(
       std::max_element(dims.begin(), dims.end(), [](auto& a, auto& b) { return a.extent < b.extent; }) -
       dims.begin());
   const CopiedDim whole = dims[longest];
-  const std::int64_t parts = std::min(whole.extent, elements / least_of_a_thread);
-  if (parts <= 1) return work(dims, from, to);
-  thread_pool().parallel_for(parts, [&](std::int64_t part) {
-    const std::int64_t begin = whole.extent * part / parts, end = whole.extent * (part + 1) / parts;
+  const std::int64_t ranges = std::min(whole.extent, elements / least_of_a_thread);
+  if (ranges <= 1) return work(dims, from, to);
+  thread_pool().parallel_for(ranges, [&](std::int64_t range) {
+    const std::int64_t begin = whole.extent * range / ranges, end = whole.extent * (range + 1) / ranges;
     std::vector<CopiedDim> mine = dims;
     mine[longest].extent = end - begin;
     work(mine, from + begin * whole.from, to + begin * whole.to);
@@ -122,10 +122,10 @@ void copy_elements(const TensorRef& from, const TensorRef& to) {
   const std::vector<CopiedDim> dims = common_walk(from, to);
   const auto* source = static_cast<const std::byte*>(from.data);
   auto* target = static_cast<std::byte*>(to.data);
-  in_parts(dims, source, target, [&](const std::vector<CopiedDim>& part, const std::byte* f, std::byte* t) {
-    if (from.dtype == to.dtype) return copy_same_type(part, from.dtype.bytes(), f, t);
-    const CopiedDim& row = part.back();
-    for_each_row(part, f, t, [&](const std::byte* f, std::byte* t) {
+  in_ranges(dims, source, target, [&](const std::vector<CopiedDim>& range, const std::byte* f, std::byte* t) {
+    if (from.dtype == to.dtype) return copy_same_type(range, from.dtype.bytes(), f, t);
+    const CopiedDim& row = range.back();
+    for_each_row(range, f, t, [&](const std::byte* f, std::byte* t) {
       convert_row(from.dtype, {f, row.from}, to.dtype, {t, row.to}, row.extent);
     });
   });

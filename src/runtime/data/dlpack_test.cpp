@@ -28,8 +28,8 @@ TEST(DLPack, KeepsTheElementsAlive) {
   tensor = Tensor();
   EXPECT_FALSE(storage.expired());
   {
-    const Tensor part = from_dlpack(managed).slice(0, 10, 20);
-    EXPECT_EQ(part.get({0}), 3);
+    const Tensor window = from_dlpack(managed).slice(0, 10, 20);
+    EXPECT_EQ(window.get({0}), 3);
   }
   EXPECT_TRUE(storage.expired());
 }

@@ -29,7 +29,7 @@ double random_unit(std::uint64_t seed, std::uint64_t index) {
   return static_cast<double>(random_bits(seed, index) >> 11) * 0x1p-53;
 }
 
-// Values are made as T and converted part by part, so that large tensors need no second one beside them. A value
+// Values are made as T and converted chunk by chunk, so that large tensors need no second one beside them. A value
 // follows from its number, whichever thread makes it.
 template <class T, class Value>
 Tensor generate(Shape shape, DType dtype, const Value& value) {
@@ -39,10 +39,10 @@ Tensor generate(Shape shape, DType dtype, const Value& value) {
   const TensorRef all = result.ref().reshape({count});
   thread_pool().parallel_for((count + most - 1) / most, [&](std::int64_t number) {
     const std::int64_t begin = number * most, n = std::min(most, count - begin);
-    const Tensor part = Tensor::empty({n}, dtype_of<T>());
-    T* values = part.data_as<T>();
+    const Tensor chunk = Tensor::empty({n}, dtype_of<T>());
+    T* values = chunk.data_as<T>();
     for (std::int64_t i = 0; i < n; ++i) values[i] = value(static_cast<std::uint64_t>(begin + i));
-    copy_elements(part.ref(), all.slice(0, begin, begin + n));
+    copy_elements(chunk.ref(), all.slice(0, begin, begin + n));
   });
   return result;
 }

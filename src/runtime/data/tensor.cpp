@@ -19,8 +19,8 @@ constexpr std::size_t alignment = 64;
 constexpr std::size_t address_space = std::size_t{1} << 47;
 
 // Tiles are rows of distant tokens, each on a page of its own: with small pages a kernel waits for the tables
-// of pages as long as for the rows. Large tensors begin at a large page and ask for such, all but the last
-// part of one.
+// of pages as long as for the rows. Large tensors begin at a large page and ask for such, except for what is
+// left of one.
 constexpr std::size_t large_page = std::size_t{1} << 21, large_tensor = 2 * large_page;
 
 void* allocate_aligned(std::size_t bytes) {

@@ -57,10 +57,10 @@ TEST(Tensor, TypedAccess) {
 
 TEST(Tensor, ViewsShareElements) {
   const Tensor t = counting({4, 6});
-  const Tensor part = t.slice(0, 1, 3).slice(1, 1, -1, 2);
-  EXPECT_EQ(part.shape(), (Shape{2, 2}));
-  EXPECT_EQ(part.values<int>(), (std::vector<int>{7, 9, 13, 15}));
-  part.set({1, 1}, 100);
+  const Tensor window = t.slice(0, 1, 3).slice(1, 1, -1, 2);
+  EXPECT_EQ(window.shape(), (Shape{2, 2}));
+  EXPECT_EQ(window.values<int>(), (std::vector<int>{7, 9, 13, 15}));
+  window.set({1, 1}, 100);
   EXPECT_EQ(t.get({2, 3}), 100);
   EXPECT_EQ(t.transpose(0, 1).get({3, 2}), 100);
   EXPECT_EQ(t.permute({1, 0}).shape(), (Shape{6, 4}));
@@ -137,14 +137,14 @@ TEST(Tensor, ContiguityAndByteRange) {
   EXPECT_FALSE(is_contiguous(t.slice(1, 1, 3)));
   EXPECT_TRUE(is_contiguous(t.slice(1, 1, 1)));
   const ByteRange all = byte_range(t), flipped = byte_range(t.flip(0).flip(1)),
-                  part = byte_range(t.slice(1, 2, 4));
+                  window = byte_range(t.slice(1, 2, 4));
   EXPECT_EQ(all.begin, base);
   EXPECT_EQ(all.end, base + 96);
   EXPECT_EQ(flipped.begin, all.begin);
   EXPECT_EQ(flipped.end, all.end);
-  EXPECT_EQ(part.begin, base + 8);
-  EXPECT_EQ(part.end, base + 88);
-  EXPECT_TRUE(all.overlaps(part));
+  EXPECT_EQ(window.begin, base + 8);
+  EXPECT_EQ(window.end, base + 88);
+  EXPECT_TRUE(all.overlaps(window));
   EXPECT_FALSE(byte_range(t.slice(0, 0, 2)).overlaps(byte_range(t.slice(0, 2, 4))));
   EXPECT_FALSE(all.overlaps(byte_range(t.slice(0, 1, 1))));
   EXPECT_EQ(byte_range(t.select(0, 0).expand({9, 6})).end, base + 24);
@@ -288,12 +288,12 @@ TEST(Tensor, Comparison) {
 }
 
 TEST(Tensor, StorageLivesAsLongAsItsViews) {
-  Tensor part;
+  Tensor window;
   {
     const Tensor whole = counting({1000});
-    part = whole.slice(0, 500, 600);
+    window = whole.slice(0, 500, 600);
   }
-  EXPECT_EQ(part.get({0}), 500);
+  EXPECT_EQ(window.get({0}), 500);
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ BlockIndex BlockOrder::index(std::int64_t block, const std::array<std::int64_t, 
   const std::int64_t plane = block % (n[0] * n[1]), z = block / (n[0] * n[1]);
   if (strip_ <= 0) return at(plane % n[0], plane / n[0], z);
   const std::int64_t height = std::min(strip_, n[1]), first = plane / (height * n[0]) * height;
-  const std::int64_t rows = std::min(height, n[1] - first), rest = plane - first * n[0];
-  return at(rest / rows, first + rest % rows, z);
+  const std::int64_t rows = std::min(height, n[1] - first), remaining = plane - first * n[0];
+  return at(remaining / rows, first + remaining % rows, z);
 }
 
 std::shared_ptr<const std::vector<std::int64_t>> BlockOrder::order(const Binding& binding) const {

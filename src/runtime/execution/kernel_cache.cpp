@@ -62,10 +62,10 @@ std::optional<std::array<unsigned char, 16>> hash_stream(std::istream& in, std::
   Hasher hasher;
   std::vector<char> buffer(1 << 16);
   while (size > 0) {
-    const std::uint64_t part = std::min<std::uint64_t>(size, buffer.size());
-    if (!in.read(buffer.data(), static_cast<std::streamsize>(part))) return std::nullopt;
-    hasher.add(buffer.data(), part);
-    size -= part;
+    const std::uint64_t read = std::min<std::uint64_t>(size, buffer.size());
+    if (!in.read(buffer.data(), static_cast<std::streamsize>(read))) return std::nullopt;
+    hasher.add(buffer.data(), read);
+    size -= read;
   }
   return hasher.result();
 }

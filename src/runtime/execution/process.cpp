@@ -79,13 +79,13 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const std::
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return is_program(name) ? name : "";
   const char* path = std::getenv("PATH");
-  std::string_view rest = path ? path : "/usr/local/bin:/usr/bin:/bin";
-  while (!rest.empty()) {
-    const std::size_t colon = std::min(rest.find(':'), rest.size());
-    const std::string candidate = std::string(rest.substr(0, colon)) + "/" + name;
+  std::string_view remaining = path ? path : "/usr/local/bin:/usr/bin:/bin";
+  while (!remaining.empty()) {
+    const std::size_t colon = std::min(remaining.find(':'), remaining.size());
+    const std::string candidate = std::string(remaining.substr(0, colon)) + "/" + name;
     // A relative or empty entry of PATH would search the working directory.
     if (candidate.front() == '/' && colon > 0 && is_program(candidate)) return candidate;
-    rest.remove_prefix(std::min(colon + 1, rest.size()));
+    remaining.remove_prefix(std::min(colon + 1, remaining.size()));
   }
   return "";
 }

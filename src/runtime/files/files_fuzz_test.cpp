@@ -28,7 +28,7 @@ class Mutator {
  public:
   explicit Mutator(std::uint32_t start) : random_(start) {}
 
-  // One to four small changes. Most fall into the first part of the file, where its header is.
+  // One to four small changes. Most fall into the beginning of the file, where its header is.
   std::string mutate(std::string bytes) {
     for (int changes = 1 + below(4); changes > 0; --changes) change(bytes);
     return bytes;

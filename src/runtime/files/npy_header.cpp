@@ -10,7 +10,7 @@
 namespace tegula {
 namespace {
 
-// Reads the part of Python's literals that headers consist of.
+// Reads those of Python's literals of which headers consist.
 class Parser {
  public:
   Parser(std::string_view text, const InputFile& file) : text_(text), file_(file) {}

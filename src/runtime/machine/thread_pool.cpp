@@ -72,7 +72,7 @@ struct Arena {
 thread_local Arena arena;
 
 // Those that this process may use: std::thread counts all of the machine, also where taskset, a container or
-// a batch system has given a part of them.
+// a batch system has given some of them.
 int available_processors() {
 #if defined(__linux__)
   cpu_set_t mine;

@@ -1,4 +1,4 @@
-// For tests: ends the process with a message if a piece of work takes too long, a kernel that hangs for
+// For tests: ends the process with a message if some work takes too long, a kernel that hangs for
 // example, which nothing else can stop.
 #pragma once
 #include <chrono>

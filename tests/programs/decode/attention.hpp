@@ -16,9 +16,9 @@ inline void mask_columns(Fragment& s, const Expr& left, tegula::Loc at = tegula:
   parallel(s, [&](Index i, Index j) { s(i, j) = select(j < left, s(i, j), -inf); });
 }
 
-// One row of a result out of parts [splits, dim] with their natural lse [splits]; returns the lse of all.
+// One row of a result out of results [splits, dim] with their natural lse [splits]; returns the lse of all.
 // Parts without keys have the lse −∞.
-inline Expr merge_splits(const Tensor& parts, const Tensor& lses, const Expr& splits, int dim,
+inline Expr merge_splits(const Tensor& results, const Tensor& lses, const Expr& splits, int dim,
                          const Tensor& out) {
   Var top = -inf, total = 0.0f;
   serial(splits, [&](Index s) { top = max(top, lses(s)); });
@@ -27,9 +27,9 @@ inline Expr merge_splits(const Tensor& parts, const Tensor& lses, const Expr& sp
   serial(splits, [&](Index s) {
     Expr weight = exp(lses(s) - shift);
     total += weight;
-    Fragment part({dim}, f32);
-    copy(parts.slice(s).at(0), part);
-    parallel(sum, [&](Index d) { sum(d) += select(weight == 0, 0, part(d) * weight); });
+    Fragment result({dim}, f32);
+    copy(results.slice(s).at(0), result);
+    parallel(sum, [&](Index d) { sum(d) += select(weight == 0, 0, result(d) * weight); });
   });
   Expr inverse = select(total == 0, 0, rcp(total));
   parallel(sum, [&](Index d) { sum(d) *= inverse; });

@@ -22,20 +22,20 @@ class Estimate {
         slash_(output("slash", {B_, H_, S_}, f32, {.zero = true})),
         scale_(scalar("scale", f32)),
         splits_(scalar("splits", i32)),
-        part_(workspace("part", {B_, H_, splits_, t.last}, f32)) {}
+        lse_of_splits_(workspace("part", {B_, H_, splits_, t.last}, f32)) {}
 
   void record() const {
     grid(splits_, H_, B_, {.threads = 128}, [&](Index split, Index h, Index b) {
       OnlineSoftmax softmax(t_.last, scale_);
       pass(split, h, b, [&](const Expr&, Fragment& s) { Fragment unused = softmax.update(s); });
-      copy(softmax.lse(), part_.slice(b, h, split).at(0));
+      copy(softmax.lse(), lse_of_splits_.slice(b, h, split).at(0));
     });
     grid(splits_, H_, B_, {.threads = 128}, [&](Index split, Index h, Index b) {
       Fragment top({t_.last}, f32, -inf), sum({t_.last}, f32, 0), lse({t_.last}, f32);
       serial(splits_,
-             [&](Index i) { parallel(top, [&](Index r) { top(r) = max(top(r), part_(b, h, i, r)); }); });
+             [&](Index i) { parallel(top, [&](Index r) { top(r) = max(top(r), lse_of_splits_(b, h, i, r)); }); });
       serial(splits_,
-             [&](Index i) { parallel(sum, [&](Index r) { sum(r) += exp(part_(b, h, i, r) - top(r)); }); });
+             [&](Index i) { parallel(sum, [&](Index r) { sum(r) += exp(lse_of_splits_(b, h, i, r) - top(r)); }); });
       parallel(lse, [&](Index r) { lse(r) = (top(r) + log(sum(r))) * log2e; });
       pass(split, h, b, [&](const Expr& j, Fragment& s) { add_weights(s, lse, j, h, b); });
     });
@@ -74,7 +74,7 @@ class Estimate {
   Dim B_{"B"}, H_{"H"}, S_{"S"};
   Tensor Q_, K_, vertical_, slash_;
   Expr scale_, splits_;  // the scale times log2(e)
-  Tensor part_;
+  Tensor lse_of_splits_;
 };
 
 Kernel estimate_of(const EstimateTile& t) {

@@ -46,9 +46,9 @@ class GqaDecode {
 
   void record() {
     if (t_.choice == Choice::block_mask) list_blocks();
-    attend_parts();
+    attend_splits();
     grid(t_.group, H_, B_, [&](Index g, Index h, Index b) {
-      (*LSE_)(b, h, g) = merge_splits(part_->slice(b, h, g), part_lse_->slice(b, h, g), *splits_, t_.dim,
+      (*LSE_)(b, h, g) = merge_splits(split_out_->slice(b, h, g), split_lse_->slice(b, h, g), *splits_, t_.dim,
                                       O_->slice(b, h, g));
     });
   }
@@ -62,8 +62,8 @@ class GqaDecode {
     LSE_.emplace(output("LSE", {B_, H_, t_.group}, f32));
     scale_.emplace(scalar("scale", f32));  // times log2(e)
     splits_.emplace(scalar("splits", i32));
-    part_.emplace(workspace("part", {B_, H_, t_.group, *splits_, t_.dim}, f32));
-    part_lse_.emplace(workspace("part_lse", {B_, H_, t_.group, *splits_}, f32));
+    split_out_.emplace(workspace("part", {B_, H_, t_.group, *splits_, t_.dim}, f32));
+    split_lse_.emplace(workspace("part_lse", {B_, H_, t_.group, *splits_}, f32));
   }
   // A mask becomes a list, so that the loop over its blocks has no branch.
   void list_blocks() {
@@ -80,7 +80,7 @@ class GqaDecode {
       (*count_)(b, h) = found;
     });
   }
-  void attend_parts() {
+  void attend_splits() {
     grid(*splits_, H_, B_, {.threads = t_.threads}, [&](Index split, Index h, Index b) {
       Shared q({t_.rows, t_.dim}, t_.type);
       copy(Q_->slice(b, h).at(0), q);  // rows from `group` on are zeros
@@ -99,8 +99,8 @@ class GqaDecode {
           attend();
       });
       softmax.normalize(acc);
-      copy(acc, part_->slice(b, h, all, split).at(0));
-      copy(softmax.lse(), part_lse_->slice(b, h, all, split).at(0));
+      copy(acc, split_out_->slice(b, h, all, split).at(0));
+      copy(softmax.lse(), split_lse_->slice(b, h, all, split).at(0));
     });
   }
   void attend_block(const Shared& q, OnlineSoftmax& softmax, Fragment& acc, const Index& j, const Index& h,
@@ -133,7 +133,7 @@ class GqaDecode {
   GqaTile t_;
   Dim B_{"B"}, H_{"H"};
   std::optional<Dim> S_, pages_, width_, chosen_;
-  std::optional<Tensor> Q_, K_, V_, lengths_, table_, mask_, list_, count_, O_, LSE_, part_, part_lse_;
+  std::optional<Tensor> Q_, K_, V_, lengths_, table_, mask_, list_, count_, O_, LSE_, split_out_, split_lse_;
   std::optional<Expr> scale_, splits_;
 };
 

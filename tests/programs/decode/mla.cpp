@@ -20,14 +20,14 @@ Kernel mla_decode_of(const MlaTile& t) {
     Tensor O = output("O", {B, t.heads, t.latent}, bf16), LSE = output("LSE", {B, t.heads}, f32);
     Expr scale = scalar("scale", f32);  // times log2(e)
     const bool whole = t.splits == 1;
-    Tensor part = whole ? O : workspace("part", {B, t.heads, t.splits, t.latent}, f32);
-    Tensor part_lse = whole ? LSE : workspace("part_lse", {B, t.heads, t.splits}, f32);
+    Tensor split_out = whole ? O : workspace("part", {B, t.heads, t.splits, t.latent}, f32);
+    Tensor split_lse = whole ? LSE : workspace("part_lse", {B, t.heads, t.splits}, f32);
     grid(t.heads / t.block_h, t.splits, B, {.threads = t.threads}, [&](Index x, Index split, Index b) {
       Expr length = lengths(b), blocks = ceildiv(length, t.block_k), each = ceildiv(blocks, t.splits);
       Expr h0 = x * t.block_h;
       Latents own(t, Q.slice(b), h0, scale);
-      const Range parts = range(split * each, min(blocks, (split + 1) * each));
-      pipelined(parts, {.stages = t.stages}, [&](Index j) {
+      const Range steps_of_split = range(split * each, min(blocks, (split + 1) * each));
+      pipelined(steps_of_split, {.stages = t.stages}, [&](Index j) {
         Expr first = j * t.block_k, row = first % t.page, page = table(b, first / t.page);
         Expr there = t.clip ? Expr(min(t.block_k, length - first)) : Expr(Operand(t.block_k));
         Tensor rows = cache.slice(page, range(row, row + there));
@@ -39,12 +39,12 @@ Kernel mla_decode_of(const MlaTile& t) {
         });
       });
       const Range heads = range(h0, h0 + t.block_h);
-      own.store(whole ? O.slice(b, heads) : part.slice(b, heads, split));
-      copy(own.softmax.lse(), (whole ? LSE.slice(b) : part_lse.slice(b, all, split)).at(h0));
+      own.store(whole ? O.slice(b, heads) : split_out.slice(b, heads, split));
+      copy(own.softmax.lse(), (whole ? LSE.slice(b) : split_lse.slice(b, all, split)).at(h0));
     });
     if (whole) return;
     grid(t.heads, B, [&](Index h, Index b) {
-      LSE(b, h) = merge_splits(part.slice(b, h), part_lse.slice(b, h), t.splits, t.latent, O.slice(b, h));
+      LSE(b, h) = merge_splits(split_out.slice(b, h), split_lse.slice(b, h), t.splits, t.latent, O.slice(b, h));
     });
   });
 }
@@ -88,13 +88,13 @@ Kernel mla_sparse_decode_fp8_of(const MlaTile& t) {
     Tensor chosen = input("chosen", {T, N}, i32), O = output("O", {T, t.heads, t.latent}, bf16);
     Tensor LSE = output("LSE", {T, t.heads}, f32);
     Expr scale = scalar("scale", f32), splits = scalar("splits", i32);
-    Tensor part = workspace("part", {T, t.heads, splits, t.latent}, f32);
-    Tensor part_lse = workspace("part_lse", {T, t.heads, splits}, f32);
+    Tensor split_out = workspace("part", {T, t.heads, splits, t.latent}, f32);
+    Tensor split_lse = workspace("part_lse", {T, t.heads, splits}, f32);
     grid(t.heads / t.block_h, splits, T, {.threads = t.threads}, [&](Index x, Index split, Index token) {
       Expr h0 = x * t.block_h, steps = ceildiv(N, t.block_k), each = ceildiv(steps, splits);
       Latents own(t, Q.slice(token), h0, scale);
-      const Range parts = range(split * each, min(steps, (split + 1) * each));
-      pipelined(parts, {.stages = t.stages}, [&](Index j) {
+      const Range steps_of_split = range(split * each, min(steps, (split + 1) * each));
+      pipelined(steps_of_split, {.stages = t.stages}, [&](Index j) {
         auto row = [&](const Index& i) -> Expr {
           Expr n = j * t.block_k + i;
           return select(n < N, chosen(token, n), -1);
@@ -114,12 +114,12 @@ Kernel mla_sparse_decode_fp8_of(const MlaTile& t) {
           parallel(s, [&](Index i, Index c) { s(i, c) = select(seen(c), s(i, c), -inf); });
         });
       });
-      own.store(part.slice(token, range(h0, h0 + t.block_h), split));
-      copy(own.softmax.lse(), part_lse.slice(token, all, split).at(h0));
+      own.store(split_out.slice(token, range(h0, h0 + t.block_h), split));
+      copy(own.softmax.lse(), split_lse.slice(token, all, split).at(h0));
     });
     grid(t.heads, T, [&](Index h, Index token) {
       LSE(token, h) =
-          merge_splits(part.slice(token, h), part_lse.slice(token, h), splits, t.latent, O.slice(token, h));
+          merge_splits(split_out.slice(token, h), split_lse.slice(token, h), splits, t.latent, O.slice(token, h));
     });
   });
 }

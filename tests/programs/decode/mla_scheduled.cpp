@@ -1,5 +1,5 @@
 // Decode with one latent head of requests of very different lengths: the blocks of keys of all requests stand
-// in a row, which is cut into `parts` equal shares; a block of the grid works through its share, request
+// in a row, which is cut into so many equal shares; a block of the grid works through its share, request
 // after request. Share p and request b meet at most once, and their result is slot p + b. A last grid merges.
 #include "tests/programs/decode/mla.hpp"
 #include "tests/programs/list.hpp"
@@ -18,16 +18,16 @@ class Scheduled {
         O_(output("O", {B_, t.heads, t.latent}, bf16)),
         LSE_(output("LSE", {B_, t.heads}, f32)),
         scale_(scalar("scale", f32)),
-        parts_(scalar("parts", i32)),
+        shares_(scalar("parts", i32)),
         begins_(workspace("begins", {B_ + 1}, i32)),
-        first_(workspace("first", {parts_ + 1}, i32)),
+        first_(workspace("first", {shares_ + 1}, i32)),
         share_(workspace("share", {1}, i32)),
-        part_(workspace("part", {parts_ + B_, t.heads, t.latent}, f32)),
-        part_lse_(workspace("part_lse", {parts_ + B_, t.heads}, f32)) {}
+        split_out_(workspace("part", {shares_ + B_, t.heads, t.latent}, f32)),
+        split_lse_(workspace("part_lse", {shares_ + B_, t.heads}, f32)) {}
 
   void record() const {
     cut_row();
-    grid(t_.heads / t_.block_h, parts_, {.threads = t_.threads}, [&](Index x, Index p) {
+    grid(t_.heads / t_.block_h, shares_, {.threads = t_.threads}, [&](Index x, Index p) {
       serial(range(first_(p), min(B_, first_(p + 1) + 1)),
              [&](Index b) { attend_request(x * t_.block_h, p, b); });
     });
@@ -36,7 +36,7 @@ class Scheduled {
       Expr count = select(begins_(b + 1) > own, (begins_(b + 1) - 1) / share_(0) + 1 - from, 0);
       const Range slots = range(from + b, from + b + count);
       LSE_(b, h) =
-          merge_splits(part_.slice(slots, h), part_lse_.slice(slots, h), count, t_.latent, O_.slice(b, h));
+          merge_splits(split_out_.slice(slots, h), split_lse_.slice(slots, h), count, t_.latent, O_.slice(b, h));
     });
   }
 
@@ -50,14 +50,14 @@ class Scheduled {
         next += ceildiv(lengths_(b), t_.block_k);
       });
       begins_(B_) = next;
-      share_(0) = max(ceildiv(next, parts_), 1);
+      share_(0) = max(ceildiv(next, shares_), 1);
     });
-    grid(ceildiv(parts_ + 1, 32), {.threads = 32}, [&](Index x) {
+    grid(ceildiv(shares_ + 1, 32), {.threads = 32}, [&](Index x) {
       parallel(32, [&](Index i) {
         Expr p = x * 32 + i;
         Var b = 0;
         loop_while([&] { return b < B_ && begins_(b + 1) <= p * share_(0); }, [&] { b += 1; });
-        when(p <= parts_, [&] { first_(p) = b; });
+        when(p <= shares_, [&] { first_(p) = b; });
       });
     });
   }
@@ -76,23 +76,23 @@ class Scheduled {
       });
     });
     when(from < to, [&] {
-      queries.store(part_.slice(p + b, range(h0, h0 + t_.block_h)));
-      copy(queries.softmax.lse(), part_lse_.slice(p + b).at(h0));
+      queries.store(split_out_.slice(p + b, range(h0, h0 + t_.block_h)));
+      copy(queries.softmax.lse(), split_lse_.slice(p + b).at(h0));
     });
   }
 
   MlaTile t_;
   Dim B_{"B"}, P_{"pages"}, W_{"table_width"};
   Tensor Q_, cache_, table_, lengths_, O_, LSE_;
-  Expr scale_, parts_;  // the scale times log2(e)
-  Tensor begins_, first_, share_, part_, part_lse_;
+  Expr scale_, shares_;  // the scale times log2(e)
+  Tensor begins_, first_, share_, split_out_, split_lse_;
 };
 
 Kernel scheduled(const MlaTile& t) {
   return kernel("mla_decode_scheduled", [&] { Scheduled(t).record(); });
 }
 
-Prepared scheduled_call(int parts) {
+Prepared scheduled_call(int shares) {
   const MlaTile t{.heads = 64, .latent = 128, .block_k = 32, .threads = 256};
   const std::vector<int> lengths{150, 0, 40}, table{3, 0, 5, -1, -1, -1, 6, -1, -1};
   const int B = 3, pages = 7, width = t.latent + t.rope;
@@ -106,7 +106,7 @@ Prepared scheduled_call(int parts) {
   });
   return {scheduled(t),
           {q, cache.reshape({pages, t.page, width}), Data::from(table, {B, 3}), Data::from(lengths),
-           Wanted{O, bf16}, Wanted{LSE, f32, 1e-3}, scale * log2_of_e, parts}};
+           Wanted{O, bf16}, Wanted{LSE, f32, 1e-3}, scale * log2_of_e, shares}};
 }
 
 }  // namespace

@@ -51,9 +51,9 @@ Timing gqa_timing(int splits) {
                 {"O", Result{{B, H, group, D}, bf16}}, {"LSE", Result{{B, H, group}, f32}},
                 {"scale", scale * log2_of_e},          {"splits", splits}};
           },
-          Check{"O", [=](const PartOf& part, const std::vector<Index64>& at) {
-                  const Numbers q = part("Q", {at[0], at[1], at[2]}), k = part("K", {at[0]}),
-                                v = part("V", {at[0]});
+          Check{"O", [=](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Numbers q = slice("Q", {at[0], at[1], at[2]}), k = slice("K", {at[0]}),
+                                v = slice("V", {at[0]});
                   const auto score = [&](Index64 i) {
                     return scale * sum_of(D, [&](int d) { return q(d) * k(i, at[1], d); });
                   };
@@ -73,10 +73,10 @@ struct Mla {
   TimedArgument lengths() const { return {"lengths", Data::from(repeated(B, S))}; }
 };
 
-Timing mla_timing(const char* program, int parts) {
+Timing mla_timing(const char* program, int shares) {
   const Mla m;
   std::string shape = "128 x 128 heads x 8192 bf16";
-  if (parts > 0) shape += ", " + std::to_string(parts) + " parts";
+  if (shares > 0) shape += ", " + std::to_string(shares) + " parts";
   return {program,
           {},
           shape,
@@ -90,14 +90,14 @@ Timing mla_timing(const char* program, int parts) {
                                            {"O", Result{{m.B, m.heads, m.latent}, bf16}},
                                            {"LSE", Result{{m.B, m.heads}, f32}},
                                            {"scale", m.scale() * log2_of_e}};
-            if (parts > 0) all.push_back({"parts", parts});
+            if (shares > 0) all.push_back({"parts", shares});
             return all;
           },
-          Check{"O", [=](const PartOf& part, const std::vector<Index64>& at) {
-                  const Numbers q = part("Q", {at[0], at[1]}), table = part("table", {at[0]});
+          Check{"O", [=](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Numbers q = slice("Q", {at[0], at[1]}), table = slice("table", {at[0]});
                   std::vector<Numbers> pages;
                   for (const double page : table.values)
-                    pages.push_back(part("cache", {static_cast<Index64>(page)}));
+                    pages.push_back(slice("cache", {static_cast<Index64>(page)}));
                   return attended(
                       m.S, [&](Index64 i) { return m.scale() * dot(q, pages[i / m.page], i % m.page); },
                       [&](Index64 i) { return pages[i / m.page](i % m.page, at[2]); });
@@ -122,12 +122,12 @@ Timing mla_fp8_timing() {
                 {"O", Result{{m.B, m.heads, m.latent}, bf16}},
                 {"scale", m.scale() * log2_of_e}};
           },
-          Check{"O", [=](const PartOf& part, const std::vector<Index64>& at) {
-                  const Numbers q = part("Q", {at[0], at[1]}), table = part("table", {at[0]});
+          Check{"O", [=](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Numbers q = slice("Q", {at[0], at[1]}), table = slice("table", {at[0]});
                   std::vector<double> scores, values;
                   for (const double page : table.values) {
                     const auto p = static_cast<Index64>(page);
-                    const Numbers x = part("latents", {p}), f = part("scales", {p}), r = part("ropes", {p});
+                    const Numbers x = slice("latents", {p}), f = slice("scales", {p}), r = slice("ropes", {p});
                     each(m.page, [&](int i) {
                       double sum = 0;
                       each(m.latent, [&](int d) { sum += q(d) * x(i, d) * f(i, d / 128); });
@@ -182,12 +182,12 @@ Timing mla_sparse_prefill_timing() {
             {"LSE", Result{{1, Sq, m.heads}, f32}},
             {"scale", m.scale() * log2_of_e}};
       },
-      Check{"O", [=](const PartOf& part, const std::vector<Index64>& at) {
-              const Numbers q = part("Q", {0, at[1], at[2]}), list = part("tokens", {0, at[1]});
+      Check{"O", [=](const SliceOf& slice, const std::vector<Index64>& at) {
+              const Numbers q = slice("Q", {0, at[1], at[2]}), list = slice("tokens", {0, at[1]});
               std::vector<double> scores, values;
               for (const double key : list.values) {
                 const auto own = static_cast<Index64>(key);
-                const Numbers x = part("latents", {0, own}), r = part("ropes", {0, own});
+                const Numbers x = slice("latents", {0, own}), r = slice("ropes", {0, own});
                 scores.push_back(m.scale() * (sum_of(m.latent, [&](int d) { return q(d) * x(d); }) +
                                               sum_of(m.rope, [&](int d) { return q(m.latent + d) * r(d); })));
                 values.push_back(x(at[3]));
@@ -235,13 +235,13 @@ Timing indexer_timing(bool causal) {
                 {"begins", Data::from(repeated(S, 0))},  {"ends", Data::from(ends)},
                 {"logits", Result{{S, S}, f32, !causal}}};
           },
-          Check{"logits", [=](const PartOf& part, const std::vector<Index64>& at) {
+          Check{"logits", [=](const SliceOf& slice, const std::vector<Index64>& at) {
                   if (causal && at[1] > at[0]) return -static_cast<double>(INFINITY);
-                  const Numbers q = part("Q", {at[0]}), k = part("K", {at[1]}), w = part("weights", {at[0]});
+                  const Numbers q = slice("Q", {at[0]}), k = slice("K", {at[1]}), w = slice("weights", {at[0]});
                   const double sum = sum_of(heads, [&](int h) {
                     return w(h) * std::max(0.0, sum_of(D, [&](int d) { return q(h, d) * k(d); }));
                   });
-                  return sum * part("scales", {})(at[1]);
+                  return sum * slice("scales", {})(at[1]);
                 }}};
 }
 

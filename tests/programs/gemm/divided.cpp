@@ -18,8 +18,8 @@ struct Operands {
   Expr rows(const GemmTile& t) const { return ceildiv(M, t.m); }
 };
 
-Range part_of(const Expr& steps, const Expr& part, const Expr& parts) {
-  return range(part * steps / parts, (part + 1) * steps / parts);
+Range steps_of(const Expr& steps, const Expr& partial, const Expr& partials) {
+  return range(partial * steps / partials, (partial + 1) * steps / partials);
 }
 
 // Parts are added by atomics to a cleared result, or in order, which gives equal bits in every run.
@@ -29,7 +29,7 @@ Kernel split_k_added(int splits, const GemmTile& t, bool in_order) {
     Tensor C = o.result(f32, {.zero = !in_order});
     grid(o.columns(t), o.rows(t), splits, {.order = Order::grouped(8)}, [&](Index x, Index y, Index z) {
       Fragment acc({t.m, t.n}, f32, 0);
-      multiply(acc, o.A, o.B, y * t.m, x * t.n, part_of(ceildiv(o.K, t.k), z, splits), t);
+      multiply(acc, o.A, o.B, y * t.m, x * t.n, steps_of(ceildiv(o.K, t.k), z, splits), t);
       if (in_order)
         accumulate(C.at(y * t.m, x * t.n), acc, {.order = z, .consecutive = true, .overwrite = true});
       else
@@ -41,17 +41,17 @@ Kernel split_k_added(int splits, const GemmTile& t, bool in_order) {
 Kernel split_k_by_workspace(int splits, const GemmTile& t) {
   return kernel("gemm_split_k_workspace", [&] {
     Operands o;
-    Tensor C = o.result(bf16), parts = workspace("parts", {splits, o.M, o.N}, f32);
+    Tensor C = o.result(bf16), partials = workspace("parts", {splits, o.M, o.N}, f32);
     grid(o.columns(t), o.rows(t), splits, [&](Index x, Index y, Index z) {
       Fragment acc({t.m, t.n}, f32, 0);
-      multiply(acc, o.A, o.B, y * t.m, x * t.n, part_of(ceildiv(o.K, t.k), z, splits), t);
-      copy(acc, parts.slice(z).at(y * t.m, x * t.n));
+      multiply(acc, o.A, o.B, y * t.m, x * t.n, steps_of(ceildiv(o.K, t.k), z, splits), t);
+      copy(acc, partials.slice(z).at(y * t.m, x * t.n));
     });
     grid(ceildiv(o.N, 128), ceildiv(o.M, 16), [&](Index x, Index y) {
       Fragment sum({16, 128}, f32, 0);
       serial(splits, [&](Index z) {
-        Fragment part = load(parts.slice(z).at(y * 16, x * 128), {16, 128});
-        parallel(sum, [&](Index i, Index j) { sum(i, j) += part(i, j); });
+        Fragment partial = load(partials.slice(z).at(y * 16, x * 128), {16, 128});
+        parallel(sum, [&](Index i, Index j) { sum(i, j) += partial(i, j); });
       });
       copy(sum, C.at(y * 16, x * 128));
     });
@@ -80,25 +80,25 @@ struct Shares {
   Expr row(const Expr& tile) const { return tile / columns * t.m; }
   Expr column(const Expr& tile) const { return tile % columns * t.n; }
 
-  // The product of a worker's steps of a tile, which is complete or a part: 0 of a tile that others began, 1
+  // The product of a worker's steps of a tile, which is complete or a partial sum: 0 of a tile that others began, 1
   // of others.
-  void multiply_part(const Expr& tile, const Expr& k0, const Expr& k1, const Tensor& parts) const {
+  void multiply_range(const Expr& tile, const Expr& k0, const Expr& k1, const Tensor& partials) const {
     Fragment acc({t.m, t.n}, f32, 0);
     multiply(acc, o.A, o.B, row(tile), column(tile), range(k0, k1), t);
     when(k0 == 0 && k1 == steps, [&] { copy(acc, C.at(row(tile), column(tile))); }).otherwise([&] {
-      copy(acc, parts.slice(select(k0 == 0, 1, 0)));
+      copy(acc, partials.slice(select(k0 == 0, 1, 0)));
     });
   }
-  void add_up(const Tensor& part) const {
-    grid(tiles, t.m / 16, [&](Index tile, Index piece) {
+  void add_up(const Tensor& partial) const {
+    grid(tiles, t.m / 16, [&](Index tile, Index step) {
       Expr first = worker_of(tile * steps), last = worker_of((tile + 1) * steps - 1);
       exit_if(first == last);
       Fragment acc({16, t.n}, f32, 0);
       serial(range(first, last + 1), [&](Index worker) {
-        Fragment p = load(part.slice(worker, select(worker == first, 1, 0)).at(piece * 16), {16, t.n});
+        Fragment p = load(partial.slice(worker, select(worker == first, 1, 0)).at(step * 16), {16, t.n});
         parallel(acc, [&](Index i, Index j) { acc(i, j) += p(i, j); });
       });
-      copy(acc, C.at(row(tile) + piece * 16, column(tile)));
+      copy(acc, C.at(row(tile) + step * 16, column(tile)));
     });
   }
 };
@@ -107,13 +107,13 @@ struct Shares {
 Kernel stream_k(const GemmTile& t, bool counted) {
   return kernel(counted ? "gemm_stream_k" : "gemm_stream_k_while", [&] {
     Shares s(t, bf16);
-    Tensor part = workspace("part", {s.workers, 2, t.m, t.n}, f32);
+    Tensor partial = workspace("part", {s.workers, 2, t.m, t.n}, f32);
     grid(s.workers, [&](Index worker) {
       Expr first = s.begin(worker), last = s.begin(worker + 1);
       if (counted) {
         serial(range(first / s.steps, ceildiv(last, s.steps)), [&](Index tile) {
           Expr k0 = max(first - tile * s.steps, 0), k1 = min(last - tile * s.steps, s.steps);
-          s.multiply_part(tile, k0, k1, part.slice(worker));
+          s.multiply_range(tile, k0, k1, partial.slice(worker));
         });
         return;
       }
@@ -121,11 +121,11 @@ Kernel stream_k(const GemmTile& t, bool counted) {
       loop_while([&] { return step < last; },
                  [&] {
                    Expr tile = step / s.steps, k0 = step % s.steps, k1 = min(s.steps, k0 + last - step);
-                   s.multiply_part(tile, k0, k1, part.slice(worker));
+                   s.multiply_range(tile, k0, k1, partial.slice(worker));
                    step += k1 - k0;
                  });
     });
-    s.add_up(part);
+    s.add_up(partial);
   });
 }
 

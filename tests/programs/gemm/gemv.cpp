@@ -1,5 +1,5 @@
 // C[n] = Σ_k B[n, k] · a[k]. What differs is the tile, whether the inner dimension is divided among warps or
-// blocks, and how parts are added up.
+// blocks, and how partial sums are added up.
 #include "tests/programs/gemm/products.hpp"
 #include "tests/programs/list.hpp"
 
@@ -60,10 +60,10 @@ Kernel gemv_by_splits(const GemvTile& t, int splits) {
   return kernel("gemv_split", [&] {
     Vectors v;
     Tensor C = output("C", {v.N}, f32, {.zero = true});
-    grid(ceildiv(v.N, t.n), splits, {.threads = t.threads}, [&](Index x, Index part) {
+    grid(ceildiv(v.N, t.n), splits, {.threads = t.threads}, [&](Index x, Index partial) {
       Expr steps = ceildiv(v.K, t.k);
       Fragment products({t.n, t.k}, f32, 0);
-      serial(range(part * steps / splits, (part + 1) * steps / splits), [&](Index s) {
+      serial(range(partial * steps / splits, (partial + 1) * steps / splits), [&](Index s) {
         Fragment b = load(v.B.at(x * t.n, s * t.k), {t.n, t.k}), a = load(v.a.at(s * t.k), {t.k});
         parallel(products, [&](Index i, Index j) { products(i, j) += b(i, j) * a(j); });
       });
@@ -83,9 +83,9 @@ Kernel gemv_by_threads(int n, int k) {
         Shared a({k}, f16);
         copy(v.a.at(s * k), a);
         parallel(sum, [&](Index i) {
-          Var part = 0.0f;
-          serial(k, [&](Index j) { part += a(j) * v.B(x * n + i, s * k + j); });
-          sum(i) += part;
+          Var partial = 0.0f;
+          serial(k, [&](Index j) { partial += a(j) * v.B(x * n + i, s * k + j); });
+          sum(i) += partial;
         });
       });
       copy(sum, C.at(x * n));
@@ -93,7 +93,7 @@ Kernel gemv_by_threads(int n, int k) {
   });
 }
 
-// Lanes of a row add their parts by atomics in shared memory.
+// Lanes of a row add their partial sums by atomics in shared memory.
 Kernel gemv_by_lanes(int n, int lanes, int k) {
   return kernel("gemv_shared_atomics", [&] {
     Vectors v;
@@ -102,14 +102,14 @@ Kernel gemv_by_lanes(int n, int lanes, int k) {
       Shared sum({n}, f32);
       clear(sum);
       parallel(n, lanes, [&](Index i, Index lane) {
-        Var part = 0.0f;
+        Var partial = 0.0f;
         serial(ceildiv(v.K, lanes * k), [&](Index s) {
           serial(k, [&](Index j) {
             Expr at = (s * lanes + lane) * k + j;
-            part += v.a(at) * v.B(x * n + i, at);
+            partial += v.a(at) * v.B(x * n + i, at);
           });
         });
-        atomic_add(sum(i), part);
+        atomic_add(sum(i), partial);
       });
       copy(sum, C.at(x * n));
     });
@@ -124,19 +124,19 @@ Kernel gemv_of_ternary(const GemvTile& t) {
     Tensor a = input("a", {K}, i8), B = input("B", {N, K / 16}, u32), C = output("C", {N}, i32);
     const int words = t.k / 16;
     grid(ceildiv(N, t.n), {.threads = t.threads}, [&](Index x) {
-      Fragment part({t.n, words}, i32, 0);
+      Fragment partial({t.n, words}, i32, 0);
       serial(ceildiv(K, t.k), [&](Index s) {
         Fragment word = load(B.at(x * t.n, s * words), {t.n, words});
-        parallel(part, [&](Index i, Index j) {
+        parallel(partial, [&](Index i, Index j) {
           Var sum = 0;
           for (int e = 0; e < 16; ++e) {
             Expr value = a(s * t.k + j * 16 + e);
             sum += i32((word(i, j) >> u32(2 * e)) & 3u) * value - value;
           }
-          part(i, j) += sum;
+          partial(i, j) += sum;
         });
       });
-      copy(reduce_sum(part), C.at(x * t.n));
+      copy(reduce_sum(partial), C.at(x * t.n));
     });
   });
 }

@@ -7,7 +7,7 @@ namespace programs {
 namespace {
 
 // Where weights are decoded: into registers that feed the product, from plain or packed order; by way of
-// registers into shared memory; by a loop over a shared tile. `slabs`: packed, in parts of a step, of which
+// registers into shared memory; by a loop over a shared tile. `slabs`: packed, in slabs of a step, of which
 // one is decoded while the product of another runs.
 enum class Way { registers, packed, shared, loop, slabs };
 

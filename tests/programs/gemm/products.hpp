@@ -52,9 +52,9 @@ inline Numbers product_of(const Numbers& a, const Numbers& b) {
 
 inline Data rows_of(const Data& x, int begin, int end) { return x.slice(0, begin, end); }
 
-// Puts `part` into rows first … of `whole`.
-inline void put_rows(const Numbers& part, Numbers& whole, int first) {
-  each(part.shape[0], part.shape[1], [&](int i, int j) { whole(first + i, j) = part(i, j); });
+// Puts `rows` into rows first … of `whole`.
+inline void put_rows(const Numbers& rows, Numbers& whole, int first) {
+  each(rows.shape[0], rows.shape[1], [&](int i, int j) { whole(first + i, j) = rows(i, j); });
 }
 
 }  // namespace programs

@@ -27,16 +27,16 @@ void multiply_scaled(Fragment& acc, const Operand8& a, const Operand8& b, const 
     copy(a.values.at(row, g * group), As);
     copy(b.values.at(column, g * group), Bs);
     copy((order == Scales::by_group ? a.scales.slice(g) : a.scales.slice(all, g)).at(row), scale);
-    Fragment part({t.m, t.n}, f32, 0);
-    gemm(As, Bs.T(), part, {.accumulate = Accumulate::tensor_core});
+    Fragment partial({t.m, t.n}, f32, 0);
+    gemm(As, Bs.T(), partial, {.accumulate = Accumulate::tensor_core});
     if (group % t.n == 0) {
       Expr of_b = b.scales(column / group, g);
-      parallel(acc, [&](Index i, Index j) { acc(i, j) += part(i, j) * (scale(i) * of_b); });
+      parallel(acc, [&](Index i, Index j) { acc(i, j) += partial(i, j) * (scale(i) * of_b); });
     } else {  // columns of two blocks of B
       Expr left = b.scales(column / group, g), right = b.scales((column + t.n - 1) / group, g);
       Expr in_left = group - column % group;
       parallel(acc, [&](Index i, Index j) {
-        acc(i, j) += part(i, j) * (scale(i) * select(j < in_left, left, right));
+        acc(i, j) += partial(i, j) * (scale(i) * select(j < in_left, left, right));
       });
     }
   });

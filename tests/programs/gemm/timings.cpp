@@ -26,8 +26,8 @@ Timing gemv_timing(DType out) {
             return std::vector<TimedArgument>{
                 {"a", Random{{n}, f16}}, {"B", Random{{n, n}, f16, .1}}, {"C", Result{{n}, out}}};
           },
-          Check{"C", [](const PartOf& part, const std::vector<Index64>& at) {
-                  return dot(part("B", {at[0]}), part("a", {}));
+          Check{"C", [](const SliceOf& slice, const std::vector<Index64>& at) {
+                  return dot(slice("B", {at[0]}), slice("a", {}));
                 }}};
 }
 
@@ -124,9 +124,9 @@ Timing scaled_timing(bool by_row) {
                 {"sb", between({N / 128, steps}, f32, .5, 2)},
                 {"C", Result{{M, N}, bf16}}};
           },
-          Check{"C", [=](const PartOf& part, const std::vector<Index64>& at) {
-                  const Numbers a = part("A", {at[0]}), b = part("B", {at[1]}), sa = part("sa", {}),
-                                sb = part("sb", {at[1] / 128});
+          Check{"C", [=](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Numbers a = slice("A", {at[0]}), b = slice("B", {at[1]}), sa = slice("sa", {}),
+                                sb = slice("sb", {at[1] / 128});
                   return sum_of(K, [&](int k) {
                     const int g = k / 128;
                     return a(k) * b(k) * (by_row ? sa(at[0], g) : sa(g, at[0])) * sb(g);
@@ -168,8 +168,8 @@ const Groups equal_groups{"4 groups, 32768 x 4096 x 7168", equal_fences(32768, 4
 const Groups ragged_groups{"32 ragged groups, 16384 x 4096 x 7168", ragged(16384, 32)};
 
 Check grouped_check(const std::vector<int>& first) {
-  return {"C", [=](const PartOf& part, const std::vector<Index64>& at) {
-            return dot(part("A", {at[0]}), part("B", {group_of(first, at[0]), at[1]}));
+  return {"C", [=](const SliceOf& slice, const std::vector<Index64>& at) {
+            return dot(slice("A", {at[0]}), slice("B", {group_of(first, at[0]), at[1]}));
           }};
 }
 
@@ -222,8 +222,8 @@ Timing masked_timing(const char* program, const Groups& g, DType type) {
                 }};
   if (type != bf16) timing.shape += ", equal room";  // scales stand in another order
   if (type == bf16)
-    timing.check = Check{"C", [](const PartOf& part, const std::vector<Index64>& at) {
-                           return dot(part("A", {at[0], at[1]}), part("B", {at[0], at[2]}));
+    timing.check = Check{"C", [](const SliceOf& slice, const std::vector<Index64>& at) {
+                           return dot(slice("A", {at[0], at[1]}), slice("B", {at[0], at[2]}));
                          }};
   return timing;
 }
@@ -240,10 +240,10 @@ Timing scaled_fences_timing(const Groups& g) {
             {"B", Random{{g.count(), N, K}, e4m3}}, {"sb", between({g.count(), N / 128, steps}, f32, .5, 2)},
             {"first", Data::from(g.first)},         {"C", Result{{g.rows(), N}, bf16}}};
       },
-      Check{"C", [=](const PartOf& part, const std::vector<Index64>& at) {
+      Check{"C", [=](const SliceOf& slice, const std::vector<Index64>& at) {
               const Index64 own = group_of(g.first, at[0]);
-              const Numbers a = part("A", {at[0]}), b = part("B", {own, at[1]}), sa = part("sa", {}),
-                            sb = part("sb", {own, at[1] / 128});
+              const Numbers a = slice("A", {at[0]}), b = slice("B", {own, at[1]}), sa = slice("sa", {}),
+                            sb = slice("sb", {own, at[1] / 128});
               return sum_of(K, [&](int k) { return a(k) * b(k) * sa(k / 128, at[0]) * sb(k / 128); });
             }}};
 }

@@ -46,9 +46,9 @@ std::vector<Timing> delta_chunk_timings() {
                                                {"Y", Result{d.rows(), f32}}};
            },
            Check{"Y",
-                 [=](const PartOf& part, const std::vector<Index64>& at) {
+                 [=](const SliceOf& slice, const std::vector<Index64>& at) {
                    double sum = 0;
-                   for (Index64 i = at[1] / d.L * d.L; i <= at[1]; ++i) sum += part("G", {at[0], i})(at[2]);
+                   for (Index64 i = at[1] / d.L * d.L; i <= at[1]; ++i) sum += slice("G", {at[0], i})(at[2]);
                    return sum;
                  }}},
           {"gated_delta_kkt",
@@ -63,13 +63,13 @@ std::vector<Timing> delta_chunk_timings() {
                                                {"A", Result{{d.B, d.S, d.H, d.L}, f32}}};
            },
            Check{"A",
-                 [=](const PartOf& part, const std::vector<Index64>& at) {
+                 [=](const SliceOf& slice, const std::vector<Index64>& at) {
                    const Index64 j = at[1] / d.L * d.L + at[3];
                    if (j >= at[1]) return 0.0;
-                   const Numbers a = part("K", {at[0], at[1], at[2]}), b = part("K", {at[0], j, at[2]});
-                   const double fading = part("G", {at[0], at[1]})(at[2]) - part("G", {at[0], j})(at[2]);
+                   const Numbers a = slice("K", {at[0], at[1], at[2]}), b = slice("K", {at[0], j, at[2]});
+                   const double fading = slice("G", {at[0], at[1]})(at[2]) - slice("G", {at[0], j})(at[2]);
                    return sum_of(d.D, [&](int x) { return a(x) * b(x); }) * std::exp(fading) *
-                          part("Beta", {at[0], at[1]})(at[2]);
+                          slice("Beta", {at[0], at[1]})(at[2]);
                  }}},
           {"gated_delta_inverse",
            {},
@@ -94,11 +94,11 @@ std::vector<Timing> delta_chunk_timings() {
                                                {"W", d.result()},
                                                {"U", d.result()}};
            },
-           Check{"U", [=](const PartOf& part, const std::vector<Index64>& at) {
-                   const Numbers a = part("A", {at[0], at[1], at[2]});
+           Check{"U", [=](const SliceOf& slice, const std::vector<Index64>& at) {
+                   const Numbers a = slice("A", {at[0], at[1], at[2]});
                    return sum_of(d.L, [&](int j) {
                      const Index64 row = at[1] / d.L * d.L + j;
-                     return a(j) * part("Beta", {at[0], row})(at[2]) * part("V", {at[0], row, at[2]})(at[3]);
+                     return a(j) * slice("Beta", {at[0], row})(at[2]) * slice("V", {at[0], row, at[2]})(at[3]);
                    });
                  }}}};
 }
@@ -142,17 +142,17 @@ std::vector<Timing> delta_other_timings() {
                                                {"O", d.result()}};
            },
            Check{"O",
-                 [=](const PartOf& part, const std::vector<Index64>& at) {
+                 [=](const SliceOf& slice, const std::vector<Index64>& at) {
                    const Index64 first = at[1] / d.L * d.L;
-                   const auto gate = [&](Index64 row) { return part("G", {at[0], row})(at[2]); };
-                   const Numbers q = part("Q", {at[0], at[1], at[2]});
-                   const Numbers state = part("states", {at[0], first / d.L, at[2]});
+                   const auto gate = [&](Index64 row) { return slice("G", {at[0], row})(at[2]); };
+                   const Numbers q = slice("Q", {at[0], at[1], at[2]});
+                   const Numbers state = slice("states", {at[0], first / d.L, at[2]});
                    double sum =
                        std::exp(gate(at[1])) * sum_of(d.D, [&](int x) { return q(x) * state(x, at[3]); });
                    for (Index64 j = first; j <= at[1]; ++j) {
-                     const Numbers k = part("K", {at[0], j, at[2]});
+                     const Numbers k = slice("K", {at[0], j, at[2]});
                      sum += sum_of(d.D, [&](int x) { return q(x) * k(x); }) *
-                            std::exp(gate(at[1]) - gate(j)) * part("V", {at[0], j, at[2]})(at[3]);
+                            std::exp(gate(at[1]) - gate(j)) * slice("V", {at[0], j, at[2]})(at[3]);
                    }
                    return 0.125 * sum;
                  }}},

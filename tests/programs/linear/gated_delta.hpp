@@ -28,11 +28,11 @@ class Sequences {
     else
       B_.emplace("B"), S_.emplace("S");
   }
-  Tensor in(const char* name, std::initializer_list<Operand> rest, DType type) const {
-    return input(name, with(tokens(), rest), type);
+  Tensor in(const char* name, std::initializer_list<Operand> others, DType type) const {
+    return input(name, with(tokens(), others), type);
   }
-  Tensor out(const char* name, std::initializer_list<Operand> rest, DType type) const {
-    return output(name, with(tokens(), rest), type);
+  Tensor out(const char* name, std::initializer_list<Operand> others, DType type) const {
+    return output(name, with(tokens(), others), type);
   }
   // Every chunk has a state [dk, dv].
   Extents states(const Dim& C) const {
@@ -60,8 +60,8 @@ class Sequences {
   }
 
  private:
-  static Extents with(Extents extents, std::initializer_list<Operand> rest) {
-    for (const Operand& extent : rest) extents.push_back(extent);
+  static Extents with(Extents extents, std::initializer_list<Operand> others) {
+    for (const Operand& extent : others) extents.push_back(extent);
     return extents;
   }
   Extents tokens() const { return with(t_.packed ? Extents{*T_} : Extents{*B_, *S_}, {H}); }
@@ -90,8 +90,8 @@ class CallSequences {
     }
   }
   int count() const { return static_cast<int>(begin_.size()) - 1; }
-  Shape tokens(Shape rest = {}) const { return before(begin_.back(), std::move(rest)); }
-  Shape chunks(Shape rest = {}) const { return before(first_chunk_.back(), std::move(rest)); }
+  Shape tokens(Shape others = {}) const { return before(begin_.back(), std::move(others)); }
+  Shape chunks(Shape others = {}) const { return before(first_chunk_.back(), std::move(others)); }
 
   // As the program takes them: sequences that are not packed have a dimension of their own.
   Data given(const Data& x) const { return packed_ ? x : x.reshape(divided(x.shape())); }
@@ -129,9 +129,9 @@ class CallSequences {
   }
 
  private:
-  static Shape before(int first, Shape rest) {
-    rest.insert(rest.begin(), {first, heads});
-    return rest;
+  static Shape before(int first, Shape others) {
+    others.insert(others.begin(), {first, heads});
+    return others;
   }
   template <class F>
   void each_head(int n, int chunk, F f) const {

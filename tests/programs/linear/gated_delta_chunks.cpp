@@ -31,7 +31,7 @@ Kernel cumulative_gates_of(const DeltaTile& t, bool reverse, int heads) {
   });
 }
 
-// A = the strictly lower part of β · K Kᵀ ∘ e^(g_i − g_j).
+// A = the strictly lower triangle of β · K Kᵀ ∘ e^(g_i − g_j).
 Kernel scaled_products_of_keys(const DeltaTile& t) {
   return kernel("gated_delta_kkt", [&] {
     Sequences s(t);

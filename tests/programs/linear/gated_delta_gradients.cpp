@@ -93,7 +93,7 @@ struct OutGradient {
           dw({t.chunk, t.dk}, f32, 0),
           both({t.dk}, f32, 0) {}
   };
-  // Columns of values, piece by piece.
+  // Some columns of values at a time.
   void add_columns(Sums& sums, const Expr& row, const Expr& chunk, const Expr& n, const Expr& h) const {
     Tensor state = s.chunks_of(states, n, h).slice(chunk), d_state = s.chunks_of(d_states, n, h).slice(chunk);
     pipelined(ceildiv(t.dv, t.block_v), {.stages = 2}, [&](Index x) {

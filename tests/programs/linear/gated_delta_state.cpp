@@ -48,7 +48,7 @@ Kernel states_of_chunks(const DeltaTile& t) {
   });
 }
 
-// O = scale · (e^g Q · state + lower part of (Q Kᵀ ∘ e^(g_i − g_j)) · V_new), the features in pieces.
+// O = scale · (e^g Q · state + lower triangle of (Q Kᵀ ∘ e^(g_i − g_j)) · V_new), the features in pieces.
 Kernel outputs_of_chunks(const DeltaTile& t, int piece) {
   return kernel("gated_delta_out", [&] {
     Sequences s(t);

@@ -90,7 +90,7 @@ Kernel rms_norm_gradient_of_rows(int n, DType type) {
     Dim M("M");
     Tensor X = input("X", {M, n}, type), weight = input("weight", {n}, type), dY = input("dY", {M, n}, type);
     Tensor factors = input("factors", {M}, f32), dX = output("dX", {M, n}, type);
-    Tensor d_weight = output("d_weight", {n}, f32), parts = workspace("parts", {processors(), n}, f32);
+    Tensor d_weight = output("d_weight", {n}, f32), partials = workspace("parts", {processors(), n}, f32);
     grid(processors(), [&](Index block) {
       Fragment sum({n}, f32, 0), w({n}, f32);
       copy(weight.at(0), w);
@@ -109,13 +109,13 @@ Kernel rms_norm_gradient_of_rows(int n, DType type) {
         parallel(x, [&](Index i) { g(i) = factor * (g(i) - x(i) * mean); });
         copy(g, dX.slice(row));
       });
-      copy(sum, parts.slice(block));
+      copy(sum, partials.slice(block));
     });
     grid(ceildiv(n, 128), [&](Index x) {
       Fragment sum({128}, f32, 0);
       serial(processors(), [&](Index block) {
-        Fragment part = load(parts.slice(block).at(x * 128), {128});
-        parallel(sum, [&](Index i) { sum(i) += part(i); });
+        Fragment partial = load(partials.slice(block).at(x * 128), {128});
+        parallel(sum, [&](Index i) { sum(i) += partial(i); });
       });
       copy(sum, d_weight.at(x * 128));
     });

@@ -32,8 +32,8 @@ Timing rms_norm_timing(Index64 rows, Index64 n, const char* shape) {
                                               {"Y", Result{{rows, n}, bf16}},
                                               {"epsilon", epsilon}};
           },
-          Check{"Y", [](const PartOf& part, const std::vector<Index64>& at) {
-                  const Numbers x = part("X", {at[0]}), w = part("weight", {});
+          Check{"Y", [](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Numbers x = slice("X", {at[0]}), w = slice("weight", {});
                   return x(at[1]) / std::sqrt(mean_square(x) + epsilon) * w(at[1]);
                 }}};
 }
@@ -52,8 +52,8 @@ Timing layer_norm_timing() {
                                               {"Y", Result{{rows, n}, bf16}},
                                               {"epsilon", epsilon}};
           },
-          Check{"Y", [](const PartOf& part, const std::vector<Index64>& at) {
-                  const Numbers x = part("X", {at[0]}), w = part("weight", {}), b = part("bias", {});
+          Check{"Y", [](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Numbers x = slice("X", {at[0]}), w = slice("weight", {}), b = slice("bias", {});
                   const double centre = mean(x), variance = mean_square(x) - centre * centre;
                   return (x(at[1]) - centre) / std::sqrt(variance + epsilon) * w(at[1]) + b(at[1]);
                 }}};
@@ -72,9 +72,9 @@ Timing rms_norm_gradient_timing() {
                 {"dY", Random{{rows, n}, bf16}}, {"factors", between({rows}, f32, .9, 1.1)},
                 {"dX", Result{{rows, n}, bf16}}, {"d_weight", Result{{n}, f32}}};
           },
-          Check{"dX", [=](const PartOf& part, const std::vector<Index64>& at) {
-                  const Numbers x = part("X", {at[0]}), w = part("weight", {}), g = part("dY", {at[0]});
-                  const double r = part("factors", {}).values[at[0]];
+          Check{"dX", [=](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Numbers x = slice("X", {at[0]}), w = slice("weight", {}), g = slice("dY", {at[0]});
+                  const double r = slice("factors", {}).values[at[0]];
                   const double dot = sum_of(n, [&](int j) { return g(j) * w(j) * x(j) * r; }) / n;
                   return r * (g(at[1]) * w(at[1]) - x(at[1]) * r * dot);
                 }}};
@@ -105,10 +105,10 @@ Timing rope_timing() {
                 {"cosine", between({S, D / 2}, f32, -1, 1)}, {"sine", between({S, D / 2}, f32, -1, 1)},
                 {"QR", Result{{B, S, HQ, D}, bf16}},         {"KR", Result{{B, S, HK, D}, bf16}}};
           },
-          Check{"KR", [=](const PartOf& part, const std::vector<Index64>& at) {
-                  const Numbers x = part("K", {at[0], at[1], at[2]});
+          Check{"KR", [=](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Numbers x = slice("K", {at[0], at[1], at[2]});
                   const Index64 j = at[3] % (D / 2);
-                  const double c = part("cosine", {at[1]})(j), s = part("sine", {at[1]})(j);
+                  const double c = slice("cosine", {at[1]})(j), s = slice("sine", {at[1]})(j);
                   const double low = x(j), high = x(j + D / 2);
                   return at[3] < D / 2 ? low * c - high * s : high * c + low * s;
                 }}};
@@ -126,8 +126,8 @@ Timing hadamard_timing(std::vector<std::string> forms, Index64 rows, Index64 n, 
           [=] {
             return std::vector<TimedArgument>{{"X", Random{shape, bf16}}, {"Y", Result{shape, bf16}}};
           },
-          Check{"Y", [=](const PartOf& part, const std::vector<Index64>& at) {
-                  const Numbers x = part("X", {at[0]});
+          Check{"Y", [=](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Numbers x = slice("X", {at[0]});
                   const Index64 own = a > 1 ? at[1] * (n / a) + at[2] : at[1];
                   double sum = 0;
                   for (Index64 j = 0; j < n; ++j)

@@ -1,4 +1,4 @@
-// The parts of every kind of statement, in the order in which they are evaluated: the one table from which
+// The children of every kind of statement, in the order in which they are evaluated: the one table from which
 // walks, rewrites and checks are made. A kind without a row does not compile.
 #pragma once
 #include <concepts>
@@ -12,58 +12,58 @@ concept NodeOf = std::same_as<std::remove_const_t<T>, Node>;
 
 // `f` has: expr (may be null), view, body, define and assign (of a variable), declare (of a tile).
 template <class F>
-void parts(NodeOf<Let> auto& n, F& f) {
+void children(NodeOf<Let> auto& n, F& f) {
   f.expr(n.value);
   f.define(n.variable);
 }
 
 template <class F>
-void parts(NodeOf<Load> auto& n, F& f) {
+void children(NodeOf<Load> auto& n, F& f) {
   f.view(n.from.view);
   for (auto& e : n.from.index) f.expr(e);
   f.define(n.variable);
 }
 
 template <class F>
-void parts(NodeOf<Store> auto& n, F& f) {
+void children(NodeOf<Store> auto& n, F& f) {
   f.view(n.to.view);
   for (auto& e : n.to.index) f.expr(e);
   f.expr(n.value);
 }
 
 template <class F>
-void parts(NodeOf<Declare> auto& n, F& f) {
+void children(NodeOf<Declare> auto& n, F& f) {
   f.declare(n.tile);
 }
 
 template <class F>
-void parts(NodeOf<DeclareVar> auto& n, F& f) {
+void children(NodeOf<DeclareVar> auto& n, F& f) {
   f.expr(n.value);
   f.define(n.variable);
 }
 
 template <class F>
-void parts(NodeOf<Assign> auto& n, F& f) {
+void children(NodeOf<Assign> auto& n, F& f) {
   f.expr(n.value);
   f.assign(n.variable);
 }
 
 template <class F>
-void parts(NodeOf<Atomic> auto& n, F& f) {
+void children(NodeOf<Atomic> auto& n, F& f) {
   f.view(n.to.view);
   for (auto& e : n.to.index) f.expr(e);
   f.expr(n.value);
 }
 
 template <class F>
-void parts(NodeOf<Copy> auto& n, F& f) {
+void children(NodeOf<Copy> auto& n, F& f) {
   f.view(n.from);
   f.view(n.to);
   f.expr(n.fill);
 }
 
 template <class F>
-void parts(NodeOf<Gather> auto& n, F& f) {
+void children(NodeOf<Gather> auto& n, F& f) {
   f.view(n.from);
   f.view(n.to);
   f.define(n.index);
@@ -72,13 +72,13 @@ void parts(NodeOf<Gather> auto& n, F& f) {
 }
 
 template <class F>
-void parts(NodeOf<Fill> auto& n, F& f) {
+void children(NodeOf<Fill> auto& n, F& f) {
   f.view(n.to);
   f.expr(n.value);
 }
 
 template <class F>
-void parts(NodeOf<Gemm> auto& n, F& f) {
+void children(NodeOf<Gemm> auto& n, F& f) {
   f.view(n.a);
   f.view(n.b);
   f.view(n.c);
@@ -86,20 +86,20 @@ void parts(NodeOf<Gemm> auto& n, F& f) {
 }
 
 template <class F>
-void parts(NodeOf<Reduce> auto& n, F& f) {
+void children(NodeOf<Reduce> auto& n, F& f) {
   f.view(n.from);
   f.view(n.to);
 }
 
 template <class F>
-void parts(NodeOf<Scan> auto& n, F& f) {
+void children(NodeOf<Scan> auto& n, F& f) {
   f.view(n.from);
   f.view(n.to);
   if (n.starts) f.view(*n.starts);
 }
 
 template <class F>
-void parts(NodeOf<Accumulate> auto& n, F& f) {
+void children(NodeOf<Accumulate> auto& n, F& f) {
   f.view(n.to);
   f.view(n.tile);
   f.expr(n.order);
@@ -109,14 +109,14 @@ void parts(NodeOf<Accumulate> auto& n, F& f) {
 }
 
 template <class F>
-void parts(NodeOf<Turn> auto& n, F& f) {
+void children(NodeOf<Turn> auto& n, F& f) {
   f.view(n.word.view);
   for (auto& e : n.word.index) f.expr(e);
   f.expr(n.order);
 }
 
 template <class F>
-void parts(NodeOf<For> auto& n, F& f) {
+void children(NodeOf<For> auto& n, F& f) {
   for (auto& e : n.begin) f.expr(e);
   for (auto& e : n.end) f.expr(e);
   for (auto& v : n.index) f.define(v);
@@ -124,7 +124,7 @@ void parts(NodeOf<For> auto& n, F& f) {
 }
 
 template <class F>
-void parts(NodeOf<If> auto& n, F& f) {
+void children(NodeOf<If> auto& n, F& f) {
   f.expr(n.condition);
   for (auto& e : n.of_rows) f.expr(e);
   if (n.together) f.expr(n.together);
@@ -133,29 +133,29 @@ void parts(NodeOf<If> auto& n, F& f) {
 }
 
 template <class F>
-void parts(NodeOf<While> auto& n, F& f) {
+void children(NodeOf<While> auto& n, F& f) {
   f.body(n.test);
   f.expr(n.condition);
   f.body(n.body);
 }
 
 template <class F>
-void parts(NodeOf<Break> auto& n, F& f) {
+void children(NodeOf<Break> auto& n, F& f) {
   f.expr(n.condition);
 }
 
 template <class F>
-void parts(NodeOf<Exit> auto& n, F& f) {
+void children(NodeOf<Exit> auto& n, F& f) {
   f.expr(n.condition);
 }
 
 template <class F>
-void parts(NodeOf<Print> auto& n, F& f) {
+void children(NodeOf<Print> auto& n, F& f) {
   f.expr(n.value);
 }
 
 template <class F>
-void parts(NodeOf<Assert> auto& n, F& f) {
+void children(NodeOf<Assert> auto& n, F& f) {
   f.expr(n.condition);
 }
 
