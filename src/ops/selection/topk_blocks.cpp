@@ -45,22 +45,20 @@ struct Topk {
     return select(keep && key != 0u, kept, key);
   }
 
-  // Calls body(tile, key) with every tile of the scores of these rows, where key(r, j) is that of an element.
-  template <class F>
-  void each_tile(const Expr& first, const F& body) {
-    serial(ceildiv(blocks, c.columns), [&](Index step) {
-      Fragment tile({topk_rows, c.columns}, f32);
-      copy(scores.at(first, step * c.columns), tile, {.fill = -inf});
-      body(tile, [&](Index r, Index j) { return key_of(tile(r, j), first + r, step * c.columns + j); });
-    });
+  void load(const Expr& first, const Expr& step, Fragment& tile) {
+    copy(scores.at(first, step * c.columns), tile, {.fill = -std::numeric_limits<double>::infinity()});
   }
 
   // How many keys of each row reach `bound`.
   void count_from(const Expr& first, Fragment& bound, Fragment& number) {
     fill(number, 0);
-    each_tile(first, [&](Fragment& tile, const auto& key) {
-      Fragment reaches({topk_rows, c.columns}, i32);
-      parallel(tile, [&](Index r, Index j) { reaches(r, j) = select(key(r, j) >= bound(r), 1, 0); });
+    serial(ceildiv(blocks, c.columns), [&](Index step) {
+      Fragment tile({topk_rows, c.columns}, f32), reaches({topk_rows, c.columns}, i32);
+      load(first, step, tile);
+      parallel(tile, [&](Index r, Index j) {
+        Expr key = key_of(tile(r, j), first + r, step * c.columns + j);
+        reaches(r, j) = select(key >= bound(r), 1, 0);
+      });
       reduce_sum(reaches, number);
     });
   }
@@ -74,10 +72,12 @@ struct Topk {
   // with the bound.
   void weigh_from(const Expr& first, Fragment& bound, Fragment& top, Fragment& weight) {
     fill(weight, 0);
-    each_tile(first, [&](Fragment& tile, const auto& key) {
+    serial(ceildiv(blocks, c.columns), [&](Index step) {
+      Fragment tile({topk_rows, c.columns}, f32);
+      load(first, step, tile);
       parallel(tile, [&](Index r, Index j) {
-        Expr own = key(r, j);
-        tile(r, j) = select(own >= bound(r), weight_of(tile(r, j), own, top(r)), 0);
+        Expr key = key_of(tile(r, j), first + r, step * c.columns + j);
+        tile(r, j) = select(key >= bound(r), weight_of(tile(r, j), key, top(r)), 0);
       });
       reduce_sum(tile, weight);
     });
@@ -115,7 +115,11 @@ struct Topk {
   void block_of_share(const Expr& first, Fragment& bound, Fragment& tried, Fragment& number) {
     Fragment top({topk_rows}, f32, -inf), weight({topk_rows}, f32), goal({topk_rows}, f32),
         heavy({topk_rows}, u32, 0u);
-    each_tile(first, [&](Fragment& tile, const auto&) { reduce_max(tile, top); });
+    serial(ceildiv(blocks, c.columns), [&](Index step) {
+      Fragment tile({topk_rows, c.columns}, f32);
+      load(first, step, tile);
+      reduce_max(tile, top);
+    });
     weigh_from(first, heavy, top, goal);
     parallel(goal, [&](Index r) { goal(r) *= *share; });
     search(heavy, tried, [&] {
