@@ -111,7 +111,7 @@ Denoised denoise_dense(const image::NonLocalMeans& means, Target target) {
   const Tensor out = Tensor::empty(means.v.shape(), f32, means.v.device());
   Progress progress("dense attention");
   in_ranges(progress, means.q.size(1), dense_part(),
-           [&](std::int64_t begin, std::int64_t end) { run_dense(means, out, begin, end, target); });
+            [&](std::int64_t begin, std::int64_t end) { run_dense(means, out, begin, end, target); });
   result.seconds = seconds_to_end(progress, target);
   result.tokens = without_heads(out);
   return result;
@@ -125,7 +125,7 @@ Denoised denoise_sparse(const image::NonLocalMeans& means, std::int64_t topk, Ta
   {
     Progress progress("selection of blocks");
     in_ranges(progress, blocks, selection_part(blocks),
-             [&](std::int64_t begin, std::int64_t end) { select(means, indices, begin, end, target); });
+              [&](std::int64_t begin, std::int64_t end) { select(means, indices, begin, end, target); });
     result.selection = seconds_to_end(progress, target);
   }
   Progress progress("sparse attention");

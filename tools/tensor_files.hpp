@@ -21,7 +21,8 @@ struct Destination {
 // `name=place` each. `file.npy` alone stands for the first output, `file.safetensors` alone for all of them.
 // Unknown outputs and kinds of files are an ArgumentError, before anything is computed.
 std::vector<Destination> destinations(const ops::Operator& op, const std::vector<std::string>& texts);
-// Those of the outputs that the call has. One that was asked for by name and that it lacks is an ArgumentError.
+// Those of the outputs that the call has. One that was asked for by name and that it lacks is an
+// ArgumentError.
 std::vector<Destination> existing(const std::vector<Destination>& destinations,
                                   const std::vector<std::string>& results);
 // Archives are written once, with all their tensors.

@@ -1,5 +1,5 @@
-// Times of several works that run one after the other in rounds, so that a change of the machine's clock or of what else it
-// does meets all of them.
+// Times of several works that run one after the other in rounds, so that a change of the machine's clock or
+// of what else it does meets all of them.
 #pragma once
 #include <functional>
 #include <vector>

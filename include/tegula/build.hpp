@@ -24,9 +24,9 @@ struct BuildOptions {
   std::vector<Target> targets = {Target::cpu()};
 };
 
-// Returns the paths of the files written: NAME.h, tegula_bundle.h, libNAME.so, and the parts of that library
-// (an object per CPU instruction set, cubins). Needs a C++ compiler and, for GPUs, NVRTC, but no GPU. Throws
-// an ArgumentError if the kernels cannot share a bundle or use a feature that bundles do not support.
+// Returns the paths of the files written: NAME.h, tegula_bundle.h, libNAME.so, and what that library consists
+// of (an object per CPU instruction set, cubins). Needs a C++ compiler and, for GPUs, NVRTC, but no GPU.
+// Throws an ArgumentError if the kernels cannot share a bundle or use a feature that bundles do not support.
 std::vector<std::string> build(std::span<const lang::Kernel> kernels, const std::string& folder,
                                const BuildOptions& options = {});
 

@@ -2,8 +2,8 @@
 //
 // New ones are made by its functions in C, without Python: those of the stable interface by
 // which compiled models allocate (torch/csrc/inductor/aoti_torch/c/shim.h), and the one by which extensions
-// give a tensor to Python. They are looked up in the libraries of the process, so PyTorch does not belong to a
-// build.
+// give a tensor to Python. They are looked up in the libraries of the process, so PyTorch does not belong to
+// a build.
 #pragma once
 #include <nanobind/nanobind.h>
 

@@ -5427,7 +5427,7 @@ def gemm_24(
     Rules:
         b: expected a multiple of 8 along k; pad both matrices with zeros along k.
         tile_k: expected a multiple of 8; leave it out.
-        splits: expected no parts of k; leave it out.
+        splits: expected no splits of k; leave it out.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.

@@ -14,7 +14,8 @@ TEST_P(Boxes, BeginAnywhere) {
   const Watchdog watchdog("boxes that begin anywhere", std::chrono::seconds(60));
   const std::string text =
       codegen::print_cuda(Signature(tegula::testing::boxes_from(GetParam()).ir()), {90}).text;
-  for (const char* wanted : {"---- producer", "tg::load_box(", GetParam() ? "tg::add_box(" : "tg::store_box("})
+  for (const char* wanted :
+       {"---- producer", "tg::load_box(", GetParam() ? "tg::add_box(" : "tg::store_box("})
     EXPECT_NE(text.find(wanted), std::string::npos) << wanted;
   for (const Target target : {Target::emulated_sm90(), Target::emulated(), Target::cpu()})
     tegula::testing::expect_boxes_anywhere(GetParam(), target, Device::cpu());

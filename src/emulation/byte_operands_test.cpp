@@ -59,7 +59,7 @@ lang::Kernel sum_of_products(const ByteOperand& c) {
         gemm(a_tile, b_tile.T(), product);
         make(c, product, weights);
         const Shared columns = c.made == Made::by_quads_of_columns ? d_tile.slice(all, range(32, c.depth))
-                                                                : d_tile.slice(all, all);
+                                                                   : d_tile.slice(all, all);
         const Fragment left = c.made == Made::by_quads_of_columns ? weights.slice(all, range(32, c.depth))
                                                                   : weights.slice(all, all);
         gemm(left, columns.T(), sum, {.accumulate = Accumulate::tensor_core});

@@ -261,8 +261,8 @@ INSTANTIATE_TEST_SUITE_P(Operators, HopperText, ::testing::ValuesIn(hopper_cases
                          [](const auto& info) { return info.param.name; });
 
 // Calls of practice are long; here their tiles leave blocks of few tokens to the pass over keys as well, in
-// segments of which the last is short; where its tokens agree, nothing of it is left. Tiles of one warp group,
-// and of three, of which with a least gain some groups leave blocks and others none.
+// segments of which the last is short; where its tokens agree, nothing of it is left. Tiles of one warp
+// group, and of three, of which with a least gain some groups leave blocks and others none.
 struct Division {
   std::int64_t group = 0;
   int fewest = 0;

@@ -215,9 +215,9 @@ TEST_P(ProductsInFlight, GiveTheSame) {
     const auto partial = [&](std::uint64_t seed) {
       return Tensor::random_uniform({n, dim}, bf16, seed, -0.25, 0.25);
     };
-    expect_as_interpreted(program,
-                          {Tensor::random_uniform({2 * rows, dim}, bf16, 1, -0.25, 0.25), partial(2), partial(3)},
-                          {2 * rows, dim}, 2e-2);
+    expect_as_interpreted(
+        program, {Tensor::random_uniform({2 * rows, dim}, bf16, 1, -0.25, 0.25), partial(2), partial(3)},
+        {2 * rows, dim}, 2e-2);
   }
 }
 

@@ -134,14 +134,14 @@ struct Accumulate {
   View to, tile;
   Expr order;  // null: any order
   // Where the orders of every element are 0, 1, 2, …: the first of turn_parts words of a cleared workspace in
-  // which a GPU counts how many contributions the parts of the window have.
+  // which a GPU counts how many contributions the windows of warp groups have.
   std::optional<Access> turn = {};
   bool overwrite = false;  // with turns: the contribution of order 0 is stored, not combined
 };
 constexpr int turn_parts = 4;  // at most one for each warp group
 
-// A part of an accumulation on a GPU: waits until the word has reached `order`, or, after the contribution,
-// passes the turn on.
+// What surrounds an accumulation on a GPU: waits until the word has reached `order`, or, after the
+// contribution, passes the turn on.
 struct Turn {
   Access word;
   Expr order;  // null: passes

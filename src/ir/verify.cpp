@@ -306,19 +306,19 @@ void Verifier::statement(const Stmt& stmt, Place& place) {
   const std::size_t before = variables_.size();
   const bool optional = as<Copy>(stmt) != nullptr || as<Accumulate>(stmt) != nullptr || as<Turn>(stmt);
   ChildrenCheck check{[&](const Expr& e) {
-                need(e != nullptr || optional, "no operand is missing", stmt->at, kernel_.name);
-                if (e) expression(e, stmt);
-              },
-              [&](const View& v) { view(v, stmt); },
-              [&](const VariablePtr& v) { define(v, stmt); },
-              [&](const VariablePtr& v) { assignment(v, stmt, place); },
-              [&](const BufferPtr& b) { declare(b, stmt); },
-              [&](const Body& reads) {
-                Place inside = place;
-                inside.reads_only = inside.elements_only = true;
-                for (const Stmt& read : reads) statement(read, inside);
-              },
-              as<Gather>(stmt) != nullptr || as<While>(stmt) != nullptr};
+                        need(e != nullptr || optional, "no operand is missing", stmt->at, kernel_.name);
+                        if (e) expression(e, stmt);
+                      },
+                      [&](const View& v) { view(v, stmt); },
+                      [&](const VariablePtr& v) { define(v, stmt); },
+                      [&](const VariablePtr& v) { assignment(v, stmt, place); },
+                      [&](const BufferPtr& b) { declare(b, stmt); },
+                      [&](const Body& reads) {
+                        Place inside = place;
+                        inside.reads_only = inside.elements_only = true;
+                        for (const Stmt& read : reads) statement(read, inside);
+                      },
+                      as<Gather>(stmt) != nullptr || as<While>(stmt) != nullptr};
   std::visit([&](const auto& node) { children(node, check); }, stmt->node);
   if (const Broken rule = broken_rule(stmt)) fail(*rule, stmt->at, shown(stmt));
   contribution(stmt);

@@ -9,7 +9,9 @@ using namespace testing;
 Body declared(const Material& p, Stmt last) {
   return {p.declare(p.s), p.declare(p.f), p.declare(p.h), p.declare(p.row), std::move(last)};
 }
-For loop(const Material& p, LoopKind kind, Expr end) { return {kind, {p.i}, {p.zero}, {std::move(end)}, 0, {}}; }
+For loop(const Material& p, LoopKind kind, Expr end) {
+  return {kind, {p.i}, {p.zero}, {std::move(end)}, 0, {}};
+}
 
 const Case statements[] = {
     {"a view shows a buffer",

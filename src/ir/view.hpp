@@ -33,8 +33,8 @@ struct ViewDim {
   int axis = -1;   // of the view; -1: the coordinate is just the offset
 };
 
-// A buffer, or a part of one, seen with its own axes. The elements of the buffer in row-major order are first
-// given `shape` (reshape), then sliced, shifted and transposed by `dims`.
+// A buffer, or a window of one, seen with its own axes. The elements of the buffer in row-major order are
+// first given `shape` (reshape), then sliced, shifted and transposed by `dims`.
 struct View {
   BufferPtr buffer;
   std::vector<Expr> shape;

@@ -1,4 +1,4 @@
-// Walks over a kernel, and rewrites that share unchanged parts.
+// Walks over a kernel, and rewrites that share unchanged children.
 #pragma once
 #include <functional>
 #include <unordered_map>
@@ -34,7 +34,7 @@ Expr with_args(const Expr& e, std::vector<Expr> args);
 // `f` of every node, operands first: what it is given already has the new operands.
 Expr rewrite(const Expr& e, const ExprMap& f);
 
-// What to do with the parts of a statement; an empty function leaves them.
+// What to do with the children of a statement; an empty function leaves them.
 struct Mapping {
   ExprMap expr;  // of whole expressions, those in views too
   BodyMap body;

@@ -56,7 +56,7 @@ Loc detail::user_place(const Loc& at) {
 
 Loc latest_place(const Loc& otherwise) { return last_place.value_or(otherwise); }
 
-Trace::Trace(const char* function, Loc at) { calls.push_back({function, at}); }
+Trace::Trace(const char* name, Loc at) { calls.push_back({name, at}); }
 Trace::~Trace() { calls.pop_back(); }
 
 void fail(const Loc& at, std::string message) {
@@ -262,7 +262,8 @@ void Builder::record(Deferred& read, std::vector<Deferred>& others) {
     add(ir::statement(ir::Let{read.value, ir::variable(std::get<ir::VariablePtr>(read.what), at)}, at));
 }
 
-// A reusable function names its tiles without knowing what its callers have: a name that is taken gets a number.
+// A reusable function names its tiles without knowing those of its callers: a name that is taken gets a
+// number.
 std::string Builder::name_of_tile(const std::string& wanted, ir::Space space, const Loc& at) {
   const auto is_free = [&](const std::string& name) {
     return std::find(names_.begin(), names_.end(), name) == names_.end() && tile_names_.insert(name).second;

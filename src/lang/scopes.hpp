@@ -1,6 +1,6 @@
 // Constructs with a body, for callers that record it between two calls rather than by a function: the open
 // scope is an object, as in Python's `with`. The functions of tegula/lang/control.hpp are built from the same
-// parts.
+// objects.
 #pragma once
 #include <functional>
 #include <vector>

@@ -85,7 +85,8 @@ struct Operator {
   // The kernels that `run` calls for such arguments, and why its plan takes a slower way than others.
   std::function<ListedCall(const Tensors& inputs, const Options& options, Target target)> listed;
   std::function<Work(const Tensors& inputs, const Options& options)> work;
-  // Names of the results of such a call: not those outputs that exist under a condition that it does not meet.
+  // Names of the results of such a call: not those outputs that exist under a condition that it does not
+  // meet.
   std::function<std::vector<std::string>(const Tensors& inputs, const Options& options)> results;
   // What is right of results, and what is not.
   std::function<std::vector<Verdict>(const Tensors& inputs, const Options& options, const Tensors& results)>

@@ -6,8 +6,8 @@ namespace tegula::schedule {
 namespace {
 
 constexpr long endless = 1 << 18;  // steps of one trial
-// Steps of a loop, a multiple of the usual depths of rings: of more than two such rounds one and the remainder are
-// run.
+// Steps of a loop, a multiple of the usual depths of rings: of more than two such rounds one and the
+// remainder are run.
 constexpr int round_of_rings = 240;
 
 struct Found {

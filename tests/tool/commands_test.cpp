@@ -31,7 +31,8 @@ TEST_F(Tool, ListsOperators) {
     EXPECT_TRUE(has(all.out, op.name));
     const auto one = tool("list " + op.name);
     EXPECT_EQ(one.status, 0);
-    for (auto* wanted : {"--input", "--output", "--case"}) EXPECT_TRUE(has(one.out, wanted)) << op.name << wanted;
+    for (auto* wanted : {"--input", "--output", "--case"})
+      EXPECT_TRUE(has(one.out, wanted)) << op.name << wanted;
     EXPECT_EQ(has(one.out, "--option"), !op.options.empty()) << op.name;
   }
 }

@@ -111,11 +111,11 @@ TEST_F(Tool, WritesThoseOutputsThatTheCallHas) {
   EXPECT_EQ(names_in(file("all.safetensors")), (std::vector<std::string>{"dq", "dk", "dv"}));
   const auto with = tool(call + " --random sinks=2" + to_all);
   ASSERT_EQ(with.status, 0) << with.err;
-  EXPECT_EQ(names_in(file("all.safetensors")),
-            (std::vector<std::string>{"dq", "dk", "dv", "dsinks"}));
+  EXPECT_EQ(names_in(file("all.safetensors")), (std::vector<std::string>{"dq", "dk", "dv", "dsinks"}));
   const auto wrong = tool(call + " --output dsinks=" + file("none.npy"));
   EXPECT_NE(wrong.status, 0);
-  EXPECT_TRUE(has(wrong.err, "--output dsinks: this call has no such result; it has dq, dk, dv")) << wrong.err;
+  EXPECT_TRUE(has(wrong.err, "--output dsinks: this call has no such result; it has dq, dk, dv"))
+      << wrong.err;
 }
 
 TEST_F(Tool, OptionsAndInputsReplaceThoseOfACase) {

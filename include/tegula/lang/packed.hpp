@@ -42,7 +42,7 @@ struct PackedView {
   Expr as_f32(const std::vector<Operand>& index, Loc at) const;
 };
 
-// The part of a packed tensor that begins at an offset.
+// The window of a packed tensor that begins at an offset.
 struct PackedWindow {
   PackedView view;
   Loc at;

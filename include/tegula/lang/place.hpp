@@ -60,7 +60,8 @@ struct Subscript {
 
 using Extents = std::vector<Operand>;
 
-// The part of a tensor that starts at an offset. Its size is that of the tile on the other side of the copy.
+// The window of a tensor that starts at an offset. Its size is that of the tile on the other side of the
+// copy.
 struct Window {
   ViewPtr view;
   Loc at;

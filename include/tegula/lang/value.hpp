@@ -140,11 +140,11 @@ class Dim : public Expr {
   Dim& multiple_of(int factor, Loc at = Loc::current());
 };
 
-// A function that records part of a program may open a Trace; errors inside it then also name the line of its
-// caller.
+// A function that records statements of a program may open a Trace; errors inside it then also name the line
+// of its caller.
 class Trace {
  public:
-  Trace(const char* piece, Loc at);
+  Trace(const char* name, Loc at);
   ~Trace();
   Trace(const Trace&) = delete;
 };

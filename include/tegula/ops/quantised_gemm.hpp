@@ -28,7 +28,7 @@ struct QuantisedGemm {
   WeightFormat format = WeightFormat::int4;
   bool packed = false;  // b has the order of `packed_weights`
   int group = 128;      // weights along k with one scale; 0: a whole row; mxfp4: 32, nvfp4: 16
-  int splits = 0;       // parts of k, at most 32, whose sums are added in order; 0: by the plan
+  int splits = 0;       // splits of k, at most 32, whose sums are added in order; 0: by the plan
   std::optional<DType> out_dtype = {};  // that of a unless given, bf16 where that has 8 bits
   std::optional<TensorRef> out = {};    // written instead of a new tensor
   Target target = Target::automatic();

@@ -24,8 +24,8 @@ struct SparseMlaOptions {
   // one softmax. Not with `causal`.
   std::optional<TensorRef> more_kv = {}, more_indices = {};
   std::optional<TensorRef> out = {}, lse = {};  // preallocated outputs
-  // Each list is split into so many parts, at most 32, which are computed by separate blocks and then merged;
-  // 0 leaves the number to the plan.
+  // Each list is divided into so many splits, at most 32, which are computed by separate blocks and then
+  // merged; 0 leaves the number to the plan.
   int splits = 0;
   Target target = Target::automatic();
 };

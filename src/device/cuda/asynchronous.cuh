@@ -113,8 +113,8 @@ TG_DEVICE void copy_async(void* to, const void* from, bool exists) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(exists ? 16 : 0));
 }
-// As many of them as exist, and zeros. Of a piece that exists only up to a point nothing after that point may be
-// touched; the fence lets the arrival that follows order its elements, too.
+// As many of them as exist, and zeros. Of a piece that exists only up to a point nothing after that point may
+// be touched; the fence lets the arrival that follows order its elements, too.
 template <class T>
 TG_DEVICE void copy_bytes_async(T* to, const T* from, int bytes) {
   if (bytes == 0 || bytes == 16) return copy_async(to, from, bytes == 16);

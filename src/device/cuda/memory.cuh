@@ -220,8 +220,7 @@ template <class T, int n>
 TG_DEVICE void store_part(T* to, const Values<T, n>& x, int first) {
   Pack<T, 8> packed;
 #pragma unroll
-  for (int i = 0; i < 4; ++i)
-    packed.word[i] = pair<T>(x.value[first + 2 * i], x.value[first + 2 * i + 1]);
+  for (int i = 0; i < 4; ++i) packed.word[i] = pair<T>(x.value[first + 2 * i], x.value[first + 2 * i + 1]);
   store_pack(to, packed);
 }
 // Whether rows begin at multiples of so many bytes; strides count elements.

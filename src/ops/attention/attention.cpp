@@ -212,7 +212,8 @@ const OperatorSchema& attention_schema() {
           })
           .with(add_dense<Op>)
           .with(add_head_scales<Op>)
-          .option(&Op::splits, "splits", "splits of the keys of a tile, which are merged; 0: planned", split_rule)
+          .option(&Op::splits, "splits", "splits of the keys of a tile, which are merged; 0: planned",
+                  split_rule)
           .option(&Op::out_dtype, "out_dtype", "dtype of the result of e4m3; of others that of q",
                   result_dtype)
           .require(

@@ -14,7 +14,8 @@ constexpr int least_keys = 16;    // of a tile: smaller blocks share one
 constexpr int usual_extent = 64;  // of a tile, keys and queries
 constexpr GpuBlockSparse costs = gpu_table.block_sparse;
 
-// The pass over keys: a tile is a block of keys or one of its equal tiles, and meets one or several blocks of queries.
+// The pass over keys: a tile is a block of keys or one of its equal tiles, and meets one or several blocks of
+// queries.
 void plan_keys(BlockSparseBackwardKernel& kernel) {
   const BlockSparseKernel& forward = kernel.forward;
   kernel.fold = std::max(1, least_keys / forward.k_block);

@@ -64,8 +64,9 @@ std::vector<Row> table() {
                         .keys = keys,
                         .options = {.q_block_size = q_block, .k_block_size = k_block, .causal = true}});
   for (std::int64_t keys : {100, 128, 130, 161})
-    rows.push_back(
-        {.name = "a last block in several tiles", .keys = keys, .options = {.q_block_size = 64, .k_block_size = 96}});
+    rows.push_back({.name = "a last block in several tiles",
+                    .keys = keys,
+                    .options = {.q_block_size = 64, .k_block_size = 96}});
   rows.push_back({.name = "more blocks than a chunk",
                   .queries = 4,
                   .keys = 1100,

@@ -170,11 +170,12 @@ struct WeightsProgram : ConvPixels {
   // sum += a split of the steps over pixels. Tiles are [pixels, features] and [pixels, channels].
   template <class Bring>
   void multiply(Fragment& sum, const Expr& steps, const Expr& split, Bring bring) const {
-    pipelined(range(steps * split / c.splits, steps * (split + 1) / c.splits), {.stages = 4}, [&](Index step) {
-      Shared own({c.pixels(), c.k}, c.compute), met({c.pixels(), c.n}, c.compute);
-      bring(step, own, met);
-      gemm(own.T(), met, sum);
-    });
+    pipelined(range(steps * split / c.splits, steps * (split + 1) / c.splits), {.stages = 4},
+              [&](Index step) {
+                Shared own({c.pixels(), c.k}, c.compute), met({c.pixels(), c.n}, c.compute);
+                bring(step, own, met);
+                gemm(own.T(), met, sum);
+              });
   }
 
   void sum_windows(Fragment& sum, const Tap& tap, const Expr& group, const Expr& row, const Expr& column,

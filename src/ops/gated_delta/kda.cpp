@@ -199,8 +199,8 @@ void kda_formula(const KdaCall& c, E& exact) {
   delta_formula(c, exact, true);
 }
 
-// Every fourth feature fades as fast as gates allow, so that the factors of subchunks are as far apart as they
-// get.
+// Every fourth feature fades as fast as gates allow, so that the factors of subchunks are as far apart as
+// they get.
 Tensor kda_gates(const Shape& shape, DType type, std::uint64_t seed, const DimsOfExample&) {
   const Tensor gates = Tensor::random_uniform(shape, type, seed, -0.4, 0);
   auto* at = gates.data_as<float>();

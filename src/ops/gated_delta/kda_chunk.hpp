@@ -6,8 +6,8 @@
 namespace tegula::ops {
 
 // Some features of a chunk: q, k and what gates make of them. No factor overflows, as those of tokens count
-// from the middle of what their subchunk of the chunk fades by, and those from one subchunk to a later one are below
-// 1.
+// from the middle of what their subchunk of the chunk fades by, and those from one subchunk to a later one
+// are below 1.
 class KdaFeatures {
  public:
   explicit KdaFeatures(const KdaKernel& kernel)

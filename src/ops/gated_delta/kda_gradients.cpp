@@ -200,7 +200,8 @@ class FeatureGradients {
   }
 
   // Tokens of one subchunk at a time, on either side of the scores.
-  void through_subchunks(const ChunkStep& own, const KdaFeatures& x, const Shared& betas, Sides& sides) const {
+  void through_subchunks(const ChunkStep& own, const KdaFeatures& x, const Shared& betas,
+                         Sides& sides) const {
     const Sequences& s = in.s;
     Shared scores({c.rows, c.rows}, c.wide()), lower({c.rows, c.rows}, c.wide());
     copy(s.head(dscores, own.n, own.h).at(own.row), scores);

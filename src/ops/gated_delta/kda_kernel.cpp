@@ -43,7 +43,8 @@ void KdaFeatures::form_factors() {
   parallel(c.subchunks, c.step(), [&](Index from, Index i) {
     Expr middle = middles(from, i);
     for (int subchunk = 0; subchunk < c.subchunks; ++subchunk)
-      factors(subchunk * c.subchunks + from, i) = select(from <= subchunk, exp(min(middles(subchunk, i) - middle, 0)), 0);
+      factors(subchunk * c.subchunks + from, i) =
+          select(from <= subchunk, exp(min(middles(subchunk, i) - middle, 0)), 0);
     factors(c.subchunks * c.subchunks + from, i) = exp(middle);
     factors((c.subchunks + 1) * c.subchunks + from, i) = exp(middles(c.subchunks, i) - middle);
   });
@@ -56,7 +57,8 @@ Shared KdaFeatures::times_near(const Shared& x) const {
 }
 
 void KdaFeatures::keys_towards(int subchunk, Shared& result) const {
-  parallel(away, [&](Index t, Index i) { result(t, i) = f32(k(t, i)) * away(t, i) * towards(subchunk, t, i); });
+  parallel(away,
+           [&](Index t, Index i) { result(t, i) = f32(k(t, i)) * away(t, i) * towards(subchunk, t, i); });
 }
 
 namespace {

@@ -1,7 +1,7 @@
 // The programs of the gated delta rule with a decay for each feature, over chunks of a head.
 //
-// With G the gates summed from a chunk's first token on, L the strictly lower triangle of β (k e^G) (k e^−G)ᵀ and
-// A = (I + L)⁻¹, a chunk writes u − w · state, where w = A β k e^G and u = A β v. With the faded keys and
+// With G the gates summed from a chunk's first token on, L the strictly lower triangle of β (k e^G) (k e^−G)ᵀ
+// and A = (I + L)⁻¹, a chunk writes u − w · state, where w = A β k e^G and u = A β v. With the faded keys and
 // queries that are formed here, states and their gradients are those of scans.
 #pragma once
 #include "ops/linear/sequences.hpp"

@@ -111,8 +111,8 @@ Kernel program(const Instance& t) {
   });
 }
 
-// Splits of k so that every processor has up to two blocks, where each has two steps at least: more would be a
-// second round, and more sums to read again.
+// Splits of k so that every processor has up to two blocks, where each has two steps at least: more would be
+// a second round, and more sums to read again.
 int splits_of(const Bound<IntegerGemm>& c, const Instance& t, int processors) {
   const std::int64_t blocks = ((c.dim("m") + t.m - 1) / t.m) * ((c.dim("n") + t.n - 1) / t.n),
                      steps = (c.dim("k") + t.k - 1) / t.k;

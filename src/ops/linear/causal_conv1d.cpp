@@ -292,8 +292,8 @@ class Gradients {
     grid(ceildiv(conv.d, channels), c.width + 1, [&](Index x, Index w) {
       Fragment totals({partials_of_step, channels}, f32, 0);
       serial(ceildiv(partials.extent(0), partials_of_step), [&](Index step) {
-        Fragment some =
-            load(partials.slice(all, w).at(step * partials_of_step, x * channels), {partials_of_step, channels});
+        Fragment some = load(partials.slice(all, w).at(step * partials_of_step, x * channels),
+                             {partials_of_step, channels});
         parallel(totals, [&](Index i, Index j) { totals(i, j) += some(i, j); });
       });
       Fragment sum = reduce_sum(totals, 0);

@@ -150,7 +150,8 @@ void InverseLists::find_begins(const Expr& head, const InversePart& owner) const
     Expr first = pass * columns;
     parallel(columns, [&](Index j) {
       Var sum = 0;
-      each_chunk(head, owner, first + j, [&](const Expr&, const Expr&, const Expr& number) { sum += number; });
+      each_chunk(head, owner, first + j,
+                 [&](const Expr&, const Expr&, const Expr& number) { sum += number; });
       length(j) = select(first + j < owner.lists, sum, 0);
     });
     add_up(length, begin, next, runs_of_lists);

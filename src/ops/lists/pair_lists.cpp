@@ -44,7 +44,8 @@ PairLists::PairLists(const SelectedBlocks& c, const Extents& e, const Options& o
 }
 
 PairLists::List PairLists::list(const Part& owner, const Expr& block) const {
-  Expr begin = begins_(owner.head, owner.sequence, block), end = begins_(owner.head, owner.sequence, block + 1);
+  Expr begin = begins_(owner.head, owner.sequence, block),
+       end = begins_(owner.head, owner.sequence, block + 1);
   List result{tokens_.slice(owner.head), owner.first_row * width_ + begin, end - begin, {}};
   if (times_) result.times.emplace(times_->slice(owner.head));
   return result;
@@ -127,8 +128,8 @@ void PairLists::each_chunk(const TokenTile& tokens,
 }
 
 // For each block, counts all pairs and those of earlier chunks. Tiles are [runs, run_length + 1].
-void PairLists::add_up_chunks(const Part& owner, const TokenTile& tokens, const Expr& begin, Shared& all_pairs,
-                              Shared& cursors) const {
+void PairLists::add_up_chunks(const Part& owner, const TokenTile& tokens, const Expr& begin,
+                              Shared& all_pairs, Shared& cursors) const {
   Expr own = tokens.first / c.chunk;
   parallel(runs, run_length, [&](Index run, Index i) {
     Expr block = begin + run * run_length + i;
@@ -178,7 +179,8 @@ void PairLists::cut(const Part& owner, const Expr& begin, const Shared& all_pair
       Expr number = pieces(run, i), block = begin + run * run_length + i;
       when(block < owner.blocks, [&] {
         first_pieces_(owner.head, owner.sequence, block) = piece;
-        serial(number, [&](Index n) { piece_blocks_(owner.head, begin_of_pieces(owner) + piece + n) = block; });
+        serial(number,
+               [&](Index n) { piece_blocks_(owner.head, begin_of_pieces(owner) + piece + n) = block; });
         piece += number;
       });
     });

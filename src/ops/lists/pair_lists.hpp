@@ -37,7 +37,8 @@ class PairLists {
   // first pieces [heads, sequences, blocks].
   PairLists(const SelectedBlocks& c, const Extents& extents, const Options& options);
 
-  // What lists belong to: one sequence of one head, and where its chunks and tokens begin among all of the head.
+  // What lists belong to: one sequence of one head, and where its chunks and tokens begin among all of the
+  // head.
   struct Part {
     lang::Expr head, sequence, first_chunk, first_row, blocks;
   };

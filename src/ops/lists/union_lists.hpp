@@ -14,8 +14,8 @@ class UnionLists {
  public:
   static constexpr int word_bits = 32;  // tokens of a word of bits
 
-  // Declares workspaces for so many tiles and tokens of each head; with c.divides() and so many segments of tokens,
-  // most_of_part [segments] and most_left_out [heads, warp groups of tiles] as outputs.
+  // Declares workspaces for so many tiles and tokens of each head; with c.divides() and so many segments of
+  // tokens, most_of_part [segments] and most_left_out [heads, warp groups of tiles] as outputs.
   UnionLists(const SelectedBlocks& c, const lang::Expr& heads, const lang::Expr& tiles,
              const lang::Expr& tokens, const std::optional<lang::Expr>& segments = {});
 

@@ -72,9 +72,11 @@ struct ProductPlanner {
 
   // Microseconds where the tiles of the last round are divided into `splits` along k.
   double estimate_of_tail(const GemmTiles& t, const TileCost& c, int splits) const {
-    const double sums = static_cast<double>(t.m) * t.n, left_over = tiles(t) - static_cast<double>(whole_tiles(t));
+    const double sums = static_cast<double>(t.m) * t.n,
+                 left_over = tiles(t) - static_cast<double>(whole_tiles(t));
     const double rounds = static_cast<double>(whole_tiles(t)) / p.processors;
-    const double of_split = std::ceil(steps(t) / splits) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store,
+    const double of_split =
+                     std::ceil(steps(t) / splits) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store,
                  whole = steps(t) * t.k * sums * c.cost * 1e-6 + sums * product_cost.store;
     const double work = rounds * whole + std::ceil(left_over * splits / p.processors) * of_split;
     return product_cost.call + beside_memory(work) + product_cost.sum + product_cost.split * splits +

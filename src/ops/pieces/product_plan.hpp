@@ -23,7 +23,8 @@ struct ProductPlan {
   // The stages of a block that has a processor of a GPU, and its shared memory, to itself; otherwise the
   // compiler's choice.
   std::optional<int> stages = {};
-  // Splits of k of the tiles that whole rounds of a GPU's processors leave over, and how many are before them.
+  // Splits of k of the tiles that whole rounds of a GPU's processors leave over, and how many are before
+  // them.
   int tail_splits = 1;
   std::int64_t whole_tiles = 0;
 };

@@ -13,8 +13,8 @@ namespace tegula::ops {
 // 1 / sqrt(mean(x²) + eps) of every row of x [rows, features].
 lang::Fragment root_mean_square_factors(const lang::Fragment& x, const lang::Expr& eps);
 
-// total [n] = the sum of partial sums [blocks, n], added in a fixed order by a grid of its own: sums over all blocks
-// of a grid that are the same at every call. Several of the same length share the grid.
+// total [n] = the sum of partial sums [blocks, n], added in a fixed order by a grid of its own: sums over all
+// blocks of a grid that are the same at every call. Several of the same length share the grid.
 struct PartSums {
   lang::Tensor partials, total;
 };

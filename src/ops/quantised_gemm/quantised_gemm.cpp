@@ -84,8 +84,8 @@ struct Program {
     grid(ceildiv(n, summed_weights), ceildiv(rows, summed_rows), [&](Index x, Index y) {
       Fragment sum({summed_weights, summed_rows}, f32, 0);
       for (int split = 0; split < c.splits; ++split) {
-        Fragment added =
-            load(partials.slice(split).at(x * summed_weights, y * summed_rows), {summed_weights, summed_rows});
+        Fragment added = load(partials.slice(split).at(x * summed_weights, y * summed_rows),
+                              {summed_weights, summed_rows});
         parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
       }
       store(sum, y * summed_rows, x * summed_weights);
@@ -102,8 +102,8 @@ Kernel program(const Instance& c) {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Splits of k where few rows leave processors with less blocks than they have room for: those that fill one or
-// two rounds best.
+// Splits of k where few rows leave processors with less blocks than they have room for: those that fill one
+// or two rounds best.
 int splits_of(const Bound<QuantisedGemm>& c, const Instance& t) {
   constexpr std::int64_t usual_blocks = 2, least_steps = 4, most_splits = 32, rounds = 2;
   if (c->splits > 0) return c->splits;

@@ -46,10 +46,10 @@ AttentionGradients backward(const Problem& p, const TensorRef& dout, const std::
   const Tensor of_out = ordered(dout, t.layout), of_lse = t.vectors(dlse);
   t.each(p.fences_q, p.fences_k, [&](const SequenceHead& own) {
     const int64_t kv_head = own.head / t.group();
-    HeadGradients gradients{own.of_queries(dq, own.head), own.of_keys(dk, kv_head),
-                            own.of_keys(dv, kv_head), 0, scores ? scores(own) : nullptr};
-    differentiate(p.softmax_of_head(own.head), t.head(own, p.rule(own)),
-                  own.of_queries(of_out, own.head), own.vector(of_lse), gradients);
+    HeadGradients gradients{own.of_queries(dq, own.head), own.of_keys(dk, kv_head), own.of_keys(dv, kv_head),
+                            0, scores ? scores(own) : nullptr};
+    differentiate(p.softmax_of_head(own.head), t.head(own, p.rule(own)), own.of_queries(of_out, own.head),
+                  own.vector(of_lse), gradients);
     if (p.sinks) dsinks.at<double>(own.head) += gradients.dsink;
   });
   return {restored(dq, t.layout, t.rank), restored(dk, t.layout, t.rank), restored(dv, t.layout, t.rank),

@@ -1,4 +1,5 @@
-// An attention problem of any kind for the references: its tensors, its attention pattern, and its sequences and heads.
+// An attention problem of any kind for the references: its tensors, its attention pattern, and its sequences
+// and heads.
 #pragma once
 #include <optional>
 
@@ -45,8 +46,7 @@ struct Inputs {
   }
   Head head(const SequenceHead& own, Sight times) const {
     const std::int64_t kv_head = own.head / group();
-    return {own.of_queries(q, own.head), own.of_keys(k, kv_head), own.of_keys(v, kv_head),
-            std::move(times)};
+    return {own.of_queries(q, own.head), own.of_keys(k, kv_head), own.of_keys(v, kv_head), std::move(times)};
   }
 
   void each(const std::optional<TensorRef>& fences_q, const std::optional<TensorRef>& fences_k,
@@ -60,12 +60,12 @@ struct Inputs {
         SequenceHead own{b, h, 0, q.size(1), 0, k.size(1), b};
         if (fences_q)
           own = {0,
-                  h,
-                  fence(*fences_q, b),
-                  fence(*fences_q, b + 1),
-                  fence(*fences_k, b),
-                  fence(*fences_k, b + 1),
-                  b};
+                 h,
+                 fence(*fences_q, b),
+                 fence(*fences_q, b + 1),
+                 fence(*fences_k, b),
+                 fence(*fences_k, b + 1),
+                 b};
         body(own);
       }
   }

@@ -50,7 +50,7 @@ void formula(const Bound<ScaledGroupedGemm>& c, Exact& exact) {
           const std::int64_t e = block * scaled_block, count = std::min<std::int64_t>(scaled_block, k - e);
           const double *row = a + i * k + e, *column = &b(g, j, e);
           const double partial = sum_of_8_bits(count, exact.steps() != f64,
-                                            [&](std::int64_t at) { return row[at] * column[at]; });
+                                               [&](std::int64_t at) { return row[at] * column[at]; });
           sum += partial * of_a[i * blocks + block] * of_b[(g * scale_rows + j / c->rows_b) * blocks + block];
         }
         out[i * n + j] = counts && i - first >= counts[g] ? Exact::unspecified() : sum;

@@ -52,7 +52,8 @@ std::string worst_element(const Tensor& result, const Tensor& exact) {
     if (distance(i) > distance(worst)) worst = i;
   Shape index(result.shape().size());
   auto position = static_cast<std::int64_t>(worst);
-  for (std::size_t d = index.size(); d-- > 0; position /= result.shape()[d]) index[d] = position % result.shape()[d];
+  for (std::size_t d = index.size(); d-- > 0; position /= result.shape()[d])
+    index[d] = position % result.shape()[d];
   return fmt::format("{:.6g} at {}, should be {:.6g}", x[worst], describe(index), y[worst]);
 }
 

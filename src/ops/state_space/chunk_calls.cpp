@@ -152,8 +152,8 @@ void run_passing_backward(const PassingCall& c, Launch& launch) {
   const StatePassingKernel kernel = plan_of_passing(c);
   const TensorRef dstarts = chunk_view(c, "dstarts"), dlast = c.formed("dfinal_state");
   const Tensor starts = launch.scratch(dstarts.shape, f32), last = launch.scratch(dlast.shape, f32),
-               of_blocks = launch.scratch({dstarts.shape[0], dstarts.shape[1], dstarts.shape[2], kernel.blocks()},
-                                      f32);
+               of_blocks = launch.scratch(
+                   {dstarts.shape[0], dstarts.shape[1], dstarts.shape[2], kernel.blocks()}, f32);
   launch_passing(c, launch, starts, last);
   launch(kernel, state_passing_gradients_kernel,
          {{"starts", starts},

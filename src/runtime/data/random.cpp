@@ -29,8 +29,8 @@ double random_unit(std::uint64_t seed, std::uint64_t index) {
   return static_cast<double>(random_bits(seed, index) >> 11) * 0x1p-53;
 }
 
-// Values are made as T and converted chunk by chunk, so that large tensors need no second one beside them. A value
-// follows from its number, whichever thread makes it.
+// Values are made as T and converted chunk by chunk, so that large tensors need no second one beside them. A
+// value follows from its number, whichever thread makes it.
 template <class T, class Value>
 Tensor generate(Shape shape, DType dtype, const Value& value) {
   constexpr std::int64_t most = 1 << 14;

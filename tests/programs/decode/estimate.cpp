@@ -32,10 +32,12 @@ class Estimate {
     });
     grid(splits_, H_, B_, {.threads = 128}, [&](Index split, Index h, Index b) {
       Fragment top({t_.last}, f32, -inf), sum({t_.last}, f32, 0), lse({t_.last}, f32);
-      serial(splits_,
-             [&](Index i) { parallel(top, [&](Index r) { top(r) = max(top(r), lse_of_splits_(b, h, i, r)); }); });
-      serial(splits_,
-             [&](Index i) { parallel(sum, [&](Index r) { sum(r) += exp(lse_of_splits_(b, h, i, r) - top(r)); }); });
+      serial(splits_, [&](Index i) {
+        parallel(top, [&](Index r) { top(r) = max(top(r), lse_of_splits_(b, h, i, r)); });
+      });
+      serial(splits_, [&](Index i) {
+        parallel(sum, [&](Index r) { sum(r) += exp(lse_of_splits_(b, h, i, r) - top(r)); });
+      });
       parallel(lse, [&](Index r) { lse(r) = (top(r) + log(sum(r))) * log2e; });
       pass(split, h, b, [&](const Expr& j, Fragment& s) { add_weights(s, lse, j, h, b); });
     });

@@ -48,8 +48,8 @@ class GqaDecode {
     if (t_.choice == Choice::block_mask) list_blocks();
     attend_splits();
     grid(t_.group, H_, B_, [&](Index g, Index h, Index b) {
-      (*LSE_)(b, h, g) = merge_splits(split_out_->slice(b, h, g), split_lse_->slice(b, h, g), *splits_, t_.dim,
-                                      O_->slice(b, h, g));
+      (*LSE_)(b, h, g) = merge_splits(split_out_->slice(b, h, g), split_lse_->slice(b, h, g), *splits_,
+                                      t_.dim, O_->slice(b, h, g));
     });
   }
 

@@ -44,7 +44,8 @@ Kernel mla_decode_of(const MlaTile& t) {
     });
     if (whole) return;
     grid(t.heads, B, [&](Index h, Index b) {
-      LSE(b, h) = merge_splits(split_out.slice(b, h), split_lse.slice(b, h), t.splits, t.latent, O.slice(b, h));
+      LSE(b, h) =
+          merge_splits(split_out.slice(b, h), split_lse.slice(b, h), t.splits, t.latent, O.slice(b, h));
     });
   });
 }
@@ -118,8 +119,8 @@ Kernel mla_sparse_decode_fp8_of(const MlaTile& t) {
       copy(own.softmax.lse(), split_lse.slice(token, all, split).at(h0));
     });
     grid(t.heads, T, [&](Index h, Index token) {
-      LSE(token, h) =
-          merge_splits(split_out.slice(token, h), split_lse.slice(token, h), splits, t.latent, O.slice(token, h));
+      LSE(token, h) = merge_splits(split_out.slice(token, h), split_lse.slice(token, h), splits, t.latent,
+                                   O.slice(token, h));
     });
   });
 }

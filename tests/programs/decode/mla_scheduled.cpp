@@ -35,8 +35,8 @@ class Scheduled {
       Expr own = begins_(b), from = own / share_(0);
       Expr count = select(begins_(b + 1) > own, (begins_(b + 1) - 1) / share_(0) + 1 - from, 0);
       const Range slots = range(from + b, from + b + count);
-      LSE_(b, h) =
-          merge_splits(split_out_.slice(slots, h), split_lse_.slice(slots, h), count, t_.latent, O_.slice(b, h));
+      LSE_(b, h) = merge_splits(split_out_.slice(slots, h), split_lse_.slice(slots, h), count, t_.latent,
+                                O_.slice(b, h));
     });
   }
 

@@ -127,7 +127,8 @@ Timing mla_fp8_timing() {
                   std::vector<double> scores, values;
                   for (const double page : table.values) {
                     const auto p = static_cast<Index64>(page);
-                    const Numbers x = slice("latents", {p}), f = slice("scales", {p}), r = slice("ropes", {p});
+                    const Numbers x = slice("latents", {p}), f = slice("scales", {p}),
+                                  r = slice("ropes", {p});
                     each(m.page, [&](int i) {
                       double sum = 0;
                       each(m.latent, [&](int d) { sum += q(d) * x(i, d) * f(i, d / 128); });
@@ -237,7 +238,8 @@ Timing indexer_timing(bool causal) {
           },
           Check{"logits", [=](const SliceOf& slice, const std::vector<Index64>& at) {
                   if (causal && at[1] > at[0]) return -static_cast<double>(INFINITY);
-                  const Numbers q = slice("Q", {at[0]}), k = slice("K", {at[1]}), w = slice("weights", {at[0]});
+                  const Numbers q = slice("Q", {at[0]}), k = slice("K", {at[1]}),
+                                w = slice("weights", {at[0]});
                   const double sum = sum_of(heads, [&](int h) {
                     return w(h) * std::max(0.0, sum_of(D, [&](int d) { return q(h, d) * k(d); }));
                   });

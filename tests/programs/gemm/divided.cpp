@@ -80,8 +80,8 @@ struct Shares {
   Expr row(const Expr& tile) const { return tile / columns * t.m; }
   Expr column(const Expr& tile) const { return tile % columns * t.n; }
 
-  // The product of a worker's steps of a tile, which is complete or a partial sum: 0 of a tile that others began, 1
-  // of others.
+  // The product of a worker's steps of a tile, which is complete or a partial sum: 0 of a tile that others
+  // began, 1 of others.
   void multiply_range(const Expr& tile, const Expr& k0, const Expr& k1, const Tensor& partials) const {
     Fragment acc({t.m, t.n}, f32, 0);
     multiply(acc, o.A, o.B, row(tile), column(tile), range(k0, k1), t);

@@ -98,7 +98,8 @@ std::vector<Timing> delta_chunk_timings() {
                    const Numbers a = slice("A", {at[0], at[1], at[2]});
                    return sum_of(d.L, [&](int j) {
                      const Index64 row = at[1] / d.L * d.L + j;
-                     return a(j) * slice("Beta", {at[0], row})(at[2]) * slice("V", {at[0], row, at[2]})(at[3]);
+                     return a(j) * slice("Beta", {at[0], row})(at[2]) *
+                            slice("V", {at[0], row, at[2]})(at[3]);
                    });
                  }}}};
 }

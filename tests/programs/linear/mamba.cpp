@@ -63,8 +63,8 @@ Kernel states_passed_on(const MambaTile& t, int width) {
   });
 }
 
-// out = e^dA C · before + lower triangle of (C Bᵀ ∘ e^(dA_i − dA_j) dt_j) · x + D x. The last rows of chunks come
-// first.
+// out = e^dA C · before + lower triangle of (C Bᵀ ∘ e^(dA_i − dA_j) dt_j) · x + D x. The last rows of chunks
+// come first.
 Kernel outputs_of_chunks(const MambaTile& t) {
   return kernel("mamba_chunk_scan", [&] {
     Dim B("B"), C("C"), H("H");
