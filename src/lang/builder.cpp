@@ -262,8 +262,7 @@ void Builder::record(Deferred& read, std::vector<Deferred>& others) {
     add(ir::statement(ir::Let{read.value, ir::variable(std::get<ir::VariablePtr>(read.what), at)}, at));
 }
 
-// A reusable function names its tiles without knowing those of its callers: a name that is taken gets a
-// number.
+// A function may name a tile as one of its callers did: a name that is taken gets a number.
 std::string Builder::name_of_tile(const std::string& wanted, ir::Space space, const Loc& at) {
   const auto is_free = [&](const std::string& name) {
     return std::find(names_.begin(), names_.end(), name) == names_.end() && tile_names_.insert(name).second;
