@@ -158,4 +158,4 @@ def torch_documentation(table: Table, options: Sequence[Option]) -> str:
         gradients = f"There are no gradients: {table.no_gradient}." if table.no_gradient else ""
     text = documentation(table, options, outputs=False)
     first, _, body = text.partition("\n\n")
-    return f"{first}\n\n{textwrap.fill(gradients, WIDTH)}\n\n{rest}" if gradients else text
+    return f"{first}\n\n{textwrap.fill(gradients, WIDTH)}\n\n{body}" if gradients else text
