@@ -32,6 +32,7 @@
 #include "tegula/ops/nsa_combine.hpp"
 #include "tegula/ops/nsa_compress.hpp"
 #include "tegula/ops/nsa_compressed_attention.hpp"
+#include "tegula/ops/nsa_decode.hpp"
 #include "tegula/ops/nsa_gated_attention.hpp"
 #include "tegula/ops/nsa_select.hpp"
 #include "tegula/ops/nsa_selected_attention.hpp"

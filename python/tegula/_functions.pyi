@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from ._arrays import Array
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_gated_attention", "nsa_gated_attention_backward", "nsa_selected_attention", "nsa_selected_attention_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_chunk_state_backward", "ssd_state_passing", "ssd_state_passing_backward", "ssd_chunk_scan", "ssd_chunk_scan_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "Conv1dBackwardResult", "Conv2dBackwardResult", "Conv3dBackwardResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "FusedMoeBackwardResult", "MoeSortResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaCombineBackwardResult", "NsaGatedAttentionResult", "NsaGatedAttentionBackwardResult", "NsaSelectedAttentionResult", "NsaSelectedAttentionBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormFp8Result", "LayerNormFp8Result", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "Compress24Result", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult", "SsdChunkStateResult", "SsdChunkStateBackwardResult", "SsdStatePassingResult", "SsdStatePassingBackwardResult", "SsdChunkScanBackwardResult"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk_of_blocks", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_gated_attention", "nsa_gated_attention_backward", "nsa_selected_attention", "nsa_selected_attention_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_select", "nsa_decode", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm_fp8", "layer_norm_fp8", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "compress_24", "gemm_24", "integer_gemm_24", "selective_state_update", "ssd", "ssd_backward", "ssd_chunk_state", "ssd_chunk_state_backward", "ssd_state_passing", "ssd_state_passing_backward", "ssd_chunk_scan", "ssd_chunk_scan_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "Conv1dBackwardResult", "Conv2dBackwardResult", "Conv3dBackwardResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "FusedMoeBackwardResult", "MoeSortResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaCombineBackwardResult", "NsaGatedAttentionResult", "NsaGatedAttentionBackwardResult", "NsaSelectedAttentionResult", "NsaSelectedAttentionBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormFp8Result", "LayerNormFp8Result", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "Compress24Result", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult", "SsdChunkStateResult", "SsdChunkStateBackwardResult", "SsdStatePassingResult", "SsdStatePassingBackwardResult", "SsdChunkScanBackwardResult"]
 
 class AttentionResult(NamedTuple):
     out: Any
@@ -3827,6 +3827,79 @@ def nsa_select(
         RuntimeError: the device or a compiler failed.
 
     Source: Yuan et al. 2025, Native Sparse Attention: selection by the compressed branch.
+    """
+
+def nsa_decode(
+    q: Array,
+    k: Array,
+    v: Array,
+    compressed_k: Array,
+    compressed_v: Array,
+    gates: Array,
+    *,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+    block_size: int = 64,
+    count: int = 16,
+    first_blocks: int = 1,
+    local_blocks: int = 2,
+    window: int = 512,
+    scale: float | None = None,
+    out: Array | None = None,
+    target: str = "automatic",
+) -> Any:
+    """Native sparse attention of few tokens, the last of many.
+
+    Args:
+        q: [batch, queries, kv_heads * group, d] if layout=bshd; [batch, kv_heads * group, queries, d], float32,
+            float16 or bfloat16: queries, the last of all tokens. The last dimension is contiguous.
+        k: [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys, d], dtype that of q: keys of all
+            tokens. The last dimension is contiguous.
+        v: [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads, keys, d_v], dtype that of q: values of all
+            tokens. The last dimension is contiguous.
+        compressed_k: [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads, entries, d], dtype that of q:
+            compressed keys. The last dimension is contiguous.
+        compressed_v: [batch, entries, kv_heads, d_v] if layout=bshd; [batch, kv_heads, entries, d_v], dtype that of
+            q: compressed values. The last dimension is contiguous.
+        gates: [batch, queries, kv_heads * group, branches] if layout=bshd; [batch, kv_heads * group, queries,
+            branches], float32, float16 or bfloat16: logits: a branch is weighted by the sigmoid of its gate.
+        layout: order of batch, sequence, heads, features; one of bshd, bhsd.
+        length: tokens of a window, of which each is an entry; a block size from 1 to 2^20.
+        stride: tokens from the start of one window to the start of the next; a block size from 1 to 2^20.
+        block_size: tokens of a selected block; a block size from 1 to 2^20.
+        count: blocks that a token selects, at most 4096.
+        first_blocks: number of leading blocks that are always selected first; a number of blocks from 0 to 2^20.
+        local_blocks: number of blocks up to the query's own that are always selected first; a number of blocks from
+            0 to 2^20.
+        window: keys of the sliding window, which ends at the token and has its own softmax; 0: no window; a number
+            of keys, at most 2^29, or 0 for no window.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        out: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        out: [batch, queries, kv_heads * group, d_v] if layout=bshd; [batch, kv_heads * group, queries, d_v], dtype
+            that of q: the sum of sigmoid(gate) * branch. The last dimension is contiguous.
+
+    Rules:
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would be ignored.
+        count: expected a number of blocks from 0 to 4096; select larger blocks.
+        q: expected at most 16 queries, as are decoded at a time; call native_sparse_attention for more.
+        k: expected a head for each 1 to 64 of q; call native_sparse_attention for larger groups.
+        q: expected 1 to 256 features; call native_sparse_attention for more.
+        v: expected 1 to 256 features; call native_sparse_attention for more.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention.
     """
 
 def quantised_gemm(

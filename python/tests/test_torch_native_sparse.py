@@ -125,6 +125,19 @@ def test_tokens_one_by_one_are_the_whole_sequence(compression):
     torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-4, atol=1e-5)
 
 
+def test_wrong_tokens_of_a_layer():
+    layer = tegula_torch.NativeSparseAttention(32, 4, 2, **SIZES)
+    ends = torch.tensor([0, 5], dtype=torch.int32)
+    with pytest.raises(ValueError, match=r"x: expected \[batch, tokens, 32\], given \[2, 5, 31\]"):
+        layer(torch.randn(2, 5, 31))
+    with pytest.raises(ValueError, match=r"x: expected \[tokens, 32\], given \[1, 5, 32\]"):
+        layer(torch.randn(1, 5, 32), cu_seqlens=ends)
+    cache = tegula_torch.NativeSparseCache()
+    with torch.no_grad(), pytest.raises(ValueError, match="x: expected a batch of 2, as the cache has, given 1"):
+        layer(torch.randn(2, 3, 32), cache)
+        layer(torch.randn(1, 1, 32), cache)
+
+
 @pytest.mark.parametrize("compression", ["gated", "mlp"])
 def test_every_parameter_learns(compression):
     torch.manual_seed(2)

@@ -13,6 +13,16 @@ from ._rotary import positions_of, rotated
 Pair = Tuple[Tensor, Tensor]
 
 
+def _is_decoded(q: Tensor, k: Tensor, v: Tensor, layout: str, block_size: int) -> bool:
+    """Whether ``nsa_decode`` takes them and is fast: few tokens, and weights of blocks that fit shared memory."""
+    if not q.dim() == k.dim() == v.dim() == 4:
+        return False
+    tokens, heads = (2, 1) if layout == "bhsd" else (1, 2)
+    group = q.shape[heads] // max(k.shape[heads], 1)
+    fits = group <= 64 and group * (k.shape[tokens] // max(block_size, 1)) <= 2**14
+    return fits and q.shape[tokens] <= 4 and max(q.shape[3], v.shape[3]) <= 128
+
+
 def native_sparse_attention(
     q: Tensor,
     k: Tensor,
@@ -59,17 +69,20 @@ def native_sparse_attention(
     windows = {"length": length, "stride": stride, **packed}
     coarse_k, coarse_v = compressed or (functions["nsa_compress"](x, **windows) for x in (k, v))
     tokens = 0 if cu_seqlens is not None else k.shape[2 if layout == "bhsd" else 1]
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, gates, coarse_k, coarse_v))
+    forced = {"block_size": block_size, "first_blocks": first_blocks, "local_blocks": local_blocks}
+    if not learns and cu_seqlens is None and _is_decoded(q, k, v, layout, block_size):
+        own = {"length": length, "stride": stride, "layout": layout, "count": count, "window": window, "scale": scale}
+        decoded: Tensor = functions["nsa_decode"](q, k, v, coarse_k, coarse_v, gates, **own, **forced)
+        return decoded
     seen = {"key_tokens": tokens, "scale": scale, **windows}
     coarse, lse = functions["nsa_compressed_attention"](q, coarse_k, coarse_v, **seen)
-    blocks = functions["nsa_select"](
-        q, coarse_k, lse, count, block_size=block_size, first_blocks=first_blocks, local_blocks=local_blocks, **seen
-    )
+    blocks = functions["nsa_select"](q, coarse_k, lse, count, **forced, **seen)
     chosen = {
         "block_size": block_size, "window": window, "scale": scale, "layout": layout,
         "cu_seqlens_q": cu_seqlens, "cu_seqlens_k": cu_seqlens,
         "max_seqlen_q": max_seqlen, "max_seqlen_k": max_seqlen,
     }  # fmt: skip
-    learns = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, gates, coarse))
     whole: Tensor = functions["nsa_gated_attention"](q, k, v, blocks, coarse, gates, keep_branches=learns, **chosen)[0]
     return whole
 
@@ -82,6 +95,8 @@ class _Growing:
         self.rows = 0
 
     def add(self, rows: Tensor) -> Tensor:
+        if self.memory is not None and rows.shape[0] != self.memory.shape[0]:
+            raise ValueError(f"x: expected a batch of {self.memory.shape[0]}, as the cache has, given {rows.shape[0]}")
         total = self.rows + rows.shape[1]
         if self.memory is None or total > self.memory.shape[1]:
             grown = rows.new_empty(rows.shape[0], max(2 * total, 64), *rows.shape[2:])
@@ -217,7 +232,7 @@ class NativeSparseAttention(nn.Module):
             raise ValueError(f"dim: expected an even number for rotary positions, given {self.dim}")
         if compression != "mean" and compression not in _LEARNED:
             raise ValueError(f"compression: expected 'mean', 'gated' or 'mlp', given {compression!r}")
-        self.rotary_base, self.length, self.stride = rotary_base, length, stride
+        self.width, self.rotary_base, self.length, self.stride = width, rotary_base, length, stride
         self.sizes = {
             "length": length, "stride": stride, "block_size": block_size, "count": count,
             "first_blocks": first_blocks, "local_blocks": local_blocks, "window": window,
@@ -252,11 +267,20 @@ class NativeSparseAttention(nn.Module):
         chosen: Tensor = functions["nsa_select"](q, entries, lse, sizes["count"], **forced, **seen)
         return chosen
 
+    def _check(self, x: Tensor, cu_seqlens: Optional[Tensor]) -> None:
+        shape = ["batch", "tokens", self.width] if cu_seqlens is None else ["tokens", self.width]
+        if x.dim() != len(shape) or x.shape[-1] != self.width:
+            named = ", ".join(map(str, shape))
+            raise ValueError(
+                f"x: expected [{named}], given {list(x.shape)}; sequences packed by cu_seqlens have no batch"
+            )
+
     def forward(
         self, x: Tensor, cache: Optional[NativeSparseCache] = None, cu_seqlens: Optional[Tensor] = None
     ) -> Tensor:
         if cu_seqlens is not None and cache is not None:
             raise ValueError("cu_seqlens: packed sequences have no cache; pass them one by one")
+        self._check(x, cu_seqlens)
         q, k, v = self._projected(x, cu_seqlens, cache.tokens if cache else 0)
         if cache is not None:
             k, v, compressed = cache.add(k, v, self._compress, self.stride)

@@ -76,6 +76,22 @@ std::vector<Example> keeping(std::vector<Example> examples) {
   return examples;
 }
 
+}  // namespace
+
+tegula::Tensor sum_by_gates(const std::array<TensorRef, 3>& branches, const TensorRef& gates) {
+  tegula::Tensor result = tegula::Tensor::zeros(branches[1].shape, f64);
+  each_element(result.shape(), [&](const Shape& at) {
+    double sum = 0;
+    for (std::int64_t branch = 0; branch < gates.size(-1); ++branch)
+      sum += branches.at(static_cast<std::size_t>(branch)).get(at) *
+             weight_of_gate(gates.get(with_last(at, branch)));
+    result.set(at, sum);
+  });
+  return result;
+}
+
+namespace {
+
 // The rows of a tensor such as out, in the form of the program.
 TensorRef rows_of(const Bound<NsaGated>& c, const TensorRef& tensor) {
   const TensorRef rows = tensor.rank() == 4 ? as_bshd(tensor, c->layout) : tensor;
@@ -144,15 +160,7 @@ void run(const Bound<NsaGated>& c, Launch& launch) {
 void formula(const Bound<NsaGated>& c, Exact& exact) {
   const NsaSelectedResult fine =
       reference::nsa_selected_attention(c["q"], c["k"], c["v"], c["block_indices"], *c, exact.steps());
-  tegula::Tensor result = tegula::Tensor::zeros(fine.out.shape(), fine.out.dtype());
-  const TensorRef gates = c["gates"], branches[] = {c["compressed"], fine.out, fine.window_out};
-  each_element(result.shape(), [&](const Shape& at) {
-    double sum = 0;
-    for (int branch = 0; branch < c.dim("branches"); ++branch)
-      sum += branches[branch].get(at) * weight_of_gate(gates.get(with_last(at, branch)));
-    result.set(at, sum);
-  });
-  exact.set("out", result);
+  exact.set("out", sum_by_gates({c["compressed"], fine.out, fine.window_out}, c["gates"]));
   if (!c->keep_branches) return;
   exact.set("selected", fine.out);
   exact.set("lse", fine.lse);

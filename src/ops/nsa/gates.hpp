@@ -1,6 +1,7 @@
 // Sums of branches by gates: lines of tables, the program of the gradients, and the rule of gates in programs
 // and formulas.
 #pragma once
+#include <array>
 #include <cmath>
 
 #include "ops/nsa/table.hpp"
@@ -20,6 +21,9 @@ Number weight_of_gate(const Number& gate) {
 inline void weigh_gates(lang::Fragment& gates) {
   lang::parallel(gates, [&](lang::Index i) { gates(i) = 1.f / (1.f + lang::exp2(-gates(i) * lang::log2e)); });
 }
+// The formula: the sum of as many of the branches compressed, selected and window as there are gates, f64.
+tegula::Tensor sum_by_gates(const std::array<TensorRef, 3>& branches, const TensorRef& gates);
+
 inline constexpr const char *meaning_of_gates = "logits: a branch is weighted by the sigmoid of its gate",
                             *sum_of_branches = "the sum of sigmoid(gate) * branch";
 // `count` is the condition that there are as many as branches.

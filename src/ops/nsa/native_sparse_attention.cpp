@@ -1,13 +1,21 @@
 #include "tegula/ops/native_sparse_attention.hpp"
 
+#include <algorithm>
+
 #include "tegula/ops/nsa_compress.hpp"
 #include "tegula/ops/nsa_compressed_attention.hpp"
+#include "tegula/ops/nsa_decode.hpp"
 #include "tegula/ops/nsa_gated_attention.hpp"
 #include "tegula/ops/nsa_select.hpp"
 
 namespace tegula::ops {
 
 namespace {
+
+// What nsa_decode takes, and takes fast: of more tokens at a time tiles share what they read, and weights of
+// more blocks do not stay in shared memory.
+constexpr std::int64_t most_decoded_tokens = 4, most_decoded_group = 64, most_decoded_features = 128,
+                       most_decoded_weights = 1 << 14;
 
 // What the operators' options have in common.
 template <class Op>
@@ -32,6 +40,28 @@ NsaGatedOptions selected_options(const NativeSparseOptions& options) {
   return selected;
 }
 
+// Few tokens of heads that share a tile: one operator reads every compressed key once for both branches.
+bool is_decoded(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                const NativeSparseOptions& options) {
+  if (options.cu_seqlens || q.rank() != 4 || k.rank() != 4 || v.rank() != 4) return false;
+  const int tokens = options.layout == Layout::bhsd ? 2 : 1, heads = 3 - tokens;
+  const std::int64_t group = k.size(heads) > 0 ? q.size(heads) / k.size(heads) : 0,
+                     blocks = k.size(tokens) / std::max(options.block_size, 1);
+  return q.size(tokens) <= most_decoded_tokens && group <= most_decoded_group &&
+         std::max(q.size(3), v.size(3)) <= most_decoded_features && group * blocks <= most_decoded_weights;
+}
+
+NsaDecode decode_options(const NativeSparseOptions& options) {
+  NsaDecode decode;
+  decode.layout = options.layout;
+  decode.length = options.length, decode.stride = options.stride;
+  decode.block_size = options.block_size, decode.count = options.count;
+  decode.first_blocks = options.first_blocks, decode.local_blocks = options.local_blocks;
+  decode.window = options.window, decode.scale = options.scale;
+  decode.out = options.out, decode.target = options.target;
+  return decode;
+}
+
 }  // namespace
 
 Tensor native_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
@@ -40,6 +70,7 @@ Tensor native_sparse_attention(const TensorRef& q, const TensorRef& k, const Ten
     return given ? Tensor::adopt(*given, nullptr) : nsa_compress(x, with_common<NsaCompress>(options));
   };
   const Tensor keys = compressed(options.compressed_k, k), values = compressed(options.compressed_v, v);
+  if (is_decoded(q, k, v, options)) return nsa_decode(q, k, v, keys, values, gates, decode_options(options));
   const std::int64_t tokens =
       options.cu_seqlens ? 0 : k.size(k.rank() == 4 && options.layout == Layout::bhsd ? 2 : 1);
   auto coarse = with_common<NsaCompressedOptions>(options);

@@ -60,19 +60,21 @@ TEST(NativeSparseAttention, IsItsPartsOneAfterTheOther) {
                               .local_blocks = 1,
                               .window = 9,
                               .target = Target::interpreter()};
-  for (const bool packed : {false, true}) {
-    const auto shape = [&](std::int64_t tokens, std::int64_t heads, std::int64_t features) {
-      return packed ? Shape{53, heads, features} : Shape{2, tokens, heads, features};
+  // Many tokens, few of them, and packed sequences.
+  for (const std::int64_t tokens : {37, 3, 0}) {
+    const bool packed = tokens == 0;
+    const auto shape = [&](std::int64_t rows, std::int64_t heads, std::int64_t features) {
+      return packed ? Shape{53, heads, features} : Shape{2, rows, heads, features};
     };
-    const Tensor q = Tensor::random_normal(shape(37, 4, 8), f32, 1),
+    const Tensor q = Tensor::random_normal(shape(tokens, 4, 8), f32, 1),
                  k = Tensor::random_normal(shape(45, 2, 8), f32, 2),
                  v = Tensor::random_normal(shape(45, 2, 16), f32, 3),
-                 gates = Tensor::random_normal(shape(37, 4, 3), f32, 4);
+                 gates = Tensor::random_normal(shape(tokens, 4, 3), f32, 4);
     std::optional<Tensor> ends;
     if (packed) ends = Tensor::from<std::int32_t>({0, 30, 30, 53}, {4}), options.cu_seqlens = *ends;
     const auto difference = first_difference(native_sparse_attention(q, k, v, gates, options),
                                              by_parts(q, k, v, gates, ends), 1e-4, 1e-4);
-    EXPECT_FALSE(difference) << *difference;
+    EXPECT_FALSE(difference) << tokens << " tokens: " << *difference;
   }
 }
 

@@ -7,6 +7,8 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
+constexpr int stages = 8;  // steps of a window whose rows are on their way
+
 struct CompressInstance {
   DType type = f32;
   int dim = 64, rows = 16;  // of a tile
@@ -54,15 +56,22 @@ void CompressProgram::sum_windows() const {
     const CompressedSequence s = sequence(b);
     if (c.packed) s.check(longest);
     const Tensor from = whole.slice(s.batch, s.tokens, h), to = means.slice(s.batch, s.entries, h);
-    Expr whole_windows = count(s), share = 1 / f32(length);
-    Fragment sum({c.rows, c.dim}, f32);
-    parallel(sum, [&](Index i, Index j) {
-      Expr entry = x * c.rows + i;
-      Var total = f32(0);
-      serial(select(entry < whole_windows, length, 0),
-             [&](Index t) { total += from(entry * stride + t, j); });
-      sum(i, j) = total * share;
+    const Var whole_windows = count(s);
+    Expr share = 1 / f32(length);
+    Fragment sum({c.rows, c.dim}, f32, 0);
+    // Row -1 reads as zeros.
+    pipelined(length, {.stages = stages}, [&](Index t) {
+      Shared tokens_of({c.rows, c.dim}, c.type);
+      gather(
+          from,
+          [&](Index i) {
+            Expr entry = x * c.rows + i;
+            return select(entry < whole_windows, entry * stride + t, -1);
+          },
+          tokens_of);
+      parallel(sum, [&](Index i, Index j) { sum(i, j) += tokens_of(i, j); });
     });
+    parallel(sum, [&](Index i, Index j) { sum(i, j) *= share; });
     copy(sum, to.at(x * c.rows));
   });
 }
@@ -73,15 +82,21 @@ void CompressProgram::spread() const {
     const CompressedSequence s = sequence(b);
     if (c.packed) s.check(longest);
     const Tensor to = whole.slice(s.batch, s.tokens, h), from = means.slice(s.batch, s.entries, h);
-    Expr whole_windows = count(s), share = 1 / f32(length);
-    Fragment sum({c.rows, c.dim}, f32);
-    parallel(sum, [&](Index i, Index j) {
-      Expr token = x * c.rows + i;
-      Var total = f32(0);
-      serial(range(windows().ending_behind(token), min(windows().beginning_before(token + 1), whole_windows)),
-             [&](Index n) { total += from(n, j); });
-      sum(i, j) = total * share;
+    const Var whole_windows = count(s), most = ceildiv(length, stride);  // windows of a token
+    Expr share = 1 / f32(length);
+    Fragment sum({c.rows, c.dim}, f32, 0);
+    pipelined(most, {.stages = stages}, [&](Index n) {
+      Shared means_of({c.rows, c.dim}, c.type);
+      gather(
+          from,
+          [&](Index i) {
+            Expr token = x * c.rows + i, entry = windows().beginning_before(token + 1) - most + n;
+            return select(entry >= windows().ending_behind(token) && entry < whole_windows, entry, -1);
+          },
+          means_of);
+      parallel(sum, [&](Index i, Index j) { sum(i, j) += means_of(i, j); });
     });
+    parallel(sum, [&](Index i, Index j) { sum(i, j) *= share; });
     copy(sum, to.at(x * c.rows));
   });
 }
@@ -105,17 +120,21 @@ Kernel compress_backward(const CompressInstance& c) {
 }
 
 template <class Op>
-CompressInstance compress_plan(const Bound<Op>& c) {
-  return {c.type("x"), c.small_dim("d"), c.small_dim("d") <= 64 ? 32 : 16, c.has("cu_seqlens")};
+CompressInstance compress_plan(const Bound<Op>& c, int elements) {
+  const int dim = c.small_dim("d");
+  return {c.type("x"), dim, elements / (dim <= 64 ? 64 : 128), c.has("cu_seqlens")};
 }
 
+// Elements of a tile. On a GPU a window has many steps, which more and smaller blocks hide better.
+constexpr int many_elements = 2048, few_elements = 512;
+
 void run(const Bound<NsaCompress>& c, Launch& launch) {
-  launch(compress_plan(c), compress_forward,
+  launch(compress_plan(c, c.on_gpu() ? few_elements : many_elements), compress_forward,
          {{"x", batched(c["x"], c->layout)}, {"out", batched(c["out"], c->layout)}});
 }
 
 void run_backward(const Bound<CompressBackward>& c, Launch& launch) {
-  launch(compress_plan(c), compress_backward,
+  launch(compress_plan(c, many_elements), compress_backward,
          {{"dout", batched(c["dout"], c->layout)}, {"dx", batched(c["dx"], c->layout)}});
 }
 

@@ -1,7 +1,6 @@
 #include "ops/nsa_compressed/select_kernel.hpp"
 
-#include <functional>
-
+#include "ops/nsa_compressed/block_choice.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/views.hpp"
 
@@ -12,14 +11,8 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-constexpr std::uint32_t kept = 0xffffffffu;  // above the key of every weight
-// A warp counts chosen blocks of a chunk in the lower bits of a number and ties in the others.
-constexpr int count_bits = 13;
-
 // A tile of tokens leaves the weights of entries, summed over heads, in a workspace of its own, combined for
-// each block where blocks begin with windows. Then a warp takes a query: it forms a key for every block,
-// larger for those that matter more and 0 for those that cannot be chosen, holds the keys in registers, and
-// finds the count-th largest bit by bit.
+// each block where blocks begin with windows. Then a warp takes a query and chooses.
 struct Select : CompressedProgram {
   const SelectKernel& kernel;
   Dim count{"count"};
@@ -201,92 +194,21 @@ struct Select : CompressedProgram {
     return found;
   }
 
-  // The keys of the blocks from `begin` on.
-  void form_keys(const EntrySight& sight_of, const Row& row, const Expr& begin, Fragment& keys) const {
-    const Fragment found =
-        kernel.begun > 0 ? weights_of_steps(row, begin) : weights_of_entries(sight_of, row, begin, keys);
-    parallel(keys, [&](Index j) {
-      Expr here = begin + j, forced = here < first_blocks || here >= row.seen - local_blocks;
-      Expr key = select(isnan(found(j)), 1u, bitcast(found(j), u32) + 1u);
-      keys(j) = select(here < row.seen, select(forced, kept, key), 0u);
-    });
-  }
-
   void choose(const Expr& first, const CompressedSequence& s, const Expr& kv_head, const Tensor& own) const {
     const EntrySight sight_of = sight(s);
+    const BlockChoice choice{kernel.columns, kernel.held, count, first_blocks, local_blocks};
     each_group(c.queries, Group::warp, [&](Index i) {
       when(first + i < sight_of.queries, [&] {
         const Var b = s.batch, head = kv_head;
         const Row row(*this, sight_of, own, first, i);
-        choose_blocks(out.slice(b, s.tokens, head).slice(row.query), sight_of, row);
+        choice.choose(
+            [&](const Expr& begin, const Fragment& keys) {
+              return kernel.begun > 0 ? weights_of_steps(row, begin)
+                                      : weights_of_entries(sight_of, row, begin, keys);
+            },
+            row.seen, out.slice(b, s.tokens, head).slice(row.query));
       });
     });
-  }
-
-  void choose_blocks(const Tensor& to, const EntrySight& sight_of, const Row& row) const {
-    Fragment all_keys({kernel.columns}, u32);
-    const auto form = [&](const Expr& begin, Fragment& keys) { form_keys(sight_of, row, begin, keys); };
-    if (kernel.held) form(0, all_keys);
-    const std::function<void(const ChunkBody&)> each = [&](const ChunkBody& body) {
-      if (kernel.held) return body(0, all_keys);
-      serial(ceildiv(row.seen, kernel.columns), [&](Index chunk) {
-        Fragment keys({kernel.columns}, u32);
-        form(chunk * kernel.columns, keys);
-        body(chunk * kernel.columns, keys);
-      });
-    };
-    Var bound = 0u;
-    find_bound(each, row.seen, bound);
-    write(each, to, bound);
-  }
-
-  using ChunkBody = std::function<void(const Expr& begin, const Fragment& keys)>;
-  using EachChunk = std::function<void(const ChunkBody&)>;
-
-  // With fewer blocks than wanted the bound stays 0. A bound that just as many keys reach needs no more bits.
-  void find_bound(const EachChunk& each, const Expr& seen, Var& bound) const {
-    serial(select(seen > count, 32, 0), [&](Index bit) {
-      Expr tried = bound | u32(1) << u32(31 - bit);
-      Var number = 0;
-      each([&](const Expr&, const Fragment& keys) {
-        number += reduce_sum(map(
-                                 keys, [&](Index j) { return select(keys(j) >= tried, 1, 0); }, i32))
-                      .scalar();
-      });
-      when(number >= count, [&] { bound = tried; });
-      break_if(number == count);
-    });
-  }
-
-  // Keys above the bound are chosen, and of those at the bound the first.
-  void write(const EachChunk& each, const Tensor& to, const Expr& bound) const {
-    const auto counted = [&](const Fragment& keys) {
-      return map(
-          keys,
-          [&](Index j) {
-            return select(keys(j) > bound, 1, select(keys(j) == bound && keys(j) != 0u, 1 << count_bits, 0));
-          },
-          i32);
-    };
-    constexpr int of_count = (1 << count_bits) - 1;
-    Var over = 0, same = 0, over_before = 0, same_before = 0;
-    each([&](const Expr&, const Fragment& keys) {
-      Expr number = reduce_sum(counted(keys)).scalar();
-      over += number & of_count, same += number >> count_bits;
-    });
-    Expr room = max(count - over, 0), chosen = over + min(same, room);
-    each([&](const Expr& begin, const Fragment& keys) {
-      const Fragment own = counted(keys), before = scan_sum(own, {.exclusive = true});
-      Expr over_here = over_before, same_here = same_before;
-      parallel(keys, [&](Index j) {
-        Expr above = over_here + (before(j) & of_count), ties = same_here + (before(j) >> count_bits);
-        when(own(j) == 1 || (own(j) > 1 && ties < room), [&] { to(above + min(ties, room)) = begin + j; });
-      });
-      if (kernel.held) return;
-      Expr number = reduce_sum(own).scalar();
-      over_before += number & of_count, same_before += number >> count_bits;
-    });
-    parallel(count, [&](Index n) { when(n >= chosen, [&] { to(n) = -1; }); });
   }
 };
 

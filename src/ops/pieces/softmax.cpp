@@ -98,6 +98,14 @@ void OnlineSoftmax::add_sink(Fragment& accumulated, const Sink& sink, Loc at) {
   scale_rows(accumulated, factor);
 }
 
+Fragment OnlineSoftmax::shift(Loc at) const {
+  Trace trace("OnlineSoftmax::shift", at);
+  Fragment result({rows_}, f32);
+  parallel(result,
+           [&](Index i) { result(i) = lowered(select(max_(i) == -inf, 0, max_(i) * slope_of(max_(i)))); });
+  return result;
+}
+
 void OnlineSoftmax::normalize(Fragment& accumulated, Loc at) {
   Trace trace("OnlineSoftmax::normalize", at);
   Fragment inverse("inverse", {rows_}, f32);

@@ -33,6 +33,9 @@ class OnlineSoftmax {
   using Sink = std::function<lang::Expr(lang::Index)>;
   void add_sink(lang::Fragment& accumulated, const Sink& sink, Loc at = Loc::current());
 
+  // What the exponentials of all scores so far are relative to, in powers of two.
+  lang::Fragment shift(Loc at = Loc::current()) const;
+
   // Divides what was accumulated by the sums.
   void normalize(lang::Fragment& accumulated, Loc at = Loc::current());
   // In natural logarithm.
