@@ -98,7 +98,8 @@ class ChunkGradientsOfRule {
 
   void run() const {
     const Sequences& s = in.s;
-    grid(s.most_chunks(), in.key_heads, s.count(), [&](Index chunk, Index key_head, Index n) {
+    // Heads first: those of a token are neighbours in memory.
+    grid(in.key_heads, s.most_chunks(), s.count(), [&](Index key_head, Index chunk, Index n) {
       Expr row = chunk * rows, group = Expr(in.heads) / in.key_heads;
       s.leave_unless(n, row);
       Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type);
