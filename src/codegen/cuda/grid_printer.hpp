@@ -254,6 +254,8 @@ class CudaGridPrinter : private ElementPrinter {
   void scan_elements(const ir::Scan& n, const FragmentTile& from, const ScanTexts& texts, const Loc& at);
   std::string scan_levels(const std::vector<passes::ScanLevel>& levels, const ScanTexts& texts,
                           const Loc& at);
+  void scan_registers(const passes::ScanLevel& level, const ScanTexts& texts, const std::string& total,
+                      const std::string& before, const std::string& next, const Loc& at);
   void scan_threads(const passes::ScanLevel& level, bool by_warp, const ScanTexts& texts,
                     const std::string& total, const std::string& before, const Loc& at);
   void finish_scan(const ir::Scan& n, const FragmentTile& from, const ScanTexts& texts,

@@ -19,6 +19,14 @@ namespace {
 constexpr std::int64_t most_kept_bytes = 512;
 constexpr std::size_t most_kept = 4;
 
+// Whether every thread has all elements of the sum and there are so many parts that the lanes of a warp
+// should share them: four or five exchanges instead of an addition for each part.
+bool meets_in_lanes(const Meeting& m) {
+  constexpr std::int64_t fewest = 16, lanes = 32;
+  return m.sum.layout.register_count() == m.elements && m.parts >= fewest && m.parts <= lanes &&
+         (m.parts & (m.parts - 1)) == 0;
+}
+
 }  // namespace
 
 const char* identity_of(ReduceOp op, DType type) {
@@ -219,6 +227,12 @@ void CudaGridPrinter::end_meeting(const Meeting& m) {
   out_.code();
   out_.touch({m.tile.memory, MemoryUse::read});
   each_sum(m, "and together", [&](const Coordinates& x, const std::string& flat) {
+    if (meets_in_lanes(m)) {
+      out_.line(fmt::format("{0}[r] = tg::across_lanes<{1}, 1, {2}>(tg::load({3} + {4} % {2} * {5} + {6}));",
+                            m.sum.name, combination_of(m.op), m.parts, m.tile.name, team_.thread, m.elements,
+                            flat));
+      return;
+    }
     if (!x.inside.empty()) out_.open(fmt::format("if ({}) {{", x.inside));
     out_.line(fmt::format("{}[r] = tg::load({} + {});", m.sum.name, m.tile.name, flat));
     out_.line("#pragma unroll");

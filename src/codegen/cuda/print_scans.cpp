@@ -40,7 +40,8 @@ struct CudaGridPrinter::ScanTexts {
   std::string elements;                    // what is scanned
   std::string reverse;
   bool is_segmented = false;
-  DType stored;  // what totals are stored as
+  bool in_place = false;  // elements become sums that include what stands before them in a thread
+  DType stored;           // what totals are stored as
 };
 
 void CudaGridPrinter::operator()(const Scan& n, const Stmt& s) {
@@ -62,6 +63,7 @@ void CudaGridPrinter::operator()(const Scan& n, const Stmt& s) {
   texts.reverse = n.reverse ? "true" : "false";
   texts.stored = type;
   texts.elements = names_.unique(n.to.buffer->name + "_each");
+  texts.in_place = !n.exclusive && !levels->empty() && levels->front().kind == ScanLevel::Kind::registers;
   scan_elements(n, from, texts, s->at);
   const std::string before = scan_levels(*levels, texts, s->at);
   finish_scan(n, from, texts, before, s->at);
@@ -93,16 +95,28 @@ void CudaGridPrinter::scan_elements(const Scan& n, const FragmentTile& from, con
   out_.close();
 }
 
-// What stands before each register's element; empty if nothing does.
+// The combination of what is in registers, of which each may take in what stands before it.
+void CudaGridPrinter::scan_registers(const ScanLevel& level, const ScanTexts& texts, const std::string& total,
+                                     const std::string& before, const std::string& next, const Loc& at) {
+  const std::string how = fmt::format("<{}, {}, {}, {}>", texts.op, level.step, level.extent, texts.reverse);
+  out_.line(fmt::format("{} {}[{}];", texts.type, next, level.registers / level.extent));
+  if (before.empty())
+    out_.line(fmt::format("tg::scan_in_place{}({}, {});", how, total, next), at);
+  else
+    out_.line(fmt::format("tg::scan_registers{}({}, {}, {}, {});", how, total, before, next, texts.none), at);
+}
+
+// What stands before each register's element, with its index there; empty if nothing does.
 std::string CudaGridPrinter::scan_levels(const std::vector<ScanLevel>& levels, const ScanTexts& texts,
                                          const Loc& at) {
   std::vector<std::string> before;
   std::string total = texts.elements;
   for (std::size_t i = 0; i < levels.size(); ++i) {
     const ScanLevel& level = levels[i];
-    before.push_back(names_.unique("before"));
+    const bool in_place = i == 0 && texts.in_place;
+    before.push_back(in_place ? "" : names_.unique("before"));
     out_.code();
-    out_.line(fmt::format("{} {}[{}];", texts.type, before.back(), level.registers));
+    if (!in_place) out_.line(fmt::format("{} {}[{}];", texts.type, before.back(), level.registers));
     if (level.kind != ScanLevel::Kind::registers && total == texts.elements) {
       total = names_.unique("total");
       out_.line(fmt::format("{} {}[{}];", texts.type, total, level.registers));
@@ -112,10 +126,7 @@ std::string CudaGridPrinter::scan_levels(const std::vector<ScanLevel>& levels, c
     }
     if (level.kind == ScanLevel::Kind::registers) {
       const std::string next = names_.unique("total");
-      out_.line(fmt::format("{} {}[{}];", texts.type, next, level.registers / level.extent));
-      out_.line(fmt::format("tg::scan_registers<{}, {}, {}, {}>({}, {}, {}, {});", texts.op, level.step,
-                            level.extent, texts.reverse, total, before.back(), next, texts.none),
-                at);
+      scan_registers(level, texts, total, before.back(), next, at);
       total = next;
     } else if (level.kind == ScanLevel::Kind::lanes) {
       out_.line(fmt::format("tg::scan_lanes<{}, {}, {}, {}>({}, {}, {});", texts.op, level.step, level.extent,
@@ -125,10 +136,13 @@ std::string CudaGridPrinter::scan_levels(const std::vector<ScanLevel>& levels, c
       scan_threads(level, warps_agree(levels, i), texts, total, before.back(), at);
     }
   }
-  for (std::size_t i = levels.size(); i-- > 1;)
+  const std::size_t first = texts.in_place ? 1 : 0;
+  for (std::size_t i = levels.size(); i-- > first + 1;)
     out_.line(fmt::format("tg::add_before<{}, {}>({}, {});", texts.op, digits_left_out(levels[i - 1]),
                           before[i], before[i - 1]));
-  return before.empty() ? "" : before.front();
+  if (before.size() <= first) return "";
+  if (!texts.in_place) return before.front() + "[r]";
+  return fmt::format("{}[tg::without_digit<{}>(r)]", before[first], digits_left_out(levels.front()));
 }
 
 // Every thread, or one for each warp where its lanes agree, leaves its totals in shared memory.
@@ -177,8 +191,10 @@ void CudaGridPrinter::finish_scan(const Scan& n, const FragmentTile& from, const
     declare_fragment(result.name, n.to.buffer->type, from.layout, at);
   }
   const std::string each = texts.elements + "[r]", none = texts.none;
-  const std::string first = before.empty() ? none : before + "[r]";
-  std::string value = fmt::format("tg::value_of({}::of({}, {}))", texts.op, first, each);
+  const std::string first = before.empty() ? none : before;
+  std::string value = texts.in_place && before.empty()
+                          ? fmt::format("tg::value_of({})", each)
+                          : fmt::format("tg::value_of({}::of({}, {}))", texts.op, first, each);
   if (n.exclusive) {
     value = fmt::format("tg::value_of({})", first);
     if (n.starts) value = fmt::format("{}.start ? tg::value_of({}) : {}", each, none, value);

@@ -60,6 +60,21 @@ TG_DEVICE void scan_registers(const T (&all)[count], T (&before)[count], T (&tot
   }
 }
 
+// The same, where each register takes what stands before it in, so that nothing is held besides.
+template <class Op, int step, int extent, bool reverse, class T, int count>
+TG_DEVICE void scan_in_place(T (&all)[count], T (&total)[count / extent]) {
+#pragma unroll
+  for (int t = 0; t < count / extent; ++t) {
+    const int base = t % step + t / step * (step * extent);
+#pragma unroll
+    for (int i = 1; i < extent; ++i) {
+      const int at = base + (reverse ? extent - 1 - i : i) * step;
+      all[at] = Op::of(all[at + (reverse ? step : -step)], all[at]);
+    }
+    total[t] = all[base + (reverse ? 0 : (extent - 1) * step)];
+  }
+}
+
 // Neighbours are `extent` lanes, `step` apart. `total` becomes that of all of them.
 template <class Op, int step, int extent, bool reverse, class T, int count>
 TG_DEVICE void scan_lanes(T (&total)[count], T (&before)[count], T none) {

@@ -98,17 +98,19 @@ class ChunkGradientsOfRule {
 
   void run() const {
     const Sequences& s = in.s;
-    grid(s.most_chunks(), in.key_heads, s.count(), [&](Index chunk, Index key_head, Index n) {
+    // Heads first: those of a token are neighbours in memory.
+    grid(in.key_heads, s.most_chunks(), s.count(), [&](Index key_head, Index chunk, Index n) {
       Expr row = chunk * rows, group = Expr(in.heads) / in.key_heads;
       s.leave_unless(n, row);
       Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type);
       copy(s.head(q, n, key_head).at(row), qs);
       copy(s.head(k, n, key_head).at(row), ks);
       Fragment dqs({rows, scan.features()}, f32, 0), dks({rows, scan.features()}, f32, 0);
+      Fragment asked({rows}, f32, 0);  // q · dq, of the heads so far
       const auto of_member = [&](const Expr& h) {
         Head own{{n, h, chunk, row}, qs, ks, Shared({DeltaVector::count, rows}, f32)};
         copy(s.chunk(vectors, n, chunk, h).at(0), own.vectors);
-        of_head(own, dqs, dks);
+        of_head(own, dqs, dks, asked);
       };
       if (c.grouped)
         serial(group, [&](Index member) { of_member(key_head * group + member); });
@@ -143,29 +145,30 @@ class ChunkGradientsOfRule {
           both({scan.block}, f32, 0) {}
   };
 
-  // Rows of gradients of q and k, times these.
-  struct Shares {
-    Fragment asked, added;
-  };
-
-  void of_head(const Head& own, Fragment& dqs, Fragment& dks) const {
+  void of_head(const Head& own, Fragment& dqs, Fragment& dks, Fragment& asked) const {
     Sums sums(scan);
-    Fragment dgs({rows}, f32, 0);
+    Fragment dgs({rows}, f32);
     if (c.gated) {
-      const Shares before = shares_of(own, dqs, dks);
+      Fragment written = shares_of(dks, own.k);
       add_columns(own, sums, dqs, dks);
-      through_gates(own, sums, before, shares_of(own, dqs, dks), dgs);
+      Fragment all = shares_of(dks, own.k);
+      parallel(written, [&](Index i, Index part, Index j) {
+        written(i, part, j) = all(i, part, j) - written(i, part, j);
+      });
+      through_ends(own, sums, written, dgs);
     } else {
       add_columns(own, sums, dqs, dks);
     }
-    through_found(own, sums, dgs, dks);
+    through_found(own, sums, dks);
     // One tile has both, so that shared memory is left for loads that run ahead.
     Shared rounded({rows, rows}, c.type);
-    through_scores(own, sums, rounded, dgs, dqs, dks);
-    through_keys(own, sums, rounded, dgs, dks);
+    through_scores(own, sums, rounded, dqs, dks);
+    through_keys(own, sums, rounded, dks);
     const Sequences& s = in.s;
     copy(sums.along, s.head(dbeta, own.at.n, own.at.h).at(own.at.row));
     if (!c.gated) return;
+    Fragment now = rows_with(dqs, own.q);
+    parallel(dgs, [&](Index i) { dgs(i) += now(i) - asked(i), asked(i) = now(i); });
     Fragment from_last = scan_sum(dgs, {.reverse = true});
     copy(from_last, s.head(dg, own.at.n, own.at.h).at(own.at.row));
   }
@@ -206,30 +209,30 @@ class ChunkGradientsOfRule {
     });
   }
 
-  // Gradients of gates: what products with the states have added to gradients of q and k, times q and k. Sums
-  // from before are taken away, so that no product needs a sum of its own.
-  void through_gates(const Head& own, const Sums& sums, const Shares& before, const Shares& behind,
-                     Fragment& dgs) const {
-    Fragment added({rows}, f32);
-    parallel(added, [&](Index i) { added(i) = behind.added(i) - before.added(i); });
-    Expr whole = reduce_sum(sums.both).scalar() * own.vectors(DeltaVector::grown, rows - 1) +
-                 reduce_sum(added).scalar();
+  // With G the sum of gates up to a token, states times e^-G obey the rule without gates, for values times
+  // e^-G and queries times e^G. So the gradient of G is q · dq − v · dv, and those of all later chunks are
+  // that of a factor of the state after this one.
+  void through_ends(const Head& own, const Sums& sums, const Fragment& written, Fragment& dgs) const {
+    Expr end = reduce_sum(sums.both).scalar() * own.vectors(DeltaVector::grown, rows - 1) +
+               reduce_sum(written.reshape({written.extent(0) * written.extent(1) * written.extent(2)})).scalar();
     parallel(dgs, [&](Index i) {
-      dgs(i) += behind.asked(i) - before.asked(i) - added(i) + select(i == rows - 1, whole, 0);
+      dgs(i) = select(i == rows - 1, end, 0) - sums.along(i) * own.vectors(DeltaVector::share, i);
     });
   }
-  Shares shares_of(const Head& own, const Fragment& dqs, const Fragment& dks) const {
-    return {rows_with(dqs, own.q), rows_with(dks, own.k)};
+  // Parts of x · y, each of a thread's own columns.
+  Fragment shares_of(const Fragment& x, const Shared& y) const {
+    constexpr int parts = 2, neighbours = 8;
+    const int columns = x.extent(1) / (parts * neighbours);
+    return reduce_sum(map(x, [&](Index i, Index f) { return x(i, f) * f32(y(i, f)); })
+                          .reshape({rows, parts, columns, neighbours}),
+                      2);
   }
   // What is found of a key, e^g k · state, is taken away from the value.
-  void through_found(const Head& own, Sums& sums, Fragment& dgs, Fragment& dks) const {
+  void through_found(const Head& own, Sums& sums, Fragment& dks) const {
     const Shared& own_vectors = own.vectors;
     parallel(sums.of_y, [&](Index i, Index f) { sums.of_y(i, f) *= -own_vectors(DeltaVector::grown, i); });
     Fragment found = rows_with(sums.of_y, own.k);
-    parallel(found, [&](Index i) {
-      sums.along(i) += found(i);
-      dgs(i) += found(i) * own_vectors(DeltaVector::share, i);
-    });
+    parallel(found, [&](Index i) { sums.along(i) += found(i); });
     parallel(dks,
              [&](Index i, Index f) { dks(i, f) += sums.of_y(i, f) * own_vectors(DeltaVector::share, i); });
   }
@@ -237,39 +240,25 @@ class ChunkGradientsOfRule {
     return reduce_sum(map(x, [&](Index i, Index f) { return x(i, f) * f32(y(i, f)); }));
   }
 
-  void through_scores(const Head& own, Sums& sums, Shared& rounded, Fragment& dgs, Fragment& dqs,
-                      Fragment& dks) const {
+  void through_scores(const Head& own, Sums& sums, Shared& rounded, Fragment& dqs, Fragment& dks) const {
     Fragment& ds = sums.dscores;
     parallel(ds,
              [&](Index i, Index j) { ds(i, j) = select(i >= j, ds(i, j) * own.between(i, j) * scale, 0); });
     copy(ds, rounded);
-    if (c.gated) {
-      Fragment products({rows, rows}, f32, 0);
-      gemm(own.q, own.k.T(), products);
-      add_gates(ds, products, dgs);
-    }
     gemm(rounded, own.k, dqs);
     gemm(rounded.T(), own.q, dks);
   }
 
   // The gradient of L = β k kᵀ e^(g_i − g_j) below the diagonal.
-  void through_keys(const Head& own, Sums& sums, Shared& rounded, Fragment& dgs, Fragment& dks) const {
+  void through_keys(const Head& own, Sums& sums, Shared& rounded, Fragment& dks) const {
     Fragment &dl = sums.dkeys, products({rows, rows}, f32, 0);
     gemm(own.k, own.k.T(), products);
     parallel(dl, [&](Index i, Index j) { dl(i, j) = select(i > j, -dl(i, j) * own.between(i, j), 0); });
     reduce_sum(map(dl, [&](Index i, Index j) { return dl(i, j) * products(i, j); }), sums.along);
     parallel(dl, [&](Index i, Index j) { dl(i, j) *= own.vectors(DeltaVector::share, i); });
     copy(dl, rounded);
-    if (c.gated) add_gates(dl, products, dgs);
     gemm(rounded, own.k, dks);
     gemm(rounded.T(), own.k, dks);
-  }
-  // The gates of the rows grow with what is below the diagonal, those of the columns fall.
-  void add_gates(Fragment& gradient, const Fragment& products, Fragment& dgs) const {
-    parallel(gradient, [&](Index i, Index j) { gradient(i, j) *= products(i, j); });
-    reduce_sum(gradient, dgs);
-    Fragment columns = reduce_sum(gradient, 0);
-    parallel(dgs, [&](Index i) { dgs(i) -= columns(i); });
   }
 
   const DeltaChunkGradients& c;

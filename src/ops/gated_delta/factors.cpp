@@ -54,6 +54,11 @@ ScanKernel scan_of(const DeltaKernel& c) {
 
 }  // namespace
 
+Shared tile_to_invert(int rows) {
+  constexpr int between_rows = 8;
+  return Shared({rows, rows + between_rows}, f32).slice(all, range(0, rows));
+}
+
 void invert_lower(Shared& x) {
   constexpr int least = 16;
   const int rows = x.extent(0);
@@ -88,7 +93,7 @@ class FactorsOfChunks {
   void of_chunk(const Chunk& at) const {
     const Sequences& s = in.s;
     Shared ks({rows, scan.features()}, c.type), qs({rows, scan.features()}, c.type);
-    Shared vectors({DeltaVector::count, rows}, f32), whole({rows, rows}, f32);
+    Shared vectors({DeltaVector::count, rows}, f32), whole = tile_to_invert(rows);
     copy(s.head(k, at.n, in.key_head(at.h)).at(at.row), ks);
     copy(s.head(q, at.n, in.key_head(at.h)).at(at.row), qs);
     form_vectors(at, vectors);

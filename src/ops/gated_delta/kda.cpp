@@ -87,6 +87,7 @@ struct FormedKda {
 void run_tokens(const KdaCall& c, Launch& launch) {
   const DType type = c.type("q");
   RecurrentKernel kernel{.type = type, .result = type, .d = c.small_dim("d"), .d_v = c.small_dim("d_v")};
+  kernel.block = 16;  // decays of features take registers, too, and so more blocks share a processor
   kernel.g = f32, kernel.beta = c.type("beta"), kernel.unit = c->qk_l2norm, kernel.by_feature = true;
   kernel.first = c.has("initial_state"), kernel.last = c->output_final_state;
   kernel.packed = c.has("cu_seqlens");

@@ -32,7 +32,7 @@ class ValueGradients {
 
   void run() const {
     const Sequences& s = in.s;
-    grid(s.most_chunks(c.rows), in.heads, s.count(), [&](Index chunk, Index h, Index n) {
+    grid(in.heads, s.most_chunks(c.rows), s.count(), [&](Index h, Index chunk, Index n) {
       Expr row = chunk * c.rows;
       s.leave_unless(n, row);
       Fragment scores({c.rows, c.rows}, f32, 0), lower({c.rows, c.rows}, f32, 0), dbeta({c.rows}, f32, 0);
@@ -111,7 +111,7 @@ class FeatureGradients {
 
   void run() const {
     const Sequences& s = in.s;
-    grid(s.most_chunks(c.rows) * c.steps(), in.key_heads, s.count(), [&](Index x, Index key_head, Index n) {
+    grid(in.key_heads, s.most_chunks(c.rows) * c.steps(), s.count(), [&](Index key_head, Index x, Index n) {
       Expr chunk = x / c.steps(), step = x % c.steps(), row = chunk * c.rows;
       Expr group = Expr(in.heads) / Operand(in.key_heads);
       s.leave_unless(n, row);

@@ -9,12 +9,6 @@ using lang::Tensor;
 
 namespace {
 
-void make_unit(Fragment& x) {
-  Expr sum = reduce_sum(map(x, [&](Index i) { return x(i) * x(i); })).scalar();
-  Expr factor = rsqrt(sum + least_norm);
-  parallel(x, [&](Index i) { x(i) *= factor; });
-}
-
 class Recurrence {
  public:
   explicit Recurrence(const RecurrentKernel& kernel)
@@ -45,17 +39,46 @@ class Recurrence {
  private:
   int features() const { return (c.d + 15) / 16 * 16; }
 
+  // Of a token. All is loaded before threads wait for each other, so that they wait for memory once.
+  struct Token {
+    Fragment q, k, v;
+    std::optional<Fragment> gates;
+    std::optional<Var> share;
+    Token(const Recurrence& r, const Expr& n, const Expr& h, const Expr& t, const Expr& column)
+        : q(r.key(r.q, n, h, t)),
+          k(r.key(r.k, n, h, t)),
+          v(load(r.s.head(r.v, n, h).slice(t).at(column), {r.c.block}, f32)) {
+      if (r.c.ones) parallel(v, [&](Index j) { v(j) = select(column + j == r.c.d_v - 1, 1, v(j)); });
+      if (r.c.by_feature) gates.emplace(load(r.s.head(r.g, n, h).slice(t).at(0), {r.features()}, f32));
+      if (r.c.beta) share.emplace(f32(r.s.head(r.beta, n, h)(t)));
+    }
+  };
+  Fragment key(const Tensor& of, const Expr& n, const Expr& h, const Expr& t) const {
+    return load(s.head(of, n, h / (Expr(heads) / key_heads)).slice(t).at(0), {features()}, f32);
+  }
+
+  // Gates of features become decays. Sums and the largest gate meet at once.
+  void prepare(Token& own) const {
+    std::vector<Fragment> squares, found;
+    if (c.unit)
+      for (const Fragment* x : {&own.q, &own.k})
+        squares.push_back(map(*x, [&](Index i) { return (*x)(i) * (*x)(i); }));
+    for (const Fragment& x : squares) found.push_back(reduce_sum(x));
+    if (own.gates) found.push_back(reduce_max(*own.gates));
+    if (c.unit) {
+      const Var of_q = rsqrt(found[0].scalar() + least_norm), of_k = rsqrt(found[1].scalar() + least_norm);
+      parallel(own.q, [&](Index i) { own.q(i) *= of_q, own.k(i) *= of_k; });
+    }
+    if (!own.gates) return;
+    assert_that(found.back().scalar() <= 0, "g are logarithms of decays: at most 0");
+    parallel(*own.gates, [&](Index i) { (*own.gates)(i) = exp((*own.gates)(i)); });
+  }
+
   void step(Fragment& state, const Expr& n, const Expr& h, const Expr& t, const Expr& column) const {
-    Expr key_head = h / (Expr(heads) / key_heads);
-    Fragment own_q = load(s.head(q, n, key_head).slice(t).at(0), {features()}, f32);
-    Fragment own_k = load(s.head(k, n, key_head).slice(t).at(0), {features()}, f32);
-    Fragment own_v = load(s.head(v, n, h).slice(t).at(column), {c.block}, f32);
-    if (c.ones) parallel(own_v, [&](Index j) { own_v(j) = select(column + j == c.d_v - 1, 1, own_v(j)); });
-    if (c.unit) make_unit(own_q), make_unit(own_k);
-    if (c.by_feature) {
-      Fragment gates = load(s.head(g, n, h).slice(t).at(0), {features()}, f32);
-      assert_that(reduce_max(gates).scalar() <= 0, "g are logarithms of decays: at most 0");
-      parallel(state, [&](Index i, Index j) { state(i, j) *= exp(gates(i)); });
+    Token own(*this, n, h, t, column);
+    prepare(own);
+    if (own.gates) {
+      parallel(state, [&](Index i, Index j) { state(i, j) *= (*own.gates)(i); });
     } else if (c.g || c.g_gamma) {
       Expr own_g = c.g ? Expr(f32(s.head(g, n, h)(t))) : Expr(f32(0));
       Expr gate = c.g_gamma ? own_g + f32(g_gamma(h)) : own_g, factor = exp(gate);
@@ -63,12 +86,11 @@ class Recurrence {
       parallel(state, [&](Index i, Index j) { state(i, j) *= factor; });
     }
     if (c.beta) {
-      Expr share = f32(s.head(beta, n, h)(t));
-      Fragment seen = reduce_sum(map(state, [&](Index i, Index j) { return state(i, j) * own_k(i); }), 0);
-      parallel(own_v, [&](Index j) { own_v(j) = share * (own_v(j) - seen(j)); });
+      Fragment seen = reduce_sum(map(state, [&](Index i, Index j) { return state(i, j) * own.k(i); }), 0);
+      parallel(own.v, [&](Index j) { own.v(j) = *own.share * (own.v(j) - seen(j)); });
     }
-    parallel(state, [&](Index i, Index j) { state(i, j) += own_k(i) * own_v(j); });
-    Fragment o = reduce_sum(map(state, [&](Index i, Index j) { return state(i, j) * own_q(i); }), 0);
+    parallel(state, [&](Index i, Index j) { state(i, j) += own.k(i) * own.v(j); });
+    Fragment o = reduce_sum(map(state, [&](Index i, Index j) { return state(i, j) * own.q(i); }), 0);
     parallel(o, [&](Index j) { o(j) *= scale; });
     copy(o, s.head(out, n, h).slice(t).at(column));
   }

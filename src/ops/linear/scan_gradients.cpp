@@ -144,7 +144,7 @@ class ChunkGradients {
 
   void run() const {
     const Sequences& s = in.s;
-    grid(s.most_chunks(), in.key_heads, s.count(), [&](Index chunk, Index key_head, Index n) {
+    grid(in.key_heads, s.most_chunks(), s.count(), [&](Index key_head, Index chunk, Index n) {
       Expr row = chunk * c.rows(), group = Expr(in.heads) / in.key_heads;
       s.leave_unless(n, row);
       Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);

@@ -75,7 +75,7 @@ struct NormGradient {
   Tensor dsum = adds_residual<Op> ? input("dsum", {rows, c.dim}, c.type) : dx;
   Tensor dbias = c.bias ? output("dbias", {c.dim}, f32) : dx;
   Expr eps = scalar("eps", f32), tiles = ceildiv(rows, c.rows);
-  Expr blocks = min(tiles, processors() * norms_of_a_processor);
+  Expr blocks = min(tiles, processors() * (c.is_long() ? 1 : norms_of_a_processor));
   Tensor parts = c.weight ? workspace("parts", {blocks, c.dim}, f32) : dx;
   Tensor bias_parts = c.bias ? workspace("bias_parts", {blocks, c.dim}, f32) : dx;
   float share = 1.f / static_cast<float>(c.dim);
@@ -119,52 +119,64 @@ struct NormGradient {
         if (n.c.weight) copy(n.weight.at(0), *registers);
       }
     }
-    Fragment load() const {
-      if (!shared) return clone(*registers);
-      Fragment result({shared->extent(0)}, f32);
-      copy(*shared, result);
-      return result;
+    Fragment load() const { return clone(*registers); }
+    Expr of(const Expr& j) const { return shared ? f32((*shared)(j)) : (*registers)(j); }
+  };
+  // A tile in registers. Elements of long rows are read from shared memory wherever they are needed, so that
+  // the sums have the registers.
+  struct Held {
+    Fragment values, given, weights;
+    Held(const NormGradient& n, const Inputs& from, const Weights& of_block)
+        : values(n.normalised(from)), given({n.c.rows, n.c.dim}, f32), weights(of_block.load()) {
+      copy(from.given, given);
     }
   };
-  // Long rows are read again from shared memory wherever they are needed, so that the sums have the
-  // registers.
   struct Operands {
-    Fragment values, given, weights;
-    Operands(const NormGradient& n, const Inputs& from, const Weights& held)
-        : values(n.normalised(from)), given({n.c.rows, n.c.dim}, f32), weights(held.load()) {
-      copy(from.given, given);
+    const NormGradient& n;
+    const Inputs& from;
+    const Weights& of_block;
+    std::optional<Held> held = {};
+    Expr value(const Expr& i, const Expr& j) const {
+      if (held) return held->values(i, j);
+      if (!adds_residual<Op>) return f32(from.values(i, j));
+      return f32(n.c.type(f32(from.values(i, j)) + f32((*from.added)(i, j))));
+    }
+    Expr given(const Expr& i, const Expr& j) const {
+      return held ? Expr(held->given(i, j)) : f32(from.given(i, j));
+    }
+    Expr weighted(const Expr& i, const Expr& j) const {
+      return given(i, j) * (held ? Expr(held->weights(j)) : of_block.of(j));
     }
   };
   void tile(const Expr& row, const Weights& weights, Fragment* sum, Fragment* bias_sum) const {
     const Inputs from(*this, row);
     Fragment mean({c.rows}, f32, 0), before({c.rows}, f32, 0), r({c.rows}, f32), along({c.rows}, f32);
-    Operands first(*this, from, weights);
-    std::optional<Operands> again;
-    Operands* own = &first;
-    const auto read_again = [&] {
-      if (c.is_long()) own = &again.emplace(*this, from, weights);
-    };
-    const auto weighted = [&](Index i, Index j) { return own->given(i, j) * own->weights(j); };
-    const auto less = [&](Index i, Index j) { return own->values(i, j) - mean(i); };
+    Operands own{*this, from, weights};
+    std::optional<Fragment> formed;
+    if (c.is_long())
+      formed.emplace(std::vector<int>{c.rows, c.dim}, f32, Loc::current());
+    else
+      own.held.emplace(*this, from, weights);
+    Fragment &values = formed ? *formed : own.held->values, &given = formed ? *formed : own.held->given;
+    const auto value = [&](Index i, Index j) { return own.value(i, j); };
+    const auto weighted = [&](Index i, Index j) { return own.weighted(i, j); };
+    const auto less = [&](Index i, Index j) { return own.value(i, j) - mean(i); };
     if (is_centred<Op>) {
-      Fragment all = clone(first.values), g = map(first.given, weighted);
+      Fragment all = formed ? map(values, value) : clone(values), g = map(given, weighted);
       reduce_sum(all, mean), reduce_sum(g, before);
       parallel(mean, [&](Index i) { mean(i) *= share, before(i) *= share; });
-      read_again();
     }
-    Fragment squares = map(own->values, [&](Index i, Index j) { return less(i, j) * less(i, j); });
-    Fragment products = map(own->given, [&](Index i, Index j) { return weighted(i, j) * less(i, j); });
+    Fragment squares = map(values, [&](Index i, Index j) { return less(i, j) * less(i, j); });
+    Fragment products = map(given, [&](Index i, Index j) { return weighted(i, j) * less(i, j); });
     clear(r), clear(along);
     reduce_sum(squares, r), reduce_sum(products, along);
     parallel(r, [&](Index i) {
       r(i) = rsqrt(r(i) * share + eps);
       along(i) *= share * r(i) * r(i);
     });
-    read_again();
-    Fragment &values = own->values, &given = own->given;
-    if (bias_sum != nullptr) parallel(*bias_sum, [&](Index i, Index j) { (*bias_sum)(i, j) += given(i, j); });
+    if (bias_sum != nullptr) parallel(*bias_sum, [&](Index i, Index j) { (*bias_sum)(i, j) += own.given(i, j); });
     if (sum != nullptr)
-      parallel(*sum, [&](Index i, Index j) { (*sum)(i, j) += given(i, j) * less(i, j) * r(i); });
+      parallel(*sum, [&](Index i, Index j) { (*sum)(i, j) += own.given(i, j) * less(i, j) * r(i); });
     const auto gradient = [&](Index i, Index j) {
       return r(i) * (weighted(i, j) - before(i) - less(i, j) * along(i));
     };
@@ -175,7 +187,10 @@ struct NormGradient {
     } else {
       parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j); });
     }
-    copy(values, dx.at(row));
+    if (formed)
+      copy(values.to(c.type), dx.at(row));
+    else
+      copy(values, dx.at(row));
   }
   void write() const {
     grid(blocks, {.threads = c.threads}, [&](Index block) {

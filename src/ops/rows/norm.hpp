@@ -33,7 +33,7 @@ struct NormInstance {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
                       labelled("threads", threads), pieces, labelled("held", held));
   }
-  bool is_long() const { return threads > 512; }
+  bool is_long() const { return threads > 0; }
 };
 
 template <class Op>
@@ -77,7 +77,7 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   NormInstance<Op> made = norm_instance(c);
   if (made.dim > longest_held_norm) return in_pieces(made, c, 2);
   made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, most_rows), made.dim);
-  if (made.dim > 8192) made.threads = 1024;
+  if (made.dim > 8192) made.threads = 512;
   return made;
 }
 

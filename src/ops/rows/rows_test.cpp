@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
 #include "tegula/ops.hpp"
 
@@ -52,6 +53,26 @@ TEST(KeptRows, AreHeldByRegistersWhereSlotsAreTooFew) {
                                                                  : Tensors{{"logits", x}, {"labels", labels}};
     const Tensors results = call_by_name(schema, inputs, {}, Target::emulated_sm90());
     EXPECT_EQ(faults_of(judge_call(schema, inputs, {}, results)), "") << name;
+  }
+}
+
+// Rows of which a processor's shared memory holds three and registers none.
+TEST(LayerNorm, GradientsReadLongRowsFromSharedMemory) {
+  constexpr std::int64_t d = 8200;
+  const auto normal = [&](const Shape& shape, std::uint64_t seed) {
+    return Tensor::random_normal(shape, bf16, seed);
+  };
+  const Tensors inputs{{"dout", normal({3, d}, 1)},
+                       {"x", normal({3, d}, 2)},
+                       {"weight", normal({d}, 3)},
+                       {"bias", normal({d}, 4)}};
+  const Tensors exact = formula_by_name(find_schema("layer_norm_backward"), inputs, {});
+  for (const Target target : test_targets()) {
+    const LayerNormGradients own =
+        layer_norm_backward(inputs.at("dout"), inputs.at("x"),
+                            {.weight = inputs.at("weight"), .bias = inputs.at("bias"), .target = target});
+    expect_close("dx", own.dx, exact.at("dx"), exact.at("dx").to(bf16), bf16);
+    expect_close("dweight", own.dweight, exact.at("dweight"), exact.at("dweight").to(f32), f32);
   }
 }
 

@@ -13,8 +13,8 @@ namespace {
 template <class F>
 void each_chunk(const ScanInputs& in, const F& body) {
   const int more = in.c.packed ? in.c.rows() : 0;
-  grid(in.s.most_chunks(in.c.rows(), more) * in.blocks(), in.heads, in.s.count(),
-       [&](Index x, Index h, Index n) {
+  grid(in.heads, in.s.most_chunks(in.c.rows(), more) * in.blocks(), in.s.count(),
+       [&](Index h, Index x, Index n) {
          Expr chunk = x / in.blocks(), column = x % in.blocks() * in.c.block;
          in.s.leave_unless_chunk(n, chunk);
          // One step, so that the next block's tiles come under this block's work.
