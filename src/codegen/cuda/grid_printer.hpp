@@ -147,6 +147,8 @@ class CudaGridPrinter : private ElementPrinter {
   void load_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
   void make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
   void convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers);
+  void convert_in_turns(const passes::RowConversion& plan, const PieceRegisters& registers,
+                        std::int64_t rounds, std::int64_t batch);
   void name_piece(const passes::RowConversion& plan, const std::string& round);
   void name_piece_of_team(const passes::RowConversion& plan, std::int64_t of_row, const std::string& round);
   void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
@@ -164,6 +166,7 @@ class CudaGridPrinter : private ElementPrinter {
   void load_ahead(const HeldLoop& own);
   void load_held(const HeldLoop& own);
   void make_held(const HeldLoop& own);
+  void load_made();
   void open_own_element(const ir::For& loop);
   void load_next_step(const HeldLoop& own);
 

@@ -369,8 +369,40 @@ TEST(RolesText, ReadsRowsToConvertAStepAhead) {
   EXPECT_NE(ahead.find(mark, ahead.find(mark) + 1), std::string::npos) << "the factors as well";
   EXPECT_NE(ahead.find("< K_ ? tg::load_pack<16>(B_"), std::string::npos) << ahead;
   EXPECT_NE(ahead.find("[r] = tg::load_pack<16>(B_"), std::string::npos) << ahead;
+  // A fence would wait for loads that are on their way.
+  const std::size_t made = ahead.find(mark);
+  EXPECT_LT(ahead.find("tg::filled(", made), ahead.find("tg::load_pack", made)) << ahead;
   EXPECT_NE(once.find(mark), std::string::npos) << once;
   EXPECT_EQ(twice.find(mark), std::string::npos) << twice;
+}
+
+// Of a tile that has more pieces than a thread holds, those that it has made give way to others, in the text
+// and in what the compiler makes of it.
+TEST(RolesText, ReplacesPiecesThatItHasMade) {
+  using namespace lang;
+  const lang::Kernel program = kernel("records", [&] {
+    Dim K("K");
+    lang::Tensor A = input("A", {64, 512}, bf16), B = input("B", {K, 512}, e4m3),
+                 factors = input("factors", {K, 4}, f32), C = output("C", {64, 512}, f32);
+    grid(4, {.threads = 256}, [&](Index) {
+      Shared a({64, 512}, bf16);
+      lang::copy(A, a);
+      Fragment sum({64, 512}, f32, 0);
+      pipelined(ceildiv(K, 64), {.stages = 2}, [&](Index n) {
+        Shared b({64, 512}, bf16);
+        parallel(b, [&](Index t, Index d) { b(t, d) = B(n * 64 + t, d) * factors(n * 64 + t, d / 128); });
+        Fragment p({64, 64}, f32, 0);
+        lang::gemm(a, b.T(), p);
+        Fragment weights = p.to(bf16);
+        lang::gemm(weights, b, sum);
+      });
+      lang::copy(sum, C);
+    });
+  });
+  const std::string text = print_cuda(Signature(program.ir()), {90}).text;
+  const std::size_t kept = text.find("tg::in_order();"), next = text.find("+ 8 + r) * 4", kept);
+  ASSERT_NE(kept, std::string::npos) << text;
+  EXPECT_LT(next, text.find("tg::in_order();", kept + 1)) << text;
 }
 
 }  // namespace
