@@ -166,7 +166,6 @@ class CudaGridPrinter : private ElementPrinter {
   void load_ahead(const HeldLoop& own);
   void load_held(const HeldLoop& own);
   void make_held(const HeldLoop& own);
-  void load_made();
   void open_own_element(const ir::For& loop);
   void load_next_step(const HeldLoop& own);
 

@@ -35,7 +35,6 @@ void CudaGridPrinter::producer_loop(const For& step, const Loc& at, const schedu
       [&] {
         load_first_step(step);
         events(list);
-        load_made();
       },
       [&] { hold_next_step(step, list); });
   held_.clear();
@@ -206,13 +205,7 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
   loop_.reset();
   facts_ = before;
   out_.close();
-  made_ = &own;
-}
-
-// What has been made is loaded again once the tile is handed over: the fence in front of that would wait for
-// loads that are on their way.
-void CudaGridPrinter::load_made() {
-  if (made_) load_next_step(*std::exchange(made_, nullptr));
+  load_next_step(own);
 }
 
 void CudaGridPrinter::load_next_step(const HeldLoop& own) {

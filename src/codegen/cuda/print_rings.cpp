@@ -114,10 +114,8 @@ void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) 
 void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
   const bool of_tiles = n.place.ring < static_cast<int>(roles_->rings.size());
   if (n.side == schedule::Side::full && of_tiles &&
-      roles_->is_brought_by_threads(roles_->rings[n.place.ring])) {
-    sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));
-    return load_made();
-  }
+      roles_->is_brought_by_threads(roles_->rings[n.place.ring]))
+    return sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));
   if (n.side == schedule::Side::full)
     return sync_line(by_loader(fmt::format("tg::barrier_arrive({}.full());", ring_name(n.place.ring))));
   sync_line(fmt::format("tg::{}{}({});", n.place.shift == 0 ? "release" : "release_last",
