@@ -147,8 +147,6 @@ class CudaGridPrinter : private ElementPrinter {
   void load_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
   void make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
   void convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers);
-  void convert_in_turns(const passes::RowConversion& plan, const PieceRegisters& registers,
-                        std::int64_t rounds, std::int64_t batch);
   void name_piece(const passes::RowConversion& plan, const std::string& round);
   void name_piece_of_team(const passes::RowConversion& plan, std::int64_t of_row, const std::string& round);
   void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
@@ -168,6 +166,7 @@ class CudaGridPrinter : private ElementPrinter {
   void make_held(const HeldLoop& own);
   void open_own_element(const ir::For& loop);
   void load_next_step(const HeldLoop& own);
+  void prefetch_rows(const HeldLoop& own);
 
   // ---- what concerns some rows only (print_row_guards.cpp)
   passes::Deciders deciders(const ir::If& n) const;

@@ -23,7 +23,6 @@ constexpr int part_elements = 8;  // of 16 bits, in 16 bytes
 // elsewhere.
 constexpr int registers_to_convert = 80;
 constexpr std::int64_t many_words = 52, few_words = 12;
-constexpr std::int64_t replaced_pieces = 2;  // of a thread's batch at a time
 
 // Variables of statements of the row that elements, or the store, need.
 std::vector<VariablePtr> kept_variables(const passes::RowConversion& plan, const Body& body) {
@@ -270,8 +269,6 @@ void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan, cons
   const std::int64_t rounds = pieces_of_thread(plan);
   std::int64_t batch = 8;
   while (batch > 1 && (rounds % batch != 0 || batch * registers.words > words_to_convert())) batch /= 2;
-  if (in_whole_rows_ && batch > replaced_pieces && rounds > batch)
-    return convert_in_turns(plan, registers, rounds, batch);
   const std::string round = names_.unique("round");
   out_.line("#pragma unroll 1");
   out_.open(fmt::format("for (int {0} = 0; {0} < {1}; {0} += {2}) {{", round, rounds, batch));
@@ -279,32 +276,6 @@ void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan, cons
   each_piece(plan, batch, round, [&] { load_pieces(plan, registers); });
   each_piece(plan, batch, round, [&] { make_pieces(plan, registers); });
   out_.close();
-}
-
-// A thread has a batch of pieces under way always: those that it has made give way to the next ones of the
-// tile. The compiler of the text would load them all before it makes any, or make them all before.
-void CudaGridPrinter::convert_in_turns(const passes::RowConversion& plan, const PieceRegisters& registers,
-                                       std::int64_t rounds, std::int64_t batch) {
-  const std::string round = names_.unique("round"), first = names_.unique("first");
-  for (const std::string& line : registers.declarations) out_.line(fmt::format("{}[{}];", line, batch));
-  each_piece(plan, batch, "", [&] { load_pieces(plan, registers); });
-  const auto replaced = [&](const std::string& piece, const std::function<void()>& print) {
-    out_.line("#pragma unroll");
-    out_.open(fmt::format("for (int r = {0}; r < {0} + {1}; ++r) {{", first, replaced_pieces));
-    name_piece(plan, piece + " + r");
-    print();
-    out_.close();
-    out_.line("tg::in_order();");
-  };
-  out_.line("#pragma unroll");
-  out_.open(fmt::format("for (int {0} = 0; {0} < {1}; {0} += {2}) {{", round, rounds - batch, batch));
-  out_.line("#pragma unroll");
-  out_.open(fmt::format("for (int {0} = 0; {0} < {1}; {0} += {2}) {{", first, batch, replaced_pieces));
-  replaced(round, [&] { make_pieces(plan, registers); });
-  replaced(fmt::format("{} + {}", round, batch), [&] { load_pieces(plan, registers); });
-  out_.close();
-  out_.close();
-  each_piece(plan, batch, std::to_string(rounds - batch), [&] { make_pieces(plan, registers); });
 }
 
 // What is the same for the whole piece, and the piece of each tensor; zeros where there is no such row.

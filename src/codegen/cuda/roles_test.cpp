@@ -373,34 +373,5 @@ TEST(RolesText, ReadsRowsToConvertAStepAhead) {
   EXPECT_EQ(twice.find(mark), std::string::npos) << twice;
 }
 
-// Of a tile that has more pieces than a thread holds, those that it has made give way to others, in the text
-// and in what the compiler makes of it.
-TEST(RolesText, ReplacesPiecesThatItHasMade) {
-  using namespace lang;
-  const lang::Kernel program = kernel("records", [&] {
-    Dim K("K");
-    lang::Tensor A = input("A", {64, 512}, bf16), B = input("B", {K, 512}, e4m3),
-                 factors = input("factors", {K, 4}, f32), C = output("C", {64, 512}, f32);
-    grid(4, {.threads = 256}, [&](Index) {
-      Shared a({64, 512}, bf16);
-      lang::copy(A, a);
-      Fragment sum({64, 512}, f32, 0);
-      pipelined(ceildiv(K, 64), {.stages = 2}, [&](Index n) {
-        Shared b({64, 512}, bf16);
-        parallel(b, [&](Index t, Index d) { b(t, d) = B(n * 64 + t, d) * factors(n * 64 + t, d / 128); });
-        Fragment p({64, 64}, f32, 0);
-        lang::gemm(a, b.T(), p);
-        Fragment weights = p.to(bf16);
-        lang::gemm(weights, b, sum);
-      });
-      lang::copy(sum, C);
-    });
-  });
-  const std::string text = print_cuda(Signature(program.ir()), {90}).text;
-  const std::size_t kept = text.find("tg::in_order();"), next = text.find("+ 8 + r) * 4", kept);
-  ASSERT_NE(kept, std::string::npos) << text;
-  EXPECT_LT(next, text.find("tg::in_order();", kept + 1)) << text;
-}
-
 }  // namespace
 }  // namespace tegula::codegen

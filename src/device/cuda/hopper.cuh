@@ -68,8 +68,6 @@ TG_DEVICE float total(const float (&r)[count]) {
 TG_DEVICE void hold(float sum) {
   if (sum < -1.0f) barrier_arrive(0);
 }
-// What is read and written behind it stays behind what is before it.
-TG_DEVICE void in_order() { asm volatile("" ::: "memory"); }
 
 // The place of an operand [rows, …] in shared memory whose blocks are `columns` columns wide: see TileOrder.
 template <int rows, int columns, int bytes = 2>

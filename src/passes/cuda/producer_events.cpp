@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "ir/effects.hpp"
-#include "ir/lists.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/role_events.hpp"
 
@@ -36,7 +35,6 @@ class Producer {
   const Buffer* first_with(const BufferPtr& tile) const {
     return roles_.rings[static_cast<std::size_t>(roles_.ring_of(tile.get()))].with(tile.get())[0].get();
   }
-  bool meet_later(const RingPlan& plan, const BufferPtr& first) const;
   // The slot for the tiles that come with this one.
   void acquire(int ring, const BufferPtr& first, Events& out);
   void fill(const Stmt& s, const BufferPtr& tile, const Part& part, bool last, Events& out);
@@ -131,22 +129,13 @@ void Producer::meet(Events& out) const {
     out.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
 }
 
-// Whether no part of the slot can be there before all threads have seen that it was free: they hand over
-// together what they bring, or arrive themselves.
-bool Producer::meet_later(const RingPlan& plan, const BufferPtr& first) const {
-  const std::vector<BufferPtr>& tiles = plan.with(first.get());
-  return plan.by_rows || std::none_of(roles_.fills.begin(), roles_.fills.end(), [&](const auto& fill) {
-           return contains(tiles, fill.second) && roles_.copies.contains(fill.first);
-         });
-}
-
 void Producer::acquire(int ring, const BufferPtr& first, Events& out) {
   const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
   out.push_back({schedule::Acquire{{ring}}, readers()});
   // What they have read of the slot has arrived before the engine fills it (`fence_reads`).
   if (plan.is_awaited && !plan.by_rows && !roles_.one_loader) out.push_back({schedule::ProxyFence{}});
   // No warp may fall behind by a whole phase, nor still read the slot.
-  if (!meet_later(plan, first) || plan.is_awaited) meet(out);
+  if (!plan.by_rows || plan.is_awaited) meet(out);
   if (plan.by_rows) return;
   int bytes = 0;
   for (const BufferPtr& tile : plan.with(first.get()))
@@ -225,8 +214,8 @@ void Producer::nested(const Stmt& s, std::vector<int>& open, Events& out) {
 
 Events Producer::body(const Body& statements) {
   Events out;
-  std::vector<int> open, to_come;                           // rings
-  std::unordered_map<const Buffer*, Part> next;             // of each tile
+  std::vector<int> open, to_come;                 // rings
+  std::unordered_map<const Buffer*, Part> next;   // of each tile
   std::unordered_map<const Buffer*, const StmtNode*> last;  // that fills a tile that comes with this one
   std::unordered_map<int, const Buffer*> first;             // of the tiles that come in an open ring
   for (const Stmt& s : statements) {
