@@ -214,8 +214,8 @@ void Producer::nested(const Stmt& s, std::vector<int>& open, Events& out) {
 
 Events Producer::body(const Body& statements) {
   Events out;
-  std::vector<int> open, to_come;                 // rings
-  std::unordered_map<const Buffer*, Part> next;   // of each tile
+  std::vector<int> open, to_come;                           // rings
+  std::unordered_map<const Buffer*, Part> next;             // of each tile
   std::unordered_map<const Buffer*, const StmtNode*> last;  // that fills a tile that comes with this one
   std::unordered_map<int, const Buffer*> first;             // of the tiles that come in an open ring
   for (const Stmt& s : statements) {
