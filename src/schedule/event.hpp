@@ -231,6 +231,7 @@ struct Event {
   std::string name = {};                          // of an operation or a loop
   std::shared_ptr<const ir::StmtNode> stmt = {};  // that it comes from
   std::optional<Loc> at = {};                     // line of the user's program
+  int warp = 0;                                   // of the role, to which its `one` thread belongs
 };
 
 }  // namespace tegula::schedule

@@ -87,7 +87,7 @@ bool Machine::takes_part(const Actor& a, const Event& e) const {
     case Who::leader:
       return a.id.warp == 0;
     case Who::one:
-      return a.step < model_.prologue_steps() ? a.id.in_cta == 0 : a.id.group == 0 && a.id.warp == 0;
+      return a.step < model_.prologue_steps() ? a.id.in_cta == 0 : a.id.group == 0 && a.id.warp == e.warp;
   }
   return false;
 }

@@ -44,7 +44,7 @@ class Printer {
       case Who::leader:
         return words + " by one thread a group";
       case Who::one:
-        return words + " by one thread";
+        return words + (e.warp == 0 ? " by one thread" : fmt::format(" by one thread of warp {}", e.warp));
     }
     return words;
   }

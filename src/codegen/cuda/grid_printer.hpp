@@ -166,6 +166,7 @@ class CudaGridPrinter : private ElementPrinter {
   void make_held(const HeldLoop& own);
   void open_own_element(const ir::For& loop);
   void load_next_step(const HeldLoop& own);
+  void prefetch_rows(const HeldLoop& own);
 
   // ---- what concerns some rows only (print_row_guards.cpp)
   passes::Deciders deciders(const ir::If& n) const;

@@ -19,6 +19,7 @@ namespace {
 
 // Registers of a thread for what it holds, of those with which it converts.
 constexpr std::int64_t most_held = 96;
+constexpr int line_bytes = 128;  // of the second-level cache
 
 // Of all loops over elements, those that threads deal among themselves.
 const For* parallel_loop(const Stmt& s) {
@@ -215,6 +216,37 @@ void CudaGridPrinter::load_next_step(const HeldLoop& own) {
   values_.forget_names(index);
   values_.set(index, next);
   load_ahead(own);
+  values_.set(index, name);
+  out_.close();
+  if (own.rows && own.ahead.empty()) prefetch_rows(own);
+}
+
+// Rows of the step after the next, to the second-level cache: from memory they are on their way for longer
+// than a step.
+void CudaGridPrinter::prefetch_rows(const HeldLoop& own) {
+  const For& loop = *as<For>(own.loop);
+  const auto* load = as<Load>(loop.body.front());
+  if (loop.body.size() != 2 || !load || loop.index.size() != 2) return;
+  passes::RowConversion lines = *own.rows;
+  lines.elements = line_bytes / load->from.view.buffer->type.bytes();
+  const std::int64_t columns = constant_value(loop.end[1]),
+                     pieces = constant_value(loop.end[0]) * columns / lines.elements;
+  if (columns % lines.elements != 0 || pieces % team_.threads != 0) return;
+  const VariablePtr& index = held_step_->index[0];
+  const std::string name = variable_text(index), later = fmt::format("({} + 2)", name);
+  out_.open(fmt::format("if ({} < {}) {{", later, value(held_step_->end[0])));
+  values_.forget_names(index);
+  values_.set(index, later);
+  const Facts before = facts_;
+  add_indices(loop);
+  loop_ = ElementLoop{&loop, nullptr, ""};
+  each_piece(lines, pieces / team_.threads, "", [&] {
+    const GuardedAddress at = address(load->from);
+    const std::string prefetch = fmt::format("tg::prefetch({});", at.pointer);
+    out_.line(at.guard.empty() ? prefetch : fmt::format("if ({}) {}", at.guard, prefetch));
+  });
+  loop_.reset();
+  facts_ = before;
   values_.set(index, name);
   out_.close();
 }

@@ -43,7 +43,7 @@ void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, 
 
 void CudaGridPrinter::event(const schedule::Load& n, const schedule::Event& e) {
   out_.code();
-  if (!roles_->one_loader) out_.open("if (thread == 0) {");
+  if (!roles_->one_loader) out_.open(fmt::format("if (thread == {}) {{", 32 * e.warp));
   load_boxes(*as<Copy>(e.stmt), roles_->copies.at(e.stmt.get()), n.place.ring, e.stmt->at);
   if (!roles_->one_loader) out_.close();
 }

@@ -369,6 +369,10 @@ TEST(RolesText, ReadsRowsToConvertAStepAhead) {
   EXPECT_NE(ahead.find(mark, ahead.find(mark) + 1), std::string::npos) << "the factors as well";
   EXPECT_NE(ahead.find("< K_ ? tg::load_pack<16>(B_"), std::string::npos) << ahead;
   EXPECT_NE(ahead.find("[r] = tg::load_pack<16>(B_"), std::string::npos) << ahead;
+  EXPECT_NE(ahead.find("+ 2) < tg::"), std::string::npos)
+      << "and those of the step after the next prefetched";
+  EXPECT_NE(ahead.find("tg::prefetch(B_"), std::string::npos) << ahead;
+  EXPECT_EQ(once.find("tg::prefetch("), std::string::npos) << "a number two steps ahead is not known";
   EXPECT_NE(once.find(mark), std::string::npos) << once;
   EXPECT_EQ(twice.find(mark), std::string::npos) << twice;
 }

@@ -61,6 +61,9 @@ TG_DEVICE uint32_t bits_tf32(float x) {
   return r;
 }
 
+// The line to the second-level cache.
+TG_DEVICE void prefetch(const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
+
 // (x & mask) ^ pattern as one instruction, whatever of it is constant.
 TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) {
   uint32_t r;

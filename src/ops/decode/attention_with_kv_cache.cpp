@@ -113,6 +113,10 @@ void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
                                                         .dim_v = kernel.dim_v},
                                                        kernel.compute, c.on_gpu());
   kernel.split = splits > 1;
+  // Of chosen blocks there are about as many for each sequence.
+  const std::int64_t tiles =
+      c.dim("kv_heads") * member_tiles * ((c.dim("queries") + kernel.queries - 1) / kernel.queries);
+  kernel.longest_first = kernel.block == 0 && deals_longest_first(c.call(), tiles * splits);
   launch(kernel, cache_kernel,
          {{"scale", program_scale(static_cast<float>(c.real("scale")), c->softcap)},
           {"left", std::min<std::int64_t>(c->left, 1 << 29)},

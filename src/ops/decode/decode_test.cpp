@@ -80,13 +80,17 @@ TEST(Decode, BitsOfFixedSplitsDoNotDependOnTheBatch) {
 // More blocks than processors, of which the last sequence has the longest.
 TEST(Decode, LongSequencesComeFirst) {
   constexpr int sequences = 140;
-  Call call("mla_decode", "batch=140 queries=1 keys=1024 heads=2 d=24 row=24 d_v=16 bf16 cache_seqlens");
   std::vector<std::int32_t> lengths;
   for (int b = 0; b < sequences; ++b) lengths.push_back(b + 1 == sequences ? 300 : b * 37 % 90);
-  call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>(lengths, {sequences}));
   std::vector<Target> targets = all_targets();
   std::erase_if(targets, [](const Target& target) { return target == Target::interpreter(); });
-  call.expect_right(targets);
+  for (const auto& [name, heads] : {std::pair("mla_decode", "heads=2 d=24 row=24"),
+                                    std::pair("attention_with_kv_cache", "kv_heads=1 group=2 d=16")}) {
+    Call call(name,
+              fmt::format("batch={} queries=1 keys=1024 {} d_v=16 bf16 cache_seqlens", sequences, heads));
+    call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>(lengths, {sequences}));
+    call.expect_right(targets);
+  }
 }
 
 TEST(Decode, LengthsBeyondTheCacheAreErrors) {

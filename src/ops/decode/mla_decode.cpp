@@ -61,17 +61,6 @@ TensorRef with_head(TensorRef tensor) {
   return tensor;
 }
 
-// Lengths are known on the device alone. With few blocks a processor the last one to be taken may be the
-// longest, when all others are done; with very many it does not matter, and to count takes longer.
-bool deals_longest_first(const Bound<MlaDecode>& c, std::int64_t tiles_of_sequence) {
-  constexpr std::int64_t most_blocks_of_processor = 8, most_sequences = 512, least_room = 1024;
-  if (!c.on_gpu() || !c.has("cache_seqlens")) return false;
-  const std::int64_t blocks = c.dim("batch") * tiles_of_sequence,
-                     processors = planned_gpu_processors(c.call());
-  return blocks > processors && blocks <= most_blocks_of_processor * processors &&
-         c.dim("batch") <= most_sequences && c.dim("room") >= least_room;
-}
-
 void run_mla(const Bound<MlaDecode>& c, Launch& launch) {
   CacheKernel kernel = mla_kernel(c);
   const std::int64_t heads = c.dim("heads"), tiles = (heads + kernel.pack - 1) / kernel.pack;
@@ -83,7 +72,7 @@ void run_mla(const Bound<MlaDecode>& c, Launch& launch) {
   kernel.split = splits > 1;
   kernel.longest_first =
       !kernel.split &&
-      deals_longest_first(c, tiles * ((c.dim("queries") + kernel.queries - 1) / kernel.queries));
+      deals_longest_first(c.call(), tiles * ((c.dim("queries") + kernel.queries - 1) / kernel.queries));
   const auto of_group = [&](const char* name, int dim) {  // heads become [1, heads]
     const TensorRef own = c.given(name);
     return own.shape.empty() ? own : split_heads(own, dim, heads);

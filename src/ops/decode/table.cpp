@@ -25,6 +25,17 @@ int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu) {
       planned_processors / blocks, 1, std::max<std::int64_t>(p.keys / cpu_table.keys_of_split, 1)));
 }
 
+// Lengths are known on the device alone. With few blocks a processor the last one to be taken may be the
+// longest, when all others are done; with very many it does not matter, and to count takes longer.
+bool deals_longest_first(const BoundCall& call, std::int64_t blocks_of_sequence) {
+  constexpr std::int64_t most_blocks_of_processor = 8, most_sequences = 512, least_room = 1024;
+  if (!call.on_gpu() || !call.has("cache_seqlens")) return false;
+  const std::int64_t blocks = call.dim("batch") * blocks_of_sequence,
+                     processors = planned_gpu_processors(call);
+  return blocks > processors && blocks <= most_blocks_of_processor * processors &&
+         call.dim("batch") <= most_sequences && call.dim("room") >= least_room;
+}
+
 SequencePlaces::SequencePlaces(const BoundCall& call, std::int64_t b) {
   const bool paged = call.has("block_table");
   const std::int64_t page_size = call.dim("page_size");

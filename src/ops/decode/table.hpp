@@ -68,6 +68,8 @@ struct SplitProblem {
   int tile_queries = 1, tile_keys = 64, dim = 64, dim_v = 64;
 };
 int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu);
+// Whether blocks of long sequences come before those of short ones; each sequence has so many.
+bool deals_longest_first(const BoundCall& call, std::int64_t blocks_of_sequence);
 
 // The keys of sequence b of a call, by the formula: for each of its tokens, which are `length`, the page and
 // the row there, or the page −1.

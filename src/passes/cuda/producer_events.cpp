@@ -14,6 +14,11 @@ using schedule::Who;
 
 namespace {
 
+// Of a tile, that one statement of a body fills.
+struct Part {
+  int number = 0, count = 0;
+};
+
 class Producer {
  public:
   Producer(ScheduleNames& names, const Roles& roles);
@@ -32,8 +37,9 @@ class Producer {
   }
   // The slot for the tiles that come with this one.
   void acquire(int ring, const BufferPtr& first, Events& out);
-  void fill(const Stmt& s, const BufferPtr& tile, int part, bool last, Events& out);
-  void load(const Stmt& s, const BufferPtr& tile, int part, Events& out);
+  void fill(const Stmt& s, const BufferPtr& tile, const Part& part, bool last, Events& out);
+  int loading_warp(const Part& part) const;
+  void load(const Stmt& s, const BufferPtr& tile, const Part& part, Events& out);
   void fill_by_threads(const Stmt& s, const BufferPtr& tile, int part, Events& out);
   void nested(const Stmt& s, std::vector<int>& open, Events& out);
 
@@ -50,6 +56,13 @@ Producer::Producer(ScheduleNames& names, const Roles& roles) : names_(names), ro
     if (!gemm || !is_on_tensor_cores(*gemm)) return;
     for (const View* operand : {&gemm->a, &gemm->b}) operands_.insert(operand->buffer.get());
   });
+}
+
+// One thread needs longer to begin many small copies than the engine to make them, so that warps take them in
+// turn. They have met since the slot was free; bytes may arrive before the first warp expects them.
+int Producer::loading_warp(const Part& part) const {
+  constexpr int warps = producer_threads / 32;
+  return !roles_.one_loader && part.count >= warps ? part.number % warps : 0;
 }
 
 bool Producer::has_fills(const Stmt& s) const {
@@ -130,23 +143,24 @@ void Producer::acquire(int ring, const BufferPtr& first, Events& out) {
   out.push_back({schedule::Expect{{ring}, bytes}, Who::one});
 }
 
-void Producer::load(const Stmt& s, const BufferPtr& tile, int part, Events& out) {
+void Producer::load(const Stmt& s, const BufferPtr& tile, const Part& part, Events& out) {
   const int ring = roles_.ring_of(tile.get());
   const TensorCopy& plan = roles_.copies.at(s.get());
   const bool halved = plan.halved >= 0;
   schedule::Access to = names_.access(tile, schedule::Touch::write);
-  to.parts.mask = std::uint64_t{1} << part;
+  to.parts.mask = std::uint64_t{1} << part.number;
   if (roles_.cluster() > 1) {
-    to.parts.mask = std::uint64_t{halved ? 1u : 3u} << 2 * part;
+    to.parts.mask = std::uint64_t{halved ? 1u : 3u} << 2 * part.number;
     to.parts.per_cta = halved ? 1 : 0;
   }
   const int bytes = halved ? bytes_of(s, tile) / 2 : bytes_of(s, tile);
-  schedule::Load load{{ring}, to, bytes, halved};
-  if (!plan.is_clipped) return out.push_back(event_of(std::move(load), s, Who::one));
+  Event load = event_of(schedule::Load{{ring}, to, bytes, halved}, s, Who::one);
+  load.warp = loading_warp(part);
+  if (!plan.is_clipped) return out.push_back(std::move(load));
   using Guard = schedule::Guard;
-  out.push_back(event_of(Guard{Guard::Kind::engine, {event_of(std::move(load), s, Who::one)}}, s));
+  out.push_back(event_of(Guard{Guard::Kind::engine, {std::move(load)}}, s));
   Events own;
-  fill_by_threads(s, tile, part, own);
+  fill_by_threads(s, tile, part.number, own);
   out.push_back(event_of(Guard{Guard::Kind::threads, std::move(own)}, s));
 }
 
@@ -165,13 +179,13 @@ void Producer::fill_by_threads(const Stmt& s, const BufferPtr& tile, int part, E
   out.push_back({schedule::Complete{{roles_.ring_of(tile.get())}, bytes_of(s, tile)}, Who::one});
 }
 
-void Producer::fill(const Stmt& s, const BufferPtr& tile, int part, bool last, Events& out) {
+void Producer::fill(const Stmt& s, const BufferPtr& tile, const Part& part, bool last, Events& out) {
   const int ring = roles_.ring_of(tile.get());
   const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
   if (plan.by_rows) {
     schedule::Access to = names_.access(tile, schedule::Touch::write);
     to.parts.per_warp = 1;
-    to.parts.mask = std::uint64_t{1} << part * (producer_threads / 32);
+    to.parts.mask = std::uint64_t{1} << part.number * (producer_threads / 32);
     out.push_back(event_of(schedule::CopyAsync{to, reads(s)}, s));
     if (last) out.push_back({schedule::CopyArrive{{ring}}});
     return;
@@ -179,7 +193,7 @@ void Producer::fill(const Stmt& s, const BufferPtr& tile, int part, bool last, E
   if (roles_.copies.contains(s.get()))
     load(s, tile, part, out);
   else
-    fill_by_threads(s, tile, part, out);
+    fill_by_threads(s, tile, part.number, out);
   if (last && roles_.is_brought_by_threads(plan))
     out.push_back({schedule::Arrive{schedule::Side::full, {ring}}, Who::one});
 }
@@ -200,13 +214,15 @@ void Producer::nested(const Stmt& s, std::vector<int>& open, Events& out) {
 
 Events Producer::body(const Body& statements) {
   Events out;
-  std::vector<int> open, to_come;                 // rings
-  std::unordered_map<const Buffer*, int> parts;   // of each tile that are filled
+  std::vector<int> open, to_come;                           // rings
+  std::unordered_map<const Buffer*, Part> next;             // of each tile
   std::unordered_map<const Buffer*, const StmtNode*> last;  // that fills a tile that comes with this one
   std::unordered_map<int, const Buffer*> first;             // of the tiles that come in an open ring
   for (const Stmt& s : statements) {
-    if (const auto own = roles_.fills.find(s.get()); own != roles_.fills.end())
+    if (const auto own = roles_.fills.find(s.get()); own != roles_.fills.end()) {
       last[first_with(own->second)] = s.get();
+      ++next[own->second.get()].count;
+    }
   }
   for (const Stmt& s : statements) {
     await(s, to_come, out);
@@ -219,7 +235,9 @@ Events Producer::body(const Body& statements) {
       if (!is_open || first.at(ring) != with) acquire(ring, own->second, out);
       first[ring] = with;
       const bool is_last = last.at(with) == s.get();
-      fill(s, own->second, parts[own->second.get()]++, is_last, out);
+      Part& part = next[own->second.get()];
+      fill(s, own->second, part, is_last, out);
+      ++part.number;
       if (roles_.rings[static_cast<std::size_t>(ring)].is_awaited && is_last) to_come.push_back(ring);
     } else if (const auto leave = names_.leaves(s)) {
       for (const int ring : open) out.push_back({schedule::Advance{ring}});
