@@ -99,7 +99,6 @@ class CudaGridPrinter : private ElementPrinter {
   void register_loop(const ir::For& n, const ir::Stmt& stmt, const Vectors* vectors);
   bool as_a_whole(const ir::For& n, const ir::Stmt& stmt);
   void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
-  void turn_bytes(const ir::For& n, const passes::ByteTurn& plan);
   void registers(const ir::For& n, const Layout& layout, const std::string& first, const Vectors* vectors);
   void flat(const ir::For& n, const std::string& type, const Texts& extents, const Vectors* vectors);
   FragmentTile converted(const ir::BufferPtr& buffer, const Layout& layout, bool with_contents,
@@ -157,6 +156,7 @@ class CudaGridPrinter : private ElementPrinter {
   void hold_next_step(const ir::For& step, const schedule::Events& list);
   bool is_read_ahead(const ir::For& step, const ir::VariablePtr& v) const;
   bool can_hold(const ir::For& step, const ir::For& loop) const;
+  ir::Stmt elements_of(const ir::Stmt& s) const;
   std::optional<HeldLoop> held_rows(const ir::For& step, const ir::Stmt& s);
   std::optional<HeldLoop> held_elements(const ir::For& step, const ir::Stmt& s);
   const HeldLoop* held(const ir::Stmt& s) const;
@@ -166,6 +166,17 @@ class CudaGridPrinter : private ElementPrinter {
   void make_held(const HeldLoop& own);
   void open_own_element(const ir::For& loop);
   void load_next_step(const HeldLoop& own);
+
+  // ---- bytes that are turned (print_byte_turns.cpp)
+  using PrintPiece = std::function<void(const std::string& piece)>;
+  using PrintHeld = std::function<void(const std::string& packs, const std::string& piece)>;
+  void each_turned_piece(const ir::For& n, const std::string& number, const PrintPiece& print);
+  void load_turned(const ir::For& n, const passes::ByteTurn& plan, const std::string& packs,
+                   const std::string& piece);
+  void store_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece);
+  void turn_bytes(const ir::For& n, const passes::ByteTurn& plan);
+  std::optional<HeldLoop> held_turn(const ir::For& step, const ir::Stmt& s);
+  void each_held_piece(const HeldLoop& own, const PrintHeld& print, const std::function<void()>& otherwise);
 
   // ---- what concerns some rows only (print_row_guards.cpp)
   passes::Deciders deciders(const ir::If& n) const;

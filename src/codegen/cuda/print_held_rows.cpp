@@ -54,6 +54,7 @@ void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& li
     }
   };
   add(&CudaGridPrinter::held_rows);
+  add(&CudaGridPrinter::held_turn);
   if (found.empty()) return;
   add(&CudaGridPrinter::held_elements);
   if (words > most_held) return;
@@ -87,16 +88,19 @@ bool CudaGridPrinter::can_hold(const For& step, const For& loop) const {
          });
 }
 
+// The loop over all elements that the statement brings from a tensor.
+Stmt CudaGridPrinter::elements_of(const Stmt& s) const {
+  const auto* copy = as<Copy>(s);
+  if (!copy) return parallel_loop(s) ? s : nullptr;
+  const Body lowered = copy->from.is_tile() ? Body() : element_copies(*copy, s->at);
+  return lowered.size() == 1 && parallel_loop(lowered[0]) ? lowered[0] : nullptr;
+}
+
 std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_rows(const For& step, const Stmt& s) {
-  Stmt elements = s;
-  if (const auto* copy = as<Copy>(s)) {
-    if (copy->from.is_tile() || copy->from.buffer->type == copy->to.buffer->type) return std::nullopt;
-    const Body lowered = element_copies(*copy, s->at);
-    if (lowered.size() != 1) return std::nullopt;
-    elements = lowered[0];
-  }
-  const For* loop = parallel_loop(elements);
-  if (!loop || !can_hold(step, *loop) || passes::plan_rows(elements)) return std::nullopt;
+  const auto* copy = as<Copy>(s);
+  const Stmt elements = elements_of(s);
+  const For* loop = elements ? parallel_loop(elements) : nullptr;
+  if (!loop || (copy && copy->from.buffer->type == copy->to.buffer->type) || !can_hold(step, *loop) || passes::plan_rows(elements)) return std::nullopt;
   const auto plan = passes::plan_conversion(elements);
   const std::int64_t count = plan ? pieces_of_thread(*plan) : 0;
   if (count == 0 || count * words_of_piece(*plan) > words_to_convert()) return std::nullopt;
@@ -173,6 +177,11 @@ void CudaGridPrinter::load_held(const HeldLoop& own) {
           each_piece(rows, own.count, "", [&] { load_pieces(rows, registers); });
         },
         nullptr);
+  } else if (own.turn) {
+    each_held_piece(
+        own,
+        [&](const std::string& packs, const std::string& piece) { load_turned(loop, *own.turn, packs, piece); },
+        nullptr);
   } else {
     open_own_element(loop);
     body(Body(loop.body.begin(), loop.body.end() - 1));
@@ -195,6 +204,10 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
     either(
         conditions_of_pieces(*own.rows),
         [&] { each_piece(*own.rows, own.count, "", [&] { make_pieces(*own.rows, own.registers); }); },
+        [&] { convert_elements(loop); });
+  } else if (own.turn) {
+    each_held_piece(
+        own, [&](const std::string& packs, const std::string& piece) { store_turned(*own.turn, packs, piece); },
         [&] { convert_elements(loop); });
   } else {
     const auto& last = *as<Store>(loop.body.back());
