@@ -168,15 +168,15 @@ class CudaGridPrinter : private ElementPrinter {
   void load_next_step(const HeldLoop& own);
 
   // ---- bytes that are turned (print_byte_turns.cpp)
-  using PrintPiece = std::function<void(const std::string& piece)>;
-  using PrintHeld = std::function<void(const std::string& packs, const std::string& piece)>;
-  void each_turned_piece(const ir::For& n, const std::string& number, const PrintPiece& print);
-  void load_turned(const ir::For& n, const passes::ByteTurn& plan, const std::string& packs,
-                   const std::string& piece);
+  using PrintPiece = std::function<void(const std::string& piece, const std::string& round)>;
+  TurnConditions conditions_of_turn(const passes::ByteTurn& plan);
+  void each_turned_piece(const passes::ByteTurn& plan, bool laid_out, const PrintPiece& print);
+  void load_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece, bool all);
   void store_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece);
-  void turn_bytes(const ir::For& n, const passes::ByteTurn& plan);
+  void turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise);
   std::optional<HeldLoop> held_turn(const ir::For& step, const ir::Stmt& s);
-  void each_held_piece(const HeldLoop& own, const PrintHeld& print, const std::function<void()>& otherwise);
+  void load_held_turn(const HeldLoop& own);
+  void store_held_turn(const HeldLoop& own);
 
   // ---- what concerns some rows only (print_row_guards.cpp)
   passes::Deciders deciders(const ir::If& n) const;

@@ -86,6 +86,9 @@ class GridState {
     std::optional<passes::ByteTurn> turn = {};
     std::vector<ir::VariablePtr> ahead = {};  // what else is read a step ahead, and tells where it is
   };
+  struct TurnConditions {
+    std::vector<std::string> pieces, all;
+  };
   struct Part {
     int first = 0, last = 16;
     bool is_all() const { return first == 0 && last == 16; }

@@ -24,20 +24,48 @@ std::string pack_type(const passes::ByteTurn& plan) {
 
 }  // namespace
 
-// The thread's piece, by its number among all that turn the tile.
-void CudaGridPrinter::each_turned_piece(const For& n, const std::string& number,
+// The thread's pieces: in a loop over rounds that is laid out, or in as many as its number gives.
+void CudaGridPrinter::each_turned_piece(const passes::ByteTurn& plan, bool laid_out,
                                         const PrintPiece& print) {
-  const std::int64_t rows = constant_value(n.end[0]), columns = constant_value(n.end[1]);
-  const std::string piece = names_.unique("piece");
-  out_.line(fmt::format("const tg::TurnedPiece {} = tg::turned_piece<{}>({});", piece, rows, number));
+  const For& n = *plan.loop;
+  const std::int64_t columns = constant_value(n.end[1]), threads = 32 * warps_of_turn(n);
+  const std::string r = names_.unique("r"), piece = names_.unique("piece");
+  out_.line(laid_out ? "#pragma unroll" : "#pragma unroll 2");
+  if (laid_out)
+    out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", r, threads / team_.threads));
+  else
+    out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", r, team_.thread, threads, team_.threads));
+  out_.line(fmt::format("const tg::TurnedPiece {} = tg::turned_piece<{}>({});", piece, constant_value(n.end[0]),
+                        laid_out ? fmt::format("{} + {} * {}", team_.thread, r, team_.threads) : r));
   const bool divides = columns % passes::columns_of_warp == 0;
   if (!divides) out_.open(fmt::format("if ({}.column < {}) {{", piece, columns));
-  print(piece);
+  print(piece, r);
   if (!divides) out_.close();
+  out_.close();
 }
 
-void CudaGridPrinter::load_turned(const For& n, const passes::ByteTurn& plan, const std::string& packs,
-                                  const std::string& piece) {
+// Where pieces are 16 aligned bytes of a row, each inside the tensor or outside, and where all are inside.
+CudaGridPrinter::TurnConditions CudaGridPrinter::conditions_of_turn(const passes::ByteTurn& plan) {
+  const For& n = *plan.loop;
+  const Access& from = plan.load->from;
+  const std::size_t last = from.view.dims.size() - 1;
+  const ViewDim& row = from.view.dims[last];
+  const Expr& extent = from.view.shape[last];
+  std::vector<std::size_t> dims = dims_known_before(n, from);
+  TurnConditions result;
+  add_conditions(n, from, turned_columns, result.pieces, dims);
+  if (row.low || row.high || (is_constant(extent) && constant_value(extent) % turned_columns != 0))
+    add_corner_limits(n, from, {last}, result.pieces), std::erase(dims, last);
+  else if (!is_constant(extent))
+    result.pieces.push_back(fmt::format("{} % {} == 0", value(extent), turned_columns));
+  add_corner_limits(n, from, dims, result.all);
+  return result;
+}
+
+// Pieces outside are zeros.
+void CudaGridPrinter::load_turned(const passes::ByteTurn& plan, const std::string& packs,
+                                  const std::string& piece, bool all) {
+  const For& n = *plan.loop;
   const auto index = [&](std::size_t d, const std::string& text) {
     out_.line(fmt::format("const {} {} = {}.{};", scalar_type(n.index[d]->type), name_variable(n.index[d]), piece, text));
   };
@@ -46,10 +74,12 @@ void CudaGridPrinter::load_turned(const For& n, const passes::ByteTurn& plan, co
   out_.open(fmt::format("for (int q = 0; q < {}; ++q) {{", turned_rows));
   index(0, "row + q");
   index(1, "column");
-  unlimited_ = dims_known_before(n, plan.load->from);
-  out_.line(fmt::format("{}[q] = tg::load_pack<{}>({});", packs, turned_columns,
-                        address(plan.load->from).pointer));
+  if (all) unlimited_ = dims_known_before(n, plan.load->from);
+  const GuardedAddress from = address(plan.load->from);
   unlimited_.clear();
+  const std::string pack = fmt::format("tg::load_pack<{}>({})", turned_columns, from.pointer);
+  out_.line(from.guard.empty() ? fmt::format("{}[q] = {};", packs, pack)
+                               : fmt::format("{}[q] = {} ? {} : {}{{}};", packs, from.guard, pack, pack_type(plan)));
   out_.close();
   loop_.reset();
 }
@@ -61,17 +91,18 @@ void CudaGridPrinter::store_turned(const passes::ByteTurn& plan, const std::stri
                         tile.name, packs, piece));
 }
 
-void CudaGridPrinter::turn_bytes(const For& n, const passes::ByteTurn& plan) {
-  const std::string f = names_.unique("f"), packs = names_.unique("packs");
-  out_.line("#pragma unroll 2");
-  out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread, 32 * warps_of_turn(n),
-                        team_.threads));
-  each_turned_piece(n, f, [&](const std::string& piece) {
-    out_.line(fmt::format("{} {}[{}];", pack_type(plan), packs, turned_rows));
-    load_turned(n, plan, packs, piece);
-    store_turned(plan, packs, piece);
-  });
-  out_.close();
+void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise) {
+  const TurnConditions conditions = conditions_of_turn(plan);
+  const auto turn = [&](bool all) {
+    each_turned_piece(plan, false, [&](const std::string& piece, const std::string&) {
+      const std::string packs = names_.unique("packs");
+      out_.line(fmt::format("{} {}[{}];", pack_type(plan), packs, turned_rows));
+      load_turned(plan, packs, piece, all);
+      store_turned(plan, packs, piece);
+    });
+  };
+  either(
+      conditions.pieces, [&] { either(conditions.all, [&] { turn(true); }, [&] { turn(false); }); }, otherwise);
 }
 
 // All pieces of a thread, where all threads have as many.
@@ -90,22 +121,24 @@ std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_turn(const For& s
   return result;
 }
 
-// Each round of all threads, where the tile's pieces can be loaded.
-void CudaGridPrinter::each_held_piece(const HeldLoop& own, const PrintHeld& print,
-                                      const std::function<void()>& otherwise) {
-  const For& loop = *as<For>(own.loop);
-  Texts conditions;
-  add_conditions(loop, own.turn->load->from, turned_columns, conditions, {});
+void CudaGridPrinter::load_held_turn(const HeldLoop& own) {
+  const TurnConditions conditions = conditions_of_turn(*own.turn);
+  const auto load = [&](bool all) {
+    each_turned_piece(*own.turn, true, [&](const std::string& piece, const std::string& round) {
+      load_turned(*own.turn, fmt::format("{}[{}]", own.element, round), piece, all);
+    });
+  };
   either(
-      conditions,
-      [&] {
-        out_.line("#pragma unroll");
-        out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", own.count));
-        each_turned_piece(loop, fmt::format("{} + r * {}", team_.thread, team_.threads),
-                          [&](const std::string& piece) { print(own.element + "[r]", piece); });
-        out_.close();
-      },
-      otherwise);
+      conditions.pieces, [&] { either(conditions.all, [&] { load(true); }, [&] { load(false); }); }, nullptr);
+}
+
+void CudaGridPrinter::store_held_turn(const HeldLoop& own) {
+  const auto store = [&](const std::string& piece, const std::string& round) {
+    store_turned(*own.turn, fmt::format("{}[{}]", own.element, round), piece);
+  };
+  either(
+      conditions_of_turn(*own.turn).pieces, [&] { each_turned_piece(*own.turn, true, store); },
+      [&] { convert_elements(*own.turn->loop); });
 }
 
 }  // namespace tegula::codegen

@@ -178,10 +178,7 @@ void CudaGridPrinter::load_held(const HeldLoop& own) {
         },
         nullptr);
   } else if (own.turn) {
-    each_held_piece(
-        own,
-        [&](const std::string& packs, const std::string& piece) { load_turned(loop, *own.turn, packs, piece); },
-        nullptr);
+    load_held_turn(own);
   } else {
     open_own_element(loop);
     body(Body(loop.body.begin(), loop.body.end() - 1));
@@ -206,9 +203,7 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
         [&] { each_piece(*own.rows, own.count, "", [&] { make_pieces(*own.rows, own.registers); }); },
         [&] { convert_elements(loop); });
   } else if (own.turn) {
-    each_held_piece(
-        own, [&](const std::string& packs, const std::string& piece) { store_turned(*own.turn, packs, piece); },
-        [&] { convert_elements(loop); });
+    store_held_turn(own);
   } else {
     const auto& last = *as<Store>(loop.body.back());
     open_own_element(loop);

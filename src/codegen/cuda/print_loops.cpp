@@ -248,8 +248,7 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
   const auto vectors = find_vectors(n, 16);
   if (const auto turn = passes::plan_byte_turn(s);
       turn && vectors && vectors->width == passes::turned_columns) {
-    either(
-        vectors->conditions, [&] { turn_bytes(n, *turn); }, [&] { flat(n, type, names, nullptr); });
+    turn_bytes(*turn, [&] { flat(n, type, names, nullptr); });
     return out_.close();
   }
   either(

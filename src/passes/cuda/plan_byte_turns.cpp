@@ -22,7 +22,7 @@ std::optional<ByteTurn> plan_byte_turn(const Stmt& stmt) {
                      is_constant(loop->end[1]) && constant_value(loop->end[1]) % turned_columns == 0;
   if (!whole || to.buffer->extent(0) % turned_columns != 0 || to.buffer->extent(1) % turned_rows != 0)
     return std::nullopt;
-  return ByteTurn{load, store};
+  return ByteTurn{loop, load, store};
 }
 
 }  // namespace tegula::passes

@@ -12,6 +12,7 @@ inline constexpr int turned_rows = 4, turned_columns = 16;
 inline constexpr int rows_of_warp = 8 * turned_rows, columns_of_warp = 4 * turned_columns;
 
 struct ByteTurn {
+  const ir::For* loop = nullptr;
   const ir::Load* load = nullptr;
   const ir::Store* store = nullptr;
 };
