@@ -30,7 +30,7 @@ void CudaGridPrinter::each_turned_piece(const passes::ByteTurn& plan, bool laid_
   const For& n = *plan.loop;
   const std::int64_t columns = constant_value(n.end[1]), threads = 32 * warps_of_turn(n);
   const std::string r = names_.unique("r"), piece = names_.unique("piece");
-  out_.line(laid_out ? "#pragma unroll" : "#pragma unroll 2");
+  if (laid_out || threads > team_.threads) out_.line(laid_out ? "#pragma unroll" : "#pragma unroll 2");
   if (laid_out)
     out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", r, threads / team_.threads));
   else
@@ -111,12 +111,12 @@ std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_turn(const For& s
   const auto plan = elements ? passes::plan_byte_turn(elements) : std::nullopt;
   if (!plan) return std::nullopt;
   const For& loop = *as<For>(elements);
-  const std::int64_t count = 32 * warps_of_turn(loop) / team_.threads, words = turned_rows * turned_columns / 4;
-  if (count * team_.threads != 32 * warps_of_turn(loop) || count * words > words_to_convert() ||
-      !can_hold(step, loop) || !is_aligned(loop, plan->load->from, turned_columns))
+  const std::int64_t count = 32 * warps_of_turn(loop) / team_.threads;
+  if (count * team_.threads != 32 * warps_of_turn(loop) || !can_hold(step, loop) ||
+      !is_aligned(loop, plan->load->from, turned_columns))
     return std::nullopt;
   HeldLoop result{.stmt = s, .loop = elements, .count = count, .element = names_.unique("packs"), .turn = plan};
-  result.registers.words = words;
+  result.registers.words = turned_rows * turned_columns / 4;
   result.registers.declarations = {fmt::format("{} {}[{}][{}]", pack_type(*plan), result.element, count, turned_rows)};
   return result;
 }

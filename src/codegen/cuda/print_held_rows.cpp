@@ -48,7 +48,7 @@ void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& li
     for (const schedule::Event& e : list) {
       if (!e.stmt || !std::holds_alternative<schedule::Operation>(e.what)) continue;
       auto own = (this->*of)(step, e.stmt);
-      if (!own) continue;
+      if (!own || (own->turn && words + own->count * own->registers.words > words_to_convert())) continue;
       words += own->count * own->registers.words;
       found.push_back(std::move(*own));
     }
