@@ -136,8 +136,7 @@ std::optional<RowConversion> plan_conversion(const Stmt& stmt) {
 
 Reason reason_of_limits(const Stmt& stmt) {
   const auto* loop = as<For>(stmt);
-  const auto* store = loop && !loop->body.empty() ? as<Store>(loop->body.back()) : nullptr;
-  if (!store || loop->kind != LoopKind::parallel || store->to.view.buffer->space != Space::shared) return {};
+  if (!loop || loop->kind != LoopKind::parallel || loop->body.size() < 2 || !store_of(*loop)) return {};
   for (const Stmt& s : loop->body) {
     const auto* load = as<Load>(s);
     if (!load || load->from.view.is_tile()) continue;
