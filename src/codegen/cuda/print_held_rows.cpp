@@ -50,6 +50,8 @@ void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& li
       auto own = (this->*of)(step, e.stmt);
       if (!own || (own->turn && words + own->count * own->registers.words > words_to_convert())) continue;
       words += own->count * own->registers.words;
+      for (const VariablePtr& v : all_effects(as<For>(own->loop)->body).used)
+        if (is_read_ahead(step, v)) own->ahead.push_back(v);
       found.push_back(std::move(*own));
     }
   };
@@ -104,10 +106,7 @@ std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_rows(const For& s
   const auto plan = passes::plan_conversion(elements);
   const std::int64_t count = plan ? pieces_of_thread(*plan) : 0;
   if (count == 0 || count * words_of_piece(*plan) > words_to_convert()) return std::nullopt;
-  HeldLoop result{s, elements, plan, registers_of_pieces(*plan), count};
-  for (const VariablePtr& v : all_effects(loop->body).used)
-    if (is_read_ahead(step, v)) result.ahead.push_back(v);
-  return result;
+  return HeldLoop{s, elements, plan, registers_of_pieces(*plan), count};
 }
 
 // A loop with an element for each thread, or for the first ones, such as the factors of a tile's rows.
