@@ -26,13 +26,15 @@ lang::Kernel product(const Turned& c) {
   const int rows = c.threads / 2;
   return kernel("turned_operands", [&] {
     Dim m("m"), n("n"), k("k");
-    lang::Tensor a = c.left ? input("a", {k, m}, c.type) : input("a", {m, k}, c.type), b = input("b", {2, k, n}, c.type),
-                 list = input("list", {8}, i32), out = output("out", {m, n}, f32);
+    lang::Tensor a = c.left ? input("a", {k, m}, c.type) : input("a", {m, k}, c.type),
+                 b = input("b", {2, k, n}, c.type), list = input("list", {8}, i32),
+                 out = output("out", {m, n}, f32);
     grid(ceildiv(m, rows), ceildiv(n, c.columns), {.threads = c.threads}, [&](Index x, Index y) {
       Fragment sum({rows, c.columns}, c.type.is_integer() ? i32 : f32, 0);
       pipelined(ceildiv(k, c.depth), {.stages = 2}, [&](Index step) {
         Shared left = c.left ? Shared({c.depth, rows}, c.type) : Shared({rows, c.depth}, c.type);
-        Shared right = c.by_program ? Shared({c.columns, c.depth}, c.type) : Shared({c.depth, c.columns}, c.type);
+        Shared right =
+            c.by_program ? Shared({c.columns, c.depth}, c.type) : Shared({c.depth, c.columns}, c.type);
         copy(c.left ? a.at(step * c.depth, x * rows) : a.at(x * rows, step * c.depth), left);
         const lang::Tensor own = b.slice(c.listed ? Expr(list(step)) : Expr(1));
         if (c.by_program)

@@ -151,7 +151,7 @@ class CudaGridPrinter : private ElementPrinter {
   void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
   void make_piece(const passes::RowConversion& plan, Vectors vectors);
 
-  // ---- tiles that a producer's threads read a step ahead (print_held_rows.cpp)
+  // ---- tiles that a producer's threads read a step ahead (print_held_rows.cpp, print_byte_turns.cpp)
   void producer_loop(const ir::For& step, const Loc& at, const schedule::Events& list);
   void hold_next_step(const ir::For& step, const schedule::Events& list);
   bool is_read_ahead(const ir::For& step, const ir::VariablePtr& v) const;
@@ -166,12 +166,10 @@ class CudaGridPrinter : private ElementPrinter {
   void make_held(const HeldLoop& own);
   void open_own_element(const ir::For& loop);
   void load_next_step(const HeldLoop& own);
-
-  // ---- bytes that are turned (print_byte_turns.cpp)
   using PrintPiece = std::function<void(const std::string& piece, const std::string& round)>;
   TurnConditions conditions_of_turn(const passes::ByteTurn& plan);
   void each_turned_piece(const passes::ByteTurn& plan, bool laid_out, const PrintPiece& print);
-  void load_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece, bool all);
+  void load_turned(const passes::ByteTurn& plan, const std::string& to, const std::string& piece, bool all);
   void store_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece);
   void turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise);
   std::optional<HeldLoop> held_turn(const ir::For& step, const ir::Stmt& s);

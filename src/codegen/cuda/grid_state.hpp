@@ -75,8 +75,8 @@ class GridState {
   std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
   std::int64_t ring_bytes_ = 0;                      // of their slots
   bool is_ahead_ = false;                            // what is printed begins copies and does not await them
-  // A loop over elements that threads read a step ahead: pieces of rows that it converts, or of a tile that it turns,
-  // or an element each.
+  // A loop over elements that threads read a step ahead: pieces of rows that it converts, or of a tile that
+  // it turns, or an element each.
   struct HeldLoop {
     ir::Stmt stmt, loop;  // as events have it, and over elements
     std::optional<passes::RowConversion> rows = {};

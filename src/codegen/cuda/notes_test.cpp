@@ -154,7 +154,8 @@ lang::Kernel converted(bool limits) {
     const Expr last = a.extent(1) - 1;
     parallel(128, 64, [&](Index i, Index j) {
       const Expr at = k + j;
-      x(i, j) = bf16(limits ? select(at <= last, f32(a(row + i, min(at, last))) * 2, 0.0f) : f32(a(row + i, at)) * 2);
+      x(i, j) = bf16(limits ? select(at <= last, f32(a(row + i, min(at, last))) * 2, 0.0f)
+                            : f32(a(row + i, at)) * 2);
     });
     lang::copy(b.at(k, column), y);
     lang::gemm(x, y, sum);

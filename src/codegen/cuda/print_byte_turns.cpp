@@ -1,5 +1,5 @@
-// 8-bit elements of tensors to tiles of the other order: threads turn four times four bytes in registers. Those of a
-// producer hold what they have loaded for the next step while they wait for a slot.
+// 8-bit elements of tensors to tiles of the other order: threads turn four times four bytes in registers.
+// Those of a producer hold what they have loaded for the next step while they wait for a slot.
 #include <fmt/format.h>
 
 #include "codegen/cuda/grid_printer.hpp"
@@ -34,8 +34,10 @@ void CudaGridPrinter::each_turned_piece(const passes::ByteTurn& plan, bool laid_
   if (laid_out)
     out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", r, threads / team_.threads));
   else
-    out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", r, team_.thread, threads, team_.threads));
-  out_.line(fmt::format("const tg::TurnedPiece {} = tg::turned_piece<{}>({});", piece, constant_value(n.end[0]),
+    out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", r, team_.thread, threads,
+                          team_.threads));
+  out_.line(fmt::format("const tg::TurnedPiece {} = tg::turned_piece<{}>({});", piece,
+                        constant_value(n.end[0]),
                         laid_out ? fmt::format("{} + {} * {}", team_.thread, r, team_.threads) : r));
   const bool divides = columns % passes::columns_of_warp == 0;
   if (!divides) out_.open(fmt::format("if ({}.column < {}) {{", piece, columns));
@@ -63,11 +65,12 @@ CudaGridPrinter::TurnConditions CudaGridPrinter::conditions_of_turn(const passes
 }
 
 // Pieces outside are zeros.
-void CudaGridPrinter::load_turned(const passes::ByteTurn& plan, const std::string& packs,
+void CudaGridPrinter::load_turned(const passes::ByteTurn& plan, const std::string& to,
                                   const std::string& piece, bool all) {
   const For& n = *plan.loop;
   const auto index = [&](std::size_t d, const std::string& text) {
-    out_.line(fmt::format("const {} {} = {}.{};", scalar_type(n.index[d]->type), name_variable(n.index[d]), piece, text));
+    out_.line(fmt::format("const {} {} = {}.{};", scalar_type(n.index[d]->type), name_variable(n.index[d]),
+                          piece, text));
   };
   loop_ = ElementLoop{&n, nullptr, ""};
   out_.line("#pragma unroll");
@@ -78,17 +81,19 @@ void CudaGridPrinter::load_turned(const passes::ByteTurn& plan, const std::strin
   const GuardedAddress from = address(plan.load->from);
   unlimited_.clear();
   const std::string pack = fmt::format("tg::load_pack<{}>({})", turned_columns, from.pointer);
-  out_.line(from.guard.empty() ? fmt::format("{}[q] = {};", packs, pack)
-                               : fmt::format("{}[q] = {} ? {} : {}{{}};", packs, from.guard, pack, pack_type(plan)));
+  out_.line(from.guard.empty()
+                ? fmt::format("{}[q] = {};", to, pack)
+                : fmt::format("{}[q] = {} ? {} : {}{{}};", to, from.guard, pack, pack_type(plan)));
   out_.close();
   loop_.reset();
 }
 
-void CudaGridPrinter::store_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece) {
+void CudaGridPrinter::store_turned(const passes::ByteTurn& plan, const std::string& packs,
+                                   const std::string& piece) {
   const Buffer& to = *plan.store->to.view.buffer;
   const SharedTile& tile = shared_.at(&to);
-  out_.line(fmt::format("tg::store_turned<{}, {}, {}>({}, {}, {});", to.extent(0), to.extent(1), tile.order.columns,
-                        tile.name, packs, piece));
+  out_.line(fmt::format("tg::store_turned<{}, {}, {}>({}, {}, {});", to.extent(0), to.extent(1),
+                        tile.order.columns, tile.name, packs, piece));
 }
 
 void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise) {
@@ -102,7 +107,12 @@ void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::functi
     });
   };
   either(
-      conditions.pieces, [&] { either(conditions.all, [&] { turn(true); }, [&] { turn(false); }); }, otherwise);
+      conditions.pieces,
+      [&] {
+        either(
+            conditions.all, [&] { turn(true); }, [&] { turn(false); });
+      },
+      otherwise);
 }
 
 // All pieces of a thread, where all threads have as many.
@@ -115,9 +125,11 @@ std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_turn(const For& s
   if (count * team_.threads != 32 * warps_of_turn(loop) || !can_hold(step, loop) ||
       !is_aligned(loop, plan->load->from, turned_columns))
     return std::nullopt;
-  HeldLoop result{.stmt = s, .loop = elements, .count = count, .element = names_.unique("packs"), .turn = plan};
+  HeldLoop result{
+      .stmt = s, .loop = elements, .count = count, .element = names_.unique("packs"), .turn = plan};
   result.registers.words = turned_rows * turned_columns / 4;
-  result.registers.declarations = {fmt::format("{} {}[{}][{}]", pack_type(*plan), result.element, count, turned_rows)};
+  result.registers.declarations = {
+      fmt::format("{} {}[{}][{}]", pack_type(*plan), result.element, count, turned_rows)};
   return result;
 }
 
@@ -129,7 +141,12 @@ void CudaGridPrinter::load_held_turn(const HeldLoop& own) {
     });
   };
   either(
-      conditions.pieces, [&] { either(conditions.all, [&] { load(true); }, [&] { load(false); }); }, nullptr);
+      conditions.pieces,
+      [&] {
+        either(
+            conditions.all, [&] { load(true); }, [&] { load(false); });
+      },
+      nullptr);
 }
 
 void CudaGridPrinter::store_held_turn(const HeldLoop& own) {

@@ -102,7 +102,9 @@ std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_rows(const For& s
   const auto* copy = as<Copy>(s);
   const Stmt elements = elements_of(s);
   const For* loop = elements ? parallel_loop(elements) : nullptr;
-  if (!loop || (copy && copy->from.buffer->type == copy->to.buffer->type) || !can_hold(step, *loop) || passes::plan_rows(elements)) return std::nullopt;
+  if (!loop || (copy && copy->from.buffer->type == copy->to.buffer->type) || !can_hold(step, *loop) ||
+      passes::plan_rows(elements))
+    return std::nullopt;
   const auto plan = passes::plan_conversion(elements);
   const std::int64_t count = plan ? pieces_of_thread(*plan) : 0;
   if (count == 0 || count * words_of_piece(*plan) > words_to_convert()) return std::nullopt;

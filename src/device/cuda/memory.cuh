@@ -239,16 +239,22 @@ TG_DEVICE int swizzled(uint32_t row, uint32_t column) {
          column % piece;
 }
 
-// Of a tile that is turned, what a thread takes: 16 bytes of each of four rows, for four bytes of each of 16 columns.
+// Of a tile that is turned, what a thread takes: 16 bytes of each of four rows, for four bytes of each of 16
+// columns.
 struct TurnedPiece {
   int row, column;
   uint32_t order;  // its columns are stored in this order, so that threads of a warp do not meet in a bank
 };
-// A warp takes eight pieces below each other, four in each half of what a block of the swizzled tile has, and four side
-// by side.
+// A warp takes eight pieces below each other, four in each half of what a block of the swizzled tile has, and
+// four side by side.
 template <int rows>
 TG_DEVICE TurnedPiece turned_piece(uint32_t thread) {
-  constexpr uint32_t words = rows / 4, half = (rows % 128 == 0 ? 32 : rows % 64 == 0 ? 16 : 8) / 2, parts = half / 4;
+  constexpr uint32_t words = rows / 4,
+                     half = (rows % 128 == 0  ? 32
+                             : rows % 64 == 0 ? 16
+                                              : 8) /
+                            2,
+                     parts = half / 4;
   const uint32_t lane = thread % 32, part = thread / 32 % (words / 8);
   const uint32_t word = part / parts * 2 * half + lane / 4 % 2 * half + part % parts * 4 + lane % 4;
   return {int(4 * word), int(thread / 32 / (words / 8) * 64 + lane / 8 * 16), lane / 8};
@@ -275,15 +281,16 @@ TG_DEVICE TurnedBytes turned_bytes(const Pack<T, 16> (&rows)[4], uint32_t order)
   }
   return result;
 }
-// To a tile [columns, rows]; places of its rows differ from that of the first by the same bits everywhere. `block`: of a
-// swizzled tile, else 0.
+// To a tile [columns, rows]; places of its rows differ from that of the first by the same bits everywhere.
+// `block`: of a swizzled tile, else 0.
 template <int columns, int rows, int block, class T>
 TG_DEVICE void store_turned(T* tile, const Pack<T, 16> (&packs)[4], const TurnedPiece& piece) {
   const TurnedBytes turned = turned_bytes(packs, piece.order);
   if constexpr (block > 0) {
     const int first = swizzled<columns, block, 1>(piece.column + piece.order, piece.row);
 #pragma unroll
-    for (int e = 0; e < 16; ++e) *(uint32_t*)(tile + (first ^ swizzled<columns, block, 1>(e, 0))) = turned.word[e];
+    for (int e = 0; e < 16; ++e)
+      *(uint32_t*)(tile + (first ^ swizzled<columns, block, 1>(e, 0))) = turned.word[e];
   } else {
 #pragma unroll
     for (int e = 0; e < 16; ++e)

@@ -50,9 +50,9 @@ class LoopEvents {
     ring_.end.push_back(advance);
   }
 
-  // The tiles of the first steps are in the slots, the last one's in front of the cursor. A step goes one slot back,
-  // and fills the slot that the one before it has released with the tile that comes `depth - 1` steps later, by the
-  // number that it has in the loop forward.
+  // The tiles of the first steps are in the slots, the last one's in front of the cursor. A step goes one
+  // slot back, and fills the slot that the one before it has released with the tile that comes `depth - 1`
+  // steps later, by the number that it has in the loop forward.
   void add_back(const For& forward) {
     const Expr index = variable(loop_.index[0], at_), none = constant(type_, 0, at_);
     const Expr left = make(Op::sub, type_, {loop_.end[0], constant(type_, ring_.depth, at_)}, at_);
@@ -264,8 +264,8 @@ class WholeGrid {
     append(steps, numbered(ring.end, ring));
     // A loop that goes back has as many steps as the one before it, whose slots it begins in.
     if (!ring.goes_back) steps_.insert_or_assign(ring.number, times(s));
-    result.push_back(
-        made_from(schedule::Loop{schedule::Loop::Kind::counted, steps_.at(ring.number), std::move(steps)}, s));
+    result.push_back(made_from(
+        schedule::Loop{schedule::Loop::Kind::counted, steps_.at(ring.number), std::move(steps)}, s));
     append(result, numbered(ring.after, ring));
     return result;
   }

@@ -300,9 +300,10 @@ std::map<std::string, schedule::Schedule> without_a_fence(const schedule::Schedu
   return result;
 }
 
-// One fence on the way from a write to a product is enough, whichever group has it: that of the sender of weights or
-// that of their receiver, and of rows that the other group has seen, its fence or the own one. So it is with reads of
-// the list: the consumers fence them before they release its slot, the producer before the slot is filled.
+// One fence on the way from a write to a product is enough, whichever group has it: that of the sender of
+// weights or that of their receiver, and of rows that the other group has seen, its fence or the own one. So
+// it is with reads of the list: the consumers fence them before they release its slot, the producer before
+// the slot is filled.
 TEST(DealtSteps, HaveNoFenceThatIsNeverNeeded) {
   const testing::Lowered lowered(latents(as_attention, {.scores = by_rows_of_a_list}));
   const auto accepts = [](const schedule::Schedule& s) { return !schedule::verify(s, schedule::thorough); };
@@ -312,9 +313,11 @@ TEST(DealtSteps, HaveNoFenceThatIsNeverNeeded) {
   EXPECT_EQ(accepted.size(), 7u);
   for (const auto& [name, without] : accepted) {
     const auto both = without_a_fence(without);
-    EXPECT_TRUE(std::any_of(both.begin(), both.end(), [&](const auto& other) {
-      return accepted.contains(other.first) && !accepts(other.second);
-    })) << name << "\n" << schedule::print(without);
+    EXPECT_TRUE(std::any_of(
+        both.begin(), both.end(),
+        [&](const auto& other) { return accepted.contains(other.first) && !accepts(other.second); }))
+        << name << "\n"
+        << schedule::print(without);
   }
 }
 

@@ -144,7 +144,8 @@ Reason reason_of_limits(const Stmt& stmt) {
     if (!at.empty() && is_limited(at.back(), loop->index.back()))
       return {fmt::format("`{}` is read one element at a time, because min or max limits its last index",
                           load->from.view.buffer->name),
-              "leave out the limit: elements outside a tensor read as zeros, and `select` can replace them", s->at};
+              "leave out the limit: elements outside a tensor read as zeros, and `select` can replace them",
+              s->at};
   }
   return {};
 }

@@ -29,7 +29,8 @@ struct RowConversion {
 // and compute, or find rows by what differs within a piece.
 std::optional<RowConversion> plan_conversion(const ir::Stmt& stmt);
 
-// Why a loop that computes such a tile reads a tensor one element at a time, where the program limits the place in a row.
+// Why a loop that computes such a tile reads a tensor one element at a time, where the program limits the
+// place in a row.
 Reason reason_of_limits(const ir::Stmt& stmt);
 
 }  // namespace tegula::passes
