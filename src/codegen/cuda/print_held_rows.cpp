@@ -35,6 +35,9 @@ void CudaGridPrinter::producer_loop(const For& step, const Loc& at, const schedu
       [&] {
         load_first_step(step);
         events(list);
+        // The fence of a step waits for all loads that began before it.
+        for (const HeldLoop& own : held_)
+          if (own.turn) load_next_step(own);
       },
       [&] { hold_next_step(step, list); });
   held_.clear();
@@ -214,7 +217,7 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
   loop_.reset();
   facts_ = before;
   out_.close();
-  load_next_step(own);
+  if (!own.turn) load_next_step(own);
 }
 
 void CudaGridPrinter::load_next_step(const HeldLoop& own) {
