@@ -68,8 +68,10 @@ int Machine::slot_of(const Actor& a, const Slot& slot, int slots) const {
   switch (slot.kind) {
     case Slot::Kind::fixed:
       return slot.value % slots;
-    case Slot::Kind::cursor:
-      return (a.cursors[slot.value] + slot.shift + slots) % slots;
+    case Slot::Kind::cursor: {  // which a loop that goes back too far may leave below zero
+      const int rest = (a.cursors[slot.value] + slot.shift) % slots;
+      return rest < 0 ? rest + slots : rest;
+    }
     case Slot::Kind::turn:
       return a.turns[slot.value] % slots;
   }

@@ -99,7 +99,6 @@ class CudaGridPrinter : private ElementPrinter {
   void register_loop(const ir::For& n, const ir::Stmt& stmt, const Vectors* vectors);
   bool as_a_whole(const ir::For& n, const ir::Stmt& stmt);
   void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
-  void turn_bytes(const ir::For& n, const passes::ByteTurn& plan);
   void registers(const ir::For& n, const Layout& layout, const std::string& first, const Vectors* vectors);
   void flat(const ir::For& n, const std::string& type, const Texts& extents, const Vectors* vectors);
   FragmentTile converted(const ir::BufferPtr& buffer, const Layout& layout, bool with_contents,
@@ -152,11 +151,12 @@ class CudaGridPrinter : private ElementPrinter {
   void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
   void make_piece(const passes::RowConversion& plan, Vectors vectors);
 
-  // ---- tiles that a producer's threads read a step ahead (print_held_rows.cpp)
+  // ---- tiles that a producer's threads read a step ahead (print_held_rows.cpp, print_byte_turns.cpp)
   void producer_loop(const ir::For& step, const Loc& at, const schedule::Events& list);
   void hold_next_step(const ir::For& step, const schedule::Events& list);
   bool is_read_ahead(const ir::For& step, const ir::VariablePtr& v) const;
   bool can_hold(const ir::For& step, const ir::For& loop) const;
+  ir::Stmt elements_of(const ir::Stmt& s) const;
   std::optional<HeldLoop> held_rows(const ir::For& step, const ir::Stmt& s);
   std::optional<HeldLoop> held_elements(const ir::For& step, const ir::Stmt& s);
   const HeldLoop* held(const ir::Stmt& s) const;
@@ -167,6 +167,15 @@ class CudaGridPrinter : private ElementPrinter {
   void open_own_element(const ir::For& loop);
   void load_next_step(const HeldLoop& own);
   void prefetch_rows(const HeldLoop& own);
+  using PrintPiece = std::function<void(const std::string& piece, const std::string& round)>;
+  TurnConditions conditions_of_turn(const passes::ByteTurn& plan);
+  void each_turned_piece(const passes::ByteTurn& plan, bool laid_out, const PrintPiece& print);
+  void load_turned(const passes::ByteTurn& plan, const std::string& to, const std::string& piece, bool all);
+  void store_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece);
+  void turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise);
+  std::optional<HeldLoop> held_turn(const ir::For& step, const ir::Stmt& s);
+  void load_held_turn(const HeldLoop& own);
+  void store_held_turn(const HeldLoop& own);
 
   // ---- what concerns some rows only (print_row_guards.cpp)
   passes::Deciders deciders(const ir::If& n) const;

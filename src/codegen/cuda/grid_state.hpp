@@ -16,6 +16,7 @@
 #include "codegen/cuda/step_writer.hpp"
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_plan.hpp"
+#include "passes/cuda/plan_byte_turns.hpp"
 #include "passes/cuda/plan_conversions.hpp"
 #include "passes/cuda/row_loops.hpp"
 #include "runtime/call/binding.hpp"
@@ -74,14 +75,19 @@ class GridState {
   std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
   std::int64_t ring_bytes_ = 0;                      // of their slots
   bool is_ahead_ = false;                            // what is printed begins copies and does not await them
-  // A loop over elements that threads read a step ahead: pieces of rows that it converts, or an element each.
+  // A loop over elements that threads read a step ahead: pieces of rows that it converts, or of a tile that
+  // it turns, or an element each.
   struct HeldLoop {
     ir::Stmt stmt, loop;  // as events have it, and over elements
-    std::optional<passes::RowConversion> rows;
-    PieceRegisters registers;
+    std::optional<passes::RowConversion> rows = {};
+    PieceRegisters registers = {};
     std::int64_t count = 1;                   // of a thread's pieces
-    std::string element = {};                 // the name of it
+    std::string element = {};                 // the name of it, or of the pieces of a tile that is turned
+    std::optional<passes::ByteTurn> turn = {};
     std::vector<ir::VariablePtr> ahead = {};  // what else is read a step ahead, and tells where it is
+  };
+  struct TurnConditions {
+    std::vector<std::string> pieces, all;
   };
   struct Part {
     int first = 0, last = 16;

@@ -146,6 +146,22 @@ lang::Kernel gathered(bool pieces) {
   });
 }
 
+// Operand A computed from a tensor of 8 bits, whose indices are kept inside it, or not.
+lang::Kernel converted(bool limits) {
+  return with_step([=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
+                       Fragment& sum) {
+    Shared x({128, 64}, bf16), y({64, 128}, bf16);
+    const Expr last = a.extent(1) - 1;
+    parallel(128, 64, [&](Index i, Index j) {
+      const Expr at = k + j;
+      x(i, j) = bf16(limits ? select(at <= last, f32(a(row + i, min(at, last))) * 2, 0.0f)
+                            : f32(a(row + i, at)) * 2);
+    });
+    lang::copy(b.at(k, column), y);
+    lang::gemm(x, y, sum);
+  });
+}
+
 // A fragment read in another order than it is held in, or in its own.
 lang::Kernel transposed(bool own) {
   return kernel("transposed", [=] {
@@ -213,6 +229,8 @@ const std::vector<NoteCase> note_cases{
      [] { return limited(false); }},
     {"gather", NoteKind::by_elements, "multiple of 8", [] { return gathered(false); },
      [] { return gathered(true); }},
+    {"limited_index", NoteKind::by_elements, "limits its last index", [] { return converted(true); },
+     [] { return converted(false); }},
     {"scatter", NoteKind::by_elements, "rows of `C` are not known", [] { return scattered(99); },
      [] { return scattered(96); }},
     {"order", NoteKind::through_shared_memory, "fragment `", [] { return transposed(false); },

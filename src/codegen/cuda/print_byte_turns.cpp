@@ -1,4 +1,5 @@
 // 8-bit elements of tensors to tiles of the other order: threads turn four times four bytes in registers.
+// Those of a producer hold what they have loaded for the next step while they wait for a slot.
 #include <fmt/format.h>
 
 #include "codegen/cuda/grid_printer.hpp"
@@ -7,40 +8,154 @@
 namespace tegula::codegen {
 
 using namespace ir;
+using passes::turned_columns, passes::turned_rows;
 
-// Neighbouring threads store neighbouring words of a row of the tile, so that no two meet in a bank.
-void CudaGridPrinter::turn_bytes(const For& n, const passes::ByteTurn& plan) {
-  constexpr int rows = passes::turned_rows, columns = passes::turned_columns;
-  const std::int64_t words = constant_value(n.end[0]) / rows, count = constant_value(n.end[1]) / columns * words;
-  const std::string f = names_.unique("f"), packs = names_.unique("packs"), turned = names_.unique("turned"),
-                    type = element_type(plan.load->from.view.buffer->type);
-  const auto index = [&](const VariablePtr& v, const std::string& text) {
-    const std::string_view own = scalar_type(v->type);
-    out_.line(fmt::format("const {} {} = {};", own, name_variable(v), text));
-  };
-  out_.line("#pragma unroll 2");
-  out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread, count, team_.threads));
-  index(n.index[0], fmt::format("{} % {} * {}", f, words, rows));
-  index(n.index[1], fmt::format("{} / {} * {}", f, words, columns));
-  const std::string row = variable_text(n.index[0]), column = variable_text(n.index[1]);
-  loop_ = ElementLoop{&n, nullptr, ""};
-  out_.line(fmt::format("tg::Pack<{}, {}> {}[{}];", type, columns, packs, rows));
-  out_.line("#pragma unroll");
-  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", rows));
-  index(n.index[0], row + " + r");
-  unlimited_ = dims_known_before(n, plan.load->from);
-  out_.line(fmt::format("{}[r] = tg::load_pack<{}>({});", packs, columns, address(plan.load->from).pointer));
-  unlimited_.clear();
+namespace {
+
+// Warps that turn such a tile at once.
+std::int64_t warps_of_turn(const For& n) {
+  return constant_value(n.end[0]) / passes::rows_of_warp *
+         ((constant_value(n.end[1]) + passes::columns_of_warp - 1) / passes::columns_of_warp);
+}
+
+std::string pack_type(const passes::ByteTurn& plan) {
+  return fmt::format("tg::Pack<{}, {}>", element_type(plan.load->from.view.buffer->type), turned_columns);
+}
+
+}  // namespace
+
+// The thread's pieces: in a loop over rounds that is laid out, or in as many as its number gives.
+void CudaGridPrinter::each_turned_piece(const passes::ByteTurn& plan, bool laid_out,
+                                        const PrintPiece& print) {
+  const For& n = *plan.loop;
+  const std::int64_t columns = constant_value(n.end[1]), threads = 32 * warps_of_turn(n);
+  const std::string r = names_.unique("r"), piece = names_.unique("piece");
+  if (laid_out || threads > team_.threads) out_.line(laid_out ? "#pragma unroll" : "#pragma unroll 2");
+  if (laid_out)
+    out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", r, threads / team_.threads));
+  else
+    out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", r, team_.thread, threads,
+                          team_.threads));
+  out_.line(fmt::format("const tg::TurnedPiece {} = tg::turned_piece<{}>({});", piece,
+                        constant_value(n.end[0]),
+                        laid_out ? fmt::format("{} + {} * {}", team_.thread, r, team_.threads) : r));
+  const bool divides = columns % passes::columns_of_warp == 0;
+  if (!divides) out_.open(fmt::format("if ({}.column < {}) {{", piece, columns));
+  print(piece, r);
+  if (!divides) out_.close();
   out_.close();
-  out_.line(fmt::format("const auto {} = tg::turned_bytes({});", turned, packs));
-  values_.set(n.index[0], row);
+}
+
+// Where pieces are 16 aligned bytes of a row, each inside the tensor or outside, and where all are inside.
+CudaGridPrinter::TurnConditions CudaGridPrinter::conditions_of_turn(const passes::ByteTurn& plan) {
+  const For& n = *plan.loop;
+  const Access& from = plan.load->from;
+  const std::size_t last = from.view.dims.size() - 1;
+  const ViewDim& row = from.view.dims[last];
+  const Expr& extent = from.view.shape[last];
+  std::vector<std::size_t> dims = dims_known_before(n, from);
+  TurnConditions result;
+  add_conditions(n, from, turned_columns, result.pieces, dims);
+  if (row.low || row.high || (is_constant(extent) && constant_value(extent) % turned_columns != 0))
+    add_corner_limits(n, from, {last}, result.pieces), std::erase(dims, last);
+  else if (!is_constant(extent))
+    result.pieces.push_back(fmt::format("{} % {} == 0", value(extent), turned_columns));
+  add_corner_limits(n, from, dims, result.all);
+  return result;
+}
+
+// Pieces outside are zeros.
+void CudaGridPrinter::load_turned(const passes::ByteTurn& plan, const std::string& to,
+                                  const std::string& piece, bool all) {
+  const For& n = *plan.loop;
+  const auto index = [&](std::size_t d, const std::string& text) {
+    out_.line(fmt::format("const {} {} = {}.{};", scalar_type(n.index[d]->type), name_variable(n.index[d]),
+                          piece, text));
+  };
+  loop_ = ElementLoop{&n, nullptr, ""};
   out_.line("#pragma unroll");
-  out_.open(fmt::format("for (int e = 0; e < {}; ++e) {{", columns));
-  index(n.index[1], column + " + e");
-  out_.line(fmt::format("*(uint32_t*)({}) = {}.word[e];", address(plan.store->to).pointer, turned));
+  out_.open(fmt::format("for (int q = 0; q < {}; ++q) {{", turned_rows));
+  index(0, "row + q");
+  index(1, "column");
+  if (all) unlimited_ = dims_known_before(n, plan.load->from);
+  const GuardedAddress from = address(plan.load->from);
+  unlimited_.clear();
+  const std::string pack = fmt::format("tg::load_pack<{}>({})", turned_columns, from.pointer);
+  out_.line(from.guard.empty()
+                ? fmt::format("{}[q] = {};", to, pack)
+                : fmt::format("{}[q] = {} ? {} : {}{{}};", to, from.guard, pack, pack_type(plan)));
   out_.close();
   loop_.reset();
-  out_.close();
+}
+
+void CudaGridPrinter::store_turned(const passes::ByteTurn& plan, const std::string& packs,
+                                   const std::string& piece) {
+  const Buffer& to = *plan.store->to.view.buffer;
+  const SharedTile& tile = shared_.at(&to);
+  out_.line(fmt::format("tg::store_turned<{}, {}, {}>({}, {}, {});", to.extent(0), to.extent(1),
+                        tile.order.columns, tile.name, packs, piece));
+}
+
+void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise) {
+  const TurnConditions conditions = conditions_of_turn(plan);
+  const auto turn = [&](bool all) {
+    each_turned_piece(plan, false, [&](const std::string& piece, const std::string&) {
+      const std::string packs = names_.unique("packs");
+      out_.line(fmt::format("{} {}[{}];", pack_type(plan), packs, turned_rows));
+      load_turned(plan, packs, piece, all);
+      store_turned(plan, packs, piece);
+    });
+  };
+  either(
+      conditions.pieces,
+      [&] {
+        either(
+            conditions.all, [&] { turn(true); }, [&] { turn(false); });
+      },
+      otherwise);
+}
+
+// All pieces of a thread, where all threads have as many.
+std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_turn(const For& step, const Stmt& s) {
+  const Stmt elements = elements_of(s);
+  const auto plan = elements ? passes::plan_byte_turn(elements) : std::nullopt;
+  if (!plan) return std::nullopt;
+  const For& loop = *as<For>(elements);
+  const std::int64_t count = 32 * warps_of_turn(loop) / team_.threads;
+  if (count * team_.threads != 32 * warps_of_turn(loop) || !can_hold(step, loop) ||
+      !is_aligned(loop, plan->load->from, turned_columns))
+    return std::nullopt;
+  HeldLoop result{
+      .stmt = s, .loop = elements, .count = count, .element = names_.unique("packs"), .turn = plan};
+  result.registers.words = turned_rows * turned_columns / 4;
+  result.registers.declarations = {
+      fmt::format("{} {}[{}][{}]", pack_type(*plan), result.element, count, turned_rows)};
+  return result;
+}
+
+void CudaGridPrinter::load_held_turn(const HeldLoop& own) {
+  const TurnConditions conditions = conditions_of_turn(*own.turn);
+  const auto load = [&](bool all) {
+    each_turned_piece(*own.turn, true, [&](const std::string& piece, const std::string& round) {
+      load_turned(*own.turn, fmt::format("{}[{}]", own.element, round), piece, all);
+    });
+  };
+  either(
+      conditions.pieces,
+      [&] {
+        either(
+            conditions.all, [&] { load(true); }, [&] { load(false); });
+      },
+      nullptr);
+}
+
+void CudaGridPrinter::store_held_turn(const HeldLoop& own) {
+  const auto store = [&](const std::string& piece, const std::string& round) {
+    store_turned(*own.turn, fmt::format("{}[{}]", own.element, round), piece);
+  };
+  either(
+      conditions_of_turn(*own.turn).pieces, [&] { each_turned_piece(*own.turn, true, store); },
+      [&] { convert_elements(*own.turn->loop); });
 }
 
 }  // namespace tegula::codegen

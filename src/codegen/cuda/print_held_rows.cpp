@@ -36,6 +36,9 @@ void CudaGridPrinter::producer_loop(const For& step, const Loc& at, const schedu
       [&] {
         load_first_step(step);
         events(list);
+        // The fence of a step waits for all loads that began before it.
+        for (const HeldLoop& own : held_)
+          if (own.turn) load_next_step(own);
       },
       [&] { hold_next_step(step, list); });
   held_.clear();
@@ -49,12 +52,15 @@ void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& li
     for (const schedule::Event& e : list) {
       if (!e.stmt || !std::holds_alternative<schedule::Operation>(e.what)) continue;
       auto own = (this->*of)(step, e.stmt);
-      if (!own) continue;
+      if (!own || (own->turn && words + own->count * own->registers.words > words_to_convert())) continue;
       words += own->count * own->registers.words;
+      for (const VariablePtr& v : all_effects(as<For>(own->loop)->body).used)
+        if (is_read_ahead(step, v)) own->ahead.push_back(v);
       found.push_back(std::move(*own));
     }
   };
   add(&CudaGridPrinter::held_rows);
+  add(&CudaGridPrinter::held_turn);
   if (found.empty()) return;
   add(&CudaGridPrinter::held_elements);
   if (words > most_held) return;
@@ -88,23 +94,25 @@ bool CudaGridPrinter::can_hold(const For& step, const For& loop) const {
          });
 }
 
+// The loop over all elements that the statement brings from a tensor.
+Stmt CudaGridPrinter::elements_of(const Stmt& s) const {
+  const auto* copy = as<Copy>(s);
+  if (!copy) return parallel_loop(s) ? s : nullptr;
+  const Body lowered = copy->from.is_tile() ? Body() : element_copies(*copy, s->at);
+  return lowered.size() == 1 && parallel_loop(lowered[0]) ? lowered[0] : nullptr;
+}
+
 std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_rows(const For& step, const Stmt& s) {
-  Stmt elements = s;
-  if (const auto* copy = as<Copy>(s)) {
-    if (copy->from.is_tile() || copy->from.buffer->type == copy->to.buffer->type) return std::nullopt;
-    const Body lowered = element_copies(*copy, s->at);
-    if (lowered.size() != 1) return std::nullopt;
-    elements = lowered[0];
-  }
-  const For* loop = parallel_loop(elements);
-  if (!loop || !can_hold(step, *loop) || passes::plan_rows(elements)) return std::nullopt;
+  const auto* copy = as<Copy>(s);
+  const Stmt elements = elements_of(s);
+  const For* loop = elements ? parallel_loop(elements) : nullptr;
+  if (!loop || (copy && copy->from.buffer->type == copy->to.buffer->type) || !can_hold(step, *loop) ||
+      passes::plan_rows(elements))
+    return std::nullopt;
   const auto plan = passes::plan_conversion(elements);
   const std::int64_t count = plan ? pieces_of_thread(*plan) : 0;
   if (count == 0 || count * words_of_piece(*plan) > words_to_convert()) return std::nullopt;
-  HeldLoop result{s, elements, plan, registers_of_pieces(*plan), count};
-  for (const VariablePtr& v : all_effects(loop->body).used)
-    if (is_read_ahead(step, v)) result.ahead.push_back(v);
-  return result;
+  return HeldLoop{s, elements, plan, registers_of_pieces(*plan), count};
 }
 
 // A loop with an element for each thread, or for the first ones, such as the factors of a tile's rows.
@@ -174,6 +182,8 @@ void CudaGridPrinter::load_held(const HeldLoop& own) {
           each_piece(rows, own.count, "", [&] { load_pieces(rows, registers); });
         },
         nullptr);
+  } else if (own.turn) {
+    load_held_turn(own);
   } else {
     open_own_element(loop);
     body(Body(loop.body.begin(), loop.body.end() - 1));
@@ -197,6 +207,8 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
         conditions_of_pieces(*own.rows),
         [&] { each_piece(*own.rows, own.count, "", [&] { make_pieces(*own.rows, own.registers); }); },
         [&] { convert_elements(loop); });
+  } else if (own.turn) {
+    store_held_turn(own);
   } else {
     const auto& last = *as<Store>(loop.body.back());
     open_own_element(loop);
@@ -206,7 +218,7 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
   loop_.reset();
   facts_ = before;
   out_.close();
-  load_next_step(own);
+  if (!own.turn) load_next_step(own);
 }
 
 void CudaGridPrinter::load_next_step(const HeldLoop& own) {

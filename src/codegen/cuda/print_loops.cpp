@@ -70,6 +70,7 @@ bool CudaGridPrinter::as_a_whole(const For& n, const Stmt& s) {
   if (!passes::plan_byte_turn(s)) notes_.add(passes::NoteKind::by_elements, row_plan.reason(), s->at);
   if (const auto own = passes::plan_conversion(s); own && pieces_of_thread(*own) > 0)
     return convert_rows(*own), true;
+  notes_.add(passes::NoteKind::by_elements, passes::reason_of_limits(s), s->at);
   if (const auto found = passes::matrix_store(s, computing()); found && is_registers_of_pairs(*found))
     return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at), true;
   if (const auto found = matrix_load(s))
@@ -248,8 +249,7 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
   const auto vectors = find_vectors(n, 16);
   if (const auto turn = passes::plan_byte_turn(s);
       turn && vectors && vectors->width == passes::turned_columns) {
-    either(
-        vectors->conditions, [&] { turn_bytes(n, *turn); }, [&] { flat(n, type, names, nullptr); });
+    turn_bytes(*turn, [&] { flat(n, type, names, nullptr); });
     return out_.close();
   }
   either(

@@ -331,8 +331,7 @@ void ElementPrinter::either(const Texts& conditions, const std::function<void()>
   if (conditions.empty()) return fast();
   out_.open(fmt::format("if ({}) {{", fmt::join(conditions, " && ")));
   fast();
-  out_.reopen("} else {");
-  slow();
+  if (slow) out_.reopen("} else {"), slow();
   out_.close();
 }
 

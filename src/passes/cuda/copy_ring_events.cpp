@@ -46,14 +46,14 @@ class LoopEvents {
     ring_.before.push_back(fill_ahead(first, last, advance));
     ring_.before.push_back(advance);
     const Expr step = sum(variable(loop_.index[0], at_), constant(type_, ring_.depth - 1, at_));
-    add_step({filled(step, last, -1)}, advance);
+    add_step({filled(step, last, -1)});
+    ring_.end.push_back(advance);
   }
 
-  // The tiles of the first steps are in the slots. A step fills the slot that the one before it has released
-  // with the tile that comes `depth - 1` steps later, by the number that it has in the loop forward.
+  // The tiles of the first steps are in the slots, the last one's in front of the cursor. A step goes one
+  // slot back, and fills the slot that the one before it has released with the tile that comes `depth - 1`
+  // steps later, by the number that it has in the loop forward.
   void add_back(const For& forward) {
-    const Event step_back{schedule::Advance{ring_.number, true}};
-    ring_.before = {step_back};
     const Expr index = variable(loop_.index[0], at_), none = constant(type_, 0, at_);
     const Expr left = make(Op::sub, type_, {loop_.end[0], constant(type_, ring_.depth, at_)}, at_);
     const VariablePtr own = new_variable("again", type_, VariableKind::let, at_);
@@ -62,17 +62,17 @@ class LoopEvents {
         Op::logical_and, boolean,
         {make(Op::gt, boolean, {index, none}, at_), make(Op::ge, boolean, {variable(own, at_), none}, at_)},
         at_);
-    add_step({made_from(schedule::Operation{}, number), filled(forward, variable(own, at_), exists, 1)},
-             step_back);
+    add_step({made_from(schedule::Operation{}, number), filled(forward, variable(own, at_), exists, 1)});
+    ring_.begin.insert(ring_.begin.begin(), Event{schedule::Advance{ring_.number, true}});
   }
 
  private:
   // Each step waits for its tiles and then issues the copies for a later one.
-  void add_step(const Events& copies, const Event& move) {
+  void add_step(const Events& copies) {
     ring_.begin = {{schedule::CopyWait{ring_.depth - 2}}, meet_};
     ring_.begin.insert(ring_.begin.end(), copies.begin(), copies.end());
     ring_.begin.push_back(commit_);
-    ring_.end = {step_is_over(), move};
+    ring_.end = {step_is_over()};
     // Where a step leaves the loop, the next ones' copies are on their way to memory that others get.
     ring_.after = {{schedule::CopyWait{0}}, nothing_comes()};
   }
@@ -262,7 +262,10 @@ class WholeGrid {
     Events result = numbered(ring.before, ring), steps = numbered(ring.begin, ring);
     append(steps, body(loop.body));
     append(steps, numbered(ring.end, ring));
-    result.push_back(made_from(schedule::Loop{schedule::Loop::Kind::counted, times(s), std::move(steps)}, s));
+    // A loop that goes back has as many steps as the one before it, whose slots it begins in.
+    if (!ring.goes_back) steps_.insert_or_assign(ring.number, times(s));
+    result.push_back(made_from(
+        schedule::Loop{schedule::Loop::Kind::counted, steps_.at(ring.number), std::move(steps)}, s));
     append(result, numbered(ring.after, ring));
     return result;
   }
@@ -296,6 +299,7 @@ class WholeGrid {
   const CopyRings& rings_;
   std::unordered_map<const Buffer*, std::pair<int, int>> buffers_;  // and the ring
   std::unordered_set<const Buffer*> own_;                           // tiles of which warps read their parts
+  std::unordered_map<int, schedule::Count> steps_;                  // of each ring's loops
 };
 
 }  // namespace

@@ -139,9 +139,11 @@ no copy is on its way: reads s0[s0], reads s0[s0+1], reads s0[s0+2]
 }
 
 std::vector<std::string> accepted_mutations(const testing::Lowered& lowered) {
+  const schedule::Schedule& s = *lowered.plan.grids[0].schedule;
   std::vector<std::string> accepted;
-  for (const schedule::Mutation& m : schedule::mutations(*lowered.plan.grids[0].schedule))
-    if (!schedule::verify(m.schedule, schedule::thorough)) accepted.push_back(m.name);
+  for (const auto& all : {schedule::mutations(s), schedule::moves(s)})
+    for (const schedule::Mutation& m : all)
+      if (!schedule::verify(m.schedule, schedule::thorough)) accepted.push_back(m.name);
   return accepted;
 }
 
@@ -183,8 +185,8 @@ Kernel there_and_back_again(int threads) {
 TEST(CopyRings, WhatGoesBackBeginsInTheSlots) {
   const testing::Lowered lowered(there_and_back_again(256), hopper);
   const std::string text = text_of(*lowered.plan.grids[0].schedule);
-  EXPECT_EQ(text.substr(text.find("step back")), R"(step back in ahead
-loop i1: steps of i1 times
+  EXPECT_EQ(text.substr(text.find("loop i1")), R"(loop i1: steps of i0 times
+  step back in ahead
   copy wait 1
   barrier 0, 128 threads
   let again = ceildiv(N, 8192) - 3 - i1
@@ -193,10 +195,20 @@ loop i1: steps of i1 times
   copy commit
   copy: reads ahead[ahead]
   the step is over: reads ahead[ahead]
-  step back in ahead
 copy wait 0
 no copy is on its way: reads ahead[ahead], reads ahead[ahead+1], reads ahead[ahead+2]
 )");
+}
+
+// Where the wait of a step stands behind the copies that it begins, it covers those of one more step.
+const char* const late_wait = "all threads 21: copy wait 1, behind copy: reads ahead[ahead]";
+
+TEST(CopyRings, EveryMutationOfLoopsThatGoBackIsRejected) {
+  for (const int threads : {256, 1024}) {
+    const testing::Lowered lowered(there_and_back_again(threads), hopper);
+    EXPECT_EQ(accepted_mutations(lowered), std::vector<std::string>{late_wait})
+        << schedule::print(*lowered.plan.grids[0].schedule);
+  }
 }
 
 // Where a block has a processor for itself, and its warps read what they have copied.

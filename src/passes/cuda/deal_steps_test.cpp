@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "passes/cuda/testing/plans.hpp"
@@ -279,7 +281,7 @@ const std::multiset<std::string> harmless = {
 
 TEST(DealtSteps, AreNotToBeChanged) { EXPECT_EQ(not_needed(latents(as_attention)), harmless); }
 
-// In the simulation tensor cores see what threads have copied; and the list came before the rows.
+// Fences whose part another one takes (the next test says which part); and the list came before the rows.
 TEST(DealtSteps, WithRowsOfAListAreNotToBeChanged) {
   std::multiset<std::string> expected = harmless;
   for (int wait = 0; wait < 6; ++wait) {
@@ -288,6 +290,35 @@ TEST(DealtSteps, WithRowsOfAListAreNotToBeChanged) {
   }
   for (int step = 0; step < 2; ++step) expected.insert("wait full s2[n], removed");
   EXPECT_EQ(not_needed(latents(as_attention, {.scores = by_rows_of_a_list})), expected);
+}
+
+// The schedule without one fence, by the name of that change.
+std::map<std::string, schedule::Schedule> without_a_fence(const schedule::Schedule& s) {
+  std::map<std::string, schedule::Schedule> result;
+  for (const schedule::Mutation& m : schedule::mutations(s))
+    if (m.name.ends_with("proxy fence, removed")) result.emplace(m.name, m.schedule);
+  return result;
+}
+
+// One fence on the way from a write to a product is enough, whichever group has it: that of the sender of
+// weights or that of their receiver, and of rows that the other group has seen, its fence or the own one. So
+// it is with reads of the list: the consumers fence them before they release its slot, the producer before
+// the slot is filled.
+TEST(DealtSteps, HaveNoFenceThatIsNeverNeeded) {
+  const testing::Lowered lowered(latents(as_attention, {.scores = by_rows_of_a_list}));
+  const auto accepts = [](const schedule::Schedule& s) { return !schedule::verify(s, schedule::thorough); };
+  std::map<std::string, schedule::Schedule> accepted = without_a_fence(*lowered.plan.grids[0].schedule);
+  EXPECT_EQ(accepted.size(), 11u);
+  std::erase_if(accepted, [&](const auto& own) { return !accepts(own.second); });
+  EXPECT_EQ(accepted.size(), 7u);
+  for (const auto& [name, without] : accepted) {
+    const auto both = without_a_fence(without);
+    EXPECT_TRUE(std::any_of(
+        both.begin(), both.end(),
+        [&](const auto& other) { return accepted.contains(other.first) && !accepts(other.second); }))
+        << name << "\n"
+        << schedule::print(without);
+  }
 }
 
 }  // namespace deal_steps_test

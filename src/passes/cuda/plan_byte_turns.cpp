@@ -18,10 +18,11 @@ std::optional<ByteTurn> plan_byte_turn(const Stmt& stmt) {
   const std::vector<Expr> at = coordinates(store->to);
   if (!is_variable(at[0], loop->index[1]) || !is_variable(at[1], loop->index[0])) return std::nullopt;
   const bool whole = is_constant(loop->begin[0], 0) && is_constant(loop->begin[1], 0) &&
-                     is_constant(loop->end[0]) && constant_value(loop->end[0]) % turned_rows == 0 &&
+                     is_constant(loop->end[0]) && constant_value(loop->end[0]) % rows_of_warp == 0 &&
                      is_constant(loop->end[1]) && constant_value(loop->end[1]) % turned_columns == 0;
-  if (!whole || to.buffer->extent(1) % turned_rows != 0) return std::nullopt;
-  return ByteTurn{load, store};
+  if (!whole || to.buffer->extent(0) % turned_columns != 0 || to.buffer->extent(1) % turned_rows != 0)
+    return std::nullopt;
+  return ByteTurn{loop, load, store};
 }
 
 }  // namespace tegula::passes

@@ -1,5 +1,7 @@
 #include "passes/cuda/plan_conversions.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_set>
 
@@ -106,6 +108,11 @@ int narrowest(const For& loop) {
   return bytes;
 }
 
+bool is_limited(const Expr& e, const VariablePtr& column) {
+  if ((e->op == Op::min || e->op == Op::max) && uses(e, column)) return true;
+  return std::any_of(e->args.begin(), e->args.end(), [&](const Expr& x) { return is_limited(x, column); });
+}
+
 }  // namespace
 
 std::optional<RowConversion> plan_conversion(const Stmt& stmt) {
@@ -125,6 +132,22 @@ std::optional<RowConversion> plan_conversion(const Stmt& stmt) {
   const bool reads_rows =
       std::find(plan.statements.begin(), plan.statements.end(), Of::piece) != plan.statements.end();
   return reads_rows ? std::optional(plan) : std::nullopt;
+}
+
+Reason reason_of_limits(const Stmt& stmt) {
+  const auto* loop = as<For>(stmt);
+  if (!loop || loop->kind != LoopKind::parallel || loop->body.size() < 2 || !store_of(*loop)) return {};
+  for (const Stmt& s : loop->body) {
+    const auto* load = as<Load>(s);
+    if (!load || load->from.view.is_tile()) continue;
+    const std::vector<Expr> at = coordinates(load->from);
+    if (!at.empty() && is_limited(at.back(), loop->index.back()))
+      return {fmt::format("`{}` is read one element at a time, because min or max limits its last index",
+                          load->from.view.buffer->name),
+              "leave out the limit: elements outside a tensor read as zeros, and `select` can replace them",
+              s->at};
+  }
+  return {};
 }
 
 bool RowConversion::reads_one_tensor() const {

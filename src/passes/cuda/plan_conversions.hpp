@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/stmt.hpp"
+#include "passes/planned.hpp"
 
 namespace tegula::passes {
 
@@ -27,5 +28,9 @@ struct RowConversion {
 // Nothing for other loops: their last index does not go along whole rows of the tile, they do more than read
 // and compute, or find rows by what differs within a piece.
 std::optional<RowConversion> plan_conversion(const ir::Stmt& stmt);
+
+// Why a loop that computes such a tile reads a tensor one element at a time, where the program limits the
+// place in a row.
+Reason reason_of_limits(const ir::Stmt& stmt);
 
 }  // namespace tegula::passes

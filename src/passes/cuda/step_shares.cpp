@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/effects.hpp"
+#include "ir/lists.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
 #include "passes/cuda/lane_sums.hpp"
@@ -15,10 +16,6 @@ namespace tegula::passes {
 using namespace ir;
 
 namespace {
-
-bool is_among(const std::vector<BufferPtr>& list, const BufferPtr& b) {
-  return std::find(list.begin(), list.end(), b) != list.end();
-}
 
 bool touches(const Effects& e, const BufferPtr& b) {
   return std::any_of(e.regions.begin(), e.regions.end(),
@@ -48,7 +45,7 @@ class Sharing {
   }
 
  private:
-  bool is_declared(const BufferPtr& b) const { return is_among(declared_, b); }
+  bool is_declared(const BufferPtr& b) const { return contains(declared_, b); }
 
   // Which divides columns of a sum that outlives the step among the groups, and multiplies by what the step
   // made; past the end if there is none.
@@ -216,8 +213,8 @@ class Sharing {
       const Effects e = all_effects(s);
       for (const Region& r : e.regions) {
         const BufferPtr& b = r.view->buffer;
-        const bool outlives = !is_declared(b) || is_among(read, b);
-        if (b->space != Space::fragment || !is_write(r.touch) || !outlives || is_among(result_.rows, b) ||
+        const bool outlives = !is_declared(b) || contains(read, b);
+        if (b->space != Space::fragment || !is_write(r.touch) || !outlives || contains(result_.rows, b) ||
             is_apart(b))
           continue;
         if (b->rank() != 1)
