@@ -94,8 +94,8 @@ class Dealing {
     std::size_t tiles = 0;
     for (const RingPlan& ring : result_.rings) {
       tiles += ring.in_loop ? ring.tiles.size() : 0;
-      const bool joins = ring.in_loop && !ring.is_awaited && ring.depth == of_both.depth &&
-                         ring.by_rows == of_both.by_rows;
+      const bool joins =
+          ring.in_loop && !ring.is_awaited && ring.depth == of_both.depth && ring.by_rows == of_both.by_rows;
       if (joins && joined) {
         joined->tiles.insert(joined->tiles.end(), ring.tiles.begin(), ring.tiles.end());
         continue;
@@ -104,8 +104,7 @@ class Dealing {
       if (joins) joined = &rings.back();
       rings.back().by_one_group = ring.in_loop && !joins;
     }
-    if (!joined || tiles != step_->tiles.size())
-      return fail({"tiles of a step come in different ways", ""});
+    if (!joined || tiles != step_->tiles.size()) return fail({"tiles of a step come in different ways", ""});
     result_.rings = std::move(rings);
   }
 
