@@ -240,7 +240,9 @@ RegisterShares register_shares(const Roles& roles) {
       return roles.one_loader ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
       if (converts(roles) && roles.fragment_registers <= few_registers) return {168, 208, 88};
-      if (!roles.one_loader) return roles.dealt ? RegisterShares{168, 216, 72} : RegisterShares{168, 224, 56};
+      // A warp group has all scores of a dealt step beside its half of the sums.
+      if (roles.dealt) return roles.one_loader ? RegisterShares{168, 240, 24} : RegisterShares{168, 216, 72};
+      if (!roles.one_loader) return {168, 224, 56};
       return roles.fragment_registers > many_registers || roles.widest_product > wide_product
                  ? RegisterShares{168, 240, 24}
                  : RegisterShares{168, 232, 40};

@@ -83,28 +83,28 @@ class Dealing {
     return {};
   }
 
-  // All tiles of a step come and go together, but those that the producer reads too: of these the consumers
-  // have no use but for the work of the step's own group.
+  // Tiles that come as those do by which both groups multiply come and go with them. Others, and those that
+  // the producer reads too, are let go by the step's own group: only its work reads them.
   void join_rings() {
+    const RingPlan& of_both =
+        roles_.rings[static_cast<std::size_t>(roles_.ring_of(step_->product().b.buffer.get()))];
     std::vector<RingPlan> rings;
     rings.reserve(result_.rings.size());
     RingPlan* joined = nullptr;
-    bool alike = true;
     std::size_t tiles = 0;
     for (const RingPlan& ring : result_.rings) {
       tiles += ring.in_loop ? ring.tiles.size() : 0;
-      if (ring.in_loop && joined && !ring.is_awaited) {
-        alike &= ring.depth == joined->depth && ring.by_rows == joined->by_rows;
+      const bool joins =
+          ring.in_loop && !ring.is_awaited && ring.depth == of_both.depth && ring.by_rows == of_both.by_rows;
+      if (joins && joined) {
         joined->tiles.insert(joined->tiles.end(), ring.tiles.begin(), ring.tiles.end());
         continue;
       }
       rings.push_back(ring);
-      if (!ring.in_loop) continue;
-      if (!ring.is_awaited) joined = &rings.back();
-      rings.back().by_one_group = ring.is_awaited;
+      if (joins) joined = &rings.back();
+      rings.back().by_one_group = ring.in_loop && !joins;
     }
-    if (!alike || !joined || tiles != step_->tiles.size())
-      return fail({"tiles of a step come in different ways", ""});
+    if (!joined || tiles != step_->tiles.size()) return fail({"tiles of a step come in different ways", ""});
     result_.rings = std::move(rings);
   }
 

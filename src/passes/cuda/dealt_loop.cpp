@@ -255,9 +255,11 @@ class DealtLoop {
 
   // Whether only the step's group has any use for the tile.
   bool is_of_own(const BufferPtr& tile) const {
-    const int ring = roles_.ring_of(tile.get());
-    return ring >= 0 && roles_.rings[static_cast<std::size_t>(ring)].is_awaited;
+    const int ring = roles_.ring_of(tile.get());  // of a tile in halves there is none
+    return ring >= 0 && ring != roles_.ring_of(of_both().get());
   }
+
+  const BufferPtr& of_both() const { return halves_ ? halves_->other() : step_.product().b.buffer; }
 
   // Of a half, one group does not read what it does not multiply by, and the other one does so last.
   Body tiles_of_own() {
@@ -272,8 +274,7 @@ class DealtLoop {
 
   // In front of a step of the other group, and behind it.
   std::pair<Body, Body> tiles_of_other() {
-    const BufferPtr& tile = step_.product().b.buffer;
-    std::pair<Body, Body> result{{statement(Declare{halves_ ? halves_->other() : tile}, tile->at)}, {}};
+    std::pair<Body, Body> result{{statement(Declare{of_both()}, step_.product().b.buffer->at)}, {}};
     if (halves_) result.second.push_back(kept(halves_->own()));
     for (const Stmt& s : step_.tiles)
       if (is_of_own(as<Declare>(s)->tile)) result.second.push_back(kept(as<Declare>(s)->tile));
