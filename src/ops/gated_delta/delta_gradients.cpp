@@ -213,8 +213,9 @@ class ChunkGradientsOfRule {
   // e^-G and queries times e^G. So the gradient of G is q · dq − v · dv, and those of all later chunks are
   // that of a factor of the state after this one.
   void through_ends(const Head& own, const Sums& sums, const Fragment& written, Fragment& dgs) const {
-    Expr end = reduce_sum(sums.both).scalar() * own.vectors(DeltaVector::grown, rows - 1) +
-               reduce_sum(written.reshape({written.extent(0) * written.extent(1) * written.extent(2)})).scalar();
+    Expr end =
+        reduce_sum(sums.both).scalar() * own.vectors(DeltaVector::grown, rows - 1) +
+        reduce_sum(written.reshape({written.extent(0) * written.extent(1) * written.extent(2)})).scalar();
     parallel(dgs, [&](Index i) {
       dgs(i) = select(i == rows - 1, end, 0) - sums.along(i) * own.vectors(DeltaVector::share, i);
     });

@@ -26,7 +26,8 @@ struct DeltaKernel {
 // vectors [batch, chunks, heads, DeltaVector::count, 64].
 lang::Kernel delta_factors_kernel(const DeltaKernel& c);
 
-// A tile [rows, rows] of f32 whose rows are so far apart that threads of four rows read from banks of their own.
+// A tile [rows, rows] of f32 whose rows are so far apart that threads of four rows read from banks of their
+// own.
 lang::Shared tile_to_invert(int rows);
 // x becomes (I + x)⁻¹, of a strictly lower triangular tile: blocks of 16 on the diagonal by substitution,
 // then neighbours by products.

@@ -174,7 +174,8 @@ struct NormGradient {
       r(i) = rsqrt(r(i) * share + eps);
       along(i) *= share * r(i) * r(i);
     });
-    if (bias_sum != nullptr) parallel(*bias_sum, [&](Index i, Index j) { (*bias_sum)(i, j) += own.given(i, j); });
+    if (bias_sum != nullptr)
+      parallel(*bias_sum, [&](Index i, Index j) { (*bias_sum)(i, j) += own.given(i, j); });
     if (sum != nullptr)
       parallel(*sum, [&](Index i, Index j) { (*sum)(i, j) += own.given(i, j) * less(i, j) * r(i); });
     const auto gradient = [&](Index i, Index j) {
