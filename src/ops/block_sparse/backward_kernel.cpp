@@ -184,8 +184,8 @@ InverseLists BackwardProgram::inverted_lists() const {
                                batch * chunks,
                                first_list(batch, sequences.keys),
                                batch * rows * width};
-  return {c.fold, extents, [=, this](const Expr& h, const Expr& b) -> InversePart {
-            auto each = [=, this](const Expr& row, const InversePart::Visit& visit) {
+  return {c.fold, extents, [=, this](const Expr& h, const Expr& b) -> InverseOwner {
+            auto each = [=, this](const Expr& row, const InverseOwner::Visit& visit) {
               ChoiceRow chosen = choice_row(b, h / selectors(), h % selectors(), row);
               Expr last = min(row * f.q_block + f.q_block, sequences.queries_of(b)) - 1 + sequences.shift(b);
               serial(f.mask ? Expr(entries) : chosen.entries, [&](Index n) {

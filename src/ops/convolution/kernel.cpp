@@ -279,7 +279,7 @@ Kernel column_sums_program(const ColumnSumsKernel& c) {
       });
       copy(sum, partials.slice(y).at(x * columns));
     });
-    add_parts(partials, sums);
+    add_partials(partials, sums);
   });
 }
 

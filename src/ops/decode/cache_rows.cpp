@@ -58,12 +58,12 @@ void CacheRows::Step::load(const Tensor& cache, const std::optional<Expr>& head,
     });
     return;
   }
-  const int part = std::min(rows_.form_.page, keys_);
-  for (int i = 0; i < keys_ / part; ++i) {
+  const int rows_at_once = std::min(rows_.form_.page, keys_);
+  for (int i = 0; i < keys_ / rows_at_once; ++i) {
     Expr begin = rows_.form_.page > keys_ ? first_ % rows_.form_.page : Expr(0),
-         left = clamp(rows_.length_ - first_ - i * part, 0, part);
+         left = clamp(rows_.length_ - first_ - i * rows_at_once, 0, rows_at_once);
     const Expr& page = numbers_[static_cast<std::size_t>(i)];
-    Shared rows = tile.slice(range(i * part, (i + 1) * part), all);
+    Shared rows = tile.slice(range(i * rows_at_once, (i + 1) * rows_at_once), all);
     if (clip)
       copy(sliced(page, range(begin, begin + left)).at(0, column), rows);
     else

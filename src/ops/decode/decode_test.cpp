@@ -1,5 +1,5 @@
 // What the sweep over tables does not reach: factors of heads, what follows the end of a sequence,
-// entries of tables that are padding, bits that do not depend on the batch, and parts that are merged.
+// entries of tables that are padding, bits that do not depend on the batch, and splits that are merged.
 #include <fmt/format.h>
 
 #include "ops/schema/example.hpp"
@@ -112,7 +112,7 @@ TEST(Decode, LengthsBeyondTheCacheOfAnIndexerAreErrors) {
 // A prefix that two sequences share, and what each has behind it.
 TEST(Decode, PartsAreMerged) {
   const Call whole("attention", "batch=2 queries=3 keys=50 kv_heads=1 group=2 d=16 d_v=16");
-  const auto part = [&](std::int64_t begin, std::int64_t end) {
+  const auto over_keys = [&](std::int64_t begin, std::int64_t end) {
     Call call = whole;
     for (const char* name : {"k", "v"})
       call.inputs.insert_or_assign(name, whole.inputs.at(name).slice(1, begin, end));
@@ -121,9 +121,9 @@ TEST(Decode, PartsAreMerged) {
   const Tensors results = whole.on(Target::automatic());
   Call merge("merge_attention", "parts=2 batch=2 queries=3 heads=2 d=16");
   std::int64_t next = 0;
-  for (const auto& parts : {part(0, 33), part(33, 50)}) {
-    copy_elements(parts.at("out"), merge.inputs.at("outs").select(0, next).ref());
-    copy_elements(parts.at("lse"), merge.inputs.at("lses").select(0, next++).ref());
+  for (const auto& results : {over_keys(0, 33), over_keys(33, 50)}) {
+    copy_elements(results.at("out"), merge.inputs.at("outs").select(0, next).ref());
+    copy_elements(results.at("lse"), merge.inputs.at("lses").select(0, next++).ref());
   }
   for (const auto& [name, merged] : merge.on(Target::automatic()))
     EXPECT_LT(error_of(merged, results.at(name)).largest, 1e-5) << name;

@@ -56,13 +56,13 @@ Kernel merge_program(const MergeInstance& c) {
       });
       serial(parts, [&](Index p) {
         Fragment weights = load(lses.slice(p, b, h).at(first), {c.rows}),
-                 part = load(outs.slice(p, b, all, h).at(first), {c.rows, c.dim}, f32);
+                 own = load(outs.slice(p, b, all, h).at(first), {c.rows, c.dim}, f32);
         parallel(weights, [&](Index i) {
           weights(i) = weight_of(weights(i), top(i));
           total(i) += weights(i);
         });
         parallel(sum,
-                 [&](Index i, Index j) { sum(i, j) += select(weights(i) == 0, 0, part(i, j) * weights(i)); });
+                 [&](Index i, Index j) { sum(i, j) += select(weights(i) == 0, 0, own(i, j) * weights(i)); });
       });
       if (c.sinks) parallel(total, [&](Index i) { total(i) += weight_of((*sinks)(h), top(i)); });
       parallel(sum, [&](Index i, Index j) { sum(i, j) *= select(total(i) == 0, 0, rcp(total(i))); });

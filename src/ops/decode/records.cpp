@@ -11,16 +11,16 @@ constexpr std::int64_t with_powers = 584;  // bytes of such a record
 constexpr std::int64_t in_8_bits_of[] = {0, 512, 448}, of_16_bits = 64;
 constexpr std::int64_t aligned = 16;
 
-// A part of each token: `at` bytes after the start of its page, with so many bytes between tokens.
+// A field of each token: `at` bytes after the start of its page, with so many bytes between tokens.
 TensorRef part_of(const TensorRef& cache, DType type, std::int64_t at, std::int64_t between,
                   std::int64_t extent) {
-  TensorRef part = cache;
+  TensorRef field = cache;
   const std::int64_t bytes = type.bits() / 8;
-  if (cache.data != nullptr) part.data = static_cast<std::byte*>(cache.data) + at;
-  part.dtype = type;
-  part.shape[2] = extent;
-  part.strides = {cache.strides[0] / bytes, between / bytes, 1};
-  return part;
+  if (cache.data != nullptr) field.data = static_cast<std::byte*>(cache.data) + at;
+  field.dtype = type;
+  field.shape[2] = extent;
+  field.strides = {cache.strides[0] / bytes, between / bytes, 1};
+  return field;
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ Tensor random_records(const Shape& shape, DType type, std::uint64_t seed,
   const CacheRecord record = shape[2] == with_powers ? CacheRecord::tiles_of_64 : CacheRecord::tiles_of_128;
   if (record == CacheRecord::tiles_of_128 && shape[2] != 656) return cache;  // no record
   const RecordViews views = record_views(cache.ref(), record);
-  const auto fill = [&](const TensorRef& part, const Tensor& values) {
-    copy_elements(values.to(part.dtype), part);
+  const auto fill = [&](const TensorRef& field, const Tensor& values) {
+    copy_elements(values.to(field.dtype), field);
   };
   fill(views.first, Tensor::random_normal(views.first.shape, f32, seed));
   fill(views.last, Tensor::random_normal(views.last.shape, f32, seed + 1));

@@ -7,7 +7,7 @@ namespace tegula::ops {
 
 // The record format of a u8 tensor [pages, page size, bytes]; none for other types.
 CacheRecord record_of(const BoundCall& call, const char* cache);
-// Whether pages are contiguous, and their parts at addresses that programs take.
+// Whether pages are contiguous, and their fields at addresses that programs take.
 bool are_records(const TensorRef& cache);
 
 // [pages, page size, …]: e4m3, factors in f32 or as exponents of 2, bf16. What is no record is `first`.

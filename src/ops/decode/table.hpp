@@ -62,7 +62,7 @@ inline constexpr const char* out_of_cache = "the weighted sums of values; 0 wher
 inline constexpr const char* lse_of_cache =
     "natural logarithm of the sum of exp(score); -inf where no key is seen";
 
-// Parts of the keys of a sequence, for blocks of tiles of so many queries and keys: `heads` tiles of heads.
+// Splits of the keys of a sequence, for blocks of tiles of so many queries and keys: `heads` tiles of heads.
 struct SplitProblem {
   std::int64_t batch = 1, heads = 1, queries = 1, keys = 1, left = -1;
   int tile_queries = 1, tile_keys = 64, dim = 64, dim_v = 64;

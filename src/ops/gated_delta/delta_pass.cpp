@@ -96,12 +96,12 @@ class PassOverChunks {
     copy(turned, in.s.head(to, at.n, at.h).at(at.row, at.column));
   }
 
-  // What is left of a part, rounded, is the next one.
+  // What a term leaves, rounded, is the next one.
   void store_map(Fragment& state, const Expr& n, const Expr& h, const Expr& first) const {
     for (const Tensor& map : maps) {
-      Fragment part = state.to(map.type());
-      copy(part, map.slice(n, h).at(first));
-      parallel(state, [&](Index i, Index j) { state(i, j) -= f32(part(i, j)); });
+      Fragment term = state.to(map.type());
+      copy(term, map.slice(n, h).at(first));
+      parallel(state, [&](Index i, Index j) { state(i, j) -= f32(term(i, j)); });
     }
   }
   std::vector<Tensor> declare_maps() const {

@@ -14,7 +14,7 @@ struct DeltaPass {
   bool outputs = false;              // results are wanted
   bool keep = false;                 // states of all chunks and what they write are wanted
   // d more columns have zero values and the identity as their first state, so that they end as the map that
-  // applies to any state. Of 16 bits it is a sum of two parts, as products read them.
+  // applies to any state. Of 16 bits it is a sum of two terms, as products read them.
   bool segment = false;
   auto fields() const {
     return std::tuple(type, labelled("d", d), labelled("dv", d_v), labelled("b", block),

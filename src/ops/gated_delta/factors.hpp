@@ -1,6 +1,6 @@
-// What chunks of the gated delta rule have alone. With L the strictly lower part of β k kᵀ ∘ e^(g_i − g_j)
-// and A = (I + L)⁻¹, a chunk writes A β (v − e^g k · state), and scores are those of q kᵀ that are seen, with
-// the decays between their tokens and the scale.
+// What chunks of the gated delta rule have alone. With L the strictly lower triangle of β k kᵀ ∘ e^(g_i −
+// g_j) and A = (I + L)⁻¹, a chunk writes A β (v − e^g k · state), and scores are those of q kᵀ that are seen,
+// with the decays between their tokens and the scale.
 #pragma once
 #include "ops/linear/scan.hpp"
 

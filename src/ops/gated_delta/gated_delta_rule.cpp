@@ -49,12 +49,14 @@ struct FormedRule {
   }
 
   // Tensors over tokens, of heads or key heads.
-  Shape shape(const char* heads, Shape rest = {}) const {
+  Shape shape(const char* heads, Shape remainder = {}) const {
     Shape result{pass.packed ? 1 : c.dim("batch"), c.dim("tokens"), c.dim(heads)};
-    result.insert(result.end(), rest.begin(), rest.end());
+    result.insert(result.end(), remainder.begin(), remainder.end());
     return result;
   }
-  Tensor make(const char* heads, Shape rest, DType type) { return launch.scratch(shape(heads, rest), type); }
+  Tensor make(const char* heads, Shape remainder, DType type) {
+    return launch.scratch(shape(heads, remainder), type);
+  }
   Tensor make_states() {
     return launch.scratch(chunk_shape(c.call(), {c.dim("heads"), pass.d_v, pass.d}), pass.type);
   }
@@ -90,8 +92,8 @@ struct FormedRule {
   void make_kept() { states = make_states(), written = make("heads", {pass.d_v}, pass.type); }
   void run_pass_that_keeps() {
     pass.keep = true, pass.first = c.has("initial_state");
-    const std::int64_t parts = segments({});
-    if (parts > 1) return run_by_segments(parts, {}, {});
+    const std::int64_t number = segments({});
+    if (number > 1) return run_by_segments(number, {}, {});
     launch_pass(pass, {}, {}, turned("initial_state"), {});
   }
   // The results of all chunks.
@@ -99,11 +101,11 @@ struct FormedRule {
     const TensorRef out = token_view(c.call(), "out"),
                     final_state = c->output_final_state ? turned("final_state") : TensorRef();
     pass.outputs = true, pass.first = c.has("initial_state"), pass.last = c->output_final_state;
-    const std::int64_t parts = segments(out), count = parts > 1 ? 1 : stretches_of(c.call(), pass);
+    const std::int64_t number = segments(out), count = number > 1 ? 1 : stretches_of(c.call(), pass);
     make_factors();
     if (count > 1) return run_by_stretches(count, out, final_state);
     form_factors();
-    if (parts > 1) return run_by_segments(parts, out, final_state);
+    if (number > 1) return run_by_segments(number, out, final_state);
     launch_pass(pass, {}, out, turned("initial_state"), final_state);
   }
   // States of a call are [.., d, d_v], those of passes [.., d_v, d].
@@ -149,49 +151,50 @@ struct FormedRule {
       });
     }
   }
-  void run_by_segments(std::int64_t parts, const TensorRef& out, const TensorRef& final_state) {
+  void run_by_segments(std::int64_t number, const TensorRef& out, const TensorRef& final_state) {
     const std::int64_t batch = sequences_of(c.call()), heads = c.dim("heads");
-    const Shape states_of_parts{batch, parts, heads, pass.d_v, pass.d};
-    const Tensor ends = launch.scratch(states_of_parts, f32), starts = launch.scratch(states_of_parts, f32);
-    const auto of_parts = [&](const Tensor& ends_of_parts) {
-      Shape shape = ends_of_parts.shape();
+    const Shape states_of_segments{batch, number, heads, pass.d_v, pass.d};
+    const Tensor ends = launch.scratch(states_of_segments, f32),
+                 starts = launch.scratch(states_of_segments, f32);
+    const auto of_segments = [&](const Tensor& ends_of_segments) {
+      Shape shape = ends_of_segments.shape();
       shape[1] *= shape[0], shape.erase(shape.begin());
-      return ends_of_parts.ref().reshape(shape);
+      return ends_of_segments.ref().reshape(shape);
     };
-    const auto own = [&](const TensorRef& tensor) { return *divided(tensor, parts); };
+    const auto own = [&](const TensorRef& tensor) { return *divided(tensor, number); };
     DeltaPass segment{pass.type, pass.d, pass.d_v, pass.block};
     segment.segment = segment.last = true;
     const DType of_maps = pass.splits_maps() ? bf16 : f32;
-    const Shape maps_of_parts{batch, parts, heads, pass.d, pass.d};
-    const Tensor map = launch.scratch(maps_of_parts, of_maps),
-                 rest = pass.splits_maps() ? launch.scratch(maps_of_parts, of_maps) : map;
+    const Shape maps_of_segments{batch, number, heads, pass.d, pass.d};
+    const Tensor map = launch.scratch(maps_of_segments, of_maps),
+                 remainder = pass.splits_maps() ? launch.scratch(maps_of_segments, of_maps) : map;
     launch(segment, delta_pass_kernel,
            {{"k", own(k)},
             {"v", own(v)},
             {"vectors", own(vectors)},
             {"inverse", own(inverse)},
-            {"final_state", of_parts(ends)},
-            {"map", of_parts(map)},
-            {"map_rest", of_parts(rest)}});
+            {"final_state", of_segments(ends)},
+            {"map", of_segments(map)},
+            {"map_rest", of_segments(remainder)}});
     DeltaPass segments = pass;
     segments.block = 16;  // of few heads there are the more blocks
     launch(segments, segment_states_kernel,
            {{"ends", ends},
             {"starts", starts},
             {"map", map},
-            {"map_rest", rest},
+            {"map_rest", remainder},
             {"initial_state", turned("initial_state")},
             {"final_state", final_state}});
-    DeltaPass part = pass;
-    part.first = true, part.last = false;
-    launch(part, delta_pass_kernel,
+    DeltaPass of_segment = pass;
+    of_segment.first = true, of_segment.last = false;
+    launch(of_segment, delta_pass_kernel,
            {{"q", own(q)},
             {"k", own(k)},
             {"v", own(v)},
             {"vectors", own(vectors)},
             {"inverse", own(inverse)},
             {"scores", own(scores)},
-            {"initial_state", of_parts(starts)},
+            {"initial_state", of_segments(starts)},
             {"out", own(out)},
             {"states", own(states)},
             {"written", own(written)}});

@@ -11,10 +11,10 @@ constexpr const GpuScan& scan_costs = gpu_table.scan;
 // Microseconds that a processor takes for the factors of a chunk of a head.
 constexpr double factors_time = 4.4;
 
-double pass_time(const BoundCall& call, const DeltaPass& c, std::int64_t parts, double step) {
-  const auto heads = static_cast<double>(sequences_of(call) * call.dim("heads") * parts);
+double pass_time(const BoundCall& call, const DeltaPass& c, std::int64_t count, double step) {
+  const auto heads = static_cast<double>(sequences_of(call) * call.dim("heads") * count);
   const double blocks = heads * std::ceil(1. * c.columns() / c.block),
-               chunks = std::ceil(1. * call.dim("tokens") / chunk_tokens_of_scan / parts);
+               chunks = std::ceil(1. * call.dim("tokens") / chunk_tokens_of_scan / count);
   return chunks * step * std::ceil(blocks / planned_gpu_processors(call));
 }
 
@@ -25,18 +25,18 @@ std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass) {
   if (call.has("cu_seqlens")) return 1;
   const std::int64_t tokens = call.dim("tokens");
   Candidates<std::int64_t, 7> candidates{1};
-  for (std::int64_t parts = 2; parts <= most; parts *= 2)
-    if (tokens > 0 && tokens % (parts * chunk_tokens_of_scan) == 0) candidates.add(parts);
+  for (std::int64_t count = 2; count <= most; count *= 2)
+    if (tokens > 0 && tokens % (count * chunk_tokens_of_scan) == 0) candidates.add(count);
   DeltaPass both = pass;
   both.segment = true;
   const double own_step = pass.outputs ? scan_costs.step_with_outputs : scan_costs.step_alone;
-  return best_of(candidates, [&](std::int64_t parts) {
+  return best_of(candidates, [&](std::int64_t count) {
     // A CPU has few processors, and the same number of steps on each.
-    if (!call.on_gpu()) return static_cast<double>(parts);
-    const double own = pass_time(call, pass, parts, own_step);
-    if (parts == 1) return own;
-    return own + pass_time(call, both, parts, scan_costs.step_alone) +
-           static_cast<double>(parts) * scan_costs.segment_step + scan_costs.grids;
+    if (!call.on_gpu()) return static_cast<double>(count);
+    const double own = pass_time(call, pass, count, own_step);
+    if (count == 1) return own;
+    return own + pass_time(call, both, count, scan_costs.step_alone) +
+           static_cast<double>(count) * scan_costs.segment_step + scan_costs.grids;
   });
 }
 
@@ -48,8 +48,8 @@ std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass) {
                      blocks = heads * ((pass.columns() + pass.block - 1) / pass.block);
   if (blocks >= processors) return 1;
   Candidates<std::int64_t, 4> candidates{1};
-  for (std::int64_t parts = 2; parts <= most; parts *= 2)
-    if (tokens > 0 && tokens % (parts * chunk_tokens_of_scan) == 0) candidates.add(parts);
+  for (std::int64_t count = 2; count <= most; count *= 2)
+    if (tokens > 0 && tokens % (count * chunk_tokens_of_scan) == 0) candidates.add(count);
   return best_of(candidates, [&](std::int64_t count) {
     const auto n = static_cast<double>(count);
     if (!call.on_gpu()) return n;
@@ -94,7 +94,7 @@ struct SegmentStates {
       result.push_back(input(name, {batch, segments, heads, c.d, c.d}, c.splits_maps() ? bf16 : f32));
     return result;
   }
-  // The parts of the state times those of the map, without that of the small ones.
+  // The terms of the state times those of the map, without that of the small ones.
   void pass(Fragment& state, const Expr& b, const Expr& segment, const Expr& h, const Expr& row) const {
     std::vector<Shared> own, before;
     for (const Tensor& map : maps) {

@@ -34,7 +34,7 @@ struct BlockLogits {
   Tensor weights = input("weights", {batch, queries, of.heads}, of.weights);
   Tensor chosen = input("chosen", {batch, queries, entries}, i32);
   Tensor logits = output("logits", {batch, queries, columns}, f32);
-  Expr size = scalar("block_size", i32), parts = scalar("parts", i32);
+  Expr size = scalar("block_size", i32), splits = scalar("parts", i32);
   Tensor scales = of.scales ? input("k_scales", {batch, keys}, f32) : k;
   SeenKeys seen{batch, queries, keys, of.begins, of.ends, of.causal};
 
@@ -64,11 +64,11 @@ struct BlockLogits {
     });
   }
   void write() const {
-    grid(parts, queries, batch, [&](Index split, Index query, Index b) {
+    grid(splits, queries, batch, [&](Index split, Index query, Index b) {
       Shared own({of.tile_heads, of.tile_features}, of.compute), weight({of.tile_heads}, f32);
       copy(q.slice(b, query).at(0, 0), own);
       copy(weights.slice(b, query).at(0), weight);
-      Expr steps = entries * ceildiv(size, of.keys), each = ceildiv(steps, parts);
+      Expr steps = entries * ceildiv(size, of.keys), each = ceildiv(steps, splits);
       pipelined(range(min(split * each, steps), min((split + 1) * each, steps)), {.stages = 3},
                 [&](Index step) { tile(b, query, step, own, weight); });
     });

@@ -37,7 +37,7 @@ struct IndexerProgram {
   Tensor q = input("q", {batch, queries, c.heads, c.dim}, c.type);
   Tensor weights = input("weights", {batch, queries, c.heads}, c.weights);
   Tensor logits = output("logits", {batch, queries, keys}, f32);
-  Expr parts = scalar("parts", i32);
+  Expr splits = scalar("parts", i32);
   std::optional<Tensor> k, scales, table;
   SeenKeys seen{batch, queries, keys, c.begins, c.ends, c.causal};
 
@@ -54,7 +54,7 @@ struct IndexerProgram {
 
   void run() {
     const bool multiplies_by_groups = c.compute.bits() <= 16;
-    grid(parts, ceildiv(queries, c.queries), batch, {.threads = multiplies_by_groups ? 256 : 0},
+    grid(splits, ceildiv(queries, c.queries), batch, {.threads = multiplies_by_groups ? 256 : 0},
          [&](Index split, Index y, Index b) { block(b, y * c.queries, split); });
   }
   void block(const Expr& b, const Expr& first, const Expr& split);
@@ -92,7 +92,7 @@ void IndexerProgram::block(const Expr& b, const Expr& first, const Expr& split) 
       high = max(high, end);
     });
   }
-  Expr steps = ceildiv(keys, c.keys), each = ceildiv(steps, parts), last = min(steps, (split + 1) * each);
+  Expr steps = ceildiv(keys, c.keys), each = ceildiv(steps, splits), last = min(steps, (split + 1) * each);
   Expr begin = clamp(low / c.keys, split * each, last), end = clamp(ceildiv(high, c.keys), begin, last);
   pipelined(range(begin, end), {.stages = 3},
             [&](Index j) { step(b, first, j * c.keys, own, weight, from, to, rows_of); });
@@ -138,10 +138,11 @@ void IndexerProgram::step(const Expr& b, const Expr& first, const Expr& key, con
       parallel(sum, [&](Index n) { store(i, n, [&] { return sum(n); }); });
       continue;
     }
-    Fragment parts = s.reshape({c.keys, c.together, c.tile_heads});
-    parallel(parts,
-             [&](Index n, Index x, Index h) { parts(n, x, h) = max(parts(n, x, h), 0) * weight(i + x, h); });
-    Fragment sum = reduce_sum(parts, 2);
+    Fragment splits = s.reshape({c.keys, c.together, c.tile_heads});
+    parallel(splits, [&](Index n, Index x, Index h) {
+      splits(n, x, h) = max(splits(n, x, h), 0) * weight(i + x, h);
+    });
+    Fragment sum = reduce_sum(splits, 2);
     parallel(sum, [&](Index n, Index x) { store(Expr(i + x), n, [&] { return sum(n, x); }); });
   }
 }

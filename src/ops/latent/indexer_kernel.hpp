@@ -30,12 +30,12 @@ struct IndexerKernel {
 
 // The instance for a call that has q, k, weights, and k_scales, begins and ends if they are given.
 IndexerKernel indexer_instance(const BoundCall& c, bool causal);
-// Parts of the keys, each for a block, where queries alone do not fill the machine.
+// Splits of the keys, each for a block, where queries alone do not fill the machine.
 std::int64_t indexer_splits(const BoundCall& c, const IndexerKernel& kernel, std::int64_t queries,
                             std::int64_t keys);
 
 // Arguments: q [batch, queries, heads, d], k [batch, keys, d] or pages [pages, page size, d], weights [batch,
-// queries, heads], logits [batch, queries, keys], the number of parts; then, where the instance has them,
+// queries, heads], logits [batch, queries, keys], the number of splits; then, where the instance has them,
 // k_scales as k without d, block_table, cache_seqlens, begins and ends [batch, queries], offset (the position
 // of the first query).
 lang::Kernel indexer_kernel(const IndexerKernel& instance);

@@ -7,7 +7,7 @@ using lang::Tensor;
 
 namespace {
 
-Tensor part(const std::string& name, Extents extents, int features, DType type) {
+Tensor features_of(const std::string& name, Extents extents, int features, DType type) {
   extents.push_back(features);
   return lang::input(name, extents, type);
 }
@@ -16,8 +16,8 @@ Tensor part(const std::string& name, Extents extents, int features, DType type) 
 
 LatentTensor LatentTensor::input(const std::string& name, const Extents& extents, int dim, int dim_v,
                                  DType type) {
-  LatentTensor result{part(name + "_values", extents, dim_v, type), {}};
-  if (dim > dim_v) result.rest.emplace(part(name + "_rest", extents, dim - dim_v, type));
+  LatentTensor result{features_of(name + "_values", extents, dim_v, type), {}};
+  if (dim > dim_v) result.rest.emplace(features_of(name + "_rest", extents, dim - dim_v, type));
   return result;
 }
 

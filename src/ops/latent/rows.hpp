@@ -7,7 +7,7 @@
 
 namespace tegula::ops {
 
-// A tensor of rows in two parts: the values, and the features after them if there are any.
+// A tensor of rows in two tensors: the values, and the features after them if there are any.
 struct LatentTensor {
   lang::Tensor values;
   std::optional<lang::Tensor> rest;

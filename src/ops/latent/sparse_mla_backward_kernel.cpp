@@ -64,7 +64,7 @@ struct MlaBackwardProgram {
   Tensor rows = workspace("rows", {queries, kv_heads, padded}, i32);
   Tensor times = workspace("times", {queries, kv_heads, padded}, f32, {.zero = true});
   // What pairs add to their rows.
-  Tensor parts = workspace("parts", {kv_heads, queries* padded* blocks, c.dim}, c.type);
+  Tensor partials = workspace("parts", {kv_heads, queries* padded* blocks, c.dim}, c.type);
   LargeScores large;
 
   explicit MlaBackwardProgram(const SparseMlaBackwardKernel& of) : instance(of) {
@@ -85,7 +85,7 @@ struct MlaBackwardProgram {
   void write_deltas();
   void mark();
   void write_lists();
-  void block(const Expr& query, const Expr& h, const Expr& part);
+  void block(const Expr& query, const Expr& h, const Expr& heads_block);
   void add_pairs();
   void add_pairs_of(const Index& key, const Index& h);
   Expr list_pairs(const Shared& own, Shared& listed) const;
@@ -97,8 +97,8 @@ struct MlaBackwardProgram {
   Expr last(const Expr& query) const { return offset ? min(keys, query + *offset + 1) : Expr(keys); }
   // The features of a piece of [.., values] and [.., rest].
   static Tensor columns(const LatentTensor& of, const Piece& p) {
-    const Tensor& part = p.is_value ? of.values : *of.rest;
-    return part.slice(all, range(p.is_value ? p.begin : 0, (p.is_value ? p.begin : 0) + p.size));
+    const Tensor& heads_block = p.is_value ? of.values : *of.rest;
+    return heads_block.slice(all, range(p.is_value ? p.begin : 0, (p.is_value ? p.begin : 0) + p.size));
   }
 };
 
@@ -144,7 +144,7 @@ void MlaBackwardProgram::write_lists() {
 struct Heads {
   const MlaBackwardProgram& p;
   const SparseMlaKernel& c;
-  Expr query, h, part, row;
+  Expr query, h, heads_block, row;
   std::vector<Shared> q, dout;
   std::vector<Fragment> dq;
   Fragment base, delta;
@@ -154,7 +154,7 @@ struct Heads {
         c(p.c),
         query(own_query),
         h(head),
-        part(block),
+        heads_block(block),
         row(block * c.rows),
         base({c.rows}, f32),
         delta({c.rows}, f32) {
@@ -197,14 +197,14 @@ void Heads::step(const Index& j) {
   });
   copy(s, weights);
   copy(ds, gradients);
-  Expr first = (query * p.padded + j * c.keys) * p.blocks + part;
+  Expr first = (query * p.padded + j * c.keys) * p.blocks + heads_block;
   for (std::size_t i = 0; i < k.size(); ++i) {
     const Piece& own = p.pieces[i];
     Fragment added({c.keys, own.tile}, f32, 0);
     gemm(gradients.T(), q[i], added);
     if (own.is_value) gemm(weights.T(), dout[i], added);
     gemm(gradients, k[i], dq[i]);
-    Tensor to = p.parts.slice(h, all, range(own.begin, own.begin + own.size));
+    Tensor to = p.partials.slice(h, all, range(own.begin, own.begin + own.size));
     parallel(added, [&](Index n, Index d) { to(first + n * p.blocks, d) = added(n, d); });
   }
 }
@@ -218,8 +218,8 @@ void Heads::store() {
   }
 }
 
-void MlaBackwardProgram::block(const Expr& query, const Expr& h, const Expr& part) {
-  Heads own(*this, query, h, part);
+void MlaBackwardProgram::block(const Expr& query, const Expr& h, const Expr& heads_block) {
+  Heads own(*this, query, h, heads_block);
   pipelined(ceildiv(count(query, h), c.keys), {.stages = 1}, [&](Index j) { own.step(j); });
   own.store();
 }
@@ -265,7 +265,7 @@ void MlaBackwardProgram::add_pairs_of(const Index& key, const Index& h) {
       Expr n = step * pairs_of_step + i;
       return select(n < pairs, listed(min(n, pairs - 1) / blocks) * blocks + n % blocks, -1);
     };
-    gather(parts.slice(h), pair, tile);
+    gather(partials.slice(h), pair, tile);
     for (int i = 0; i < pairs_of_step; ++i) parallel(sum, [&](Index d) { sum(d) += f32(tile(i, d)); });
   });
   copy(sum, to.at(0));

@@ -22,7 +22,7 @@ struct MlaDecodeProgram {
   Tensor out = output("out", {queries, heads, c.dim_v}, c.type), lse = output("lse", {queries, heads}, f32);
   Expr scale = scalar("scale", f32), splits = scalar("splits", i32);
   std::optional<Tensor> ropes, counts, sinks;
-  SplitResults parts{queries, heads, splits, c.dim_v};
+  SplitResults results{queries, heads, splits, c.dim_v};
 
   explicit MlaDecodeProgram(const SparseMlaDecodeKernel& instance) : c(instance) {
     if (c.rest() > 0) ropes.emplace(input("ropes", {rows, c.rest()}, c.type));
@@ -37,20 +37,20 @@ struct MlaDecodeProgram {
     grid(heads, queries, [&](Index h, Index query) {
       std::optional<Expr> sink;
       if (sinks) sink.emplace(f32((*sinks)(h)));
-      lse(query, h) = parts.merge(query, h, sink, out.slice(query, h));
+      lse(query, h) = results.merge(query, h, sink, out.slice(query, h));
     });
   }
-  void block(const Expr& query, const Expr& head, const Expr& part);
+  void block(const Expr& query, const Expr& head, const Expr& split);
 };
 
-void MlaDecodeProgram::block(const Expr& query, const Expr& head, const Expr& part) {
+void MlaDecodeProgram::block(const Expr& query, const Expr& head, const Expr& split) {
   LatentTile own(c.rows, c.dim, c.dim_v, c.padded, c.compute);
   own.copy_from(q.slice(query), head);
   Fragment acc({c.rows, c.padded.of(c.dim_v)}, f32, 0);
   OnlineSoftmax softmax(c.rows, scale);
   Expr count = counts ? clamp((*counts)(query), 0, entries) : Expr(entries);
   Expr steps = ceildiv(count, c.keys), each = ceildiv(steps, splits);
-  pipelined(range(part * each, min(steps, (part + 1) * each)), {.stages = 2}, [&](Index j) {
+  pipelined(range(split * each, min(steps, (split + 1) * each)), {.stages = 2}, [&](Index j) {
     const auto row = [&](const Index& i) -> Expr {
       Expr n = j * c.keys + i;
       return select(n < count, indices(query, n), -1);
@@ -75,7 +75,7 @@ void MlaDecodeProgram::block(const Expr& query, const Expr& head, const Expr& pa
   softmax.normalize(acc);
   Fragment own_lse = softmax.lse();
   const Range query_only = range(query, query + 1), all_heads = range(0, heads);
-  Tensor to = parts.out(query_only, all_heads, part), lse_to = parts.lse(query_only, all_heads, part);
+  Tensor to = results.out(query_only, all_heads, split), lse_to = results.lse(query_only, all_heads, split);
   parallel(acc, [&](Index i, Index d) { to(0, head + i, d) = acc(i, d); });
   parallel(own_lse, [&](Index i) { lse_to(head + i, 0) = own_lse(i); });
 }

@@ -27,7 +27,7 @@ struct SparseMlaDecodeKernel {
 
 // Arguments: the values and the rest of q [queries, heads, …], values [rows, d_v] in e4m3, scales [rows,
 // groups], ropes [rows, d − d_v] where there are such features, indices [queries, entries], out, lse
-// [queries, heads], scale (with log2(e)), the number of parts; then, where the instance has them, counts
+// [queries, heads], scale (with log2(e)), the number of splits; then, where the instance has them, counts
 // [queries] and sinks [heads].
 lang::Kernel sparse_mla_decode_kernel(const SparseMlaDecodeKernel& instance);
 

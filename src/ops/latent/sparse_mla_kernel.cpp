@@ -32,7 +32,7 @@ struct MlaProgram {
   std::optional<Expr> offset, splits;
   std::optional<Tensor> sinks;
   std::optional<ListedRows> second;
-  std::optional<SplitResults> parts;
+  std::optional<SplitResults> results;
 
   explicit MlaProgram(const SparseMlaKernel& instance) : c(instance) {
     if (c.causal) offset.emplace(scalar("offset", i32));
@@ -44,7 +44,7 @@ struct MlaProgram {
     }
     if (!c.split) return;
     splits.emplace(scalar("splits", i32));
-    parts.emplace(batch * queries, kv_heads * group, *splits * (c.more ? 2 : 1), c.dim_v);
+    results.emplace(batch * queries, kv_heads * group, *splits * (c.more ? 2 : 1), c.dim_v);
   }
 
   ListedRows listed(const std::string& rows, const char* lists, const Expr& count, const Expr& length) const {
@@ -55,10 +55,10 @@ struct MlaProgram {
             length};
   }
   void run();
-  void attend(const ListedRows& source, const Expr& first_part);
+  void attend(const ListedRows& source, const Expr& first_result);
   void block(const ListedRows& source, const Expr& b, const Expr& query, const Expr& h, const Expr& row,
-             const Expr& split, const Expr& part);
-  void store(const Expr& b, const Expr& query, const Expr& h, const Expr& row, const Expr& part,
+             const Expr& split, const Expr& number);
+  void store(const Expr& b, const Expr& query, const Expr& h, const Expr& row, const Expr& number,
              OnlineSoftmax& softmax, Fragment& acc);
   void merge();
 };
@@ -66,21 +66,21 @@ struct MlaProgram {
 void MlaProgram::run() {
   attend(first, 0);
   if (second) attend(*second, *splits);
-  if (parts) merge();
+  if (results) merge();
 }
 
 // Blocks of the heads of one query stand side by side: they read the same rows.
-void MlaProgram::attend(const ListedRows& source, const Expr& first_part) {
+void MlaProgram::attend(const ListedRows& source, const Expr& first_result) {
   Expr blocks = ceildiv(group, c.rows), of_query = splits ? blocks * *splits : blocks;
   const bool wide = c.rows == 64 && c.dim_v > 256;
   grid(queries * of_query, kv_heads * batch, {.threads = wide ? 256 : 0}, [&](Index x, Index z) {
     Expr split = splits ? x % of_query / blocks : Expr(Operand(0));
-    block(source, z / kv_heads, x / of_query, z % kv_heads, x % blocks * c.rows, split, first_part + split);
+    block(source, z / kv_heads, x / of_query, z % kv_heads, x % blocks * c.rows, split, first_result + split);
   });
 }
 
 void MlaProgram::block(const ListedRows& source, const Expr& b, const Expr& query, const Expr& h,
-                       const Expr& row, const Expr& split, const Expr& part) {
+                       const Expr& row, const Expr& split, const Expr& number) {
   LatentTile own(c.rows, c.dim, c.dim_v, c.padded, c.compute);
   own.copy_from(q.slice(b, query, h), row);
   Fragment acc({c.rows, c.padded.of(c.dim_v)}, f32, 0);
@@ -103,17 +103,17 @@ void MlaProgram::block(const ListedRows& source, const Expr& b, const Expr& quer
     scale_rows(acc, softmax.update(s));
     add_product(s, k.values, acc, c.compute);
   });
-  store(b, query, h, row, part, softmax, acc);
+  store(b, query, h, row, number, softmax, acc);
 }
 
 // Elements are stored by their threads: buffers of the copy engine would take the room of a slot of rows.
-void MlaProgram::store(const Expr& b, const Expr& query, const Expr& h, const Expr& row, const Expr& part,
+void MlaProgram::store(const Expr& b, const Expr& query, const Expr& h, const Expr& row, const Expr& number,
                        OnlineSoftmax& softmax, Fragment& acc) {
-  if (sinks && !parts)
+  if (sinks && !results)
     softmax.add_sink(acc, [&](Index i) -> Expr { return f32((*sinks)(h, row + i)) * log2e; });
   softmax.normalize(acc);
   Fragment own_lse = softmax.lse();
-  if (!parts) {
+  if (!results) {
     Tensor to = out.slice(b, query, h);
     parallel(acc, [&](Index i, Index d) { to(row + i, d) = acc(i, d); });
     copy(own_lse, lse.slice(b, query, h).at(row));
@@ -121,7 +121,7 @@ void MlaProgram::store(const Expr& b, const Expr& query, const Expr& h, const Ex
   }
   Expr token = b * queries + query;
   const Range tokens = range(token, token + 1), heads = range(h * group, h * group + group);
-  Tensor to = parts->out(tokens, heads, part), lse_to = parts->lse(tokens, heads, part);
+  Tensor to = results->out(tokens, heads, number), lse_to = results->lse(tokens, heads, number);
   parallel(acc, [&](Index i, Index d) { to(0, row + i, d) = acc(i, d); });
   parallel(own_lse, [&](Index i) { lse_to(row + i, 0) = own_lse(i); });
 }
@@ -131,7 +131,7 @@ void MlaProgram::merge() {
     Expr b = token / queries, query = token % queries, h = head / group, member = head % group;
     std::optional<Expr> sink;
     if (sinks) sink.emplace(f32((*sinks)(h, member)));
-    lse(b, query, h, member) = parts->merge(token, head, sink, out.slice(b, query, h, member));
+    lse(b, query, h, member) = results->merge(token, head, sink, out.slice(b, query, h, member));
   });
 }
 

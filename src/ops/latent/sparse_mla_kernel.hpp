@@ -31,7 +31,7 @@ struct SparseMlaKernel {
 // heads, …], q_rest and kv_rest only where there are such features, indices [batch, queries, kv heads,
 // entries], out, lse [batch, queries, kv heads, group], scale (with log2(e)); then, where the instance has
 // them, offset (keys − queries), counts, sinks [kv heads, group], more_values, more_rest, more_indices, and
-// the number of parts.
+// the number of splits.
 lang::Kernel sparse_mla_kernel(const SparseMlaKernel& instance);
 
 }  // namespace tegula::ops

@@ -44,14 +44,14 @@ using Keys = std::function<Expr(const Expr& position)>;
 // Positions 0 … n − 1 with their keys, of which several are under way together.
 void each_position(const Keys& keys, const Expr& n,
                    const std::function<void(const Expr& key, const Expr& position)>& body) {
-  Expr part = ceildiv(n, at_a_time);
-  parallel(part, [&](Index p) {
+  Expr at_once_of_step = ceildiv(n, at_a_time);
+  parallel(at_once_of_step, [&](Index p) {
     std::vector<Expr> own;
     for (int i = 0; i < at_a_time; ++i) {
-      Expr position = p + i * part;
+      Expr position = p + i * at_once_of_step;
       own.push_back(select(position < n, keys(position), 0u));
     }
-    for (int i = 0; i < at_a_time; ++i) body(own[static_cast<std::size_t>(i)], p + i * part);
+    for (int i = 0; i < at_a_time; ++i) body(own[static_cast<std::size_t>(i)], p + i * at_once_of_step);
   });
 }
 
@@ -230,11 +230,11 @@ Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& le
     Shared chosen({c.words}, u32), before({c.words}, i32);
     Expr first = step * at_once;
     clear(chosen);
-    const int part = c.threads * c.loads;
-    serial(ceildiv(min(n - first, at_once), part), [&](Index j) {
-      Fragment scores = load(x.at(first + j * part), {part});
+    const int at_once_of_step = c.threads * c.loads;
+    serial(ceildiv(min(n - first, at_once), at_once_of_step), [&](Index j) {
+      Fragment scores = load(x.at(first + j * at_once_of_step), {at_once_of_step});
       parallel(scores, [&](Index i) {
-        Expr p = j * part + i;
+        Expr p = j * at_once_of_step + i;
         when(scores(i) >= lowest && first + p < n,
              [&] { atomic_or(chosen(p / word), u32(1) << u32(p % word)); });
       });

@@ -31,14 +31,14 @@ void InverseLists::over_chunks(const OfChunkOfRows& body) const {
        passes = ceildiv(extents_.longest_lists, columns);
   grid(chunks * passes, extents_.heads, extents_.sequences, [&](Index x, Index h, Index b) {
     Expr chunk = x / passes, begin = x % passes * columns;
-    InversePart owner = owner_of_(h, b);
+    InverseOwner owner = owner_of_(h, b);
     exit_if(chunk * extents_.chunk >= owner.rows || begin >= owner.lists);
     body(chunk, begin, h, owner);
   });
 }
 
 void InverseLists::record_count() const {
-  over_chunks([this](const Expr& chunk, const Expr& begin, const Expr& h, const InversePart& owner) {
+  over_chunks([this](const Expr& chunk, const Expr& begin, const Expr& h, const InverseOwner& owner) {
     count(chunk, begin, h, owner);
   });
 }
@@ -48,13 +48,13 @@ void InverseLists::record_begins() const {
 }
 
 void InverseLists::record_rows() const {
-  over_chunks([this](const Expr& chunk, const Expr& begin, const Expr& h, const InversePart& owner) {
+  over_chunks([this](const Expr& chunk, const Expr& begin, const Expr& h, const InverseOwner& owner) {
     write(chunk, begin, h, owner);
   });
 }
 
 // A bit for every block that a row of the step names, by row and list.
-void InverseLists::mark(const InversePart& owner, const Expr& step, const Expr& begin, Shared& marks) const {
+void InverseLists::mark(const InverseOwner& owner, const Expr& step, const Expr& begin, Shared& marks) const {
   clear(marks);
   parallel(inverse_rows, [&](Index r) {
     Expr row = step * inverse_rows + r;
@@ -81,7 +81,7 @@ Expr InverseLists::is_marked(Shared& marks, const Expr& row, const Expr& column)
   return Expr(bits) != 0u;
 }
 
-void InverseLists::each_step(const InversePart& owner, const Expr& chunk, const Expr& begin,
+void InverseLists::each_step(const InverseOwner& owner, const Expr& chunk, const Expr& begin,
                              const OfMarks& body) const {
   auto of_step = [&](const Expr& step) {
     Shared marks({inverse_rows, columns * words_}, u32);
@@ -96,7 +96,7 @@ void InverseLists::each_step(const InversePart& owner, const Expr& chunk, const 
 
 // Columns' numbers are carried from step to step where there are several.
 void InverseLists::count(const Expr& chunk, const Expr& begin, const Expr& head,
-                         const InversePart& owner) const {
+                         const InverseOwner& owner) const {
   std::optional<Shared> numbers;
   auto store = [&](const Index& j, const auto& number) {
     when(begin + j < owner.lists, [&] { counts_(head, owner.chunk_begin + chunk, begin + j) = number; });
@@ -123,7 +123,7 @@ void InverseLists::count(const Expr& chunk, const Expr& begin, const Expr& head,
 }
 
 // The numbers of all chunks, a few at a time, so that what is read of them is under way together.
-void InverseLists::each_chunk(const Expr& head, const InversePart& owner, const Expr& list,
+void InverseLists::each_chunk(const Expr& head, const InverseOwner& owner, const Expr& list,
                               const OfChunk& body) const {
   Expr chunks = ceildiv(owner.rows, extents_.chunk);
   serial(ceildiv(chunks, chunks_at_a_time), [&](Index group) {
@@ -142,7 +142,7 @@ void InverseLists::each_chunk(const Expr& head, const InversePart& owner, const 
 }
 
 // Lengths of the lists, their begins, and the start of each chunk's rows in place of their number.
-void InverseLists::find_begins(const Expr& head, const InversePart& owner) const {
+void InverseLists::find_begins(const Expr& head, const InverseOwner& owner) const {
   Expr passes = ceildiv(owner.lists, columns);
   Var next = owner.entry_begin;
   serial(passes, [&](Index pass) {
@@ -170,7 +170,7 @@ void InverseLists::find_begins(const Expr& head, const InversePart& owner) const
 }
 
 void InverseLists::write(const Expr& chunk, const Expr& begin, const Expr& head,
-                         const InversePart& owner) const {
+                         const InverseOwner& owner) const {
   auto begin_of = [&](const Expr& j) -> Expr { return counts_(head, owner.chunk_begin + chunk, begin + j); };
   std::optional<Shared> cursors;
   if (extents_.chunk > inverse_rows) {
@@ -199,7 +199,7 @@ void InverseLists::write(const Expr& chunk, const Expr& begin, const Expr& head,
 }
 
 InverseLists::List InverseLists::list(const Expr& head, const Expr& sequence, const Expr& number) const {
-  InversePart owner = owner_of_(head, sequence);
+  InverseOwner owner = owner_of_(head, sequence);
   List result{rows_.slice(head),
               {},
               begins_(head, owner.list_begin + number),

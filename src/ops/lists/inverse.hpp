@@ -24,7 +24,7 @@ struct InverseExtents {
 };
 
 // What lists belong to: one sequence of one head.
-struct InversePart {
+struct InverseOwner {
   lang::Expr rows, lists;                           // of the sequence
   lang::Expr chunk_begin, list_begin, entry_begin;  // where its own begin
   // Calls `visit` with the number of every block of keys that a row chose, with whatever else stands in its
@@ -38,7 +38,7 @@ class InverseLists {
  public:
   // Declares workspaces; owner_of gives that of a head and a sequence. `fold` blocks of keys share a list;
   // each of its rows has a bit for each.
-  using OwnerOf = std::function<InversePart(const lang::Expr& head, const lang::Expr& sequence)>;
+  using OwnerOf = std::function<InverseOwner(const lang::Expr& head, const lang::Expr& sequence)>;
   InverseLists(int fold, const InverseExtents& extents, OwnerOf owner_of);
 
   // The three grids, in this order.
@@ -60,24 +60,24 @@ class InverseLists {
 
  private:
   using OfChunkOfRows = std::function<void(const lang::Expr& chunk, const lang::Expr& begin,
-                                           const lang::Expr& head, const InversePart& owner)>;
+                                           const lang::Expr& head, const InverseOwner& owner)>;
   void over_chunks(const OfChunkOfRows& body) const;
-  void mark(const InversePart& owner, const lang::Expr& step, const lang::Expr& begin,
+  void mark(const InverseOwner& owner, const lang::Expr& step, const lang::Expr& begin,
             lang::Shared& marks) const;
   lang::Expr is_marked(lang::Shared& marks, const lang::Expr& row, const lang::Expr& column) const;
   // `step` are inverse_rows rows, numbered from the sequence's first.
   using OfMarks = std::function<void(const lang::Expr& step, lang::Shared& marks)>;
-  void each_step(const InversePart& owner, const lang::Expr& chunk, const lang::Expr& begin,
+  void each_step(const InverseOwner& owner, const lang::Expr& chunk, const lang::Expr& begin,
                  const OfMarks& body) const;
   void count(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
-             const InversePart& owner) const;
+             const InverseOwner& owner) const;
   using OfChunk =
       std::function<void(const lang::Expr& n, const lang::Expr& exists, const lang::Expr& number)>;
-  void each_chunk(const lang::Expr& head, const InversePart& owner, const lang::Expr& list,
+  void each_chunk(const lang::Expr& head, const InverseOwner& owner, const lang::Expr& list,
                   const OfChunk& body) const;
-  void find_begins(const lang::Expr& head, const InversePart& owner) const;
+  void find_begins(const lang::Expr& head, const InverseOwner& owner) const;
   void write(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
-             const InversePart& owner) const;
+             const InverseOwner& owner) const;
 
   int fold_, words_;
   InverseExtents extents_;

@@ -43,7 +43,7 @@ PairLists::PairLists(const SelectedBlocks& c, const Extents& e, const Options& o
   if (c.repeats) times_.emplace(workspace("pair_times", {e.heads, e.tokens * width_}, i32));
 }
 
-PairLists::List PairLists::list(const Part& owner, const Expr& block) const {
+PairLists::List PairLists::list(const Owner& owner, const Expr& block) const {
   Expr begin = begins_(owner.head, owner.sequence, block),
        end = begins_(owner.head, owner.sequence, block + 1);
   List result{tokens_.slice(owner.head), owner.first_row * width_ + begin, end - begin, {}};
@@ -53,7 +53,7 @@ PairLists::List PairLists::list(const Part& owner, const Expr& block) const {
 
 // Over the blocks of keys that are looked after at a time. A packed sequence may have tokens and no keys:
 // then once, so that its entries have no places.
-void PairLists::each_pass(const Part& owner, const std::function<void(const Expr&)>& body) const {
+void PairLists::each_pass(const Owner& owner, const std::function<void(const Expr&)>& body) const {
   Expr passes = ceildiv(owner.blocks, columns_of_runs);
   serial(c.varlen ? max(passes, 1) : passes, [&](Index pass) { body(pass * columns_of_runs); });
 }
@@ -78,7 +78,7 @@ void PairLists::each_word(const TokenTile& tokens, const Selection& selection, c
   });
 }
 
-void PairLists::count(const Part& owner, const TokenTile& tokens, const Selection& selection) const {
+void PairLists::count(const Owner& owner, const TokenTile& tokens, const Selection& selection) const {
   Expr chunk = owner.first_chunk + tokens.first / c.chunk;
   Var all_pairs = 0;
   each_pass(owner, [&](const Expr& begin) {
@@ -100,7 +100,7 @@ void PairLists::count(const Part& owner, const TokenTile& tokens, const Selectio
 }
 
 // Where rows are few, most chunks have none, and often all.
-void PairLists::leave_empty(const Part& owner, const TokenTile& tokens) const {
+void PairLists::leave_empty(const Owner& owner, const TokenTile& tokens) const {
   Expr own = (*chunk_pairs_)(owner.head, owner.first_chunk + tokens.first / c.chunk);
   Var all_pairs = 0;
   each_chunk(tokens, [&](const Expr& n, const Expr& exists) {
@@ -128,7 +128,7 @@ void PairLists::each_chunk(const TokenTile& tokens,
 }
 
 // For each block, counts all pairs and those of earlier chunks. Tiles are [runs, run_length + 1].
-void PairLists::add_up_chunks(const Part& owner, const TokenTile& tokens, const Expr& begin,
+void PairLists::add_up_chunks(const Owner& owner, const TokenTile& tokens, const Expr& begin,
                               Shared& all_pairs, Shared& cursors) const {
   Expr own = tokens.first / c.chunk;
   parallel(runs, run_length, [&](Index run, Index i) {
@@ -147,7 +147,7 @@ void PairLists::add_up_chunks(const Part& owner, const TokenTile& tokens, const 
 
 // Cursors become where the chunk's pairs of a block begin. `total` pairs stand before. One chunk tells where
 // lists begin.
-void PairLists::find_begins(const Part& owner, const Expr& begin, const Expr& tells, const Shared& all_pairs,
+void PairLists::find_begins(const Owner& owner, const Expr& begin, const Expr& tells, const Shared& all_pairs,
                             Shared& cursors, Var& total) const {
   Shared place({runs + 1}, i32);
   add_up_runs([&](const Expr& run, const Expr& i) -> Expr { return all_pairs(run, i); }, place);
@@ -165,7 +165,7 @@ void PairLists::find_begins(const Part& owner, const Expr& begin, const Expr& te
 }
 
 // Numbers the pieces of long lists. `total` pieces stand before.
-void PairLists::cut(const Part& owner, const Expr& begin, const Shared& all_pairs, Var& total) const {
+void PairLists::cut(const Owner& owner, const Expr& begin, const Shared& all_pairs, Var& total) const {
   Shared place({runs + 1}, i32);
   auto pieces = [&](const Expr& run, const Expr& i) -> Expr {
     Expr pairs = all_pairs(run, i);
@@ -189,7 +189,7 @@ void PairLists::cut(const Part& owner, const Expr& begin, const Shared& all_pair
 }
 
 // The pairs of word_bits tokens. `cursors` says where those of each block come to stand.
-void PairLists::write_word(const Part& owner, const Expr& first, const Expr& begin, Shared& named,
+void PairLists::write_word(const Owner& owner, const Expr& first, const Expr& begin, Shared& named,
                            Shared& listed, Shared& cursors) const {
   Shared marks({runs, run_length + 1}, u32);
   clear(marks);
@@ -219,7 +219,7 @@ void PairLists::write_word(const Part& owner, const Expr& first, const Expr& beg
   parallel(runs, run_length, [&](Index run, Index i) { cursors(run, i) += i32(popcount(marks(run, i))); });
 }
 
-void PairLists::write(const Part& owner, const TokenTile& tokens, const Selection& selection) const {
+void PairLists::write(const Owner& owner, const TokenTile& tokens, const Selection& selection) const {
   if (options_.left_out) leave_empty(owner, tokens);
   Var total = 0, total_pieces = 0;
   each_pass(owner, [&](const Expr& begin) {

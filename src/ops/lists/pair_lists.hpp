@@ -39,19 +39,19 @@ class PairLists {
 
   // What lists belong to: one sequence of one head, and where its chunks and tokens begin among all of the
   // head.
-  struct Part {
+  struct Owner {
     lang::Expr head, sequence, first_chunk, first_row, blocks;
   };
   // What the blocks of the grids do, for the chunk at tokens.first.
-  void count(const Part& owner, const TokenTile& tokens, const Selection& selection) const;
-  void write(const Part& owner, const TokenTile& tokens, const Selection& selection) const;
+  void count(const Owner& owner, const TokenTile& tokens, const Selection& selection) const;
+  void write(const Owner& owner, const TokenTile& tokens, const Selection& selection) const;
 
   struct List {
     lang::Tensor tokens;  // of all pairs of the head: numbers within the sequence
     lang::Expr begin, count;
     std::optional<lang::Tensor> times;  // with repeats, how often the token names the block
   };
-  List list(const Part& owner, const lang::Expr& block) const;
+  List list(const Owner& owner, const lang::Expr& block) const;
   // Where the pair of an entry stands among all of the head; -1 where there is none.
   lang::Expr place(const lang::Expr& head, const lang::Expr& row, const lang::Expr& entry) const {
     return places_(head, row, entry);
@@ -69,14 +69,14 @@ class PairLists {
   static Number all_pieces(const Number& tokens, const Number& sequences, int width, int longest) {
     return tokens * width / longest * 2 + sequences;
   }
-  lang::Expr begin_of_pieces(const Part& owner) const {
+  lang::Expr begin_of_pieces(const Owner& owner) const {
     return all_pieces(owner.first_row, owner.sequence, width_, longest_);
   }
   // The block of a piece, or -1; the first piece of a block, if its list is cut.
-  lang::Expr block_of(const Part& owner, const lang::Expr& piece) const {
+  lang::Expr block_of(const Owner& owner, const lang::Expr& piece) const {
     return piece_blocks_(owner.head, begin_of_pieces(owner) + piece);
   }
-  lang::Expr first_piece(const Part& owner, const lang::Expr& block) const {
+  lang::Expr first_piece(const Owner& owner, const lang::Expr& block) const {
     return first_pieces_(owner.head, owner.sequence, block);
   }
   List piece(const List& list, const lang::Expr& number) const {
@@ -86,19 +86,20 @@ class PairLists {
   lang::Expr pieces_of(const List& list) const { return ceildiv(list.count, longest_); }
 
  private:
-  void leave_empty(const Part& owner, const TokenTile& tokens) const;
+  void leave_empty(const Owner& owner, const TokenTile& tokens) const;
   void each_chunk(const TokenTile& tokens,
                   const std::function<void(const lang::Expr& n, const lang::Expr& exists)>& body) const;
-  void each_pass(const Part& owner, const std::function<void(const lang::Expr& begin)>& body) const;
+  void each_pass(const Owner& owner, const std::function<void(const lang::Expr& begin)>& body) const;
   // `listed` are all entries, of which `named` keeps the first that names a block.
   using OfWord = std::function<void(const lang::Expr& first, lang::Shared& named, lang::Shared& listed)>;
   void each_word(const TokenTile& tokens, const Selection& selection, const OfWord& body) const;
-  void add_up_chunks(const Part& owner, const TokenTile& tokens, const lang::Expr& begin,
+  void add_up_chunks(const Owner& owner, const TokenTile& tokens, const lang::Expr& begin,
                      lang::Shared& all_pairs, lang::Shared& cursors) const;
-  void find_begins(const Part& owner, const lang::Expr& begin, const lang::Expr& tells,
+  void find_begins(const Owner& owner, const lang::Expr& begin, const lang::Expr& tells,
                    const lang::Shared& all_pairs, lang::Shared& cursors, lang::Var& total) const;
-  void cut(const Part& owner, const lang::Expr& begin, const lang::Shared& all_pairs, lang::Var& total) const;
-  void write_word(const Part& owner, const lang::Expr& first, const lang::Expr& begin, lang::Shared& named,
+  void cut(const Owner& owner, const lang::Expr& begin, const lang::Shared& all_pairs,
+           lang::Var& total) const;
+  void write_word(const Owner& owner, const lang::Expr& first, const lang::Expr& begin, lang::Shared& named,
                   lang::Shared& listed, lang::Shared& cursors) const;
 
   SelectedBlocks c;

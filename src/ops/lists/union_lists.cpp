@@ -38,7 +38,7 @@ UnionLists::UnionLists(const SelectedBlocks& c, const Expr& heads, const Expr& t
   most_left_out_.emplace(output("most_rest", {heads, tiles * c.row_groups}, i32));
 }
 
-void UnionLists::clear_parts() const {
+void UnionLists::clear_segments() const {
   const Tensor& most = *most_of_segment_;
   grid(ceildiv(most.extent(0), chunk), [&](Index x) {
     parallel(chunk, [&](Index i) { when(x * chunk + i < most.extent(0), [&] { most(x * chunk + i) = 0; }); });

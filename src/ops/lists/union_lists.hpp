@@ -27,7 +27,7 @@ class UnionLists {
   };
   List list(const lang::Expr& head, const lang::Expr& tile) const;
   // Before tiles are looked at, with c.divides().
-  void clear_parts() const;
+  void clear_segments() const;
   // What a block of the grid does; the rows of the tile's sequence begin at `first_row`. With `repeats`, a
   // block that a token names n times stands in the list at least n times, and in n of them the token has its
   // bit. With c.divides(), of which segment the tile is.

@@ -54,7 +54,7 @@ struct NsaOnePassKernel {
   GradientTiles tiles() const {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys};
   }
-  int parts() const { return (forward.block + keys - 1) / keys; }
+  int tiles_of_block() const { return (forward.block + keys - 1) / keys; }
   auto fields() const {
     return std::tuple(forward, labelled("slots_q", queries), labelled("k", keys), labelled("dlse", dlse),
                       labelled("plus", plus));

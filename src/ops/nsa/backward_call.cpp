@@ -190,7 +190,7 @@ namespace {
 // Tokens whose partials take no more memory than they may; below a chunk, too few.
 std::int64_t tokens_in_memory(const NsaBackwardCall& call, const NsaOnePassKernel& kernel) {
   const HeadTensors& t = call.forward.tensors;
-  const std::int64_t partials = kernel.forward.width() * kernel.parts();
+  const std::int64_t partials = kernel.forward.width() * kernel.tiles_of_block();
   const std::int64_t of_token =
       std::max<std::int64_t>(1, batch_of(call) * t.kv_heads * group_of_call(call) * t.dim() * partials *
                                     kernel.forward.compute.bytes());
@@ -223,7 +223,7 @@ NsaOnePassKernel one_pass_kernel(const NsaBackwardCall& call) {
   NsaKernel& f = kernel.forward;
   f.members = static_cast<int>(group_of_call(call));
   f.pack = static_cast<int>(std::bit_ceil(static_cast<unsigned>(f.members)));
-  // The tiles of the forward and their lists have no part in it.
+  // The tiles of the forward and their lists do not matter here.
   f.queries = 1, f.keys = 1;
   f.lists = false, f.fewest = 1, f.least_gain = 0;
   kernel.queries = tile_rows / f.pack, kernel.keys = tile_keys;
@@ -260,8 +260,8 @@ Addends window_gradients(const NsaBackwardCall& call, Launch& launch) {
   return result;
 }
 
-// The part of a call: some tokens, and some heads of every group.
-struct OnePassPart {
+// What a run of the programs does of a call: some tokens, and some heads of every group.
+struct OnePassRange {
   std::int64_t begin, end, member, members;
   bool is_first, is_last;
 };
@@ -271,23 +271,23 @@ struct OnePassSums {
   std::optional<Addends> plus;
 };
 
-void run_part(const NsaBackwardCall& call, const NsaOnePassKernel& kernel, const OnePassPart& part,
-              const OnePassSums& sums, Launch& launch) {
+void run_range(const NsaBackwardCall& call, const NsaOnePassKernel& kernel, const OnePassRange& range_of_call,
+               const OnePassSums& sums, Launch& launch) {
   const HeadTensors& t = call.forward.tensors;
   const BoundCall& bound = launch.call();
   const auto rows = [&](const TensorRef& tensor) {
     return with_batch(call, tensor)
-        .slice(1, part.begin, part.end)
-        .slice(3, part.member, part.member + part.members);
+        .slice(1, range_of_call.begin, range_of_call.end)
+        .slice(3, range_of_call.member, range_of_call.member + range_of_call.members);
   };
   const auto vector = [&](const TensorRef& tensor) {
     return with_batch(call, tensor)
-        .slice(3, part.begin, part.end)
-        .slice(2, part.member, part.member + part.members);
+        .slice(3, range_of_call.begin, range_of_call.end)
+        .slice(2, range_of_call.member, range_of_call.member + range_of_call.members);
   };
   const auto lists = [&](const TensorRef& tensor) {
-    const TensorRef own = with_batch(call, tensor).slice(1, part.begin, part.end);
-    return call.kernel.per_query_head ? own.slice(3, part.member, part.member + 1) : own;
+    const TensorRef own = with_batch(call, tensor).slice(1, range_of_call.begin, range_of_call.end);
+    return call.kernel.per_query_head ? own.slice(3, range_of_call.member, range_of_call.member + 1) : own;
   };
   const auto keys = [&](const TensorRef& tensor) { return with_batch(call, tensor); };
   const auto plus_rows = [&] { return rows(split_heads(sums.plus->dq.ref(), t.q.rank() - 2, t.group())); };
@@ -305,15 +305,15 @@ void run_part(const NsaBackwardCall& call, const NsaOnePassKernel& kernel, const
           {"counts", kernel.forward.counts ? lists(call.counts) : TensorRef()},
           {"dlse", kernel.dlse ? vector(bound.formed("dlse")) : TensorRef()},
           {"scale", call.forward.scale},
-          {"before", part.begin},
-          {"behind", t.q.size(t.q.rank() - 3) - part.end},
+          {"before", range_of_call.begin},
+          {"behind", t.q.size(t.q.rank() - 3) - range_of_call.end},
           {"plus_dq", sums.plus ? plus_rows() : TensorRef()},
           {"plus_dk", sums.plus ? keys(sums.plus->dk.ref()) : TensorRef()},
           {"plus_dv", sums.plus ? keys(sums.plus->dv.ref()) : TensorRef()},
           {"dk_sum", keys(sums.dk.ref())},
           {"dv_sum", keys(sums.dv.ref())},
-          {"is_first", part.is_first},
-          {"is_last", part.is_last},
+          {"is_first", range_of_call.is_first},
+          {"is_last", range_of_call.is_last},
           {"q_begin", call.forward.q_begin},
           {"k_begin", call.forward.k_begin},
           {"longest_q", call.forward.longest},
@@ -331,10 +331,10 @@ void run_one_pass(const NsaBackwardCall& call, const NsaOnePassKernel& kernel, s
   for (std::int64_t member = 0; member < group; member += members)
     for (std::int64_t begin = 0; begin == 0 || begin < tokens; begin += tokens_of_call) {
       const std::int64_t end = std::min(tokens, begin + tokens_of_call);
-      run_part(call, kernel,
-               {begin, end, member, members, member == 0 && begin == 0,
-                member + members == group && end == tokens},
-               sums, launch);
+      run_range(call, kernel,
+                {begin, end, member, members, member == 0 && begin == 0,
+                 member + members == group && end == tokens},
+                sums, launch);
     }
 }
 

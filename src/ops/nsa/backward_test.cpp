@@ -342,7 +342,7 @@ TEST(NsaBackward, ScaleGradientIsThatOfAFactor) {
   EXPECT_NEAR(sum_of_products(result.dsel_scale, Tensor::full({1, 12, 2, 1}, f64, 1)), of_q, 1e-3);
 }
 
-// Calls of several kernels, which see parts of their tensors, know that all of them are apart.
+// Calls of several kernels, which see windows of their tensors, know that all of them are apart.
 TEST(NsaBackward, RefusesSharedOutputs) {
   const Tensor q = Tensor::zeros({1, 20, 4, 16}, f32), k = Tensor::zeros({1, 20, 4, 16}, f32);
   const Tensor indices = Tensor::zeros({1, 20, 4, 3}, i32), lse = Tensor::zeros({1, 4, 20}, f32),

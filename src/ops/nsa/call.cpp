@@ -68,39 +68,39 @@ Division division_of(const NsaCall& call) {
 
 // What nsa_kernel makes for nsa_inverted_kernel.
 struct LeftOut {
-  Tensor most_of_part;
+  Tensor most_of_segment;
   Tensor most_left_out, pair_begins, pair_tokens, pair_places, piece_blocks, first_pieces;  // of heads
-  std::int64_t part_tokens, parts;
+  std::int64_t segment_tokens, segments;
 };
 
-// Tiles do not cross the ends of parts.
-LeftOut make_left_out(const NsaCall& call, std::int64_t tokens_of_part, Launch& launch) {
+// Tiles do not cross the ends of segments.
+LeftOut make_left_out(const NsaCall& call, std::int64_t tokens_of_segment, Launch& launch) {
   const NsaKernel& c = call.kernel;
   const NsaKernel lists = lists_left_out(c);
   const HeadTensors& t = call.tensors;
   const std::int64_t batch = t.q.size(0), tokens = t.q.size(1), heads = t.kv_heads,
                      blocks = (t.k.size(1) + c.block - 1) / c.block,
-                     part = (tokens_of_part + c.queries - 1) / c.queries * c.queries,
-                     parts = (tokens + part - 1) / part;
+                     segment = (tokens_of_segment + c.queries - 1) / c.queries * c.queries,
+                     segments = (tokens + segment - 1) / segment;
   const auto made = [&](const Shape& shape) { return launch.scratch(shape, i32); };
-  return {.most_of_part = made({parts}),
+  return {.most_of_segment = made({segments}),
           .most_left_out = made({heads, batch * ((tokens + c.queries - 1) / c.queries) * c.row_groups()}),
-          .pair_begins = made({heads, batch * parts, blocks + 1}),
+          .pair_begins = made({heads, batch * segments, blocks + 1}),
           .pair_tokens = made({heads, batch * tokens * lists.entries}),
           .pair_places = made({heads, batch * tokens, lists.entries}),
-          .piece_blocks = made({heads, PairLists::all_pieces(batch * tokens, batch * parts, lists.entries,
+          .piece_blocks = made({heads, PairLists::all_pieces(batch * tokens, batch * segments, lists.entries,
                                                              longest_inverted(c))}),
-          .first_pieces = made({heads, batch * parts, blocks}),
-          .part_tokens = part,
-          .parts = parts};
+          .first_pieces = made({heads, batch * segments, blocks}),
+          .segment_tokens = segment,
+          .segments = segments};
 }
 
-void run_inverted(const NsaCall& call, const LeftOut& left_out, std::int64_t part, const HeadRange& heads,
+void run_inverted(const NsaCall& call, const LeftOut& left_out, std::int64_t segment, const HeadRange& heads,
                   Launch& launch) {
   const HeadTensors& t = call.tensors;
   const BoundCall& bound = launch.call();
-  const std::int64_t tokens = t.q.size(1), begin = part * left_out.part_tokens,
-                     end = std::min(tokens, begin + left_out.part_tokens);
+  const std::int64_t tokens = t.q.size(1), begin = segment * left_out.segment_tokens,
+                     end = std::min(tokens, begin + left_out.segment_tokens);
   const auto rows = [&](const char* name) {
     return bound.formed(name).slice(1, begin, end).slice(2, heads.begin, heads.end);
   };
@@ -117,11 +117,11 @@ void run_inverted(const NsaCall& call, const LeftOut& left_out, std::int64_t par
           {"lse", lse},
           {"scale", call.scale},
           {"behind", tokens - end},
-          {"part", part},
-          {"parts", left_out.parts},
-          {"part_tokens", left_out.part_tokens},
+          {"part", segment},
+          {"parts", left_out.segments},
+          {"part_tokens", left_out.segment_tokens},
           {"all_tokens", tokens},
-          {"most_of_part", left_out.most_of_part},
+          {"most_of_part", left_out.most_of_segment},
           {"most_rest", of_heads(left_out.most_left_out)},
           {"pair_begins", of_heads(left_out.pair_begins)},
           {"pair_tokens", of_heads(left_out.pair_tokens)},
@@ -141,9 +141,9 @@ void run_divided(const NsaCall& call, const Division& division, Launch& launch) 
          {{"choice", call.choice},
           {"counts", call.counts},
           {"scale", call.scale},
-          {"parts", left_out.parts},
-          {"part_tokens", left_out.part_tokens},
-          {"most_of_part", left_out.most_of_part},
+          {"parts", left_out.segments},
+          {"part_tokens", left_out.segment_tokens},
+          {"most_of_part", left_out.most_of_segment},
           {"most_rest", left_out.most_left_out},
           {"pair_begins", left_out.pair_begins},
           {"pair_tokens", left_out.pair_tokens},
@@ -151,8 +151,8 @@ void run_divided(const NsaCall& call, const Division& division, Launch& launch) 
           {"piece_blocks", left_out.piece_blocks},
           {"first_pieces", left_out.first_pieces}});
   for (std::int64_t head = 0; head < heads; head += division.heads)
-    for (std::int64_t part = 0; part < left_out.parts; ++part)
-      run_inverted(call, left_out, part, {head, std::min(heads, head + division.heads)}, launch);
+    for (std::int64_t segment = 0; segment < left_out.segments; ++segment)
+      run_inverted(call, left_out, segment, {head, std::min(heads, head + division.heads)}, launch);
 }
 
 // Such products are slower by themselves, which a call cannot see.

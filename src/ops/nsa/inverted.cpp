@@ -16,7 +16,7 @@ using lang::Tensor;
 
 namespace {
 
-// Limits for the part of a list that one block of the grid processes.
+// Limits for the piece of a list that one block of the grid processes.
 constexpr int most_inverted_steps = 16, fewest_of_inverted_piece = 128;
 constexpr int query_stages = 4, partial_stages = 4;
 
@@ -38,9 +38,9 @@ class InvertedProgram {
   Expr tiles() const { return ceildiv(queries, c.queries); }
   // The number of row groups in all tiles of a batch entry in the forward.
   Expr groups() const { return ceildiv(*all_tokens, tile_tokens) * (tile_tokens / c.queries); }
-  Expr first_row(const Expr& b) const { return b * *all_tokens + *part * *part_tokens; }
-  PairLists::Part part_of(const Expr& head, const Expr& b) const {
-    return {head, b * *parts + *part, Expr(Operand(0)), first_row(b), blocks()};
+  Expr first_row(const Expr& b) const { return b * *all_tokens + *segment * *segment_tokens; }
+  PairLists::Owner owner_of(const Expr& head, const Expr& b) const {
+    return {head, b * *segments + *segment, Expr(Operand(0)), first_row(b), blocks()};
   }
   // The partial of a pair, by its position among all pairs of the head.
   Expr partial_of(const Expr& b, const Expr& place) const {
@@ -48,7 +48,7 @@ class InvertedProgram {
   }
   // Stores the partials of the rows of a tile, which are among the `count` partials from `first` on.
   void store_partials(const Fragment& tile, const Fragment& tile_lse, const Expr& head, const Expr& first,
-                      const Expr& count, const Expr& block_part) const;
+                      const Expr& count, const Expr& block_tile) const;
   void key_block(const Index& x, const Index& h, const Index& b) const;
   // What is added up in a row has a weight relative to the largest of the row.
   Expr weight(Shared& weights, const Expr& r, const Expr& t) const {
@@ -65,9 +65,9 @@ class InvertedProgram {
   const NsaKernel c, lists;
   const int tile_tokens;  // of the forward
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"};
-  std::optional<Tensor> q, k, v, tile_out, tile_lse, out, lse, most_left_out, most_of_part, partials,
+  std::optional<Tensor> q, k, v, tile_out, tile_lse, out, lse, most_left_out, most_of_segment, partials,
       partial_lse;
-  std::optional<Expr> scale, behind, part, parts, part_tokens, all_tokens;
+  std::optional<Expr> scale, behind, segment, segments, segment_tokens, all_tokens;
   std::optional<PairLists> pairs;
 };
 
@@ -87,52 +87,52 @@ InvertedProgram::InvertedProgram(const NsaKernel& instance)
   may_alias(*tile_lse, *lse);
   scale.emplace(scalar("scale", f32));
   behind.emplace(scalar("behind", i32));
-  part.emplace(scalar("part", i32));
-  parts.emplace(scalar("parts", i32));
-  part_tokens.emplace(scalar("part_tokens", i32));
+  segment.emplace(scalar("part", i32));
+  segments.emplace(scalar("parts", i32));
+  segment_tokens.emplace(scalar("part_tokens", i32));
   all_tokens.emplace(scalar("all_tokens", i32));
-  most_of_part.emplace(input("most_of_part", {*parts}, i32));
+  most_of_segment.emplace(input("most_of_part", {*segments}, i32));
   most_left_out.emplace(input("most_rest", {heads, batch * groups()}, i32));
   pairs.emplace(
       lists.selected(),
-      PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *parts, blocks()},
+      PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *segments, blocks()},
       PairLists::Options{.longest = longest_inverted(c), .left_out = true, .role = PairLists::Role::inputs});
-  const Extents of_partial{heads, batch * queries * pairs->width(), c.parts(), c.members};
+  const Extents of_partial{heads, batch * queries * pairs->width(), c.tiles_of_block(), c.members};
   partials.emplace(workspace("slots", joined(of_partial, {c.dim_v}), c.compute));
   partial_lse.emplace(workspace("slot_lse", of_partial, f32));
 }
 
 void InvertedProgram::store_partials(const Fragment& tile, const Fragment& tile_lse, const Expr& head,
-                                     const Expr& first, const Expr& count, const Expr& block_part) const {
-  const Tensor to = partials->slice(head, range(first, first + count), block_part),
-               to_lse = partial_lse->slice(head, range(first, first + count), block_part);
+                                     const Expr& first, const Expr& count, const Expr& block_tile) const {
+  const Tensor to = partials->slice(head, range(first, first + count), block_tile),
+               to_lse = partial_lse->slice(head, range(first, first + count), block_tile);
   parallel(tile, [&](Index r, Index j) { to(r / c.pack, r % c.pack, j) = tile(r, j); });
   parallel(tile_lse, [&](Index r) { to_lse(r / c.pack, r % c.pack) = tile_lse(r); });
 }
 
 // A head after the other, so that its queries stay in the L2 cache; pieces first: they are the longest.
 void InvertedProgram::run() {
-  grid((pairs->pieces(queries, blocks()) + blocks()) * c.parts(), heads, batch,
+  grid((pairs->pieces(queries, blocks()) + blocks()) * c.tiles_of_block(), heads, batch,
        [&](Index x, Index h, Index b) { key_block(x, h, b); });
   grid(tiles(), heads, batch, [&](Index x, Index h, Index b) { merge_block(x, h, b); });
 }
 
 // First pieces of long lists, then whole lists.
 void InvertedProgram::key_block(const Index& x, const Index& h, const Index& b) const {
-  exit_if((*most_of_part)(*part) == 0);
-  const int block_parts = c.parts();
-  const PairLists::Part own_part = part_of(h, b);
-  Expr of_pieces = pairs->pieces(queries, blocks()) * block_parts, is_piece = x < of_pieces,
-       piece = x / block_parts;
-  Expr block_part = select(is_piece, x, x - of_pieces) % block_parts;
-  const Var number = select(is_piece, pairs->block_of(own_part, piece), (x - of_pieces) / block_parts);
+  exit_if((*most_of_segment)(*segment) == 0);
+  const int block_tiles = c.tiles_of_block();
+  const PairLists::Owner owner = owner_of(h, b);
+  Expr of_pieces = pairs->pieces(queries, blocks()) * block_tiles, is_piece = x < of_pieces,
+       piece = x / block_tiles;
+  Expr block_tile = select(is_piece, x, x - of_pieces) % block_tiles;
+  const Var number = select(is_piece, pairs->block_of(owner, piece), (x - of_pieces) / block_tiles);
   exit_if(number < 0);
-  const PairLists::List all_pairs = pairs->list(own_part, number);
-  const PairLists::List cut = pairs->piece(all_pairs, piece - pairs->first_piece(own_part, number));
+  const PairLists::List all_pairs = pairs->list(owner, number);
+  const PairLists::List cut = pairs->piece(all_pairs, piece - pairs->first_piece(owner, number));
   Expr whole = select(pairs->is_cut(all_pairs), 0, all_pairs.count);
   const Var begin = select(is_piece, cut.begin, all_pairs.begin), count = select(is_piece, cut.count, whole);
   exit_if(count == 0);
-  Expr first = number * c.block + block_part * c.keys, end = min(number * c.block + c.block, keys);
+  Expr first = number * c.block + block_tile * c.keys, end = min(number * c.block + c.block, keys);
   Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
   copy(k->slice(b, all, h).at(first), k_tile);
   copy(v->slice(b, all, h).at(first), v_tile);
@@ -162,7 +162,7 @@ void InvertedProgram::key_block(const Index& x, const Index& h, const Index& b) 
     add_product(scores, v_tile, sum, c.compute);
     const Fragment own_lse = softmax.lse();  // while the product runs
     softmax.normalize(sum);
-    store_partials(sum, own_lse, h, partial_of(b, begin) + t * c.queries, count - t * c.queries, block_part);
+    store_partials(sum, own_lse, h, partial_of(b, begin) + t * c.queries, count - t * c.queries, block_tile);
   });
 }
 
@@ -190,11 +190,11 @@ InvertedProgram::Total InvertedProgram::weigh(Shared& weights) const {
 
 // Uses products with diagonal matrices of weights, which tensor cores compute as fast as partials arrive.
 void InvertedProgram::merge_block(const Index& x, const Index& h, const Index& b) const {
-  exit_if((*most_of_part)(*part) == 0);
-  const int rows = c.rows(), block_parts = c.parts(), most = pairs->width() * block_parts + 1;
+  exit_if((*most_of_segment)(*segment) == 0);
+  const int rows = c.rows(), block_tiles = c.tiles_of_block(), most = pairs->width() * block_tiles + 1;
   // Chunks that left nothing have no places, and end with a warp group's tokens, but inside a tile.
-  Expr first = x * c.queries, group = b * groups() + (*part * *part_tokens + first) / c.queries;
-  Expr count = (*most_left_out)(h, group) * block_parts;
+  Expr first = x * c.queries, group = b * groups() + (*segment * *segment_tokens + first) / c.queries;
+  Expr count = (*most_left_out)(h, group) * block_tiles;
   exit_if(count == 0);
   Shared places({c.queries, pairs->width()}, i32);
   parallel(places, [&](Index token, Index entry) {
@@ -202,7 +202,7 @@ void InvertedProgram::merge_block(const Index& x, const Index& h, const Index& b
     places(token, entry) = select(row < queries, pairs->place(h, first_row(b) + row, entry), -1);
   });
   auto partial = [&](const Expr& token, const Expr& t) -> Expr {
-    Expr place = places(token, t / block_parts);
+    Expr place = places(token, t / block_tiles);
     return select(t < count && place >= 0, partial_of(b, place), -1);
   };
   // The partials of a token's pairs are followed by the result of its tile.
@@ -210,7 +210,7 @@ void InvertedProgram::merge_block(const Index& x, const Index& h, const Index& b
   parallel(weights, [&](Index token, Index t, Index member) {
     Expr at = partial(token, t), of_pair = at >= 0 && member < c.members;
     Expr of_tile = t == count && first + token < queries && member < c.members;
-    weights(token, t, member) = select(of_pair, (*partial_lse)(h, at, t % block_parts, member),
+    weights(token, t, member) = select(of_pair, (*partial_lse)(h, at, t % block_tiles, member),
                                        select(of_tile, (*tile_lse)(b, h, member, first + token), -inf));
   });
   const Total total = weigh(weights);
@@ -226,7 +226,7 @@ void InvertedProgram::merge_block(const Index& x, const Index& h, const Index& b
   pipelined(count, {.stages = partial_stages}, [&](Index t) {
     Shared partial_tile({rows, c.dim_v}, c.compute);
     gather(
-        partials->slice(h, all, t % block_parts), [&](Index i) -> Expr { return partial(i, t); },
+        partials->slice(h, all, t % block_tiles), [&](Index i) -> Expr { return partial(i, t); },
         partial_tile.reshape({c.queries, c.pack, c.dim_v}));
     add_weighted(partial_tile, t);
   });

@@ -46,7 +46,7 @@ class NsaProgram {
   Expr warps_together(const UnionLists::List& list) const;
   void attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens) const;
 
-  // The pairs of what few tokens of a tile selected, sorted by blocks in each part of the tokens: for
+  // The pairs of what few tokens of a tile selected, sorted by blocks in each segment of the tokens: for
   // nsa_inverted_kernel.
   void declare_pairs();
   void pair_grids() const;
@@ -56,7 +56,7 @@ class NsaProgram {
   Dim queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
   std::optional<lang::Tensor> q, k, v, out, lse, choice, lengths, q_begin, k_begin, compressed, selected,
       window, gates;
-  std::optional<lang::Expr> scale, longest, part_count, part_tokens;
+  std::optional<lang::Expr> scale, longest, segment_count, segment_tokens;
   std::optional<UnionLists> lists;
   NsaKernel of_left_out;  // whose rows are what is left of those of `c`
   std::optional<PairLists> pairs;
@@ -212,11 +212,11 @@ Expr NsaProgram::list_of(const SequenceRows& rows, const Index& x) const {
 void NsaProgram::run_with_lists() {
   Expr all_tiles = c.varlen ? queries / c.queries + q_begin->extent(0) : *batch * tiles();
   if (c.divides()) {
-    part_count.emplace(scalar("parts", i32));
-    part_tokens.emplace(scalar("part_tokens", i32));
+    segment_count.emplace(scalar("parts", i32));
+    segment_tokens.emplace(scalar("part_tokens", i32));
   }
   lists.emplace(c.selected(), head_blocks(), all_tiles, c.varlen ? Expr(queries) : *batch * queries,
-                part_count);
+                segment_count);
   if (c.divides()) declare_pairs();
   auto of_tile = [&](const Index& x, const Index& h, const Index& b, auto body) {
     HeadViews views = views_of(h, b);
@@ -228,11 +228,11 @@ void NsaProgram::run_with_lists() {
     }
     body(views, tokens, list_of(views.rows, x));
   };
-  if (c.divides()) lists->clear_parts();
+  if (c.divides()) lists->clear_segments();
   grid(tiles(), head_blocks(), sequences(), {.threads = 64}, [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
-      Expr part = c.divides() ? tokens.first / *part_tokens : Expr(Operand(0));
-      lists->find(h, tile, b * queries, tokens, selection_of(views), part);
+      Expr segment = c.divides() ? tokens.first / *segment_tokens : Expr(Operand(0));
+      lists->find(h, tile, b * queries, tokens, selection_of(views), segment);
     });
   });
   if (c.divides()) pair_grids();  // the second of these beside the tiles
@@ -248,23 +248,23 @@ void NsaProgram::run_with_lists() {
 
 void NsaProgram::declare_pairs() {
   of_left_out = lists_left_out(c);
-  Expr parts_of_all = *batch * *part_count;
+  Expr segments_of_all = *batch * *segment_count;
   pairs.emplace(
       of_left_out.selected(),
-      PairLists::Extents{heads, *batch * queries, parts_of_all * ceildiv(*part_tokens, c.chunk), parts_of_all,
-                         ceildiv(keys, c.block)},
+      PairLists::Extents{heads, *batch * queries, segments_of_all * ceildiv(*segment_tokens, c.chunk),
+                         segments_of_all, ceildiv(keys, c.block)},
       PairLists::Options{.longest = longest_inverted(c), .left_out = true, .role = PairLists::Role::outputs});
 }
 
 void NsaProgram::pair_grids() const {
-  Expr chunks = ceildiv(*part_tokens, c.chunk);
+  Expr chunks = ceildiv(*segment_tokens, c.chunk);
   auto over_chunks = [&](auto body) {
-    grid(chunks, heads, *batch * *part_count, {.threads = 256}, [&](Index x, Index h, Index sequence) {
-      Expr b = sequence / *part_count, begin = sequence % *part_count * *part_tokens;
-      Expr count = min(queries - begin, *part_tokens), first_row = b * queries + begin;
-      exit_if(x * c.chunk >= count || !lists->has_left_out(sequence % *part_count));
+    grid(chunks, heads, *batch * *segment_count, {.threads = 256}, [&](Index x, Index h, Index sequence) {
+      Expr b = sequence / *segment_count, begin = sequence % *segment_count * *segment_tokens;
+      Expr count = min(queries - begin, *segment_tokens), first_row = b * queries + begin;
+      exit_if(x * c.chunk >= count || !lists->has_left_out(sequence % *segment_count));
       const Selection selection{lists->left_out(h).slice(range(first_row, first_row + count)), {}};
-      body(PairLists::Part{h, sequence, sequence * chunks, first_row, ceildiv(keys, c.block)},
+      body(PairLists::Owner{h, sequence, sequence * chunks, first_row, ceildiv(keys, c.block)},
            TokenTile{of_left_out.selected(), x * c.chunk, count, keys, queries - begin - count}, selection);
     });
   };
@@ -283,7 +283,7 @@ void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, co
   load_queries(views.of_queries(*q), tokens.first, q_tile, c.pack);
   Fragment sum({c.rows(), c.dim_v}, f32, 0);
   OnlineSoftmax softmax(c.rows(), *scale);
-  Expr steps = c.joined() > 1 ? ceildiv(list.count, c.joined()) : list.count * c.parts();
+  Expr steps = c.joined() > 1 ? ceildiv(list.count, c.joined()) : list.count * c.tiles_of_block();
   const int groups = c.row_groups();
   pipelined(steps, {.stages = stages()}, [&](Index t) {
     const UnionStep step(c.selected(), c.keys, c.joined(), list, t);

@@ -61,9 +61,9 @@ struct NsaKernel {
 
   int rows() const { return queries * pack; }
   int width() const { return entries + (diagonal ? 1 : 0); }  // of a row, with the token's own block
-  int partials() const { return width() * parts(); }
+  int partials() const { return width() * tiles_of_block(); }
   // With `lists`: steps of a block, and blocks of a step.
-  int parts() const { return (block + keys - 1) / keys; }
+  int tiles_of_block() const { return (block + keys - 1) / keys; }
   int joined() const { return keys % block == 0 && (block % 8 == 0 || keys == block) ? keys / block : 1; }
   // Groups of rows that a warp group multiplies at a time, each made of whole tokens.
   int row_groups() const {
@@ -98,26 +98,27 @@ struct NsaKernel {
 // [batch, tokens, kv heads, group], and for packed sequences q_begin, k_begin [sequences + 1] and longest,
 // without the batch dimensions. With branches compressed and window as out, and gates [batch, tokens, kv
 // heads, group, branches], but no lse; where it keeps branches also selected as out, and lse. With pack > 1
-// the entries of group member 0 are those of all. With fewest > 1, for nsa_inverted_kernel: how many parts
-// the tokens have, the tokens of one, and as outputs the most that a token of each part [parts] and of each
-// warp group of a tile [kv heads, batch · tiles · groups] left to it, and the pairs of each part, as
+// the entries of group member 0 are those of all. With fewest > 1, for nsa_inverted_kernel: how many segments
+// the tokens have, the tokens of one, and as outputs the most that a token of each segment [segments] and of
+// each warp group of a tile [kv heads, batch · tiles · groups] left to it, and the pairs of each segment, as
 // PairLists has them.
 lang::Kernel nsa_kernel(const NsaKernel& instance);
 
 // The pass over inverted lists: what tiles of tokens leave out, blocks that few of their tokens selected.
 //
-// nsa_kernel sorts such pairs of a token and a block by blocks, part by part of the tokens. Here the blocks
-// of keys meet the queries of their lists, whose results are partials; then every token merges its partials
-// with what its tile has found. A call is for one part, so that partials take no more memory than they may.
+// nsa_kernel sorts such pairs of a token and a block by blocks, segment by segment of the tokens. Here the
+// blocks of keys meet the queries of their lists, whose results are partials; then every token merges its
+// partials with what its tile has found. A call is for one segment, so that partials take no more memory than
+// they may.
 struct NsaInvertedKernel {
   NsaKernel forward;
   auto fields() const { return std::tuple(forward); }
 };
 
-// Arguments: q, k, v of the part as in nsa_kernel, out and lse as that left them, out and lse (the same, or
-// others, of which only the tiles are written that left something out), scale, the number of tokens
-// after the part, its number, the number of parts, the tokens of one and of all; then what nsa_kernel made,
-// of all parts.
+// Arguments: q, k, v of the segment as in nsa_kernel, out and lse as that left them, out and lse (the same,
+// or others, of which only the tiles are written that left something out), scale, the number of tokens after
+// the segment, its number, the number of segments, the tokens of one and of all; then what nsa_kernel made,
+// of all segments.
 lang::Kernel nsa_inverted_kernel(const NsaInvertedKernel& instance);
 
 // The kernel for whose lists the pairs are sorted; longer lists are divided.

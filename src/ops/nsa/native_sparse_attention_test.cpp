@@ -1,4 +1,4 @@
-// Native sparse attention as one call against the formulas of its parts.
+// Native sparse attention as one call against the formulas of its branches.
 #include "tegula/ops/native_sparse_attention.hpp"
 
 #include "ops/schema/table.hpp"
@@ -21,9 +21,9 @@ OptionValues with(OptionValues all, const OptionValues& more) {
   return all;
 }
 
-// The composition of its parts, in the layout bshd and in f32 throughout.
-Tensor by_parts(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gates,
-                const std::optional<Tensor>& ends) {
+// The composition of its branches, in the layout bshd and in f32 throughout.
+Tensor by_branches(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gates,
+                   const std::optional<Tensor>& ends) {
   const auto given = [&](Tensors tensors, bool both = false) {
     if (ends && both) tensors.emplace("cu_seqlens_k", *ends);
     if (ends) tensors.emplace(both ? "cu_seqlens_q" : "cu_seqlens", *ends);
@@ -73,7 +73,7 @@ TEST(NativeSparseAttention, IsItsPartsOneAfterTheOther) {
     std::optional<Tensor> ends;
     if (packed) ends = Tensor::from<std::int32_t>({0, 30, 30, 53}, {4}), options.cu_seqlens = *ends;
     const auto difference = first_difference(native_sparse_attention(q, k, v, gates, options),
-                                             by_parts(q, k, v, gates, ends), 1e-4, 1e-4);
+                                             by_branches(q, k, v, gates, ends), 1e-4, 1e-4);
     EXPECT_FALSE(difference) << tokens << " tokens: " << *difference;
   }
 }

@@ -361,7 +361,7 @@ TEST(Nsa, RefusesBeforeItsWindowIsWritten) {
   for (const float x : window_out.values<float>()) ASSERT_EQ(x, 7);
 }
 
-// Outputs may be parts of one tensor.
+// Outputs may be windows of one tensor.
 TEST(Nsa, WritesOutputsSideBySide) {
   const Tensor q = Tensor::random_normal({1, 20, 4, 16}, f32, 1),
                k = Tensor::random_normal({1, 30, 2, 16}, f32, 2);

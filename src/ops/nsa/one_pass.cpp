@@ -15,7 +15,7 @@ using lang::Tensor;
 
 namespace {
 
-// Limits for the part of a list that one block of the grid processes.
+// Limits for the piece of a list that one block of the grid processes.
 constexpr int most_steps = 64, fewest_of_piece = 128;
 constexpr int sum_stages = 4;
 constexpr int fewest_stats = 32, fewest_copied_stats = 4;  // of a token: for the copy engine, for threads
@@ -44,7 +44,7 @@ class OnePassProgram {
   Expr sequences() const { return f.varlen ? q_begin->extent(0) - 1 : Expr(batch); }
   Expr most_keys() const { return f.varlen ? *longest_k : Expr(keys); }
   Expr most_queries() const { return f.varlen ? min(*longest_q, queries) : Expr(queries); }
-  PairLists::Part part_of(const Expr& head, const Sequence& s) const {
+  PairLists::Owner owner_of(const Expr& head, const Sequence& s) const {
     Expr first_chunk = f.varlen ? s.first_row / f.chunk + s.number : s.number * chunks();
     return {head, s.number, first_chunk, f.varlen ? s.first_row : s.b * queries, ceildiv(s.keys, f.block)};
   }
@@ -56,11 +56,11 @@ class OnePassProgram {
   // A tile of keys.
   struct KeyTile {
     Sequence sequence;
-    Expr h, number, part, first, end;
+    Expr h, number, block_tile, first, end;
   };
-  KeyTile key_tile(const Expr& number, const Expr& part, const Expr& h, const Sequence& s) const {
-    Expr first = number * f.block + part * c.keys;
-    return {s, h, number, part, first, min(number * f.block + f.block, s.keys)};
+  KeyTile key_tile(const Expr& number, const Expr& block_tile, const Expr& h, const Sequence& s) const {
+    Expr first = number * f.block + block_tile * c.keys;
+    return {s, h, number, block_tile, first, min(number * f.block + f.block, s.keys)};
   }
   Expr chunks() const { return ceildiv(most_queries(), f.chunk); }
   Expr pieces() const { return pairs->pieces(most_queries(), ceildiv(most_keys(), f.block)); }
@@ -113,11 +113,11 @@ OnePassProgram::OnePassProgram(const NsaOnePassKernel& instance) : c(instance), 
                                    ceildiv(most_keys(), f.block)},
                 PairLists::Options{longest()});
   Expr all_pieces = PairLists::all_pieces(batch * queries, sequences(), pairs->width(), longest());
-  const Extents of_piece{heads, all_pieces * c.parts(), c.keys};
+  const Extents of_piece{heads, all_pieces * c.tiles_of_block(), c.keys};
   piece_dk.emplace(workspace("piece_dk", joined(of_piece, {f.dim}), f32));
   piece_dv.emplace(workspace("piece_dv", joined(of_piece, {f.dim_v}), f32));
-  partials.emplace(
-      workspace("slots", {heads, batch * queries * pairs->width(), c.parts(), f.members, f.dim}, f.compute));
+  partials.emplace(workspace(
+      "slots", {heads, batch * queries * pairs->width(), c.tiles_of_block(), f.members, f.dim}, f.compute));
 }
 
 void OnePassProgram::declare_options(const Extents& of_q, const Extents& vector, const Extents& of_k) {
@@ -154,9 +154,9 @@ OnePassProgram::Sequence OnePassProgram::sequence(const Expr& number) const {
 void OnePassProgram::run() {
   pair_grids();
   delta_grid();  // beside the second of these
-  const Expr tiles = ceildiv(most_keys(), f.block) * c.parts();
+  const Expr tiles = ceildiv(most_keys(), f.block) * c.tiles_of_block();
   // A head after the other, so that its queries stay in the L2 cache; pieces first: they are the longest.
-  grid(pieces() * c.parts() + tiles, heads, sequences(),
+  grid(pieces() * c.tiles_of_block() + tiles, heads, sequences(),
        [&](Index x, Index h, Index s) { key_block(x, h, sequence(s)); });
   grid(tiles, heads, sequences(), [&](Index x, Index h, Index s) { merge_block(x, h, sequence(s)); });
   grid(ceildiv(queries, c.queries), heads, batch, [&](Index x, Index h, Index b) { sum_block(x, h, b); });
@@ -184,7 +184,7 @@ void OnePassProgram::pair_grids() {
       if (f.varlen) exit_if(x > 0 && x * f.chunk >= s.count);
       Selection selection{choice->slice(s.b, s.rows(), h, 0), {}};
       if (lengths) selection.counts.emplace(lengths->slice(s.b, s.rows(), h, 0));
-      body(part_of(h, s), TokenTile{f.selected(), x * f.chunk, s.count, s.keys, s.behind}, selection);
+      body(owner_of(h, s), TokenTile{f.selected(), x * f.chunk, s.count, s.keys, s.behind}, selection);
     });
   };
   over_chunks([&](const auto&... all_of) { pairs->count(all_of...); });
@@ -214,7 +214,7 @@ void OnePassProgram::add_list(KeyGradient& sums, const PairLists::List& list, co
   const Sequence& s = of.sequence;
   const Tensor q_of = q->slice(s.b, s.rows(), of.h), dout_of = dout->slice(s.b, s.rows(), of.h),
                stats_of = stats->slice(s.b, s.rows(), of.h);
-  const Tensor own_partials = partials->slice(of.h, range(list.begin, list.begin + count), of.part);
+  const Tensor own_partials = partials->slice(of.h, range(list.begin, list.begin + count), of.block_tile);
   // Tokens ascend: the first sees least.
   Expr cut = of.first + c.keys > of.end, lowest = select(count > 0, list.tokens(list.begin), 0),
        sees_all = lowest + s.shift() >= of.first + (c.keys - 1);
@@ -262,18 +262,18 @@ void OnePassProgram::add_list(KeyGradient& sums, const PairLists::List& list, co
 
 // First pieces of long lists, then whole lists.
 void OnePassProgram::key_block(const Index& x, const Index& h, const Sequence& s) {
-  const int parts = c.parts();
-  const PairLists::Part own_part = part_of(h, s);
-  Expr of_pieces = pieces() * parts, is_piece = x < of_pieces, piece = x / parts;
-  Expr exists = f.varlen ? is_piece && piece < pairs->pieces(s.count, own_part.blocks) : is_piece;
-  Expr other = f.varlen ? select(is_piece, -1, (x - of_pieces) / parts) : (x - of_pieces) / parts;
-  const Var number = select(exists, pairs->block_of(own_part, piece), other);
-  exit_if(f.varlen ? number < 0 || number >= own_part.blocks : number < 0);
-  const KeyTile of = key_tile(number, select(is_piece, x, x - of_pieces) % parts, h, s);
-  const PairLists::List list = pairs->list(own_part, number);
-  const PairLists::List cut = pairs->piece(list, piece - pairs->first_piece(own_part, number));
+  const int block_tiles = c.tiles_of_block();
+  const PairLists::Owner owner = owner_of(h, s);
+  Expr of_pieces = pieces() * block_tiles, is_piece = x < of_pieces, piece = x / block_tiles;
+  Expr exists = f.varlen ? is_piece && piece < pairs->pieces(s.count, owner.blocks) : is_piece;
+  Expr other = f.varlen ? select(is_piece, -1, (x - of_pieces) / block_tiles) : (x - of_pieces) / block_tiles;
+  const Var number = select(exists, pairs->block_of(owner, piece), other);
+  exit_if(f.varlen ? number < 0 || number >= owner.blocks : number < 0);
+  const KeyTile of = key_tile(number, select(is_piece, x, x - of_pieces) % block_tiles, h, s);
+  const PairLists::List list = pairs->list(owner, number);
+  const PairLists::List cut = pairs->piece(list, piece - pairs->first_piece(owner, number));
   exit_if(!is_piece && !*is_first && (pairs->is_cut(list) || list.count == 0));
-  // A part after the last key leaves zeros in its partials.
+  // A tile after the last key leaves zeros in its partials.
   const Range own = s.own_keys(of.end);
   const Subscript loaded =
       f.block % c.keys == 0 ? f.varlen ? Subscript(s.own_keys(s.keys)) : Subscript(all) : Subscript(own);
@@ -285,29 +285,29 @@ void OnePassProgram::key_block(const Index& x, const Index& h, const Sequence& s
   const Var begin = select(is_piece, cut.begin, list.begin), count = select(is_piece, cut.count, whole);
   add_list(sums, {list.tokens, begin, count, list.times}, of);
   when(is_piece, [&] {
-    Expr at = pairs->begin_of_pieces(own_part) * parts + x;
+    Expr at = pairs->begin_of_pieces(owner) * block_tiles + x;
     sums.store_sums(piece_dk->slice(h, at), piece_dv->slice(h, at), Operand(0));
   }).otherwise([&] { sums.store_sums(dk_of, dv_of, of.first); });
 }
 
 // Adds the sums of pieces.
 void OnePassProgram::merge_block(const Index& x, const Index& h, const Sequence& s) {
-  const int parts = c.parts();
-  const PairLists::Part own_part = part_of(h, s);
-  const KeyTile of = key_tile(x / parts, x % parts, h, s);
+  const int block_tiles = c.tiles_of_block();
+  const PairLists::Owner owner = owner_of(h, s);
+  const KeyTile of = key_tile(x / block_tiles, x % block_tiles, h, s);
   if (f.varlen) {
     assert_queries((*q_begin)(s.number + 1) - (*q_begin)(s.number), *longest_q);
     assert_keys((*k_begin)(s.number + 1) - (*k_begin)(s.number), *longest_k);
-    exit_if(of.number >= own_part.blocks);
+    exit_if(of.number >= owner.blocks);
   }
-  const PairLists::List list = pairs->list(own_part, of.number);
+  const PairLists::List list = pairs->list(owner, of.number);
   exit_if(!pairs->is_cut(list));
-  Expr first = pairs->begin_of_pieces(own_part) + pairs->first_piece(own_part, of.number);
+  Expr first = pairs->begin_of_pieces(owner) + pairs->first_piece(owner, of.number);
   auto merge = [&](const Tensor& from, const Tensor& to, int features) {
     Tensor window = to.slice(s.b, s.own_keys(of.end), h);
     Fragment sum = load(window.at(of.first), {c.keys, features});
     serial(pairs->pieces_of(list), [&](Index n) {
-      Tensor own = from.slice(h, (first + n) * parts + of.part);
+      Tensor own = from.slice(h, (first + n) * block_tiles + of.block_tile);
       parallel(sum, [&](Index i, Index j) { sum(i, j) += own(i, j); });
     });
     copy(sum, window.at(of.first));
@@ -336,22 +336,23 @@ void OnePassProgram::round_block(const Index& x, const Index& h, const Index& b)
 
 // Uses products with the identity, which tensor cores add up as fast as partials arrive.
 void OnePassProgram::sum_block(const Index& x, const Index& h, const Index& b) {
-  const int rows = c.queries * f.pack, parts = c.parts();
+  const int rows = c.queries * f.pack, block_tiles = c.tiles_of_block();
   Expr first = x * c.queries;
   Fragment sum({rows, f.dim}, f32, 0), identity({rows, rows}, f32);
   parallel(identity, [&](Index i, Index j) { identity(i, j) = select(i == j, 1.f, 0.f); });
   auto add = [&](const Fragment& one) {
-    pipelined(pairs->width() * parts, {.stages = sum_stages}, [&](Index t) {
-      Expr entry = parts == 1 ? Expr(t) : t / parts, part = parts == 1 ? Expr(Operand(0)) : t % parts;
+    pipelined(pairs->width() * block_tiles, {.stages = sum_stages}, [&](Index t) {
+      Expr entry = block_tiles == 1 ? Expr(t) : t / block_tiles,
+           block_tile = block_tiles == 1 ? Expr(Operand(0)) : t % block_tiles;
       Shared tile({rows, f.dim}, f.compute);
       auto place = [&](Index i) -> Expr {
         Expr row = first + i;
         return select(row < queries, pairs->place(h, b * queries + row, entry), -1);
       };
       if (f.pack == 1)
-        gather(partials->slice(h, all, part, 0), place, tile);
+        gather(partials->slice(h, all, block_tile, 0), place, tile);
       else
-        gather(partials->slice(h, all, part), place, tile.reshape({c.queries, f.pack, f.dim}));
+        gather(partials->slice(h, all, block_tile), place, tile.reshape({c.queries, f.pack, f.dim}));
       gemm(one, tile, sum);
     });
   };

@@ -41,10 +41,10 @@ constexpr GpuSelection table = gpu_table.selection;
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
-// A part of a block, a few whole ones, or one with some columns left empty.
+// One of the equal tiles of a block, a few whole ones, or one with some columns left empty.
 int keys_of_step(int block, int wanted) {
-  const int parts = (block + wanted - 1) / wanted;
-  if (parts > 1) return round_up((block + parts - 1) / parts, k_of_product);
+  const int tiles = (block + wanted - 1) / wanted;
+  if (tiles > 1) return round_up((block + tiles - 1) / tiles, k_of_product);
   return wanted % block == 0 && block % 8 == 0 ? wanted : round_up(block, k_of_product);
 }
 

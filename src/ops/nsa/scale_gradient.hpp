@@ -32,8 +32,8 @@ class ScaleGradient {
     });
   }
 
-  // An entry that selects nothing, or what an earlier one of its token selects, has no part in the result; of
-  // entries that count repeatedly, each has an equal share.
+  // An entry that selects nothing, or what an earlier one of its token selects, does not contribute to the
+  // result; of entries that count repeatedly, each has an equal share.
   void write(const TokenTile& tokens, const Selection& selection, const lang::Tensor& to,
              const lang::Expr& factor) {
     using namespace lang;

@@ -265,13 +265,13 @@ InverseLists NsaBackwardProgram::inverted_lists() const {
                                f.varlen ? queries / rows + fences : *batch * ceildiv(queries, rows),
                                f.varlen ? keys / f.block + fences : *batch * ceildiv(keys, f.block),
                                f.varlen ? queries * width : *batch * queries * width};
-  return {1, extents, [=, this](const Expr& h, const Expr& b) -> InversePart {
+  return {1, extents, [=, this](const Expr& h, const Expr& b) -> InverseOwner {
             SequenceRows of = rows_of(b);
             Expr q_first = f.varlen ? Expr(of.queries.begin) : b * queries;
             Expr count = of.queries.end - of.queries.begin, keys_of = of.keys.end - of.keys.begin;
             Expr blocks = ceildiv(keys_of, f.block);
             Selection selection = selection_of(of, h / selectors(), h % selectors());
-            auto each = [=, this](const Expr& row, const InversePart::Visit& visit) {
+            auto each = [=, this](const Expr& row, const InverseOwner::Visit& visit) {
               Expr position = row + keys_of - count;
               Expr last = f.causal ? floordiv(position, f.block) : blocks - 1;
               serial(selection.length(row), [&](Index n) {

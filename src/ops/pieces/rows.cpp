@@ -17,7 +17,7 @@ Fragment root_mean_square_factors(const Fragment& x, const Expr& eps) {
   return factors;
 }
 
-void add_parts(const std::vector<PartSums>& sums) {
+void add_partials(const std::vector<PartialSums>& sums) {
   if (sums.empty()) return;
   constexpr int columns = 32, rows = 128;
   grid(ceildiv(sums.front().total.extent(0), columns), static_cast<int>(sums.size()),
@@ -35,7 +35,7 @@ void add_parts(const std::vector<PartSums>& sums) {
        });
 }
 
-void add_parts(const Tensor& partials, const Tensor& total) { add_parts({{partials, total}}); }
+void add_partials(const Tensor& partials, const Tensor& total) { add_partials({{partials, total}}); }
 
 // What a thread takes of shared memory at a time.
 constexpr int bytes_of_run = 16;
@@ -109,7 +109,7 @@ Kernel row_sum_kernel(const RowSumKernel& c) {
       });
       copy(sum, partials.slice(b * ranges + number).at(j * columns));
     });
-    add_parts(partials, total);
+    add_partials(partials, total);
   });
 }
 

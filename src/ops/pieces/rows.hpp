@@ -15,11 +15,11 @@ lang::Fragment root_mean_square_factors(const lang::Fragment& x, const lang::Exp
 
 // total [n] = the sum of partial sums [blocks, n], added in a fixed order by a grid of its own: sums over all
 // blocks of a grid that are the same at every call. Several of the same length share the grid.
-struct PartSums {
+struct PartialSums {
   lang::Tensor partials, total;
 };
-void add_parts(const std::vector<PartSums>& sums);
-void add_parts(const lang::Tensor& partials, const lang::Tensor& total);
+void add_partials(const std::vector<PartialSums>& sums);
+void add_partials(const lang::Tensor& partials, const lang::Tensor& total);
 
 // How rows that are read twice are divided: a GPU's second-level cache shall hold the rows of all blocks, so
 // that the second reading finds them there, and few blocks of many threads share a processor where rows are

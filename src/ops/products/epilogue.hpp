@@ -21,7 +21,7 @@ struct ProductEpilogue {
   }
 };
 
-// The program's part of it. Rows and columns are those of the result.
+// What the program has of it. Rows and columns are those of the result.
 class EpilogueInputs {
  public:
   // Declares row_scale [rows], column_scale [columns], bias [columns] and the scalar scale, where the

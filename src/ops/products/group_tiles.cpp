@@ -12,8 +12,8 @@ constexpr int groups_at_once = 128;
 // How many tiles the groups before `group` have: [1, 1].
 Fragment tiles_before(const Tensor& offsets, const Expr& group, int rows) {
   Fragment tiles({1, groups_at_once}, i32, 0);
-  serial(ceildiv(group, groups_at_once), [&](Index part) {
-    Expr first = part * groups_at_once;
+  serial(ceildiv(group, groups_at_once), [&](Index step) {
+    Expr first = step * groups_at_once;
     Fragment begin = load(offsets.at(first), {groups_at_once}),
              end = load(offsets.at(first + 1), {groups_at_once});
     parallel(tiles, [&](Index i, Index j) {

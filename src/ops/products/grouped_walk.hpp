@@ -1,4 +1,4 @@
-// The tiles of a product whose rows are divided into groups, and the parts of row tensors that belong to a
+// The tiles of a product whose rows are divided into groups, and the windows of row tensors that belong to a
 // group.
 #pragma once
 #include <functional>
@@ -23,7 +23,7 @@ struct GroupedTile {
   lang::Range rows;       // all of these
   bool divided;
 
-  // The group's part of a tensor of rows; rows are dimension `axis` of that part.
+  // The group's window of a tensor of rows; rows are its dimension `axis`.
   lang::Tensor of(const lang::Tensor& all_groups, int axis = 0) const;
   // The same with other rows behind those of the group, for operands: no limit cuts their tiles, and what is
   // behind it is multiplied for nothing. The tile begins at `first_read()` there.

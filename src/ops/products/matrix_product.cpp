@@ -28,7 +28,7 @@ int summed_rows(const GemmTiles& t) { return std::max(1, summed_elements / summe
 using Sums = std::vector<Fragment>;
 
 // The tile program. Where k is split, or the copy engine does not take the result's rows, blocks of a first
-// grid leave sums of their parts of k, and those of a second add them in order.
+// grid leave sums of their splits of k, and those of a second add them in order.
 struct Program {
   const GemmKernel& c;
   const GemmTiles& t = c.tiles;
@@ -41,7 +41,7 @@ struct Program {
   EpilogueInputs epilogue{c.epilogue, m, n};
   Tensor residual = c.residual ? input("residual", {batch, m, columns}, *c.residual) : out;
   bool transpose_a = c.transpose_a, transpose_b = c.transpose_b;   // of what is multiplied
-  bool divided = c.precision == Precision::tf32x3 && c.prepare_a;  // into two parts, of which both are read
+  bool divided = c.precision == Precision::tf32x3 && c.prepare_a;  // into two terms, of which both are read
   std::optional<Expr> out_scale, whole_tiles;
   std::optional<Tensor> partial;
 
@@ -93,9 +93,9 @@ struct Program {
   };
 
   void prepare() {
-    const int parts = divided ? 2 : 1;
-    if (c.prepare_a) a = as_tf32("prepared_a", a, c.transpose_a, parts), transpose_a = false;
-    if (c.prepare_b) b = as_tf32("prepared_b", b, !c.transpose_b, parts), transpose_b = true;
+    const int terms = divided ? 2 : 1;
+    if (c.prepare_a) a = as_tf32("prepared_a", a, c.transpose_a, terms), transpose_a = false;
+    if (c.prepare_b) b = as_tf32("prepared_b", b, !c.transpose_b, terms), transpose_b = true;
   }
 
   Sums zeros(int rows, int width, bool gated) const {
@@ -107,12 +107,12 @@ struct Program {
 
   // The smallest products come first: a times the rest of b, the rest of a times b, a times b.
   Step step_of(const Expr& matrix, const Expr& step) const {
-    const auto part = [&](const Tensor& operand, bool prepared, const Expr& which) {
+    const auto term = [&](const Tensor& operand, bool prepared, const Expr& which) {
       return prepared ? operand.slice(which, matrix) : operand.slice(matrix);
     };
-    if (!divided) return {part(a, c.prepare_a, Expr(0)), part(b, c.prepare_b, Expr(0)), step * t.k};
+    if (!divided) return {term(a, c.prepare_a, Expr(0)), term(b, c.prepare_b, Expr(0)), step * t.k};
     const Expr third = step / ceildiv(k, t.k);
-    return {part(a, true, select(third == 1, 1, 0)), part(b, true, select(third == 0, 1, 0)),
+    return {term(a, true, select(third == 1, 1, 0)), term(b, true, select(third == 0, 1, 0)),
             step % ceildiv(k, t.k) * t.k};
   }
 

@@ -34,7 +34,7 @@ struct GemmKernel {
   bool rescaled = false;     // the result has a factor
   Precision precision = Precision::ieee;
   GemmTiles tiles = {};
-  int tail_splits = 1;             // parts of k of the tiles of the last round of blocks
+  int tail_splits = 1;             // splits of k of the tiles of the last round of blocks
   std::optional<int> stages = {};  // of loads that run ahead, in blocks that have a processor alone
 
   auto fields() const {

@@ -59,7 +59,7 @@ TEST(GroupedGemm, RefusesOffsetsThatAreNone) {
   EXPECT_NE(refusal_of({0, 3, 7}, 3).find("'max_rows': expected at least 4"), std::string::npos);
 }
 
-// Tiles of 256 rows, of which groups end in all parts.
+// Tiles of 256 rows, of which groups end in all quarters.
 TEST(ScaledGroupedGemm, TakesLargeTiles) {
   const Tensor b = Tensor::random_normal({4, 136, 200}, e4m3, 2), of_b = scales({4, 2, 2}, 4);
   const Tensor a = Tensor::random_normal({500, 200}, e4m3, 1), of_a = scales({500, 2}, 3);

@@ -34,19 +34,19 @@ Expr scale_at(const ScaledOperand& of, const Expr& row, const Expr& block) {
                   of.scales.type());
 }
 
-// Rows of a's tile from `first` on, as many as `part` has.
-void multiply(const Shared& a, Along a_along, int first, const Shared& b, Along b_along, Fragment& part) {
-  const Range rows = range(first, first + part.extent(0));
+// Rows of a's tile from `first` on, as many as `partial` has.
+void multiply(const Shared& a, Along a_along, int first, const Shared& b, Along b_along, Fragment& partial) {
+  const Range rows = range(first, first + partial.extent(0));
   const lang::GemmOptions options{.accumulate = Accumulate::tensor_core};
   Shared own = a_along == Along::k ? a.slice(rows, all) : a.slice(all, rows);
   if (a_along == Along::k && b_along == Along::k)
-    gemm(own, b.T(), part, options);
+    gemm(own, b.T(), partial, options);
   else if (a_along == Along::k)
-    gemm(own, b, part, options);
+    gemm(own, b, partial, options);
   else if (b_along == Along::k)
-    gemm(own.T(), b.T(), part, options);
+    gemm(own.T(), b.T(), partial, options);
   else
-    gemm(own.T(), b, part, options);
+    gemm(own.T(), b, partial, options);
 }
 
 }  // namespace
@@ -76,12 +76,12 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
       if (of_b) return scale_of((*of_b)(j), of_b->type());
       return one_of_b ? *one_of_b : scale_at(b, column + j, block);
     };
-    Fragment part({rows, n}, f32);
+    Fragment partial({rows, n}, f32);
     for (auto& [first, sum] : sums) {
-      fill(part, 0);
-      multiply(a_tile, a.values_along, first, b_tile, b.values_along, part);
+      fill(partial, 0);
+      multiply(a_tile, a.values_along, first, b_tile, b.values_along, partial);
       parallel(sum, [&](Index i, Index j) {
-        sum(i, j) += part(i, j) * (scale_of(of_a(i + first), of_a.type()) * scale_b(j));
+        sum(i, j) += partial(i, j) * (scale_of(of_a(i + first), of_a.type()) * scale_b(j));
       });
     }
   });

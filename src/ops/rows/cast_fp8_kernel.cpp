@@ -49,8 +49,8 @@ struct GroupsOfRows {
   // offsets.
   Expr of_block(const Expr& block) const {
     Fragment begun({at_once}, i32, 0), wrong({at_once}, i32, 0);
-    serial(ceildiv(count, at_once), [&](Index part) {
-      Expr first = part * at_once;
+    serial(ceildiv(count, at_once), [&](Index step) {
+      Expr first = step * at_once;
       Fragment begin = load(offsets.at(first), {at_once}), end = load(offsets.at(first + 1), {at_once});
       parallel(begun, [&](Index j) {
         Expr g = first + j, falls = begin(j) > end(j) || end(j) > rows || (g == 0 && begin(j) != 0);
@@ -65,12 +65,12 @@ struct GroupsOfRows {
   // body(block, column of blocks, its rows). Blocks beside each other share the search for their group.
   template <class Body>
   void each_block(const Expr& blocks, const Expr& columns, const Body& body) const {
-    grid(ceildiv(columns, blocks_at_once), blocks, [&](Index part, Index block) {
+    grid(ceildiv(columns, blocks_at_once), blocks, [&](Index step, Index block) {
       const Var g = of_block(block);
       const Range rows = rows_of(g);
       const Var first = (block - offsets(g) / group - g) * group;
-      const Expr end = select(first < rows.end - rows.begin, min((part + 1) * blocks_at_once, columns), 0);
-      serial(range(part * blocks_at_once, end), [&](Index column) {
+      const Expr end = select(first < rows.end - rows.begin, min((step + 1) * blocks_at_once, columns), 0);
+      serial(range(step * blocks_at_once, end), [&](Index column) {
         body(block, column, RowsOfBlock{rows, first});
       });
     });

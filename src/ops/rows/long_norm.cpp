@@ -78,7 +78,7 @@ void long_rows(const NormInstance<Op>& c) {
 // factors of rows that the first one has found.
 template <class Op>
 struct LongNormGradient {
-  static constexpr int rows_of_step = 16, columns = 128, most_parts = 64;
+  static constexpr int rows_of_step = 16, columns = 128, most_ranges = 64;
 
   const NormInstance<Op>& c;
   LongNorm<Op> n{c};
@@ -92,7 +92,7 @@ struct LongNormGradient {
   Tensor dbias = c.bias ? output("dbias", {n.d}, f32) : dx;
   Tensor means = c.weight ? workspace("means", {n.rows}, f32) : dx;
   Tensor factors = c.weight ? workspace("factors", {n.rows}, f32) : dx;
-  Expr steps = ceildiv(n.rows, rows_of_step), parts = min(steps, most_parts);
+  Expr steps = ceildiv(n.rows, rows_of_step), ranges = min(steps, most_ranges);
 
   // values[1], the gradient of the result, becomes that of the normalised row.
   void given(const KeptRows& kept, const Expr& first, std::vector<Fragment>& values) const {
@@ -126,19 +126,19 @@ struct LongNormGradient {
       });
     });
   }
-  // Parts of the sums over rows, one for each block of rows, whose steps are `parts` apart.
+  // Partial sums over rows, one for each block of rows, whose steps are `ranges` apart.
   void of_features() const {
     if (!c.weight && !c.bias) return;
-    Tensor weight_parts = c.weight ? workspace("weight_parts", {parts, n.d}, f32) : dx;
-    Tensor bias_parts = c.bias ? workspace("bias_parts", {parts, n.d}, f32) : dx;
-    grid(ceildiv(n.d, columns), parts, [&](Index block, Index part) {
+    Tensor weight_partials = c.weight ? workspace("weight_parts", {ranges, n.d}, f32) : dx;
+    Tensor bias_partials = c.bias ? workspace("bias_parts", {ranges, n.d}, f32) : dx;
+    grid(ceildiv(n.d, columns), ranges, [&](Index block, Index number) {
       Fragment sum({rows_of_step, columns}, f32, 0), bias_sum({rows_of_step, columns}, f32, 0);
       Expr column = block * columns;
       const auto tile = [&](const Tensor& of, const Expr& row) {
         return load(of.at(row, column), {rows_of_step, columns}, f32);
       };
-      pipelined(ceildiv(steps - part, parts), {.stages = 3}, [&](Index step) {
-        Expr row = (part + step * parts) * rows_of_step;
+      pipelined(ceildiv(steps - number, ranges), {.stages = 3}, [&](Index step) {
+        Expr row = (number + step * ranges) * rows_of_step;
         Fragment g = tile(dout, row);
         if (c.bias) parallel(bias_sum, [&](Index i, Index j) { bias_sum(i, j) += g(i, j); });
         if (!c.weight) return;
@@ -150,13 +150,13 @@ struct LongNormGradient {
         Fragment mean = load(means.at(row), {rows_of_step}), r = load(factors.at(row), {rows_of_step});
         parallel(sum, [&](Index i, Index j) { sum(i, j) += g(i, j) * (values(i, j) - mean(i)) * r(i); });
       });
-      if (c.weight) copy(reduce_sum(sum, 0), weight_parts.slice(part).at(column));
-      if (c.bias) copy(reduce_sum(bias_sum, 0), bias_parts.slice(part).at(column));
+      if (c.weight) copy(reduce_sum(sum, 0), weight_partials.slice(number).at(column));
+      if (c.bias) copy(reduce_sum(bias_sum, 0), bias_partials.slice(number).at(column));
     });
-    std::vector<PartSums> sums;
-    if (c.weight) sums.push_back({weight_parts, dweight});
-    if (c.bias) sums.push_back({bias_parts, dbias});
-    add_parts(sums);
+    std::vector<PartialSums> sums;
+    if (c.weight) sums.push_back({weight_partials, dweight});
+    if (c.bias) sums.push_back({bias_partials, dbias});
+    add_partials(sums);
   }
 };
 

@@ -76,8 +76,8 @@ struct NormGradient {
   Tensor dbias = c.bias ? output("dbias", {c.dim}, f32) : dx;
   Expr eps = scalar("eps", f32), tiles = ceildiv(rows, c.rows);
   Expr blocks = min(tiles, processors() * (c.is_long() ? 1 : norms_of_a_processor));
-  Tensor parts = c.weight ? workspace("parts", {blocks, c.dim}, f32) : dx;
-  Tensor bias_parts = c.bias ? workspace("bias_parts", {blocks, c.dim}, f32) : dx;
+  Tensor partials = c.weight ? workspace("parts", {blocks, c.dim}, f32) : dx;
+  Tensor bias_partials = c.bias ? workspace("bias_parts", {blocks, c.dim}, f32) : dx;
   float share = 1.f / static_cast<float>(c.dim);
 
   // A tile of rows of all inputs, in shared memory.
@@ -205,13 +205,13 @@ struct NormGradient {
         tile((block + step * blocks) * c.rows, weights, sum ? &*sum : nullptr,
              bias_sum ? &*bias_sum : nullptr);
       });
-      if (sum) copy(reduce_sum(*sum, 0), parts.slice(block).at(0));
-      if (bias_sum) copy(reduce_sum(*bias_sum, 0), bias_parts.slice(block).at(0));
+      if (sum) copy(reduce_sum(*sum, 0), partials.slice(block).at(0));
+      if (bias_sum) copy(reduce_sum(*bias_sum, 0), bias_partials.slice(block).at(0));
     });
-    std::vector<PartSums> sums;
-    if (c.weight) sums.push_back({parts, dweight});
-    if (c.bias) sums.push_back({bias_parts, dbias});
-    add_parts(sums);
+    std::vector<PartialSums> sums;
+    if (c.weight) sums.push_back({partials, dweight});
+    if (c.bias) sums.push_back({bias_partials, dbias});
+    add_partials(sums);
   }
 };
 

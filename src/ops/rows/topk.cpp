@@ -17,11 +17,11 @@ using lang::Tensor;
 
 constexpr int most_columns = 1024, most_chosen = 256;  // of a row, that a warp holds
 
-// Rows of a step are cut into parts of `columns`; from each the largest are chosen. The last step has one
-// part.
+// Rows of a step are cut into pieces of `columns`; from each the largest are chosen. The last step has one
+// piece.
 struct TopkInstance {
   DType type = f32;
-  int rows = 4, columns = 64, places = 8;  // of a block; of a part; of the chosen
+  int rows = 4, columns = 64, places = 8;  // of a block; of a piece; of the chosen
   bool is_first = true, is_last = true;
   TopkGates gates = TopkGates::none;
   bool normalized = false;
@@ -54,14 +54,14 @@ struct Choice {
   // Inputs of the first step; other steps read the keys and columns that the previous step selected.
   Tensor x = c.is_first ? input("x", {rows, n}, c.type) : input("keys", {rows, n}, u32);
   Tensor numbers = c.is_first ? x : input("numbers", {rows, n}, i32);
-  Expr parts = ceildiv(n, c.columns);
+  Expr pieces = ceildiv(n, c.columns);
   Tensor values =
-      c.is_last ? output("values", {rows, count}, c.type) : output("chosen_keys", {rows, parts, count}, u32);
-  Tensor indices =
-      c.is_last ? output("indices", {rows, count}, i32) : output("chosen_numbers", {rows, parts, count}, i32);
+      c.is_last ? output("values", {rows, count}, c.type) : output("chosen_keys", {rows, pieces, count}, u32);
+  Tensor indices = c.is_last ? output("indices", {rows, count}, i32)
+                             : output("chosen_numbers", {rows, pieces, count}, i32);
 
-  void part_of_row(const Expr& row, const Expr& part) const {
-    const Expr first = part * c.columns;
+  void piece_of_row(const Expr& row, const Expr& piece) const {
+    const Expr first = piece * c.columns;
     Fragment keys({c.columns}, u32), columns({c.columns}, i32);
     read(keys, columns, row, first);
     Fragment chosen({c.places}, u32, 0u), places({c.places}, i32, -1);
@@ -80,7 +80,7 @@ struct Choice {
     if (c.is_last)
       write_gates(chosen, places, row);
     else
-      copy(chosen, values.slice(row, part).at(0)), copy(places, indices.slice(row, part).at(0));
+      copy(chosen, values.slice(row, piece).at(0)), copy(places, indices.slice(row, piece).at(0));
   }
   // The first of those with the key.
   static Expr column_of(const Fragment& keys, const Fragment& columns, const Expr& key) {
@@ -124,10 +124,10 @@ struct Choice {
 Kernel topk_program(const TopkInstance& c) {
   return kernel(instance_name("topk", c), [&] {
     const Choice choice{c};
-    grid(choice.parts, ceildiv(choice.rows, c.rows), [&](Index part, Index block) {
+    grid(choice.pieces, ceildiv(choice.rows, c.rows), [&](Index piece, Index block) {
       each_group(c.rows, Group::warp, [&](Index i) {
         const Expr row = block * c.rows + i;
-        when(row < choice.rows, [&] { choice.part_of_row(row, part); });
+        when(row < choice.rows, [&] { choice.piece_of_row(row, piece); });
       });
     });
   });
@@ -153,22 +153,22 @@ void run(const Bound<Topk>& c, Launch& launch) {
   step.rows = rows_of_block(rows);
   while (true) {
     step.columns = power_of_two(std::min<std::int64_t>(n, most_columns), 64);
-    const std::int64_t parts = (n + step.columns - 1) / step.columns;
-    step.is_last = parts <= 1;
+    const std::int64_t pieces = (n + step.columns - 1) / step.columns;
+    step.is_last = pieces <= 1;
     if (step.is_last) step.gates = c->gates, step.normalized = c->normalized;
     const TensorRef keys = kept.empty() ? TensorRef() : kept[kept.size() - 2].ref().reshape({rows, n});
     const TensorRef numbers = kept.empty() ? TensorRef() : kept.back().ref().reshape({rows, n});
     if (step.is_last && step.is_first) return launch(step, topk_program);
     if (step.is_last) return launch(step, topk_program, {{"keys", keys}, {"numbers", numbers}});
-    kept.push_back(launch.scratch({rows, parts, c->count}, u32));
-    kept.push_back(launch.scratch({rows, parts, c->count}, i32));
+    kept.push_back(launch.scratch({rows, pieces, c->count}, u32));
+    kept.push_back(launch.scratch({rows, pieces, c->count}, i32));
     const TensorRef chosen = kept[kept.size() - 2].ref(), places = kept.back().ref();
     if (step.is_first)
       launch(step, topk_program, {{"chosen_keys", chosen}, {"chosen_numbers", places}});
     else
       launch(step, topk_program,
              {{"keys", keys}, {"numbers", numbers}, {"chosen_keys", chosen}, {"chosen_numbers", places}});
-    n = parts * c->count, step.is_first = false;
+    n = pieces * c->count, step.is_first = false;
   }
 }
 
