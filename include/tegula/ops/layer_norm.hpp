@@ -14,8 +14,8 @@ struct LayerNorm {
 };
 
 // (x − mean(x)) / sqrt(variance(x) + eps) · weight + bias along the last dimension, of x's shape and dtype;
-// computed in f32, the variance from differences from the mean. d is at most 16384. Throws an ArgumentError
-// for wrong shapes, dtypes or options.
+// computed in f32, the variance from differences from the mean. Throws an ArgumentError for wrong shapes,
+// dtypes or options.
 Tensor layer_norm(const TensorRef& x, LayerNorm options = {});
 
 struct LayerNormGradients {

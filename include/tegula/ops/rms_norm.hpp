@@ -13,8 +13,8 @@ struct RmsNorm {
   Target target = Target::automatic();
 };
 
-// x / sqrt(mean(x²) + eps) · weight along the last dimension, of x's shape and dtype; computed in f32. d is
-// at most 16384. Throws an ArgumentError for wrong shapes, dtypes or options.
+// x / sqrt(mean(x²) + eps) · weight along the last dimension, of x's shape and dtype; computed in f32.
+// Throws an ArgumentError for wrong shapes, dtypes or options.
 Tensor rms_norm(const TensorRef& x, RmsNorm options = {});
 
 struct RmsNormGradients {

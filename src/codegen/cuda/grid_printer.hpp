@@ -384,9 +384,7 @@ class CudaGridPrinter : private ElementPrinter {
   void give();
   BoxStores boxes_of(const ir::View& from, const ir::View& to, const layout::Division& parts,
                      const passes::TensorStore& plan);
-  bool is_handover(const schedule::Place& place) const {
-    return hands_over() && place.ring == static_cast<int>(cursors_.size()) - 1;
-  }
+  bool is_handover(const schedule::Place& place) const;
   void event(const schedule::Store& n, const schedule::Event&);
   void event(const schedule::StoreCommit&, const schedule::Event&) {}  // each store commits itself
   void event(const schedule::WaitTurn&, const schedule::Event& e);

@@ -159,6 +159,10 @@ void CudaGridPrinter::events(const schedule::Events& list) {
   factors_ = outer;
 }
 
+bool CudaGridPrinter::is_handover(const schedule::Place& place) const {
+  return hands_over() && place.ring == static_cast<int>(cursors_.size()) - 1;
+}
+
 // What a function of the device does with several events: `giver.wait`, and all that follows as `giver.give`,
 // or both after the last block.
 bool CudaGridPrinter::gives(const schedule::Events& list, std::size_t& i) {

@@ -288,8 +288,8 @@ const std::multiset<std::string> harmless = {
 
 TEST(DealtSteps, AreNotToBeChanged) { EXPECT_EQ(not_needed(latents(as_attention)), harmless); }
 
-// Fences whose part another one takes (the next test says which part). A list that the producer reads came before
-// its rows, and the copy engine does not overtake the threads that read it.
+// Fences whose part another one takes (the next test says which part). A list that the producer reads came
+// before its rows, and the copy engine does not overtake the threads that read it.
 TEST(DealtSteps, WithRowsOfAListAreNotToBeChanged) {
   std::multiset<std::string> expected = harmless;
   const auto add = [&](int times, const std::vector<std::string>& changes) {
