@@ -77,7 +77,7 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   NormInstance<Op> made = norm_instance(c);
   if (made.dim > longest_held_norm) return in_pieces(made, c, 2);
   made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, most_rows), made.dim);
-  if (made.dim > 8192) made.threads = 512;
+  if (made.dim > 8192) made.threads = adds_residual<Op> && !is_centred<Op> ? 1024 : 512;
   return made;
 }
 
