@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/nsa/gates.hpp"
+#include "ops/reference/reference.hpp"
 #include "ops/schema/gradient.hpp"
 #include "tegula/ops/nsa_combine.hpp"
 
@@ -109,6 +110,18 @@ void combine_formula(const Bound<NsaCombine>& c, E& exact) {
 }
 
 }  // namespace
+
+tegula::Tensor sum_by_gates(const std::array<TensorRef, 3>& branches, const TensorRef& gates) {
+  tegula::Tensor result = tegula::Tensor::zeros(branches[1].shape, f64);
+  each_element(result.shape(), [&](const Shape& at) {
+    double sum = 0;
+    for (std::int64_t branch = 0; branch < gates.size(-1); ++branch)
+      sum += branches.at(static_cast<std::size_t>(branch)).get(at) *
+             weight_of_gate(gates.get(with_last(at, branch)));
+    result.set(at, sum);
+  });
+  return result;
+}
 
 const OperatorSchema& nsa_combine_schema() {
   using Op = NsaCombine;

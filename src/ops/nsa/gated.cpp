@@ -76,22 +76,6 @@ std::vector<Example> keeping(std::vector<Example> examples) {
   return examples;
 }
 
-}  // namespace
-
-tegula::Tensor sum_by_gates(const std::array<TensorRef, 3>& branches, const TensorRef& gates) {
-  tegula::Tensor result = tegula::Tensor::zeros(branches[1].shape, f64);
-  each_element(result.shape(), [&](const Shape& at) {
-    double sum = 0;
-    for (std::int64_t branch = 0; branch < gates.size(-1); ++branch)
-      sum += branches.at(static_cast<std::size_t>(branch)).get(at) *
-             weight_of_gate(gates.get(with_last(at, branch)));
-    result.set(at, sum);
-  });
-  return result;
-}
-
-namespace {
-
 // The rows of a tensor such as out, in the form of the program.
 TensorRef rows_of(const Bound<NsaGated>& c, const TensorRef& tensor) {
   const TensorRef rows = tensor.rank() == 4 ? as_bshd(tensor, c->layout) : tensor;

@@ -1,3 +1,5 @@
+#include <functional>
+
 #include "ops/nsa_compressed/windows.hpp"
 
 namespace tegula::ops {
@@ -47,9 +49,30 @@ struct CompressProgram {
     return min(windows().among(s.tokens.end - s.tokens.begin), s.entries.end - s.entries.begin);
   }
 
+  // The number of the row that a row of a tile adds in a step; -1 adds nothing.
+  using RowOfStep = std::function<Expr(const Expr& i, const Expr& step)>;
+  template <class Steps>
+  Fragment share_of_rows(const Tensor& from, const Steps& steps, const RowOfStep& row) const;
+
   void sum_windows() const;
   void spread() const;
 };
+
+// The sums of the steps' rows, divided by the tokens of a window. A Var of steps is read where the loop
+// begins.
+template <class Steps>
+Fragment CompressProgram::share_of_rows(const Tensor& from, const Steps& steps, const RowOfStep& row) const {
+  Expr share = 1 / f32(length);
+  Fragment sum({c.rows, c.dim}, f32, 0);
+  pipelined(steps, {.stages = stages}, [&](Index step) {
+    Shared rows({c.rows, c.dim}, c.type);
+    gather(
+        from, [&](Index i) { return row(i, step); }, rows);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += rows(i, j); });
+  });
+  parallel(sum, [&](Index i, Index j) { sum(i, j) *= share; });
+  return sum;
+}
 
 void CompressProgram::sum_windows() const {
   grid(ceildiv(most_entries(), c.rows), heads, sequences(), [&](Index x, Index h, Index b) {
@@ -57,22 +80,11 @@ void CompressProgram::sum_windows() const {
     if (c.packed) s.check(longest);
     const Tensor from = whole.slice(s.batch, s.tokens, h), to = means.slice(s.batch, s.entries, h);
     const Var whole_windows = count(s);
-    Expr share = 1 / f32(length);
-    Fragment sum({c.rows, c.dim}, f32, 0);
-    // Row -1 reads as zeros.
-    pipelined(length, {.stages = stages}, [&](Index t) {
-      Shared tokens_of({c.rows, c.dim}, c.type);
-      gather(
-          from,
-          [&](Index i) {
-            Expr entry = x * c.rows + i;
-            return select(entry < whole_windows, entry * stride + t, -1);
-          },
-          tokens_of);
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += tokens_of(i, j); });
+    const Fragment mean = share_of_rows(from, length, [&](const Expr& i, const Expr& step) {
+      Expr entry = x * c.rows + i;
+      return select(entry < whole_windows, entry * stride + step, -1);
     });
-    parallel(sum, [&](Index i, Index j) { sum(i, j) *= share; });
-    copy(sum, to.at(x * c.rows));
+    copy(mean, to.at(x * c.rows));
   });
 }
 
@@ -83,21 +95,11 @@ void CompressProgram::spread() const {
     if (c.packed) s.check(longest);
     const Tensor to = whole.slice(s.batch, s.tokens, h), from = means.slice(s.batch, s.entries, h);
     const Var whole_windows = count(s), most = ceildiv(length, stride);  // windows of a token
-    Expr share = 1 / f32(length);
-    Fragment sum({c.rows, c.dim}, f32, 0);
-    pipelined(most, {.stages = stages}, [&](Index n) {
-      Shared means_of({c.rows, c.dim}, c.type);
-      gather(
-          from,
-          [&](Index i) {
-            Expr token = x * c.rows + i, entry = windows().beginning_before(token + 1) - most + n;
-            return select(entry >= windows().ending_behind(token) && entry < whole_windows, entry, -1);
-          },
-          means_of);
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += means_of(i, j); });
+    const Fragment share = share_of_rows(from, most, [&](const Expr& i, const Expr& step) {
+      Expr token = x * c.rows + i, entry = windows().beginning_before(token + 1) - most + step;
+      return select(entry >= windows().ending_behind(token) && entry < whole_windows, entry, -1);
     });
-    parallel(sum, [&](Index i, Index j) { sum(i, j) *= share; });
-    copy(sum, to.at(x * c.rows));
+    copy(share, to.at(x * c.rows));
   });
 }
 
