@@ -111,6 +111,18 @@ const Case cases[] = {
          });
        }
      }},
+    {"places in vectors",
+     [](Program& p) {
+       Tensor X = p.in(Data::random_normal({3, 70}, f32, 9)), places = p.out({3, 2}, i32);
+       grid(3, [&](Index row) {
+         Fragment f = load(X.slice(row), {70});
+         parallel(f, [&](Index i) { f(i) = select(row == 0 || (row == 1 && i < 5), inf - inf, f(i)); });  // NaN
+         Shared s({70}, f32);
+         copy(f, s);
+         places(row, 0) = reduce_argmax(f).scalar();
+         places(row, 1) = reduce_argmin(s).scalar();
+       });
+     }},
     {"random words",
      [](Program& p) {
        Tensor words = p.out({4, 100}, i64), numbers = p.out({100}, f32);

@@ -56,6 +56,19 @@ std::vector<Operand> extents_of(const Tile& tile, const Loc& at) {
   return extents;
 }
 
+// A tile of rank 0 has no index to loop over: it is filled with the value that it has, or with the other one.
+void replace(Fragment& tile, int from, int to, const Loc& at) {
+  const auto instead_of = [&](const Operand& value) {
+    return Operand(select(value == Operand(from, at), Operand(to, at), value), at);
+  };
+  if (tile.rank() == 0) return fill(tile, instead_of(Operand(tile.scalar(at), at)), at);
+  detail::parallel(extents_of(tile, at), at, [&](const std::vector<Index>& index) {
+    std::vector<Operand> here;
+    for (const Index& i : index) here.emplace_back(i, at);
+    Element(tile.view(), here, at) = instead_of(Operand(element(tile, index, at), at));
+  });
+}
+
 // The least place among those whose element is the extreme one.
 Fragment place_of(const char* what, const Tile& tile, int dim, bool largest, const Loc& at) {
   const Trace trace(what, at);
@@ -76,13 +89,7 @@ Fragment place_of(const char* what, const Tile& tile, int dim, bool largest, con
         Operand(select(is_best, Operand(index[static_cast<std::size_t>(dim)], at), Operand(none, at)), at);
   });
   Fragment result = reduce_min(places, dim, at);
-  detail::parallel(extents_of(result, at), at, [&](const std::vector<Index>& index) {
-    const Expr place = element(result, index, at);
-    std::vector<Operand> here;
-    for (const Index& i : index) here.emplace_back(i, at);
-    Element(result.view(), here, at) =
-        Operand(select(Operand(place, at) == Operand(none, at), Operand(0, at), Operand(place, at)), at);
-  });
+  replace(result, none, 0, at);
   return result;
 }
 
