@@ -10,7 +10,8 @@ namespace tegula::cuda {
 namespace {
 
 constexpr const char* fewer_registers =
-    "use smaller tiles, fewer fragments at a time, or more threads, for example .threads = 256";
+    "use smaller tiles, fewer fragments at a time, more threads, for example .threads = 256, or fewer blocks "
+    "of a processor, .blocks_per_processor = 1";
 
 struct Remark {
   std::string_view words;  // of ptxas' words

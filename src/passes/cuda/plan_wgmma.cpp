@@ -177,7 +177,7 @@ Reason reason_of_types(const Gemm& gemm) {
     return {"tensor cores do not multiply f32",
             "request .precision = Precision::tf32x3, which keeps 21 bits of the operands, or convert them to "
             "bf16 or f16 if that is accurate enough: `.to(bf16)`, or a tensor of that type"};
-  return {fmt::format("tensor cores do not multiply {}", type.name()),
+  return {fmt::format("tensor cores {} multiply {}", type == f64 ? "are not used to" : "do not", type.name()),
           type.is_floating()
               ? "convert the operands to bf16 or f16 if that is accurate enough: `.to(bf16)`, or "
                 "a tensor of that type"
