@@ -54,6 +54,11 @@ void run(const Bound<NsaDecode>& c, Launch& launch) {
   launch(plan(c), nsa_decode_program, {{"scale", program_scale(static_cast<float>(c.real("scale")), 0)}});
 }
 
+// The calls that native_sparse_attention leaves to this operator: tiles of more tokens share what they read,
+// and the weights of more blocks do not stay in shared memory. It evaluates this before all dims are known.
+constexpr const char* where_fast =
+    "queries <= 4 & group <= 64 & max(d, d_v) <= 128 & group*(keys/block_size) <= 16384";
+
 // The same entries as options of the operators that the formula is composed of.
 template <class Op>
 Op options_of_part(const Bound<NsaDecode>& c) {
@@ -137,7 +142,8 @@ void add_options(Schema<Op>& table) {
               "keys of the sliding window, which ends at the token and has its own softmax; 0: no window",
               between(0, 1 << 29, "a number of keys, at most 2^29, or 0 for no window", "leave it out"))
       .with(add_scale<Op>)
-      .let("blocks", "ceildiv(keys, block_size)");
+      .let("blocks", "ceildiv(keys, block_size)")
+      .let("fast", where_fast);
 }
 
 template <class Op>
