@@ -18,6 +18,7 @@ namespace {
 
 constexpr int least_columns = 32, most_columns = 2048;  // blocks that threads hold in registers
 constexpr int least_keys = 16;                          // of a product
+constexpr std::int64_t least_listed = 16;               // so that few instances serve all counts
 
 // Steps leave the weights of blocks where they have whole ones, and where no entry reaches past the next.
 void plan_weights(const Bound<NsaDecode>& c, NsaDecodeKernel& kernel) {
@@ -46,6 +47,7 @@ NsaDecodeKernel plan(const Bound<NsaDecode>& c) {
   kernel.columns = static_cast<int>(std::clamp<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(blocks)), least_columns, most_columns));
   kernel.held = blocks <= kernel.columns;
+  kernel.listed = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(c->count, least_listed))));
   plan_weights(c, kernel);
   return kernel;
 }

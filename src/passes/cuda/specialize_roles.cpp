@@ -94,6 +94,7 @@ class Analysis {
   Planned<Roles> run();
 
  private:
+  void find_told();
   std::optional<Reason> drop_for_own_copies();
   bool comes_late(const RingCandidate& c) const {
     return target_.copy_engine && may_come_late(c, is_operand(c.tile));
@@ -118,6 +119,7 @@ class Analysis {
   const CudaTarget& target_;
   FilledTiles tiles_;
   std::unordered_set<const Buffer*> written_;  // tensors
+  std::vector<BufferPtr> told_;                // tiles that the consumers fill for the producer
 };
 
 bool declares(const Body& body, const BufferPtr& tile) {
@@ -127,6 +129,50 @@ bool declares(const Body& body, const BufferPtr& tile) {
     found |= declared && declared->tile == tile;
   });
   return found;
+}
+
+// Vectors that a block fills outside of loops, and reads when all of it is there.
+std::vector<BufferPtr> told_tiles(const Body& body) {
+  struct Uses {
+    BufferPtr tile;
+    std::size_t written = 0, read = 0;  // last, and first
+    bool by_loops = true;               // over elements
+  };
+  std::vector<Uses> all;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const auto* declared = as<Declare>(body[i]);
+    if (declared && declared->tile->space == Space::shared && declared->tile->rank() == 1)
+      all.push_back({declared->tile, 0, body.size()});
+    const auto* loop = as<For>(body[i]);
+    for (const Region& r : all_effects(body[i]).regions) {
+      const auto own =
+          std::find_if(all.begin(), all.end(), [&](const Uses& x) { return x.tile == r.view->buffer; });
+      if (own == all.end()) continue;
+      if (is_write(r.touch)) own->written = i, own->by_loops &= loop && loop->kind == LoopKind::parallel;
+      if (is_read(r.touch)) own->read = std::min(own->read, i);
+    }
+  }
+  std::vector<BufferPtr> result;
+  for (const Uses& own : all)
+    if (own.by_loops && own.written > 0 && own.written < own.read) result.push_back(own.tile);
+  return result;
+}
+
+// Where what a loop loads depends on such a tile, and the consumers alone can fill it, they tell the producer.
+void Analysis::find_told() {
+  std::vector<BufferPtr> needed;
+  const std::vector<BufferPtr> possible = told_tiles(grid_.body);
+  for (const RingCandidate& c : tiles_.candidates) {
+    if (possible.empty() || !c.pipelined || !feeds_wgmma(c.tile) || producer_of({c})) continue;
+    told_ = possible;
+    const auto alone = producer_of({c});
+    told_.clear();
+    if (!alone) continue;
+    const Effects loads = all_effects(*alone);
+    for (const BufferPtr& tile : possible)
+      if (loads.reads(tile) && !is_among(needed, tile.get())) needed.push_back(tile);
+  }
+  told_ = std::move(needed);
 }
 
 // Tiles that are no ring: the producer has its own copy of what the consumers do not use, and each role one
@@ -174,7 +220,7 @@ bool Analysis::is_uneven() const {
 void Analysis::plan_loads(Roles& roles) const {
   const Values values(grid_.body);
   roles.one_loader = true;
-  for (RingPlan& ring : roles.rings) ring.by_rows = target_.copy_engine;
+  for (RingPlan& ring : roles.rings) ring.by_rows = target_.copy_engine && !ring.told;
   for (const RingCandidate& c : tiles_.candidates) {
     RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
     for (const Stmt& s : c.fills) ring.by_rows &= plan_pieces(s).has_value();
@@ -245,6 +291,7 @@ Planned<Body> Analysis::producer_of(const std::vector<RingCandidate>& candidates
   SliceRules rules;
   rules.wanted = [&](const Stmt& s) { return fills.contains(s.get()); };
   rules.given = [&](const Buffer& b) { return !written_.contains(&b); };
+  rules.told = [&](const Buffer& b) { return is_among(told_, &b); };
   rules.refused = [&](const Stmt& s) {
     const auto* loop = as<For>(s);
     const bool groups = loop && (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups);
@@ -317,6 +364,10 @@ void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candid
     }
   };
   walk(roles.consumer);
+  for (const BufferPtr& tile : told_) {
+    RingPlan& ring = roles.rings.emplace_back();
+    ring.tiles = {tile}, ring.told = true;
+  }
 }
 
 Planned<Roles> Analysis::run() {
@@ -324,6 +375,7 @@ Planned<Roles> Analysis::run() {
     if (is_write(r.touch) && !r.view->is_tile()) written_.insert(r.view->buffer.get());
   }
   tiles_ = filled_tiles(grid_.body);
+  find_told();
   // What the producer cannot compute stays with the consumers.
   std::erase_if(tiles_.candidates, [&](const RingCandidate& c) {
     const auto alone = producer_of({c});

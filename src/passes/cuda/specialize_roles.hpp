@@ -27,6 +27,8 @@ struct RingPlan {
   // The producer itself reads what comes later than the statement that brings it: one tile.
   bool is_awaited = false;
   bool by_one_group = false;  // one warp group lets a slot go, though others may have read it
+  // The consumers fill it, once a block, and the producer awaits it to know what to load next.
+  bool told = false;
 
   // The tiles with which this one of the ring is filled and released.
   const std::vector<ir::BufferPtr>& with(const ir::Buffer* tile) const;
