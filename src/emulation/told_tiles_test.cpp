@@ -111,11 +111,12 @@ TEST_P(ToldTiles, AreReadWhenAllOfThemIsThere) {
   const Way& way = GetParam();
   const lang::Kernel program = program_of(way);
   text_with_roles(program);
-  expect_as_interpreted(
-      program,
-      {tegula::Tensor::random_normal({rows, dim}, bf16, 1), tegula::Tensor::random_integers({40}, i32, 3, 0, 26),
-       tegula::Tensor::random_normal({64, dim}, bf16, 2)},
-      {64 * way.blocks, 64}, 1e-2, {tegula::Target::emulated_sm90(), tegula::Target::cpu()});
+  expect_as_interpreted(program,
+                        {tegula::Tensor::random_normal({rows, dim}, bf16, 1),
+                         tegula::Tensor::random_integers({40}, i32, 3, 0, 26),
+                         tegula::Tensor::random_normal({64, dim}, bf16, 2)},
+                        {64 * way.blocks, 64}, 1e-2,
+                        {tegula::Target::emulated_sm90(), tegula::Target::cpu()});
 }
 
 // Of what stands for such a tile in the schedule, nothing can be left out.

@@ -371,7 +371,6 @@ class CudaGridPrinter : private ElementPrinter {
   std::string by_loader(const std::string& text) const;
   std::string slot_number(int ring) const;
   void name_slots(int ring);
-  bool is_told(int ring) const;
   void name_slot_before(const ir::BufferPtr& tile);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);

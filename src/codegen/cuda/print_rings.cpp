@@ -79,7 +79,7 @@ void CudaGridPrinter::name_slots(int ring) {
       out_.line(definition(name, fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});",
                                              element_type(tile->type), name, begin, slot)));
       // What consumers write and read themselves, their own barriers order.
-      const bool own = is_told(ring) && is_consumer_;
+      const bool own = roles_->is_told(ring) && is_consumer_;
       shared_[tile.get()] = {name, order, {-1, own ? begin : 0, own ? begin + bytes : 0}};
     }
   }
@@ -103,14 +103,10 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
   shared_[tile.get()] = {name, order, {-1, 0, 0}};
 }
 
-bool CudaGridPrinter::is_told(int ring) const {
-  return ring < static_cast<int>(roles_->rings.size()) && roles_->rings[static_cast<std::size_t>(ring)].told;
-}
-
 void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
   sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
   // The producer has acquired its own.
-  if (is_consumer_ || is_told(n.place.ring)) name_slots(n.place.ring);
+  if (is_consumer_ || roles_->is_told(n.place.ring)) name_slots(n.place.ring);
 }
 
 void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) {
@@ -123,7 +119,7 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
   if (n.side == schedule::Side::full && of_tiles &&
       roles_->is_brought_by_threads(roles_->rings[n.place.ring]))
     return sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));
-  if (is_told(n.place.ring))
+  if (roles_->is_told(n.place.ring))
     return sync_line(n.side == schedule::Side::full
                          ? fmt::format("tg::tell({});", ring_name(n.place.ring))
                          : by_loader(fmt::format("tg::barrier_arrive({}.empty());", ring_name(n.place.ring))));

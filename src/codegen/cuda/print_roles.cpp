@@ -42,7 +42,7 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     const bool loads = r < roles.rings.size();
     const int fills = loads ? passes::full_arrivals(roles.rings[r], roles) : 1;
-    if (loads && roles.rings[r].told) {
+    if (roles.is_told(static_cast<int>(r))) {
       out_.line(fmt::format("tg::init_told<{}>(shared_memory + {}, {});", depth_of(r), rings_[r].barriers, fills));
       continue;
     }

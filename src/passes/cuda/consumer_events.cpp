@@ -49,7 +49,7 @@ class Consumer {
     meet(part.meeting, out);
     for (const int ring : part.advanced) out.push_back({schedule::Advance{ring}});
     for (const int ring : part.awaited) {
-      if (is_told(ring)) {
+      if (roles_.is_told(ring)) {
         out.push_back({schedule::Acquire{{ring}}});
         continue;
       }
@@ -111,13 +111,11 @@ class Consumer {
     if (own.slot == Release::Slot::before) return out.push_back(slot_before_is_empty(own.ring));
     if (own.slot == Release::Slot::own) {
       out.push_back({schedule::WarpSync{}});
-      const auto side = is_told(own.ring) ? schedule::Side::full : schedule::Side::empty;
+      const auto side = roles_.is_told(own.ring) ? schedule::Side::full : schedule::Side::empty;
       out.push_back({schedule::Arrive{side, {own.ring}, in_pairs()}, Who::each_warp});
     }
     out.push_back({schedule::Advance{own.ring}});
   }
-
-  bool is_told(int ring) const { return roles_.rings[static_cast<std::size_t>(ring)].told; }
 
   void work(const StepPart& part, Events& out) {
     const Stmt& s = part.stmt;

@@ -50,7 +50,7 @@ std::vector<RingUse> ring_uses(const Body& statements, const Roles& roles, const
       if (program.before.contains(r.view->buffer.get())) continue;
       const int ring = ring_of(r.view->buffer, roles, program);
       // What the consumers tell the producer is theirs until it is written.
-      if (ring >= 0 && roles.rings[static_cast<std::size_t>(ring)].told && !is_write(r.touch)) continue;
+      if (roles.is_told(ring) && !is_write(r.touch)) continue;
       const auto use = std::find_if(result.rbegin(), result.rend(), [&](const RingUse& u) {
         return u.ring == ring && come_together(r.view->buffer, u, roles, program);
       });

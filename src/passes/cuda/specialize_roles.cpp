@@ -15,6 +15,7 @@
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
 #include "passes/cuda/role_reasons.hpp"
+#include "passes/cuda/told_tiles.hpp"
 #include "passes/plain_control.hpp"
 #include "passes/slice.hpp"
 
@@ -27,48 +28,6 @@ namespace {
 bool is_among(const std::vector<BufferPtr>& tiles, const Buffer* tile) {
   return std::any_of(tiles.begin(), tiles.end(), [&](const BufferPtr& own) { return own.get() == tile; });
 }
-
-}  // namespace
-
-const std::vector<BufferPtr>& RingPlan::with(const Buffer* tile) const {
-  for (const std::vector<BufferPtr>& others : in_place)
-    if (is_among(others, tile)) return others;
-  return tiles;
-}
-
-std::vector<BufferPtr> RingPlan::at(std::size_t number) const {
-  std::vector<BufferPtr> result{tiles[number]};
-  for (const std::vector<BufferPtr>& others : in_place)
-    if (number < others.size()) result.push_back(others[number]);
-  return result;
-}
-
-std::int64_t slot_bytes(const RingPlan& ring) {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < ring.tiles.size(); ++i) {
-    std::int64_t most = 0;
-    for (const BufferPtr& tile : ring.at(i)) most = std::max(most, slot_bytes(*tile));
-    bytes += most;
-  }
-  return bytes;
-}
-
-int Roles::ring_of(const Buffer* tile) const {
-  for (std::size_t r = 0; r < rings.size(); ++r) {
-    if (is_among(rings[r].with(tile), tile)) return static_cast<int>(r);
-  }
-  return -1;
-}
-
-bool Roles::is_brought_by_threads(const RingPlan& ring) const {
-  return !ring.by_rows && std::any_of(fills.begin(), fills.end(), [&](const auto& fill) {
-    const auto plan = copies.find(fill.first);
-    return is_among(ring.with(fill.second.get()), fill.second.get()) &&
-           (plan == copies.end() || plan->second.is_clipped);
-  });
-}
-
-namespace {
 
 constexpr int most_threads = 1024;  // of a block
 
@@ -131,34 +90,7 @@ bool declares(const Body& body, const BufferPtr& tile) {
   return found;
 }
 
-// Vectors that a block fills outside of loops, and reads when all of it is there.
-std::vector<BufferPtr> told_tiles(const Body& body) {
-  struct Uses {
-    BufferPtr tile;
-    std::size_t written = 0, read = 0;  // last, and first
-    bool by_loops = true;               // over elements
-  };
-  std::vector<Uses> all;
-  for (std::size_t i = 0; i < body.size(); ++i) {
-    const auto* declared = as<Declare>(body[i]);
-    if (declared && declared->tile->space == Space::shared && declared->tile->rank() == 1)
-      all.push_back({declared->tile, 0, body.size()});
-    const auto* loop = as<For>(body[i]);
-    for (const Region& r : all_effects(body[i]).regions) {
-      const auto own =
-          std::find_if(all.begin(), all.end(), [&](const Uses& x) { return x.tile == r.view->buffer; });
-      if (own == all.end()) continue;
-      if (is_write(r.touch)) own->written = i, own->by_loops &= loop && loop->kind == LoopKind::parallel;
-      if (is_read(r.touch)) own->read = std::min(own->read, i);
-    }
-  }
-  std::vector<BufferPtr> result;
-  for (const Uses& own : all)
-    if (own.by_loops && own.written > 0 && own.written < own.read) result.push_back(own.tile);
-  return result;
-}
-
-// Where what a loop loads depends on such a tile, and the consumers alone can fill it, they tell the producer.
+// Where what a loop loads depends on a tile that the consumers alone can fill, they tell the producer.
 void Analysis::find_told() {
   std::vector<BufferPtr> needed;
   const std::vector<BufferPtr> possible = told_tiles(grid_.body);
@@ -408,13 +340,6 @@ Planned<Roles> Analysis::run() {
 }
 
 }  // namespace
-
-std::int64_t slot_alignment(const Buffer& tile) { return tile.rank() == 1 ? 128 : 1024; }
-
-std::int64_t slot_bytes(const Buffer& tile) {
-  const std::int64_t unit = slot_alignment(tile);
-  return (tile.elements() * tile.type.bytes() + unit - 1) / unit * unit;
-}
 
 Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
   if (!target.has_wgmma()) return Reason{};

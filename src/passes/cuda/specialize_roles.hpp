@@ -66,6 +66,8 @@ struct Roles {
 
   // -1: the tile is in no ring.
   int ring_of(const ir::Buffer* tile) const;
+  // Of tiles that the consumers fill for the producer. Rings behind those of the roles are not.
+  bool is_told(int ring) const;
   // Some of its bytes, at least in some blocks: the copy engine cannot, or cannot where a tile is cut.
   bool is_brought_by_threads(const RingPlan& ring) const;
 };
