@@ -105,9 +105,10 @@ class Slice {
 
   void refuse(const std::string& what, const Stmt& s) {
     if (refusal_) return;
-    refusal_ = Reason{fmt::format("it depends on {} at {}", what, short_location(s->at)),
-                      "compute what loads depend on in another grid, from the block's index alone, or outside of "
-                      "loops into a vector in shared memory"};
+    refusal_ =
+        Reason{fmt::format("it depends on {} at {}", what, short_location(s->at)),
+               "compute what loads depend on in another grid, from the block's index alone, or outside of "
+               "loops into a vector in shared memory"};
   }
 
   Body kept(const Body& body) const {

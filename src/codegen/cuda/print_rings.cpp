@@ -120,9 +120,9 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
       roles_->is_brought_by_threads(roles_->rings[n.place.ring]))
     return sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));
   if (roles_->is_told(n.place.ring))
-    return sync_line(n.side == schedule::Side::full
-                         ? fmt::format("tg::tell({});", ring_name(n.place.ring))
-                         : by_loader(fmt::format("tg::barrier_arrive({}.empty());", ring_name(n.place.ring))));
+    return sync_line(n.side == schedule::Side::full ? fmt::format("tg::tell({});", ring_name(n.place.ring))
+                                                    : by_loader(fmt::format("tg::barrier_arrive({}.empty());",
+                                                                            ring_name(n.place.ring))));
   if (n.side == schedule::Side::full)
     return sync_line(by_loader(fmt::format("tg::barrier_arrive({}.full());", ring_name(n.place.ring))));
   sync_line(fmt::format("tg::{}{}({});", n.place.shift == 0 ? "release" : "release_last",

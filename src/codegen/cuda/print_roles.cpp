@@ -43,7 +43,8 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
     const bool loads = r < roles.rings.size();
     const int fills = loads ? passes::full_arrivals(roles.rings[r], roles) : 1;
     if (roles.is_told(static_cast<int>(r))) {
-      out_.line(fmt::format("tg::init_told<{}>(shared_memory + {}, {});", depth_of(r), rings_[r].barriers, fills));
+      out_.line(
+          fmt::format("tg::init_told<{}>(shared_memory + {}, {});", depth_of(r), rings_[r].barriers, fills));
       continue;
     }
     const bool by_threads = loads && !roles.rings[r].by_rows && roles.is_brought_by_threads(roles.rings[r]);

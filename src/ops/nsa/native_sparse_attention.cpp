@@ -36,8 +36,8 @@ NsaGatedOptions selected_options(const NativeSparseOptions& options) {
   return selected;
 }
 
-// Whether one operator, which reads every compressed key once for both branches, is the fast way: the table of
-// nsa_decode says for which calls it is.
+// Whether one operator, which reads every compressed key once for both branches, is the fast way: the table
+// of nsa_decode says for which calls it is.
 bool is_decoded(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                 const NativeSparseOptions& options) {
   if (options.cu_seqlens || q.rank() != 4 || k.rank() != 4 || v.rank() != 4) return false;

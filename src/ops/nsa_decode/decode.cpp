@@ -47,7 +47,8 @@ NsaDecodeKernel plan(const Bound<NsaDecode>& c) {
   kernel.columns = static_cast<int>(std::clamp<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(blocks)), least_columns, most_columns));
   kernel.held = blocks <= kernel.columns;
-  kernel.listed = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(c->count, least_listed))));
+  kernel.listed = static_cast<int>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(c->count, least_listed))));
   plan_weights(c, kernel);
   return kernel;
 }

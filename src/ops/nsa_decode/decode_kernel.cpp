@@ -182,8 +182,9 @@ void NsaDecodeProgram::see_entries(const Token& token, const Shared& q_tile, Fra
                                    Shared& chosen) const {
   const Fragment gate = weights_of(0, token);
   Expr seen = entries_seen(token), steps = ceildiv(seen, c.keys);
-  const Seen entries_of{token.keys_of(coarse_k), token.keys_of(coarse_v), steps, c.keys,
-                        [&](const Expr& n) { return Step{n * c.keys, seen}; }};
+  const Seen entries_of{token.keys_of(coarse_k), token.keys_of(coarse_v), steps, c.keys, [&](const Expr& n) {
+                          return Step{n * c.keys, seen};
+                        }};
   OnlineSoftmax softmax(c.rows, scale);
   attend(q_tile, entries_of, softmax, total,
          [&](const Fragment& weights, const Fragment& shift, const Expr& step) {
@@ -311,7 +312,8 @@ NsaDecodeProgram::Seen NsaDecodeProgram::window_of(const Token& token) const {
 
 NsaDecodeProgram::Seen NsaDecodeProgram::blocks_of(const Token& token, const Shared& chosen) const {
   Expr parts = ceildiv(block_size, c.keys_of_block), blocks = min(count, blocks_seen(token));
-  return {token.keys_of(k), token.keys_of(v), blocks * parts, c.keys_of_block, [this, &token, &chosen, parts](const Expr& n) {
+  return {token.keys_of(k), token.keys_of(v), blocks * parts, c.keys_of_block,
+          [this, &token, &chosen, parts](const Expr& n) {
             Expr begin = chosen(n / parts) * block_size;
             return Step{begin + n % parts * c.keys_of_block, min(begin + block_size, token.position + 1)};
           }};

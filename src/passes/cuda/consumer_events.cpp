@@ -124,7 +124,8 @@ class Consumer {
     if (as<Turn>(s)) return append(out, stores_.turn(s));
     if (has_stores(s)) return nested(s, out);
     for (const Region& r : all_effects(s).regions)
-      if (is_write(r.touch) && names_.is_told(r.view->buffer.get()) && !told_.insert(r.view->buffer.get()).second)
+      if (is_write(r.touch) && names_.is_told(r.view->buffer.get()) &&
+          !told_.insert(r.view->buffer.get()).second)
         meet(Meeting::all, out);
     schedule::Operation own{accesses(part), part.first, part.last, part.holds};
     for (const schedule::Access& access : stores_.in_turn(s)) own.accesses.push_back(access);

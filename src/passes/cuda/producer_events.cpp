@@ -214,7 +214,8 @@ void Producer::nested(const Stmt& s, std::vector<int>& open, Events& out) {
   out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(inner)}, s));
 }
 
-// Rings that the consumers fill are awaited like its own, and let go behind the last statement that reads them.
+// Rings that the consumers fill are awaited like its own, and let go behind the last statement that reads
+// them.
 Events Producer::run() {
   std::vector<int> told;
   for (std::size_t ring = 0; ring < roles_.rings.size(); ++ring)
@@ -287,8 +288,6 @@ Events Producer::body(const Body& statements, std::vector<int> to_come) {
 
 }  // namespace
 
-Events producer_events(ScheduleNames& names, const Roles& roles) {
-  return Producer(names, roles).run();
-}
+Events producer_events(ScheduleNames& names, const Roles& roles) { return Producer(names, roles).run(); }
 
 }  // namespace tegula::passes
