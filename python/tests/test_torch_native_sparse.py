@@ -190,3 +190,12 @@ def test_16_bits_with_gradients(dtype, heads, kv_heads):
     for got, wanted in zip([out, *gradients(out, tensors)], [exact, *gradients(exact, exact_of)]):
         error = (got.double() - wanted).norm() / wanted.norm()
         assert float(error.detach()) < 8 * unit
+
+
+def test_is_traced_as_a_whole():
+    call = torch.compile(tegula_torch.native_sparse_attention, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        for tokens in (1, 9):  # by one operator, and by all of them
+            tensors = [x[None, -tokens:] if i in (0, 3) else x[None] for i, x in enumerate(inputs(20))]
+            exact = tegula_torch.native_sparse_attention(*tensors, **SIZES)
+            torch.testing.assert_close(call(*tensors, **SIZES), exact)

@@ -256,3 +256,36 @@ def test_parallel_nsa_chooses_and_compresses(lengths):
     out, lse = tegula_torch.parallel_nsa_compression(q, *entries, TOKENS, size, cu_seqlens=ends)
     check(out, torch.cat([x for x, _ in exact], 1), tensors)
     torch.testing.assert_close(lse, torch.cat(exact_lse, 1), rtol=1e-4, atol=1e-5)
+
+
+def listed(choice, limit=None):
+    """Lists rows[head][token] of the blocks that are named, at most so many of each token."""
+    of_heads = choice[0].repeat_interleave(HEADS // KV_HEADS, 1)[..., :limit].transpose(0, 1).tolist()
+    return [[[j for j in row if j >= 0] for row in rows] for rows in of_heads]
+
+
+def test_a_number_of_blocks_limits_those_given_to_naive_nsa_alone():
+    q, k, v = tensors = inputs()
+    _, g_slc, _ = gates()
+    choice = torch.randint(-1, 5, (1, TOKENS, KV_HEADS, 20), generator=torch.Generator().manual_seed(8))
+    whole = tegula_torch.parallel_nsa(q, k, v, None, g_slc, None, choice, block_size=8)
+    check(whole, dense(q, k, v, times_of(listed(choice), 8)) * g_slc[..., None], [*tensors, g_slc])
+    first = tegula_torch.naive_nsa(q, k, v, g_slc, None, choice, 2, block_size=8)
+    check(first, dense(q, k, v, times_of(listed(choice, 2), 8)) * g_slc[..., None], [*tensors, g_slc])
+
+
+def test_queries_and_keys_with_boundaries_of_their_own():
+    of_q, of_k, size = [3, 0, 4], [9, 5, 17], 4
+    q, k, v = (x[:, :n].detach().requires_grad_() for x, n in zip(inputs(), (sum(of_q), sum(of_k), sum(of_k))))
+    choice = torch.randint(0, 5, (1, sum(of_q), KV_HEADS, 3), generator=torch.Generator().manual_seed(8))
+    choice[..., 0] = 0  # which every query sees
+    ends = [torch.tensor([0, *lengths]).cumsum(0) for lengths in (of_q, of_k)]
+    exact = []
+    for n, keys, q_begin, k_begin in zip(of_q, of_k, *(x.tolist() for x in ends)):
+        times = times_of([[[]] * (keys - n) + own[q_begin : q_begin + n] for own in listed(choice)], size, keys)
+        own = slice(k_begin, k_begin + keys)
+        exact.append(dense(q[:, q_begin : q_begin + n], k[:, own], v[:, own], times[:, keys - n :]))
+    out = tegula_torch.parallel_nsa(q, k, v, block_indices=choice, block_size=size, cu_seqlens=tuple(ends))
+    check(out, torch.cat(exact, 1), [q, k, v])
+    with pytest.raises(ValueError, match="one by one"):
+        tegula_torch.parallel_nsa(q, k, v, q[..., 0], block_size=size, cu_seqlens=tuple(ends))

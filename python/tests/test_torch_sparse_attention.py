@@ -9,10 +9,10 @@ tegula_torch = pytest.importorskip("tegula.torch")
 TOKENS, DIM, HEADS, KV_HEADS, FEATURES = 37, 24, 4, 2, 8
 
 
-def make(block_size=8, stride=4, **options):
+def make(block_size=8, stride=4, count=2, **options):
     torch.manual_seed(0)
     layer = tegula_torch.SparseAttention(
-        DIM, FEATURES, HEADS, 5, 6 if stride == 4 else 8, stride, block_size, 2, KV_HEADS, **options
+        DIM, FEATURES, HEADS, 5, 6 if stride == 4 else 8, stride, block_size, count, KV_HEADS, **options
     )
     for p in (layer.compress_mem_kv, layer.k_intrablock_positions, layer.v_intrablock_positions):
         torch.nn.init.normal_(p)
@@ -67,9 +67,11 @@ def plain(layer, inp):
     named = torch.zeros(batch, rows, tokens, tokens // size + 1, dtype=torch.bool)
     named.scatter_(-1, choice, values > 1e-10)
     fine_sees = named.repeat_interleave(size, -1)[..., :tokens].repeat_interleave(HEADS // rows, 1)
+    own = place // size == place[:, None] // size
     if layer.causal:
-        own = (place // size == place[:, None] // size) & (place <= place[:, None])
-        fine_sees = fine_sees | own
+        fine_sees = fine_sees | own & (place <= place[:, None])
+    elif not choice.shape[-1]:
+        fine_sees = own
     turned = rotated(q), repeat(rotated(k)), repeat(v)
     near = (place - place[:, None]).abs() <= layer.window
     near = near & (place <= place[:, None]) if layer.causal else near
@@ -83,6 +85,8 @@ CASES = [
     {"causal": True, "stride": 8, "norm": False, "use_triton_kernel": True},
     {"causal": True, "query_heads_share_selected_kv": False, "num_compressed_mem_kv": 3},
     {"causal": False},
+    {"causal": False, "count": 0},
+    {"causal": True, "count": 0, "use_diff_topk": True},
 ]
 
 
@@ -93,10 +97,18 @@ def test_is_its_definition_with_gradients(options):
     torch.nn.init.normal_(layer.to_strategy_combine[0].weight, std=0.3)
     out, exact = layer(x), plain(layer, x)
     torch.testing.assert_close(out, exact, rtol=1e-4, atol=1e-5)
-    weights, tensors = torch.randn(out.shape), [x, *layer.parameters()]
+    weights, tensors = torch.randn(out.shape), [x, *(p for p in layer.parameters() if p.requires_grad)]
     got, wanted = (torch.autograd.grad((y * weights).sum(), tensors) for y in (out, exact))
     for a, b in zip(got, wanted):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_has_the_state_of_the_package():
+    learned = [f"{x}_compress.{n}.{kind}" for x in "kv" for n in (1, 3) for kind in ("weight", "bias")]
+    assert list(make().state_dict()) == [
+        "compress_mem_kv", "k_intrablock_positions", "v_intrablock_positions", "norm.weight", "rotary_emb.freqs",
+        "to_qkv.weight", *learned, "to_strategy_combine.0.weight", "to_strategy_combine.0.bias", "combine_heads.weight",
+    ]  # fmt: skip
 
 
 def test_tokens_one_by_one_are_the_whole_sequence():

@@ -80,7 +80,7 @@ class Slice {
       if (is_write(r.touch) && tiles_.contains(r.view->buffer.get())) return true;
     }
     for (const BufferPtr& tile : e.declared) {
-      if (tiles_.contains(tile.get())) return true;
+      if (tiles_.contains(tile.get()) || told_.contains(tile.get())) return true;
     }
     return false;
   }
@@ -94,7 +94,9 @@ class Slice {
     for (const VariablePtr& v : e.assigned) variables_.insert(v.get());
     for (const Region& r : e.regions) {
       const Buffer& buffer = *r.view->buffer;
-      if (buffer.is_tile())
+      if (rules_.told(buffer))
+        told_.insert(&buffer);
+      else if (buffer.is_tile())
         tiles_.insert(&buffer);
       else if (is_read(r.touch) && !rules_.given(buffer))
         refuse(fmt::format("`{}`, which the grid writes,", buffer.name), s);
@@ -103,8 +105,10 @@ class Slice {
 
   void refuse(const std::string& what, const Stmt& s) {
     if (refusal_) return;
-    refusal_ = Reason{fmt::format("it depends on {} at {}", what, short_location(s->at)),
-                      "compute what loads depend on in another grid, or from the block's index alone"};
+    refusal_ =
+        Reason{fmt::format("it depends on {} at {}", what, short_location(s->at)),
+               "compute what loads depend on in another grid, from the block's index alone, or outside of "
+               "loops into a vector in shared memory"};
   }
 
   Body kept(const Body& body) const {
@@ -122,7 +126,7 @@ class Slice {
   std::unordered_set<const StmtNode*> taken_;
   std::unordered_map<const StmtNode*, Effects> effects_;
   std::unordered_set<const Variable*> variables_;
-  std::unordered_set<const Buffer*> tiles_;
+  std::unordered_set<const Buffer*> tiles_, told_;
   bool changed_ = false;
   std::optional<Reason> refusal_;
 };

@@ -12,6 +12,8 @@ struct SliceRules {
   std::function<bool(const ir::Stmt&)> wanted;
   // Memory that the statements of the slice may read although nothing in the slice writes it.
   std::function<bool(const ir::Buffer&)> given;
+  // Tiles that it may read although what fills them is not part of it.
+  std::function<bool(const ir::Buffer&)> told = [](const ir::Buffer&) { return false; };
   // Statements that nothing may need: a slice that does does not exist.
   std::function<bool(const ir::Stmt&)> refused;
   // Statements that are never part of it.

@@ -7,20 +7,26 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from .._tables import evaluate, tables
 from ._functions import functions
 from ._rotary import positions_of, rotated
 
 Pair = Tuple[Tensor, Tensor]
 
 
+_fast = dict(tables["nsa_decode"].derived)["fast"]
+
+
 def _is_decoded(q: Tensor, k: Tensor, v: Tensor, layout: str, block_size: int) -> bool:
-    """Whether ``nsa_decode`` takes them and is fast: few tokens, and weights of blocks that fit shared memory."""
+    """Whether one operator of all branches takes the call and is the fast way, as its table says."""
     if not q.dim() == k.dim() == v.dim() == 4:
         return False
     tokens, heads = (2, 1) if layout == "bhsd" else (1, 2)
-    group = q.shape[heads] // max(k.shape[heads], 1)
-    fits = group <= 64 and group * (k.shape[tokens] // max(block_size, 1)) <= 2**14
-    return fits and q.shape[tokens] <= 4 and max(q.shape[3], v.shape[3]) <= 128
+    values = {
+        "queries": q.shape[tokens], "keys": k.shape[tokens], "group": q.shape[heads] // max(k.shape[heads], 1),
+        "d": q.shape[3], "d_v": v.shape[3], "block_size": block_size,
+    }  # fmt: skip
+    return bool(evaluate(_fast, values))
 
 
 def native_sparse_attention(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -11,14 +11,37 @@ from ._common import as_numbers
 from ._functions import functions
 
 
-def _packed(cu_seqlens: Optional[Tensor], *tensors: Optional[Tensor]) -> Tuple[Optional[Tensor], ...]:
-    """The boundaries as int32, and the tensors without the batch of 1 in which that library packs sequences."""
+Boundaries = Union[Tensor, Tuple[Tensor, Tensor], None]
+
+
+def _ends(cu_seqlens: Boundaries) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+    """The boundaries of queries and of keys as int32: one tensor for both, or a pair."""
     if cu_seqlens is None:
-        return (None, *tensors)
+        return None, None
+    of_q, of_k = cu_seqlens if isinstance(cu_seqlens, tuple) else (cu_seqlens, cu_seqlens)
+    ends = of_q.to(torch.int32)
+    return ends, ends if of_k is of_q else of_k.to(torch.int32)
+
+
+def _of_both(cu_seqlens: Boundaries) -> Optional[Tensor]:
+    """The boundaries, which are those of queries and of keys."""
+    of_q, of_k = _ends(cu_seqlens)
+    if of_q is not of_k and of_q is not None and of_k is not None and not torch.equal(of_q, of_k):
+        raise ValueError(
+            "cu_seqlens: expected the same boundaries for queries and keys where there is a compressed branch, given "
+            "others; pass the sequences one by one"
+        )
+    return of_q
+
+
+def _packed(cu_seqlens: Boundaries, *tensors: Optional[Tensor]) -> List[Optional[Tensor]]:
+    """The tensors without the batch of 1 in which that library packs sequences."""
+    if cu_seqlens is None:
+        return list(tensors)
     for x in tensors:
         if x is not None and x.shape[0] != 1:
             raise ValueError(f"cu_seqlens: packed sequences are a batch of 1, given {x.shape[0]}; concatenate them")
-    return (cu_seqlens.to(torch.int32), *(None if x is None else x[0] for x in tensors))
+    return [None if x is None else x[0] for x in tensors]
 
 
 def _entries_by_begin(x: Tensor, cu_seqlens: Tensor, block_size: int, tokens: int) -> Tensor:
@@ -48,7 +71,7 @@ def parallel_nsa_compression(
     TK: int,
     block_size: int = 64,
     scale: Optional[float] = None,
-    cu_seqlens: Optional[Tensor] = None,
+    cu_seqlens: Boundaries = None,
 ) -> Tuple[Tensor, Tensor]:
     """Attention over blocks of tokens that end at or before the query.
 
@@ -58,7 +81,8 @@ def parallel_nsa_compression(
         TK: number of key tokens.
         block_size: tokens of a block.
         scale: scale of the scores; default: 1/sqrt(d).
-        cu_seqlens: boundaries of packed sequences; then the batch is 1.
+        cu_seqlens: boundaries of packed sequences; then the batch is 1. A pair has those of queries and of keys, here
+            the same.
 
     Returns:
         (out, lse): out like q, 0 where no block is visible; lse float32 [batch, tokens, heads], also 0 there.
@@ -66,7 +90,8 @@ def parallel_nsa_compression(
     Raises:
         TypeError, ValueError, RuntimeError: as ``tegula.nsa_compressed_attention``.
     """
-    ends, q, k, v = _packed(cu_seqlens, q, k, v)
+    ends = _of_both(cu_seqlens)
+    q, k, v = _packed(cu_seqlens, q, k, v)
     if ends is not None:
         k, v = (_entries_by_begin(x, ends, block_size, q.shape[0]) for x in (k, v))
     else:
@@ -92,7 +117,7 @@ def parallel_nsa(
     block_size: int = 64,
     window_size: int = 0,
     scale: Optional[float] = None,
-    cu_seqlens: Optional[Tensor] = None,
+    cu_seqlens: Boundaries = None,
     head_first: bool = False,
 ) -> Tensor:
     """The branches of native sparse attention, weighted and summed.
@@ -104,11 +129,13 @@ def parallel_nsa(
             blocks, the window. The first branch exists if g_cmp is given.
         block_indices: int32 or int64 [batch, tokens, kv_heads, entries]; duplicates count repeatedly. Default: the
             first block, the last two, and those with the largest weights in the first branch.
-        block_counts: number of entries that are used, one for all rows or [batch, tokens, kv_heads].
+        block_counts: number of entries that are used [batch, tokens, kv_heads]; or how many to choose if there are no
+            block_indices, of which otherwise all are used.
         block_size: tokens of a block.
         window_size: keys of the window, including the query's own; 0: no such branch.
         scale: scale of the scores; default: 1/sqrt(d).
-        cu_seqlens: boundaries of packed sequences; then the batch is 1.
+        cu_seqlens: boundaries of packed sequences; then the batch is 1. A pair has those of queries and of keys, which
+            may differ without g_cmp; the last query of a sequence is aligned with its last key.
         head_first: must be false.
 
     Returns:
@@ -123,9 +150,10 @@ def parallel_nsa(
         raise ValueError("block_indices: expected indices, or g_cmp and a number as block_counts by which to choose")
     of_rows = block_counts if isinstance(block_counts, Tensor) else None
     given = (q, k, v, g_cmp, g_slc, g_swa, block_indices, of_rows)
-    ends, q, k, v, g_cmp, g_slc, g_swa, block_indices, of_rows = _packed(cu_seqlens, *given)
+    q, k, v, g_cmp, g_slc, g_swa, block_indices, of_rows = _packed(cu_seqlens, *given)
     tokens, branches = k.shape[-3], []
     if g_cmp is not None:
+        ends = _of_both(cu_seqlens)
         windows: Dict[str, Any] = {"length": block_size, "stride": block_size, "cu_seqlens": ends}
         means = [functions["nsa_compress"](x, **windows) for x in (k, v)]
         out, lse = _compressed(q, *means, tokens, block_size, scale, ends)
@@ -135,11 +163,10 @@ def parallel_nsa(
                 q, means[0], lse, block_counts, block_size=block_size, scale=scale,
                 key_tokens=0 if ends is not None else tokens, **windows,
             )  # fmt: skip
-    choice = as_numbers(block_indices)
-    choice = choice[..., :block_counts] if isinstance(block_counts, int) else choice
+    ends_q, ends_k = _ends(cu_seqlens)
     fine = functions["nsa_selected_attention"](
-        q, k, v, choice, block_counts=None if of_rows is None else as_numbers(of_rows), block_size=block_size,
-        repeats=True, window=window_size, scale=scale, cu_seqlens_q=ends, cu_seqlens_k=ends,
+        q, k, v, as_numbers(block_indices), block_counts=None if of_rows is None else as_numbers(of_rows),
+        block_size=block_size, repeats=True, window=window_size, scale=scale, cu_seqlens_q=ends_q, cu_seqlens_k=ends_k,
     )  # fmt: skip
     branches.append(_weighted(fine[0], g_slc))
     if window_size > 0:
@@ -147,7 +174,7 @@ def parallel_nsa(
     out = branches[0]
     for branch in branches[1:]:
         out = out + branch
-    return out if ends is None else out[None]
+    return out if cu_seqlens is None else out[None]
 
 
 def naive_nsa(
@@ -161,10 +188,13 @@ def naive_nsa(
     block_size: int = 64,
     window_size: int = 0,
     scale: Optional[float] = None,
-    cu_seqlens: Optional[Tensor] = None,
+    cu_seqlens: Boundaries = None,
     head_first: bool = False,
 ) -> Tensor:
-    """``parallel_nsa`` for given blocks, with the argument order of that library's reference."""
+    """``parallel_nsa`` for given blocks, with the argument order of that library's reference; a number as block_counts
+    uses as many of the entries."""
+    if isinstance(block_counts, int):
+        block_indices = block_indices[..., :block_counts]
     return parallel_nsa(
         q, k, v, None, g_slc, g_swa, block_indices, block_counts, block_size, window_size, scale, cu_seqlens, head_first
     )

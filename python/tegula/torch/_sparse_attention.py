@@ -17,13 +17,20 @@ Cache = Tuple[Pair, Pair]
 _NEVER = -1e30  # of a score that is not seen
 
 
-def _turned(x: Tensor, first: int) -> Tensor:
-    """[batch, heads, tokens, d] with rotary positions from ``first``, rotating neighbouring features."""
-    rates = 10000.0 ** -(torch.arange(0, x.shape[-1], 2, device=x.device) / x.shape[-1])
-    angles = torch.arange(first, first + x.shape[2], device=x.device)[:, None] * rates
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
-    return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+class _Rotary(nn.Module):
+    """Rotary positions of neighbouring features. The rates are a parameter, though none that learns, as in the package:
+    its state loads here and the other way round."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.freqs = nn.Parameter(10000.0 ** -(torch.arange(0, dim, 2) / dim), requires_grad=False)
+
+    def forward(self, x: Tensor, first: int) -> Tensor:
+        """[batch, heads, tokens, d], of which the first token has the position ``first``."""
+        angles = torch.arange(first, first + x.shape[2], device=x.device)[:, None] * self.freqs
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
 
 
 class SparseAttention(nn.Module):
@@ -35,7 +42,8 @@ class SparseAttention(nn.Module):
         compress_block_size, compress_block_sliding_stride: length and stride of compressed windows, in tokens.
         selection_block_size, num_selected_blocks: tokens per block, a multiple of the stride; blocks per query.
         num_compressed_mem_kv: learned compressed entries that all queries see.
-        causal, norm: hide later tokens; apply an RMS norm to the input.
+        causal, norm: hide later tokens; apply an RMS norm to the input. Without a mask, a query that selects nothing has
+            a fine branch of 0, and of its own block where there is nothing to select.
         use_diff_topk: the scores of selected blocks train the selection (straight through).
         use_triton_kernel: accepted for compatibility; the fused kernel attends to selected blocks in either case.
         query_heads_share_selected_kv: one selection for the heads of a group.
@@ -87,6 +95,7 @@ class SparseAttention(nn.Module):
         self.window, self.block_size, self.count = sliding_window_size, selection_block_size, num_selected_blocks
         self.use_diff_topk, self.shared = use_diff_topk, query_heads_share_selected_kv
         self.norm = nn.RMSNorm(dim) if norm else nn.Identity()
+        self.rotary_emb = _Rotary(dim_head)
         self.to_qkv = nn.Linear(dim, (heads + 2 * kv_heads) * dim_head, bias=False)
         self.compress_mem_kv = nn.Parameter(torch.zeros(2, kv_heads, num_compressed_mem_kv, dim_head))
         self.k_intrablock_positions = nn.Parameter(torch.zeros(kv_heads, compress_block_size, dim_head))
@@ -153,12 +162,16 @@ class SparseAttention(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.use_diff_topk):
             importance = self._importance(q, ck, first)
             values, choice = importance.topk(min(self.count, importance.shape[-1]), -1)
-        scale = values + (1 - values).detach() if self.use_diff_topk else None
+        scale, used = values + (1 - values).detach() if self.use_diff_topk else None, values > 1e-10
+        if not self.causal and not choice.shape[-1]:  # no block to select from: a query sees its own
+            own = torch.arange(q.shape[2], device=q.device)[:, None] // self.block_size
+            choice, scale = own.expand(*choice.shape[:-1], 1), None
+            used = choice >= 0
         # The kernel's window is as long as its blocks; here it may be of any length, so it is attention of its own.
         beside = {"left": self.window, "right": 0 if self.causal else self.window, "layout": "bhsd"}
         near = functions["attention"](*rotated, v, causal=self.causal, **beside)[0]
         fine = native_sparse_attend(
-            *rotated, v, self.block_size, choice, values > 1e-10, sel_scale=scale, include_block_causal=self.causal,
+            *rotated, v, self.block_size, choice, used, sel_scale=scale, include_block_causal=self.causal,
             distinct_earlier_blocks=True,
         )  # fmt: skip
         assert isinstance(fine, Tensor)
@@ -186,7 +199,7 @@ class SparseAttention(nn.Module):
         k, v = torch.cat((old_k, k), 2), torch.cat((old_v, v), 2)
         ck = self._entries(k, self.k_intrablock_positions, self.k_compress, held[0])
         cv = self._entries(v, self.v_intrablock_positions, self.v_compress, held[1])
-        fine, near = self._fine(q, k, v, ck, (_turned(q, first), _turned(k, 0)), first)
+        fine, near = self._fine(q, k, v, ck, (self.rotary_emb(q, first), self.rotary_emb(k, 0)), first)
         coarse = self._coarse(q, ck, cv, k.shape[2])
         gates = self.to_strategy_combine(inp).unflatten(-1, (self.heads, 3)).transpose(1, 2)
         out = functions["nsa_combine"](coarse.contiguous(), fine.contiguous(), gates, window=near.contiguous())

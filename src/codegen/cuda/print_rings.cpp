@@ -78,7 +78,9 @@ void CudaGridPrinter::name_slots(int ring) {
       const std::string name = names_.unique(tile->name);
       out_.line(definition(name, fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});",
                                              element_type(tile->type), name, begin, slot)));
-      shared_[tile.get()] = {name, order, {-1, 0, 0}};
+      // What consumers write and read themselves, their own barriers order.
+      const bool own = roles_->is_told(ring) && is_consumer_;
+      shared_[tile.get()] = {name, order, {-1, own ? begin : 0, own ? begin + bytes : 0}};
     }
   }
 }
@@ -103,7 +105,8 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
 
 void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
   sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
-  if (is_consumer_) name_slots(n.place.ring);  // the producer has acquired it
+  // The producer has acquired its own.
+  if (is_consumer_ || roles_->is_told(n.place.ring)) name_slots(n.place.ring);
 }
 
 void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) {
@@ -116,6 +119,10 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
   if (n.side == schedule::Side::full && of_tiles &&
       roles_->is_brought_by_threads(roles_->rings[n.place.ring]))
     return sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));
+  if (roles_->is_told(n.place.ring))
+    return sync_line(n.side == schedule::Side::full ? fmt::format("tg::tell({});", ring_name(n.place.ring))
+                                                    : by_loader(fmt::format("tg::barrier_arrive({}.empty());",
+                                                                            ring_name(n.place.ring))));
   if (n.side == schedule::Side::full)
     return sync_line(by_loader(fmt::format("tg::barrier_arrive({}.full());", ring_name(n.place.ring))));
   sync_line(fmt::format("tg::{}{}({});", n.place.shift == 0 ? "release" : "release_last",

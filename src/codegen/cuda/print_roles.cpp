@@ -42,6 +42,11 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     const bool loads = r < roles.rings.size();
     const int fills = loads ? passes::full_arrivals(roles.rings[r], roles) : 1;
+    if (roles.is_told(static_cast<int>(r))) {
+      out_.line(
+          fmt::format("tg::init_told<{}>(shared_memory + {}, {});", depth_of(r), rings_[r].barriers, fills));
+      continue;
+    }
     const bool by_threads = loads && !roles.rings[r].by_rows && roles.is_brought_by_threads(roles.rings[r]);
     out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
                           by_threads ? "1 + tg::filling_threads" : std::to_string(fills),
@@ -248,7 +253,7 @@ void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event& e
     if (!as<Turn>(e.stmt)->order) sync_line("__threadfence();");
     return out_.barrier(team_barrier_);
   }
-  if (!roles_) return out_.barrier(team_barrier_);
+  if (!roles_ || (n.id == passes::consumer_barrier && !roles_->dealt)) return out_.barrier(team_barrier_);
   if (n.per_group && n.threads == passes::threads_of_group)
     return sync_line("tg::warp_group_sync(warp_group);");
   if (n.per_group)

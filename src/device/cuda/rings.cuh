@@ -65,6 +65,19 @@ template <class R>
 TG_DEVICE void release_last(const R& ring) {
   if (threadIdx.x % 32 < releasing_lanes) barrier_arrive(ring.last_empty());
 }
+// ---- slots that warps fill for the one thread that loads
+template <int slots>
+TG_DEVICE void init_told(const void* barriers, uint32_t warps) {
+#pragma unroll
+  for (int i = 0; i < slots; ++i) {
+    barrier_init(shared_address(barriers) + 8 * i, warps * releasing_lanes);
+    barrier_init(shared_address(barriers) + 8 * (slots + i), 1);
+  }
+}
+template <class R>
+TG_DEVICE void tell(const R& ring) {
+  if (threadIdx.x % 32 < releasing_lanes) barrier_arrive(ring.full());
+}
 // ---- pairs of blocks, each with the barriers of both
 template <class Barrier>
 TG_DEVICE void arrive_in_both(Barrier barrier) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/schema/table.hpp"
 #include "tegula/ops/nsa_compress.hpp"
 #include "tegula/ops/nsa_compressed_attention.hpp"
 #include "tegula/ops/nsa_decode.hpp"
@@ -11,11 +12,6 @@
 namespace tegula::ops {
 
 namespace {
-
-// What nsa_decode takes, and takes fast: of more tokens at a time tiles share what they read, and weights of
-// more blocks do not stay in shared memory.
-constexpr std::int64_t most_decoded_tokens = 4, most_decoded_group = 64, most_decoded_features = 128,
-                       most_decoded_weights = 1 << 14;
 
 // What the operators' options have in common.
 template <class Op>
@@ -40,15 +36,24 @@ NsaGatedOptions selected_options(const NativeSparseOptions& options) {
   return selected;
 }
 
-// Few tokens of heads that share a tile: one operator reads every compressed key once for both branches.
+// Whether one operator, which reads every compressed key once for both branches, is the fast way: the table
+// of nsa_decode says for which calls it is.
 bool is_decoded(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                 const NativeSparseOptions& options) {
   if (options.cu_seqlens || q.rank() != 4 || k.rank() != 4 || v.rank() != 4) return false;
   const int tokens = options.layout == Layout::bhsd ? 2 : 1, heads = 3 - tokens;
-  const std::int64_t group = k.size(heads) > 0 ? q.size(heads) / k.size(heads) : 0,
-                     blocks = k.size(tokens) / std::max(options.block_size, 1);
-  return q.size(tokens) <= most_decoded_tokens && group <= most_decoded_group &&
-         std::max(q.size(3), v.size(3)) <= most_decoded_features && group * blocks <= most_decoded_weights;
+  const OperatorSchema& table = find_schema("nsa_decode");
+  std::vector<std::int64_t> values(table.positions());
+  const auto value = [&](const char* name) -> std::int64_t& {
+    return values[static_cast<std::size_t>(table.position_of(name))];
+  };
+  value("queries") = q.size(tokens), value("keys") = k.size(tokens);
+  value("group") = q.size(heads) / std::max<std::int64_t>(k.size(heads), 1);
+  value("d") = q.size(3), value("d_v") = v.size(3);
+  value("block_size") = options.block_size;
+  const auto fast = std::find_if(table.derived.begin(), table.derived.end(),
+                                 [](const NamedExpression& each) { return each.name == "fast"; });
+  return fast->value.evaluate(values.data()) != 0;
 }
 
 NsaDecode decode_options(const NativeSparseOptions& options) {

@@ -3,7 +3,6 @@
 namespace tegula::ops {
 
 using namespace lang;
-using lang::Tensor;
 
 namespace {
 
@@ -23,7 +22,7 @@ void BlockChoice::form_keys(const Weights& weights, const Var& seen, const Expr&
   });
 }
 
-void BlockChoice::choose(const Weights& weights, const Var& seen, const Tensor& to) const {
+void BlockChoice::choose(const Weights& weights, const Var& seen, const Put& put) const {
   Fragment all_keys({columns}, u32);
   const auto form = [&](const Expr& begin, Fragment& keys) { form_keys(weights, seen, begin, keys); };
   if (held) form(0, all_keys);
@@ -37,7 +36,7 @@ void BlockChoice::choose(const Weights& weights, const Var& seen, const Tensor& 
   };
   Var bound = 0u;
   find_bound(each, seen, bound);
-  write(each, to, bound);
+  list(each, put, bound);
 }
 
 // With fewer blocks than wanted the bound stays 0. A bound that just as many keys reach needs no more bits.
@@ -56,7 +55,7 @@ void BlockChoice::find_bound(const EachChunk& each, const Var& seen, Var& bound)
 }
 
 // Keys above the bound are chosen, and of those at the bound the first.
-void BlockChoice::write(const EachChunk& each, const Tensor& to, const Expr& bound) const {
+void BlockChoice::list(const EachChunk& each, const Put& put, const Expr& bound) const {
   const auto counted = [&](const Fragment& keys) {
     return map(
         keys,
@@ -77,13 +76,13 @@ void BlockChoice::write(const EachChunk& each, const Tensor& to, const Expr& bou
     Expr over_here = over_before, same_here = same_before;
     parallel(keys, [&](Index j) {
       Expr above = over_here + (before(j) & of_count), ties = same_here + (before(j) >> count_bits);
-      when(own(j) == 1 || (own(j) > 1 && ties < room), [&] { to(above + min(ties, room)) = begin + j; });
+      when(own(j) == 1 || (own(j) > 1 && ties < room), [&] { put(above + min(ties, room), begin + j); });
     });
     if (held) return;
     Expr number = reduce_sum(own).scalar();
     over_before += number & of_count, same_before += number >> count_bits;
   });
-  parallel(count, [&](Index n) { when(n >= chosen, [&] { to(n) = -1; }); });
+  parallel(count, [&](Index n) { when(n >= chosen, [&] { put(n, -1); }); });
 }
 
 }  // namespace tegula::ops

@@ -17,8 +17,10 @@ struct BlockChoice {
 
   // Weights of the blocks from `begin` on: not negative, or NaN, which counts as 0. `keys` has the shape.
   using Weights = std::function<lang::Fragment(const lang::Expr& begin, const lang::Fragment& keys)>;
-  // Writes the numbers of the chosen ones of the first `seen` blocks, ascending and followed by -1.
-  void choose(const Weights& weights, const lang::Var& seen, const lang::Tensor& to) const;
+  // Puts the number of a block, or -1, at a place of the list.
+  using Put = std::function<void(const lang::Expr& place, const lang::Expr& number)>;
+  // Lists the chosen ones of the first `seen` blocks, ascending and followed by -1.
+  void choose(const Weights& weights, const lang::Var& seen, const Put& put) const;
 
  private:
   using ChunkBody = std::function<void(const lang::Expr& begin, const lang::Fragment& keys)>;
@@ -27,7 +29,7 @@ struct BlockChoice {
   void form_keys(const Weights& weights, const lang::Var& seen, const lang::Expr& begin,
                  lang::Fragment& keys) const;
   void find_bound(const EachChunk& each, const lang::Var& seen, lang::Var& bound) const;
-  void write(const EachChunk& each, const lang::Tensor& to, const lang::Expr& bound) const;
+  void list(const EachChunk& each, const Put& put, const lang::Expr& bound) const;
 };
 
 }  // namespace tegula::ops

@@ -199,6 +199,7 @@ std::vector<Example> compress_examples(bool of_gradient) {
       {{"small", "batch=1 tokens=11 heads=2 d=5 length=4 stride=2"}, 4},
       {{"uneven_f16", "batch=2 tokens=33 heads=1 d=16 f16 length=7 stride=3 layout=bhsd"}, 9},
       {{"packed", "sequences=4 tokens=50 heads=2 d=16 length=5 stride=4 cu_seqlens"}, 12},
+      {{"packed_without_entries", "sequences=2 tokens=3 heads=2 d=16 length=5 stride=4 cu_seqlens"}, 0},
       {{"apart_bf16", "batch=1 tokens=70 heads=2 d=64 bf16 length=16 stride=16"}, 4}};
   std::vector<Example> result;
   for (auto [example, entries] : all_of_them) {

@@ -198,6 +198,8 @@ std::vector<Example> attention_examples(const std::string& more) {
        "batch=2 queries=70 entries=16 kv_heads=2 group=6 d=16 d_v=24 length=8 stride=4 layout=bhsd"},
       {"packed_f16",
        "sequences=4 queries=150 entries=37 kv_heads=2 group=4 d=16 d_v=16 f16 length=6 stride=4 cu_seqlens"},
+      {"packed_without_entries",
+       "sequences=2 queries=3 entries=0 kv_heads=2 group=2 d=8 d_v=8 length=6 stride=4 cu_seqlens"},
       {"group_of_16_bf16",
        "batch=1 queries=90 entries=80 kv_heads=1 group=16 d=64 d_v=64 bf16 length=2 stride=1"},
       {"features_20_bf16",

@@ -150,6 +150,9 @@ std::vector<Example> select_examples() {
           {"packed_f16",
            "sequences=4 queries=170 entries=42 kv_heads=2 group=4 d=16 f16 length=6 stride=4 "
            "block_size=10 count=4 first_blocks=0 cu_seqlens"},
+          {"packed_without_entries",
+           "sequences=2 queries=3 entries=0 kv_heads=2 group=2 d=8 length=6 stride=4 block_size=2 count=2 "
+           "cu_seqlens"},
           {"group_of_16_bf16",
            "batch=1 queries=90 entries=80 kv_heads=1 group=16 d=64 bf16 length=2 stride=1 block_size=3 "
            "count=9"},

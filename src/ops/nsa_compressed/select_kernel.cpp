@@ -201,12 +201,13 @@ struct Select : CompressedProgram {
       when(first + i < sight_of.queries, [&] {
         const Var b = s.batch, head = kv_head;
         const Row row(*this, sight_of, own, first, i);
+        const Tensor list = out.slice(b, s.tokens, head).slice(row.query);
         choice.choose(
             [&](const Expr& begin, const Fragment& keys) {
               return kernel.begun > 0 ? weights_of_steps(row, begin)
                                       : weights_of_entries(sight_of, row, begin, keys);
             },
-            row.seen, out.slice(b, s.tokens, head).slice(row.query));
+            row.seen, [&](const Expr& place, const Expr& number) { list(place) = number; });
       });
     });
   }

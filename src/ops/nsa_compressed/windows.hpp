@@ -80,14 +80,20 @@ auto add_windows(const char* tokens) {
   };
 }
 
+// With a batch of one before its own dimensions, of which the first may be empty.
+inline TensorRef as_one_batch(const TensorRef& tensor) {
+  TensorRef result = tensor;
+  result.shape.insert(result.shape.begin(), 1);
+  result.strides.insert(result.strides.begin(), std::max<std::int64_t>(tensor.size(0), 1) * tensor.stride(0));
+  return result;
+}
 // [batch, rows, heads, features]; packed sequences are one batch.
 inline TensorRef batched(const TensorRef& tensor, Layout layout) {
-  return tensor.rank() == 4 ? as_bshd(tensor, layout)
-                            : split_heads(tensor, 0, std::max<std::int64_t>(tensor.size(0), 1));
+  return tensor.rank() == 4 ? as_bshd(tensor, layout) : as_one_batch(tensor);
 }
 // [batch, heads, tokens] of one that lacks the batch where sequences are packed.
 inline TensorRef batched_vector(const TensorRef& tensor) {
-  return tensor.rank() == 3 ? tensor : split_heads(tensor, 0, std::max<std::int64_t>(tensor.size(0), 1));
+  return tensor.rank() == 3 ? tensor : as_one_batch(tensor);
 }
 
 }  // namespace tegula::ops

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int least_columns = 32, most_columns = 2048;  // blocks that threads hold in registers
 constexpr int least_keys = 16;                          // of a product
+constexpr std::int64_t least_listed = 16;               // so that few instances serve all counts
 
 // Steps leave the weights of blocks where they have whole ones, and where no entry reaches past the next.
 void plan_weights(const Bound<NsaDecode>& c, NsaDecodeKernel& kernel) {
@@ -46,6 +47,8 @@ NsaDecodeKernel plan(const Bound<NsaDecode>& c) {
   kernel.columns = static_cast<int>(std::clamp<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(blocks)), least_columns, most_columns));
   kernel.held = blocks <= kernel.columns;
+  kernel.listed = static_cast<int>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(c->count, least_listed))));
   plan_weights(c, kernel);
   return kernel;
 }
@@ -53,6 +56,11 @@ NsaDecodeKernel plan(const Bound<NsaDecode>& c) {
 void run(const Bound<NsaDecode>& c, Launch& launch) {
   launch(plan(c), nsa_decode_program, {{"scale", program_scale(static_cast<float>(c.real("scale")), 0)}});
 }
+
+// The calls that native_sparse_attention leaves to this operator: tiles of more tokens share what they read,
+// and the weights of more blocks do not stay in shared memory. It evaluates this before all dims are known.
+constexpr const char* where_fast =
+    "queries <= 4 & group <= 64 & max(d, d_v) <= 128 & group*(keys/block_size) <= 16384";
 
 // The same entries as options of the operators that the formula is composed of.
 template <class Op>
@@ -137,7 +145,8 @@ void add_options(Schema<Op>& table) {
               "keys of the sliding window, which ends at the token and has its own softmax; 0: no window",
               between(0, 1 << 29, "a number of keys, at most 2^29, or 0 for no window", "leave it out"))
       .with(add_scale<Op>)
-      .let("blocks", "ceildiv(keys, block_size)");
+      .let("blocks", "ceildiv(keys, block_size)")
+      .let("fast", where_fast);
 }
 
 template <class Op>

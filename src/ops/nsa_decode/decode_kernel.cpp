@@ -26,20 +26,17 @@ struct Left {
   Tile weights, tops, tails, blocks;
 };
 
-// A block of the first grid has a token and the heads of a group. It attends to the compressed entries and
-// leaves, of each head and step, weights relative to the maximum so far, and that maximum; once the sums are
-// known, these are what the choice of blocks needs. The window is in the same grid: its keys are on their way
-// while the block chooses. The second grid attends to the chosen blocks and adds up the branches.
+// A block has a token and the heads of a group. It attends to the compressed entries and leaves, of each head
+// and step, weights relative to the maximum so far, and that maximum; once the sums are known, these are what
+// the choice of blocks needs. The keys of the window are on their way while the block chooses, and those of
+// the chosen blocks while it attends to the window.
 class NsaDecodeProgram {
  public:
   explicit NsaDecodeProgram(const NsaDecodeKernel& instance);
 
   void run() const {
     grid(queries, kv_heads, batch, {.blocks_per_processor = 1}, [&](Index i, Index h, Index b) {
-      see_entries({i, h, b, position(i)});
-    });
-    grid(queries, kv_heads, batch, {.blocks_per_processor = 1}, [&](Index i, Index h, Index b) {
-      attend_chosen({i, h, b, position(i)});
+      decode({i, h, b, position(i)});
     });
   }
 
@@ -55,9 +52,27 @@ class NsaDecodeProgram {
   Expr entries_seen(const Token& token) const { return min(windows.among(token.position + 1), entries); }
   Expr blocks_seen(const Token& token) const { return max(floordiv(token.position, block_size) + 1, 0); }
 
-  void see_entries(const Token& token) const;
+  void decode(const Token& token) const;
+  // What queries attend to: keys and values by steps, of which those before `end` are seen.
+  struct Step {
+    Expr first, end;
+  };
+  struct Seen {
+    Tensor k, v;
+    Expr steps;
+    int of_step;  // keys
+    std::function<Step(const Expr&)> step;
+  };
+  // Called with the weights of a step, and what these are relative to.
+  using Leave = std::function<void(const Fragment& weights, const Fragment& shift, const Expr& step)>;
+  void attend(const Shared& q_tile, const Seen& seen, OnlineSoftmax& softmax, Fragment& sum,
+              const Leave& leave = {}) const;
+  void add(const Shared& q_tile, const Seen& seen, int branch, const Token& token, Fragment& total) const;
+
+  void see_entries(const Token& token, const Shared& q_tile, Fragment& total, Shared& chosen) const;
   template <class Tile>
-  void see_entries(const Token& token, Left<Tile> left) const;
+  void see_entries(const Token& token, const Shared& q_tile, Fragment& total, Left<Tile> left,
+                   Shared& chosen) const;
   template <class Tile>
   void leave(const Fragment& weights, const Fragment& shift, Left<Tile>& left, const Expr& step) const;
   template <class Tile>
@@ -73,16 +88,9 @@ class NsaDecodeProgram {
   Expr sum_of_heads(const Tile& left, const Tile& tops, const Expr& at, const Expr& step, int begin,
                     int end) const;
   template <class Tile>
-  void choose(const Token& token, const Tile& weights) const;
-  void add_window(const Shared& q_tile, const Token& token, Fragment& total) const;
-  void attend_chosen(const Token& token) const;
-
-  // Attention of a tile to `count` keys of a step each, of which those before `end` are seen.
-  struct Step {
-    Expr first, end;
-  };
-  void attend(const Shared& q_tile, const Token& token, const Expr& count, int of_step,
-              const std::function<Step(const Expr&)>& step, Fragment& sum) const;
+  void choose(const Token& token, const Tile& weights, Shared& chosen) const;
+  Seen window_of(const Token& token) const;
+  Seen blocks_of(const Token& token, const Shared& chosen) const;
   Fragment weights_of(int branch, const Token& token) const;
 
   const NsaDecodeKernel& c;
@@ -100,9 +108,6 @@ class NsaDecodeProgram {
        window = scalar("window", i32);
   Windows windows{length, stride};
   Expr most_steps = ceildiv(entries, c.keys);
-  // Of the token: the blocks that it chose, and the sum of the branches but one.
-  Tensor chosen = workspace("chosen", {batch, queries, kv_heads, count}, i32),
-         sums = workspace("sums", {batch, queries, kv_heads, c.group, c.dim_v}, f32);
   std::optional<Left<Tensor>> workspaces;
 };
 
@@ -117,47 +122,78 @@ NsaDecodeProgram::NsaDecodeProgram(const NsaDecodeKernel& instance) : c(instance
                    workspace("block_weights", {batch, queries, kv_heads, ceildiv(keys, block_size)}, f32)});
 }
 
-void NsaDecodeProgram::see_entries(const Token& token) const {
-  if (workspaces)
-    return see_entries(token, Left<Tensor>{token.of(workspaces->weights), token.of(workspaces->tops),
-                                           token.of(workspaces->tails), token.of(workspaces->blocks)});
-  const int steps = c.columns / c.blocks_of_step();
-  see_entries(token, Left<Shared>{Shared({c.group, c.columns}, f32), Shared({c.group, steps}, f32),
-                                  Shared({c.group, steps}, f32), Shared({c.columns}, f32)});
+void NsaDecodeProgram::decode(const Token& token) const {
+  Shared q_tile({c.rows, c.features()}, c.compute), chosen({c.listed}, i32);
+  copy(token.of(q).at(0), q_tile);
+  Fragment total({c.rows, c.features_v()}, f32, 0);
+  see_entries(token, q_tile, total, chosen);
+  if (c.branches > 2) add(q_tile, window_of(token), 2, token, total);
+  add(q_tile, blocks_of(token, chosen), 1, token, total);
+  copy(total, token.of(out).at(0));
 }
 
-template <class Tile>
-void NsaDecodeProgram::see_entries(const Token& token, Left<Tile> left) const {
-  Shared q_tile({c.rows, c.features()}, c.compute);
-  copy(token.of(q).at(0), q_tile);
-  const Fragment gate = weights_of(0, token);
-  Fragment total({c.rows, c.features_v()}, f32, 0);
-  OnlineSoftmax softmax(c.rows, scale);
-  const Tensor k_of = token.keys_of(coarse_k), v_of = token.keys_of(coarse_v);
-  Expr seen = entries_seen(token), steps = ceildiv(seen, c.keys);
-  pipelined(steps, {.stages = stages}, [&](Index step) {
-    Shared k_tile({c.keys, c.features()}, c.compute), v_tile({c.keys, c.features_v()}, c.compute);
-    copy(k_of.at(step * c.keys), k_tile);
-    Fragment scores({c.rows, c.keys}, f32, 0);
+void NsaDecodeProgram::attend(const Shared& q_tile, const Seen& seen, OnlineSoftmax& softmax, Fragment& sum,
+                              const Leave& leave) const {
+  pipelined(seen.steps, {.stages = stages}, [&](Index n) {
+    const Step step = seen.step(n);
+    Shared k_tile({seen.of_step, c.features()}, c.compute), v_tile({seen.of_step, c.features_v()}, c.compute);
+    copy(seen.k.at(step.first), k_tile);
+    Fragment scores({c.rows, seen.of_step}, f32, 0);
     gemm(q_tile, k_tile.T(), scores);
-    when((step + 1) * c.keys > seen, [&] {
-      parallel(scores, [&](Index r, Index n) {
-        scores(r, n) = select(step * c.keys + n < seen, scores(r, n), -inf);
+    when(step.first + seen.of_step > step.end, [&] {
+      parallel(scores, [&](Index r, Index j) {
+        scores(r, j) = select(step.first + j < step.end, scores(r, j), -inf);
       });
     });
     const Fragment factor = softmax.update(scores);
-    leave(scores, softmax.shift(), left, step);
-    scale_rows(total, factor);
-    copy(v_of.at(step * c.keys), v_tile);
-    add_product(scores, v_tile, total, c.compute);
+    if (leave) leave(scores, softmax.shift(), n);
+    scale_rows(sum, factor);
+    copy(seen.v.at(step.first), v_tile);
+    add_product(scores, v_tile, sum, c.compute);
   });
-  softmax.normalize(total);
+  softmax.normalize(sum);
+}
+
+void NsaDecodeProgram::add(const Shared& q_tile, const Seen& seen, int branch, const Token& token,
+                           Fragment& total) const {
+  const Fragment gate = weights_of(branch, token);
+  Fragment sum({c.rows, c.features_v()}, f32, 0);
+  OnlineSoftmax softmax(c.rows, scale);
+  attend(q_tile, seen, softmax, sum);
+  parallel(total, [&](Index r, Index j) { total(r, j) += sum(r, j) * gate(r); });
+}
+
+void NsaDecodeProgram::see_entries(const Token& token, const Shared& q_tile, Fragment& total,
+                                   Shared& chosen) const {
+  if (workspaces)
+    return see_entries(token, q_tile, total,
+                       Left<Tensor>{token.of(workspaces->weights), token.of(workspaces->tops),
+                                    token.of(workspaces->tails), token.of(workspaces->blocks)},
+                       chosen);
+  const int steps = c.columns / c.blocks_of_step();
+  see_entries(token, q_tile, total,
+              Left<Shared>{Shared({c.group, c.columns}, f32), Shared({c.group, steps}, f32),
+                           Shared({c.group, steps}, f32), Shared({c.columns}, f32)},
+              chosen);
+}
+
+template <class Tile>
+void NsaDecodeProgram::see_entries(const Token& token, const Shared& q_tile, Fragment& total, Left<Tile> left,
+                                   Shared& chosen) const {
+  const Fragment gate = weights_of(0, token);
+  Expr seen = entries_seen(token), steps = ceildiv(seen, c.keys);
+  const Seen entries_of{token.keys_of(coarse_k), token.keys_of(coarse_v), steps, c.keys, [&](const Expr& n) {
+                          return Step{n * c.keys, seen};
+                        }};
+  OnlineSoftmax softmax(c.rows, scale);
+  attend(q_tile, entries_of, softmax, total,
+         [&](const Fragment& weights, const Fragment& shift, const Expr& step) {
+           leave(weights, shift, left, step);
+         });
   scale_rows(total, gate);
   relate(softmax.lse(), left, steps);
   weigh_blocks(token, left, steps);
-  choose(token, left.blocks);
-  if (c.branches > 2) add_window(q_tile, token, total);
-  copy(total, token.of(sums).at(0));
+  choose(token, left.blocks, chosen);
 }
 
 // Rows of a tile beyond the heads leave nothing.
@@ -253,7 +289,7 @@ void NsaDecodeProgram::weigh_blocks(const Token& token, Left<Tile>& left, const 
 }
 
 template <class Tile>
-void NsaDecodeProgram::choose(const Token& token, const Tile& weights) const {
+void NsaDecodeProgram::choose(const Token& token, const Tile& weights, Shared& chosen) const {
   const Var seen = blocks_seen(token);
   const BlockChoice choice{c.columns, c.held, count, first_blocks, local_blocks};
   choice.choose(
@@ -263,63 +299,24 @@ void NsaDecodeProgram::choose(const Token& token, const Tile& weights) const {
           return select(here < seen, weight, 0);
         });
       },
-      seen, token.of(chosen));
+      seen, [&](const Expr& place, const Expr& number) { chosen(place) = number; });
 }
 
-void NsaDecodeProgram::attend(const Shared& q_tile, const Token& token, const Expr& step_count, int of_step,
-                              const std::function<Step(const Expr&)>& step_of, Fragment& sum) const {
-  OnlineSoftmax softmax(c.rows, scale);
-  const Tensor k_of = token.keys_of(k), v_of = token.keys_of(v);
-  pipelined(step_count, {.stages = stages}, [&](Index n) {
-    const Step step = step_of(n);
-    Shared k_tile({of_step, c.features()}, c.compute), v_tile({of_step, c.features_v()}, c.compute);
-    copy(k_of.at(step.first), k_tile);
-    Fragment scores({c.rows, of_step}, f32, 0);
-    gemm(q_tile, k_tile.T(), scores);
-    when(step.first + of_step > step.end, [&] {
-      parallel(scores, [&](Index r, Index j) {
-        scores(r, j) = select(step.first + j < step.end, scores(r, j), -inf);
-      });
-    });
-    scale_rows(sum, softmax.update(scores));
-    copy(v_of.at(step.first), v_tile);
-    add_product(scores, v_tile, sum, c.compute);
-  });
-  softmax.normalize(sum);
-}
-
-void NsaDecodeProgram::add_window(const Shared& q_tile, const Token& token, Fragment& total) const {
-  const Fragment gate = weights_of(2, token);
-  Fragment sum({c.rows, c.features_v()}, f32, 0);
+NsaDecodeProgram::Seen NsaDecodeProgram::window_of(const Token& token) const {
   Expr end = max(token.position + 1, 0), begin = max(end - window, 0);
-  attend(
-      q_tile, token, ceildiv(end - begin, c.keys), c.keys,
-      [&](const Expr& n) {
-        return Step{begin + n * c.keys, end};
-      },
-      sum);
-  parallel(total, [&](Index r, Index j) { total(r, j) += sum(r, j) * gate(r); });
+  return {token.keys_of(k), token.keys_of(v), ceildiv(end - begin, c.keys), c.keys,
+          [this, begin, end](const Expr& n) {
+            return Step{begin + n * c.keys, end};
+          }};
 }
 
-void NsaDecodeProgram::attend_chosen(const Token& token) const {
-  Shared q_tile({c.rows, c.features()}, c.compute), others({c.group, c.features_v()}, f32);
-  copy(token.of(q).at(0), q_tile);
-  copy(token.of(sums).at(0), others);
-  const Fragment gate = weights_of(1, token);
-  Fragment sum({c.rows, c.features_v()}, f32, 0);
-  const Tensor list = token.of(chosen);
+NsaDecodeProgram::Seen NsaDecodeProgram::blocks_of(const Token& token, const Shared& chosen) const {
   Expr parts = ceildiv(block_size, c.keys_of_block), blocks = min(count, blocks_seen(token));
-  attend(
-      q_tile, token, blocks * parts, c.keys_of_block,
-      [&](const Expr& n) {
-        Expr begin = list(n / parts) * block_size;
-        return Step{begin + n % parts * c.keys_of_block, min(begin + block_size, token.position + 1)};
-      },
-      sum);
-  parallel(sum, [&](Index r, Index j) {
-    sum(r, j) = sum(r, j) * gate(r) + select(r < c.group, others(min(r, c.group - 1), j), 0);
-  });
-  copy(sum, token.of(out).at(0));
+  return {token.keys_of(k), token.keys_of(v), blocks * parts, c.keys_of_block,
+          [this, &token, &chosen, parts](const Expr& n) {
+            Expr begin = chosen(n / parts) * block_size;
+            return Step{begin + n % parts * c.keys_of_block, min(begin + block_size, token.position + 1)};
+          }};
 }
 
 Fragment NsaDecodeProgram::weights_of(int branch, const Token& token) const {

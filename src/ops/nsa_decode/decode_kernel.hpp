@@ -18,6 +18,7 @@ struct NsaDecodeKernel {
   int branches = 3;          // with that of a window
   int columns = 32;          // blocks that threads hold at a time
   bool held = true;          // all of them
+  int listed = 16;           // blocks that a token may choose
   // Entries that begin in a block, and of those how many reach into the next, where steps leave the weights
   // of whole blocks; 0: of entries.
   int begun = 0, reaching = 0;
@@ -36,7 +37,7 @@ struct NsaDecodeKernel {
     return std::tuple(type, labelled("c", compute), labelled("gates", gates), joined("d", dim, dim_v), padded,
                       joined("g", group, rows), joined("t", keys, keys_of_block),
                       labelled("branches", branches), joined("b", columns, begun),
-                      labelled("reach", reaching), labelled("held", held));
+                      labelled("reach", reaching), labelled("held", held), labelled("n", listed));
   }
 };
 

@@ -45,7 +45,7 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
         name += (name.empty() ? "" : "/") + other->name;
         bytes = std::max(bytes, static_cast<int>(other->elements() * other->type.bytes()));
       }
-      int fills = 0;
+      int fills = ring.told ? roles.consumers / 32 : 0;  // each warp leaves its own elements
       for (const auto& [fill, filled] : roles.fills) fills += filled == tile;
       if (ring.by_rows) fills *= producer_threads / 32;  // each warp brings its own
       if (roles.cluster() > 1) fills *= 2;               // each block brings its half, or both
@@ -75,6 +75,7 @@ schedule::Access ScheduleNames::access(const BufferPtr& b, schedule::Touch touch
   schedule::Access result{buffer(tile), touch};
   if (const int ring = roles_.ring_of(tile.get()); ring >= 0)
     result.slot = schedule::at_cursor(ring, is_before ? -1 : 0);
+  if (is_told(tile.get()) && touch == schedule::Touch::write) result.parts = {1, 4, 1, 0};
   if (is_message(tile.get()) && touch == schedule::Touch::write)
     result.parts = {1, roles_.dealt->of_both.contains(tile.get()) ? 4 : 0, 1, 0};
   return result;
@@ -256,11 +257,13 @@ RegisterShares register_shares(const Roles& roles) {
 }
 
 int empty_arrivals(const RingPlan& ring, const Roles& roles) {
+  if (ring.told) return 1;
   const int threads = ring.by_one_group ? threads_of_group : roles.consumers;
   return threads / 32 * roles.cluster();
 }
 
 int full_arrivals(const RingPlan& ring, const Roles& roles) {
+  if (ring.told) return roles.consumers / 32;
   if (ring.by_rows) return producer_threads;
   return roles.is_brought_by_threads(ring) ? 2 : 1;
 }
@@ -290,8 +293,9 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   StoreEvents stores(out, names, roles, program.body, own_rings);
   Events sums = consumer_events(names, stores, roles, program, parts);
   fence_reads(sums, out, [&](int ring) {
-    return ring < static_cast<int>(roles.rings.size()) &&
-           !roles.rings[static_cast<std::size_t>(ring)].by_rows;
+    if (ring >= static_cast<int>(roles.rings.size())) return false;
+    const RingPlan& own = roles.rings[static_cast<std::size_t>(ring)];
+    return !own.by_rows && !own.told;
   });
   Events loads = producer_events(names, roles);
   if (has_ping_pong(sums))  // the first warp group begins

@@ -49,6 +49,10 @@ class Consumer {
     meet(part.meeting, out);
     for (const int ring : part.advanced) out.push_back({schedule::Advance{ring}});
     for (const int ring : part.awaited) {
+      if (roles_.is_told(ring)) {
+        out.push_back({schedule::Acquire{{ring}}});
+        continue;
+      }
       out.push_back({schedule::WaitFull{{ring}}});
       // What threads copied becomes visible to the tensor cores.
       if (roles_.rings[static_cast<std::size_t>(ring)].by_rows) out.push_back({schedule::ProxyFence{}});
@@ -107,7 +111,8 @@ class Consumer {
     if (own.slot == Release::Slot::before) return out.push_back(slot_before_is_empty(own.ring));
     if (own.slot == Release::Slot::own) {
       out.push_back({schedule::WarpSync{}});
-      out.push_back({schedule::Arrive{schedule::Side::empty, {own.ring}, in_pairs()}, Who::each_warp});
+      const auto side = roles_.is_told(own.ring) ? schedule::Side::full : schedule::Side::empty;
+      out.push_back({schedule::Arrive{side, {own.ring}, in_pairs()}, Who::each_warp});
     }
     out.push_back({schedule::Advance{own.ring}});
   }
@@ -118,6 +123,10 @@ class Consumer {
     if (is_engine_store(s)) return append(out, stores_.store(s));
     if (as<Turn>(s)) return append(out, stores_.turn(s));
     if (has_stores(s)) return nested(s, out);
+    for (const Region& r : all_effects(s).regions)
+      if (is_write(r.touch) && names_.is_told(r.view->buffer.get()) &&
+          !told_.insert(r.view->buffer.get()).second)
+        meet(Meeting::all, out);
     schedule::Operation own{accesses(part), part.first, part.last, part.holds};
     for (const schedule::Access& access : stores_.in_turn(s)) own.accesses.push_back(access);
     out.push_back(event_of(std::move(own), s));
@@ -166,6 +175,8 @@ class Consumer {
     for (const Region& r : all_effects(part.stmt).regions) {
       const BufferPtr& b = r.view->buffer;
       if (b->space != Space::fragment && !names_.is_ring(b.get()) && !names_.is_message(b.get())) continue;
+      // The team's own barriers order what consumers read of each other.
+      if (names_.is_told(b.get()) && !is_write(r.touch)) continue;
       const Touch touch = !is_write(r.touch) ? Touch::read : is_read(r.touch) ? Touch::update : Touch::write;
       result.push_back(b == part.in_parts && touch != Touch::read
                            ? names_.part(b, Touch::write, part.first, part.last)
@@ -264,7 +275,8 @@ class Consumer {
   StoreEvents& stores_;
   const Roles& roles_;
   const ConsumerProgram& program_;
-  schedule::Count steps_;  // behind the first one, of the last loop whose steps are dealt
+  std::unordered_set<const Buffer*> told_;  // tiles for the producer that an earlier part wrote
+  schedule::Count steps_;                   // behind the first one, of the last loop whose steps are dealt
 };
 
 }  // namespace

@@ -22,9 +22,11 @@ struct Part {
 class Producer {
  public:
   Producer(ScheduleNames& names, const Roles& roles);
-  Events body(const Body& statements);
+  Events run();
 
  private:
+  Events body(const Body& statements, std::vector<int> to_come = {});
+  void let_go(const Stmt& s, const std::unordered_map<int, const StmtNode*>& last_readers, Events& out) const;
   bool has_fills(const Stmt& s) const;
   bool fills_ring(const Stmt& s, int ring) const;
   schedule::Count count_of(const Stmt& s);
@@ -212,9 +214,35 @@ void Producer::nested(const Stmt& s, std::vector<int>& open, Events& out) {
   out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(inner)}, s));
 }
 
-Events Producer::body(const Body& statements) {
+// Rings that the consumers fill are awaited like its own, and let go behind the last statement that reads
+// them.
+Events Producer::run() {
+  std::vector<int> told;
+  for (std::size_t ring = 0; ring < roles_.rings.size(); ++ring)
+    if (roles_.rings[ring].told) told.push_back(static_cast<int>(ring));
+  return body(roles_.producer, std::move(told));
+}
+
+void Producer::let_go(const Stmt& s, const std::unordered_map<int, const StmtNode*>& last_readers,
+                      Events& out) const {
+  for (std::size_t ring = 0; ring < roles_.rings.size(); ++ring) {
+    const auto last = last_readers.find(static_cast<int>(ring));
+    if (last == last_readers.end() || last->second != s.get()) continue;
+    meet(out);
+    out.push_back({schedule::Arrive{schedule::Side::empty, {last->first}}, Who::one});
+    out.push_back({schedule::Advance{last->first}});
+  }
+}
+
+Events Producer::body(const Body& statements, std::vector<int> to_come) {
   Events out;
-  std::vector<int> open, to_come;                           // rings
+  std::unordered_map<int, const StmtNode*> last_readers;  // of rings that the consumers fill: the last
+  for (const Stmt& s : statements)
+    for (const Region& r : all_effects(s).regions)
+      if (const int ring = roles_.ring_of(r.view->buffer.get());
+          std::find(to_come.begin(), to_come.end(), ring) != to_come.end())
+        last_readers[ring] = s.get();
+  std::vector<int> open;                                    // rings
   std::unordered_map<const Buffer*, Part> next;             // of each tile
   std::unordered_map<const Buffer*, const StmtNode*> last;  // that fills a tile that comes with this one
   std::unordered_map<int, const Buffer*> first;             // of the tiles that come in an open ring
@@ -252,6 +280,7 @@ Events Producer::body(const Body& statements) {
       const Who who = slots.empty() ? Who::all : readers();
       if (!in_slot) out.push_back(event_of(schedule::Operation{std::move(slots)}, s, who));
     }
+    let_go(s, last_readers, out);
   }
   for (const int ring : open) out.push_back({schedule::Advance{ring}});
   return out;
@@ -259,8 +288,6 @@ Events Producer::body(const Body& statements) {
 
 }  // namespace
 
-Events producer_events(ScheduleNames& names, const Roles& roles) {
-  return Producer(names, roles).body(roles.producer);
-}
+Events producer_events(ScheduleNames& names, const Roles& roles) { return Producer(names, roles).run(); }
 
 }  // namespace tegula::passes

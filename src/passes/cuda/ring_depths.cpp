@@ -121,7 +121,7 @@ int blocks_of_processor(const Roles& roles, const Room& room, const RegisterNeed
 void bring_ahead(Roles& roles) {
   for (RingPlan& ring : roles.rings) {
     const std::int64_t more = slot_bytes(ring);
-    if (ring.in_loop || more > roles.spare_bytes) continue;
+    if (ring.in_loop || ring.told || more > roles.spare_bytes) continue;
     ring.depth = 2;
     roles.spare_bytes -= more;
   }

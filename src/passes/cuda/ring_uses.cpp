@@ -49,6 +49,8 @@ std::vector<RingUse> ring_uses(const Body& statements, const Roles& roles, const
       if (std::find(e.declared.begin(), e.declared.end(), r.view->buffer) != e.declared.end()) continue;
       if (program.before.contains(r.view->buffer.get())) continue;
       const int ring = ring_of(r.view->buffer, roles, program);
+      // What the consumers tell the producer is theirs until it is written.
+      if (roles.is_told(ring) && !is_write(r.touch)) continue;
       const auto use = std::find_if(result.rbegin(), result.rend(), [&](const RingUse& u) {
         return u.ring == ring && come_together(r.view->buffer, u, roles, program);
       });

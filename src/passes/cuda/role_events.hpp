@@ -15,6 +15,7 @@ class ScheduleNames {
 
   int buffer(const ir::BufferPtr& b);
   bool is_ring(const ir::Buffer* b) const { return roles_.ring_of(program_.in_ring(b)) >= 0; }
+  bool is_told(const ir::Buffer* b) const { return roles_.is_told(roles_.ring_of(program_.in_ring(b))); }
   bool is_message(const ir::Buffer* b) const { return roles_.dealt && roles_.dealt->messages.contains(b); }
   // All steps of a loop of the producer.
   schedule::Count steps(const ir::For& loop);

@@ -15,6 +15,7 @@
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
 #include "passes/cuda/role_reasons.hpp"
+#include "passes/cuda/told_tiles.hpp"
 #include "passes/plain_control.hpp"
 #include "passes/slice.hpp"
 
@@ -27,48 +28,6 @@ namespace {
 bool is_among(const std::vector<BufferPtr>& tiles, const Buffer* tile) {
   return std::any_of(tiles.begin(), tiles.end(), [&](const BufferPtr& own) { return own.get() == tile; });
 }
-
-}  // namespace
-
-const std::vector<BufferPtr>& RingPlan::with(const Buffer* tile) const {
-  for (const std::vector<BufferPtr>& others : in_place)
-    if (is_among(others, tile)) return others;
-  return tiles;
-}
-
-std::vector<BufferPtr> RingPlan::at(std::size_t number) const {
-  std::vector<BufferPtr> result{tiles[number]};
-  for (const std::vector<BufferPtr>& others : in_place)
-    if (number < others.size()) result.push_back(others[number]);
-  return result;
-}
-
-std::int64_t slot_bytes(const RingPlan& ring) {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < ring.tiles.size(); ++i) {
-    std::int64_t most = 0;
-    for (const BufferPtr& tile : ring.at(i)) most = std::max(most, slot_bytes(*tile));
-    bytes += most;
-  }
-  return bytes;
-}
-
-int Roles::ring_of(const Buffer* tile) const {
-  for (std::size_t r = 0; r < rings.size(); ++r) {
-    if (is_among(rings[r].with(tile), tile)) return static_cast<int>(r);
-  }
-  return -1;
-}
-
-bool Roles::is_brought_by_threads(const RingPlan& ring) const {
-  return !ring.by_rows && std::any_of(fills.begin(), fills.end(), [&](const auto& fill) {
-    const auto plan = copies.find(fill.first);
-    return is_among(ring.with(fill.second.get()), fill.second.get()) &&
-           (plan == copies.end() || plan->second.is_clipped);
-  });
-}
-
-namespace {
 
 constexpr int most_threads = 1024;  // of a block
 
@@ -94,6 +53,7 @@ class Analysis {
   Planned<Roles> run();
 
  private:
+  void find_told();
   std::optional<Reason> drop_for_own_copies();
   bool comes_late(const RingCandidate& c) const {
     return target_.copy_engine && may_come_late(c, is_operand(c.tile));
@@ -118,6 +78,7 @@ class Analysis {
   const CudaTarget& target_;
   FilledTiles tiles_;
   std::unordered_set<const Buffer*> written_;  // tensors
+  std::vector<BufferPtr> told_;                // tiles that the consumers fill for the producer
 };
 
 bool declares(const Body& body, const BufferPtr& tile) {
@@ -127,6 +88,23 @@ bool declares(const Body& body, const BufferPtr& tile) {
     found |= declared && declared->tile == tile;
   });
   return found;
+}
+
+// Where what a loop loads depends on a tile that the consumers alone can fill, they tell the producer.
+void Analysis::find_told() {
+  std::vector<BufferPtr> needed;
+  const std::vector<BufferPtr> possible = told_tiles(grid_.body);
+  for (const RingCandidate& c : tiles_.candidates) {
+    if (possible.empty() || !c.pipelined || !feeds_wgmma(c.tile) || producer_of({c})) continue;
+    told_ = possible;
+    const auto alone = producer_of({c});
+    told_.clear();
+    if (!alone) continue;
+    const Effects loads = all_effects(*alone);
+    for (const BufferPtr& tile : possible)
+      if (loads.reads(tile) && !is_among(needed, tile.get())) needed.push_back(tile);
+  }
+  told_ = std::move(needed);
 }
 
 // Tiles that are no ring: the producer has its own copy of what the consumers do not use, and each role one
@@ -174,7 +152,7 @@ bool Analysis::is_uneven() const {
 void Analysis::plan_loads(Roles& roles) const {
   const Values values(grid_.body);
   roles.one_loader = true;
-  for (RingPlan& ring : roles.rings) ring.by_rows = target_.copy_engine;
+  for (RingPlan& ring : roles.rings) ring.by_rows = target_.copy_engine && !ring.told;
   for (const RingCandidate& c : tiles_.candidates) {
     RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
     for (const Stmt& s : c.fills) ring.by_rows &= plan_pieces(s).has_value();
@@ -245,6 +223,7 @@ Planned<Body> Analysis::producer_of(const std::vector<RingCandidate>& candidates
   SliceRules rules;
   rules.wanted = [&](const Stmt& s) { return fills.contains(s.get()); };
   rules.given = [&](const Buffer& b) { return !written_.contains(&b); };
+  rules.told = [&](const Buffer& b) { return is_among(told_, &b); };
   rules.refused = [&](const Stmt& s) {
     const auto* loop = as<For>(s);
     const bool groups = loop && (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups);
@@ -317,6 +296,10 @@ void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candid
     }
   };
   walk(roles.consumer);
+  for (const BufferPtr& tile : told_) {
+    RingPlan& ring = roles.rings.emplace_back();
+    ring.tiles = {tile}, ring.told = true;
+  }
 }
 
 Planned<Roles> Analysis::run() {
@@ -324,6 +307,7 @@ Planned<Roles> Analysis::run() {
     if (is_write(r.touch) && !r.view->is_tile()) written_.insert(r.view->buffer.get());
   }
   tiles_ = filled_tiles(grid_.body);
+  find_told();
   // What the producer cannot compute stays with the consumers.
   std::erase_if(tiles_.candidates, [&](const RingCandidate& c) {
     const auto alone = producer_of({c});
@@ -356,13 +340,6 @@ Planned<Roles> Analysis::run() {
 }
 
 }  // namespace
-
-std::int64_t slot_alignment(const Buffer& tile) { return tile.rank() == 1 ? 128 : 1024; }
-
-std::int64_t slot_bytes(const Buffer& tile) {
-  const std::int64_t unit = slot_alignment(tile);
-  return (tile.elements() * tile.type.bytes() + unit - 1) / unit * unit;
-}
 
 Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
   if (!target.has_wgmma()) return Reason{};

@@ -27,6 +27,8 @@ struct RingPlan {
   // The producer itself reads what comes later than the statement that brings it: one tile.
   bool is_awaited = false;
   bool by_one_group = false;  // one warp group lets a slot go, though others may have read it
+  // The consumers fill it, once a block, and the producer awaits it to know what to load next.
+  bool told = false;
 
   // The tiles with which this one of the ring is filled and released.
   const std::vector<ir::BufferPtr>& with(const ir::Buffer* tile) const;
@@ -64,6 +66,8 @@ struct Roles {
 
   // -1: the tile is in no ring.
   int ring_of(const ir::Buffer* tile) const;
+  // Of tiles that the consumers fill for the producer. Rings behind those of the roles are not.
+  bool is_told(int ring) const;
   // Some of its bytes, at least in some blocks: the copy engine cannot, or cannot where a tile is cut.
   bool is_brought_by_threads(const RingPlan& ring) const;
 };

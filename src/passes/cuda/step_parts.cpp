@@ -285,7 +285,8 @@ void StepPlanner::release(const StepGroup& group, const std::vector<RingUse>& us
       const auto flight = std::find_if(flights_.rbegin(), flights_.rend(), [&](const Flight& own) {
         return !comes_again || std::find(own.rings.begin(), own.rings.end(), use.ring) != own.rings.end();
       });
-      auto& releases = flight == flights_.rend() ? parts_.back().released : flight->releases;
+      auto& releases =
+          roles_.is_told(use.ring) || flight == flights_.rend() ? parts_.back().released : flight->releases;
       for (const Release::Slot slot : use.slots) releases.push_back({use.ring, slot});
     }
   }

@@ -1,0 +1,66 @@
+#include <algorithm>
+
+#include "passes/cuda/specialize_roles.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+bool holds(const std::vector<BufferPtr>& tiles, const Buffer* tile) {
+  return std::any_of(tiles.begin(), tiles.end(), [&](const BufferPtr& own) { return own.get() == tile; });
+}
+
+}  // namespace
+
+std::int64_t slot_alignment(const Buffer& tile) { return tile.rank() == 1 ? 128 : 1024; }
+
+std::int64_t slot_bytes(const Buffer& tile) {
+  const std::int64_t unit = slot_alignment(tile);
+  return (tile.elements() * tile.type.bytes() + unit - 1) / unit * unit;
+}
+
+const std::vector<BufferPtr>& RingPlan::with(const Buffer* tile) const {
+  for (const std::vector<BufferPtr>& others : in_place)
+    if (holds(others, tile)) return others;
+  return tiles;
+}
+
+std::vector<BufferPtr> RingPlan::at(std::size_t number) const {
+  std::vector<BufferPtr> result{tiles[number]};
+  for (const std::vector<BufferPtr>& others : in_place)
+    if (number < others.size()) result.push_back(others[number]);
+  return result;
+}
+
+std::int64_t slot_bytes(const RingPlan& ring) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < ring.tiles.size(); ++i) {
+    std::int64_t most = 0;
+    for (const BufferPtr& tile : ring.at(i)) most = std::max(most, slot_bytes(*tile));
+    bytes += most;
+  }
+  return bytes;
+}
+
+int Roles::ring_of(const Buffer* tile) const {
+  for (std::size_t r = 0; r < rings.size(); ++r) {
+    if (holds(rings[r].with(tile), tile)) return static_cast<int>(r);
+  }
+  return -1;
+}
+
+bool Roles::is_told(int ring) const {
+  return ring >= 0 && ring < static_cast<int>(rings.size()) && rings[static_cast<std::size_t>(ring)].told;
+}
+
+bool Roles::is_brought_by_threads(const RingPlan& ring) const {
+  return !ring.by_rows && std::any_of(fills.begin(), fills.end(), [&](const auto& fill) {
+    const auto plan = copies.find(fill.first);
+    return holds(ring.with(fill.second.get()), fill.second.get()) &&
+           (plan == copies.end() || plan->second.is_clipped);
+  });
+}
+
+}  // namespace tegula::passes
