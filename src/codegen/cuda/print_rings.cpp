@@ -103,7 +103,7 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
 
 void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
   sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
-  if (is_consumer_) name_slots(n.place.ring);  // the producer has acquired it
+  if (awaits_producer()) name_slots(n.place.ring);  // the producer has acquired it
 }
 
 void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) {
@@ -113,6 +113,8 @@ void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) 
 
 void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
   const bool of_tiles = n.place.ring < static_cast<int>(roles_->rings.size());
+  if (n.side == schedule::Side::full && is_transposer_)
+    return sync_line(fmt::format("tg::transposed({});", ring_name(n.place.ring)));
   if (n.side == schedule::Side::full && of_tiles &&
       roles_->is_brought_by_threads(roles_->rings[n.place.ring]))
     return sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));

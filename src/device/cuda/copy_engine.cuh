@@ -79,6 +79,41 @@ TG_DEVICE void stage_columns_of(float* to, const float* x) {
   for (int r = 0; r < columns / 2; ++r)
     to[(first ^ (r % 2 * 4 + r / 2 % 2 * 8)) + (r / 4 * 8 + r % 2) * 32] = x[r];
 }
+// A tile [rows, columns] of bytes to one [columns, rows], both swizzled in blocks of so many columns. A warp
+// takes 32 rows and 16 columns at once, as four matrices of pairs. Words of four bytes along the target's rows
+// come from two matrices, whose rows and columns are dealt so that neither loads nor stores meet in a bank: of
+// the four rows of a word, one matrix has the first two in one half of its lanes, and the last two in the
+// other; of two columns, one has the even one in the first half of its rows. Several loads are under way at once.
+template <int rows, int columns, int from_block, int to_block, int threads, class T>
+TG_DEVICE void transpose_bytes(T* to, const T* from, int thread) {
+  constexpr int along = rows / 32, pieces = along * (columns / 16), warps = threads / 32, together = 4;
+  const uint32_t lane = thread % 32, row = lane % 8, matrix = lane / 8;
+  const uint32_t source = row / 2 * 4 + ((row / 4 ^ matrix) & 1) * 2 + row % 2 + matrix / 2 * 16;
+  const uint32_t target = row * 2 + ((row / 4 ^ matrix) & 1), target_at = matrix / 2 * 16;
+  const bool last_first = lane % 4 / 2, odd_first = lane / 16;
+  const uint32_t even = last_first ? 0x2064 : 0x6420, odd = even ^ 0x1111;
+  const uint32_t first = odd_first ? odd : even, second = odd_first ? even : odd;
+#pragma unroll 1
+  for (int begin = thread / 32; begin < pieces; begin += together * warps) {
+    uint32_t pairs[together][4];
+#pragma unroll
+    for (int i = 0; i < together; ++i) {
+      const int piece = begin + i * warps, down = piece % along * 32, right = piece / along * 16;
+      if (piece < pieces)
+        load_matrices_transposed(pairs[i], from + swizzled<rows, from_block, 1>(down + source, right));
+    }
+#pragma unroll
+    for (int i = 0; i < together; ++i) {
+      const int piece = begin + i * warps, down = piece % along * 32, right = piece / along * 16;
+      const uint32_t words[4] = {
+          picked_bytes(pairs[i][0], pairs[i][1], first), picked_bytes(pairs[i][0], pairs[i][1], second),
+          picked_bytes(pairs[i][2], pairs[i][3], first), picked_bytes(pairs[i][2], pairs[i][3], second)};
+      if (piece < pieces)
+        store_matrices(
+            shared_address(to + swizzled<columns, to_block, 1>(right + target, down + target_at)), words);
+    }
+  }
+}
 // Blocks of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds go to buffers in the
 // order of the copy engine, when all but the last `pending` stores have left theirs.
 template <int pending>

@@ -15,58 +15,13 @@
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
 #include "passes/cuda/role_reasons.hpp"
+#include "passes/cuda/transpose_loads.hpp"
 #include "passes/plain_control.hpp"
 #include "passes/slice.hpp"
 
 namespace tegula::passes {
 
 using namespace ir;
-
-namespace {
-
-bool is_among(const std::vector<BufferPtr>& tiles, const Buffer* tile) {
-  return std::any_of(tiles.begin(), tiles.end(), [&](const BufferPtr& own) { return own.get() == tile; });
-}
-
-}  // namespace
-
-const std::vector<BufferPtr>& RingPlan::with(const Buffer* tile) const {
-  for (const std::vector<BufferPtr>& others : in_place)
-    if (is_among(others, tile)) return others;
-  return tiles;
-}
-
-std::vector<BufferPtr> RingPlan::at(std::size_t number) const {
-  std::vector<BufferPtr> result{tiles[number]};
-  for (const std::vector<BufferPtr>& others : in_place)
-    if (number < others.size()) result.push_back(others[number]);
-  return result;
-}
-
-std::int64_t slot_bytes(const RingPlan& ring) {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < ring.tiles.size(); ++i) {
-    std::int64_t most = 0;
-    for (const BufferPtr& tile : ring.at(i)) most = std::max(most, slot_bytes(*tile));
-    bytes += most;
-  }
-  return bytes;
-}
-
-int Roles::ring_of(const Buffer* tile) const {
-  for (std::size_t r = 0; r < rings.size(); ++r) {
-    if (is_among(rings[r].with(tile), tile)) return static_cast<int>(r);
-  }
-  return -1;
-}
-
-bool Roles::is_brought_by_threads(const RingPlan& ring) const {
-  return !ring.by_rows && std::any_of(fills.begin(), fills.end(), [&](const auto& fill) {
-    const auto plan = copies.find(fill.first);
-    return is_among(ring.with(fill.second.get()), fill.second.get()) &&
-           (plan == copies.end() || plan->second.is_clipped);
-  });
-}
 
 namespace {
 
@@ -174,8 +129,10 @@ bool Analysis::is_uneven() const {
 void Analysis::plan_loads(Roles& roles) const {
   const Values values(grid_.body);
   roles.one_loader = true;
-  for (RingPlan& ring : roles.rings) ring.by_rows = target_.copy_engine;
+  for (RingPlan& ring : roles.rings)
+    ring.by_rows = target_.copy_engine && !ring.to_transpose && !roles.has_transposed(ring);
   for (const RingCandidate& c : tiles_.candidates) {
+    if (roles.is_transposed(c.tile.get())) continue;
     RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
     for (const Stmt& s : c.fills) ring.by_rows &= plan_pieces(s).has_value();
     for (const Stmt& s : c.fills) {
@@ -349,6 +306,7 @@ Planned<Roles> Analysis::run() {
                     "read the tensor where the tile is read", c.fills[0]->at};
   }
   roles.dynamic_tiles = is_uneven();
+  if (target_.copy_engine) transpose_loads(roles);
   plan_loads(roles);
   note_consumers(roles, grid_, tiles_.refused);
   note_warp_groups(roles, grid_, target_);
@@ -356,13 +314,6 @@ Planned<Roles> Analysis::run() {
 }
 
 }  // namespace
-
-std::int64_t slot_alignment(const Buffer& tile) { return tile.rank() == 1 ? 128 : 1024; }
-
-std::int64_t slot_bytes(const Buffer& tile) {
-  const std::int64_t unit = slot_alignment(tile);
-  return (tile.elements() * tile.type.bytes() + unit - 1) / unit * unit;
-}
 
 Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
   if (!target.has_wgmma()) return Reason{};

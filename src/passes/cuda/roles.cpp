@@ -1,0 +1,78 @@
+// What a block's roles know of their rings.
+#include <algorithm>
+
+#include "passes/cuda/specialize_roles.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+bool is_among(const std::vector<BufferPtr>& tiles, const Buffer* tile) {
+  return std::any_of(tiles.begin(), tiles.end(), [&](const BufferPtr& own) { return own.get() == tile; });
+}
+
+}  // namespace
+
+const std::vector<BufferPtr>& RingPlan::with(const Buffer* tile) const {
+  for (const std::vector<BufferPtr>& others : in_place)
+    if (is_among(others, tile)) return others;
+  return tiles;
+}
+
+std::vector<BufferPtr> RingPlan::at(std::size_t number) const {
+  std::vector<BufferPtr> result{tiles[number]};
+  for (const std::vector<BufferPtr>& others : in_place)
+    if (number < others.size()) result.push_back(others[number]);
+  return result;
+}
+
+std::int64_t slot_bytes(const RingPlan& ring) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < ring.tiles.size(); ++i) {
+    std::int64_t most = 0;
+    for (const BufferPtr& tile : ring.at(i)) most = std::max(most, slot_bytes(*tile));
+    bytes += most;
+  }
+  return bytes;
+}
+
+int Roles::ring_of(const Buffer* tile) const {
+  for (std::size_t r = 0; r < rings.size(); ++r) {
+    if (is_among(rings[r].with(tile), tile)) return static_cast<int>(r);
+  }
+  return -1;
+}
+
+bool Roles::is_transposed(const Buffer* tile) const {
+  return std::any_of(transpositions.begin(), transpositions.end(),
+                     [&](const auto& own) { return own.second.to.get() == tile; });
+}
+
+bool Roles::has_transposed(const RingPlan& ring) const {
+  return std::any_of(ring.tiles.begin(), ring.tiles.end(),
+                     [&](const BufferPtr& tile) { return is_transposed(tile.get()); });
+}
+
+bool Roles::has_loaded(const RingPlan& ring) const {
+  return !std::all_of(ring.tiles.begin(), ring.tiles.end(),
+                      [&](const BufferPtr& tile) { return is_transposed(tile.get()); });
+}
+
+bool Roles::is_brought_by_threads(const RingPlan& ring) const {
+  return !ring.by_rows && std::any_of(fills.begin(), fills.end(), [&](const auto& fill) {
+    const auto plan = copies.find(fill.first);
+    return is_among(ring.with(fill.second.get()), fill.second.get()) &&
+           (plan == copies.end() || plan->second.is_clipped);
+  });
+}
+
+std::int64_t slot_alignment(const Buffer& tile) { return tile.rank() == 1 ? 128 : 1024; }
+
+std::int64_t slot_bytes(const Buffer& tile) {
+  const std::int64_t unit = slot_alignment(tile);
+  return (tile.elements() * tile.type.bytes() + unit - 1) / unit * unit;
+}
+
+}  // namespace tegula::passes
