@@ -100,7 +100,7 @@ std::string CudaGridPrinter::transposer(const Grid& grid) {
   team_.threads = 32 * roles_->transposing_warps();
   const schedule::Schedule& schedule = *plan_.schedule;
   const std::string text =
-      fmt::format("    // ---- transposer\n    if (thread >= {0}) {{\n    const int thread = threadIdx.x - {1};\n",
+      fmt::format("    // ---- transposer\n    if (thread >= {0}) {{\n      const int thread = threadIdx.x - {1};\n",
                   passes::one_warp, roles_->consumers + passes::one_warp) +
       role(schedule, schedule.roles[2], grid, passes::producer_barrier, team_.threads) + "    }\n";
   is_transposer_ = false;
@@ -152,7 +152,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   if (!awaits_producer() && roles_->dynamic_tiles)
     sync_line(fmt::format("if ({}) tg::last_block_resets({});", loader, counters()));
   if (is_consumer_) end_of_block();
-  return text_of(place_sync(out_.finish(), team_barrier_), 2);
+  return text_of(place_sync(out_.finish(), team_barrier_), is_transposer_ ? 3 : 2);
 }
 
 // A cursor advances with the last of its rings.

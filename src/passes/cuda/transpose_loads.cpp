@@ -5,7 +5,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/operand_place.hpp"
-#include "passes/cuda/plan_gemms.hpp"
+#include "passes/cuda/plan_byte_turns.hpp"
 #include "passes/slice.hpp"
 
 namespace tegula::passes {
@@ -14,18 +14,12 @@ using namespace ir;
 
 namespace {
 
-// What a warp transposes at once.
-constexpr std::int64_t transposed_rows = 32, transposed_columns = 16;
-
-bool is_whole_number(const Expr& extent, std::int64_t unit) {
-  return is_constant(extent) && constant_value(extent) % unit == 0;
-}
-
-// Whether the copy fills all of an 8-bit tile with columns for rows, in whole pieces.
-bool transposes(const Copy& copy) {
-  const Buffer& tile = *copy.to.buffer;
-  return tile.type.bits() == 8 && is_matrix(copy.to) && is_transposed(copy.to) &&
-         is_whole_number(tile.shape[0], transposed_columns) && is_whole_number(tile.shape[1], transposed_rows);
+// The view of the tensor that the loop copies, row by row, to columns of a tile.
+std::optional<View> transposed_view(const ByteTurn& turn) {
+  const ir::Access& from = turn.load->from;
+  for (std::size_t i = 0; i < from.index.size(); ++i)
+    if (from.index.size() != 2 || !is_variable(from.index[i], turn.loop->index[i])) return std::nullopt;
+  return from.view;
 }
 
 // The tile as the tensor has it.
@@ -39,7 +33,7 @@ class Transposing {
   explicit Transposing(Roles& roles) : roles_(roles) {}
 
   void run() {
-    if (!find() || loads_.empty() || !can_be_one_thread()) return;
+    if (!comes_by_engine() || loads_.empty() || !can_be_one_thread()) return;
     roles_.producer = map_body(roles_.producer, [&](const Stmt& s) { return divided(s); });
     SliceRules rules;
     rules.wanted = [&](const Stmt& s) { return roles_.transpositions.contains(s.get()); };
@@ -47,35 +41,44 @@ class Transposing {
     rules.refused = [](const Stmt&) { return false; };
     rules.left_out = [&](const Stmt& s) { return roles_.fills.contains(s.get()); };
     roles_.transposer = *slice(roles_.producer, rules);
-    roles_.producer = map_body(roles_.producer, [&](const Stmt& s) -> Body {
+    roles_.producer = in_front(map_body(roles_.producer, [&](const Stmt& s) -> Body {
       const auto* declared = as<Declare>(s);
       const bool is_own = roles_.transpositions.contains(s.get()) ||
                           (declared && roles_.is_transposed(declared->tile.get()));
       return is_own ? Body{} : Body{s};
-    });
+    }));
   }
 
  private:
   struct Load {
-    BufferPtr tile, stored;
+    BufferPtr tile;
+    Copy copy;
     TensorCopy plan;
   };
 
-  // Whether the engine brings every tile as a whole, those to be transposed as they are stored.
-  bool find() {
-    for (const auto& [stmt, tile] : roles_.fills) {
-      const auto* copy = std::get_if<Copy>(&stmt->node);
-      if (!copy) return false;
-      if (!transposes(*copy)) {
-        const auto plan = plan_copy(*copy, true);
-        if (!plan || plan->is_clipped) return false;
-        continue;
-      }
-      const BufferPtr stored = tile_as_stored(*tile);
-      const auto plan = plan_copy({copy->from, whole(stored), copy->fill}, true);
-      if (!plan || plan->is_clipped || !swizzled_order(*stored).is_swizzled()) return false;
-      loads_.emplace(stmt, Load{tile, stored, *plan});
+  bool comes_by_engine() {
+    bool all = true;
+    for_each_stmt(roles_.producer, [&](const Stmt& s) {
+      const auto fill = roles_.fills.find(s.get());
+      if (fill != roles_.fills.end()) all = all && comes_by_engine(s, fill->second);
+    });
+    return all;
+  }
+
+  // As a whole; if it is to be transposed, as it is stored.
+  bool comes_by_engine(const Stmt& s, const BufferPtr& tile) {
+    if (const auto* copy = as<Copy>(s)) {
+      const auto plan = plan_copy(*copy, true);
+      return plan && !plan->is_clipped;
     }
+    const auto turn = plan_byte_turn(s);
+    const auto view = turn ? transposed_view(*turn) : std::nullopt;
+    if (!view) return false;
+    const BufferPtr stored = tile_as_stored(*tile);
+    const Copy copy{*view, whole(stored), nullptr};
+    const auto plan = plan_copy(copy, true);
+    if (!plan || plan->is_clipped || !swizzled_order(*stored).is_swizzled()) return false;
+    loads_.emplace(s.get(), Load{tile, copy, *plan});
     return true;
   }
 
@@ -91,14 +94,14 @@ class Transposing {
     return alone;
   }
 
-  // The copy becomes one to a tile of another ring, and one from there.
+  // The loop becomes a copy to a tile of another ring, and one from there.
   Body divided(const Stmt& s) {
     const auto found = loads_.find(s.get());
     if (found == loads_.end()) return {s};
-    const auto& [tile, stored, plan] = found->second;
-    const Copy& copy = *as<Copy>(s);
-    const Stmt load = statement(Copy{copy.from, whole(stored), copy.fill}, s->at);
-    const Stmt transposition = statement(Copy{whole(stored), copy.to, nullptr}, s->at);
+    const auto& [tile, copy, plan] = found->second;
+    const BufferPtr& stored = copy.to.buffer;
+    const Stmt load = statement(copy, s->at);
+    const Stmt transposition = statement(Copy{whole(stored), transposed(whole(tile)), nullptr}, s->at);
     roles_.fills.erase(s.get());
     roles_.fills.emplace(load.get(), stored);
     roles_.copies.emplace(load.get(), plan);
@@ -108,6 +111,31 @@ class Transposing {
     ring.to_transpose = true;
     roles_.rings.push_back(std::move(ring));
     return {statement(Declare{stored}, s->at), load, transposition};
+  }
+
+  bool is_to_transpose(const BufferPtr& tile) const {
+    const int ring = roles_.ring_of(tile.get());
+    return ring >= 0 && roles_.rings[static_cast<std::size_t>(ring)].to_transpose;
+  }
+
+  // Such tiles come in front of those beside them: they have further to go.
+  Body in_front(const Body& statements) const {
+    Body result;
+    Mapping mapping;
+    mapping.body = [&](const Body& inner) { return in_front(inner); };
+    std::ptrdiff_t first = 0;  // behind what they may need
+    for (const Stmt& s : statements) {
+      const auto* declared = as<Declare>(s);
+      const auto fill = roles_.fills.find(s.get());
+      const bool is_load = declared || fill != roles_.fills.end();
+      if (is_load && is_to_transpose(declared ? declared->tile : fill->second)) {
+        result.insert(result.begin() + first++, s);
+        continue;
+      }
+      result.push_back(is_load ? s : map(s, mapping));
+      if (!is_load) first = std::ssize(result);
+    }
+    return result;
   }
 
   Roles& roles_;

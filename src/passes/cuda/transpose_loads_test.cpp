@@ -35,8 +35,7 @@ Kernel product(const TransposedCase& c) {
            lengths = input("lengths", {m}, i32), out = output("out", {m, n}, c.type.is_integer() ? i32 : f32);
     grid(ceildiv(m, rows), ceildiv(n, 128), {.threads = c.threads}, [&](Index x, Index y) {
       Fragment sum({rows, 128}, c.type.is_integer() ? i32 : f32, 0);
-      Expr steps = ceildiv(k, 64);
-      if (c.uneven) steps = lengths(x);
+      const Expr steps = c.uneven ? Expr(lengths(x)) : ceildiv(k, 64);
       pipelined(steps, {.stages = 2}, [&](Index step) {
         Shared left = c.a_too ? Shared({64, rows}, c.type) : Shared({rows, 64}, c.type);
         Shared right = c.by_program ? Shared({128, 64}, c.type) : Shared({64, 128}, c.type);
@@ -44,7 +43,10 @@ Kernel product(const TransposedCase& c) {
           copy(a.at(step * 64, x * rows), left);
         else
           copy((c.cut ? a.slice(range(0, m - 1)) : a).at(x * rows, step * 64), left);
-        copy(b.at(step * 64, y * 128), c.by_program ? right.T() : right);
+        if (c.by_program)
+          copy(b.at(step * 64, y * 128), right.T());
+        else
+          copy(b.at(step * 64, y * 128), right);
         const auto multiply = [&](const auto& x) {
           c.by_program ? gemm(x, right.T(), sum) : gemm(x, right, sum);
         };
