@@ -1,5 +1,5 @@
-// Products of 8-bit operands that do not go along k: warps of a producer transpose what the copy engine brings,
-// or threads turn what they copy, in whole tiles and where tensors end.
+// Products of 8-bit operands that do not go along k: warps of a producer transpose what the copy engine
+// brings, or threads turn what they copy, in whole tiles and where tensors end.
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"

@@ -1,5 +1,5 @@
-// 8-bit elements to tiles of the other order: threads turn four times four bytes of a tensor in registers, warps
-// transpose what the copy engine has brought.
+// 8-bit elements to tiles of the other order: threads turn four times four bytes of a tensor in registers,
+// warps transpose what the copy engine has brought.
 #include <fmt/format.h>
 
 #include "codegen/cuda/grid_printer.hpp"

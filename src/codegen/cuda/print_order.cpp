@@ -109,8 +109,8 @@ void CudaGridPrinter::event(const schedule::Leave&, const schedule::Event& e) {
   out_.code();
   if (by_digit) order_.decode(*grid_, tile_);
   sync_line(awaits_producer() ? fmt::format("if (!{}.w) break;", tile_)
-            : by_digit   ? fmt::format("if ({}) break;", order_.is_behind_last(*grid_))
-                         : fmt::format("if ({} >= {}) break;", tile_, tiles_));
+            : by_digit        ? fmt::format("if ({}) break;", order_.is_behind_last(*grid_))
+                              : fmt::format("if ({} >= {}) break;", tile_, tiles_));
   out_.leaves();
   has_tile_ = true;
   if (!awaits_producer() && !by_digit) order_.decode(*grid_, tile_);

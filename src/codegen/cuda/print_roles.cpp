@@ -40,7 +40,8 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   declare_rings(roles);
   // The first warp of the producer loads, each of the others adds for a warp group.
   const int groups = roles.consumers / 128;
-  if (roles.only_loads() && plan_.schedule->roles.size() > 2) handover_ = memory_.allocate(groups * handover_bytes, 64);
+  if (roles.only_loads() && plan_.schedule->roles.size() > 2)
+    handover_ = memory_.allocate(groups * handover_bytes, 64);
   if (roles.stores())
     store_staging_ = memory_.allocate(groups * roles.store_bytes, 1024, "tiles on their way to tensors");
   ahead_bytes_ += groups * roles.store_bytes;
@@ -50,10 +51,10 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   out_.open("if (threadIdx.x == 0) {");
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     const bool loads = r < roles.rings.size();
-    out_.line(fmt::format(
-        "tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
-        loads ? fills_text(roles.rings[r], roles) : "1",
-        loads ? passes::empty_arrivals(roles.rings[r], roles) : passes::tile_readers(roles)));
+    out_.line(
+        fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
+                    loads ? fills_text(roles.rings[r], roles) : "1",
+                    loads ? passes::empty_arrivals(roles.rings[r], roles) : passes::tile_readers(roles)));
   }
   for (int group = 0; hands_over() && group < groups; ++group)
     out_.line(fmt::format("tg::init_handover(shared_memory + {});", handover_ + group * handover_bytes));
@@ -100,8 +101,9 @@ std::string CudaGridPrinter::transposer(const Grid& grid) {
   team_.threads = 32 * roles_->transposing_warps();
   const schedule::Schedule& schedule = *plan_.schedule;
   const std::string text =
-      fmt::format("    // ---- transposer\n    if (thread >= {0}) {{\n      const int thread = threadIdx.x - {1};\n",
-                  passes::one_warp, roles_->consumers + passes::one_warp) +
+      fmt::format(
+          "    // ---- transposer\n    if (thread >= {0}) {{\n      const int thread = threadIdx.x - {1};\n",
+          passes::one_warp, roles_->consumers + passes::one_warp) +
       role(schedule, schedule.roles[2], grid, passes::producer_barrier, team_.threads) + "    }\n";
   is_transposer_ = false;
   return text;

@@ -80,10 +80,10 @@ TG_DEVICE void stage_columns_of(float* to, const float* x) {
     to[(first ^ (r % 2 * 4 + r / 2 % 2 * 8)) + (r / 4 * 8 + r % 2) * 32] = x[r];
 }
 // A tile [rows, columns] of bytes to one [columns, rows], both swizzled in blocks of so many columns. A warp
-// takes 16 columns at once, and of 32 rows four matrices of pairs. Words of four bytes along the target's rows
-// come from two matrices, whose rows and columns are dealt so that neither loads nor stores meet in a bank: of
-// the four rows of a word, one matrix has the first two in one half of its lanes, and the last two in the
-// other; of two columns, one has the even one in the first half of its rows.
+// takes 16 columns at once, and of 32 rows four matrices of pairs. Words of four bytes along the target's
+// rows come from two matrices, whose rows and columns are dealt so that neither loads nor stores meet in a
+// bank: of the four rows of a word, one matrix has the first two in one half of its lanes, and the last two
+// in the other; of two columns, one has the even one in the first half of its rows.
 template <int rows, int columns, int from_block, int to_block, int threads, class T>
 TG_DEVICE void transpose_bytes(T* to, const T* from, int thread) {
   constexpr int pieces = rows / 32;

@@ -191,8 +191,8 @@ void Producer::fill_by_threads(const Stmt& s, const BufferPtr& tile, int part, E
   out.push_back({schedule::Complete{{roles_.ring_of(tile.get())}, bytes_of(s, tile)}, Who::one});
 }
 
-// Each warp makes its own pieces of the tile, and needs no other one for it. What it has read it has written, so
-// that only the last tile of a slot needs a fence.
+// Each warp makes its own pieces of the tile, and needs no other one for it. What it has read it has written,
+// so that only the last tile of a slot needs a fence.
 void Producer::transpose(const Stmt& s, const BufferPtr& tile, bool last, Events& out) {
   const BufferPtr& from = roles_.transpositions.at(s.get()).from;
   const int source = roles_.ring_of(from.get());
@@ -202,7 +202,8 @@ void Producer::transpose(const Stmt& s, const BufferPtr& tile, bool last, Events
   out.push_back(event_of(schedule::Operation{{names_.access(from, schedule::Touch::read), to}}, s));
   if (last) out.push_back({schedule::ProxyFence{}});
   out.push_back({schedule::WarpSync{}});
-  if (last) out.push_back({schedule::Arrive{schedule::Side::full, {roles_.ring_of(tile.get())}}, Who::each_warp});
+  if (last)
+    out.push_back({schedule::Arrive{schedule::Side::full, {roles_.ring_of(tile.get())}}, Who::each_warp});
   out.push_back({schedule::Arrive{schedule::Side::empty, {source}}, Who::each_warp});
   out.push_back({schedule::Advance{source}});
 }

@@ -43,8 +43,8 @@ class Transposing {
     roles_.transposer = *slice(roles_.producer, rules);
     roles_.producer = in_front(map_body(roles_.producer, [&](const Stmt& s) -> Body {
       const auto* declared = as<Declare>(s);
-      const bool is_own = roles_.transpositions.contains(s.get()) ||
-                          (declared && roles_.is_transposed(declared->tile.get()));
+      const bool is_own =
+          roles_.transpositions.contains(s.get()) || (declared && roles_.is_transposed(declared->tile.get()));
       return is_own ? Body{} : Body{s};
     }));
   }

@@ -19,8 +19,8 @@ struct TransposedCase {
   std::size_t tiles;  // that are transposed; none: there are no such warps
   DType type = e4m3;
   bool a_too = false, by_program = false;
-  bool cut = false;      // by a limit within the tensor, so that threads copy a
-  bool uneven = false;   // the number of steps depends on the block
+  bool cut = false;     // by a limit within the tensor, so that threads copy a
+  bool uneven = false;  // the number of steps depends on the block
   bool engine = true;
   int threads = 256;
 };
@@ -31,8 +31,9 @@ Kernel product(const TransposedCase& c) {
   const int rows = c.threads / 2;
   return kernel("product", [&] {
     Dim m("m"), n("n"), k("k");
-    Tensor a = c.a_too ? input("a", {k, m}, c.type) : input("a", {m, k}, c.type), b = input("b", {k, n}, c.type),
-           lengths = input("lengths", {m}, i32), out = output("out", {m, n}, c.type.is_integer() ? i32 : f32);
+    Tensor a = c.a_too ? input("a", {k, m}, c.type) : input("a", {m, k}, c.type),
+           b = input("b", {k, n}, c.type), lengths = input("lengths", {m}, i32),
+           out = output("out", {m, n}, c.type.is_integer() ? i32 : f32);
     grid(ceildiv(m, rows), ceildiv(n, 128), {.threads = c.threads}, [&](Index x, Index y) {
       Fragment sum({rows, 128}, c.type.is_integer() ? i32 : f32, 0);
       const Expr steps = c.uneven ? Expr(lengths(x)) : ceildiv(k, 64);
@@ -81,7 +82,8 @@ TEST_P(TransposedLoads, HaveWarpsOfTheirOwn) {
   EXPECT_EQ(roles->transpositions.size(), c.tiles);
   EXPECT_EQ(roles->transposer.empty(), c.tiles == 0);
   EXPECT_EQ(roles->one_loader, c.engine && !c.cut);
-  EXPECT_EQ(std::count_if(roles->rings.begin(), roles->rings.end(), [](const RingPlan& r) { return r.to_transpose; }),
+  EXPECT_EQ(std::count_if(roles->rings.begin(), roles->rings.end(),
+                          [](const RingPlan& r) { return r.to_transpose; }),
             static_cast<std::ptrdiff_t>(c.tiles));
   const schedule::Schedule& s = *lowered.plan.grids[0].schedule;
   EXPECT_EQ(s.roles.size(), c.tiles > 0 ? 3u : 2u);
