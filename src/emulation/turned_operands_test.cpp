@@ -18,6 +18,7 @@ struct Turned {
   int columns = 64, depth = 128, threads = 128;
   bool cut = false;     // threads copy a, and turn b
   bool listed = false;  // matrices of b by a list
+  bool uneven = false;  // steps of blocks by a list, so that the producer hands blocks out
 };
 
 void PrintTo(const Turned& c, std::ostream* out) { *out << c.name; }
@@ -32,7 +33,8 @@ lang::Kernel product(const Turned& c) {
                  out = output("out", {m, n}, f32);
     grid(ceildiv(m, rows), ceildiv(n, c.columns), {.threads = c.threads}, [&](Index x, Index y) {
       Fragment sum({rows, c.columns}, c.type.is_integer() ? i32 : f32, 0);
-      pipelined(ceildiv(k, c.depth), {.stages = 2}, [&](Index step) {
+      const Expr all_steps = ceildiv(k, c.depth);
+      pipelined(c.uneven ? min(all_steps, list(x) + 1) : all_steps, {.stages = 2}, [&](Index step) {
         Shared left = c.left ? Shared({c.depth, rows}, c.type) : Shared({rows, c.depth}, c.type);
         Shared right =
             c.by_program ? Shared({c.columns, c.depth}, c.type) : Shared({c.depth, c.columns}, c.type);
@@ -84,6 +86,7 @@ const Turned all_turned[] = {
     {"blocks_of_64", e4m3, false, false, 128, 64, 256},
     {"many_pieces_of_a_thread", i8, false, false, 256, 128, 256},
     {"matrices_of_a_list", e5m2, false, false, 128, 128, 256, false, true},
+    {"uneven_blocks", e4m3, false, false, 128, 128, 256, false, false, true},
     {"some_columns_of_a_warp", e4m3, false, false, 96, 32, 128},
 };
 
