@@ -126,8 +126,8 @@ TEST(Fuzz, ASeedIsOneProgram) {
   EXPECT_NE(fuzz::print(generate(1)), fuzz::print(generate(2)));
 }
 
-// Many programs that look tiles up have a producer on Hopper, and some of these wait for what it reads; others have
-// tiles that its warps transpose.
+// Many programs that look tiles up have a producer on Hopper, and some of these wait for what it reads;
+// others have tiles that its warps transpose.
 TEST(Fuzz, ProducersReadAndTransposeTiles) {
   constexpr std::uint64_t first = 1'000'000'000, count = 80;
   int producers = 0, readers = 0, transposers = 0;
