@@ -1,4 +1,5 @@
-// Products of 8-bit operands that do not go along k: producers turn them, in whole tiles and where tensors end.
+// Products of 8-bit operands that do not go along k: warps of a producer transpose what the copy engine
+// brings, or threads turn what they copy, in whole tiles and where tensors end.
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"
@@ -15,8 +16,9 @@ struct Turned {
   bool left = false;        // the left operand, too
   bool by_program = false;  // the program's copy turns the tile
   int columns = 64, depth = 128, threads = 128;
-  bool ahead = false;   // the producer holds what it turns in the next step
+  bool cut = false;     // threads copy a, and turn b
   bool listed = false;  // matrices of b by a list
+  bool uneven = false;  // steps of blocks by a list, so that the producer hands blocks out
 };
 
 void PrintTo(const Turned& c, std::ostream* out) { *out << c.name; }
@@ -31,11 +33,15 @@ lang::Kernel product(const Turned& c) {
                  out = output("out", {m, n}, f32);
     grid(ceildiv(m, rows), ceildiv(n, c.columns), {.threads = c.threads}, [&](Index x, Index y) {
       Fragment sum({rows, c.columns}, c.type.is_integer() ? i32 : f32, 0);
-      pipelined(ceildiv(k, c.depth), {.stages = 2}, [&](Index step) {
+      const Expr all_steps = ceildiv(k, c.depth);
+      pipelined(c.uneven ? min(all_steps, list(x) + 1) : all_steps, {.stages = 2}, [&](Index step) {
         Shared left = c.left ? Shared({c.depth, rows}, c.type) : Shared({rows, c.depth}, c.type);
         Shared right =
             c.by_program ? Shared({c.columns, c.depth}, c.type) : Shared({c.depth, c.columns}, c.type);
-        copy(c.left ? a.at(step * c.depth, x * rows) : a.at(x * rows, step * c.depth), left);
+        if (c.left)
+          copy(a.at(step * c.depth, x * rows), left);
+        else
+          copy((c.cut ? a.slice(range(0, m - 1)) : a).at(x * rows, step * c.depth), left);
         const lang::Tensor own = b.slice(c.listed ? Expr(list(step)) : Expr(1));
         if (c.by_program)
           copy(own.at(step * c.depth, y * c.columns), right.T());
@@ -58,8 +64,8 @@ TEST_P(TurnedOperands, GiveTheSame) {
   const Turned& c = GetParam();
   const lang::Kernel kernel = product(c);
   const std::string text = text_with_roles(kernel);
-  EXPECT_NE(text.find("tg::store_turned<"), std::string::npos);
-  EXPECT_EQ(text.find("read a step ahead") != std::string::npos, c.ahead);
+  EXPECT_EQ(text.find("tg::transpose_bytes<") != std::string::npos, !c.cut);
+  EXPECT_EQ(text.find("tg::store_turned<") != std::string::npos, c.cut);
   EXPECT_NE(text.find("wgmma_n"), std::string::npos);
   for (const auto& [m, n, k] : {std::tuple(64, 128, 256), {70, 80, 144}, {64, 63, 100}})
     expect_as_interpreted(kernel,
@@ -74,11 +80,13 @@ const Turned all_turned[] = {
     {"both", e5m2, true},
     {"integers", i8},
     {"by_program", e4m3, false, true},
-    {"two_groups", e4m3, false, false, 128, 128, 256, true},
-    {"two_groups_of_the_program", i8, false, true, 128, 128, 256, true},
-    {"blocks_of_64", e4m3, false, false, 128, 64, 256, true},
+    {"two_groups", e4m3, false, false, 128, 128, 256},
+    {"two_groups_beside_a_cut_tile", e4m3, false, false, 128, 128, 256, true},
+    {"two_groups_of_the_program", i8, false, true, 128, 128, 256},
+    {"blocks_of_64", e4m3, false, false, 128, 64, 256},
     {"many_pieces_of_a_thread", i8, false, false, 256, 128, 256},
-    {"matrices_of_a_list", e5m2, false, false, 128, 128, 256, true, true},
+    {"matrices_of_a_list", e5m2, false, false, 128, 128, 256, false, true},
+    {"uneven_blocks", e4m3, false, false, 128, 128, 256, false, false, true},
     {"some_columns_of_a_warp", e4m3, false, false, 96, 32, 128},
 };
 

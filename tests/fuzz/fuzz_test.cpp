@@ -126,20 +126,24 @@ TEST(Fuzz, ASeedIsOneProgram) {
   EXPECT_NE(fuzz::print(generate(1)), fuzz::print(generate(2)));
 }
 
-// Many programs that look tiles up have a producer on Hopper, and some of these wait for what it reads.
-TEST(Fuzz, ProducersReadTiles) {
-  constexpr std::uint64_t first = 1'000'000'000, count = 48;
-  int producers = 0, readers = 0;
+// Many programs that look tiles up have a producer on Hopper, and some of these wait for what it reads;
+// others have tiles that its warps transpose.
+TEST(Fuzz, ProducersReadAndTransposeTiles) {
+  constexpr std::uint64_t first = 1'000'000'000, count = 80;
+  int producers = 0, readers = 0, transposers = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Signature signature(generate(seed).kernel);
     const std::string text = codegen::print_cuda(signature, {90}).text;
     const std::size_t producer = text.find("// ---- producer");
     if (producer == std::string::npos) continue;
     ++producers;
-    readers += text.find("tg::wait_full(", producer) != std::string::npos;
+    const std::size_t transposer = text.find("// ---- transposer", producer);
+    transposers += transposer != std::string::npos;
+    readers += text.find("tg::wait_full(", producer) < transposer;
   }
   EXPECT_GE(producers, 20);
   EXPECT_GE(readers, 8);
+  EXPECT_GE(transposers, 3);
 }
 
 TEST(Fuzz, ACrashIsAFailure) {

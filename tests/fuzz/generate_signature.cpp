@@ -159,7 +159,11 @@ void Generator::make_signature() {
     const Role role = random_.pick({Role::output, Role::output, Role::inout, Role::workspace});
     make_tensor(role, type, tensor_shape(random_.number(1, 3)), random_contract(type, role == Role::inout));
   }
-  if (limits_.looks_up) make_tables();
+  tables_.of_bytes = limits_.looks_up && random_.chance(30);
+  if (tables_.of_bytes)
+    make_byte_tables();
+  else if (limits_.looks_up)
+    make_tables();
   if (random_.chance(25)) make_sum();
   if (std::none_of(tensors_.begin(), tensors_.end(), [](const TensorPlace& t) {
         return t.buffer->role == Role::output || t.buffer->role == Role::inout;
@@ -247,7 +251,10 @@ void Generator::make_grid() {
   for (const TensorPlace& tensor : tensors_) defined.push_back(tensor.defined);
   times_ = std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
   grid.body = body([&] {
-    if (limits_.looks_up) looked_up_products();
+    if (tables_.of_bytes)
+      byte_products();
+    else if (limits_.looks_up)
+      looked_up_products();
     block_statements(left_);
     cover_outputs();
     contribute_in_turns(grid, extents);

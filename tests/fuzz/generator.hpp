@@ -172,6 +172,13 @@ class Generator {
   void look_up_and_multiply(const TilePlace& queries, const TilePlace& sum,
                             const std::optional<std::size_t>& older);
   void looked_up_products();
+  struct ByteTable {
+    std::size_t tensor = 0;
+    bool along_k = false;
+  };
+  void make_byte_tables();
+  ir::View bring_bytes(const ByteTable& from, std::int64_t rows, std::int64_t depth, const ir::Expr& step);
+  void byte_products();
   void few_blocks(ir::Grid& grid, Shape& extents);
 
   // ---- control
@@ -248,6 +255,9 @@ class Generator {
   struct Tables {  // of tensors_
     std::size_t rows = 0, numbers = 0, fours = 0, sums = 0;
     std::int64_t height = 0;  // of products
+    bool of_bytes = false;    // operands, from the following
+    ByteTable left, right;
+    std::int64_t depth = 0;
   };
   Tables tables_;
   Program program_;

@@ -167,15 +167,13 @@ class CudaGridPrinter : private ElementPrinter {
   void open_own_element(const ir::For& loop);
   void load_next_step(const HeldLoop& own);
   void prefetch_rows(const HeldLoop& own);
-  using PrintPiece = std::function<void(const std::string& piece, const std::string& round)>;
+  using PrintPiece = std::function<void(const std::string& piece)>;
   TurnConditions conditions_of_turn(const passes::ByteTurn& plan);
-  void each_turned_piece(const passes::ByteTurn& plan, bool laid_out, const PrintPiece& print);
+  void each_turned_piece(const passes::ByteTurn& plan, const PrintPiece& print);
   void load_turned(const passes::ByteTurn& plan, const std::string& to, const std::string& piece, bool all);
   void store_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece);
   void turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise);
-  std::optional<HeldLoop> held_turn(const ir::For& step, const ir::Stmt& s);
-  void load_held_turn(const HeldLoop& own);
-  void store_held_turn(const HeldLoop& own);
+  void transpose(const passes::Transposition& n, const Loc& at);
 
   // ---- what concerns some rows only (print_row_guards.cpp)
   passes::Deciders deciders(const ir::If& n) const;
@@ -308,6 +306,7 @@ class CudaGridPrinter : private ElementPrinter {
   std::string begin_roles(const passes::Roles& roles);
   std::string consumers(const ir::Grid& grid);
   std::string producer(const ir::Grid& grid);
+  std::string transposer(const ir::Grid& grid);
   void declare_rings(const passes::Roles& roles);
   int depth_of(std::size_t ring) const;
   void print_rings(const std::vector<int>& cursors);

@@ -75,15 +75,13 @@ class GridState {
   std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
   std::int64_t ring_bytes_ = 0;                      // of their slots
   bool is_ahead_ = false;                            // what is printed begins copies and does not await them
-  // A loop over elements that threads read a step ahead: pieces of rows that it converts, or of a tile that
-  // it turns, or an element each.
+  // A loop over elements that threads read a step ahead: pieces of rows that it converts, or an element each.
   struct HeldLoop {
     ir::Stmt stmt, loop;  // as events have it, and over elements
     std::optional<passes::RowConversion> rows = {};
     PieceRegisters registers = {};
     std::int64_t count = 1;                   // of a thread's pieces
-    std::string element = {};                 // the name of it, or of the pieces of a tile that is turned
-    std::optional<passes::ByteTurn> turn = {};
+    std::string element = {};                 // the name of it
     std::vector<ir::VariablePtr> ahead = {};  // what else is read a step ahead, and tells where it is
   };
   struct TurnConditions {
@@ -109,6 +107,8 @@ class GridState {
   std::vector<FragmentTile> factors_;  // fragments of exponentials
   Part part_;                          // of the elements of the loop that is printed
   bool is_consumer_ = false;           // of the roles
+  bool is_transposer_ = false;
+  bool awaits_producer() const { return is_consumer_ || is_transposer_; }
   bool in_whole_rows_ = false;         // pieces are printed for tiles all of whose rows exist
   bool warps_decide_ = false;          // about some branches
   std::string tile_, tiles_;           // the number of the block, and of all

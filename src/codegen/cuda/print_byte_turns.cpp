@@ -1,5 +1,5 @@
-// 8-bit elements of tensors to tiles of the other order: threads turn four times four bytes in registers.
-// Those of a producer hold what they have loaded for the next step while they wait for a slot.
+// 8-bit elements to tiles of the other order: threads turn four times four bytes of a tensor in registers,
+// warps transpose what the copy engine has brought.
 #include <fmt/format.h>
 
 #include "codegen/cuda/grid_printer.hpp"
@@ -24,24 +24,19 @@ std::string pack_type(const passes::ByteTurn& plan) {
 
 }  // namespace
 
-// The thread's pieces: in a loop over rounds that is laid out, or in as many as its number gives.
-void CudaGridPrinter::each_turned_piece(const passes::ByteTurn& plan, bool laid_out,
-                                        const PrintPiece& print) {
+// The thread's pieces, as many as its number gives.
+void CudaGridPrinter::each_turned_piece(const passes::ByteTurn& plan, const PrintPiece& print) {
   const For& n = *plan.loop;
   const std::int64_t columns = constant_value(n.end[1]), threads = 32 * warps_of_turn(n);
   const std::string r = names_.unique("r"), piece = names_.unique("piece");
-  if (laid_out || threads > team_.threads) out_.line(laid_out ? "#pragma unroll" : "#pragma unroll 2");
-  if (laid_out)
-    out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", r, threads / team_.threads));
-  else
-    out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", r, team_.thread, threads,
-                          team_.threads));
+  if (threads > team_.threads) out_.line("#pragma unroll 2");
+  out_.open(
+      fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", r, team_.thread, threads, team_.threads));
   out_.line(fmt::format("const tg::TurnedPiece {} = tg::turned_piece<{}>({});", piece,
-                        constant_value(n.end[0]),
-                        laid_out ? fmt::format("{} + {} * {}", team_.thread, r, team_.threads) : r));
+                        constant_value(n.end[0]), r));
   const bool divides = columns % passes::columns_of_warp == 0;
   if (!divides) out_.open(fmt::format("if ({}.column < {}) {{", piece, columns));
-  print(piece, r);
+  print(piece);
   if (!divides) out_.close();
   out_.close();
 }
@@ -99,7 +94,7 @@ void CudaGridPrinter::store_turned(const passes::ByteTurn& plan, const std::stri
 void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise) {
   const TurnConditions conditions = conditions_of_turn(plan);
   const auto turn = [&](bool all) {
-    each_turned_piece(plan, false, [&](const std::string& piece, const std::string&) {
+    each_turned_piece(plan, [&](const std::string& piece) {
       const std::string packs = names_.unique("packs");
       out_.line(fmt::format("{} {}[{}];", pack_type(plan), packs, turned_rows));
       load_turned(plan, packs, piece, all);
@@ -115,47 +110,13 @@ void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::functi
       otherwise);
 }
 
-// All pieces of a thread, where all threads have as many.
-std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_turn(const For& step, const Stmt& s) {
-  const Stmt elements = elements_of(s);
-  const auto plan = elements ? passes::plan_byte_turn(elements) : std::nullopt;
-  if (!plan) return std::nullopt;
-  const For& loop = *as<For>(elements);
-  const std::int64_t count = 32 * warps_of_turn(loop) / team_.threads;
-  if (count * team_.threads != 32 * warps_of_turn(loop) || !can_hold(step, loop) ||
-      !is_aligned(loop, plan->load->from, turned_columns))
-    return std::nullopt;
-  HeldLoop result{
-      .stmt = s, .loop = elements, .count = count, .element = names_.unique("packs"), .turn = plan};
-  result.registers.words = turned_rows * turned_columns / 4;
-  result.registers.declarations = {
-      fmt::format("{} {}[{}][{}]", pack_type(*plan), result.element, count, turned_rows)};
-  return result;
-}
-
-void CudaGridPrinter::load_held_turn(const HeldLoop& own) {
-  const TurnConditions conditions = conditions_of_turn(*own.turn);
-  const auto load = [&](bool all) {
-    each_turned_piece(*own.turn, true, [&](const std::string& piece, const std::string& round) {
-      load_turned(*own.turn, fmt::format("{}[{}]", own.element, round), piece, all);
-    });
-  };
-  either(
-      conditions.pieces,
-      [&] {
-        either(
-            conditions.all, [&] { load(true); }, [&] { load(false); });
-      },
-      nullptr);
-}
-
-void CudaGridPrinter::store_held_turn(const HeldLoop& own) {
-  const auto store = [&](const std::string& piece, const std::string& round) {
-    store_turned(*own.turn, fmt::format("{}[{}]", own.element, round), piece);
-  };
-  either(
-      conditions_of_turn(*own.turn).pieces, [&] { each_turned_piece(*own.turn, true, store); },
-      [&] { convert_elements(*own.turn->loop); });
+// Three warps of the producer, each its own pieces.
+void CudaGridPrinter::transpose(const passes::Transposition& n, const Loc& at) {
+  const SharedTile &from = shared_.at(n.from.get()), &to = shared_.at(n.to.get());
+  out_.code();
+  out_.line(fmt::format("tg::transpose_bytes<{}, {}, {}, {}, {}>({}, {}, {});  // {}", n.from->extent(0),
+                        n.from->extent(1), from.order.columns, to.order.columns, team_.threads, to.name,
+                        from.name, team_.thread, location_in_folder(at)));
 }
 
 }  // namespace tegula::codegen

@@ -36,9 +36,6 @@ void CudaGridPrinter::producer_loop(const For& step, const Loc& at, const schedu
       [&] {
         load_first_step(step);
         events(list);
-        // The fence of a step waits for all loads that began before it.
-        for (const HeldLoop& own : held_)
-          if (own.turn) load_next_step(own);
       },
       [&] { hold_next_step(step, list); });
   held_.clear();
@@ -52,7 +49,7 @@ void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& li
     for (const schedule::Event& e : list) {
       if (!e.stmt || !std::holds_alternative<schedule::Operation>(e.what)) continue;
       auto own = (this->*of)(step, e.stmt);
-      if (!own || (own->turn && words + own->count * own->registers.words > words_to_convert())) continue;
+      if (!own) continue;
       words += own->count * own->registers.words;
       for (const VariablePtr& v : all_effects(as<For>(own->loop)->body).used)
         if (is_read_ahead(step, v)) own->ahead.push_back(v);
@@ -60,7 +57,6 @@ void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& li
     }
   };
   add(&CudaGridPrinter::held_rows);
-  add(&CudaGridPrinter::held_turn);
   if (found.empty()) return;
   add(&CudaGridPrinter::held_elements);
   if (words > most_held) return;
@@ -182,8 +178,6 @@ void CudaGridPrinter::load_held(const HeldLoop& own) {
           each_piece(rows, own.count, "", [&] { load_pieces(rows, registers); });
         },
         nullptr);
-  } else if (own.turn) {
-    load_held_turn(own);
   } else {
     open_own_element(loop);
     body(Body(loop.body.begin(), loop.body.end() - 1));
@@ -207,8 +201,6 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
         conditions_of_pieces(*own.rows),
         [&] { each_piece(*own.rows, own.count, "", [&] { make_pieces(*own.rows, own.registers); }); },
         [&] { convert_elements(loop); });
-  } else if (own.turn) {
-    store_held_turn(own);
   } else {
     const auto& last = *as<Store>(loop.body.back());
     open_own_element(loop);
@@ -218,7 +210,7 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
   loop_.reset();
   facts_ = before;
   out_.close();
-  if (!own.turn) load_next_step(own);
+  load_next_step(own);
 }
 
 void CudaGridPrinter::load_next_step(const HeldLoop& own) {

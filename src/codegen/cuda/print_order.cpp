@@ -33,7 +33,7 @@ void CudaGridPrinter::end_of_block() {
 
 // Consumers that are told their blocks are told the end as well.
 std::string CudaGridPrinter::leave_by(const Exit& exit) const {
-  const bool told = is_consumer_ && roles_->dynamic_tiles;
+  const bool told = awaits_producer() && roles_->dynamic_tiles;
   return plan_.exits_of_all.contains(exit.condition.get()) && leave_ == "continue;" && !told ? "break;"
                                                                                              : leave_;
 }
@@ -44,7 +44,7 @@ void CudaGridPrinter::dynamic_tiles(const schedule::Loop& n) {
   tile_ = names_.unique("tile"), tiles_ = names_.unique("tiles");
   const Facts before = facts_;
   out_.code();
-  if (!is_consumer_) {
+  if (!awaits_producer()) {
     if (!has_digits(*grid_)) out_.line(fmt::format("const uint32_t {} = {};", tiles_, blocks_text(*grid_)));
     out_.line(roles_->one_loader ? "bool first = true;" : "uint32_t next = blockIdx.x;");
   }
@@ -98,23 +98,23 @@ void CudaGridPrinter::event(const schedule::SendTile& n, const schedule::Event&)
 }
 
 void CudaGridPrinter::event(const schedule::ReceiveTile&, const schedule::Event&) {
-  if (is_consumer_) return sync_line(fmt::format("const int4 {} = {};", tile_, tile_slot()));
+  if (awaits_producer()) return sync_line(fmt::format("const int4 {} = {};", tile_, tile_slot()));
   sync_line(fmt::format("const uint32_t {} = {};", tile_, next_slot()));
 }
 
 void CudaGridPrinter::event(const schedule::Leave&, const schedule::Event& e) {
   if (e.stmt) return stmt(e.stmt);
   // The number of blocks would be kept for this alone, and a loader has few registers.
-  const bool by_digit = !is_consumer_ && has_digits(*grid_);
+  const bool by_digit = !awaits_producer() && has_digits(*grid_);
   out_.code();
   if (by_digit) order_.decode(*grid_, tile_);
-  sync_line(is_consumer_ ? fmt::format("if (!{}.w) break;", tile_)
-            : by_digit   ? fmt::format("if ({}) break;", order_.is_behind_last(*grid_))
-                         : fmt::format("if ({} >= {}) break;", tile_, tiles_));
+  sync_line(awaits_producer() ? fmt::format("if (!{}.w) break;", tile_)
+            : by_digit        ? fmt::format("if ({}) break;", order_.is_behind_last(*grid_))
+                              : fmt::format("if ({} >= {}) break;", tile_, tiles_));
   out_.leaves();
   has_tile_ = true;
-  if (!is_consumer_ && !by_digit) order_.decode(*grid_, tile_);
-  for (std::size_t i = 0; is_consumer_ && i < grid_->index.size(); ++i)
+  if (!awaits_producer() && !by_digit) order_.decode(*grid_, tile_);
+  for (std::size_t i = 0; awaits_producer() && i < grid_->index.size(); ++i)
     order_.define_index(*grid_, i, fmt::format("{}.{}", tile_, "xyz"[i]));
   name_divisions();
 }

@@ -106,7 +106,7 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
 void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
   sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
   // The producer has acquired its own.
-  if (is_consumer_ || roles_->is_told(n.place.ring)) name_slots(n.place.ring);
+  if (awaits_producer() || roles_->is_told(n.place.ring)) name_slots(n.place.ring);
 }
 
 void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) {
@@ -116,6 +116,8 @@ void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) 
 
 void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
   const bool of_tiles = n.place.ring < static_cast<int>(roles_->rings.size());
+  if (n.side == schedule::Side::full && is_transposer_)
+    return sync_line(fmt::format("tg::transposed({});", ring_name(n.place.ring)));
   if (n.side == schedule::Side::full && of_tiles &&
       roles_->is_brought_by_threads(roles_->rings[n.place.ring]))
     return sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));

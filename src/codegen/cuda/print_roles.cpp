@@ -24,6 +24,15 @@ namespace {
 // The thread of the producer that begins all transfers.
 constexpr const char* loader = "thread < 32 && tg::elected()";
 
+// Arrivals at the barrier that a slot is full, where checkers of races may need more than one of a warp.
+std::string fills_text(const passes::RingPlan& ring, const passes::Roles& roles) {
+  if (!ring.by_rows && roles.has_transposed(ring))
+    return fmt::format("{}{} * tg::releasing_lanes", roles.has_loaded(ring) ? "1 + " : "",
+                       roles.transposing_warps());
+  if (!ring.by_rows && roles.is_brought_by_threads(ring)) return "1 + tg::filling_threads";
+  return std::to_string(passes::full_arrivals(ring, roles));
+}
+
 }  // namespace
 
 // The barriers that both roles wait at.
@@ -31,7 +40,8 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   declare_rings(roles);
   // The first warp of the producer loads, each of the others adds for a warp group.
   const int groups = roles.consumers / 128;
-  if (plan_.schedule->roles.size() > 2) handover_ = memory_.allocate(groups * handover_bytes, 64);
+  if (roles.only_loads() && plan_.schedule->roles.size() > 2)
+    handover_ = memory_.allocate(groups * handover_bytes, 64);
   if (roles.stores())
     store_staging_ = memory_.allocate(groups * roles.store_bytes, 1024, "tiles on their way to tensors");
   ahead_bytes_ += groups * roles.store_bytes;
@@ -41,16 +51,15 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   out_.open("if (threadIdx.x == 0) {");
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     const bool loads = r < roles.rings.size();
-    const int fills = loads ? passes::full_arrivals(roles.rings[r], roles) : 1;
     if (roles.is_told(static_cast<int>(r))) {
-      out_.line(
-          fmt::format("tg::init_told<{}>(shared_memory + {}, {});", depth_of(r), rings_[r].barriers, fills));
+      out_.line(fmt::format("tg::init_told<{}>(shared_memory + {}, {});", depth_of(r), rings_[r].barriers,
+                            passes::full_arrivals(roles.rings[r], roles)));
       continue;
     }
-    const bool by_threads = loads && !roles.rings[r].by_rows && roles.is_brought_by_threads(roles.rings[r]);
-    out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
-                          by_threads ? "1 + tg::filling_threads" : std::to_string(fills),
-                          loads ? passes::empty_arrivals(roles.rings[r], roles) : roles.consumers / 32));
+    out_.line(
+        fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
+                    loads ? fills_text(roles.rings[r], roles) : "1",
+                    loads ? passes::empty_arrivals(roles.rings[r], roles) : passes::tile_readers(roles)));
   }
   for (int group = 0; hands_over() && group < groups; ++group)
     out_.line(fmt::format("tg::init_handover(shared_memory + {});", handover_ + group * handover_bytes));
@@ -87,7 +96,22 @@ std::string CudaGridPrinter::producer(const Grid& grid) {
   layouts_ = {};
   const std::string text = fmt::format("    const int thread = threadIdx.x - {};\n", roles_->consumers);
   return text + role(schedule, schedule.roles[1], grid, passes::producer_barrier, roles_->producers) +
-         adders_;
+         adders_ + transposer(grid);
+}
+
+// The producer's other warps.
+std::string CudaGridPrinter::transposer(const Grid& grid) {
+  if (roles_->transposer.empty()) return "";
+  is_transposer_ = true;
+  team_.threads = 32 * roles_->transposing_warps();
+  const schedule::Schedule& schedule = *plan_.schedule;
+  const std::string text =
+      fmt::format(
+          "    // ---- transposer\n    if (thread >= {0}) {{\n      const int thread = threadIdx.x - {1};\n",
+          passes::one_warp, roles_->consumers + passes::one_warp) +
+      role(schedule, schedule.roles[2], grid, passes::producer_barrier, team_.threads) + "    }\n";
+  is_transposer_ = false;
+  return text;
 }
 
 std::string CudaGridPrinter::print_roles(const Grid& grid) {
@@ -132,10 +156,10 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   if (warps_decide_) out_.line("const int warp = tg::uniform(thread / 32);");
   flights_.clear();
   events(role.events);
-  if (!is_consumer_ && roles_->dynamic_tiles)
+  if (!awaits_producer() && roles_->dynamic_tiles)
     sync_line(fmt::format("if ({}) tg::last_block_resets({});", loader, counters()));
   if (is_consumer_) end_of_block();
-  return text_of(place_sync(out_.finish(), team_barrier_), 2);
+  return text_of(place_sync(out_.finish(), team_barrier_), is_transposer_ ? 3 : 2);
 }
 
 // A cursor advances with the last of its rings.
@@ -197,6 +221,9 @@ void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event&
   if (const auto* gemm = as<Gemm>(e.stmt); gemm && gemm->metadata && n.accesses.size() == 1)
     return read_metadata(*gemm);
   if (store_) return stage_boxes(n.accesses.size() - 1);  // one is of the fragment
+  if (is_transposer_)
+    if (const auto own = roles_->transpositions.find(e.stmt.get()); own != roles_->transpositions.end())
+      return transpose(own->second, e.stmt->at);
   if (const HeldLoop* own = held(e.stmt)) return make_held(*own);
   const Part part{n.first, n.last};
   if (part.is_all()) {
@@ -276,7 +303,9 @@ void CudaGridPrinter::event(const schedule::ProxyFence& n, const schedule::Event
   if (n.global && store_->first < store_->end) out_.line("if (thread % 128 == 0) tg::fence_async_global();");
 }
 
+// All warps of the producer have the same, and say so once.
 void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {
+  if (is_transposer_) return;
   const bool more = n.count > passes::register_shares(*roles_).launch;
   sync_line(fmt::format("tg::registers_{}<{}>();", more ? "up" : "down", n.count));
 }

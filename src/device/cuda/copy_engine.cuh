@@ -79,6 +79,36 @@ TG_DEVICE void stage_columns_of(float* to, const float* x) {
   for (int r = 0; r < columns / 2; ++r)
     to[(first ^ (r % 2 * 4 + r / 2 % 2 * 8)) + (r / 4 * 8 + r % 2) * 32] = x[r];
 }
+// A tile [rows, columns] of bytes to one [columns, rows], both swizzled in blocks of so many columns. A warp
+// takes 16 columns at once, and of 32 rows four matrices of pairs. Words of four bytes along the target's
+// rows come from two matrices, whose rows and columns are dealt so that neither loads nor stores meet in a
+// bank: of the four rows of a word, one matrix has the first two in one half of its lanes, and the last two
+// in the other; of two columns, one has the even one in the first half of its rows.
+template <int rows, int columns, int from_block, int to_block, int threads, class T>
+TG_DEVICE void transpose_bytes(T* to, const T* from, int thread) {
+  constexpr int pieces = rows / 32;
+  const uint32_t lane = thread % 32, row = lane % 8, matrix = lane / 8, other = (row / 4 ^ matrix) & 1;
+  const uint32_t source = row / 2 * 4 + other * 2 + row % 2 + matrix / 2 * 16, target = row * 2 + other;
+  const bool last_first = lane % 4 / 2, odd_first = lane / 16;
+  const uint32_t even = last_first ? 0x2064 : 0x6420, odd = even ^ 0x1111;
+  const uint32_t first = odd_first ? odd : even, second = odd_first ? even : odd;
+#pragma unroll 1
+  for (int column = thread / 32 * 16; column < columns; column += threads / 2) {
+    const T* const own = from + swizzled<rows, from_block, 1>(source, column);
+    const int at = swizzled<columns, to_block, 1>(column + target, matrix / 2 * 16);
+    uint32_t pairs[pieces][4];
+#pragma unroll
+    for (int i = 0; i < pieces; ++i) load_matrices_transposed(pairs[i], own + i * 32 * from_block);
+#pragma unroll
+    for (int i = 0; i < pieces; ++i) {
+      const uint32_t *p = pairs[i],
+                     words[4] = {picked_bytes(p[0], p[1], first), picked_bytes(p[0], p[1], second),
+                                 picked_bytes(p[2], p[3], first), picked_bytes(p[2], p[3], second)};
+      constexpr int of_block = to_block * columns;
+      store_matrices(shared_address(to + (at ^ i * 32 % to_block) + i * 32 / to_block * of_block), words);
+    }
+  }
+}
 // Blocks of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds go to buffers in the
 // order of the copy engine, when all but the last `pending` stores have left theirs.
 template <int pending>

@@ -110,6 +110,11 @@ template <class R>
 TG_DEVICE void filled(const R& ring, int thread) {
   if (thread < filling_threads) barrier_arrive(ring.full());
 }
+// A warp has made its pieces of a tile, and its lanes have met.
+template <class R>
+TG_DEVICE void transposed(const R& ring) {
+  if (threadIdx.x % 32 < releasing_lanes) barrier_arrive(ring.full());
+}
 
 // Arrives when all that this thread has copied so far is there.
 template <class R>

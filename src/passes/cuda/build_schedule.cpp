@@ -47,6 +47,7 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
       }
       int fills = ring.told ? roles.consumers / 32 : 0;  // each warp leaves its own elements
       for (const auto& [fill, filled] : roles.fills) fills += filled == tile;
+      if (roles.is_transposed(tile.get())) fills = roles.transposing_warps();
       if (ring.by_rows) fills *= producer_threads / 32;  // each warp brings its own
       if (roles.cluster() > 1) fills *= 2;               // each block brings its half, or both
       out.buffers.push_back({name, schedule::Space::shared, ring.depth, 1, bytes, fills});
@@ -173,7 +174,7 @@ class TileRing {
         ring_(static_cast<int>(out.rings.size())),
         buffer_(static_cast<int>(out.buffers.size())) {
     out.buffers.push_back({"tile", schedule::Space::shared, tile_slots, 1, tile_bytes});
-    out.rings.push_back({"tile", {buffer_}, tile_slots, 1, 1, roles.consumers / 32});
+    out.rings.push_back({"tile", {buffer_}, tile_slots, 1, 1, tile_readers(roles)});
     if (!one_loader_) out.buffers.push_back({"next tile", schedule::Space::shared, 1, 1, 4});
   }
 
@@ -238,12 +239,12 @@ RegisterShares register_shares(const Roles& roles) {
       if (roles.producers < producer_threads) return {136, 0, 0};  // only groups of four warps share them out
       if (roles.blocks_per_processor == 1) return {248, 0, 0};
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
-      return roles.one_loader ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
+      return roles.only_loads() ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
       if (converts(roles) && roles.fragment_registers <= few_registers) return {168, 208, 88};
       // A warp group has all scores of a dealt step beside its half of the sums.
       if (roles.dealt) return roles.one_loader ? RegisterShares{168, 240, 24} : RegisterShares{168, 216, 72};
-      if (!roles.one_loader) return {168, 224, 56};
+      if (!roles.only_loads()) return {168, 224, 56};
       return roles.fragment_registers > many_registers || roles.widest_product > wide_product
                  ? RegisterShares{168, 240, 24}
                  : RegisterShares{168, 232, 40};
@@ -256,8 +257,11 @@ RegisterShares register_shares(const Roles& roles) {
   }
 }
 
+int tile_readers(const Roles& roles) { return roles.consumers / 32 + roles.transposing_warps(); }
+
 int empty_arrivals(const RingPlan& ring, const Roles& roles) {
   if (ring.told) return 1;
+  if (ring.to_transpose) return roles.transposing_warps();
   const int threads = ring.by_one_group ? threads_of_group : roles.consumers;
   return threads / 32 * roles.cluster();
 }
@@ -265,8 +269,21 @@ int empty_arrivals(const RingPlan& ring, const Roles& roles) {
 int full_arrivals(const RingPlan& ring, const Roles& roles) {
   if (ring.told) return roles.consumers / 32;
   if (ring.by_rows) return producer_threads;
+  if (roles.has_transposed(ring)) return roles.has_loaded(ring) + roles.transposing_warps();
   return roles.is_brought_by_threads(ring) ? 2 : 1;
 }
+
+namespace {
+
+// Its registers are those of the producer, whose warps they are.
+schedule::Role transposer(const Roles& roles, int registers, Events transpositions) {
+  schedule::Role role{"transposer", 1, roles.transposing_warps(), registers, {}};
+  if (registers > 0) role.events.push_back({schedule::SetRegisters{registers}});
+  append(role.events, std::move(transpositions));
+  return role;
+}
+
+}  // namespace
 
 schedule::Schedule build_schedule(const std::string& name, const Roles& roles, const ConsumerProgram& program,
                                   const StepParts& parts) {
@@ -297,16 +314,18 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
     const RingPlan& own = roles.rings[static_cast<std::size_t>(ring)];
     return !own.by_rows && !own.told;
   });
-  Events loads = producer_events(names, roles);
+  Events loads = producer_events(names, roles), transpositions = transposer_events(names, roles);
   if (has_ping_pong(sums))  // the first warp group begins
     consumer.events.push_back(
         {schedule::Guard{schedule::Guard::Kind::last_group, {ping_pong_barrier(1, false)}}});
   if (roles.dynamic_tiles) {
     const TileRing tiles(out, roles);
     sums = tiles.taken(std::move(sums));
+    transpositions = tiles.taken(std::move(transpositions));
     loads = tiles.handed_out(std::move(loads));
   } else {
     sums = {all_tiles(schedule::Loop::Kind::tiles, std::move(sums))};
+    transpositions = {all_tiles(schedule::Loop::Kind::tiles, std::move(transpositions))};
     loads = {all_tiles(schedule::Loop::Kind::tiles, std::move(loads))};
   }
   append(consumer.events, std::move(sums));
@@ -322,7 +341,10 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
     producer.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, std::move(loads)}, Who::one});
   else
     append(producer.events, std::move(loads));
+  producer.warps -= roles.transposing_warps();
   out.roles = {std::move(consumer), std::move(producer)};
+  if (roles.transposing_warps() > 0)
+    out.roles.push_back(transposer(roles, shares.producer, std::move(transpositions)));
   if (stores.hands_over()) out.roles.push_back(stores.adders(shares.consumer > 0 ? shares.producer : 0));
   return out;
 }

@@ -26,6 +26,8 @@ inline int early_exponentials(int consumers, bool sums) { return consumers == 38
 inline bool ping_pong_pays(int consumers) { return consumers == 384; }
 
 RegisterShares register_shares(const Roles& roles);
+// Warps to which the producer hands the numbers of blocks.
+int tile_readers(const Roles& roles);
 // At the barrier that a slot is empty: by warps of all blocks that fill it.
 int empty_arrivals(const RingPlan& ring, const Roles& roles);
 // At the barrier that a slot is full: of who expects bytes, and once more after what threads brought.

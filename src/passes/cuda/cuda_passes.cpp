@@ -56,7 +56,7 @@ using Bodies = std::vector<ir::Body>;
 
 // Bodies that hold to the contract.
 struct Checked {
-  Bodies program, producer, consumer, consumers;
+  Bodies program, producer, transposer, consumer, consumers;
 };
 
 // Statements do not change: bodies of those that were checked hold to the contract still. What else a grid
@@ -86,6 +86,7 @@ void verify(const CudaPlan& plan, Checked& checked) {
   verify_roles(
       [](const GridPlan& grid) { return grid.roles->ordered.empty() ? grid.roles->producer : ir::Body{}; },
       checked.producer);
+  verify_roles([](const GridPlan& grid) { return grid.roles->transposer; }, checked.transposer);
   verify_roles([](const GridPlan& grid) { return grid.roles->consumer; }, checked.consumer);
   verify_roles([](const GridPlan& grid) { return grid.consumers.body; }, checked.consumers);
 }
@@ -241,6 +242,8 @@ const CudaPass list[] = {
        for (std::size_t i = 0; i < plan.grids.size(); ++i) {
          GridPlan& own = plan.grids[i];
          own.operands = operands_of(plan.kernel.grids[i].body);
+         if (own.roles)
+           for (const auto& [copy, tiles] : own.roles->transpositions) own.operands.insert(tiles.from.get());
          // Halves take the place of tiles in the consumers' program.
          if (own.roles && own.roles->dealt) own.operands.merge(operands_of(plan.computing(i)));
          own.forms = fragment_forms(plan.computing(i),

@@ -50,7 +50,9 @@ std::string roles_text(const Roles& roles) {
       "{} consumers, {} producers{}, {} blocks of a processor{}{}\n", roles.consumers, roles.producers,
       roles.one_loader ? " of which one thread loads" : "", roles.blocks_per_processor,
       roles.dynamic_tiles ? ", dynamic tile scheduler" : "", roles.pair_index >= 0 ? ", in pairs" : "");
-  return text + rings_text(roles) + "-- producer\n" + ir::print(roles.producer);
+  text += rings_text(roles) + "-- producer\n" + ir::print(roles.producer);
+  if (!roles.transposer.empty()) text += "-- transposer\n" + ir::print(roles.transposer);
+  return text;
 }
 
 std::string reasons_text(const ConsumerProgram& program) {

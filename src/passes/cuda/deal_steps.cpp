@@ -29,7 +29,7 @@ class Dealing {
     const bool converts = std::any_of(roles_.rings.begin(), roles_.rings.end(), [&](const RingPlan& ring) {
       return roles_.is_brought_by_threads(ring);
     });
-    if (converts || roles_.stores() || roles_.cluster() > 1) return Reason{};
+    if (converts || !roles_.transposer.empty() || roles_.stores() || roles_.cluster() > 1) return Reason{};
     if (const Reason reason = find_loop(); !loop_) return reason;
     columns_.emplace(step_->sum, group_, dealt_groups);
     join_rings();

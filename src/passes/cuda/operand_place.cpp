@@ -14,7 +14,6 @@ namespace {
 
 constexpr int step_bytes = 32;               // of a row along k that one instruction multiplies
 constexpr std::int64_t rows_together = 8;    // whose pieces of 16 bytes are exchanged
-constexpr std::int64_t widest = 256;         // instruction
 constexpr std::int64_t narrowest_part = 16;  // of columns that no instruction has at once
 constexpr const char* own_tile = "give each operand its own two-dimensional tile";
 
@@ -132,7 +131,8 @@ View transposed(View view) {
   return view;
 }
 
-std::vector<int> instruction_columns(const OperandPlace& b, std::int64_t own, std::int64_t groups) {
+std::vector<int> instruction_columns(const OperandPlace& b, std::int64_t own, std::int64_t groups,
+                                     std::int64_t widest) {
   const std::int64_t block = b.is_transposed ? 8 : b.order.columns, count = (own + widest - 1) / widest;
   const std::int64_t even = ((own + count - 1) / count + block - 1) / block * block;
   std::vector<int> result;

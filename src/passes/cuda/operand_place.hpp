@@ -39,6 +39,8 @@ ir::View transposed(ir::View view);
 // The columns of each instruction with which a warp group multiplies its `own` columns of B, where each of
 // `groups` begins that many after the one before; empty where instructions would be too narrow. One that
 // begins inside of a block of columns ends with it.
-std::vector<int> instruction_columns(const OperandPlace& b, std::int64_t own, std::int64_t groups);
+inline constexpr std::int64_t widest_instruction = 256;
+std::vector<int> instruction_columns(const OperandPlace& b, std::int64_t own, std::int64_t groups,
+                                     std::int64_t widest = widest_instruction);
 
 }  // namespace tegula::passes

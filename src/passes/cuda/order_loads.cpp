@@ -139,6 +139,9 @@ class Order {
 
 }  // namespace
 
-Roles order_loads(const Roles& roles, const ConsumerProgram& program) { return Order(roles, program).run(); }
+// Warps that transpose tiles take them in the order of the program.
+Roles order_loads(const Roles& roles, const ConsumerProgram& program) {
+  return roles.transposer.empty() ? Order(roles, program).run() : roles;
+}
 
 }  // namespace tegula::passes

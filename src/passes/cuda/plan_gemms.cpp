@@ -78,10 +78,14 @@ bool is_on_tensor_cores(const Gemm& gemm) {
   return has_tensor_cores(type) || (type == f32 && gemm.hints.precision != Precision::ieee);
 }
 
-bool needs_promotion(const Gemm& gemm, const GemmPlan& plan) {
-  return plan.instruction == GemmInstruction::wgmma && gemm.a.buffer->type.bits() == 8 &&
-         gemm.a.buffer->type.is_floating() && !gemm.overwrite &&
+bool asks_for_promotion(const Gemm& gemm) {
+  const DType type = gemm.a.buffer->type;
+  return type.bits() == 8 && type.is_floating() && !gemm.overwrite &&
          gemm.hints.accumulation == Accumulation::promoted;
+}
+
+bool needs_promotion(const Gemm& gemm, const GemmPlan& plan) {
+  return plan.instruction == GemmInstruction::wgmma && asks_for_promotion(gemm);
 }
 
 int accumulators(const Gemm& gemm, const GemmPlan& plan) {

@@ -41,7 +41,9 @@ bool has_tensor_cores(DType type);
 // Those, and f32 where the product may round it.
 bool is_on_tensor_cores(const ir::Gemm& gemm);
 
-// Whether the instruction keeps sums in less than f32: they are to be added to others every 128 products.
+// Whether sums of tensor cores, which have less than f32, are to be added to others every 128 products; and
+// whether tensor cores keep such sums, as those of warp groups do.
+bool asks_for_promotion(const ir::Gemm& gemm);
 bool needs_promotion(const ir::Gemm& gemm, const GemmPlan& plan);
 
 // The number of accumulators, of 64 rows and the columns of an instruction, that a warp group has of the

@@ -278,5 +278,16 @@ TEST(Products, HaveAnAccumulatorFor64RowsAnd256Columns) {
   }
 }
 
+// 128 registers of sums and as many to promote are more than a thread has.
+TEST(Products, AreHalfAsWideWherePromotedSumsWouldNotFitBesideTheirOwn) {
+  const std::tuple<int, int, std::vector<int>> table[] = {
+      {64, 256, {128, 128}}, {64, 192, {192}}, {128, 128, {128}}, {64, 224, {112, 112}}};
+  for (const auto& [m, n, columns] : table) {
+    const auto written = program({"", m, n, 128, 128, wgmma, 1, 1, false, e4m3}).ir();
+    const auto* product = testing::all_of<ir::Gemm>(written->grids.front().body).at(0);
+    EXPECT_EQ(plan_gemm(*product, 128, {}).columns, columns) << m << " x " << n;
+  }
+}
+
 }  // namespace plan_gemms_test
 }  // namespace tegula::passes

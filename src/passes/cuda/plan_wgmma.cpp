@@ -26,13 +26,26 @@ struct Instructed {
         m(gemm.c.extent(exchanged ? 1 : 0)),
         n(gemm.c.extent(exchanged ? 0 : 1)),
         k(gemm.depth()),
-        sparse(gemm.metadata.has_value()) {}
+        sparse(gemm.metadata.has_value()),
+        promoted(asks_for_promotion(gemm)) {}
 
   bool swapped;
   View a, b;
   std::int64_t m, n, k;
   bool sparse;
+  bool promoted;
 };
+
+// Of a thread, for a product's sums and those of one instruction that are to be added to them.
+constexpr std::int64_t registers_of_promotion = 208;
+
+// Instructions are half as wide where the sums of a whole one would not fit beside those that they add to.
+std::int64_t widest_of(const Instructed& p, const layout::Division& parts) {
+  const std::int64_t rows = p.m / (rows_of_group * parts.along_m), columns = p.n / parts.along_n;
+  const std::int64_t own = std::min(columns, widest_instruction) / 2;
+  return p.promoted && rows * columns / 2 + own > registers_of_promotion ? widest_instruction / 2
+                                                                         : widest_instruction;
+}
 
 // Only operands of 16 bits are read across k. From registers also a left one of floats of 8 bits is.
 Reason reason_of_order(const Gemm& gemm) {
@@ -155,7 +168,7 @@ Planned<GemmPlan> plan_product(const Instructed& p, int groups, int step) {
   const auto b = place_in(p, p.b, 0);
   if (!b) return b.reason();
   if (const Reason reason = reason_of_sparsity(p, *b); !reason.why.empty()) return reason;
-  plan.columns = instruction_columns(*b, p.n / along_n, along_n);
+  plan.columns = instruction_columns(*b, p.n / along_n, along_n, widest_of(p, plan.parts));
   if (plan.columns.empty()) return reason_of_parts(p, groups, p.n / along_n, along_m);
   if (const Reason reason = reason_of_widths(p, plan.columns); !reason.why.empty()) return reason;
   plan.accumulator = layout::wgmma_accumulator(p.m, p.n, plan.parts);

@@ -19,9 +19,12 @@ struct Part {
   int number = 0, count = 0;
 };
 
+// The warps that transpose fill tiles too, from slots that the first warp fills.
+enum class Filler { producer, transposer };
+
 class Producer {
  public:
-  Producer(ScheduleNames& names, const Roles& roles);
+  Producer(ScheduleNames& names, const Roles& roles, Filler who);
   Events run();
 
  private:
@@ -43,16 +46,24 @@ class Producer {
   int loading_warp(const Part& part) const;
   void load(const Stmt& s, const BufferPtr& tile, const Part& part, Events& out);
   void fill_by_threads(const Stmt& s, const BufferPtr& tile, int part, Events& out);
+  void transpose(const Stmt& s, const BufferPtr& tile, bool last, Events& out);
   void nested(const Stmt& s, std::vector<int>& open, Events& out);
 
-  Who readers() const { return roles_.one_loader ? Who::one : Who::all; }
+  bool transposes() const { return who_ == Filler::transposer; }
+  Who readers() const { return roles_.one_loader && !transposes() ? Who::one : Who::all; }
 
   ScheduleNames& names_;
   const Roles& roles_;
-  std::unordered_set<const Buffer*> operands_;  // that tensor cores read
+  Filler who_;
+  std::unordered_map<const StmtNode*, BufferPtr> fills_;  // the tiles that it fills
+  std::unordered_set<const Buffer*> operands_;            // that tensor cores read
 };
 
-Producer::Producer(ScheduleNames& names, const Roles& roles) : names_(names), roles_(roles) {
+Producer::Producer(ScheduleNames& names, const Roles& roles, Filler who)
+    : names_(names), roles_(roles), who_(who) {
+  if (!transposes()) fills_ = roles.fills;
+  for (const auto& [copy, tiles] : roles.transpositions)
+    if (transposes()) fills_.emplace(copy, tiles.to);
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* gemm = as<Gemm>(s);
     if (!gemm || !is_on_tensor_cores(*gemm)) return;
@@ -70,7 +81,7 @@ int Producer::loading_warp(const Part& part) const {
 bool Producer::has_fills(const Stmt& s) const {
   bool found = false;
   for_each_body(s, [&](const Body& inner) {
-    for_each_stmt(inner, [&](const Stmt& n) { found |= roles_.fills.contains(n.get()); });
+    for_each_stmt(inner, [&](const Stmt& n) { found |= fills_.contains(n.get()); });
   });
   return found;
 }
@@ -79,8 +90,8 @@ bool Producer::fills_ring(const Stmt& s, int ring) const {
   bool found = false;
   for_each_body(s, [&](const Body& inner) {
     for_each_stmt(inner, [&](const Stmt& n) {
-      const auto fill = roles_.fills.find(n.get());
-      found |= fill != roles_.fills.end() && roles_.ring_of(fill->second.get()) == ring;
+      const auto fill = fills_.find(n.get());
+      found |= fill != fills_.end() && roles_.ring_of(fill->second.get()) == ring;
     });
   });
   return found;
@@ -134,6 +145,7 @@ void Producer::meet(Events& out) const {
 void Producer::acquire(int ring, const BufferPtr& first, Events& out) {
   const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
   out.push_back({schedule::Acquire{{ring}}, readers()});
+  if (transposes()) return;
   // What they have read of the slot has arrived before the engine fills it (`fence_reads`).
   if (plan.is_awaited && !plan.by_rows && !roles_.one_loader) out.push_back({schedule::ProxyFence{}});
   // No warp may fall behind by a whole phase, nor still read the slot.
@@ -141,7 +153,7 @@ void Producer::acquire(int ring, const BufferPtr& first, Events& out) {
   if (plan.by_rows) return;
   int bytes = 0;
   for (const BufferPtr& tile : plan.with(first.get()))
-    bytes += static_cast<int>(tile->elements() * tile->type.bytes());
+    if (!roles_.is_transposed(tile.get())) bytes += static_cast<int>(tile->elements() * tile->type.bytes());
   out.push_back({schedule::Expect{{ring}, bytes}, Who::one});
 }
 
@@ -181,7 +193,25 @@ void Producer::fill_by_threads(const Stmt& s, const BufferPtr& tile, int part, E
   out.push_back({schedule::Complete{{roles_.ring_of(tile.get())}, bytes_of(s, tile)}, Who::one});
 }
 
+// Each warp makes its own pieces of the tile, and needs no other one for it. What it has read it has written,
+// so that only the last tile of a slot needs a fence.
+void Producer::transpose(const Stmt& s, const BufferPtr& tile, bool last, Events& out) {
+  const BufferPtr& from = roles_.transpositions.at(s.get()).from;
+  const int source = roles_.ring_of(from.get());
+  out.push_back({schedule::WaitFull{{source}}});
+  schedule::Access to = names_.access(tile, schedule::Touch::write);
+  to.parts.mask = 1, to.parts.per_warp = 1;
+  out.push_back(event_of(schedule::Operation{{names_.access(from, schedule::Touch::read), to}}, s));
+  if (last) out.push_back({schedule::ProxyFence{}});
+  out.push_back({schedule::WarpSync{}});
+  if (last)
+    out.push_back({schedule::Arrive{schedule::Side::full, {roles_.ring_of(tile.get())}}, Who::each_warp});
+  out.push_back({schedule::Arrive{schedule::Side::empty, {source}}, Who::each_warp});
+  out.push_back({schedule::Advance{source}});
+}
+
 void Producer::fill(const Stmt& s, const BufferPtr& tile, const Part& part, bool last, Events& out) {
+  if (transposes()) return transpose(s, tile, last, out);
   const int ring = roles_.ring_of(tile.get());
   const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
   if (plan.by_rows) {
@@ -217,6 +247,7 @@ void Producer::nested(const Stmt& s, std::vector<int>& open, Events& out) {
 // Rings that the consumers fill are awaited like its own, and let go behind the last statement that reads
 // them.
 Events Producer::run() {
+  if (transposes()) return body(roles_.transposer);
   std::vector<int> told;
   for (std::size_t ring = 0; ring < roles_.rings.size(); ++ring)
     if (roles_.rings[ring].told) told.push_back(static_cast<int>(ring));
@@ -247,14 +278,14 @@ Events Producer::body(const Body& statements, std::vector<int> to_come) {
   std::unordered_map<const Buffer*, const StmtNode*> last;  // that fills a tile that comes with this one
   std::unordered_map<int, const Buffer*> first;             // of the tiles that come in an open ring
   for (const Stmt& s : statements) {
-    if (const auto own = roles_.fills.find(s.get()); own != roles_.fills.end()) {
+    if (const auto own = fills_.find(s.get()); own != fills_.end()) {
       last[first_with(own->second)] = s.get();
       ++next[own->second.get()].count;
     }
   }
   for (const Stmt& s : statements) {
     await(s, to_come, out);
-    if (const auto own = roles_.fills.find(s.get()); own != roles_.fills.end()) {
+    if (const auto own = fills_.find(s.get()); own != fills_.end()) {
       const int ring = roles_.ring_of(own->second.get());
       const Buffer* const with = first_with(own->second);
       const bool is_open = std::find(open.begin(), open.end(), ring) != open.end();
@@ -288,6 +319,12 @@ Events Producer::body(const Body& statements, std::vector<int> to_come) {
 
 }  // namespace
 
-Events producer_events(ScheduleNames& names, const Roles& roles) { return Producer(names, roles).run(); }
+Events producer_events(ScheduleNames& names, const Roles& roles) {
+  return Producer(names, roles, Filler::producer).run();
+}
+
+Events transposer_events(ScheduleNames& names, const Roles& roles) {
+  return Producer(names, roles, Filler::transposer).run();
+}
 
 }  // namespace tegula::passes

@@ -84,7 +84,7 @@ std::int64_t fragment_registers(const Roles& roles) {
 // Without the three warps of the producer that do not load. Others cover for a block that waits for its
 // stores; where sums stay in registers from step to step, two blocks with more of them do better.
 bool fits_three(const Roles& roles) {
-  return roles.one_loader && stores_in_steps(roles) && roles.fragment_registers <= registers_of_three;
+  return roles.only_loads() && stores_in_steps(roles) && roles.fragment_registers <= registers_of_three;
 }
 
 // Shared memory for rings and stores, and for what a block has beside them.
@@ -102,7 +102,7 @@ struct Room {
 // At most as many blocks as the program asks for: one stage each, and products that ptxas takes.
 int asked_blocks(const Roles& roles, const Room& room, const RegisterNeeds& needs, int asked) {
   for (int blocks = std::min(asked, 3); blocks > 1; --blocks) {
-    if (blocks == 3 && !roles.one_loader) continue;
+    if (blocks == 3 && !roles.only_loads()) continue;
     if (room.has(blocks, 1) && !too_large(needs, registers_of(roles, blocks))) return blocks;
   }
   return 1;

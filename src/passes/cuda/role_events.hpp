@@ -60,5 +60,6 @@ class StoreEvents;
 schedule::Events consumer_events(ScheduleNames& names, StoreEvents& stores, const Roles& roles,
                                  const ConsumerProgram& program, const StepParts& parts);
 schedule::Events producer_events(ScheduleNames& names, const Roles& roles);
+schedule::Events transposer_events(ScheduleNames& names, const Roles& roles);
 
 }  // namespace tegula::passes

@@ -1,3 +1,4 @@
+// What a block's roles know of their rings.
 #include <algorithm>
 
 #include "passes/cuda/specialize_roles.hpp"
@@ -6,13 +7,9 @@ namespace tegula::passes {
 
 using namespace ir;
 
-namespace {
-
-bool holds(const std::vector<BufferPtr>& tiles, const Buffer* tile) {
+bool is_among(const std::vector<BufferPtr>& tiles, const Buffer* tile) {
   return std::any_of(tiles.begin(), tiles.end(), [&](const BufferPtr& own) { return own.get() == tile; });
 }
-
-}  // namespace
 
 std::int64_t slot_alignment(const Buffer& tile) { return tile.rank() == 1 ? 128 : 1024; }
 
@@ -23,7 +20,7 @@ std::int64_t slot_bytes(const Buffer& tile) {
 
 const std::vector<BufferPtr>& RingPlan::with(const Buffer* tile) const {
   for (const std::vector<BufferPtr>& others : in_place)
-    if (holds(others, tile)) return others;
+    if (is_among(others, tile)) return others;
   return tiles;
 }
 
@@ -46,7 +43,7 @@ std::int64_t slot_bytes(const RingPlan& ring) {
 
 int Roles::ring_of(const Buffer* tile) const {
   for (std::size_t r = 0; r < rings.size(); ++r) {
-    if (holds(rings[r].with(tile), tile)) return static_cast<int>(r);
+    if (is_among(rings[r].with(tile), tile)) return static_cast<int>(r);
   }
   return -1;
 }
@@ -55,10 +52,25 @@ bool Roles::is_told(int ring) const {
   return ring >= 0 && ring < static_cast<int>(rings.size()) && rings[static_cast<std::size_t>(ring)].told;
 }
 
+bool Roles::is_transposed(const Buffer* tile) const {
+  return std::any_of(transpositions.begin(), transpositions.end(),
+                     [&](const auto& own) { return own.second.to.get() == tile; });
+}
+
+bool Roles::has_transposed(const RingPlan& ring) const {
+  return std::any_of(ring.tiles.begin(), ring.tiles.end(),
+                     [&](const BufferPtr& tile) { return is_transposed(tile.get()); });
+}
+
+bool Roles::has_loaded(const RingPlan& ring) const {
+  return !std::all_of(ring.tiles.begin(), ring.tiles.end(),
+                      [&](const BufferPtr& tile) { return is_transposed(tile.get()); });
+}
+
 bool Roles::is_brought_by_threads(const RingPlan& ring) const {
   return !ring.by_rows && std::any_of(fills.begin(), fills.end(), [&](const auto& fill) {
     const auto plan = copies.find(fill.first);
-    return holds(ring.with(fill.second.get()), fill.second.get()) &&
+    return is_among(ring.with(fill.second.get()), fill.second.get()) &&
            (plan == copies.end() || plan->second.is_clipped);
   });
 }

@@ -72,7 +72,8 @@ class SharedSlots {
   }
 
   bool is_plain(const RingPlan& ring) const {
-    return ring.in_loop && !ring.by_rows && !ring.is_awaited && is_by_engine(ring);
+    return ring.in_loop && !ring.by_rows && !ring.is_awaited && !ring.to_transpose &&
+           !roles_.has_transposed(ring) && is_by_engine(ring);
   }
 
   // Both come in as many boxes, so that each part of a slot is filled as often.

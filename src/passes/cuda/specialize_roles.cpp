@@ -16,6 +16,7 @@
 #include "passes/cuda/ring_candidates.hpp"
 #include "passes/cuda/role_reasons.hpp"
 #include "passes/cuda/told_tiles.hpp"
+#include "passes/cuda/transpose_loads.hpp"
 #include "passes/plain_control.hpp"
 #include "passes/slice.hpp"
 
@@ -24,10 +25,6 @@ namespace tegula::passes {
 using namespace ir;
 
 namespace {
-
-bool is_among(const std::vector<BufferPtr>& tiles, const Buffer* tile) {
-  return std::any_of(tiles.begin(), tiles.end(), [&](const BufferPtr& own) { return own.get() == tile; });
-}
 
 constexpr int most_threads = 1024;  // of a block
 
@@ -152,8 +149,10 @@ bool Analysis::is_uneven() const {
 void Analysis::plan_loads(Roles& roles) const {
   const Values values(grid_.body);
   roles.one_loader = true;
-  for (RingPlan& ring : roles.rings) ring.by_rows = target_.copy_engine && !ring.told;
+  for (RingPlan& ring : roles.rings)
+    ring.by_rows = target_.copy_engine && !ring.told && !ring.to_transpose && !roles.has_transposed(ring);
   for (const RingCandidate& c : tiles_.candidates) {
+    if (roles.is_transposed(c.tile.get())) continue;
     RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
     for (const Stmt& s : c.fills) ring.by_rows &= plan_pieces(s).has_value();
     for (const Stmt& s : c.fills) {
@@ -333,6 +332,7 @@ Planned<Roles> Analysis::run() {
                     "read the tensor where the tile is read", c.fills[0]->at};
   }
   roles.dynamic_tiles = is_uneven();
+  if (target_.copy_engine) transpose_loads(roles);
   plan_loads(roles);
   note_consumers(roles, grid_, tiles_.refused);
   note_warp_groups(roles, grid_, target_);

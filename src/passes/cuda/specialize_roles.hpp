@@ -29,6 +29,7 @@ struct RingPlan {
   bool by_one_group = false;  // one warp group lets a slot go, though others may have read it
   // The consumers fill it, once a block, and the producer awaits it to know what to load next.
   bool told = false;
+  bool to_transpose = false;  // only the warps that transpose its tiles read them
 
   // The tiles with which this one of the ring is filled and released.
   const std::vector<ir::BufferPtr>& with(const ir::Buffer* tile) const;
@@ -37,6 +38,11 @@ struct RingPlan {
 };
 
 inline constexpr int producer_threads = 128, one_warp = 32;
+
+// Of a tile that comes as its tensor has it, to the tile that the consumers use.
+struct Transposition {
+  ir::BufferPtr from, to;
+};
 
 struct Roles {
   int consumers = 0, producers = producer_threads;  // threads
@@ -54,6 +60,10 @@ struct Roles {
   std::int64_t widest_product = 0;      // registers for all sums of one product by wgmma
   int pair_index = -1;                  // of the grid: two neighbours along it are a cluster and share loads
   ir::Body producer, consumer;
+  // What the producer's warps but the first do where tiles are to be transposed, and the copies by which they
+  // do it; empty: nothing. See transpose_loads.hpp.
+  ir::Body transposer;
+  std::unordered_map<const ir::StmtNode*, Transposition> transpositions;
   std::optional<DealtSteps> dealt;  // of the consumers: see deal_steps.hpp
   // Branches and loops of the producer that bring what one loop asked for; see order_loads.hpp.
   std::unordered_map<const ir::StmtNode*, ir::For> ordered;
@@ -63,14 +73,23 @@ struct Roles {
   // The consumers that run a statement together.
   int together() const { return dealt ? threads_of_group : consumers; }
   int cluster() const { return pair_index >= 0 ? 2 : 1; }
+  // One thread of the producer begins loads, and its other warps have nothing to do.
+  bool only_loads() const { return one_loader && transposer.empty(); }
+  int transposing_warps() const { return transposer.empty() ? 0 : (producer_threads - one_warp) / 32; }
 
   // -1: the tile is in no ring.
   int ring_of(const ir::Buffer* tile) const;
   // Of tiles that the consumers fill for the producer. Rings behind those of the roles are not.
   bool is_told(int ring) const;
+  bool is_transposed(const ir::Buffer* tile) const;
+  // Whether some of its tiles are transposed, and whether some are not.
+  bool has_transposed(const RingPlan& ring) const;
+  bool has_loaded(const RingPlan& ring) const;
   // Some of its bytes, at least in some blocks: the copy engine cannot, or cannot where a tile is cut.
   bool is_brought_by_threads(const RingPlan& ring) const;
 };
+
+bool is_among(const std::vector<ir::BufferPtr>& tiles, const ir::Buffer* tile);
 
 // The alignment of a slot for the tile: a swizzle pattern starts at multiples of 1024 bytes, a vector loaded
 // by the copy engine at multiples of 128.

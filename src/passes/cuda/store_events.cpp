@@ -47,7 +47,7 @@ int boxes_of_store(const Stmt& s, int consumers) {
 StoreEvents::StoreEvents(schedule::Schedule& out, ScheduleNames& names, const Roles& roles,
                          const Body& consumer, int ring)
     : out_(out), names_(names), roles_(roles), ring_(ring) {
-  const bool has_adders = roles.one_loader && roles.producers == producer_threads &&
+  const bool has_adders = roles.only_loads() && roles.producers == producer_threads &&
                           roles.consumers / 128 <= most_groups_with_adders;
   if (has_adders) handed_ = handed_over(consumer, roles.consumers);
 }
