@@ -129,12 +129,14 @@ bool touches_memory(const For& loop) {
   return found;
 }
 
-// The loop's index that goes along rows of a tensor to which it stores elements; -1 where there is none.
+// The loop's index that goes along rows of a tensor to which it stores elements, or its last one; -1 where it
+// stores none.
 int along_stored_rows(const For& loop) {
   int found = -1;
   for_each_stmt(loop.body, [&](const Stmt& s) {
     const auto* store = as<Store>(s);
     if (!store || store->to.view.buffer->space != Space::global || store->to.view.buffer->shape.empty()) return;
+    if (found < 0) found = static_cast<int>(loop.index.size()) - 1;
     const Expr column = coordinates(store->to).back();
     for (std::size_t i = 0; i < loop.index.size(); ++i)
       if (uses(column, loop.index[i])) found = static_cast<int>(i);
