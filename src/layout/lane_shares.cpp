@@ -25,7 +25,8 @@ std::optional<std::size_t> halved(const Digits& registers, int along) {
   std::optional<std::size_t> best;
   const auto crosses = [&](const Digit& d) { return d.stride[static_cast<std::size_t>(along)] == 0; };
   for (std::size_t i = 0; i < registers.size(); ++i)
-    if (registers[i].extent % 2 == 0 && (!best || crosses(registers[i]) || !crosses(registers[*best]))) best = i;
+    if (registers[i].extent % 2 == 0 && (!best || crosses(registers[i]) || !crosses(registers[*best])))
+      best = i;
   return best;
 }
 

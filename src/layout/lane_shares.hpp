@@ -20,7 +20,8 @@ struct LaneShares {
 };
 
 // Instead of a layout in which neighbouring lanes hold the same elements. Lanes take different coordinates in
-// other dimensions than `along` where they can. Nothing where there are no such lanes, or not as many elements.
+// other dimensions than `along` where they can. Nothing where there are no such lanes, or not as many
+// elements.
 std::optional<LaneShares> share_among_lanes(const Layout& sums, int along);
 
 }  // namespace tegula::layout

@@ -72,8 +72,7 @@ std::size_t CudaGridPrinter::reductions_together(const Body& statements, std::si
     if (declared && declared->tile->space == Space::fragment) continue;
     const auto* n = as<Reduce>(statements[i]);
     if (!n || lane_sums_.contains(n->to.buffer.get()) || layouts_.shares.contains(n->to.buffer.get()) ||
-        results.contains(n->from.buffer.get()) ||
-        !results.insert(n->to.buffer.get()).second)
+        results.contains(n->from.buffer.get()) || !results.insert(n->to.buffer.get()).second)
       break;
     end = i + 1, ++count;
   }

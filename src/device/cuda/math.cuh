@@ -211,8 +211,8 @@ TG_DEVICE T across_lanes(T x) {
   }
 }
 
-// Of two registers that are `registers` apart a lane keeps the first, and the one that is `lanes` behind it the
-// second, each combined with that of the other lane.
+// Of two registers that are `registers` apart a lane keeps the first, and the one that is `lanes` behind it
+// the second, each combined with that of the other lane.
 template <class Op, int lanes, int registers, class T, int n>
 TG_DEVICE void halve_among_lanes(const T (&all)[n], T (&own)[n / 2]) {
   const bool second = threadIdx.x & lanes;

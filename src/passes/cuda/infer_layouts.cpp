@@ -135,7 +135,8 @@ int along_stored_rows(const For& loop) {
   int found = -1;
   for_each_stmt(loop.body, [&](const Stmt& s) {
     const auto* store = as<Store>(s);
-    if (!store || store->to.view.buffer->space != Space::global || store->to.view.buffer->shape.empty()) return;
+    if (!store || store->to.view.buffer->space != Space::global || store->to.view.buffer->shape.empty())
+      return;
     if (found < 0) found = static_cast<int>(loop.index.size()) - 1;
     const Expr column = coordinates(store->to).back();
     for (std::size_t i = 0; i < loop.index.size(); ++i)
@@ -281,7 +282,8 @@ void Inference::collect(const Body& body, int threads, int depth) {
       for (int d = 0; d < n->from.rank(); ++d)
         if (d != n->dim) axes.push_back(d);
       sums_.emplace_back(fragments_.at(n->from.buffer.get()), fragments_.at(n->to.buffer.get()));
-      edges_.push_back({fragments_.at(n->from.buffer.get()), fragments_.at(n->to.buffer.get()), depth, axes, n});
+      edges_.push_back(
+          {fragments_.at(n->from.buffer.get()), fragments_.at(n->to.buffer.get()), depth, axes, n});
     }
     if (const auto* n = as<Scan>(s)) {
       const int from = fragments_.at(n->from.buffer.get());
@@ -331,11 +333,14 @@ std::optional<layout::LaneShares> Inference::shared(const Edge& edge, const Layo
   const int own = find(edge.child);
   const Buffer* tile = edge.sum->to.buffer.get();
   const Layout& from = *nodes_[static_cast<std::size_t>(find(edge.parent))].fixed;
-  const bool alone = std::none_of(edges_.begin(), edges_.end(), [&](const Edge& other) {
-    return find(other.parent) == own || (find(other.child) == own && &other != &edge);
-  }) && std::none_of(around_.begin(), around_.end(), [&](const LoopAround& other) {
-    return find(other.fragment) == own || find(other.loop) == own;
-  });
+  const bool alone =
+      std::none_of(edges_.begin(), edges_.end(),
+                   [&](const Edge& other) {
+                     return find(other.parent) == own || (find(other.child) == own && &other != &edge);
+                   }) &&
+      std::none_of(around_.begin(), around_.end(), [&](const LoopAround& other) {
+        return find(other.fragment) == own || find(other.loop) == own;
+      });
   const Parting divided = parting(from, edge.sum->dim);
   if (!alone || divided.lanes.size() != 1 || !divided.parts.empty()) return std::nullopt;
   int along = -1;

@@ -2,8 +2,8 @@
 //
 // Fragments and loops that access the same elements together get the same layout; a vector that is used along
 // the rows of a matrix gets a slice of its layout. Products fix layouts; without a product, a blocked layout
-// is chosen. Accesses that do not fit are not refused: the printer moves them through shared memory. Sums that
-// only go to memory are shared among the lanes that add them up.
+// is chosen. Accesses that do not fit are not refused: the printer moves them through shared memory. Sums
+// that only go to memory are shared among the lanes that add them up.
 #pragma once
 #include <optional>
 #include <unordered_map>

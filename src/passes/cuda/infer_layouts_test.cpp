@@ -143,8 +143,9 @@ TEST(Layouts, OfSumsThatOnlyGoToTensorsAreShared) {
       });
     });
   };
-  for (const auto& [use, shared] : {std::pair(Use::stored, true), std::pair(Use::beside_another, true),
-                                    std::pair(Use::read_alone, false), std::pair(Use::needed_by_rows, false)}) {
+  for (const auto& [use, shared] :
+       {std::pair(Use::stored, true), std::pair(Use::beside_another, true), std::pair(Use::read_alone, false),
+        std::pair(Use::needed_by_rows, false)}) {
     const Fragments own = fragments_of(program(use));
     EXPECT_EQ(own.layouts.shares.contains(own.tiles[1].get()), shared) << static_cast<int>(use);
     EXPECT_EQ(own.of(1).register_count(), shared ? 1 : 16) << static_cast<int>(use);
