@@ -177,7 +177,7 @@ FragmentTile CudaGridPrinter::shared_by_lanes(const Reduce& n, const FragmentTil
   std::string from = sum.name;
   std::int64_t count = sum.layout.register_count();
   for (const layout::Halving& step : steps) {
-    const std::string to = names_.unique(n.to.buffer->name + "_part");
+    const std::string to = names_.unique(sum.name + "_part");
     out_.line(fmt::format("{} {}[{}];", scalar_type(compute_type(n.to.buffer->type)), to, count /= 2));
     out_.line(fmt::format("tg::halve_among_lanes<{}, {}, {}>({}, {});", combination_of(n.op), step.lanes,
                           step.registers, from, to));
