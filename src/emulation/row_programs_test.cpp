@@ -136,6 +136,46 @@ lang::Kernel pieces(DType type, Piece piece) {
   });
 }
 
+// ---- sums of rows, of which each thread has several
+
+enum class Sums { of_rows, largest, of_columns, of_parts, scaled, kept_by_all };
+
+// Sums of `rows` rows, or of parts of them, which only go to memory; kept_by_all: the rows need them as well.
+lang::Kernel row_sums(int rows, DType type, Sums sums) {
+  return kernel("row_sums", [=] {
+    Dim M("M");
+    lang::Tensor x = input("x", {M, 64}, type), scale = input("scale", {M}, f32);
+    lang::Tensor out = output("out", {M, sums == Sums::of_columns ? 64 : 4}, f32);
+    grid(ceildiv(M, rows), {.threads = 64}, [&](Index block) {
+      Fragment own({rows, 64}, f32);
+      copy(x.at(block * rows), own);
+      if (sums == Sums::of_columns) {
+        Fragment sum = reduce_sum(own, 0);
+        parallel(sum, [&](Index j) { when(block == 0, [&] { out(block, j) = sum(j); }); });
+        for (int i = 1; i < 5; ++i) parallel(64, [&](Index j) { when(block == 0, [&] { out(i, j) = 0; }); });
+        return;
+      }
+      if (sums == Sums::of_parts) {
+        Fragment sum = reduce_sum(own.reshape({rows, 4, 16}), 2);
+        parallel(sum, [&](Index i, Index j) {
+          when(block * rows + i < M, [&] { out(block * rows + i, j) = sum(i, j); });
+        });
+        return;
+      }
+      Fragment sum = sums == Sums::largest ? reduce_max(own) : reduce_sum(own);
+      if (sums == Sums::kept_by_all) parallel(own, [&](Index i, Index j) { own(i, j) -= sum(i); });
+      parallel(sum, [&](Index i) {
+        Expr row = block * rows + i;
+        when(row < M, [&] { out(row, 0) = sums == Sums::scaled ? sum(i) * scale(row) : sum(i); });
+      });
+      Fragment rest = reduce_absmax(own);
+      parallel(rest, [&](Index i) {
+        for (int j = 1; j < 4; ++j) when(block * rows + i < M, [&] { out(block * rows + i, j) = rest(i); });
+      });
+    });
+  });
+}
+
 // ---- several tiles one after another
 
 // Sums of two tensors and of a row, after a sum over the row.
@@ -197,24 +237,71 @@ std::vector<RowCase> cases() {
   const std::vector<std::string> once{"registers change their threads"}, by_elements{": to shared memory"};
   const Tensor rows = normal({3, 1024}, bf16, 1), narrow = normal({5, 128}, bf16, 2);
   const Tensor ragged = normal({3, 200}, f32, 3), whole = normal({3, 256}, bf16, 4);
+  const Tensor sums = normal({150, 64}, f32, 12), scale = normal({150}, f32, 13);
+  const std::vector<std::string> shared{"halve_among_lanes"};
   std::vector<RowCase> all{
       {"reshaped", [] { return transform(1024, Spelling::reshaped); }, {rows}, {3, 1024}, once, by_elements},
-      {"radix_four", [] { return transform(1024, Spelling::radix_four); }, {rows}, {3, 1024}, once, by_elements},
+      {"radix_four",
+       [] { return transform(1024, Spelling::radix_four); },
+       {rows},
+       {3, 1024},
+       once,
+       by_elements},
       {"slices", [] { return transform(1024, Spelling::slices); }, {rows}, {3, 1024}, once, by_elements},
-      {"two_rows", [] { return transform(1024, Spelling::of_two_rows); }, {normal({4, 1024}, bf16, 5)}, {4, 1024},
-       once, by_elements},
-      {"reduced", [] { return scaled_transform(256); }, {normal({2, 256}, f32, 6)}, {2, 256}, once, by_elements},
+      {"two_rows",
+       [] { return transform(1024, Spelling::of_two_rows); },
+       {normal({4, 1024}, bf16, 5)},
+       {4, 1024},
+       once,
+       by_elements},
+      {"reduced",
+       [] { return scaled_transform(256); },
+       {normal({2, 256}, f32, 6)},
+       {2, 256},
+       once,
+       by_elements},
       {"pieces", [] { return pieces(f32, Piece::loaded); }, {ragged}, {3, 200}, {"wait_copies<1>"}},
-      {"pieces_of_16_bits", [] { return pieces(bf16, Piece::loaded); }, {whole}, {3, 256}, {"wait_copies<1>"}},
+      {"pieces_of_16_bits",
+       [] { return pieces(bf16, Piece::loaded); },
+       {whole},
+       {3, 256},
+       {"wait_copies<1>"}},
       {"filled_pieces", [] { return pieces(bf16, Piece::filled); }, {whole}, {3, 256}, {"wait_copies<1>"}},
       {"ragged_pieces", [] { return pieces(f32, Piece::filled); }, {ragged}, {3, 200}, {"wait_copies<1>"}},
-      {"pieces_in_place", [] { return pieces(f32, Piece::in_place); }, {normal({3, 200}, f32, 7)}, {3, 200},
+      {"pieces_in_place",
+       [] { return pieces(f32, Piece::in_place); },
+       {normal({3, 200}, f32, 7)},
+       {3, 200},
        {"wait_copies<1>"}},
-      {"together", [] { return together(2); }, {narrow, normal({5, 128}, bf16, 8), normal({128}, bf16, 9)},
+      {"together",
+       [] { return together(2); },
+       {narrow, normal({5, 128}, bf16, 8), normal({128}, bf16, 9)},
        {5, 128}},
-      {"together_shifted", [] { return together(1); },
-       {shifted(5, 128, bf16, 10), normal({5, 128}, bf16, 11), normal({128}, bf16, 12)}, {5, 128}, {},
+      {"together_shifted",
+       [] { return together(1); },
+       {shifted(5, 128, bf16, 10), normal({5, 128}, bf16, 11), normal({128}, bf16, 12)},
+       {5, 128},
+       {},
        {"is_aligned"}},
+      {"sums_of_rows", [] { return row_sums(64, f32, Sums::of_rows); }, {sums, scale}, {150, 4}, shared},
+      {"sums_of_few_rows",
+       [] { return row_sums(16, bf16, Sums::of_rows); },
+       {normal({150, 64}, bf16, 14), scale},
+       {150, 4},
+       {},
+       shared},
+      {"largest_of_rows", [] { return row_sums(64, f32, Sums::largest); }, {sums, scale}, {150, 4}, shared},
+      {"sums_of_columns",
+       [] { return row_sums(64, f32, Sums::of_columns); },
+       {normal({5, 64}, f32, 15), scale.slice(0, 0, 5)},
+       {5, 64}},
+      {"sums_of_parts_of_rows",
+       [] { return row_sums(64, f32, Sums::of_parts); },
+       {sums, scale},
+       {150, 4},
+       shared},
+      {"scaled_sums", [] { return row_sums(64, f32, Sums::scaled); }, {sums, scale}, {150, 4}, shared},
+      {"sums_that_rows_need", [] { return row_sums(64, f32, Sums::kept_by_all); }, {sums, scale}, {150, 4}},
       {"halves", [] { return halves(); }, {narrow}, {5, 128}, {}, {"block_sync"}},
   };
   return all;

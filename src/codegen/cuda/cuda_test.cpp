@@ -191,7 +191,8 @@ TEST(PlaceSync, OrdersWhatDoesNotCommute) {
       {{code(W, 0, true), code(W, 0, true), code(R, 0)}, "ww|r"},
       {{around(loop, {code(W, 0), code(R, 0)})}, "(|w|r)"},
       {{around(loop, {code(R, 0), code(R, 16)}), code(W, 0)}, "(rr)|w"},
-      {{code(W, 0), around(loop, {code(R, 0)})}, "w(|r)"},
+      {{code(W, 0), around(loop, {code(R, 0)})}, "w|(r)"},
+      {{code(W, 16), around(loop, {code(W, 0), code(R, 0), code(R, 16)})}, "w(|w|rr)"},
       {{around(branch, {code(W, 0)}), around(otherwise, {code(W, 0)}), code(R, 0)}, "(w)(w)|r"},
       {{code(W, 0), around(branch, {code(R, 0)}), around(otherwise, {code(R, 0)})}, "w(|r)(|r)"},
       {{around(loop, {code(W, 0), leave, code(R, 0)}), code(R, 0)}, "(|w.|r)|r"},
@@ -203,10 +204,10 @@ TEST(PlaceSync, OrdersWhatDoesNotCommute) {
       {{around(loop, {alternating({in_half(W), in_half(R)})}), code(W, 0)}, "((w|r))|w"},
       {{alternating({in_half(W), in_half(R), code(W, 8)})}, "(|w|r|w)"},
       {{apart({of_tensor(W)}), of_tensor(R)}, "(w)|r"},
-      {{of_tensor(W), apart({of_tensor(W)})}, "w(|w)"},
+      {{of_tensor(W), apart({of_tensor(W)})}, "w|(w)"},
       {{apart({of_tensor(R), of_tensor(W)})}, "(r|w)"},
       {{apart({of_tensor(W), code(W, 0)})}, "(w|w)"},
-      {{around(loop, {apart({of_tensor(W)})})}, "((|w))"},
+      {{around(loop, {apart({of_tensor(W)})})}, "(|(w))"},
   };
   for (const Case& c : cases) EXPECT_EQ(sketch(place_sync(c.steps)), c.expected) << sketch(c.steps);
 }

@@ -234,6 +234,8 @@ class CudaGridPrinter : private ElementPrinter {
   void begin_fold(const ir::Reduce& n, const Loc& at);
   void fold_registers(const ir::Reduce& n, const FragmentTile& from);
   FragmentTile end_fold(const ir::Reduce& n, const Loc& at);
+  FragmentTile shared_by_lanes(const ir::Reduce& n, const FragmentTile& sum,
+                               const std::vector<layout::Halving>& steps);
   void fold_lanes(const passes::Parting& parting, const FragmentTile& sum, ir::ReduceOp op);
   void begin_lane_sum(const passes::LaneSum& n);
   void end_lane_sum(const passes::LaneSum& n);

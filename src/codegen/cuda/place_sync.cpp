@@ -3,6 +3,7 @@
 // before.
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "codegen/cuda/steps.hpp"
 #include "ir/lists.hpp"
@@ -101,9 +102,7 @@ class Placement {
         result.back().body = walk(step.body, here, left);
         add(pending, here);
       } else {
-        Pending leaving;
-        result.back().body = repeated(step, pending, leaving);
-        add(pending, leaving);
+        loop(step, result, pending);
       }
     }
     return result;
@@ -114,6 +113,31 @@ class Placement {
     Step step;
     step.lines.push_back(barrier_);
     return step;
+  }
+
+  // Where a barrier of the loop is needed for what comes before the loop alone, it stands in front: a step
+  // would wait every time.
+  void loop(const Step& step, std::vector<Step>& result, Pending& pending) {
+    Pending leaving;
+    std::vector<Step> body = repeated(step, pending, leaving);
+    if (const std::size_t barriers = count_barriers(body); barriers > 0) {
+      Pending own, own_leaving;
+      std::vector<Step> behind_one = repeated(step, own, own_leaving);
+      if (count_barriers(behind_one) < barriers) {
+        result.insert(result.end() - 1, barrier());
+        body = std::move(behind_one), pending = std::move(own), leaving = std::move(own_leaving);
+      }
+    }
+    result.back().body = std::move(body);
+    add(pending, leaving);
+  }
+
+  std::size_t count_barriers(const std::vector<Step>& steps) const {
+    return std::accumulate(steps.begin(), steps.end(), std::size_t{0},
+                           [&](std::size_t count, const Step& step) {
+                             const bool own = step.kind == StepKind::code && step.lines == barrier().lines;
+                             return count + (own ? 1 : 0) + count_barriers(step.body);
+                           });
   }
 
   // The body of a loop that may run any number of times. What its steps touch at places of their own is

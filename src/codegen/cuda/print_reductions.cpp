@@ -55,6 +55,8 @@ void CudaGridPrinter::operator()(const Reduce& n, const Stmt& s) {
   fold_registers(n, from);
   if (part_.last < 16) return;
   const FragmentTile sum = end_fold(n, s->at);
+  if (const auto shares = layouts_.shares.find(n.to.buffer.get()); shares != layouts_.shares.end())
+    return finish_reduction(n, shared_by_lanes(n, sum, shares->second), s->at);
   if (!lane_sums_.contains(n.to.buffer.get())) fold_threads(n, from, sum, s->at);
   finish_reduction(n, sum, s->at);
 }
@@ -69,8 +71,8 @@ std::size_t CudaGridPrinter::reductions_together(const Body& statements, std::si
     const auto* declared = as<Declare>(statements[i]);
     if (declared && declared->tile->space == Space::fragment) continue;
     const auto* n = as<Reduce>(statements[i]);
-    if (!n || lane_sums_.contains(n->to.buffer.get()) || results.contains(n->from.buffer.get()) ||
-        !results.insert(n->to.buffer.get()).second)
+    if (!n || lane_sums_.contains(n->to.buffer.get()) || layouts_.shares.contains(n->to.buffer.get()) ||
+        results.contains(n->from.buffer.get()) || !results.insert(n->to.buffer.get()).second)
       break;
     end = i + 1, ++count;
   }
@@ -167,6 +169,21 @@ void CudaGridPrinter::fold_lanes(const passes::Parting& parting, const FragmentT
     out_.line(fmt::format("for (int r = 0; r < {0}; ++r) {1}[r] = tg::across_lanes<{2}, {3}, {4}>({1}[r]);",
                           sum.layout.register_count(), sum.name, combination_of(op), step, lanes));
   }
+}
+
+// Each lane gets the sums of its part.
+FragmentTile CudaGridPrinter::shared_by_lanes(const Reduce& n, const FragmentTile& sum,
+                                              const std::vector<layout::Halving>& steps) {
+  std::string from = sum.name;
+  std::int64_t count = sum.layout.register_count();
+  for (const layout::Halving& step : steps) {
+    const std::string to = names_.unique(sum.name + "_part");
+    out_.line(fmt::format("{} {}[{}];", scalar_type(compute_type(n.to.buffer->type)), to, count /= 2));
+    out_.line(fmt::format("tg::halve_among_lanes<{}, {}, {}>({}, {});", combination_of(n.op), step.lanes,
+                          step.registers, from, to));
+    from = to;
+  }
+  return {from, fragments_.at(n.to.buffer.get()).layout};
 }
 
 // Partial results meet by exchanges within a warp, and through shared memory among warps.

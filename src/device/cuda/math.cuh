@@ -211,6 +211,19 @@ TG_DEVICE T across_lanes(T x) {
   }
 }
 
+// Of two registers that are `registers` apart a lane keeps the first, and the one that is `lanes` behind it
+// the second, each combined with that of the other lane.
+template <class Op, int lanes, int registers, class T, int n>
+TG_DEVICE void halve_among_lanes(const T (&all)[n], T (&own)[n / 2]) {
+  const bool second = threadIdx.x & lanes;
+#pragma unroll
+  for (int r = 0; r < n / 2; ++r) {
+    const T a = all[r / registers * 2 * registers + r % registers],
+            b = all[r / registers * 2 * registers + r % registers + registers];
+    own[r] = Op::of(second ? b : a, shuffled(second ? a : b, lanes));
+  }
+}
+
 TG_DEVICE bool any_lane(bool x) { return __any_sync(0xffffffffu, x) != 0; }
 
 }  // namespace tg

@@ -8,6 +8,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/element_bits.hpp"
+#include "passes/cuda/lane_sums.hpp"
 #include "passes/cuda/lower.hpp"
 
 namespace tegula::passes {
@@ -91,6 +92,7 @@ struct Node {
 struct Edge {
   int parent, child, depth;
   std::vector<int> axes;
+  const Reduce* sum = nullptr;  // that makes the child of the parent
 };
 
 // A loop that meets the fragment through a reshaped view, or several elements at a time.
@@ -127,6 +129,30 @@ bool touches_memory(const For& loop) {
   return found;
 }
 
+// The loop's index that goes along rows of a tensor to which it stores elements, or its last one; -1 where it
+// stores none.
+int along_stored_rows(const For& loop) {
+  int found = -1;
+  for_each_stmt(loop.body, [&](const Stmt& s) {
+    const auto* store = as<Store>(s);
+    if (!store || store->to.view.buffer->space != Space::global || store->to.view.buffer->shape.empty())
+      return;
+    if (found < 0) found = static_cast<int>(loop.index.size()) - 1;
+    const Expr column = coordinates(store->to).back();
+    for (std::size_t i = 0; i < loop.index.size(); ++i)
+      if (uses(column, loop.index[i])) found = static_cast<int>(i);
+  });
+  return found;
+}
+
+std::size_t count_mentions(const Body& body, const Buffer* tile) {
+  std::size_t count = 0;
+  for_each_stmt(body, [&](const Stmt& s) {
+    for_each_view(s, [&](const View& view) { count += view.buffer.get() == tile ? 1 : 0; });
+  });
+  return count;
+}
+
 layout::Coordinates shape_of(const std::vector<Expr>& extents) {
   layout::Coordinates result;
   for (const Expr& e : extents) result.push_back(constant_value(e));
@@ -137,7 +163,7 @@ class Inference {
  public:
   Inference(const CudaTarget& target, const HeldFragments& held) : target_(target), held_(held) {}
   void collect(const Body& body, int threads, int depth);
-  Layouts solve();
+  Layouts solve(const Body& body);
 
  private:
   int node(const layout::Coordinates& shape, int threads);
@@ -148,7 +174,8 @@ class Inference {
   void around_held(int self, const For& n, const Access& access);
   void copy(const Copy& n);
   void fix(int n, const Layout& layout);
-  bool propagate();
+  bool propagate(const Body& body);
+  std::optional<layout::LaneShares> shared(const Edge& edge, const Layout& sums, const Body& body);
   bool propagate_around();
   bool goes_with_sums(int n);
   bool waits_for_memory(int n);
@@ -162,6 +189,8 @@ class Inference {
   std::vector<std::pair<int, int>> sums_;  // fragments that are reduced, and where to
   std::unordered_map<const Buffer*, int> fragments_;
   std::unordered_map<const StmtNode*, int> loops_;
+  std::vector<std::pair<int, const For*>> statements_;  // of the loops
+  std::unordered_map<const Buffer*, std::vector<layout::Halving>> shares_;
 };
 
 int Inference::node(const layout::Coordinates& shape, int threads) {
@@ -203,6 +232,7 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
   if (!constant || !uses_fragments) return;
   const int self = node(shape_of(n.end), threads);
   loops_.emplace(s.get(), self);
+  statements_.emplace_back(self, &n);
   for_each_stmt(n.body, [&](const Stmt& inner) {
     const Access* access = fragment_access(inner);
     if (!access) {
@@ -252,7 +282,8 @@ void Inference::collect(const Body& body, int threads, int depth) {
       for (int d = 0; d < n->from.rank(); ++d)
         if (d != n->dim) axes.push_back(d);
       sums_.emplace_back(fragments_.at(n->from.buffer.get()), fragments_.at(n->to.buffer.get()));
-      edges_.push_back({fragments_.at(n->from.buffer.get()), fragments_.at(n->to.buffer.get()), depth, axes});
+      edges_.push_back(
+          {fragments_.at(n->from.buffer.get()), fragments_.at(n->to.buffer.get()), depth, axes, n});
     }
     if (const auto* n = as<Scan>(s)) {
       const int from = fragments_.at(n->from.buffer.get());
@@ -277,7 +308,7 @@ void Inference::collect(const Body& body, int threads, int depth) {
 }
 
 // The slices of what is fixed, innermost uses first. False if there are none.
-bool Inference::propagate() {
+bool Inference::propagate(const Body& body) {
   const Edge* best = nullptr;
   for (const Edge& edge : edges_) {
     const Node& parent = nodes_[static_cast<std::size_t>(find(edge.parent))];
@@ -287,8 +318,40 @@ bool Inference::propagate() {
   }
   if (!best) return false;
   const Layout& parent = *nodes_[static_cast<std::size_t>(find(best->parent))].fixed;
-  nodes_[static_cast<std::size_t>(find(best->child))].fixed = projected(parent, best->axes);
+  Layout own = projected(parent, best->axes);
+  if (auto lanes = shared(*best, own, body)) {
+    shares_.emplace(best->sum->to.buffer.get(), std::move(lanes->steps));
+    own = std::move(lanes->layout);
+  }
+  nodes_[static_cast<std::size_t>(find(best->child))].fixed = std::move(own);
   return true;
+}
+
+// Sums that lanes of a warp add up, and that are met in loops alone which store to tensors.
+std::optional<layout::LaneShares> Inference::shared(const Edge& edge, const Layout& sums, const Body& body) {
+  if (!edge.sum || !edge.sum->overwrite) return std::nullopt;
+  const int own = find(edge.child);
+  const Buffer* tile = edge.sum->to.buffer.get();
+  const Layout& from = *nodes_[static_cast<std::size_t>(find(edge.parent))].fixed;
+  const bool alone =
+      std::none_of(edges_.begin(), edges_.end(),
+                   [&](const Edge& other) {
+                     return find(other.parent) == own || (find(other.child) == own && &other != &edge);
+                   }) &&
+      std::none_of(around_.begin(), around_.end(), [&](const LoopAround& other) {
+        return find(other.fragment) == own || find(other.loop) == own;
+      });
+  const Parting divided = parting(from, edge.sum->dim);
+  if (!alone || divided.lanes.size() != 1 || !divided.parts.empty()) return std::nullopt;
+  int along = -1;
+  std::size_t met = 1;  // where it is made
+  for (const auto& [loop, statement] : statements_) {
+    if (find(loop) != own) continue;
+    along = std::max(along, along_stored_rows(*statement));
+    met += count_mentions(statement->body, tile);
+  }
+  if (along < 0 || met != count_mentions(body, tile)) return std::nullopt;
+  return layout::share_among_lanes(sums, along);
 }
 
 // A loop that meets fragments by other numbers of their elements lies as they do, so that none moves: a sum
@@ -342,9 +405,9 @@ int Inference::choose() {
   return best;
 }
 
-Layouts Inference::solve() {
+Layouts Inference::solve(const Body& body) {
   for (;;) {
-    if (propagate() || propagate_around()) continue;
+    if (propagate(body) || propagate_around()) continue;
     const int open = choose();
     if (open < 0) break;
     Node& n = nodes_[static_cast<std::size_t>(open)];
@@ -359,6 +422,7 @@ Layouts Inference::solve() {
     result.fragments.emplace(buffer, *nodes_[static_cast<std::size_t>(find(n))].fixed);
   for (const auto& [loop, n] : loops_)
     result.loops.emplace(loop, *nodes_[static_cast<std::size_t>(find(n))].fixed);
+  result.shares = std::move(shares_);
   return result;
 }
 
@@ -367,7 +431,7 @@ Layouts Inference::solve() {
 Layouts infer_layouts(const Body& body, int threads, const CudaTarget& target, const HeldFragments& held) {
   Inference inference(target, held);
   inference.collect(body, threads, 0);
-  return inference.solve();
+  return inference.solve(body);
 }
 
 }  // namespace tegula::passes

@@ -2,11 +2,13 @@
 //
 // Fragments and loops that access the same elements together get the same layout; a vector that is used along
 // the rows of a matrix gets a slice of its layout. Products fix layouts; without a product, a blocked layout
-// is chosen. Accesses that do not fit are not refused: the printer moves them through shared memory.
+// is chosen. Accesses that do not fit are not refused: the printer moves them through shared memory. Sums
+// that only go to memory are shared among the lanes that add them up.
 #pragma once
 #include <optional>
 #include <unordered_map>
 
+#include "layout/lane_shares.hpp"
 #include "passes/cuda/exchange_registers.hpp"
 #include "passes/cuda/plan_gemms.hpp"
 
@@ -17,6 +19,8 @@ namespace tegula::passes {
 struct Layouts {
   std::unordered_map<const ir::Buffer*, layout::Layout> fragments;
   std::unordered_map<const ir::StmtNode*, layout::Layout> loops;
+  // Of fragments whose elements lanes share: by which exchanges each comes to its own.
+  std::unordered_map<const ir::Buffer*, std::vector<layout::Halving>> shares;
 };
 
 // `held` fragments lie as is said there.

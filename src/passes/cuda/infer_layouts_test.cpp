@@ -121,6 +121,37 @@ TEST(Layouts, OfReshapedFragmentsAreThoseOfTheProduct) {
     }
 }
 
+// Of the sums of 64 rows a thread has 16, as have the 15 lanes beside it.
+TEST(Layouts, OfSumsThatOnlyGoToTensorsAreShared) {
+  enum class Use { stored, beside_another, read_alone, needed_by_rows };
+  const auto program = [](Use use) {
+    return kernel("layouts", [&] {
+      Tensor x = input("x", {64, 64}, f32), more = input("more", {64}, f32), out = output("out", {64}, f32),
+             rows = output("rows", {64, 64}, f32);
+      grid(1, {.threads = 64}, [&](Index) {
+        Fragment own({64, 64}, f32);
+        copy(x.at(0, 0), own);
+        Fragment sum = reduce_sum(own);
+        if (use == Use::needed_by_rows) parallel(own, [&](Index i, Index j) { own(i, j) -= sum(i); });
+        if (use == Use::beside_another) {
+          Fragment other({64}, f32);
+          copy(more.at(0), other);
+          parallel(sum, [&](Index i) { sum(i) += other(i); });
+        }
+        parallel(sum, [&](Index i) { out(i) = use == Use::read_alone ? sum(i) + sum(0) : sum(i); });
+        copy(own, rows.at(0, 0));
+      });
+    });
+  };
+  for (const auto& [use, shared] :
+       {std::pair(Use::stored, true), std::pair(Use::beside_another, true), std::pair(Use::read_alone, false),
+        std::pair(Use::needed_by_rows, false)}) {
+    const Fragments own = fragments_of(program(use));
+    EXPECT_EQ(own.layouts.shares.contains(own.tiles[1].get()), shared) << static_cast<int>(use);
+    EXPECT_EQ(own.of(1).register_count(), shared ? 1 : 16) << static_cast<int>(use);
+  }
+}
+
 // Where neighbours are apart in memory, they go to different lanes.
 TEST(Layouts, HoldNoPiecesOfWhatIsSpread) {
   for (const bool apart : {false, true}) {
