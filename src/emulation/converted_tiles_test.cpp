@@ -114,7 +114,8 @@ lang::Kernel converted_pages(int features) {
 
 class ConvertedPages : public ::testing::TestWithParam<int> {};
 
-// Pages that do not exist are zeros. Registers would hold all that a thread makes of 256 features a step ahead.
+// Pages that do not exist are zeros. Registers would hold all that a thread makes of 256 features a step
+// ahead.
 TEST_P(ConvertedPages, AreFoundByMovingFromRowToRow) {
   const int features = GetParam(), pages = 3;
   const lang::Kernel program = converted_pages(features);
@@ -123,11 +124,11 @@ TEST_P(ConvertedPages, AreFoundByMovingFromRowToRow) {
   const Tensor table = Tensor::from(std::vector<std::int32_t>{2, -1, 0, pages, 1});
   for (const int more : {0, 3}) {
     const Tensor room = Tensor::random_normal({pages, 64, features + more}, f32, 1, 0, 1).to(e4m3);
-    expect_as_interpreted(program,
-                          {Tensor::random_normal({64, features}, bf16, 2, 0, 1),
-                           room.slice(2, more, features + more),
-                           Tensor::random_uniform({pages, 64, features / group}, f32, 3, .5, 1.5), table},
-                          {64, 64}, 1e-3);
+    expect_as_interpreted(
+        program,
+        {Tensor::random_normal({64, features}, bf16, 2, 0, 1), room.slice(2, more, features + more),
+         Tensor::random_uniform({pages, 64, features / group}, f32, 3, .5, 1.5), table},
+        {64, 64}, 1e-3);
   }
 }
 

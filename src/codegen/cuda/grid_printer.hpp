@@ -157,8 +157,7 @@ class CudaGridPrinter : private ElementPrinter {
   std::optional<MovingPieces> moving_pieces(const passes::RowConversion& plan,
                                             const PieceRegisters& registers);
   bool needs_no_question(const ir::Access& from, const std::vector<std::size_t>& asked);
-  std::vector<std::size_t> dims_asked_for_all(const passes::RowConversion& plan,
-                                              std::size_t statement) const;
+  std::vector<std::size_t> dims_asked_for_all(const passes::RowConversion& plan, std::size_t statement) const;
   void name_first_piece(const MovingPieces& moving);
   void declare_moving(MovingPieces& moving, std::size_t statement);
   void declare_rows(MovingPieces& moving, const PieceRegisters& registers);

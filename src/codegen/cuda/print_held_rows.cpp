@@ -321,7 +321,8 @@ std::vector<passes::MovingRows> CudaGridPrinter::rows_to_prefetch(const schedule
     if (!plan || !plan->reads_one_tensor() || pieces_of_thread(*plan) == 0 ||
         !can_hold(*held_step_, *as<For>(elements)))
       continue;
-    if (auto moving = passes::moving_rows(passes::whole_rows(*plan).rows)) result.push_back(std::move(*moving));
+    if (auto moving = passes::moving_rows(passes::whole_rows(*plan).rows))
+      result.push_back(std::move(*moving));
   }
   return result;
 }

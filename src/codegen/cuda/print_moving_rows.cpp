@@ -48,8 +48,8 @@ std::vector<std::size_t> CudaGridPrinter::dims_asked_for_all(const passes::RowCo
 
 // The rows of a piece are those of the one before and as many more as all threads take at once; a swizzled
 // tile has them at equal distances, but for the exchange of pieces in a row, which recurs.
-std::optional<CudaGridPrinter::MovingPieces> CudaGridPrinter::moving_pieces(
-    const passes::RowConversion& plan, const PieceRegisters& registers) {
+std::optional<CudaGridPrinter::MovingPieces> CudaGridPrinter::moving_pieces(const passes::RowConversion& plan,
+                                                                            const PieceRegisters& registers) {
   const auto moving = in_whole_rows_ ? passes::moving_rows(plan) : std::nullopt;
   if (!moving) return std::nullopt;
   const For& loop = *as<For>(plan.loop);
@@ -168,17 +168,17 @@ void CudaGridPrinter::load_moving(const MovingPieces& moving, const PieceRegiste
       out_.line(fmt::format("{} += {};", from->second.name, from->second.step));
 }
 
-CudaGridPrinter::Texts CudaGridPrinter::places_of_piece(const MovingPieces& moving, const std::string& piece) const {
+CudaGridPrinter::Texts CudaGridPrinter::places_of_piece(const MovingPieces& moving,
+                                                        const std::string& piece) const {
   const passes::RowConversion& plan = moving.moving.rows;
   const Access& to = as<Store>(as<For>(plan.loop)->body.back())->to;
   const std::int64_t columns = shared_.at(to.view.buffer.get()).order.columns,
                      parts = plan.elements / part_elements;
   Texts result;
   for (std::int64_t part = 0; part < parts; ++part)
-    result.push_back(fmt::format("{}[{}] + {}", moving.to,
-                                 plus(times(fmt::format("{} % {}", piece, moving.phases), parts), part),
-                                 times(fmt::format("{} / {}", piece, moving.phases),
-                                       moving.phases * moving.rows * columns)));
+    result.push_back(fmt::format(
+        "{}[{}] + {}", moving.to, plus(times(fmt::format("{} % {}", piece, moving.phases), parts), part),
+        times(fmt::format("{} / {}", piece, moving.phases), moving.phases * moving.rows * columns)));
   return result;
 }
 
@@ -187,8 +187,7 @@ void CudaGridPrinter::convert_moving(MovingPieces moving, const PieceRegisters& 
   name_first_piece(moving);
   declare_rows(moving, registers);
   declare_places(moving);
-  for (const std::string& line : registers.declarations)
-    out_.line(fmt::format("{}[{}];", line, moving.held));
+  for (const std::string& line : registers.declarations) out_.line(fmt::format("{}[{}];", line, moving.held));
   const std::string piece = names_.unique("piece"), next = names_.unique("next");
   const auto each = [&](const std::string& name, const std::string& first, std::int64_t count,
                         const std::function<void()>& print) {
@@ -199,7 +198,8 @@ void CudaGridPrinter::convert_moving(MovingPieces moving, const PieceRegisters& 
   };
   each("r", "0", moving.held, [&] { load_moving(moving, registers); });
   out_.line("#pragma unroll");
-  out_.open(fmt::format("for (int {0} = 0; {0} < {1}; {0} += {2}) {{", next, moving.pieces, replaced_at_once));
+  out_.open(
+      fmt::format("for (int {0} = 0; {0} < {1}; {0} += {2}) {{", next, moving.pieces, replaced_at_once));
   each(piece, next, replaced_at_once, [&] {
     out_.line(fmt::format("const int r = {} % {};", piece, moving.held));
     make_pieces(plan, registers, places_of_piece(moving, piece));

@@ -239,7 +239,6 @@ void Block::attend(const Tensor& q, const Range& steps, OnlineSoftmax& softmax, 
   });
 }
 
-
 // The tile of the latents of a step, which are keys and values.
 void Block::load_latents(const CacheRows::Step& step, Shared& tile) const {
   if (c.record == CacheRecord::none) {

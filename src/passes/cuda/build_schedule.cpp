@@ -231,8 +231,8 @@ bool converts(const Roles& roles) {
   });
 }
 
-// Whether it finds rows that it converts by moving from one to the next, so that registers are all that limits
-// how many are on their way.
+// Whether it finds rows that it converts by moving from one to the next, so that registers are all that
+// limits how many are on their way.
 bool moves_along_rows(const Roles& roles) {
   bool found = false;
   for_each_stmt(roles.producer, [&](const Stmt& s) {

@@ -72,7 +72,8 @@ std::optional<MovingRows> moving_rows(const RowConversion& plan) {
         result.steps.emplace(s.get(), std::move(*steps));
     } else if (const auto* let = as<Let>(s)) {
       const bool of_row = plan.statements[i] == RowConversion::Of::row;
-      if (uses(let->value, loop.index[0]) || (of_row && !steps_of_rows.is_the_same(let->value))) return std::nullopt;
+      if (uses(let->value, loop.index[0]) || (of_row && !steps_of_rows.is_the_same(let->value)))
+        return std::nullopt;
     }
   }
   if (uses(as<Store>(loop.body.back())->value, loop.index[0])) return std::nullopt;

@@ -81,7 +81,9 @@ const MovingCase moving_cases[] = {
      [](const Operands& x, const Index& i, const Index& d) -> Expr { return x.bytes(x.list(i), i, d); }},
     {"of_a_page_that_is_looked_up",
      {{0, 1, 0}},
-     [](const Operands& x, const Index& i, const Index& d) -> Expr { return x.bytes(x.list(x.first), i, d); }},
+     [](const Operands& x, const Index& i, const Index& d) -> Expr {
+       return x.bytes(x.list(x.first), i, d);
+     }},
     {"in_turns",
      {},
      [](const Operands& x, const Index& i, const Index& d) -> Expr { return x.bytes(x.first, i % 16, d); }},
