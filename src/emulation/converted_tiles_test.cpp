@@ -88,5 +88,51 @@ const Converted all_converted[] = {
 INSTANTIATE_TEST_SUITE_P(Table, ConvertedTiles, ::testing::ValuesIn(all_converted),
                          [](auto& info) { return std::string(info.param.name); });
 
+// A page of rows for each step, with a factor of every 128 features. Whole pages are asked for once, so that
+// threads move from row to row.
+lang::Kernel converted_pages(int features) {
+  using namespace lang;
+  return kernel("pages", [&] {
+    Dim pages("pages"), steps("steps");
+    lang::Tensor A = input("A", {64, features}, bf16), X = input("X", {pages, 64, features}, e4m3);
+    lang::Tensor scale = input("scale", {pages, 64, features / group}, f32),
+                 table = input("table", {steps}, i32), out = output("out", {64, 64}, f32);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared a({64, features}, bf16);
+      copy(A, a);
+      Fragment acc({64, 64}, f32, 0);
+      pipelined(steps, {.stages = 2}, [&](Index k) {
+        Shared b({64, features}, bf16);
+        Expr page = table(k);
+        parallel(b, [&](Index i, Index j) { b(i, j) = X(page, i, j) * scale(page, i, j / group); });
+        gemm(a, b.T(), acc);
+      });
+      copy(acc, out);
+    });
+  });
+}
+
+class ConvertedPages : public ::testing::TestWithParam<int> {};
+
+// Pages that do not exist are zeros. Registers would hold all that a thread makes of 256 features a step
+// ahead.
+TEST_P(ConvertedPages, AreFoundByMovingFromRowToRow) {
+  const int features = GetParam(), pages = 3;
+  const lang::Kernel program = converted_pages(features);
+  const std::string text = text_with_roles(program);
+  EXPECT_NE(text.find("tg::keep_order"), std::string::npos) << text;
+  const Tensor table = Tensor::from(std::vector<std::int32_t>{2, -1, 0, pages, 1});
+  for (const int more : {0, 3}) {
+    const Tensor room = Tensor::random_normal({pages, 64, features + more}, f32, 1, 0, 1).to(e4m3);
+    expect_as_interpreted(
+        program,
+        {Tensor::random_normal({64, features}, bf16, 2, 0, 1), room.slice(2, more, features + more),
+         Tensor::random_uniform({pages, 64, features / group}, f32, 3, .5, 1.5), table},
+        {64, 64}, 1e-3);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Features, ConvertedPages, ::testing::Values(128, 512));
+
 }  // namespace converted_tiles_test
 }  // namespace tegula::emulation

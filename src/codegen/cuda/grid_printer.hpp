@@ -140,16 +140,31 @@ class CudaGridPrinter : private ElementPrinter {
   void convert_elements(const ir::For& loop);
   std::int64_t words_of_piece(const passes::RowConversion& plan) const;
   PieceRegisters registers_of_pieces(const passes::RowConversion& plan);
+  std::int64_t registers_of_producer() const;
   std::int64_t words_to_convert() const;
   void each_piece(const passes::RowConversion& plan, std::int64_t count, const std::string& first,
                   const std::function<void()>& print);
   void load_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
-  void make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
+  void make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers, const Texts& places);
   void convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers);
   void name_piece(const passes::RowConversion& plan, const std::string& round);
   void name_piece_of_team(const passes::RowConversion& plan, std::int64_t of_row, const std::string& round);
   void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
-  void make_piece(const passes::RowConversion& plan, Vectors vectors);
+  Texts places_of_piece(const passes::RowConversion& plan);
+  void make_piece(const passes::RowConversion& plan, Vectors vectors, const Texts& places);
+
+  // ---- rows that are found by moving from one to the next (print_moving_rows.cpp)
+  std::optional<MovingPieces> moving_pieces(const passes::RowConversion& plan,
+                                            const PieceRegisters& registers);
+  bool needs_no_question(const ir::Access& from, const std::vector<std::size_t>& asked);
+  std::vector<std::size_t> dims_asked_for_all(const passes::RowConversion& plan, std::size_t statement) const;
+  void name_first_piece(const MovingPieces& moving);
+  void declare_moving(MovingPieces& moving, std::size_t statement);
+  void declare_rows(MovingPieces& moving, const PieceRegisters& registers);
+  void declare_places(MovingPieces& moving);
+  void load_moving(const MovingPieces& moving, const PieceRegisters& registers);
+  Texts places_of_piece(const MovingPieces& moving, const std::string& piece) const;
+  void convert_moving(MovingPieces moving, const PieceRegisters& registers);
 
   // ---- tiles that a producer's threads read a step ahead (print_held_rows.cpp, print_byte_turns.cpp)
   void producer_loop(const ir::For& step, const Loc& at, const schedule::Events& list);
@@ -166,7 +181,18 @@ class CudaGridPrinter : private ElementPrinter {
   void make_held(const HeldLoop& own);
   void open_own_element(const ir::For& loop);
   void load_next_step(const HeldLoop& own);
+  std::vector<ir::VariablePtr> read_ahead(const ir::For& step, const ir::For& loop) const;
+  void with_read_ahead(const std::vector<ir::VariablePtr>& ahead, const std::function<void()>& print);
+  void in_later_step(int steps, const std::function<void()>& print);
+  void prefetch(const ir::Access& from);
+  std::optional<passes::RowConversion> lines_of(const passes::RowConversion& rows,
+                                                const ir::Load& load) const;
+  void prefetch_lines(const passes::RowConversion& lines, const ir::Load& load);
   void prefetch_rows(const HeldLoop& own);
+  void events_of_step(const schedule::Events& list);
+  std::vector<passes::MovingRows> rows_to_prefetch(const schedule::Events& list) const;
+  void prefetch_moving(const passes::MovingRows& moving);
+  void prefetch_of_rows(const ir::For& loop, const ir::Load& load);
   using PrintPiece = std::function<void(const std::string& piece)>;
   TurnConditions conditions_of_turn(const passes::ByteTurn& plan);
   void each_turned_piece(const passes::ByteTurn& plan, const PrintPiece& print);

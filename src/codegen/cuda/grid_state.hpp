@@ -16,6 +16,7 @@
 #include "codegen/cuda/step_writer.hpp"
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_plan.hpp"
+#include "passes/cuda/moving_rows.hpp"
 #include "passes/cuda/plan_byte_turns.hpp"
 #include "passes/cuda/plan_conversions.hpp"
 #include "passes/cuda/row_loops.hpp"
@@ -84,6 +85,18 @@ class GridState {
     std::string element = {};                 // the name of it
     std::vector<ir::VariablePtr> ahead = {};  // what else is read a step ahead, and tells where it is
   };
+  // What a thread knows of rows that it converts one after the other.
+  struct MovingPieces {
+    struct Pointer {
+      std::string name, step;
+    };
+    passes::MovingRows moving;
+    std::int64_t rows = 0, pieces = 0, held = 0;  // that all threads take at once, of a thread, under way
+    std::int64_t phases = 1;                      // rows with exchanges of their own, before they recur
+    std::unordered_map<const ir::StmtNode*, Pointer> pointers = {};
+    std::vector<std::string> kept = {};  // of a row: what each register gets
+    std::string to = {};                 // places of its first pieces
+  };
   struct TurnConditions {
     std::vector<std::string> pieces, all;
   };
@@ -103,7 +116,7 @@ class GridState {
   std::vector<ir::VariablePtr> own_;
   std::unordered_map<const ir::Variable*, StepRead> step_reads_;
   std::vector<HeldLoop> held_;          // of the producer's loop that is printed
-  const ir::For* held_step_ = nullptr;  // that loop
+  const ir::For* held_step_ = nullptr;  // that loop, if it is pipelined
   std::vector<FragmentTile> factors_;  // fragments of exponentials
   Part part_;                          // of the elements of the loop that is printed
   bool is_consumer_ = false;           // of the roles

@@ -104,6 +104,9 @@ struct PieceRegisters {
   std::int64_t words = 0;  // of a piece
 };
 
+// What a thread stores at once of a piece of a tile.
+inline constexpr int part_elements = 8;  // of 16 bits, in 16 bytes
+
 // Where an element is.
 struct GuardedAddress {
   std::string pointer;

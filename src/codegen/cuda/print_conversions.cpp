@@ -18,7 +18,6 @@ using Of = passes::RowConversion::Of;
 
 namespace {
 
-constexpr int part_elements = 8;  // of 16 bits, in 16 bytes
 // Registers of a thread for data in flight: in a converting producer with additional registers, and
 // elsewhere.
 constexpr int registers_to_convert = 80;
@@ -194,7 +193,7 @@ void CudaGridPrinter::name_piece(const passes::RowConversion& plan, const std::s
 }
 
 // Where all threads take whole rows, each of them takes the same columns of rows that are equally far apart:
-// a form that shows that to the compiler of the text.
+// a form that shows that to the compiler of the text. Without a round, it is the thread's first row.
 void CudaGridPrinter::name_piece_of_team(const passes::RowConversion& plan, std::int64_t of_row,
                                          const std::string& round) {
   const For& loop = *as<For>(plan.loop);
@@ -204,8 +203,9 @@ void CudaGridPrinter::name_piece_of_team(const passes::RowConversion& plan, std:
   };
   const std::string thread = fmt::format("uint32_t({})", team_.thread);
   const std::int64_t rows = team_.threads / of_row;
+  const std::string first = fmt::format("int({} / {} % {})", thread, of_row, rows);
   name(1, fmt::format("int({} % {}) * {}", thread, of_row, plan.elements));
-  name(0, fmt::format("int({} / {} % {}) + ({}) * {}", thread, of_row, rows, round, rows));
+  name(0, round.empty() ? first : fmt::format("{} + ({}) * {}", first, round, rows));
 }
 
 std::int64_t CudaGridPrinter::words_of_piece(const passes::RowConversion& plan) const {
@@ -237,10 +237,13 @@ PieceRegisters CudaGridPrinter::registers_of_pieces(const passes::RowConversion&
 }
 
 // A producer without a share of its own has as many registers as the kernel is launched with.
+std::int64_t CudaGridPrinter::registers_of_producer() const {
+  const passes::RegisterShares shares = passes::register_shares(*roles_);
+  return shares.producer > 0 ? shares.producer : shares.launch;
+}
+
 std::int64_t CudaGridPrinter::words_to_convert() const {
-  const passes::RegisterShares shares = roles_ ? passes::register_shares(*roles_) : passes::RegisterShares{};
-  const bool many = roles_ && !is_consumer_ &&
-                    (shares.producer > 0 ? shares.producer : shares.launch) > registers_to_convert;
+  const bool many = roles_ && !is_consumer_ && registers_of_producer() > registers_to_convert;
   return many ? many_words : few_words;
 }
 
@@ -259,13 +262,15 @@ void CudaGridPrinter::load_pieces(const passes::RowConversion& plan, const Piece
     out_.line(fmt::format("{}[r] = {};", registers.kept_names[i], variable_text(registers.kept[i])));
 }
 
-void CudaGridPrinter::make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers) {
+void CudaGridPrinter::make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers,
+                                  const Texts& places) {
   for (std::size_t i = 0; i < registers.kept.size(); ++i)
     values_.set(registers.kept[i], registers.kept_names[i] + "[r]");
-  make_piece(plan, registers.vectors);
+  make_piece(plan, registers.vectors, places);
 }
 
 void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers) {
+  if (auto moving = moving_pieces(plan, registers)) return convert_moving(std::move(*moving), registers);
   const std::int64_t rounds = pieces_of_thread(plan);
   std::int64_t batch = 8;
   while (batch > 1 && (rounds % batch != 0 || batch * registers.words > words_to_convert())) batch /= 2;
@@ -274,7 +279,7 @@ void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan, cons
   out_.open(fmt::format("for (int {0} = 0; {0} < {1}; {0} += {2}) {{", round, rounds, batch));
   for (const std::string& line : registers.declarations) out_.line(fmt::format("{}[{}];", line, batch));
   each_piece(plan, batch, round, [&] { load_pieces(plan, registers); });
-  each_piece(plan, batch, round, [&] { make_pieces(plan, registers); });
+  each_piece(plan, batch, round, [&] { make_pieces(plan, registers, places_of_piece(plan)); });
   out_.close();
 }
 
@@ -302,7 +307,16 @@ void CudaGridPrinter::load_piece(const passes::RowConversion& plan, const Vector
   }
 }
 
-void CudaGridPrinter::make_piece(const passes::RowConversion& plan, Vectors vectors) {
+// Where the parts of the thread's piece are stored.
+CudaGridPrinter::Texts CudaGridPrinter::places_of_piece(const passes::RowConversion& plan) {
+  const Access& to = as<Store>(as<For>(plan.loop)->body.back())->to;
+  Texts result;
+  for (int first = 0; first < plan.elements; first += part_elements)
+    result.push_back(part_pointer(to, first));
+  return result;
+}
+
+void CudaGridPrinter::make_piece(const passes::RowConversion& plan, Vectors vectors, const Texts& places) {
   const For& loop = *as<For>(plan.loop);
   const Access& to = as<Store>(loop.body.back())->to;
   const std::string values = names_.unique("values");
@@ -310,9 +324,6 @@ void CudaGridPrinter::make_piece(const passes::RowConversion& plan, Vectors vect
   vectors.names.emplace(loop.body.back().get(), values);
   vectors.in_parts.insert(loop.body.back().get());
   out_.line(fmt::format("tg::Values<{}, {}> {};", element_type(to.view.buffer->type), plan.elements, values));
-  Texts stores;
-  for (int first = 0; first < plan.elements; first += part_elements)
-    stores.push_back(fmt::format("tg::store_part({}, {}, {});", part_pointer(to, first), values, first));
   Body own;
   for (std::size_t i = 0; i < loop.body.size(); ++i)
     if (i + 1 == loop.body.size() || plan.statements[i] != Of::row) own.push_back(loop.body[i]);
@@ -325,7 +336,8 @@ void CudaGridPrinter::make_piece(const passes::RowConversion& plan, Vectors vect
   body(own);
   vectors_ = nullptr;
   out_.close();
-  for (const std::string& store : stores) out_.line(store);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    out_.line(fmt::format("tg::store_part({}, {}, {});", places[i], values, i * part_elements));
 }
 
 }  // namespace tegula::codegen

@@ -10,6 +10,7 @@
 #include "ir/effects.hpp"
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/whole_rows.hpp"
 
 namespace tegula::codegen {
 
@@ -31,14 +32,16 @@ const For* parallel_loop(const Stmt& s) {
 
 void CudaGridPrinter::producer_loop(const For& step, const Loc& at, const schedule::Events& list) {
   if (step.kind != LoopKind::pipelined || !held_.empty()) return sequential(step, at, [&] { events(list); });
+  held_step_ = &step;
   sequential(
       step, at,
       [&] {
         load_first_step(step);
-        events(list);
+        events_of_step(list);
       },
       [&] { hold_next_step(step, list); });
   held_.clear();
+  held_step_ = nullptr;
 }
 
 // Declares what a step holds for the next one. Without rows to convert, threads have nothing to wait for.
@@ -51,8 +54,7 @@ void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& li
       auto own = (this->*of)(step, e.stmt);
       if (!own) continue;
       words += own->count * own->registers.words;
-      for (const VariablePtr& v : all_effects(as<For>(own->loop)->body).used)
-        if (is_read_ahead(step, v)) own->ahead.push_back(v);
+      own->ahead = read_ahead(step, *as<For>(own->loop));
       found.push_back(std::move(*own));
     }
   };
@@ -65,12 +67,19 @@ void CudaGridPrinter::hold_next_step(const For& step, const schedule::Events& li
       out_.line(own.rows ? fmt::format("{}[{}];", line, own.count) : line + ";");
   }
   held_ = std::move(found);
-  held_step_ = &step;
 }
 
 bool CudaGridPrinter::is_read_ahead(const For& step, const VariablePtr& v) const {
   const auto found = step_reads_.find(v.get());
   return found != step_reads_.end() && found->second.index == step.index[0];
+}
+
+// What the elements depend on and the step reads a step ahead.
+std::vector<VariablePtr> CudaGridPrinter::read_ahead(const For& step, const For& loop) const {
+  std::vector<VariablePtr> result;
+  for (const VariablePtr& v : all_effects(loop.body).used)
+    if (is_read_ahead(step, v)) result.push_back(v);
+  return result;
 }
 
 // Whether the index of the step and what is known before the loop say all that the elements depend on, and
@@ -148,21 +157,27 @@ void CudaGridPrinter::open_own_element(const For& loop) {
                         team_.thread));
 }
 
-// Of the step whose index is the text of its variable, and for which what else is read a step ahead has been
-// read.
-void CudaGridPrinter::load_ahead(const HeldLoop& own) {
+// Prints what concerns the step for which these have been read ahead.
+void CudaGridPrinter::with_read_ahead(const std::vector<VariablePtr>& ahead,
+                                      const std::function<void()>& print) {
   std::vector<std::string> before;
-  for (const VariablePtr& v : own.ahead) {
+  for (const VariablePtr& v : ahead) {
     const bool is_named = values_.has(v);
     before.push_back(is_named ? variable_text(v) : "");
     values_.forget_names(v);
     values_.set(v, step_reads_.at(v.get()).ahead);
   }
-  load_held(own);
-  for (std::size_t i = 0; i < own.ahead.size(); ++i) {
-    values_.forget_names(own.ahead[i]);
-    if (!before[i].empty()) values_.set(own.ahead[i], before[i]);
+  print();
+  for (std::size_t i = 0; i < ahead.size(); ++i) {
+    values_.forget_names(ahead[i]);
+    if (!before[i].empty()) values_.set(ahead[i], before[i]);
   }
+}
+
+// Of the step whose index is the text of its variable, and for which what else is read a step ahead has been
+// read.
+void CudaGridPrinter::load_ahead(const HeldLoop& own) {
+  with_read_ahead(own.ahead, [&] { load_held(own); });
 }
 
 // Of the step whose index is the text of its variable.
@@ -199,7 +214,10 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
   if (own.rows) {
     either(
         conditions_of_pieces(*own.rows),
-        [&] { each_piece(*own.rows, own.count, "", [&] { make_pieces(*own.rows, own.registers); }); },
+        [&] {
+          each_piece(*own.rows, own.count, "",
+                     [&] { make_pieces(*own.rows, own.registers, places_of_piece(*own.rows)); });
+        },
         [&] { convert_elements(loop); });
   } else {
     const auto& last = *as<Store>(loop.body.back());
@@ -213,16 +231,46 @@ void CudaGridPrinter::make_held(const HeldLoop& own) {
   load_next_step(own);
 }
 
-void CudaGridPrinter::load_next_step(const HeldLoop& own) {
+// Prints for the step that comes so many later, if there is one.
+void CudaGridPrinter::in_later_step(int steps, const std::function<void()>& print) {
   const VariablePtr& index = held_step_->index[0];
-  const std::string name = variable_text(index), next = fmt::format("({} + 1)", name);
-  out_.open(fmt::format("if ({} < {}) {{", next, value(held_step_->end[0])));
+  const std::string name = variable_text(index), later = fmt::format("({} + {})", name, steps);
+  out_.open(fmt::format("if ({} < {}) {{", later, value(held_step_->end[0])));
   values_.forget_names(index);
-  values_.set(index, next);
-  load_ahead(own);
+  values_.set(index, later);
+  print();
   values_.set(index, name);
   out_.close();
+}
+
+void CudaGridPrinter::load_next_step(const HeldLoop& own) {
+  in_later_step(1, [&] { load_ahead(own); });
   if (own.rows && own.ahead.empty()) prefetch_rows(own);
+}
+
+void CudaGridPrinter::prefetch(const Access& from) {
+  const GuardedAddress at = address(from);
+  const std::string text = fmt::format("tg::prefetch({});", at.pointer);
+  out_.line(at.guard.empty() ? text : fmt::format("if ({}) {}", at.guard, text));
+}
+
+// The pieces of rows that the loop takes, a line of the cache each; nothing if threads cannot share them out.
+std::optional<passes::RowConversion> CudaGridPrinter::lines_of(const passes::RowConversion& rows,
+                                                               const Load& load) const {
+  const For& loop = *as<For>(rows.loop);
+  passes::RowConversion lines = rows;
+  lines.elements = line_bytes / load.from.view.buffer->type.bytes();
+  const std::int64_t columns = constant_value(loop.end[1]),
+                     pieces = constant_value(loop.end[0]) * columns / lines.elements;
+  if (columns % lines.elements != 0 || pieces % team_.threads != 0) return std::nullopt;
+  return lines;
+}
+
+void CudaGridPrinter::prefetch_lines(const passes::RowConversion& lines, const Load& load) {
+  const For& loop = *as<For>(lines.loop);
+  const std::int64_t pieces =
+      constant_value(loop.end[0]) * constant_value(loop.end[1]) / lines.elements / team_.threads;
+  each_piece(lines, pieces, "", [&] { prefetch(load.from); });
 }
 
 // Rows of the step after the next, to the second-level cache: from memory they are on their way for longer
@@ -231,27 +279,74 @@ void CudaGridPrinter::prefetch_rows(const HeldLoop& own) {
   const For& loop = *as<For>(own.loop);
   const auto* load = as<Load>(loop.body.front());
   if (loop.body.size() != 2 || !load || loop.index.size() != 2) return;
-  passes::RowConversion lines = *own.rows;
-  lines.elements = line_bytes / load->from.view.buffer->type.bytes();
-  const std::int64_t columns = constant_value(loop.end[1]),
-                     pieces = constant_value(loop.end[0]) * columns / lines.elements;
-  if (columns % lines.elements != 0 || pieces % team_.threads != 0) return;
-  const VariablePtr& index = held_step_->index[0];
-  const std::string name = variable_text(index), later = fmt::format("({} + 2)", name);
-  out_.open(fmt::format("if ({} < {}) {{", later, value(held_step_->end[0])));
-  values_.forget_names(index);
-  values_.set(index, later);
+  const auto lines = lines_of(*own.rows, *load);
+  if (!lines) return;
+  in_later_step(2, [&] {
+    const Facts before = facts_;
+    add_indices(loop);
+    loop_ = ElementLoop{&loop, nullptr, ""};
+    prefetch_lines(*lines, *load);
+    loop_.reset();
+    facts_ = before;
+  });
+}
+
+// Rows of the next step that no registers hold are prefetched to the second-level cache, and what is read of
+// each of them beside its pieces: before the step waits for slots, and after what it reads a step ahead.
+void CudaGridPrinter::events_of_step(const schedule::Events& list) {
+  const std::vector<passes::MovingRows> later = rows_to_prefetch(list);
+  if (later.empty()) return events(list);
+  const auto first = std::find_if(list.begin(), list.end(), [](const schedule::Event& e) {
+    return std::holds_alternative<schedule::Acquire>(e.what);
+  });
+  events({list.begin(), first});
+  for (const passes::MovingRows& moving : later) prefetch_moving(moving);
+  events({first, list.end()});
+}
+
+std::vector<passes::MovingRows> CudaGridPrinter::rows_to_prefetch(const schedule::Events& list) const {
+  std::vector<passes::MovingRows> result;
+  for (const schedule::Event& e : list) {
+    if (!e.stmt || !std::holds_alternative<schedule::Operation>(e.what) || held(e.stmt)) continue;
+    const Stmt elements = elements_of(e.stmt);
+    const auto plan = elements ? passes::plan_conversion(elements) : std::nullopt;
+    if (!plan || !plan->reads_one_tensor() || pieces_of_thread(*plan) == 0 ||
+        !can_hold(*held_step_, *as<For>(elements)))
+      continue;
+    if (auto moving = passes::moving_rows(passes::whole_rows(*plan).rows))
+      result.push_back(std::move(*moving));
+  }
+  return result;
+}
+
+void CudaGridPrinter::prefetch_moving(const passes::MovingRows& moving) {
+  const For& loop = *as<For>(moving.rows.loop);
+  if (constant_value(loop.end[0]) > team_.threads) return;
   const Facts before = facts_;
   add_indices(loop);
   loop_ = ElementLoop{&loop, nullptr, ""};
-  each_piece(lines, pieces / team_.threads, "", [&] {
-    const GuardedAddress at = address(load->from);
-    const std::string prefetch = fmt::format("tg::prefetch({});", at.pointer);
-    out_.line(at.guard.empty() ? prefetch : fmt::format("if ({}) {}", at.guard, prefetch));
+  in_later_step(1, [&] {
+    with_read_ahead(read_ahead(*held_step_, loop), [&] {
+      for (std::size_t i = 0; i < moving.rows.statements.size(); ++i) {
+        const auto* load = as<Load>(loop.body[i]);
+        if (!load || !moving.steps.contains(loop.body[i].get())) continue;
+        const auto lines = lines_of(moving.rows, *load);
+        if (moving.rows.statements[i] == passes::RowConversion::Of::row)
+          prefetch_of_rows(loop, *load);
+        else if (lines)
+          prefetch_lines(*lines, *load);
+      }
+    });
   });
   loop_.reset();
   facts_ = before;
-  values_.set(index, name);
+}
+
+// What each row begins with, by a thread for each row.
+void CudaGridPrinter::prefetch_of_rows(const For& loop, const Load& load) {
+  open_own_element(loop);
+  values_.set(loop.index[1], "0");
+  prefetch(load.from);
   out_.close();
 }
 

@@ -63,6 +63,8 @@ TG_DEVICE uint32_t bits_tf32(float x) {
 
 // The line to the second-level cache.
 TG_DEVICE void prefetch(const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
+// Loads and stores stay on the side on which they are written.
+TG_DEVICE void keep_order() { asm volatile("" ::: "memory"); }
 
 // (x & mask) ^ pattern as one instruction, whatever of it is constant.
 TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) {

@@ -262,20 +262,25 @@ void Block::attend_latents(const Tensor& q, const Range& steps, OnlineSoftmax& s
   Shared q_latents({c.rows(), latents}, c.compute), q_rest({c.rows(), std::max(rest, 1)}, c.compute);
   load_columns(q, 0, c.dim_v, q_latents);
   if (rest > 0) load_columns(q, c.dim_v, c.rest(), q_rest);
+  const bool is_converted = c.record != CacheRecord::none;
+  const auto load_rest = [&](const CacheRows::Step& step) {
+    Shared tile({c.keys, rest}, c.compute);
+    step.load(is_converted ? *p.last : *p.k, kv_head, is_converted ? 0 : c.dim_v, tile, false);
+    return tile;
+  };
   pipelined(steps, {.stages = 2}, [&](Index j) {
     const Keys keys = keys_of(j);
     const CacheRows::Step step(rows, keys.first, c.keys, *p.k);
+    // The copy engine brings what is not converted while threads convert the other features.
+    std::optional<Shared> rest_tile;
+    if (rest > 0 && is_converted) rest_tile.emplace(load_rest(step));
     Shared tile({c.keys, latents}, c.compute);
     load_latents(step, tile);
     Fragment scores({c.rows(), c.keys}, f32, 0);
     gemm(q_latents, tile.T(), scores);
     if (rest > 0) {
-      Shared rest_tile({c.keys, rest}, c.compute);
-      if (c.record == CacheRecord::none)
-        step.load(*p.k, kv_head, c.dim_v, rest_tile, false);
-      else
-        step.load(*p.last, kv_head, 0, rest_tile, false);
-      gemm(q_rest, rest_tile.T(), scores);
+      if (!is_converted) rest_tile.emplace(load_rest(step));
+      gemm(q_rest, rest_tile->T(), scores);
     }
     weigh(step, keys, scores, softmax, sum);
     if (c.v_scale == CacheScale::token) scale_columns(*p.v_scale, step, scores);

@@ -4,10 +4,12 @@
 
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
+#include "passes/cuda/moving_rows.hpp"
 #include "passes/cuda/read_fences.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/role_events.hpp"
 #include "passes/cuda/store_events.hpp"
+#include "passes/cuda/whole_rows.hpp"
 
 namespace tegula::passes {
 
@@ -231,6 +233,17 @@ bool converts(const Roles& roles) {
   });
 }
 
+// Whether it finds rows that it converts by moving from one to the next, so that registers are all that
+// limits how many are on their way.
+bool moves_along_rows(const Roles& roles) {
+  bool found = false;
+  for_each_stmt(roles.producer, [&](const Stmt& s) {
+    const auto plan = roles.fills.contains(s.get()) ? plan_conversion(s) : std::nullopt;
+    found |= plan && plan->reads_one_tensor() && moving_rows(whole_rows(*plan).rows);
+  });
+  return found;
+}
+
 }  // namespace
 
 RegisterShares register_shares(const Roles& roles) {
@@ -241,7 +254,8 @@ RegisterShares register_shares(const Roles& roles) {
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
       return roles.only_loads() ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
-      if (converts(roles) && roles.fragment_registers <= few_registers) return {168, 208, 88};
+      if (converts(roles) && roles.fragment_registers <= few_registers)
+        return moves_along_rows(roles) ? RegisterShares{168, 200, 104} : RegisterShares{168, 208, 88};
       // A warp group has all scores of a dealt step beside its half of the sums.
       if (roles.dealt) return roles.one_loader ? RegisterShares{168, 240, 24} : RegisterShares{168, 216, 72};
       if (!roles.only_loads()) return {168, 224, 56};
