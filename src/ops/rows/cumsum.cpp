@@ -21,7 +21,10 @@ struct CumsumInstance {
                       labelled("whole", is_whole));
   }
   // Tiles have few elements, so several blocks share a processor, and some load while others add.
-  int threads() const { return rows * columns >= 4096 ? 256 : 128; }
+  int threads() const {
+    if (const char* e = getenv("TEGULA_EXP_CUMSUM")) return atoi(e);
+    return rows * columns >= 4096 ? 256 : 128;
+  }
 };
 
 CumsumInstance cumsum_plan(const Bound<Cumsum>& c) {
