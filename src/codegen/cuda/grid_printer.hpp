@@ -43,6 +43,7 @@ class CudaGridPrinter : private ElementPrinter {
   // ---- statements (print_stmt.cpp, print_control.cpp)
   void prologue();
   void begin_spread_block();
+  bool meets(const ir::Stmt& s) const;
   // ---- the order of grids, and of blocks that take what is left (print_order.cpp)
   bool has_waits() const { return target_.has_wgmma() && number_ > 0; }
   bool runs_beside(int number) const;  // beside the grid before it

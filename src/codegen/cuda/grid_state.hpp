@@ -66,6 +66,7 @@ class GridState {
   // The CTAs that the block is spread over, the shared memory of the running one, and why it cannot be spread.
   int ctas_ = 1;
   std::string own_memory_ = "shared_memory";
+  const ir::StmtNode* first_meeting_ = nullptr;  // before which all CTAs must have begun
   passes::Reason not_spread_;
   std::optional<ElementLoop> loop_;
   const Vectors* vectors_ = nullptr;  // of the loop that is printed

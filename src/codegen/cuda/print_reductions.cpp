@@ -222,7 +222,6 @@ std::optional<Meeting> CudaGridPrinter::begin_meeting(ReduceOp op, DType type, c
   m.tile = place_between_threads(sum.name, m.elements * m.parts,
                                  type.bits() < 32 && !type.is_boolean() ? compute_type(type) : type);
   out_.code();
-  if (ctas_ > 1) out_.touch(use_of_peers);
   out_.touch({m.tile.memory, MemoryUse::write});
   // Threads that hold the same partial result store the same value.
   each_sum(m, "parts to shared memory", [&](const Coordinates& x, const std::string& flat) {

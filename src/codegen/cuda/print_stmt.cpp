@@ -9,6 +9,7 @@
 #include "codegen/cuda/packed_words.hpp"
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/lane_sums.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/written_tensors.hpp"
@@ -27,6 +28,18 @@ std::string quoted(const std::string& text) {
     if (c == '%') result += '%';
   }
   return result + "\"";
+}
+
+constexpr const char *arrival = "tg::arrive_in_cluster();", *wait_for_arrivals = "tg::wait_for_cluster();",
+                     *cluster_barrier = "tg::cluster_sync();";
+
+// Where another barrier stands between the arrival of a CTA and the wait for the others, neither is of use to it: a
+// cluster has one barrier, at which every thread arrives and waits in turn. Then all meet in place of the wait.
+std::string begun_together(std::string text) {
+  const std::size_t wait = text.find(wait_for_arrivals);
+  if (wait == std::string::npos || text.find(cluster_barrier) > wait) return text;
+  text.replace(wait, std::string_view(wait_for_arrivals).size(), cluster_barrier);
+  return text.erase(text.find(arrival), std::string_view(arrival).size());
 }
 
 // The tile to which it copies from a tensor, if there is one.
@@ -87,8 +100,21 @@ void CudaGridPrinter::begin_spread_block() {
   out_.line(fmt::format("const int cta = blockIdx.x % {};", ctas_));
   out_.line(fmt::format("const int thread = cta * {} + threadIdx.x;", team_.threads / ctas_));
   out_.line(fmt::format("unsigned char* const own_memory = tg::memory_of_cta<{}>(shared_memory);", ctas_));
-  // No CTA has the memory of another before that has begun.
-  out_.touch(memory_of_peers);
+  for (const Stmt& s : planned_.body) {
+    if (!first_meeting_ && meets(s)) first_meeting_ = s.get();
+  }
+  if (first_meeting_) out_.line(arrival);
+}
+
+// Whether threads of several warps form a sum there.
+bool CudaGridPrinter::meets(const Stmt& s) const {
+  if (const auto* n = as<Reduce>(s))
+    return !passes::parting(plan_.layouts.fragments.at(n->from.buffer.get()), n->dim).parts.empty();
+  bool result = false;
+  for_each_body(s, [&](const Body& inner) {
+    result |= std::any_of(inner.begin(), inner.end(), [&](const Stmt& own) { return meets(own); });
+  });
+  return result;
 }
 
 std::string CudaGridPrinter::print() {
@@ -105,7 +131,7 @@ std::string CudaGridPrinter::print() {
   if (plan_.roles) return print_roles(grid);
   ctas_ = grid.hints.cluster;
   if (ctas_ > 1)
-    not_spread_ = plan_.not_spread, own_memory_ = "own_memory", team_barrier_ = "tg::cluster_sync();";
+    not_spread_ = plan_.not_spread, own_memory_ = "own_memory", team_barrier_ = cluster_barrier;
   notes_.add(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
   for (const passes::Note& own : plan_.copy_rings.notes) passes::add(program_.notes, own);
   prologue();
@@ -133,7 +159,7 @@ std::string CudaGridPrinter::print() {
       "extern \"C\" __global__ void __launch_bounds__{} {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
       bounds, plan_.function, location_in_folder(grid.at),
-      text_of(place_sync(out_.finish(), team_barrier_), 1)));
+      begun_together(text_of(place_sync(out_.finish(), team_barrier_), 1))));
 }
 
 std::int64_t CudaGridPrinter::missing_shared_bytes(const Grid& grid) const {
@@ -170,6 +196,8 @@ void CudaGridPrinter::body(const Body& statements) {
   for (std::size_t i = 0, count = 0; i < statements.size(); i += count) {
     const Buffer* filled = tile_filled_by(statements[i]);
     if (!loop_ && !as<Declare>(statements[i]) && (!filled || is_brought(*filled))) await_brought();
+    // No CTA has the memory of another before that has begun.
+    if (statements[i].get() == first_meeting_) out_.code(), out_.line(wait_for_arrivals);
     count = loops_together(statements, i);
     if (count > 0)
       print_together(std::span(statements).subspan(i, count));

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "codegen/cuda/places.hpp"
-#include "codegen/cuda/steps.hpp"
 #include "ir/stmt.hpp"
 #include "layout/layout.hpp"
 
@@ -24,10 +23,5 @@ struct Meeting {
   SharedTile tile;
   std::int64_t parts = 1, elements = 1;
 };
-
-// The shared memory of the other CTAs that a block is spread over, which is not theirs before they have begun: what
-// every CTA does, and what a thread does that stores there.
-inline constexpr Memory peers{-2, 0, 1};
-inline constexpr MemoryTouch memory_of_peers{peers, MemoryUse::write}, use_of_peers{peers, MemoryUse::read};
 
 }  // namespace tegula::codegen

@@ -35,13 +35,9 @@ LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) 
 }
 
 SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
-  constexpr int threads_of_cta = 256, most_ctas = 8;
+  constexpr int ctas = 8, threads = 256;
   const std::int64_t row = features * type.bytes() * tensors;
-  int ctas = 1, threads = threads_of_cta;
-  while (ctas < most_ctas && row * blocks_of_shorter > room * ctas) ctas *= 2;
-  if (const char* e = getenv("TEGULA_EXP_CTAS")) ctas = atoi(e);
-  if (const char* e = getenv("TEGULA_EXP_THREADS")) threads = atoi(e);
-  if (!on_gpu || ctas == 1) return {kept_rows(features, type, on_gpu, tensors), {}};
+  if (!on_gpu || row <= room) return {kept_rows(features, type, on_gpu, tensors), {}};
   return {{piece_of(ctas * threads, type), threads, slots(row / ctas, threads, tensors)}, ctas};
 }
 

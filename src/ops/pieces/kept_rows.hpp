@@ -10,8 +10,7 @@ namespace tegula::ops {
 // many as one block of all its threads has room for. `tensors` are read together.
 LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors = 1);
 
-// The same of rows that CTAs of a cluster share, where they are longer than what blocks that share a processor
-// have room for.
+// The same, but rows that no block has room for are shared by the CTAs of a cluster.
 struct SpreadRows {
   LongRows rows = {};
   std::optional<int> cluster = {};  // CTAs with as many threads each

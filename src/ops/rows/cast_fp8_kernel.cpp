@@ -76,6 +76,13 @@ struct GroupsOfRows {
       body(column, block, range(first, end));
     });
   }
+  // A block of x. Rows are copied by vectors, the missing ones as zeros; into registers, a tile that ends early
+  // would be loaded element by element.
+  static Fragment tile(const Tensor& x, const Expr& column, const Range& rows) {
+    Shared own({group, group}, x.type());
+    copy(x.slice(0, rows).at(0, column * group), own);
+    return load(own, {group, group}, f32);
+  }
   static void check(const Expr& right) {
     assert_that(right, "offsets begin with 0, do not fall, end within the rows, and keep group_rows");
   }
@@ -130,7 +137,7 @@ struct Cast {
     Expr blocks = m / group + groups.count;
     Tensor out = result(), scales = output("scale", {blocks, columns}, f32);
     groups.each_block(blocks, columns, [&](const Expr& column, const Expr& block, const Range& rows) {
-      Fragment values = load(x.slice(0, rows).at(0, column * group), {group, group}, f32);
+      Fragment values = groups.tile(x, column, rows);
       by_blocks(values, [&](const Expr& scale) { scales(block, column) = scale; });
       copy(values, out.slice(0, rows).at(0, column * group));
     });
@@ -206,7 +213,7 @@ void uncast_groups(const UncastFp8Kernel& c) {
   Expr columns = ceildiv(n, group), blocks = m / group + groups.count;
   Tensor scales = input("scale", {blocks, columns}, f32);
   groups.each_block(blocks, columns, [&](const Expr& column, const Expr& block, const Range& rows) {
-    Fragment values = load(x.slice(0, rows).at(0, column * group), {group, group}, f32);
+    Fragment values = groups.tile(x, column, rows);
     Expr own = scales(block, column);
     parallel(values, [&](Index i, Index j) { values(i, j) *= own; });
     copy(values, out.slice(0, rows).at(0, column * group));
