@@ -35,9 +35,10 @@ LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) 
 }
 
 SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
-  constexpr int ctas = 8, threads = 256;
+  constexpr int ctas = 8, few = 256, many = 512;
   const std::int64_t row = features * type.bytes() * tensors;
   if (!on_gpu || row <= room) return {kept_rows(features, type, on_gpu, tensors), {}};
+  const int threads = row * blocks_of_shorter <= room * ctas ? few : many;
   return {{piece_of(ctas * threads, type), threads, slots(row / ctas, threads, tensors)}, ctas};
 }
 
