@@ -10,8 +10,8 @@
 //   the address of counter_words 32-bit words in device memory that hold 0 before each launch, and after it:
 //   no two calls that may run at the same time have the same;
 // followed, if there are any, at the next multiple of 64 bytes, by the tensor maps.
-// It is launched with as many blocks as the product of the grid's extents, in one dimension, times the CTAs that
-// a block is spread over; a persistent one with any number of blocks, or of pairs of blocks.
+// It is launched with as many blocks as the product of the grid's extents, in one dimension, times the CTAs
+// that a block is spread over; a persistent one with any number of blocks, or of pairs of blocks.
 #pragma once
 #include <map>
 #include <memory>

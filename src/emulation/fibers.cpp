@@ -69,7 +69,8 @@ void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& pr
       running_ = thread;
       *printed.number = static_cast<unsigned>(thread);
       *printed.thread = {static_cast<unsigned>(thread % threads_), 0, 0};
-      *printed.block = {block * static_cast<unsigned>(ctas()) + static_cast<unsigned>(thread / threads_), 0, 0};
+      *printed.block = {block * static_cast<unsigned>(ctas()) + static_cast<unsigned>(thread / threads_), 0,
+                        0};
       scheduler_.switch_to(fiber.context);
     }
     if (!moved && !printed.go_on()) deadlock();

@@ -20,8 +20,8 @@ class Fibers {
 
   static const TegulaThreads& functions();
 
-  // Runs the kernel by all threads of that block; the numbers of the running one and its CTA are kept in `printed`.
-  // An InternalError if they wait for each other.
+  // Runs the kernel by all threads of that block; the numbers of the running one and its CTA are kept in
+  // `printed`. An InternalError if they wait for each other.
   void run(TegulaKernel* kernel, const void* call, const TegulaPrinted& printed, std::uint32_t block);
 
  private:

@@ -1,5 +1,5 @@
-// Blocks whose threads are those of several CTAs, on the emulated Hopper beside the interpreter; and what keeps a
-// block in one CTA.
+// Blocks whose threads are those of several CTAs, on the emulated Hopper beside the interpreter; and what
+// keeps a block in one CTA.
 #include <gtest/gtest.h>
 
 #include "codegen/cuda_program.hpp"
@@ -138,7 +138,9 @@ const std::vector<SpreadCase> cases{
     {"other_threads", {.threads = 64, .cluster = 2}, by_other_threads, "change their threads"},
     {"columns", {.threads = 64, .cluster = 2}, by_columns, "different elements"},
     {"assertion", {.threads = 64, .cluster = 2}, asserting, "an assertion"},
-    {"many_blocks", {.threads = 64, .cluster = 2, .blocks_per_processor = 2}, one_number,
+    {"many_blocks",
+     {.threads = 64, .cluster = 2, .blocks_per_processor = 2},
+     one_number,
      ".blocks_per_processor"},
 };
 

@@ -34,8 +34,8 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
     text.replace(at, from.size(), to);
 }
 
-// Nothing where a grid's plan takes more shared memory than there is, or spreads a block whose threads exchange
-// more than sums; then `shown` says more.
+// Nothing where a grid's plan takes more shared memory than there is, or spreads a block whose threads
+// exchange more than sums; then `shown` says more.
 std::optional<CudaProgram> print_planned(const Signature& signature, const passes::CudaTarget& target,
                                          passes::ShownOfGrids& shown) {
   const auto plan =

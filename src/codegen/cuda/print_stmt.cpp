@@ -33,8 +33,9 @@ std::string quoted(const std::string& text) {
 constexpr const char *arrival = "tg::arrive_in_cluster();", *wait_for_arrivals = "tg::wait_for_cluster();",
                      *cluster_barrier = "tg::cluster_sync();";
 
-// Where another barrier stands between the arrival of a CTA and the wait for the others, neither is of use to it: a
-// cluster has one barrier, at which every thread arrives and waits in turn. Then all meet in place of the wait.
+// Where another barrier stands between the arrival of a CTA and the wait for the others, neither is of use to
+// it: a cluster has one barrier, at which every thread arrives and waits in turn. Then all meet in place of
+// the wait.
 std::string begun_together(std::string text) {
   const std::size_t wait = text.find(wait_for_arrivals);
   if (wait == std::string::npos || text.find(cluster_barrier) > wait) return text;
@@ -130,8 +131,7 @@ std::string CudaGridPrinter::print() {
   notes_.of_hints(grid, plan_, target_);
   if (plan_.roles) return print_roles(grid);
   ctas_ = grid.hints.cluster;
-  if (ctas_ > 1)
-    not_spread_ = plan_.not_spread, own_memory_ = "own_memory", team_barrier_ = cluster_barrier;
+  if (ctas_ > 1) not_spread_ = plan_.not_spread, own_memory_ = "own_memory", team_barrier_ = cluster_barrier;
   notes_.add(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
   for (const passes::Note& own : plan_.copy_rings.notes) passes::add(program_.notes, own);
   prologue();

@@ -18,7 +18,7 @@
 #define __align__(n) __attribute__((aligned(n)))
 
 static TegulaIndex threadIdx, blockIdx;
-static unsigned tegula_number;  // of the thread in its cluster
+static unsigned tegula_number;                  // of the thread in its cluster
 static constexpr TegulaIndex gridDim{1, 1, 1};  // of persistent kernels: one block runs all
 static const TegulaThreads* tegula_threads;
 static bool (*tegula_go_on)() = [] { return false; };

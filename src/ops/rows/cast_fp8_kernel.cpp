@@ -58,8 +58,8 @@ struct GroupsOfRows {
     return reduce_sum(begun).scalar() - 1;
   }
   Range rows_of(const Expr& g) const { return range(offsets(g), offsets(g + 1)); }
-  // body(column of blocks, block, its rows). The rows of a block are found once for all of its columns, by a grid
-  // of their own: a tile begins with one number from the second-level cache instead of a search.
+  // body(column of blocks, block, its rows). The rows of a block are found once for all of its columns, by a
+  // grid of their own: a tile begins with one number from the second-level cache instead of a search.
   template <class Body>
   void each_block(const Expr& blocks, const Expr& columns, const Body& body) const {
     Tensor places = workspace("places", {blocks, 2}, i32);  // the first row, and the end
@@ -76,8 +76,8 @@ struct GroupsOfRows {
       body(column, block, range(first, end));
     });
   }
-  // A block of x. Rows are copied by vectors, the missing ones as zeros; into registers, a tile that ends early
-  // would be loaded element by element.
+  // A block of x. Rows are copied by vectors, the missing ones as zeros; into registers, a tile that ends
+  // early would be loaded element by element.
   static Fragment tile(const Tensor& x, const Expr& column, const Range& rows) {
     Shared own({group, group}, x.type());
     copy(x.slice(0, rows).at(0, column * group), own);

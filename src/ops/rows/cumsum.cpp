@@ -20,8 +20,8 @@ struct CumsumInstance {
                       labelled("reverse", reverse), labelled("exclusive", exclusive),
                       labelled("whole", is_whole));
   }
-  // Tiles have few elements, so several blocks share a processor, and some load while others add. Segments take
-  // twice the registers of a sum.
+  // Tiles have few elements, so several blocks share a processor, and some load while others add. Segments
+  // take twice the registers of a sum.
   int threads() const { return rows * columns < 4096 ? 128 : segmented ? 512 : 256; }
 };
 

@@ -56,7 +56,8 @@ NormInstance<Op> in_pieces(NormInstance<Op> made, const Bound<Op>& c, int tensor
   const int all = tensors * (adds_residual<Op> ? 2 : 1);
   made.pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), all);
   // Sums of gradients, or of rows that are centred, leave no registers.
-  if (tensors == 1 && !is_centred<Op>) made.held = held_pieces(c.dim("d"), c.type("x"), made.pieces->rows, all);
+  if (tensors == 1 && !is_centred<Op>)
+    made.held = held_pieces(c.dim("d"), c.type("x"), made.pieces->rows, all);
   made.dim = 0;
   return made;
 }

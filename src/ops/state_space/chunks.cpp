@@ -9,13 +9,13 @@ using lang::Tensor;
 
 namespace {
 
-// Blocks for sequence, head, chunk and first column of values; they are independent. Heads beside each other are
-// neighbours in memory, chunks in order read the keys of a head while the cache has them.
+// Blocks for sequence, head, chunk and first column of values; they are independent. Heads beside each other
+// are neighbours in memory, chunks in order read the keys of a head while the cache has them.
 template <class F>
 void each_chunk(const ScanInputs& in, const Order& order, const F& body) {
   const int more = in.c.packed ? in.c.rows() : 0;
-  grid(in.heads, in.s.most_chunks(in.c.rows(), more) * in.blocks(), in.s.count(),
-       {.order = order}, [&](Index h, Index x, Index n) {
+  grid(in.heads, in.s.most_chunks(in.c.rows(), more) * in.blocks(), in.s.count(), {.order = order},
+       [&](Index h, Index x, Index n) {
          Expr chunk = x / in.blocks(), column = x % in.blocks() * in.c.block;
          in.s.leave_unless_chunk(n, chunk);
          // One step, so that the next block's tiles come under this block's work.

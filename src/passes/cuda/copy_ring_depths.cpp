@@ -80,7 +80,8 @@ std::int64_t most_steps(const For& loop) {
 
 int copy_ring_room(std::int64_t step_bytes, const BesideSlots& beside, const Grid& grid,
                    const CudaTarget& target) {
-  return SlotRoom(beside, grid, target).slots(step_bytes / grid.hints.cluster, blocks_without_roles(grid, target));
+  return SlotRoom(beside, grid, target)
+      .slots(step_bytes / grid.hints.cluster, blocks_without_roles(grid, target));
 }
 
 int copy_ring_depth(const For& loop, std::int64_t block_bytes, const BesideSlots& beside, const Grid& grid,

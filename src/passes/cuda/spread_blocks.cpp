@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::int64_t bytes_of_thread = 16;  // that it copies at a time
 
-// What a statement wants of its block that threads of several CTAs do not have in common; nothing if it is none.
+// What a statement wants of its block that threads of several CTAs do not have in common; nothing if it is
+// none.
 std::string wants(const Stmt& s) {
   const auto* loop = as<For>(s);
   if (as<Gemm>(s)) return "a product";
@@ -42,7 +43,8 @@ Reason reason_not_to_spread(const Grid& grid, bool has_roles, const CudaTarget& 
   for_each_stmt(grid.body, [&](const Stmt& s) {
     const std::string wanted = wants(s);
     if (!wanted.empty() && result.why.empty())
-      result = {fmt::format("the block has {}", wanted), "leave it out, or divide the work by a grid's index", s->at};
+      result = {fmt::format("the block has {}", wanted), "leave it out, or divide the work by a grid's index",
+                s->at};
   });
   return result;
 }
@@ -54,8 +56,9 @@ Reason reason_of_rings(const CopyRings& rings, const Grid& grid) {
     const auto good = [&](const BufferPtr& tile) { return ring.is_own && slot_bytes(*tile) == of_slot; };
     const auto bad = std::find_if_not(ring.tiles.begin(), ring.tiles.end(), good);
     if (bad != ring.tiles.end())
-      return {fmt::format("tile {} is not loaded ahead by the threads that read it, 16 bytes each", named(**bad)),
-              fmt::format("load {} bytes in a step, and use them element by element", of_slot), grid.at};
+      return {
+          fmt::format("tile {} is not loaded ahead by the threads that read it, 16 bytes each", named(**bad)),
+          fmt::format("load {} bytes in a step, and use them element by element", of_slot), grid.at};
   }
   return {};
 }
