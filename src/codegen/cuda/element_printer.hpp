@@ -54,7 +54,11 @@ class ElementPrinter : protected GridState {
   // block.
   SharedTile stage(const std::string& name, std::int64_t elements, DType type);
   SharedTile place_between_threads(const std::string& name, std::int64_t elements, DType type);
+
+  // ---- blocks that are spread over a cluster (print_spread.cpp)
+  void begin_spread_block();
   void refuse_to_spread(const std::string& why, const char* remedy);
+
   void to_shared(const FragmentTile& from, const SharedTile& to, const Loc& at);
   void from_shared(const SharedTile& from, const FragmentTile& to, const Loc& at);
   void release(const SharedTile& tile);

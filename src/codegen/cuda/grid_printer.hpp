@@ -36,14 +36,11 @@ class CudaGridPrinter : private ElementPrinter {
   // Shared memory in addition to ring slots, store buffers and second halves.
   std::int64_t other_shared_bytes() const { return memory_.peak() - ahead_bytes_; }
   int blocks_per_processor() const { return blocks_; }
-  // Why the block cannot be spread over the CTAs that the plan gives it, as the printed text shows.
-  const passes::Reason& not_spread() const { return not_spread_; }
+  const passes::Reason& not_spread() const { return not_spread_; }  // over the CTAs of the plan
 
  private:
   // ---- statements (print_stmt.cpp, print_control.cpp)
   void prologue();
-  void begin_spread_block();
-  bool meets(const ir::Stmt& s) const;
   // ---- the order of grids, and of blocks that take what is left (print_order.cpp)
   bool has_waits() const { return target_.has_wgmma() && number_ > 0; }
   bool runs_beside(int number) const;  // beside the grid before it

@@ -85,10 +85,6 @@ SharedTile ElementPrinter::stage(const std::string& name, std::int64_t elements,
   return place_between_threads(name, elements, type);
 }
 
-void ElementPrinter::refuse_to_spread(const std::string& why, const char* remedy) {
-  if (ctas_ > 1 && not_spread_.why.empty()) not_spread_ = {why, remedy, planned_.at};
-}
-
 SharedTile ElementPrinter::place_between_threads(const std::string& name, std::int64_t elements, DType type) {
   const std::int64_t bytes = elements * type.bytes(), each = (bytes + 15) / 16 * 16;
   const std::int64_t begin = memory_.allocate(

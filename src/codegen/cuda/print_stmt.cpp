@@ -9,7 +9,6 @@
 #include "codegen/cuda/packed_words.hpp"
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
-#include "passes/cuda/lane_sums.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/written_tensors.hpp"
@@ -28,19 +27,6 @@ std::string quoted(const std::string& text) {
     if (c == '%') result += '%';
   }
   return result + "\"";
-}
-
-constexpr const char *arrival = "tg::arrive_in_cluster();", *wait_for_arrivals = "tg::wait_for_cluster();",
-                     *cluster_barrier = "tg::cluster_sync();";
-
-// Where another barrier stands between the arrival of a CTA and the wait for the others, neither is of use to
-// it: a cluster has one barrier, at which every thread arrives and waits in turn. Then all meet in place of
-// the wait.
-std::string begun_together(std::string text) {
-  const std::size_t wait = text.find(wait_for_arrivals);
-  if (wait == std::string::npos || text.find(cluster_barrier) > wait) return text;
-  text.replace(wait, std::string_view(wait_for_arrivals).size(), cluster_barrier);
-  return text.erase(text.find(arrival), std::string_view(arrival).size());
 }
 
 // The tile to which it copies from a tensor, if there is one.
@@ -94,28 +80,6 @@ void CudaGridPrinter::prologue() {
   else
     out_.line("const int thread = threadIdx.x;");
   begin_timeline();
-}
-
-// Its threads have their numbers in the block, and their CTA the shared memory.
-void CudaGridPrinter::begin_spread_block() {
-  out_.line(fmt::format("const int cta = blockIdx.x % {};", ctas_));
-  out_.line(fmt::format("const int thread = cta * {} + threadIdx.x;", team_.threads / ctas_));
-  out_.line(fmt::format("unsigned char* const own_memory = tg::memory_of_cta<{}>(shared_memory);", ctas_));
-  for (const Stmt& s : planned_.body) {
-    if (!first_meeting_ && meets(s)) first_meeting_ = s.get();
-  }
-  if (first_meeting_) out_.line(arrival);
-}
-
-// Whether threads of several warps form a sum there.
-bool CudaGridPrinter::meets(const Stmt& s) const {
-  if (const auto* n = as<Reduce>(s))
-    return !passes::parting(plan_.layouts.fragments.at(n->from.buffer.get()), n->dim).parts.empty();
-  bool result = false;
-  for_each_body(s, [&](const Body& inner) {
-    result |= std::any_of(inner.begin(), inner.end(), [&](const Stmt& own) { return meets(own); });
-  });
-  return result;
 }
 
 std::string CudaGridPrinter::print() {
@@ -197,7 +161,7 @@ void CudaGridPrinter::body(const Body& statements) {
     const Buffer* filled = tile_filled_by(statements[i]);
     if (!loop_ && !as<Declare>(statements[i]) && (!filled || is_brought(*filled))) await_brought();
     // No CTA has the memory of another before that has begun.
-    if (statements[i].get() == first_meeting_) out_.code(), out_.line(wait_for_arrivals);
+    if (statements[i].get() == first_meeting_) out_.code(), out_.line(cluster_wait);
     count = loops_together(statements, i);
     if (count > 0)
       print_together(std::span(statements).subspan(i, count));

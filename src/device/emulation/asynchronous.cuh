@@ -38,9 +38,6 @@ template <int first, int groups>
 TG_DEVICE void give_turn(int group) {
   tegula_threads->arrive(first + (group + 1 == groups ? 0 : group + 1), 256);
 }
-TG_DEVICE void cluster_sync() { tegula_threads->wait(0, 0); }
-TG_DEVICE void arrive_in_cluster() {}
-TG_DEVICE void wait_for_cluster() { cluster_sync(); }
 template <int ctas>
 TG_DEVICE unsigned char* memory_of_cta(unsigned char* memory) {
   return memory + blockIdx.x % ctas * tegula_shared_bytes;

@@ -202,6 +202,10 @@ TG_DEVICE uint32_t picked_bytes(uint32_t x, uint32_t y, uint32_t selector) {
 
 // ---- barriers
 TG_DEVICE void block_sync() { __syncthreads(); }
+// Of all threads that run, as that of a block.
+TG_DEVICE void cluster_sync() { __syncthreads(); }
+TG_DEVICE void arrive_in_cluster() {}
+TG_DEVICE void wait_for_cluster() { cluster_sync(); }
 TG_DEVICE void warp_sync() { tegula_threads->wait(tegula_first_warp_barrier + int(tegula_number) / 32, 32); }
 TG_DEVICE void warp_group_sync(int group) { tegula_threads->wait(group + 1, 128); }
 
