@@ -10,8 +10,8 @@
 //   the address of counter_words 32-bit words in device memory that hold 0 before each launch, and after it:
 //   no two calls that may run at the same time have the same;
 // followed, if there are any, at the next multiple of 64 bytes, by the tensor maps.
-// It is launched with as many blocks as the product of the grid's extents, in one dimension; a persistent one
-// with any number of blocks, or of pairs of blocks.
+// It is launched with as many blocks as the product of the grid's extents, in one dimension, times the CTAs
+// that a block is spread over; a persistent one with any number of blocks, or of pairs of blocks.
 #pragma once
 #include <map>
 #include <memory>
@@ -36,10 +36,11 @@ struct CudaProgram {
   // One per grid.
   struct Kernel {
     std::string function;
-    int threads = 0;               // of a block
+    int threads = 0;               // of a CTA
     std::size_t shared_bytes = 0;  // of dynamic shared memory
     bool is_persistent = false;    // as many blocks as the processors hold run all blocks of the grid
     int pair_index = -1;           // of the grid: two blocks along it are a cluster and share loads
+    int ctas = 1;                  // of a block; the text says that they are a cluster
     bool waits = false;            // for the grid before: it may be launched while that ends
     std::string way = {};          // in words: roles, what loads, the instructions of products
     std::vector<SharedInterval> shared = {};  // where tiles and barriers are

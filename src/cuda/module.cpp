@@ -58,7 +58,7 @@ Module::Function Module::load(const codegen::CudaProgram::Kernel& kernel, const 
   if (kernel.shared_bytes >= much_shared_memory) {
     d(d.FuncSetAttribute, result.handle, FunctionAttribute::shared_carveout, 100);
   }
-  result.cluster = kernel.cluster(), result.waits = kernel.waits;
+  result.cluster = kernel.cluster(), result.ctas = kernel.ctas, result.waits = kernel.waits;
   if (kernel.is_persistent) {
     int resident = 0;
     d(d.OccupancyMaxActiveBlocks, &resident, result.handle, kernel.threads, kernel.shared_bytes);
@@ -73,7 +73,7 @@ void Module::launch(std::size_t grid, std::int64_t tiles, void* words, StreamHan
   LaunchConfig config;
   const std::int64_t cluster = function.cluster;
   config.grid[0] = static_cast<unsigned>(
-      std::min((tiles + cluster - 1) / cluster, function.most_blocks / cluster) * cluster);
+      std::min((tiles * function.ctas + cluster - 1) / cluster, function.most_blocks / cluster) * cluster);
   LaunchAttribute attributes[2];
   config.attributes = attributes;
   if (cluster > 1) {

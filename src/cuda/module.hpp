@@ -31,7 +31,7 @@ class Module {
     int threads = 0;
     unsigned shared_bytes = 0;
     std::int64_t most_blocks = 0;
-    int cluster = 1;
+    int cluster = 1, ctas = 1;
     bool waits = false;  // by itself for the grid before
   };
   Function load(const codegen::CudaProgram::Kernel& kernel, const std::string& name) const;

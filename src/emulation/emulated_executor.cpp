@@ -186,7 +186,8 @@ class EmulatedExecutor : public Executable {
     const auto& kernel = program_.kernels[grid];
     auto* function = compiled_->object.function<TegulaKernel>(entry_of(kernel.function));
     const TegulaPrinted& printed = compiled_->printed;
-    Fibers fibers(kernel.threads);
+    Fibers fibers(kernel.threads, kernel.ctas);
+    const std::size_t shared = printed.shared_bytes * static_cast<std::size_t>(kernel.ctas);
     // The maps of a parameter are at multiples of 64 bytes.
     std::vector<std::int64_t> copy(call.size() + line / word);
     void* parameter = copy.data();
@@ -197,17 +198,20 @@ class EmulatedExecutor : public Executable {
     const std::int64_t tiles = extents[0] * extents[1] * extents[2],
                        blocks = kernel.is_persistent ? std::min<std::int64_t>(tiles, 1) : tiles;
     for (std::int64_t block = 0; block < blocks; ++block) {
-      std::memset(printed.shared, untouched, printed.shared_bytes);
-      *printed.block = {static_cast<unsigned>(block), 0, 0};
+      std::memset(printed.shared, untouched, shared);
       fibers.run(function, parameter, printed, static_cast<std::uint32_t>(block));
       check_shared(kernel);
     }
   }
 
   void check_shared(const codegen::CudaProgram::Kernel& kernel) const {
-    const unsigned char* const begin = compiled_->printed.shared + kernel.shared_bytes;
-    const unsigned char* const end = compiled_->printed.shared + compiled_->printed.shared_bytes;
-    const bool clean = std::all_of(begin, end, [](unsigned char byte) { return byte == untouched; });
+    const TegulaPrinted& printed = compiled_->printed;
+    bool clean = true;
+    for (int cta = 0; cta < kernel.ctas; ++cta) {
+      const unsigned char* const own = printed.shared + printed.shared_bytes * static_cast<std::size_t>(cta);
+      clean &= std::all_of(own + kernel.shared_bytes, own + printed.shared_bytes,
+                           [](unsigned char byte) { return byte == untouched; });
+    }
     if (!clean)
       throw InternalError(
           fmt::format("{} wrote past its {} bytes of shared memory", kernel.function, kernel.shared_bytes));

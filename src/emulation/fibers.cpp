@@ -17,8 +17,10 @@ constexpr std::size_t stack_bytes = 256 * 1024;
 
 thread_local Fibers* Fibers::current_ = nullptr;
 
-Fibers::Fibers(int threads)
-    : fibers_(static_cast<std::size_t>(threads)), warps_(static_cast<std::size_t>(threads + 31) / 32) {
+Fibers::Fibers(int threads, int ctas)
+    : threads_(threads),
+      fibers_(static_cast<std::size_t>(threads * ctas)),
+      warps_(static_cast<std::size_t>(threads * ctas + 31) / 32) {
   arrived_.resize(static_cast<std::size_t>(tegula_first_warp_barrier) + warps_.size());
   for (Fiber& fiber : fibers_) {
     fiber.stack = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE,
@@ -45,7 +47,7 @@ void Fibers::start() {
   fiber.context.switch_to(self.scheduler_);
 }
 
-void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& printed, std::uint32_t seed) {
+void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& printed, std::uint32_t block) {
   kernel_ = kernel, call_ = call, current_ = this;
   live_ = static_cast<int>(fibers_.size());
   std::fill(arrived_.begin(), arrived_.end(), 0);
@@ -56,7 +58,7 @@ void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& pr
   }
   std::vector<int> order(fibers_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+  std::shuffle(order.begin(), order.end(), std::mt19937(block));
   while (live_ > 0) {
     bool moved = false;
     for (const int thread : order) {
@@ -65,7 +67,10 @@ void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& pr
       fiber.ready = nullptr;
       moved = true;
       running_ = thread;
-      *printed.thread = {static_cast<unsigned>(thread), 0, 0};
+      *printed.number = static_cast<unsigned>(thread);
+      *printed.thread = {static_cast<unsigned>(thread % threads_), 0, 0};
+      *printed.block = {block * static_cast<unsigned>(ctas()) + static_cast<unsigned>(thread / threads_), 0,
+                        0};
       scheduler_.switch_to(fiber.context);
     }
     if (!moved && !printed.go_on()) deadlock();
@@ -119,9 +124,10 @@ void Fibers::together(void (*f)(void** lanes), void* own) {
 }
 
 void Fibers::deadlock() const {
+  constexpr int most_named = 1024;
   std::string text;
-  for (std::size_t i = 0; i < fibers_.size(); ++i) {
-    if (!fibers_[i].ended) text += fmt::format(" {}:{}", i, fibers_[i].barrier);
+  for (std::size_t i = 0, named = 0; i < fibers_.size() && named < most_named; ++i) {
+    if (!fibers_[i].ended) text += fmt::format(" {}:{}", i, fibers_[i].barrier), ++named;
   }
   throw InternalError("the threads of an emulated block wait for each other (thread:barrier):" + text);
 }

@@ -13,15 +13,16 @@ namespace tegula::emulation {
 
 class Fibers {
  public:
-  explicit Fibers(int threads);
+  // As many threads in each of the CTAs of a block.
+  explicit Fibers(int threads, int ctas = 1);
   ~Fibers();
   Fibers(const Fibers&) = delete;
 
   static const TegulaThreads& functions();
 
-  // Runs the kernel by all threads; the number of the running one is kept in `printed`. An InternalError if
-  // they wait for each other.
-  void run(TegulaKernel* kernel, const void* call, const TegulaPrinted& printed, std::uint32_t seed);
+  // Runs the kernel by all threads of that block; the numbers of the running one and its CTA are kept in
+  // `printed`. An InternalError if they wait for each other.
+  void run(TegulaKernel* kernel, const void* call, const TegulaPrinted& printed, std::uint32_t block);
 
  private:
   struct Fiber {
@@ -37,6 +38,7 @@ class Fibers {
     void* lanes[32];
   };
 
+  int ctas() const { return static_cast<int>(fibers_.size()) / threads_; }
   static void start();
   static void wait(int barrier, int count);
   static void come(int barrier, int count);
@@ -47,6 +49,7 @@ class Fibers {
   [[noreturn]] void deadlock() const;
 
   static thread_local Fibers* current_;
+  int threads_;  // of a CTA
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<int> arrived_;  // at each barrier

@@ -54,9 +54,7 @@ std::string pass_differences(const lang::Kernel& kernel) {
 std::string pass_differences(const lang::Kernel& kernel, const passes::CudaTarget& target) {
   Differences differences;
   const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
-  passes::OtherBytes others;
-  for (const ir::Grid& grid : program.plan->kernel.grids) others.push_back(grid.hints.other_shared_bytes);
-  passes::plan_for_cuda(*kernel.ir(), target, others, differences.observer());
+  passes::plan_for_cuda(*kernel.ir(), target, program.plan->shown, differences.observer());
   return std::move(differences.text);
 }
 

@@ -50,7 +50,15 @@ class ElementPrinter : protected GridState {
   Texts base_coordinates(const Layout& layout);
   Coordinates register_coordinates(const Layout& layout, const Texts& base);
   std::string first_replica(const Layout& layout) const;
+  // Where all threads may store what others load, in one CTA; and where they store it for every CTA of the
+  // block.
   SharedTile stage(const std::string& name, std::int64_t elements, DType type);
+  SharedTile place_between_threads(const std::string& name, std::int64_t elements, DType type);
+
+  // ---- blocks that are spread over a cluster (print_spread.cpp)
+  void begin_spread_block();
+  void refuse_to_spread(const std::string& why, const char* remedy);
+
   void to_shared(const FragmentTile& from, const SharedTile& to, const Loc& at);
   void from_shared(const SharedTile& from, const FragmentTile& to, const Loc& at);
   void release(const SharedTile& tile);

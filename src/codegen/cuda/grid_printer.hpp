@@ -36,6 +36,7 @@ class CudaGridPrinter : private ElementPrinter {
   // Shared memory in addition to ring slots, store buffers and second halves.
   std::int64_t other_shared_bytes() const { return memory_.peak() - ahead_bytes_; }
   int blocks_per_processor() const { return blocks_; }
+  const passes::Reason& not_spread() const { return not_spread_; }  // over the CTAs of the plan
 
  private:
   // ---- statements (print_stmt.cpp, print_control.cpp)

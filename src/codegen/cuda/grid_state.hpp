@@ -64,6 +64,12 @@ class GridState {
   const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
   std::vector<std::size_t> unlimited_;   // dimensions of it whose limits are asked elsewhere
   std::string team_barrier_ = "tg::block_sync();";
+  // The CTAs that the block is spread over, the shared memory of the running one, and why it cannot be
+  // spread.
+  int ctas_ = 1;
+  std::string own_memory_ = "shared_memory";
+  const ir::StmtNode* first_meeting_ = nullptr;  // before which all CTAs must have begun
+  passes::Reason not_spread_;
   std::optional<ElementLoop> loop_;
   const Vectors* vectors_ = nullptr;  // of the loop that is printed
   // What it finds for each row before the row's elements, and the condition under which the row is written.

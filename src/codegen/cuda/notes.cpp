@@ -126,14 +126,16 @@ std::string way_of(const Body& body, int threads, const passes::GridPlan& plan,
   return text;
 }
 
-void Notes::of_hints(const Grid& grid, const passes::Roles* roles, const passes::CudaTarget& target) {
+void Notes::of_hints(const Grid& grid, const passes::GridPlan& plan, const passes::CudaTarget& target) {
+  const passes::Roles* roles = plan.roles ? &*plan.roles : nullptr;
+  const passes::Reason& not_spread = plan.not_spread;
   const GridHints& hints = grid.hints;
   const auto ignored = [&](const std::string& option, const char* remedy) {
     add(passes::NoteKind::hint, {option + " is not followed", remedy}, grid.at);
   };
-  if (hints.cluster != 1)
-    ignored(fmt::format(".cluster = {}", hints.cluster),
-            "leave it out: blocks share loads if the tensors of a call make it worthwhile");
+  if (!not_spread.why.empty())
+    add(passes::NoteKind::hint, {".cluster is not followed: " + not_spread.why, not_spread.remedy},
+        not_spread.at);
   if (hints.pack != 1) ignored(fmt::format(".pack = {}", hints.pack), "use larger tiles");
   if (!roles && hints.persistent)
     ignored(".persistent",

@@ -16,8 +16,7 @@ class Notes {
   void add(passes::NoteKind kind, const passes::Reason& reason, const Loc& at);
   void of_gemm(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);
   void of_conversion(const ir::Buffer& fragment, const std::string& why, const Loc& at);
-  // Null: no roles.
-  void of_hints(const ir::Grid& grid, const passes::Roles* roles, const passes::CudaTarget& target);
+  void of_hints(const ir::Grid& grid, const passes::GridPlan& plan, const passes::CudaTarget& target);
   void of_blocks(const ir::Grid& grid, int blocks);
 
  private:

@@ -34,11 +34,12 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
     text.replace(at, from.size(), to);
 }
 
-// Nothing where a grid's plan takes more shared memory than there is; then `others` says more.
+// Nothing where a grid's plan takes more shared memory than there is, or spreads a block whose threads
+// exchange more than sums; then `shown` says more.
 std::optional<CudaProgram> print_planned(const Signature& signature, const passes::CudaTarget& target,
-                                         passes::OtherBytes& others) {
+                                         passes::ShownOfGrids& shown) {
   const auto plan =
-      std::make_shared<const passes::CudaPlan>(passes::plan_for_cuda(signature.kernel(), target, others));
+      std::make_shared<const passes::CudaPlan>(passes::plan_for_cuda(signature.kernel(), target, shown));
   CudaProgram program;
   std::string grids;
   bool fits = true;
@@ -46,8 +47,13 @@ std::optional<CudaProgram> print_planned(const Signature& signature, const passe
     const ir::Grid& grid = plan->kernel.grids[i];
     CudaGridPrinter printer(signature, *plan, static_cast<int>(i), program);
     grids += "\n" + printer.print();
+    if (const passes::Reason& reason = printer.not_spread(); !reason.why.empty()) {
+      shown[i].not_spread = reason, fits = false;
+      continue;
+    }
     const std::int64_t missing = printer.missing_shared_bytes(grid);
-    if (missing > 0) others[i] = std::max(printer.other_shared_bytes(), others[i] + missing);
+    if (missing > 0)
+      shown[i].other_bytes = std::max(printer.other_shared_bytes(), shown[i].other_bytes + missing);
     fits &= missing == 0;
   }
   if (!fits) return std::nullopt;
@@ -74,9 +80,9 @@ std::int64_t CudaProgram::events_key() const {
 // Where a plan by estimates takes too much, the next one knows what else is in shared memory: no hint and
 // nothing that only comes early decides whether a kernel is accepted.
 CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target) {
-  passes::OtherBytes others(signature.kernel().grids.size(), -1);
+  passes::ShownOfGrids shown(signature.kernel().grids.size());
   for (;;) {
-    if (auto program = print_planned(signature, target, others)) return std::move(*program);
+    if (auto program = print_planned(signature, target, shown)) return std::move(*program);
   }
 }
 

@@ -61,7 +61,7 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
 
 void CudaGridPrinter::allocate_slots(const passes::CopyRing& ring) {
   for (const BufferPtr& tile : ring.tiles) {
-    const std::int64_t bytes = passes::slot_bytes(*tile), all = bytes * ring.depth;
+    const std::int64_t bytes = passes::slot_bytes(*tile) / ctas_, all = bytes * ring.depth;
     const std::int64_t begin = memory_.allocate(all, passes::slot_alignment(*tile),
                                                 fmt::format("{}, {} slots", words_of(*tile), ring.depth));
     rings_[static_cast<std::size_t>(ring.number)].tiles.push_back({begin, bytes});
@@ -93,8 +93,11 @@ void CudaGridPrinter::name_slot(const BufferPtr& tile, const passes::CopyRing& r
   const std::string slot = shift == 0  ? cursor
                            : shift < 0 ? fmt::format("({0} == 0 ? {1} : {0} - 1)", cursor, ring.depth - 1)
                                        : fmt::format("({0} + 1 == {1} ? 0 : {0} + 1)", cursor, ring.depth);
-  out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2} + {3} * {4});", element_type(tile->type),
-                        name, begin, slot, bytes));
+  // Of a block that is spread, a CTA has its own part of the tile: elements before it are elsewhere.
+  const std::string elsewhere =
+      ctas_ > 1 ? fmt::format(" - cta * {}", tile->elements() / ctas_) : std::string();
+  out_.line(fmt::format("{0}* const {1} = ({0}*)({5} + {2} + {3} * {4}){6};", element_type(tile->type), name,
+                        begin, slot, bytes, own_memory_, elsewhere));
   const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
   shared_[tile.get()] = {name, order, {-1, 0, 0}};
 }

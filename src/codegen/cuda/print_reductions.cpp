@@ -27,6 +27,12 @@ bool meets_in_lanes(const Meeting& m) {
          (m.parts & (m.parts - 1)) == 0;
 }
 
+// The same of more parts than lanes, as warps of several CTAs have them: every lane adds some up first.
+bool meets_in_lanes_of_many(const Meeting& m) {
+  constexpr std::int64_t lanes = 32;
+  return m.sum.layout.register_count() == m.elements && m.parts > lanes && m.parts % lanes == 0;
+}
+
 }  // namespace
 
 const char* identity_of(ReduceOp op, DType type) {
@@ -227,15 +233,19 @@ std::optional<Meeting> CudaGridPrinter::begin_meeting(ReduceOp op, DType type, c
     m.parts *= number;
   }
   for (const std::int64_t extent : sum.layout.shape()) m.elements *= extent;
-  m.tile = stage(sum.name, m.elements * m.parts,
-                 type.bits() < 32 && !type.is_boolean() ? compute_type(type) : type);
+  if (sum.layout.register_count() != m.elements)
+    refuse_to_spread(fmt::format("threads have different elements of the sum {}", sum.name),
+                     "reduce vectors, one number a thread or warp");
+  m.tile = place_between_threads(sum.name, m.elements * m.parts,
+                                 type.bits() < 32 && !type.is_boolean() ? compute_type(type) : type);
   out_.code();
   out_.touch({m.tile.memory, MemoryUse::write});
   // Threads that hold the same partial result store the same value.
   each_sum(m, "parts to shared memory", [&](const Coordinates& x, const std::string& flat) {
-    out_.line(fmt::format("{}tg::store({} + ({}) * {} + {}, {}[r]);",
-                          x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside), m.tile.name, part,
-                          m.elements, flat, sum.name));
+    out_.line(fmt::format("{}tg::store{}({} + ({}) * {} + {}, {}[r]);",
+                          x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside),
+                          ctas_ > 1 ? fmt::format("_in_all<{}>", ctas_) : "", m.tile.name, part, m.elements,
+                          flat, sum.name));
   });
   return m;
 }
@@ -248,6 +258,11 @@ void CudaGridPrinter::end_meeting(const Meeting& m) {
       out_.line(fmt::format("{0}[r] = tg::across_lanes<{1}, 1, {2}>(tg::load({3} + {4} % {2} * {5} + {6}));",
                             m.sum.name, combination_of(m.op), m.parts, m.tile.name, team_.thread, m.elements,
                             flat));
+      return;
+    }
+    if (meets_in_lanes_of_many(m)) {
+      out_.line(fmt::format("{}[r] = tg::across_parts<{}, {}, {}>({} + {});", m.sum.name,
+                            combination_of(m.op), m.parts, m.elements, m.tile.name, flat));
       return;
     }
     if (!x.inside.empty()) out_.open(fmt::format("if ({}) {{", x.inside));

@@ -80,6 +80,12 @@ void ElementPrinter::touch_all(const Body& statements) {
 }
 
 SharedTile ElementPrinter::stage(const std::string& name, std::int64_t elements, DType type) {
+  refuse_to_spread(fmt::format("elements of fragment {} change their threads", name),
+                   "use the fragment in the same way in all loops");
+  return place_between_threads(name, elements, type);
+}
+
+SharedTile ElementPrinter::place_between_threads(const std::string& name, std::int64_t elements, DType type) {
   const std::int64_t bytes = elements * type.bytes(), each = (bytes + 15) / 16 * 16;
   const std::int64_t begin = memory_.allocate(
       each * team_.count, 128, fmt::format("{}[{}] on their way between threads", type.name(), elements));
@@ -88,7 +94,7 @@ SharedTile ElementPrinter::stage(const std::string& name, std::int64_t elements,
       team_.slot.empty() ? std::to_string(begin) : fmt::format("{} + {} * {}", begin, team_.slot, each);
   out_.code();
   out_.line(
-      fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2});", element_type(type), tile.name, offset));
+      fmt::format("{0}* const {1} = ({0}*)({3} + {2});", element_type(type), tile.name, offset, own_memory_));
   return tile;
 }
 

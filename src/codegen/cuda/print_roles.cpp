@@ -125,9 +125,14 @@ std::string CudaGridPrinter::print_roles(const Grid& grid) {
   text += "  } else {\n    // ---- producer\n" + producer(grid) + "  }\n";
 
   const int threads = roles.consumers + roles.producers;
-  program_.kernels.push_back({plan_.function, threads, static_cast<std::size_t>(memory_.peak()), true,
-                              roles.pair_index, has_waits(), way_of(roles.consumer, threads, plan_, target_),
-                              memory_.history()});
+  program_.kernels.push_back({.function = plan_.function,
+                              .threads = threads,
+                              .shared_bytes = static_cast<std::size_t>(memory_.peak()),
+                              .is_persistent = true,
+                              .pair_index = roles.pair_index,
+                              .waits = has_waits(),
+                              .way = way_of(roles.consumer, threads, plan_, target_),
+                              .shared = memory_.history()});
   blocks_ = roles.blocks_per_processor;
   notes_.of_blocks(grid, blocks_);
   roles_ = nullptr;

@@ -44,7 +44,7 @@ CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaP
   for_each_stmt(plan.kernel, [&](const Stmt& s) { any_products_ |= as<Gemm>(s) != nullptr; });
   for (const Dim& dim : signature.kernel().dims) facts_.add_multiple(dim.variable, dim.multiple);
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
-                           "threadIdx", "blockIdx", "printf", "first", "f"})
+                           "threadIdx", "blockIdx", "printf", "first", "f", "cta", "own_memory"})
     names_.unique(name);
   const auto& buffers = signature.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) memory_of_[buffers[i].get()] = static_cast<int>(i);
@@ -75,7 +75,10 @@ void CudaGridPrinter::prologue() {
                                                          : fmt::format("{}({})", type, word);
     out_.define(type, name_variable(variables[i]), text);
   }
-  out_.line("const int thread = threadIdx.x;");
+  if (ctas_ > 1)
+    begin_spread_block();
+  else
+    out_.line("const int thread = threadIdx.x;");
   begin_timeline();
 }
 
@@ -89,34 +92,38 @@ std::string CudaGridPrinter::print() {
       if (memory == memory_of_.at(tensor.get())) written_.insert(buffer);
     }
   }
-  notes_.of_hints(grid, plan_.roles ? &*plan_.roles : nullptr, target_);
+  notes_.of_hints(grid, plan_, target_);
   if (plan_.roles) return print_roles(grid);
+  ctas_ = grid.hints.cluster;
+  if (ctas_ > 1) not_spread_ = plan_.not_spread, own_memory_ = "own_memory", team_barrier_ = cluster_barrier;
   notes_.add(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
   for (const passes::Note& own : plan_.copy_rings.notes) passes::add(program_.notes, own);
   prologue();
   between_grids();
-  order_.decode(grid, "blockIdx.x");
+  order_.decode(grid, ctas_ > 1 ? fmt::format("blockIdx.x / {}", ctas_) : "blockIdx.x");
   declare_copy_rings();
   body(grid.body);
   end_of_block();
   program_.kernels.push_back({.function = plan_.function,
-                              .threads = team_.threads,
+                              .threads = team_.threads / ctas_,
                               .shared_bytes = static_cast<std::size_t>(memory_.peak()),
+                              .ctas = ctas_,
                               .waits = has_waits(),
-                              .way = way_of(grid.body, team_.threads, plan_, target_),
+                              .way = way_of(grid.body, team_.threads, plan_, target_) +
+                                     (ctas_ > 1 ? fmt::format("; a block is {} CTAs", ctas_) : ""),
                               .shared = memory_.history()});
   blocks_ = passes::blocks_without_roles(grid, target_);
   while (blocks_ > 1 && memory_.peak() > passes::shared_bytes_of(blocks_)) --blocks_;
   notes_.of_blocks(grid, blocks_);
   // Where the program says nothing, the assembler weighs registers against blocks that share a processor.
-  const std::string bounds = grid.hints.blocks_per_processor > 0
-                                 ? fmt::format("{}, {}", team_.threads, blocks_)
-                                 : std::to_string(team_.threads);
+  std::string bounds = grid.hints.blocks_per_processor > 0 ? fmt::format("({}, {})", team_.threads, blocks_)
+                                                           : fmt::format("({})", team_.threads / ctas_);
+  if (ctas_ > 1) bounds += fmt::format(" __cluster_dims__({}, 1, 1)", ctas_);
   return without_unused(fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
+      "extern \"C\" __global__ void __launch_bounds__{} {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
       bounds, plan_.function, location_in_folder(grid.at),
-      text_of(place_sync(out_.finish(), team_barrier_), 1)));
+      begun_together(text_of(place_sync(out_.finish(), team_barrier_), 1))));
 }
 
 std::int64_t CudaGridPrinter::missing_shared_bytes(const Grid& grid) const {
@@ -153,6 +160,8 @@ void CudaGridPrinter::body(const Body& statements) {
   for (std::size_t i = 0, count = 0; i < statements.size(); i += count) {
     const Buffer* filled = tile_filled_by(statements[i]);
     if (!loop_ && !as<Declare>(statements[i]) && (!filled || is_brought(*filled))) await_brought();
+    // No CTA has the memory of another before that has begun.
+    if (statements[i].get() == first_meeting_) out_.code(), out_.line(cluster_wait);
     count = loops_together(statements, i);
     if (count > 0)
       print_together(std::span(statements).subspan(i, count));

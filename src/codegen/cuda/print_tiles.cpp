@@ -22,6 +22,8 @@ void CudaGridPrinter::declare_fragment(const std::string& name, DType type, cons
 
 void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
   if (plan_.consumers.before.contains(tile.get())) return name_slot_before(tile);
+  refuse_to_spread(fmt::format("tile {} is in shared memory", passes::named(*tile)),
+                   "use a Fragment, or load the tile in a `pipelined` loop that only reads it");
   const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
   const std::int64_t alignment = order.is_swizzled() ? 1024 : 128;
   const std::int64_t each = (tile->elements() * tile->type.bytes() + alignment - 1) / alignment * alignment;

@@ -52,6 +52,13 @@ std::string without_unused(const std::string& function) {
   return text;
 }
 
+std::string begun_together(std::string text) {
+  const std::size_t wait = text.find(cluster_wait);
+  if (wait == std::string::npos || text.find(cluster_barrier) > wait) return text;
+  text.replace(wait, std::string_view(cluster_wait).size(), cluster_barrier);
+  return text.erase(text.find(cluster_arrival), std::string_view(cluster_arrival).size());
+}
+
 std::string text_of(const std::vector<Step>& steps, int depth) {
   std::string text;
   const auto line = [&](const std::string& content, int at) {

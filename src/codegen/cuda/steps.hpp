@@ -52,4 +52,12 @@ std::string text_of(const std::vector<Step>& steps, int depth);
 std::string definition(const std::string& name, const std::string& line);
 std::string without_unused(const std::string& function);
 
+// The barrier of a cluster, at which every thread arrives and waits in turn: a CTA says that it has begun,
+// and waits for the others before it stores into their memory. Where another barrier stands between, all meet
+// in place of that wait.
+inline constexpr const char *cluster_arrival = "tg::arrive_in_cluster();",
+                            *cluster_wait = "tg::wait_for_cluster();",
+                            *cluster_barrier = "tg::cluster_sync();";
+std::string begun_together(std::string text);
+
 }  // namespace tegula::codegen

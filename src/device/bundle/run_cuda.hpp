@@ -207,7 +207,7 @@ inline void launch(const LoadedGrid& grid, const CudaGrid& plan, std::int64_t ti
   LaunchConfig config;
   LaunchAttribute early;
   early.id = 6, early.value.integer = 1;
-  config.grid[0] = static_cast<unsigned>(std::min(tiles, grid.most_blocks));
+  config.grid[0] = static_cast<unsigned>(std::min(tiles * plan.ctas, grid.most_blocks));
   config.block[0] = static_cast<unsigned>(plan.threads);
   config.shared_bytes = plan.shared_bytes;
   config.stream = stream;

@@ -107,7 +107,7 @@ struct CpuKernel {
 
 struct CudaGrid {
   const char* function;
-  std::int32_t threads;
+  std::int32_t threads, ctas;  // of a CTA, and these of a block
   std::uint32_t shared_bytes;
   bool persistent, waits;
 };

@@ -98,6 +98,23 @@ TG_DEVICE void barrier_arrive_behind_copies(uint32_t barrier) {
 TG_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
+
+// ---- a block that is spread over the CTAs of a cluster
+TG_DEVICE void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+TG_DEVICE void wait_for_cluster() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
+// The shared memory of the running CTA.
+template <int ctas>
+TG_DEVICE unsigned char* memory_of_cta(unsigned char* memory) {
+  return memory;
+}
+// All lanes of a warp have the same: one for each CTA stores it at that place there.
+template <int ctas, class T, class V>
+TG_DEVICE void store_in_all(T* p, V x) {
+  const unsigned int cta = threadIdx.x % 32;
+  uint64_t there;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(cta % ctas));
+  if (cta < ctas) store((T*)there, x);
+}
 // Says that reads by tensor cores are over: wider than the block it would become a fence of the whole GPU.
 TG_DEVICE void barrier_arrive_in(uint32_t barrier, uint32_t block) {
   asm volatile(

@@ -6,6 +6,16 @@
 
 namespace tg {
 
+// ---- parts of a sum, `stride` elements apart, of which every lane of a warp has some
+template <class Op, int parts, int stride, class T>
+TG_DEVICE T across_parts(const T* p) {
+  const int lane = threadIdx.x % 32;
+  T sum = p[lane * stride];
+#pragma unroll
+  for (int part = 32; part < parts; part += 32) sum = Op::of(sum, p[(part + lane) * stride]);
+  return across_lanes<Op, 1, 32>(sum);
+}
+
 // ---- rows of sums to a tensor, without shared memory
 // Elements of a row that the threads of a quad hold in pairs, eight columns apart: x[0], x[1], x[4], x[5], …
 // Thread i of the quad gets 16 bytes of the row. Of 16 bits each, these are its columns from 8 i on; of 32

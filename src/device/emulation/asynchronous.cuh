@@ -38,6 +38,16 @@ template <int first, int groups>
 TG_DEVICE void give_turn(int group) {
   tegula_threads->arrive(first + (group + 1 == groups ? 0 : group + 1), 256);
 }
+template <int ctas>
+TG_DEVICE unsigned char* memory_of_cta(unsigned char* memory) {
+  return memory + blockIdx.x % ctas * tegula_shared_bytes;
+}
+template <int ctas, class T, class V>
+TG_DEVICE void store_in_all(T* p, V x) {
+  const unsigned cta = threadIdx.x % 32;
+  const int distance = (int(cta) - int(blockIdx.x % ctas)) * tegula_shared_bytes;
+  if (cta < ctas) store((T*)((unsigned char*)p + distance), x);
+}
 template <int count>
 TG_DEVICE void registers_up() {}
 template <int count>

@@ -12,19 +12,22 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __grid_constant__
 #define __shared__
 #define __align__(n) __attribute__((aligned(n)))
 
 static TegulaIndex threadIdx, blockIdx;
+static unsigned tegula_number;                  // of the thread in its cluster
 static constexpr TegulaIndex gridDim{1, 1, 1};  // of persistent kernels: one block runs all
 static const TegulaThreads* tegula_threads;
 static bool (*tegula_go_on)() = [] { return false; };
-unsigned char shared_memory[232448] __align__(1024);
+constexpr int tegula_shared_bytes = 227 * 1024, tegula_most_ctas = 8;
+unsigned char shared_memory[tegula_most_ctas * tegula_shared_bytes] __align__(1024);
 
 extern "C" TegulaPrinted tegula_bind(const TegulaThreads* threads) {
   tegula_threads = threads;
-  return {&threadIdx, &blockIdx, shared_memory, sizeof(shared_memory), tegula_go_on};
+  return {&threadIdx, &blockIdx, &tegula_number, shared_memory, tegula_shared_bytes, tegula_go_on};
 }
 
 struct float2 {

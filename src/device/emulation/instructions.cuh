@@ -166,10 +166,10 @@ struct BegunCopies {
   int begun, room;
   unsigned committed;
 };
-static BegunCopies begun_copies[1024];  // of each thread
+static BegunCopies begun_copies[tegula_most_ctas * 1024];  // of each thread
 template <int bytes>
 TG_DEVICE void begin_copy(void* to, const void* from, int count) {
-  BegunCopies& own = begun_copies[threadIdx.x];
+  BegunCopies& own = begun_copies[tegula_number];
   if (own.begun == own.room) {
     own.room = own.room == 0 ? 64 : 2 * own.room;
     own.all = (BegunCopy*)realloc(own.all, sizeof(BegunCopy) * size_t(own.room));
@@ -177,10 +177,10 @@ TG_DEVICE void begin_copy(void* to, const void* from, int count) {
   memset(to, 0xff, bytes);
   own.all[own.begun++] = {to, from, bytes, count, own.committed};
 }
-TG_DEVICE void commit_copies() { ++begun_copies[threadIdx.x].committed; }
+TG_DEVICE void commit_copies() { ++begun_copies[tegula_number].committed; }
 template <int pending>
 TG_DEVICE void wait_copies() {
-  BegunCopies& own = begun_copies[threadIdx.x];
+  BegunCopies& own = begun_copies[tegula_number];
   int left = 0;
   for (int i = 0; i < own.begun; ++i) {
     const BegunCopy& copy = own.all[i];
@@ -203,7 +203,11 @@ TG_DEVICE uint32_t picked_bytes(uint32_t x, uint32_t y, uint32_t selector) {
 
 // ---- barriers
 TG_DEVICE void block_sync() { __syncthreads(); }
-TG_DEVICE void warp_sync() { tegula_threads->wait(tegula_first_warp_barrier + int(threadIdx.x) / 32, 32); }
+// Of all threads that run, as that of a block.
+TG_DEVICE void cluster_sync() { __syncthreads(); }
+TG_DEVICE void arrive_in_cluster() {}
+TG_DEVICE void wait_for_cluster() { cluster_sync(); }
+TG_DEVICE void warp_sync() { tegula_threads->wait(tegula_first_warp_barrier + int(tegula_number) / 32, 32); }
 TG_DEVICE void warp_group_sync(int group) { tegula_threads->wait(group + 1, 128); }
 
 }  // namespace tg

@@ -21,11 +21,14 @@ struct TegulaThreads {
 // Barriers 0 … 15 are those of the block.
 constexpr int tegula_first_warp_barrier = 16;
 
-// What the printed text has: where the numbers of the running thread and block go, its shared memory, and
-// what does one thing that the kernel has begun and not awaited, if there is one.
+// What the printed text has: where the numbers of the running thread and its CTA go, and the thread's in its
+// cluster, the shared memory of a CTA
+// and behind it that of the others of its cluster, and what does one thing that the kernel has begun and not
+// awaited, if there is one.
 struct TegulaPrinted {
   TegulaIndex* thread;
   TegulaIndex* block;
+  unsigned* number;
   unsigned char* shared;
   unsigned long shared_bytes;
   bool (*go_on)();

@@ -9,6 +9,16 @@ using namespace lang;
 namespace {
 
 constexpr int vector_of_thread = 16;  // bytes of a piece that each thread has
+// Shared memory that a block may have, and blocks of shorter rows that share a processor.
+constexpr std::int64_t room = 208 * 1024, blocks_of_shorter = 3;
+
+int piece_of(int threads, DType type) { return threads * vector_of_thread / type.bytes(); }
+
+// Of pieces of `tensors`, for rows of so many bytes of all of them.
+int slots(std::int64_t row, int threads, int tensors) {
+  const std::int64_t piece = std::int64_t{threads} * vector_of_thread * tensors;
+  return static_cast<int>(std::min((row + piece - 1) / piece + 1, room / piece));
+}
 
 std::int64_t pieces_of(std::int64_t features, const LongRows& rows) {
   return (features + rows.piece - 1) / rows.piece;
@@ -18,13 +28,18 @@ std::int64_t pieces_of(std::int64_t features, const LongRows& rows) {
 
 LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
   if (!on_gpu) return {};
-  constexpr std::int64_t room = 208 * 1024, blocks = 3;  // what a block may have, and blocks of shorter rows
   constexpr int shorter = 512, most = 1024;
   const std::int64_t row = features * type.bytes() * tensors;
-  const int threads = row * blocks <= room ? shorter : most;
-  const int piece = threads * vector_of_thread / type.bytes();
-  const std::int64_t bytes = std::int64_t{threads} * vector_of_thread * tensors;
-  return {piece, threads, static_cast<int>(std::min((row + bytes - 1) / bytes + 1, room / bytes))};
+  const int threads = row * blocks_of_shorter <= room ? shorter : most;
+  return {piece_of(threads, type), threads, slots(row, threads, tensors)};
+}
+
+SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
+  constexpr int ctas = 8, few = 256, many = 512;
+  const std::int64_t row = features * type.bytes() * tensors;
+  if (!on_gpu || row <= room) return {kept_rows(features, type, on_gpu, tensors), {}};
+  const int threads = row * blocks_of_shorter <= room * ctas ? few : many;
+  return {{piece_of(ctas * threads, type), threads, slots(row / ctas, threads, tensors)}, ctas};
 }
 
 std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows& rows, int tensors) {

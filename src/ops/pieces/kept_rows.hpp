@@ -9,6 +9,15 @@ namespace tegula::ops {
 // On a GPU: all pieces in shared memory where blocks that share a processor have room for whole rows, else as
 // many as one block of all its threads has room for. `tensors` are read together.
 LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors = 1);
+
+// The same, but rows that no block has room for are shared by the CTAs of a cluster.
+struct SpreadRows {
+  LongRows rows = {};
+  std::optional<int> cluster = {};  // CTAs with as many threads each
+  auto fields() const { return std::tuple(rows, labelled("cluster", cluster)); }
+  lang::GridOptions options() const { return {.threads = rows.threads, .cluster = cluster.value_or(1)}; }
+};
+SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tensors = 1);
 // Of such rows, the pieces that registers keep besides: those that shared memory has no room for, or as many
 // as are left of a thread's registers.
 std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows& rows, int tensors = 1);

@@ -91,7 +91,10 @@ ExponentialSums::Total ExponentialSums::total() {
   Expr largest = reduce_max(top).scalar();
   parallel(sum, [&](Index j) { sum(j) *= exp2((top(j) - largest) * log2e); });
   if (along) parallel(*along, [&](Index j) { (*along)(j) *= exp2((top(j) - largest) * log2e); });
-  return {largest, reduce_sum(sum).scalar(), along ? reduce_sum(*along).scalar() : f32(0)};
+  // One after the other, so that the parts of both meet at once.
+  if (!along) return {largest, reduce_sum(sum).scalar(), f32(0)};
+  Fragment all = reduce_sum(sum), weighted = reduce_sum(*along);
+  return {largest, all.scalar(), weighted.scalar()};
 }
 
 Kernel row_sum_kernel(const RowSumKernel& c) {

@@ -34,12 +34,8 @@ namespace {
 // Groups of rows, one group after the other. A block of 128 rows has one group's rows: block i of group g has
 // the number offsets[g] / 128 + g + i, which is free whatever the lengths are and is known without a sum over
 // the groups before.
-struct RowsOfBlock {
-  Range rows;  // of its group
-  Expr first;  // among these
-};
 struct GroupsOfRows {
-  static constexpr int at_once = 128, blocks_at_once = 8;
+  static constexpr int at_once = 128;
 
   Expr rows;
   Expr count = scalar("groups", i32);
@@ -62,18 +58,30 @@ struct GroupsOfRows {
     return reduce_sum(begun).scalar() - 1;
   }
   Range rows_of(const Expr& g) const { return range(offsets(g), offsets(g + 1)); }
-  // body(block, column of blocks, its rows). Blocks beside each other share the search for their group.
+  // body(column of blocks, block, its rows). The rows of a block are found once for all of its columns, by a
+  // grid of their own: a tile begins with one number from the second-level cache instead of a search.
   template <class Body>
   void each_block(const Expr& blocks, const Expr& columns, const Body& body) const {
-    grid(ceildiv(columns, blocks_at_once), blocks, [&](Index step, Index block) {
+    Tensor places = workspace("places", {blocks, 2}, i32);  // the first row, and the end
+    grid(blocks, [&](Index block) {
       const Var g = of_block(block);
       const Range rows = rows_of(g);
-      const Var first = (block - offsets(g) / group - g) * group;
-      const Expr end = select(first < rows.end - rows.begin, min((step + 1) * blocks_at_once, columns), 0);
-      serial(range(step * blocks_at_once, end), [&](Index column) {
-        body(block, column, RowsOfBlock{rows, first});
-      });
+      Expr first = rows.begin + (block - rows.begin / group - g) * group;
+      places(block, 0) = first;
+      places(block, 1) = min(first + group, rows.end);
     });
+    grid(columns, blocks, [&](Index column, Index block) {
+      const Expr first = places(block, 0), end = places(block, 1);
+      exit_if(first >= end);
+      body(column, block, range(first, end));
+    });
+  }
+  // A block of x. Rows are copied by vectors, the missing ones as zeros; into registers, a tile that ends
+  // early would be loaded element by element.
+  static Fragment tile(const Tensor& x, const Expr& column, const Range& rows) {
+    Shared own({group, group}, x.type());
+    copy(x.slice(0, rows).at(0, column * group), own);
+    return load(own, {group, group}, f32);
   }
   static void check(const Expr& right) {
     assert_that(right, "offsets begin with 0, do not fall, end within the rows, and keep group_rows");
@@ -128,10 +136,10 @@ struct Cast {
     const GroupsOfRows groups{m};
     Expr blocks = m / group + groups.count;
     Tensor out = result(), scales = output("scale", {blocks, columns}, f32);
-    groups.each_block(blocks, columns, [&](const Expr& block, const Expr& column, const RowsOfBlock& at) {
-      Fragment values = load(x.slice(0, at.rows).at(at.first, column * group), {group, group}, f32);
+    groups.each_block(blocks, columns, [&](const Expr& column, const Expr& block, const Range& rows) {
+      Fragment values = groups.tile(x, column, rows);
       by_blocks(values, [&](const Expr& scale) { scales(block, column) = scale; });
-      copy(values, out.slice(0, at.rows).at(at.first, column * group));
+      copy(values, out.slice(0, rows).at(0, column * group));
     });
   }
   // Zeros follow the rows that a group has.
@@ -204,11 +212,11 @@ void uncast_groups(const UncastFp8Kernel& c) {
   const GroupsOfRows groups{m};
   Expr columns = ceildiv(n, group), blocks = m / group + groups.count;
   Tensor scales = input("scale", {blocks, columns}, f32);
-  groups.each_block(blocks, columns, [&](const Expr& block, const Expr& column, const RowsOfBlock& at) {
-    Fragment values = load(x.slice(0, at.rows).at(at.first, column * group), {group, group}, f32);
+  groups.each_block(blocks, columns, [&](const Expr& column, const Expr& block, const Range& rows) {
+    Fragment values = groups.tile(x, column, rows);
     Expr own = scales(block, column);
     parallel(values, [&](Index i, Index j) { values(i, j) *= own; });
-    copy(values, out.slice(0, at.rows).at(at.first, column * group));
+    copy(values, out.slice(0, rows).at(0, column * group));
   });
 }
 

@@ -20,8 +20,9 @@ struct CumsumInstance {
                       labelled("reverse", reverse), labelled("exclusive", exclusive),
                       labelled("whole", is_whole));
   }
-  // Tiles have few elements, so several blocks share a processor, and some load while others add.
-  int threads() const { return rows * columns >= 4096 ? 256 : 128; }
+  // Tiles have few elements, so several blocks share a processor, and some load while others add. Segments
+  // take twice the registers of a sum.
+  int threads() const { return rows * columns < 4096 ? 128 : segmented ? 512 : 256; }
 };
 
 CumsumInstance cumsum_plan(const Bound<Cumsum>& c) {

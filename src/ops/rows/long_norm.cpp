@@ -25,7 +25,7 @@ struct LongNorm {
   // What is read of a row, the residual behind `own`.
   KeptRows kept(std::vector<KeptRows::Row> own, const Tensor& residual, const Expr& row) const {
     if (adds_residual<Op>) own.push_back({residual.slice(row)});
-    return {*c.pieces, c.held.value_or(0), std::move(own)};
+    return {c.pieces->rows, c.held.value_or(0), std::move(own)};
   }
   // values[0] becomes what is normalised: rounded as it is stored, so that its readers see what was.
   void add_residual(std::vector<Fragment>& values) const {
@@ -33,7 +33,7 @@ struct LongNorm {
       parallel(values[0], [&](Index j) { values[0](j) = c.type(values[0](j) + values.back()(j)); });
   }
   RowStatistics statistics(bool of_gradient) const {
-    return {c.pieces->piece, Expr(d), is_centred<Op>, of_gradient};
+    return {c.pieces->rows.piece, Expr(d), is_centred<Op>, of_gradient};
   }
   // The factor of a row.
   Expr factor(const RowTotals& total) const { return rsqrt(total.squares / f32(d) + eps); }
@@ -47,7 +47,7 @@ void long_rows(const NormInstance<Op>& c) {
   Tensor bias = c.bias ? input("bias", {n.d}, *c.bias) : x;
   Tensor residual = adds_residual<Op> ? n.rows_in("residual") : x;
   Tensor sum = adds_residual<Op> ? n.rows_out("sum") : out;
-  grid(n.rows, {.threads = c.pieces->threads}, [&](Index row) {
+  grid(n.rows, c.pieces->options(), [&](Index row) {
     const KeptRows kept = n.kept({{x.slice(row)}}, residual, row);
     RowStatistics statistics = n.statistics(false);
     kept.each([&](const Expr& first, std::vector<Fragment>& values) {
@@ -102,7 +102,7 @@ struct LongNormGradient {
     parallel(values[1], [&](Index j) { values[1](j) *= weights(j); });
   }
   void of_rows() const {
-    grid(n.rows, {.threads = c.pieces->threads}, [&](Index row) {
+    grid(n.rows, c.pieces->options(), [&](Index row) {
       const KeptRows kept = n.kept({{x.slice(row)}, {dout.slice(row)}}, residual, row);
       RowStatistics statistics = n.statistics(true);
       kept.each([&](const Expr& first, std::vector<Fragment>& values) {

@@ -27,7 +27,7 @@ struct NormInstance {
   int dim = 0, rows = 1;  // rows of a tile
   std::optional<DType> bias;
   int threads = 0;
-  std::optional<LongRows> pieces = {};  // of rows that no block holds; their number of features is no part
+  std::optional<SpreadRows> pieces = {};  // of rows that no block holds; their number of features is no part
   std::optional<int> held = {};         // pieces in registers
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
@@ -54,9 +54,10 @@ constexpr int longest_held_norm = 16384;
 template <class Op>
 NormInstance<Op> in_pieces(NormInstance<Op> made, const Bound<Op>& c, int tensors) {
   const int all = tensors * (adds_residual<Op> ? 2 : 1);
-  made.pieces = kept_rows(c.dim("d"), c.type("x"), c.on_gpu(), all);
+  made.pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), all);
   // Sums of gradients, or of rows that are centred, leave no registers.
-  if (tensors == 1 && !is_centred<Op>) made.held = held_pieces(c.dim("d"), c.type("x"), *made.pieces, all);
+  if (tensors == 1 && !is_centred<Op>)
+    made.held = held_pieces(c.dim("d"), c.type("x"), made.pieces->rows, all);
   made.dim = 0;
   return made;
 }

@@ -1,5 +1,7 @@
 #include "ops/rows/row_statistics.hpp"
 
+#include <vector>
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -31,8 +33,12 @@ void RowStatistics::add(const Expr& first, const Expr& begins, const Fragment& x
 
 RowTotals RowStatistics::total() {
   const Expr none = f32(0), mean = centred_ ? joined_mean() : none;
-  return {mean, reduce_sum(squares_).scalar(), given_ ? reduce_sum(*given_).scalar() : none,
-          products_ ? reduce_sum(*products_).scalar() : none};
+  // One after the other, so that the parts of all meet at once.
+  std::vector<Fragment> sums;
+  sums.push_back(reduce_sum(squares_));
+  if (products_) sums.push_back(reduce_sum(*products_));
+  if (given_) sums.push_back(reduce_sum(*given_));
+  return {mean, sums[0].scalar(), given_ ? sums[2].scalar() : none, products_ ? sums[1].scalar() : none};
 }
 
 // The columns' sums become those around the row's mean.

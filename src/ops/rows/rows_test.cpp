@@ -42,8 +42,9 @@ TEST(Softmax, PiecesMayHaveNothing) {
   EXPECT_NEAR(p[5000] * 11500, 1, 1e-4);
 }
 
-// Of 14 pieces a GPU's shared memory holds 13; registers hold the first.
-TEST(KeptRows, AreHeldByRegistersWhereSlotsAreTooFew) {
+// A row that no block of a GPU keeps: CTAs of a cluster share it; or, of 14 pieces, a block's shared memory
+// holds 13 and registers the first.
+TEST(KeptRows, AreSpreadOrHeldByRegistersWhereSlotsAreTooFew) {
   if (test_targets().size() == 1) GTEST_SKIP() << "no emulated GPU";
   const Tensor x = Tensor::random_normal({1, 13 * 8192 + 24}, f16, 1),
                labels = Tensor::from(std::vector<int>{7});

@@ -24,7 +24,7 @@ template <class Op>
 struct SoftmaxInstance {
   DType type = f32;
   int dim = 0, rows = 1;  // features of a row, 0 of any number of them; rows of a tile
-  LongRows pieces = {};
+  SpreadRows pieces = {};
   std::optional<int> held = {};  // pieces in registers
   auto fields() const { return std::tuple(type, dim, rows, pieces, labelled("held", held)); }
   bool holds_rows() const { return dim > 0; }
@@ -34,8 +34,8 @@ template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held) {
-    const LongRows rows = kept_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
-    return {c.type("x"), 0, 1, rows, held_pieces(c.dim("d"), c.type("x"), rows, tensors)};
+    const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
+    return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
   }
   return {c.type("x"), dim, rows_of_tile(std::clamp(8192 / std::max(dim, 1), 1, 16), dim), {}};
 }
@@ -70,9 +70,9 @@ constexpr double nothing = -std::numeric_limits<double>::infinity();
 
 template <class Op>
 void rows_in_pieces(const SoftmaxInstance<Op>& c, const Tensor& x, const Tensor& out) {
-  grid(x.extent(0), {.threads = c.pieces.threads}, [&](Index row) {
-    const KeptRows kept(c.pieces, c.held.value_or(0), {{x.slice(row), nothing}});
-    ExponentialSums sums(c.pieces, c.type);
+  grid(x.extent(0), c.pieces.options(), [&](Index row) {
+    const KeptRows kept(c.pieces.rows, c.held.value_or(0), {{x.slice(row), nothing}});
+    ExponentialSums sums(c.pieces.rows, c.type);
     kept.each([&](const Expr&, std::vector<Fragment>& values) { sums.add(values[0]); });
     const ExponentialSums::Total total = sums.total();
     const Var subtracted = is_logarithm<Op> ? total.lse() : total.largest, factor = 1.f / total.sum;
@@ -123,10 +123,10 @@ void gradients_of_held_rows(const SoftmaxInstance<Op>& c, const Tensor& dout, co
 template <class Op>
 void gradients_in_pieces(const SoftmaxInstance<Op>& c, const Tensor& dout, const Tensor& x,
                          const Tensor& dx) {
-  grid(x.extent(0), {.threads = c.pieces.threads}, [&](Index row) {
-    const KeptRows kept(c.pieces, c.held.value_or(0), {{x.slice(row), nothing}, {dout.slice(row)}});
-    ExponentialSums sums(c.pieces, c.type, !is_logarithm<Op>);
-    Fragment plain({c.pieces.piece}, f32, 0);
+  grid(x.extent(0), c.pieces.options(), [&](Index row) {
+    const KeptRows kept(c.pieces.rows, c.held.value_or(0), {{x.slice(row), nothing}, {dout.slice(row)}});
+    ExponentialSums sums(c.pieces.rows, c.type, !is_logarithm<Op>);
+    Fragment plain({c.pieces.rows.piece}, f32, 0);
     kept.each([&](const Expr&, std::vector<Fragment>& values) {
       if (is_logarithm<Op>) parallel(plain, [&](Index j) { plain(j) += values[1](j); });
       sums.add(values[0], &values[1]);
@@ -190,7 +190,8 @@ OperatorSchema& softmax_table(const char* name, const char* doc, const char* res
           .flops("4*rows*d")
           .examples({{"ragged", "...=37 d=100"},
                      {"batched_bf16", "...=2,7 d=512 bf16"},
-                     {"long_f16", "...=3 d=16500 f16"}})
+                     {"long_f16", "...=3 d=16500 f16"},
+                     {"spread", "...=1 d=54002"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16"},
                      {"262144x128_bf16", "...=262144 d=128 bf16"},

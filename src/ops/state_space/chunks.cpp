@@ -9,11 +9,12 @@ using lang::Tensor;
 
 namespace {
 
-// Blocks for sequence, head, chunk and first column of values; they are independent.
+// Blocks for sequence, head, chunk and first column of values; they are independent. Heads beside each other
+// are neighbours in memory, chunks in order read the keys of a head while the cache has them.
 template <class F>
-void each_chunk(const ScanInputs& in, const F& body) {
+void each_chunk(const ScanInputs& in, const Order& order, const F& body) {
   const int more = in.c.packed ? in.c.rows() : 0;
-  grid(in.heads, in.s.most_chunks(in.c.rows(), more) * in.blocks(), in.s.count(),
+  grid(in.heads, in.s.most_chunks(in.c.rows(), more) * in.blocks(), in.s.count(), {.order = order},
        [&](Index h, Index x, Index n) {
          Expr chunk = x / in.blocks(), column = x % in.blocks() * in.c.block;
          in.s.leave_unless_chunk(n, chunk);
@@ -35,7 +36,7 @@ Kernel chunk_states_kernel(const ScanKernel& c) {
     Tensor states = output("states", states_of_chunks(in), f32);
     Tensor decays = output("decays", {s.batch, in.chunks, in.heads}, f32);
     s.declare();
-    each_chunk(in, [&](const Expr& n, const Expr& h, const Expr& chunk, const Expr& column) {
+    each_chunk(in, {}, [&](const Expr& n, const Expr& h, const Expr& chunk, const Expr& column) {
       Expr row = chunk * c.rows();
       Shared ks({c.rows(), c.features()}, c.type), vs({c.rows(), c.block}, c.type);
       GateTile gates(c);
@@ -65,7 +66,7 @@ Kernel chunk_scan_kernel(const ScanKernel& c) {
     Tensor shares = c.skip ? input("D", {in.heads}, f32) : q, z = c.gate ? in.values("z") : q;
     Tensor out = output("out", in.columns(), c.result);
     s.declare();
-    each_chunk(in, [&](const Expr& n, const Expr& h, const Expr& chunk, const Expr& column) {
+    each_chunk(in, Order::column(), [&](const Expr& n, const Expr& h, const Expr& chunk, const Expr& column) {
       Expr row = chunk * c.rows();
       Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);
       Shared vs({c.rows(), c.block}, c.type), start({c.block, c.features()}, c.type);

@@ -5,6 +5,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/registers.hpp"
 #include "passes/cuda/ring_depths.hpp"
+#include "passes/cuda/spread_blocks.hpp"
 
 namespace tegula::passes {
 
@@ -57,8 +58,9 @@ class SlotRoom {
 
 // Blocks that registers let share a processor.
 int blocks_by_registers(const Grid& grid, const CudaTarget& target) {
-  const int threads = grid.hints.threads;
-  const std::int64_t each = register_needs(grid.body, threads, target).live + registers_beside_fragments;
+  const int threads = threads_of_cta(grid.hints);
+  const std::int64_t each =
+      register_needs(grid.body, grid.hints.threads, target).live + registers_beside_fragments;
   const std::int64_t blocks = std::min(registers_of_all / (each * threads), threads_of_processor / threads);
   return static_cast<int>(std::clamp<std::int64_t>(blocks, 1, most_blocks));
 }
@@ -78,12 +80,14 @@ std::int64_t most_steps(const For& loop) {
 
 int copy_ring_room(std::int64_t step_bytes, const BesideSlots& beside, const Grid& grid,
                    const CudaTarget& target) {
-  return SlotRoom(beside, grid, target).slots(step_bytes, blocks_without_roles(grid, target));
+  return SlotRoom(beside, grid, target)
+      .slots(step_bytes / grid.hints.cluster, blocks_without_roles(grid, target));
 }
 
-int copy_ring_depth(const For& loop, std::int64_t step_bytes, const BesideSlots& beside, const Grid& grid,
+int copy_ring_depth(const For& loop, std::int64_t block_bytes, const BesideSlots& beside, const Grid& grid,
                     const CudaTarget& target) {
   const SlotRoom room(beside, grid, target);
+  const std::int64_t step_bytes = block_bytes / grid.hints.cluster;  // of a CTA
   int depth = loop.stages;
   if (depth == 0) {
     const int blocks = blocks_by_registers(grid, target),

@@ -17,6 +17,7 @@
 #include "passes/cuda/own_copies.hpp"
 #include "passes/cuda/pair_blocks.hpp"
 #include "passes/cuda/rows_of_warps.hpp"
+#include "passes/cuda/spread_blocks.hpp"
 #include "passes/cuda/turn_operands.hpp"
 #include "passes/dump.hpp"
 #include "passes/expand_sparse.hpp"
@@ -117,8 +118,8 @@ const CudaPass list[] = {
      [](CudaPlan& plan) {
        plan.kernel = choose_threads(plan.kernel, plan.target);
        // This comes after the choice of threads, which does not depend on the rest of the plan.
-       for (std::size_t i = 0; i < plan.others.size(); ++i)
-         plan.kernel.grids[i].hints.other_shared_bytes = plan.others[i];
+       for (std::size_t i = 0; i < plan.shown.size(); ++i)
+         plan.kernel.grids[i].hints.other_shared_bytes = plan.shown[i].other_bytes;
      }},
     {"turn_operands", "warp groups multiply 8-bit operands only if both go along k",
      [](CudaPlan& plan) { plan.kernel = turn_operands(plan.kernel, plan.target); }},
@@ -190,6 +191,16 @@ const CudaPass list[] = {
        own.schedule = build_schedule(own.function, *own.roles, own.consumers, own.steps);
        schedule::check(*own.schedule);
      })},
+    {"spread_blocks", "a block that only its sums bring together has room in several CTAs for what it keeps",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+         GridPlan& own = plan.grids[i];
+         if (!plan.shown.empty()) own.not_spread = plan.shown[i].not_spread;
+         if (own.not_spread.why.empty())
+           own.not_spread = reason_not_to_spread(plan.kernel.grids[i], own.roles.has_value(), plan.target);
+         spread_block(plan.kernel.grids[i], own.not_spread);
+       }
+     }},
     {"late_loads", "registers for data that all blocks load keep other blocks off the processor",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i)
@@ -228,7 +239,10 @@ const CudaPass list[] = {
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i) {
          GridPlan& own = plan.grids[i];
-         if (!let_warps_go_alone(own.copy_rings, plan.kernel.grids[i], own.layouts)) continue;
+         const bool alone = let_warps_go_alone(own.copy_rings, plan.kernel.grids[i], own.layouts);
+         if (own.not_spread.why.empty())
+           own.not_spread = reason_of_rings(own.copy_rings, plan.kernel.grids[i]);
+         if (!alone) continue;
          own.schedule = copy_ring_schedule(own.function, plan.kernel.grids[i], own.copy_rings);
          schedule::check(*own.schedule);
        }
@@ -258,9 +272,9 @@ std::span<const CudaPass> cuda_passes() { return list; }
 
 namespace {
 
-CudaPlan first_plan(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others) {
+CudaPlan first_plan(const ir::Kernel& kernel, const CudaTarget& target, const ShownOfGrids& shown) {
   ir::verify(kernel);
-  CudaPlan plan{target, kernel, others, {}, {}, {}};
+  CudaPlan plan{target, kernel, shown, {}, {}, {}};
   for (std::size_t i = 0; i < kernel.grids.size(); ++i)
     plan.grids.emplace_back().function = fmt::format("{}_{}", kernel.name, i);
   return plan;
@@ -268,9 +282,9 @@ CudaPlan first_plan(const ir::Kernel& kernel, const CudaTarget& target, const Ot
 
 }  // namespace
 
-CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others,
+CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const ShownOfGrids& shown,
                        const Observer& observer) {
-  CudaPlan plan = first_plan(kernel, target, others);
+  CudaPlan plan = first_plan(kernel, target, shown);
   Checked checked;
   for (const CudaPass& pass : list) {
     const std::string before = observer ? print(plan) : "";
@@ -290,8 +304,8 @@ CudaPlan plan_before(const ir::Kernel& kernel, const CudaTarget& target, std::st
   throw InternalError(fmt::format("no pass is called {}", name));
 }
 
-CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others) {
-  return plan_for_cuda(kernel, target, others, dumper(name_of(target)));
+CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const ShownOfGrids& shown) {
+  return plan_for_cuda(kernel, target, shown, dumper(name_of(target)));
 }
 
 }  // namespace tegula::passes

@@ -18,10 +18,10 @@ struct CudaPass {
 std::span<const CudaPass> cuda_passes();
 
 // Runs all passes; the contract of the IR is checked before the first and after each.
-CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others,
+CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const ShownOfGrids& shown,
                        const Observer& observer);
 // The same; TEGULA_DUMP writes down what every pass changed.
-CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others = {});
+CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const ShownOfGrids& shown = {});
 
 // The plan before the pass of that name.
 CudaPlan plan_before(const ir::Kernel& kernel, const CudaTarget& target, std::string_view name);

@@ -20,6 +20,7 @@ struct GridPlan {
   std::string function;                                  // the name of what is printed
   std::optional<Roles> roles;                            // none: all threads of a block do the same
   Reason no_roles;                                       // why there are none
+  Reason not_spread;                                     // why its block is one CTA, where a cluster is asked
   std::vector<Roles> ways;                               // of the roles to store, until one is chosen
   ConsumerProgram consumers;                             // with roles
   CopyRings copy_rings;                                  // without roles
@@ -33,13 +34,17 @@ struct GridPlan {
   std::unordered_set<const ir::ExprNode*> exits_of_all;  // conditions under which no block goes on
 };
 
-// GridHints::other_shared_bytes of each grid, if determined by the printer; otherwise empty.
-using OtherBytes = std::vector<std::int64_t>;
+// What a plan of a grid has shown, for the next one.
+struct Shown {
+  std::int64_t other_bytes = -1;  // GridHints::other_shared_bytes, if determined by the printer
+  Reason not_spread = {};         // why its block cannot be spread
+};
+using ShownOfGrids = std::vector<Shown>;  // empty where there was no plan before
 
 struct CudaPlan {
   CudaTarget target;
   ir::Kernel kernel;
-  OtherBytes others;
+  ShownOfGrids shown;
   StoreForms stores;            // until a way is chosen for each grid
   std::vector<GridPlan> grids;  // of the kernel's, in their order
   std::vector<GridWait> waits;  // of the grids for each other

@@ -110,7 +110,7 @@ bool fills_in_pieces(const For& loop, const CopyRings& rings) {
 }  // namespace
 
 bool let_warps_go_alone(CopyRings& rings, const Grid& grid, const Layouts& layouts) {
-  if (grid.hints.threads <= most_threads_beside_others) return false;
+  if (grid.hints.cluster == 1 && grid.hints.threads <= most_threads_beside_others) return false;
   const Readers readers(rings, layouts, grid.hints.threads);
   std::unordered_set<int> numbers;  // of the rings
   for_each_stmt(grid.body, [&](const Stmt& s) {

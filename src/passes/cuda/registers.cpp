@@ -9,6 +9,7 @@
 #include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/ring_depths.hpp"
+#include "passes/cuda/spread_blocks.hpp"
 
 namespace tegula::passes {
 
@@ -168,8 +169,8 @@ std::optional<ProductNeeds> too_large(const RegisterNeeds& needs, const Register
 std::optional<Note> note_on_registers(const Grid& grid, const Roles* roles, const CudaTarget& target) {
   const int threads = grid.hints.threads;
   const RegisterNeeds needs = register_needs(roles ? roles->consumer : grid.body, threads, target);
-  const Registers own =
-      roles ? registers_of(*roles) : registers_of(threads, blocks_without_roles(grid, target));
+  const Registers own = roles ? registers_of(*roles)
+                              : registers_of(threads_of_cta(grid.hints), blocks_without_roles(grid, target));
   // What is alive is counted generously: a word only where little is left.
   const int beside = needs.by_warps && needs.products.empty() ? to_load_with : to_work_with / 2;
   const bool good = needs.live + beside <= own.work && needs.widest() + to_work_with / 4 <= own.work &&

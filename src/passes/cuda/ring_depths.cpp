@@ -8,6 +8,7 @@
 #include "passes/cuda/registers.hpp"
 #include "passes/cuda/role_reasons.hpp"
 #include "passes/cuda/share_slots.hpp"
+#include "passes/cuda/spread_blocks.hpp"
 
 namespace tegula::passes {
 
@@ -135,7 +136,7 @@ int blocks_without_roles(const Grid& grid, const CudaTarget& target) {
   const int threads = grid.hints.threads;
   int blocks = std::max(1, grid.hints.blocks_per_processor);
   const RegisterNeeds needs = register_needs(grid.body, threads, target);
-  while (blocks > 1 && !fit(needs, registers_of(threads, blocks))) --blocks;
+  while (blocks > 1 && !fit(needs, registers_of(threads_of_cta(grid.hints), blocks))) --blocks;
   return blocks;
 }
 

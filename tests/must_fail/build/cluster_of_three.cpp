@@ -1,7 +1,7 @@
 #include "tests/must_fail/must_fail.hpp"
 
-// Clusters are pairs.
-TEGULA_MUST_FAIL_WHOLE(cluster_of_three, "1 or 2") {
+// Threads are divided evenly.
+TEGULA_MUST_FAIL_WHOLE(cluster_of_three, "1, 2, 4 or 8") {
   kernel("k", [&] {
     grid(4, {.cluster = 3}, [&](Index) {});  // error
   });
