@@ -52,6 +52,7 @@ class GridState {
   std::unordered_map<const ir::Buffer*, std::string> tensors_;
   std::unordered_map<const ir::Buffer*, int> memory_of_;      // tensors that may share bytes have one number
   std::unordered_set<const ir::Buffer*> written_;             // tensors that the grid writes
+  std::unordered_set<const ir::Variable*> moved_;  // 8-bit floats whose bytes are stored as they are
   std::unordered_set<const ir::Buffer*> multiplied_plainly_;  // tiles that products by multiply-add read
   std::unordered_map<const ir::Buffer*, SharedTile> shared_;
   std::unordered_map<const ir::Buffer*, FragmentTile> fragments_;

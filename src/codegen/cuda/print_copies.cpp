@@ -7,6 +7,7 @@
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/zero.hpp"
 #include "passes/cuda/elements.hpp"
+#include "passes/cuda/moved_elements.hpp"
 
 namespace tegula::codegen {
 
@@ -15,7 +16,9 @@ using namespace ir;
 void CudaGridPrinter::operator()(const Copy& n, const Stmt& s) {
   internal_assert(n.from.buffer->space != Space::fragment, "stores by the copy engine are events", s->at);
   if (copy_by_vectors(n, s->at)) return;
-  for (const Stmt& lowered : element_copies(n, s->at)) stmt(lowered);
+  const Body lowered = element_copies(n, s->at);
+  moved_.merge(passes::moved_elements(lowered));
+  for (const Stmt& own : lowered) stmt(own);
 }
 
 Body CudaGridPrinter::element_copies(const Copy& n, const Loc& at) const {

@@ -10,6 +10,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/lower.hpp"
+#include "passes/cuda/moved_elements.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/written_tensors.hpp"
 
@@ -87,6 +88,7 @@ std::string CudaGridPrinter::print() {
   team_.threads = grid.hints.threads;
   layouts_ = plan_.layouts;
   multiplied_plainly_ = passes::plain_operands(grid.body);
+  moved_ = passes::moved_elements(grid.body);
   for (const BufferPtr& tensor : passes::written_tensors(grid)) {
     for (const auto& [buffer, memory] : memory_of_) {
       if (memory == memory_of_.at(tensor.get())) written_.insert(buffer);
@@ -236,6 +238,8 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   const auto ahead = step_reads_.find(n.variable.get());
   if (ahead != step_reads_.end())
     step_read(n, ahead->second, s->at);
+  else if (moved_.contains(n.variable.get()))
+    move_element(n, s);
   else if (is_packed(s))
     define(n.variable,
            n.from.view.buffer->type == e4m3
@@ -247,6 +251,20 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   if (!plan_.forms.unrounded.contains(n.from.view.buffer.get()))
     values_.set_stored(n.variable, n.from.view.buffer->type);
   if (!n.variable->type.is_floating()) facts_.add_range(n.variable, values_of(n.from.view.buffer->type));
+}
+
+// The byte of an element, which a store of the same type takes.
+void CudaGridPrinter::move_element(const Load& n, const Stmt& s) {
+  const std::string type = element_type(n.from.view.buffer->type);
+  std::string text;
+  if (is_packed(s)) {
+    text = fmt::format("{}.get(e)", vectors_->names.at(s.get()));
+  } else {
+    const GuardedAddress at = address(n.from);
+    text = fmt::format("*({})", at.pointer);
+    if (!at.guard.empty()) text = fmt::format("{} ? {} : {}{{}}", at.guard, text, type);
+  }
+  out_.line(fmt::format("const {} {} = {};", type, name_variable(n.variable), text), s->at);
 }
 
 void CudaGridPrinter::operator()(const Store& n, const Stmt& s) {

@@ -66,6 +66,23 @@ void changed_again(Program& p) {
   });
 }
 
+// A tile that is turned, from memory to memory; `doubled` ones are computed.
+template <bool doubled>
+void turned_bytes(Program& p) {
+  const auto x = p.in(Data::random_integers({n, n}, e4m3, 1, -3, 4)), y = p.out({n, n}, e4m3);
+  grid(1, {.threads = 128}, [&](Index) {
+    Shared rows({n, n}, e4m3), columns({n, n}, e4m3);
+    lang::copy(x.at(0), rows);
+    parallel(columns, [&](Index i, Index j) {
+      if (doubled)
+        columns(i, j) = rows(j, i) * 2;
+      else
+        columns(i, j) = rows(j, i);
+    });
+    lang::copy(columns, y.at(0));
+  });
+}
+
 // Sums differ in their last bits by the order of the products.
 constexpr double of_order = 2e-6;
 
@@ -90,6 +107,17 @@ int count(const std::string& text, const std::string& piece) {
   int result = 0;
   for (std::size_t at = text.find(piece); at != std::string::npos; at = text.find(piece, at + 1)) ++result;
   return result;
+}
+
+TEST(Roundings, OfBytesThatAreOnlyMovedAreNone) {
+  const Case cases[] = {{"moved", turned_bytes<false>}, {"doubled", turned_bytes<true>}};
+  for (const Case& form : cases) {
+    const Comparison one(std::span(&form, 1));
+    const std::string text = print_cuda(Signature(one.kernel().ir()), {90}).text;
+    EXPECT_EQ(text.find("tg::load(") == std::string::npos, form.name == std::string("moved")) << text;
+  }
+  for (const tegula::Target target : {tegula::Target::emulated(), tegula::Target::emulated_sm90()})
+    expect_agreement(cases, target);
 }
 
 TEST(Roundings, AreDoneOnce) {

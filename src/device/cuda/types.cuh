@@ -124,10 +124,12 @@ struct Make<bf16> {
 template <>
 struct Make<e4m3> {
   TG_DEVICE e4m3 of(float x) { return {bits_e4m3(x)}; }
+  TG_DEVICE e4m3 of(e4m3 x) { return x; }
 };
 template <>
 struct Make<e5m2> {
   TG_DEVICE e5m2 of(float x) { return {bits_e5m2(x)}; }
+  TG_DEVICE e5m2 of(e5m2 x) { return x; }
 };
 
 template <class T, class V>

@@ -115,7 +115,8 @@ void note_copies(const AttentionKernel& kernel, Launch& launch) {
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
-  const AttentionProblem problem = problem_of(c, kernel);
+  AttentionProblem problem = problem_of(c, kernel);
+  problem.as_they_are = kernel.type.bits() == 16;
   AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.weight_type(), c->tiles)
                                   : plan_attention(problem, c->tiles);
   round_weights(c->tiles, problem, kernel, plan);

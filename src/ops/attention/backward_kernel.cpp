@@ -235,12 +235,15 @@ void BackwardProgram::query_block(const Index& x, const Index& h, const Index& b
   tile.store(views.of_queries(*dq), first);
 }
 
+// Blocks of different heads do not wait for each other, but those of a head that run at the same time share
+// its queries and the sums of dq in the L2 cache: with 64 heads at once each block would bring them again.
 void BackwardProgram::key_grid(KeySums sums) {
+  constexpr int most_heads_at_once = 16;
   GridOptions options = grid_options();
   if (c.right && !c.left)
     options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
   else if (c.ordered)
-    options.order = Order::column();  // blocks of different heads do not wait for each other
+    options.order = Order::grouped(most_heads_at_once);
   Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
   Expr columns = c.splits > 1 ? heads * c.splits : Expr(heads);
   grid(tiles, columns, sequences(), options, [&](Index x, Index h, Index b) { key_block(sums, x, h, b); });

@@ -71,6 +71,9 @@ std::vector<Row> table() {
                       .sinks_type = packed   ? bf16
                                     : causal ? f16
                                              : f32});
+  // More heads than begin together, each of several blocks of keys that take turns.
+  rows.push_back(
+      {.name = "many heads", .queries = 40, .keys = 260, .heads = 18, .kv_heads = 18, .type = bf16});
   rows.push_back({.name = "no sequences", .batch = 0, .options = {.tiles = small_tiles}});
   return in_both_layouts(rows, 4);
 }

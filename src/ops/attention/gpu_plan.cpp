@@ -19,6 +19,15 @@ AttentionPlan without_tensor_cores(const AttentionProblem& p) {
   return {wide ? 32 : 64, 32, 1};
 }
 
+// Where every block reads keys of its own for few queries, memory gives so many blocks all that it has, and
+// more splits take only longer to be merged (measured: 1 × 8192 to 32 × 2048 keys of 2 to 8 heads).
+constexpr double blocks_of_memory = 56, merge_steps_of_split = 0.4;
+
+bool waits_for_memory(const AttentionProblem& p, const AttentionPlan& plan) {
+  return p.as_they_are && plan.pack == p.group && p.queries <= plan.queries &&
+         plan.queries * plan.pack <= warp_group_rows;
+}
+
 // Blocks run in waves; splits that fill the last one pay for their merge.
 int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   const double tiles = std::ceil(static_cast<double>(p.queries) / plan.queries);
@@ -30,14 +39,16 @@ int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
                                static_cast<double>(p.seen + plan.queries));
   const double steps = std::ceil(keys / plan.keys);
   const GpuAttention& cost = gpu_table.attention;
+  const double of_memory = waits_for_memory(p, plan) ? blocks * steps / blocks_of_memory : 0;
+  const double of_split = of_memory > 0 ? merge_steps_of_split : 0;
   std::array<int, most_splits> candidates;
   std::iota(candidates.begin(), candidates.end(), 1);
   return best_of(candidates, [&](int splits) {
     // What the splits find takes memory.
     if (splits > 1 && (splits > steps || blocks * splits > 2 * gpu_processors)) return never;
     const double waves = std::ceil(blocks * splits / gpu_processors),
-                 time = waves * (std::ceil(steps / splits) + cost.block_steps);
-    return splits > 1 ? time + cost.merge_steps : time;
+                 time = std::max(waves * std::ceil(steps / splits), of_memory) + waves * cost.block_steps;
+    return splits > 1 ? time + cost.merge_steps + splits * of_split : time;
   });
 }
 

@@ -172,7 +172,11 @@ void Program::transpose_values() {
     Shared rows("rows", {keys_of_block, c.dim_v}, c.type),
         columns("columns", {c.dim_v, keys_of_block}, c.type);
     copy(views.of_keys(*v).at(x * keys_of_block), rows);
-    parallel(columns, [&](Index feature, Index at) { columns(feature, at) = rows(key_at(at), feature); });
+    // Neighbouring threads read neighbouring features, which are in different banks.
+    parallel(keys_of_block / keys_in_order, c.dim_v, keys_in_order, [&](Index run, Index feature, Index i) {
+      Expr at = run * keys_in_order + i;
+      columns(feature, at) = rows(key_at(at), feature);
+    });
     copy(columns, c.varlen ? of_head.slice(all, range(begin, end)).at(0, x * keys_of_block)
                            : of_head.at(0, x * keys_of_block));
   });

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int columns = 256;         // lists that a block counts at a time
 constexpr int chunks_at_a_time = 8;  // whose numbers are read
-constexpr int runs_of_lists = 16;    // of lists, whose lengths are added up one after the other
 
 }  // namespace
 
@@ -154,7 +153,7 @@ void InverseLists::find_begins(const Expr& head, const InverseOwner& owner) cons
                  [&](const Expr&, const Expr&, const Expr& number) { sum += number; });
       length(j) = select(first + j < owner.lists, sum, 0);
     });
-    add_up(length, begin, next, runs_of_lists);
+    add_up(clone(length), begin, next);
     parallel(columns, [&](Index j) {
       when(first + j < owner.lists, [&] {
         lengths_(head, owner.list_begin + first + j) = length(j);

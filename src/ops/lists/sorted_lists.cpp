@@ -1,7 +1,5 @@
 #include "ops/lists/sorted_lists.hpp"
 
-#include <algorithm>
-
 #include "ops/lists/running_sums.hpp"
 
 namespace tegula::ops {
@@ -13,7 +11,6 @@ namespace {
 
 constexpr int word = 32;          // blocks of a word of marks
 constexpr int most_words = 1024;  // that are marked at a time
-constexpr int most_runs = 32;     // of words, whose places are counted one after the other
 
 Expr bit(const Expr& n) { return u32(1) << u32(n); }
 
@@ -36,8 +33,19 @@ void mark(const SortedLists::Row& row, const Expr& begin, Shared& marks) {
 
 // Where the blocks of each word stand in the list, of which `count` are there already.
 void find_places(const Shared& marks, Shared& places, Var& count) {
-  parallel(marks, [&](Index w) { places(w) = i32(popcount(marks(w))); });
-  add_up(places, places, count, std::min(most_runs, marks.extent(0) / 4));
+  const Fragment numbers = map(
+      marks, [&](Index w) { return i32(popcount(marks(w))); }, i32);
+  add_up(numbers, places, count);
+}
+
+// Every marked block stands in the list behind those that are marked before it.
+void list_marked(const SortedLists::Row& row, const Expr& begin, const Shared& marks, const Shared& places,
+                 const Tensor& list) {
+  parallel(min(row.blocks - begin, marks.extent(0) * word), [&](Index at) {
+    Expr bits = marks(at / word), own = bit(at % word);
+    when((bits & own) != 0u,
+         [&] { list(places(at / word) + i32(popcount(bits & (own - 1u)))) = begin + at; });
+  });
 }
 
 }  // namespace
@@ -73,16 +81,7 @@ void SortedLists::record_grid() const {
       Shared marks({words}, u32), places({words}, i32);
       mark(row, begin, marks);
       find_places(marks, places, count);
-      parallel(marks, [&](Index w) {
-        Expr bits = marks(w);
-        Var place = places(w);
-        serial(word, [&](Index i) {
-          when((bits & bit(i)) != 0u, [&] {
-            list(place) = begin + w * word + i;
-            place += 1;
-          });
-        });
-      });
+      list_marked(row, begin, marks, places, list);
     });
     lengths_(b, h, x) = count;
   });
