@@ -17,9 +17,8 @@ constexpr int vector_threads = 128, words_of_thread = 4, words_of_step = vector_
 // Rows whose words are in registers at a time, and those of a block, which share the vector.
 constexpr int words_of_piece = 16;  // of the turned vector, whose rows the copy engine takes
 constexpr int rows_at_once = 4, rows_of_block = 16;
-// Rows of a block on a CPU, those that share what a vector of x is loaded for, and the words of a step, whose
-// sums lanes hold.
-constexpr int cpu_rows = 16, cpu_rows_at_once = 4, most_cpu_words = 128;
+// Rows of a block on a CPU, and the words of a step, whose sums lanes hold.
+constexpr int cpu_rows = 16, most_cpu_words = 128;
 
 struct VectorProgram {
   const QuantisedVector& c;
@@ -144,19 +143,14 @@ struct VectorProgram {
     if (w.zeros) zeros.emplace(step_numbers(*matrix.zeros, w.zeros_by_group, row, first));
     std::vector<Fragment> numbers;
     for (int e = 0; e < in_word; ++e) numbers.push_back(load(vector.slice(e).at(first), {count}));
-    parallel(cpu_rows / cpu_rows_at_once, count, [&](Index block, Index j) {
-      Expr group = group_of_step(j);
-      std::vector<Expr> x;
-      for (const Fragment& number : numbers) x.push_back(number(j));
-      for (int r = 0; r < cpu_rows_at_once; ++r) {
-        Expr i = block * cpu_rows_at_once + r, word = words(i, j);
-        Operand sum = f32(0);
-        for (int e = 0; e < in_word; ++e) {
-          Expr number = packed_as_f32(w.stored(), word, place(e));
-          sum = Operand(sum + (zeros ? number - (*zeros)(i, group) : number) * x[e]);
-        }
-        sums(i, j) += sum * scales(i, group);
+    parallel(sums, [&](Index i, Index j) {
+      Expr group = group_of_step(j), word = words(i, j);
+      Operand sum = f32(0);
+      for (int e = 0; e < in_word; ++e) {
+        Expr number = packed_as_f32(w.stored(), word, place(e));
+        sum = Operand(sum + (zeros ? number - (*zeros)(i, group) : number) * numbers[e](j));
       }
+      sums(i, j) += sum * scales(i, group);
     });
   }
 

@@ -123,24 +123,28 @@ void double_butterflies(Fragment& x, const HadamardInstance& c, int stride) {
 
 // Neighbours within the lanes of a vector: each lane has the sum or the difference of its own number and that
 // of a lane it exchanges with.
-void exchanges(Fragment& from, Fragment& to, const HadamardInstance& c, int stride) {
+template <class To>
+void exchanges(Shared& from, To& to, const HadamardInstance& c, int stride) {
   const int width = c.first_stride(), vectors = c.rows * c.padded() / width;
-  Fragment given = from.reshape({vectors, width}), sums = to.reshape({vectors, width});
+  Shared given = from.reshape({vectors, width});
+  To sums = to.reshape({vectors, width});
   parallel(sums, [&](Index i, Index j) {
     sums(i, j) = given(i, j) * select((j & stride) == 0, 1.f, -1.f) + given(i, j ^ stride);
   });
 }
 
-// All steps of a row on a CPU, whose last ones are `values`.
-void transform_vectors(Fragment& values, const HadamardInstance& c) {
+// All steps of a row on a CPU.
+void transform_vectors(Shared& given, Fragment& values, const HadamardInstance& c) {
   const int length = c.n / order_of(c.n), width = c.first_stride();
-  Fragment other({c.rows, c.padded()}, f32);
-  for (int stride = 1; stride < width; stride *= 4) {
-    exchanges(values, other, c, stride);
-    if (2 * stride < width)
-      exchanges(other, values, c, 2 * stride);
+  Shared other({c.rows, c.padded()}, f32);
+  if (width == 1) copy(given, values);
+  Shared *from = &given, *to = &other;
+  for (int stride = 1; stride < width; stride *= 2) {
+    if (2 * stride == width)
+      exchanges(*from, values, c, stride);
     else
-      copy(other, values);
+      exchanges(*from, *to, c, stride);
+    std::swap(from, to);
   }
   int stride = width;
   for (; 4 * stride <= length; stride *= 4) double_butterflies(values, c, stride);
@@ -154,17 +158,23 @@ void transform(const HadamardInstance& c, const Tensor& x, const Tensor& out, co
     Fragment values({c.rows, c.padded()}, f32);
     // Padded rows are in shared memory, of which whole pieces go to fragments.
     std::optional<Shared> tile;
-    if (order > 1) {
-      tile.emplace(Shared({c.rows, c.padded()}, c.type));
-      copy(x.at(row), *tile);
-      copy(*tile, values);
+    const auto bring = [&](auto& to) {
+      if (order > 1) {
+        tile.emplace(Shared({c.rows, c.padded()}, c.type));
+        copy(x.at(row), *tile);
+        copy(*tile, to);
+      } else {
+        copy(x.at(row), to);
+      }
+    };
+    if (c.by_vectors) {
+      Shared given({c.rows, c.padded()}, f32);
+      bring(given);
+      transform_vectors(given, values, c);
     } else {
-      copy(x.at(row), values);
-    }
-    if (c.by_vectors)
-      transform_vectors(values, c);
-    else
+      bring(values);
       for (int stride = 1; stride < c.n / order; stride *= 2) butterflies(values, c, stride);
+    }
     if (order > 1) transform_columns(values, c, order);
     parallel(values, [&](Index i, Index j) { values(i, j) *= scale; });
     if (order > 1) {
