@@ -1,5 +1,6 @@
 // Everything a printed CPU kernel uses.
 #pragma once
+#include "atomics.hpp"
 #include "call.hpp"
 #include "convert.hpp"
 #include "gemm.hpp"

@@ -43,8 +43,7 @@ TEGULA_CPU_HEIGHT(14)
 
 TEGULA_CPU_INSTANCE void store_transposed<float>(float*, long, long, const float*);
 TEGULA_CPU_INSTANCE void load_tile<float, float, Unrounded>(float*, long, long, long, long, const float*,
-                                                            long, long, Inside, float, Unrounded,
-                                                            const float*);
+                                                            long, long, Inside, float, Unrounded);
 TEGULA_CPU_INSTANCE void store_tile<float, float>(float*, long, long, const float*, long, long, Inside);
 
 TEGULA_CPU_END
