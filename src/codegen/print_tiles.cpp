@@ -113,11 +113,10 @@ void GridPrinter::copy_in(const Copy& n, const Loc& at) {
   const std::vector<std::string> extents = extent_texts(n.to);
   const MemoryView from = memory(n.from, extents), to = memory(n.to, extents);
   const auto panel = uses_.panels.find(n.to.buffer.get());
-  const bool narrow = uses_.narrow.contains(n.to.buffer.get());
   for_matrices(
       from, to, extents,
       [&](const MemoryView& a, const MemoryView& b, const std::string& rows, const std::string& cols) {
-        if (narrow) return out_.line(narrow_text(n, a, b), at);
+        if (uses_.narrow.contains(n.to.buffer.get())) return out_.line(narrow_text(n, a, b), at);
         if (panel == uses_.panels.end()) {
           out_.line(fmt::format("load_tile({}, {}, {}, {}, {}, {}, {});", axes_text(b), rows, cols,
                                 axes_text(a), inside_text(a), fill_text(n),
