@@ -90,6 +90,7 @@ class GridPrinter {
   Terms limits(const ir::View& view, int dim, const std::string& coordinate, const ir::Interval& range);
   Address address(const ir::Access& access);
   std::optional<std::string> load_spread_text(const ir::Access& access);
+  std::optional<std::string> load_exchanged_text(const ir::Access& access);
   Address scattered_address(const ir::Access& access, const std::vector<ir::Expr>& at);
   std::string lanes_of(const ir::Expr& coordinate, bool in_tile);
   Address row_address(const ir::Access& access, const std::vector<ir::Expr>& at, int lane_dim);
@@ -152,6 +153,7 @@ class GridPrinter {
                                         const std::string& cols)>;
   void for_matrices(MemoryView a, MemoryView b, std::vector<std::string> extents, const MatrixBody& f);
   std::string inside_text(const MemoryView& view);
+  std::string narrow_text(const ir::Copy& n, MemoryView from, const MemoryView& to);
   void copy_in(const ir::Copy& n, const Loc& at);
   void copy_out(const ir::Copy& n, const Loc& at);
   std::string fill_text(const ir::Copy& n);

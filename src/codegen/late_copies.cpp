@@ -22,8 +22,9 @@ bool uses_mutable(const Copy& copy) {
 }
 
 // Rows of the tile are rows of B, and few enough to be fetched before: products read parts of many rows one
-// after the other, where a copy reads whole rows.
+// after the other, where a copy reads whole rows. What a copy can narrow by itself is no panel of f32.
 bool is_candidate(const Copy& copy, const TileUses& uses) {
+  if (uses.narrow.contains(copy.to.buffer.get())) return false;
   const auto panel = uses.panels.find(copy.to.buffer.get());
   return panel != uses.panels.end() && !panel->second.transposed && is_fetchable(copy) && !uses_mutable(copy);
 }

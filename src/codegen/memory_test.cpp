@@ -183,6 +183,23 @@ const Case element_cases[] = {
          when(b == 2, [&] { parallel(80, [&](Index i) { when(i % 2 == 1, [&] { Z(i) = s(i); }); }); });
        });
      }},
+    {"lanes that exchange elements",
+     [](Program& p) {
+       Tensor X = p.in(floats({3, 64})), Y = p.out({3, 6, 64}, f32), Z = p.out({2, 40}, bf16);
+       grid(3, [&](Index b) {
+         Shared s({2, 64}, f32), t({40}, bf16);
+         copy(X.slice(b), s.slice(1)), copy(X.slice(b).at(0), t);
+         parallel(64, [&](Index i) {
+           Y(b, 0, i) = s(1, i ^ 1) + s(1, i);
+           Y(b, 1, i) = s(1, i ^ 6) * 2.0f;
+           Y(b, 2, i) = s(1, i ^ 8);
+           Y(b, 3, i) = s(1, i ^ 21);
+           Y(b, 4, i) = s(1, i ^ b);
+           Y(b, 5, i) = s(1, (i + 1) % 64 ^ 2);
+         });
+         when(b == 1, [&] { parallel(40, [&](Index i) { Z(0, i) = t(i ^ 4), Z(1, i) = t(i % 32 ^ 16); }); });
+       });
+     }},
     {"loops that share rows",
      [](Program& p) {
        Tensor X = p.in(floats({6, 21})), Y = p.out({6, 21}, f32), Z = p.out({6, 21}, f32),

@@ -251,8 +251,36 @@ std::optional<std::string> GridPrinter::load_spread_text(const Access& access) {
   return fmt::format("load_spread<{}>({})", shared, offset_text(pointer_name(buffer), terms));
 }
 
+// Lanes that exchange elements of a tile: index ^ 4, as of sums and differences of neighbours.
+std::optional<std::string> GridPrinter::load_exchanged_text(const Access& access) {
+  const BufferPtr& buffer = access.view.buffer;
+  const std::vector<Expr> at = coordinates(access);
+  if (!is_gathered(buffer, at) || buffer->type.is_boolean()) return std::nullopt;
+  std::int64_t exchanged = 0;
+  Terms terms;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    const int dim = static_cast<int>(d);
+    if (!is_inside(access.view, dim, bounds(at[d], facts_))) return std::nullopt;
+    const std::string stride = stride_text(access.view, dim);
+    if (!varies(at[d])) {
+      terms.push_back(scaled(as_long(at[d]), stride));
+      continue;
+    }
+    const Expr index = expanded(at[d]);
+    if (exchanged > 0 || stride != "1" || index->op != Op::bit_xor || !is_constant(index->args[1]))
+      return std::nullopt;
+    const Expr& lane = index->args[0];
+    exchanged = constant_value(index->args[1]);
+    if (lane->op != Op::variable || lane->variable != lane_->index || exchanged < 1) return std::nullopt;
+  }
+  if (exchanged == 0) return std::nullopt;
+  return fmt::format("load_exchanged<{}>({}, {})", exchanged, offset_text(pointer_name(buffer), terms),
+                     lane_->first);
+}
+
 std::string GridPrinter::load_text(const Access& access) {
   if (const auto text = load_spread_text(access)) return *text;
+  if (const auto text = load_exchanged_text(access)) return *text;
   const Address at = address(access);
   const BufferPtr& buffer = access.view.buffer;
   switch (at.kind) {

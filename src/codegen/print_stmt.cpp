@@ -160,10 +160,10 @@ void GridPrinter::operator()(const Store& n, const Stmt&) {
 
 void GridPrinter::operator()(const Declare& n, const Stmt& s) {
   const std::string type(tile_type(n.tile->type));
+  const bool by_products = uses_.panels.contains(n.tile.get()) || uses_.narrow.contains(n.tile.get());
   const std::int64_t elements =
-      uses_.panels.contains(n.tile.get())
-          ? round_up(n.tile->extent(0), row_unit) * round_up(n.tile->extent(1), row_unit)
-          : tile_elements(*n.tile, uses_.dense.contains(n.tile.get()));
+      by_products ? round_up(n.tile->extent(0), row_unit) * round_up(n.tile->extent(1), row_unit)
+                  : tile_elements(*n.tile, uses_.dense.contains(n.tile.get()));
   const std::string name = names_.unique(n.tile->name);
   pointers_[n.tile.get()] = name;
   out_.line(

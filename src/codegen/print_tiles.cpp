@@ -94,6 +94,21 @@ std::string GridPrinter::panels_text(const Copy& n, MemoryView from) {
                      rounding_object(n.from.buffer->type, n.to.buffer->type));
 }
 
+// The copy of a tile that products by tile registers read.
+std::string GridPrinter::narrow_text(const Copy& n, MemoryView from, const MemoryView& to) {
+  const auto panel = uses_.panels.find(n.to.buffer.get());
+  std::int64_t rows = n.to.extent(0), columns = n.to.extent(1);
+  if (panel == uses_.panels.end())
+    return fmt::format("load_narrow_a(call->has_tiles, {}, {}, {}, {}, {}, {});", to.base, to.axes[0].stride,
+                       rows, columns, axes_text(from), inside_text(from));
+  if (panel->second.transposed) {
+    std::swap(from.axes[0], from.axes[1]);
+    std::swap(rows, columns);
+  }
+  return fmt::format("load_narrow_b(call->has_tiles, {}, {}, {}, {}, {});", to.base, rows, columns,
+                     axes_text(from), inside_text(from));
+}
+
 void GridPrinter::copy_in(const Copy& n, const Loc& at) {
   const std::vector<std::string> extents = extent_texts(n.to);
   const MemoryView from = memory(n.from, extents), to = memory(n.to, extents);
@@ -101,6 +116,7 @@ void GridPrinter::copy_in(const Copy& n, const Loc& at) {
   for_matrices(
       from, to, extents,
       [&](const MemoryView& a, const MemoryView& b, const std::string& rows, const std::string& cols) {
+        if (uses_.narrow.contains(n.to.buffer.get())) return out_.line(narrow_text(n, a, b), at);
         if (panel == uses_.panels.end()) {
           out_.line(fmt::format("load_tile({}, {}, {}, {}, {}, {}, {});", axes_text(b), rows, cols,
                                 axes_text(a), inside_text(a), fill_text(n),
@@ -142,8 +158,24 @@ void GridPrinter::operator()(const Fill&, const Stmt& s) {
 void GridPrinter::operator()(const Reduce&, const Stmt& s) {
   throw InternalError("a reduction was not lowered", s->at);
 }
-void GridPrinter::operator()(const Scan&, const Stmt& s) {
-  throw InternalError("a scan was not lowered", s->at);
+
+// Row by row, each by vectors.
+void GridPrinter::operator()(const Scan& n, const Stmt& s) {
+  static const char* const names[] = {"ScanSum", "ScanMax", "ScanMin"};
+  const std::vector<std::string> extents = extent_texts(n.to);
+  MemoryView from = memory(n.from, extents), to = memory(n.to, extents);
+  out_.open("{");
+  for (std::size_t axis = 0; axis + 1 < extents.size(); ++axis) {
+    const std::string row = names_.unique("row");
+    out_.open(fmt::format("for (long {0} = 0; {0} < {1}; ++{0}) {{", row, extents[axis]));
+    from.base += fmt::format(" + {} * {}", row, from.axes[axis].stride);
+    to.base += fmt::format(" + {} * {}", row, to.axes[axis].stride);
+  }
+  out_.line(fmt::format("scan_row<{}, {}, {}>({}, {}, {}, {});", names[static_cast<int>(n.op)],
+                        n.exclusive ? "true" : "false", n.reverse ? "true" : "false", to.base, from.base,
+                        extents.back(), rounding_object(compute_type(n.to.buffer->type), n.to.buffer->type)),
+            s->at);
+  for (std::size_t axis = 0; axis < extents.size(); ++axis) out_.close();
 }
 
 // The rows to gather as an array, missing ones as -1.
@@ -285,10 +317,11 @@ std::string GridPrinter::fetched_text(const Stmt& product) {
 // The function and its first arguments. Products of bf16 have registers of their own, and need room.
 std::string GridPrinter::product_text(const Gemm& n) {
   const std::int64_t m = n.c.extent(0), columns = n.c.extent(1), k = n.a.extent(1);
-  const bool narrow = n.a.buffer->type == bf16 && n.b.buffer->type == bf16 && n.c.buffer->type == f32;
-  if (!narrow) return fmt::format("gemm_panel<{}, {}>(", m, columns);
+  if (!is_product_of_bf16(n)) return fmt::format("gemm_panel<{}, {}>(", m, columns);
+  const bool a = uses_.narrow.contains(n.a.buffer.get()), b = uses_.narrow.contains(n.b.buffer.get());
+  const std::string narrow = a || b ? fmt::format(", Narrow<{}, {}>", a, b) : "";
   const std::int64_t tiles = (round_up(m, 16) / 16 + 2) * (round_up(k, 32) / 32);
-  return fmt::format("gemm_bf16<{}, {}>(call->has_tiles, {}, ", m, columns, allocate(tiles * 1024));
+  return fmt::format("gemm_bf16<{}, {}{}>(call->has_tiles, {}, ", m, columns, narrow, allocate(tiles * 1024));
 }
 
 void GridPrinter::operator()(const Gemm& n, const Stmt& s) {

@@ -1,6 +1,7 @@
 #include "codegen/tiles.hpp"
 
 #include "ir/effects.hpp"
+#include "ir/zero.hpp"
 
 namespace tegula::codegen {
 
@@ -35,17 +36,40 @@ bool fills(const Stmt& stmt, const View& view) {
   return gather != nullptr && &view == &gather->to && packs(gather->from.buffer->type, view.buffer->type);
 }
 
+// Whether the statement may bring the tile as tile registers want it.
+bool fills_narrow(const Stmt& stmt, const View& view) {
+  const auto* copy = as<Copy>(stmt);
+  return copy != nullptr && fills(stmt, view) && is_zero(copy->fill) && copy->from.buffer->type == bf16 &&
+         view.buffer->type == bf16;
+}
+
+bool reads_narrow(const Stmt& stmt, const View& view) {
+  const auto* gemm = as<Gemm>(stmt);
+  bool transposed = false;
+  return gemm != nullptr && is_product_of_bf16(*gemm) && gemm->c.extent(0) >= least_rows_by_tiles &&
+         is_whole_matrix(view, transposed) && (&view == &gemm->b || (&view == &gemm->a && !transposed));
+}
+
 class Uses {
  public:
   void visit(const Stmt& stmt) {
     for_each_view(stmt, [&](const View& view) {
       if (!view.is_tile()) return;
-      if (is_reshaped(view)) uses.dense.insert(view.buffer.get());
-      if (!allows_panel(stmt, view)) others_.insert(view.buffer.get());
+      const Buffer* const tile = view.buffer.get();
+      if (is_reshaped(view)) uses.dense.insert(tile);
+      if (!allows_panel(stmt, view)) others_.insert(tile);
+      if (reads_narrow(stmt, view))
+        (&view == &as<Gemm>(stmt)->a ? as_a_ : as_b_).insert(tile);
+      else if (!fills_narrow(stmt, view))
+        wide_.insert(tile);
     });
   }
   TileUses finish() {
     for (const Buffer* buffer : others_) uses.panels.erase(buffer);
+    for (const Buffer* buffer : as_a_)
+      if (!wide_.contains(buffer) && !as_b_.contains(buffer)) uses.narrow.insert(buffer);
+    for (const Buffer* buffer : as_b_)
+      if (!wide_.contains(buffer) && uses.panels.contains(buffer)) uses.narrow.insert(buffer);
     return std::move(uses);
   }
 
@@ -60,10 +84,15 @@ class Uses {
   }
 
   TileUses uses;
-  std::unordered_set<const Buffer*> others_;
+  std::unordered_set<const Buffer*> others_;  // no panels
+  std::unordered_set<const Buffer*> as_a_, as_b_, wide_;
 };
 
 }  // namespace
+
+bool is_product_of_bf16(const Gemm& n) {
+  return n.a.buffer->type == bf16 && n.b.buffer->type == bf16 && n.c.buffer->type == f32;
+}
 
 bool is_reshaped(const View& view) {
   if (view.shape.size() != view.buffer->shape.size()) return true;

@@ -19,8 +19,15 @@ struct PanelTile {
   bool transposed;
 };
 
+// Products of bf16 with sums of f32 and this many rows may go by tile registers, where a processor has them.
+inline constexpr std::int64_t least_rows_by_tiles = 12;
+bool is_product_of_bf16(const ir::Gemm& product);
+
 struct TileUses {
   std::unordered_map<const ir::Buffer*, PanelTile> panels;
+  // Of bf16, brought whole by copies, and only read by products that may go by tile registers: as A, or, of
+  // the panels above, as B.
+  std::unordered_set<const ir::Buffer*> narrow;
   std::unordered_set<const ir::Buffer*> dense;  // seen with another shape: no padding between rows
 };
 

@@ -126,6 +126,16 @@ Body nested_loops(const std::vector<Expr>& extents, std::vector<Expr> index, con
   return {statement(std::move(loop), at)};
 }
 
+bool runs_along(const View& view, int dim) { return !view.dims.empty() && view.dims.back().axis == dim; }
+
+// Whether vectors of 32-bit lanes can go along the scan's dimension: one element begins no segment, and the
+// elements of a row are contiguous.
+bool scans_vectors(const Scan& n) {
+  const DType type = compute_type(n.to.buffer->type);
+  return !n.starts && type.bits() == 32 && type == compute_type(n.from.buffer->type) &&
+         runs_along(n.from, n.dim) && runs_along(n.to, n.dim);
+}
+
 // One running value for each row along the scan's dimension. Vectors go across rows, but where the elements
 // of a row are contiguous.
 Body lower_scan(const Scan& n, const Loc& at) {
@@ -160,16 +170,15 @@ Body lower_scan(const Scan& n, const Loc& at) {
   });
 }
 
-bool is_contiguous(const Reduce& n) { return !n.from.dims.empty() && n.from.dims.back().axis == n.dim; }
-
 Body lowered(const Body& body) {
   return map_body(body, [](const Stmt& stmt) -> Body {
     if (const auto* fill = as<Fill>(stmt)) return lower_fill(*fill, stmt->at);
     const auto* copy = as<Copy>(stmt);
     if (copy && copy->from.is_tile() && copy->to.is_tile()) return lower_copy(*copy, stmt->at);
-    if (const auto* scan = as<Scan>(stmt)) return lower_scan(*scan, stmt->at);
+    const auto* scan = as<Scan>(stmt);
+    if (scan && !scans_vectors(*scan)) return lower_scan(*scan, stmt->at);
     const auto* reduce = as<Reduce>(stmt);
-    if (reduce && !is_contiguous(*reduce)) return lower_reduce(*reduce, stmt->at);
+    if (reduce && !runs_along(reduce->from, reduce->dim)) return lower_reduce(*reduce, stmt->at);
     return {stmt};
   });
 }

@@ -17,7 +17,7 @@ std::span<const Pass> cpu_passes() {
       {"simplify", "decided branches, unnecessary guards and unused values cost time in inner loops",
        [](const ir::Kernel& kernel) { return ir::simplify(kernel); }},
       {"merge_clears", "a product or reduction of what was just cleared overwrites it", merge_clears},
-      {"lower_tile_ops", "copies between tiles, fills and strided reductions are parallel loops",
+      {"lower_tile_ops", "copies between tiles, fills, strided reductions and scans are loops",
        lower_tile_ops},
       {"expand_sparse", "a CPU has no sparse products: the operand becomes a dense tile",
        [](const ir::Kernel& kernel) {

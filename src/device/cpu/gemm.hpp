@@ -161,6 +161,16 @@ TEGULA_CPU_TEMPLATE Fixed<N> fixed() {
 }
 #endif
 
+// Steps between two rows of C that a product with time brings into the first-level cache before it adds to
+// them. All at once would wait for each other.
+constexpr long c_interval = 8;
+
+template <class T>
+TEGULA_CPU_TEMPLATE void prefetch_row_of_c(const T* c, bool wide) {
+  __builtin_prefetch(c, 1, 3);
+  if (wide) __builtin_prefetch(c + W, 1, 3);
+}
+
 // R rows by one panel. Never inlined, so that products of a kernel share one copy for each R.
 template <class T, int R, bool Wide, class Stride>
 TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
@@ -168,10 +178,17 @@ TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, Stride row_stride, long k_s
   constexpr int width = Wide ? NR : W;
   RegisterTile<T, R, Wide> tile;
   tile.clear();
-  for (; k > 0; --k) {
-    tile.template add_product<0>(a, row_stride, load(b), load(b + (width - W)));
-    a += k_stride;
-    b += width;
+  const T* row = c;
+  for (long rows = accumulate && k > R * c_interval ? R : 0; k > 0; --rows) {
+    if (rows > 0) prefetch_row_of_c(row, Wide);
+    row += ldc;
+    long steps = rows > 0 ? c_interval : k;
+    k -= steps;
+    do {
+      tile.template add_product<0>(a, row_stride, load(b), load(b + (width - W)));
+      a += k_stride;
+      b += width;
+    } while (--steps > 0);
   }
   tile.store_to(c, ldc, accumulate);
 }

@@ -183,22 +183,31 @@ TEGULA_CPU_TEMPLATE void multiply_panel(long steps, const char* a, const char* b
   }
 }
 
-template <int M, int N, class Stride, class B, class Ahead>
+// `IsNarrow`: operands that copies have narrowed (narrowed.hpp); the panels of B are full.
+template <int M, int N, class IsNarrow, class Stride, class B, class Ahead>
 TEGULA_CPU_TEMPLATE void gemm_tiles(char* room, long k, const float* a, Stride row_stride, long k_stride,
                                     const B& b, float* c, long ldc, bool accumulate, Ahead ahead) {
   constexpr long columns = panel_columns(N), panels = (columns + NR - 1) / NR;
   const long steps = tile_steps(k);
-  char* const panel = room + (M + tile_rows - 1) / tile_rows * steps * tile_bytes;
-  narrow_a(room, a, row_stride, k_stride, M, k);
+  const char* left = (const char*)a;
+  char* const next = room + (M + tile_rows - 1) / tile_rows * steps * tile_bytes;
+  if constexpr (!IsNarrow::a) {
+    narrow_a(room, a, row_stride, k_stride, M, k);
+    left = room;
+  }
   if constexpr (M % (2 * tile_rows) == 0) configure_tiles(tile_rows, tile_rows);
   for (long j = 0; j < columns; j += NR) {
     const long width = panel_width(N, j / NR);
     if constexpr (Ahead::fetches) ahead.fetch(j / NR, panels);
-    narrow_b(panel, b.part(j * k, 0, j), k, width);
+    const char* panel = (const char*)b.panel + j / W * steps * tile_bytes;
+    if constexpr (!IsNarrow::b) {
+      narrow_b(next, b.part(j * k, 0, j), k, width);
+      panel = next;
+    }
     if (width == NR)
-      multiply_panel<M, true>(steps, room, panel, c + j, ldc, accumulate);
+      multiply_panel<M, true>(steps, left, panel, c + j, ldc, accumulate);
     else
-      multiply_panel<M, false>(steps, room, panel, c + j, ldc, accumulate);
+      multiply_panel<M, false>(steps, left, panel, c + j, ldc, accumulate);
   }
   release_tiles();
 }
@@ -212,14 +221,20 @@ TEGULA_CPU_TEMPLATE void gemm_tiles(char* room, long k, const float* a, Stride r
 
 #endif
 
-template <int M, int N, class Stride, class B, class Ahead>
-TEGULA_CPU_TEMPLATE void gemm_bf16_blocks(bool has_tiles, char* room, long k, const float* a,
-                                          Stride row_stride, long k_stride, const B& b, float* c, long ldc,
-                                          bool accumulate, Ahead ahead) {
+// Which operands of a product are narrow already where there are tile registers.
+template <bool A, bool B>
+struct Narrow {
+  static constexpr bool a = A, b = B;
+};
+
+template <int M, int N, class IsNarrow, class Stride, class B, class Ahead>
+TEGULA_CPU_TEMPLATE void gemm_bf16_blocks([[maybe_unused]] bool has_tiles, [[maybe_unused]] char* room,
+                                          long k, const float* a, Stride row_stride, long k_stride,
+                                          const B& b, float* c, long ldc, bool accumulate, Ahead ahead) {
 #if TEGULA_CPU_W == 16
   if constexpr (M >= least_tile_rows) {
     if (has_tiles && k > 0) {
-      gemm_tiles<M, N>(room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
+      gemm_tiles<M, N, IsNarrow>(room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
       return;
     }
   }
@@ -228,18 +243,18 @@ TEGULA_CPU_TEMPLATE void gemm_bf16_blocks(bool has_tiles, char* room, long k, co
 }
 
 // As gemm_panel, of values that are bf16; `room` has bf16_room(M, k) bytes.
-template <int M, int N, class Stride, class Ahead = NoneAhead>
+template <int M, int N, class IsNarrow = Narrow<false, false>, class Stride, class Ahead = NoneAhead>
 TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
                                    long k_stride, const float* b, float* c, long ldc, bool accumulate,
                                    Ahead ahead = {}) {
-  gemm_bf16_blocks<M, N>(has_tiles, room, k, a, row_stride, k_stride, FullPanels<float>{b}, c, ldc,
-                         accumulate, ahead);
+  gemm_bf16_blocks<M, N, IsNarrow>(has_tiles, room, k, a, row_stride, k_stride, FullPanels<float>{b}, c, ldc,
+                                   accumulate, ahead);
 }
-template <int M, int N, class Stride, class S, class Ahead = NoneAhead>
+template <int M, int N, class IsNarrow = Narrow<false, false>, class Stride, class S, class Ahead = NoneAhead>
 TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
                                    long k_stride, const RowsOrPanels<float, S>& b, float* c, long ldc,
                                    bool accumulate, Ahead ahead = {}) {
-  gemm_bf16_blocks<M, N>(has_tiles, room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
+  gemm_bf16_blocks<M, N, IsNarrow>(has_tiles, room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
 }
 
 TEGULA_CPU_END

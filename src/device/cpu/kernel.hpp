@@ -1,13 +1,16 @@
 // Everything a printed CPU kernel uses.
 #pragma once
+#include "atomics.hpp"
 #include "call.hpp"
 #include "convert.hpp"
 #include "gemm.hpp"
 #include "gemm_bf16.hpp"
 #include "math.hpp"
 #include "memory.hpp"
+#include "narrowed.hpp"
 #include "pack.hpp"
 #include "panels.hpp"
+#include "scan.hpp"
 #include "tile.hpp"
 #include "vector.hpp"
 #include "wide.hpp"

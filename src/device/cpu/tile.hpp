@@ -1,4 +1,4 @@
-// Tiles against memory: clipped copies in both directions, elements reached lane by lane, atomics.
+// Tiles against memory: clipped copies in both directions, and elements reached lane by lane.
 //
 // A tile keeps its elements in the type in which they are computed (see README.md), booleans as int32_t that
 // is 0 or -1. W elements from any element of a tile on may be read: tiles have room after them.
@@ -59,6 +59,16 @@ TEGULA_CPU_FOR_MEMORY(uint8_t, to_i32)
 TEGULA_CPU_FOR_MEMORY(boolean, to_i32)
 #undef TEGULA_CPU_FOR_MEMORY
 
+// The numbers of all lanes as a type, for shuffles.
+template <int... I>
+struct Lanes {};
+template <int N, int... I>
+struct CountedLanes : CountedLanes<N - 1, N - 1, I...> {};
+template <int... I>
+struct CountedLanes<0, I...> {
+  typedef Lanes<I...> type;
+};
+
 // ---- lanes, each with an address of its own
 // -----------------------------------------------------------------
 
@@ -80,13 +90,26 @@ TEGULA_CPU_TEMPLATE auto load_lanes(T*, vm where, Address address) {
   }
   return load(staging.element);
 }
+// Lane i has what lane i ^ C of the row has, where lanes count from `first` on.
+template <int C, class V, int... I>
+TEGULA_CPU_TEMPLATE V exchanged(V x, Lanes<I...>) {
+  return __builtin_shufflevector(x, x, (I ^ C)...);
+}
+template <int C, class T>
+TEGULA_CPU_TEMPLATE auto load_exchanged(const T* row, long first) {
+  const auto x = load(row + (first ^ (C & ~(W - 1))));
+  return exchanged<(C & (W - 1))>(x, typename CountedLanes<W>::type());
+}
 // Element i / Shared for lane i, of elements in registers of 32 bits a lane.
 template <int Shared, class T>
 TEGULA_CPU_TEMPLATE auto load_spread(const T* p) {
-  const auto x = load_n(p, (W + Shared - 1) / Shared);
-  if constexpr (sizeof(lane(x, 0)) == 8) {
+  typedef decltype(load(p)) V;
+  if constexpr (Shared >= W) {
+    return (V)splat(load1(p));
+  } else if constexpr (sizeof(load1(p)) == 8) {
     return load_lanes(p, splat(true), [&](int i) { return p + i / Shared; });
   } else {
+    const V x = load_n(p, W / Shared);
 #if TEGULA_CPU_W == 16
     return __builtin_shufflevector(x, x, 0, 1 / Shared, 2 / Shared, 3 / Shared, 4 / Shared, 5 / Shared,
                                    6 / Shared, 7 / Shared, 8 / Shared, 9 / Shared, 10 / Shared, 11 / Shared,
@@ -149,6 +172,23 @@ TEGULA_CPU_TEMPLATE auto load_step(const T* p, long step, long begin, long end) 
   if (step == 1 && begin <= 0) return load_n(p, end < 0 ? 0 : end);
   return load_lanes(p, lanes_between(begin, end), [&](int i) { return p + i * step; });
 }
+// Those of 32 bits are gathered where the distances fit.
+template <class T>
+TEGULA_CPU_TEMPLATE auto gather_step(const T* p, long step, long begin, long end) {
+  const vm where = lanes_between(begin, end);
+  if (step == 1 && begin <= 0) return load_n(p, end < 0 ? 0 : end);
+  if (int32_t(step * W) == step * W) return gather_lanes(p, where, iota() * int32_t(step));
+  return load_lanes(p, where, [&](int i) { return p + i * step; });
+}
+TEGULA_CPU_INLINE vf load_step(const float* p, long step, long begin, long end) {
+  return gather_step(p, step, begin, end);
+}
+TEGULA_CPU_INLINE vi load_step(const int32_t* p, long step, long begin, long end) {
+  return gather_step(p, step, begin, end);
+}
+TEGULA_CPU_INLINE vu load_step(const uint32_t* p, long step, long begin, long end) {
+  return gather_step(p, step, begin, end);
+}
 template <class T, class V>
 TEGULA_CPU_TEMPLATE void store_step(T* p, long step, V x, vm where, long begin, long end) {
   if (step == 1 && begin <= 0 && all(where)) {
@@ -170,19 +210,24 @@ TEGULA_CPU_INLINE long last_inside(long high, long offset, long n) {
   return clamp_index(high - offset, 0, n);
 }
 
+// `ahead` is a row that will be wanted.
 template <class T, class S, class Map>
 TEGULA_CPU_TEMPLATE void load_row(T* to, long to_col, long cols, const S* from, long from_col, long begin,
-                                  long end, T fill, const Map& map) {
-  for (long c = 0; c < cols; c += W) {
+                                  long end, T fill, const Map& map, const S* ahead) {
+  long c = 0;
+  if (from_col == 1 && to_col == 1 && begin <= 0) {
+    for (const long whole = end < cols ? end : cols; c + W <= whole; c += W) {
+      __builtin_prefetch(ahead + c);
+      store(to + c, map(Held<T>::of(load(from + c))));
+    }
+  }
+  for (; c < cols; c += W) {
     auto x = splat(fill);
     if (from_col == 1 && begin <= c && end >= c + W) {
       x = map(Held<T>::of(load(from + c)));
     } else {
-      const vm inside = lanes_between(begin - c, end - c);
-      const S* base = from + c * from_col;
-      x = select(inside,
-                 map(Held<T>::of(load_lanes(from, inside, [&](int i) { return base + i * from_col; }))),
-                 splat(fill));
+      x = select(lanes_between(begin - c, end - c),
+                 map(Held<T>::of(load_step(from + c * from_col, from_col, begin - c, end - c))), splat(fill));
     }
     if (to_col == 1)
       store_n(to + c, x, cols - c);
@@ -197,8 +242,30 @@ TEGULA_CPU_SHARED void load_tile(T* to, long to_row, long to_col, long rows, lon
                                  long from_row, long from_col, Inside inside, T fill, Map map) {
   for (long r = 0; r < rows; ++r) {
     const bool missing = r < inside.k_begin || r >= inside.k_end;
+    const long ahead = r + TEGULA_CPU_ROWS_AHEAD < inside.k_end ? r + TEGULA_CPU_ROWS_AHEAD : r;
     load_row(to + r * to_row, to_col, cols, from + r * from_row, from_col, inside.n_begin,
-             missing ? 0 : inside.n_end, fill, map);
+             missing ? 0 : inside.n_end, fill, map, from + ahead * from_row);
+  }
+}
+
+template <class S, class T>
+TEGULA_CPU_TEMPLATE void store_row(S* to, long to_col, const T* from, long from_col, long begin, long end,
+                                   const S* ahead) {
+  long c = begin;
+  if (to_col == 1 && from_col == 1) {
+    for (; c + W <= end; c += W) {
+      __builtin_prefetch(ahead + c, 1);
+      store(to + c, for_memory(to, load(from + c)));
+    }
+  }
+  for (; c < end; c += W) {
+    const long n = end - c;
+    const T* source = from + c * from_col;
+    const auto x = for_memory(to, from_col == 1 ? load(source) : load_strided(source, from_col, n));
+    if (to_col == 1)
+      store_n(to + c, x, n);
+    else
+      store_strided(to + c * to_col, to_col, x, n);
   }
 }
 
@@ -207,15 +274,9 @@ template <class S, class T>
 TEGULA_CPU_SHARED void store_tile(S* to, long to_row, long to_col, const T* from, long from_row,
                                   long from_col, Inside inside) {
   for (long r = inside.k_begin; r < inside.k_end; ++r) {
-    for (long c = inside.n_begin; c < inside.n_end; c += W) {
-      const long n = inside.n_end - c;
-      const T* source = from + r * from_row + c * from_col;
-      const auto x = for_memory(to, from_col == 1 ? load(source) : load_strided(source, from_col, n));
-      if (to_col == 1)
-        store_n(to + r * to_row + c, x, n);
-      else
-        store_strided(to + r * to_row + c * to_col, to_col, x, n);
-    }
+    const long ahead = r + TEGULA_CPU_ROWS_AHEAD < inside.k_end ? r + TEGULA_CPU_ROWS_AHEAD : r;
+    store_row(to + r * to_row, to_col, from + r * from_row, from_col, inside.n_begin, inside.n_end,
+              to + ahead * to_row);
   }
 }
 
@@ -263,116 +324,5 @@ TEGULA_CPU_TEMPLATE To bits_as(From x) {
   return y;
 }
 TEGULA_CPU_INLINE uint32_t reduce_absmax(vu x) { return reduce_max(x); }
-
-// ---- atomics
-// ------------------------------------------------------------------------------------------------
-
-struct AtomicAdd {
-  static TEGULA_CPU_MEMBER float of(float a, float b) { return a + b; }
-  static TEGULA_CPU_MEMBER double of(double a, double b) { return a + b; }
-  static TEGULA_CPU_MEMBER uint32_t of(uint32_t a, uint32_t b) { return a + b; }
-  static TEGULA_CPU_MEMBER int32_t of(int32_t a, int32_t b) { return add(a, b); }
-  static TEGULA_CPU_MEMBER int64_t of(int64_t a, int64_t b) { return add(a, b); }
-};
-struct AtomicOverwrite {
-  template <class T>
-  static TEGULA_CPU_MEMBER T of(T, T b) {
-    return b;
-  }
-};
-struct AtomicMin {
-  template <class T>
-  static TEGULA_CPU_MEMBER T of(T a, T b) {
-    return min(a, b);
-  }
-};
-struct AtomicMax {
-  template <class T>
-  static TEGULA_CPU_MEMBER T of(T a, T b) {
-    return max(a, b);
-  }
-};
-struct AtomicOr {
-  template <class T>
-  static TEGULA_CPU_MEMBER T of(T a, T b) {
-    return a | b;
-  }
-};
-struct AtomicAnd {
-  template <class T>
-  static TEGULA_CPU_MEMBER T of(T a, T b) {
-    return a & b;
-  }
-};
-
-template <int Bytes>
-struct BitsOf;
-template <>
-struct BitsOf<2> {
-  typedef uint16_t type;
-};
-template <>
-struct BitsOf<4> {
-  typedef uint32_t type;
-};
-template <>
-struct BitsOf<8> {
-  typedef uint64_t type;
-};
-
-// *p = op(*p, x), as one step among all threads.
-template <class Combine, class S, class T>
-TEGULA_CPU_TEMPLATE void atomic_update(S* p, T x) {
-  typedef typename BitsOf<sizeof(S)>::type Bits;
-  Bits old = __atomic_load_n((Bits*)p, __ATOMIC_RELAXED), next;
-  do {
-    S element = bits_as<S>(old);
-    store1(&element, Combine::of(load1(&element), x));
-    next = bits_as<Bits>(element);
-  } while (next != old &&
-           !__atomic_compare_exchange_n((Bits*)p, &old, next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-}
-
-template <class Combine, class S, class T>
-TEGULA_CPU_SHARED void accumulate_tile(S* to, long to_row, long to_col, const T* from, long from_row,
-                                       long from_col, Inside inside) {
-  for (long r = inside.k_begin; r < inside.k_end; ++r) {
-    for (long c = inside.n_begin; c < inside.n_end; ++c) {
-      S* const element = to + r * to_row + c * to_col;
-      const auto value = Held<decltype(load1(element))>::of(from[r * from_row + c * from_col]);
-      atomic_update<Combine>(element, value);
-    }
-  }
-}
-
-// A contribution that waits for its turn: what is added, and where.
-template <class S, class T>
-struct Contribution {
-  S* element;
-  T value;
-};
-template <class S, class T>
-TEGULA_CPU_SHARED void record_tile(void* memory, S* to, long to_row, long to_col, const T* from,
-                                   long from_row, long from_col, Inside inside) {
-  Contribution<S, T>* next = (Contribution<S, T>*)memory;
-  for (long r = inside.k_begin; r < inside.k_end; ++r) {
-    for (long c = inside.n_begin; c < inside.n_end; ++c) {
-      *next++ = {to + r * to_row + c * to_col, from[r * from_row + c * from_col]};
-    }
-  }
-}
-template <class Combine, class S, class T>
-static void apply_contribution(const void* memory, int64_t bytes) {
-  const Contribution<S, T>* items = (const Contribution<S, T>*)memory;
-  const long n = bytes / long(sizeof(Contribution<S, T>));
-  for (long i = 0; i < n; ++i) {
-    S* const element = items[i].element;
-    store1(element, Combine::of(load1(element), Held<decltype(load1(element))>::of(items[i].value)));
-  }
-}
-TEGULA_CPU_INLINE long size_of(Inside inside) {
-  const long rows = inside.k_end - inside.k_begin, cols = inside.n_end - inside.n_begin;
-  return rows > 0 && cols > 0 ? rows * cols : 0;
-}
 
 TEGULA_CPU_END

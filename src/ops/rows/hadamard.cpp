@@ -39,12 +39,12 @@ int character(int x, int prime) {
 struct HadamardInstance {
   DType type = f32;
   int n = 1, rows = 1;
-  bool transposed = false, multiplies = false;
+  bool transposed = false, by_vectors = false;
   auto fields() const {
-    return std::tuple(type, n, rows, labelled("transposed", transposed), labelled("multiplies", multiplies));
+    return std::tuple(type, n, rows, labelled("transposed", transposed), labelled("vectors", by_vectors));
   }
-  // Neighbours that are transformed by one product.
-  int first_stride() const { return multiplies ? std::min(lanes, n / order_of(n)) : 1; }
+  // Neighbours that lanes of vectors exchange.
+  int first_stride() const { return std::min(lanes, n / order_of(n)); }
   static constexpr int lanes = 16;
   int padded_order() const { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(order_of(n)))); }
   int padded() const { return n / order_of(n) * padded_order(); }
@@ -108,32 +108,73 @@ void butterflies(Fragment& x, const HadamardInstance& c, int stride) {
   });
 }
 
-// On a CPU, neighbours within a vector's lanes would be added one by one: they are multiplied by a matrix.
-Fragment products_of_neighbours(const Fragment& x, const HadamardInstance& c) {
-  const int width = c.first_stride(), rows = c.rows * c.padded() / width;
-  Shared signs({width, width}, f32);
-  parallel(signs, [&](Index i, Index j) { signs(i, j) = select(popcount(i & j) % 2 == 0, 1.f, -1.f); });
-  Fragment sums({rows, width}, f32, 0);
-  gemm(x.reshape({rows, width}), signs, sums);
-  return sums.reshape({c.rows, c.padded()});
+// Two steps at once, for vectors, whose loads and stores are most of the work.
+void double_butterflies(Fragment& x, const HadamardInstance& c, int stride) {
+  Fragment fours = x.reshape({c.rows, c.padded() / (4 * stride), 4, stride});
+  parallel(c.rows, c.padded() / (4 * stride), stride, [&](Index i, Index p, Index q) {
+    const Var a = fours(i, p, 0, q) + fours(i, p, 1, q), b = fours(i, p, 0, q) - fours(i, p, 1, q);
+    const Var d = fours(i, p, 2, q) + fours(i, p, 3, q), e = fours(i, p, 2, q) - fours(i, p, 3, q);
+    fours(i, p, 0, q) = a + d;
+    fours(i, p, 1, q) = b + e;
+    fours(i, p, 2, q) = a - d;
+    fours(i, p, 3, q) = b - e;
+  });
+}
+
+// Neighbours within the lanes of a vector: each lane has the sum or the difference of its own number and that
+// of a lane it exchanges with.
+template <class To>
+void exchanges(Shared& from, To& to, const HadamardInstance& c, int stride) {
+  const int width = c.first_stride(), vectors = c.rows * c.padded() / width;
+  Shared given = from.reshape({vectors, width});
+  To sums = to.reshape({vectors, width});
+  parallel(sums, [&](Index i, Index j) {
+    sums(i, j) = given(i, j) * select((j & stride) == 0, 1.f, -1.f) + given(i, j ^ stride);
+  });
+}
+
+// All steps of a row on a CPU.
+void transform_vectors(Shared& given, Fragment& values, const HadamardInstance& c) {
+  const int length = c.n / order_of(c.n), width = c.first_stride();
+  Shared other({c.rows, c.padded()}, f32);
+  if (width == 1) copy(given, values);
+  Shared *from = &given, *to = &other;
+  for (int stride = 1; stride < width; stride *= 2) {
+    if (2 * stride == width)
+      exchanges(*from, values, c, stride);
+    else
+      exchanges(*from, *to, c, stride);
+    std::swap(from, to);
+  }
+  int stride = width;
+  for (; 4 * stride <= length; stride *= 4) double_butterflies(values, c, stride);
+  if (stride < length) butterflies(values, c, stride);
 }
 
 void transform(const HadamardInstance& c, const Tensor& x, const Tensor& out, const Expr& scale) {
   const int order = order_of(c.n);
   grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
     const Expr row = block * c.rows;
-    Fragment given({c.rows, c.padded()}, f32);
+    Fragment values({c.rows, c.padded()}, f32);
     // Padded rows are in shared memory, of which whole pieces go to fragments.
     std::optional<Shared> tile;
-    if (order > 1) {
-      tile.emplace(Shared({c.rows, c.padded()}, c.type));
-      copy(x.at(row), *tile);
-      copy(*tile, given);
+    const auto bring = [&](auto& to) {
+      if (order > 1) {
+        tile.emplace(Shared({c.rows, c.padded()}, c.type));
+        copy(x.at(row), *tile);
+        copy(*tile, to);
+      } else {
+        copy(x.at(row), to);
+      }
+    };
+    if (c.by_vectors) {
+      Shared given({c.rows, c.padded()}, f32);
+      bring(given);
+      transform_vectors(given, values, c);
     } else {
-      copy(x.at(row), given);
+      bring(values);
+      for (int stride = 1; stride < c.n / order; stride *= 2) butterflies(values, c, stride);
     }
-    Fragment values = c.first_stride() > 1 ? products_of_neighbours(given, c) : std::move(given);
-    for (int stride = c.first_stride(); stride < c.n / order; stride *= 2) butterflies(values, c, stride);
     if (order > 1) transform_columns(values, c, order);
     parallel(values, [&](Index i, Index j) { values(i, j) *= scale; });
     if (order > 1) {

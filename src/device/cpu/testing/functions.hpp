@@ -61,6 +61,14 @@ struct ProductOfBf16 {
 struct Bounds {
   long k_begin, k_end, n_begin, n_end;
 };
+// A product of parts of two matrices of bf16 that copies narrow before, where there are tile registers; what
+// is outside of the parts counts as zeros.
+struct NarrowProduct {
+  int m, n;
+  void (*multiply)(bool has_tiles, long k, const unsigned short* a, long a_row, long a_k,
+                   const unsigned short* b, long b_k, long b_n, Bounds left, Bounds right, float* c,
+                   long ldc);
+};
 // Packing into panels of float (or int32_t or double, behind void*) from one element type.
 struct Packing {
   const char* name;
@@ -108,6 +116,7 @@ struct Functions {
   List<Product<double>> double_products;
   List<Packing> packings;
   List<ProductOfBf16> bf16_products;
+  List<NarrowProduct> narrow_products;
   List<ProductOfRows> products_of_rows;
   long (*panel_size)(long k, long n);
   long (*panel_index)(long k, long n, long p, long j);

@@ -1,0 +1,81 @@
+// Copies of bf16 that bring operands as tile registers want them: which do, and that nothing else changes.
+#include "codegen/cpu.hpp"
+#include "codegen/testing/compare.hpp"
+#include "codegen/testing/data.hpp"
+
+namespace tegula::codegen {
+namespace narrow_copies_test {
+
+using namespace lang;
+using lang::Tensor;
+
+Data wholes(const Shape& shape, std::uint64_t seed) {
+  return Data::random_integers(shape, bf16, seed, -9, 10);
+}
+
+struct Tiles {
+  Shared left, right;
+  Fragment sum;
+};
+
+// A product of `rows` rows, whose tiles hang over the ends of the tensors, and what else becomes of them.
+void product(Program& p, int rows, int k, int columns, bool transposed,
+             const std::function<void(Tiles&)>& step = {}) {
+  Tensor a = p.in(wholes({rows - 3, 2 * k - 5}, 1)), out = p.out({rows, columns}, f32);
+  Tensor b = p.in(transposed ? wholes({columns - 2, 2 * k - 5}, 2) : wholes({2 * k - 5, columns - 2}, 2));
+  grid(1, [&](Index) {
+    Tiles tiles{Shared({rows, k}, bf16), transposed ? Shared({columns, k}, bf16) : Shared({k, columns}, bf16),
+                Fragment({rows, columns}, f32, 0)};
+    pipelined(2, [&](Index t) {
+      copy(a.at(-1, t * k), tiles.left);
+      copy(transposed ? b.at(0, t * k) : b.at(t * k, 0), tiles.right);
+      if (step) step(tiles);
+      if (transposed)
+        gemm(tiles.left, tiles.right.T(), tiles.sum);
+      else
+        gemm(tiles.left, tiles.right, tiles.sum);
+    });
+    copy(tiles.sum, out);
+  });
+}
+
+const Case both_operands[] = {
+    {"rows of B", [](Program& p) { product(p, 16, 24, 48, false); }},
+    {"columns of B", [](Program& p) { product(p, 37, 40, 20, true); }},
+    {"more than one panel, and steps of 32", [](Program& p) { product(p, 64, 64, 112, false); }},
+    {"two products of the same tiles",
+     [](Program& p) { product(p, 32, 32, 32, false, [](Tiles& x) { gemm(x.left, x.right, x.sum); }); }},
+};
+
+const Case no_operand[] = {
+    {"few rows", [](Program& p) { product(p, 8, 24, 48, false); }},
+    {"tiles that other statements read",
+     [](Program& p) {
+       product(p, 16, 16, 16, false, [](Tiles& x) {
+         parallel(16, 16, [&](Index i, Index j) { x.sum(i, j) += f32(x.left(i, j)) - f32(x.right(i, j)); });
+       });
+     }},
+    {"tiles that are both operands",
+     [](Program& p) { product(p, 16, 16, 16, false, [](Tiles& x) { gemm(x.right, x.left, x.sum); }); }},
+};
+
+class NarrowCopies : public OnEverySet {};
+TEGULA_ON_EVERY_SET(NarrowCopies);
+TEST_P(NarrowCopies, ChangeNoResult) {
+  expect_agreement(both_operands);
+  expect_agreement(no_operand);
+}
+
+TEST(NarrowCopy, IsOfTilesThatOnlyProductsRead) {
+  const auto has = [](const Case& one, std::string_view function) {
+    const Signature signature(Comparison(std::span(&one, 1)).kernel().ir());
+    return print_cpu(signature).text.find(function) != std::string::npos;
+  };
+  for (const Case& one : both_operands)
+    EXPECT_TRUE(has(one, "load_narrow_a(") && has(one, "load_narrow_b(")) << one.name;
+  for (const Case& one : no_operand)
+    EXPECT_FALSE(has(one, "load_narrow_a(") || has(one, "load_narrow_b(")) << one.name;
+}
+
+}  // namespace narrow_copies_test
+}  // namespace tegula::codegen

@@ -1,0 +1,101 @@
+// Tiles of bf16 that only products by tile registers read (gemm_bf16.hpp). Where the processor has such
+// registers, copies from tensors bring their operands as the registers want them, in half the bytes and
+// without f32 in between; elsewhere they fill tiles and panels as all others. Either lies in the room of the
+// tile.
+#pragma once
+#include "gemm_bf16.hpp"
+#include "panels.hpp"
+
+TEGULA_CPU_BEGIN
+
+#if TEGULA_CPU_W == 16
+
+// 32 values from `from` on, `stride` apart, of which [begin, end) exist; the others are zeros.
+TEGULA_CPU_INLINE vi narrow_part(const bf16* from, long stride, long begin, long end) {
+  if (stride == 1 && begin <= 0 && end >= tile_step) return load((const int32_t*)from);
+  uint16_t part[tile_step] = {};
+  for (long e = begin < 0 ? 0 : begin; e < end && e < tile_step; ++e) part[e] = from[e * stride].bits;
+  return load((const int32_t*)part);
+}
+
+// The tiles of A [m, k]: all steps of 16 rows, then of the next.
+TEGULA_CPU_SHARED void copy_narrow_a(char* to, long m, long k, const bf16* from, long row_stride,
+                                     long k_stride, Inside inside) {
+  const long steps = tile_steps(k), end = inside.n_end < k ? inside.n_end : k;
+  for (long i = 0; i < m; ++i) {
+    const bool missing = i < inside.k_begin || i >= inside.k_end;
+    const bf16* const row = from + i * row_stride;
+    const bf16* const ahead =
+        i + TEGULA_CPU_ROWS_AHEAD < inside.k_end ? row + TEGULA_CPU_ROWS_AHEAD * row_stride : row;
+    char* const tile = to + i / tile_rows * steps * tile_bytes + i % tile_rows * 64;
+    for (long p = 0; p < k; p += tile_step) {
+      __builtin_prefetch(ahead + p);
+      store((int32_t*)(tile + p / tile_step * tile_bytes),
+            narrow_part(row + p * k_stride, k_stride, inside.n_begin - p, missing ? 0 : end - p));
+    }
+  }
+}
+
+// Where two rows, p and the next, of 16 columns from j on are in the tiles of B [k, n].
+TEGULA_CPU_INLINE int32_t* narrow_place(char* to, long k, long n, long p, long j) {
+  const long tiles = panel_width(n, j / NR) / W, step = p / tile_step * tiles + j % NR / W;
+  return (int32_t*)(to + (j / NR * (NR / W) * tile_steps(k) + step) * tile_bytes + p % tile_step * 32);
+}
+
+// Rows of B are in memory.
+TEGULA_CPU_SHARED void copy_narrow_rows(char* to, long k, long n, const bf16* from, long k_stride,
+                                        Inside inside) {
+  for (long p = 0; p < tile_steps(k) * tile_step; p += 2) {
+    for (long j = 0; j < n; j += W) {
+      const auto part = [&](long row) {
+        const bool missing = row < inside.k_begin || row >= inside.k_end;
+        if (!missing) __builtin_prefetch(from + (row + 2 * TEGULA_CPU_ROWS_AHEAD) * k_stride + j);
+        return missing ? vf{}
+                       : load_clipped((const float*)nullptr, from + row * k_stride + j, inside.n_begin - j,
+                                      inside.n_end - j, 0.0f, Unrounded{});
+      };
+      store(narrow_place(to, k, n, p, j), bf16_pairs(part(p), part(p + 1)));
+    }
+  }
+}
+// Columns of B are, or neither.
+TEGULA_CPU_SHARED void copy_narrow_columns(char* to, long k, long n, const bf16* from, long k_stride,
+                                           long n_stride, Inside inside) {
+  int32_t block[W * W];
+  for (long j = 0; j < n; j += W) {
+    for (long p = 0; p < k; p += tile_step) {
+      for (long i = 0; i < W; ++i) {
+        const bool missing = j + i < inside.n_begin || j + i >= inside.n_end;
+        store(block + i * W, narrow_part(from + (j + i) * n_stride + p * k_stride, k_stride,
+                                         inside.k_begin - p, missing ? 0 : inside.k_end - p));
+      }
+      store_transposed(narrow_place(to, k, n, p, j), W, W, block);
+    }
+  }
+}
+
+#endif
+
+// A tile [m, k], which products read as A. Rows of the other form are `stride` apart.
+TEGULA_CPU_TEMPLATE void load_narrow_a([[maybe_unused]] bool has_tiles, float* to, long stride, long m,
+                                       long k, const bf16* from, long row_stride, long k_stride,
+                                       Inside inside) {
+#if TEGULA_CPU_W == 16
+  if (has_tiles) return copy_narrow_a((char*)to, m, k, from, row_stride, k_stride, inside);
+#endif
+  load_tile(to, stride, 1, m, k, from, row_stride, k_stride, inside, 0.0f, Unrounded{});
+}
+// The panels of B [k, n].
+TEGULA_CPU_TEMPLATE void load_narrow_b([[maybe_unused]] bool has_tiles, float* to, long k, long n,
+                                       const bf16* from, long k_stride, long n_stride, Inside inside) {
+#if TEGULA_CPU_W == 16
+  if (has_tiles && n_stride == 1) return copy_narrow_rows((char*)to, k, n, from, k_stride, inside);
+  if (has_tiles) return copy_narrow_columns((char*)to, k, n, from, k_stride, n_stride, inside);
+#endif
+  if (n_stride == 1)
+    load_panels(to, k, n, from, k_stride, n_stride, inside, 0.0f, Unrounded{});
+  else
+    load_panels_transposed(to, k, n, from, k_stride, n_stride, inside, 0.0f, Unrounded{});
+}
+
+TEGULA_CPU_END

@@ -1,0 +1,68 @@
+// Copies of bf16 for products by tile registers, and the same copies without these, against double sums.
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "device/cpu/testing/sets.hpp"
+#include "runtime/machine/cpu_features.hpp"
+
+namespace tegula_cpu_testing {
+namespace {
+
+class NarrowedTest : public CpuSet {};
+TEGULA_ON_ALL_CPU_SETS(NarrowedTest);
+
+// A matrix of bf16 of which only a part may be read; the rest is NaN.
+struct Part {
+  Bounds inside;
+  long row_stride, column_stride;
+  std::vector<unsigned short> bits;
+
+  Part(long rows, long columns, Bounds inside, bool by_columns, std::mt19937& random)
+      : inside(inside),
+        row_stride(by_columns ? 1 : columns + 3),
+        column_stride(by_columns ? rows + 5 : 1),
+        bits(std::size_t((rows + 5) * (columns + 5)), 0x7fc0) {
+    for (long i = inside.k_begin; i < inside.k_end; ++i)
+      for (long j = inside.n_begin; j < inside.n_end; ++j)
+        bits[place(i, j)] = static_cast<unsigned short>(bits_of(float(random() % 201) / 64 - 1.5F) >> 16);
+  }
+  std::size_t place(long i, long j) const { return std::size_t(i * row_stride + j * column_stride); }
+  double at(long i, long j) const {
+    if (i < inside.k_begin || i >= inside.k_end || j < inside.n_begin || j >= inside.n_end) return 0;
+    return double(float_of(unsigned(bits[place(i, j)]) << 16));
+  }
+};
+
+void check(const Functions& set, const NarrowProduct& product, bool tiles, long k, bool by_columns,
+           bool clipped) {
+  std::mt19937 random(unsigned(product.m * 1000 + product.n + k));
+  const long m = product.m, n = product.n, cut = clipped && k > 2 ? 1 : 0;
+  const Part a(m, k, {cut, m - 2 * cut, cut, k - cut}, by_columns, random);
+  const Part b(k, n, {cut, k - cut, 2 * cut, n - cut}, by_columns, random);
+  const long ldc = (n + set.width - 1) / set.width * set.width;
+  std::vector<float> c(std::size_t(m * ldc), 7.0F);
+  product.multiply(tiles, k, a.bits.data(), a.row_stride, a.column_stride, b.bits.data(), b.row_stride,
+                   b.column_stride, a.inside, b.inside, c.data(), ldc);
+  for (long i = 0; i < m; ++i) {
+    for (long j = 0; j < n; ++j) {
+      double sum = 0, magnitude = 0;
+      for (long p = 0; p < k; ++p)
+        sum += a.at(i, p) * b.at(p, j), magnitude += std::fabs(a.at(i, p) * b.at(p, j));
+      ASSERT_NEAR(c[std::size_t(i * ldc + j)], sum, 0x1p-23 * (2 + std::sqrt(double(k))) * magnitude)
+          << set.name << " " << m << " x " << n << " x " << k << " at " << i << ", " << j
+          << (tiles ? " by tiles" : "") << (by_columns ? " by columns" : "") << (clipped ? " clipped" : "");
+    }
+  }
+}
+
+TEST_P(NarrowedTest, CopiesAndProducts) {
+  for (const NarrowProduct& product : set.narrow_products)
+    for (const bool tiles : {false, tegula::has_tile_registers()})
+      for (const long k : {1L, 19L, 32L, 65L, 257L})
+        for (const bool by_columns : {false, true})
+          for (const bool clipped : {false, true}) check(set, product, tiles, k, by_columns, clipped);
+}
+
+}  // namespace
+}  // namespace tegula_cpu_testing
