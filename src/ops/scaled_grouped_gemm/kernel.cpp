@@ -30,7 +30,7 @@ struct Program {
   // The scales of the rows of every tile, those of a block side by side, as boxes of the copy engine are.
   Tensor scales_of_tiles() const {
     constexpr int blocks_of_part = 32;
-    Tensor result = workspace("scales_of_tiles", {walk.tiles(), blocks, c.m}, c.scale);
+    Tensor result = workspace("scales_of_tiles", {walk.tiles(), blocks + 1, c.m}, c.scale);
     walk.each(ceildiv(blocks, blocks_of_part), [&](const Expr& x, const GroupedTile& tile) {
       const Tensor own = tile.of(scale_a, c.by_block_a ? 1 : 0), to = result.slice(tile.number);
       Expr block = x * blocks_of_part;
@@ -42,7 +42,8 @@ struct Program {
     return result;
   }
   ScaledOperand rows_of(const GroupedTile& tile, const std::optional<Tensor>& scales) const {
-    if (scales) return {tile.read_of(a), scales->slice(tile.number), Along::k, Along::rows, 1, Operand(0)};
+    if (scales)
+      return {tile.read_of(a), scales->slice(tile.number), Along::k, Along::rows, 1, Operand(0), true};
     return {tile.of(a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
             c.by_block_a ? Along::rows : Along::k, 1};
   }
@@ -63,7 +64,7 @@ struct Program {
           Fragment added = load(bias.slice(tile.group).at(x * c.n), {c.n}, f32);
           parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
         }
-        copy(sum, tile.of(out).at(tile.row + own.first, x * c.n));
+        sums.store(own, tile.of(out).at(tile.row + own.first, x * c.n));
       }
     });
   }

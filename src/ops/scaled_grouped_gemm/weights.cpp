@@ -90,7 +90,8 @@ struct WeightsProgram {
                            operand(dout, scale_dout, c.by_column_dout, c.scales_by_column_dout, rows),
                            y * c.m, x * c.n, range(rows.begin / scaled_block, end), begin_of(rows, group),
                            c.compute);
-           for (auto& [first, sum] : sums) copy(sum, out.slice(group).at(y * c.m + first, x * c.n));
+           for (const ScaledRows& own : sums)
+             sums.store(own, out.slice(group).at(y * c.m + own.first, x * c.n));
          });
   }
 };
