@@ -195,7 +195,7 @@ TEST(Registers, BlocksOf1024ThreadsHaveNoProducer) {
   EXPECT_EQ(program.kernels[0].threads, 1024);
 }
 
-// Rows of two parts are multiplied one after the other, with one set of sums, which is declared outside.
+// Rows of two parts are multiplied one after the other, with one set of sums.
 lang::Kernel listed_steps() {
   return kernel("numbers", [] {
     Dim K("K");
@@ -230,7 +230,6 @@ TEST(StepReads, AreOfNumbersFromAddressesOfThreads) {
   const std::string text = print_cuda(Signature(listed_steps().ir()), {90}).text;
   EXPECT_NE(text.find("const float* at_ = factors_ + tg::zero_of_thread();"), std::string::npos) << text;
   EXPECT_NE(text.find(" = list_;"), std::string::npos) << text;
-  EXPECT_NE(text.find("tg::take_turn<"), std::string::npos) << "warp groups take turns: " << text;
 }
 
 }  // namespace

@@ -28,43 +28,6 @@ Shared load_scales(const ScaledOperand& of, const Expr& row, const Expr& block, 
   return scales;
 }
 
-// Those of the rows of sums, of one block in registers and of the next one on their way.
-class RowScales {
- public:
-  RowScales(const ScaledOperand& of, const Expr& row, const ScaledSums& sums, const Range& blocks)
-      : of_(of),
-        row_(of.scale_row ? Expr(*of.scale_row) : row),
-        last_(blocks.end - 1),
-        goes_on_(of.scales_go_on) {
-    for (const ScaledRows& own : sums.rows) {
-      const int rows = static_cast<int>(own.values.extent(0));
-      parts_.push_back({own.first, Fragment({rows}, of.scales.type()), Fragment({rows}, of.scales.type())});
-    }
-    for (Part& part : parts_) read(blocks.begin, part.first, part.now);
-  }
-  void read_next(const Expr& block) {
-    for (Part& part : parts_) read(goes_on_ ? Expr(block + 1) : min(block + 1, last_), part.first, part.next);
-  }
-  void move_on() {
-    for (Part& part : parts_) copy(part.next, part.now);
-  }
-  const Fragment& operator[](std::size_t part) const { return parts_[part].now; }
-
- private:
-  struct Part {
-    int first;
-    Fragment now, next;
-  };
-  void read(const Expr& block, int first, Fragment& to) const {
-    copy(scales_of_block(of_, block).at(row_ + first), to);
-  }
-
-  const ScaledOperand& of_;
-  const Expr row_, last_;
-  const bool goes_on_;
-  std::vector<Part> parts_;
-};
-
 Expr scale_at(const ScaledOperand& of, const Expr& row, const Expr& block) {
   Expr at = row / of.rows_of_scale;
   return scale_of(of.scales_along == Along::rows ? of.scales(block, at) : of.scales(at, block),
@@ -88,11 +51,12 @@ void multiply(const Shared& a, Along a_along, int first, const Shared& b, Along 
 
 }  // namespace
 
-ScaledSums scaled_sums(int m, int n) {
+ScaledSums scaled_sums(int m, int n, bool stored_from_product) {
   ScaledSums sums;
   for (int first = 0; first < m; first += most_rows_of_sums)
     sums.rows.push_back({first, Fragment({std::min(m, most_rows_of_sums), n}, f32, 0)});
-  if (m > most_rows_of_sums) sums.product.emplace(Fragment({most_rows_of_sums, n}, f32));
+  if (stored_from_product && m > most_rows_of_sums)
+    sums.product.emplace(Fragment({most_rows_of_sums, n}, f32));
   return sums;
 }
 
@@ -107,14 +71,12 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
   const Fragment& first_rows = sums.rows[0].values;
   const int rows = static_cast<int>(first_rows.extent(0)), n = static_cast<int>(first_rows.extent(1));
   const int m = rows * static_cast<int>(sums.rows.size());
-  std::optional<RowScales> ahead;
-  if (sums.product) ahead.emplace(a, row, sums, blocks);
   pipelined(blocks, {.stages = 4}, [&](Index block) {
     Expr inner = block * scaled_block - begin;
     Shared a_tile = load_tile(a, row, inner, m, compute), b_tile = load_tile(b, column, inner, n, compute);
-    std::optional<Shared> of_a, of_b;
+    Shared of_a = load_scales(a, row, block, m);
+    std::optional<Shared> of_b;
     std::optional<Expr> one_of_b;
-    if (!ahead) of_a.emplace(load_scales(a, row, block, m));
     if (b.rows_of_scale == 1)
       of_b.emplace(load_scales(b, column, block, n));
     else if (b.rows_of_scale % n == 0)
@@ -126,18 +88,13 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
     std::optional<Fragment> own;
     if (!sums.product) own.emplace(Fragment({rows, n}, f32));
     Fragment& partial = sums.product ? *sums.product : *own;
-    for (std::size_t part = 0; part < sums.rows.size(); ++part) {
-      auto& [first, sum] = sums.rows[part];
+    for (auto& [first, sum] : sums) {
       fill(partial, 0);
       multiply(a_tile, a.values_along, first, b_tile, b.values_along, partial);
-      if (ahead && part == 0) ahead->read_next(block);  // while tensor cores multiply
-      const auto scale_a = [&](const Index& i) {
-        return ahead ? scale_of((*ahead)[part](i), a.scales.type())
-                     : scale_of((*of_a)(i + first), of_a->type());
-      };
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += partial(i, j) * (scale_a(i) * scale_b(j)); });
+      parallel(sum, [&](Index i, Index j) {
+        sum(i, j) += partial(i, j) * (scale_of(of_a(i + first), of_a.type()) * scale_b(j));
+      });
     }
-    if (ahead) ahead->move_on();
   });
 }
 

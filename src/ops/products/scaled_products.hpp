@@ -20,7 +20,6 @@ struct ScaledOperand {
   Along values_along = Along::k, scales_along = Along::k;
   int rows_of_scale = 1;
   std::optional<lang::Operand> scale_row = {};  // where the scales of a tile begin, if not at the tile's row
-  bool scales_go_on = false;                    // by one block that no product needs
 };
 
 // Rows of a tile whose sums are formed together: those of two warp groups.
@@ -30,17 +29,17 @@ struct ScaledRows {
   int first;
   lang::Fragment values;
 };
+// Those of more rows are formed one after the other, with one set of registers for what tensor cores add.
 struct ScaledSums {
   std::vector<ScaledRows> rows;
-  // Where rows are multiplied one after the other, what tensor cores add of each. Results leave from there,
-  // too: the copy engine stores fragments that products leave.
+  // Those registers, where results leave from them: the copy engine stores what products leave.
   std::optional<lang::Fragment> product = {};
 
   auto begin() { return rows.begin(); }
   auto end() { return rows.end(); }
   void store(const ScaledRows& own, const lang::Target& to);
 };
-ScaledSums scaled_sums(int m, int n);  // zeros
+ScaledSums scaled_sums(int m, int n, bool stored_from_product);  // zeros
 
 // sums += the scaled product of tiles from the rows `row` of a and `column` of b on, over all blocks of k.
 // Tiles have the type `compute`.

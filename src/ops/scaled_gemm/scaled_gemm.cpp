@@ -38,15 +38,15 @@ ScaledOperand operand(const char* values, const char* scales, const Expr& rows, 
       turned ? Along::rows : Along::k, by_block ? Along::rows : Along::k, rows_of_scale};
 }
 
-// Those of the rows of every tile, of a block side by side, with room for one block more.
-Tensor scales_of_tiles(const Tensor& scales, int m) {
+// Those of a block side by side, as boxes of the copy engine are.
+Tensor turned_scales(const Tensor& scales) {
   constexpr int side = 32;
-  const int parts = m / side;
+  const int piece = bytes_of_piece / scales.type().bytes();
   Expr rows = scales.extent(0), blocks = scales.extent(1);
-  Tensor result = workspace("scales_of_tiles", {ceildiv(rows, m), blocks + 1, m}, scales.type());
+  Tensor result = workspace("scales_of_blocks", {blocks, ceildiv(rows, piece) * piece}, scales.type());
   grid(ceildiv(rows, side), ceildiv(blocks, side), [&](Index x, Index y) {
     Fragment tile = load(scales.at(x * side, y * side), {side, side});
-    copy(tile.T(), result.slice(x / parts).at(y * side, x % parts * side));
+    copy(tile.T(), result.at(y * side, x * side));
   });
   return result;
 }
@@ -55,21 +55,17 @@ Kernel program(const Instance& t) {
   return kernel(instance_name("scaled_gemm", t), [&] {
     Dim m("m"), n("n"), k("k");
     ScaledOperand a = operand("a", "scale_a", m, k, t, t.turned_a, t.scales_by_block_a, 1);
-    std::optional<Tensor> scales;
-    if (t.turns_scales) scales.emplace(scales_of_tiles(a.scales, t.m));
+    if (t.turns_scales) a.scales = turned_scales(a.scales), a.scales_along = Along::rows;
     const ScaledOperand b = operand("b", "scale_b", n, k, t, t.turned_b, t.scales_by_block_b, t.rows_b);
     std::optional<Tensor> c;
     if (t.c) c.emplace(input("c", {m, n}, *t.c));
     Tensor out = output("out", {m, n}, t.out);
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * t.m, column = x * t.n;
-      ScaledSums sums = scaled_sums(t.m, t.n);
+      ScaledSums sums = scaled_sums(t.m, t.n, true);
       if (c)
         for (auto& [first, sum] : sums) copy(c->at(row + first, column), sum);
-      const ScaledOperand rows =
-          scales ? ScaledOperand{a.values, scales->slice(y), a.values_along, Along::rows, 1, Operand(0), true}
-                 : a;
-      multiply_scaled(sums, rows, b, row, column, k, t.compute);
+      multiply_scaled(sums, a, b, row, column, k, t.compute);
       for (const ScaledRows& own : sums) sums.store(own, out.at(row + own.first, column));
     });
   });

@@ -30,7 +30,7 @@ struct Program {
   // The scales of the rows of every tile, those of a block side by side, as boxes of the copy engine are.
   Tensor scales_of_tiles() const {
     constexpr int blocks_of_part = 32;
-    Tensor result = workspace("scales_of_tiles", {walk.tiles(), blocks + 1, c.m}, c.scale);
+    Tensor result = workspace("scales_of_tiles", {walk.tiles(), blocks, c.m}, c.scale);
     walk.each(ceildiv(blocks, blocks_of_part), [&](const Expr& x, const GroupedTile& tile) {
       const Tensor own = tile.of(scale_a, c.by_block_a ? 1 : 0), to = result.slice(tile.number);
       Expr block = x * blocks_of_part;
@@ -42,8 +42,7 @@ struct Program {
     return result;
   }
   ScaledOperand rows_of(const GroupedTile& tile, const std::optional<Tensor>& scales) const {
-    if (scales)
-      return {tile.read_of(a), scales->slice(tile.number), Along::k, Along::rows, 1, Operand(0), true};
+    if (scales) return {tile.read_of(a), scales->slice(tile.number), Along::k, Along::rows, 1, Operand(0)};
     return {tile.of(a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
             c.by_block_a ? Along::rows : Along::k, 1};
   }
@@ -53,7 +52,7 @@ struct Program {
     std::optional<Tensor> scales;
     if (c.m > most_rows_of_sums) scales.emplace(scales_of_tiles());
     walk.each(ceildiv(n, c.n), [&](const Expr& x, const GroupedTile& tile) {
-      ScaledSums sums = scaled_sums(c.m, c.n);
+      ScaledSums sums = scaled_sums(c.m, c.n, true);
       const ScaledOperand right{b.slice(tile.group), scale_b.slice(tile.group), Along::k,
                                 c.by_block_b ? Along::rows : Along::k, c.rows_b};
       multiply_scaled(sums, rows_of(tile, scales), right, scales ? tile.first_read() : tile.row, x * c.n, k,

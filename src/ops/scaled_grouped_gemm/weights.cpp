@@ -80,7 +80,7 @@ struct WeightsProgram {
            if (c.aligned)
              assert_that(rows.begin % scaled_block == 0 && (rows.end % scaled_block == 0 || rows.end == m),
                          "groups begin at multiples of 128, as the call promises");
-           ScaledSums sums = scaled_sums(c.m, c.n);
+           ScaledSums sums = scaled_sums(c.m, c.n, false);
            if (c.c)
              for (auto& [first, sum] : sums) copy(added.slice(group).at(y * c.m + first, x * c.n), sum);
            // A group without rows has no blocks, wherever it begins.
@@ -90,8 +90,7 @@ struct WeightsProgram {
                            operand(dout, scale_dout, c.by_column_dout, c.scales_by_column_dout, rows),
                            y * c.m, x * c.n, range(rows.begin / scaled_block, end), begin_of(rows, group),
                            c.compute);
-           for (const ScaledRows& own : sums)
-             sums.store(own, out.slice(group).at(y * c.m + own.first, x * c.n));
+           for (auto& [first, sum] : sums) copy(sum, out.slice(group).at(y * c.m + first, x * c.n));
          });
   }
 };
