@@ -24,6 +24,14 @@ void store_twice(const Output& out) {
   store(out, 0);
 }
 
+// Fragments to windows of 64 elements that begin at these.
+void copy_to(const Output& out, int first, int second) {
+  for (const int begin : {first, second}) {
+    Fragment own({64}, f32, float(begin + 1));
+    copy(own, out.at(begin));
+  }
+}
+
 struct Case {
   const char* name;
   void (*body)(const Output& out, const Expr& condition);
@@ -49,30 +57,39 @@ TEST_P(TensorWrites, AreOrdered) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, TensorWrites,
-    ::testing::Values(Case{"once", [](const Output& out, const Expr&) { store(out, 1); }, false},
-                      Case{"twice", [](const Output& out, const Expr&) { store_twice(out); }, true},
-                      Case{"in_a_branch",
-                           [](const Output& out, const Expr& c) { when(c, [&] { store_twice(out); }); },
-                           true},
-                      Case{"in_the_other_part",
-                           [](const Output& out, const Expr& c) {
-                             when(c, [&] { store(out, 0); }).otherwise([&] { store_twice(out); });
-                           },
-                           true},
-                      Case{"once_in_each_part",
-                           [](const Output& out, const Expr& c) {
-                             when(c, [&] { store(out, 0); }).otherwise([&] { store(out, 1); });
-                           },
-                           false},
-                      Case{"before_a_branch",
-                           [](const Output& out, const Expr& c) {
-                             store(out, 1);
-                             when(c, [&] { store(out, 0); });
-                           },
-                           true},
-                      Case{"in_a_loop",
-                           [](const Output& out, const Expr&) { serial(2, [&](Index) { store(out, 0); }); },
-                           true}),
+    ::testing::Values(
+        Case{"once", [](const Output& out, const Expr&) { store(out, 1); }, false},
+        Case{"twice", [](const Output& out, const Expr&) { store_twice(out); }, true},
+        Case{"in_a_branch", [](const Output& out, const Expr& c) { when(c, [&] { store_twice(out); }); },
+             true},
+        Case{"in_the_other_part",
+             [](const Output& out, const Expr& c) {
+               when(c, [&] { store(out, 0); }).otherwise([&] { store_twice(out); });
+             },
+             true},
+        Case{"once_in_each_part",
+             [](const Output& out, const Expr& c) {
+               when(c, [&] { store(out, 0); }).otherwise([&] { store(out, 1); });
+             },
+             false},
+        Case{"before_a_branch",
+             [](const Output& out, const Expr& c) {
+               store(out, 1);
+               when(c, [&] { store(out, 0); });
+             },
+             true},
+        Case{"in_a_loop", [](const Output& out, const Expr&) { serial(2, [&](Index) { store(out, 0); }); },
+             true},
+        Case{"windows_apart", [](const Output& out, const Expr&) { copy_to(out, 64, 0); }, false},
+        Case{"windows_that_meet", [](const Output& out, const Expr&) { copy_to(out, 63, 0); }, true},
+        Case{"windows_apart_in_a_branch",
+             [](const Output& out, const Expr& c) { when(c, [&] { copy_to(out, 0, 64); }); }, false},
+        Case{"windows_apart_and_all",
+             [](const Output& out, const Expr&) {
+               copy_to(out, 0, 64);
+               store(out, 1);
+             },
+             true}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace tensor_writes_test

@@ -62,7 +62,10 @@ void CudaGridPrinter::begin_step_read(const For& n, const Load& load, const std:
   values_.set(n.index[0], first);
   const GuardedAddress begin = tensor_address(from, at);
   out_.line(fmt::format("const {} {} = {};", type, read.last, last));
-  out_.line(fmt::format("const {}* {} = {};", element_type(from.view.buffer->type), read.at, begin.pointer));
+  // Integers are indices, which uniform registers are to hold.
+  const char* own = load.variable->type.is_floating() ? " + tg::zero_of_thread()" : "";
+  out_.line(
+      fmt::format("const {}* {} = {}{};", element_type(from.view.buffer->type), read.at, begin.pointer, own));
   out_.line(fmt::format("{0} {1} = {2} < {3} ? tg::load({4}) : {0}(0);", scalar_type(load.variable->type),
                         read.ahead, first, read.last, read.at));
   step_reads_.insert_or_assign(load.variable.get(), std::move(read));

@@ -195,5 +195,42 @@ TEST(Registers, BlocksOf1024ThreadsHaveNoProducer) {
   EXPECT_EQ(program.kernels[0].threads, 1024);
 }
 
+// Rows of two parts are multiplied one after the other, with one set of sums.
+lang::Kernel listed_steps() {
+  return kernel("numbers", [] {
+    Dim K("K");
+    lang::Tensor a = input("a", {256, K}, bf16), b = input("b", {64, K}, bf16),
+                 f = input("factors", {K}, f32), list = input("list", {K}, i32),
+                 c = output("c", {256, 64}, f32);
+    grid(1, {.threads = 256}, [&](Index) {
+      Fragment upper({128, 64}, f32, 0), lower({128, 64}, f32, 0), part({128, 64}, f32);
+      pipelined(ceildiv(K, 64), {.stages = 2}, [&](Index n) {
+        Shared x({256, 64}, bf16), y({64, 64}, bf16);
+        Expr at = list(n) * 64;
+        lang::copy(a.at(0, at), x);
+        lang::copy(b.at(0, at), y);
+        Expr factor = f(n);
+        int first = 0;
+        for (Fragment* sum : {&upper, &lower}) {
+          fill(part, 0);
+          lang::gemm(x.slice(range(first, first + 128), all), y.T(), part);
+          parallel(*sum, [&](Index i, Index j) { (*sum)(i, j) += part(i, j) * factor; });
+          first += 128;
+        }
+      });
+      lang::copy(upper, c.at(0, 0));
+      lang::copy(lower, c.at(128, 0));
+    });
+  });
+}
+
+// Numbers that a step multiplies by are read from an address of each thread, those that select what is loaded
+// from one of all.
+TEST(StepReads, AreOfNumbersFromAddressesOfThreads) {
+  const std::string text = print_cuda(Signature(listed_steps().ir()), {90}).text;
+  EXPECT_NE(text.find("const float* at_ = factors_ + tg::zero_of_thread();"), std::string::npos) << text;
+  EXPECT_NE(text.find(" = list_;"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace tegula::codegen

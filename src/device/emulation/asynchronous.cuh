@@ -26,6 +26,7 @@ TG_DEVICE void fence_async_global() {}
 
 // ---- among threads of a block
 TG_DEVICE bool elected() { return threadIdx.x % 32 == 0; }
+TG_DEVICE int zero_of_thread() { return 0; }
 template <int id, int threads>
 TG_DEVICE void team_sync() {
   tegula_threads->wait(id, threads);

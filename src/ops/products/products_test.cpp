@@ -38,6 +38,18 @@ TEST(ScaledGemm, TakesOperandsInAnyOrder) {
                rows);
 }
 
+// Tiles of 256 rows, which rows, columns and k end in.
+TEST(ScaledGemm, TakesLargeTiles) {
+  const Tensor a = Tensor::random_normal({500, 440}, e4m3, 1), b = Tensor::random_normal({136, 440}, e4m3, 2);
+  const Tensor of_a = scales({500, 4}, 3), of_b = scales({2, 4}, 4);
+  choose_candidates("scaled_gemm.0=0");
+  for (const bool side_by_side : {false, true})
+    expect_right("scaled_gemm",
+                 {{"a", a}, {"b", b}, {"scale_a", side_by_side ? turned(of_a) : of_a}, {"scale_b", of_b}},
+                 {});
+  choose_candidates("");
+}
+
 TEST(GroupedGemm, HasGroupsWithoutRows) {
   const Tensor a = Tensor::random_normal({70, 24}, f32, 1), b = Tensor::random_normal({5, 24, 40}, f32, 2);
   const Tensor dout = Tensor::random_normal({70, 40}, f32, 3), c = Tensor::random_normal({5, 24, 40}, f32, 4);

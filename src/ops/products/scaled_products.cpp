@@ -51,17 +51,26 @@ void multiply(const Shared& a, Along a_along, int first, const Shared& b, Along 
 
 }  // namespace
 
-ScaledSums scaled_sums(int m, int n) {
+ScaledSums scaled_sums(int m, int n, bool stored_from_product) {
   ScaledSums sums;
   for (int first = 0; first < m; first += most_rows_of_sums)
-    sums.push_back({first, Fragment({std::min(m, most_rows_of_sums), n}, f32, 0)});
+    sums.rows.push_back({first, Fragment({std::min(m, most_rows_of_sums), n}, f32, 0)});
+  if (stored_from_product && m > most_rows_of_sums)
+    sums.product.emplace(Fragment({most_rows_of_sums, n}, f32));
   return sums;
+}
+
+void ScaledSums::store(const ScaledRows& own, const lang::Target& to) {
+  if (!product) return copy(own.values, to);
+  copy(own.values, *product);
+  copy(*product, to);
 }
 
 void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOperand& b, const Expr& row,
                      const Expr& column, const Range& blocks, const Expr& begin, DType compute) {
-  const int rows = static_cast<int>(sums[0].values.extent(0)), n = static_cast<int>(sums[0].values.extent(1));
-  const int m = rows * static_cast<int>(sums.size());
+  const Fragment& first_rows = sums.rows[0].values;
+  const int rows = static_cast<int>(first_rows.extent(0)), n = static_cast<int>(first_rows.extent(1));
+  const int m = rows * static_cast<int>(sums.rows.size());
   pipelined(blocks, {.stages = 4}, [&](Index block) {
     Expr inner = block * scaled_block - begin;
     Shared a_tile = load_tile(a, row, inner, m, compute), b_tile = load_tile(b, column, inner, n, compute);
@@ -76,7 +85,9 @@ void multiply_scaled(ScaledSums& sums, const ScaledOperand& a, const ScaledOpera
       if (of_b) return scale_of((*of_b)(j), of_b->type());
       return one_of_b ? *one_of_b : scale_at(b, column + j, block);
     };
-    Fragment partial({rows, n}, f32);
+    std::optional<Fragment> own;
+    if (!sums.product) own.emplace(Fragment({rows, n}, f32));
+    Fragment& partial = sums.product ? *sums.product : *own;
     for (auto& [first, sum] : sums) {
       fill(partial, 0);
       multiply(a_tile, a.values_along, first, b_tile, b.values_along, partial);

@@ -24,14 +24,22 @@ struct ScaledOperand {
 
 // Rows of a tile whose sums are formed together: those of two warp groups.
 inline constexpr int most_rows_of_sums = 128;
-// Sums of so many rows of a tile at most, from `first` on. Those of more rows are formed one after the
-// other, with one set of registers for what tensor cores add.
+// Sums of so many rows of a tile at most, from `first` on.
 struct ScaledRows {
   int first;
   lang::Fragment values;
 };
-using ScaledSums = std::vector<ScaledRows>;
-ScaledSums scaled_sums(int m, int n);  // zeros
+// Those of more rows are formed one after the other, with one set of registers for what tensor cores add.
+struct ScaledSums {
+  std::vector<ScaledRows> rows;
+  // Those registers, where results leave from them: the copy engine stores what products leave.
+  std::optional<lang::Fragment> product = {};
+
+  auto begin() { return rows.begin(); }
+  auto end() { return rows.end(); }
+  void store(const ScaledRows& own, const lang::Target& to);
+};
+ScaledSums scaled_sums(int m, int n, bool stored_from_product);  // zeros
 
 // sums += the scaled product of tiles from the rows `row` of a and `column` of b on, over all blocks of k.
 // Tiles have the type `compute`.

@@ -16,7 +16,7 @@ namespace {
 constexpr int vector_threads = 128, words_of_thread = 4, words_of_step = vector_threads * words_of_thread;
 // Rows whose words are in registers at a time, and those of a block, which share the vector.
 constexpr int words_of_piece = 16;  // of the turned vector, whose rows the copy engine takes
-constexpr int rows_at_once = 4, rows_of_block = 16;
+constexpr int rows_at_once = 4, rows_of_block = 16, rows_of_block_scaled_last = 8;
 // Rows of a block on a CPU, and the words of a step, whose sums lanes hold.
 constexpr int cpu_rows = 16, most_cpu_words = 128;
 
@@ -53,29 +53,44 @@ struct VectorProgram {
     return min((in_order ? word * in_word : column(word, 0)) / w.group, groups - 1);
   }
 
+  // Scales of whole rows are left to the end of a row: threads have registers for more words.
+  bool scales_last() const { return !c.on_cpu && w.group == 0 && !w.zeros; }
+  Expr scale(const Expr& row, const Expr& group) const {
+    return scale_of(of_group(matrix.scales, w.by_group, row, group), w.scale);
+  }
+
+  void add_number(Fragment& sum, const Fragment& words, int e, const Fragment& x) const {
+    parallel(sum, [&](Index i, Index j) {
+      sum(i, j) += packed_as_f32(w.stored(), words(i, j), place(e)) * f32(x(j));
+    });
+  }
+
   // The sums of a step's words, each with the scale of its group.
   void add_step(Fragment& sums, const Tensor& vector, const Expr& row, const Expr& first) const {
     const Fragment words = load(matrix.b.elements().at(row, first), {rows_at_once, words_of_step});
     std::vector<Fragment> numbers;
     numbers.reserve(in_word);
     for (int e = 0; e < in_word; ++e) numbers.push_back(load(vector.slice(e).at(first), {words_of_step}));
+    if (scales_last()) {
+      for (int e = 0; e < in_word; ++e) add_number(sums, words, e, numbers[e]);
+      return;
+    }
     Fragment sum({rows_at_once, words_of_step}, f32, 0), total({words_of_step}, f32, 0);
     for (int e = 0; e < in_word; ++e) {
       const Fragment& x = numbers[e];
-      parallel(sum, [&](Index i, Index j) {
-        sum(i, j) += packed_as_f32(w.stored(), words(i, j), place(e)) * f32(x(j));
-      });
+      add_number(sum, words, e, x);
       if (w.zeros) parallel(total, [&](Index j) { total(j) += f32(x(j)); });
     }
     parallel(sums, [&](Index i, Index j) {
       Expr group = group_of(first + j), own = min(row + i, n - 1);
       Expr less = w.zeros ? sum(i, j) - f32(of_group(*matrix.zeros, w.zeros_by_group, own, group)) * total(j)
                           : Expr(sum(i, j));
-      sums(i, j) += less * scale_of(of_group(matrix.scales, w.by_group, own, group), w.scale);
+      sums(i, j) += less * scale(own, group);
     });
   }
 
   void store(Fragment& sum, const Expr& row) const {
+    if (scales_last()) parallel(sum, [&](Index i) { sum(i) *= scale(min(row + i, n - 1), Operand(0)); });
     parallel(sum, [&](Index i) {
       if (c.tensor_scale) sum(i) *= tensor_scale(0);
       if (c.row_scale) sum(i) *= row_scale(0);
@@ -169,9 +184,10 @@ struct VectorProgram {
   void run() const {
     if (c.on_cpu) return run_on_cpu();
     const Tensor turned = turned_vector();
-    grid(ceildiv(n, rows_of_block), {.threads = vector_threads}, [&](Index block) {
-      serial(rows_of_block / rows_at_once, [&](Index step) {
-        Expr row = block * rows_of_block + step * rows_at_once;
+    const int rows = scales_last() ? rows_of_block_scaled_last : rows_of_block;
+    grid(ceildiv(n, rows), {.threads = vector_threads}, [&](Index block) {
+      serial(rows / rows_at_once, [&](Index step) {
+        Expr row = block * rows + step * rows_at_once;
         Fragment sums({rows_at_once, words_of_step}, f32, 0);
         serial(ceildiv(k, words_of_step * in_word),
                [&](Index step) { add_step(sums, turned, row, step * words_of_step); });

@@ -62,11 +62,11 @@ Kernel program(const Instance& t) {
     Tensor out = output("out", {m, n}, t.out);
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * t.m, column = x * t.n;
-      ScaledSums sums = scaled_sums(t.m, t.n);
+      ScaledSums sums = scaled_sums(t.m, t.n, true);
       if (c)
         for (auto& [first, sum] : sums) copy(c->at(row + first, column), sum);
       multiply_scaled(sums, a, b, row, column, k, t.compute);
-      for (auto& [first, sum] : sums) copy(sum, out.at(row + first, column));
+      for (const ScaledRows& own : sums) sums.store(own, out.at(row + own.first, column));
     });
   });
 }

@@ -52,7 +52,7 @@ struct Program {
     std::optional<Tensor> scales;
     if (c.m > most_rows_of_sums) scales.emplace(scales_of_tiles());
     walk.each(ceildiv(n, c.n), [&](const Expr& x, const GroupedTile& tile) {
-      ScaledSums sums = scaled_sums(c.m, c.n);
+      ScaledSums sums = scaled_sums(c.m, c.n, true);
       const ScaledOperand right{b.slice(tile.group), scale_b.slice(tile.group), Along::k,
                                 c.by_block_b ? Along::rows : Along::k, c.rows_b};
       multiply_scaled(sums, rows_of(tile, scales), right, scales ? tile.first_read() : tile.row, x * c.n, k,
@@ -63,7 +63,7 @@ struct Program {
           Fragment added = load(bias.slice(tile.group).at(x * c.n), {c.n}, f32);
           parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
         }
-        copy(sum, tile.of(out).at(tile.row + own.first, x * c.n));
+        sums.store(own, tile.of(out).at(tile.row + own.first, x * c.n));
       }
     });
   }

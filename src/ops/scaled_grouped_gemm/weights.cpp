@@ -80,7 +80,8 @@ struct WeightsProgram {
            if (c.aligned)
              assert_that(rows.begin % scaled_block == 0 && (rows.end % scaled_block == 0 || rows.end == m),
                          "groups begin at multiples of 128, as the call promises");
-           ScaledSums sums = scaled_sums(c.m, c.n);
+           // Of f32, whole sectors of rows leave by threads as well; the copy engine takes a slot.
+           ScaledSums sums = scaled_sums(c.m, c.n, false);
            if (c.c)
              for (auto& [first, sum] : sums) copy(added.slice(group).at(y * c.m + first, x * c.n), sum);
            // A group without rows has no blocks, wherever it begins.

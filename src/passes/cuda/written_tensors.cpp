@@ -1,5 +1,8 @@
 #include "passes/cuda/written_tensors.hpp"
 
+#include <algorithm>
+
+#include "ir/affine.hpp"
 #include "ir/effects.hpp"
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
@@ -10,15 +13,46 @@ using namespace ir;
 
 namespace {
 
-// The tensors that statements write, and those of them that more than one, or one of a loop, writes.
-struct TensorWrites {
-  std::vector<BufferPtr> once, again;
+// A tensor that a statement writes, and the copy if it is one of a tile: then nothing but its window.
+struct Write {
+  BufferPtr tensor;
+  const Copy* window = nullptr;
+};
 
-  void add(const BufferPtr& b) {
-    if (!contains(once, b))
-      once.push_back(b);
-    else if (!contains(again, b))
-      again.push_back(b);
+std::int64_t extent_of(const Copy& copy, const ViewDim& dim) {
+  return dim.axis < 0 ? 1 : copy.from.extent(dim.axis);
+}
+
+// Whether the windows lie one behind the other along a dimension.
+bool are_apart(const Write& a, const Write& b) {
+  if (!a.window || !b.window || !is_own_shape(a.window->to) || !is_own_shape(b.window->to)) return false;
+  for (std::size_t d = 0; d < a.window->to.dims.size(); ++d) {
+    const ViewDim &first = a.window->to.dims[d], &second = b.window->to.dims[d];
+    const auto distance = difference(affine(second.offset), affine(first.offset));
+    if (!distance || !distance->is_constant()) continue;
+    if (distance->constant >= extent_of(*a.window, first) ||
+        -distance->constant >= extent_of(*b.window, second))
+      return true;
+  }
+  return false;
+}
+
+// The tensors that statements write, and those of which more than one statement, or one of a loop, may write
+// an element.
+struct TensorWrites {
+  std::vector<Write> once;
+  std::vector<BufferPtr> again;
+
+  bool meets(const Write& own) const {
+    return std::any_of(once.begin(), once.end(),
+                       [&](const Write& w) { return w.tensor == own.tensor && !are_apart(w, own); });
+  }
+  void add_again(const BufferPtr& b) {
+    if (!contains(again, b)) again.push_back(b);
+  }
+  void append(const TensorWrites& other) {
+    for (const BufferPtr& b : other.again) add_again(b);
+    once.insert(once.end(), other.once.begin(), other.once.end());
   }
 };
 
@@ -27,22 +61,21 @@ TensorWrites tensor_writes(const Body& body);
 // Of a branch either part runs: what both write is written once.
 TensorWrites tensor_writes(const If& branch) {
   TensorWrites result = tensor_writes(branch.then);
-  const TensorWrites other = tensor_writes(branch.otherwise);
-  for (const BufferPtr& b : other.once)
-    if (!contains(result.once, b)) result.once.push_back(b);
-  result.again.insert(result.again.end(), other.again.begin(), other.again.end());
+  result.append(tensor_writes(branch.otherwise));
   return result;
 }
 
 TensorWrites tensor_writes(const Stmt& s) {
   if (const auto* branch = as<If>(s)) return tensor_writes(*branch);
   TensorWrites result;
+  const auto* copy = as<Copy>(s);
   const Effects effects = all_effects(s);
   for (const Region& r : effects.regions)
-    if (is_write(r.touch) && !r.view->buffer->is_tile() && !contains(result.once, r.view->buffer))
-      result.once.push_back(r.view->buffer);
+    if (is_write(r.touch) && !r.view->buffer->is_tile())
+      result.once.push_back({r.view->buffer, copy && copy->from.is_tile() ? copy : nullptr});
   const auto* loop = as<For>(s);
-  if ((loop && loop->kind != LoopKind::parallel) || as<While>(s)) result.again = result.once;
+  if ((loop && loop->kind != LoopKind::parallel) || as<While>(s))
+    for (const Write& w : result.once) result.add_again(w.tensor);
   return result;
 }
 
@@ -50,8 +83,9 @@ TensorWrites tensor_writes(const Body& body) {
   TensorWrites result;
   for (const Stmt& s : body) {
     const TensorWrites own = tensor_writes(s);
-    for (const BufferPtr& b : own.once) result.add(b);
-    for (const BufferPtr& b : own.again) result.add(b);
+    for (const Write& w : own.once)
+      if (result.meets(w)) result.add_again(w.tensor);
+    result.append(own);
   }
   return result;
 }
@@ -62,8 +96,9 @@ std::vector<BufferPtr> written_tensors(const Grid& grid) {
   const TensorWrites writes = tensor_writes(grid.body);
   const Effects all = all_effects(grid.body);
   std::vector<BufferPtr> result;
-  for (const BufferPtr& b : writes.once)
-    if (contains(writes.again, b) || all.reads(b)) result.push_back(b);
+  for (const auto& [tensor, window] : writes.once)
+    if (!contains(result, tensor) && (contains(writes.again, tensor) || all.reads(tensor)))
+      result.push_back(tensor);
   return result;
 }
 

@@ -6,8 +6,9 @@
 
 namespace tegula::passes {
 
-// Tensors of which a block may meet its own writes: all that it writes, but for those that one statement
-// outside of loops, or one of each part of a branch, writes and none reads.
+// Tensors of which a block may meet its own writes: all that it writes, but for those that no statement reads
+// and each element of which one statement outside of loops, or one of each part of a branch, writes: copies
+// of tiles to windows that lie apart.
 std::vector<ir::BufferPtr> written_tensors(const ir::Grid& grid);
 
 }  // namespace tegula::passes
