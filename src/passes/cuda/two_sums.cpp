@@ -33,7 +33,10 @@ class StepDivision {
     for (const Stmt& s : loop_.body) {
       if (can_run_on(s, roles_, target_) && !add_product(*as<Gemm>(s))) return std::nullopt;
     }
-    if (result_.sums.empty()) return std::nullopt;
+    // A second set of sums is declared where the first one is.
+    const bool all_declared = std::all_of(result_.sums.begin(), result_.sums.end(),
+                                          [&](const BufferPtr& sum) { return is_declared(sum); });
+    if (result_.sums.empty() || (!all_declared && !result_.again)) return std::nullopt;
     for (const Stmt& s : loop_.body) {
       const auto* declared = as<Declare>(s);
       if (can_run_on(s, roles_, target_) || (declared && is_one_of(operands_, declared->tile)))
@@ -64,7 +67,7 @@ class StepDivision {
     const bool begins = !is_one_of(result_.sums, gemm.c.buffer);
     if (begins) result_.sums.push_back(gemm.c.buffer);
     result_.again |= gemm.overwrite && !begins;
-    return is_declared(gemm.c.buffer) && is_whole(gemm.c) && (gemm.overwrite || !begins);
+    return is_whole(gemm.c) && (gemm.overwrite || !begins);
   }
 
   bool has_two_slots() const {
