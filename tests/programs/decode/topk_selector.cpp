@@ -26,7 +26,7 @@ void fix_digit(const Tensor& x, const Expr& count, int shift, Var& prefix, Var& 
     when(same, [&] { atomic_add(histogram(255 - i32((key >> u32(shift)) & 255u)), 1); });
   });
   Var next = 0;
-  tegula::ops::add_up(histogram, larger, next, 16);
+  tegula::ops::add_up(clone(histogram), larger, next);
   parallel(256, [&](Index d) {
     when(larger(d) < wanted && wanted <= larger(d) + histogram(d), [&] {
       found(0) = 255 - d;
@@ -57,8 +57,8 @@ void collect(const Tensor& x, const Expr& count, const Expr& begin, const Var& t
     equal(lane) = same;
   });
   Var total = 0, all_ties = 0;
-  tegula::ops::add_up(above, above, total, 32);
-  tegula::ops::add_up(equal, equal, all_ties, 32);
+  tegula::ops::add_up(clone(above), above, total);
+  tegula::ops::add_up(clone(equal), equal, all_ties);
   Expr sure = total;
   parallel(lanes, [&](Index lane) {
     Var at = above(lane), tie = equal(lane);
