@@ -48,6 +48,13 @@ void tell_twice(const Block& b, Shared& told) {
   tell_all(b, told);
   parallel(numbers / 2, [&](Index i) { told(2 * i) = b.list(i) / 2; });
 }
+// An iteration writes its element again.
+void tell_again(const Block& b, Shared& told) {
+  parallel(numbers, [&](Index i) {
+    told(i) = b.list(i);
+    told(i) = b.list(b.number * 3 + i);
+  });
+}
 
 void load_steps(const Block& b, const Expr& count, bool by_both) {
   pipelined(count, {.stages = 2}, [&](Index j) {
@@ -61,6 +68,7 @@ const std::vector<Way> ways{
     {"place_of_a_copy", tell_all, [](const Block& b) { load_steps(b, steps, false); }},
     {"read_by_both", tell_all, [](const Block& b) { load_steps(b, steps, true); }},
     {"told_by_two_loops", tell_twice, [](const Block& b) { load_steps(b, steps, true); }, 3},
+    {"told_again_by_a_loop", tell_again, [](const Block& b) { load_steps(b, b.told(1) % 4, true); }, 3},
     {"bound_of_the_loop", tell_all, [](const Block& b) { load_steps(b, b.told(1) % 4, true); }, 4},
     {"rows_of_a_gather", tell_all,
      [](const Block& b) {

@@ -42,7 +42,7 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   const TensorRef b = in_order(c.formed("b"), c.on_gpu(), kernel.transpose_b);
   const TensorRef result = c.formed(out);
   kernel.type = c.type("a"), kernel.out = c.type(out);
-  kernel.compute = product_tile_type(c.call(), kernel.type, !kernel.transpose_a && kernel.transpose_b);
+  kernel.compute = product_tile_type(c.call(), kernel.type, true);
   kernel.epilogue.scaled = c->scale != 1;
   kernel.precision = kernel.type == f32 ? c->precision : Precision::ieee;
   const bool has_engine = has_copy_engine(c.call());
@@ -59,6 +59,8 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   if (divided) problem.k *= 3;
   problem.stored_bytes = kernel.pad_out ? f32.bytes() : kernel.out.bytes();
   problem.precision = divided ? Precision::tf32 : kernel.precision;
+  const bool by_bytes = has_engine && kernel.compute.bits() == 8;
+  problem.a_twice = by_bytes && kernel.transpose_a, problem.b_twice = by_bytes && !kernel.transpose_b;
   problem.may_divide_tail = has_engine && may_divide_tail(c.call(), kernel, c->tiles);
   GemmTiles asked = c->tiles;
   // Blocks that divide operands have three tiles of each in shared memory, which CPUs' tiles would exceed.

@@ -41,7 +41,8 @@ struct ProductPlanner {
     const bool by_threads = type.bits() == 32 && p.precision != Precision::tf32;
     if (by_threads || tiles(t) * t.splits > p.processors) return std::nullopt;
     const std::int64_t stored = std::int64_t{t.m} * t.n * (t.splits > 1 ? 4 : p.stored_bytes);
-    const std::int64_t bytes_of_slot = std::int64_t{t.m + t.n} * t.k * type.bits() / 8;
+    const std::int64_t rows = t.m * (p.a_twice ? 2 : 1) + t.n * (p.b_twice ? 2 : 1);
+    const std::int64_t bytes_of_slot = rows * t.k * type.bits() / 8;
     const auto fitting = static_cast<int>((bytes_of_block - stored) / bytes_of_slot);
     return fitting > usual_stages ? std::optional(std::min(fitting, most_stages)) : std::nullopt;
   }

@@ -14,6 +14,8 @@ struct ProductProblem {
   int processors = 1;
   int stored_bytes = 2;  // of an element that a block stores
   Precision precision = Precision::ieee;
+  // Whether a slot has a tile of it twice: as its tensor has it, and transposed for the tensor cores.
+  bool a_twice = false, b_twice = false;
   bool may_divide_tail = false;  // whether the program can
   int sums = 1;                  // of a tile that a block has: two with those of gates
 };

@@ -123,13 +123,20 @@ class Consumer {
     if (is_engine_store(s)) return append(out, stores_.store(s));
     if (as<Turn>(s)) return append(out, stores_.turn(s));
     if (has_stores(s)) return nested(s, out);
-    for (const Region& r : all_effects(s).regions)
-      if (is_write(r.touch) && names_.is_told(r.view->buffer.get()) &&
-          !told_.insert(r.view->buffer.get()).second)
-        meet(Meeting::all, out);
+    for (const Buffer* tile : told_by(s))
+      if (!told_.insert(tile).second) meet(Meeting::all, out);
     schedule::Operation own{accesses(part), part.first, part.last, part.holds};
     for (const schedule::Access& access : stores_.in_turn(s)) own.accesses.push_back(access);
     out.push_back(event_of(std::move(own), s));
+  }
+
+  // Tiles for the producer that the statement writes, each once however often: a thread writes elements of its
+  // own.
+  std::unordered_set<const Buffer*> told_by(const Stmt& s) const {
+    std::unordered_set<const Buffer*> result;
+    for (const Region& r : all_effects(s).regions)
+      if (is_write(r.touch) && names_.is_told(r.view->buffer.get())) result.insert(r.view->buffer.get());
+    return result;
   }
 
   static bool is_of_teams(LoopKind kind) { return kind == LoopKind::warps || kind == LoopKind::warp_groups; }
@@ -172,11 +179,12 @@ class Consumer {
 
   std::vector<schedule::Access> accesses(const StepPart& part) {
     std::vector<schedule::Access> result;
+    std::unordered_set<const Buffer*> told = told_by(part.stmt);
     for (const Region& r : all_effects(part.stmt).regions) {
       const BufferPtr& b = r.view->buffer;
       if (b->space != Space::fragment && !names_.is_ring(b.get()) && !names_.is_message(b.get())) continue;
       // The team's own barriers order what consumers read of each other.
-      if (names_.is_told(b.get()) && !is_write(r.touch)) continue;
+      if (names_.is_told(b.get()) && (!is_write(r.touch) || told.erase(b.get()) == 0)) continue;
       const Touch touch = !is_write(r.touch) ? Touch::read : is_read(r.touch) ? Touch::update : Touch::write;
       result.push_back(b == part.in_parts && touch != Touch::read
                            ? names_.part(b, Touch::write, part.first, part.last)

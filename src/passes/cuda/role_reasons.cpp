@@ -174,7 +174,8 @@ void note_load(std::vector<Note>& notes, const Stmt& fill, const RingPlan& ring,
 void note_stages(Roles& roles, const RingPlan& ring) {
   const int asked = ring.asked;
   const int wanted = asked > 0 ? asked : 2;
-  if (ring.depth >= wanted) return;
+  // Tiles to be transposed have as many slots as what they become, whose note names them.
+  if (ring.depth >= wanted || ring.to_transpose) return;
   std::vector<BufferPtr> tiles;
   for (std::size_t i = 0; i < ring.tiles.size(); ++i) tiles.push_back(largest(ring.at(i)));
   const std::string others = bytes_of_others(roles, ring);
@@ -201,7 +202,10 @@ void note_consumers(Roles& roles, const Grid& grid, const RefusedTiles& refused)
     const auto* loop = as<For>(s);
     if (!loop || loop->kind != LoopKind::pipelined || loop->stages <= 1) return;
     bool brings = false;
-    for_each_stmt(loop->body, [&](const Stmt& inner) { brings |= roles.fills.contains(inner.get()); });
+    for_each_stmt(loop->body, [&](const Stmt& inner) {
+      const auto* declared = as<Declare>(inner);
+      brings |= roles.fills.contains(inner.get()) || (declared && roles.ring_of(declared->tile.get()) >= 0);
+    });
     if (!brings)
       add(roles.notes, {NoteKind::stages, s->at,
                         fmt::format(".stages = {} became 1: the loop loads no tile that can be loaded ahead",
