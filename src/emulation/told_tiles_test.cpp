@@ -55,6 +55,14 @@ void tell_again(const Block& b, Shared& told) {
     told(i) = b.list(b.number * 3 + i);
   });
 }
+// From a tile that only the consumers have: the loop itself has no fragments.
+void tell_from_tile(const Block& b, Shared& told) {
+  Fragment own({numbers}, i32);
+  Shared list({numbers}, i32);
+  parallel(own, [&](Index i) { own(i) = b.list(b.number * 3 + i); });
+  copy(own, list);
+  parallel(numbers, [&](Index i) { told(i) = list(numbers - 1 - i); });
+}
 
 void load_steps(const Block& b, const Expr& count, bool by_both) {
   pipelined(count, {.stages = 2}, [&](Index j) {
@@ -68,6 +76,7 @@ const std::vector<Way> ways{
     {"place_of_a_copy", tell_all, [](const Block& b) { load_steps(b, steps, false); }},
     {"read_by_both", tell_all, [](const Block& b) { load_steps(b, steps, true); }},
     {"told_by_two_loops", tell_twice, [](const Block& b) { load_steps(b, steps, true); }, 3},
+    {"told_from_a_tile", tell_from_tile, [](const Block& b) { load_steps(b, steps, false); }, 3},
     {"told_again_by_a_loop", tell_again, [](const Block& b) { load_steps(b, b.told(1) % 4, true); }, 3},
     {"bound_of_the_loop", tell_all, [](const Block& b) { load_steps(b, b.told(1) % 4, true); }, 4},
     {"rows_of_a_gather", tell_all,

@@ -250,7 +250,9 @@ Planned<Body> Analysis::consumer_of(const std::vector<RingCandidate>& candidates
   SliceRules rules;
   rules.wanted = [&](const Stmt& s) {
     const Effects e = all_effects(s);
-    return touches_fragments(s) || writes_tensors(e) || e.reports || as<Gemm>(s);
+    const bool tells =
+        std::any_of(told_.begin(), told_.end(), [&](const BufferPtr& tile) { return e.writes(tile); });
+    return touches_fragments(s) || writes_tensors(e) || e.reports || as<Gemm>(s) || tells;
   };
   rules.given = [](const Buffer&) { return true; };
   rules.refused = [](const Stmt&) { return false; };
