@@ -310,7 +310,10 @@ std::vector<passes::MovingRows> CudaGridPrinter::rows_to_prefetch(const schedule
     if (!e.stmt || !std::holds_alternative<schedule::Operation>(e.what) || held(e.stmt)) continue;
     const Stmt elements = elements_of(e.stmt);
     const auto plan = elements ? passes::plan_conversion(elements) : std::nullopt;
-    if (!plan || !plan->reads_one_tensor() || pieces_of_thread(*plan) == 0 ||
+    if (!plan) continue;
+    // A tile of the producer's own is declared in the step, and is not there yet.
+    const Buffer& tile = *as<Store>(as<For>(plan->loop)->body.back())->to.view.buffer;
+    if (roles_->ring_of(&tile) < 0 || !plan->reads_one_tensor() || pieces_of_thread(*plan) == 0 ||
         !can_hold(*held_step_, *as<For>(elements)))
       continue;
     if (auto moving = passes::moving_rows(passes::whole_rows(*plan).rows))
