@@ -213,6 +213,8 @@ class CudaGridPrinter : private ElementPrinter {
   void begin_step_read(const ir::For& n, const ir::Load& load, const std::string& first,
                        const std::string& end);
   void step_read(const ir::Load& n, const StepRead& read, const Loc& at);
+
+  // ---- elements that are only moved (print_moved_elements.cpp)
   void move_element(const ir::Load& n, const ir::Stmt& stmt);
 
   // ---- copies (print_copies.cpp)

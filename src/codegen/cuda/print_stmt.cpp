@@ -253,20 +253,6 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   if (!n.variable->type.is_floating()) facts_.add_range(n.variable, values_of(n.from.view.buffer->type));
 }
 
-// The byte of an element, which a store of the same type takes.
-void CudaGridPrinter::move_element(const Load& n, const Stmt& s) {
-  const std::string type = element_type(n.from.view.buffer->type);
-  std::string text;
-  if (is_packed(s)) {
-    text = fmt::format("{}.get(e)", vectors_->names.at(s.get()));
-  } else {
-    const GuardedAddress at = address(n.from);
-    text = fmt::format("*({})", at.pointer);
-    if (!at.guard.empty()) text = fmt::format("{} ? {} : {}{{}}", at.guard, text, type);
-  }
-  out_.line(fmt::format("const {} {} = {};", type, name_variable(n.variable), text), s->at);
-}
-
 void CudaGridPrinter::operator()(const Store& n, const Stmt& s) {
   begin(s);
   const std::string text = value(n.value);
