@@ -124,12 +124,24 @@ class Placement {
       Pending own, own_leaving;
       std::vector<Step> behind_one = repeated(step, own, own_leaving);
       if (count_barriers(behind_one) < barriers) {
-        result.insert(result.end() - 1, barrier());
+        stand_in_front(result);
         body = std::move(behind_one), pending = std::move(own), leaving = std::move(own_leaving);
       }
     }
     result.back().body = std::move(body);
     add(pending, leaving);
+  }
+
+  // Of the loop that is the last step, and of the pragma that belongs to it.
+  void stand_in_front(std::vector<Step>& result) const {
+    result.insert(result.end() - 1, barrier());
+    if (result.size() < 3) return;
+    std::vector<std::string>& before = result[result.size() - 3].lines;
+    if (before.empty() || before.back().find("#pragma") == std::string::npos) return;
+    Step pragma = barrier();
+    pragma.lines = {std::move(before.back())};
+    before.pop_back();
+    result.insert(result.end() - 1, std::move(pragma));
   }
 
   std::size_t count_barriers(const std::vector<Step>& steps) const {
