@@ -1,6 +1,7 @@
 // The state from which the function of one grid is printed. Its members are spread over several files, by
 // what they print: expressions, accesses, statements, rows, copies and products.
 #pragma once
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -89,6 +90,9 @@ class GridPrinter {
   bool is_inside(const ir::View& view, int dim, const ir::Interval& range) const;
   Terms limits(const ir::View& view, int dim, const std::string& coordinate, const ir::Interval& range);
   Address address(const ir::Access& access);
+  using TakeLanes = std::function<bool(const ir::Expr& at, Terms& terms)>;
+  std::optional<Terms> terms_of_lanes(const ir::Access& access, const TakeLanes& take);
+  bool is_lane_index(const ir::Expr& e) const;
   std::optional<std::string> load_spread_text(const ir::Access& access);
   std::optional<std::string> load_exchanged_text(const ir::Access& access);
   Address scattered_address(const ir::Access& access, const std::vector<ir::Expr>& at);

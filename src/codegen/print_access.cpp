@@ -133,7 +133,7 @@ Address GridPrinter::row_address(const Access& access, const std::vector<Expr>& 
     }
     result.step = stride;
     const Expr& extent = access.view.shape[d];
-    const bool own = at[d]->op == Op::variable && at[d]->variable == lane_->index;
+    const bool own = is_lane_index(at[d]);
     // The lanes' number is known: one that is at most the row's may leave elements of the row as they are.
     const bool whole = is_constant(extent) && is_constant(lane_->extent) &&
                        constant_value(lane_->extent) == constant_value(extent);
@@ -224,12 +224,11 @@ std::string GridPrinter::load_row(const BufferPtr& buffer, const Address& at) {
   return at.guard.empty() ? text : fmt::format("({} ? {} : {})", at.guard, text, zero);
 }
 
-// Lanes that share elements of a tile: index / 4, as of numbers of 8 bits that are packed in words.
-std::optional<std::string> GridPrinter::load_spread_text(const Access& access) {
-  const BufferPtr& buffer = access.view.buffer;
-  if (!buffer->is_tile() || buffer->type.is_boolean()) return std::nullopt;
+// The terms of a place in a tile where one contiguous index alone differs from lane to lane: `take` adds its
+// term, if it is of the kind that is wanted.
+std::optional<GridPrinter::Terms> GridPrinter::terms_of_lanes(const Access& access, const TakeLanes& take) {
   const std::vector<Expr> at = coordinates(access);
-  std::int64_t shared = 0;
+  bool taken = false;
   Terms terms;
   for (std::size_t d = 0; d < at.size(); ++d) {
     const int dim = static_cast<int>(d);
@@ -239,42 +238,45 @@ std::optional<std::string> GridPrinter::load_spread_text(const Access& access) {
       terms.push_back(scaled(as_long(at[d]), stride));
       continue;
     }
-    const Expr index = expanded(at[d]);
-    const auto divisor = is_division(index) ? power_of_two_divisor(index) : std::nullopt;
-    if (shared > 0 || stride != "1" || divisor.value_or(1) < 2) return std::nullopt;
-    const Expr& lane = index->args[0];
-    if (lane->op != Op::variable || lane->variable != lane_->index) return std::nullopt;
-    shared = *divisor;
-    terms.push_back(fmt::format("long({})", at_first_lane(at[d])));
+    if (taken || stride != "1" || !take(at[d], terms)) return std::nullopt;
+    taken = true;
   }
-  if (shared == 0) return std::nullopt;
-  return fmt::format("load_spread<{}>({})", shared, offset_text(pointer_name(buffer), terms));
+  return taken ? std::optional(std::move(terms)) : std::nullopt;
+}
+
+bool GridPrinter::is_lane_index(const Expr& e) const {
+  return e->op == Op::variable && e->variable == lane_->index;
+}
+
+// Lanes that share elements of a tile: index / 4, as of numbers of 8 bits that are packed in words.
+std::optional<std::string> GridPrinter::load_spread_text(const Access& access) {
+  const BufferPtr& buffer = access.view.buffer;
+  if (!buffer->is_tile() || buffer->type.is_boolean()) return std::nullopt;
+  std::int64_t shared = 0;
+  const auto terms = terms_of_lanes(access, [&](const Expr& at, Terms& all) {
+    const Expr index = expanded(at);
+    shared = is_division(index) ? power_of_two_divisor(index).value_or(1) : 1;
+    if (shared < 2 || !is_lane_index(index->args[0])) return false;
+    all.push_back(fmt::format("long({})", at_first_lane(at)));
+    return true;
+  });
+  if (!terms) return std::nullopt;
+  return fmt::format("load_spread<{}>({})", shared, offset_text(pointer_name(buffer), *terms));
 }
 
 // Lanes that exchange elements of a tile: index ^ 4, as of sums and differences of neighbours.
 std::optional<std::string> GridPrinter::load_exchanged_text(const Access& access) {
   const BufferPtr& buffer = access.view.buffer;
-  const std::vector<Expr> at = coordinates(access);
-  if (!is_gathered(buffer, at) || buffer->type.is_boolean()) return std::nullopt;
+  if (!is_gathered(buffer, coordinates(access)) || buffer->type.is_boolean()) return std::nullopt;
   std::int64_t exchanged = 0;
-  Terms terms;
-  for (std::size_t d = 0; d < at.size(); ++d) {
-    const int dim = static_cast<int>(d);
-    if (!is_inside(access.view, dim, bounds(at[d], facts_))) return std::nullopt;
-    const std::string stride = stride_text(access.view, dim);
-    if (!varies(at[d])) {
-      terms.push_back(scaled(as_long(at[d]), stride));
-      continue;
-    }
-    const Expr index = expanded(at[d]);
-    if (exchanged > 0 || stride != "1" || index->op != Op::bit_xor || !is_constant(index->args[1]))
-      return std::nullopt;
-    const Expr& lane = index->args[0];
+  const auto terms = terms_of_lanes(access, [&](const Expr& at, Terms&) {
+    const Expr index = expanded(at);
+    if (index->op != Op::bit_xor || !is_constant(index->args[1])) return false;
     exchanged = constant_value(index->args[1]);
-    if (lane->op != Op::variable || lane->variable != lane_->index || exchanged < 1) return std::nullopt;
-  }
-  if (exchanged == 0) return std::nullopt;
-  return fmt::format("load_exchanged<{}>({}, {})", exchanged, offset_text(pointer_name(buffer), terms),
+    return is_lane_index(index->args[0]) && exchanged >= 1;
+  });
+  if (!terms) return std::nullopt;
+  return fmt::format("load_exchanged<{}>({}, {})", exchanged, offset_text(pointer_name(buffer), *terms),
                      lane_->first);
 }
 

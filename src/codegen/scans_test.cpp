@@ -116,7 +116,8 @@ const Case cases[] = {
        Tensor X = p.in(Data::random_normal({3, 70}, f32, 9)), places = p.out({3, 2}, i32);
        grid(3, [&](Index row) {
          Fragment f = load(X.slice(row), {70});
-         parallel(f, [&](Index i) { f(i) = select(row == 0 || (row == 1 && i < 5), inf - inf, f(i)); });  // NaN
+         parallel(f,
+                  [&](Index i) { f(i) = select(row == 0 || (row == 1 && i < 5), inf - inf, f(i)); });  // NaN
          Shared s({70}, f32);
          copy(f, s);
          places(row, 0) = reduce_argmax(f).scalar();

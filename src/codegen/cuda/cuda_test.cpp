@@ -212,5 +212,15 @@ TEST(PlaceSync, OrdersWhatDoesNotCommute) {
   for (const Case& c : cases) EXPECT_EQ(sketch(place_sync(c.steps)), c.expected) << sketch(c.steps);
 }
 
+TEST(PlaceSync, KeepsAPragmaWithItsLoop) {
+  Step before = code(W, 0);
+  before.lines = {"first", "#pragma unroll 1"};
+  const std::vector<Step> placed = place_sync({before, around(StepKind::loop, {code(R, 0)})});
+  ASSERT_EQ(placed.size(), 4u);
+  EXPECT_EQ(placed[0].lines, std::vector<std::string>{"first"});
+  EXPECT_EQ(placed[1].lines, std::vector<std::string>{"tg::block_sync();"});
+  EXPECT_EQ(placed[2].lines, std::vector<std::string>{"#pragma unroll 1"});
+}
+
 }  // namespace
 }  // namespace tegula::codegen

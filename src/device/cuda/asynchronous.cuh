@@ -21,9 +21,9 @@ TG_DEVICE bool elected() {
   asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(yes));
   return yes;
 }
-// Zero, as a number of which the assembler does not know that all threads have the same. What is loaded from an
-// address that it knows to be the same for all it moves to a uniform register, and may do so at once: a number
-// that a loop reads a step ahead is then awaited in front of the products of the step before.
+// Zero, as a number of which the assembler does not know that all threads have the same. What is loaded from
+// an address that it knows to be the same for all it moves to a uniform register, and may do so at once: a
+// number that a loop reads a step ahead is then awaited in front of the products of the step before.
 TG_DEVICE int zero_of_thread() {
   uint32_t own, below;
   asm volatile("mov.u32 %0, %%lanemask_eq;\nmov.u32 %1, %%lanemask_lt;" : "=r"(own), "=r"(below));

@@ -42,7 +42,7 @@ bool is_decoded(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                 const NativeSparseOptions& options) {
   if (options.cu_seqlens || q.rank() != 4 || k.rank() != 4 || v.rank() != 4) return false;
   const int tokens = options.layout == Layout::bhsd ? 2 : 1, heads = 3 - tokens;
-  const OperatorSchema& table = find_schema("nsa_decode");
+  static const OperatorSchema& table = find_schema("nsa_decode");
   std::vector<std::int64_t> values(table.positions());
   const auto value = [&](const char* name) -> std::int64_t& {
     return values[static_cast<std::size_t>(table.position_of(name))];

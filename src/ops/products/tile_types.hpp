@@ -10,11 +10,11 @@ inline bool has_copy_engine(const BoundCall& call) {
   return call.on_gpu() && call.target() != tegula::Target::cuda_sm80();
 }
 
-// The type of tiles: tensor cores take 8-bit floats that run along k; others are widened, exactly, where they
-// are copied.
-inline DType product_tile_type(const BoundCall& call, DType type, bool along_k) {
+// The type of tiles. Tensor cores take 8-bit floats that run along k in their tensors, or that a producer's
+// warps transpose: `as_bytes`. Others are widened, exactly, where they are copied.
+inline DType product_tile_type(const BoundCall& call, DType type, bool as_bytes) {
   if (!call.on_gpu() || type.bits() != 8) return multiplied_type(type, call.on_gpu());
-  return along_k && has_copy_engine(call) ? type : f16;
+  return as_bytes && has_copy_engine(call) ? type : f16;
 }
 
 }  // namespace tegula::ops

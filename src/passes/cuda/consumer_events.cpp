@@ -130,8 +130,8 @@ class Consumer {
     out.push_back(event_of(std::move(own), s));
   }
 
-  // Tiles for the producer that the statement writes, each once however often: a thread writes elements of its
-  // own.
+  // Tiles for the producer that the statement writes, each once however often: a thread writes elements of
+  // its own.
   std::unordered_set<const Buffer*> told_by(const Stmt& s) const {
     std::unordered_set<const Buffer*> result;
     for (const Region& r : all_effects(s).regions)

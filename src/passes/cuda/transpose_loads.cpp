@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/operand_place.hpp"
@@ -34,6 +35,7 @@ class Transposing {
 
   void run() {
     if (!comes_by_engine() || loads_.empty() || !can_be_one_thread()) return;
+    const Roles before = roles_;
     roles_.producer = map_body(roles_.producer, [&](const Stmt& s) { return divided(s); });
     SliceRules rules;
     rules.wanted = [&](const Stmt& s) { return roles_.transpositions.contains(s.get()); };
@@ -41,6 +43,10 @@ class Transposing {
     rules.refused = [](const Stmt&) { return false; };
     rules.left_out = [&](const Stmt& s) { return roles_.fills.contains(s.get()); };
     roles_.transposer = *slice(roles_.producer, rules);
+    if (reads_told(roles_.transposer)) {
+      roles_ = before;
+      return;
+    }
     roles_.producer = in_front(map_body(roles_.producer, [&](const Stmt& s) -> Body {
       const auto* declared = as<Declare>(s);
       const bool is_own =
@@ -92,6 +98,13 @@ class Transposing {
       alone &= !declared || roles_.ring_of(declared->tile.get()) >= 0;
     });
     return alone;
+  }
+
+  // The producer awaits what the consumers tell it, for itself alone.
+  bool reads_told(const Body& program) const {
+    const Effects effects = all_effects(program);
+    return std::any_of(roles_.rings.begin(), roles_.rings.end(),
+                       [&](const RingPlan& ring) { return ring.told && effects.reads(ring.tiles[0]); });
   }
 
   // The loop becomes a copy to a tile of another ring, and one from there.

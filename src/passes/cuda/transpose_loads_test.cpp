@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "passes/cuda/testing/plans.hpp"
 #include "schedule/testing/mutations.hpp"
@@ -14,6 +15,9 @@ namespace transpose_loads_test {
 
 using namespace lang;
 
+// By a vector that the consumers compute: where the tiles are that come, or how many steps there are.
+enum class Told { nothing, places, steps };
+
 struct TransposedCase {
   const char* name;
   std::size_t tiles;  // that are transposed; none: there are no such warps
@@ -23,6 +27,7 @@ struct TransposedCase {
   bool uneven = false;  // the number of steps depends on the block
   bool engine = true;
   int threads = 256;
+  Told told = Told::nothing;
 };
 
 void PrintTo(const TransposedCase& c, std::ostream* out) { *out << c.name; }
@@ -36,8 +41,18 @@ Kernel product(const TransposedCase& c) {
            out = output("out", {m, n}, c.type.is_integer() ? i32 : f32);
     grid(ceildiv(m, rows), ceildiv(n, 128), {.threads = c.threads}, [&](Index x, Index y) {
       Fragment sum({rows, 128}, c.type.is_integer() ? i32 : f32, 0);
-      const Expr steps = c.uneven ? Expr(lengths(x)) : ceildiv(k, 64);
-      pipelined(steps, {.stages = 2}, [&](Index step) {
+      std::optional<Shared> told;
+      if (c.told != Told::nothing) {
+        Fragment own({16}, i32);
+        parallel(own, [&](Index i) { own(i) = lengths(x + i); });
+        told.emplace(Shared({16}, i32));
+        parallel(own, [&](Index i) { (*told)(i) = own(i); });
+      }
+      const Expr steps = c.uneven                ? Expr(lengths(x))
+                         : c.told == Told::steps ? Expr((*told)(0))
+                                                 : ceildiv(k, 64);
+      pipelined(steps, {.stages = 2}, [&](Index number) {
+        Expr step = c.told == Told::places ? Expr((*told)(number % 16)) : Expr(number);
         Shared left = c.a_too ? Shared({64, rows}, c.type) : Shared({rows, 64}, c.type);
         Shared right = c.by_program ? Shared({128, 64}, c.type) : Shared({64, 128}, c.type);
         if (c.a_too)
@@ -65,6 +80,8 @@ const TransposedCase cases[] = {
     {"by_the_program", 1, e4m3, false, true},
     {"uneven_blocks", 1, e4m3, false, false, false, true},
     {"one_warp_group", 1, e4m3, false, false, false, false, true, 128},
+    {.name = "places_that_consumers_tell", .tiles = 1, .told = Told::places},
+    {.name = "steps_that_consumers_tell", .tiles = 0, .told = Told::steps},
     {"beside_a_tile_that_threads_copy", 0, e4m3, false, false, true},
     {"without_the_engine", 0, e4m3, false, false, false, false, false},
     {"sixteen_bits", 0, bf16},
@@ -81,7 +98,7 @@ TEST_P(TransposedLoads, HaveWarpsOfTheirOwn) {
   ASSERT_TRUE(roles);
   EXPECT_EQ(roles->transpositions.size(), c.tiles);
   EXPECT_EQ(roles->transposer.empty(), c.tiles == 0);
-  EXPECT_EQ(roles->one_loader, c.engine && !c.cut);
+  EXPECT_EQ(roles->one_loader, c.engine && !c.cut && c.told != Told::steps);
   EXPECT_EQ(std::count_if(roles->rings.begin(), roles->rings.end(),
                           [](const RingPlan& r) { return r.to_transpose; }),
             static_cast<std::ptrdiff_t>(c.tiles));
