@@ -58,7 +58,7 @@ AttentionKernel kernel_of(const Bound<Op>& c) {
           .padded = wide_tile_features(dim, dim_v, compute),
           .left = c->left >= 0,
           .right = c->causal || c->right >= 0,
-          .softcap = c->softcap > 0,
+          .softcap = score_cap(c->softcap),
           .varlen = c.has("cu_seqlens_q"),
           .sinks = c.type_if("sinks")};
 }

@@ -20,7 +20,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   const AttentionProblem problem = problem_of(c, forward);
   const BackwardPlan plan =
       c.on_gpu() ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles,
-                                                  {mask_of(forward), forward.softcap, c->deterministic,
+                                                  {mask_of(forward), forward.softcap != ScoreCap::none, c->deterministic,
                                                    target_for(c.target(), c.device()) != Target::cuda_sm80()})
                  : BackwardPlan{plan_attention_backward(problem, c->tiles)};
   return {.type = forward.type,

@@ -37,7 +37,7 @@ struct BackwardProgram {
     scale.emplace(scalar("scale", f32));
     if (c.left) left.emplace(scalar("left", i32));
     if (c.right) right.emplace(scalar("right", i32));
-    if (c.softcap) cap.emplace(scalar("cap", f32));
+    if (c.softcap != ScoreCap::none) cap.emplace(scalar("cap", f32));
     if (c.sinks) {
       sinks.emplace(input("sinks", {heads, members()}, *c.sinks));
       dsinks.emplace(output("dsinks", {heads, members()}, f32));
@@ -66,7 +66,7 @@ struct BackwardProgram {
   // The first block of keys that a tile of queries sees tells its sums that they begin.
   bool starts_uncleared() const { return c.ordered && !c.varlen; }
   Operand members() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
-  ScoreGradient gradient() const { return {*scale, cap, *large, c.compute}; }
+  ScoreGradient gradient() const { return {*scale, cap, *large, c.softcap, c.compute}; }
 
   void declare(const Extents& q_tokens, const Extents& k_tokens, const Extents& batches) {
     const Extents of_q = joined(q_tokens, {heads, members()}), of_k = joined(k_tokens, {heads});

@@ -23,7 +23,8 @@ struct AttentionBackwardKernel {
   int step = 0;
   int splits = 1;                    // of a group, which sum dk and dv by themselves
   bool left = false, right = false;  // the window is bounded on that side
-  bool softcap = false, varlen = false;
+  ScoreCap softcap = ScoreCap::none;
+  bool varlen = false;
   std::optional<DType> sinks;
   bool dlse = false;
   bool one_pass = false;  // dq is summed over the blocks of keys in f32
@@ -46,7 +47,7 @@ struct AttentionBackwardKernel {
                       labelled("q", queries), labelled("k", keys),
                       labelled("by_", step > 0 ? std::optional(step) : std::nullopt),
                       labelled("parts_", splits > 1 ? std::optional(splits) : std::nullopt),
-                      labelled("left", left), labelled("right", right), labelled("softcap", softcap),
+                      labelled("left", left), labelled("right", right), softcap,
                       labelled("sinks", sinks), labelled("dlse", dlse), labelled("varlen", varlen),
                       labelled("one_pass", one_pass), labelled("ordered", ordered));
   }

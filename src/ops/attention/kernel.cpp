@@ -49,7 +49,7 @@ struct Program {
     scale.emplace(scalar("scale", f32));
     if (c.left) left.emplace(scalar("left", i32));
     if (c.right) right.emplace(scalar("right", i32));
-    if (c.softcap) cap.emplace(scalar("cap", f32));
+    if (c.softcap != ScoreCap::none) cap.emplace(scalar("cap", f32));
     if (c.sinks) sinks.emplace(input("sinks", {heads, group_extent()}, *c.sinks));
     if (c.varlen) declare_sequences();
     if (c.split) declare_splits();
@@ -217,7 +217,7 @@ void Program::attend(const Shared& queries_tile, const HeadViews& views, const S
     copy(keys_of.at(j * c.keys), key_tile);
     Fragment scores("scores", {c.rows(), c.keys}, f32, 0);
     gemm(multiplied(queries_tile, c.features()), multiplied(key_tile, c.features()).T(), scores, products);
-    if (c.softcap) cap_scores(scores, own_scale, c.compute);
+    cap_scores(scores, own_scale, c.softcap, c.compute);
     when(range.is_partial(j * c.keys, c.keys), [&] {
       parallel(scores, [&](Index r, Index t) {
         scores(r, t) = select(range.sees(r / c.pack, j * c.keys + t), scores(r, t), -inf);
@@ -251,7 +251,7 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   load_queries(q_of, first, queries_tile, c.pack);
   Fragment sum("sum", {c.rows(), c.features_v()}, f32, 0);
   Expr own_scale = scale_of(b, kv_head);
-  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : own_scale,
+  OnlineSoftmax softmax(c.rows(), cap ? *cap * log2e : own_scale,
                         c.transposes_values() ? lift_of_8_bits : 0);
   Expr keys_seen = views.of_keys(*k).extent(0);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);

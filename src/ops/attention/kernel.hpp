@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "ops/pieces/features.hpp"
+#include "ops/pieces/score_cap.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
@@ -18,7 +19,8 @@ struct AttentionKernel {
   int pack = 1;  // query heads of one group that share a tile
   int queries = 64, keys = 64;
   bool left = false, right = false;  // the window is bounded on that side
-  bool softcap = false, varlen = false;
+  ScoreCap softcap = ScoreCap::none;
+  bool varlen = false;
   bool split = false;  // the keys of a tile are divided; see splits.hpp
   std::optional<DType> sinks = {};
   // For 8-bit operands: the types of out, of the weights and of the tiles of values, and which tensors have
@@ -37,7 +39,7 @@ struct AttentionKernel {
   auto fields() const {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
                       labelled("q", queries), labelled("k", keys), labelled("left", left),
-                      labelled("right", right), labelled("softcap", softcap), labelled("sinks", sinks),
+                      labelled("right", right), softcap, labelled("sinks", sinks),
                       labelled("varlen", varlen), labelled("split", split), labelled("out", out),
                       labelled("weights", weights), labelled("qs", q_scale), labelled("ks", k_scale),
                       labelled("vs", v_scale));

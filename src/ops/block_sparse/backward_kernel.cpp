@@ -53,7 +53,7 @@ struct BackwardProgram {
     dv.emplace(output("dv", joined(of_k, {f.dim_v}), f.type));
     choice.emplace(input("choice", joined(rows, {entries}), f.mask ? boolean : i32));
     scale.emplace(scalar("scale", f32));
-    if (f.softcap) cap.emplace(scalar("cap", f32));
+    if (f.softcap != ScoreCap::none) cap.emplace(scalar("cap", f32));
     if (f.counts) lengths.emplace(input("counts", rows, i32));
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
     vectors.emplace(f, sequences, f.pack > 1 ? Expr(Operand(f.pack)) : Expr(*group));
@@ -69,7 +69,7 @@ struct BackwardProgram {
   Operand selectors() const { return c.per_query_head ? members() : Operand(1); }
   Expr q_tiles() const { return sequences.most_blocks() * f.splits(); }
   Expr head_blocks() const { return f.pack > 1 ? Expr(heads) : heads * *group; }
-  ScoreGradient gradient() const { return {*scale, cap, *large, f.compute}; }
+  ScoreGradient gradient() const { return {*scale, cap, *large, f.softcap, f.compute}; }
   // The number of lists of keys in the longest sequence.
   Expr lists() const { return ceildiv(sequences.most_keys(), c.span()); }
   // All tokens, whatever sequence they belong to.

@@ -112,7 +112,7 @@ BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptio
   kernel.type = t.q.dtype, kernel.compute = multiplied_type(t.q.dtype, planned_for_gpu);
   kernel.dim = t.dim(), kernel.dim_v = t.dim_v();
   kernel.q_block = options.q_block_size, kernel.k_block = options.k_block_size;
-  kernel.causal = options.causal, kernel.softcap = options.softcap > 0;
+  kernel.causal = options.causal, kernel.softcap = score_cap(options.softcap);
   if (planned_for_gpu) {
     plan_on_gpu(call);
     plan_lists(call);

@@ -58,7 +58,7 @@ struct Meeting {
            const std::function<Expr(const Expr& query, const Expr& column)>& sees) {
     Fragment scores({c.rows(), c.keys}, f32, 0);
     gemm(queries, key_tile.T(), scores);
-    if (c.softcap) cap_scores(scores, scale, c.compute);
+    cap_scores(scores, scale, c.softcap, c.compute);
     when(partial, [&] {
       parallel(scores,
                [&](Index r, Index t) { scores(r, t) = select(sees(r / c.pack, t), scores(r, t), -inf); });
@@ -164,7 +164,7 @@ struct Program {
     const Extents rows{sequences.batch, heads, c.together ? Operand(1) : members, sequences.q_blocks};
     choice.emplace(input("choice", joined(rows, {entries}), c.mask ? boolean : i32));
     scale.emplace(scalar("scale", f32));
-    if (c.softcap) cap.emplace(scalar("cap", f32));
+    if (c.softcap != ScoreCap::none) cap.emplace(scalar("cap", f32));
     if (c.counts) lengths.emplace(input("counts", rows, i32));
     sequences.declare();
   }
@@ -244,7 +244,7 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
   Shared queries_tile({c.rows(), c.dim}, c.compute);
   load_queries(of.of_queries(*q), own.start(), queries_tile, c.pack);
   Fragment sum({c.rows(), c.dim_v}, f32, 0);
-  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : *scale);
+  OnlineSoftmax softmax(c.rows(), cap ? *cap * log2e : *scale);
   std::optional<Expr> right;
   if (c.causal) right.emplace(Operand(0));
   ScoreRange visible(own.first + keys - queries, c.queries, own.last - own.first, keys, std::nullopt, right);

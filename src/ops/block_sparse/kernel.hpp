@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "ops/lists/walk.hpp"
+#include "ops/pieces/score_cap.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
@@ -14,7 +15,8 @@ struct BlockSparseKernel {
   int q_block = 64, k_block = 64;
   int pack = 1;  // query heads of one group that share a tile
   int queries = 64, keys = 64;
-  bool causal = false, softcap = false;
+  bool causal = false;
+  ScoreCap softcap = ScoreCap::none;
   bool mask = false;    // the choice is a boolean mask, not a list
   bool counts = false;  // lists have lengths
   bool varlen = false;  // packed sequences
@@ -40,7 +42,7 @@ struct BlockSparseKernel {
   auto fields() const {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), joined("b", q_block, k_block),
                       labelled("g", pack), labelled("q", queries), labelled("k", keys),
-                      labelled("causal", causal), labelled("softcap", softcap), labelled("mask", mask),
+                      labelled("causal", causal), softcap, labelled("mask", mask),
                       labelled("counts", counts), labelled("listed", listed),
                       labelled("c", listed ? std::nullopt : std::optional(chunk)), labelled("one", together),
                       labelled("varlen", varlen));

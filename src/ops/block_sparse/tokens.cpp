@@ -23,7 +23,7 @@ std::optional<NsaCall> as_selection(const BlockSparseCall& call) {
   const BlockSparseKernel& own = call.kernel;
   const HeadTensors& t = call.tensors;
   const bool fast = own.compute.bits() == 16 && own.dim % 16 == 0 && own.dim_v % 16 == 0;
-  const bool plain = !own.mask && !own.softcap && own.k_block >= least_block;
+  const bool plain = !own.mask && own.softcap == ScoreCap::none && own.k_block >= least_block;
   if (own.q_block != 1 || !fast || !plain || t.group() >= warp_group_rows) return std::nullopt;
   if (call.choice.size(4) > most_entries) return std::nullopt;
   NsaCall result;

@@ -88,7 +88,7 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
                      .causal = c->causal,
                      .left = c->left >= 0,
                      .tree = c.has("tree_mask"),
-                     .softcap = c->softcap > 0,
+                     .softcap = score_cap(c->softcap),
                      .sinks = c.type_if("sinks")};
   kernel.padded.copied = false;  // threads bring what the copy engine does not take
   const Tiles tiles = c.on_gpu() ? tiles_on_gpu(c, kernel) : tiles_on_cpu(c, kernel);
@@ -226,6 +226,7 @@ std::vector<Example> cache_examples() {
        "batch=2 queries=4 keys=40 kv_heads=1 group=4 d=24 d_v=16 f16 cache_seqlens tree_mask sinks:f32"},
       {"window_softcap_splits",
        "batch=2 queries=2 keys=300 kv_heads=1 group=2 d=32 d_v=32 bf16 left=70 causal softcap=5 splits=3"},
+      {"wide_softcap", "batch=1 queries=1 keys=100 kv_heads=1 group=2 d=32 d_v=32 f16 softcap=1e6"},
       {"pages_of_16",
        "batch=3 queries=2 pages=20 page_size=16 table_width=11 kv_heads=2 group=4 d=64 d_v=64 bf16 causal "
        "block_table cache_seqlens splits=2"},

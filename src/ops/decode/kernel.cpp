@@ -37,7 +37,7 @@ struct Program {
     scale.emplace(scalar("scale", f32));
     if (c.left) left.emplace(scalar("left", i32));
     if (c.longest_first) order.emplace(workspace("order", {batch}, i32));
-    if (c.softcap) cap.emplace(scalar("cap", f32));
+    if (c.softcap != ScoreCap::none) cap.emplace(scalar("cap", f32));
     if (!c.split) return;
     splits.emplace(scalar("splits", i32));
     split_results.emplace(batch * queries, heads * group, *splits, c.features_v());
@@ -210,7 +210,7 @@ Shared multiplied(const Shared& tile, int features) {
 void Block::weigh(const CacheRows::Step& step, const Keys& keys, Fragment& scores, OnlineSoftmax& softmax,
                   Fragment& sum) const {
   if (c.k_scale == CacheScale::token) scale_columns(*p.k_scale, step, scores);
-  if (c.softcap) cap_scores(scores, factor, c.compute);
+  cap_scores(scores, factor, c.softcap, c.compute);
   Expr key = keys.first;
   Expr hidden = keys.end ? Expr(Operand(true)) : Expr(visible.is_partial(key, c.keys) || step.has_gaps());
   when(c.tree ? hidden || key + c.keys > length - p.queries : hidden, [&] {
@@ -325,7 +325,7 @@ void Program::attend_block(const Index& x, const Index& h, const Expr& b) {
   const Block block(*this, c.split ? x / *splits : Expr(x), h, b, max(length, 0));
   const HeadViews views = block.views();
   Fragment sum({c.rows(), c.features_v()}, f32, 0);
-  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : block.factor);
+  OnlineSoftmax softmax(c.rows(), cap ? *cap * log2e : block.factor);
   const Range all_steps = block.all_steps(),
               steps = c.split ? split_results->steps(all_steps, x % *splits) : all_steps;
   if (c.latent)

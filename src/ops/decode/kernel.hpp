@@ -5,6 +5,7 @@
 
 #include "ops/decode/cache_rows.hpp"
 #include "ops/pieces/features.hpp"
+#include "ops/pieces/score_cap.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
@@ -43,7 +44,8 @@ struct CacheKernel {
   // so many blocks that are marked at a time.
   int block = 0, listed = 0;
   bool mask = false, counts = false;
-  bool causal = false, left = false, tree = false, softcap = false, split = false;
+  bool causal = false, left = false, tree = false, split = false;
+  ScoreCap softcap = ScoreCap::none;
   bool longest_first = false;  // blocks of long sequences come before those of short ones
   std::optional<DType> sinks = {};
 
@@ -61,7 +63,7 @@ struct CacheKernel {
         labelled("parted", parted), labelled("block", block > 0 ? std::optional(block) : std::nullopt),
         labelled("listed", listed > 0 ? std::optional(listed) : std::nullopt), labelled("mask", mask),
         labelled("counts", counts), labelled("causal", causal), labelled("left", left),
-        labelled("tree", tree), labelled("softcap", softcap), labelled("split", split),
+        labelled("tree", tree), softcap, labelled("split", split),
         labelled("longest_first", longest_first), labelled("sinks", sinks));
   }
 };

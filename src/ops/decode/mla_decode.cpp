@@ -38,7 +38,7 @@ CacheKernel mla_kernel(const Bound<MlaDecode>& c) {
                      .causal = c->causal,
                      .left = c->left >= 0,
                      .tree = c.has("tree_mask"),
-                     .softcap = c->softcap > 0,
+                     .softcap = score_cap(c->softcap),
                      .sinks = c.type_if("sinks")};
   kernel.padded.copied = false;
   const int rows = fast || !c.on_gpu() ? warp_group_rows : 16;

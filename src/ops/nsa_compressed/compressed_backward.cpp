@@ -41,7 +41,7 @@ struct Backward : CompressedProgram {
                     : t.slice(s.batch, head, c.pack > 1 ? Subscript(all) : Subscript(0));
   }
 
-  ScoreGradient gradient() const { return {scale, {}, large, c.compute}; }
+  ScoreGradient gradient() const { return {scale, {}, large}; }
   GradientTiles tiles() const {
     return {.compute = c.compute,
             .dim = c.features(),

@@ -70,7 +70,7 @@ void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, cons
   if (cap) {
     slopes.emplace(std::vector<int>{scores.extent(0), scores.extent(1)}, f32, Loc::current());
     parallel(scores, [&](Index i, Index j) {
-      Expr capped = share_of_cap(scores(i, j), scale, compute);
+      Expr capped = share_of_cap(scores(i, j), scale, kind_of_cap, compute);
       (*slopes)(i, j) = 1 - capped * capped;
       scores(i, j) = exp2(capped * (*cap * log2e) - base(i, j));
     });

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "ops/pieces/score_cap.hpp"
 #include "ops/pieces/views.hpp"
 #include "tegula/lang.hpp"
 
@@ -33,6 +34,7 @@ struct ScoreGradient {
   lang::Expr scale;               // of raw scores, with log2(e) (with a cap: over the cap), as in the forward
   std::optional<lang::Expr> cap;  // scores became cap · tanh(scale · raw)
   const LargeScores& large;
+  ScoreCap kind_of_cap = ScoreCap::none;
   DType compute = f32;  // of what is multiplied
 
   // A value for the score (i, j).

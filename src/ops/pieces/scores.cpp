@@ -33,17 +33,6 @@ Expr ScoreRange::limit(const Expr& query) const {
   return right_ ? min(keys_, position_ + query + *right_ + 1) : keys_;
 }
 
-Expr share_of_cap(const Expr& score, const Expr& scale, DType compute) {
-  if (compute == f32) return tanh(score * scale);
-  // The difference has few digits of a small share, but weights depend on how far a score is off, not on how
-  // large it is.
-  return 1 - 2 * rcp(1 + exp2(score * (scale * (2 * log2e))));
-}
-
-void cap_scores(Fragment& scores, const Expr& scale, DType compute) {
-  parallel(scores, [&](Index i, Index j) { scores(i, j) = share_of_cap(scores(i, j), scale, compute); });
-}
-
 void add_product(const Fragment& weights, const Shared& values, Fragment& sum, DType type,
                  const lang::GemmOptions& options) {
   if (type == f32)

@@ -32,12 +32,6 @@ class ScoreRange {
   std::optional<lang::Expr> left_, right_;
 };
 
-// tanh(score · scale), what a score is of its cap. `compute` is the type that is multiplied: with 16 bits, the
-// share is right to 2^-21.
-lang::Expr share_of_cap(const lang::Expr& score, const lang::Expr& scale, DType compute);
-// Scores become such shares.
-void cap_scores(lang::Fragment& scores, const lang::Expr& scale, DType compute);
-
 // sum += weights · values, with the weights rounded to `type`.
 void add_product(const lang::Fragment& weights, const lang::Shared& values, lang::Fragment& sum, DType type,
                  const lang::GemmOptions& options = {});
