@@ -50,9 +50,11 @@ void tell_twice(const Block& b, Shared& told) {
 }
 // An iteration writes its element again.
 void tell_again(const Block& b, Shared& told) {
-  parallel(numbers, [&](Index i) {
+  Fragment own({numbers}, i32);
+  parallel(own, [&](Index i) { own(i) = b.list(b.number * 3 + i); });
+  parallel(own, [&](Index i) {
     told(i) = b.list(i);
-    told(i) = b.list(b.number * 3 + i);
+    told(i) = own(i);
   });
 }
 // From a tile that only the consumers have: the loop itself has no fragments.

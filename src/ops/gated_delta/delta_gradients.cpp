@@ -106,11 +106,11 @@ class ChunkGradientsOfRule {
       copy(s.head(q, n, key_head).at(row), qs);
       copy(s.head(k, n, key_head).at(row), ks);
       Fragment dqs({rows, scan.features()}, f32, 0), dks({rows, scan.features()}, f32, 0);
-      Fragment asked({rows}, f32, 0);  // q · dq, of the heads so far
+      Fragment before({rows}, f32, 0);  // q · dq − k · dk, of the heads so far
       const auto of_member = [&](const Expr& h) {
         Head own{{n, h, chunk, row}, qs, ks, Shared({DeltaVector::count, rows}, f32)};
         copy(s.chunk(vectors, n, chunk, h).at(0), own.vectors);
-        of_head(own, dqs, dks, asked);
+        of_head(own, dqs, dks, before);
       };
       if (c.grouped)
         serial(group, [&](Index member) { of_member(key_head * group + member); });
@@ -145,7 +145,7 @@ class ChunkGradientsOfRule {
           both({scan.block}, f32, 0) {}
   };
 
-  void of_head(const Head& own, Fragment& dqs, Fragment& dks, Fragment& asked) const {
+  void of_head(const Head& own, Fragment& dqs, Fragment& dks, Fragment& before) const {
     Sums sums(scan);
     Fragment dgs({rows}, f32);
     if (c.gated) {
@@ -167,8 +167,12 @@ class ChunkGradientsOfRule {
     const Sequences& s = in.s;
     copy(sums.along, s.head(dbeta, own.at.n, own.at.h).at(own.at.row));
     if (!c.gated) return;
-    Fragment now = rows_with(dqs, own.q);
-    parallel(dgs, [&](Index i) { dgs(i) += now(i) - asked(i), asked(i) = now(i); });
+    // What keys ask is in the gradient of their shares, but for values, which through_ends has taken away.
+    Fragment of_q = rows_with(dqs, own.q), of_k = rows_with(dks, own.k);
+    parallel(dgs, [&](Index i) {
+      Expr now = of_q(i) - of_k(i);
+      dgs(i) += 2 * sums.along(i) * own.vectors(DeltaVector::share, i) + now - before(i), before(i) = now;
+    });
     Fragment from_last = scan_sum(dgs, {.reverse = true});
     copy(from_last, s.head(dg, own.at.n, own.at.h).at(own.at.row));
   }
@@ -209,15 +213,16 @@ class ChunkGradientsOfRule {
     });
   }
 
-  // With G the sum of gates up to a token, states times e^-G obey the rule without gates, for values times
-  // e^-G and queries times e^G. So the gradient of G is q · dq − v · dv, and those of all later chunks are
-  // that of a factor of the state after this one.
+  // With G the sum of gates up to a token, queries and keys that ask grow by e^G, keys that are written fall.
+  // So the gradient of G is q · dq + k · dk of asking − k · dk of being written, and those of all later
+  // chunks are that of a factor of the state after this one. A pair of tokens has the same rounded product on
+  // both sides, which cancel in sums from the last.
   void through_ends(const Head& own, const Sums& sums, const Fragment& written, Fragment& dgs) const {
     Expr end =
         reduce_sum(sums.both).scalar() * own.vectors(DeltaVector::grown, rows - 1) +
         reduce_sum(written.reshape({written.extent(0) * written.extent(1) * written.extent(2)})).scalar();
     parallel(dgs, [&](Index i) {
-      dgs(i) = select(i == rows - 1, end, 0) - sums.along(i) * own.vectors(DeltaVector::share, i);
+      dgs(i) = select(i == rows - 1, end, 0) - 2 * sums.along(i) * own.vectors(DeltaVector::share, i);
     });
   }
   // Parts of x · y, each of a thread's own columns.
