@@ -155,7 +155,7 @@ class ChunkGradientsOfRule {
       parallel(written, [&](Index i, Index part, Index j) {
         written(i, part, j) = all(i, part, j) - written(i, part, j);
       });
-      through_ends(own, sums, written, dgs);
+      through_ends(own, sums, written, before, dgs);
     } else {
       add_columns(own, sums, dqs, dks);
     }
@@ -170,8 +170,8 @@ class ChunkGradientsOfRule {
     // What keys ask is in the gradient of their shares, but for values, which through_ends has taken away.
     Fragment of_q = rows_with(dqs, own.q), of_k = rows_with(dks, own.k);
     parallel(dgs, [&](Index i) {
-      Expr now = of_q(i) - of_k(i);
-      dgs(i) += 2 * sums.along(i) * own.vectors(DeltaVector::share, i) + now - before(i), before(i) = now;
+      before(i) = of_q(i) - of_k(i);
+      dgs(i) += 2 * sums.along(i) * own.vectors(DeltaVector::share, i) + before(i);
     });
     Fragment from_last = scan_sum(dgs, {.reverse = true});
     copy(from_last, s.head(dg, own.at.n, own.at.h).at(own.at.row));
@@ -217,12 +217,14 @@ class ChunkGradientsOfRule {
   // So the gradient of G is q · dq + k · dk of asking − k · dk of being written, and those of all later
   // chunks are that of a factor of the state after this one. A pair of tokens has the same rounded product on
   // both sides, which cancel in sums from the last.
-  void through_ends(const Head& own, const Sums& sums, const Fragment& written, Fragment& dgs) const {
+  void through_ends(const Head& own, const Sums& sums, const Fragment& written, const Fragment& before,
+                    Fragment& dgs) const {
     Expr end =
         reduce_sum(sums.both).scalar() * own.vectors(DeltaVector::grown, rows - 1) +
         reduce_sum(written.reshape({written.extent(0) * written.extent(1) * written.extent(2)})).scalar();
     parallel(dgs, [&](Index i) {
-      dgs(i) = select(i == rows - 1, end, 0) - 2 * sums.along(i) * own.vectors(DeltaVector::share, i);
+      dgs(i) =
+          select(i == rows - 1, end, 0) - 2 * sums.along(i) * own.vectors(DeltaVector::share, i) - before(i);
     });
   }
   // Parts of x · y, each of a thread's own columns.
