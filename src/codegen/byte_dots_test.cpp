@@ -30,7 +30,7 @@ const Case whole[] = {
     {"after a constant", [](Program& p) { elements(p, [](auto& a, auto& b) { return dot(-5, a, b); }); }},
     {"of an expression, in two statements",
      [](Program& p) {
-       elements(p, [](auto& a, auto& b) { return dot(dot(i32(a), (a >> 4u) & 0x0f0f0f0fu, b), a ^ b, b) * 3; });
+       elements(p, [](auto& a, auto& b) { return dot(dot(i32(a & 255u), (a >> 4u) & 0x0f0f0f0fu, b), a ^ b, b) * 3; });
      }},
     {"of one and the same word", [](Program& p) { elements(p, [](auto& a, auto&) { return dot(0, a, a); }); }},
     {"signed bytes first",
@@ -42,8 +42,8 @@ const Case whole[] = {
          return Expr(sum);
        });
      }},
-    {"twice, of which one lacks a byte",
-     [](Program& p) { elements(p, [](auto& a, auto& b) { return dot(dot(0, a, b, 24), a, b); }); }},
+    {"beside one that lacks a byte",
+     [](Program& p) { elements(p, [](auto& a, auto& b) { return dot(dot(0, b, a, 24), a, b); }); }},
 };
 const Case other[] = {
     {"three bytes", [](Program& p) { elements(p, [](auto& a, auto& b) { return dot(2, a, b, 24); }); }},
