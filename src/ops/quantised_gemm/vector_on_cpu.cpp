@@ -159,7 +159,7 @@ class BytesOnCpu {
   }
 
   // NaN if one of the numbers is not finite.
-  static constexpr float most_units = 127 * 256 + 127, least_unit = 0x1p-126f;
+  static constexpr float most_units = 127 * 256 + 127, least_unit = 0x1p-149f;
   static Expr unit_of(const std::vector<Fragment>& x, const Index& i) {
     Operand largest = f32(0), zero = f32(0);
     for (const Fragment& number : x) {
