@@ -413,7 +413,8 @@ def _family_calls(n):
     yield "integer_gemm", f32, lambda: tt.integer_gemm(*i8), lambda: i8[0].double() @ i8[1].double().T, 1
     values, metadata = tt.compress_24(narrow[0])
     kept = narrow[0].float().view(n, -1, 4)
-    mask = torch.zeros_like(kept).scatter(2, kept.abs().topk(2, -1)[1], 1)
+    first_largest = kept.abs().argsort(dim=-1, descending=True, stable=True)[..., :2]
+    mask = torch.zeros_like(kept).scatter(2, first_largest, 1)
     yield "gemm_24 bf16", bf16, lambda: tt.gemm_24(values, metadata, narrow[1]), lambda: (kept * mask).flatten(1) @ narrow[1].float(), 1
     chosen = torch.rand(n // 128, n // 128, n // 64) < 0.5
     wide = lambda: chosen.repeat_interleave(128, 0).repeat_interleave(128, 1).repeat_interleave(64, 2)

@@ -37,7 +37,8 @@ struct Found {
   std::array<Expr, bytes_of_word> products;
 
   bool is_whole() const {
-    return std::all_of(products.begin(), products.end(), [](const Expr& product) { return product != nullptr; });
+    return std::all_of(products.begin(), products.end(),
+                       [](const Expr& product) { return product != nullptr; });
   }
 };
 

@@ -1,5 +1,5 @@
-// Sums of products of the bytes of words, i32(u8(a >> 8 i)) * i32(i8(b >> 8 i)) for all four i: processors have
-// an instruction for them.
+// Sums of products of the bytes of words, i32(u8(a >> 8 i)) * i32(i8(b >> 8 i)) for all four i: processors
+// have an instruction for them.
 #pragma once
 #include "ir/expr.hpp"
 

@@ -22,7 +22,8 @@ Expr dot(const Operand& sum, const Expr& a, const Expr& b, std::uint32_t bits = 
 
 void elements(Program& p, const std::function<Expr(const Expr& a, const Expr& b)>& of) {
   Tensor a = p.in(Data::random_integers({count}, u32, 1, 0, std::int64_t{1} << 32));
-  Tensor b = p.in(Data::random_integers({count}, u32, 2, 0, std::int64_t{1} << 32)), out = p.out({count}, i32);
+  Tensor b = p.in(Data::random_integers({count}, u32, 2, 0, std::int64_t{1} << 32)),
+         out = p.out({count}, i32);
   grid(1, [&](Index) { parallel(count, [&](Index i) { out(i) = of(a(i), b(i)); }); });
 }
 
@@ -30,9 +31,12 @@ const Case whole[] = {
     {"after a constant", [](Program& p) { elements(p, [](auto& a, auto& b) { return dot(-5, a, b); }); }},
     {"of an expression, in two statements",
      [](Program& p) {
-       elements(p, [](auto& a, auto& b) { return dot(dot(i32(a & 255u), (a >> 4u) & 0x0f0f0f0fu, b), a ^ b, b) * 3; });
+       elements(p, [](auto& a, auto& b) {
+         return dot(dot(i32(a & 255u), (a >> 4u) & 0x0f0f0f0fu, b), a ^ b, b) * 3;
+       });
      }},
-    {"of one and the same word", [](Program& p) { elements(p, [](auto& a, auto&) { return dot(0, a, a); }); }},
+    {"of one and the same word",
+     [](Program& p) { elements(p, [](auto& a, auto&) { return dot(0, a, a); }); }},
     {"signed bytes first",
      [](Program& p) {
        elements(p, [](auto& a, auto& b) {

@@ -193,7 +193,8 @@ class GridPrinter {
   std::unordered_map<const ir::ExprNode*, std::string> shared_;  // of the expression being printed
   std::unordered_set<const ir::ExprNode*> repeated_;
   ir::Facts facts_{ir::Overflow::wraps};
-  std::unordered_map<const ir::Variable*, ir::Expr> unfinished_;  // sums of bytes that are part of larger ones
+  std::unordered_map<const ir::Variable*, ir::Expr>
+      unfinished_;                                            // sums of bytes that are part of larger ones
   std::unordered_map<const ir::Variable*, ir::Expr> values_;  // of lets that only read what never changes
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;

@@ -81,7 +81,8 @@ Expr QuantisedVectorBase::column(const Expr& word, const Expr& e) const {
 
 PackedPlace QuantisedVectorBase::place(int e) const {
   const int half = in_word / 2, bit = e % half * w.bits();
-  return PackedPlace{bit, e >= half ? std::optional(Expr(true)) : std::optional(Expr(false)), false, c.on_cpu};
+  return PackedPlace{bit, e >= half ? std::optional(Expr(true)) : std::optional(Expr(false)), false,
+                     c.on_cpu};
 }
 
 Expr QuantisedVectorBase::group_of(const Expr& word) const {

@@ -98,9 +98,9 @@ struct LanesOnCpu {
 // Words of which each of four bytes is the same.
 std::uint32_t in_all_bytes(int byte) { return 0x01010101u * static_cast<std::uint32_t>(byte); }
 
-// The numbers of the vector that a word meets are integers of 16 bits in units of their own, which the largest
-// of them decides; their bytes multiply those of the word, whose integers are bytes after a shift. The sums of
-// a word are exact.
+// The numbers of the vector that a word meets are integers of 16 bits in units of their own, which the
+// largest of them decides; their bytes multiply those of the word, whose integers are bytes after a shift.
+// The sums of a word are exact.
 class BytesOnCpu {
  public:
   explicit BytesOnCpu(const QuantisedVectorBase& base) : base_(base) {}
@@ -121,8 +121,8 @@ class BytesOnCpu {
 
   Expr words() const { return ceildiv(base_.k, base_.in_word); }
   Expr padded() const { return ceildiv(words(), most_cpu_words) * most_cpu_words; }
-  // The high bytes, then the low ones, of the numbers after each shift, and in a last row what makes up for the
-  // excess of the word's integers; units, and the sums of a word's numbers.
+  // The high bytes, then the low ones, of the numbers after each shift, and in a last row what makes up for
+  // the excess of the word's integers; units, and the sums of a word's numbers.
   Tensor bytes_ = workspace("bytes", {rows_of_bytes_ + 1, padded()}, u32);
   Tensor units_ = workspace("units", {w_.zeros ? 2 : 1, padded()}, f32);
 
@@ -250,9 +250,8 @@ class BytesOnCpu {
 void run_lanes_on_cpu(const QuantisedVectorBase& base) {
   const LanesOnCpu lanes{base};
   const Tensor turned = base.turned_vector(f32);
-  lanes.steps.run([&](Fragment& sums, const Expr& row, const Expr& first) {
-    lanes.add_words(sums, turned, row, first);
-  });
+  lanes.steps.run(
+      [&](Fragment& sums, const Expr& row, const Expr& first) { lanes.add_words(sums, turned, row, first); });
 }
 
 void run_bytes_on_cpu(const QuantisedVectorBase& base) { BytesOnCpu(base).run(); }
