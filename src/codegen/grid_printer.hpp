@@ -17,6 +17,8 @@
 
 namespace tegula::codegen {
 
+struct SumOfBytes;
+
 // One axis of a view in memory.
 struct MemoryAxis {
   std::string stride;
@@ -62,11 +64,15 @@ class GridPrinter {
   // ---- expressions (print_expr.cpp)
   std::string scalar(const ir::Expr& e);
   std::string vector(const ir::Expr& e);
-  std::string held_value(const ir::Expr& e);  // a vector where the value differs from lane to lane
+  std::string held_value(const ir::Expr& value);  // a vector where the value differs from lane to lane
   std::string at_first_lane(const ir::Expr& e);
   bool varies(const ir::Expr& e) const;
   std::string emit(const ir::Expr& e);
   std::string emit_node(const ir::Expr& e);
+  std::string emit_vector(const ir::Expr& e);
+  std::string emit_byte_dots(const SumOfBytes& sum);
+  ir::Expr with_unfinished_sums(const ir::Expr& e) const;
+  bool is_left_unfinished(const ir::VariablePtr& variable, const ir::Expr& value);
   std::string emit_operation(const ir::Expr& e, const std::vector<std::string>& x, bool wide);
   std::string infix_text(const ir::Expr& e, std::string_view symbol, std::vector<std::string> x) const;
   static bool is_division(const ir::Expr& e) { return e->op == ir::Op::div || e->op == ir::Op::floordiv; }
@@ -187,6 +193,8 @@ class GridPrinter {
   std::unordered_map<const ir::ExprNode*, std::string> shared_;  // of the expression being printed
   std::unordered_set<const ir::ExprNode*> repeated_;
   ir::Facts facts_{ir::Overflow::wraps};
+  std::unordered_map<const ir::Variable*, ir::Expr>
+      unfinished_;                                            // sums of bytes that are part of larger ones
   std::unordered_map<const ir::Variable*, ir::Expr> values_;  // of lets that only read what never changes
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;

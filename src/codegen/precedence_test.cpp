@@ -4,7 +4,7 @@
 #include "codegen/text.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace precedence_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -86,5 +86,5 @@ TEST_P(CpuPrecedence, AgreesWithTheInterpreter) { expect_agreement(cases); }
 
 TEST(CudaPrecedence, AgreesWithTheInterpreter) { expect_agreement_on_cuda(cases); }
 
-}  // namespace
+}  // namespace precedence_test
 }  // namespace tegula::codegen

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "codegen/byte_dots.hpp"
 #include "codegen/grid_printer.hpp"
 #include "codegen/repeated.hpp"
 #include "ir/visit.hpp"
@@ -33,7 +34,8 @@ bool GridPrinter::varies(const Expr& e) const {
   return found;
 }
 
-std::string GridPrinter::held_value(const Expr& e) {
+std::string GridPrinter::held_value(const Expr& value) {
+  const Expr e = with_unfinished_sums(value);
   shared_.clear();
   repeated_ = repeated_in(e);
   return emit(e);
@@ -109,8 +111,44 @@ std::string GridPrinter::emit(const Expr& e) {
   return shared_.emplace(e.get(), name).first->second;
 }
 
+Expr GridPrinter::with_unfinished_sums(const Expr& e) const {
+  if (unfinished_.empty()) return e;
+  return rewrite(e, [&](const Expr& node) {
+    if (node->op != Op::variable) return node;
+    const auto found = unfinished_.find(node->variable.get());
+    return found == unfinished_.end() ? node : found->second;
+  });
+}
+
+// Large sums are several lets, whose products of bytes meet where the last of them is printed.
+bool GridPrinter::is_left_unfinished(const VariablePtr& variable, const Expr& value) {
+  constexpr int largest = 1000;
+  const Expr whole = with_unfinished_sums(value);
+  if (!varies(whole) || whole->size > largest || !sum_of_bytes(whole).is_unfinished) return false;
+  varying_.insert(variable.get());
+  unfinished_.emplace(variable.get(), whole);
+  return true;
+}
+
+std::string GridPrinter::emit_vector(const Expr& e) {
+  const std::string text = emit(e);
+  return varies(e) ? text : fmt::format("splat({})", bare(text));
+}
+
+std::string GridPrinter::emit_byte_dots(const SumOfBytes& sum) {
+  std::string text;
+  for (const Expr& other : sum.others) text += (text.empty() ? "" : " + ") + emit_vector(other);
+  if (text.empty()) text = "vi{}";
+  for (const ByteDot& dot : sum.dots)
+    text = fmt::format("dot_bytes({}, {}, {})", text, bare(emit_vector(dot.a)), bare(emit_vector(dot.b)));
+  return text;
+}
+
 std::string GridPrinter::emit_node(const Expr& e) {
   const bool wide = varies(e);
+  if (wide && e->op == Op::add && e->held() == i32) {
+    if (const SumOfBytes sum = sum_of_bytes(e); !sum.dots.empty()) return emit_byte_dots(sum);
+  }
   std::vector<std::string> x;
   for (const Expr& arg : e->args) {
     std::string text = emit(arg);

@@ -136,10 +136,11 @@ void GridPrinter::define(const VariablePtr& v, const std::string& value, bool wi
 }
 
 void GridPrinter::operator()(const Let& n, const Stmt& s) {
-  const bool wide = varies(n.value);
-  const std::string value = held_value(n.value);
   bool pure = true;
   for_each_variable(n.value, [&](const VariablePtr& v) { pure &= v->kind != VariableKind::mutable_; });
+  if (pure && is_left_unfinished(n.variable, n.value)) return;
+  const bool wide = varies(n.value);
+  const std::string value = held_value(n.value);
   if (pure) values_[n.variable.get()] = n.value;
   if (pure) facts_.define(n.variable, n.value);
   define(n.variable, value, wide, true, s->at);

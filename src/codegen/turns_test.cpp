@@ -4,7 +4,7 @@
 #include "codegen/testing/compare.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace turns_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -57,5 +57,5 @@ const Case cases[] = {
 TEST(Turns, AreKeptOnTheCpu) { expect_agreement(cases, tegula::Target::cpu()); }
 TEST(Turns, AreKeptInCudaText) { expect_agreement_on_cuda(cases); }
 
-}  // namespace
+}  // namespace turns_test
 }  // namespace tegula::codegen

@@ -129,6 +129,7 @@ Value Generator::integer_operation(DType type, int depth) {
   constexpr Op ops[] = {Op::add,      Op::add, Op::sub, Op::mul,     Op::div,      Op::mod,    Op::floordiv,
                         Op::floormod, Op::min, Op::max, Op::bit_and, Op::shl,      Op::shr,    Op::bit_or,
                         Op::bit_xor,  Op::neg, Op::abs, Op::bit_not, Op::popcount, Op::ceildiv};
+  if (type == i32 && random_.chance(4)) return byte_products_of_words(depth);
   const Op op = type == u32 && random_.chance(5) ? Op::mul_high : random_.pick_from(ops);
   if (op >= Op::div && op <= Op::ceildiv && random_.chance(25)) return guarded_division(op, type, depth);
   std::vector<Value> args{value(type, depth)};
@@ -137,6 +138,22 @@ Value Generator::integer_operation(DType type, int depth) {
     args.push_back(shift && random_.chance(80) ? within(value(type, 0), 0, 5) : value(type, depth));
   }
   return checked(op, type, std::move(args));
+}
+
+// Products of bytes of two words, summed: of all four, which processors have an instruction for, or some.
+Value Generator::byte_products_of_words(int depth) {
+  const Value a = value(u32, depth), b = value(u32, depth);
+  const auto byte = [](const Value& word, DType type, std::int64_t index) {
+    Expr moved = index == 0 ? word.e : make(Op::shr, u32, {word.e, ir::constant(u32, 8 * index)});
+    return make(Op::cast, i32, {make(Op::cast, type, {moved})});
+  };
+  Value sum = within(value(i32, 0), -1000, 1000);
+  const std::int64_t bytes = random_.pick({4, 4, 4, 3});
+  for (std::int64_t i = 0; i < bytes; ++i) {
+    sum.e = make(Op::add, i32, {sum.e, make(Op::mul, i32, {byte(a, u8, i), byte(b, i8, i)})});
+    if (random_.chance(20)) sum = named({sum.e, integers(-200'000, 200'000)});
+  }
+  return {sum.e, integers(-200'000, 200'000)};
 }
 
 // Divides by what may be zero, and drops the result where it is.

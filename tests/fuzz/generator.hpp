@@ -213,6 +213,7 @@ class Generator {
   Value leaf(DType type);
   Value operation(DType type, int depth);
   Value integer_operation(DType type, int depth);
+  Value byte_products_of_words(int depth);
   Value float_operation(DType type, int depth);
   Value truth_value(int depth);
   Value conversion(DType type, int depth);

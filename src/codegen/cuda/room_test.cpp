@@ -6,7 +6,7 @@
 #include "tegula/tegula.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace room_test {
 
 using namespace lang;
 
@@ -142,5 +142,5 @@ TEST(Room, WhatDoesNotFitIsListed) {
   }
 }
 
-}  // namespace
+}  // namespace room_test
 }  // namespace tegula::codegen

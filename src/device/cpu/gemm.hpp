@@ -161,85 +161,110 @@ TEGULA_CPU_TEMPLATE Fixed<N> fixed() {
 }
 #endif
 
-// Steps between two rows of C that a product with time brings into the first-level cache before it adds to
-// them. All at once would wait for each other.
-constexpr long c_interval = 8;
+// ---- R rows by one panel
 
+// What is fetched while rows are multiplied: each kind fetches a part and gives the steps until the next one,
+// of the k that are left. All at once would wait for each other.
+
+// The rows of C that a product with time adds to, into the first-level cache.
 template <class T>
-TEGULA_CPU_TEMPLATE void prefetch_row_of_c(const T* c, bool wide) {
-  __builtin_prefetch(c, 1, 3);
-  if (wide) __builtin_prefetch(c + W, 1, 3);
-}
+struct FetchRowsOfC {
+  static constexpr long interval = 8;
+  const T* row;
+  long stride, left;
+  bool wide;
 
-// R rows by one panel. Never inlined, so that products of a kernel share one copy for each R.
-template <class T, int R, bool Wide, class Stride>
-TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
-                                 long ldc, bool accumulate) {
+  TEGULA_CPU_MEMBER long steps(long k) {
+    if (left == 0) return k;
+    __builtin_prefetch(row, 1, 3);
+    if (wide) __builtin_prefetch(row + W, 1, 3);
+    row += stride;
+    --left;
+    return interval;
+  }
+};
+
+// A share of RowsAhead.
+struct FetchShare {
+  const char* row;
+  long stride, half, interval;
+
+  TEGULA_CPU_MEMBER long steps(long k) {
+    prefetch_part(row, half);
+    row += stride;
+    return k < interval ? k : interval;
+  }
+};
+
+// Where vectors of B come from: a panel, or rows of memory that become the panel on their way. These copies
+// have no time of their own, which is 2 % of a product of 256 rows and 13 % of one of 64.
+template <class T>
+struct FromPanel {
+  const T* b;
+
+  TEGULA_CPU_MEMBER auto at(long column) const { return load(b + column); }
+  TEGULA_CPU_MEMBER void advance(long width) { b += width; }
+};
+template <class T, class S>
+struct FromRows {
+  const S* rows;
+  long stride;
+  T* b;
+
+  TEGULA_CPU_MEMBER auto at(long column) const {
+    const auto x = load(rows + column);
+    store(b + column, x);
+    return x;
+  }
+  TEGULA_CPU_MEMBER void advance(long width) {
+    rows += stride;
+    b += width;
+  }
+};
+
+template <class T, int R, bool Wide, class Stride, class B, class Fetch>
+TEGULA_CPU_TEMPLATE void multiply_rows(long k, const T* a, Stride row_stride, long k_stride, B b, T* c,
+                                       long ldc, bool accumulate, Fetch fetch) {
   constexpr int width = Wide ? NR : W;
   RegisterTile<T, R, Wide> tile;
   tile.clear();
-  const T* row = c;
-  for (long rows = accumulate && k > R * c_interval ? R : 0; k > 0; --rows) {
-    if (rows > 0) prefetch_row_of_c(row, Wide);
-    row += ldc;
-    long steps = rows > 0 ? c_interval : k;
+  while (k > 0) {
+    long steps = fetch.steps(k);
     k -= steps;
     do {
-      tile.template add_product<0>(a, row_stride, load(b), load(b + (width - W)));
+      const auto left = b.at(0);
+      if constexpr (Wide)
+        tile.template add_product<0>(a, row_stride, left, b.at(W));
+      else
+        tile.template add_product<0>(a, row_stride, left, left);
       a += k_stride;
-      b += width;
+      b.advance(width);
     } while (--steps > 0);
   }
   tile.store_to(c, ldc, accumulate);
 }
 
-// The same, with one row fetched every `interval` steps: several at a time would wait for each other.
+// Never inlined, so that products of a kernel share one copy for each R.
+template <class T, int R, bool Wide, class Stride>
+TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
+                                 long ldc, bool accumulate) {
+  const bool has_time = accumulate && k > R * FetchRowsOfC<T>::interval;
+  multiply_rows<T, R, Wide>(k, a, row_stride, k_stride, FromPanel<T>{b}, c, ldc, accumulate,
+                            FetchRowsOfC<T>{c, ldc, has_time ? R : 0, Wide});
+}
 template <class T, int R, bool Wide, class Stride>
 TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
                                  long ldc, bool accumulate, const char* ahead, long ahead_stride, long half,
                                  long interval) {
-  constexpr int width = Wide ? NR : W;
-  RegisterTile<T, R, Wide> tile;
-  tile.clear();
-  while (k > 0) {
-    prefetch_part(ahead, half);
-    ahead += ahead_stride;
-    long steps = k < interval ? k : interval;
-    k -= steps;
-    do {
-      tile.template add_product<0>(a, row_stride, load(b), load(b + (width - W)));
-      a += k_stride;
-      b += width;
-    } while (--steps > 0);
-  }
-  tile.store_to(c, ldc, accumulate);
+  multiply_rows<T, R, Wide>(k, a, row_stride, k_stride, FromPanel<T>{b}, c, ldc, accumulate,
+                            FetchShare{ahead, ahead_stride, half, interval});
 }
-
-// The same from rows of B in memory, which become the panel on their way: the copies have no time of their
-// own, which is 2 % of a product of 256 rows and 13 % of one of 64.
 template <class T, int R, bool Wide, class Stride, class S>
 TEGULA_CPU_SHARED void gemm_rows_and_pack(long k, const T* a, Stride row_stride, long k_stride, const S* rows,
                                           long rows_stride, T* b, T* c, long ldc, bool accumulate,
                                           const char* ahead, long ahead_stride, long half, long interval) {
-  constexpr int width = Wide ? NR : W;
-  RegisterTile<T, R, Wide> tile;
-  tile.clear();
-  while (k > 0) {
-    prefetch_part(ahead, half);
-    ahead += ahead_stride;
-    long steps = k < interval ? k : interval;
-    k -= steps;
-    do {
-      const auto left = load(rows), right = load(rows + (width - W));
-      store(b, left);
-      store(b + (width - W), right);
-      tile.template add_product<0>(a, row_stride, left, right);
-      a += k_stride;
-      rows += rows_stride;
-      b += width;
-    } while (--steps > 0);
-  }
-  tile.store_to(c, ldc, accumulate);
+  multiply_rows<T, R, Wide>(k, a, row_stride, k_stride, FromRows<T, S>{rows, rows_stride, b}, c, ldc,
+                            accumulate, FetchShare{ahead, ahead_stride, half, interval});
 }
 
 // ---- B

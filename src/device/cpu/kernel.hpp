@@ -1,6 +1,7 @@
 // Everything a printed CPU kernel uses.
 #pragma once
 #include "atomics.hpp"
+#include "bytes.hpp"
 #include "call.hpp"
 #include "convert.hpp"
 #include "gemm.hpp"

@@ -74,6 +74,24 @@ TEST_P(VectorTest, IntegersWrapAndNeverTrap) {
   }
 }
 
+TEST_P(VectorTest, BytesOfWordsAreMultiplied) {
+  std::mt19937 random(1);
+  constexpr unsigned extremes[] = {0u, 0x7f7f7f7fu, 0x80808080u, 0xffffffffu};
+  for (int round = 0; round < 200; ++round) {
+    unsigned a[16], b[16], y[16];
+    for (int i = 0; i < 16; ++i) {
+      a[i] = round < 4 ? extremes[round] : unsigned(random());
+      b[i] = round < 16 ? extremes[i % 4] : unsigned(random());
+    }
+    set.sum_of_bytes(a, b, y);
+    for (int i = 0; i < set.width; ++i) {
+      int expected = -7;
+      for (int bit = 0; bit < 32; bit += 8) expected += int(a[i] >> bit & 255) * std::int8_t(b[i] >> bit);
+      ASSERT_EQ(int(y[i]), expected) << a[i] << " " << b[i];
+    }
+  }
+}
+
 float expected_reduction(const std::string& name, const float* x, int n) {
   float result = name == "reduce_sum" || name == "reduce_absmax" ? 0 : nan;
   for (int i = 0; i < n; ++i) {

@@ -102,6 +102,14 @@ bool has_tile_registers() {
   return granted;
 }
 
+bool has_dots_of_bytes() {
+#if defined(__x86_64__)
+  return !environment(Variable::isa) && has_avx512() && __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
 std::size_t l2_bytes() {
   const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
   return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;

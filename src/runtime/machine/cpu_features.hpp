@@ -25,6 +25,9 @@ Isa best_isa();
 // operating system grants them to this process, and TEGULA_ISA asks for no set in particular.
 bool has_tile_registers();
 
+// Whether kernels may multiply bytes by the instructions of AVX512-VNNI; not if TEGULA_ISA asks for a set.
+bool has_dots_of_bytes();
+
 // The size of the second-level cache of one core.
 std::size_t l2_bytes();
 

@@ -28,6 +28,12 @@ TEST(CpuFeatures, TheVariableChooses) {
   EXPECT_ERROR(ArgumentError, "TEGULA_ISA=mmx: must be portable, avx2 or avx512", best_isa());
 }
 
+TEST(CpuFeatures, ASetThatIsAskedForIsAllThatIsUsed) {
+  const ScopedVariable variable(Variable::isa, std::string(isa_name(Isa::portable)));
+  EXPECT_FALSE(has_tile_registers());
+  EXPECT_FALSE(has_dots_of_bytes());
+}
+
 TEST(CpuFeatures, BetterSetsHaveMoreFlags) {
   EXPECT_TRUE(isa_flags(Isa::portable).empty());
   EXPECT_LT(isa_flags(Isa::avx2).size(), isa_flags(Isa::avx512).size());

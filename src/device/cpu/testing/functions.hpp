@@ -118,6 +118,8 @@ struct Functions {
   List<ProductOfBf16> bf16_products;
   List<NarrowProduct> narrow_products;
   List<ProductOfRows> products_of_rows;
+  // -7 and the products of the bytes of W words, unsigned ones of `a` with signed ones of `b`.
+  void (*sum_of_bytes)(const unsigned* a, const unsigned* b, unsigned* y);
   long (*panel_size)(long k, long n);
   long (*panel_index)(long k, long n, long p, long j);
   // Rows of scores: max, exp2(x * scale - max * scale) in place, sum; the pass between attention's two

@@ -1,0 +1,259 @@
+// A matrix of quantised weights times one vector by the lanes of a CPU.
+#include <algorithm>
+#include <numeric>
+
+#include "ops/quantised_gemm/vector_program.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+namespace {
+
+// Rows of a block, those that numbers of the vector are loaded for, and the words of a step, whose sums lanes
+// hold.
+constexpr int cpu_rows = 16, cpu_rows_at_once = 4, most_cpu_words = 128;
+
+// The steps of words, and the scales and zeros of their groups.
+struct CpuSteps {
+  const QuantisedVectorBase& base;
+  const QuantisedWeights& w = base.w;
+
+  int group_words() const { return w.group / base.in_word; }
+  // Words of a step, which are of whole groups or of one.
+  int words() const {
+    if (w.group == 0 || most_cpu_words % group_words() == 0) return most_cpu_words;
+    return std::gcd(most_cpu_words, group_words());
+  }
+  Expr count() const { return ceildiv(base.k, words() * base.in_word); }
+  int groups() const { return w.group == 0 ? 1 : std::max(1, words() / group_words()); }
+  // Of the word j of a step.
+  Expr group_of(const Index& j) const {
+    if (groups() == 1) return 0;
+    return w.packed && w.group < 64 ? j / 8 * 2 + j % 2 : j / group_words();
+  }
+
+  // Scales or zeros of the groups of a step, [rows, groups].
+  Shared numbers(const Tensor& stored_numbers, bool by_group, const Expr& row, const Expr& first) const {
+    Expr group = base.group_of(first);
+    const DType type = stored_numbers.type();
+    const auto decoded = [&](const Shared& stored) {
+      Shared result({static_cast<int>(stored.extent(0)), static_cast<int>(stored.extent(1))}, f32);
+      parallel(result, [&](Index i, Index j) { result(i, j) = f32(scale_of(stored(i, j), type)); });
+      return result;
+    };
+    Shared stored({by_group ? groups() : cpu_rows, by_group ? cpu_rows : groups()}, type);
+    copy(by_group ? stored_numbers.at(group, row) : stored_numbers.at(row, group), stored);
+    if (!by_group) return decoded(stored);
+    Shared result({cpu_rows, groups()}, f32);
+    copy(decoded(stored).T(), result);
+    return result;
+  }
+  Shared scales(const Expr& row, const Expr& first) const {
+    return numbers(base.matrix.scales, w.by_group, row, first);
+  }
+  std::optional<Shared> zeros(const Expr& row, const Expr& first) const {
+    if (!w.zeros) return std::nullopt;
+    return numbers(*base.matrix.zeros, w.zeros_by_group, row, first);
+  }
+
+  // sums(i, j) of 16 rows are added to by `add`, which is given them, the first row and the first word.
+  template <class Add>
+  void run(Add add) const {
+    grid(ceildiv(base.n, cpu_rows), [&](Index block) {
+      Expr row = block * cpu_rows;
+      Fragment sums({cpu_rows, words()}, f32, 0);
+      serial(count(), [&](Index step) { add(sums, row, step * words()); });
+      Fragment sum = reduce_sum(sums);
+      base.store(sum, row);
+    });
+  }
+};
+
+// Lanes multiply all numbers of a word before its sum is scaled.
+struct LanesOnCpu {
+  const QuantisedVectorBase& base;
+  CpuSteps steps{base};
+
+  void add_words(Fragment& sums, const Tensor& vector, const Expr& row, const Expr& first) const {
+    const int count = steps.words();
+    const Fragment words = load(base.matrix.b.elements().at(row, first), {cpu_rows, count});
+    const Shared scales = steps.scales(row, first);
+    const std::optional<Shared> zeros = steps.zeros(row, first);
+    std::vector<Fragment> numbers;
+    for (int e = 0; e < base.in_word; ++e) numbers.push_back(load(vector.slice(e).at(first), {count}));
+    parallel(sums, [&](Index i, Index j) {
+      Expr group = steps.group_of(j), word = words(i, j);
+      Operand sum = f32(0);
+      for (int e = 0; e < base.in_word; ++e) {
+        Expr number = packed_as_f32(base.w.stored(), word, base.place(e));
+        sum = Operand(sum + (zeros ? number - (*zeros)(i, group) : number) * numbers[e](j));
+      }
+      sums(i, j) += sum * scales(i, group);
+    });
+  }
+};
+
+// Words of which each of four bytes is the same.
+std::uint32_t in_all_bytes(int byte) { return 0x01010101u * static_cast<std::uint32_t>(byte); }
+
+// The numbers of the vector that a word meets are integers of 16 bits in units of their own, which the
+// largest of them decides; their bytes multiply those of the word, whose integers are bytes after a shift.
+// The sums of a word are exact.
+class BytesOnCpu {
+ public:
+  explicit BytesOnCpu(const QuantisedVectorBase& base) : base_(base) {}
+
+  void run() const {
+    grid(ceildiv(words(), most_cpu_words), [&](Index block) { turn(block * most_cpu_words); });
+    steps_.run([&](Fragment& sums, const Expr& row, const Expr& first) { add_words(sums, row, first); });
+  }
+
+ private:
+  const QuantisedVectorBase& base_;
+  const QuantisedWeights& w_ = base_.w;
+  CpuSteps steps_{base_};
+  int shifts_ = 8 / w_.bits();  // after each of which the numbers of a word begin its bytes
+  // The numbers of a vector of i8 are their own high bytes.
+  bool has_low_bytes_ = base_.c.type != i8;
+  int rows_of_bytes_ = (has_low_bytes_ ? 2 : 1) * shifts_;
+
+  Expr words() const { return ceildiv(base_.k, base_.in_word); }
+  Expr padded() const { return ceildiv(words(), most_cpu_words) * most_cpu_words; }
+  // The high bytes, then the low ones, of the numbers after each shift, and in a last row what makes up for
+  // the excess of the word's integers; units, and the sums of a word's numbers.
+  Tensor bytes_ = workspace("bytes", {rows_of_bytes_ + 1, padded()}, u32);
+  Tensor units_ = workspace("units", {w_.zeros ? 2 : 1, padded()}, f32);
+
+  bool is_signed() const { return w_.stored().code == PackedType::Code::signed_integer; }
+  int least() const { return is_signed() ? -(1 << (w_.bits() - 1)) : 0; }
+  // The integers of a word that begin its bytes after a shift, each less the least one.
+  Expr integers(const Expr& word, int shift) const {
+    Expr from_least = is_signed() ? word ^ (w_.bits() == 8 ? in_all_bytes(0x80) : in_all_bytes(0x88)) : word;
+    if (w_.bits() == 8) return from_least;
+    Expr moved = shift == 0 ? from_least : from_least >> static_cast<std::uint32_t>(shift * w_.bits());
+    return moved & in_all_bytes((1 << w_.bits()) - 1);
+  }
+
+  void turn(const Expr& first) const {
+    const auto numbers = [&](DType type) { return Fragment({most_cpu_words}, type); };
+    std::vector<Fragment> x;
+    for (int e = 0; e < base_.in_word; ++e) {
+      x.push_back(numbers(f32));
+      parallel(x.back(), [&](Index i) { x.back()(i) = f32(base_.number_of_a(base_.column(first + i, e))); });
+    }
+    Fragment units = numbers(f32);
+    parallel(units, [&](Index i) { units(i) = has_low_bytes_ ? unit_of(x, i) : Expr(f32(1)); });
+    copy(units, units_.slice(0).at(first));
+    std::vector<Fragment> integers;
+    for (int e = 0; e < base_.in_word; ++e) {
+      integers.push_back(numbers(i32));
+      parallel(integers.back(), [&](Index i) {
+        Expr most = has_low_bytes_ ? Expr(f32(most_units)) : Expr(f32(128));
+        integers.back()(i) = i32(round(clamp(x[e](i) / units(i), -most, most)));
+      });
+    }
+    store_bytes(integers, first);
+    store_sums(integers, units, first);
+  }
+
+  // NaN if one of the numbers is not finite.
+  static constexpr float most_units = 127 * 256 + 127, least_unit = 0x1p-149f;
+  static Expr unit_of(const std::vector<Fragment>& x, const Index& i) {
+    Operand largest = f32(0), zero = f32(0);
+    for (const Fragment& number : x) {
+      largest = Operand(max(largest, abs(number(i))));
+      zero = Operand(zero + number(i) * 0.0f);
+    }
+    return max(largest / most_units, least_unit) + zero;
+  }
+
+  void store_bytes(const std::vector<Fragment>& integers, const Expr& first) const {
+    for (int row = 0; row < rows_of_bytes_; ++row) {
+      Fragment own({most_cpu_words}, u32);
+      parallel(own, [&](Index i) {
+        Operand all = u32(0);
+        for (int byte = 0; byte < 4; ++byte) {
+          Expr number = u32(integers[byte * shifts_ + row % shifts_](i));
+          all = Operand(all | (byte_of(number, row < shifts_) << static_cast<std::uint32_t>(8 * byte)));
+        }
+        own(i) = all;
+      });
+      copy(own, bytes_.slice(row).at(first));
+    }
+  }
+  // Of 256 high + low, with a low byte from -128 on.
+  Expr byte_of(const Expr& number, bool high) const {
+    if (!has_low_bytes_) return number & 255u;
+    Expr above = number + 128u;
+    return high ? (above >> 8u) & 255u : (above & 255u) ^ 128u;
+  }
+
+  void store_sums(const std::vector<Fragment>& integers, const Fragment& units, const Expr& first) const {
+    Fragment sums({most_cpu_words}, i32, 0), excess({most_cpu_words}, u32);
+    for (const Fragment& x : integers) parallel(sums, [&](Index i) { sums(i) += x(i); });
+    parallel(excess, [&](Index i) { excess(i) = u32(sums(i) * (least() - w_.stored().excess)); });
+    copy(excess, bytes_.slice(rows_of_bytes_).at(first));
+    if (!w_.zeros) return;
+    Fragment whole({most_cpu_words}, f32);
+    parallel(whole, [&](Index i) { whole(i) = f32(sums(i)) * units(i); });
+    copy(whole, units_.slice(1).at(first));
+  }
+
+  // What the lanes of rows read in common.
+  struct StepOfVector {
+    std::vector<Fragment> bytes, units;
+  };
+
+  void add_words(Fragment& sums, const Expr& row, const Expr& first) const {
+    const int count = steps_.words();
+    const Shared scales = steps_.scales(row, first);
+    const std::optional<Shared> zeros = steps_.zeros(row, first);
+    StepOfVector x;
+    for (int i = 0; i <= rows_of_bytes_; ++i) x.bytes.push_back(load(bytes_.slice(i).at(first), {count}));
+    for (int i = 0; i < (zeros ? 2 : 1); ++i) x.units.push_back(load(units_.slice(i).at(first), {count}));
+    for (int i = 0; i < cpu_rows; i += cpu_rows_at_once) {
+      parallel(count, [&](Index j) {
+        std::vector<Expr> bytes, units;
+        for (const Fragment& each : x.bytes) bytes.push_back(each(j));
+        for (const Fragment& each : x.units) units.push_back(each(j));
+        Expr group = steps_.group_of(j);
+        for (int own = i; own < i + cpu_rows_at_once; ++own) {
+          Expr word = base_.matrix.b.elements()(row + own, first + j);
+          Expr sum = f32(sum_of_word(word, bytes)) * units[0];
+          sums(own, j) += (zeros ? sum - (*zeros)(own, group) * units[1] : sum) * scales(own, group);
+        }
+      });
+    }
+  }
+
+  Expr sum_of_word(const Expr& word, const std::vector<Expr>& bytes) const {
+    Operand high = i32(0), low = i32(bytes.back());
+    for (int shift = 0; shift < shifts_; ++shift) {
+      Expr own = integers(word, shift);
+      high = Operand(dot_of_bytes(high, own, bytes[shift]));
+      if (has_low_bytes_) low = Operand(dot_of_bytes(low, own, bytes[shifts_ + shift]));
+    }
+    return has_low_bytes_ ? high * 256 + low : high + low;
+  }
+  static Expr dot_of_bytes(const Operand& sum, const Expr& a, const Expr& b) {
+    Operand result = sum;
+    for (std::uint32_t bit = 0; bit < 32; bit += 8)
+      result = Operand(result + i32(u8(a >> bit)) * i32(i8(b >> bit)));
+    return Expr(result);
+  }
+};
+
+}  // namespace
+
+void run_lanes_on_cpu(const QuantisedVectorBase& base) {
+  const LanesOnCpu lanes{base};
+  const Tensor turned = base.turned_vector(f32);
+  lanes.steps.run(
+      [&](Fragment& sums, const Expr& row, const Expr& first) { lanes.add_words(sums, turned, row, first); });
+}
+
+void run_bytes_on_cpu(const QuantisedVectorBase& base) { BytesOnCpu(base).run(); }
+
+}  // namespace tegula::ops
