@@ -12,6 +12,8 @@ import math
 from typing import Any, Callable, ContextManager, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _tegula as _t
+from ._lang_values import *  # noqa: F403
+from ._lang_values import Number, Value
 from ._tegula import Dim, DType, Element, Expr, Fragment, PackedShared, PackedTensor, PackedType, PackedWindow
 from ._tegula import ProgramError, Shared, Tensor, Tile, Var, Window
 
@@ -26,8 +28,6 @@ i4, u4, i2, u2, e2m1 = (_t.lang_packed_types[name] for name in ("i4", "u4", "i2"
 inf = math.inf
 log2e = 1.4426950408889634
 
-Number = Union[bool, int, float]
-Value = Union[Expr, Element, Dim, Var, Number]
 Extents = Union[Value, Sequence[Value]]
 Place = Union[Window, Tensor, Tile, PackedWindow, PackedTensor, PackedShared]
 
@@ -333,120 +333,6 @@ def accumulate(
     """``window += tile``, atomically; with an order the contributions to an element are added in increasing order."""
     _t.lang_accumulate(window, tile, order, consecutive, overwrite)
 
-
-# ---- functions of values
-
-
-def _is_value(*values: Any) -> bool:
-    return any(map(_t.lang_is_value, values))
-
-
-def max(*values: Any, **options: Any) -> Any:
-    """The larger of two values; if one is NaN, the other one. Other arguments go to Python's own function."""
-    return _t.lang_max(*values) if len(values) == 2 and _is_value(*values) else builtins.max(*values, **options)
-
-
-def min(*values: Any, **options: Any) -> Any:
-    """The smaller of two values; if one is NaN, the other one. Other arguments go to Python's own function."""
-    return _t.lang_min(*values) if len(values) == 2 and _is_value(*values) else builtins.min(*values, **options)
-
-
-def ceildiv(a: Any, b: Any) -> Any:
-    """The quotient rounded up; for Python numbers, a number."""
-    return _t.lang_ceildiv(a, b) if _is_value(a, b) else -(-a // b)
-
-
-def clamp(x: Value, low: Value, high: Value) -> Expr:
-    """``min(max(x, low), high)``."""
-    return _t.lang_clamp(x, low, high)
-
-
-def select(condition: Value, a: Value, b: Value) -> Expr:
-    """``a`` where the condition holds, otherwise ``b``; both are computed."""
-    return _t.lang_select(condition, a, b)
-
-
-def div(a: Value, b: Value) -> Expr:
-    """The quotient, truncated for integers as by ``/`` in C++. ``a // b`` rounds down."""
-    return _t.lang_div(a, b)
-
-
-def mod(a: Value, b: Value) -> Expr:
-    """The remainder of div, as by ``%`` in C++. ``a % b`` is the remainder of ``a // b``."""
-    return _t.lang_mod(a, b)
-
-
-def pow(x: Any, exponent: Any, *modulus: Any) -> Any:
-    """``x`` to the power of ``exponent``, as by C's ``pow``; for Python numbers, Python's own function."""
-    return _t.lang_pow(x, exponent) if _is_value(x, exponent) else builtins.pow(x, exponent, *modulus)
-
-
-def mul_high(a: Value, b: Value) -> Expr:
-    """The upper 32 bits of a product of u32."""
-    return _t.lang_mul_high(a, b)
-
-
-class RandomWords(NamedTuple):
-    """Four random words, u32."""
-
-    x: Expr
-    y: Expr
-    z: Expr
-    w: Expr
-
-
-def philox(counter: Sequence[Value], key: Sequence[Value]) -> RandomWords:
-    """Four random words of Philox4x32-10, for a counter of four words and a key of two. There is no state."""
-    return RandomWords(*_t.lang_philox(tuple(counter), tuple(key)))
-
-
-def fma(a: Value, b: Value, c: Value) -> Expr:
-    """``a · b + c``, rounded once."""
-    return _t.lang_fma(a, b, c)
-
-
-def bitcast(x: Value, type: Any) -> Expr:
-    """The same bits reinterpreted as another type of that width: f32, i32, u32; f64, i64."""
-    return _t.lang_bitcast(x, type)
-
-
-def round(x: Any, *digits: Any) -> Any:
-    """Rounds to the nearest integer, ties to even; for Python numbers, Python's own function."""
-    return _t.lang_round(x) if _is_value(x) else builtins.round(x, *digits)
-
-
-def abs(x: Any) -> Any:
-    """The absolute value."""
-    return _t.lang_abs(x) if _is_value(x) else builtins.abs(x)
-
-
-def _function(name: str, what: str) -> Callable[[Value], Expr]:
-    native = getattr(_t, f"lang_{name}")
-
-    def function(x: Value) -> Expr:
-        return native(x)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = what
-    return function
-
-
-exp = _function("exp", "e to the power of x.")
-exp2 = _function("exp2", "2 to the power of x.")
-log = _function("log", "The natural logarithm.")
-log2 = _function("log2", "The logarithm to base 2.")
-sqrt = _function("sqrt", "The square root.")
-rsqrt = _function("rsqrt", "1 / sqrt(x).")
-rcp = _function("rcp", "1 / x.")
-tanh = _function("tanh", "The hyperbolic tangent.")
-sin = _function("sin", "The sine.")
-cos = _function("cos", "The cosine.")
-floor = _function("floor", "Rounded down.")
-ceil = _function("ceil", "Rounded up.")
-isnan = _function("isnan", "Whether x is NaN.")
-popcount = _function("popcount", "The number of bits that are 1.")
-erf = _function("erf", "The error function.")
-uniform = _function("uniform", "A number in [0, 1), f32, from a random word of philox().")
 
 __all__ = [
     name for name in dir() if not name.startswith("_") and name not in (

@@ -36,7 +36,7 @@ TEST(Precedence, DecidesOnParentheses) {
   EXPECT_EQ(grouped("a + b"), "(a + b)");
 }
 
-const Case cases[] = {
+const Case precedence_cases[] = {
     {"choices in choices",
      [](Program& p) {
        const int n = 37;
@@ -82,9 +82,9 @@ const Case cases[] = {
 
 class CpuPrecedence : public OnEverySet {};
 TEGULA_ON_EVERY_SET(CpuPrecedence);
-TEST_P(CpuPrecedence, AgreesWithTheInterpreter) { expect_agreement(cases); }
+TEST_P(CpuPrecedence, AgreesWithTheInterpreter) { expect_agreement(precedence_cases); }
 
-TEST(CudaPrecedence, AgreesWithTheInterpreter) { expect_agreement_on_cuda(cases); }
+TEST(CudaPrecedence, AgreesWithTheInterpreter) { expect_agreement_on_cuda(precedence_cases); }
 
 }  // namespace precedence_test
 }  // namespace tegula::codegen

@@ -64,7 +64,7 @@ void record_segments(Program& p, int rows, int columns, DType type, int threads)
   });
 }
 
-const Case cases[] = {
+const Case scan_cases[] = {
     {"several types",
      [](Program& p) {
        for (const DType type : {f32, bf16, e4m3, i32, u8, i64, f64}) record(p, {5, 67}, type, 32, 7);
@@ -154,12 +154,12 @@ const Case cases[] = {
 };
 
 class CpuScans : public OnEverySet {};
-TEST_P(CpuScans, AgreeWithTheInterpreter) { expect_agreement(cases); }
+TEST_P(CpuScans, AgreeWithTheInterpreter) { expect_agreement(scan_cases); }
 TEGULA_ON_EVERY_SET(CpuScans);
 
 TEST(CudaScans, AgreeInCudaText) {
-  expect_agreement_on_cuda(cases);
-  expect_agreement(cases, tegula::Target::emulated_sm90());
+  expect_agreement_on_cuda(scan_cases);
+  expect_agreement(scan_cases, tegula::Target::emulated_sm90());
 }
 
 // The definition beside loops of C++: running sums from either side, with and without the element.

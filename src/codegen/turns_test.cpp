@@ -9,7 +9,7 @@ namespace turns_test {
 using namespace lang;
 using lang::Tensor;
 
-const Case cases[] = {
+const Case turn_cases[] = {
     {"tiles one behind the other",
      [](Program& p) {
        Tensor X = p.in(Data::random_normal({6, 5, 9}, f32, 1)), O = p.zeroed({10, 9}, f32);
@@ -54,8 +54,8 @@ const Case cases[] = {
      }},
 };
 
-TEST(Turns, AreKeptOnTheCpu) { expect_agreement(cases, tegula::Target::cpu()); }
-TEST(Turns, AreKeptInCudaText) { expect_agreement_on_cuda(cases); }
+TEST(Turns, AreKeptOnTheCpu) { expect_agreement(turn_cases, tegula::Target::cpu()); }
+TEST(Turns, AreKeptInCudaText) { expect_agreement_on_cuda(turn_cases); }
 
 }  // namespace turns_test
 }  // namespace tegula::codegen

@@ -152,6 +152,7 @@ class Machine {
   bool on(Actor& a, const Event& e, const ProxyFence& x);
   bool on(Actor& a, const Event& e, const WarpSync& x);
   bool on(Actor& a, const Event& e, const Barrier& x);
+  void end_round(NamedBarrier& b);
   bool on(Actor& a, const Event& e, const ClusterBarrier& x);
   bool on(Actor& a, const Event& e, const InitBarriers& x);
   bool on(Actor& a, const Event& e, const InitFence& x);

@@ -182,20 +182,25 @@ bool Machine::on(Actor& a, const Event& e, const Barrier& x) {
     return false;
   }
   b.gathered.seen[component] = static_cast<Time>(++b.round);
+  if (x.wait) {
+    a.all.join(b.gathered);
+    a.lane.join(b.gathered);
+  }
+  end_round(b);
+  return true;
+}
+
+// Those that wait go on, and know what all that arrived knew.
+void Machine::end_round(NamedBarrier& b) {
   for (const int w : b.waiting) {
     actors_[w].all.join(b.gathered);
     actors_[w].lane.join(b.gathered);
     actors_[w].waits = Waits::released;
   }
-  if (x.wait) {
-    a.all.join(b.gathered);
-    a.lane.join(b.gathered);
-  }
   b.arrived = 0;
   b.members.clear();
   b.waiting.clear();
   b.gathered.clear();
-  return true;
 }
 
 bool Machine::on(Actor& a, const Event&, const ClusterBarrier&) {
@@ -220,13 +225,7 @@ void Machine::release_cluster() {
   std::size_t running = 0;
   for (const Actor& a : actors_) running += a.ended ? 0 : 1;
   if (cluster_.waiting.size() < running) return;
-  for (const int w : cluster_.waiting) {
-    actors_[w].all.join(cluster_.gathered);
-    actors_[w].lane.join(cluster_.gathered);
-    actors_[w].waits = Waits::released;
-  }
-  cluster_.waiting.clear();
-  cluster_.gathered.clear();
+  end_round(cluster_);
 }
 
 bool Machine::on(Actor& a, const Event&, const InitBarriers&) {

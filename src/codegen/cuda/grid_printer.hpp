@@ -1,14 +1,14 @@
 // Prints the function of one grid for a GPU. Its members are spread over several files, by what they print:
-// accesses, statements, loops over elements, operations on tiles, roles.
+// statements, loops over elements, operations on tiles, roles. Elements and rows have printers of their own.
 #pragma once
 #include <functional>
 #include <optional>
 #include <span>
 
 #include "codegen/cuda/box_stores.hpp"
-#include "codegen/cuda/element_printer.hpp"
 #include "codegen/cuda/places.hpp"
 #include "codegen/cuda/reductions.hpp"
+#include "codegen/cuda/row_printer.hpp"
 #include "codegen/cuda/step_writer.hpp"
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_plan.hpp"
@@ -23,7 +23,7 @@
 
 namespace tegula::codegen {
 
-class CudaGridPrinter : private ElementPrinter {
+class CudaGridPrinter : private RowPrinter {
  public:
   // Prints grid `number` of the plan.
   CudaGridPrinter(const Signature& signature, const passes::CudaPlan& plan, int number, CudaProgram& program);
@@ -102,6 +102,7 @@ class CudaGridPrinter : private ElementPrinter {
   void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
   void registers(const ir::For& n, const Layout& layout, const std::string& first, const Vectors* vectors);
   void flat(const ir::For& n, const std::string& type, const Texts& extents, const Vectors* vectors);
+  void convert_elements(const ir::For& loop) override;
   FragmentTile converted(const ir::BufferPtr& buffer, const Layout& layout, bool with_contents,
                          const Loc& at);
 
@@ -116,56 +117,6 @@ class CudaGridPrinter : private ElementPrinter {
 
   // ---- packed fragments (print_packed.cpp)
   void pack(const passes::Conversion& n, const Loc& at);
-
-  // ---- rows of tensors to shared tiles (print_rows.cpp)
-  void rows(const passes::RowCopy& plan, bool async);
-  void name_rows(const ir::For& loop, const std::string& number);
-  void name_column(const ir::For& loop, const std::string& number, std::int64_t pieces, int elements);
-  void lookup(const ir::For& loop, const passes::RowCopy& plan);
-  void rows_one_by_one(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces, bool async);
-  void rows_in_batches(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces,
-                       std::int64_t blocks);
-  GuardedAddress row_address(const passes::RowCopy& plan, bool async);
-  std::string piece_bytes_text(const passes::RowCopy& plan, std::int64_t more);
-
-  // ---- rows of tensors that become tiles of another type (print_conversions.cpp)
-  std::int64_t pieces_of_thread(const passes::RowConversion& plan) const;
-  void convert_rows(const passes::RowConversion& plan);
-  std::vector<std::size_t> dims_asked_by_piece(const ir::For& loop, const ir::Access& from,
-                                               int elements) const;
-  Texts conditions_of_pieces(const passes::RowConversion& plan);
-  std::vector<std::size_t> dims_of_rows(const ir::For& loop, const ir::Load& load) const;
-  using PrintPieces = std::function<void(const passes::RowConversion&, const PieceRegisters&)>;
-  void by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers,
-                     const PrintPieces& pieces, const std::function<void()>& otherwise);
-  void convert_elements(const ir::For& loop);
-  std::int64_t words_of_piece(const passes::RowConversion& plan) const;
-  PieceRegisters registers_of_pieces(const passes::RowConversion& plan);
-  std::int64_t registers_of_producer() const;
-  std::int64_t words_to_convert() const;
-  void each_piece(const passes::RowConversion& plan, std::int64_t count, const std::string& first,
-                  const std::function<void()>& print);
-  void load_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
-  void make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers, const Texts& places);
-  void convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers);
-  void name_piece(const passes::RowConversion& plan, const std::string& round);
-  void name_piece_of_team(const passes::RowConversion& plan, std::int64_t of_row, const std::string& round);
-  void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
-  Texts places_of_piece(const passes::RowConversion& plan);
-  void make_piece(const passes::RowConversion& plan, Vectors vectors, const Texts& places);
-
-  // ---- rows that are found by moving from one to the next (print_moving_rows.cpp)
-  std::optional<MovingPieces> moving_pieces(const passes::RowConversion& plan,
-                                            const PieceRegisters& registers);
-  bool needs_no_question(const ir::Access& from, const std::vector<std::size_t>& asked);
-  std::vector<std::size_t> dims_asked_for_all(const passes::RowConversion& plan, std::size_t statement) const;
-  void name_first_piece(const MovingPieces& moving);
-  void declare_moving(MovingPieces& moving, std::size_t statement);
-  void declare_rows(MovingPieces& moving, const PieceRegisters& registers);
-  void declare_places(MovingPieces& moving);
-  void load_moving(const MovingPieces& moving, const PieceRegisters& registers);
-  Texts places_of_piece(const MovingPieces& moving, const std::string& piece) const;
-  void convert_moving(MovingPieces moving, const PieceRegisters& registers);
 
   // ---- tiles that a producer's threads read a step ahead (print_held_rows.cpp, print_byte_turns.cpp)
   void producer_loop(const ir::For& step, const Loc& at, const schedule::Events& list);

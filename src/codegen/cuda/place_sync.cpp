@@ -55,6 +55,19 @@ Pending all_touches(const std::vector<Step>& steps) {
   return result;
 }
 
+// Whether threads run it without others: its barriers are its own.
+bool is_apart(const Step& step) { return step.kind == StepKind::group || step.kind == StepKind::rows; }
+
+// Both parts of a choice among rows are touched by the first: some rows take the one while others take the
+// other.
+Pending touches_of(const std::vector<Step>& steps, std::size_t i) {
+  const Step& step = steps[i];
+  Pending touches = is_apart(step) ? all_touches(step.body) : step.touches;
+  if (step.kind == StepKind::rows && i + 1 < steps.size() && steps[i + 1].kind == StepKind::otherwise)
+    add(touches, all_touches(steps[i + 1].body));
+  return touches;
+}
+
 class Placement {
  public:
   explicit Placement(std::string barrier) : barrier_(std::move(barrier)) {}
@@ -66,21 +79,15 @@ class Placement {
     Pending before_branch;
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const Step& step = steps[i];
-      if (step.kind == StepKind::otherwise && i > 0 && steps[i - 1].kind == StepKind::rows) {
-        result.push_back(step);  // what it touches was looked at with the first part
-        continue;
-      }
       if (step.kind == StepKind::otherwise) {
-        Pending here = before_branch;
         result.push_back(step);
+        if (i > 0 && steps[i - 1].kind == StepKind::rows) continue;
+        Pending here = before_branch;
         result.back().body = walk(step.body, here, left);
         add(pending, here);
         continue;
       }
-      const bool apart = step.kind == StepKind::group || step.kind == StepKind::rows;
-      Pending touches = apart ? all_touches(step.body) : step.touches;
-      if (step.kind == StepKind::rows && i + 1 < steps.size() && steps[i + 1].kind == StepKind::otherwise)
-        add(touches, all_touches(steps[i + 1].body));
+      const Pending touches = touches_of(steps, i);
       if (conflict(pending, touches)) {
         result.push_back(barrier());
         pending.clear();
@@ -90,7 +97,7 @@ class Placement {
         Pending none, nowhere;
         result.back().body = Placement(step.barrier).repeated(step, none, nowhere);
       }
-      if (step.kind == StepKind::code || apart) {
+      if (step.kind == StepKind::code || is_apart(step)) {
         if (step.is_barrier) pending.clear();
         add(pending, touches);
         if (step.leaves) add(left, pending);

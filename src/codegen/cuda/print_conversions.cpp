@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/row_printer.hpp"
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
@@ -45,7 +45,7 @@ std::vector<VariablePtr> kept_variables(const passes::RowConversion& plan, const
 }  // namespace
 
 // How many pieces each thread makes, if all make as many and the tile takes them side by side; else 0.
-std::int64_t CudaGridPrinter::pieces_of_thread(const passes::RowConversion& plan) const {
+std::int64_t RowPrinter::pieces_of_thread(const passes::RowConversion& plan) const {
   const For& loop = *as<For>(plan.loop);
   const Access& to = as<Store>(loop.body.back())->to;
   const TileOrder& order = shared_.at(to.view.buffer.get()).order;
@@ -63,8 +63,8 @@ std::int64_t CudaGridPrinter::pieces_of_thread(const passes::RowConversion& plan
 // Dimensions whose limits each piece asks for itself: that of the row if some pieces are outside, and those
 // that differ from row to row, so that the rows of a tile that do not exist leave vectors to the others. All
 // threads of a block, who compute as well, ask once for a whole tile.
-std::vector<std::size_t> CudaGridPrinter::dims_asked_by_piece(const For& loop, const Access& from,
-                                                              int elements) const {
+std::vector<std::size_t> RowPrinter::dims_asked_by_piece(const For& loop, const Access& from,
+                                                         int elements) const {
   std::vector<std::size_t> result = dims_of_some_pieces(loop, from, elements);
   if (!roles_ || is_consumer_) return result;
   const std::vector<Expr> at = coordinates(from);
@@ -78,7 +78,7 @@ std::vector<std::size_t> CudaGridPrinter::dims_asked_by_piece(const For& loop, c
 }
 
 // Under which a thread may load pieces.
-CudaGridPrinter::Texts CudaGridPrinter::conditions_of_pieces(const passes::RowConversion& plan) {
+RowPrinter::Texts RowPrinter::conditions_of_pieces(const passes::RowConversion& plan) {
   const For& loop = *as<For>(plan.loop);
   Texts result;
   for (std::size_t i = 0; i < plan.statements.size(); ++i) {
@@ -93,7 +93,7 @@ CudaGridPrinter::Texts CudaGridPrinter::conditions_of_pieces(const passes::RowCo
 }
 
 // Dimensions of what is read once a row whose limits are asked for the whole tile.
-std::vector<std::size_t> CudaGridPrinter::dims_of_rows(const For& loop, const Load& load) const {
+std::vector<std::size_t> RowPrinter::dims_of_rows(const For& loop, const Load& load) const {
   std::vector<std::size_t> result;
   if (!in_whole_rows_ || load.from.view.is_tile()) return result;
   const std::vector<Expr> at = coordinates(load.from);
@@ -104,8 +104,8 @@ std::vector<std::size_t> CudaGridPrinter::dims_of_rows(const For& loop, const Lo
 
 // Prints pieces without questions of each row for tiles all of whose rows exist, where that saves any, and as
 // planned for the others; `otherwise` where pieces cannot be loaded.
-void CudaGridPrinter::by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers,
-                                    const PrintPieces& pieces, const std::function<void()>& otherwise) {
+void RowPrinter::by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers,
+                               const PrintPieces& pieces, const std::function<void()>& otherwise) {
   const passes::WholeRows whole = passes::whole_rows(plan);
   PieceRegisters own = registers;
   own.vectors.names.clear();
@@ -144,14 +144,7 @@ void CudaGridPrinter::by_whole_rows(const passes::RowConversion& plan, const Pie
   out_.close();
 }
 
-void CudaGridPrinter::convert_elements(const For& loop) {
-  Texts extents;
-  for (const Expr& end : loop.end) extents.push_back(value(end));
-  out_.line("#pragma unroll 1");  // else it would take the registers that the other way needs
-  flat(loop, "int", extents, nullptr);
-}
-
-void CudaGridPrinter::convert_rows(const passes::RowConversion& plan) {
+void RowPrinter::convert_rows(const passes::RowConversion& plan) {
   const For& loop = *as<For>(plan.loop);
   out_.code();
   touch_all(loop.body);
@@ -171,7 +164,7 @@ void CudaGridPrinter::convert_rows(const passes::RowConversion& plan) {
 }
 
 // The indices of the thread's piece: of its first element along the row.
-void CudaGridPrinter::name_piece(const passes::RowConversion& plan, const std::string& round) {
+void RowPrinter::name_piece(const passes::RowConversion& plan, const std::string& round) {
   const For& loop = *as<For>(plan.loop);
   const std::int64_t of_row = constant_value(loop.end.back()) / plan.elements;
   const bool by_producer = roles_ && !is_consumer_;
@@ -194,8 +187,8 @@ void CudaGridPrinter::name_piece(const passes::RowConversion& plan, const std::s
 
 // Where all threads take whole rows, each of them takes the same columns of rows that are equally far apart:
 // a form that shows that to the compiler of the text. Without a round, it is the thread's first row.
-void CudaGridPrinter::name_piece_of_team(const passes::RowConversion& plan, std::int64_t of_row,
-                                         const std::string& round) {
+void RowPrinter::name_piece_of_team(const passes::RowConversion& plan, std::int64_t of_row,
+                                    const std::string& round) {
   const For& loop = *as<For>(plan.loop);
   const auto name = [&](std::size_t d, const std::string& text) {
     out_.line(fmt::format("const {} {} = {};", scalar_type(loop.index[d]->type), name_variable(loop.index[d]),
@@ -208,7 +201,7 @@ void CudaGridPrinter::name_piece_of_team(const passes::RowConversion& plan, std:
   name(0, round.empty() ? first : fmt::format("{} + ({}) * {}", first, round, rows));
 }
 
-std::int64_t CudaGridPrinter::words_of_piece(const passes::RowConversion& plan) const {
+std::int64_t RowPrinter::words_of_piece(const passes::RowConversion& plan) const {
   const Body& body = as<For>(plan.loop)->body;
   auto words = static_cast<std::int64_t>(kept_variables(plan, body).size());
   for (std::size_t i = 0; i < plan.statements.size(); ++i)
@@ -217,7 +210,7 @@ std::int64_t CudaGridPrinter::words_of_piece(const passes::RowConversion& plan) 
   return words;
 }
 
-PieceRegisters CudaGridPrinter::registers_of_pieces(const passes::RowConversion& plan) {
+PieceRegisters RowPrinter::registers_of_pieces(const passes::RowConversion& plan) {
   const For& loop = *as<For>(plan.loop);
   PieceRegisters result{.kept = kept_variables(plan, loop.body), .words = words_of_piece(plan)};
   const auto declare = [&](const std::string& type, const std::string& name) {
@@ -237,18 +230,18 @@ PieceRegisters CudaGridPrinter::registers_of_pieces(const passes::RowConversion&
 }
 
 // A producer without a share of its own has as many registers as the kernel is launched with.
-std::int64_t CudaGridPrinter::registers_of_producer() const {
+std::int64_t RowPrinter::registers_of_producer() const {
   const passes::RegisterShares shares = passes::register_shares(*roles_);
   return shares.producer > 0 ? shares.producer : shares.launch;
 }
 
-std::int64_t CudaGridPrinter::words_to_convert() const {
+std::int64_t RowPrinter::words_to_convert() const {
   const bool many = roles_ && !is_consumer_ && registers_of_producer() > registers_to_convert;
   return many ? many_words : few_words;
 }
 
-void CudaGridPrinter::each_piece(const passes::RowConversion& plan, std::int64_t count,
-                                 const std::string& first, const std::function<void()>& print) {
+void RowPrinter::each_piece(const passes::RowConversion& plan, std::int64_t count, const std::string& first,
+                            const std::function<void()>& print) {
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", count));
   name_piece(plan, first.empty() ? "r" : first + " + r");
@@ -256,20 +249,20 @@ void CudaGridPrinter::each_piece(const passes::RowConversion& plan, std::int64_t
   out_.close();
 }
 
-void CudaGridPrinter::load_pieces(const passes::RowConversion& plan, const PieceRegisters& registers) {
+void RowPrinter::load_pieces(const passes::RowConversion& plan, const PieceRegisters& registers) {
   load_piece(plan, registers.vectors);
   for (std::size_t i = 0; i < registers.kept.size(); ++i)
     out_.line(fmt::format("{}[r] = {};", registers.kept_names[i], variable_text(registers.kept[i])));
 }
 
-void CudaGridPrinter::make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers,
-                                  const Texts& places) {
+void RowPrinter::make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers,
+                             const Texts& places) {
   for (std::size_t i = 0; i < registers.kept.size(); ++i)
     values_.set(registers.kept[i], registers.kept_names[i] + "[r]");
   make_piece(plan, registers.vectors, places);
 }
 
-void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers) {
+void RowPrinter::convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers) {
   if (auto moving = moving_pieces(plan, registers)) return convert_moving(std::move(*moving), registers);
   const std::int64_t rounds = pieces_of_thread(plan);
   std::int64_t batch = 8;
@@ -284,7 +277,7 @@ void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan, cons
 }
 
 // What is the same for the whole piece, and the piece of each tensor; zeros where there is no such row.
-void CudaGridPrinter::load_piece(const passes::RowConversion& plan, const Vectors& vectors) {
+void RowPrinter::load_piece(const passes::RowConversion& plan, const Vectors& vectors) {
   const For& loop = *as<For>(plan.loop);
   for (std::size_t i = 0; i < plan.statements.size(); ++i) {
     const Stmt& s = loop.body[i];
@@ -308,7 +301,7 @@ void CudaGridPrinter::load_piece(const passes::RowConversion& plan, const Vector
 }
 
 // Where the parts of the thread's piece are stored.
-CudaGridPrinter::Texts CudaGridPrinter::places_of_piece(const passes::RowConversion& plan) {
+RowPrinter::Texts RowPrinter::places_of_piece(const passes::RowConversion& plan) {
   const Access& to = as<Store>(as<For>(plan.loop)->body.back())->to;
   Texts result;
   for (int first = 0; first < plan.elements; first += part_elements)
@@ -316,7 +309,7 @@ CudaGridPrinter::Texts CudaGridPrinter::places_of_piece(const passes::RowConvers
   return result;
 }
 
-void CudaGridPrinter::make_piece(const passes::RowConversion& plan, Vectors vectors, const Texts& places) {
+void RowPrinter::make_piece(const passes::RowConversion& plan, Vectors vectors, const Texts& places) {
   const For& loop = *as<For>(plan.loop);
   const Access& to = as<Store>(loop.body.back())->to;
   const std::string values = names_.unique("values");

@@ -296,6 +296,13 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
   out_.close();
 }
 
+void CudaGridPrinter::convert_elements(const For& loop) {
+  Texts extents;
+  for (const Expr& end : loop.end) extents.push_back(value(end));
+  out_.line("#pragma unroll 1");  // else it would take the registers that the other way needs
+  flat(loop, "int", extents, nullptr);
+}
+
 FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& layout, bool with_contents,
                                         const Loc& at) {
   const FragmentTile own = fragments_.at(buffer.get());

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/row_printer.hpp"
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
 
@@ -28,7 +28,7 @@ constexpr std::int64_t registers_beside = 44;
 }  // namespace
 
 // Whether every element that the access reads exists where dimensions are asked for the whole tile.
-bool CudaGridPrinter::needs_no_question(const Access& from, const std::vector<std::size_t>& asked) {
+bool RowPrinter::needs_no_question(const Access& from, const std::vector<std::size_t>& asked) {
   const std::vector<Expr> at = coordinates(from);
   Texts guards;
   for (std::size_t d = 0; d < at.size(); ++d)
@@ -36,8 +36,8 @@ bool CudaGridPrinter::needs_no_question(const Access& from, const std::vector<st
   return guards.empty();
 }
 
-std::vector<std::size_t> CudaGridPrinter::dims_asked_for_all(const passes::RowConversion& plan,
-                                                             std::size_t statement) const {
+std::vector<std::size_t> RowPrinter::dims_asked_for_all(const passes::RowConversion& plan,
+                                                        std::size_t statement) const {
   const For& loop = *as<For>(plan.loop);
   const auto& load = *as<Load>(loop.body[statement]);
   if (plan.statements[statement] == Of::row) return dims_of_rows(loop, load);
@@ -48,8 +48,8 @@ std::vector<std::size_t> CudaGridPrinter::dims_asked_for_all(const passes::RowCo
 
 // The rows of a piece are those of the one before and as many more as all threads take at once; a swizzled
 // tile has them at equal distances, but for the exchange of pieces in a row, which recurs.
-std::optional<CudaGridPrinter::MovingPieces> CudaGridPrinter::moving_pieces(const passes::RowConversion& plan,
-                                                                            const PieceRegisters& registers) {
+std::optional<RowPrinter::MovingPieces> RowPrinter::moving_pieces(const passes::RowConversion& plan,
+                                                                  const PieceRegisters& registers) {
   const auto moving = in_whole_rows_ ? passes::moving_rows(plan) : std::nullopt;
   if (!moving) return std::nullopt;
   const For& loop = *as<For>(plan.loop);
@@ -75,7 +75,7 @@ std::optional<CudaGridPrinter::MovingPieces> CudaGridPrinter::moving_pieces(cons
 
 // Eight threads that store at once have parts of pieces that are two parts each: every other part of a row of
 // 128 bytes, and of the next row the parts between, so that they meet in no bank.
-void CudaGridPrinter::name_first_piece(const MovingPieces& moving) {
+void RowPrinter::name_first_piece(const MovingPieces& moving) {
   const passes::RowConversion& plan = moving.moving.rows;
   const For& loop = *as<For>(plan.loop);
   const Access& to = as<Store>(loop.body.back())->to;
@@ -94,7 +94,7 @@ void CudaGridPrinter::name_first_piece(const MovingPieces& moving) {
 }
 
 // Declares a pointer to what the statement loads of the thread's first row, and the distance to its next one.
-void CudaGridPrinter::declare_moving(MovingPieces& moving, std::size_t statement) {
+void RowPrinter::declare_moving(MovingPieces& moving, std::size_t statement) {
   const passes::RowConversion& plan = moving.moving.rows;
   const Stmt& s = as<For>(plan.loop)->body[statement];
   const Access& from = as<Load>(s)->from;
@@ -113,7 +113,7 @@ void CudaGridPrinter::declare_moving(MovingPieces& moving, std::size_t statement
 }
 
 // What is the same for all rows, and pointers to what is not.
-void CudaGridPrinter::declare_rows(MovingPieces& moving, const PieceRegisters& registers) {
+void RowPrinter::declare_rows(MovingPieces& moving, const PieceRegisters& registers) {
   const passes::RowConversion& plan = moving.moving.rows;
   const For& loop = *as<For>(plan.loop);
   moving.kept.resize(registers.kept.size());
@@ -137,7 +137,7 @@ void CudaGridPrinter::declare_rows(MovingPieces& moving, const PieceRegisters& r
 }
 
 // Keeps the places where the first pieces are stored, one for each way in which a row exchanges its pieces.
-void CudaGridPrinter::declare_places(MovingPieces& moving) {
+void RowPrinter::declare_places(MovingPieces& moving) {
   const passes::RowConversion& plan = moving.moving.rows;
   const For& loop = *as<For>(plan.loop);
   const Access& to = as<Store>(loop.body.back())->to;
@@ -154,7 +154,7 @@ void CudaGridPrinter::declare_places(MovingPieces& moving) {
                         places.size(), fmt::join(places, ", ")));
 }
 
-void CudaGridPrinter::load_moving(const MovingPieces& moving, const PieceRegisters& registers) {
+void RowPrinter::load_moving(const MovingPieces& moving, const PieceRegisters& registers) {
   const passes::RowConversion& plan = moving.moving.rows;
   const For& loop = *as<For>(plan.loop);
   for (std::size_t i = 0; i < plan.statements.size(); ++i)
@@ -168,8 +168,7 @@ void CudaGridPrinter::load_moving(const MovingPieces& moving, const PieceRegiste
       out_.line(fmt::format("{} += {};", from->second.name, from->second.step));
 }
 
-CudaGridPrinter::Texts CudaGridPrinter::places_of_piece(const MovingPieces& moving,
-                                                        const std::string& piece) const {
+RowPrinter::Texts RowPrinter::places_of_piece(const MovingPieces& moving, const std::string& piece) const {
   const passes::RowConversion& plan = moving.moving.rows;
   const Access& to = as<Store>(as<For>(plan.loop)->body.back())->to;
   const std::int64_t columns = shared_.at(to.view.buffer.get()).order.columns,
@@ -182,7 +181,7 @@ CudaGridPrinter::Texts CudaGridPrinter::places_of_piece(const MovingPieces& movi
   return result;
 }
 
-void CudaGridPrinter::convert_moving(MovingPieces moving, const PieceRegisters& registers) {
+void RowPrinter::convert_moving(MovingPieces moving, const PieceRegisters& registers) {
   const passes::RowConversion& plan = moving.moving.rows;
   name_first_piece(moving);
   declare_rows(moving, registers);

@@ -1,7 +1,7 @@
 // Loops that bring rows of tensors to shared tiles: in pieces of 16 bytes, consecutive threads along a row.
 #include <fmt/format.h>
 
-#include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/row_printer.hpp"
 
 namespace tegula::codegen {
 
@@ -14,7 +14,7 @@ constexpr std::int64_t most_rows_looked_up = 8;  // by a thread, before it copie
 }  // namespace
 
 // The address of the first chunk of a row, and whether the row exists.
-GuardedAddress CudaGridPrinter::row_address(const passes::RowCopy& plan, bool async) {
+GuardedAddress RowPrinter::row_address(const passes::RowCopy& plan, bool async) {
   const Access& from = plan.load->from;
   if (async && plan.elements > 1) {
     require_aligned(from.view.buffer);
@@ -28,7 +28,7 @@ GuardedAddress CudaGridPrinter::row_address(const passes::RowCopy& plan, bool as
 }
 
 // How many bytes there are of the piece at the loop's column, `more` elements further.
-std::string CudaGridPrinter::piece_bytes_text(const passes::RowCopy& plan, std::int64_t more) {
+std::string RowPrinter::piece_bytes_text(const passes::RowCopy& plan, std::int64_t more) {
   if (!plan.may_be_cut) return std::to_string(passes::piece_bytes);
   const View& view = plan.load->from.view;
   const ViewDim& dim = view.dims[plan.dim];
@@ -39,7 +39,7 @@ std::string CudaGridPrinter::piece_bytes_text(const passes::RowCopy& plan, std::
   return fmt::format("tg::bytes_of_piece<{}>({}, {})", element_type(view.buffer->type), first, end);
 }
 
-void CudaGridPrinter::rows(const passes::RowCopy& plan, bool async) {
+void RowPrinter::rows(const passes::RowCopy& plan, bool async) {
   const auto& loop = *as<For>(plan.loop);
   out_.code();
   touch_all(loop.body);
@@ -61,18 +61,17 @@ void CudaGridPrinter::rows(const passes::RowCopy& plan, bool async) {
   out_.close();
 }
 
-void CudaGridPrinter::name_column(const For& loop, const std::string& number, std::int64_t pieces,
-                                  int elements) {
+void RowPrinter::name_column(const For& loop, const std::string& number, std::int64_t pieces, int elements) {
   out_.line(fmt::format("const int32_t {} = {} % {} * {};", name_variable(loop.index.back()), number, pieces,
                         elements));
 }
 
-void CudaGridPrinter::lookup(const For& loop, const passes::RowCopy& plan) {
+void RowPrinter::lookup(const For& loop, const passes::RowCopy& plan) {
   body(Body(loop.body.begin(), loop.body.begin() + static_cast<std::ptrdiff_t>(plan.lookups)));
 }
 
-void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& plan, std::int64_t pieces,
-                                      bool async) {
+void RowPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& plan, std::int64_t pieces,
+                                 bool async) {
   std::int64_t count = pieces;
   for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
   const std::string f = names_.unique("f");
@@ -102,8 +101,8 @@ void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& pl
 
 // All pieces of a thread are in one column of each block of columns. Several rows are looked up before the
 // first is copied, because no load from shared memory overtakes a copy into it.
-void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, std::int64_t pieces,
-                                      std::int64_t blocks) {
+void RowPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, std::int64_t pieces,
+                                 std::int64_t blocks) {
   std::int64_t count = 1;
   for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
   const std::int64_t lanes = pieces / blocks, step = team_.threads / lanes;
@@ -153,7 +152,7 @@ void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& pl
 }
 
 // The indices before the last from the number of the row.
-void CudaGridPrinter::name_rows(const For& loop, const std::string& number) {
+void RowPrinter::name_rows(const For& loop, const std::string& number) {
   std::int64_t step = 1;
   for (std::size_t d = loop.index.size() - 1; d-- > 0;) {
     const std::int64_t extent = constant_value(loop.end[d]);

@@ -1,6 +1,6 @@
-// The functions of src/device/cuda/asynchronous.cuh in plain C++. What they begin is over when they return,
-// and barriers count what they count on the chip.
+// The functions of src/device/cuda/asynchronous.cuh in plain C++. What they begin is over when they return.
 #pragma once
+#include "barriers.cuh"
 #include "kernel.cuh"
 #include "sparse.cuh"
 
@@ -15,7 +15,6 @@ struct alignas(64) TensorMap {
   uint32_t swizzle;  // 0: none, 1: rows of 32 bytes, 2: of 64, 3: of 128
 };
 
-static inline unsigned char* shared_at(uint32_t address) { return shared_memory + address; }
 // Where the byte is that would be there without a swizzle of rows of `row_bytes`.
 static inline uint32_t swizzled(uint32_t address, uint32_t row_bytes) {
   return row_bytes < 32 ? address : address ^ (address >> 7 & (row_bytes / 16 - 1)) << 4;
@@ -54,51 +53,7 @@ TG_DEVICE void registers_up() {}
 template <int count>
 TG_DEVICE void registers_down() {}
 
-// ---- barriers that count arrivals and bytes
-struct EmulatedBarrier {
-  int32_t bytes;
-  int16_t missing;
-  uint16_t arrivals : 15, phase : 1;
-
-  void settle() {
-    if (missing != 0 || bytes != 0) return;
-    phase ^= 1;
-    missing = int16_t(arrivals);
-  }
-};
-static_assert(sizeof(EmulatedBarrier) == 8);
-static inline EmulatedBarrier& barrier_at(uint32_t barrier) { return *(EmulatedBarrier*)shared_at(barrier); }
-
-TG_DEVICE void barrier_init(uint32_t barrier, uint32_t arrivals) {
-  barrier_at(barrier) = {0, int16_t(arrivals), uint16_t(arrivals), 0};
-}
-TG_DEVICE void init_fence() {}
-TG_DEVICE void barrier_arrive(uint32_t barrier) {
-  --barrier_at(barrier).missing;
-  barrier_at(barrier).settle();
-}
-struct BarrierWait {
-  uint32_t barrier, parity;
-};
-TG_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
-  BarrierWait wait{barrier, parity};
-  tegula_threads->until(
-      [](const void* p) {
-        const auto& w = *(const BarrierWait*)p;
-        return uint32_t(barrier_at(w.barrier).phase) != w.parity;
-      },
-      &wait);
-}
-TG_DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes) {
-  barrier_at(barrier).bytes += int32_t(bytes);
-  barrier_arrive(barrier);
-}
-TG_DEVICE void barrier_complete(uint32_t barrier, uint32_t bytes) {
-  barrier_at(barrier).bytes -= int32_t(bytes);
-  barrier_at(barrier).settle();
-}
-TG_DEVICE void barrier_arrive_behind_copies(uint32_t barrier) { barrier_arrive(barrier); }
-
+// ---- copies by threads
 TG_DEVICE void copy_bytes_async(void* to, const void* from, int bytes) {
   memset(to, 0, 16);
   memcpy(to, from, bytes);

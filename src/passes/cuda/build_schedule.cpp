@@ -1,6 +1,7 @@
 #include "passes/cuda/build_schedule.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
@@ -297,6 +298,36 @@ schedule::Role transposer(const Roles& roles, int registers, Events transpositio
   return role;
 }
 
+// No thread uses a barrier before it is there for all: for those of the block, or of the cluster.
+Events prologue_of(const Roles& roles) {
+  Events events{{schedule::InitBarriers{}, Who::one}, {schedule::InitFence{}, Who::one}};
+  if (roles.cluster() > 1)
+    events.push_back({schedule::ClusterBarrier{}});
+  else
+    events.push_back({schedule::Barrier{0, false, 0, roles.consumers + roles.producers, true}});
+  return events;
+}
+
+bool is_filled_by_engine(const Roles& roles, int ring) {
+  if (ring >= static_cast<int>(roles.rings.size())) return false;  // the ring of blocks' numbers
+  const RingPlan& own = roles.rings[static_cast<std::size_t>(ring)];
+  return !own.by_rows && !own.told;
+}
+
+// What roles do with a block, for all blocks: the producer finds those that are dealt as they are left, and
+// tells `others`.
+void repeat_for_blocks(schedule::Schedule& out, const Roles& roles, std::initializer_list<Events*> others,
+                       Events& loads) {
+  if (roles.dynamic_tiles) {
+    const TileRing tiles(out, roles);
+    for (Events* events : others) *events = tiles.taken(std::move(*events));
+    loads = tiles.handed_out(std::move(loads));
+    return;
+  }
+  for (Events* events : others) *events = {all_tiles(schedule::Loop::Kind::tiles, std::move(*events))};
+  loads = {all_tiles(schedule::Loop::Kind::tiles, std::move(loads))};
+}
+
 }  // namespace
 
 schedule::Schedule build_schedule(const std::string& name, const Roles& roles, const ConsumerProgram& program,
@@ -307,13 +338,8 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   const RegisterShares shares = register_shares(roles);
   out.launch_registers = shares.launch;
   out.ctas_per_sm = roles.blocks_per_processor;
-  out.prologue.push_back({schedule::InitBarriers{}, Who::one});
-  out.prologue.push_back({schedule::InitFence{}, Who::one});
   out.cluster = roles.cluster();
-  if (roles.cluster() > 1)
-    out.prologue.push_back({schedule::ClusterBarrier{}});
-  else
-    out.prologue.push_back({schedule::Barrier{0, false, 0, roles.consumers + roles.producers, true}});
+  out.prologue = prologue_of(roles);
   schedule::Role consumer{"consumer", roles.consumers / 128, 4, shares.consumer, {}},
       producer{"producer", 1, roles.producers / 32, shares.producer, {}};
   if (shares.consumer > 0) {
@@ -323,25 +349,12 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   const int own_rings = static_cast<int>(roles.rings.size()) + (roles.dynamic_tiles ? 1 : 0);
   StoreEvents stores(out, names, roles, program.body, own_rings);
   Events sums = consumer_events(names, stores, roles, program, parts);
-  fence_reads(sums, out, [&](int ring) {
-    if (ring >= static_cast<int>(roles.rings.size())) return false;
-    const RingPlan& own = roles.rings[static_cast<std::size_t>(ring)];
-    return !own.by_rows && !own.told;
-  });
+  fence_reads(sums, out, [&](int ring) { return is_filled_by_engine(roles, ring); });
   Events loads = producer_events(names, roles), transpositions = transposer_events(names, roles);
   if (has_ping_pong(sums))  // the first warp group begins
     consumer.events.push_back(
         {schedule::Guard{schedule::Guard::Kind::last_group, {ping_pong_barrier(1, false)}}});
-  if (roles.dynamic_tiles) {
-    const TileRing tiles(out, roles);
-    sums = tiles.taken(std::move(sums));
-    transpositions = tiles.taken(std::move(transpositions));
-    loads = tiles.handed_out(std::move(loads));
-  } else {
-    sums = {all_tiles(schedule::Loop::Kind::tiles, std::move(sums))};
-    transpositions = {all_tiles(schedule::Loop::Kind::tiles, std::move(transpositions))};
-    loads = {all_tiles(schedule::Loop::Kind::tiles, std::move(loads))};
-  }
+  repeat_for_blocks(out, roles, {&sums, &transpositions}, loads);
   append(consumer.events, std::move(sums));
   if (roles.stores()) consumer.events.push_back({schedule::StoreWait{0}, Who::leader});
   // No block ends while the other may still release its slots.

@@ -114,6 +114,23 @@ Reason reason_of_clipping(const View& from, const View& tile) {
   return reason_of_beginning(from);
 }
 
+// What the copy takes of each dimension of the tensor; nothing unless the axes of the tile follow each other
+// there, to the end.
+std::optional<std::vector<int>> extents_in_tensor(const View& from, const View& tile) {
+  std::vector<int> extents;
+  int axis = 0;
+  for (const ViewDim& dim : from.dims) {
+    std::int64_t extent = 1;
+    if (dim.axis >= 0) {
+      if (dim.axis != axis++) return std::nullopt;
+      extent = tile.extent(dim.axis);
+    }
+    extents.push_back(static_cast<int>(extent));
+  }
+  if (axis != tile.rank() || from.dims.back().axis != tile.rank() - 1) return std::nullopt;
+  return extents;
+}
+
 }  // namespace
 
 TensorCopy without_limits(TensorCopy plan, const Copy& copy) {
@@ -141,16 +158,9 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   if (rows->first * plan.columns * bytes % 128 != 0)
     return Reason{fmt::format("row {} of tile {} does not begin at 128 bytes", rows->first, named(tile)),
                   "fill as many rows at a time as begin at multiples of 128 bytes"};
-  int axis = 0;  // the axes of the tile follow each other in the tensor
-  for (const ViewDim& dim : from.dims) {
-    std::int64_t extent = 1;
-    if (dim.axis >= 0) {
-      if (dim.axis != axis++) return reason_of_order(from);
-      extent = to.extent(dim.axis);
-    }
-    plan.box.push_back(static_cast<int>(extent));
-  }
-  if (axis != to.rank() || from.dims.back().axis != to.rank() - 1) return reason_of_order(from);
+  auto extents = extents_in_tensor(from, to);
+  if (!extents) return reason_of_order(from);
+  plan.box = std::move(*extents);
   plan.clipped = reason_of_clipping(from, to);
   plan.is_clipped = !plan.clipped.why.empty();
   plan.box.pop_back();

@@ -29,6 +29,8 @@ class Producer {
 
  private:
   Events body(const Body& statements, std::vector<int> to_come = {});
+  std::unordered_map<int, const StmtNode*> last_readers_of(const std::vector<int>& rings,
+                                                           const Body& statements) const;
   void let_go(const Stmt& s, const std::unordered_map<int, const StmtNode*>& last_readers, Events& out) const;
   bool has_fills(const Stmt& s) const;
   bool fills_ring(const Stmt& s, int ring) const;
@@ -265,14 +267,21 @@ void Producer::let_go(const Stmt& s, const std::unordered_map<int, const StmtNod
   }
 }
 
-Events Producer::body(const Body& statements, std::vector<int> to_come) {
-  Events out;
-  std::unordered_map<int, const StmtNode*> last_readers;  // of rings that the consumers fill: the last
+// The statement that reads a ring last.
+std::unordered_map<int, const StmtNode*> Producer::last_readers_of(const std::vector<int>& rings,
+                                                                   const Body& statements) const {
+  std::unordered_map<int, const StmtNode*> result;
   for (const Stmt& s : statements)
     for (const Region& r : all_effects(s).regions)
       if (const int ring = roles_.ring_of(r.view->buffer.get());
-          std::find(to_come.begin(), to_come.end(), ring) != to_come.end())
-        last_readers[ring] = s.get();
+          std::find(rings.begin(), rings.end(), ring) != rings.end())
+        result[ring] = s.get();
+  return result;
+}
+
+Events Producer::body(const Body& statements, std::vector<int> to_come) {
+  Events out;
+  const auto last_readers = last_readers_of(to_come, statements);
   std::vector<int> open;                                    // rings
   std::unordered_map<const Buffer*, Part> next;             // of each tile
   std::unordered_map<const Buffer*, const StmtNode*> last;  // that fills a tile that comes with this one

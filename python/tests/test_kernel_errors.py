@@ -1,0 +1,135 @@
+"""Kernels written in Python that are wrong: they are refused, and the error names their line."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tegula
+from tegula.lang import *  # noqa: F403
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "python"))
+import lessons
+
+
+def program(body):
+    """Builds a kernel of one block with the tensors X and Y around the body."""
+
+    def built():
+        N = Dim("N")
+        X, Y = input("X", N, f32), output("Y", N, f32)
+        with grid(ceildiv(N, 32)) as b:
+            body(X, Y, b)
+
+    return tegula.kernel(built)()
+
+
+def python_if(X, Y, b):
+    if b > 3:  # HERE
+        Y[b] = 1
+
+
+def chain(X, Y, b):
+    with when(0 <= b < 3):  # HERE
+        Y[b] = 1
+
+
+def mixed_kinds(X, Y, b):
+    Y[b] = (X[b] +
+            b)  # fmt: skip
+
+
+def store_to_input(X, Y, b):
+    X[b] = 1  # HERE
+
+
+def store_that_changes_the_kind(X, Y, b):
+    Y[b] = b  # HERE
+
+
+def left_scope(X, Y, b):
+    with serial(3) as i:
+        x = X[i] * 2
+    Y[b] = x  # HERE
+
+
+def symbolic_tile(X, Y, b):
+    Fragment((b, 4), f32)  # HERE
+
+
+def fragment_outside_parallel(X, Y, b):
+    f = Fragment(32, f32, 0)
+    Y[b] = f[0]  # HERE
+
+
+def otherwise_alone(X, Y, b):
+    with when(b > 1):
+        Y[b] = 1
+    Y[b] = 2
+    with otherwise():  # HERE
+        Y[b] = 3
+
+
+def integer_division(X, Y, b):
+    Y[b / 2] = 1  # HERE
+
+
+def tile_in_arithmetic(X, Y, b):
+    Fragment(32, f32) * 2  # HERE
+
+
+def rank(X, Y, b):
+    Y[b, b] = 1  # HERE
+
+
+WRONG = {
+    python_if: "write `with when(c):`",
+    chain: "(0 <= i) & (i < n)",
+    mixed_kinds: "cast the integer: f32(i)",
+    store_to_input: "X is an input",
+    store_that_changes_the_kind: "cast it with f32(x)",
+    left_scope: "outside the loop or branch",
+    symbolic_tile: "Python numbers",
+    fragment_outside_parallel: "use them inside parallel()",
+    otherwise_alone: "must follow its when() directly",
+    integer_division: "a // b",
+    rank: "has rank 1",
+}
+
+
+@pytest.mark.parametrize("body", WRONG)
+def test_wrong_programs_are_refused_with_their_line(body):
+    with pytest.raises(tegula.ProgramError, match=re.escape(WRONG[body])) as caught:
+        program(body)
+    code = body.__code__
+    lines = Path(__file__).read_text().splitlines()
+    line = next((n for n in range(code.co_firstlineno, len(lines)) if "HERE" in lines[n - 1]), 0)
+    if body is mixed_kinds:
+        line = code.co_firstlineno + 1
+    assert str(caught.value).startswith(f"{__file__}:{line}: ")
+
+
+def test_other_objects_are_no_values():
+    with pytest.raises(TypeError, match="parallel"):
+        program(tile_in_arithmetic)
+    with pytest.raises(tegula.ProgramError, match="no kernel is being built"):
+        Fragment(32, f32)
+    # An error ends the kernel: the next one is built from the beginning.
+    assert lessons.histogram(5).name == "histogram"
+    # Python's own functions are there where no value is among the arguments.
+    assert max(1, 2, 3) == 3 and min([4, 5]) == 4 and abs(-1) == 1 and round(2.567, 1) == 2.6 and ceildiv(7, 2) == 4
+
+
+@tegula.kernel
+def asserts():
+    N = Dim("N")
+    X, Y = input("X", N, f32), output("Y", N, f32)
+    with grid(N) as b:
+        assert_that(X[b] > 0, "positive")
+        Y[b] = X[b]
+
+
+def test_errors_of_running_programs_name_the_line():
+    with pytest.raises(tegula.ProgramError, match=r"test_kernel_errors\.py:\d+: .*positive"):
+        asserts()(np.zeros(3, np.float32), target="interpreter")
