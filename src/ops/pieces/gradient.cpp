@@ -39,6 +39,22 @@ void finish_delta(Fragment& delta, Fragment& base, const std::optional<Fragment>
   });
 }
 
+// The products of dout and out. Two tiles of more features would not fit a thread's registers, so elements of
+// `out` are multiplied where they are read.
+Fragment output_products(const HeadRows& rows, const Expr& first) {
+  constexpr int features_of_two_tiles = 256;
+  const auto whole = [&](const Tensor& of) { return load(of.at(first), {delta_rows, rows.dim_v}); };
+  Fragment product("product", {delta_rows, rows.dim_v}, f32);
+  if (rows.dim_v > features_of_two_tiles) {
+    copy(rows.dout.at(first), product);
+    parallel(product, [&](Index i, Index j) { product(i, j) *= f32(rows.out(first + i, j)); });
+  } else {
+    Fragment gradient = whole(rows.dout), value = whole(rows.out);
+    parallel(product, [&](Index i, Index j) { product(i, j) = gradient(i, j) * value(i, j); });
+  }
+  return product;
+}
+
 }  // namespace
 
 LargeScores::LargeScores() : flag_(workspace("large_scores", {1}, i32, {.zero = true})) {}
@@ -286,11 +302,7 @@ void finish_sum(const Tensor& sum, const Tensor& dq, const Expr& first, int dim,
 }
 
 void write_delta(const HeadRows& rows, const Expr& first) {
-  Fragment product("product", {delta_rows, rows.dim_v}, f32);
-  Fragment gradient = load(rows.dout.at(first), {delta_rows, rows.dim_v}),
-           value = load(rows.out.at(first), {delta_rows, rows.dim_v});
-  parallel(product, [&](Index i, Index j) { product(i, j) = gradient(i, j) * value(i, j); });
-  Fragment sum = reduce_sum(product);
+  Fragment sum = reduce_sum(output_products(rows, first));
   Fragment lse = load(rows.lse.at(first), {delta_rows});
   std::optional<Fragment> dlse;
   if (rows.dlse) dlse.emplace(load(rows.dlse->at(first), {delta_rows}));
