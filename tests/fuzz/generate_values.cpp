@@ -147,13 +147,16 @@ Value Generator::byte_products_of_words(int depth) {
     Expr moved = index == 0 ? word.e : make(Op::shr, u32, {word.e, ir::constant(u32, 8 * index)});
     return make(Op::cast, i32, {make(Op::cast, type, {moved})});
   };
-  Value sum = within(value(i32, 0), -1000, 1000);
+  std::int64_t most = 1000;
+  Value sum = within(value(i32, 0), -most, most);
   const std::int64_t bytes = random_.pick({4, 4, 4, 3});
   for (std::int64_t i = 0; i < bytes; ++i) {
-    sum.e = make(Op::add, i32, {sum.e, make(Op::mul, i32, {byte(a, u8, i), byte(b, i8, i)})});
-    if (random_.chance(20)) sum = named({sum.e, integers(-200'000, 200'000)});
+    most += 255 * 128;
+    sum = {make(Op::add, i32, {sum.e, make(Op::mul, i32, {byte(a, u8, i), byte(b, i8, i)})}),
+           integers(-most, most)};
+    if (random_.chance(20)) sum = named(sum);
   }
-  return {sum.e, integers(-200'000, 200'000)};
+  return sum;
 }
 
 // Divides by what may be zero, and drops the result where it is.
