@@ -212,12 +212,13 @@ TEGULA_CPU_INLINE int64_t to_i64(int32_t x) { return x; }
 TEGULA_CPU_INLINE int64_t to_i64(uint32_t x) { return x; }
 TEGULA_CPU_INLINE int64_t to_i64(int64_t x) { return x; }
 TEGULA_CPU_INLINE int64_t to_i64(bool x) { return x; }
+// Zeros and NaN are apart: without traps GCC 12 takes f64(i32(x)) for trunc(x), which is -0 above -1.
 TEGULA_CPU_INLINE int64_t to_i64(double x) {
-  return x != x ? 0 : x >= 0x1p63 ? INT64_MAX : x <= -0x1p63 ? INT64_MIN : int64_t(x);
+  return !(x >= 1 || x <= -1) ? 0 : x >= 0x1p63 ? INT64_MAX : x <= -0x1p63 ? INT64_MIN : int64_t(x);
 }
 TEGULA_CPU_INLINE int64_t to_i64(float x) { return to_i64(double(x)); }
 TEGULA_CPU_INLINE int32_t to_i32(double x) {
-  return x != x ? 0 : x >= 0x1p31 ? INT32_MAX : x <= -0x1p31 ? INT32_MIN : int32_t(x);
+  return !(x >= 1 || x <= -1) ? 0 : x >= 0x1p31 ? INT32_MAX : x <= -0x1p31 ? INT32_MIN : int32_t(x);
 }
 TEGULA_CPU_INLINE uint32_t to_u32(double x) { return !(x > 0) ? 0 : x >= 0x1p32 ? UINT32_MAX : uint32_t(x); }
 TEGULA_CPU_INLINE double to_f64(double x) { return x; }
