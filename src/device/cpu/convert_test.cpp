@@ -185,5 +185,17 @@ TEST_P(ConvertTest, FloatsToIntegersTruncateAndSaturate) {
   }
 }
 
+// GCC 12 makes truncation of both conversions, which gives -0 above -1.
+TEST_P(ConvertTest, IntegersHaveOneZero) {
+  for (const double x : {-0.25, -0.0, 0.25, -0.99, 0., -1., -1.5, 3.75, -0x1p40, 0x1p40, double(NAN)}) {
+    double of_i32 = 1, of_i64 = 1;
+    set.through_integers(&x, &of_i32, &of_i64);
+    const double whole = std::isnan(x) ? 0 : std::trunc(x) + 0.;
+    EXPECT_EQ(of_i64, whole) << x;
+    EXPECT_EQ(of_i32, std::min(std::max(whole, -0x1p31), 0x1p31 - 1)) << x;
+    EXPECT_FALSE(whole == 0 && (std::signbit(of_i32) || std::signbit(of_i64))) << x;
+  }
+}
+
 }  // namespace
 }  // namespace tegula_cpu_testing

@@ -127,6 +127,8 @@ struct Functions {
   void (*softmax_rows)(float* scores, long rows, long columns, float scale, float* row_sums);
   // f16 conversion without the instructions.
   void (*f16_generic)(const float* x, float* y, unsigned short* bits, long n);
+  // f64(i32(x)) and f64(i64(x)) of one number.
+  void (*through_integers)(const double* x, double* of_i32, double* of_i64);
 };
 
 extern const Functions functions_avx512, functions_avx2, functions_portable;
