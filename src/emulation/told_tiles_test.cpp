@@ -57,6 +57,13 @@ void tell_again(const Block& b, Shared& told) {
     told(i) = own(i);
   });
 }
+// From a tensor, which the producer reads, too.
+void tell_by_tensor(const Block& b, Shared& told) {
+  parallel(numbers, [&](Index i) {
+    told(i) = b.list(i);
+    told(i) = b.list(b.number * 3 + i);
+  });
+}
 // From a tile that only the consumers have: the loop itself has no fragments.
 void tell_from_tile(const Block& b, Shared& told) {
   Fragment own({numbers}, i32);
@@ -123,11 +130,7 @@ Kernel program_of(const Way& way) {
   });
 }
 
-class ToldTiles : public ::testing::TestWithParam<Way> {};
-
-TEST_P(ToldTiles, AreReadWhenAllOfThemIsThere) {
-  const Watchdog watchdog("told tiles", std::chrono::seconds(60));
-  const Way& way = GetParam();
+void expect_right(const Way& way) {
   const lang::Kernel program = program_of(way);
   text_with_roles(program);
   expect_as_interpreted(program,
@@ -136,6 +139,13 @@ TEST_P(ToldTiles, AreReadWhenAllOfThemIsThere) {
                          tegula::Tensor::random_normal({64, dim}, bf16, 2)},
                         {64 * way.blocks, 64}, 1e-2,
                         {tegula::Target::emulated_sm90(), tegula::Target::cpu()});
+}
+
+class ToldTiles : public ::testing::TestWithParam<Way> {};
+
+TEST_P(ToldTiles, AreReadWhenAllOfThemIsThere) {
+  const Watchdog watchdog("told tiles", std::chrono::seconds(60));
+  expect_right(GetParam());
 }
 
 // Of what stands for such a tile in the schedule, nothing can be left out.
@@ -153,6 +163,17 @@ TEST_P(ToldTiles, NeedAllTheirEvents) {
     EXPECT_TRUE(schedule::verify(m.schedule)) << m.name << "\n" << schedule::print(schedule);
   }
   EXPECT_GE(changed, 4);
+}
+
+// Nobody tells what the producer can read itself: it has a tile of its own.
+TEST(TilesOfBothRoles, AreMadeByEach) {
+  const Watchdog watchdog("tiles of both roles", std::chrono::seconds(60));
+  const Way way{"made_by_each", tell_by_tensor, [](const Block& b) { load_steps(b, b.told(1) % 4, true); },
+                3};
+  const passes::CudaPlan plan = passes::plan_for_cuda(*program_of(way).ir(), {});
+  ASSERT_TRUE(plan.grids[0].roles);
+  for (const auto& ring : plan.grids[0].roles->rings) EXPECT_FALSE(ring.told);
+  expect_right(way);
 }
 
 TEST(ToldTilesText, IsAccepted) {

@@ -212,7 +212,8 @@ TEGULA_CPU_INLINE int64_t to_i64(int32_t x) { return x; }
 TEGULA_CPU_INLINE int64_t to_i64(uint32_t x) { return x; }
 TEGULA_CPU_INLINE int64_t to_i64(int64_t x) { return x; }
 TEGULA_CPU_INLINE int64_t to_i64(bool x) { return x; }
-// Zeros and NaN are apart: without traps GCC 12 takes f64(i32(x)) for trunc(x), which is -0 above -1.
+// NaN and numbers below one are apart: without traps GCC 12 takes f64(i32(x)) for trunc(x), which is -0 above
+// -1.
 TEGULA_CPU_INLINE int64_t to_i64(double x) {
   return !(x >= 1 || x <= -1) ? 0 : x >= 0x1p63 ? INT64_MAX : x <= -0x1p63 ? INT64_MIN : int64_t(x);
 }

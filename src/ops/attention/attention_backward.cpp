@@ -18,11 +18,12 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   AttentionKernel forward = kernel_of(c);
   forward.padded = tile_features(forward.dim, forward.dim_v, forward.compute);
   const AttentionProblem problem = problem_of(c, forward);
-  const BackwardPlan plan =
-      c.on_gpu() ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles,
-                                                  {mask_of(forward), forward.softcap != ScoreCap::none, c->deterministic,
-                                                   target_for(c.target(), c.device()) != Target::cuda_sm80()})
-                 : BackwardPlan{plan_attention_backward(problem, c->tiles)};
+  const BackwardPlan plan = c.on_gpu()
+                                ? plan_attention_backward_on_gpu(
+                                      problem, forward.compute, c->tiles,
+                                      {mask_of(forward), forward.softcap != ScoreCap::none, c->deterministic,
+                                       target_for(c.target(), c.device()) != Target::cuda_sm80()})
+                                : BackwardPlan{plan_attention_backward(problem, c->tiles)};
   return {.type = forward.type,
           .compute = forward.compute,
           .dim = forward.dim,

@@ -47,9 +47,9 @@ struct AttentionBackwardKernel {
                       labelled("q", queries), labelled("k", keys),
                       labelled("by_", step > 0 ? std::optional(step) : std::nullopt),
                       labelled("parts_", splits > 1 ? std::optional(splits) : std::nullopt),
-                      labelled("left", left), labelled("right", right), softcap,
-                      labelled("sinks", sinks), labelled("dlse", dlse), labelled("varlen", varlen),
-                      labelled("one_pass", one_pass), labelled("ordered", ordered));
+                      labelled("left", left), labelled("right", right), softcap, labelled("sinks", sinks),
+                      labelled("dlse", dlse), labelled("varlen", varlen), labelled("one_pass", one_pass),
+                      labelled("ordered", ordered));
   }
 };
 

@@ -251,8 +251,7 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   load_queries(q_of, first, queries_tile, c.pack);
   Fragment sum("sum", {c.rows(), c.features_v()}, f32, 0);
   Expr own_scale = scale_of(b, kv_head);
-  OnlineSoftmax softmax(c.rows(), cap ? *cap * log2e : own_scale,
-                        c.transposes_values() ? lift_of_8_bits : 0);
+  OnlineSoftmax softmax(c.rows(), cap ? *cap * log2e : own_scale, c.transposes_values() ? lift_of_8_bits : 0);
   Expr keys_seen = views.of_keys(*k).extent(0);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   const Range all_steps = visible.tiles(c.keys);

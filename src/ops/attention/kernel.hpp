@@ -39,10 +39,9 @@ struct AttentionKernel {
   auto fields() const {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
                       labelled("q", queries), labelled("k", keys), labelled("left", left),
-                      labelled("right", right), softcap, labelled("sinks", sinks),
-                      labelled("varlen", varlen), labelled("split", split), labelled("out", out),
-                      labelled("weights", weights), labelled("qs", q_scale), labelled("ks", k_scale),
-                      labelled("vs", v_scale));
+                      labelled("right", right), softcap, labelled("sinks", sinks), labelled("varlen", varlen),
+                      labelled("split", split), labelled("out", out), labelled("weights", weights),
+                      labelled("qs", q_scale), labelled("ks", k_scale), labelled("vs", v_scale));
   }
 };
 

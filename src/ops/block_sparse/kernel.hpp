@@ -42,10 +42,9 @@ struct BlockSparseKernel {
   auto fields() const {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), joined("b", q_block, k_block),
                       labelled("g", pack), labelled("q", queries), labelled("k", keys),
-                      labelled("causal", causal), softcap, labelled("mask", mask),
-                      labelled("counts", counts), labelled("listed", listed),
-                      labelled("c", listed ? std::nullopt : std::optional(chunk)), labelled("one", together),
-                      labelled("varlen", varlen));
+                      labelled("causal", causal), softcap, labelled("mask", mask), labelled("counts", counts),
+                      labelled("listed", listed), labelled("c", listed ? std::nullopt : std::optional(chunk)),
+                      labelled("one", together), labelled("varlen", varlen));
   }
 };
 
