@@ -333,7 +333,8 @@ ResolvedView first_of_rows(ResolvedView view, std::size_t dim) {
   return view;
 }
 
-std::vector<std::int64_t> begins_of_rows(const std::vector<std::int64_t>& extents, const ResolvedView& first) {
+std::vector<std::int64_t> begins_of_rows(const std::vector<std::int64_t>& extents,
+                                         const ResolvedView& first) {
   std::vector<std::int64_t> begins;
   for_each_pair(extents, first, first, [&](std::int64_t p, std::int64_t) { begins.push_back(p); });
   return begins;

@@ -144,7 +144,7 @@ void RowPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, s
 
 // Of a piece in each block of columns, where rows may be cut off.
 RowPrinter::Texts RowPrinter::bytes_of_pieces(const passes::RowCopy& plan, std::int64_t lanes,
-                                             std::int64_t blocks) {
+                                              std::int64_t blocks) {
   Texts bytes;
   for (std::int64_t i = 0; plan.may_be_cut && i < blocks; ++i) {
     bytes.push_back(names_.unique("bytes"));

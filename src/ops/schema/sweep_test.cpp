@@ -162,7 +162,9 @@ class Sweep : public testing::TestWithParam<std::string> {};
 TEST_P(Sweep, ManyVariantsAreRight) {
   const OperatorSchema& schema = find_schema(GetParam());
   const std::vector<ExampleCall> all = Variants(schema).all();
-  const auto is_right = [&](const ExampleCall& call) { return right_inputs(schema, call, false).has_value(); };
+  const auto is_right = [&](const ExampleCall& call) {
+    return right_inputs(schema, call, false).has_value();
+  };
   EXPECT_GT(std::ranges::count_if(all, is_right), 10);
 }
 
