@@ -4,6 +4,7 @@
 
 #include "ir/kernel.hpp"
 #include "ops/schema/example.hpp"
+#include "ops/schema/tile_registers.hpp"
 
 namespace tegula::ops {
 
@@ -15,9 +16,12 @@ std::vector<lang::Kernel> pregenerated() {
          kernels_by_name(schema, call.described(schema), call.options, Target::cpu()))
       if (names.insert(kernel.name()).second) kernels.push_back(kernel);
   };
-  for (const OperatorSchema* schema : operator_schemas())
-    for (const std::string& calls : schema->built_in)
-      for (const std::string& call : expanded(calls)) add(*schema, ExampleCall::parse(*schema, call));
+  for (const bool tile_registers : {false, true}) {
+    const SupposedTileRegisters supposed(tile_registers);
+    for (const OperatorSchema* schema : operator_schemas())
+      for (const std::string& calls : schema->built_in)
+        for (const std::string& call : expanded(calls)) add(*schema, ExampleCall::parse(*schema, call));
+  }
   return kernels;
 }
 

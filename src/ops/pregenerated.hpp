@@ -6,7 +6,8 @@
 
 namespace tegula::ops {
 
-// Without repetition. Other configurations are compiled on first use.
+// Without repetition, and for processors with tile registers and without. Other configurations are compiled
+// on first use.
 std::vector<lang::Kernel> pregenerated();
 
 }  // namespace tegula::ops

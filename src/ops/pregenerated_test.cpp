@@ -12,6 +12,7 @@
 #include "ops/block_sparse/call.hpp"
 #include "ops/products/matrix_product.hpp"
 #include "ops/schema/table.hpp"
+#include "ops/schema/tile_registers.hpp"
 
 namespace tegula::ops {
 namespace pregenerated_test {
@@ -37,8 +38,12 @@ TEST(Pregenerated, HasWhatCommonProductsAskFor) {
       }
 }
 
-TEST(Pregenerated, HasWhatCommonAttentionAsksFor) {
+// Whatever processor made the library.
+class PregeneratedFor : public testing::TestWithParam<bool> {};
+
+TEST_P(PregeneratedFor, HasWhatCommonAttentionAsksFor) {
   const auto known = names();
+  const SupposedTileRegisters supposed(GetParam());
   for (DType type : {f32, f16, bf16})
     for (std::int64_t dim : {64, 128})
       for (std::int64_t tokens : {64, 100, 512, 4096})
@@ -55,6 +60,8 @@ TEST(Pregenerated, HasWhatCommonAttentionAsksFor) {
             EXPECT_TRUE(known.contains(kernel.name())) << kernel.name();
         }
 }
+
+INSTANTIATE_TEST_SUITE_P(TileRegisters, PregeneratedFor, testing::Bool());
 
 // The same program under a name that is not built in.
 Function compiled_anew(const lang::Kernel& kernel) {
