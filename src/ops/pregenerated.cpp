@@ -8,7 +8,7 @@
 
 namespace tegula::ops {
 
-std::vector<lang::Kernel> pregenerated() {
+std::vector<lang::Kernel> pregenerated(Isa isa) {
   std::vector<lang::Kernel> kernels;
   std::set<std::string> names;
   const auto add = [&](const OperatorSchema& schema, const ExampleCall& call) {
@@ -17,6 +17,7 @@ std::vector<lang::Kernel> pregenerated() {
       if (names.insert(kernel.name()).second) kernels.push_back(kernel);
   };
   for (const bool tile_registers : {false, true}) {
+    if (tile_registers && isa != Isa::avx512) continue;
     const SupposedTileRegisters supposed(tile_registers);
     for (const OperatorSchema* schema : operator_schemas())
       for (const std::string& calls : schema->built_in)
