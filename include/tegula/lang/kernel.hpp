@@ -28,7 +28,7 @@ void require_now(bool condition, const std::string& message, Loc at);
 
 // Builds a kernel: `body` declares the signature and records the grids. `name` is an identifier.
 template <std::invocable F>
-Kernel kernel(const std::string& name, F&& body, Loc at = Loc::current()) {
+Kernel kernel(const std::string& name, F body, Loc at = Loc::current()) {
   return detail::build(name, body, at);
 }
 
