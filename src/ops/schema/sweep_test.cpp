@@ -148,13 +148,30 @@ std::optional<Tensors> right_inputs(const OperatorSchema& schema, const ExampleC
 constexpr int rows_of_operator = 6;
 class OperatorRows : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
+std::vector<ExampleCall> of_row(int row, const std::vector<ExampleCall>& all) {
+  std::vector<ExampleCall> result;
+  for (std::size_t i = static_cast<std::size_t>(row); i < all.size(); i += rows_of_operator)
+    result.push_back(all[i]);
+  return result;
+}
+
 TEST_P(OperatorRows, VariantsAgreeWithTheFormula) {
   const auto& [name, row] = GetParam();
   const OperatorSchema& schema = find_schema(name);
-  const std::vector<ExampleCall> all = Variants(schema).all();
-  for (std::size_t i = static_cast<std::size_t>(row); i < all.size(); i += rows_of_operator)
-    if (const std::optional<Tensors> inputs = right_inputs(schema, all[i]))
-      expect_right(schema, all[i], *inputs, Target::interpreter());
+  for (const ExampleCall& call : of_row(row, Variants(schema).all()))
+    if (const std::optional<Tensors> inputs = right_inputs(schema, call))
+      expect_right(schema, call, *inputs, Target::interpreter());
+}
+
+TEST_P(OperatorRows, ExamplesAgreeWithTheFormulaOnAllExecutors) {
+  const auto& [name, row] = GetParam();
+  if (test_targets().size() == 1) GTEST_SKIP() << "there is no compiler";
+  const OperatorSchema& schema = find_schema(name);
+  for (const ExampleCall& example : of_row(row, small_examples(schema))) {
+    const Tensors inputs = example.inputs(schema, 3);
+    for (const Target target : {Target::cpu(), Target::emulated_sm90()})
+      expect_right(schema, example, inputs, target);
+  }
 }
 
 class Sweep : public testing::TestWithParam<std::string> {};
@@ -168,16 +185,6 @@ TEST_P(Sweep, ManyVariantsAreRight) {
   EXPECT_GT(std::ranges::count_if(all, is_right), 10);
 }
 
-TEST_P(Sweep, ExamplesAgreeWithTheFormulaOnAllExecutors) {
-  const OperatorSchema& schema = find_schema(GetParam());
-  if (test_targets().size() == 1) GTEST_SKIP() << "there is no compiler";
-  for (const ExampleCall& example : small_examples(schema)) {
-    const Tensors inputs = example.inputs(schema, 3);
-    for (const Target target : {Target::cpu(), Target::emulated_sm90()})
-      expect_right(schema, example, inputs, target);
-  }
-}
-
 // Calls between the examples on what compiles: of an operator's variants six, or every sixth of them all
 // where all rows of tables run.
 std::vector<ExampleCall> derived_calls(const OperatorSchema& schema, int row) {
@@ -187,13 +194,10 @@ std::vector<ExampleCall> derived_calls(const OperatorSchema& schema, int row) {
     if (!described || CheckedCall(schema, *described, example.options).bound.is_empty()) continue;
     if (is_small(schema, example)) right.push_back(example);
   }
-  std::vector<ExampleCall> chosen;
   const std::size_t step = std::max<std::size_t>(right.size() / rows_of_operator, 1),
                     first = static_cast<std::size_t>(row) * step + schema.name.size() % step;
   if (!tests_all_rows()) return {right.at(std::min(first, right.size() - 1))};
-  for (std::size_t i = static_cast<std::size_t>(row); i < right.size(); i += rows_of_operator)
-    chosen.push_back(right[i]);
-  return chosen;
+  return of_row(row, right);
 }
 
 TEST_P(OperatorRows, DerivedCallsAgreeWithTheFormula) {
