@@ -325,34 +325,22 @@ Flow ReduceNode::run(Machine& m) const {
   return Flow::next;
 }
 
-namespace {
-
-// The first elements of the rows along `dim`.
-ResolvedView first_of_rows(ResolvedView view, std::size_t dim) {
-  for (std::size_t d = dim; d + 1 < view.axes.size(); ++d) view.axes[d] = view.axes[d + 1];
-  return view;
-}
-
-std::vector<std::int64_t> begins_of_rows(const std::vector<std::int64_t>& extents,
-                                         const ResolvedView& first) {
-  std::vector<std::int64_t> begins;
-  for_each_pair(extents, first, first, [&](std::int64_t p, std::int64_t) { begins.push_back(p); });
-  return begins;
-}
-
-}  // namespace
-
 Flow ScanNode::run(Machine& m) const {
   const Side source(m, *from), target(m, *to);
   std::optional<Side> marks;
   if (starts != nullptr) marks.emplace(m, *starts);
   const DType held = compute_type(to_type);
-  // The views step in the same way.
-  const auto first_of = [&](const ResolvedView& view) { return first_of_rows(view, dim); };
+  // The first elements of the rows along `dim`; the other views step in the same way.
+  const auto first_of = [&](ResolvedView view) {
+    for (std::size_t d = dim; d + 1 < view.axes.size(); ++d) view.axes[d] = view.axes[d + 1];
+    return view;
+  };
   std::vector<std::int64_t> extents = from->extents;
   extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(dim));
   std::vector<std::int64_t> begins;  // of the rows of `starts`
-  if (marks) begins = begins_of_rows(extents, first_of(marks->view));
+  if (marks)
+    for_each_pair(extents, first_of(marks->view), first_of(marks->view),
+                  [&](std::int64_t p, std::int64_t) { begins.push_back(p); });
   const std::int64_t length = from->extents[dim];
   std::size_t row = 0;
   for_each_pair(extents, first_of(source.view), first_of(target.view), [&](std::int64_t p, std::int64_t q) {
