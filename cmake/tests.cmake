@@ -10,11 +10,12 @@ set(tegula_test_options ${tegula_warnings} $<$<CONFIG:Release>:-O0>)
 if(TEGULA_PRECOMPILE)
   add_library(tegula_test_headers OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/headers.cpp)
   set_target_properties(tegula_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_include_directories(tegula_test_headers PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(tegula_test_headers PRIVATE ${tegula_test_options} -fPIE)
   target_link_libraries(tegula_test_headers PRIVATE tegula_core GTest::gtest)
   target_precompile_headers(tegula_test_headers PRIVATE <algorithm> <cmath> <filesystem> <fstream> <functional> <map>
                             <memory> <optional> <random> <set> <string> <thread> <unordered_map> <variant> <vector>
-                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h>)
+                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h> include/tegula/lang.hpp src/ir/ir.hpp)
 endif()
 
 # What tests of several folders share is in folders `testing`, and in no library of users.

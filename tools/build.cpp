@@ -32,7 +32,7 @@ std::vector<std::string> bundle_of_call(BuildRequest& request) {
   if (request.call.says_nothing()) request.call.example = op.check_cases.front().name;
   BuildOptions options{.name = name_of(request), .targets = {}};
   std::vector<lang::Kernel> kernels;
-  const auto call = resolve(request.call);
+  const auto call = resolve(request.call, Values::left_out);
   for (auto& target : request.targets) options.targets.push_back(target_named(target));
   // The tiles are those of the first target, if that is a GPU.
   for (auto& kernel : call.op.kernels(call.inputs, call.options, options.targets.front()))

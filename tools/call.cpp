@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "names.hpp"
 #include "runtime/machine/environment.hpp"
@@ -55,12 +56,46 @@ const ops::InputInfo* find_input(const ops::Operator& op, const std::string& nam
   return found == op.inputs.end() ? nullptr : &*found;
 }
 
+// An input that is given as `512x64`, `512x64:bf16` or `8x4:i32:0..63`.
+struct RandomInput {
+  Shape shape;
+  DType type = f32;
+  std::optional<std::pair<std::int64_t, std::int64_t>> range;  // of integers: both are among them
+
+  Tensor with_values(std::uint64_t seed) const {
+    return range ? Tensor::random_integers(shape, type, seed, range->first, range->second + 1)
+                 : Tensor::random_normal(shape, type, seed);
+  }
+  Tensor described() const { return Tensor::adopt(TensorRef(nullptr, type, shape), nullptr); }
+};
+
+RandomInput parse_random(const std::string& text, DType fallback) {
+  auto fields = split(text, ":");
+  RandomInput result;
+  for (auto& extent : split(fields[0], "x")) {
+    result.shape.push_back(integer(text, extent, "extent"));
+    if (result.shape.back() < 0) refuse_random(text, extent, "extent");
+  }
+  result.type = fields.size() > 1 ? dtype_named(text, fields[1]) : fallback;
+  if (fields.size() < 3) {
+    if (result.type.is_floating()) return result;
+    throw ArgumentError(fmt::format("--random {}: {} numbers need a range; write {}:{}:LOW..HIGH", text,
+                                    result.type.name(), fields[0], result.type.name()));
+  }
+  auto range = split(fields[2], "..");
+  if (fields.size() > 3 || range.size() != 2) refuse_random(text, fields.back(), "range");
+  result.range.emplace(integer(text, range[0], "integer"), integer(text, range[1], "integer"));
+  if (result.range->first > result.range->second)
+    throw ArgumentError(fmt::format("--random {}: the range is empty", text));
+  return result;
+}
+
 // Every input has a seed of its own, by its place, so that one does not depend on which others are given.
 std::uint64_t seed_of(const ops::Operator& op, const ops::InputInfo* input) {
   return 1 + static_cast<std::uint64_t>(input - op.inputs.data());
 }
 
-void read_inputs(const CallTexts& texts, const ops::Operator& op, ops::Tensors& inputs) {
+void read_inputs(const CallTexts& texts, const ops::Operator& op, Values values, ops::Tensors& inputs) {
   ops::Tensors given;
   auto add = [&](const std::string& option, const std::string& name, const auto& make) {
     auto* input = find_input(op, name);
@@ -79,7 +114,8 @@ void read_inputs(const CallTexts& texts, const ops::Operator& op, ops::Tensors& 
   for (auto& text : texts.random) {
     auto [name, spec] = split_pair("--random", text);
     add("--random", name, [&, spec = spec](auto& input) {
-      return random_tensor(spec, input.dtypes.front(), seed_of(op, &input));
+      const RandomInput random = parse_random(spec, input.dtypes.front());
+      return values == Values::made ? random.with_values(seed_of(op, &input)) : random.described();
     });
   }
   for (auto& [name, tensor] : given) inputs.insert_or_assign(name, tensor);
@@ -147,36 +183,16 @@ const ops::Case* find_example(const ops::Operator& op, const std::string& name) 
   return nullptr;
 }
 
-Tensor random_tensor(const std::string& text, DType fallback, std::uint64_t seed) {
-  auto fields = split(text, ":");
-  Shape shape;
-  for (auto& extent : split(fields[0], "x")) {
-    shape.push_back(integer(text, extent, "extent"));
-    if (shape.back() < 0) refuse_random(text, extent, "extent");
-  }
-  DType type = fields.size() > 1 ? dtype_named(text, fields[1]) : fallback;
-  if (fields.size() < 3) {
-    if (type.is_floating()) return Tensor::random_normal(shape, type, seed);
-    throw ArgumentError(fmt::format("--random {}: {} numbers need a range; write {}:{}:LOW..HIGH", text,
-                                    type.name(), fields[0], type.name()));
-  }
-  auto range = split(fields[2], "..");
-  if (fields.size() > 3 || range.size() != 2) refuse_random(text, fields.back(), "range");
-  auto low = integer(text, range[0], "integer"), high = integer(text, range[1], "integer");
-  if (low > high) throw ArgumentError(fmt::format("--random {}: the range is empty", text));
-  return Tensor::random_integers(shape, type, seed, low, high + 1);
-}
-
-Call resolve(const CallTexts& texts) {
+Call resolve(const CallTexts& texts, Values values) {
   auto& op = operator_named(texts.op);
   ops::Tensors inputs;
   ops::OptionTexts options;
   if (!texts.example.empty()) {
     auto& example = example_named(op, texts.example);
-    inputs = example.inputs(1);
+    inputs = values == Values::made ? example.inputs(1) : example.described();
     options = example.options;
   }
-  read_inputs(texts, op, inputs);
+  read_inputs(texts, op, values, inputs);
   read_options(texts, options);
   ops::check_inputs(op, inputs);
   auto name = texts.example.empty() ? "given" : texts.example;

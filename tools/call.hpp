@@ -36,10 +36,11 @@ Target target_named(const std::string& name);
 std::pair<std::string, std::string> split_pair(const std::string& option, const std::string& text);
 // An example of the operator, be it for checks or for measurements; null if there is none of that name.
 const ops::Case* find_example(const ops::Operator& op, const std::string& name);
-// A tensor from `512x64`, `512x64:bf16` or `8x4:i32:0..63`.
-Tensor random_tensor(const std::string& text, DType fallback, std::uint64_t seed);
+
+// Whether the tensors of a call have values. Kernels are listed without: inputs may be gigabytes.
+enum class Values { made, left_out };
 
 // The inputs and options of the example, if one is named, replaced by what is given.
-Call resolve(const CallTexts& texts);
+Call resolve(const CallTexts& texts, Values values = Values::made);
 
 }  // namespace tegula::tool

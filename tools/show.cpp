@@ -74,7 +74,8 @@ void show_call(ShowRequest& request) {
         "--option");
   auto& op = operator_named(request.call.op);
   if (request.call.says_nothing()) request.call.example = op.check_cases.front().name;
-  auto call = resolve(request.call);
+  // The estimates of a report are of a call that runs.
+  auto call = resolve(request.call, request.html.empty() ? Values::left_out : Values::made);
   if (call.target == Target::cuda_sm80()) request.options.architecture = 80;
   // The tiles are those of the device.
   if (request.on_gpu() && call.target == Target::automatic())

@@ -108,7 +108,7 @@ void check_candidate(const Call& call, const std::string& candidate) {
   const DType type = call.inputs.at(call.op.inputs[0].name).dtype();
   const ops::Case* example = &call.op.check_cases.front();
   for (auto& own : call.op.check_cases)
-    if (own.inputs(1).at(call.op.inputs[0].name).dtype() == type) example = &own;
+    if (own.described().at(call.op.inputs[0].name).dtype() == type) example = &own;
   ops::Case with_tiles = *example;
   for (auto& text : with_options({}, candidate).options) {
     const auto [name, value] = split_pair("--option", text);

@@ -1,4 +1,4 @@
-// Prints the kernels of ops::pregenerated() for the build: PARTS sources for each instruction set and the
+// Prints the kernels of ops::pregenerated for the build: PARTS sources for each instruction set and the
 // table of their functions.
 //
 //   tegula_pregenerate DIRECTORY PARTS
@@ -9,6 +9,7 @@
 #include <exception>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -81,12 +82,14 @@ std::string pointers(const std::vector<std::string>& names, Isa isa, std::string
   return fmt::format("{}static {}* const {}[] = {{{}}};\n", declared, type, array, listed);
 }
 
-std::string table(const std::vector<std::vector<Printed>>& files) {
+using Files = std::vector<std::vector<Printed>>;
+
+std::string table(const std::map<Isa, Files>& files) {
   std::string functions, rows;
   int number = 0;
-  for (const auto& file : files) {
-    for (const Printed& kernel : file) {
-      for (const Isa isa : all_isas) {
+  for (const auto& [isa, of_isa] : files) {
+    for (const auto& file : of_isa) {
+      for (const Printed& kernel : file) {
         const std::string blocks = fmt::format("blocks_{}", number), apply = fmt::format("apply_{}", number);
         ++number;
         functions += pointers(kernel.blocks, isa, "TegulaBlock", blocks);
@@ -114,12 +117,18 @@ void write(const std::string& path, const std::string& text) {
 }
 
 void generate(const std::string& directory, std::size_t count) {
-  std::vector<Printed> kernels;
-  for (const lang::Kernel& kernel : ops::pregenerated()) kernels.push_back(print(kernel));
-  const auto files = divided(std::move(kernels), count);
-  for (const Isa isa : all_isas)
+  std::map<std::string, Printed> printed;  // by the kernels' names, which the sets share
+  std::map<Isa, Files> files;
+  for (const Isa isa : all_isas) {
+    std::vector<Printed> kernels;
+    for (const lang::Kernel& kernel : ops::pregenerated(isa)) {
+      if (!printed.contains(kernel.name())) printed.emplace(kernel.name(), print(kernel));
+      kernels.push_back(printed.at(kernel.name()));
+    }
+    files.emplace(isa, divided(std::move(kernels), count));
     for (std::size_t i = 0; i < count; ++i)
-      write(fmt::format("{}/{}_{}.cpp", directory, isa_name(isa), i), source(files[i], isa));
+      write(fmt::format("{}/{}_{}.cpp", directory, isa_name(isa), i), source(files.at(isa)[i], isa));
+  }
   write(directory + "/table.cpp", table(files));
 }
 

@@ -32,6 +32,8 @@ struct MemoryView {
   std::vector<MemoryAxis> axes;
 };
 
+std::vector<std::string> extent_texts(const ir::View& tile);
+
 // Where an access goes, for one value or for the lanes of a vector.
 struct Address {
   enum class Kind { single, row, scattered } kind = Kind::single;
@@ -103,6 +105,7 @@ class GridPrinter {
   std::optional<std::string> load_exchanged_text(const ir::Access& access);
   Address scattered_address(const ir::Access& access, const std::vector<ir::Expr>& at);
   std::string lanes_of(const ir::Expr& coordinate, bool in_tile);
+  void limit_lanes(const ir::View& view, int dim, const std::string& first, Address& row);
   Address row_address(const ir::Access& access, const std::vector<ir::Expr>& at, int lane_dim);
   std::string load_text(const ir::Access& access);
   std::string load_single(const ir::BufferPtr& buffer, const Address& at);
@@ -168,6 +171,10 @@ class GridPrinter {
   void copy_out(const ir::Copy& n, const Loc& at);
   std::string fill_text(const ir::Copy& n);
   std::string gather_rows(const ir::Gather& n, const Loc& at);
+  void gather_panels(const ir::Gather& n, const MemoryView& from, const std::string& rows,
+                     const std::vector<std::string>& extents, bool transposed, const Loc& at);
+  void gather_tile(const ir::Gather& n, MemoryView from, MemoryView to, const std::string& rows,
+                   std::vector<std::string> extents, const Loc& at);
   std::string operand_b(const ir::Gemm& n, const ir::Stmt& product);
   std::string product_text(const ir::Gemm& n);
   std::string unpacked_b(const ir::Gemm& n);

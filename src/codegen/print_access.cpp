@@ -116,6 +116,16 @@ Address GridPrinter::address(const Access& access) {
   return result;
 }
 
+void GridPrinter::limit_lanes(const View& view, int dim, const std::string& first, Address& row) {
+  const ViewDim& limit = view.dims[static_cast<std::size_t>(dim)];
+  row.begin = fmt::format("0 - {}", first);
+  row.end = fmt::format("{} - {}", extent_text(view, dim), first);
+  if (limit.low)
+    row.begin = fmt::format("max(int64_t({}), int64_t({} - {}))", row.begin, as_long(limit.low), first);
+  if (limit.high)
+    row.end = fmt::format("min(int64_t({}), int64_t({} - {}))", row.end, as_long(limit.high), first);
+}
+
 Address GridPrinter::row_address(const Access& access, const std::vector<Expr>& at, int lane_dim) {
   Address result;
   result.kind = Address::Kind::row;
@@ -139,15 +149,7 @@ Address GridPrinter::row_address(const Access& access, const std::vector<Expr>& 
                        constant_value(lane_->extent) == constant_value(extent);
     result.own_padding = own && access.view.is_tile() && stride == "1" && whole &&
                          !uses_.dense.contains(access.view.buffer.get());
-    if (is_inside(access.view, dim, range)) continue;
-    const ViewDim& limit = access.view.dims[d];
-    result.begin = fmt::format("0 - {}", text);
-    result.end = fmt::format("{} - {}", extent_text(access.view, dim), text);
-    if (limit.low)
-      result.begin =
-          fmt::format("max(int64_t({}), int64_t({} - {}))", result.begin, as_long(limit.low), text);
-    if (limit.high)
-      result.end = fmt::format("min(int64_t({}), int64_t({} - {}))", result.end, as_long(limit.high), text);
+    if (!is_inside(access.view, dim, range)) limit_lanes(access.view, dim, text, result);
   }
   result.pointer = offset_text(pointer_name(access.view.buffer), terms);
   result.guard = all_of(guards);

@@ -105,7 +105,18 @@ TEST(Operations, AgreeWithTheSharedArithmetic) {
     }
     check_all(ir::make(Op::select, type, {leaf(boolean), leaf(type), leaf(type)}));
   }
+  for (const DType type : {i32, u32})
+    for (const Op op : {Op::bit_and, Op::bit_or, Op::bit_xor, Op::shl, Op::shr, Op::div, Op::mod,
+                        Op::floordiv, Op::floormod, Op::ceildiv, Op::neg, Op::bit_not}) {
+      const bool unary = op == Op::neg || op == Op::bit_not;
+      check_all(ir::make(op, type, unary ? std::vector{leaf(type)} : std::vector{leaf(type), leaf(type)}));
+    }
+  for (const DType from : {boolean, i32, u32, i64, f32})
+    for (const DType to : {boolean, i8, u8, i32, u32, i64, e4m3, f16, bf16, f32, f64})
+      check_all(ir::make(Op::cast, to, {leaf(from)}));
   check_all(ir::make(Op::div, f32, {leaf(f32), leaf(f32)}));
+  check_all(ir::make(Op::neg, f32, {leaf(f32)}));
+  check_all(ir::make(Op::fma, f32, {leaf(f32), leaf(f32), leaf(f32)}));
   for (const Op op : {Op::exp, Op::exp2}) check_all(ir::make(op, f32, {leaf(f32)}));
   for (const Op op : {Op::logical_and, Op::logical_or}) {
     check_all(ir::make(op, boolean, {leaf(boolean), leaf(boolean)}));

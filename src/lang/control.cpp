@@ -160,16 +160,24 @@ Scope open_while(const std::function<Expr()>& condition, const Loc& at) {
 
 namespace detail {
 
-void loop(Loop kind, const Range& range, int stages, const std::function<void(Index)>& body) {
+void loop(Loop kind, const Range& range, int stages, FunctionRef<void(const Index&)> body) {
   Scope scope = open_loop(kind, range, stages);
   body(scope.indices().front());
   scope.close();
 }
 
-void parallel(const std::vector<Operand>& extents, Loc at, const IndexBody& body) {
-  Scope scope = open_parallel(extents, at);
+void parallel(std::span<const Operand> extents, Loc at, IndexBody body) {
+  Scope scope = open_parallel({extents.begin(), extents.end()}, at);
   body(scope.indices());
   scope.close();
+}
+
+void parallel(std::initializer_list<Operand> extents, Loc at, IndexBody body) {
+  parallel(std::span(extents.begin(), extents.size()), at, body);
+}
+
+void parallel(const Tile& tile, int rank, Loc at, IndexBody body) {
+  parallel(extents_of(tile, rank, at), at, body);
 }
 
 std::vector<Operand> extents_of(const Tile& tile, int arity, Loc at) {
@@ -182,13 +190,13 @@ std::vector<Operand> extents_of(const Tile& tile, int arity, Loc at) {
   return extents;
 }
 
-void each_group(int count, Group group, Loc at, const std::function<void(Index)>& body) {
+void each_group(int count, Group group, Loc at, FunctionRef<void(const Index&)> body) {
   Scope scope = open_group(count, group, at);
   body(scope.indices().front());
   scope.close();
 }
 
-When when(const Operand& condition, const std::function<void()>& body) {
+When when(const Operand& condition, FunctionRef<void()> body) {
   void* branch = nullptr;
   Scope scope = open_when(condition, &branch);
   body();
@@ -196,14 +204,14 @@ When when(const Operand& condition, const std::function<void()>& body) {
   return When(branch);
 }
 
-void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
-               const std::function<void()>& body, Loc at) {
+void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options, FunctionRef<void()> body,
+               Loc at) {
   Scope scope = open_rows(conditions, options, at);
   body();
   scope.close();
 }
 
-void loop_while(const std::function<Expr()>& condition, const std::function<void()>& body, Loc at) {
+void loop_while(FunctionRef<Expr()> condition, FunctionRef<void()> body, Loc at) {
   Scope scope = open_while(condition, at);
   body();
   scope.close();
@@ -211,7 +219,7 @@ void loop_while(const std::function<Expr()>& condition, const std::function<void
 
 }  // namespace detail
 
-void When::record(const std::function<void()>& body, Loc at) {
+void When::record(detail::FunctionRef<void()> body, Loc at) {
   Scope scope = open_otherwise(branch_, at);
   body();
   scope.close();

@@ -117,7 +117,7 @@ std::string Kernel::text() const { return ir::print(*ir_); }
 
 namespace detail {
 
-Kernel build(const std::string& name, const std::function<void()>& body, Loc at) {
+Kernel build(const std::string& name, FunctionRef<void()> body, Loc at) {
   Builder builder(name, at);
   body();
   return Kernel(builder.finish());
@@ -127,7 +127,7 @@ void require_now(bool condition, const std::string& message, Loc at) {
   if (!condition) fail(at, message);
 }
 
-void grid(const std::vector<Operand>& extents, const GridOptions& options, const IndexBody& body) {
+void grid(std::initializer_list<Operand> extents, const GridOptions& options, IndexBody body) {
   Scope scope = open_grid(extents, options);
   body(scope.indices());
   scope.close();

@@ -267,6 +267,18 @@ TEST(Lang, ExtentsAreJoined) {
   });
 }
 
+void count_to(Index) { serial(4, [](Index) {}); }
+void in_blocks() { grid(2, count_to); }
+
+TEST(Lang, BodiesMayBeFunctions) {
+  int left = 2;
+  auto counted = [left]() mutable {
+    if (left-- > 0) in_blocks();
+  };
+  EXPECT_EQ(kernel("k", in_blocks).ir()->grids.size(), 1u);
+  EXPECT_EQ(kernel("k", counted).ir()->grids.size(), 1u);
+}
+
 TEST(Lang, AnIndexMayBeANumber) {
   const Kernel first_row = kernel("first_row", [] {
     Tensor A = input("A", {4, 8}, f32), Out = output("Out", {2, 8}, f32);

@@ -114,7 +114,7 @@ Expr::Expr(const Var& variable, Loc written)
 
 // ---- elements
 
-Element::Element(ViewPtr view, const std::vector<Operand>& index, Loc at) : view_(std::move(view)), at_(at) {
+Element::Element(const ViewPtr& view, std::span<const Operand> index, Loc at) : view_(view), at_(at) {
   auto& builder = Builder::current(at);
   if (static_cast<int>(index.size()) != view_->rank())
     fail(at, described(*view_) + " has rank " + std::to_string(view_->rank()) + " here and is indexed with " +
@@ -126,6 +126,8 @@ Element::Element(ViewPtr view, const std::vector<Operand>& index, Loc at) : view
   if (view_->is_tile()) check_tile_bounds(*view_, index_, at);
   if (view_->buffer->space == ir::Space::fragment) check_fragment_access(builder, *view_, index_, at);
 }
+
+Element::~Element() = default;
 
 void Element::operator=(const Operand& value) && { store(*this, value); }
 void Element::operator=(Element&& value) && { store(*this, Operand(std::move(value), at_)); }
@@ -144,12 +146,32 @@ void Element::operator/=(const Operand& value) && {
 
 // ---- tensors
 
+Subscript::Subscript() : what(All{}) {}
+Subscript::Subscript(const Range& range) : what(range) {}
+Subscript::Subscript(const Expr& index, Loc at) : what(Operand(index, at)) {}
+Subscript::Subscript(Element&& index, Loc at) : what(Operand(std::move(index), at)) {}
+Subscript::Subscript(const Var& index, Loc at) : what(Operand(index, at)) {}
+Subscript::Subscript(const Subscript&) = default;
+Subscript& Subscript::operator=(const Subscript&) = default;
+Subscript::~Subscript() = default;
+
+Window::Window(ViewPtr view, Loc at) : view(std::move(view)), at(at) {}
+Window::Window(const Window&) = default;
+Window::~Window() = default;
+
+Tensor::Tensor(ViewPtr view) : view_(std::move(view)) {}
+Tensor::Tensor(const Tensor&) = default;
+Tensor::Tensor(Tensor&&) noexcept = default;
+Tensor& Tensor::operator=(const Tensor&) = default;
+Tensor& Tensor::operator=(Tensor&&) noexcept = default;
+Tensor::~Tensor() = default;
+
 Tensor Tensor::slice(Subscript a, Subscript b, Subscript c, Subscript d, Subscript e, Subscript f,
                      Loc at) const {
   return Tensor(shared_view(slice_view(*view_, {a, b, c, d, e, f}, at)));
 }
 
-Window Tensor::window(const std::vector<Operand>& offsets, Loc at) const {
+Window Tensor::window(std::initializer_list<Operand> offsets, Loc at) const {
   return {shared_view(shift_view(*view_, offsets, at)), at};
 }
 
@@ -192,6 +214,10 @@ DType Tensor::type() const { return view_->buffer->type; }
 Tile::Tile(const char* name, Space space, const std::vector<int>& shape, DType type, Loc at)
     : view_(shared_view(ir::whole(Builder::current(at).define_tile(
           name, space == Space::shared ? ir::Space::shared : ir::Space::fragment, shape, type, at)))) {}
+
+Tile::Tile(ViewPtr view) : view_(std::move(view)) {}
+Tile::Tile(Tile&&) noexcept = default;
+Tile::~Tile() = default;
 
 int Tile::rank() const { return view_->rank(); }
 int Tile::extent(int dim) const { return static_cast<int>(view_->extent(dim)); }
@@ -248,8 +274,25 @@ void Tile::fill_with(const Operand& value, Loc at) {
   builder.add(ir::statement(ir::Fill{*view_, builder.use(value, compute_type(type()), value.at)}, at));
 }
 
+Shared Shared::T(Loc at) const { return Shared(transposed(at)); }
+Shared Shared::slice(Subscript a, Subscript b, Subscript c, Subscript d, Loc at) const {
+  return Shared(sliced({a, b, c, d}, at));
+}
+Shared Shared::reshape(const std::vector<int>& shape, Loc at) const { return Shared(reshaped(shape, at)); }
+
+Fragment Fragment::T(Loc at) const { return Fragment(transposed(at)); }
+Fragment Fragment::slice(Subscript a, Subscript b, Subscript c, Subscript d, Loc at) const {
+  return Fragment(sliced({a, b, c, d}, at));
+}
+Fragment Fragment::reshape(const std::vector<int>& shape, Loc at) const {
+  return Fragment(reshaped(shape, at));
+}
+
 // ---- variables
 
+Var::Var(const Expr& value, Loc at) : Var(Operand(value, at)) {}
+Var::Var(Element&& value, Loc at) : Var(Operand(std::move(value), at)) {}
+Var::~Var() = default;
 Var::Var(const Operand& value) {
   auto& builder = Builder::current(value.at);
   if (!builder.within(ScopeKind::grid)) fail(value.at, "a Var must be inside grid(…)");

@@ -283,9 +283,22 @@ void clear(const Target& tile, Loc at) {
     fill(tile, Operand(0, at), at);
 }
 
+Source::Source(const Window& window) : view(window.view) {}
+Source::Source(const Tensor& tensor) : view(tensor.view()) {}
+Source::Source(const Tile& tile) : view(tile.view()) {}
+Source::Source(const Source&) = default;
+Source::~Source() = default;
+
+Target::Target(const Window& window) : view(window.view) {}
+Target::Target(const Tensor& tensor) : view(tensor.view()) {}
+Target::Target(Tile& tile) : view(tile.view()) {}
+Target::Target(Tile&& tile) : view(tile.view()) {}
+Target::Target(const Target&) = default;
+Target::~Target() = default;
+
 namespace detail {
 
-void gather(const Tensor& from, const std::function<Expr(Index)>& row, const Target& to, Loc at) {
+void gather(const Tensor& from, FunctionRef<Expr(const Index&)> row, const Target& to, Loc at) {
   auto &source = *from.view(), &target = *to.view;
   auto& builder = begin_op("gather", {&source, &target}, at);
   if (!target.is_tile()) fail(at, "gather into a tensor; gather into a tile and copy it");

@@ -179,12 +179,27 @@ ir::Expr adopt_literal(const Expr& literal, DType type, const Loc& at) {
   return ir::constant(held, value, at);
 }
 
-Expr Expr::bool_literal(bool value) { return Expr(ir::truth(value), true); }
-Expr Expr::int_literal(std::int64_t value, bool natural) {
-  DType type = natural ? u32 : value >= INT32_MIN && value <= INT32_MAX ? i32 : i64;
-  return Expr(ir::constant(type, value), true);
+namespace {
+
+ir::Expr constant_of(const detail::Literal& value) {
+  using Kind = detail::Literal::Kind;
+  if (value.kind == Kind::boolean) return ir::truth(value.whole != 0);
+  if (value.kind == Kind::real) return ir::constant(f64, value.real);
+  const bool fits = value.whole >= INT32_MIN && value.whole <= INT32_MAX;
+  return ir::constant(value.kind == Kind::natural ? u32 : fits ? i32 : i64, value.whole);
 }
-Expr Expr::float_literal(double value) { return Expr(ir::constant(f64, value), true); }
+
+}  // namespace
+
+Expr::Expr(const detail::Literal& value) : Expr(constant_of(value), true) {}
+Expr::Expr(Node node, bool literal) : node_(std::move(node)), literal_(literal) {}
+Expr::Expr(const Expr&) = default;
+Expr::~Expr() = default;
+
+Operand::Operand(const detail::Literal& value, Loc at) : Expr(value), at(detail::user_place(at)) {}
+Operand::Operand(const Expr& value, Loc at) : Expr(value), at(detail::user_place(at)) {}
+Operand::Operand(const Var& variable, Loc at) : Operand(Expr(variable, at), at) {}
+Operand::Operand(const Operand&) = default;
 
 DType Expr::type() const { return literal_ && node_->type == f64 ? f32 : node_->type; }
 

@@ -12,20 +12,23 @@
 #include "ops/block_sparse/call.hpp"
 #include "ops/products/matrix_product.hpp"
 #include "ops/schema/table.hpp"
+#include "ops/schema/tile_registers.hpp"
 
 namespace tegula::ops {
 namespace pregenerated_test {
 
-std::set<std::string> names() {
+std::set<std::string> names(Isa isa) {
   std::set<std::string> result;
-  for (const lang::Kernel& kernel : pregenerated()) result.insert(kernel.name());
+  for (const lang::Kernel& kernel : pregenerated(isa)) result.insert(kernel.name());
   return result;
 }
 
-TEST(Pregenerated, HasNoRepetition) { EXPECT_EQ(names().size(), pregenerated().size()); }
+TEST(Pregenerated, HasNoRepetition) {
+  for (const Isa isa : all_isas) EXPECT_EQ(names(isa).size(), pregenerated(isa).size());
+}
 
 TEST(Pregenerated, HasWhatCommonProductsAskFor) {
-  const auto known = names();
+  const auto known = names(Isa::portable);
   for (std::int64_t m : {1, 16, 100, 512, 1024, 4096})
     for (std::int64_t n : {1, 64, 1000, 4096})
       for (bool transposed : {false, true}) {
@@ -37,8 +40,12 @@ TEST(Pregenerated, HasWhatCommonProductsAskFor) {
       }
 }
 
-TEST(Pregenerated, HasWhatCommonAttentionAsksFor) {
-  const auto known = names();
+// Whatever processor made the library.
+class PregeneratedFor : public testing::TestWithParam<bool> {};
+
+TEST_P(PregeneratedFor, HasWhatCommonAttentionAsksFor) {
+  const auto known = names(GetParam() ? Isa::avx512 : Isa::portable);
+  const SupposedTileRegisters supposed(GetParam());
   for (DType type : {f32, f16, bf16})
     for (std::int64_t dim : {64, 128})
       for (std::int64_t tokens : {64, 100, 512, 4096})
@@ -55,6 +62,8 @@ TEST(Pregenerated, HasWhatCommonAttentionAsksFor) {
             EXPECT_TRUE(known.contains(kernel.name())) << kernel.name();
         }
 }
+
+INSTANTIATE_TEST_SUITE_P(TileRegisters, PregeneratedFor, testing::Bool());
 
 // The same program under a name that is not built in.
 Function compiled_anew(const lang::Kernel& kernel) {

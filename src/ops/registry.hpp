@@ -69,6 +69,8 @@ struct Case {
   std::string name;
   OptionTexts options;
   std::function<Tensors(std::uint64_t seed)> inputs;
+  // Tensors like those of seed 1, most of them without memory: kernels can be listed of them.
+  std::function<Tensors()> described;
 };
 
 struct Operator {

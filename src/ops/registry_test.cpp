@@ -13,9 +13,19 @@ TEST(Registry, BenchmarksCanBeBuilt) {
   for (const char* name : {"gemm", "topk_blocks"}) {
     const Operator& op = find_operator(name);
     for (const Case& example : op.bench_cases)
-      EXPECT_NO_THROW(Options::parse(op, example.options)) << example.name;
-    const Case& first = op.bench_cases.front();  // random inputs of all of them take seconds
-    EXPECT_FALSE(op.kernels(first.inputs(1), Options::parse(op, first.options), Target::cpu()).empty());
+      EXPECT_FALSE(
+          op.kernels(example.described(), Options::parse(op, example.options), Target::cpu()).empty());
+  }
+}
+
+TEST(Registry, ExamplesAreDescribed) {
+  for (const Operator& op : operators()) {
+    const Tensors made = op.check_cases.front().inputs(1), described = op.check_cases.front().described();
+    ASSERT_EQ(made.size(), described.size()) << op.name;
+    for (const auto& [name, tensor] : described) {
+      EXPECT_EQ(tensor.shape(), made.at(name).shape()) << op.name << ' ' << name;
+      EXPECT_EQ(tensor.dtype(), made.at(name).dtype()) << op.name << ' ' << name;
+    }
   }
 }
 

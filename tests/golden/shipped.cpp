@@ -3,6 +3,7 @@
 #include <map>
 
 #include "ops/schema/example.hpp"
+#include "ops/schema/tile_registers.hpp"
 #include "show/cuda_texts.hpp"
 #include "show/texts.hpp"
 
@@ -245,9 +246,12 @@ std::vector<ShippedText> shipped_texts(const std::vector<ShippedCall>& calls) {
       if (!texts.contains(name_of(kernel, "sm_80.cu")))
         add(kernel, "sm_80.cu", shown::cuda_text(kernel, {80}));
     });
-    each(call, Target::cpu(), [&](const lang::Kernel& kernel) {
-      if (!texts.contains(name_of(kernel, "cpp"))) add(kernel, "cpp", shown::cpp_text(kernel));
-    });
+    for (const bool tile_registers : {false, true}) {
+      const ops::SupposedTileRegisters supposed(tile_registers);
+      each(call, Target::cpu(), [&](const lang::Kernel& kernel) {
+        if (!texts.contains(name_of(kernel, "cpp"))) add(kernel, "cpp", shown::cpp_text(kernel));
+      });
+    }
   }
   std::vector<ShippedText> result;
   for (auto& [name, text] : texts) result.push_back({name, std::move(text)});

@@ -119,6 +119,7 @@ TEST_F(Tool, ShowsPrograms) {
       {"show gemm --target cuda", "kernel gemm"},
       {"show gemm --cpp", "extern \"C\""},
       {"show gemm --random a=512x512:bf16 --random b=512x512:bf16", "input a: bf16"},
+      {"show gemm --random a=1000000x1000000:bf16 --random b=1000000x1000000:bf16", "input a: bf16"},
       {"show gemm --option transpose_b=true --random a=8x8 --random b=8x8", ".T()"},
       {"show gemm --cuda", "__global__"},
       {"show gemm --layout", "gemm(a_tile, b_tile, sum): fma"},

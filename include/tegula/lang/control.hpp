@@ -18,11 +18,14 @@ enum class Group { warp, warpgroup };
 
 namespace detail {
 enum class Loop { serial, unrolled, pipelined };
-void loop(Loop kind, const Range& range, int stages, const std::function<void(Index)>& body);
-void parallel(const std::vector<Operand>& extents, Loc at, const IndexBody& body);
-void each_group(int count, Group group, Loc at, const std::function<void(Index)>& body);
-void loop_while(const std::function<Expr()>& condition, const std::function<void()>& body, Loc at);
+void loop(Loop kind, const Range& range, int stages, FunctionRef<void(const Index&)> body);
+void parallel(std::span<const Operand> extents, Loc at, IndexBody body);
+void parallel(std::initializer_list<Operand> extents, Loc at, IndexBody body);
 std::vector<Operand> extents_of(const Tile& tile, int arity, Loc at);
+// Over a tile of this rank.
+void parallel(const Tile& tile, int rank, Loc at, IndexBody body);
+void each_group(int count, Group group, Loc at, FunctionRef<void(const Index&)> body);
+void loop_while(FunctionRef<Expr()> condition, FunctionRef<void()> body, Loc at);
 }  // namespace detail
 
 // Iterations in order. The range may be known only at run time, and may be empty.
@@ -64,15 +67,15 @@ void unrolled(int count, F body, Loc at = Loc::current()) {
 // Independent iterations, in any order or at the same time.
 template <std::invocable<Index> F>
 void parallel(Operand n, F body) {
-  detail::parallel({n}, n.at, [&](auto& i) { body(i[0]); });
+  detail::parallel({n}, n.at, [&](const std::vector<Index>& i) { body(i[0]); });
 }
 template <std::invocable<Index, Index> F>
 void parallel(Operand n, Operand m, F body) {
-  detail::parallel({n, m}, n.at, [&](auto& i) { body(i[0], i[1]); });
+  detail::parallel({n, m}, n.at, [&](const std::vector<Index>& i) { body(i[0], i[1]); });
 }
 template <std::invocable<Index, Index, Index> F>
 void parallel(Operand n, Operand m, Operand l, F body) {
-  detail::parallel({n, m, l}, n.at, [&](auto& i) { body(i[0], i[1], i[2]); });
+  detail::parallel({n, m, l}, n.at, [&](const std::vector<Index>& i) { body(i[0], i[1], i[2]); });
 }
 // clang-format off
 template <class F> requires(!std::invocable<F, Index>) void parallel(Operand, F) = delete;  // the body takes one Index for each extent
@@ -83,7 +86,7 @@ template <class F> requires(!std::invocable<F, Index>) void serial(Operand, F) =
 template <class F>
 void parallel(const Tile& tile, F body, Loc at = Loc::current()) {
   constexpr int arity = std::is_invocable_v<F, Index> ? 1 : std::is_invocable_v<F, Index, Index> ? 2 : 3;
-  detail::parallel(detail::extents_of(tile, arity, at), at, [&](auto& i) {
+  detail::parallel(tile, arity, at, [&](const std::vector<Index>& i) {
     if constexpr (arity == 1)
       body(i[0]);
     else if constexpr (arity == 2)
@@ -121,11 +124,11 @@ class When {
   explicit When(void* branch) : branch_(branch) {}
   template <std::invocable F>
   void otherwise(F body, Loc at = Loc::current()) && {
-    record(std::function<void()>(body), at);
+    record(body, at);
   }
 
  private:
-  void record(const std::function<void()>& body, Loc at);
+  void record(detail::FunctionRef<void()> body, Loc at);
   void* branch_;
 };
 
@@ -137,9 +140,9 @@ struct RowsOptions {
 };
 
 namespace detail {
-When when(const Operand& condition, const std::function<void()>& body);
-void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
-               const std::function<void()>& body, Loc at);
+When when(const Operand& condition, FunctionRef<void()> body);
+void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options, FunctionRef<void()> body,
+               Loc at);
 }  // namespace detail
 
 // A branch on a device value; `otherwise` may follow directly.

@@ -22,14 +22,14 @@ class Kernel {
 };
 
 namespace detail {
-Kernel build(const std::string& name, const std::function<void()>& body, Loc at);
+Kernel build(const std::string& name, FunctionRef<void()> body, Loc at);
 void require_now(bool condition, const std::string& message, Loc at);
 }  // namespace detail
 
 // Builds a kernel: `body` declares the signature and records the grids. `name` is an identifier.
 template <std::invocable F>
-Kernel kernel(const std::string& name, F&& body, Loc at = Loc::current()) {
-  return detail::build(name, std::function<void()>(std::forward<F>(body)), at);
+Kernel kernel(const std::string& name, F body, Loc at = Loc::current()) {
+  return detail::build(name, body, at);
 }
 
 struct OutputOptions {
@@ -110,22 +110,22 @@ struct GridOptions {
 };
 
 namespace detail {
-using IndexBody = std::function<void(const std::vector<Index>&)>;
-void grid(const std::vector<Operand>& extents, const GridOptions& options, const IndexBody& body);
+using IndexBody = FunctionRef<void(const std::vector<Index>&)>;
+void grid(std::initializer_list<Operand> extents, const GridOptions& options, IndexBody body);
 }  // namespace detail
 
 // Runs the body once for every index, in independent blocks and in any order.
 template <std::invocable<Index> F>
 void grid(Operand x, GridOptions options, F body) {
-  detail::grid({x}, options, [&](auto& i) { body(i[0]); });
+  detail::grid({x}, options, [&](const std::vector<Index>& i) { body(i[0]); });
 }
 template <std::invocable<Index, Index> F>
 void grid(Operand x, Operand y, GridOptions options, F body) {
-  detail::grid({x, y}, options, [&](auto& i) { body(i[0], i[1]); });
+  detail::grid({x, y}, options, [&](const std::vector<Index>& i) { body(i[0], i[1]); });
 }
 template <std::invocable<Index, Index, Index> F>
 void grid(Operand x, Operand y, Operand z, GridOptions options, F body) {
-  detail::grid({x, y, z}, options, [&](auto& i) { body(i[0], i[1], i[2]); });
+  detail::grid({x, y, z}, options, [&](const std::vector<Index>& i) { body(i[0], i[1], i[2]); });
 }
 template <std::invocable<Index> F>
 void grid(Operand x, F body) {

@@ -1,6 +1,7 @@
 // Places: tensors, tiles, their views and elements, and variables.
 #pragma once
 #include <initializer_list>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -14,7 +15,10 @@ using ViewPtr = std::shared_ptr<const ir::View>;
 // One element of a tensor or a tile. Using it as a value reads it now; assigning to it records a store.
 class Element {
  public:
-  Element(ViewPtr view, const std::vector<Operand>& index, Loc at);
+  Element(const ViewPtr& view, std::span<const Operand> index, Loc at);
+  Element(const ViewPtr& view, std::initializer_list<Operand> index, Loc at)
+      : Element(view, std::span(index.begin(), index.size()), at) {}
+  ~Element();
   Element(const Element&) = delete;             // an element is used where it is written: `Expr x = a(i);`
   Element& operator=(const Element&) = delete;  // `auto x = a(i)` is a reference: write `Expr x = a(i);`
 
@@ -48,14 +52,17 @@ inline Range range(Operand begin, Operand end) { return {std::move(begin), std::
 // One argument of slice(): an index drops the dimension; a range or `all` keeps it.
 struct Subscript {
   std::variant<All, Range, Operand> what;
-  Subscript() : what(All{}) {}
-  Subscript(All) : what(All{}) {}
-  Subscript(Range range) : what(std::move(range)) {}
+  Subscript();
+  Subscript(All) : Subscript() {}
+  Subscript(const Range& range);
   template <Number T>
-  Subscript(T index, Loc at = Loc::current()) : what(Operand(index, at)) {}
-  Subscript(const Expr& index, Loc at = Loc::current()) : what(Operand(index, at)) {}
-  Subscript(Element&& index, Loc at = Loc::current()) : what(Operand(std::move(index), at)) {}
-  Subscript(const Var& index, Loc at = Loc::current()) : what(Operand(index, at)) {}
+  Subscript(T index, Loc at = Loc::current()) : Subscript(Expr(index), at) {}
+  Subscript(const Expr& index, Loc at = Loc::current());
+  Subscript(Element&& index, Loc at = Loc::current());
+  Subscript(const Var& index, Loc at = Loc::current());
+  Subscript(const Subscript&);
+  Subscript& operator=(const Subscript&);
+  ~Subscript();
 };
 
 using Extents = std::vector<Operand>;
@@ -65,13 +72,21 @@ using Extents = std::vector<Operand>;
 struct Window {
   ViewPtr view;
   Loc at;
+  Window(ViewPtr view, Loc at);
+  Window(const Window&);
+  ~Window();
 };
 
 // A tensor in global memory, or a view of one. Copying a Tensor copies the handle. An element outside the
 // view reads as 0, and is not written.
 class Tensor {
  public:
-  explicit Tensor(ViewPtr view) : view_(std::move(view)) {}
+  explicit Tensor(ViewPtr view);
+  Tensor(const Tensor&);
+  Tensor(Tensor&&) noexcept;
+  Tensor& operator=(const Tensor&);
+  Tensor& operator=(Tensor&&) noexcept;
+  ~Tensor();
 
   template <std::convertible_to<Operand>... Indices>
   Element operator()(Operand first, Indices&&... rest) const {
@@ -96,14 +111,14 @@ class Tensor {
   const ViewPtr& view() const { return view_; }
 
  private:
-  Window window(const std::vector<Operand>& offsets, Loc at) const;
+  Window window(std::initializer_list<Operand> offsets, Loc at) const;
   ViewPtr view_;
 };
 
 // A tile has a constant shape and belongs to one block. It is never copied implicitly; pass it by reference.
 class Tile {
  public:
-  Tile(Tile&&) = default;
+  Tile(Tile&&) noexcept;
   Tile(const Tile&) = delete;
   Tile& operator=(const Tile&) = delete;  // write copy(from, to)
 
@@ -127,9 +142,10 @@ class Tile {
   [[nodiscard]] Expr scalar(Loc at = Loc::current()) const;
 
  protected:
+  ~Tile();
   enum class Space { shared, fragment };
   Tile(const char* name, Space space, const std::vector<int>& shape, DType type, Loc at);
-  explicit Tile(ViewPtr view) : view_(std::move(view)) {}
+  explicit Tile(ViewPtr view);
   ViewPtr transposed(Loc at) const;
   ViewPtr sliced(const std::vector<Subscript>& subscripts, Loc at) const;
   ViewPtr reshaped(const std::vector<int>& shape, Loc at) const;
@@ -164,14 +180,10 @@ class Shared : public Tile {
       : Tile(name, Space::shared, shape, type, at) {}
   Shared(const Extents&, DType) = delete;  // the extents of a tile are C++ numbers, not Dims or Exprs
   Shared(const char*, const Extents&, DType) = delete;  // the extents of a tile are C++ numbers
-  [[nodiscard]] Shared T(Loc at = Loc::current()) const { return Shared(transposed(at)); }
+  [[nodiscard]] Shared T(Loc at = Loc::current()) const;
   [[nodiscard]] Shared slice(Subscript a, Subscript b = {}, Subscript c = {}, Subscript d = {},
-                             Loc at = Loc::current()) const {
-    return Shared(sliced({a, b, c, d}, at));
-  }
-  [[nodiscard]] Shared reshape(const std::vector<int>& shape, Loc at = Loc::current()) const {
-    return Shared(reshaped(shape, at));
-  }
+                             Loc at = Loc::current()) const;
+  [[nodiscard]] Shared reshape(const std::vector<int>& shape, Loc at = Loc::current()) const;
 
  private:
   explicit Shared(ViewPtr view) : Tile(std::move(view)) {}
@@ -201,14 +213,10 @@ class Fragment : public Tile {
   Fragment(const char*, const Extents&, DType,
            const Operand&) = delete;  // the extents of a tile are C++ numbers
 
-  [[nodiscard]] Fragment T(Loc at = Loc::current()) const { return Fragment(transposed(at)); }
+  [[nodiscard]] Fragment T(Loc at = Loc::current()) const;
   [[nodiscard]] Fragment slice(Subscript a, Subscript b = {}, Subscript c = {}, Subscript d = {},
-                               Loc at = Loc::current()) const {
-    return Fragment(sliced({a, b, c, d}, at));
-  }
-  [[nodiscard]] Fragment reshape(const std::vector<int>& shape, Loc at = Loc::current()) const {
-    return Fragment(reshaped(shape, at));
-  }
+                               Loc at = Loc::current()) const;
+  [[nodiscard]] Fragment reshape(const std::vector<int>& shape, Loc at = Loc::current()) const;
   // A new Fragment with the same contents in another type.
   [[nodiscard]] Fragment to(DType type, Loc at = Loc::current()) const;
 
@@ -221,10 +229,11 @@ class Var {
  public:
   template <Number T>
   Var(T value, Loc at = Loc::current()) : Var(Operand(value, at)) {}
-  Var(const Expr& value, Loc at = Loc::current()) : Var(Operand(value, at)) {}
-  Var(Element&& value, Loc at = Loc::current()) : Var(Operand(std::move(value), at)) {}
+  Var(const Expr& value, Loc at = Loc::current());
+  Var(Element&& value, Loc at = Loc::current());
   explicit Var(const Operand& value);
   Var(const Var&) = delete;  // for a second variable write Var y = Expr(x)
+  ~Var();
 
   void operator=(const Operand& value);
   void operator=(Var& value);

@@ -11,18 +11,22 @@ namespace tegula::lang {
 // Where a copy reads: a tile, or a tensor window.
 struct Source {
   ViewPtr view;
-  Source(const Window& window) : view(window.view) {}
-  Source(const Tensor& tensor) : view(tensor.view()) {}
-  Source(const Tile& tile) : view(tile.view()) {}
+  Source(const Window& window);
+  Source(const Tensor& tensor);
+  Source(const Tile& tile);
+  Source(const Source&);
+  ~Source();
 };
 
 // Where a copy writes: a tile that is not const, or a tensor window.
 struct Target {
   ViewPtr view;
-  Target(const Window& window) : view(window.view) {}
-  Target(const Tensor& tensor) : view(tensor.view()) {}
-  Target(Tile& tile) : view(tile.view()) {}
-  Target(Tile&& tile) : view(tile.view()) {}
+  Target(const Window& window);
+  Target(const Tensor& tensor);
+  Target(Tile& tile);
+  Target(Tile&& tile);
+  Target(const Target&);
+  ~Target();
 };
 
 struct CopyOptions {
@@ -45,7 +49,7 @@ void fill(const Target& tile, const Operand& value, Loc at = Loc::current());
 void clear(const Target& tile, Loc at = Loc::current());
 
 namespace detail {
-void gather(const Tensor& from, const std::function<Expr(Index)>& row, const Target& to, Loc at);
+void gather(const Tensor& from, FunctionRef<Expr(const Index&)> row, const Target& to, Loc at);
 }  // namespace detail
 
 // tile(i, …) = from(row(i), …); `rows` is a vector of integers, or a function of the index. A row outside the
@@ -54,7 +58,7 @@ template <std::invocable<Index> F>
 requires(!std::derived_from<F, Tile>) void gather(const Tensor& from, F row, const Target& tile,
                                                   Loc at = Loc::current()) {
   detail::gather(
-      from, [&](Index i) -> Expr { return row(i); }, tile, at);
+      from, [&](const Index& i) -> Expr { return row(i); }, tile, at);
 }
 void gather(const Tensor& from, const Tensor& rows, const Target& tile, Loc at = Loc::current());
 void gather(const Tensor& from, const Tile& rows, const Target& tile, Loc at = Loc::current());

@@ -35,6 +35,50 @@ class Var;
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 
+namespace detail {
+// A number of C++ in a program.
+struct Literal {
+  enum class Kind { boolean, integer, natural, real } kind;
+  std::int64_t whole = 0;
+  double real = 0;
+
+  template <Number T>
+  explicit Literal(T value) {
+    if constexpr (std::is_floating_point_v<T>)
+      kind = Kind::real, real = static_cast<double>(value);
+    else
+      kind = std::is_same_v<T, bool>                   ? Kind::boolean
+             : std::is_unsigned_v<T> && sizeof(T) == 4 ? Kind::natural
+                                                       : Kind::integer,
+      whole = static_cast<std::int64_t>(value);
+  }
+};
+
+// A function for the time of a call that takes it. Two pointers: a program has hundreds of these, and
+// std::function would instantiate several functions for each.
+template <class Signature>
+class FunctionRef;
+template <class Result, class... Arguments>
+class FunctionRef<Result(Arguments...)> {
+ public:
+  template <class F>
+  FunctionRef(const F& function)
+      : function_(&function), call_([](const void* own, Arguments... arguments) -> Result {
+          return (*const_cast<F*>(static_cast<const F*>(own)))(static_cast<Arguments>(arguments)...);
+        }) {}
+  Result operator()(Arguments... arguments) const {
+    return call_(function_, static_cast<Arguments>(arguments)...);
+  }
+
+ private:
+  const void* function_;
+  Result (*call_)(const void*, Arguments...);
+};
+}  // namespace detail
+
+// What programs copy and destroy for every operation, such as values, is copied and destroyed in the library:
+// programs are shorter, and compile faster.
+
 // A value. It never changes and cannot be assigned; use a Var for a value that changes. It does not convert
 // to a C++ `bool`, because a C++ `if` runs while the program is being built: use when() or select().
 class Expr {
@@ -43,14 +87,16 @@ class Expr {
 
   // A literal takes the type of the other operand.
   template <Number T>
-  Expr(T value) : Expr(literal_of(value)) {}
+  Expr(T value) : Expr(detail::Literal(value)) {}
+  explicit Expr(const detail::Literal& value);
   // Reads the element, here.
   Expr(Element&& place);
   Expr(const Element&) = delete;  // `auto x = a(i)` keeps a place, not a value: write `Expr x = a(i);`
   // Reads the variable, here.
   Expr(const Var& variable, Loc at = Loc::current());
-  Expr(Node node, bool literal) : node_(std::move(node)), literal_(literal) {}
-  Expr(const Expr&) = default;
+  Expr(Node node, bool literal);
+  Expr(const Expr&);
+  ~Expr();
   Expr& operator=(const Expr&) = delete;  // an Expr never changes: what changes is a Var, `Var x = 0; x = e;`
   template <class T>
   void operator+=(const T&) = delete;  // an Expr never changes: what changes is a Var, `Var x = 0; x += e;`
@@ -66,19 +112,6 @@ class Expr {
   const Node& node() const { return node_; }
 
  private:
-  template <Number T>
-  static Expr literal_of(T value) {
-    if constexpr (std::is_same_v<T, bool>)
-      return bool_literal(value);
-    else if constexpr (std::is_floating_point_v<T>)
-      return float_literal(static_cast<double>(value));
-    else
-      return int_literal(static_cast<std::int64_t>(value), std::is_unsigned_v<T> && sizeof(T) == 4);
-  }
-  static Expr bool_literal(bool value);
-  static Expr int_literal(std::int64_t value, bool natural);
-  static Expr float_literal(double value);
-
   Node node_;
   bool literal_;
 };
@@ -102,12 +135,13 @@ struct Unnamed {
 struct Operand : Expr {
   Loc at;
   template <Number T>
-  Operand(T value, Loc at = Loc::current()) : Expr(value), at(detail::user_place(at)) {}
-  Operand(const Expr& value, Loc at = Loc::current()) : Expr(value), at(detail::user_place(at)) {}
+  Operand(T value, Loc at = Loc::current()) : Operand(detail::Literal(value), at) {}
+  Operand(const detail::Literal& value, Loc at);
+  Operand(const Expr& value, Loc at = Loc::current());
   Operand(Element&& place, Loc at = Loc::current());
   Operand(const Element&) = delete;  // `auto x = a(i)` keeps a place, not a value: write `Expr x = a(i);`
-  Operand(const Var& variable, Loc at = Loc::current()) : Operand(Expr(variable, at), at) {}
-  Operand(const Operand&) = default;
+  Operand(const Var& variable, Loc at = Loc::current());
+  Operand(const Operand&);
   Operand& operator=(const Operand& other);  // for containers, such as Extents
 };
 

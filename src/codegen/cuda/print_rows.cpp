@@ -111,12 +111,7 @@ void RowPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, s
   if (batch == 0) return rows_one_by_one(loop, plan, pieces, true);
   const std::string f = names_.unique("f"), from = names_.unique("from"), exists = names_.unique("exists");
   name_column(loop, team_.thread, lanes, plan.elements);
-  Texts bytes;  // of a piece in each block of columns
-  for (std::int64_t i = 0; plan.may_be_cut && i < blocks; ++i) {
-    bytes.push_back(names_.unique("bytes"));
-    out_.line(
-        fmt::format("const int {} = {};", bytes.back(), piece_bytes_text(plan, i * lanes * plan.elements)));
-  }
+  const Texts bytes = bytes_of_pieces(plan, lanes, blocks);
   out_.line("#pragma unroll 1");
   out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, lanes, count,
                         batch * step));
@@ -140,15 +135,32 @@ void RowPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, s
     for (std::int64_t i = 0; i < blocks; ++i) {
       const std::int64_t begin = i * lanes * plan.elements;
       values_.set(loop.index.back(), i == 0 ? column : fmt::format("({} + {})", column, begin));
-      const std::string there =
-          bytes.empty() ? fmt::format("{}[r]", exists)
-                        : fmt::format("{}[r] ? {} : 0", exists, bytes[static_cast<std::size_t>(i)]);
-      out_.line(fmt::format("tg::{}({}, {}[r]{}, {});", bytes.empty() ? "copy_async" : "copy_bytes_async",
-                            address(plan.store->to).pointer, from, i == 0 ? "" : fmt::format(" + {}", begin),
-                            there));
+      copy_piece(plan, fmt::format("{}[r]{}", from, i == 0 ? "" : fmt::format(" + {}", begin)),
+                 fmt::format("{}[r]", exists), bytes.empty() ? "" : bytes[static_cast<std::size_t>(i)]);
     }
   });
   out_.close();
+}
+
+// Of a piece in each block of columns, where rows may be cut off.
+RowPrinter::Texts RowPrinter::bytes_of_pieces(const passes::RowCopy& plan, std::int64_t lanes,
+                                              std::int64_t blocks) {
+  Texts bytes;
+  for (std::int64_t i = 0; plan.may_be_cut && i < blocks; ++i) {
+    bytes.push_back(names_.unique("bytes"));
+    out_.line(
+        fmt::format("const int {} = {};", bytes.back(), piece_bytes_text(plan, i * lanes * plan.elements)));
+  }
+  return bytes;
+}
+
+void RowPrinter::copy_piece(const passes::RowCopy& plan, const std::string& from, const std::string& exists,
+                            const std::string& bytes) {
+  const std::string to = address(plan.store->to).pointer;
+  if (bytes.empty())
+    out_.line(fmt::format("tg::copy_async({}, {}, {});", to, from, exists));
+  else
+    out_.line(fmt::format("tg::copy_bytes_async({}, {}, {} ? {} : 0);", to, from, exists, bytes));
 }
 
 // The indices before the last from the number of the row.

@@ -282,6 +282,14 @@ std::string ElementPrinter::part_pointer(const Access& access, int first) {
   return address(own).pointer;
 }
 
+// In front of a store: what else the thread asks, and whether the element exists.
+std::string ElementPrinter::question(const std::string& exists) {
+  Texts asked;
+  for (const std::string& own : {only_one(), row_exists_, exists})
+    if (!own.empty()) asked.push_back(own);
+  return asked.empty() ? "" : fmt::format("if ({}) ", fmt::join(asked, " && "));
+}
+
 // The names of the indices are those of the first element; `element` names those of element `e` from there.
 void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std::function<void()>& element) {
   Texts stores;
@@ -308,12 +316,8 @@ void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std:
       continue;
     }
     out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, found->second));
-    Texts asked;
-    for (const std::string& own :
-         {only_one(), row_exists_, dims_of_some_rows(n, s).empty() ? std::string() : exists})
-      if (!own.empty()) asked.push_back(own);
     stores.push_back(fmt::format("{}tg::{}_pack({}, {});",
-                                 asked.empty() ? "" : fmt::format("if ({}) ", fmt::join(asked, " && ")),
+                                 question(dims_of_some_rows(n, s).empty() ? std::string() : exists),
                                  as<Atomic>(s) ? "add" : "store", pointer, found->second));
   }
   out_.line("#pragma unroll");

@@ -122,6 +122,16 @@ std::pair<std::string, std::string> CudaGridPrinter::own_part(const passes::Gemm
   return result;
 }
 
+namespace {
+
+// Registers of the sum of so many columns.
+std::string sum_of_instruction(const FragmentTile& c, DType type, int columns, std::int64_t first) {
+  if (columns / 2 == c.layout.register_count()) return c.name;
+  return fmt::format("*({}(*)[{}])({})", scalar_type(type), columns / 2, plus(c.name, first));
+}
+
+}  // namespace
+
 // One accumulator of 64 rows and the columns of an instruction after the other; only one of those that are
 // awaited one by one, in registers of its own.
 Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
@@ -129,11 +139,9 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
   const auto [left, right] = passes::instruction_operands(n, plan);
   const std::int64_t columns = right.extent(1) / plan.parts.along_n, k = n.depth();
   const int parts = static_cast<int>(plan.columns.size()), count = passes::accumulators(n, plan);
-  std::string part;
-  if (only >= 0) {
-    part = names_.unique("part");
+  const std::string part = only >= 0 ? names_.unique("part") : "";
+  if (only >= 0)
     out_.line(fmt::format("float {}[{}];", part, plan.columns[static_cast<std::size_t>(only % parts)] / 2));
-  }
   Flight flight{c.name, ""};
   // Elements that change threads go through shared memory, with barriers, in front of the product.
   const bool moves = plan.a_in_registers && fragments_.at(n.a.buffer.get()).layout != plan.operand_a;
@@ -150,10 +158,7 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
     const std::int64_t i = block / parts, first = column, steps = k / plan.k;
     column += width;
     if (only >= 0 && block != only) continue;
-    const std::string sum = width / 2 == c.layout.register_count()
-                                ? c.name
-                                : fmt::format("*({}(*)[{}])({})", scalar_type(n.c.buffer->type), width / 2,
-                                              plus(c.name, (i * columns + first) / 2));
+    const std::string sum = sum_of_instruction(c, n.c.buffer->type, width, (i * columns + first) / 2);
     if (only >= 0) flight = {part, fmt::format("tg::add_to({}, {});", sum, part)};
     out_.line("#pragma unroll");
     out_.open(

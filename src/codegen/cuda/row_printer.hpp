@@ -28,6 +28,9 @@ class RowPrinter : protected ElementPrinter {
   void rows_one_by_one(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces, bool async);
   void rows_in_batches(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces,
                        std::int64_t blocks);
+  Texts bytes_of_pieces(const passes::RowCopy& plan, std::int64_t lanes, std::int64_t blocks);
+  void copy_piece(const passes::RowCopy& plan, const std::string& from, const std::string& exists,
+                  const std::string& bytes);
   GuardedAddress row_address(const passes::RowCopy& plan, bool async);
   std::string piece_bytes_text(const passes::RowCopy& plan, std::int64_t more);
 

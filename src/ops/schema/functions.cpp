@@ -1,9 +1,21 @@
 #include "ops/schema/functions.hpp"
 
+#include <optional>
+
+#include "ops/schema/tile_registers.hpp"
 #include "runtime/machine/cpu_features.hpp"
 #include "runtime/machine/environment.hpp"
 
 namespace tegula::ops {
+
+namespace {
+
+thread_local std::optional<bool> supposed_tile_registers;
+
+}  // namespace
+
+SupposedTileRegisters::SupposedTileRegisters(bool present) { supposed_tile_registers = present; }
+SupposedTileRegisters::~SupposedTileRegisters() { supposed_tile_registers.reset(); }
 
 Target target_for(Target target, const Device& device) {
   if (target != Target::automatic()) return target;
@@ -11,8 +23,8 @@ Target target_for(Target target, const Device& device) {
 }
 
 DType multiplied_type(DType type, bool on_gpu) {
-  const bool narrow = on_gpu ? type.bits() == 16 : type == bf16 && has_tile_registers();
-  return narrow ? type : f32;
+  if (on_gpu) return type.bits() == 16 ? type : f32;
+  return type == bf16 && supposed_tile_registers.value_or(has_tile_registers()) ? type : f32;
 }
 
 }  // namespace tegula::ops

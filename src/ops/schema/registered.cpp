@@ -45,12 +45,22 @@ OptionValues values_of(const OperatorSchema& schema, const Options& options) {
   return result;
 }
 
+// Plans for a CPU read the boundaries of packed sequences.
+Tensors described(const OperatorSchema& schema, const ExampleCall& call, std::uint64_t seed) {
+  Tensors result = call.described(schema);
+  for (std::size_t i = 0; i < schema.inputs; ++i)
+    if (const TensorSpec& tensor = schema.tensors[i]; tensor.packs && result.contains(tensor.name))
+      result.insert_or_assign(tensor.name, call.values(schema, tensor, seed + i));
+  return result;
+}
+
 Case case_of(const OperatorSchema& schema, const Example& example) {
   const ExampleCall call = ExampleCall::parse(schema, example.text);
   OptionTexts options;
   for (const auto& [name, value] : call.options) options[name] = text_of(value);
   return {example.name, std::move(options),
-          [&schema, call](std::uint64_t seed) { return call.inputs(schema, seed); }};
+          [&schema, call](std::uint64_t seed) { return call.inputs(schema, seed); },
+          [&schema, call] { return described(schema, call, 1); }};
 }
 
 Work work_of(const OperatorSchema& schema, const Tensors& in, const Options& options) {

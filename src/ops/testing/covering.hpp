@@ -19,7 +19,7 @@ inline std::set<std::string> choices_of(const Operator& op, const Case& example)
     const bool is_size = info.type == OptionType::integer || info.type == OptionType::real;
     single.push_back(is_size ? info.name : info.name + "=" + given->second);
   }
-  for (const auto& [name, tensor] : example.inputs(1))
+  for (const auto& [name, tensor] : example.described())
     single.push_back(name + ": " + std::string(tensor.dtype().name()));
   std::set<std::string> result;
   for (const std::string& one : single)
@@ -27,8 +27,7 @@ inline std::set<std::string> choices_of(const Operator& op, const Case& example)
   return result;
 }
 
-// That which adds most choices first. All of them where TEGULA_TEST_ROWS is 'all'. It makes the inputs of all
-// examples.
+// That which adds most choices first. All of them where TEGULA_TEST_ROWS is 'all'.
 inline std::vector<const Case*> covering_cases(const Operator& op) {
   std::vector<std::pair<const Case*, std::set<std::string>>> left;
   for (const Case& example : op.check_cases) left.emplace_back(&example, choices_of(op, example));

@@ -330,6 +330,24 @@ void repeat_for_blocks(schedule::Schedule& out, const Roles& roles, std::initial
 
 }  // namespace
 
+namespace {
+
+void add_loads(schedule::Role& producer, const Roles& roles, Events loads) {
+  if (roles.one_loader)
+    producer.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, std::move(loads)}, Who::one});
+  else
+    append(producer.events, std::move(loads));
+}
+
+// The first warp group begins.
+void add_ping_pong(schedule::Role& consumer, const Events& sums) {
+  if (has_ping_pong(sums))
+    consumer.events.push_back(
+        {schedule::Guard{schedule::Guard::Kind::last_group, {ping_pong_barrier(1, false)}}});
+}
+
+}  // namespace
+
 schedule::Schedule build_schedule(const std::string& name, const Roles& roles, const ConsumerProgram& program,
                                   const StepParts& parts) {
   schedule::Schedule out;
@@ -351,9 +369,7 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   Events sums = consumer_events(names, stores, roles, program, parts);
   fence_reads(sums, out, [&](int ring) { return is_filled_by_engine(roles, ring); });
   Events loads = producer_events(names, roles), transpositions = transposer_events(names, roles);
-  if (has_ping_pong(sums))  // the first warp group begins
-    consumer.events.push_back(
-        {schedule::Guard{schedule::Guard::Kind::last_group, {ping_pong_barrier(1, false)}}});
+  add_ping_pong(consumer, sums);
   repeat_for_blocks(out, roles, {&sums, &transpositions}, loads);
   append(consumer.events, std::move(sums));
   if (roles.stores()) consumer.events.push_back({schedule::StoreWait{0}, Who::leader});
@@ -364,10 +380,7 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
     append(consumer.events, stores.end());
     producer.warps -= consumer.groups;
   }
-  if (roles.one_loader)
-    producer.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, std::move(loads)}, Who::one});
-  else
-    append(producer.events, std::move(loads));
+  add_loads(producer, roles, std::move(loads));
   producer.warps -= roles.transposing_warps();
   out.roles = {std::move(consumer), std::move(producer)};
   if (roles.transposing_warps() > 0)

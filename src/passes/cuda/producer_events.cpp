@@ -50,6 +50,16 @@ class Producer {
   void fill_by_threads(const Stmt& s, const BufferPtr& tile, int part, Events& out);
   void transpose(const Stmt& s, const BufferPtr& tile, bool last, Events& out);
   void nested(const Stmt& s, std::vector<int>& open, Events& out);
+  // The tiles that a body fills.
+  struct Fills {
+    std::vector<int> open;                                    // rings
+    std::unordered_map<const Buffer*, Part> next;             // of each tile
+    std::unordered_map<const Buffer*, const StmtNode*> last;  // that fills a tile that comes with this one
+    std::unordered_map<int, const Buffer*> first;             // of the tiles that come in an open ring
+  };
+  Fills fills_of(const Body& statements) const;
+  void fill_next(const Stmt& s, Fills& fills, std::vector<int>& to_come, Events& out);
+  void other(const Stmt& s, Events& out) const;
 
   bool transposes() const { return who_ == Filler::transposer; }
   Who readers() const { return roles_.one_loader && !transposes() ? Who::one : Who::all; }
@@ -279,50 +289,63 @@ std::unordered_map<int, const StmtNode*> Producer::last_readers_of(const std::ve
   return result;
 }
 
+Producer::Fills Producer::fills_of(const Body& statements) const {
+  Fills fills;
+  for (const Stmt& s : statements)
+    if (const auto own = fills_.find(s.get()); own != fills_.end()) {
+      fills.last[first_with(own->second)] = s.get();
+      ++fills.next[own->second.get()].count;
+    }
+  return fills;
+}
+
+void Producer::fill_next(const Stmt& s, Fills& fills, std::vector<int>& to_come, Events& out) {
+  const BufferPtr& tile = fills_.at(s.get());
+  const int ring = roles_.ring_of(tile.get());
+  const Buffer* const with = first_with(tile);
+  const bool is_open = std::find(fills.open.begin(), fills.open.end(), ring) != fills.open.end();
+  if (is_open && fills.first.at(ring) != with) out.push_back({schedule::Advance{ring}});
+  if (!is_open) fills.open.push_back(ring);
+  if (!is_open || fills.first.at(ring) != with) acquire(ring, tile, out);
+  fills.first[ring] = with;
+  const bool is_last = fills.last.at(with) == s.get();
+  Part& part = fills.next[tile.get()];
+  fill(s, tile, part, is_last, out);
+  ++part.number;
+  if (roles_.rings[static_cast<std::size_t>(ring)].is_awaited && is_last) to_come.push_back(ring);
+}
+
+// The declaration of a tile that is in a slot is no event.
+void Producer::other(const Stmt& s, Events& out) const {
+  if (const auto* declared = as<Declare>(s); declared && names_.is_ring(declared->tile.get())) return;
+  std::vector<schedule::Access> slots = reads(s);
+  const Who who = slots.empty() ? Who::all : readers();
+  out.push_back(event_of(schedule::Operation{std::move(slots)}, s, who));
+}
+
 Events Producer::body(const Body& statements, std::vector<int> to_come) {
   Events out;
   const auto last_readers = last_readers_of(to_come, statements);
-  std::vector<int> open;                                    // rings
-  std::unordered_map<const Buffer*, Part> next;             // of each tile
-  std::unordered_map<const Buffer*, const StmtNode*> last;  // that fills a tile that comes with this one
-  std::unordered_map<int, const Buffer*> first;             // of the tiles that come in an open ring
-  for (const Stmt& s : statements) {
-    if (const auto own = fills_.find(s.get()); own != fills_.end()) {
-      last[first_with(own->second)] = s.get();
-      ++next[own->second.get()].count;
-    }
-  }
+  Fills fills = fills_of(statements);
+  const auto advance = [&] {
+    for (const int ring : fills.open) out.push_back({schedule::Advance{ring}});
+    fills.open.clear();
+  };
   for (const Stmt& s : statements) {
     await(s, to_come, out);
-    if (const auto own = fills_.find(s.get()); own != fills_.end()) {
-      const int ring = roles_.ring_of(own->second.get());
-      const Buffer* const with = first_with(own->second);
-      const bool is_open = std::find(open.begin(), open.end(), ring) != open.end();
-      if (is_open && first.at(ring) != with) out.push_back({schedule::Advance{ring}});
-      if (!is_open) open.push_back(ring);
-      if (!is_open || first.at(ring) != with) acquire(ring, own->second, out);
-      first[ring] = with;
-      const bool is_last = last.at(with) == s.get();
-      Part& part = next[own->second.get()];
-      fill(s, own->second, part, is_last, out);
-      ++part.number;
-      if (roles_.rings[static_cast<std::size_t>(ring)].is_awaited && is_last) to_come.push_back(ring);
+    if (fills_.contains(s.get())) {
+      fill_next(s, fills, to_come, out);
     } else if (const auto leave = names_.leaves(s)) {
-      for (const int ring : open) out.push_back({schedule::Advance{ring}});
-      open.clear();
+      advance();
       out.push_back(event_of(*leave, s));
     } else if (has_fills(s)) {
-      nested(s, open, out);
+      nested(s, fills.open, out);
     } else {
-      const auto* declared = as<Declare>(s);
-      const bool in_slot = declared && names_.is_ring(declared->tile.get());
-      std::vector<schedule::Access> slots = in_slot ? std::vector<schedule::Access>{} : reads(s);
-      const Who who = slots.empty() ? Who::all : readers();
-      if (!in_slot) out.push_back(event_of(schedule::Operation{std::move(slots)}, s, who));
+      other(s, out);
     }
     let_go(s, last_readers, out);
   }
-  for (const int ring : open) out.push_back({schedule::Advance{ring}});
+  advance();
   return out;
 }
 

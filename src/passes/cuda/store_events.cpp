@@ -92,6 +92,17 @@ Events StoreEvents::store(const Stmt& s) {
   return out;
 }
 
+// Boxes of the tile into buffers, for the engine.
+void StoreEvents::stage(const Stmt& s, const BufferPtr& from, int first, int count, Events& out) {
+  schedule::Operation stage{{names_.access(from, schedule::Touch::read)}};
+  for (int box = first; box < first + count; ++box)
+    stage.accesses.push_back(
+        schedule::write(staging(), schedule::at(box % store_buffers), schedule::own(), {1, 0, 1}));
+  out.push_back(event_of(std::move(stage), s, Who::all, "stage"));
+  out.push_back(event_of(schedule::ProxyFence{}, s));
+  out.push_back(event_of(schedule::Barrier{staging_barrier, true, 0, 128, true}, s));
+}
+
 void StoreEvents::by_itself(const Stmt& s, Events& out) {
   const auto* sum = as<Accumulate>(s);
   const BufferPtr& from = sum ? sum->tile.buffer : as<Copy>(s)->from.buffer;
@@ -99,21 +110,14 @@ void StoreEvents::by_itself(const Stmt& s, Events& out) {
   const auto add = [&](What what, Who who = Who::all, const std::string& name = "") {
     out.push_back(event_of(std::move(what), s, who, name));
   };
-  const auto meet = [&] { add(schedule::Barrier{staging_barrier, true, 0, 128, true}); };
   const auto begin = [&](int pending) {
     add(schedule::StoreWait{pending}, Who::leader);
-    meet();
+    add(schedule::Barrier{staging_barrier, true, 0, 128, true});
   };
   std::optional<Access> to;  // of which the words count the turns
   for (int first = 0; first < count; first += batch) {
     begin(first == 0 ? 0 : store_buffers - 1);
-    schedule::Operation stage{{names_.access(from, schedule::Touch::read)}};
-    for (int box = first; box < first + batch; ++box)
-      stage.accesses.push_back(
-          schedule::write(staging(), schedule::at(box % store_buffers), schedule::own(), {1, 0, 1}));
-    add(std::move(stage), Who::all, "stage");
-    add(schedule::ProxyFence{});
-    meet();
+    stage(s, from, first, batch, out);
     if (has_turns(sum) && first == 0) {
       const Access own = words(*sum, Taker::groups);
       add(schedule::WaitTurn{own}, Who::leader);

@@ -36,6 +36,7 @@ class StoreEvents {
   // The threads that count the turns of a tensor.
   enum class Taker : std::uint8_t { adder, groups, threads };
 
+  void stage(const ir::Stmt& s, const ir::BufferPtr& from, int first, int count, schedule::Events& out);
   void by_itself(const ir::Stmt& s, schedule::Events& out);
   void hand_over(const ir::Stmt& s, schedule::Events& out);
   schedule::Events given(const ir::Stmt& s) const;

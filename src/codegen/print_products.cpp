@@ -1,0 +1,138 @@
+// Products of matrices, and what they read of tensors.
+#include <fmt/format.h>
+
+#include "codegen/grid_printer.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+std::string distance_text(const std::string& stride) {
+  const bool known = stride.find_first_not_of("0123456789") == std::string::npos;
+  return known ? fmt::format("fixed<{}>()", stride) : stride;
+}
+
+}  // namespace
+
+// The rows of a tensor that the product copies.
+std::string GridPrinter::copied_b(const Copy& n) {
+  const std::string name = names_.unique("b");
+  const std::vector<std::string> extents = extent_texts(n.to);
+  const auto print = [&](const MemoryView& from, const MemoryView&, const std::string&, const std::string&) {
+    out_.line(fmt::format("const auto {} = rows_or_panels({});", name, panels_text(n, from)));
+  };
+  for_matrices(memory(n.from, extents), memory(n.to, extents), extents, print);
+  return name;
+}
+
+// A tile whose elements lie as in memory.
+std::string GridPrinter::unpacked_b(const Gemm& n) {
+  const std::int64_t k = n.b.extent(0), columns = n.b.extent(1);
+  const std::string type(scalar_type(n.c.buffer->type));
+  const MemoryView b = memory(n.b, {std::to_string(k), std::to_string(columns)});
+  const std::string panels = names_.unique("panels");
+  out_.line(fmt::format("{0}* const {1} = ({0}*){2};", type, panels,
+                        allocate(k * round_up(columns, row_unit) * held_bytes(n.b.buffer->type))));
+  const std::string arguments =
+      fmt::format("{0}, {1}, {2}, (const {3}*)({4}), {5}, {6}, whole({1}, {2}), {3}(0), Unrounded{{}}",
+                  panels, k, columns, type, b.base, b.axes[0].stride, b.axes[1].stride);
+  if (b.axes[1].stride == "1" && may_fill_panels(n)) return fmt::format("rows_or_panels({})", arguments);
+  const bool transposed = b.axes[0].stride == "1" && b.axes[1].stride != "1";
+  out_.line(fmt::format("load_panels{}({});", transposed ? "_transposed" : "", arguments));
+  return panels;
+}
+
+std::string GridPrinter::operand_b(const Gemm& n, const Stmt& product) {
+  const auto copy = late_.find(product.get());
+  if (copy != late_.end()) return copied_b(*as<Copy>(copy->second));
+  if (!uses_.panels.contains(n.b.buffer.get())) return unpacked_b(n);
+  return fmt::format("(const {}*){}", scalar_type(n.c.buffer->type), pointer_name(n.b.buffer));
+}
+
+// A part of a tensor as the rows of a tile; clipping is left out, because nothing is read.
+std::string GridPrinter::rows_text(const FetchAhead& fetch) {
+  std::vector<std::string> terms;
+  std::string row_stride = "0";
+  for (std::size_t d = 0; d < fetch.from.dims.size(); ++d) {
+    const std::string stride = stride_text(fetch.from, static_cast<int>(d));
+    if (fetch.from.dims[d].axis == 0) row_stride = stride;
+    const Expr& offset = fetch.from.dims[d].offset;
+    if (!is_constant(offset, 0)) terms.push_back(fmt::format("{} * {}", as_long(offset), stride));
+  }
+  return fmt::format("rows_ahead({} + {}, {}, {}, {})", pointer_name(fetch.from.buffer), sum_text(terms),
+                     row_stride, fetch.rows, fetch.columns);
+}
+
+// The last products of a loop fetch what the first copies of the next iteration read, or, if there is none,
+// where the results of the block go.
+std::string GridPrinter::fetched_text(const Stmt& product) {
+  const auto found = fetches_.find(product.get());
+  if (found == fetches_.end()) return "";
+  const FetchAhead& fetch = found->second;
+  for (const Stmt& definition : fetch.definitions) stmt(definition);
+  const std::string rows = rows_text(fetch);
+  bool known = fetch.more && fetch.place < results_.size();
+  if (known) {
+    for_each_expr(results_[fetch.place].from, [&](const Expr& e) {
+      for_each_variable(e, [&](const VariablePtr& v) {
+        known &= variables_.contains(v.get()) && v->kind != VariableKind::mutable_;
+      });
+    });
+  }
+  if (!known) return fmt::format(", {}", rows);
+  const std::string result = rows_text(results_[fetch.place]);
+  return fmt::format(", {} ? {} : {}", scalar(fetch.more), rows, result);
+}
+
+// The function and its first arguments. Products of bf16 have registers of their own, and need room.
+std::string GridPrinter::product_text(const Gemm& n) {
+  const std::int64_t m = n.c.extent(0), columns = n.c.extent(1), k = n.a.extent(1);
+  if (!is_product_of_bf16(n)) return fmt::format("gemm_panel<{}, {}>(", m, columns);
+  const bool a = uses_.narrow.contains(n.a.buffer.get()), b = uses_.narrow.contains(n.b.buffer.get());
+  const std::string narrow = a || b ? fmt::format(", Narrow<{}, {}>", a, b) : "";
+  const std::int64_t tiles = (round_up(m, 16) / 16 + 2) * (round_up(k, 32) / 32);
+  return fmt::format("gemm_bf16<{}, {}{}>(call->has_tiles, {}, ", m, columns, narrow, allocate(tiles * 1024));
+}
+
+void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
+  const std::int64_t before = scratch_, m = n.c.extent(0), columns = n.c.extent(1), k = n.a.extent(1);
+  const DType type = n.c.buffer->type;
+  const std::string name(scalar_type(type));
+  out_.open(fmt::format("{{  // {}", short_location(s->at)));
+  const std::string b = operand_b(n, s);
+  const MemoryView a = memory(n.a, {std::to_string(m), std::to_string(k)});
+  MemoryView c = memory(n.c, {std::to_string(m), std::to_string(columns)});
+  const bool padded = is_whole(n.c) && !uses_.dense.contains(n.c.buffer.get());
+  const bool direct =
+      c.axes[1].stride == "1" && (padded || columns % row_unit == 0) && c.axes[0].stride != "0";
+  std::string target = c.base, ldc = c.axes[0].stride;
+  if (!direct) {
+    ldc = std::to_string(round_up(columns, row_unit));
+    target = names_.unique("product");
+    out_.line(fmt::format("{0}* const {1} = ({0}*){2};", name, target,
+                          allocate(m * round_up(columns, row_unit) * held_bytes(type))));
+  }
+  const std::string ahead = fetched_text(s);
+  out_.line(fmt::format("{}{}, (const {}*)({}), {}, {}, {}, {}, {}, {}{});", product_text(n), k, name, a.base,
+                        distance_text(a.axes[0].stride), a.axes[1].stride, b, target, ldc,
+                        direct && !n.overwrite ? "true" : "false", ahead),
+            s->at);
+  if (!direct) {
+    out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", m));
+    const std::string element =
+        fmt::format("({})[i * {} + j * {}]", c.base, c.axes[0].stride, c.axes[1].stride);
+    const std::string product = fmt::format("{}[i * {} + j]", target, ldc);
+    out_.line(fmt::format("for (long j = 0; j < {}; ++j) {} = {};", columns, element,
+                          n.overwrite          ? product
+                          : type.is_floating() ? element + " + " + product
+                                               : fmt::format("add({}, {})", element, product)));
+    out_.close();
+  }
+  out_.close();
+  scratch_ = before;
+}
+
+}  // namespace tegula::codegen
