@@ -69,6 +69,13 @@ bool same(const Access& a, const Access& b) {
 // Rows from one that is found when the kernel runs to another.
 bool is_range(const ViewDim& d) { return d.low && d.high && !is_constant(d.low); }
 
+bool divides_integers(const Expr& e) {
+  constexpr Op divisions[] = {Op::div, Op::mod, Op::floordiv, Op::floormod, Op::ceildiv};
+  const bool own = !e->held().is_floating() &&
+                   std::find(std::begin(divisions), std::end(divisions), e->op) != std::end(divisions);
+  return own || std::any_of(e->args.begin(), e->args.end(), divides_integers);
+}
+
 const Access* access_of(const Stmt& s) {
   if (const auto* load = as<Load>(s)) return &load->from;
   if (const auto* atomic = as<Atomic>(s)) return &atomic->to;
@@ -282,8 +289,24 @@ std::string ElementPrinter::part_pointer(const Access& access, int first) {
   return address(own).pointer;
 }
 
+// Whether the statements may be run for elements that do not exist: all that they read or write are registers,
+// and pieces that are loaded and stored only where they exist. Integers are not divided by what such registers
+// hold.
+bool ElementPrinter::runs_outside(const For& n, const Vectors* vectors) const {
+  bool result = true;
+  for (const Stmt& s : n.body) {
+    const Access* access = access_of(s);
+    const bool in_registers = as<Let>(s) || (access && access->view.buffer->space == Space::fragment);
+    result &= in_registers || (vectors && vectors->names.contains(s.get()));
+    for_each_expr(s, [&](const Expr& e) { result &= !divides_integers(e); });
+  }
+  return result;
+}
+
 // The names of the indices are those of the first element; `element` names those of element `e` from there.
-void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std::function<void()>& element) {
+// Only where a piece exists, which `exists` says if it is not empty, it is loaded and stored.
+void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std::string& exists,
+                                const std::function<void()>& element) {
   Texts stores;
   for (const Stmt& s : n.body) {
     const auto found = vectors.names.find(s.get());
@@ -293,24 +316,27 @@ void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std:
     if (vectors.in_parts.contains(s.get())) {
       out_.line(fmt::format("tg::Values<{}, {}> {};", type, vectors.width, found->second));
       for (int x = 0; x < vectors.width; x += values_of_part)
-        stores.push_back(
-            fmt::format("tg::store_part({}, {}, {});", part_pointer(access, x), found->second, x));
+        stores.push_back(fmt::format("{}tg::store_part({}, {}, {});",
+                                     exists.empty() ? "" : fmt::format("if ({}) ", exists),
+                                     part_pointer(access, x), found->second, x));
       continue;
     }
     if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();
     unlimited_ = dims_known_before(n, access);
     for (const std::size_t d : dims_of_some_rows(n, s)) std::erase(unlimited_, d);
-    const auto [pointer, exists] = address(access);
+    const auto [pointer, row_is_inside] = address(access);
     unlimited_.clear();
     aligned_ = nullptr;
     if (as<Load>(s)) {
-      out_.line(fmt::format("const auto {} = tg::load_pack<{}>({});", found->second, vectors.width, pointer));
+      out_.line(fmt::format("const auto {} = tg::load_pack{}<{}>({}{});", found->second,
+                            exists.empty() ? "" : "_if", vectors.width, pointer,
+                            exists.empty() ? "" : ", " + exists));
       continue;
     }
     out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, found->second));
     Texts asked;
     for (const std::string& own :
-         {only_one(), row_exists_, dims_of_some_rows(n, s).empty() ? std::string() : exists})
+         {exists, only_one(), row_exists_, dims_of_some_rows(n, s).empty() ? std::string() : row_is_inside})
       if (!own.empty()) asked.push_back(own);
     stores.push_back(fmt::format("{}tg::{}_pack({}, {});",
                                  asked.empty() ? "" : fmt::format("if ({}) ", fmt::join(asked, " && ")),
