@@ -80,6 +80,8 @@ class ElementPrinter : protected GridState {
                          Texts& conditions);
   std::vector<std::size_t> dims_known_before(const ir::For& n, const ir::Access& access) const;
   std::vector<std::size_t> dims_of_some_pieces(const ir::For& n, const ir::Access& access, int width) const;
+  std::vector<std::size_t> dims_of_cut_pieces(const ir::For& n, const ir::Access& access, int width) const;
+  std::vector<std::size_t> dims_limited_by_piece(const ir::For& n, const ir::Stmt& s, int width) const;
   std::vector<std::size_t> dims_of_some_rows(const ir::For& n, const ir::Stmt& s) const;
   bool runs_outside(const ir::For& n, const Vectors* vectors) const;
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::string& exists,

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/element_printer.hpp"
+#include "ir/lists.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 
@@ -210,6 +212,29 @@ std::vector<std::size_t> ElementPrinter::dims_of_some_rows(const For& n, const S
   return result;
 }
 
+// The row's dimension if its extent may cut off pieces: where that is a multiple of their width, each of them
+// is inside or outside.
+std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const Access& access, int width) const {
+  const std::size_t d = access.view.dims.size() - 1;
+  const ViewDim& dim = access.view.dims[d];
+  const Expr& extent = access.view.shape[d];
+  const bool cuts_elsewhere = dim.low || (dim.high && !equal(dim.high, extent));
+  if (access.view.is_tile() || cuts_elsewhere || !supposes_alignment(*access.view.buffer)) return {};
+  if (is_constant(extent) && constant_value(extent) % width != 0) return {};
+  const std::vector<std::size_t> known = dims_known_before(n, access);
+  if (std::find(known.begin(), known.end(), d) == known.end()) return {};
+  if (values_.is_less(corner(n, coordinates(access)[d], true), extent)) return {};
+  return {d};
+}
+
+// Limits that each piece asks for itself.
+std::vector<std::size_t> ElementPrinter::dims_limited_by_piece(const For& n, const Stmt& s,
+                                                               int width) const {
+  std::vector<std::size_t> result = dims_of_some_rows(n, s);
+  for (const std::size_t d : dims_of_cut_pieces(n, *access_of(s), width)) result.push_back(d);
+  return result;
+}
+
 void ElementPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions,
                                     const std::vector<std::size_t>& asked_by_piece) {
   const View& view = access.view;
@@ -276,7 +301,13 @@ std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t m
   if (kept.empty() || result.width < 2) return std::nullopt;
   for (const Stmt* s : kept) {
     result.names.emplace(s->get(), names_.unique("pack"));
-    add_conditions(n, *access_of(*s), result.width, result.conditions, dims_of_some_rows(n, *s));
+    const Access& access = *access_of(*s);
+    for (const std::size_t d : dims_of_cut_pieces(n, access, result.width)) {
+      const std::string whole = fmt::format("{} % {} == 0", value(access.view.shape[d]), result.width);
+      const bool known = divisor(affine(access.view.shape[d]), facts_) % result.width == 0;
+      if (!known && !contains(result.conditions, whole)) result.conditions.push_back(whole);
+    }
+    add_conditions(n, access, result.width, result.conditions, dims_limited_by_piece(n, *s, result.width));
   }
   return result;
 }
@@ -323,20 +354,21 @@ void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std:
     }
     if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();
     unlimited_ = dims_known_before(n, access);
-    for (const std::size_t d : dims_of_some_rows(n, s)) std::erase(unlimited_, d);
-    const auto [pointer, row_is_inside] = address(access);
+    const std::vector<std::size_t> own_limits = dims_limited_by_piece(n, s, vectors.width);
+    for (const std::size_t d : own_limits) std::erase(unlimited_, d);
+    const auto [pointer, within_limits] = address(access);
+    const std::string is_inside = both(exists, own_limits.empty() ? std::string() : within_limits);
     unlimited_.clear();
     aligned_ = nullptr;
     if (as<Load>(s)) {
       out_.line(fmt::format("const auto {} = tg::load_pack{}<{}>({}{});", found->second,
-                            exists.empty() ? "" : "_if", vectors.width, pointer,
-                            exists.empty() ? "" : ", " + exists));
+                            is_inside.empty() ? "" : "_if", vectors.width, pointer,
+                            is_inside.empty() ? "" : ", " + is_inside));
       continue;
     }
     out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, found->second));
     Texts asked;
-    for (const std::string& own :
-         {exists, only_one(), row_exists_, dims_of_some_rows(n, s).empty() ? std::string() : row_is_inside})
+    for (const std::string& own : {is_inside, only_one(), row_exists_})
       if (!own.empty()) asked.push_back(own);
     stores.push_back(fmt::format("{}tg::{}_pack({}, {});",
                                  asked.empty() ? "" : fmt::format("if ({}) ", fmt::join(asked, " && ")),
