@@ -73,6 +73,13 @@ void CudaGridPrinter::begin_number_ahead(const For& n, const Load& load, const s
   step_reads_.insert_or_assign(load.variable.get(), std::move(read));
 }
 
+// Copies that come ahead read for themselves what they need.
+bool CudaGridPrinter::is_used_in_step(const For& n, const VariablePtr& v) const {
+  return std::any_of(n.body.begin(), n.body.end(), [&](const Stmt& s) {
+    return !plan_.copy_rings.fills.contains(s.get()) && contains(all_effects(s).used, v);
+  });
+}
+
 // Declares the address, what it holds, and where it ends; `n` is entered next, with its index from `first` to
 // `end`, which the facts know.
 void CudaGridPrinter::begin_step_read(const For& n, const Load& load, const std::string& first,
@@ -114,7 +121,7 @@ void CudaGridPrinter::begin_step_reads(const For& n, const std::string& first, c
     const auto* load = as<Load>(s);
     if (load && roles_)
       begin_step_read(n, *load, first, end);
-    else if (load && n.stages != 1)
+    else if (load && n.stages != 1 && is_used_in_step(n, load->variable))
       begin_number_ahead(n, *load, first, end);
   }
 }
