@@ -1,5 +1,6 @@
-// Rows whose length the threads of a block do not divide: pieces of 16 bytes exist or do not, in registers and
-// in tensors. Numbers that steps read one after the other. Both on the emulated GPUs beside the interpreter.
+// Rows whose length the threads of a block do not divide: pieces of 16 bytes exist or do not, in registers
+// and in tensors. Numbers that steps read one after the other. Both on the emulated GPUs beside the
+// interpreter.
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"
@@ -35,7 +36,8 @@ struct WholeRows {
 lang::Kernel whole_rows(const WholeRows& c) {
   return kernel("whole_rows", [=] {
     Dim M("M");
-    lang::Tensor x = input("x", {M, c.n}, c.type), w = input("w", {c.n}, c.type), out = output("out", {M, c.n}, f32);
+    lang::Tensor x = input("x", {M, c.n}, c.type), w = input("w", {c.n}, c.type),
+                 out = output("out", {M, c.n}, f32);
     grid(ceildiv(M, c.rows), {.threads = c.threads}, [&](Index block) {
       Fragment own = load(x.at(block * c.rows), {c.rows, c.n}, f32), weight = load(w.at(0), {c.n}, f32);
       Fragment most = reduce_max(own);
@@ -50,7 +52,8 @@ lang::Kernel whole_rows(const WholeRows& c) {
 lang::Kernel quotients() {
   return kernel("quotients", [] {
     Dim M("M");
-    lang::Tensor a = input("a", {M, 40}, i32), b = input("b", {M, 40}, i32), out = output("out", {M, 40}, f32);
+    lang::Tensor a = input("a", {M, 40}, i32), b = input("b", {M, 40}, i32),
+                 out = output("out", {M, 40}, f32);
     grid(M, {.threads = 32}, [&](Index row) {
       Fragment x({40}, i32), y({40}, i32), quotient({40}, f32);
       copy(a.slice(row), x);
@@ -112,7 +115,8 @@ TEST_P(MaskedRows, AreAsInterpreted) {
                         {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
   const std::string text = codegen::print_cuda(Signature(c.program().ir()), {90}).text;
   for (const std::string& own : c.wanted) EXPECT_NE(text.find(own), std::string::npos) << own << "\n" << text;
-  for (const std::string& own : c.unwanted) EXPECT_EQ(text.find(own), std::string::npos) << own << "\n" << text;
+  for (const std::string& own : c.unwanted)
+    EXPECT_EQ(text.find(own), std::string::npos) << own << "\n" << text;
 }
 
 MaskedCase rows_case(const std::string& name, const WholeRows& c, const std::string& wanted) {
@@ -121,11 +125,13 @@ MaskedCase rows_case(const std::string& name, const WholeRows& c, const std::str
           {normal({5, c.n}, c.type, 1), normal({c.n}, c.type, 2)},
           {5, c.n},
           {wanted},
-          c.rows == 1 && wanted != "tg::load(x_" ? std::vector<std::string>{"tg::load(x_"} : std::vector<std::string>{}};
+          c.rows == 1 && wanted != "tg::load(x_" ? std::vector<std::string>{"tg::load(x_"}
+                                                 : std::vector<std::string>{}};
 }
 
 std::vector<MaskedCase> cases() {
-  const Tensor a = Tensor::random_integers({3, 40}, i32, 3, -50, 50), b = Tensor::random_integers({3, 40}, i32, 4, 1, 9);
+  const Tensor a = Tensor::random_integers({3, 40}, i32, 3, -50, 50),
+               b = Tensor::random_integers({3, 40}, i32, 4, 1, 9);
   const std::vector<Tensor> rows{normal({8, 64}, f32, 7), normal({8}, f32, 8)};
   const std::vector<std::string> ahead{" = 0 < end"};
   return {

@@ -84,6 +84,7 @@ class ElementPrinter : protected GridState {
   std::vector<std::size_t> dims_limited_by_piece(const ir::For& n, const ir::Stmt& s, int width) const;
   std::vector<std::size_t> dims_of_some_rows(const ir::For& n, const ir::Stmt& s) const;
   bool runs_outside(const ir::For& n, const Vectors* vectors) const;
+  Texts begin_pieces(const ir::For& n, const Vectors& vectors, const ir::Stmt& s, const std::string& exists);
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::string& exists,
                   const std::function<void()>& element);
   bool adds_vectors(const ir::Stmt& s) const;

@@ -14,19 +14,21 @@ using namespace ir;
 
 namespace {
 
-constexpr int bank_bits = 5;      // 32 banks of four bytes, one for each lane
-constexpr int bits_at_once = 2;   // of the numbers of elements that a thread moves together, 16 bytes at most
+using Texts = std::vector<std::string>;
 
-// Bits of an element's number, and the banks that each of them changes: bank = xor over the bits that are set.
-// The lowest bits number elements that a thread moves together, so that fewer lanes move at once.
+constexpr int bank_bits = 5;     // 32 banks of four bytes, one for each lane
+constexpr int bits_at_once = 2;  // of the numbers of elements that a thread moves together, 16 bytes at most
+
+// Bits of an element's number, and the banks that each of them changes: bank = xor over the bits that are
+// set. The lowest bits number elements that a thread moves together, so that fewer lanes move at once.
 class Banks {
  public:
   Banks(int bits, int together) : masks_(static_cast<std::size_t>(bits), 0), together_(together) {
     for (int bit = 0; bit < std::min(bits, bank_bits); ++bit) masks_[static_cast<std::size_t>(bit)] = 1 << bit;
   }
 
-  // The higher bits of lanes get banks so that no two lanes of either layout meet, if that is possible. Lanes have
-  // bits of their own: as many banks as bits, so one bank bit for each.
+  // The higher bits of lanes get banks so that no two lanes of either layout meet, if that is possible. Lanes
+  // have bits of their own: as many banks as bits, so one bank bit for each.
   bool spread(const std::vector<int>& stored, const std::vector<int>& loaded) {
     lanes_ = {first(stored), first(loaded)};
     std::vector<int> open;
@@ -94,8 +96,22 @@ int bits_together(const passes::BitLayout& stored, const passes::BitLayout& load
            bits.registers[static_cast<std::size_t>(bit)] == bit;
   };
   int bits = 0;
-  while (type.bytes() == 4 && bits < bits_at_once && is_register(stored, bits) && is_register(loaded, bits)) ++bits;
+  while (type.bytes() == 4 && bits < bits_at_once && is_register(stored, bits) && is_register(loaded, bits))
+    ++bits;
   return bits;
+}
+
+// What each step does with the place `at` of registers from `r` on.
+Texts lines_of_store(DType type, int width, const std::string& tile, const std::string& from) {
+  if (width == 1) return {fmt::format("tg::store({} + at, {}[r]);", tile, from)};
+  return {fmt::format("tg::Pack<{}, {}> pack;", element_type(type), width), "#pragma unroll",
+          fmt::format("for (int e = 0; e < {}; ++e) pack.set(e, {}[r + e]);", width, from),
+          fmt::format("tg::store_pack({} + at, pack);", tile)};
+}
+Texts lines_of_load(int width, const std::string& tile, const std::string& to) {
+  if (width == 1) return {fmt::format("{}[r] = tg::load({} + at);", to, tile)};
+  return {fmt::format("const auto pack = tg::load_pack<{}>({} + at);", width, tile), "#pragma unroll",
+          fmt::format("for (int e = 0; e < {}; ++e) {}[r + e] = pack.get(e);", width, to)};
 }
 
 }  // namespace
@@ -123,25 +139,15 @@ bool CudaGridPrinter::exchange(const For& n, const Stmt& s) {
     out_.open(fmt::format("{{  // {}: registers change their threads", location_in_folder(s->at)));
     out_.line(fmt::format("const int own = {};", place_text(team_.thread, bits.threads, banks)));
     out_.line("#pragma unroll");
-    out_.open(fmt::format("for (int r = 0; r < {}; r += {}) {{", std::int64_t{1} << bits.registers.size(), width));
+    out_.open(
+        fmt::format("for (int r = 0; r < {}; r += {}) {{", std::int64_t{1} << bits.registers.size(), width));
     out_.line(fmt::format("const int at = own ^ ({});", place_text("r", bits.registers, banks)));
     for (const std::string& line : lines) out_.line(line);
     out_.close();
     out_.close();
   };
-  const std::string each = fmt::format("for (int e = 0; e < {}; ++e) ", width), unrolled = "#pragma unroll";
-  if (width == 1) {
-    pass(*stored, MemoryUse::write, {fmt::format("tg::store({} + at, {}[r]);", tile.name, old.name)});
-    pass(*loaded, MemoryUse::read, {fmt::format("{}[r] = tg::load({} + at);", now.name, tile.name)});
-  } else {
-    pass(*stored, MemoryUse::write,
-         {fmt::format("tg::Pack<{}, {}> pack;", element_type(from->type), width), unrolled,
-          fmt::format("{}pack.set(e, {}[r + e]);", each, old.name),
-          fmt::format("tg::store_pack({} + at, pack);", tile.name)});
-    pass(*loaded, MemoryUse::read,
-         {fmt::format("const auto pack = tg::load_pack<{}>({} + at);", width, tile.name), unrolled,
-          fmt::format("{}{}[r + e] = pack.get(e);", each, now.name)});
-  }
+  pass(*stored, MemoryUse::write, lines_of_store(from->type, width, tile.name, old.name));
+  pass(*loaded, MemoryUse::read, lines_of_load(width, tile.name, now.name));
   release(tile);
   return true;
 }

@@ -214,7 +214,8 @@ std::vector<std::size_t> ElementPrinter::dims_of_some_rows(const For& n, const S
 
 // The row's dimension if its extent may cut off pieces: where that is a multiple of their width, each of them
 // is inside or outside.
-std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const Access& access, int width) const {
+std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const Access& access,
+                                                            int width) const {
   const std::size_t d = access.view.dims.size() - 1;
   const ViewDim& dim = access.view.dims[d];
   const Expr& extent = access.view.shape[d];
@@ -228,8 +229,7 @@ std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const 
 }
 
 // Limits that each piece asks for itself.
-std::vector<std::size_t> ElementPrinter::dims_limited_by_piece(const For& n, const Stmt& s,
-                                                               int width) const {
+std::vector<std::size_t> ElementPrinter::dims_limited_by_piece(const For& n, const Stmt& s, int width) const {
   std::vector<std::size_t> result = dims_of_some_rows(n, s);
   for (const std::size_t d : dims_of_cut_pieces(n, *access_of(s), width)) result.push_back(d);
   return result;
@@ -320,9 +320,9 @@ std::string ElementPrinter::part_pointer(const Access& access, int first) {
   return address(own).pointer;
 }
 
-// Whether the statements may be run for elements that do not exist: all that they read or write are registers,
-// and pieces that are loaded and stored only where they exist. Integers are not divided by what such registers
-// hold.
+// Whether the statements may be run for elements that do not exist: all that they read or write are
+// registers, and pieces that are loaded and stored only where they exist. Integers are not divided by what
+// such registers hold.
 bool ElementPrinter::runs_outside(const For& n, const Vectors* vectors) const {
   bool result = true;
   for (const Stmt& s : n.body) {
@@ -334,45 +334,48 @@ bool ElementPrinter::runs_outside(const For& n, const Vectors* vectors) const {
   return result;
 }
 
+// Loads the pieces that the statement loads, or declares those that it stores; what stores them is given
+// back. Only where a piece exists, which `exists` says if it is not empty, it is loaded and stored.
+ElementPrinter::Texts ElementPrinter::begin_pieces(const For& n, const Vectors& vectors, const Stmt& s,
+                                                   const std::string& exists) {
+  const Access& access = *access_of(s);
+  const std::string type = element_type(access.view.buffer->type), &name = vectors.names.at(s.get());
+  if (vectors.in_parts.contains(s.get())) {
+    out_.line(fmt::format("tg::Values<{}, {}> {};", type, vectors.width, name));
+    Texts stores;
+    for (int x = 0; x < vectors.width; x += values_of_part)
+      stores.push_back(fmt::format("{}tg::store_part({}, {}, {});",
+                                   exists.empty() ? "" : fmt::format("if ({}) ", exists),
+                                   part_pointer(access, x), name, x));
+    return stores;
+  }
+  if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();
+  unlimited_ = dims_known_before(n, access);
+  const std::vector<std::size_t> own_limits = dims_limited_by_piece(n, s, vectors.width);
+  for (const std::size_t d : own_limits) std::erase(unlimited_, d);
+  const auto [pointer, within_limits] = address(access);
+  const std::string is_inside = both(exists, own_limits.empty() ? std::string() : within_limits);
+  unlimited_.clear();
+  aligned_ = nullptr;
+  if (as<Load>(s)) {
+    const std::string asked = is_inside.empty() ? "" : ", " + is_inside;
+    out_.line(fmt::format("const auto {} = tg::load_pack{}<{}>({}{});", name, asked.empty() ? "" : "_if",
+                          vectors.width, pointer, asked));
+    return {};
+  }
+  out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, name));
+  const std::string asked = both(both(is_inside, only_one()), row_exists_);
+  return {fmt::format("{}tg::{}_pack({}, {});", asked.empty() ? "" : fmt::format("if ({}) ", asked),
+                      as<Atomic>(s) ? "add" : "store", pointer, name)};
+}
+
 // The names of the indices are those of the first element; `element` names those of element `e` from there.
-// Only where a piece exists, which `exists` says if it is not empty, it is loaded and stored.
 void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std::string& exists,
                                 const std::function<void()>& element) {
   Texts stores;
   for (const Stmt& s : n.body) {
-    const auto found = vectors.names.find(s.get());
-    if (found == vectors.names.end()) continue;
-    const Access& access = *access_of(s);
-    const std::string type = element_type(access.view.buffer->type);
-    if (vectors.in_parts.contains(s.get())) {
-      out_.line(fmt::format("tg::Values<{}, {}> {};", type, vectors.width, found->second));
-      for (int x = 0; x < vectors.width; x += values_of_part)
-        stores.push_back(fmt::format("{}tg::store_part({}, {}, {});",
-                                     exists.empty() ? "" : fmt::format("if ({}) ", exists),
-                                     part_pointer(access, x), found->second, x));
-      continue;
-    }
-    if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();
-    unlimited_ = dims_known_before(n, access);
-    const std::vector<std::size_t> own_limits = dims_limited_by_piece(n, s, vectors.width);
-    for (const std::size_t d : own_limits) std::erase(unlimited_, d);
-    const auto [pointer, within_limits] = address(access);
-    const std::string is_inside = both(exists, own_limits.empty() ? std::string() : within_limits);
-    unlimited_.clear();
-    aligned_ = nullptr;
-    if (as<Load>(s)) {
-      out_.line(fmt::format("const auto {} = tg::load_pack{}<{}>({}{});", found->second,
-                            is_inside.empty() ? "" : "_if", vectors.width, pointer,
-                            is_inside.empty() ? "" : ", " + is_inside));
-      continue;
-    }
-    out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, found->second));
-    Texts asked;
-    for (const std::string& own : {is_inside, only_one(), row_exists_})
-      if (!own.empty()) asked.push_back(own);
-    stores.push_back(fmt::format("{}tg::{}_pack({}, {});",
-                                 asked.empty() ? "" : fmt::format("if ({}) ", fmt::join(asked, " && ")),
-                                 as<Atomic>(s) ? "add" : "store", pointer, found->second));
+    if (!vectors.names.contains(s.get())) continue;
+    for (std::string& store : begin_pieces(n, vectors, s, exists)) stores.push_back(std::move(store));
   }
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int e = 0; e < {}; ++e) {{", vectors.width));

@@ -86,7 +86,8 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, most_rows), made.dim);
   if (made.is_long()) made.threads = adds_residual<Op> && !is_centred<Op> ? 1024 : most_threads;
   const int piece = piece_of_row(made), pieces = made.dim / piece;
-  const int even = made.dim % piece == 0 ? threads_of_pieces(pieces, std::max(made.threads, most_threads)) : 0;
+  const int even =
+      made.dim % piece == 0 ? threads_of_pieces(pieces, std::max(made.threads, most_threads)) : 0;
   if (even > 0 && c.on_gpu()) made.threads = even, made.rows = 1;
   return made;
 }
