@@ -15,6 +15,12 @@ std::int64_t exact_div(std::int64_t a, std::int64_t b) {
   return a / b;
 }
 
+std::int64_t count_of(const Coordinates& shape) {
+  std::int64_t result = 1;
+  for (const std::int64_t extent : shape) result *= extent;
+  return result;
+}
+
 // Those of the digits that a warp's 16 rows have in all these instructions: a quad of threads holds two
 // neighbours along the second dimension each, eight quads follow along the first, and the registers hold the
 // same again eight rows below.
@@ -41,7 +47,8 @@ Layout rows_by_warps(std::int64_t rows, std::int64_t columns, std::int64_t unit,
 Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vector) {
   const int rank = static_cast<int>(shape.size());
   Digits by_thread, by_register, outer;
-  // Only powers of two divide the inner dimensions; an odd factor of the threads goes to the first one.
+  // Only powers of two divide the inner dimensions; an odd factor of the threads goes to the first one, or to
+  // the last one where that has all elements: there it is the slowest digit, as in the elements' numbers.
   auto left = static_cast<std::int64_t>(1) << std::countr_zero(static_cast<std::uint64_t>(threads));
   std::int64_t odd = threads / left;
   for (int d = rank - 1; d >= 0; --d) {
@@ -53,6 +60,14 @@ Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vect
     std::int64_t taken = std::min(left, power);
     by_thread.push_back(digit(rank, d, taken, own));
     left /= taken;
+    const bool alone = d == rank - 1 && wanted > taken && own * wanted == count_of(shape);
+    if (alone && d > 0 && left == 1 && odd > 1) {
+      const std::int64_t rounds = ceil_div(wanted, taken * odd);
+      by_register.push_back(digit(rank, d, rounds, own * taken));
+      by_thread.push_back(digit(rank, d, odd, own * taken * rounds));
+      taken *= odd * rounds;
+      odd = 1;
+    }
     if (d == 0 && left == 1 && odd > 1 && wanted > taken) {
       by_thread.push_back(digit(rank, d, odd, own * taken));
       taken *= odd;

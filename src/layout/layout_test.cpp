@@ -180,6 +180,16 @@ TEST(Fragments, WarpGroupsDivideTheProduct) {
   }
 }
 
+// All threads have elements of a row that is alone, in rounds that its length may cut.
+TEST(Fragments, RowsAreSharedByThreadsThatAreNoPowerOfTwo) {
+  for (const auto& [threads, features] : {std::pair{160, 2560}, {320, 5120}, {448, 14336}, {96, 1280}}) {
+    const Layout layout = blocked(threads, {1, features}, 8);
+    EXPECT_TRUE(layout.is_valid()) << layout.text();
+    EXPECT_EQ(layout.replicas(), 1) << layout.text();
+    EXPECT_EQ(layout.overhangs(1), features % (8 * threads) != 0);
+  }
+}
+
 TEST(Fragments, MmaFragments) {
   const Layout c = mma_accumulator(32, 48, {2, 3}), a = mma_operand_a(32, 32, {2, 3});
   for (const Layout* layout : {&c, &a}) {

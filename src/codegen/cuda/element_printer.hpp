@@ -80,9 +80,13 @@ class ElementPrinter : protected GridState {
                          Texts& conditions);
   std::vector<std::size_t> dims_known_before(const ir::For& n, const ir::Access& access) const;
   std::vector<std::size_t> dims_of_some_pieces(const ir::For& n, const ir::Access& access, int width) const;
+  std::vector<std::size_t> dims_of_cut_pieces(const ir::For& n, const ir::Access& access, int width) const;
+  std::vector<std::size_t> dims_limited_by_piece(const ir::For& n, const ir::Stmt& s, int width) const;
   std::vector<std::size_t> dims_of_some_rows(const ir::For& n, const ir::Stmt& s) const;
-  std::string question(const std::string& exists);
-  void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
+  bool runs_outside(const ir::For& n, const Vectors* vectors) const;
+  Texts begin_pieces(const ir::For& n, const Vectors& vectors, const ir::Stmt& s, const std::string& exists);
+  void by_vectors(const ir::For& n, const Vectors& vectors, const std::string& exists,
+                  const std::function<void()>& element);
   bool adds_vectors(const ir::Stmt& s) const;
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);

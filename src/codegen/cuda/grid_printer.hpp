@@ -163,6 +163,9 @@ class CudaGridPrinter : private RowPrinter {
   void begin_step_reads(const ir::For& n, const std::string& first, const std::string& end);
   void begin_step_read(const ir::For& n, const ir::Load& load, const std::string& first,
                        const std::string& end);
+  bool is_used_in_step(const ir::For& n, const ir::VariablePtr& v) const;
+  void begin_number_ahead(const ir::For& n, const ir::Load& load, const std::string& first,
+                          const std::string& end);
   void step_read(const ir::Load& n, const StepRead& read, const Loc& at);
 
   // ---- elements that are only moved (print_moved_elements.cpp)

@@ -14,24 +14,28 @@ using namespace ir;
 
 namespace {
 
-constexpr int bank_bits = 5;  // 32 banks of four bytes, one for each lane
+using Texts = std::vector<std::string>;
 
-// Bits of an element's number, and the banks that each of them changes: bank = xor over the bits that are set.
+constexpr int bank_bits = 5;     // 32 banks of four bytes, one for each lane
+constexpr int bits_at_once = 2;  // of the numbers of elements that a thread moves together, 16 bytes at most
+
+// Bits of an element's number, and the banks that each of them changes: bank = xor over the bits that are
+// set. The lowest bits number elements that a thread moves together, so that fewer lanes move at once.
 class Banks {
  public:
-  explicit Banks(int bits) : masks_(static_cast<std::size_t>(bits), 0) {
+  Banks(int bits, int together) : masks_(static_cast<std::size_t>(bits), 0), together_(together) {
     for (int bit = 0; bit < std::min(bits, bank_bits); ++bit) masks_[static_cast<std::size_t>(bit)] = 1 << bit;
   }
 
-  // The higher bits of lanes get banks so that no two lanes of either layout meet. Lanes have bits of their own: as
-  // many banks as bits, so one bank bit for each.
-  void spread(const std::vector<int>& stored, const std::vector<int>& loaded) {
+  // The higher bits of lanes get banks so that no two lanes of either layout meet, if that is possible. Lanes
+  // have bits of their own: as many banks as bits, so one bank bit for each.
+  bool spread(const std::vector<int>& stored, const std::vector<int>& loaded) {
     lanes_ = {first(stored), first(loaded)};
     std::vector<int> open;
     for (const auto& lanes : lanes_)
       for (const int bit : lanes)
         if (bit >= bank_bits && std::find(open.begin(), open.end(), bit) == open.end()) open.push_back(bit);
-    place(open, 0);
+    return place(open, 0);
   }
   // The place of an element that has only this bit.
   int place_of(int bit) const {
@@ -39,13 +43,14 @@ class Banks {
   }
 
  private:
-  static std::vector<int> first(const std::vector<int>& threads) {
-    return {threads.begin(), threads.begin() + std::min<std::ptrdiff_t>(std::ssize(threads), bank_bits)};
+  std::vector<int> first(const std::vector<int>& threads) const {
+    return {threads.begin(),
+            threads.begin() + std::min<std::ptrdiff_t>(std::ssize(threads), bank_bits - together_)};
   }
   bool place(const std::vector<int>& open, std::size_t next) {
-    if (next == open.size()) return true;
+    if (next == open.size()) return are_apart();
     int& mask = masks_[static_cast<std::size_t>(open[next])];
-    for (int bank = 0; bank < bank_bits; ++bank) {
+    for (int bank = together_; bank < bank_bits; ++bank) {
       mask = 1 << bank;
       if (are_apart() && place(open, next + 1)) return true;
     }
@@ -66,6 +71,7 @@ class Banks {
   }
 
   std::vector<int> masks_;
+  int together_;
   std::vector<std::vector<int>> lanes_;
 };
 
@@ -83,6 +89,31 @@ std::string place_text(const std::string& number, const std::vector<int>& bits, 
   return text.empty() ? "0" : text;
 }
 
+// The lowest bits that number registers on both sides, so that their elements are moved together.
+int bits_together(const passes::BitLayout& stored, const passes::BitLayout& loaded, DType type) {
+  const auto is_register = [](const passes::BitLayout& bits, int bit) {
+    return static_cast<std::size_t>(bit) < bits.registers.size() &&
+           bits.registers[static_cast<std::size_t>(bit)] == bit;
+  };
+  int bits = 0;
+  while (type.bytes() == 4 && bits < bits_at_once && is_register(stored, bits) && is_register(loaded, bits))
+    ++bits;
+  return bits;
+}
+
+// What each step does with the place `at` of registers from `r` on.
+Texts lines_of_store(DType type, int width, const std::string& tile, const std::string& from) {
+  if (width == 1) return {fmt::format("tg::store({} + at, {}[r]);", tile, from)};
+  return {fmt::format("tg::Pack<{}, {}> pack;", element_type(type), width), "#pragma unroll",
+          fmt::format("for (int e = 0; e < {}; ++e) pack.set(e, {}[r + e]);", width, from),
+          fmt::format("tg::store_pack({} + at, pack);", tile)};
+}
+Texts lines_of_load(int width, const std::string& tile, const std::string& to) {
+  if (width == 1) return {fmt::format("{}[r] = tg::load({} + at);", to, tile)};
+  return {fmt::format("const auto pack = tg::load_pack<{}>({} + at);", width, tile), "#pragma unroll",
+          fmt::format("for (int e = 0; e < {}; ++e) {}[r + e] = pack.get(e);", width, to)};
+}
+
 }  // namespace
 
 // True if the loop is such a change.
@@ -96,23 +127,27 @@ bool CudaGridPrinter::exchange(const For& n, const Stmt& s) {
   const FragmentTile &old = fragments_.at(from.get()), &now = fragments_.at(to.get());
   const auto stored = passes::bits_of(old.layout), loaded = passes::bits_of(now.layout);
   if (old.layout == now.layout || !stored || !loaded) return false;
-  Banks banks(static_cast<int>(stored->threads.size() + stored->registers.size()));
-  banks.spread(stored->threads, loaded->threads);
+  const int bits = static_cast<int>(stored->threads.size() + stored->registers.size());
+  int together = bits_together(*stored, *loaded, from->type);
+  Banks banks(bits, together);
+  while (!banks.spread(stored->threads, loaded->threads) && together > 0) banks = Banks(bits, --together);
+  const int width = 1 << together;
   const SharedTile tile = stage(from->name, from->elements(), from->type);
-  const auto pass = [&](const passes::BitLayout& bits, MemoryUse use, const std::string& line) {
+  const auto pass = [&](const passes::BitLayout& bits, MemoryUse use, const Texts& lines) {
     out_.code();
     out_.touch({tile.memory, use});
     out_.open(fmt::format("{{  // {}: registers change their threads", location_in_folder(s->at)));
     out_.line(fmt::format("const int own = {};", place_text(team_.thread, bits.threads, banks)));
     out_.line("#pragma unroll");
-    out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", std::int64_t{1} << bits.registers.size()));
+    out_.open(
+        fmt::format("for (int r = 0; r < {}; r += {}) {{", std::int64_t{1} << bits.registers.size(), width));
     out_.line(fmt::format("const int at = own ^ ({});", place_text("r", bits.registers, banks)));
-    out_.line(line);
+    for (const std::string& line : lines) out_.line(line);
     out_.close();
     out_.close();
   };
-  pass(*stored, MemoryUse::write, fmt::format("tg::store({} + at, {}[r]);", tile.name, old.name));
-  pass(*loaded, MemoryUse::read, fmt::format("{}[r] = tg::load({} + at);", now.name, tile.name));
+  pass(*stored, MemoryUse::write, lines_of_store(from->type, width, tile.name, old.name));
+  pass(*loaded, MemoryUse::read, lines_of_load(width, tile.name, now.name));
   release(tile);
   return true;
 }

@@ -35,9 +35,6 @@ const BufferPtr* sum_of_products(const For& loop, const Grid& grid) {
 std::int64_t run_along_rows(const layout::Layout& layout) {
   if (layout.rank() == 0) return 1;
   const auto last = static_cast<std::size_t>(layout.rank() - 1);
-  for (int d = 0; d < layout.rank(); ++d) {
-    if (layout.overhangs(d)) return 1;
-  }
   const layout::Digits& digits = layout.registers();
   const auto along = [&](const layout::Digit& digit) {
     for (std::size_t d = 0; d < last; ++d) {
@@ -52,6 +49,7 @@ std::int64_t run_along_rows(const layout::Layout& layout) {
   };
   for (std::size_t i = 1; i < digits.size(); ++i) keep(digits[i]);
   for (const layout::Digit& digit : layout.threads()) keep(digit);
+  while (layout.overhangs(layout.rank() - 1) && layout.shape()[last] % run != 0) run /= 2;
   return run;
 }
 
@@ -199,14 +197,19 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
   if (vectors) {
     out_.open(fmt::format("for (int g = {}; g < {}; g += {}) {{", begin, end, vectors->width));
     out_.line("const int r = g;");
-    name();
-    by_vectors(n, *vectors, [&] {
+    const std::string inside = name();
+    const bool masked = runs_outside(n, vectors);
+    if (!inside.empty() && !masked) out_.open(fmt::format("if ({}) {{", inside));
+    by_vectors(n, *vectors, masked ? inside : "", [&] {
       out_.line("const int r = g + e;");
       name();
     });
+    if (!inside.empty() && !masked) out_.close();
   } else {
     out_.open(fmt::format("for (int r = {}; r < {}; ++r) {{", begin, end));
-    const std::string coordinates = name(), inside = both(coordinates, row_exists_);
+    std::string inside = name();
+    if (run_along_rows(layout) > 1 && runs_outside(n, nullptr)) inside.clear();
+    inside = both(inside, row_exists_);
     if (!inside.empty()) out_.open(fmt::format("if ({}) {{", inside));
     body(n.body);
     if (!inside.empty()) out_.close();
@@ -282,7 +285,7 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
   if (rows_found_) row_exists_ = find_row(*rows_found_);
   if (vectors) {
     const std::string first = variable_text(n.index.back());
-    by_vectors(n, *vectors, [&] {
+    by_vectors(n, *vectors, "", [&] {
       out_.line(fmt::format("const {} {} = {} + e;", scalar_type(n.index.back()->type),
                             name_variable(n.index.back()), first));
     });

@@ -59,12 +59,16 @@ ElementPrinter::Texts ElementPrinter::base_coordinates(const Layout& layout) {
 Coordinates ElementPrinter::register_coordinates(const Layout& layout, const Texts& base) {
   Coordinates result;
   Texts inside;
+  const std::int64_t run = run_along_rows(layout);
   for (std::size_t d = 0; d < layout.shape().size(); ++d) {
     result.names.push_back(names_.unique("x"));
     const std::string steps = coordinate_text(layout.registers(), d, "r");
     out_.define("int", result.names.back(), plus(base[d], steps));
+    // All elements of a piece of a row exist, or none: the compiler shall ask for its first one only.
+    const std::string in_piece =
+        run > 1 && d + 1 == layout.shape().size() ? fmt::format(" - r % {}", run) : std::string();
     if (layout.overhangs(static_cast<int>(d)))
-      inside.push_back(fmt::format("{} < {}", result.names.back(), layout.shape()[d]));
+      inside.push_back(fmt::format("{}{} < {}", result.names.back(), in_piece, layout.shape()[d]));
   }
   result.inside = fmt::format("{}", fmt::join(inside, " && "));
   return result;

@@ -1,6 +1,6 @@
-// Elements of tensors that a loop with roles reads one after the other, such as the numbers of a list. Each
-// is read a step ahead, from an address that moves along: neither its way from memory nor the arithmetic of
-// the address stands before the step.
+// Elements of tensors that a loop reads step by step, such as the numbers of a list or the factors of rows.
+// Each is read a step ahead, so that its way from memory does not stand before the step. In loops with roles
+// neither does the arithmetic of the address, which moves along.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/effects.hpp"
+#include "ir/lists.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -34,7 +35,50 @@ std::optional<std::size_t> moving_dim(const For& loop, const std::vector<Expr>& 
   return result;
 }
 
+// Whether another step reads another element, which is known outside of the loop.
+bool is_known_ahead(const For& loop, const Load& load) {
+  const Effects inside = all_effects(loop.body);
+  bool moves = false, known = true;
+  const auto look = [&](const Expr& e, bool is_limit) {
+    if (!e) return;
+    for_each_variable(e, [&](const VariablePtr& v) {
+      const bool is_index = v == loop.index[0];
+      moves |= is_index;
+      known &= v->kind != VariableKind::mutable_ && !contains(inside.defined, v) && !(is_index && is_limit);
+    });
+  };
+  for (const Expr& at : coordinates(load.from)) look(at, false);
+  for (const ViewDim& dim : load.from.view.dims) look(dim.low, true), look(dim.high, true);
+  return moves && known;
+}
+
+Access at_index(const Access& access, const VariablePtr& index, const Expr& at) {
+  Access result = access;
+  for (Expr& e : result.index) e = substitute(e, {{index, at}});
+  for (ViewDim& dim : result.view.dims) dim.offset = substitute(dim.offset, {{index, at}});
+  return result;
+}
+
 }  // namespace
+
+// Without roles the address is found anew.
+void CudaGridPrinter::begin_number_ahead(const For& n, const Load& load, const std::string& first,
+                                         const std::string& end) {
+  const Buffer& from = *load.from.view.buffer;
+  if (from.is_tile() || written_.contains(&from) || !is_known_ahead(n, load)) return;
+  StepRead read{n.index[0], "", names_.unique("ahead"), "", ""};
+  const std::string element = load_text(at_index(load.from, n.index[0], n.begin[0]));
+  out_.line(fmt::format("{0} {1} = {2} < {3} ? {4} : {0}(0);", scalar_type(load.variable->type), read.ahead,
+                        first, end, element));
+  step_reads_.insert_or_assign(load.variable.get(), std::move(read));
+}
+
+// Copies that come ahead read for themselves what they need.
+bool CudaGridPrinter::is_used_in_step(const For& n, const VariablePtr& v) const {
+  return std::any_of(n.body.begin(), n.body.end(), [&](const Stmt& s) {
+    return !plan_.copy_rings.fills.contains(s.get()) && contains(all_effects(s).used, v);
+  });
+}
 
 // Declares the address, what it holds, and where it ends; `n` is entered next, with its index from `first` to
 // `end`, which the facts know.
@@ -72,13 +116,24 @@ void CudaGridPrinter::begin_step_read(const For& n, const Load& load, const std:
 }
 
 void CudaGridPrinter::begin_step_reads(const For& n, const std::string& first, const std::string& end) {
-  if (!roles_ || n.kind != LoopKind::pipelined) return;
-  for (const Stmt& s : n.body)
-    if (const auto* load = as<Load>(s)) begin_step_read(n, *load, first, end);
+  if (n.kind != LoopKind::pipelined) return;
+  for (const Stmt& s : n.body) {
+    const auto* load = as<Load>(s);
+    if (load && roles_)
+      begin_step_read(n, *load, first, end);
+    else if (load && n.stages != 1 && is_used_in_step(n, load->variable))
+      begin_number_ahead(n, *load, first, end);
+  }
 }
 
 void CudaGridPrinter::step_read(const Load& n, const StepRead& read, const Loc& at) {
   define(n.variable, read.ahead, true, at);
+  if (read.at.empty()) {
+    const Expr index = variable(read.index, at), one = constant(read.index->type, 1);
+    const std::string element =
+        load_text(at_index(n.from, read.index, make(Op::add, read.index->type, {index, one}, at)));
+    return out_.line(fmt::format("{} = {};", read.ahead, bare(element)));
+  }
   out_.line(fmt::format("{} += {};", read.at, read.stride));
   out_.line(fmt::format("{0} = {1} + 1 < {2} ? tg::load({3}) : {4}(0);", read.ahead,
                         variable_text(read.index), read.last, read.at, scalar_type(n.variable->type)));

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/element_printer.hpp"
+#include "ir/lists.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 
@@ -68,6 +70,13 @@ bool same(const Access& a, const Access& b) {
 
 // Rows from one that is found when the kernel runs to another.
 bool is_range(const ViewDim& d) { return d.low && d.high && !is_constant(d.low); }
+
+bool divides_integers(const Expr& e) {
+  constexpr Op divisions[] = {Op::div, Op::mod, Op::floordiv, Op::floormod, Op::ceildiv};
+  const bool own = !e->held().is_floating() &&
+                   std::find(std::begin(divisions), std::end(divisions), e->op) != std::end(divisions);
+  return own || std::any_of(e->args.begin(), e->args.end(), divides_integers);
+}
 
 const Access* access_of(const Stmt& s) {
   if (const auto* load = as<Load>(s)) return &load->from;
@@ -203,6 +212,29 @@ std::vector<std::size_t> ElementPrinter::dims_of_some_rows(const For& n, const S
   return result;
 }
 
+// The row's dimension if its extent may cut off pieces: where that is a multiple of their width, each of them
+// is inside or outside.
+std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const Access& access,
+                                                            int width) const {
+  const std::size_t d = access.view.dims.size() - 1;
+  const ViewDim& dim = access.view.dims[d];
+  const Expr& extent = access.view.shape[d];
+  const bool cuts_elsewhere = dim.low || (dim.high && !equal(dim.high, extent));
+  if (access.view.is_tile() || cuts_elsewhere || !supposes_alignment(*access.view.buffer)) return {};
+  if (is_constant(extent) && constant_value(extent) % width != 0) return {};
+  const std::vector<std::size_t> known = dims_known_before(n, access);
+  if (std::find(known.begin(), known.end(), d) == known.end()) return {};
+  if (values_.is_less(corner(n, coordinates(access)[d], true), extent)) return {};
+  return {d};
+}
+
+// Limits that each piece asks for itself.
+std::vector<std::size_t> ElementPrinter::dims_limited_by_piece(const For& n, const Stmt& s, int width) const {
+  std::vector<std::size_t> result = dims_of_some_rows(n, s);
+  for (const std::size_t d : dims_of_cut_pieces(n, *access_of(s), width)) result.push_back(d);
+  return result;
+}
+
 void ElementPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions,
                                     const std::vector<std::size_t>& asked_by_piece) {
   const View& view = access.view;
@@ -269,7 +301,13 @@ std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t m
   if (kept.empty() || result.width < 2) return std::nullopt;
   for (const Stmt* s : kept) {
     result.names.emplace(s->get(), names_.unique("pack"));
-    add_conditions(n, *access_of(*s), result.width, result.conditions, dims_of_some_rows(n, *s));
+    const Access& access = *access_of(*s);
+    for (const std::size_t d : dims_of_cut_pieces(n, access, result.width)) {
+      const std::string whole = fmt::format("{} % {} == 0", value(access.view.shape[d]), result.width);
+      const bool known = divisor(affine(access.view.shape[d]), facts_) % result.width == 0;
+      if (!known && !contains(result.conditions, whole)) result.conditions.push_back(whole);
+    }
+    add_conditions(n, access, result.width, result.conditions, dims_limited_by_piece(n, *s, result.width));
   }
   return result;
 }
@@ -282,43 +320,62 @@ std::string ElementPrinter::part_pointer(const Access& access, int first) {
   return address(own).pointer;
 }
 
-// In front of a store: what else the thread asks, and whether the element exists.
-std::string ElementPrinter::question(const std::string& exists) {
-  Texts asked;
-  for (const std::string& own : {only_one(), row_exists_, exists})
-    if (!own.empty()) asked.push_back(own);
-  return asked.empty() ? "" : fmt::format("if ({}) ", fmt::join(asked, " && "));
+// Whether the statements may be run for elements that do not exist: all that they read or write are
+// registers, and pieces that are loaded and stored only where they exist. Integers are not divided by what
+// such registers hold.
+bool ElementPrinter::runs_outside(const For& n, const Vectors* vectors) const {
+  bool result = true;
+  for (const Stmt& s : n.body) {
+    const Access* access = access_of(s);
+    const bool in_registers = as<Let>(s) || (access && access->view.buffer->space == Space::fragment);
+    result &= in_registers || (vectors && vectors->names.contains(s.get()));
+    for_each_expr(s, [&](const Expr& e) { result &= !divides_integers(e); });
+  }
+  return result;
+}
+
+// Loads the pieces that the statement loads, or declares those that it stores; what stores them is given
+// back. Only where a piece exists, which `exists` says if it is not empty, it is loaded and stored.
+ElementPrinter::Texts ElementPrinter::begin_pieces(const For& n, const Vectors& vectors, const Stmt& s,
+                                                   const std::string& exists) {
+  const Access& access = *access_of(s);
+  const std::string type = element_type(access.view.buffer->type), &name = vectors.names.at(s.get());
+  if (vectors.in_parts.contains(s.get())) {
+    out_.line(fmt::format("tg::Values<{}, {}> {};", type, vectors.width, name));
+    Texts stores;
+    for (int x = 0; x < vectors.width; x += values_of_part)
+      stores.push_back(fmt::format("{}tg::store_part({}, {}, {});",
+                                   exists.empty() ? "" : fmt::format("if ({}) ", exists),
+                                   part_pointer(access, x), name, x));
+    return stores;
+  }
+  if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();
+  unlimited_ = dims_known_before(n, access);
+  const std::vector<std::size_t> own_limits = dims_limited_by_piece(n, s, vectors.width);
+  for (const std::size_t d : own_limits) std::erase(unlimited_, d);
+  const auto [pointer, within_limits] = address(access);
+  const std::string is_inside = both(exists, own_limits.empty() ? std::string() : within_limits);
+  unlimited_.clear();
+  aligned_ = nullptr;
+  if (as<Load>(s)) {
+    const std::string asked = is_inside.empty() ? "" : ", " + is_inside;
+    out_.line(fmt::format("const auto {} = tg::load_pack{}<{}>({}{});", name, asked.empty() ? "" : "_if",
+                          vectors.width, pointer, asked));
+    return {};
+  }
+  out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, name));
+  const std::string asked = both(both(is_inside, only_one()), row_exists_);
+  return {fmt::format("{}tg::{}_pack({}, {});", asked.empty() ? "" : fmt::format("if ({}) ", asked),
+                      as<Atomic>(s) ? "add" : "store", pointer, name)};
 }
 
 // The names of the indices are those of the first element; `element` names those of element `e` from there.
-void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std::function<void()>& element) {
+void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std::string& exists,
+                                const std::function<void()>& element) {
   Texts stores;
   for (const Stmt& s : n.body) {
-    const auto found = vectors.names.find(s.get());
-    if (found == vectors.names.end()) continue;
-    const Access& access = *access_of(s);
-    const std::string type = element_type(access.view.buffer->type);
-    if (vectors.in_parts.contains(s.get())) {
-      out_.line(fmt::format("tg::Values<{}, {}> {};", type, vectors.width, found->second));
-      for (int x = 0; x < vectors.width; x += values_of_part)
-        stores.push_back(
-            fmt::format("tg::store_part({}, {}, {});", part_pointer(access, x), found->second, x));
-      continue;
-    }
-    if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();
-    unlimited_ = dims_known_before(n, access);
-    for (const std::size_t d : dims_of_some_rows(n, s)) std::erase(unlimited_, d);
-    const auto [pointer, exists] = address(access);
-    unlimited_.clear();
-    aligned_ = nullptr;
-    if (as<Load>(s)) {
-      out_.line(fmt::format("const auto {} = tg::load_pack<{}>({});", found->second, vectors.width, pointer));
-      continue;
-    }
-    out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, found->second));
-    stores.push_back(fmt::format("{}tg::{}_pack({}, {});",
-                                 question(dims_of_some_rows(n, s).empty() ? std::string() : exists),
-                                 as<Atomic>(s) ? "add" : "store", pointer, found->second));
+    if (!vectors.names.contains(s.get())) continue;
+    for (std::string& store : begin_pieces(n, vectors, s, exists)) stores.push_back(std::move(store));
   }
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int e = 0; e < {}; ++e) {{", vectors.width));

@@ -159,6 +159,19 @@ TG_DEVICE Pack<T, n> load_pack(const T* from) {
     to_words(result.word + i * P::unit / 4, ((const typename P::Word*)from)[i]);
   return result;
 }
+// Zeros where there is no such piece.
+template <int n, class T>
+TG_DEVICE Pack<T, n> load_pack_if(const T* from, bool exists) {
+  using P = Pack<T, n>;
+  P result;
+#pragma unroll
+  for (int i = 0; i < P::bytes / P::unit; ++i) {
+    typename P::Word word{};
+    if (exists) word = ((const typename P::Word*)from)[i];
+    to_words(result.word + i * P::unit / 4, word);
+  }
+  return result;
+}
 template <class T, int n>
 TG_DEVICE void store_pack(T* to, const Pack<T, n>& x) {
   using P = Pack<T, n>;

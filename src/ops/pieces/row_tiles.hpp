@@ -18,4 +18,13 @@ inline int rows_of_tile(int planned, int row_elements) {
   });
 }
 
+// Threads that share the pieces of a row evenly where no power of two does: at most `most`, and more than
+// half of them; 0 where the compiler chooses.
+inline int threads_of_pieces(int pieces, int most) {
+  if ((pieces & (pieces - 1)) == 0 || pieces % most == 0) return 0;
+  for (int threads = most; 2 * threads > most; threads -= 32)
+    if (pieces % threads == 0) return threads;
+  return 0;
+}
+
 }  // namespace tegula::ops

@@ -141,7 +141,8 @@ const OperatorSchema& cumsum_schema() {
           .flops("2*rows*n")
           .examples({{"ragged", "...=37 n=100"},
                      {"segmented_bf16", "...=2,2 n=5000 bf16 cu_seqlens segments=40 reverse"},
-                     {"exclusive_f16", "...=3 n=300 f16 cu_seqlens segments=7 exclusive"}})
+                     {"exclusive_f16", "...=3 n=300 f16 cu_seqlens segments=7 exclusive"},
+                     {"5120_bf16", "...=2 n=5120 bf16"}})
           .measured({{"16384x4096_bf16", "...=16384 n=4096 bf16"},
                      {"4096x16384_f32", "...=4096 n=16384"},
                      {"segmented_16384x4096_f32", "...=16384 n=4096 cu_seqlens segments=64"}})

@@ -71,7 +71,9 @@ const OperatorSchema& gated_table(const char* name, const char* doc, const char*
           .source("Shazeer 2020, GLU Variants Improve Transformer")
           .gradient(gradient)
           .flops("6*rows*d")
-          .examples({{"ragged", "...=37 d=100"}, {"batched_bf16", "...=2,7 d=300 bf16"}})
+          .examples({{"ragged", "...=37 d=100"},
+                     {"batched_bf16", "...=2,7 d=300 bf16"},
+                     {"1040_bf16", "...=5 d=1040 bf16"}})
           .measured(
               {{"16384x4096_bf16", "...=16384 d=4096 bf16"}, {"4096x16384_bf16", "...=4096 d=16384 bf16"}})
           .run(gated_plan<Op>, gated_unit_program, gated_formula<Op, Exact>);

@@ -156,33 +156,17 @@ void transform(const HadamardInstance& c, const Tensor& x, const Tensor& out, co
   grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
     const Expr row = block * c.rows;
     Fragment values({c.rows, c.padded()}, f32);
-    // Padded rows are in shared memory, of which whole pieces go to fragments.
-    std::optional<Shared> tile;
-    const auto bring = [&](auto& to) {
-      if (order > 1) {
-        tile.emplace(Shared({c.rows, c.padded()}, c.type));
-        copy(x.at(row), *tile);
-        copy(*tile, to);
-      } else {
-        copy(x.at(row), to);
-      }
-    };
     if (c.by_vectors) {
       Shared given({c.rows, c.padded()}, f32);
-      bring(given);
+      copy(x.at(row), given);
       transform_vectors(given, values, c);
     } else {
-      bring(values);
+      copy(x.at(row), values);
       for (int stride = 1; stride < c.n / order; stride *= 2) butterflies(values, c, stride);
     }
     if (order > 1) transform_columns(values, c, order);
     parallel(values, [&](Index i, Index j) { values(i, j) *= scale; });
-    if (order > 1) {
-      copy(values, *tile);
-      copy(tile->slice(all, Range{0, c.n}), out.at(row));
-    } else {
-      copy(values, out.at(row));
-    }
+    copy(values, out.at(row));
   });
 }
 
@@ -269,7 +253,8 @@ const OperatorSchema& hadamard_schema() {
           .examples({{"ragged", "...=37 n=64 scale=0.125"},
                      {"paley_12_bf16", "...=2,3 n=192 bf16"},
                      {"paley_20_f16", "...=3 n=40 f16"},
-                     {"paley_28", "...=5 n=56 scale=-1"}})
+                     {"paley_28", "...=5 n=56 scale=-1"},
+                     {"7168_bf16", "...=2 n=7168 bf16"}})
           .measured({{"16384x4096_bf16", "...=16384 n=4096 bf16"},
                      {"8192x8192_bf16", "...=8192 n=8192 bf16"},
                      {"2048x32768_bf16", "...=2048 n=32768 bf16"},

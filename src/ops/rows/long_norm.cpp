@@ -78,7 +78,7 @@ void long_rows(const NormInstance<Op>& c) {
 // factors of rows that the first one has found.
 template <class Op>
 struct LongNormGradient {
-  static constexpr int rows_of_step = 16, columns = 128, most_ranges = 64;
+  static constexpr int rows_of_step = 16, columns = 128, steps_of_range = 8, most_ranges = 64;
 
   const NormInstance<Op>& c;
   LongNorm<Op> n{c};
@@ -92,7 +92,8 @@ struct LongNormGradient {
   Tensor dbias = c.bias ? output("dbias", {n.d}, f32) : dx;
   Tensor means = c.weight ? workspace("means", {n.rows}, f32) : dx;
   Tensor factors = c.weight ? workspace("factors", {n.rows}, f32) : dx;
-  Expr steps = ceildiv(n.rows, rows_of_step), ranges = min(steps, most_ranges);
+  // Few steps of a block would leave their loads one after the other, and many parts of the sums.
+  Expr steps = ceildiv(n.rows, rows_of_step), ranges = min(max(steps / steps_of_range, 1), most_ranges);
 
   // values[1], the gradient of the result, becomes that of the normalised row.
   void given(const KeptRows& kept, const Expr& first, std::vector<Fragment>& values) const {

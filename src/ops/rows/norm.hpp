@@ -33,7 +33,7 @@ struct NormInstance {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
                       labelled("threads", threads), pieces, labelled("held", held));
   }
-  bool is_long() const { return threads > 0; }
+  bool is_long() const { return dim > 8192; }
 };
 
 template <class Op>
@@ -71,14 +71,24 @@ NormInstance<Op> norm_plan(const Bound<Op>& c) {
   return made;
 }
 
+// Elements of 16 bytes of the narrower type, as threads take them of a row.
+template <class Op>
+int piece_of_row(const NormInstance<Op>& c) {
+  return 16 / std::min(c.type.bytes(), c.weight.value_or(c.type).bytes());
+}
+
 // The plan of the gradients: a thread has eight elements of a tile, or 16 if rows are long.
 template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
-  constexpr int elements = 4096, most_rows = 64;
+  constexpr int elements = 4096, most_rows = 64, most_threads = 512;
   NormInstance<Op> made = norm_instance(c);
   if (made.dim > longest_held_norm) return in_pieces(made, c, 2);
   made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, most_rows), made.dim);
-  if (made.dim > 8192) made.threads = adds_residual<Op> && !is_centred<Op> ? 1024 : 512;
+  if (made.is_long()) made.threads = adds_residual<Op> && !is_centred<Op> ? 1024 : most_threads;
+  const int piece = piece_of_row(made), pieces = made.dim / piece;
+  const int even =
+      made.dim % piece == 0 ? threads_of_pieces(pieces, std::max(made.threads, most_threads)) : 0;
+  if (even > 0 && c.on_gpu()) made.threads = even, made.rows = 1;
   return made;
 }
 

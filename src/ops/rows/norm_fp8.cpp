@@ -25,10 +25,11 @@ struct NormFp8Instance {
   bool residual = false, power_of_two = false;
   int dim = 0, rows = 1;  // rows of a tile
   std::optional<LongRows> pieces = {};  // of rows that no block holds; their number of features is no part
+  std::optional<int> threads = {};
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), labelled("bias", bias),
                       labelled("residual", residual), labelled("power_of_two", power_of_two), dim, rows,
-                      pieces);
+                      pieces, labelled("threads", threads));
   }
   int groups() const { return (dim + scaled_features - 1) / scaled_features; }
   int width() const { return groups() * scaled_features; }
@@ -36,7 +37,7 @@ struct NormFp8Instance {
 
 template <class Op>
 NormFp8Instance<Op> norm_fp8_plan(const Bound<Op>& c) {
-  constexpr int elements = 8192, most_rows = 16;
+  constexpr int elements = 8192, most_rows = 16, most_threads = 256, piece = 16;
   NormFp8Instance<Op> made{.type = c.type("x"),
                            .weight = c.type_if("weight"),
                            .residual = c.has("residual"),
@@ -49,6 +50,9 @@ NormFp8Instance<Op> norm_fp8_plan(const Bound<Op>& c) {
     return made;
   }
   made.rows = rows_of_tile(std::clamp(elements / std::max(made.width(), 1), 1, most_rows), made.width());
+  // Groups of features lie within warps if no round of threads is cut.
+  const int even = threads_of_pieces(made.width() / piece, most_threads);
+  if (even > 0 && c.on_gpu()) made.threads = even, made.rows = 1;
   return made;
 }
 
@@ -96,7 +100,7 @@ struct NormFp8 {
     return values;
   }
   void write() const {
-    grid(ceildiv(rows, c.rows), [&](Index block) {
+    grid(ceildiv(rows, c.rows), {.threads = c.threads.value_or(0)}, [&](Index block) {
       Expr row = block * c.rows;
       Fragment normal = normalised(row);
       // Every group of features is a row by itself.
@@ -249,7 +253,8 @@ const OperatorSchema& norm_fp8_schema(const char* name, const char* what) {
         .flops(is_centred<Op> ? "10*rows*d" : "8*rows*d")
         .examples({{"ragged", "...=37 d=300 weight"},
                    {"residual_bf16", "...=2,7 d=512 bf16 residual weight:f32 power_of_two eps=0.01"},
-                   {"long_f16", "...=2 d=16500 f16 residual weight"}})
+                   {"long_f16", "...=2 d=16500 f16 residual weight"},
+                   {"5120_bf16", "...=3 d=5120 bf16 weight"}})
         .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 residual weight"}})
         .run(norm_fp8_plan<Op>, norm_fp8_program<Op>, norm_fp8_formula<Op>);
   }();

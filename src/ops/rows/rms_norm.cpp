@@ -16,9 +16,12 @@ const OperatorSchema& rms_norm_schema() {
           .examples({{"ragged", "...=37 d=100 weight"},
                      {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"},
                      {"long_bf16", "...=2 d=16500 bf16 weight"},
-                     {"spread", "...=1 d=54002 weight"}})
+                     {"spread", "...=1 d=54002 weight"},
+                     {"5120_bf16", "...=3 d=5120 bf16 weight"},
+                     {"18432_bf16", "...=2 d=18432 bf16 weight"}})
           .measured({{"8192x4096_bf16", "...=8192 d=4096 bf16 weight"},
                      {"16384x4096_bf16", "...=16384 d=4096 bf16 weight"},
+                     {"16384x5120_bf16", "...=16384 d=5120 bf16 weight"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight"},
                      {"262144x128_bf16", "...=262144 d=128 bf16 weight"},
                      {"512x131072_bf16", "...=512 d=131072 bf16 weight"}})

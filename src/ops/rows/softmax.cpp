@@ -191,7 +191,9 @@ OperatorSchema& softmax_table(const char* name, const char* doc, const char* res
           .examples({{"ragged", "...=37 d=100"},
                      {"batched_bf16", "...=2,7 d=512 bf16"},
                      {"long_f16", "...=3 d=16500 f16"},
-                     {"spread", "...=1 d=54002"}})
+                     {"spread", "...=1 d=54002"},
+                     {"7168_bf16", "...=3 d=7168 bf16"},
+                     {"18432_bf16", "...=2 d=18432 bf16"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16"},
                      {"262144x128_bf16", "...=262144 d=128 bf16"},

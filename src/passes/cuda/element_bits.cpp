@@ -14,6 +14,19 @@ using layout::Layout;
 
 namespace {
 
+// The first dimension of more than one element, which may have an odd factor.
+std::size_t slowest_dim(const layout::Coordinates& shape) {
+  std::size_t d = 0;
+  while (d + 1 < shape.size() && shape[d] == 1) ++d;
+  return d;
+}
+
+bool has_bits(const layout::Coordinates& shape) {
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] < 1 || (d > slowest_dim(shape) && !is_power_of_two(shape[d]))) return false;
+  return true;
+}
+
 // The row-major number of the element, as a sum.
 std::optional<Affine> element_number(const Access& access) {
   const std::vector<Expr> at = coordinates(access);
@@ -61,8 +74,8 @@ std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const 
     if (found < 0) return std::nullopt;
     for (int i = 0; i < log2_of(digit.extent); ++i) result.push_back(found + i);
     if (is_power_of_two(digit.extent)) continue;
-    const bool is_last =
-        found + log2_of(digit.extent) == last && odd_factor(digit.extent) == odd_factor(shape[0]);
+    const bool is_last = found + log2_of(digit.extent) == last &&
+                         odd_factor(digit.extent) == odd_factor(shape[slowest_dim(shape)]);
     if (!of_threads || !is_last) return std::nullopt;
     result.push_back(last);
   }
@@ -73,10 +86,12 @@ std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const 
 
 std::optional<ElementBits> element_bits(const For& loop, const Access& access) {
   const Buffer& buffer = *access.view.buffer;
-  for (const Expr& e : buffer.shape)
-    if (!is_constant(e) || constant_value(e) < 1 ||
-        (&e != buffer.shape.data() && !is_power_of_two(constant_value(e))))
-      return std::nullopt;
+  layout::Coordinates shape;
+  for (const Expr& e : buffer.shape) {
+    if (!is_constant(e)) return std::nullopt;
+    shape.push_back(constant_value(e));
+  }
+  if (!has_bits(shape)) return std::nullopt;
   const int count = log2_of(buffer.elements());
   const std::int64_t odd = odd_factor(buffer.elements());
   const auto number = element_number(access);
@@ -108,8 +123,7 @@ std::optional<ElementBits> element_bits(const For& loop, const Access& access) {
 }
 
 std::optional<BitLayout> bits_of(const Layout& layout) {
-  for (std::size_t d = 0; d < layout.shape().size(); ++d)
-    if (layout.shape()[d] < 1 || (d > 0 && !is_power_of_two(layout.shape()[d]))) return std::nullopt;
+  if (!has_bits(layout.shape())) return std::nullopt;
   auto threads = bits_of(layout.shape(), layout.threads(), true),
        registers = bits_of(layout.shape(), layout.registers(), false);
   if (!threads || !registers) return std::nullopt;

@@ -1,6 +1,6 @@
 // Maps the indices of a loop to bits of the number of a fragment's element, if all extents are powers of two
-// except for an odd factor of the first (three warp groups have 192 rows). That factor is the number's last
-// digit, after its bits.
+// except for an odd factor of the first that is not 1 (three warp groups have 192 rows). That factor is the
+// number's last digit, after its bits.
 //
 // An access through a reshaped view, or at a constant distance, then names bits: of x[p, c, q] with extents
 // 4, 2 and 8, q is bits 0 to 2 of the element, c is bit 3, p bits 4 and 5. The thread that runs iteration (p,

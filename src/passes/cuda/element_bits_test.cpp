@@ -16,6 +16,10 @@ TEST(ElementBits, AreThoseOfPowersOfTwoAndOneOddFactor) {
   const auto odd = bits_of(Layout{{12, 8}, {digit(2, 1, 8, 1), digit(2, 0, 3, 4)}, {digit(2, 0, 4, 1)}});
   ASSERT_TRUE(odd);
   EXPECT_EQ(odd->threads, (std::vector<int>{0, 1, 2, 5}));
+  const auto row = bits_of(Layout{{1, 80}, {digit(2, 1, 2, 8), digit(2, 1, 5, 16)}, {digit(2, 1, 8, 1)}});
+  ASSERT_TRUE(row);
+  EXPECT_EQ(row->threads, (std::vector<int>{3, 4}));
+  EXPECT_FALSE(bits_of(Layout{{2, 80}, {digit(2, 1, 2, 8), digit(2, 1, 5, 16)}, {digit(2, 1, 8, 1)}}));
 }
 
 // 16 threads for 10 rows: the last six of them hold nothing, and their numbers are no bits of rows.

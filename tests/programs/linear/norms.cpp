@@ -83,19 +83,20 @@ Kernel layer_norm_of_whole_rows(const RowTile& t) {
   });
 }
 
-// One row after another in as many blocks as there are processors: each adds up what its rows give to the
-// gradient of the weights, and a second grid adds up the blocks.
+// One row after another in two blocks for each processor, of which one computes while the other waits: each
+// adds up what its rows give to the gradient of the weights, and a second grid adds up the blocks.
 Kernel rms_norm_gradient_of_rows(int n, DType type) {
   return kernel("rms_norm_gradient", [&] {
     Dim M("M");
     Tensor X = input("X", {M, n}, type), weight = input("weight", {n}, type), dY = input("dY", {M, n}, type);
     Tensor factors = input("factors", {M}, f32), dX = output("dX", {M, n}, type);
-    Tensor d_weight = output("d_weight", {n}, f32), partials = workspace("parts", {processors(), n}, f32);
-    grid(processors(), [&](Index block) {
+    Expr blocks = processors() * 2;
+    Tensor d_weight = output("d_weight", {n}, f32), partials = workspace("parts", {blocks, n}, f32);
+    grid(blocks, [&](Index block) {
       Fragment sum({n}, f32, 0), w({n}, f32);
       copy(weight.at(0), w);
-      pipelined(ceildiv(M - block, processors()), {.stages = 2}, [&](Index step) {
-        Expr row = block + step * processors(), factor = factors(row);
+      pipelined(ceildiv(M - block, blocks), {.stages = 2}, [&](Index step) {
+        Expr row = block + step * blocks, factor = factors(row);
         Fragment x({n}, f32), g({n}, f32), product({n}, f32);
         copy(X.slice(row), x);
         copy(dY.slice(row), g);
@@ -113,7 +114,7 @@ Kernel rms_norm_gradient_of_rows(int n, DType type) {
     });
     grid(ceildiv(n, 128), [&](Index x) {
       Fragment sum({128}, f32, 0);
-      serial(processors(), [&](Index block) {
+      serial(blocks, [&](Index block) {
         Fragment partial = load(partials.slice(block).at(x * 128), {128});
         parallel(sum, [&](Index i) { sum(i) += partial(i); });
       });
