@@ -109,6 +109,48 @@ TG_DEVICE void transpose_bytes(T* to, const T* from, int thread) {
     }
   }
 }
+// A tile of 8-bit floats to one of 16-bit floats, both swizzled in blocks of so many columns: `whole`, or its
+// rows from `first` to `end`, of which those outside of `low` and `high` are zeros. A warp takes 32 pieces of
+// 16 elements at once: of eight threads, those that load or store at the same time meet in no bank where rows
+// have a multiple of 64 columns. It loads several such units before it stores the first, because no load
+// overtakes a store. Places in them differ from those in the first by the same bits everywhere.
+template <bool whole, int rows, int columns, int from_block, int to_block, int threads, class To, class From>
+TG_DEVICE void widen_bytes(To* to, const From* from, int thread, int first, int end, int low, int high) {
+  constexpr int wide = from_block / 16, tall = 32 / wide, across = columns / from_block, warps = threads / 32,
+                batch = 4;
+  static_assert(from_block % to_block == 0 && rows % 8 == 0, "blocks of bytes are as wide");
+  const int lane = thread % 32, own_row = wide == 8 ? lane / 16 * 2 + lane / 4 % 2 : lane / wide,
+            own_column = (wide == 8 ? lane % 4 + ((lane / 4 ^ lane / 8) & 1) * 4 : lane % wide) * 16;
+  const int source = swizzled<rows, from_block, 1>(own_row, own_column),
+            target = swizzled<rows, to_block>(own_row, own_column % to_block),
+            block = own_column / to_block * rows * to_block;
+  const int units = (whole ? (rows + tall - 1) / tall : (end + tall - 1) / tall) * across;
+#pragma unroll 1
+  for (int unit = thread / 32 + (whole ? 0 : first / tall * across); unit < units; unit += warps * batch) {
+    Pack<From, 16> pack[batch];
+#pragma unroll
+    for (int i = 0; i < batch; ++i) {
+      const int at = unit + i * warps, above = at / across * tall, row = above + own_row;
+      pack[i] = Pack<From, 16>{};
+      if (at < units &&
+          (whole ? rows % tall == 0 || row < rows : row >= max(first, low) && row < min(end, high)))
+        pack[i] = load_pack<16>(from + (source ^ swizzled<rows, from_block, 1>(above, 0)) +
+                                at % across * rows * from_block);
+    }
+#pragma unroll
+    for (int i = 0; i < batch; ++i) {
+      const int at = unit + i * warps, above = at / across * tall, row = above + own_row;
+      if (at >= units || (whole ? rows % tall != 0 && row >= rows : row < first || row >= end)) continue;
+      To* const own = to + block + at % across * rows * from_block;
+      const int place = target ^ swizzled<rows, to_block>(above, 0);
+      Values<To, 16> values;
+#pragma unroll
+      for (int e = 0; e < 16; ++e) values.set(e, value_of(pack[i], e));
+      store_part(own + place, values, 0);
+      store_part(own + (place ^ 8), values, 8);
+    }
+  }
+}
 // Blocks of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds go to buffers in the
 // order of the copy engine, when all but the last `pending` stores have left theirs.
 template <int pending>
