@@ -113,10 +113,10 @@ void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::functi
 // A whole tile, or of each part the rows that limits leave.
 void CudaGridPrinter::widen(const passes::Transposition& n, const Loc& at) {
   const SharedTile &from = shared_.at(n.from.get()), &to = shared_.at(n.to.get());
-  const auto call = [&](bool whole, const std::string& rows) {
-    out_.line(fmt::format("tg::widen_bytes<{}, {}, {}, {}, {}, {}>({}, {}, {}, {});  // {}", whole,
-                          n.from->extent(0), n.from->extent(1), from.order.columns, to.order.columns,
-                          team_.threads, to.name, from.name, team_.thread, rows, location_in_folder(at)));
+  const auto call = [&](const std::string& function, const std::string& rows) {
+    out_.line(fmt::format("tg::{}<{}, {}, {}, {}, {}>({}, {}, {}{});  // {}", function, n.from->extent(0),
+                          n.from->extent(1), from.order.columns, to.order.columns, team_.threads, to.name,
+                          from.name, team_.thread, rows, location_in_folder(at)));
   };
   out_.code();
   Texts conditions;
@@ -124,13 +124,13 @@ void CudaGridPrinter::widen(const passes::Transposition& n, const Loc& at) {
     if (own.low) conditions.push_back(fmt::format("{} <= {}", value(own.low), own.first));
     if (own.high) conditions.push_back(fmt::format("{} >= {}", value(own.high), own.first + own.count));
   }
-  const auto whole = [&] { call(true, fmt::format("{0}, {1}, {0}, {1}", 0, n.from->extent(0))); };
+  const auto whole = [&] { call("widen_bytes", ""); };
   if (conditions.empty()) return whole();
   either(conditions, whole, [&] {
     for (const passes::WidenedRows& own : n.widened)
-      call(false, fmt::format("{}, {}, {}, {}", own.first, own.first + own.count,
-                              own.low ? value(own.low) : std::to_string(own.first),
-                              own.high ? value(own.high) : std::to_string(own.first + own.count)));
+      call("widen_rows", fmt::format(", {}, {}, {}, {}", own.first, own.first + own.count,
+                                     own.low ? value(own.low) : std::to_string(own.first),
+                                     own.high ? value(own.high) : std::to_string(own.first + own.count)));
   });
 }
 

@@ -75,12 +75,15 @@ class Transposing {
     rules.given = [](const Buffer&) { return true; };
     rules.refused = [](const Stmt&) { return false; };
     rules.left_out = [&](const Stmt& s) { return roles_.fills.contains(s.get()) && !is_of_transposer(s); };
-    roles_.transposer = *slice(roles_.producer, rules);
-    roles_.producer = in_front(map_body(roles_.producer, [&](const Stmt& s) -> Body {
+    roles_.transposer = in_front(*slice(roles_.producer, rules), [&](const BufferPtr& tile) {
+      return roles_.ring_of(tile.get()) >= 0 && roles_.rings[ring_of(tile)].by_transposer;
+    });
+    const Body loads = map_body(roles_.producer, [&](const Stmt& s) -> Body {
       const auto* declared = as<Declare>(s);
       const bool is_own = is_of_transposer(s) || (declared && is_made_by_transposer(declared->tile));
       return is_own ? Body{} : Body{s};
-    }));
+    });
+    roles_.producer = in_front(loads, [&](const BufferPtr& tile) { return is_to_transpose(tile); });
   }
 
   std::size_t ring_of(const BufferPtr& tile) const {
@@ -200,24 +203,33 @@ class Transposing {
     return roles_.ring_of(tile.get()) >= 0 && roles_.rings[ring_of(tile)].to_transpose;
   }
 
-  // Such tiles come in front of those beside them: they have further to go.
-  Body in_front(const Body& statements) const {
+  // Some tiles come in front of those beside them, as far as nothing between says where they are: those to be
+  // transposed have further to go, and vectors are under way while tiles are made.
+  template <class IsFirst>
+  Body in_front(const Body& statements, const IsFirst& is_first) const {
     Body result;
     Mapping mapping;
-    mapping.body = [&](const Body& inner) { return in_front(inner); };
+    mapping.body = [&](const Body& inner) { return in_front(inner, is_first); };
     std::ptrdiff_t first = 0;  // behind what they may need
     for (const Stmt& s : statements) {
-      const auto* declared = as<Declare>(s);
-      const auto fill = roles_.fills.find(s.get());
-      const bool is_load = declared || fill != roles_.fills.end();
-      if (is_load && is_to_transpose(declared ? declared->tile : fill->second)) {
+      const BufferPtr tile = tile_of(s);
+      if (tile && is_first(tile)) {
         result.insert(result.begin() + first++, s);
         continue;
       }
-      result.push_back(is_load ? s : map(s, mapping));
-      if (!is_load) first = std::ssize(result);
+      result.push_back(tile ? s : map(s, mapping));
+      if (!tile) first = std::ssize(result);
     }
     return result;
+  }
+
+  // That the statement declares or fills.
+  BufferPtr tile_of(const Stmt& s) const {
+    if (const auto* declared = as<Declare>(s)) return declared->tile;
+    const auto fill = roles_.fills.find(s.get());
+    const auto transposition = roles_.transpositions.find(s.get());
+    if (transposition != roles_.transpositions.end()) return transposition->second.to;
+    return fill == roles_.fills.end() ? nullptr : fill->second;
   }
 
   Roles& roles_;
