@@ -75,15 +75,13 @@ class Transposing {
     rules.given = [](const Buffer&) { return true; };
     rules.refused = [](const Stmt&) { return false; };
     rules.left_out = [&](const Stmt& s) { return roles_.fills.contains(s.get()) && !is_of_transposer(s); };
-    roles_.transposer = in_front(*slice(roles_.producer, rules), [&](const BufferPtr& tile) {
-      return roles_.ring_of(tile.get()) >= 0 && roles_.rings[ring_of(tile)].by_transposer;
-    });
+    roles_.transposer = vectors_earlier(*slice(roles_.producer, rules));
     const Body loads = map_body(roles_.producer, [&](const Stmt& s) -> Body {
       const auto* declared = as<Declare>(s);
       const bool is_own = is_of_transposer(s) || (declared && is_made_by_transposer(declared->tile));
       return is_own ? Body{} : Body{s};
     });
-    roles_.producer = in_front(loads, [&](const BufferPtr& tile) { return is_to_transpose(tile); });
+    roles_.producer = in_front(loads);
   }
 
   std::size_t ring_of(const BufferPtr& tile) const {
@@ -203,22 +201,41 @@ class Transposing {
     return roles_.ring_of(tile.get()) >= 0 && roles_.rings[ring_of(tile)].to_transpose;
   }
 
-  // Some tiles come in front of those beside them, as far as nothing between says where they are: those to be
-  // transposed have further to go, and vectors are under way while tiles are made.
-  template <class IsFirst>
-  Body in_front(const Body& statements, const IsFirst& is_first) const {
+  // Tiles to be transposed come in front of those beside them: they have further to go.
+  Body in_front(const Body& statements) const {
     Body result;
     Mapping mapping;
-    mapping.body = [&](const Body& inner) { return in_front(inner, is_first); };
+    mapping.body = [&](const Body& inner) { return in_front(inner); };
     std::ptrdiff_t first = 0;  // behind what they may need
     for (const Stmt& s : statements) {
       const BufferPtr tile = tile_of(s);
-      if (tile && is_first(tile)) {
+      if (tile && is_to_transpose(tile)) {
         result.insert(result.begin() + first++, s);
         continue;
       }
       result.push_back(tile ? s : map(s, mapping));
       if (!tile) first = std::ssize(result);
+    }
+    return result;
+  }
+
+  // Vectors are under way while the tile before them is made, unless something between says where they are.
+  Body vectors_earlier(const Body& statements) const {
+    Body result;
+    Mapping mapping;
+    mapping.body = [&](const Body& inner) { return vectors_earlier(inner); };
+    std::ptrdiff_t before = -1;  // that tile
+    for (const Stmt& s : statements) {
+      const BufferPtr tile = tile_of(s);
+      const bool is_vector =
+          tile && roles_.ring_of(tile.get()) >= 0 && roles_.rings[ring_of(tile)].by_transposer;
+      if (is_vector && before >= 0) {
+        result.insert(result.begin() + before++, s);
+        continue;
+      }
+      if (roles_.transpositions.contains(s.get())) before = std::ssize(result);
+      if (!tile) before = -1;
+      result.push_back(tile ? s : map(s, mapping));
     }
     return result;
   }
