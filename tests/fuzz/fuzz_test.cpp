@@ -127,10 +127,10 @@ TEST(Fuzz, ASeedIsOneProgram) {
 }
 
 // Many programs that look tiles up have a producer on Hopper, and some of these wait for what it reads;
-// others have tiles that its warps transpose.
+// others have tiles that its warps transpose or widen.
 TEST(Fuzz, ProducersReadAndTransposeTiles) {
   constexpr std::uint64_t first = 1'000'000'000, count = 80;
-  int producers = 0, readers = 0, transposers = 0;
+  int producers = 0, readers = 0, transposers = 0, wideners = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Signature signature(generate(seed).kernel);
     const std::string text = codegen::print_cuda(signature, {90}).text;
@@ -139,11 +139,13 @@ TEST(Fuzz, ProducersReadAndTransposeTiles) {
     ++producers;
     const std::size_t transposer = text.find("// ---- transposer", producer);
     transposers += transposer != std::string::npos;
+    wideners += text.find("tg::widen_bytes<") != std::string::npos;
     readers += text.find("tg::wait_full(", producer) < transposer;
   }
   EXPECT_GE(producers, 20);
   EXPECT_GE(readers, 8);
   EXPECT_GE(transposers, 3);
+  EXPECT_GE(wideners, 2);
 }
 
 TEST(Fuzz, ACrashIsAFailure) {

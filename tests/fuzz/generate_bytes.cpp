@@ -1,5 +1,5 @@
 // Products of 8-bit operands of either order in pipelined loops: on Hopper, warps of the producer transpose
-// those that do not go along k.
+// those that do not go along k, and widen those of which the program makes tiles of 16-bit floats.
 #include "fuzz/generator.hpp"
 #include "fuzz/views.hpp"
 
@@ -12,6 +12,8 @@ void Generator::make_byte_tables() {
   const DType type = random_.pick({e4m3, e4m3, e5m2, i8, u8});
   const DType sum = type.is_floating() ? f32 : i32;
   const Nature terms = small_terms(type);
+  tables_.wide =
+      type.is_floating() && random_.chance(40) ? std::optional(random_.pick({bf16, f16})) : std::nullopt;
   tables_.depth = random_.pick({64, 128, 160, 192, 100});
   for (ByteTable* own : {&tables_.left, &tables_.right}) {
     own->along_k = random_.chance(40);
@@ -28,6 +30,17 @@ void Generator::make_byte_tables() {
   tables_.sums = tensors_.size() - 1;
 }
 
+// Halves of the rows of a tile, the second from another place.
+void Generator::bring_in_parts(const View& window, const View& to) {
+  const std::int64_t half = to.extent(0) / 2;
+  for (const std::int64_t first : {std::int64_t{0}, half}) {
+    View from = window, part = to;
+    if (first > 0) shift(from, 0, within(value(i32, 1), 0, 2 * half).e);
+    slice_range(part, 0, int32(first), int32(first + half));
+    emit(Copy{from, part, nullptr});
+  }
+}
+
 // The operand [rows, depth] at a step of a loop, in a tile of the tensor's order or of the other one.
 View Generator::bring_bytes(const ByteTable& from, std::int64_t rows, std::int64_t depth, const Expr& step) {
   const TensorPlace table = tensors_[from.tensor];
@@ -35,13 +48,20 @@ View Generator::bring_bytes(const ByteTable& from, std::int64_t rows, std::int64
   Shape shape{rows, depth};
   if (!along_k) std::swap(shape[0], shape[1]);
   const Nature zero = table.contract.dyadic ? dyadic(table.contract.step, 0) : integers(0, 0);
-  const TilePlace tile =
-      declare(table.buffer->type, shape, join(table.contract, zero, table.buffer->type), Space::shared);
+  const DType type = tables_.wide ? *tables_.wide : table.buffer->type;
+  const TilePlace tile = declare(type, shape, join(table.contract, zero, type), Space::shared);
   View window = whole(table.buffer), to = whole(tile.buffer);
+  if (tables_.wide && random_.chance(40)) {
+    const Expr begin = within(value(i32, 1), 0, 9).e, end = within(value(i32, 1), 0, rows + depth).e;
+    slice_range(window, random_.chance(75) ? 0 : 1, begin, end);
+  }
   shift(window, from.along_k ? 1 : 0, make(Op::mul, i32, {step, int32(depth)}));
   if (random_.chance(50)) shift(window, from.along_k ? 0 : 1, within(value(i32, 1), -5, rows).e);
   if (turns) swap_axes(to, 0, 1);
-  emit(Copy{window, to, nullptr});
+  if (tables_.wide && !turns && random_.chance(30))
+    bring_in_parts(window, to);
+  else
+    emit(Copy{window, to, nullptr});
   tiles_.back().defined = true;
   tiles_.back().writable = random_.chance(10);
   View operand = whole(tile.buffer);

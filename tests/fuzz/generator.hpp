@@ -177,6 +177,7 @@ class Generator {
     bool along_k = false;
   };
   void make_byte_tables();
+  void bring_in_parts(const ir::View& window, const ir::View& to);
   ir::View bring_bytes(const ByteTable& from, std::int64_t rows, std::int64_t depth, const ir::Expr& step);
   void byte_products();
   void few_blocks(ir::Grid& grid, Shape& extents);
@@ -259,6 +260,7 @@ class Generator {
     bool of_bytes = false;    // operands, from the following
     ByteTable left, right;
     std::int64_t depth = 0;
+    std::optional<DType> wide = {};  // of tiles whose tensors have 8-bit floats
   };
   Tables tables_;
   Program program_;

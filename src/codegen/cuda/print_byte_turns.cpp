@@ -110,8 +110,33 @@ void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::functi
       otherwise);
 }
 
+// A whole tile, or of each part the rows that limits leave.
+void CudaGridPrinter::widen(const passes::Transposition& n, const Loc& at) {
+  const SharedTile &from = shared_.at(n.from.get()), &to = shared_.at(n.to.get());
+  const auto call = [&](const std::string& function, const std::string& rows) {
+    out_.line(fmt::format("tg::{}<{}, {}, {}, {}, {}>({}, {}, {}{});  // {}", function, n.from->extent(0),
+                          n.from->extent(1), from.order.columns, to.order.columns, team_.threads, to.name,
+                          from.name, team_.thread, rows, location_in_folder(at)));
+  };
+  out_.code();
+  Texts conditions;
+  for (const passes::WidenedRows& own : n.widened) {
+    if (own.low) conditions.push_back(fmt::format("{} <= {}", value(own.low), own.first));
+    if (own.high) conditions.push_back(fmt::format("{} >= {}", value(own.high), own.first + own.count));
+  }
+  const auto whole = [&] { call("widen_bytes", ""); };
+  if (conditions.empty()) return whole();
+  either(conditions, whole, [&] {
+    for (const passes::WidenedRows& own : n.widened)
+      call("widen_rows", fmt::format(", {}, {}, {}, {}", own.first, own.first + own.count,
+                                     own.low ? value(own.low) : std::to_string(own.first),
+                                     own.high ? value(own.high) : std::to_string(own.first + own.count)));
+  });
+}
+
 // Three warps of the producer, each its own pieces.
 void CudaGridPrinter::transpose(const passes::Transposition& n, const Loc& at) {
+  if (!n.widened.empty()) return widen(n, at);
   const SharedTile &from = shared_.at(n.from.get()), &to = shared_.at(n.to.get());
   out_.code();
   out_.line(fmt::format("tg::transpose_bytes<{}, {}, {}, {}, {}>({}, {}, {});  // {}", n.from->extent(0),

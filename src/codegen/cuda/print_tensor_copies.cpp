@@ -54,7 +54,8 @@ void CudaGridPrinter::event(const schedule::Complete& n, const schedule::Event&)
 
 void CudaGridPrinter::event(const schedule::CopyAsync& n, const schedule::Event& e) {
   if (!roles_) return begin_copies(e.stmt, n.to.slot.shift);
-  rows(*passes::plan_pieces(e.stmt), true);
+  const auto elements = passes::plan_elements(e.stmt);
+  rows(elements ? *elements : *passes::plan_pieces(e.stmt), true);
 }
 
 void CudaGridPrinter::event(const schedule::CopyArrive& n, const schedule::Event&) {

@@ -343,7 +343,9 @@ TEST(RolesText, ReadsRowsToConvertAStepAhead) {
         Fragment sum({128, 128}, f32, 0);
         pipelined(ceildiv(K, 128), {.stages = 2}, [&](Index n) {
           Shared b({128, 128}, bf16), f({128}, f32);
-          const auto bring = [&](const Expr& first) { lang::copy(B.at(first, 0), b); };
+          const auto bring = [&](const Expr& first) {
+            parallel(b, [&](Index t, Index d) { b(t, d) = B(first + t, d) * scale; });
+          };
           if (of == First::of_step)
             bring(n * 128);
           else if (of == First::looked_up)

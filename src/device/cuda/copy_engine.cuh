@@ -109,6 +109,93 @@ TG_DEVICE void transpose_bytes(T* to, const T* from, int thread) {
     }
   }
 }
+// Tiles of 8-bit floats to tiles of 16-bit floats, both swizzled in blocks of so many columns. A warp takes
+// 32 pieces of 16 elements at once, a unit: of eight threads, those that load or store at the same time meet
+// in no bank where rows have a multiple of 64 columns.
+template <int rows, int from_block, int to_block>
+struct WidenedUnit {
+  static constexpr int wide = from_block / 16, tall = 32 / wide;  // pieces of a row, and rows
+  int row, source, target;
+
+  TG_DEVICE_MEMBER explicit WidenedUnit(int lane) {
+    const int column = (wide == 8 ? lane % 4 + ((lane / 4 ^ lane / 8) & 1) * 4 : lane % wide) * 16;
+    row = wide == 8 ? lane / 16 * 2 + lane / 4 % 2 : lane / wide;
+    source = swizzled<rows, from_block, 1>(row, column);
+    target = swizzled<rows, to_block>(row, column % to_block) + column / to_block * rows * to_block;
+  }
+  // What the exchange of pieces in a row adds to places in a unit that begins at this row of the tile.
+  static TG_DEVICE_MEMBER int source_exchange(int above) {
+    return swizzled<rows, from_block, 1>(above, 0) - above * from_block;
+  }
+  static TG_DEVICE_MEMBER int target_exchange(int above) {
+    return swizzled<rows, to_block>(above, 0) - above * to_block;
+  }
+};
+template <class To, class From>
+TG_DEVICE void store_widened(To* first, To* second, const Pack<From, 16>& pack) {
+  Values<To, 16> values;
+#pragma unroll
+  for (int e = 0; e < 16; ++e) values.set(e, value_of(pack, e));
+  store_part(first, values, 0);
+  store_part(second, values, 8);
+}
+// Rows from `first` to `end`; those outside of `low` and `high` are zeros.
+template <int rows, int columns, int from_block, int to_block, int threads, class To, class From>
+TG_DEVICE void widen_rows(To* to, const From* from, int thread, int first, int end, int low, int high) {
+  using Unit = WidenedUnit<rows, from_block, to_block>;
+  constexpr int across = columns / from_block;
+  const Unit own(thread % 32);
+  const int units = (end + Unit::tall - 1) / Unit::tall * across;
+#pragma unroll 1
+  for (int unit = first / Unit::tall * across + thread / 32; unit < units; unit += threads / 32) {
+    const int above = unit / across * Unit::tall, row = above + own.row,
+              block = unit % across * rows * from_block;
+    if (row < first || row >= end) continue;
+    Pack<From, 16> pack{};
+    if (row >= low && row < high)
+      pack = load_pack<16>(from + (own.source ^ Unit::source_exchange(above)) + above * from_block + block);
+    To* const target = to + above * to_block + block;
+    const int place = own.target ^ Unit::target_exchange(above);
+    store_widened(target + place, target + (place ^ 8), pack);
+  }
+}
+// All rows. Each warp has as many units below each other, whose places differ by constants; it loads several
+// before it stores the first, because no load overtakes a store.
+template <int rows, int columns, int from_block, int to_block, int threads, class To, class From>
+TG_DEVICE void widen_bytes(To* to, const From* from, int thread) {
+  using Unit = WidenedUnit<rows, from_block, to_block>;
+  constexpr int tall = Unit::tall, each = rows / tall / (threads / 32), done = each * (threads / 32) * tall,
+                batch = 5;
+  const Unit own(thread % 32);
+  const int begin = thread / 32 * each * tall;
+  const From* source[2];
+  To* target[4];
+#pragma unroll
+  for (int phase = 0; phase < 2; ++phase) {
+    const int place = own.target ^ Unit::target_exchange(begin + phase * tall);
+    source[phase] = from + (own.source ^ Unit::source_exchange(begin + phase * tall)) + begin * from_block;
+    target[2 * phase] = to + place + begin * to_block;
+    target[2 * phase + 1] = to + (place ^ 8) + begin * to_block;
+  }
+#pragma unroll
+  for (int block = 0; block < rows * columns; block += rows * from_block) {
+#pragma unroll
+    for (int first = 0; first < each; first += batch) {
+      Pack<From, 16> pack[batch];
+#pragma unroll
+      for (int i = 0; i < batch; ++i)
+        if (first + i < each)
+          pack[i] = load_pack<16>(source[(first + i) % 2] + (first + i) * tall * from_block + block);
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        const int more = (first + i) * tall * to_block + block, phase = (first + i) % 2 * 2;
+        if (first + i < each) store_widened(target[phase] + more, target[phase + 1] + more, pack[i]);
+      }
+    }
+  }
+  if (done < rows)
+    widen_rows<rows, columns, from_block, to_block, threads>(to, from, thread, done, rows, done, rows);
+}
 // Blocks of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds go to buffers in the
 // order of the copy engine, when all but the last `pending` stores have left theirs.
 template <int pending>

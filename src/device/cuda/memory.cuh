@@ -179,7 +179,12 @@ TG_DEVICE void store_pack(T* to, const Pack<T, n>& x) {
   for (int i = 0; i < P::bytes / P::unit; ++i)
     from_words(((typename P::Word*)to)[i], x.word + i * P::unit / 4);
 }
-// One of its values. Two neighbours come of one conversion, which the compiler does once for both.
+// One of its values.
+template <class T, int n>
+TG_DEVICE float value_of(const Pack<T, n>& x, int i) {
+  return value(x.get(i));
+}
+// Two neighbours come of one conversion, which the compiler does once for both.
 template <int n>
 TG_DEVICE float value_of(const Pack<e4m3, n>& x, int i) {
 #if __CUDA_ARCH__ >= 900

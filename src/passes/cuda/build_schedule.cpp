@@ -51,7 +51,7 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
       int fills = ring.told ? roles.consumers / 32 : 0;  // each warp leaves its own elements
       for (const auto& [fill, filled] : roles.fills) fills += filled == tile;
       if (roles.is_transposed(tile.get())) fills = roles.transposing_warps();
-      if (ring.by_rows) fills *= producer_threads / 32;  // each warp brings its own
+      if (ring.by_rows) fills *= roles.copying_warps();  // each warp brings its own
       if (roles.cluster() > 1) fills *= 2;               // each block brings its half, or both
       out.buffers.push_back({name, schedule::Space::shared, ring.depth, 1, bytes, fills});
     }
@@ -283,7 +283,7 @@ int empty_arrivals(const RingPlan& ring, const Roles& roles) {
 
 int full_arrivals(const RingPlan& ring, const Roles& roles) {
   if (ring.told) return roles.consumers / 32;
-  if (ring.by_rows) return producer_threads;
+  if (ring.by_rows) return 32 * roles.copying_warps();
   if (roles.has_transposed(ring)) return roles.has_loaded(ring) + roles.transposing_warps();
   return roles.is_brought_by_threads(ring) ? 2 : 1;
 }

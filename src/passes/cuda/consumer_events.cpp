@@ -55,7 +55,8 @@ class Consumer {
       }
       out.push_back({schedule::WaitFull{{ring}}});
       // What threads copied becomes visible to the tensor cores.
-      if (roles_.rings[static_cast<std::size_t>(ring)].by_rows) out.push_back({schedule::ProxyFence{}});
+      const RingPlan& own = roles_.rings[static_cast<std::size_t>(ring)];
+      if (own.by_rows && !own.by_transposer) out.push_back({schedule::ProxyFence{}});
     }
     if (part.in_flight) out.push_back({schedule::GemmWait{*part.in_flight}});
     for (const Release& own : part.landed) release(own, out);

@@ -157,6 +157,28 @@ Planned<RowCopy> plan_vector(const Stmt& stmt) {
   return RowCopy{loop.back(), as<Load>(elements.body[0]), as<Store>(elements.body[1]), 0, 0, 1, false};
 }
 
+std::optional<RowCopy> plan_elements(const Stmt& stmt) {
+  const auto* loop = as<For>(stmt);
+  if (!loop || loop->kind != LoopKind::parallel || loop->index.size() != 1 || loop->body.size() < 2)
+    return std::nullopt;
+  const std::size_t lookups = loop->body.size() - 2;
+  const auto* load = as<Load>(loop->body[lookups]);
+  const auto* store = as<Store>(loop->body.back());
+  if (!load || !store || !is_variable(store->value, load->variable)) return std::nullopt;
+  const View &from = load->from.view, &to = store->to.view;
+  const DType type = to.buffer->type;
+  const bool plain = !from.is_tile() && from.buffer->type == type && type.bytes() == vector_element_bytes;
+  const bool all = to.buffer->space == Space::shared && to.rank() == 1 && is_whole(to) &&
+                   is_variable(store->to.index[0], loop->index[0]) && is_constant(loop->begin[0], 0) &&
+                   is_constant(loop->end[0], to.extent(0));
+  const bool finds = std::all_of(loop->body.begin(), loop->body.end() - 2, [](const Stmt& s) {
+    const auto* lookup = as<Load>(s);
+    return as<Let>(s) || (lookup && !lookup->from.view.is_tile());
+  });
+  if (!plain || !all || !finds) return std::nullopt;
+  return RowCopy{stmt, load, store, lookups, 0, 1, false};
+}
+
 Planned<RowCopy> plan_pieces(const Stmt& stmt) {
   auto vector = plan_vector(stmt);
   return vector ? vector : plan_rows(stmt);

@@ -1,5 +1,7 @@
 // Loops over elements that load rows of a tensor into a shared tile, where each row may be looked up.
 #pragma once
+#include <optional>
+
 #include "ir/stmt.hpp"
 #include "passes/planned.hpp"
 
@@ -24,7 +26,10 @@ Planned<RowCopy> plan_rows(const ir::Stmt& stmt);
 // The same of a copy of a vector with elements of four bytes that begins where no box can: each is a row, and
 // a piece, of its own.
 Planned<RowCopy> plan_vector(const ir::Stmt& stmt);
-// Either: what threads bring without waiting for it.
+// The same of a loop over all elements of a vector that finds each of them by computation, or by looking it
+// up in tensors.
+std::optional<RowCopy> plan_elements(const ir::Stmt& stmt);
+// Rows, or such a copy: what threads bring without waiting for it.
 Planned<RowCopy> plan_pieces(const ir::Stmt& stmt);
 
 }  // namespace tegula::passes

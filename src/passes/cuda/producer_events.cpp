@@ -73,7 +73,10 @@ class Producer {
 
 Producer::Producer(ScheduleNames& names, const Roles& roles, Filler who)
     : names_(names), roles_(roles), who_(who) {
-  if (!transposes()) fills_ = roles.fills;
+  for (const auto& [fill, tile] : roles.fills) {
+    const bool is_own = roles.rings[static_cast<std::size_t>(roles.ring_of(tile.get()))].by_transposer;
+    if (transposes() == is_own) fills_.emplace(fill, tile);
+  }
   for (const auto& [copy, tiles] : roles.transpositions)
     if (transposes()) fills_.emplace(copy, tiles.to);
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
@@ -223,13 +226,13 @@ void Producer::transpose(const Stmt& s, const BufferPtr& tile, bool last, Events
 }
 
 void Producer::fill(const Stmt& s, const BufferPtr& tile, const Part& part, bool last, Events& out) {
-  if (transposes()) return transpose(s, tile, last, out);
   const int ring = roles_.ring_of(tile.get());
   const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
+  if (transposes() && !plan.by_transposer) return transpose(s, tile, last, out);
   if (plan.by_rows) {
     schedule::Access to = names_.access(tile, schedule::Touch::write);
     to.parts.per_warp = 1;
-    to.parts.mask = std::uint64_t{1} << part.number * (producer_threads / 32);
+    to.parts.mask = std::uint64_t{1} << part.number * roles_.copying_warps();
     out.push_back(event_of(schedule::CopyAsync{to, reads(s)}, s));
     if (last) out.push_back({schedule::CopyArrive{{ring}}});
     return;

@@ -172,15 +172,16 @@ bool set_depths(Roles& roles, const GridHints& hints, const CudaTarget& target) 
   return room.fixed - known + room.moving <= shared_bytes_of(blocks);
 }
 
-// For the loop with the fewest, and without fewer blocks of a processor.
+// Of the loop with the fewest.
+int least_slots(const Roles& roles) {
+  int result = std::numeric_limits<int>::max();
+  for (const RingPlan& ring : roles.rings)
+    if (ring.in_loop) result = std::min(result, ring.depth);
+  return result;
+}
+
 bool has_more_slots(const Roles& a, const Roles& b) {
-  const auto least = [](const Roles& roles) {
-    int result = std::numeric_limits<int>::max();
-    for (const RingPlan& ring : roles.rings)
-      if (ring.in_loop) result = std::min(result, ring.depth);
-    return result;
-  };
-  return a.blocks_per_processor >= b.blocks_per_processor && least(a) > least(b);
+  return a.blocks_per_processor >= b.blocks_per_processor && least_slots(a) > least_slots(b);
 }
 
 }  // namespace
@@ -196,6 +197,13 @@ bool choose_depths(Roles& roles, const GridHints& hints, const CudaTarget& targe
   if (!has_few || !share_slots(sharing) || !set_depths(sharing, hints, target)) return fits;
   if (!fits || has_more_slots(sharing, roles)) roles = std::move(sharing);
   return true;
+}
+
+bool has_room_beside(Roles roles, Roles before, const GridHints& hints, const CudaTarget& target) {
+  if (!choose_depths(roles, hints, target)) return false;
+  if (!choose_depths(before, hints, target)) return true;
+  return roles.blocks_per_processor >= before.blocks_per_processor &&
+         least_slots(roles) >= std::min(2, least_slots(before));
 }
 
 }  // namespace tegula::passes

@@ -17,4 +17,7 @@ int blocks_without_roles(const ir::Grid& grid, const CudaTarget& target);
 // plan by the estimate does not fit it, there is a second one. False if nothing fits then.
 bool choose_depths(Roles& roles, const ir::GridHints& hints, const CudaTarget& target);
 
+// Whether loops have two slots or as many as in `before`, without fewer blocks of a processor.
+bool has_room_beside(Roles roles, Roles before, const ir::GridHints& hints, const CudaTarget& target);
+
 }  // namespace tegula::passes

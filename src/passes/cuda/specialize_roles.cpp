@@ -152,8 +152,8 @@ void Analysis::plan_loads(Roles& roles) const {
   for (RingPlan& ring : roles.rings)
     ring.by_rows = target_.copy_engine && !ring.told && !ring.to_transpose && !roles.has_transposed(ring);
   for (const RingCandidate& c : tiles_.candidates) {
-    if (roles.is_transposed(c.tile.get())) continue;
     RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
+    if (roles.is_transposed(c.tile.get()) || ring.by_transposer) continue;
     for (const Stmt& s : c.fills) ring.by_rows &= plan_pieces(s).has_value();
     for (const Stmt& s : c.fills) {
       const auto* copy = as<Copy>(s);
@@ -334,7 +334,7 @@ Planned<Roles> Analysis::run() {
                     "read the tensor where the tile is read", c.fills[0]->at};
   }
   roles.dynamic_tiles = is_uneven();
-  if (target_.copy_engine) transpose_loads(roles);
+  if (target_.copy_engine) transpose_loads(roles, grid_.hints, target_);
   plan_loads(roles);
   note_consumers(roles, grid_, tiles_.refused);
   note_warp_groups(roles, grid_, target_);

@@ -10,6 +10,7 @@
 #include "passes/cuda/dealt_steps.hpp"
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_gemms.hpp"
+#include "passes/cuda/plan_widening.hpp"
 #include "passes/note.hpp"
 
 namespace tegula::passes {
@@ -29,7 +30,8 @@ struct RingPlan {
   bool by_one_group = false;  // one warp group lets a slot go, though others may have read it
   // The consumers fill it, once a block, and the producer awaits it to know what to load next.
   bool told = false;
-  bool to_transpose = false;  // only the warps that transpose its tiles read them
+  bool to_transpose = false;   // only the warps that transpose its tiles, or widen them, read them
+  bool by_transposer = false;  // these warps bring its elements, each those that it begins to copy
 
   // The tiles with which this one of the ring is filled and released.
   const std::vector<ir::BufferPtr>& with(const ir::Buffer* tile) const;
@@ -42,6 +44,7 @@ inline constexpr int producer_threads = 128, one_warp = 32;
 // Of a tile that comes as its tensor has it, to the tile that the consumers use.
 struct Transposition {
   ir::BufferPtr from, to;
+  std::vector<WidenedRows> widened = {};  // where elements become wider ones instead
 };
 
 struct Roles {
@@ -76,6 +79,8 @@ struct Roles {
   // One thread of the producer begins loads, and its other warps have nothing to do.
   bool only_loads() const { return one_loader && transposer.empty(); }
   int transposing_warps() const { return transposer.empty() ? 0 : (producer_threads - one_warp) / 32; }
+  // That bring pieces of rows.
+  int copying_warps() const { return transposer.empty() ? producer_threads / 32 : transposing_warps(); }
 
   // -1: the tile is in no ring.
   int ring_of(const ir::Buffer* tile) const;
