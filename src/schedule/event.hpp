@@ -108,7 +108,8 @@ enum class Side : std::uint8_t { full, empty };
 struct Arrive {
   Side side = Side::full;
   Place place = {};
-  bool whole_cluster = false;  // at the same barrier of every CTA
+  bool whole_cluster = false;    // at the same barrier of every CTA
+  std::vector<int> behind = {};  // buffers in registers, whose values have arrived before it
 };
 struct Expect {  // one arrival, and bytes to come
   Place place = {};

@@ -294,6 +294,7 @@ class CudaGridPrinter : private RowPrinter {
   int depth_of(std::size_t ring) const;
   void print_rings(const std::vector<int>& cursors);
   std::string cursor_name(int ring) const;
+  std::string behind_rows(int ring, const ir::Stmt& reader);
   const std::string& ring_name(int ring) const { return rings_[static_cast<std::size_t>(ring)].name; }
   std::string role(const schedule::Schedule& schedule, const schedule::Role& role, const ir::Grid& grid,
                    int barrier, int threads);

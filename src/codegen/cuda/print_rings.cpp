@@ -5,6 +5,7 @@
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/rows_ahead.hpp"
 
 namespace tegula::codegen {
 
@@ -114,7 +115,18 @@ void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) 
   name_slots(n.place.ring);
 }
 
-void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
+// The ring with a barrier whose address takes the registers in which the statement keeps what it has read.
+std::string CudaGridPrinter::behind_rows(int ring, const Stmt& reader) {
+  std::string values;
+  for (const BufferPtr& rows : passes::kept_rows(reader)) {
+    const FragmentTile& own = fragments_.at(rows.get());
+    for (std::int64_t r = 0; r < own.layout.register_count(); ++r)
+      values += fmt::format(", {}[{}]", own.name, r);
+  }
+  return fmt::format("tg::behind({}, none{})", ring_name(ring), values);
+}
+
+void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event& e) {
   const bool of_tiles = n.place.ring < static_cast<int>(roles_->rings.size());
   if (n.side == schedule::Side::full && is_transposer_)
     return sync_line(fmt::format("tg::transposed({});", ring_name(n.place.ring)));
@@ -128,7 +140,8 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
   if (n.side == schedule::Side::full)
     return sync_line(by_loader(fmt::format("tg::barrier_arrive({}.full());", ring_name(n.place.ring))));
   sync_line(fmt::format("tg::{}{}({});", n.place.shift == 0 ? "release" : "release_last",
-                        n.whole_cluster ? "_in_both" : "", ring_name(n.place.ring)));
+                        n.whole_cluster ? "_in_both" : "",
+                        n.behind.empty() ? ring_name(n.place.ring) : behind_rows(n.place.ring, e.stmt)));
 }
 
 void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {

@@ -157,6 +157,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   if (is_consumer_ && hands_over())
     out_.line(
         fmt::format("tg::Giver giver(shared_memory + {} + thread / 128 * {});", handover_, handover_bytes));
+  if (is_consumer_) out_.line(definition("none", "const uint32_t none = tg::zero_of_thread();"));
   if (is_consumer_ && threads > 128) out_.line("const int warp_group = tg::uniform(thread / 128);");
   if (warps_decide_) out_.line("const int warp = tg::uniform(thread / 32);");
   flights_.clear();

@@ -10,6 +10,7 @@
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/late_products.hpp"
 #include "passes/cuda/registers.hpp"
+#include "passes/cuda/rows_ahead.hpp"
 #include "passes/cuda/split_steps.hpp"
 #include "passes/cuda/two_sums.hpp"
 #include "passes/plain_control.hpp"
@@ -64,10 +65,22 @@ class Delay {
         }
       }
       const bool whole = loop && loop->kind == LoopKind::parallel;
-      result.push_back(whole ? s : map(s, mapping));
+      result.push_back(whole ? s : takes_turns(s) ? with_rows_ahead(s) : map(s, mapping));
     }
     if (late > 0) overlap(result, late - 1);
     return result;
+  }
+
+  bool takes_turns(const Stmt& s) const {
+    const auto* loop = as<For>(s);
+    return loop && result_.turns.contains(loop->index[0].get());
+  }
+
+  Stmt with_rows_ahead(const Stmt& s) const {
+    if (few_registers_) return s;
+    For loop = *as<For>(s);
+    loop.body = rows_ahead(loop.body, roles_);
+    return statement(std::move(loop), s->at);
   }
 
   // Elements of fragments of one dimension, and of tensors.

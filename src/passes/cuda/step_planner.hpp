@@ -63,7 +63,8 @@ class StepPlanner {
   Overlap overlap_of(const ir::Stmt& s) const;
   void branch(const ir::Stmt& s, Overlap overlap);
   void loop(const ir::Stmt& s);
-  void release(const StepGroup& group, const std::vector<RingUse>& used);
+  bool is_kept(const RingUse& use, const ir::Stmt& last) const;
+  void release(const StepGroup& group, const ir::Body& statements, const std::vector<RingUse>& used);
   void await_tile(int ring);
   void leave_in_flight(const std::vector<RingUse>& used);
 

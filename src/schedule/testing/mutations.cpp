@@ -61,6 +61,7 @@ class Changes {
     remove();
     shifted(x);
     if (x.whole_cluster) change("in its own CTA only", x, [](Arrive& y) { y.whole_cluster = false; });
+    if (!x.behind.empty()) change("behind nothing", x, [](Arrive& y) { y.behind.clear(); });
   }
   void of(const Expect& x) {
     remove();
