@@ -204,7 +204,7 @@ struct Loop {
 // chosen: the threads that `Event::who` says. engine: the copy engine can bring the tile of this step;
 // threads: it cannot.
 struct Guard {
-  enum class Kind : std::uint8_t { data, not_first, last_group, chosen, engine, threads };
+  enum class Kind : std::uint8_t { data, not_first, not_last, last_group, chosen, engine, threads };
   Kind kind = Kind::data;
   Events body;
 };

@@ -225,6 +225,8 @@ class Printer {
         return "if " + e.name;
       case Guard::Kind::not_first:
         return "if not the first step";
+      case Guard::Kind::not_last:
+        return "if not the last step";
       case Guard::Kind::last_group:
         return "if the last group";
       case Guard::Kind::chosen:

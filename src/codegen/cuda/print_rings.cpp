@@ -86,6 +86,16 @@ void CudaGridPrinter::name_slots(int ring) {
   }
 }
 
+// Those of tiles that were awaited in the step before, or in front of the loop.
+void CudaGridPrinter::name_slots_awaited_early(const schedule::Events& step) {
+  for (const schedule::Event& e : step) {
+    const auto* guard = std::get_if<schedule::Guard>(&e.what);
+    if (!guard || guard->kind != schedule::Guard::Kind::not_last) continue;
+    for (const schedule::Event& own : guard->body)
+      if (const auto* wait = std::get_if<schedule::WaitFull>(&own.what)) name_slots(wait->place.ring);
+  }
+}
+
 // The slot of the step before for the tile, which stands for one of a ring.
 void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
   const Buffer* own = plan_.consumers.in_ring(tile.get());
@@ -105,6 +115,7 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
 }
 
 void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
+  if (n.place.shift == 1) return sync_line(fmt::format("tg::wait_full_next({});", ring_name(n.place.ring)));
   sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
   // The producer has acquired its own.
   if (awaits_producer() || roles_->is_told(n.place.ring)) name_slots(n.place.ring);

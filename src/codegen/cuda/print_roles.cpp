@@ -333,6 +333,11 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
     out_.open_step(StepKind::branch, fmt::format("if ({}) {{", whole));
   } else if (n.kind == schedule::Guard::Kind::data || n.kind == schedule::Guard::Kind::threads) {
     out_.open_step(StepKind::otherwise, "else {");
+  } else if (n.kind == schedule::Guard::Kind::not_last) {
+    const auto& loop = *as<For>(e.stmt);
+    out_.code();
+    const std::string end = value(loop.end[0]);
+    out_.open_step(StepKind::branch, fmt::format("if ({} + 1 < {}) {{", variable_text(loop.index[0]), end));
   } else {
     const auto& loop = *as<For>(e.stmt);
     out_.code();
@@ -360,7 +365,10 @@ void CudaGridPrinter::each_group(const schedule::Loop& n, const For& loop) {
 void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
   if (n.kind == schedule::Loop::Kind::forever) return dynamic_tiles(n);
-  const auto inside = [&] { events(n.body); };
+  const auto inside = [&] {
+    name_slots_awaited_early(n.body);
+    events(n.body);
+  };
   const auto* loop = as<For>(e.stmt);
   if (const auto* loop = as<While>(e.stmt)) return repeated(*loop, e.stmt->at, inside);
   if (!loop) return branch(*as<If>(e.stmt), e.stmt->at, inside);

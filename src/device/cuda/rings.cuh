@@ -53,6 +53,13 @@ template <class R>
 TG_DEVICE void wait_full(const R& ring) {
   barrier_wait(ring.full(), ring.at.phase);
 }
+// For the slot of the next step.
+template <class R>
+TG_DEVICE void wait_full_next(const R& ring) {
+  auto next = ring.at;
+  next.advance();
+  barrier_wait(ring.barriers + 8 * next.slot, next.phase);
+}
 template <class R>
 TG_DEVICE void acquire(const R& ring) {
   barrier_wait(ring.empty(), ring.at.phase ^ 1);

@@ -65,22 +65,10 @@ class Delay {
         }
       }
       const bool whole = loop && loop->kind == LoopKind::parallel;
-      result.push_back(whole ? s : takes_turns(s) ? with_rows_ahead(s) : map(s, mapping));
+      result.push_back(whole ? s : map(s, mapping));
     }
     if (late > 0) overlap(result, late - 1);
     return result;
-  }
-
-  bool takes_turns(const Stmt& s) const {
-    const auto* loop = as<For>(s);
-    return loop && result_.turns.contains(loop->index[0].get());
-  }
-
-  Stmt with_rows_ahead(const Stmt& s) const {
-    if (few_registers_) return s;
-    For loop = *as<For>(s);
-    loop.body = rows_ahead(loop.body, roles_);
-    return statement(std::move(loop), s->at);
   }
 
   // Elements of fragments of one dimension, and of tensors.
@@ -189,10 +177,7 @@ class Delay {
       if (const auto plan = two_sums(loop, roles_, target_)) {
         if (!plan->again) return twofold(loop, *plan, at);
         // There is one set of sums: while a warp group adds what is in them, another one multiplies.
-        if (roles_.consumers > 128) {
-          result_.turns.insert(loop.index[0].get());
-          return std::nullopt;
-        }
+        if (roles_.consumers > 128) return in_turns(loop, at);
       }
     }
     const auto late = late_products(loop, roles_, target_);
@@ -248,6 +233,17 @@ class Delay {
     result_.shapes.emplace(inside.get(), LoopShape::deep);
     Body result;
     const Expr any = has_step(loop, at, result);
+    result.push_back(non_empty(any, at, {inside}, inside));
+    return result;
+  }
+
+  Body in_turns(For loop, const Loc& at) {
+    if (!few_registers_) loop.body = rows_ahead(loop.body, roles_);
+    result_.turns.insert(loop.index[0].get());
+    Body result;
+    const Expr any = has_step(loop, at, result);
+    const Stmt inside = statement(std::move(loop), at);
+    result_.shapes.emplace(inside.get(), LoopShape::early);
     result.push_back(non_empty(any, at, {inside}, inside));
     return result;
   }

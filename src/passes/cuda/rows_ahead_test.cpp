@@ -143,6 +143,30 @@ TEST(RowsAheadOfProducts, AreNotReadBehindTheRelease) {
   EXPECT_TRUE(schedule::verify(own));
 }
 
+// The same steps: what the first product needs is awaited in the step before, under the last product.
+TEST(ProductsInTurns, AwaitTheTilesOfTheNextStep) {
+  const schedule::Schedule right = *testing::Lowered(program(cases[0])).plan.grids[0].schedule;
+  const auto changed = [&](const auto& change) {
+    schedule::Schedule own = right;
+    int found = 0;
+    for_each_event<schedule::Guard>(own.roles[0].events,
+                                    [&](schedule::Guard& x, schedule::Events&, std::size_t) {
+                                      if (x.kind != schedule::Guard::Kind::not_last) return;
+                                      const auto* wait = std::get_if<schedule::WaitFull>(&x.body.at(0).what);
+                                      ASSERT_TRUE(wait);
+                                      EXPECT_EQ(wait->place.shift, 1);
+                                      ++found;
+                                      change(x);
+                                    });
+    EXPECT_EQ(found, 1);
+    return schedule::verify(own).has_value();
+  };
+  EXPECT_FALSE(changed([](schedule::Guard&) {}));
+  EXPECT_TRUE(changed([](schedule::Guard& x) { x.body.clear(); })) << "nobody waits";
+  EXPECT_TRUE(changed([](schedule::Guard& x) { x.kind = schedule::Guard::Kind::data; }))
+      << "in the last step, too";
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, RowsAhead, ::testing::ValuesIn(cases),
                          [](const auto& c) { return std::string(c.param.name); });
 

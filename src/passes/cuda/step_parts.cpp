@@ -230,6 +230,8 @@ void StepPlanner::loop(const Stmt& s) {
   result.inner = body(own, overlap);
   in_turns_ = outside;
   parts_ = std::move(outer);
+  const auto shape = program_.shapes.find(s.get());
+  if (shape != program_.shapes.end() && shape->second == LoopShape::early) await_early(result.inner);
   result.does = Does::loop, result.stmt = s;
   parts_.push_back(std::move(result));
   if (overlap != Overlap::deep) return;
@@ -237,6 +239,18 @@ void StepPlanner::loop(const Stmt& s) {
   end.in_flight = 0;
   for (const RingUse& use : ring_uses(own, roles_, program_))
     end.landed.push_back({use.ring, Release::Slot::before});
+}
+
+// What the first product of a step awaits is awaited in front of the loop, and for the next step under the
+// last product, whose end lets the tiles of this step go.
+void StepPlanner::await_early(StepParts& step) {
+  const auto multiplies = [](const StepPart& part) { return part.does == Does::product; };
+  const auto first = std::find_if(step.begin(), step.end(), multiplies);
+  const auto last = std::find_if(step.rbegin(), step.rend(), multiplies).base();
+  internal_assert(first != step.end() && last != step.end(),
+                  "sums are added behind the last product of a step");
+  add(Does::nothing, nullptr).awaited = first->awaited;
+  last->awaited_next = std::exchange(first->awaited, {});
 }
 
 void StepPlanner::statement(const Stmt& s, Overlap overlap) {

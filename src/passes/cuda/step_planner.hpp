@@ -66,6 +66,7 @@ class StepPlanner {
   bool is_kept(const RingUse& use, const ir::Stmt& last) const;
   void release(const StepGroup& group, const ir::Body& statements, const std::vector<RingUse>& used);
   void await_tile(int ring);
+  void await_early(StepParts& step);
   void leave_in_flight(const std::vector<RingUse>& used);
 
   std::size_t flights_of(const ir::Stmt& s) const;

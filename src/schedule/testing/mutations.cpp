@@ -121,6 +121,8 @@ class Changes {
   }
   void of(const Leave&) {}
   void of(const Guard& x) {
+    if (x.kind == Guard::Kind::not_last)
+      change("in the last step too", x, [](Guard& y) { y.kind = Guard::Kind::data; });
     if (x.kind != Guard::Kind::not_first) return;
     change("in the first step too", x, [](Guard& y) { y.kind = Guard::Kind::data; });
   }
