@@ -355,7 +355,8 @@ class CudaGridPrinter : private RowPrinter {
   std::string slot_number(int ring) const;
   void name_slots(int ring);
   void name_slot_before(const ir::BufferPtr& tile);
-  void name_slots_awaited_early(const schedule::Events& step);
+  static std::vector<int> awaited_early(const schedule::Events& step);
+  void carry_operands(int ring);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
 

@@ -86,13 +86,33 @@ void CudaGridPrinter::name_slots(int ring) {
   }
 }
 
-// Those of tiles that were awaited in the step before, or in front of the loop.
-void CudaGridPrinter::name_slots_awaited_early(const schedule::Events& step) {
+// Rings whose tiles were awaited in the step before, or in front of the loop.
+std::vector<int> CudaGridPrinter::awaited_early(const schedule::Events& step) {
+  std::vector<int> result;
   for (const schedule::Event& e : step) {
     const auto* guard = std::get_if<schedule::Guard>(&e.what);
     if (!guard || guard->kind != schedule::Guard::Kind::not_last) continue;
     for (const schedule::Event& own : guard->body)
-      if (const auto* wait = std::get_if<schedule::WaitFull>(&own.what)) name_slots(wait->place.ring);
+      if (const auto* wait = std::get_if<schedule::WaitFull>(&own.what)) result.push_back(wait->place.ring);
+  }
+  return result;
+}
+
+// Where the first products of a step begin as soon as the step does, operands are there before it.
+void CudaGridPrinter::carry_operands(int ring) {
+  const auto r = static_cast<std::size_t>(ring);
+  for (std::size_t i = 0; i < rings_[r].tiles.size(); ++i) {
+    const auto& [begin, bytes] = rings_[r].tiles[i];
+    for (const BufferPtr& tile : roles_->rings[r].at(i)) {
+      if (!plan_.operands.contains(tile.get()) || tile->rank() != 2 || tile->type.bytes() > 2) continue;
+      const std::string name = names_.unique(tile->name + "_operand");
+      const std::string shape = fmt::format("{}, {}", tile->extent(0), passes::swizzled_order(*tile).columns);
+      const int size = tile->type.bytes();
+      out_.code();
+      out_.line(fmt::format("tg::OperandOfSlots<{}, {}, {}> {}(shared_memory + {}, {});", shape, size, bytes,
+                            name, begin, slot_number(ring)));
+      carried_.push_back({tile.get(), name, size == 2 ? shape : fmt::format("{}, {}", shape, size)});
+    }
   }
 }
 
@@ -157,7 +177,13 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event& e)
 
 void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
   const std::string cursor = cursor_name(n.ring);
-  if (roles_) return sync_line(fmt::format("{}.advance();", cursor));
+  if (roles_) {
+    sync_line(fmt::format("{}.advance();", cursor));
+    for (const CarriedOperand& own : carried_)
+      if (cursor_name(roles_->ring_of(own.tile)) == cursor)
+        sync_line(fmt::format("{}.advance({});", own.name, cursor));
+    return;
+  }
   const int depth = rings_[static_cast<std::size_t>(n.ring)].depth;
   if (n.back) return sync_line(fmt::format("{0} = {0} == 0 ? {1} : {0} - 1;", cursor, depth - 1));
   sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor, depth));

@@ -365,8 +365,10 @@ void CudaGridPrinter::each_group(const schedule::Loop& n, const For& loop) {
 void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
   if (n.kind == schedule::Loop::Kind::forever) return dynamic_tiles(n);
+  const std::vector<int> early = is_consumer_ ? awaited_early(n.body) : std::vector<int>{};
+  for (const int ring : early) carry_operands(ring);
   const auto inside = [&] {
-    name_slots_awaited_early(n.body);
+    for (const int ring : early) name_slots(ring);
     events(n.body);
   };
   const auto* loop = as<For>(e.stmt);
@@ -375,7 +377,11 @@ void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (!is_consumer_) return producer_loop(*loop, e.stmt->at, n.body);
   if (loop->kind == LoopKind::warp_groups) return each_group(n, *loop);
   const auto sums = plan_.lane_sums.find(e.stmt.get());
-  if (sums == plan_.lane_sums.end()) return sequential(*loop, e.stmt->at, inside);
+  if (sums == plan_.lane_sums.end()) {
+    sequential(*loop, e.stmt->at, inside);
+    if (!early.empty()) carried_.clear();
+    return;
+  }
   for (const passes::LaneSum& sum : sums->second) begin_lane_sum(sum);
   sequential(*loop, e.stmt->at, inside);
   for (const passes::LaneSum& sum : sums->second) end_lane_sum(sum);
