@@ -108,7 +108,8 @@ enum class Side : std::uint8_t { full, empty };
 struct Arrive {
   Side side = Side::full;
   Place place = {};
-  bool whole_cluster = false;  // at the same barrier of every CTA
+  bool whole_cluster = false;    // at the same barrier of every CTA
+  std::vector<int> behind = {};  // buffers in registers, whose values have arrived before it
 };
 struct Expect {  // one arrival, and bytes to come
   Place place = {};
@@ -203,7 +204,7 @@ struct Loop {
 // chosen: the threads that `Event::who` says. engine: the copy engine can bring the tile of this step;
 // threads: it cannot.
 struct Guard {
-  enum class Kind : std::uint8_t { data, not_first, last_group, chosen, engine, threads };
+  enum class Kind : std::uint8_t { data, not_first, not_last, last_group, chosen, engine, threads };
   Kind kind = Kind::data;
   Events body;
 };

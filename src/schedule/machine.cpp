@@ -134,6 +134,8 @@ bool Machine::guard_holds(const Actor& a, const Event& e) const {
   switch (guard.kind) {
     case Guard::Kind::not_first:
       return !a.frames.empty() && a.frames.back().index > 0;
+    case Guard::Kind::not_last:
+      return !a.frames.empty() && a.frames.back().index + 1 < a.frames.back().count;
     case Guard::Kind::last_group:
       return a.id.group + 1 == schedule_.roles[a.id.role].groups;
     case Guard::Kind::chosen:

@@ -138,6 +138,7 @@ class Machine {
   bool on(Actor& a, const Event& e, const WaitFull& x);
   bool on(Actor& a, const Event& e, const Acquire& x);
   bool on(Actor& a, const Event& e, const Arrive& x);
+  void arrive_behind(Actor& a, const Arrive& x);
   bool on(Actor& a, const Event& e, const Expect& x);
   bool on(Actor& a, const Event& e, const Advance& x);
   bool on(Actor& a, const Event& e, const Load& x);

@@ -99,10 +99,20 @@ void Machine::complete(int index) {
   barrier.missing = barrier.arrivals;
 }
 
+// Loads that the values of registers come from have arrived, and those before them: what all threads did when
+// they last met.
+void Machine::arrive_behind(Actor& a, const Arrive& x) {
+  for (const int buffer : x.behind) a.arrived = std::max(a.arrived, a.made[buffer]);
+  if (x.behind.empty()) return;
+  const int reads = model_.component(a.index, Queue::reads);
+  a.lane.fenced[reads] = std::max(a.lane.fenced[reads], std::min(a.arrived, a.lane.seen[reads]));
+}
+
 bool Machine::on(Actor& a, const Event& e, const Arrive& x) {
   const Ring& ring = schedule_.rings[x.place.ring];
   const int phase = use_of(a, x.place) / ring.depth;
   const int count = e.who == Who::all ? 32 : 1;
+  arrive_behind(a, x);
   // Threads of one warp that arrive at different CTAs know in common only what all threads know.
   Knowledge& knowledge = published(a, e);
   if (x.whole_cluster) {

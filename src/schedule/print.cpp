@@ -144,8 +144,11 @@ class Printer {
   std::string describe(const Event&, const WaitFull& x) const { return "wait full " + place(x.place); }
   std::string describe(const Event&, const Acquire& x) const { return "wait empty " + place(x.place); }
   std::string describe(const Event&, const Arrive& x) const {
-    return fmt::format("{} {}{}", x.side == Side::full ? "fill" : "release", place(x.place),
-                       x.whole_cluster ? " in every CTA" : "");
+    std::string behind;
+    for (const int buffer : x.behind)
+      behind += fmt::format("{} {}", behind.empty() ? " behind" : ",", s_.buffers[buffer].name);
+    return fmt::format("{} {}{}{}", x.side == Side::full ? "fill" : "release", place(x.place),
+                       x.whole_cluster ? " in every CTA" : "", behind);
   }
   std::string describe(const Event&, const Expect& x) const {
     return fmt::format("expect {} bytes in {}", x.bytes, place(x.place));
@@ -222,6 +225,8 @@ class Printer {
         return "if " + e.name;
       case Guard::Kind::not_first:
         return "if not the first step";
+      case Guard::Kind::not_last:
+        return "if not the last step";
       case Guard::Kind::last_group:
         return "if the last group";
       case Guard::Kind::chosen:

@@ -298,6 +298,7 @@ class CudaGridPrinter : private RowPrinter {
   int depth_of(std::size_t ring) const;
   void print_rings(const std::vector<int>& cursors);
   std::string cursor_name(int ring) const;
+  std::string behind_rows(int ring, const ir::Stmt& reader);
   const std::string& ring_name(int ring) const { return rings_[static_cast<std::size_t>(ring)].name; }
   std::string role(const schedule::Schedule& schedule, const schedule::Role& role, const ir::Grid& grid,
                    int barrier, int threads);
@@ -358,6 +359,8 @@ class CudaGridPrinter : private RowPrinter {
   std::string slot_number(int ring) const;
   void name_slots(int ring);
   void name_slot_before(const ir::BufferPtr& tile);
+  static std::vector<int> awaited_early(const schedule::Events& step);
+  void carry_operands(int ring);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
 

@@ -55,6 +55,7 @@ class GridState {
   std::unordered_set<const ir::Variable*> moved_;  // 8-bit floats whose bytes are stored as they are
   std::unordered_set<const ir::Buffer*> multiplied_plainly_;  // tiles that products by multiply-add read
   std::unordered_map<const ir::Buffer*, SharedTile> shared_;
+  std::vector<CarriedOperand> carried_;
   std::unordered_map<const ir::Buffer*, FragmentTile> fragments_;
   passes::Layouts layouts_;
   SharedMemory memory_;

@@ -37,6 +37,12 @@ struct SharedTile {
   bool alternates = false;  // its halves, from step to step of a loop
 };
 
+// The operand in the slot at hand, which goes from step to step of a loop with the slot.
+struct CarriedOperand {
+  const ir::Buffer* tile;
+  std::string name, shape;
+};
+
 // The text of an expression as a comparison has it on either side.
 std::string compared(const ir::Expr& e, const std::string& text);
 // The address of an element, by its offset.

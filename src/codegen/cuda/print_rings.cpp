@@ -5,6 +5,7 @@
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/rows_ahead.hpp"
 
 namespace tegula::codegen {
 
@@ -85,6 +86,36 @@ void CudaGridPrinter::name_slots(int ring) {
   }
 }
 
+// Rings whose tiles were awaited in the step before, or in front of the loop.
+std::vector<int> CudaGridPrinter::awaited_early(const schedule::Events& step) {
+  std::vector<int> result;
+  for (const schedule::Event& e : step) {
+    const auto* guard = std::get_if<schedule::Guard>(&e.what);
+    if (!guard || guard->kind != schedule::Guard::Kind::not_last) continue;
+    for (const schedule::Event& own : guard->body)
+      if (const auto* wait = std::get_if<schedule::WaitFull>(&own.what)) result.push_back(wait->place.ring);
+  }
+  return result;
+}
+
+// Where the first products of a step begin as soon as the step does, operands are there before it.
+void CudaGridPrinter::carry_operands(int ring) {
+  const auto r = static_cast<std::size_t>(ring);
+  for (std::size_t i = 0; i < rings_[r].tiles.size(); ++i) {
+    const auto& [begin, bytes] = rings_[r].tiles[i];
+    for (const BufferPtr& tile : roles_->rings[r].at(i)) {
+      if (!plan_.operands.contains(tile.get()) || tile->rank() != 2 || tile->type.bytes() > 2) continue;
+      const std::string name = names_.unique(tile->name + "_operand");
+      const std::string shape = fmt::format("{}, {}", tile->extent(0), passes::swizzled_order(*tile).columns);
+      const int size = tile->type.bytes();
+      out_.code();
+      out_.line(fmt::format("tg::OperandOfSlots<{}, {}, {}> {}(shared_memory + {}, {});", shape, size, bytes,
+                            name, begin, slot_number(ring)));
+      carried_.push_back({tile.get(), name, size == 2 ? shape : fmt::format("{}, {}", shape, size)});
+    }
+  }
+}
+
 // The slot of the step before for the tile, which stands for one of a ring.
 void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
   const Buffer* own = plan_.consumers.in_ring(tile.get());
@@ -104,6 +135,7 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
 }
 
 void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
+  if (n.place.shift == 1) return sync_line(fmt::format("tg::wait_full_next({});", ring_name(n.place.ring)));
   sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
   // The producer has acquired its own.
   if (awaits_producer() || roles_->is_told(n.place.ring)) name_slots(n.place.ring);
@@ -114,7 +146,18 @@ void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) 
   name_slots(n.place.ring);
 }
 
-void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
+// The ring with a barrier whose address takes the registers in which the statement keeps what it has read.
+std::string CudaGridPrinter::behind_rows(int ring, const Stmt& reader) {
+  std::string values;
+  for (const BufferPtr& rows : passes::kept_rows(reader)) {
+    const FragmentTile& own = fragments_.at(rows.get());
+    for (std::int64_t r = 0; r < own.layout.register_count(); ++r)
+      values += fmt::format(", {}[{}]", own.name, r);
+  }
+  return fmt::format("tg::behind({}, none{})", ring_name(ring), values);
+}
+
+void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event& e) {
   const bool of_tiles = n.place.ring < static_cast<int>(roles_->rings.size());
   if (n.side == schedule::Side::full && is_transposer_)
     return sync_line(fmt::format("tg::transposed({});", ring_name(n.place.ring)));
@@ -128,12 +171,19 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
   if (n.side == schedule::Side::full)
     return sync_line(by_loader(fmt::format("tg::barrier_arrive({}.full());", ring_name(n.place.ring))));
   sync_line(fmt::format("tg::{}{}({});", n.place.shift == 0 ? "release" : "release_last",
-                        n.whole_cluster ? "_in_both" : "", ring_name(n.place.ring)));
+                        n.whole_cluster ? "_in_both" : "",
+                        n.behind.empty() ? ring_name(n.place.ring) : behind_rows(n.place.ring, e.stmt)));
 }
 
 void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
   const std::string cursor = cursor_name(n.ring);
-  if (roles_) return sync_line(fmt::format("{}.advance();", cursor));
+  if (roles_) {
+    sync_line(fmt::format("{}.advance();", cursor));
+    for (const CarriedOperand& own : carried_)
+      if (cursor_name(roles_->ring_of(own.tile)) == cursor)
+        sync_line(fmt::format("{}.advance({});", own.name, cursor));
+    return;
+  }
   const int depth = rings_[static_cast<std::size_t>(n.ring)].depth;
   if (n.back) return sync_line(fmt::format("{0} = {0} == 0 ? {1} : {0} - 1;", cursor, depth - 1));
   sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor, depth));

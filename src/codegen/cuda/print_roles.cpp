@@ -157,6 +157,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   if (is_consumer_ && hands_over())
     out_.line(
         fmt::format("tg::Giver giver(shared_memory + {} + thread / 128 * {});", handover_, handover_bytes));
+  if (is_consumer_) out_.line(definition("none", "const uint32_t none = tg::zero_of_thread();"));
   if (is_consumer_ && threads > 128) out_.line("const int warp_group = tg::uniform(thread / 128);");
   if (warps_decide_) out_.line("const int warp = tg::uniform(thread / 32);");
   flights_.clear();
@@ -332,6 +333,11 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
     out_.open_step(StepKind::branch, fmt::format("if ({}) {{", whole));
   } else if (n.kind == schedule::Guard::Kind::data || n.kind == schedule::Guard::Kind::threads) {
     out_.open_step(StepKind::otherwise, "else {");
+  } else if (n.kind == schedule::Guard::Kind::not_last) {
+    const auto& loop = *as<For>(e.stmt);
+    out_.code();
+    const std::string end = value(loop.end[0]);
+    out_.open_step(StepKind::branch, fmt::format("if ({} + 1 < {}) {{", variable_text(loop.index[0]), end));
   } else {
     const auto& loop = *as<For>(e.stmt);
     out_.code();
@@ -359,14 +365,23 @@ void CudaGridPrinter::each_group(const schedule::Loop& n, const For& loop) {
 void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
   if (n.kind == schedule::Loop::Kind::forever) return dynamic_tiles(n);
-  const auto inside = [&] { events(n.body); };
+  const std::vector<int> early = is_consumer_ ? awaited_early(n.body) : std::vector<int>{};
+  for (const int ring : early) carry_operands(ring);
+  const auto inside = [&] {
+    for (const int ring : early) name_slots(ring);
+    events(n.body);
+  };
   const auto* loop = as<For>(e.stmt);
   if (const auto* loop = as<While>(e.stmt)) return repeated(*loop, e.stmt->at, inside);
   if (!loop) return branch(*as<If>(e.stmt), e.stmt->at, inside);
   if (!is_consumer_) return producer_loop(*loop, e.stmt->at, n.body);
   if (loop->kind == LoopKind::warp_groups) return each_group(n, *loop);
   const auto sums = plan_.lane_sums.find(e.stmt.get());
-  if (sums == plan_.lane_sums.end()) return sequential(*loop, e.stmt->at, inside);
+  if (sums == plan_.lane_sums.end()) {
+    sequential(*loop, e.stmt->at, inside);
+    if (!early.empty()) carried_.clear();
+    return;
+  }
   for (const passes::LaneSum& sum : sums->second) begin_lane_sum(sum);
   sequential(*loop, e.stmt->at, inside);
   for (const passes::LaneSum& sum : sums->second) end_lane_sum(sum);

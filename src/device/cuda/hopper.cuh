@@ -94,6 +94,19 @@ template <int rows, int columns, int bytes = 2>
 TG_DEVICE constexpr uint32_t operand_step(int row, int column) {
   return ((column / columns * rows + row) * columns + column % columns) * bytes / 16;
 }
+// The operand in the slots of a ring, moved on from slot to slot: in a step nothing of it is computed but a
+// sum, on which no product waits.
+template <int rows, int columns, int bytes, int slot_bytes>
+struct OperandOfSlots {
+  uint64_t first, here;
+
+  __device__ __forceinline__ OperandOfSlots(const void* slots, uint32_t slot)
+      : first(operand<rows, columns, bytes>(slots)), here(first + slot * (slot_bytes / 16)) {}
+  template <class Cursor>
+  __device__ __forceinline__ void advance(const Cursor& at) {
+    here = at.slot == 0 ? first : here + slot_bytes / 16;
+  }
+};
 // An index that chooses rows of a tile: one that chooses none reads some rows.
 TG_DEVICE int inside(int index, int extent) { return min(max(index, 0), extent - 1); }
 

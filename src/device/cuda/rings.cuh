@@ -53,6 +53,13 @@ template <class R>
 TG_DEVICE void wait_full(const R& ring) {
   barrier_wait(ring.full(), ring.at.phase);
 }
+// For the slot of the next step.
+template <class R>
+TG_DEVICE void wait_full_next(const R& ring) {
+  auto next = ring.at;
+  next.advance();
+  barrier_wait(ring.barriers + 8 * next.slot, next.phase);
+}
 template <class R>
 TG_DEVICE void acquire(const R& ring) {
   barrier_wait(ring.empty(), ring.at.phase ^ 1);
@@ -60,6 +67,18 @@ TG_DEVICE void acquire(const R& ring) {
 template <class R>
 TG_DEVICE void release(const R& ring) {
   if (threadIdx.x % 32 < releasing_lanes) barrier_arrive(ring.empty());
+}
+// A ring as its release sees it when values in registers have arrived: the address of the barrier takes a bit
+// of each that is in `none`, which is zero.
+struct LateBarrier {
+  uint32_t barrier;
+  __device__ __forceinline__ uint32_t empty() const { return barrier; }
+};
+template <class R, class... T>
+TG_DEVICE LateBarrier behind(const R& ring, uint32_t none, const T&... values) {
+  uint32_t barrier = ring.empty();
+  ((barrier |= bits_as<uint32_t>(values) & none), ...);
+  return {barrier};
 }
 template <class R>
 TG_DEVICE void release_last(const R& ring) {

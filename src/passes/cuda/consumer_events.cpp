@@ -36,7 +36,7 @@ class Consumer {
   Events events(const StepParts& parts, const Stmt& loop) {
     Events out;
     for (const StepPart& part : parts) {
-      await(part, out);
+      await(part, loop, out);
       does(part, out);
       if (part.left) out.push_back({schedule::GemmWait{*part.left}});
       let_go(part, loop, out);
@@ -45,7 +45,7 @@ class Consumer {
   }
 
  private:
-  void await(const StepPart& part, Events& out) {
+  void await(const StepPart& part, const Stmt& loop, Events& out) {
     meet(part.meeting, out);
     for (const int ring : part.advanced) out.push_back({schedule::Advance{ring}});
     for (const int ring : part.awaited) {
@@ -57,6 +57,11 @@ class Consumer {
       // What threads copied becomes visible to the tensor cores.
       const RingPlan& own = roles_.rings[static_cast<std::size_t>(ring)];
       if (own.by_rows && !own.by_transposer) out.push_back({schedule::ProxyFence{}});
+    }
+    if (!part.awaited_next.empty()) {
+      schedule::Guard guard{schedule::Guard::Kind::not_last, {}};
+      for (const int ring : part.awaited_next) guard.body.push_back({schedule::WaitFull{{ring, 1}}});
+      out.push_back(event_of(std::move(guard), loop));
     }
     if (part.in_flight) out.push_back({schedule::GemmWait{*part.in_flight}});
     for (const Release& own : part.landed) release(own, out);
@@ -267,9 +272,10 @@ class Consumer {
     const auto& own = *as<For>(part.stmt);
     const auto shape = program_.shapes.find(part.stmt.get());
     const bool is_delayed = shape != program_.shapes.end() && shape->second == LoopShape::delayed;
-    const bool is_deep = shape != program_.shapes.end() && shape->second == LoopShape::deep;
     const bool has_own_count = shape != program_.shapes.end();
-    const schedule::Count count = is_deep         ? schedule::Count{1} + names_.rest(own)
+    const bool is_whole =
+        has_own_count && (shape->second == LoopShape::deep || shape->second == LoopShape::early);
+    const schedule::Count count = is_whole        ? schedule::Count{1} + names_.rest(own)
                                   : has_own_count ? names_.rest(own)
                                                   : names_.steps(own);
     Events inner = events(part.inner, part.stmt);

@@ -11,6 +11,7 @@
 #include "passes/cuda/exchange_registers.hpp"
 #include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/fragments_ahead.hpp"
+#include "passes/cuda/halve_sums.hpp"
 #include "passes/cuda/late_loads.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/order_loads.hpp"
@@ -114,6 +115,9 @@ const CudaPass list[] = {
          return plan_gemm(gemm, threads, plan.target).instruction == GemmInstruction::wgmma;
        });
      }},
+    {"halve_sums",
+     "two warp groups have room for the sums of 256 rows, and for half of what is added to them",
+     [](CudaPlan& plan) { plan.kernel = halve_sums(plan.kernel, plan.target); }},
     {"choose_threads", "instructions are planned for the number of warps of a block",
      [](CudaPlan& plan) {
        plan.kernel = choose_threads(plan.kernel, plan.target);

@@ -10,6 +10,7 @@
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/late_products.hpp"
 #include "passes/cuda/registers.hpp"
+#include "passes/cuda/rows_ahead.hpp"
 #include "passes/cuda/split_steps.hpp"
 #include "passes/cuda/two_sums.hpp"
 #include "passes/plain_control.hpp"
@@ -176,10 +177,7 @@ class Delay {
       if (const auto plan = two_sums(loop, roles_, target_)) {
         if (!plan->again) return twofold(loop, *plan, at);
         // There is one set of sums: while a warp group adds what is in them, another one multiplies.
-        if (roles_.consumers > 128) {
-          result_.turns.insert(loop.index[0].get());
-          return std::nullopt;
-        }
+        if (roles_.consumers > 128) return in_turns(loop, at);
       }
     }
     const auto late = late_products(loop, roles_, target_);
@@ -235,6 +233,18 @@ class Delay {
     result_.shapes.emplace(inside.get(), LoopShape::deep);
     Body result;
     const Expr any = has_step(loop, at, result);
+    result.push_back(non_empty(any, at, {inside}, inside));
+    return result;
+  }
+
+  Body in_turns(For loop, const Loc& at) {
+    loop.body = numbers_behind(loop.body);
+    if (!few_registers_) loop.body = rows_ahead(loop.body, roles_);
+    result_.turns.insert(loop.index[0].get());
+    Body result;
+    const Expr any = has_step(loop, at, result);
+    const Stmt inside = statement(std::move(loop), at);
+    result_.shapes.emplace(inside.get(), LoopShape::early);
     result.push_back(non_empty(any, at, {inside}, inside));
     return result;
   }

@@ -15,6 +15,7 @@ enum class LoopShape : std::uint8_t {
   plain,    // all products of a step are awaited in it
   deep,     // nothing but products, awaited in the step after theirs
   delayed,  // the last products belong to the step before
+  early,    // products by turns; tiles of the next step are awaited under the last one
   twofold,  // two steps, with sums of their own: one's products run while the other one's are added
 };
 

@@ -72,6 +72,8 @@ class PartPrinter {
     if (part.meeting != Meeting::none) return std::string(meetings[static_cast<int>(part.meeting)]);
     std::vector<std::string> result;
     if (!part.awaited.empty()) result.push_back("tiles" + rings(part.awaited));
+    if (!part.awaited_next.empty())
+      result.push_back("tiles" + rings(part.awaited_next) + " of the next step");
     if (part.in_flight) result.push_back(fmt::format("all but {} products", *part.in_flight));
     std::string text = result.empty() ? "" : fmt::format("await {}; ", fmt::join(result, ", "));
     if (const std::string own = slots(part.landed); !own.empty()) text += "let go " + own + "; ";

@@ -5,6 +5,7 @@
 
 #include "ir/effects.hpp"
 #include "passes/cuda/lower.hpp"
+#include "passes/cuda/rows_ahead.hpp"
 #include "passes/cuda/step_planner.hpp"
 
 namespace tegula::passes {
@@ -229,6 +230,8 @@ void StepPlanner::loop(const Stmt& s) {
   result.inner = body(own, overlap);
   in_turns_ = outside;
   parts_ = std::move(outer);
+  const auto shape = program_.shapes.find(s.get());
+  if (shape != program_.shapes.end() && shape->second == LoopShape::early) await_early(result.inner);
   result.does = Does::loop, result.stmt = s;
   parts_.push_back(std::move(result));
   if (overlap != Overlap::deep) return;
@@ -236,6 +239,18 @@ void StepPlanner::loop(const Stmt& s) {
   end.in_flight = 0;
   for (const RingUse& use : ring_uses(own, roles_, program_))
     end.landed.push_back({use.ring, Release::Slot::before});
+}
+
+// What the first product of a step awaits is awaited in front of the loop, and for the next step under the
+// last product, whose end lets the tiles of this step go.
+void StepPlanner::await_early(StepParts& step) {
+  const auto multiplies = [](const StepPart& part) { return part.does == Does::product; };
+  const auto first = std::find_if(step.begin(), step.end(), multiplies);
+  const auto last = std::find_if(step.rbegin(), step.rend(), multiplies).base();
+  internal_assert(first != step.end() && last != step.end(),
+                  "sums are added behind the last product of a step");
+  add(Does::nothing, nullptr).awaited = first->awaited;
+  last->awaited_next = std::exchange(first->awaited, {});
 }
 
 void StepPlanner::statement(const Stmt& s, Overlap overlap) {
@@ -273,9 +288,16 @@ std::vector<StepGroup> StepPlanner::groups(const Body& statements, const std::ve
   return step_groups(statements, waits, plans);
 }
 
+// Whether threads have in registers all that they read of the tile, and no product in flight reads it.
+bool StepPlanner::is_kept(const RingUse& use, const Stmt& last) const {
+  return !kept_rows(last).empty() && std::none_of(flights_.begin(), flights_.end(), [&](const Flight& own) {
+    return std::find(own.rings.begin(), own.rings.end(), use.ring) != own.rings.end();
+  });
+}
+
 // What is read here for the last time: now, or when a product in flight is done. Threads that let a slot go
 // meet for it: where nobody waits for the slot before the end of the step they do it with the last product.
-void StepPlanner::release(const StepGroup& group, const std::vector<RingUse>& used) {
+void StepPlanner::release(const StepGroup& group, const Body& statements, const std::vector<RingUse>& used) {
   for (std::size_t i = group.first; i < group.first + group.count; ++i) {
     for (const RingUse& use : used) {
       if (use.last != i) continue;
@@ -285,8 +307,8 @@ void StepPlanner::release(const StepGroup& group, const std::vector<RingUse>& us
       const auto flight = std::find_if(flights_.rbegin(), flights_.rend(), [&](const Flight& own) {
         return !comes_again || std::find(own.rings.begin(), own.rings.end(), use.ring) != own.rings.end();
       });
-      auto& releases =
-          roles_.is_told(use.ring) || flight == flights_.rend() ? parts_.back().released : flight->releases;
+      const bool at_once = roles_.is_told(use.ring) || is_kept(use, statements[i]);
+      auto& releases = at_once || flight == flights_.rend() ? parts_.back().released : flight->releases;
       for (const Release::Slot slot : use.slots) releases.push_back({use.ring, slot});
     }
   }
@@ -315,7 +337,7 @@ StepParts StepPlanner::body(const Body& statements, Overlap overlap, Buffers beg
       for (const RingUse& use : used)
         if (use.first == i) await_tile(use.ring);
     group(own, statements, overlap);
-    if (overlap != Overlap::deep) release(own, let_go);
+    if (overlap != Overlap::deep) release(own, statements, let_go);
   }
   if (overlap == Overlap::deep)
     leave_in_flight(used);

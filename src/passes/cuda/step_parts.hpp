@@ -44,9 +44,10 @@ struct StepPart {
   bool pins = false;                // what the sum holds comes from elsewhere
   std::vector<int> advanced;        // rings whose tile a product in flight reads, while the next one comes
   std::vector<int> awaited;         // rings whose next tile it needs
-  std::optional<int> in_flight;     // products that may still run when it begins; nothing: all
-  std::vector<Release> landed;      // by those that do not
-  std::vector<Release> released;    // after it
+  std::vector<int> awaited_next;  // the same for the next step, if there is one, while products are in flight
+  std::optional<int> in_flight;   // products that may still run when it begins; nothing: all
+  std::vector<Release> landed;    // by those that do not
+  std::vector<Release> released;  // after it
   std::vector<int> released_but_first;  // after it, in steps but the first: slots of the step before
   std::optional<int> left;              // products that may run on after it; nothing: all
   StepParts inner, otherwise;

@@ -63,8 +63,10 @@ class StepPlanner {
   Overlap overlap_of(const ir::Stmt& s) const;
   void branch(const ir::Stmt& s, Overlap overlap);
   void loop(const ir::Stmt& s);
-  void release(const StepGroup& group, const std::vector<RingUse>& used);
+  bool is_kept(const RingUse& use, const ir::Stmt& last) const;
+  void release(const StepGroup& group, const ir::Body& statements, const std::vector<RingUse>& used);
   void await_tile(int ring);
+  void await_early(StepParts& step);
   void leave_in_flight(const std::vector<RingUse>& used);
 
   std::size_t flights_of(const ir::Stmt& s) const;

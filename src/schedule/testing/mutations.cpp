@@ -61,6 +61,7 @@ class Changes {
     remove();
     shifted(x);
     if (x.whole_cluster) change("in its own CTA only", x, [](Arrive& y) { y.whole_cluster = false; });
+    if (!x.behind.empty()) change("behind nothing", x, [](Arrive& y) { y.behind.clear(); });
   }
   void of(const Expect& x) {
     remove();
@@ -120,6 +121,8 @@ class Changes {
   }
   void of(const Leave&) {}
   void of(const Guard& x) {
+    if (x.kind == Guard::Kind::not_last)
+      change("in the last step too", x, [](Guard& y) { y.kind = Guard::Kind::data; });
     if (x.kind != Guard::Kind::not_first) return;
     change("in the first step too", x, [](Guard& y) { y.kind = Guard::Kind::data; });
   }

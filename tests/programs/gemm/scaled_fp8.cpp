@@ -198,8 +198,16 @@ Program gemm_fp8_scaled() {
            {"48_columns",
             [] {
               return scaled_call(scaled_gemm({64, 48}), bf16, Scales::by_group);
+            }},
+           {"256_rows",
+            [] {
+              return scaled_call(scaled_gemm({256, 128}), bf16, Scales::by_group);
             }}},
-          {{"128 x 128",
+          {{"256 x 128",
+            [] {
+              return scaled_gemm({256, 128});
+            }},
+           {"128 x 128",
             [] {
               return scaled_gemm({128, 128});
             }},
@@ -225,7 +233,15 @@ Program grouped_gemm_fp8() {
           "grouped_gemm_fp8",
           "the same for groups of rows with a matrix each, one after another or of equal room",
           {{"fences", grouped_scaled_call}, {"masked", masked_scaled_call}},
-          {{"fences, 128 x 128",
+          {{"fences, 256 x 128",
+            [] {
+              return grouped_scaled_gemm({256, 128});
+            }},
+           {"masked, 256 x 128",
+            [] {
+              return masked_scaled_gemm({256, 128});
+            }},
+           {"fences, 128 x 128",
             [] {
               return grouped_scaled_gemm({128, 128});
             }},

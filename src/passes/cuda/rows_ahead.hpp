@@ -1,0 +1,23 @@
+// Numbers of rows that come in a tile beside the operands of products, such as the scales of A: they are read
+// into registers while the first product of a step runs, not when its sum is there.
+//
+// A step  product to s, work { … s(i, j) * (scale(i) * x) }, product to s, work { … scale(i + 128) … }
+// becomes
+//   product to s, { a(i) = scale(i) * x, b(i) = scale(i + 128) * x }, work { … s(i, j) * a(i) }, …
+// The one statement that reads the tile has all that it reads in registers, so its slot is let go at once.
+#pragma once
+#include "passes/cuda/specialize_roles.hpp"
+
+namespace tegula::passes {
+
+// The step of a loop with such reads in a statement of their own; unchanged if its work reads any other
+// element of these tiles.
+ir::Body rows_ahead(const ir::Body& step, const Roles& roles);
+
+// The step with numbers of tensors that no product needs behind its first product.
+ir::Body numbers_behind(const ir::Body& step);
+
+// The fragments of rows that hold all that the statement reads; none if it does anything else.
+std::vector<ir::BufferPtr> kept_rows(const ir::Stmt& stmt);
+
+}  // namespace tegula::passes
