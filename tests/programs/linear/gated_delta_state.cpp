@@ -154,23 +154,30 @@ void pass_chunk(const DeltaTile& t, const DeltaTiles& own, Fragment& state, cons
   gemm(q, k.T(), p);
   gemm(k, rounded, seen);
   gemm(q, rounded, o);
-  parallel(a, [&](Index i, Index j) { inverse(i, j) = decayed(a(i, j) * beta(i), g(i), g(j), i > j); });
+  parallel(a, [&](Index i, Index j) {
+    Expr decay = decayed(Expr(Operand(1.0f)), g(i), g(j), i >= j);  // for both of its uses
+    p(i, j) *= decay;
+    inverse(i, j) = select(i > j, a(i, j) * beta(i) * decay, 0);
+  });
   invert(inverse);
   copy(inverse, inverse16);
-  parallel(seen, [&](Index i, Index j) { right(i, j) = beta(i) * (vs(i, j) - exp(g(i)) * seen(i, j)); });
-  Fragment u({L, t.block_v}, f32, 0);
+  // What depends on a row alone is found once for all columns.
+  Fragment fade({L}, f32), kept({L}, f32), v({L, t.block_v}, t.type), u({L, t.block_v}, f32, 0);
+  parallel(fade, [&](Index i) { fade(i) = exp(g(i)); });
+  copy(vs, v);
+  parallel(seen, [&](Index i, Index j) { seen(i, j) = beta(i) * (f32(v(i, j)) - fade(i) * seen(i, j)); });
+  copy(seen, right);
   gemm(inverse16, right, u);
   Shared us({L, t.block_v}, t.type), gained({L, t.block_v}, t.type);
   copy(u, us);
-  parallel(p, [&](Index i, Index j) { p(i, j) = decayed(p(i, j), g(i), g(j), i >= j); });
-  parallel(o, [&](Index i, Index j) { o(i, j) *= exp(g(i)); });
+  parallel(o, [&](Index i, Index j) { o(i, j) *= fade(i); });
   gemm(p.to(t.type), us, o);
   parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
   copy(o, o_of.at(row, column));
   Expr total = g(min(L, length - row) - 1);
-  parallel(u, [&](Index i, Index j) {
-    gained(i, j) = u(i, j) * select(row + i < length, exp(min(total - g(i), 0)), 0);
-  });
+  parallel(kept, [&](Index i) { kept(i) = select(row + i < length, exp(min(total - g(i), 0)), 0); });
+  parallel(u, [&](Index i, Index j) { u(i, j) *= kept(i); });
+  copy(u, gained);
   parallel(state, [&](Index i, Index j) { state(i, j) *= exp(total); });
   gemm(k.T(), gained, state);
 }
