@@ -40,7 +40,19 @@ Fragment weighted_sums(const Shared& k, const Shared& q, const IndexerTile& t, W
   return reduce_sum(of_tokens, 2);
 }
 
-// Keys begins(t) … ends(t) of every token; what is outside is −∞, which a second grid writes.
+// A grid that writes −∞ where a token has no key.
+void leave_out(const Dim& S, const Dim& N, const Tensor& begins, const Tensor& ends, Tensor& logits) {
+  constexpr int piece = 4096;
+  grid(ceildiv(N, piece), S, {.threads = 256}, [&](Index x, Index token) {
+    Expr begin = begins(token), end = ends(token);
+    parallel(piece, [&](Index i) {
+      Expr n = x * piece + i;
+      when(n < N && (n < begin || n >= end), [&] { logits(token, n) = -inf; });
+    });
+  });
+}
+
+// Keys begins(t) … ends(t) of every token; what is outside is −∞.
 Kernel indexer_of_ranges(const IndexerTile& t) {
   return kernel("lightning_indexer", [&] {
     Dim S("S"), N("N");
@@ -80,14 +92,7 @@ Kernel indexer_of_ranges(const IndexerTile& t) {
         }
       });
     });
-    constexpr int piece = 4096;
-    grid(ceildiv(N, piece), S, {.threads = 256}, [&](Index x, Index token) {
-      Expr begin = begins(token), end = ends(token);
-      parallel(piece, [&](Index i) {
-        Expr n = x * piece + i;
-        when(n < N && (n < begin || n >= end), [&] { logits(token, n) = -inf; });
-      });
-    });
+    leave_out(S, N, begins, ends, logits);
   });
 }
 

@@ -138,6 +138,16 @@ struct DeltaTiles {
         beta({t.chunk}, f32) {}
 };
 
+// Of products of keys, and of queries, with keys: A and the scores. A decay is found once for both.
+void form_system(const DeltaTiles& own, const Fragment& a, Fragment& p, Shared& lower) {
+  const Shared &g = own.g, &beta = own.beta;
+  parallel(a, [&](Index i, Index j) {
+    Expr decay = decayed(Expr(Operand(1.0f)), g(i), g(j), i >= j);
+    p(i, j) *= decay;
+    lower(i, j) = select(i > j, a(i, j) * beta(i) * decay, 0);
+  });
+}
+
 // One chunk of the pass: (I + A) U = β (V − e^g K state), and U is what the state gains. `first` and `rows`
 // are those of the chunk.
 void pass_chunk(const DeltaTile& t, const DeltaTiles& own, Fragment& state, const Tensor& o_of,
@@ -154,11 +164,7 @@ void pass_chunk(const DeltaTile& t, const DeltaTiles& own, Fragment& state, cons
   gemm(q, k.T(), p);
   gemm(k, rounded, seen);
   gemm(q, rounded, o);
-  parallel(a, [&](Index i, Index j) {
-    Expr decay = decayed(Expr(Operand(1.0f)), g(i), g(j), i >= j);  // for both of its uses
-    p(i, j) *= decay;
-    inverse(i, j) = select(i > j, a(i, j) * beta(i) * decay, 0);
-  });
+  form_system(own, a, p, inverse);
   invert(inverse);
   copy(inverse, inverse16);
   // What depends on a row alone is found once for all columns.
