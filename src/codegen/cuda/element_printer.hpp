@@ -38,8 +38,9 @@ class ElementPrinter : protected GridState {
   std::string load_text(const ir::Access& access);
   // `text` is the value's.
   void store(const ir::Access& access, const ir::Expr& value, const std::string& text);
-  void touch(const ir::View& view, MemoryUse use, bool by_one);
-  Memory tensor_memory(const ir::View& view) const;
+  // The element, or all of the view without an index.
+  void touch(const ir::View& view, MemoryUse use, bool by_one, const std::vector<ir::Expr>* index = nullptr);
+  Memory tensor_memory(const ir::View& view, const std::vector<ir::Expr>* index) const;
   // What only one thread of those that run it may do.
   std::string only_one() const;
   // Calls with this tensor have its last stride 1, and all else at multiples of 16 bytes.

@@ -226,18 +226,18 @@ void ElementPrinter::store(const Access& access, const Expr& value, const std::s
   out_.line(fmt::format("{}tg::store({}, {});", condition, at.pointer, bare(text)));
 }
 
-void ElementPrinter::touch(const View& view, MemoryUse use, bool by_one) {
+void ElementPrinter::touch(const View& view, MemoryUse use, bool by_one, const std::vector<Expr>* index) {
   const Buffer* buffer = view.buffer.get();
   if (view.is_tile()) {
     if (const auto tile = shared_.find(buffer); tile != shared_.end())
       out_.touch({tile->second.memory, use, by_one, tile->second.alternates ? 0 : -1});
     return;
   }
-  if (written_.contains(buffer)) out_.touch({tensor_memory(view), use, by_one});
+  if (written_.contains(buffer)) out_.touch({tensor_memory(view, index), use, by_one});
 }
 
-// Slices of other columns of a tensor are other memory, unless tensors may share bytes.
-Memory ElementPrinter::tensor_memory(const View& view) const {
+// Other rows and slices of other columns of a tensor are other memory, unless tensors may share bytes.
+Memory ElementPrinter::tensor_memory(const View& view, const std::vector<Expr>* index) const {
   const int number = memory_of_.at(view.buffer.get());
   const auto shares = [&](const auto& other) { return other.second == number; };
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -247,7 +247,8 @@ Memory ElementPrinter::tensor_memory(const View& view) const {
   if (view.dims.empty() || !is_own_shape(view) ||
       std::count_if(memory_of_.begin(), memory_of_.end(), shares) > 1)
     return {number, 0, most};
-  return {number, limit(view.dims.back().low, 0), limit(view.dims.back().high, most)};
+  return {number, limit(view.dims.back().low, 0), limit(view.dims.back().high, most),
+          passes::places_in_block(view, index, planned_.index)};
 }
 
 void ElementPrinter::require_aligned(const BufferPtr& tensor) {

@@ -79,7 +79,7 @@ void ElementPrinter::touch_all(const Body& statements) {
     const MemoryUse use = region.touch == Touch::read      ? MemoryUse::read
                           : region.touch == Touch::combine ? MemoryUse::combine
                                                            : MemoryUse::write;
-    touch(*region.view, use, false);
+    touch(*region.view, use, false, region.index);
   }
 }
 

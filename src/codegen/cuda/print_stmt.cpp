@@ -198,7 +198,7 @@ void CudaGridPrinter::begin(const Stmt& s) {
     const MemoryUse use = read                             ? MemoryUse::read
                           : region.touch == Touch::combine ? MemoryUse::combine
                                                            : MemoryUse::write;
-    touch(*region.view, use, !read);
+    touch(*region.view, use, !read, region.index);
   }
 }
 

@@ -7,7 +7,8 @@
 namespace tegula::codegen {
 
 bool Memory::overlaps(const Memory& other) const {
-  return tensor == other.tensor && begin < other.end && other.begin < end;
+  return tensor == other.tensor && begin < other.end && other.begin < end &&
+         !passes::are_apart(places, other.places);
 }
 
 namespace {

@@ -5,12 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "passes/cuda/places_in_block.hpp"
+
 namespace tegula::codegen {
 
-// Memory that threads share: an interval of shared memory, or a tensor.
+// Memory that threads share: an interval of shared memory, or some places of a tensor.
 struct Memory {
-  int tensor = -1;  // of global memory; -1: shared memory
-  std::int64_t begin = 0, end = 0;
+  int tensor = -1;                    // of global memory; -1: shared memory
+  std::int64_t begin = 0, end = 0;    // of a tensor: columns
+  passes::PlacesInBlock places = {};  // of a tensor
 
   bool overlaps(const Memory& other) const;
 };

@@ -34,10 +34,14 @@ IndexerKernel indexer_instance(const BoundCall& c, bool causal) {
   kernel.tile_features =
       !c.on_gpu() ? kernel.dim : rounded_up(kernel.dim, kernel.dim <= unit ? unit : 2 * unit);
   const bool small = kernel.compute == f32;
-  kernel.queries = small || kernel.tile_heads > 64 || c.dim("queries") == 1 ? 1 : 2;
-  // Heads of four queries are columns of one product, whose keys are read once for all of them.
-  if (kernel.compute.bits() == 8 && kernel.tile_heads <= 32 && c.dim("queries") >= 4)
+  const std::int64_t queries = c.dim("queries");
+  kernel.queries = small || kernel.tile_heads > 64 || queries == 1 ? 1 : 2;
+  // Heads of several queries are columns of one product, whose keys are read once for all of them: with 64
+  // columns, both operands take all that shared memory gives. Few queries wait for memory instead.
+  if (kernel.compute.bits() == 8 && kernel.tile_heads <= 32 && queries >= 4)
     kernel.queries = kernel.together = 4;
+  else if (kernel.compute.bits() == 8 && kernel.tile_heads <= 64 && queries >= 4)
+    kernel.together = 2;
   kernel.keys = !c.on_gpu() ? 128 : small ? 64 : kernel.compute.bits() == 8 ? 256 : 128;
   return kernel;
 }

@@ -9,25 +9,50 @@ namespace {
 struct IndexerTile {
   int heads = 64, dim = 128;
   int tokens = 2, block = 128;  // of a block of the grid, keys of a step
+  int together = 1;             // tokens whose heads are columns of one product
   int stages = 3, threads = 256;
 };
 
 std::vector<Shared> queries_of(const IndexerTile& t) {
   std::vector<Shared> q;
-  for (int i = 0; i < t.tokens; ++i) q.emplace_back(std::initializer_list<int>{t.heads, t.dim}, e4m3);
+  for (int i = 0; i < t.tokens; i += t.together)
+    q.emplace_back(std::initializer_list<int>{t.together * t.heads, t.dim}, e4m3);
   return q;
 }
 
-// The sums over heads of one token; weight(h) is that of a head.
-template <class Weight>
-Fragment weighted_sum(const Shared& k, const Shared& q, const IndexerTile& t, Weight weight) {
-  Fragment s({t.block, t.heads}, f32, 0);
-  gemm(k, q.T(), s);
-  parallel(s, [&](Index n, Index h) { s(n, h) = max(s(n, h), 0) * weight(h); });
-  return reduce_sum(s, 1);
+template <class OfToken>
+void load_queries(std::vector<Shared>& q, const IndexerTile& t, OfToken of_token) {
+  for (int i = 0; i < t.tokens; ++i) {
+    const int row = i % t.together * t.heads;
+    copy(of_token(i).at(0, 0), q[i / t.together].slice(range(row, row + t.heads), all));
+  }
 }
 
-// Keys begins(t) … ends(t) of every token; what is outside is −∞, which a second grid writes.
+// The sums over heads of the tokens of a product, [keys, tokens]; weight(token, h) is that of a head.
+template <class Weight>
+Fragment weighted_sums(const Shared& k, const Shared& q, const IndexerTile& t, Weight weight) {
+  Fragment s({t.block, t.together * t.heads}, f32, 0);
+  gemm(k, q.T(), s);
+  Fragment of_tokens = s.reshape({t.block, t.together, t.heads});
+  parallel(of_tokens, [&](Index n, Index token, Index h) {
+    of_tokens(n, token, h) = max(of_tokens(n, token, h), 0) * weight(token, h);
+  });
+  return reduce_sum(of_tokens, 2);
+}
+
+// A grid that writes −∞ where a token has no key.
+void leave_out(const Dim& S, const Dim& N, const Tensor& begins, const Tensor& ends, Tensor& logits) {
+  constexpr int piece = 4096;
+  grid(ceildiv(N, piece), S, {.threads = 256}, [&](Index x, Index token) {
+    Expr begin = begins(token), end = ends(token);
+    parallel(piece, [&](Index i) {
+      Expr n = x * piece + i;
+      when(n < N && (n < begin || n >= end), [&] { logits(token, n) = -inf; });
+    });
+  });
+}
+
+// Keys begins(t) … ends(t) of every token; what is outside is −∞.
 Kernel indexer_of_ranges(const IndexerTile& t) {
   return kernel("lightning_indexer", [&] {
     Dim S("S"), N("N");
@@ -39,8 +64,7 @@ Kernel indexer_of_ranges(const IndexerTile& t) {
     grid(ceildiv(S, t.tokens), {.threads = t.threads}, [&](Index x) {
       Expr t0 = x * t.tokens;
       std::vector<Shared> q = queries_of(t);
-      for (int i = 0; i < t.tokens; ++i)
-        copy(Q.reshape({S * t.heads, t.dim}).at(x * rows + i * t.heads, 0), q[i]);
+      load_queries(q, t, [&](int i) { return Q.slice(t0 + i); });
       Shared w({rows}, f32), from({t.tokens}, i32), to({t.tokens}, i32);
       copy(weights.reshape({S * t.heads}).at(x * rows), w);
       copy(begins.at(t0), from);
@@ -57,23 +81,18 @@ Kernel indexer_of_ranges(const IndexerTile& t) {
         Shared k({t.block, t.dim}, e4m3), scale({t.block}, f32);
         copy(K.at(j * t.block), k);
         copy(scales.at(j * t.block), scale);
-        for (int i = 0; i < t.tokens; ++i) {
-          Fragment sum = weighted_sum(k, q[i], t, [&](const Index& h) { return w(i * t.heads + h); });
-          parallel(sum, [&](Index n) {
-            Expr at = j * t.block + n;
-            when(at >= from(i) && at < to(i), [&] { logits(t0 + i, at) = sum(n) * scale(n); });
+        for (int i = 0; i < t.tokens; i += t.together) {
+          Fragment sum = weighted_sums(k, q[i / t.together], t, [&](const Index& token, const Index& h) {
+            return w((i + token) * t.heads + h);
+          });
+          parallel(sum, [&](Index n, Index token) {
+            Expr at = j * t.block + n, own = i + token;
+            when(at >= from(own) && at < to(own), [&] { logits(t0 + own, at) = sum(n, token) * scale(n); });
           });
         }
       });
     });
-    constexpr int piece = 4096;
-    grid(ceildiv(N, piece), S, {.threads = 256}, [&](Index x, Index token) {
-      Expr begin = begins(token), end = ends(token);
-      parallel(piece, [&](Index i) {
-        Expr n = x * piece + i;
-        when(n < N && (n < begin || n >= end), [&] { logits(token, n) = -inf; });
-      });
-    });
+    leave_out(S, N, begins, ends, logits);
   });
 }
 
@@ -97,7 +116,7 @@ Kernel indexer_of_pages(const PagedTile& t) {
       Expr length = min(lengths(b), N), steps = ceildiv(N, t.block), each = ceildiv(steps, splits);
       Expr begin = split * each, end = min(steps, begin + each), seen = min(end, ceildiv(length, t.block));
       std::vector<Shared> q = queries_of(t);
-      for (int i = 0; i < t.tokens; ++i) copy(Q.slice(b, i).at(0, 0), q[i]);
+      load_queries(q, t, [&](int i) { return Q.slice(b, i); });
       Shared w({t.tokens, t.heads}, f32);
       copy(weights.slice(b).at(0, 0), w);
       pipelined(range(begin, seen), {.stages = t.stages}, [&](Index j) {
@@ -105,11 +124,12 @@ Kernel indexer_of_pages(const PagedTile& t) {
         for (int i = 0; i < pages; ++i)
           copy(K.slice(table(b, j * pages + i)).at(0, 0), k.slice(range(i * t.page, (i + 1) * t.page), all));
         parallel(scale, [&](Index n) { scale(n) = scales(table(b, j * pages + n / t.page), n % t.page); });
-        for (int i = 0; i < t.tokens; ++i) {
-          Fragment sum = weighted_sum(k, q[i], t, [&](const Index& h) { return w(i, h); });
-          parallel(sum, [&](Index n) {
-            Expr at = j * t.block + n, is_seen = at < length - t.tokens + 1 + i;
-            when(at < N, [&] { logits(b, i, at) = select(is_seen, sum(n) * scale(n), -inf); });
+        for (int i = 0; i < t.tokens; i += t.together) {
+          Fragment sum = weighted_sums(k, q[i / t.together], t,
+                                       [&](const Index& token, const Index& h) { return w(i + token, h); });
+          parallel(sum, [&](Index n, Index token) {
+            Expr at = j * t.block + n, own = i + token, is_seen = at < length - t.tokens + 1 + own;
+            when(at < N, [&] { logits(b, own, at) = select(is_seen, sum(n, token) * scale(n), -inf); });
           });
         }
       });
@@ -143,8 +163,8 @@ Prepared ranges_call(const IndexerTile& t) {
           {q, k, scales, weights, Data::from(begins), Data::from(ends), Wanted{logits, f32, 1e-5}}};
 }
 
-Prepared pages_call() {
-  PagedTile t{{.heads = 32, .dim = 64}};
+Prepared pages_call(int together) {
+  PagedTile t{{.heads = 32, .dim = 64, .together = together}};
   const std::vector<int> lengths{290, 70, 1}, table{3, 1, 8, 0, 5, 2, 4, -1, -1, -1, 7, -1, -1, -1, -1};
   const int B = 3, P = 9, N = 300;
   const Data q = normal({B * t.tokens, t.heads, t.dim}, e4m3, 1), k = normal({P * t.page, t.dim}, e4m3, 2);
@@ -167,23 +187,29 @@ Prepared pages_call() {
 }  // namespace
 
 Program lightning_indexer() {
-  return {"decode",
-          "lightning_indexer",
-          "weighted sums over heads of products of e4m3, for a range of keys of every token",
-          {{"", [] { return ranges_call({.heads = 32, .dim = 64, .tokens = 3}); }}},
-          {{"2 tokens, 128 keys", [] { return indexer_of_ranges({}); }},
-           {"2 tokens, 256 keys", [] { return indexer_of_ranges({.block = 256}); }},
-           {"4 tokens, 256 keys, two stages",
-            [] { return indexer_of_ranges({.tokens = 4, .block = 256, .stages = 2}); }},
-           {"2 tokens, 128 keys, the compiler's threads", [] { return indexer_of_ranges({.threads = 0}); }}}};
+  return {
+      "decode",
+      "lightning_indexer",
+      "weighted sums over heads of products of e4m3, for a range of keys of every token",
+      {{"", [] { return ranges_call({.heads = 32, .dim = 64, .tokens = 3}); }},
+       {"in a product", [] { return ranges_call({.heads = 32, .dim = 64, .tokens = 4, .together = 2}); }}},
+      {{"2 tokens, 128 keys", [] { return indexer_of_ranges({}); }},
+       {"2 tokens, 256 keys", [] { return indexer_of_ranges({.block = 256}); }},
+       {"2 tokens in a product, 256 keys", [] { return indexer_of_ranges({.block = 256, .together = 2}); }},
+       {"4 tokens, 256 keys, two stages",
+        [] { return indexer_of_ranges({.tokens = 4, .block = 256, .stages = 2}); }},
+       {"2 tokens, 128 keys, the compiler's threads", [] { return indexer_of_ranges({.threads = 0}); }}}};
 }
 
 Program paged_indexer() {
   return {"decode",
           "paged_indexer",
           "the same for the last tokens of requests over a cache in pages",
-          {{"", pages_call}},
-          {{"2 tokens, two pages of 64", [] { return indexer_of_pages({}); }}}};
+          {{"", [] { return pages_call(1); }}, {"in a product", [] { return pages_call(2); }}},
+          {{"2 tokens, two pages of 64", [] { return indexer_of_pages({}); }},
+           {"2 tokens in a product, two pages of 64", [] { return indexer_of_pages({{.together = 2}}); }},
+           {"2 tokens in a product, four pages of 64",
+            [] { return indexer_of_pages({{.block = 256, .together = 2}}); }}}};
 }
 
 }  // namespace programs

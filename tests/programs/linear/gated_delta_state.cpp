@@ -84,26 +84,47 @@ Kernel outputs_of_chunks(const DeltaTile& t, int piece) {
   });
 }
 
-// The inverse of I + a, as two halves of the diagonal by substitution and the corner by products.
-void invert(const Shared& a, Shared& inverse) {
-  const int rows = static_cast<int>(a.extent(0)), half = rows / 2;
-  fill(inverse, 0);
-  parallel(2, half, [&](Index b, Index j) {
-    serial(half, [&](Index i) {
+// Blocks of the diagonal of I + x become their inverses, a column for each thread, whose elements stay in
+// registers.
+void invert_diagonal(Shared& x, int block) {
+  Shared below({static_cast<int>(x.extent(0)), block}, f32);
+  parallel(below, [&](Index i, Index j) { below(i, j) = x(i, i / block * block + j); });
+  parallel(x.extent(0) / block, block, [&](Index b, Index j) {
+    std::vector<Expr> column;
+    for (int i = 0; i < block; ++i) {
       Var sum = select(i == j, 1.0f, 0.0f);
-      serial(range(j, i),
-             [&](Index k) { sum -= a(b * half + i, b * half + k) * inverse(b * half + k, b * half + j); });
-      inverse(b * half + i, b * half + j) = sum;
-    });
+      for (int k = 0; k < i; ++k) sum -= below(b * block + i, k) * column[static_cast<std::size_t>(k)];
+      column.push_back(sum);
+      x(b * block + i, b * block + j) = sum;
+    }
   });
-  const Subscript top = range(0, half), bottom = range(half, rows);
-  Fragment y({half, half}, f32, 0), z({half, half}, f32, 0);
-  Shared product({half, half}, f32);
-  gemm(a.slice(bottom, top), inverse.slice(top, top), y);
-  copy(y, product);
-  gemm(inverse.slice(bottom, bottom), product, z);
-  parallel(z, [&](Index i, Index j) { z(i, j) = -z(i, j); });
-  copy(z, inverse.slice(bottom, top));
+}
+
+// Of a pair [P, 0; A, Q] of inverted blocks the corner becomes −Q⁻¹ A P⁻¹; all pairs take a step together.
+void merge_blocks(Shared& x, Shared& products, int block) {
+  const int rows = static_cast<int>(x.extent(0));
+  for (int at = 0; at < rows; at += 2 * block) {
+    const Subscript top = range(at, at + block), bottom = range(at + block, at + 2 * block);
+    Fragment y({block, block}, f32, 0);
+    gemm(x.slice(bottom, top), x.slice(top, top), y);
+    copy(y, products.slice(range(at / 2, at / 2 + block), range(0, block)));
+  }
+  for (int at = 0; at < rows; at += 2 * block) {
+    const Subscript top = range(at, at + block), bottom = range(at + block, at + 2 * block);
+    Fragment z({block, block}, f32, 0);
+    gemm(x.slice(bottom, bottom), products.slice(range(at / 2, at / 2 + block), range(0, block)), z);
+    parallel(z, [&](Index i, Index j) { z(i, j) = -z(i, j); });
+    copy(z, x.slice(bottom, top));
+  }
+}
+
+// (I + x)⁻¹ in place of a strictly lower triangular x.
+void invert(Shared& x) {
+  constexpr int least = 16;
+  const int rows = static_cast<int>(x.extent(0));
+  Shared products({rows / 2, rows / 2}, f32);
+  invert_diagonal(x, least);
+  for (int block = least; block < rows; block *= 2) merge_blocks(x, products, block);
 }
 
 struct DeltaTiles {
@@ -117,6 +138,16 @@ struct DeltaTiles {
         beta({t.chunk}, f32) {}
 };
 
+// Of products of keys, and of queries, with keys: A and the scores. A decay is found once for both.
+void form_system(const DeltaTiles& own, const Fragment& a, Fragment& p, Shared& lower) {
+  const Shared &g = own.g, &beta = own.beta;
+  parallel(a, [&](Index i, Index j) {
+    Expr decay = decayed(Expr(Operand(1.0f)), g(i), g(j), i >= j);
+    p(i, j) *= decay;
+    lower(i, j) = select(i > j, a(i, j) * beta(i) * decay, 0);
+  });
+}
+
 // One chunk of the pass: (I + A) U = β (V − e^g K state), and U is what the state gains. `first` and `rows`
 // are those of the chunk.
 void pass_chunk(const DeltaTile& t, const DeltaTiles& own, Fragment& state, const Tensor& o_of,
@@ -125,30 +156,34 @@ void pass_chunk(const DeltaTile& t, const DeltaTiles& own, Fragment& state, cons
   const int L = t.chunk;
   Expr length = o_of.extent(0);
   Fragment a({L, L}, f32, 0), p({L, L}, f32, 0), seen({L, t.block_v}, f32, 0), o({L, t.block_v}, f32, 0);
-  Shared rounded({t.dk, t.block_v}, t.type), lower({L, L}, f32), inverse({L, L}, f32);
+  // Rows that begin in other banks.
+  Shared rounded({t.dk, t.block_v}, t.type), inverse = Shared({L, L + 8}, f32).slice(all, range(0, L));
   Shared inverse16({L, L}, t.type), right({L, t.block_v}, t.type);
   copy(state, rounded);
   gemm(k, k.T(), a);
   gemm(q, k.T(), p);
   gemm(k, rounded, seen);
   gemm(q, rounded, o);
-  parallel(a, [&](Index i, Index j) { lower(i, j) = decayed(a(i, j) * beta(i), g(i), g(j), i > j); });
-  invert(lower, inverse);
+  form_system(own, a, p, inverse);
+  invert(inverse);
   copy(inverse, inverse16);
-  parallel(seen, [&](Index i, Index j) { right(i, j) = beta(i) * (vs(i, j) - exp(g(i)) * seen(i, j)); });
-  Fragment u({L, t.block_v}, f32, 0);
+  // What depends on a row alone is found once for all columns.
+  Fragment fade({L}, f32), kept({L}, f32), v({L, t.block_v}, t.type), u({L, t.block_v}, f32, 0);
+  parallel(fade, [&](Index i) { fade(i) = exp(g(i)); });
+  copy(vs, v);
+  parallel(seen, [&](Index i, Index j) { seen(i, j) = beta(i) * (f32(v(i, j)) - fade(i) * seen(i, j)); });
+  copy(seen, right);
   gemm(inverse16, right, u);
   Shared us({L, t.block_v}, t.type), gained({L, t.block_v}, t.type);
   copy(u, us);
-  parallel(p, [&](Index i, Index j) { p(i, j) = decayed(p(i, j), g(i), g(j), i >= j); });
-  parallel(o, [&](Index i, Index j) { o(i, j) *= exp(g(i)); });
+  parallel(o, [&](Index i, Index j) { o(i, j) *= fade(i); });
   gemm(p.to(t.type), us, o);
   parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
   copy(o, o_of.at(row, column));
   Expr total = g(min(L, length - row) - 1);
-  parallel(u, [&](Index i, Index j) {
-    gained(i, j) = u(i, j) * select(row + i < length, exp(min(total - g(i), 0)), 0);
-  });
+  parallel(kept, [&](Index i) { kept(i) = select(row + i < length, exp(min(total - g(i), 0)), 0); });
+  parallel(u, [&](Index i, Index j) { u(i, j) *= kept(i); });
+  copy(u, gained);
   parallel(state, [&](Index i, Index j) { state(i, j) *= exp(total); });
   gemm(k.T(), gained, state);
 }

@@ -1,0 +1,61 @@
+// Which accesses of a block are known to be to different rows of a tensor.
+#include "passes/cuda/places_in_block.hpp"
+
+#include <gtest/gtest.h>
+
+#include "ir/effects.hpp"
+#include "passes/cuda/testing/plans.hpp"
+
+namespace tegula::passes {
+namespace places_in_block_test {
+
+using namespace lang;
+
+struct PlacesCase {
+  const char* name;
+  bool apart;
+  Expr (*row)(const Index& x, const Index& step, const Tensor& list, int i);
+};
+
+void PrintTo(const PlacesCase& c, std::ostream* out) { *out << c.name; }
+
+class PlacesOf : public ::testing::TestWithParam<PlacesCase> {};
+
+TEST_P(PlacesOf, TwoStoresOfAStep) {
+  const PlacesCase& c = GetParam();
+  const Kernel program = kernel("rows", [&] {
+    Dim N("N"), M("M");
+    Tensor y = output("y", {N, M}, f32), list = input("list", {N}, i32);
+    grid(N, [&](Index x) {
+      serial(M, [&](Index step) {
+        for (int i = 0; i < 2; ++i) y(c.row(x, step, list, i), step) = 1.f;
+      });
+    });
+  });
+  const ir::Grid& grid = program.ir()->grids[0];
+  std::vector<PlacesInBlock> stores;
+  for (const ir::Region& r : ir::all_effects(grid.body).regions)
+    if (r.touch == ir::Touch::write) stores.push_back(places_in_block(*r.view, r.index, grid.index));
+  ASSERT_EQ(stores.size(), 2U);
+  EXPECT_TRUE(are_same(stores[0], stores[0]));
+  EXPECT_EQ(are_apart(stores[0], stores[1]), c.apart);
+  EXPECT_FALSE(are_apart(stores[0], stores[0]));
+}
+
+using Row = Expr (*)(const Index& x, const Index& step, const Tensor& list, int i);
+constexpr Row neighbours = [](const Index&x, const Index&, const Tensor&, int i) { return x * 2 + i; },
+              reordered = [](const Index&x, const Index&, const Tensor&, int i) { return i + 2 * x; },
+              both = [](const Index&x, const Index&, const Tensor&, int) { return x * 2 + 1; },
+              other_base = [](const Index&x, const Index&, const Tensor&, int i) { return x * (1 + i); },
+              of_step = [](const Index&x, const Index&step, const Tensor&, int i) { return x + step + i; },
+              of_list = [](const Index&x, const Index&, const Tensor&list, int i) { return list(x) + i; };
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, PlacesOf,
+    ::testing::Values(PlacesCase{"neighbours", true, neighbours}, PlacesCase{"reordered", true, reordered},
+                      PlacesCase{"the_same", false, both}, PlacesCase{"other_base", false, other_base},
+                      PlacesCase{"of_the_step", false, of_step}, PlacesCase{"of_a_list", false, of_list}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace places_in_block_test
+}  // namespace tegula::passes
