@@ -19,6 +19,7 @@ struct RowStore {
   DType rounded, type;  // e4m3 first, or as the tensor
   bool by_quads;
   int padding = 0;  // elements between two rows of the tensor
+  bool by_threads = false;  // of every 32 columns, those of a thread follow one another
 };
 
 lang::Kernel product(const RowStore& c) {
@@ -35,7 +36,11 @@ lang::Kernel product(const RowStore& c) {
         copy(b.at(n * depth, 0), b_tile);
         gemm(a_tile, b_tile, sum);
       });
-      if (c.rounded == c.type)
+      if (c.by_threads)
+        parallel(sum, [&](Index i, Index j) {
+          out(i, j / 32 * 32 + j % 8 / 2 * 8 + j % 32 / 8 * 2 + j % 2) = sum(i, j);
+        });
+      else if (c.rounded == c.type)
         copy(sum, out.at(0, 0));
       else
         parallel(sum, [&](Index i, Index j) { out(i, j) = e4m3(sum(i, j)); });
@@ -50,6 +55,7 @@ TEST_P(RowStores, WriteTheTensorAlone) {
   const RowStore& c = GetParam();
   const lang::Kernel program = product(c);
   EXPECT_EQ(text_with_roles(program).find("tg::store_quad(") != std::string::npos, c.by_quads);
+  EXPECT_EQ(text_with_roles(program).find("tg::store_own(") != std::string::npos, c.by_threads);
   const Tensor a = Tensor::random_normal({rows, depth}, bf16, 1),
                b = Tensor::random_normal({steps * depth, c.columns}, bf16, 2);
   const auto result = [&](Target target) {
@@ -68,7 +74,9 @@ INSTANTIATE_TEST_SUITE_P(Table, RowStores,
                                            RowStore{"off_16_bytes", 96, 96, bf16, bf16, true, 3},
                                            RowStore{"shorter_rows", 96, 88, f16, f16, false},
                                            RowStore{"longer_rows", 96, 104, f16, f16, true},
-                                           RowStore{"rounded_before", 96, 96, e4m3, bf16, false}),
+                                           RowStore{"rounded_before", 96, 96, e4m3, bf16, false},
+                                           RowStore{"by_threads", 96, 96, bf16, bf16, false, 8, true},
+                                           RowStore{"by_threads_f16", 64, 72, f16, f16, false, 0, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

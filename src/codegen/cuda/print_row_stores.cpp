@@ -94,8 +94,11 @@ void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, cons
                      columns = plan.sum->extent(1) / groups;  // of a warp group
   const std::string of_group = groups > 1 ? fmt::format(" + {} / 128 * {}", team_.thread, columns) : "";
   const int quad = passes::quad_columns(to.view.buffer->type), bytes = to.view.buffer->type.bytes();
-  const std::string piece =
-      fmt::format(fmt::runtime(bytes == 4 ? "{0} % 2 * 8 + {0} % 4 / 2 * 4" : "{0} % 4 * 8"), team_.thread);
+  // The first column of those that a thread writes; places of its own are found from the first that it has.
+  const std::string piece = fmt::format(fmt::runtime(bytes == 4          ? "{0} % 2 * 8 + {0} % 4 / 2 * 4"
+                                                     : plan.in_own_order ? "{0} % 4 * 2"
+                                                                         : "{0} % 4 * 8"),
+                                        team_.thread);
   for (int half = 0; half < 2; ++half) {
     out_.open(fmt::format("{{  // {}: 16 bytes of a row by each thread", location_in_folder(s->at)));
     const Facts before = facts_;
@@ -112,6 +115,8 @@ void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, cons
     out_.line(fmt::format("{}* const {} = {};", element_type(to.view.buffer->type), row, address.pointer));
     out_.line(fmt::format("const bool {} = {};", there, guard.empty() ? "true" : guard));
     const auto write = [&](const std::string& column, const std::string& elements) {
+      if (plan.in_own_order)
+        return out_.line(fmt::format("tg::store_own({} + {}, {}, {});", row, column, elements, there));
       out_.line(fmt::format("tg::{}_quad({} + {}, {}, {} % 4, {});", plan.rows.adds() ? "add" : "store", row,
                             column, elements, team_.thread, there));
     };

@@ -43,6 +43,13 @@ TG_DEVICE void store_quad(T* to, const float* x, int i, bool exists) {
   const uint4 words = quad_words<T>(x, i);
   if (exists) store_passing((uint4*)to, words);
 }
+// Where those that a thread has follow one another.
+template <class T>
+TG_DEVICE void store_own(T* to, const float* x, bool exists) {
+  if (exists)
+    store_passing((uint4*)to,
+                  {pair<T>(x[0], x[1]), pair<T>(x[4], x[5]), pair<T>(x[8], x[9]), pair<T>(x[12], x[13])});
+}
 template <class T>
 TG_DEVICE void add_quad(T* to, const float* x, int i, bool exists) {
   const uint4 words = quad_words<T>(x, i);

@@ -4,6 +4,7 @@
 #include "ops/latent/indexer_kernel.hpp"
 #include "ops/latent/indexer_table.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
 
@@ -16,7 +17,7 @@ int rounded_up(int extent, int unit) { return (extent + unit - 1) / unit * unit;
 // Tensor cores take 8-bit operands of Hopper's; others are widened, exactly, where they are copied.
 DType tile_type(DType type, const BoundCall& c) {
   if (type.bits() != 8 || !c.on_gpu()) return multiplied_type(type, c.on_gpu());
-  return c.target() == Target::cuda_sm80() || c.target() == Target::emulated() ? f16 : type;
+  return has_copy_engine(c) ? type : f16;
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ IndexerKernel indexer_instance(const BoundCall& c, bool causal) {
   kernel.queries = small || kernel.tile_heads > 64 || queries == 1 ? 1 : 2;
   // Heads of several queries are columns of one product, whose keys are read once for all of them: with 64
   // columns, both operands take all that shared memory gives. Few queries wait for memory instead.
-  if (kernel.compute.bits() == 8 && kernel.tile_heads <= 32 && queries >= 4)
+  if (!small && has_copy_engine(c) && kernel.tile_heads <= 32 && queries >= 4)
     kernel.queries = kernel.together = 4;
   else if (kernel.compute.bits() == 8 && kernel.tile_heads <= 64 && queries >= 4)
     kernel.together = 2;
@@ -127,6 +128,7 @@ const OperatorSchema& indexer_logits_schema() {
           .examples({{"small", "queries=5 keys=9 heads=3 d=8 k_scales causal"},
                      {"ranges_e4m3",
                       "batch=2 queries=7 keys=300 heads=32 d=64 e4m3 weights:f32 k_scales begins ends"},
+                     {"ranges_bf16", "batch=2 queries=7 keys=300 heads=20 d=40 bf16 weights:f32 begins ends"},
                      {"one_query_bf16", "batch=3 queries=1 keys=140 heads=5 d=20 bf16 weights:f32 ends"}})
           .measured(
               {{"1024_bf16", "queries=1024 keys=1024 heads=32 d=128 bf16 weights:f32 causal"},

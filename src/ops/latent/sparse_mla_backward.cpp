@@ -4,6 +4,7 @@
 #include "ops/latent/sparse_mla_backward_kernel.hpp"
 #include "ops/latent/sparse_mla_call.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/products/tile_types.hpp"
 
 namespace tegula::ops {
 
@@ -17,6 +18,7 @@ SparseMla forward_of(const SparseMlaBackward& op) {
 constexpr std::int64_t bytes_of_marks = std::int64_t{1} << 29;
 constexpr std::int64_t most_listed = 16384;
 constexpr int few_tokens = 16, most_rounds = 3;  // of a GPU's processors
+constexpr int exchanged_features = 32;
 constexpr int whole_vectors = 4;                 // numbers of i32 that the copies of a row's marks move
 
 // One of the two sources of rows.
@@ -59,6 +61,8 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
   if (small) own.keys = 16;
   own.whole = true;  // the lists that the program makes
   kernel.dlse = c.has("dlse"), kernel.adds = source.second;
+  kernel.exchanged = has_copy_engine(c.call()) && own.compute.bits() == 16 &&
+                     own.dim % exchanged_features == 0 && own.dim_v % exchanged_features == 0;
   const std::int64_t blocks = (c.dim("group") + own.rows - 1) / own.rows;
   kernel.blocks = static_cast<int>(blocks);
   const std::int64_t kv_heads = c.dim("kv_heads"),
@@ -198,6 +202,7 @@ const OperatorSchema& sparse_mla_backward_schema() {
                {"two_heads_counts_f16",
                 "batch=2 queries=2 keys=20 kv_heads=2 group=17 d=160 d_v=144 f16 entries=33 counts causal "
                 "sinks:f32 dlse"},
+               {"exchanged_bf16", "queries=3 keys=70 kv_heads=1 group=20 d=352 d_v=320 bf16 entries=66"},
                {"two_sources_and_passes_bf16",
                 "queries=18 keys=40 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=70 sinks:f32 more_kv "
                 "more_indices more_keys=30 more_entries=20"}})

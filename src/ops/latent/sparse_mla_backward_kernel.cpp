@@ -37,6 +37,10 @@ std::vector<Piece> pieces_of(const SparseMlaKernel& c) {
   return pieces;
 }
 
+// Where a feature is in the row of a pair, and which feature is there: of 32, those that a thread of a
+// product has, two of every eight, follow one another.
+Expr exchanged_place(const Expr& d) { return d / 32 * 32 + d % 8 / 2 * 8 + d % 32 / 8 * 2 + d % 2; }
+
 struct MlaBackwardProgram {
   const SparseMlaBackwardKernel& instance;
   const SparseMlaKernel& c = instance.forward;
@@ -95,6 +99,7 @@ struct MlaBackwardProgram {
   }
   // One past the last row that a query sees.
   Expr last(const Expr& query) const { return offset ? min(keys, query + *offset + 1) : Expr(keys); }
+  Expr place(const Expr& feature) const { return instance.exchanged ? exchanged_place(feature) : feature; }
   // The features of a piece of [.., values] and [.., rest].
   static Tensor columns(const LatentTensor& of, const Piece& p) {
     const Tensor& heads_block = p.is_value ? of.values : *of.rest;
@@ -205,7 +210,7 @@ void Heads::step(const Index& j) {
     if (own.is_value) gemm(weights.T(), dout[i], added);
     gemm(gradients, k[i], dq[i]);
     Tensor to = p.partials.slice(h, all, range(own.begin, own.begin + own.size));
-    parallel(added, [&](Index n, Index d) { to(first + n * p.blocks, d) = added(n, d); });
+    parallel(added, [&](Index n, Index d) { to(first + n * p.blocks, p.place(d)) = added(n, d); });
   }
 }
 
@@ -258,7 +263,12 @@ void MlaBackwardProgram::add_pairs_of(const Index& key, const Index& h) {
   const Var pairs = list_pairs(own, listed) * blocks;
   Fragment sum({c.dim}, f32, 0);
   Tensor to = sums.slice(key, h);
-  when(is_first == 0, [&] { copy(to.at(0), sum); });
+  when(is_first == 0, [&] {
+    if (instance.exchanged)
+      parallel(sum, [&](Index i) { sum(i) = to(exchanged_place(i)); });
+    else
+      copy(to.at(0), sum);
+  });
   pipelined(ceildiv(pairs, pairs_of_step), {.stages = 4}, [&](Index step) {
     Shared tile({pairs_of_step, c.dim}, c.type);
     const auto pair = [&](const Expr& i) -> Expr {
@@ -268,7 +278,10 @@ void MlaBackwardProgram::add_pairs_of(const Index& key, const Index& h) {
     gather(partials.slice(h), pair, tile);
     for (int i = 0; i < pairs_of_step; ++i) parallel(sum, [&](Index d) { sum(d) += f32(tile(i, d)); });
   });
-  copy(sum, to.at(0));
+  if (instance.exchanged)
+    parallel(sum, [&](Index i) { to(exchanged_place(i)) = sum(i); });
+  else
+    copy(sum, to.at(0));
 }
 
 constexpr int rows_of_sum = 1024;  // of a step of the sum over queries

@@ -14,11 +14,12 @@ struct SparseMlaBackwardKernel {
   int tokens = 256;  // queries at a time, at most
   int blocks = 1;    // of `rows` heads, of a group
   bool dlse = false;
-  bool adds = false;  // dq has the gradients of another source already
+  bool adds = false;       // dq has the gradients of another source already
+  bool exchanged = false;  // the features of pairs are in the order in which threads of products have them
 
   auto fields() const {
     return std::tuple(forward, labelled("tokens", tokens), labelled("blocks", blocks), labelled("dlse", dlse),
-                      labelled("adds", adds));
+                      labelled("adds", adds), labelled("exchanged", exchanged));
   }
 };
 

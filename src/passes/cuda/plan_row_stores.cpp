@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/affine.hpp"
+#include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/dealt_steps.hpp"
 #include "passes/cuda/element_loops.hpp"
@@ -27,27 +28,54 @@ int groups_of_row(const Affine& first, std::int64_t columns, const VariablePtr& 
   return of_group ? dealt_groups : 0;
 }
 
+// The columns of a row as the loop writes them: the place of the first, and in which order they follow.
+struct Columns {
+  Affine first;
+  bool in_own_order = false;
+};
+
+// Nothing where they are in some other order.
+std::optional<Columns> columns_of(const Expr& place, const VariablePtr& column, std::int64_t count,
+                                  int quad) {
+  if (auto first = difference(affine(place), affine(variable(column, column->at))); first)
+    if (std::none_of(first->terms.begin(), first->terms.end(),
+                     [&](const Affine::Term& term) { return uses(term.atom, column); }))
+      return Columns{*first};
+  const auto at = [&](std::int64_t n) {
+    return affine(simplify(substitute(place, {{column, constant(column->type, n)}}), Facts()));
+  };
+  const Affine first = at(0);
+  for (std::int64_t n = 1; n < count; ++n) {
+    const auto distance = difference(at(n), first);
+    if (!distance || !distance->is_constant() || distance->constant != own_place(n, quad))
+      return std::nullopt;
+  }
+  return Columns{first, true};
+}
+
 // Whole pieces of a row are written: its columns are the loop's, from a constant one on, or those of `group`.
-bool is_row(const Access& to, const VariablePtr& column, std::int64_t columns, const VariablePtr& group) {
+std::optional<Columns> row_columns(const Access& to, const VariablePtr& column, std::int64_t columns,
+                                   const VariablePtr& group) {
   const View& view = to.view;
-  if (view.shape.size() != view.buffer->shape.size() || view.dims.empty()) return false;
+  if (view.shape.size() != view.buffer->shape.size() || view.dims.empty()) return std::nullopt;
   const std::vector<Expr> at = coordinates(to);
   for (std::size_t d = 0; d + 1 < at.size(); ++d)
-    if (uses(at[d], column)) return false;
-  const auto first = difference(affine(at.back()), affine(variable(column, column->at)));
-  const int groups = first ? groups_of_row(*first, columns, group) : 0;
-  if (groups == 0) return false;
+    if (uses(at[d], column)) return std::nullopt;
+  auto result = columns_of(at.back(), column, columns, quad_columns(view.buffer->type));
+  const int groups = result ? groups_of_row(result->first, columns, group) : 0;
+  if (groups == 0) return std::nullopt;
+  const std::int64_t begin = result->first.constant;
   const auto is_whole = [&](std::int64_t elements) {
     return elements * view.buffer->type.bytes() % store_piece_bytes == 0;
   };
   const ViewDim& last = view.dims.back();
   const auto ends_behind = [&](const Expr& e) {
-    return is_constant(e) && is_whole(constant_value(e)) &&
-           first->constant + columns * groups <= constant_value(e);
+    return is_constant(e) && is_whole(constant_value(e)) && begin + columns * groups <= constant_value(e);
   };
-  const bool begins = !last.low || (is_constant(last.low) && constant_value(last.low) <= first->constant);
-  return begins && first->constant >= 0 && is_whole(first->constant) && ends_behind(view.shape.back()) &&
-         (!last.high || ends_behind(last.high));
+  const bool begins = !last.low || (is_constant(last.low) && constant_value(last.low) <= begin);
+  const bool is_row = begins && begin >= 0 && is_whole(begin) && ends_behind(view.shape.back()) &&
+                      (!last.high || ends_behind(last.high));
+  return is_row ? result : std::nullopt;
 }
 
 // The f32 sum that goes over rows and columns as the loop does, of which warp groups hold parts.
@@ -109,6 +137,12 @@ std::optional<Reason> reason_of_type(const RowLoop& rows, const Expr& value) {
 
 int quad_columns(DType type) { return threads_of_row * store_piece_bytes / type.bytes(); }
 
+// A thread has two columns of every eight.
+std::int64_t own_place(std::int64_t column, int quad) {
+  const std::int64_t block = column / quad, pair = column % quad / 8, thread = column % 8 / 2;
+  return block * quad + thread * (quad / threads_of_row) + pair * 2 + column % 2;
+}
+
 Planned<RowStore> plan_row_store(const Stmt& s, const Layouts& layouts, int threads, const CudaTarget& target,
                                  const VariablePtr& group) {
   const auto* loop = as<For>(s);
@@ -127,7 +161,10 @@ Planned<RowStore> plan_row_store(const Stmt& s, const Layouts& layouts, int thre
   // Whole rows of f32 one after the other are written by whole sectors anyway.
   if (!expected && (!plan.is_bare || plan.rows.adds() || to.type == f32)) return Reason{};
   const std::int64_t n = plan.sum->extent(1), groups = threads / 128;
-  if (!is_row(*plan.rows.to, loop->index[1], n, group)) return slow(reason_of_row(plan.rows));
+  const auto columns_written = row_columns(*plan.rows.to, loop->index[1], n, group);
+  if (!columns_written) return slow(reason_of_row(plan.rows));
+  plan.in_own_order = columns_written->in_own_order;
+  if (plan.in_own_order && (!plan.is_bare || plan.rows.adds() || to.type == f32)) return Reason{};
   if (to.role != Role::workspace && !target.copy_engine) return Reason{};
   const std::int64_t of_group = plan.sum->extent(0) == store_rows * groups ? n : n / groups;
   const std::int64_t columns = quad_columns(to.type);

@@ -1,5 +1,6 @@
-// Which sums of products threads store, or add, by rows: the four threads that share a row exchange words, so that
-// each writes 16 bytes of it.
+// Which sums of products threads store, or add, by rows: each of the four threads that share a row writes 16
+// bytes of it at a time. They exchange words for that, unless the program puts the eight columns that a
+// thread has of 32 one after the other.
 #pragma once
 #include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/row_loops.hpp"
@@ -13,10 +14,13 @@ struct RowStore {
   RowLoop rows;
   ir::BufferPtr sum;
   bool is_bare = false;  // what is stored are the elements of the sum, rounded
+  bool in_own_order = false;  // the columns of a thread are one after the other
 };
 
 // The columns that the four threads write with one instruction.
 int quad_columns(DType type);
+// Where a column of the sum is, of `quad` that four threads have, if those of each thread follow one another.
+std::int64_t own_place(std::int64_t column, int quad);
 
 // Without a reason where no row has a place of its own: then nobody could expect pieces. `group`: the number of the
 // warp group that runs the program for its columns, if each does.

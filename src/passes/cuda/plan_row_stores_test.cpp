@@ -142,5 +142,63 @@ const RowCase row_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, Rows, ::testing::ValuesIn(row_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
+// Where a loop puts the columns of a sum, as a number that it computes.
+struct PlaceCase {
+  const char* name;
+  bool is_planned, in_own_order;
+  Expr (*place)(const Index& column);
+  int n = 64, threads = 128;
+  DType type = bf16;
+};
+
+void PrintTo(const PlaceCase& c, std::ostream* out) { *out << c.name; }
+
+class Places : public ::testing::TestWithParam<PlaceCase> {};
+
+TEST_P(Places, OfColumnsAreThoseOfThreadsOrInOrder) {
+  const PlaceCase& c = GetParam();
+  const testing::Lowered lowered(kernel("places", [&] {
+    Tensor x = input("x", {256, 64}, bf16), out = output("out", {1000, c.n}, c.type);
+    grid(1, {.threads = c.threads}, [&](Index) {
+      Shared a({64, 64}, bf16), b({c.n, 64}, bf16);
+      copy(x.at(0, 0), a);
+      copy(x.at(0, 0), b);
+      Fragment sum({64, c.n}, f32, 0);
+      gemm(a, b.T(), sum);
+      parallel(sum, [&](Index i, Index j) { out(i * 3, c.place(j)) = sum(i, j); });
+    });
+  }));
+  const Layouts layouts = infer_layouts(lowered.body(), c.threads, lowered.target);
+  ir::Stmt last;
+  ir::for_each_stmt(lowered.body(), [&](const ir::Stmt& s) {
+    const auto* loop = ir::as<ir::For>(s);
+    if (loop && loop->kind == ir::LoopKind::parallel) last = s;
+  });
+  const auto plan = plan_row_store(last, layouts, c.threads, lowered.target);
+  ASSERT_EQ(plan.has_value(), c.is_planned);
+  if (plan) EXPECT_EQ(plan->in_own_order, c.in_own_order);
+}
+
+// Two of every eight columns are a thread's, so that bits 1 and 2 of a column's number change places with 3
+// and 4.
+Expr by_remainders(const Index& j) { return j / 32 * 32 + j % 8 / 2 * 8 + j % 32 / 8 * 2 + j % 2; }
+Expr by_differences(const Index& j) {
+  Expr pair = j / 2 % 4, block = j / 8 % 4;
+  return j + (pair - block) * 6;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, Places,
+    ::testing::Values(PlaceCase{"in_order", true, false, [](const Index& j) -> Expr { return j + 0; }},
+                      PlaceCase{"by_remainders", true, true, by_remainders},
+                      PlaceCase{"by_differences", true, true, by_differences},
+                      PlaceCase{"by_two_groups", true, true, by_remainders, 128, 256},
+                      PlaceCase{"half_a_quad_of_a_group", false, false, by_remainders, 96, 256},
+                      PlaceCase{"of_f32", false, false, by_remainders, 64, 128, f32},
+                      PlaceCase{"backwards", false, false, [](const Index& j) -> Expr { return 63 - j; }},
+                      PlaceCase{"other_blocks", false, false,
+                                [](const Index& j) -> Expr { return j / 2 % 4 * 16 + j / 8 * 2 + j % 2; }}),
+    [](auto& info) { return std::string(info.param.name); });
+
 }  // namespace plan_row_stores_test
 }  // namespace tegula::passes
