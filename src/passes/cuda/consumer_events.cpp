@@ -279,7 +279,9 @@ class Consumer {
                                   : has_own_count ? names_.rest(own)
                                                   : names_.steps(own);
     Events inner = events(part.inner, part.stmt);
-    if (is_delayed && ping_pong_pays(roles_.consumers)) ping_pong(inner);
+    const bool exchanges = std::any_of(part.inner.begin(), part.inner.end(),
+                                       [](const StepPart& inner_part) { return inner_part.exchanges; });
+    if (is_delayed && ping_pong_pays(roles_.consumers) && !exchanges) ping_pong(inner);
     out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, std::move(inner)}, part.stmt,
                            Who::all, own.index[0]->name));
   }

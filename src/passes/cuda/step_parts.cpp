@@ -101,6 +101,15 @@ void StepPlanner::take_off(const Gemm& gemm) {
   settled_ = false;
 }
 
+// Whether an operand is in registers of other threads than the instruction wants it.
+bool StepPlanner::exchanges(const Gemm& gemm, const GemmPlan& plan) {
+  const bool in_fragments =
+      gemm.a.buffer->space == Space::fragment || gemm.b.buffer->space == Space::fragment;
+  if (!in_fragments || !plan.a_in_registers) return in_fragments;
+  if (!layouts_) layouts_ = infer_layouts(program_.body, roles_.together(), target_);
+  return layouts_->fragments.at(gemm.a.buffer.get()) != plan.operand_a;
+}
+
 void StepPlanner::product(const Stmt& s) {
   const auto& gemm = *as<Gemm>(s);
   const GemmPlan own = plan(s);
@@ -116,6 +125,7 @@ void StepPlanner::product(const Stmt& s) {
   if (needs_promotion(gemm, own)) before = flights_.size();
   StepPart& part = add(Does::product, s);
   await(part, before);
+  part.exchanges = exchanges(gemm, own);
   part.pins = begun_.erase(gemm.c.buffer.get()) > 0 && !gemm.overwrite;
   if (part.pins) settle(part);
   if (needs_promotion(gemm, own)) return promoted(s, own);
@@ -130,7 +140,7 @@ void StepPlanner::promoted(const Stmt& s, const GemmPlan& plan) {
   for (int i = 0; i < accumulators(*as<Gemm>(s), plan); ++i) {
     StepPart& part = i == 0 ? parts_.back() : add(Does::product, s);
     part.only = i;
-    part.ping_pong = roles_.consumers > 128;
+    part.ping_pong = roles_.consumers > 128 && !exchanges(*as<Gemm>(s), plan);
     part.left = 0;
   }
 }

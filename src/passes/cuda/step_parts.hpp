@@ -40,6 +40,7 @@ struct StepPart {
   bool holds = false;               // what follows may not run before it
   int only = -1;                    // the one of the product's accumulators; −1: all
   bool ping_pong = false;           // one warp group after the other
+  bool exchanges = false;           // all groups first exchange an operand, which none may do in its turn
   Meeting meeting = Meeting::none;  // of warp groups to which steps are dealt
   bool pins = false;                // what the sum holds comes from elsewhere
   std::vector<int> advanced;        // rings whose tile a product in flight reads, while the next one comes

@@ -1,11 +1,13 @@
 // Plans the parts of steps: what tensor cores multiply while other work runs, and when each tile is let go.
 #pragma once
 #include <deque>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/ring_uses.hpp"
 #include "passes/cuda/step_groups.hpp"
 #include "passes/cuda/step_parts.hpp"
@@ -45,6 +47,7 @@ class StepPlanner {
     const auto* gemm = ir::as<ir::Gemm>(s);
     return gemm ? plan_gemm(*gemm, roles_.together(), target_) : GemmPlan{};
   }
+  bool exchanges(const ir::Gemm& gemm, const GemmPlan& plan);
   bool is_wgmma(const ir::Stmt& s) const { return plan(s).instruction == GemmInstruction::wgmma; }
   int ring_of(const ir::BufferPtr& b) const { return roles_.ring_of(program_.in_ring(b.get())); }
   bool has_parts(const ir::Stmt& s) const;
@@ -82,6 +85,7 @@ class StepPlanner {
   const ConsumerProgram& program_;
   const CudaTarget& target_;
   Buffers sums_;  // of products by tensor cores
+  std::optional<Layouts> layouts_;
   // The parts of the current body.
   StepParts parts_;
   std::vector<int> advanced_, awaited_;  // that no part has yet
