@@ -17,8 +17,11 @@ void CudaGridPrinter::operator()(const Copy& n, const Stmt& s) {
   internal_assert(n.from.buffer->space != Space::fragment, "stores by the copy engine are events", s->at);
   if (copy_by_vectors(n, s->at)) return;
   const Body lowered = element_copies(n, s->at);
-  moved_.merge(passes::moved_elements(lowered));
+  // These variables end with the statements: later ones may have their addresses.
+  const auto moved = passes::moved_elements(lowered);
+  moved_.insert(moved.begin(), moved.end());
   for (const Stmt& own : lowered) stmt(own);
+  for (const Variable* v : moved) moved_.erase(v);
 }
 
 Body CudaGridPrinter::element_copies(const Copy& n, const Loc& at) const {

@@ -83,6 +83,21 @@ void turned_bytes(Program& p) {
   });
 }
 
+// Copies by elements, of bytes and then of other types: what is known of the first is no longer of the next.
+void bytes_before_others(Program& p) {
+  const auto x = p.in(Data::random_integers({4, 3}, e4m3, 1, -3, 4)), y = p.out({4, 3}, e4m3);
+  const auto z = p.in(Data::random_integers({4, 3}, f16, 2, -3, 4)), w = p.out({4, 3}, f16);
+  grid(1, {.threads = 128}, [&](Index) {
+    for (int i = 0; i < 4; ++i) {
+      Shared bytes({3}, e4m3), others({3}, f16);
+      lang::copy(x.slice(i), bytes);
+      lang::copy(bytes, y.slice(i));
+      lang::copy(z.slice(i), others);
+      lang::copy(others, w.slice(i));
+    }
+  });
+}
+
 // Sums differ in their last bits by the order of the products.
 constexpr double of_order = 2e-6;
 
@@ -110,7 +125,8 @@ int count(const std::string& text, const std::string& piece) {
 }
 
 TEST(Roundings, OfBytesThatAreOnlyMovedAreNone) {
-  const Case cases[] = {{"moved", turned_bytes<false>}, {"doubled", turned_bytes<true>}};
+  const Case cases[] = {
+      {"moved", turned_bytes<false>}, {"doubled", turned_bytes<true>}, {"before_others", bytes_before_others}};
   for (const Case& form : cases) {
     const Comparison one(std::span(&form, 1));
     const std::string text = print_cuda(Signature(one.kernel().ir()), {90}).text;
