@@ -238,7 +238,6 @@ class Delay {
   }
 
   Body in_turns(For loop, const Loc& at) {
-    loop.body = numbers_behind(loop.body);
     if (!few_registers_) loop.body = rows_ahead(loop.body, roles_);
     result_.turns.insert(loop.index[0].get());
     Body result;

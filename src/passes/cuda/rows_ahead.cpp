@@ -1,7 +1,6 @@
 #include "passes/cuda/rows_ahead.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -200,27 +199,6 @@ bool is_row(const Buffer& b) { return b.space == Space::fragment && b.rank() == 
 }  // namespace
 
 Body rows_ahead(const Body& step, const Roles& roles) { return Step(step, roles).run(); }
-
-Body numbers_behind(const Body& step) {
-  const auto product = std::find_if(step.begin(), step.end(), [](const Stmt& s) { return as<Gemm>(s); });
-  if (product == step.end()) return step;
-  Body front{*product}, behind;  // the last ones first
-  for (auto s = std::make_reverse_iterator(product); s != step.rend(); ++s) {
-    const auto* load = as<Load>(*s);
-    const bool is_number = as<Let>(*s) || (load && !load->from.view.is_tile());
-    const bool is_used = std::any_of(front.begin(), front.end(), [&](const Stmt& other) {
-      const std::vector<VariablePtr> used = all_effects(other).used, defined = effects(*s).defined;
-      return std::any_of(used.begin(), used.end(), [&](const VariablePtr& v) {
-        return std::find(defined.begin(), defined.end(), v) != defined.end();
-      });
-    });
-    (is_number && !is_used ? behind : front).push_back(*s);
-  }
-  Body result(front.rbegin(), front.rend());
-  result.insert(result.end(), behind.rbegin(), behind.rend());
-  result.insert(result.end(), product + 1, step.end());
-  return result;
-}
 
 std::vector<BufferPtr> kept_rows(const Stmt& stmt) {
   const auto* loop = as<For>(stmt);

@@ -14,9 +14,6 @@ namespace tegula::passes {
 // element of these tiles.
 ir::Body rows_ahead(const ir::Body& step, const Roles& roles);
 
-// The step with numbers of tensors that no product needs behind its first product.
-ir::Body numbers_behind(const ir::Body& step);
-
 // The fragments of rows that hold all that the statement reads; none if it does anything else.
 std::vector<ir::BufferPtr> kept_rows(const ir::Stmt& stmt);
 

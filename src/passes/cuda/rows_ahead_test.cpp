@@ -167,22 +167,6 @@ TEST(ProductsInTurns, AwaitTheTilesOfTheNextStep) {
       << "in the last step, too";
 }
 
-TEST(ProductsInTurns, ComeBeforeNumbersThatTheyDoNotNeed) {
-  const testing::Lowered lowered(program(cases[0]));
-  int products = 0, numbers = 0;
-  for (const ir::For* loop : testing::all_of<ir::For>(lowered.plan.grids[0].consumers.body)) {
-    if (loop->kind != ir::LoopKind::pipelined) continue;
-    for (const ir::Stmt& s : loop->body) {
-      products += ir::as<ir::Gemm>(s) != nullptr;
-      if (!ir::as<ir::Load>(s)) continue;
-      EXPECT_EQ(products, 1);
-      ++numbers;
-    }
-  }
-  EXPECT_EQ(products, 2);
-  EXPECT_EQ(numbers, 1);
-}
-
 INSTANTIATE_TEST_SUITE_P(Table, RowsAhead, ::testing::ValuesIn(cases),
                          [](const auto& c) { return std::string(c.param.name); });
 
