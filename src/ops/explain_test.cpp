@@ -36,6 +36,13 @@ Inputs matrices(DType type, std::int64_t m, std::int64_t n, std::int64_t k) {
   return {{"a", Tensor::empty({m, k}, type)}, {"b", Tensor::empty({k, n}, type)}};
 }
 
+// Of 8 heads that share a cache's.
+Inputs decoded(DType cache, std::int64_t tokens, std::int64_t dim) {
+  return {{"q", Tensor::empty({2, tokens, 16, dim}, bf16)},
+          {"k_cache", Tensor::empty({2, 300, 2, dim}, cache)},
+          {"v_cache", Tensor::empty({2, 300, 2, dim}, cache)}};
+}
+
 Inputs with_view(Inputs in, const std::string& name, const Tensor& view) {
   in.insert_or_assign(name, view);
   return in;
@@ -97,6 +104,41 @@ const std::vector<CallCase> call_cases{
      {},
      Target::cuda(),
      "one thread loads by the copy engine; slots: a_tile b_tile x 10, b_tile_as_stored x 10",
+     ""},
+    {"a_decoded_token_has_few_rows",
+     "attention_with_kv_cache",
+     decoded(e4m3, 1, 128),
+     {},
+     Target::cuda(),
+     "_g8_q1_k128",
+     "through shared memory: "},
+    {"four_tokens_too",
+     "attention_with_kv_cache",
+     decoded(bf16, 4, 128),
+     {},
+     Target::cuda(),
+     "_g8_q4_k128",
+     "through shared memory: "},
+    {"five_tokens_have_many",
+     "attention_with_kv_cache",
+     decoded(bf16, 5, 128),
+     {},
+     Target::cuda(),
+     "_g8_q8_k128",
+     ""},
+    {"features_that_are_no_rows",
+     "attention_with_kv_cache",
+     decoded(bf16, 1, 96),
+     {},
+     Target::cuda(),
+     "_g8_q8_k128",
+     ""},
+    {"bytes_are_widened",
+     "attention_with_kv_cache",
+     decoded(e4m3, 5, 128),
+     {},
+     Target::cuda(),
+     "one thread loads by the copy engine",
      ""},
     {"odd_strides",
      "gemm",

@@ -73,6 +73,17 @@ void choose_keys(const Bound<AttentionWithKvCache>& c, int most, CacheKernel& ke
   }
 }
 
+// A tile of few rows is multiplied transposed: keys, and features of the result, are then the rows of products of
+// warp groups, and no exponential is that of an empty row. 0: the tile is none, or its keys and features are no
+// such rows.
+int few_rows(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+  constexpr int columns = 8, most = 32;  // of a product
+  const int unit = std::max(columns, kernel.pack);
+  const std::int64_t rows = (c.dim("queries") * kernel.pack + unit - 1) / unit * unit;
+  const bool fits = kernel.keys % warp_group_rows == 0 && kernel.features_v() % warp_group_rows == 0;
+  return kernel.compute.bits() == 16 && fits && rows <= most ? static_cast<int>(rows) : 0;
+}
+
 CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   const DType type = c.type("q"), compute = multiplied_type(type, c.on_gpu());
   const int dim = c.small_dim("d"), dim_v = c.small_dim("d_v");
@@ -94,6 +105,7 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   const Tiles tiles = c.on_gpu() ? tiles_on_gpu(c, kernel) : tiles_on_cpu(c, kernel);
   kernel.queries = tiles.queries, kernel.pack = tiles.pack;
   choose_keys(c, tiles.keys, kernel);
+  if (const int rows = c.on_gpu() ? few_rows(c, kernel) : 0) kernel.queries = rows / kernel.pack;
   kernel.parted = c.dim("group") > kernel.pack;
   return kernel;
 }

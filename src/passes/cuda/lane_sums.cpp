@@ -59,7 +59,7 @@ bool is_kept_apart(const Body& body, const BufferPtr& sum, const UseCounts& uses
 }
 
 // Adds sums that lanes may keep: those that the events form in parts, with `whole` also the others, and those
-// for which warps would synchronise while no product is in flight.
+// for which warps would synchronise.
 void add_lane_sums(const schedule::Events& events, bool whole, const For& loop, const Layouts& layouts,
                    std::vector<LaneSum>& sums) {
   const std::vector<BufferPtr> apart = lane_sums(loop.body);
@@ -77,8 +77,7 @@ void add_lane_sums(const schedule::Events& events, bool whole, const For& loop, 
       by_registers &= !inner || inner->kind != LoopKind::parallel || is_by_register(*inner, s, layouts);
     });
     Parting divided = parting(from, sum->dim);
-    const bool at_once = operation->first == 0;
-    const bool pays = divided.parts.empty() ? whole || !at_once : at_once;
+    const bool pays = whole || operation->first > 0 || !divided.parts.empty();
     if (own == from.slice(sum->dim) && by_registers && pays) sums.push_back({to, std::move(divided)});
   }
 }
