@@ -14,12 +14,21 @@ namespace tegula::ops {
 namespace {
 
 constexpr int split_counts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
-constexpr std::size_t most_candidates = std::size(gpu_table.of_16_bits) * std::size(split_counts);
+constexpr std::size_t most_candidates =
+    (std::size(gpu_table.of_16_bits) + std::size(gpu_table.of_few_rows)) * std::size(split_counts);
 // Slots that the compiler takes without being asked, and as many as pay.
 constexpr int usual_stages = 4, most_stages = 10;
 constexpr int least_extent = 16;
 
 constexpr GpuProduct product_cost = gpu_table.product;
+
+std::span<const TileCost> costs_of(DType type, Precision precision) {
+  if (type.bits() == 8) return gpu_table.of_8_bits;
+  if (type.bits() == 16) return gpu_table.of_16_bits;
+  if (precision == Precision::tf32) return gpu_table.of_tf32;
+  if (precision == Precision::tf32x3) return gpu_table.of_tf32_x3;
+  return gpu_table.of_32_bits;
+}
 
 struct ProductPlanner {
   const ProductProblem& p;
@@ -33,6 +42,18 @@ struct ProductPlanner {
   double tiles(const GemmTiles& t) const {
     return static_cast<double>(p.batch) * std::ceil(static_cast<double>(p.m) / t.m) *
            std::ceil(static_cast<double>(p.n) / t.n);
+  }
+  // Whether the product is one of those with which tiles of few rows were measured.
+  bool has_few_rows() const {
+    return type.bits() == 16 && p.batch == 1 && p.sums == 1 && p.m >= gpu_table.least_of_few_rows &&
+           p.m <= gpu_table.most_of_few_rows;
+  }
+  template <typename Visit>
+  void for_each_tile(const Visit& visit) const {
+    for (const TileCost& c : costs_of(type, p.precision))
+      if (!has_few_rows() || c.m != 192) visit(c);
+    if (has_few_rows())
+      for (const TileCost& c : gpu_table.of_few_rows) visit(c);
   }
   double steps(const GemmTiles& t) const { return std::ceil(static_cast<double>(p.k) / t.k); }
 
@@ -112,15 +133,15 @@ void divide_tail(const ProductPlanner& planner, ProductPlan& plan) {
   constexpr double least_gain = 1.04;
   constexpr int least_steps = 4;  // of a split
   double least = std::numeric_limits<double>::infinity();
-  for (const TileCost& c : gpu_table.of_16_bits) {
+  planner.for_each_tile([&](const TileCost& c) {
     const GemmTiles t = planner.tiles_of(c, 1);
     if (t.m == plan.tiles.m && t.n == plan.tiles.n && t.k == plan.tiles.k)
       least = planner.estimate(plan.tiles, c) / least_gain;
-  }
-  for (const TileCost& c : gpu_table.of_16_bits) {
+  });
+  planner.for_each_tile([&](const TileCost& c) {
     const GemmTiles t = planner.tiles_of(c, 1);
     const std::int64_t whole = planner.whole_tiles(t);
-    if (whole == 0 || static_cast<double>(whole) == planner.tiles(t) || planner.is_wasted(t)) continue;
+    if (whole == 0 || static_cast<double>(whole) == planner.tiles(t) || planner.is_wasted(t)) return;
     for (const int splits : split_counts) {
       if (splits == 1 || planner.steps(t) < least_steps * splits) continue;
       const double time = planner.estimate_of_tail(t, c, splits);
@@ -128,20 +149,12 @@ void divide_tail(const ProductPlanner& planner, ProductPlan& plan) {
       least = time;
       plan = {t, std::nullopt, splits, whole};
     }
-  }
+  });
 }
 
 void leave_room_for_two(GemmTiles& tiles) {
   constexpr int most = 128 * 128;
   while (tiles.m * tiles.n > most) (tiles.n >= tiles.m ? tiles.n : tiles.m) /= 2;
-}
-
-std::span<const TileCost> costs_of(DType type, Precision precision) {
-  if (type.bits() == 8) return gpu_table.of_8_bits;
-  if (type.bits() == 16) return gpu_table.of_16_bits;
-  if (precision == Precision::tf32) return gpu_table.of_tf32;
-  if (precision == Precision::tf32x3) return gpu_table.of_tf32_x3;
-  return gpu_table.of_32_bits;
 }
 
 }  // namespace
@@ -152,12 +165,13 @@ ProductPlan plan_product_on_gpu(const ProductProblem& problem, DType type, const
   const auto counts =
       given.splits ? std::span<const int>(&given.splits, 1) : std::span<const int>(split_counts);
   Candidates<std::pair<GemmTiles, TileCost>, most_candidates> candidates;
-  for (const TileCost& tile : tiles)
+  planner.for_each_tile([&](const TileCost& tile) {
     for (const int count : counts) {
       const GemmTiles own = planner.tiles_of(tile, count);
       if (planner.is_wasted(own) || (!given.splits && !planner.may_split(own))) break;
       candidates.add({own, tile});
     }
+  });
   // If the tiles are given, all candidates may be half outside.
   if (candidates.empty()) candidates.add({planner.tiles_of(tiles.back(), counts[0]), tiles.back()});
   const GemmTiles best =
