@@ -114,14 +114,9 @@ void multiplied_and_added(const Instruction& in, Machine& m) {
 }
 
 // To f32, or to what is held as f32.
-void real_of_integer(const Instruction& in, Machine& m) {
-  const double real = static_cast<float>(m[in.a].integer);
-  Cell result = real_cell(in.node->type == f32 ? real : round_to(in.node->type, real));
-  result.cause = m[in.a].cause;
-  m[in.dst] = result;
-}
-void real_of_real(const Instruction& in, Machine& m) {
-  const double real = static_cast<float>(m[in.a].real);
+template <auto Cell::*Held>
+void real_of(const Instruction& in, Machine& m) {
+  const double real = static_cast<float>(m[in.a].*Held);
   Cell result = real_cell(in.node->type == f32 ? real : round_to(in.node->type, real));
   result.cause = m[in.a].cause;
   m[in.dst] = result;
@@ -263,8 +258,8 @@ Run i32_operation(Op op) {
 
 Run conversion(DType from, DType to) {
   if (compute_type(to) == f32) {
-    if (!from.is_floating()) return real_of_integer;
-    return from == f32 ? real_of_real : nullptr;
+    if (!from.is_floating()) return real_of<&Cell::integer>;
+    return from == f32 ? real_of<&Cell::real> : nullptr;
   }
   if (from.is_floating()) return nullptr;
   if (to == i32) return integer_of_integer<std::int32_t>;

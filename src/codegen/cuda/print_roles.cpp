@@ -376,15 +376,13 @@ void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (!loop) return branch(*as<If>(e.stmt), e.stmt->at, inside);
   if (!is_consumer_) return producer_loop(*loop, e.stmt->at, n.body);
   if (loop->kind == LoopKind::warp_groups) return each_group(n, *loop);
-  const auto sums = plan_.lane_sums.find(e.stmt.get());
-  if (sums == plan_.lane_sums.end()) {
-    sequential(*loop, e.stmt->at, inside);
-    if (!early.empty()) carried_.clear();
-    return;
-  }
-  for (const passes::LaneSum& sum : sums->second) begin_lane_sum(sum);
+  const auto found = plan_.lane_sums.find(e.stmt.get());
+  const std::vector<passes::LaneSum> sums =
+      found == plan_.lane_sums.end() ? std::vector<passes::LaneSum>{} : found->second;
+  for (const passes::LaneSum& sum : sums) begin_lane_sum(sum);
   sequential(*loop, e.stmt->at, inside);
-  for (const passes::LaneSum& sum : sums->second) end_lane_sum(sum);
+  if (!early.empty()) carried_.clear();
+  for (const passes::LaneSum& sum : sums) end_lane_sum(sum);
 }
 
 }  // namespace tegula::codegen

@@ -1,5 +1,6 @@
 // All that printed kernels use.
 #pragma once
+#include "byte_turns.cuh"
 #include "mma.cuh"
 #include "multiply_add.cuh"
 #include "scans.cuh"

@@ -37,9 +37,12 @@ std::vector<Piece> pieces_of(const SparseMlaKernel& c) {
   return pieces;
 }
 
-// Where a feature is in the row of a pair, and which feature is there: of 32, those that a thread of a
-// product has, two of every eight, follow one another.
-Expr exchanged_place(const Expr& d) { return d / 32 * 32 + d % 8 / 2 * 8 + d % 32 / 8 * 2 + d % 2; }
+// Where a feature is in the row of a pair, and which feature is there: those that a thread of a product has,
+// two of every eight, follow one another.
+Expr exchanged_place(const Expr& d) {
+  constexpr int all = exchanged_features;
+  return d / all * all + d % 8 / 2 * 8 + d % all / 8 * 2 + d % 2;
+}
 
 struct MlaBackwardProgram {
   const SparseMlaBackwardKernel& instance;

@@ -9,6 +9,9 @@
 
 namespace tegula::ops {
 
+// Of the row of a pair: threads of a product have their order.
+constexpr int exchanged_features = 32;
+
 struct SparseMlaBackwardKernel {
   SparseMlaKernel forward = {};
   int tokens = 256;  // queries at a time, at most

@@ -43,19 +43,21 @@ struct ProductPlanner {
     return static_cast<double>(p.batch) * std::ceil(static_cast<double>(p.m) / t.m) *
            std::ceil(static_cast<double>(p.n) / t.n);
   }
+  double steps(const GemmTiles& t) const { return std::ceil(static_cast<double>(p.k) / t.k); }
+
   // Whether the product is one of those with which tiles of few rows were measured.
   bool has_few_rows() const {
     return type.bits() == 16 && p.batch == 1 && p.sums == 1 && p.m >= gpu_table.least_of_few_rows &&
            p.m <= gpu_table.most_of_few_rows;
   }
+  // Calls `visit` for every tile that the product may have.
   template <typename Visit>
   void for_each_tile(const Visit& visit) const {
     for (const TileCost& c : costs_of(type, p.precision))
-      if (!has_few_rows() || c.m != 192) visit(c);
+      if (!has_few_rows() || c.m != gpu_table.rows_of_three_groups) visit(c);
     if (has_few_rows())
       for (const TileCost& c : gpu_table.of_few_rows) visit(c);
   }
-  double steps(const GemmTiles& t) const { return std::ceil(static_cast<double>(p.k) / t.k); }
 
   // The stages of a block that has a processor to itself, if that gains slots.
   std::optional<int> stages(const GemmTiles& t) const {

@@ -126,10 +126,10 @@ struct GpuTable {
       {128, 128, 128, 0.387, 0.346}, {64, 128, 256, 0.425, 0.425},  {128, 64, 256, 0.462, 0.462},
       {64, 64, 256, 1.072, 0.509},   {32, 64, 256, 0.869, 0.763},   {64, 32, 256, 0.869, 0.696},
       {16, 64, 256, 1.551, 0.982},   {64, 16, 256, 1.551, 0.982},   {192, 64, 128, 0.420, 0.400}};
-  // In place of those of 192 rows, where they are measured: slots of 32 KB and less, of which a block that
-  // has a processor alone gets eight.
+  // In place of tiles of 192 rows, where they are measured: a block that has a processor alone gets six or
+  // eight of their slots.
   TileCost of_few_rows[2] = {{64, 192, 128, 0.720, 0.395}, {64, 128, 128, 0.430, 0.400}};
-  int least_of_few_rows = 65, most_of_few_rows = 256;
+  int least_of_few_rows = 65, most_of_few_rows = 256, rows_of_three_groups = 192;
   // Sums of 8-bit products take registers twice: once for what tensor cores add, once for what it is added
   // to. Small tiles wait for their loads, which have half of the bytes.
   TileCost of_8_bits[9] = {

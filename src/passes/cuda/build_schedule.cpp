@@ -328,10 +328,6 @@ void repeat_for_blocks(schedule::Schedule& out, const Roles& roles, std::initial
   loads = {all_tiles(schedule::Loop::Kind::tiles, std::move(loads))};
 }
 
-}  // namespace
-
-namespace {
-
 void add_loads(schedule::Role& producer, const Roles& roles, Events loads) {
   if (roles.one_loader)
     producer.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, std::move(loads)}, Who::one});

@@ -104,7 +104,7 @@ std::optional<Widening> plan_widening(const Stmt& stmt, const BufferPtr& bytes) 
     if (dim.axis != 0) continue;
     for (const Expr& e : {dim.offset, dim.low, dim.high})
       if (e && e->held() != i32) return std::nullopt;
-    result.rows.low = row_at(dim.low, dim, rows->first),
+    result.rows.low = row_at(dim.low, dim, rows->first);
     result.rows.high = row_at(dim.high, dim, rows->first);
   }
   return result;
