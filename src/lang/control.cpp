@@ -148,7 +148,7 @@ Scope open_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
           }};
 }
 
-Scope open_while(detail::FunctionRef<Expr()> condition, const Loc& at) {
+Scope open_while(const std::function<Expr()>& condition, const Loc& at) {
   auto& builder = Builder::current(at);
   if (!builder.within(ScopeKind::grid)) fail(at, "a loop must be inside grid(…)");
   auto node = std::make_shared<ir::While>(ir::While{{}, nullptr, {}});
