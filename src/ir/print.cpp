@@ -262,7 +262,9 @@ void Printer::print(const Copy& n, const Loc& at) {
   const bool zero = !n.fill || is_constant(n.fill, 0) ||
                     (is_constant(n.fill) && equal(n.fill, constant(n.fill->type, 0.0)));
   const std::string fill = zero ? "" : ", fill = " + text(n.fill);
-  line(fmt::format("copy({}, {}{})", tensor_side(n.from, n.to), tensor_side(n.to, n.from), fill), at);
+  const char* beyond = n.any_beyond_limits ? ", any beyond limits" : "";
+  line(fmt::format("copy({}, {}{}{})", tensor_side(n.from, n.to), tensor_side(n.to, n.from), fill, beyond),
+       at);
 }
 
 void Printer::print(const Gather& n, const Loc& at) {

@@ -58,6 +58,8 @@ struct Atomic {
 struct Copy {
   View from, to;
   Expr fill;
+  // Results are the same whatever stands in the elements that limits inside of the tensor cut off.
+  bool any_beyond_limits = false;
 };
 
 // to(i, …) = from(row(i), …): the first axis of the tile `to` is looked up. `body` computes `row` for

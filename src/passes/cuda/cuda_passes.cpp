@@ -8,6 +8,7 @@
 #include "passes/cuda/choose_stores.hpp"
 #include "passes/cuda/choose_threads.hpp"
 #include "passes/cuda/deal_steps.hpp"
+#include "passes/cuda/dropped_limits.hpp"
 #include "passes/cuda/exchange_registers.hpp"
 #include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/fragments_ahead.hpp"
@@ -115,6 +116,9 @@ const CudaPass list[] = {
          return plan_gemm(gemm, threads, plan.target).instruction == GemmInstruction::wgmma;
        });
      }},
+    {"drop_limits",
+     "the copy engine writes zeros only outside a tensor, not where a limit inside it cuts a tile",
+     [](CudaPlan& plan) { plan.kernel = drop_limits(plan.kernel, plan.target); }},
     {"halve_sums",
      "two warp groups have room for the sums of 256 rows, and for half of what is added to them",
      [](CudaPlan& plan) { plan.kernel = halve_sums(plan.kernel, plan.target); }},

@@ -102,16 +102,22 @@ bool limit_may_cut(const ViewDim& dim, const Expr& extent, std::int64_t elements
   return !begins || (dim.high && !equal(dim.high, extent) && room(first, affine(dim.high)) < elements);
 }
 
-// Whether some limit of the window may cut the tile, or its boxes begin where none can.
-Reason reason_of_clipping(const View& from, const View& tile) {
+// The dimension of the tensor in which a limit may cut the tile; −1: none does.
+int cut_dimension(const View& from, const View& tile) {
   for (std::size_t d = 0; d < from.dims.size(); ++d) {
     const ViewDim& dim = from.dims[d];
-    if (dim.axis >= 0 && limit_may_cut(dim, from.shape[d], tile.extent(dim.axis)))
-      return {fmt::format("if a limit of the window cuts dimension {} of `{}`, threads copy the tile", d,
-                          from.buffer->name),
-              "let rows past the limit be loaded as well and mask their results"};
+    if (dim.axis >= 0 && limit_may_cut(dim, from.shape[d], tile.extent(dim.axis))) return static_cast<int>(d);
   }
-  return reason_of_beginning(from);
+  return -1;
+}
+
+// Whether some limit of the window may cut the tile, or its boxes begin where none can.
+Reason reason_of_clipping(const View& from, const View& tile) {
+  const int cut = cut_dimension(from, tile);
+  if (cut < 0) return reason_of_beginning(from);
+  return {fmt::format("if a limit of the window cuts dimension {} of `{}`, threads copy the tile", cut,
+                      from.buffer->name),
+          "let rows past the limit be loaded as well and mask their results"};
 }
 
 // What the copy takes of each dimension of the tensor; nothing unless the axes of the tile follow each other
@@ -133,11 +139,8 @@ std::optional<std::vector<int>> extents_in_tensor(const View& from, const View& 
 
 }  // namespace
 
-TensorCopy without_limits(TensorCopy plan, const Copy& copy) {
-  plan.needs_zeros = false;
-  plan.clipped = reason_of_beginning(copy.from);
-  plan.is_clipped = !plan.clipped.why.empty();
-  return plan;
+bool limits_may_cut(const Copy& copy) {
+  return !copy.from.is_tile() && copy.to.is_tile() && cut_dimension(copy.from, copy.to) >= 0;
 }
 
 Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
@@ -161,7 +164,8 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   auto extents = extents_in_tensor(from, to);
   if (!extents) return reason_of_order(from);
   plan.box = std::move(*extents);
-  plan.clipped = reason_of_clipping(from, to);
+  plan.needs_zeros = !copy.any_beyond_limits;
+  plan.clipped = plan.needs_zeros ? reason_of_clipping(from, to) : reason_of_beginning(from);
   plan.is_clipped = !plan.clipped.why.empty();
   plan.box.pop_back();
   for (const int extent : plan.box) {

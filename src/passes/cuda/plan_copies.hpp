@@ -37,8 +37,8 @@ int aligned_elements(const ir::View& tensor);
 // Whether every box of the view begins there.
 bool begins_aligned(const ir::View& tensor);
 
-// The same where nothing depends on what limits cut off.
-TensorCopy without_limits(TensorCopy plan, const ir::Copy& copy);
+// Some limit inside of the tensor may be inside of the tile, too.
+bool limits_may_cut(const ir::Copy& copy);
 
 // Where the addresses and strides of a call allow it; nothing where they never do. `swizzled` says that
 // tensor cores read the tile.

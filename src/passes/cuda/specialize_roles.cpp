@@ -6,7 +6,6 @@
 #include <optional>
 #include <unordered_set>
 
-#include "ir/dropped_rows.hpp"
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
@@ -147,7 +146,6 @@ bool Analysis::is_uneven() const {
 }
 
 void Analysis::plan_loads(Roles& roles) const {
-  const Values values(grid_.body);
   roles.one_loader = true;
   for (RingPlan& ring : roles.rings)
     ring.by_rows = target_.copy_engine && !ring.told && !ring.to_transpose && !roles.has_transposed(ring);
@@ -157,9 +155,7 @@ void Analysis::plan_loads(Roles& roles) const {
     for (const Stmt& s : c.fills) ring.by_rows &= plan_pieces(s).has_value();
     for (const Stmt& s : c.fills) {
       const auto* copy = as<Copy>(s);
-      auto plan = copy ? plan_copy(*copy, is_operand(c.tile)) : Reason{};
-      if (plan && plan->is_clipped && drops_what_is_cut(grid_.body, values, *copy))
-        plan = without_limits(*plan, *copy);
+      const auto plan = copy ? plan_copy(*copy, is_operand(c.tile)) : Reason{};
       if (plan && target_.copy_engine) roles.copies.emplace(s.get(), *plan);
       roles.one_loader &= plan && target_.copy_engine && !plan->is_clipped;
       if (target_.copy_engine && !ring.by_rows)

@@ -151,8 +151,11 @@ class Transposing {
   // It reads nothing that it brings, and has no tiles of its own. Warps that transpose have no time to add
   // what the consumers hand over.
   bool can_be_one_thread() const {
-    bool alone = std::none_of(roles_.rings.begin(), roles_.rings.end(),
-                              [](const RingPlan& ring) { return ring.is_awaited; });
+    const Effects effects = all_effects(roles_.producer);
+    bool alone = std::none_of(roles_.rings.begin(), roles_.rings.end(), [&](const RingPlan& ring) {
+      return !ring.told && std::any_of(ring.tiles.begin(), ring.tiles.end(),
+                                       [&](const BufferPtr& tile) { return effects.reads(tile); });
+    });
     for_each_stmt(roles_.producer, [&](const Stmt& s) {
       const auto* declared = as<Declare>(s);
       alone &= !declared || roles_.ring_of(declared->tile.get()) >= 0;

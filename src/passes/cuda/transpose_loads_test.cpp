@@ -28,6 +28,7 @@ struct TransposedCase {
   bool engine = true;
   int threads = 256;
   Told told = Told::nothing;
+  bool looked_up = false;  // the tile to be transposed says where the other one is
 };
 
 void PrintTo(const TransposedCase& c, std::ostream* out) { *out << c.name; }
@@ -52,17 +53,18 @@ Kernel product(const TransposedCase& c) {
                          : c.told == Told::steps ? Expr((*told)(0))
                                                  : ceildiv(k, 64);
       pipelined(steps, {.stages = 2}, [&](Index number) {
-        Expr step = c.told == Told::places ? Expr((*told)(number % 16)) : Expr(number);
+        const Expr step = c.told == Told::places ? Expr((*told)(number % 16)) : Expr(number);
         Shared left = c.a_too ? Shared({64, rows}, c.type) : Shared({rows, 64}, c.type);
         Shared right = c.by_program ? Shared({128, 64}, c.type) : Shared({64, 128}, c.type);
-        if (c.a_too)
-          copy(a.at(step * 64, x * rows), left);
-        else
-          copy((c.cut ? a.slice(range(0, m - 1)) : a).at(x * rows, step * 64), left);
         if (c.by_program)
           copy(b.at(step * 64, y * 128), right.T());
         else
           copy(b.at(step * 64, y * 128), right);
+        const Expr other = c.looked_up ? Expr(i32(right(number % 64, 0))) : step * 64;
+        if (c.a_too)
+          copy(a.at(other, x * rows), left);
+        else
+          copy((c.cut ? a.slice(range(0, m - 1)) : a).at(x * rows, other), left);
         const auto multiply = [&](const auto& x) {
           c.by_program ? gemm(x, right.T(), sum) : gemm(x, right, sum);
         };
@@ -82,6 +84,7 @@ const TransposedCase cases[] = {
     {"one_warp_group", 1, e4m3, false, false, false, false, true, 128},
     {.name = "places_that_consumers_tell", .tiles = 1, .told = Told::places},
     {.name = "steps_that_consumers_tell", .tiles = 0, .told = Told::steps},
+    {.name = "places_in_the_tile", .tiles = 0, .type = i8, .by_program = true, .looked_up = true},
     {"beside_a_tile_that_threads_copy", 0, e4m3, false, false, true},
     {"without_the_engine", 0, e4m3, false, false, false, false, false},
     {"sixteen_bits", 0, bf16},
@@ -98,7 +101,7 @@ TEST_P(TransposedLoads, HaveWarpsOfTheirOwn) {
   ASSERT_TRUE(roles);
   EXPECT_EQ(roles->transpositions.size(), c.tiles);
   EXPECT_EQ(roles->transposer.empty(), c.tiles == 0);
-  EXPECT_EQ(roles->one_loader, c.engine && !c.cut && c.told != Told::steps);
+  EXPECT_EQ(roles->one_loader, c.engine && !c.cut && c.told != Told::steps && !c.looked_up);
   EXPECT_EQ(std::count_if(roles->rings.begin(), roles->rings.end(),
                           [](const RingPlan& r) { return r.to_transpose; }),
             static_cast<std::ptrdiff_t>(c.tiles));
