@@ -69,6 +69,7 @@ void forget_blocks();
 void refuse_unopened_blocks();
 bool is_block(nb::handle given);
 
+void define_dtypes(nb::module_& module);
 void define_values(nb::module_& module);
 void define_packed(nb::module_& module);
 void define_places(nb::module_& module);
