@@ -64,6 +64,12 @@ bool is_packed(nb::handle given);
 // Copies if one of the two is packed.
 bool copied_packed(nb::handle from, nb::handle to, const Here& at);
 
+// Loops, branches and grids that are made, but opened by no `with`, would be left out without a word.
+void forget_blocks();
+void refuse_unopened_blocks();
+bool is_block(nb::handle given);
+
+void define_dtypes(nb::module_& module);
 void define_values(nb::module_& module);
 void define_packed(nb::module_& module);
 void define_places(nb::module_& module);

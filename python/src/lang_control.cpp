@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -15,14 +16,28 @@ using lang::Scope;
 
 namespace {
 
+// Where blocks are that nothing has opened yet, by number.
+std::map<int, Loc>& unopened() {
+  static std::map<int, Loc> blocks;
+  return blocks;
+}
+
 // What `with` opens and closes.
 struct Block {
   std::function<Scope()> opening;
   std::optional<Scope> scope = {};
+  int number = added();
+
+  static int added() {
+    static int last = 0;
+    unopened().emplace(++last, here().at);
+    return last;
+  }
 };
 
 nb::object enter(Block& block) {
   if (block.scope || !block.opening) throw nb::type_error("a loop or branch is entered twice");
+  unopened().erase(block.number);
   block.scope.emplace(std::exchange(block.opening, nullptr)());
   const std::vector<lang::Index>& indices = block.scope->indices();
   if (indices.empty()) return nb::none();
@@ -149,6 +164,14 @@ void define_loops(nb::module_& module) {
 }
 
 }  // namespace
+
+void forget_blocks() { unopened().clear(); }
+void refuse_unopened_blocks() {
+  if (unopened().empty()) return;
+  throw ProgramError("a grid, loop or branch that nothing opens; write `with` in front of it",
+                     unopened().begin()->second);
+}
+bool is_block(nb::handle given) { return nb::isinstance<Block>(given); }
 
 void define_control(nb::module_& module) {
   nb::class_<Block>(module, "Block", "A loop, branch or grid, for `with`.")

@@ -14,6 +14,7 @@
 #include "lang.hpp"
 #include "ops/schema/functions.hpp"
 #include "options.hpp"
+#include "spelling.hpp"
 #include "tegula/analyze.hpp"
 #include "tegula/explain.hpp"
 #include "tegula/runtime.hpp"
@@ -33,8 +34,18 @@ struct BuiltKernel {
 BuiltKernel build_kernel(const std::string& name, const nb::object& body, const nb::tuple& place) {
   const Loc at = lang::made_place(nb::cast<const char*>(place[0]), nb::cast<const char*>(place[1]),
                                   nb::cast<unsigned>(place[2]), 0);
-  return {lang::detail::build(
-      name, [&] { body(); }, at)};
+  forget_blocks();
+  const auto describe = [&] {
+    const nb::object given = body();
+    refuse_unopened_blocks();
+    if (!given.is_none())
+      throw ProgramError(
+          fmt::format("the function of a kernel returns nothing, but this one returns {}; declare an "
+                      "output, and write it",
+                      nb::type_name(given.type()).c_str()),
+          at);
+  };
+  return {lang::detail::build(name, describe, at)};
 }
 
 lang::Extents extents_of(nb::handle shape, const Here& at) { return operands(shape, at); }
@@ -266,10 +277,14 @@ void define_views_of_kernels(nb::class_<BuiltKernel>& kernel) {
            })
       .def("explain",
            [](const BuiltKernel& self, const std::string& target) {
-             return explain(self.kernel, target_of(target)).text();
+             return spelled_as_its_source(explain(self.kernel, target_of(target)).text());
            })
-      .def("notes", [](const BuiltKernel& self,
-                       const std::string& target) { return explain(self.kernel, target_of(target)).notes; })
+      .def("notes",
+           [](const BuiltKernel& self, const std::string& target) {
+             std::vector<std::string> notes = explain(self.kernel, target_of(target)).notes;
+             for (std::string& note : notes) note = spelled_as_its_source(note);
+             return notes;
+           })
       .def("analyze", [](const BuiltKernel& self, const std::map<std::string, double>& extents,
                          const std::string& name) {
         const Analysis a = analyze(self.kernel, extents, machine(name));

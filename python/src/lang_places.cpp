@@ -43,6 +43,12 @@ Subscript subscript_of_range(nb::handle range, const Extent& extent, const Here&
   if (!range.attr("step").is_none()) throw nb::type_error("a range with a step; ranges of views have none");
   const nb::object begin = range.attr("start"), end = range.attr("stop");
   if (begin.is_none() && end.is_none()) return Subscript();
+  if (PyLong_Check(end.ptr()) && nb::cast<std::int64_t>(end) < 0)
+    throw ProgramError(
+        fmt::format("a range that ends at {}, where nothing is: ends count from the beginning; write "
+                    "extent(dim) - {}",
+                    nb::cast<std::int64_t>(end), -nb::cast<std::int64_t>(end)),
+        at.at);
   return lang::range(begin.is_none() ? Operand(0, at.at) : operand(begin, at),
                      end.is_none() ? Operand(extent(), at.at) : operand(end, at));
 }

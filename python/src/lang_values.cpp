@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include "dtypes.hpp"
 #include "lang.hpp"
 
 namespace tegula::python::language {
@@ -45,14 +44,20 @@ bool is_value(nb::handle given) {
 
 namespace {
 
+const char* remedy_for(nb::handle given) {
+  if (nb::isinstance<lang::Tile>(given) && nb::cast<const lang::Tile&>(given).rank() == 0)
+    return "; the value of a tile of rank 0 is tile.scalar()";
+  if (nb::isinstance<lang::Tile>(given) || nb::isinstance<lang::Tensor>(given))
+    return "; compute with elements, as `with parallel(tile) as (i, j): tile[i, j] *= 2`";
+  if (nb::isinstance<nb::tuple>(given))
+    return "; several indices have a name each, as in `with grid(m, n) as (i, j):`";
+  return is_block(given) ? "; an index is what `with … as i:` gives" : "";
+}
+
 [[noreturn]] void refuse_operand(nb::handle given) {
   const std::string type = given.is_none() ? "None" : nb::type_name(given.type()).c_str();
-  const bool is_tile = nb::isinstance<lang::Tile>(given) || nb::isinstance<lang::Tensor>(given);
   throw nb::type_error(
-      fmt::format(
-          "expected a value or a number, given {}{}", type,
-          is_tile ? "; compute with elements, as `with parallel(tile) as (i, j): tile[i, j] *= 2`" : "")
-          .c_str());
+      fmt::format("expected a value or a number, given {}{}", type, remedy_for(given)).c_str());
 }
 
 // A number of NumPy's, or another that says its value. NumPy's truth values are `bool` or, before its second
@@ -93,17 +98,6 @@ std::vector<Operand> operands(nb::handle sequence, const Here& at) {
     return {operand(sequence, at)};
   for (const nb::handle each : sequence) result.push_back(operand(each, at));
   return result;
-}
-
-DType dtype_of_object(nb::handle given) {
-  if (nb::isinstance<DType>(given)) return nb::cast<DType>(given);
-  std::string name =
-      nb::str(PyType_Check(given.ptr()) ? nb::object(given.attr("__name__")) : nb::borrow(given)).c_str();
-  name = name.substr(name.rfind('.') + 1);
-  for (const DType dtype : all_dtypes)
-    if (name == python_name(dtype) || name == dtype.name()) return dtype;
-  throw nb::type_error(
-      fmt::format("expected an element type, such as f32, given {}", nb::repr(given).c_str()).c_str());
 }
 
 namespace {
@@ -197,6 +191,28 @@ nb::object apply(Binary function, nb::handle a, nb::handle b) {
   return nb::cast(Expr(function(x, y)));
 }
 
+// What Python and NumPy ask of numbers and sequences, and what to write instead. Without these they would
+// speak of their own protocols.
+template <class Class>
+void refuse_as_number(Class& type) {
+  type.def("__index__", [](nb::handle) -> int {
+    throw nb::type_error(
+        "a value of a kernel is no number while the program is built; loop with `with serial(n) as i:`, and "
+        "keep what a device's index chooses from in a tile or a tensor");
+  });
+  type.def("__float__", [](nb::handle) -> double {
+    throw nb::type_error(
+        "a value of a kernel is no number while the program is built; use the functions of tegula.lang, such "
+        "as exp(x), and casts, such as f32(i)");
+  });
+  type.def("__iter__", [](nb::handle) -> nb::object {
+    throw nb::type_error(
+        "a value of a kernel is one value; one index has one name, as in `with grid(n) as i:`");
+  });
+  // Operators of NumPy's numbers leave the operation to the value; its functions refuse it.
+  type.attr("__array_ufunc__") = nb::none();
+}
+
 // Each class defines its own operators instead of deriving them: Python asks a derived class first, so `i <
 // N` would become `N > i`.
 template <class Class>
@@ -222,6 +238,7 @@ void define_operators(Class& type) {
         "select(c, a, b), & | ~ between conditions, and (0 <= i) & (i < n)",
         here().at);
   });
+  refuse_as_number(type);
 }
 
 nb::object store_combined(nb::handle self, nb::handle value, const char* fallback,
@@ -325,25 +342,6 @@ void define_functions(nb::module_& module) {
   });
   module.def("lang_philox", philox);
   module.def("lang_is_value", is_value);
-}
-
-void define_dtypes(nb::module_& module) {
-  nb::class_<DType>(module, "DType", "An element type; called as a function, it casts to it.")
-      .def_prop_ro("name", [](const DType& self) { return std::string(self.name()).c_str(); })
-      .def_prop_ro("python_name", [](const DType& self) { return python_name(self); })
-      .def_prop_ro("bits", [](const DType& self) { return self.bits(); })
-      .def("__call__", [](const DType& self, nb::handle x) { return Expr(self(operand(x, here()))); })
-      .def(
-          "__eq__",
-          [](const DType& self, nb::handle other) {
-            return nb::isinstance<DType>(other) && nb::cast<DType>(other) == self;
-          },
-          nb::arg("other").none())
-      .def("__hash__", [](const DType& self) { return static_cast<int>(self.code); })
-      .def("__repr__", [](const DType& self) { return nb::str(self.name().data(), self.name().size()); });
-  nb::dict all;
-  for (const DType dtype : all_dtypes) all[nb::str(dtype.name().data(), dtype.name().size())] = dtype;
-  module.attr("lang_dtypes") = all;
 }
 
 }  // namespace

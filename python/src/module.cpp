@@ -7,6 +7,7 @@
 #include "call.hpp"
 #include "lang.hpp"
 #include "operators.hpp"
+#include "spelling.hpp"
 #include "tegula/error.hpp"
 #include "tegula/stream.hpp"
 
@@ -60,7 +61,7 @@ void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const tegula::ProgramError& error) {
-    PyErr_SetString(program_error(), error.what());  // of the language, whose names are those of C++
+    PyErr_SetString(program_error(), tegula::python::spelled_as_its_source(error.what()).c_str());
   } catch (const tegula::ArgumentError& error) {
     PyErr_SetString(PyExc_ValueError, in_python(error.what()).c_str());
   } catch (const tegula::Error& error) {

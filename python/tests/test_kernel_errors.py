@@ -1,5 +1,6 @@
 """Kernels written in Python that are wrong: they are refused, and the error names their line."""
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -83,7 +84,24 @@ def rank(X, Y, b):
     Y[b, b] = 1  # HERE
 
 
+def branch_without_with(X, Y, b):
+    when(X[b] > 0)  # HERE
+    Y[b] = X[b]
+
+
+def loop_without_with(X, Y, b):
+    serial(3)  # HERE
+    Y[b] = X[b]
+
+
+def end_from_the_back(X, Y, b):
+    copy(X[:-1].at(0), Shared(32, f32))  # HERE
+
+
 WRONG = {
+    branch_without_with: "write `with` in front of it",
+    loop_without_with: "write `with` in front of it",
+    end_from_the_back: "write extent(dim) - 1",
     python_if: "write `with when(c):`",
     chain: "(0 <= i) & (i < n)",
     mixed_kinds: "cast the integer: f32(i)",
@@ -110,9 +128,93 @@ def test_wrong_programs_are_refused_with_their_line(body):
     assert str(caught.value).startswith(f"{__file__}:{line}: ")
 
 
+def loop_of_python(X, Y, b):
+    for i in range(b):
+        Y[i] = 0
+
+
+def function_of_math(X, Y, b):
+    Y[b] = math.exp(X[b])
+
+
+def function_of_numpy(X, Y, b):
+    Y[b] = np.exp(X[b])
+
+
+def index_in_two(X, Y, b):
+    with serial(3) as (i, j):
+        Y[i] = 0
+
+
+def indices_in_one(X, Y, b):
+    with parallel(3, 4) as i:
+        Y[i, 0] = 0
+
+
+def loop_as_index(X, Y, b):
+    Y[serial(3)] = 0
+
+
+def sum_as_number(X, Y, b):
+    Y[b] = reduce_sum(load(X.at(0), 32))
+
+
+OF_OTHER_TYPES = {
+    tile_in_arithmetic: "parallel",
+    loop_of_python: "with serial(n) as i:",
+    function_of_math: "the functions of tegula.lang",
+    function_of_numpy: "does not support ufuncs",
+    index_in_two: "one index has one name",
+    indices_in_one: "as (i, j)",
+    loop_as_index: "as i:",
+    sum_as_number: "tile.scalar()",
+}
+
+
+@pytest.mark.parametrize("body", OF_OTHER_TYPES)
+def test_objects_in_the_wrong_place_are_refused_with_a_remedy(body):
+    with pytest.raises(TypeError, match=re.escape(OF_OTHER_TYPES[body])):
+        program(body)
+
+
+def test_a_kernel_returns_nothing():
+    @tegula.kernel
+    def first():
+        X = input("X", 4, f32)
+        with grid(1):
+            x = X[0]
+        return x
+
+    with pytest.raises(tegula.ProgramError, match="returns nothing, but this one returns .*; declare an output"):
+        first()
+
+
+def test_remedies_are_in_the_words_of_python():
+    @tegula.kernel
+    def product():
+        A, C = input("A", (64, 64), f32), output("C", (64, 64), f32)
+        with grid(1):
+            a, c = Shared((64, 64), f32), Fragment((64, 64), f32, 0)
+            copy(A.at(0), a)
+            gemm(a, a.T, c)
+            copy(c, C.at(0))
+
+    assert any('request precision="tf32x3"' in note for note in product().notes())
+    with pytest.raises(tegula.ProgramError, match=re.escape(", and .T transposes")):
+        program(lambda X, Y, b: gemm(Shared((8, 4), f32), Shared((8, 4), f32), Fragment((8, 8), f32)))
+
+
+def test_numbers_of_numpy_are_numbers():
+    @tegula.kernel
+    def scaled():
+        X, Y = input("X", 4, f32), output("Y", 4, f32)
+        with grid(4) as i:
+            Y[i] = np.float32(2) * X[i] + np.int64(1)
+
+    np.testing.assert_array_equal(scaled()(np.ones(4, np.float32), target="interpreter"), np.full(4, 3, np.float32))
+
+
 def test_other_objects_are_no_values():
-    with pytest.raises(TypeError, match="parallel"):
-        program(tile_in_arithmetic)
     with pytest.raises(tegula.ProgramError, match="no kernel is being built"):
         Fragment(32, f32)
     # An error ends the kernel: the next one is built from the beginning.
