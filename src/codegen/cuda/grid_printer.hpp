@@ -92,7 +92,6 @@ class CudaGridPrinter : private RowPrinter {
   // The threads for which is printed here, and what is known of what they run.
   passes::Computing computing() const;
   void by_register(const ir::For& n, const ir::Stmt& stmt);
-  void add_indices(const ir::For& n);
   std::optional<Vectors> vectors_of(const ir::For& n, const Layout& layout);
   void in_register_loop(const ir::For& n, const ir::Stmt& stmt,
                         const std::function<void(const std::string& first)>& inside);
@@ -144,6 +143,7 @@ class CudaGridPrinter : private RowPrinter {
   void events_of_step(const schedule::Events& list);
   std::vector<passes::MovingRows> rows_to_prefetch(const schedule::Events& list) const;
   void prefetch_moving(const passes::MovingRows& moving);
+  void prefetch_parts(const ir::For& loop, const ir::Load& load);
   void prefetch_of_rows(const ir::For& loop, const ir::Load& load);
   using PrintPiece = std::function<void(const std::string& piece)>;
   TurnConditions conditions_of_turn(const passes::ByteTurn& plan);

@@ -104,6 +104,7 @@ class GridState {
     std::unordered_map<const ir::StmtNode*, Pointer> pointers = {};
     std::vector<std::string> kept = {};  // of a row: what each register gets
     std::string to = {};                 // places of its first pieces
+    PieceRegisters registers = {};
   };
   struct TurnConditions {
     std::vector<std::string> pieces, all;

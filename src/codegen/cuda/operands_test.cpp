@@ -241,6 +241,40 @@ void of_two_records(Program& p) {
   });
 }
 
+// Pages of such rows, too many for a thread to hold: a number may be that of no page, and the last rows end
+// within a tile.
+void of_pages_of_records(Program& p) {
+  constexpr int rows = 64, n = 256, first_features = 192, pages = 3;
+  const auto q = p.in(Data::random_integers({rows, n}, bf16, 5, 0, 2)),
+             table = p.in(Data::random_integers({tiles_of_operand}, i32, 8, 0, pages + 1)),
+             first = p.in(Data::random_integers({pages, rows, first_features}, e4m3, 6, 0, 2)),
+             last = p.in(Data::random_integers({pages, rows, n - first_features}, bf16, 7, 0, 2)),
+             out = p.out({tiles_of_operand * rows, rows}, f32);
+  grid(1, {.threads = 256}, [&](Index) {
+    Shared queries({rows, n}, bf16);
+    lang::copy(q.at(0, 0), queries);
+    pipelined(tiles_of_operand, {.stages = 2}, [&](Index i) {
+      Shared keys({rows, n}, bf16);
+      Expr page = table(i);
+      parallel(keys, [&](Index r, Index d) {
+        Expr own = select(i * rows + r < tiles_of_operand * rows - 5, page, -1);
+        keys(r, d) = select(d < first_features, first(own, r, d), last(own, r, d - first_features));
+      });
+      Fragment scores({rows, rows}, f32, 0);
+      lang::gemm(queries, keys.T(), scores);
+      lang::copy(scores, out.at(i * rows));
+    });
+  });
+}
+
+TEST(OperandForms, OfPagesOfRecordsMoveInRangesOfColumns) {
+  const Case cases[] = {{"pages of records", of_pages_of_records}};
+  const std::string text = print_cuda(Signature(Comparison(cases).kernel().ir()), {90}).text;
+  EXPECT_NE(text.find("_ < 192) {"), std::string::npos) << "each thread has one of the tensors\n" << text;
+  expect_agreement(cases, tegula::Target::emulated_sm90());
+  expect_good_code(Comparison(cases).kernel(), 90);
+}
+
 TEST(OperandForms, OfTwoRecordsComeInPieces) {
   const Case cases[] = {{"two records", of_two_records}};
   const std::string text = print_cuda(Signature(Comparison(cases).kernel().ir()), {90}).text;

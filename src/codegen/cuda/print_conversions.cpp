@@ -44,6 +44,10 @@ std::vector<VariablePtr> kept_variables(const passes::RowConversion& plan, const
 
 }  // namespace
 
+void RowPrinter::add_indices(const For& n) {
+  for (std::size_t d = 0; d < n.index.size(); ++d) facts_.add_index(n.index[d], n.begin[d], n.end[d]);
+}
+
 // How many pieces each thread makes, if all make as many and the tile takes them side by side; else 0.
 std::int64_t RowPrinter::pieces_of_thread(const passes::RowConversion& plan) const {
   const For& loop = *as<For>(plan.loop);
@@ -105,7 +109,8 @@ std::vector<std::size_t> RowPrinter::dims_of_rows(const For& loop, const Load& l
 // Prints pieces without questions of each row for tiles all of whose rows exist, where that saves any, and as
 // planned for the others; `otherwise` where pieces cannot be loaded.
 void RowPrinter::by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers,
-                               const PrintPieces& pieces, const std::function<void()>& otherwise) {
+                               bool in_ranges, const PrintPieces& pieces,
+                               const std::function<void()>& otherwise) {
   const passes::WholeRows whole = passes::whole_rows(plan);
   PieceRegisters own = registers;
   own.vectors.names.clear();
@@ -115,8 +120,10 @@ void RowPrinter::by_whole_rows(const passes::RowConversion& plan, const PieceReg
         found != registers.vectors.names.end())
       own.vectors.names.emplace(after[i].get(), found->second);
   const Texts asked = conditions_of_pieces(plan);
-  // Of two tensors the assembler would load pieces behind the stores of others, one way after the other.
-  in_whole_rows_ = roles_ && !is_consumer_ && plan.reads_one_tensor();
+  // Of two tensors the assembler would load pieces behind the stores of others, one way after the other, but
+  // where each thread has pieces of one of them.
+  in_whole_rows_ =
+      roles_ && !is_consumer_ && (plan.reads_one_tensor() || (in_ranges && moves_in_ranges(whole.rows)));
   Texts conditions = conditions_of_pieces(whole.rows);
   for (const Expr& e : whole.conditions) {
     const std::string text = compared(e, value(e));
@@ -151,11 +158,10 @@ void RowPrinter::convert_rows(const passes::RowConversion& plan) {
   out_.open(fmt::format("{{  // {}: {} elements of a row at a time", location_in_folder(plan.loop->at),
                         plan.elements));
   const Facts before = facts_;
-  for (std::size_t d = 0; d < loop.index.size(); ++d)
-    facts_.add_index(loop.index[d], loop.begin[d], loop.end[d]);
+  add_indices(loop);
   loop_ = ElementLoop{&loop, nullptr, ""};
   by_whole_rows(
-      plan, registers_of_pieces(plan),
+      plan, registers_of_pieces(plan), true,
       [&](const auto& rows, const auto& registers) { convert_in_batches(rows, registers); },
       [&] { convert_elements(loop); });
   loop_.reset();
@@ -263,7 +269,7 @@ void RowPrinter::make_pieces(const passes::RowConversion& plan, const PieceRegis
 }
 
 void RowPrinter::convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers) {
-  if (auto moving = moving_pieces(plan, registers)) return convert_moving(std::move(*moving), registers);
+  if (auto ranges = moving_pieces(plan, registers); !ranges.empty()) return convert_moving(std::move(ranges));
   const std::int64_t rounds = pieces_of_thread(plan);
   std::int64_t batch = 8;
   while (batch > 1 && (rounds % batch != 0 || batch * registers.words > words_to_convert())) batch /= 2;

@@ -10,6 +10,7 @@
 #include "ir/effects.hpp"
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/column_ranges.hpp"
 #include "passes/cuda/whole_rows.hpp"
 
 namespace tegula::codegen {
@@ -26,6 +27,12 @@ constexpr int line_bytes = 128;  // of the second-level cache
 const For* parallel_loop(const Stmt& s) {
   const auto* loop = as<For>(s);
   return loop && loop->kind == LoopKind::parallel && !loop->body.empty() ? loop : nullptr;
+}
+
+// Whether it makes some columns of its tile only.
+bool is_range(const For& loop) {
+  const Buffer& tile = *as<Store>(loop.body.back())->to.view.buffer;
+  return constant_value(loop.begin[1]) > 0 || constant_value(loop.end[1]) < tile.extent(tile.rank() - 1);
 }
 
 }  // namespace
@@ -188,7 +195,7 @@ void CudaGridPrinter::load_held(const HeldLoop& own) {
   loop_ = ElementLoop{&loop, nullptr, ""};
   if (own.rows) {
     by_whole_rows(
-        *own.rows, own.registers,
+        *own.rows, own.registers, false,
         [&](const auto& rows, const auto& registers) {
           each_piece(rows, own.count, "", [&] { load_pieces(rows, registers); });
         },
@@ -313,11 +320,11 @@ std::vector<passes::MovingRows> CudaGridPrinter::rows_to_prefetch(const schedule
     if (!plan) continue;
     // A tile of the producer's own is declared in the step, and is not there yet.
     const Buffer& tile = *as<Store>(as<For>(plan->loop)->body.back())->to.view.buffer;
-    if (roles_->ring_of(&tile) < 0 || !plan->reads_one_tensor() || pieces_of_thread(*plan) == 0 ||
+    if (roles_->ring_of(&tile) < 0 || pieces_of_thread(*plan) == 0 ||
         !can_hold(*held_step_, *as<For>(elements)))
       continue;
-    if (auto moving = passes::moving_rows(passes::whole_rows(*plan).rows))
-      result.push_back(std::move(*moving));
+    for (passes::MovingRows& moving : passes::moving_ranges(passes::whole_rows(*plan).rows))
+      result.push_back(std::move(moving));
   }
   return result;
 }
@@ -333,10 +340,11 @@ void CudaGridPrinter::prefetch_moving(const passes::MovingRows& moving) {
       for (std::size_t i = 0; i < moving.rows.statements.size(); ++i) {
         const auto* load = as<Load>(loop.body[i]);
         if (!load || !moving.steps.contains(loop.body[i].get())) continue;
-        const auto lines = lines_of(moving.rows, *load);
         if (moving.rows.statements[i] == passes::RowConversion::Of::row)
           prefetch_of_rows(loop, *load);
-        else if (lines)
+        else if (is_range(loop))
+          prefetch_parts(loop, *load);
+        else if (const auto lines = lines_of(moving.rows, *load))
           prefetch_lines(*lines, *load);
       }
     });
@@ -345,10 +353,29 @@ void CudaGridPrinter::prefetch_moving(const passes::MovingRows& moving) {
   facts_ = before;
 }
 
+// Lines that begin in columns of each row, however many these are.
+void CudaGridPrinter::prefetch_parts(const For& loop, const Load& load) {
+  const std::int64_t line = line_bytes / load.from.view.buffer->type.bytes(),
+                     begin = constant_value(loop.begin[1]),
+                     of_row = (constant_value(loop.end[1]) - begin + line - 1) / line;
+  const std::string f = names_.unique("f");
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread,
+                        constant_value(loop.end[0]) * of_row, team_.threads));
+  const auto name = [&](std::size_t d, const std::string& text) {
+    out_.line(fmt::format("const {} {} = {};", scalar_type(loop.index[d]->type), name_variable(loop.index[d]),
+                          text));
+  };
+  name(1, plus(times(fmt::format("{} % {}", f, of_row), line), begin));
+  name(0, fmt::format("{} / {}", f, of_row));
+  prefetch(load.from);
+  out_.close();
+}
+
 // What each row begins with, by a thread for each row.
 void CudaGridPrinter::prefetch_of_rows(const For& loop, const Load& load) {
   open_own_element(loop);
-  values_.set(loop.index[1], "0");
+  values_.set(loop.index[1], std::to_string(constant_value(loop.begin[1])));
   prefetch(load.from);
   out_.close();
 }

@@ -124,10 +124,6 @@ void CudaGridPrinter::by_register(const For& n, const Stmt& s) {
   register_loop(n, s);
 }
 
-void CudaGridPrinter::add_indices(const For& n) {
-  for (std::size_t d = 0; d < n.index.size(); ++d) facts_.add_index(n.index[d], n.begin[d], n.end[d]);
-}
-
 std::optional<Vectors> CudaGridPrinter::vectors_of(const For& n, const Layout& layout) {
   const std::int64_t run = part_.is_all() ? run_along_rows(layout) : 1;
   return run > 1 ? find_vectors(n, run) : std::nullopt;

@@ -10,6 +10,7 @@
 #include "codegen/cuda/row_printer.hpp"
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/column_ranges.hpp"
 
 namespace tegula::codegen {
 
@@ -46,16 +47,40 @@ std::vector<std::size_t> RowPrinter::dims_asked_for_all(const passes::RowConvers
   return result;
 }
 
+// Those of each range of columns, whose threads have the same columns of all their rows; none where rows are
+// not found by moving.
+std::vector<RowPrinter::MovingPieces> RowPrinter::moving_pieces(const passes::RowConversion& plan,
+                                                                const PieceRegisters& registers) {
+  std::vector<MovingPieces> result;
+  if (!in_whole_rows_) return result;
+  const std::vector<passes::MovingRows> ranges = passes::moving_ranges(plan);
+  for (const passes::MovingRows& range : ranges) {
+    const Facts before = facts_;
+    add_indices(*as<For>(range.rows.loop));
+    auto own = moving_range(plan, range, ranges.size() > 1 ? registers_of_pieces(range.rows) : registers);
+    facts_ = before;
+    if (!own) return {};
+    result.push_back(std::move(*own));
+  }
+  return result;
+}
+
+bool RowPrinter::moves_in_ranges(const passes::RowConversion& plan) {
+  in_whole_rows_ = true;
+  const bool result = moving_pieces(plan, {}).size() > 1;
+  in_whole_rows_ = false;
+  return result;
+}
+
 // The rows of a piece are those of the one before and as many more as all threads take at once; a swizzled
 // tile has them at equal distances, but for the exchange of pieces in a row, which recurs.
-std::optional<RowPrinter::MovingPieces> RowPrinter::moving_pieces(const passes::RowConversion& plan,
-                                                                  const PieceRegisters& registers) {
-  const auto moving = in_whole_rows_ ? passes::moving_rows(plan) : std::nullopt;
-  if (!moving) return std::nullopt;
-  const For& loop = *as<For>(plan.loop);
-  const std::int64_t of_row = constant_value(loop.end[1]) / plan.elements;
+std::optional<RowPrinter::MovingPieces> RowPrinter::moving_range(const passes::RowConversion& plan,
+                                                                 const passes::MovingRows& rows,
+                                                                 const PieceRegisters& registers) {
+  const std::int64_t of_row = constant_value(as<For>(plan.loop)->end[1]) / plan.elements;
   if (team_.threads % of_row != 0) return std::nullopt;
-  MovingPieces result{*moving};
+  MovingPieces result{rows};
+  result.registers = registers;
   result.rows = team_.threads / of_row;
   result.phases = rows_of_exchange / std::gcd(rows_of_exchange, result.rows);
   result.pieces = pieces_of_thread(plan);
@@ -65,10 +90,10 @@ std::optional<RowPrinter::MovingPieces> RowPrinter::moving_pieces(const passes::
   if (result.phases * plan.elements / part_elements > most_places || result.pieces % result.phases != 0 ||
       result.pieces % replaced_at_once != 0 || result.held <= 0)
     return std::nullopt;
-  for (std::size_t i = 0; i < plan.statements.size(); ++i) {
-    if (!moving->steps.contains(loop.body[i].get())) continue;
-    const Access& from = as<Load>(loop.body[i])->from;
-    if (!needs_no_question(from, dims_asked_for_all(plan, i))) return std::nullopt;
+  const Body& body = as<For>(rows.rows.loop)->body;
+  for (std::size_t i = 0; i < rows.rows.statements.size(); ++i) {
+    if (!rows.steps.contains(body[i].get())) continue;
+    if (!needs_no_question(as<Load>(body[i])->from, dims_asked_for_all(rows.rows, i))) return std::nullopt;
   }
   return result;
 }
@@ -113,7 +138,8 @@ void RowPrinter::declare_moving(MovingPieces& moving, std::size_t statement) {
 }
 
 // What is the same for all rows, and pointers to what is not.
-void RowPrinter::declare_rows(MovingPieces& moving, const PieceRegisters& registers) {
+void RowPrinter::declare_rows(MovingPieces& moving) {
+  const PieceRegisters& registers = moving.registers;
   const passes::RowConversion& plan = moving.moving.rows;
   const For& loop = *as<For>(plan.loop);
   moving.kept.resize(registers.kept.size());
@@ -154,7 +180,8 @@ void RowPrinter::declare_places(MovingPieces& moving) {
                         places.size(), fmt::join(places, ", ")));
 }
 
-void RowPrinter::load_moving(const MovingPieces& moving, const PieceRegisters& registers) {
+void RowPrinter::load_moving(const MovingPieces& moving) {
+  const PieceRegisters& registers = moving.registers;
   const passes::RowConversion& plan = moving.moving.rows;
   const For& loop = *as<For>(plan.loop);
   for (std::size_t i = 0; i < plan.statements.size(); ++i)
@@ -181,10 +208,34 @@ RowPrinter::Texts RowPrinter::places_of_piece(const MovingPieces& moving, const 
   return result;
 }
 
-void RowPrinter::convert_moving(MovingPieces moving, const PieceRegisters& registers) {
+// Each thread has pieces of one range.
+void RowPrinter::convert_moving(std::vector<MovingPieces> ranges) {
+  name_first_piece(ranges[0]);
+  if (ranges.size() == 1) return convert_range(ranges[0]);
+  const std::string column = variable_text(as<For>(ranges[0].moving.rows.loop)->index[1]);
+  for (MovingPieces& own : ranges) {
+    const For& loop = *as<For>(own.moving.rows.loop);
+    values_.set(loop.index[1], column);
+    const std::string is_own = fmt::format("if ({} < {}) {{", column, constant_value(loop.end[1]));
+    if (&own == &ranges.front())
+      out_.open(is_own);
+    else
+      out_.reopen(&own == &ranges.back() ? "} else {" : "} else " + is_own);
+    const Facts before = facts_;
+    const std::optional<ElementLoop> outer = loop_;
+    add_indices(loop);
+    loop_ = ElementLoop{&loop, nullptr, ""};
+    convert_range(own);
+    loop_ = outer;
+    facts_ = before;
+  }
+  out_.close();
+}
+
+void RowPrinter::convert_range(MovingPieces& moving) {
   const passes::RowConversion& plan = moving.moving.rows;
-  name_first_piece(moving);
-  declare_rows(moving, registers);
+  const PieceRegisters& registers = moving.registers;
+  declare_rows(moving);
   declare_places(moving);
   for (const std::string& line : registers.declarations) out_.line(fmt::format("{}[{}];", line, moving.held));
   const std::string piece = names_.unique("piece"), next = names_.unique("next");
@@ -195,7 +246,7 @@ void RowPrinter::convert_moving(MovingPieces moving, const PieceRegisters& regis
     print();
     out_.close();
   };
-  each("r", "0", moving.held, [&] { load_moving(moving, registers); });
+  each("r", "0", moving.held, [&] { load_moving(moving); });
   out_.line("#pragma unroll");
   out_.open(
       fmt::format("for (int {0} = 0; {0} < {1}; {0} += {2}) {{", next, moving.pieces, replaced_at_once));
@@ -207,7 +258,7 @@ void RowPrinter::convert_moving(MovingPieces moving, const PieceRegisters& regis
   out_.open(fmt::format("if ({} + {} < {}) {{", next, moving.held, moving.pieces));
   each(piece, next, replaced_at_once, [&] {
     out_.line(fmt::format("const int r = {} % {};", piece, moving.held));
-    load_moving(moving, registers);
+    load_moving(moving);
   });
   out_.line("tg::keep_order();");
   out_.close();

@@ -20,6 +20,8 @@ class RowPrinter : protected ElementPrinter {
   // The loop of a conversion, an element at a time.
   virtual void convert_elements(const ir::For& loop) = 0;
 
+  void add_indices(const ir::For& n);
+
   // ---- rows of tensors to shared tiles (print_rows.cpp)
   void rows(const passes::RowCopy& plan, bool async);
   void name_rows(const ir::For& loop, const std::string& number);
@@ -42,7 +44,7 @@ class RowPrinter : protected ElementPrinter {
   Texts conditions_of_pieces(const passes::RowConversion& plan);
   std::vector<std::size_t> dims_of_rows(const ir::For& loop, const ir::Load& load) const;
   using PrintPieces = std::function<void(const passes::RowConversion&, const PieceRegisters&)>;
-  void by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers,
+  void by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers, bool in_ranges,
                      const PrintPieces& pieces, const std::function<void()>& otherwise);
   std::int64_t words_of_piece(const passes::RowConversion& plan) const;
   PieceRegisters registers_of_pieces(const passes::RowConversion& plan);
@@ -60,17 +62,20 @@ class RowPrinter : protected ElementPrinter {
   void make_piece(const passes::RowConversion& plan, Vectors vectors, const Texts& places);
 
   // ---- rows that are found by moving from one to the next (print_moving_rows.cpp)
-  std::optional<MovingPieces> moving_pieces(const passes::RowConversion& plan,
-                                            const PieceRegisters& registers);
+  std::vector<MovingPieces> moving_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
+  std::optional<MovingPieces> moving_range(const passes::RowConversion& plan, const passes::MovingRows& rows,
+                                           const PieceRegisters& registers);
+  bool moves_in_ranges(const passes::RowConversion& plan);
   bool needs_no_question(const ir::Access& from, const std::vector<std::size_t>& asked);
   std::vector<std::size_t> dims_asked_for_all(const passes::RowConversion& plan, std::size_t statement) const;
   void name_first_piece(const MovingPieces& moving);
   void declare_moving(MovingPieces& moving, std::size_t statement);
-  void declare_rows(MovingPieces& moving, const PieceRegisters& registers);
+  void declare_rows(MovingPieces& moving);
   void declare_places(MovingPieces& moving);
-  void load_moving(const MovingPieces& moving, const PieceRegisters& registers);
+  void load_moving(const MovingPieces& moving);
   Texts places_of_piece(const MovingPieces& moving, const std::string& piece) const;
-  void convert_moving(MovingPieces moving, const PieceRegisters& registers);
+  void convert_moving(std::vector<MovingPieces> ranges);
+  void convert_range(MovingPieces& moving);
 };
 
 }  // namespace tegula::codegen

@@ -58,6 +58,7 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
   own.causal = c->causal && !source.second, own.counts = own.counts && !source.second;
   const bool small = c.on_gpu() && own.compute == f32;
   if (small) own.keys = 16;
+  if (c.on_gpu() && c.dim("group") <= 32) own.rows = std::min(own.rows, 32);  // gradients take less time so
   own.whole = true;  // the lists that the program makes
   kernel.dlse = c.has("dlse"), kernel.adds = source.second;
   kernel.exchanged = has_copy_engine(c.call()) && own.compute.bits() == 16 &&

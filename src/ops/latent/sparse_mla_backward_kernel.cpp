@@ -85,7 +85,7 @@ struct MlaBackwardProgram {
     write_deltas();
     mark();
     write_lists();
-    grid(queries * blocks, kv_heads, {.threads = c.rows == 64 && c.dim_v > 256 ? 256 : 0},
+    grid(queries * blocks, kv_heads, {.threads = c.rows == 64 && c.dim_v > most_undivided ? 256 : 0},
          [&](Index x, Index h) { block(x / blocks, h, x % blocks); });
     add_pairs();
   }

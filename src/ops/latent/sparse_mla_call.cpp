@@ -18,7 +18,9 @@ SparseMlaKernel sparse_mla_instance(const Bound<SparseMla>& c) {
   const int group = c.small_dim("group");
   // With 32-bit operands, less fits into shared memory, and products do not profit from 64 rows.
   const bool small = c.on_gpu() && kernel.compute == f32;
-  kernel.rows = small || group <= 16 ? 16 : group <= 32 ? 32 : 64;
+  // Two warp groups divide wide sums of 64 rows by their columns, and are faster than one with 32 rows.
+  const bool few = group <= 32 && !(c.on_gpu() && kernel.dim_v > most_undivided);
+  kernel.rows = small || group <= 16 ? 16 : few ? 32 : 64;
   kernel.keys = small ? 32 : 64;
   kernel.whole = !kernel.counts && c.dim("entries") % kernel.keys == 0 &&
                  (!kernel.more || c.dim("more_entries") % kernel.keys == 0);

@@ -72,7 +72,7 @@ void MlaProgram::run() {
 // Blocks of the heads of one query stand side by side: they read the same rows.
 void MlaProgram::attend(const ListedRows& source, const Expr& first_result) {
   Expr blocks = ceildiv(group, c.rows), of_query = splits ? blocks * *splits : blocks;
-  const bool wide = c.rows == 64 && c.dim_v > 256;
+  const bool wide = c.rows == 64 && c.dim_v > most_undivided;
   grid(queries * of_query, kv_heads * batch, {.threads = wide ? 256 : 0}, [&](Index x, Index z) {
     Expr split = splits ? x % of_query / blocks : Expr(Operand(0));
     block(source, z / kv_heads, x / of_query, z % kv_heads, x % blocks * c.rows, split, first_result + split);

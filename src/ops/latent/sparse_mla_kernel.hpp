@@ -8,6 +8,8 @@
 
 namespace tegula::ops {
 
+constexpr int most_undivided = 256;  // values of a row in sums that one warp group has
+
 struct SparseMlaKernel {
   DType type = f32;     // of q, kv and out
   DType compute = f32;  // of the tiles that are multiplied

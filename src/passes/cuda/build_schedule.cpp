@@ -5,7 +5,7 @@
 
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
-#include "passes/cuda/moving_rows.hpp"
+#include "passes/cuda/column_ranges.hpp"
 #include "passes/cuda/read_fences.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/role_events.hpp"
@@ -240,7 +240,7 @@ bool moves_along_rows(const Roles& roles) {
   bool found = false;
   for_each_stmt(roles.producer, [&](const Stmt& s) {
     const auto plan = roles.fills.contains(s.get()) ? plan_conversion(s) : std::nullopt;
-    found |= plan && plan->reads_one_tensor() && moving_rows(whole_rows(*plan).rows);
+    found |= plan && !moving_ranges(whole_rows(*plan).rows).empty();
   });
   return found;
 }
