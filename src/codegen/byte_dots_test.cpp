@@ -1,4 +1,5 @@
-// Sums of products of bytes: which are printed as one function for four, and that all have the same results.
+// Sums of products of bytes: which are printed as one function for four, also of what stands for halves of
+// them, and that all have the same results.
 #include "codegen/cpu.hpp"
 #include "codegen/testing/compare.hpp"
 #include "codegen/testing/data.hpp"
@@ -19,6 +20,18 @@ Expr dot(const Operand& sum, const Expr& a, const Expr& b, std::uint32_t bits = 
   for (std::uint32_t bit = 0; bit < bits; bit += 8) result = Operand(result + product(a, bit, b, bit));
   return Expr(result);
 }
+
+// Products of what `of` makes of half of each byte.
+Expr dot_of_halves(const Operand& sum, const Expr& a, const Expr& b, std::uint32_t half,
+                   const std::function<Expr(const Expr& number)>& of) {
+  Operand result = sum;
+  for (std::uint32_t bit = 0; bit < 32; bit += 8)
+    result = Operand(result + of((a >> (bit + half)) & 15u) * i32(i8(b >> bit)));
+  return Expr(result);
+}
+Expr squared(const Expr& number) { return i32(number * number) + 7; }
+Expr stepped(const Expr& number) { return select(number < 5u, 250 - i32(number & 3u), i32(number >> 2u)); }
+Expr half_of(const Expr& number) { return i32(f32(number) * 1.5f); }
 
 void elements(Program& p, const std::function<Expr(const Expr& a, const Expr& b)>& of) {
   Tensor a = p.in(Data::random_integers({count}, u32, 1, 0, std::int64_t{1} << 32));
@@ -46,6 +59,16 @@ const Case whole[] = {
          return Expr(sum);
        });
      }},
+    {"of lower halves, squared",
+     [](Program& p) { elements(p, [](auto& a, auto& b) { return dot_of_halves(3, a, b, 0, squared); }); }},
+    {"of upper halves, by a branch",
+     [](Program& p) { elements(p, [](auto& a, auto& b) { return dot_of_halves(0, a, b, 4, stepped); }); }},
+    {"of both halves, by floats",
+     [](Program& p) {
+       elements(p, [](auto& a, auto& b) {
+         return dot_of_halves(dot_of_halves(1, a, b, 0, half_of), a, b, 4, half_of);
+       });
+     }},
     {"beside one that lacks a byte",
      [](Program& p) { elements(p, [](auto& a, auto& b) { return dot(dot(0, b, a, 24), a, b); }); }},
 };
@@ -63,6 +86,30 @@ const Case other[] = {
      [](Program& p) {
        elements(p, [](auto& a, auto& b) {
          return product(a, 0, b, 8) + product(a, 8, b, 0) + product(a, 16, b, 24) + product(a, 24, b, 16);
+       });
+     }},
+    {"functions of halves that differ",
+     [](Program& p) {
+       elements(p, [](auto& a, auto& b) {
+         Operand sum = 0;
+         for (std::uint32_t bit = 0; bit < 32; bit += 8)
+           sum = Operand(sum + i32(((a >> bit) & 15u) + bit) * i32(i8(b >> bit)));
+         return Expr(sum);
+       });
+     }},
+    {"functions of halves that leave a byte",
+     [](Program& p) {
+       elements(p, [](auto& a, auto& b) {
+         return dot_of_halves(0, a, b, 0, [](const Expr& number) { return i32(number) * 18; });
+       });
+     }},
+    {"functions of five bits",
+     [](Program& p) {
+       elements(p, [](auto& a, auto& b) {
+         Operand sum = 0;
+         for (std::uint32_t bit = 0; bit < 32; bit += 8)
+           sum = Operand(sum + (i32((a >> bit) & 31u) + 1) * i32(i8(b >> bit)));
+         return Expr(sum);
        });
      }},
     {"not at bytes",

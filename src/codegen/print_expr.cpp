@@ -135,12 +135,30 @@ std::string GridPrinter::emit_vector(const Expr& e) {
   return varies(e) ? text : fmt::format("splat({})", bare(text));
 }
 
+namespace {
+
+// Of the bytes of a variable; sixteen of the table as four words.
+std::string looked_up_text(const ByteTable& table, const std::string& word) {
+  std::string text = "look_up_bytes(" + word + (table.of_upper_half ? " >> 4" : "");
+  for (std::size_t first = 0; first < table.values.size(); first += 4) {
+    std::uint32_t all = 0;
+    for (std::size_t i = 4; i-- > 0;) all = all << 8 | table.values[first + i];
+    text += fmt::format(", {:#x}u", all);
+  }
+  return text + ")";
+}
+
+}  // namespace
+
 std::string GridPrinter::emit_byte_dots(const SumOfBytes& sum) {
   std::string text;
   for (const Expr& other : sum.others) text += (text.empty() ? "" : " + ") + emit_vector(other);
   if (text.empty()) text = "vi{}";
-  for (const ByteDot& dot : sum.dots)
-    text = fmt::format("dot_bytes({}, {}, {})", text, bare(emit_vector(dot.a)), bare(emit_vector(dot.b)));
+  for (const ByteDot& dot : sum.dots) {
+    std::string a = bare(emit_vector(dot.a));
+    if (dot.table) a = looked_up_text(*dot.table, a);
+    text = fmt::format("dot_bytes({}, {}, {})", text, a, bare(emit_vector(dot.b)));
+  }
   return text;
 }
 

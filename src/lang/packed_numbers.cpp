@@ -36,17 +36,13 @@ Operand with_sign_flipped(PackedType type, const Operand& word) {
 }
 int zero_of(PackedType type) { return type.excess + (is_signed(type) ? sign_of(type) : 0); }
 
-// Exponent and mantissa at the places of an f32's, which also fits denormals; or with the bias of an f32's
-// exponent, and what is below 1 set right.
-Expr e2m1_as_f32(const Operand& word, const Operand& bit, bool by_normals) {
+// Exponent and mantissa at the places of an f32's, which also fits denormals.
+Expr e2m1_as_f32(const Operand& word, const Operand& bit) {
   const At o{word.at};
   const Operand up_sign(u32(o(o(28) - bit)), word.at), up(u32(o(o(22) - bit)), word.at);
   const Operand sign(o(word << up_sign) & o(0x80000000u), word.at);
   const Operand magnitude(o(word << up) & o(0x1c00000u), word.at);
-  if (!by_normals) return o(bitcast(o(sign | magnitude), f32)) * o(0x1p126f);
-  const Operand biased(bitcast(o(magnitude + o(0x3f000000u)), f32), word.at);
-  const Operand number(select(o(biased < o(1.0f)), o(o(biased + biased) - o(1.0f)), biased), word.at);
-  return bitcast(o(sign | o(bitcast(number, u32))), f32);
+  return o(bitcast(o(sign | magnitude), f32)) * o(0x1p126f);
 }
 
 // Nearest, ties to the number whose mantissa bit is 0: the numbers of bounds that are passed. NaN passes all.
@@ -86,8 +82,7 @@ Expr packed_number(PackedType type, const Operand& element, const PackedPlace& p
 Expr packed_as_f32(PackedType type, const Operand& element, const PackedPlace& place) {
   const At o{element.at};
   const Operand word(u32(element), element.at);
-  if (type.code == PackedType::Code::e2m1)
-    return e2m1_as_f32(low_half(word, place), o(place.bit), place.by_normals);
+  if (type.code == PackedType::Code::e2m1) return e2m1_as_f32(low_half(word, place), o(place.bit));
   // An integer that stays where it is is within the mantissa of a float, too.
   const bool stays = !place.shifts;
   const Operand bit(u32(o(place.bit)), element.at);

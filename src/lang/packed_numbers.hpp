@@ -13,8 +13,6 @@ struct PackedPlace {
   // For as_f32: whether the number is moved to the lowest bits first. Threads whose bits are constants need
   // not; lanes of vectors would compute a power of two for each.
   bool shifts = true;
-  // For as_f32 of e2m1: without denormals, which CPUs multiply by microcode.
-  bool by_normals = false;
 };
 PackedPlace packed_place(PackedType type, const Operand& column);
 

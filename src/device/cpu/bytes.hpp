@@ -29,4 +29,30 @@ TEGULA_CPU_INLINE vi dot_bytes(vi sum, vu a, vu b) {
 }
 #endif
 
+// Each byte becomes the byte of a table of sixteen, four words, that its lower four bits number.
+#if TEGULA_CPU_W > 4
+TEGULA_CPU_INLINE vu look_up_bytes(vu bytes, uint32_t t0, uint32_t t1, uint32_t t2, uint32_t t3) {
+#if TEGULA_CPU_W == 16
+  const vu table = {t0, t1, t2, t3, t0, t1, t2, t3, t0, t1, t2, t3, t0, t1, t2, t3};
+#else
+  const vu table = {t0, t1, t2, t3, t0, t1, t2, t3};
+#endif
+  const vu numbers = bytes & 0x0f0f0f0fu;
+  vu result;
+  asm("vpshufb %2, %1, %0" : "=v"(result) : "v"(table), "vm"(numbers));
+  return result;
+}
+#else
+TEGULA_CPU_INLINE vu look_up_bytes(vu bytes, uint32_t t0, uint32_t t1, uint32_t t2, uint32_t t3) {
+  vu result = {};
+  for (int byte = 0; byte < 32; byte += 8) {
+    const vu number = (bytes >> byte) & 15u, bit = (number & 3u) << 3;
+    const vu word =
+        (vi)number < 8 ? ((vi)number < 4 ? t0 + vu{} : t1 + vu{}) : ((vi)number < 12 ? t2 + vu{} : t3 + vu{});
+    result |= ((word >> bit) & 255u) << byte;
+  }
+  return result;
+}
+#endif
+
 TEGULA_CPU_END

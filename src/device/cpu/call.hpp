@@ -19,7 +19,9 @@ struct TegulaCall {
   void (*fail)(void* context, int32_t id, const int32_t* indices);
   // Memory for contributions of `bytes` bytes, to be added when the grid is done, in the order of `order`.
   void* (*contribute)(void* context, int32_t id, int64_t order, int64_t bytes);
-  int32_t has_tiles;  // whether products of bf16 may use the tile registers of AMX
+  // How products of bf16 may be multiplied: as f32, 0; by the tile registers of AMX, 1; by pairs, 2, which
+  // instructions of AVX512-BF16 multiply.
+  int32_t has_tiles;
 };
 
 // One block of a grid. `next` is the block that the thread runs after it; null if that is not known.

@@ -1,8 +1,8 @@
-// C (+)= A B of bf16 values by the tile registers of AMX, where the processor has them
-// (TegulaCall::has_tiles): five times the rate of the products of gemm.hpp, whose operands and layouts these
-// take. Tiles of bf16 are held as f32, so a product narrows what it multiplies: A once, B one panel at a
-// time. That is exact; sums are f32. Numbers below the least normal one, 2^-126, count as zeros in operands
-// and in sums.
+// C (+)= A B of bf16 values by the tile registers of AMX, or by pairs of values, where the processor has
+// instructions for them (TegulaCall::has_tiles): five times the rate of the products of gemm.hpp, or twice
+// that rate; these take operands and layouts of that file. Tiles of bf16 are held as f32, so a product
+// narrows what it multiplies: A once, B one panel at a time. That is exact; sums are f32. Numbers below the
+// least normal one, 2^-126, count as zeros in operands and in sums.
 //
 // A tile register holds 16 rows of 64 bytes. Of A that is 16 rows of 32 values, of B 16 pairs of rows of k by
 // 16 columns, both values of a pair side by side; a step is the product of two such tiles.
@@ -167,10 +167,72 @@ TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void multiply_tiles(long steps, const ch
   if constexpr (Below && Right) TEGULA_CPU_STORE_TILE(3, below + W, bytes);
 }
 
+// ---- pairs of values: the same tiles, whose rows of A lanes multiply with rows of B
+
+// Sums of one row and those above it; one row a level, so that all are registers.
+template <int Rows, bool Right>
+struct PairSums {
+  PairSums<Rows - 1, Right> above;
+  vf left, right;
+
+  TEGULA_CPU_MEMBER void load_from(const float* c, long ldc, bool accumulate) {
+    above.load_from(c, ldc, accumulate);
+    const float* const row = c + (Rows - 1) * ldc;
+    left = accumulate ? load(row) : vf{};
+    if constexpr (Right) right = accumulate ? load(row + W) : vf{};
+  }
+  // A pair of each row.
+  TEGULA_CPU_MEMBER void add(const char* a, vi of_left, vi of_right) {
+    above.add(a, of_left, of_right);
+    const int32_t* const pair = (const int32_t*)(a + (Rows - 1) * 64);
+    asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(left) : "v"(of_left), "m"(*pair));
+    if constexpr (Right) asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(right) : "v"(of_right), "m"(*pair));
+  }
+  TEGULA_CPU_MEMBER void store_to(float* c, long ldc) const {
+    above.store_to(c, ldc);
+    store(c + (Rows - 1) * ldc, left);
+    if constexpr (Right) store(c + (Rows - 1) * ldc + W, right);
+  }
+};
+template <bool Right>
+struct PairSums<0, Right> {
+  TEGULA_CPU_MEMBER void load_from(const float*, long, bool) {}
+  TEGULA_CPU_MEMBER void add(const char*, vi, vi) {}
+  TEGULA_CPU_MEMBER void store_to(float*, long) const {}
+};
+
+template <int Rows, bool Right>
+TEGULA_CPU_SHARED void multiply_pairs(long steps, const char* a, const char* b, float* c, long ldc,
+                                      bool accumulate) {
+  PairSums<Rows, Right> sums;
+  sums.load_from(c, ldc, accumulate);
+  for (; steps > 0; --steps) {
+    for (long pair = 0; pair < tile_rows; ++pair) {
+      const vi left = load((const int32_t*)(b + pair * 64));
+      const vi right = Right ? load((const int32_t*)(b + tile_bytes + pair * 64)) : vi{};
+      sums.add(a + pair * 4, left, right);
+    }
+    a += tile_bytes;
+    b += (Right ? 2 : 1) * tile_bytes;
+  }
+  sums.store_to(c, ldc);
+}
+
+template <int M, bool Right>
+TEGULA_CPU_TEMPLATE void multiply_panel_by_pairs(long steps, const char* a, const char* b, float* c, long ldc,
+                                                 bool accumulate) {
+  constexpr int together = tile_rows / 2, full = M / together * together, rest = M - full;
+  const auto row = [&](long i) { return a + i / tile_rows * steps * tile_bytes + i % tile_rows * 64; };
+  for (long i = 0; i < full; i += together)
+    multiply_pairs<together, Right>(steps, row(i), b, c + i * ldc, ldc, accumulate);
+  if constexpr (rest > 0) multiply_pairs<rest, Right>(steps, row(full), b, c + full * ldc, ldc, accumulate);
+}
+
 // M rows by one panel.
 template <int M, bool Right>
-TEGULA_CPU_TEMPLATE void multiply_panel(long steps, const char* a, const char* b, float* c, long ldc,
-                                        bool accumulate) {
+TEGULA_CPU_TEMPLATE void multiply_panel(bool by_pairs, long steps, const char* a, const char* b, float* c,
+                                        long ldc, bool accumulate) {
+  if (by_pairs) return multiply_panel_by_pairs<M, Right>(steps, a, b, c, ldc, accumulate);
   constexpr int pair = 2 * tile_rows, full = M / pair * pair, rest = M - full;
   if constexpr (full > 0 && rest > 0) configure_tiles(tile_rows, tile_rows);
   for (long i = 0; i < full; i += pair)
@@ -185,8 +247,9 @@ TEGULA_CPU_TEMPLATE void multiply_panel(long steps, const char* a, const char* b
 
 // `IsNarrow`: operands that copies have narrowed (narrowed.hpp); the panels of B are full.
 template <int M, int N, class IsNarrow, class Stride, class B, class Ahead>
-TEGULA_CPU_TEMPLATE void gemm_tiles(char* room, long k, const float* a, Stride row_stride, long k_stride,
-                                    const B& b, float* c, long ldc, bool accumulate, Ahead ahead) {
+TEGULA_CPU_TEMPLATE void gemm_tiles(bool by_pairs, char* room, long k, const float* a, Stride row_stride,
+                                    long k_stride, const B& b, float* c, long ldc, bool accumulate,
+                                    Ahead ahead) {
   constexpr long columns = panel_columns(N), panels = (columns + NR - 1) / NR;
   const long steps = tile_steps(k);
   const char* left = (const char*)a;
@@ -195,7 +258,8 @@ TEGULA_CPU_TEMPLATE void gemm_tiles(char* room, long k, const float* a, Stride r
     narrow_a(room, a, row_stride, k_stride, M, k);
     left = room;
   }
-  if constexpr (M % (2 * tile_rows) == 0) configure_tiles(tile_rows, tile_rows);
+  if constexpr (M % (2 * tile_rows) == 0)
+    if (!by_pairs) configure_tiles(tile_rows, tile_rows);
   for (long j = 0; j < columns; j += NR) {
     const long width = panel_width(N, j / NR);
     if constexpr (Ahead::fetches) ahead.fetch(j / NR, panels);
@@ -205,11 +269,11 @@ TEGULA_CPU_TEMPLATE void gemm_tiles(char* room, long k, const float* a, Stride r
       panel = next;
     }
     if (width == NR)
-      multiply_panel<M, true>(steps, left, panel, c + j, ldc, accumulate);
+      multiply_panel<M, true>(by_pairs, steps, left, panel, c + j, ldc, accumulate);
     else
-      multiply_panel<M, false>(steps, left, panel, c + j, ldc, accumulate);
+      multiply_panel<M, false>(by_pairs, steps, left, panel, c + j, ldc, accumulate);
   }
-  release_tiles();
+  if (!by_pairs) release_tiles();
 }
 
 #undef TEGULA_CPU_WITH_TILES
@@ -221,20 +285,21 @@ TEGULA_CPU_TEMPLATE void gemm_tiles(char* room, long k, const float* a, Stride r
 
 #endif
 
-// Which operands of a product are narrow already where there are tile registers.
+// Which operands of a product are narrow already where there are such instructions.
 template <bool A, bool B>
 struct Narrow {
   static constexpr bool a = A, b = B;
 };
 
 template <int M, int N, class IsNarrow, class Stride, class B, class Ahead>
-TEGULA_CPU_TEMPLATE void gemm_bf16_blocks([[maybe_unused]] bool has_tiles, [[maybe_unused]] char* room,
+TEGULA_CPU_TEMPLATE void gemm_bf16_blocks([[maybe_unused]] int32_t has_tiles, [[maybe_unused]] char* room,
                                           long k, const float* a, Stride row_stride, long k_stride,
                                           const B& b, float* c, long ldc, bool accumulate, Ahead ahead) {
 #if TEGULA_CPU_W == 16
   if constexpr (M >= least_tile_rows) {
-    if (has_tiles && k > 0) {
-      gemm_tiles<M, N, IsNarrow>(room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
+    if (has_tiles != 0 && k > 0) {
+      gemm_tiles<M, N, IsNarrow>(has_tiles == 2, room, k, a, row_stride, k_stride, b, c, ldc, accumulate,
+                                 ahead);
       return;
     }
   }
@@ -244,14 +309,14 @@ TEGULA_CPU_TEMPLATE void gemm_bf16_blocks([[maybe_unused]] bool has_tiles, [[may
 
 // As gemm_panel, of values that are bf16; `room` has bf16_room(M, k) bytes.
 template <int M, int N, class IsNarrow = Narrow<false, false>, class Stride, class Ahead = NoneAhead>
-TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
+TEGULA_CPU_TEMPLATE void gemm_bf16(int32_t has_tiles, char* room, long k, const float* a, Stride row_stride,
                                    long k_stride, const float* b, float* c, long ldc, bool accumulate,
                                    Ahead ahead = {}) {
   gemm_bf16_blocks<M, N, IsNarrow>(has_tiles, room, k, a, row_stride, k_stride, FullPanels<float>{b}, c, ldc,
                                    accumulate, ahead);
 }
 template <int M, int N, class IsNarrow = Narrow<false, false>, class Stride, class S, class Ahead = NoneAhead>
-TEGULA_CPU_TEMPLATE void gemm_bf16(bool has_tiles, char* room, long k, const float* a, Stride row_stride,
+TEGULA_CPU_TEMPLATE void gemm_bf16(int32_t has_tiles, char* room, long k, const float* a, Stride row_stride,
                                    long k_stride, const RowsOrPanels<float, S>& b, float* c, long ldc,
                                    bool accumulate, Ahead ahead = {}) {
   gemm_bf16_blocks<M, N, IsNarrow>(has_tiles, room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);

@@ -5,7 +5,6 @@
 #include <random>
 
 #include "device/cpu/testing/sets.hpp"
-#include "runtime/machine/cpu_features.hpp"
 
 namespace tegula_cpu_testing {
 namespace {
@@ -91,7 +90,7 @@ TEST_P(GemmTest, Floats) { check_all(set, set.products); }
 TEST_P(GemmTest, Integers) { check_all(set, set.integer_products); }
 TEST_P(GemmTest, Doubles) { check_all(set, set.double_products); }
 
-void check_bf16(const Functions& set, const ProductOfBf16& product, bool tiles, long k, bool transposed,
+void check_bf16(const Functions& set, const ProductOfBf16& product, int tiles, long k, bool transposed,
                 bool accumulate) {
   std::mt19937 random(unsigned(product.m * 1000 + product.n + k));
   Problem<float> problem(set, product.m, product.n, k, transposed, random);
@@ -114,7 +113,7 @@ void check_bf16(const Functions& set, const ProductOfBf16& product, bool tiles, 
 
 TEST_P(GemmTest, Bf16) {
   for (const ProductOfBf16& product : set.bf16_products)
-    for (const bool tiles : {false, tegula::has_tile_registers()})
+    for (const int tiles : ways_of_bf16())
       for (const long k : {0L, 1L, 19L, 32L, 65L, 257L, 600L})
         for (const bool transposed : {false, true})
           for (const bool accumulate : {false, true})

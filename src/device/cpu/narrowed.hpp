@@ -77,20 +77,20 @@ TEGULA_CPU_SHARED void copy_narrow_columns(char* to, long k, long n, const bf16*
 #endif
 
 // A tile [m, k], which products read as A. Rows of the other form are `stride` apart.
-TEGULA_CPU_TEMPLATE void load_narrow_a([[maybe_unused]] bool has_tiles, float* to, long stride, long m,
+TEGULA_CPU_TEMPLATE void load_narrow_a([[maybe_unused]] int32_t has_tiles, float* to, long stride, long m,
                                        long k, const bf16* from, long row_stride, long k_stride,
                                        Inside inside) {
 #if TEGULA_CPU_W == 16
-  if (has_tiles) return copy_narrow_a((char*)to, m, k, from, row_stride, k_stride, inside);
+  if (has_tiles != 0) return copy_narrow_a((char*)to, m, k, from, row_stride, k_stride, inside);
 #endif
   load_tile(to, stride, 1, m, k, from, row_stride, k_stride, inside, 0.0f, Unrounded{});
 }
 // The panels of B [k, n].
-TEGULA_CPU_TEMPLATE void load_narrow_b([[maybe_unused]] bool has_tiles, float* to, long k, long n,
+TEGULA_CPU_TEMPLATE void load_narrow_b([[maybe_unused]] int32_t has_tiles, float* to, long k, long n,
                                        const bf16* from, long k_stride, long n_stride, Inside inside) {
 #if TEGULA_CPU_W == 16
-  if (has_tiles && n_stride == 1) return copy_narrow_rows((char*)to, k, n, from, k_stride, inside);
-  if (has_tiles) return copy_narrow_columns((char*)to, k, n, from, k_stride, n_stride, inside);
+  if (has_tiles != 0 && n_stride == 1) return copy_narrow_rows((char*)to, k, n, from, k_stride, inside);
+  if (has_tiles != 0) return copy_narrow_columns((char*)to, k, n, from, k_stride, n_stride, inside);
 #endif
   if (n_stride == 1)
     load_panels(to, k, n, from, k_stride, n_stride, inside, 0.0f, Unrounded{});

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "device/cpu/testing/sets.hpp"
-#include "runtime/machine/cpu_features.hpp"
 
 namespace tegula_cpu_testing {
 namespace {
@@ -34,7 +33,7 @@ struct Part {
   }
 };
 
-void check(const Functions& set, const NarrowProduct& product, bool tiles, long k, bool by_columns,
+void check(const Functions& set, const NarrowProduct& product, int tiles, long k, bool by_columns,
            bool clipped) {
   std::mt19937 random(unsigned(product.m * 1000 + product.n + k));
   const long m = product.m, n = product.n, cut = clipped && k > 2 ? 1 : 0;
@@ -51,14 +50,17 @@ void check(const Functions& set, const NarrowProduct& product, bool tiles, long 
         sum += a.at(i, p) * b.at(p, j), magnitude += std::fabs(a.at(i, p) * b.at(p, j));
       ASSERT_NEAR(c[std::size_t(i * ldc + j)], sum, 0x1p-23 * (2 + std::sqrt(double(k))) * magnitude)
           << set.name << " " << m << " x " << n << " x " << k << " at " << i << ", " << j
-          << (tiles ? " by tiles" : "") << (by_columns ? " by columns" : "") << (clipped ? " clipped" : "");
+          << (tiles == 0   ? ""
+              : tiles == 1 ? " by tiles"
+                           : " by pairs")
+          << (by_columns ? " by columns" : "") << (clipped ? " clipped" : "");
     }
   }
 }
 
 TEST_P(NarrowedTest, CopiesAndProducts) {
   for (const NarrowProduct& product : set.narrow_products)
-    for (const bool tiles : {false, tegula::has_tile_registers()})
+    for (const int tiles : ways_of_bf16())
       for (const long k : {1L, 19L, 32L, 65L, 257L})
         for (const bool by_columns : {false, true})
           for (const bool clipped : {false, true}) check(set, product, tiles, k, by_columns, clipped);

@@ -34,6 +34,8 @@ constexpr int rows_decoded = 64, columns_decoded = 128, rows_converted = 16, col
               factors_formed = 256, rows_reduced = 32, groups_reduced = 64;
 // What factors of rows leave of the largest scale: the largest weight becomes 384, where e4m3 has 448.
 constexpr float largest_scale = 64;
+// Tiles of a CPU have 64 rows: with fewer than so many, writing the matrix costs what decoding it again does.
+constexpr int rows_worth_decoding_on_cpu = 256;
 
 // The exponent of a factor is at least one that makes it and its inverse normal numbers.
 Tensor form_row_factors(const QuantisedWeights& w, const QuantisedMatrix& matrix, const Dim& n,
@@ -131,7 +133,8 @@ bool is_worth_decoding(const Bound<QuantisedGemm>& c) {
   constexpr std::int64_t most_bytes = bytes_of_partials;
   const bool is_converted = c.type("a").bits() == 8;
   const std::int64_t bytes = 2 * c.dim("k") * (c.dim("n") + (is_converted ? c.dim("rows") : 0));
-  if (!c.on_gpu() || c->splits > 0 || bytes > most_bytes) return false;
+  if (c->splits > 0 || bytes > most_bytes) return false;
+  if (!c.on_gpu()) return c.dim("rows") >= rows_worth_decoding_on_cpu;
   const GpuDecoding& table = gpu_table.decoding;
   return c.dim("rows") >= (is_converted                      ? table.rows_of_8_bits
                            : c->format == WeightFormat::int8 ? table.rows_of_16_bits_by_8
@@ -144,8 +147,10 @@ namespace {
 void multiply_decoded(const Bound<QuantisedGemm>& c, const TensorRef& rows, const TensorRef& decoded,
                       const std::optional<TensorRef>& factors, Launch& launch) {
   const TensorRef a = as_batch(rows), b = as_batch(decoded), out = as_batch(c.formed("out"));
-  GemmKernel kernel{.type = b.dtype, .out = out.dtype, .compute = b.dtype, .transpose_b = true};
-  kernel.pad_a = needs_padding(a), kernel.pad_b = needs_padding(b), kernel.pad_out = needs_padding(out);
+  GemmKernel kernel{.type = b.dtype, .out = out.dtype, .transpose_b = true};
+  kernel.compute = c.on_gpu() ? b.dtype : multiplied_type(b.dtype, false);
+  if (c.on_gpu())
+    kernel.pad_a = needs_padding(a), kernel.pad_b = needs_padding(b), kernel.pad_out = needs_padding(out);
   kernel.epilogue = {
       .bias = c.type_if("bias"), .row_scale = c.has("row_scale"), .column_scale = factors.has_value()};
   const ProductProblem problem{1,
@@ -154,7 +159,7 @@ void multiply_decoded(const Bound<QuantisedGemm>& c, const TensorRef& rows, cons
                                c.dim("k"),
                                planned_gpu_processors(c.call()),
                                kernel.pad_out ? 4 : out.dtype.bytes()};
-  const ProductPlan plan = plan_product_on_gpu(problem, b.dtype, {});
+  const ProductPlan plan = c.on_gpu() ? plan_product_on_gpu(problem, b.dtype, {}) : plan_product(problem, {});
   kernel.tiles = plan.tiles, kernel.stages = plan.stages;
   launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"column_scale", factors.value_or(b)}, {"out", out}});
 }
@@ -165,7 +170,7 @@ void launch_decoded(const Bound<QuantisedGemm>& c, const QuantisedWeights& weigh
                     const StoredWeights& stored, Launch& launch) {
   const std::int64_t n = c.dim("n"), k = c.dim("k");
   const bool is_of_8_bits = are_weights_of_8_bits(c) && has_copy_engine(c.call());
-  const DType compute = is_of_8_bits ? e4m3 : multiplied_type(rounded_weights(c.type("a")), c.on_gpu());
+  const DType compute = is_of_8_bits ? e4m3 : rounded_weights(c.type("a"));
   DecodedOperands operands{.weights = weights, .type = compute, .tensor_scale = c.has("tensor_scale")};
   if (c.type("a") != compute) operands.rows = c.type("a");
   const tegula::Tensor decoded = launch.scratch({n, k}, compute),

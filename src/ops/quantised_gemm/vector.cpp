@@ -1,5 +1,6 @@
 #include "ops/quantised_gemm/vector.hpp"
 
+#include "lang/packed_numbers.hpp"
 #include "ops/quantised_gemm/vector_program.hpp"
 
 namespace tegula::ops {
@@ -55,8 +56,26 @@ struct GpuVector : QuantisedVectorBase {
     });
   }
 
+  // The vector with numbers e of all words side by side, as threads that have words side by side read them.
+  Tensor turned_vector() const {
+    Expr words = ceildiv(k, in_word);
+    Tensor result = workspace("turned", {in_word, ceildiv(words, words_of_piece) * words_of_piece}, c.type);
+    grid(ceildiv(words, vector_threads), in_word, {.threads = vector_threads}, [&](Index x, Index e) {
+      Fragment own({vector_threads}, c.type);
+      parallel(own, [&](Index i) { own(i) = number_of_a(column(x * vector_threads + i, e)); });
+      copy(own, result.slice(e).at(x * vector_threads));
+    });
+    return result;
+  }
+
+  // Where number e of a word is.
+  PackedPlace place(int e) const {
+    const int half = in_word / 2, bit = e % half * w.bits();
+    return PackedPlace{bit, e >= half ? std::optional(Expr(true)) : std::optional(Expr(false)), false};
+  }
+
   void run() const {
-    const Tensor turned = turned_vector(c.type);
+    const Tensor turned = turned_vector();
     const int rows = scales_last() ? rows_of_block_scaled_last : rows_of_block;
     grid(ceildiv(n, rows), {.threads = vector_threads}, [&](Index block) {
       serial(rows / rows_at_once, [&](Index step) {
@@ -79,12 +98,6 @@ Expr QuantisedVectorBase::column(const Expr& word, const Expr& e) const {
   return word / 8 * 64 + word % 2 * 32 + e / 4 * 16 + e / 2 % 2 * 8 + word % 8 / 2 * 2 + e % 2;
 }
 
-PackedPlace QuantisedVectorBase::place(int e) const {
-  const int half = in_word / 2, bit = e % half * w.bits();
-  return PackedPlace{bit, e >= half ? std::optional(Expr(true)) : std::optional(Expr(false)), false,
-                     c.on_cpu};
-}
-
 Expr QuantisedVectorBase::group_of(const Expr& word) const {
   if (w.group == 0) return 0;
   const bool in_order = !w.packed || w.group >= 64;
@@ -93,20 +106,6 @@ Expr QuantisedVectorBase::group_of(const Expr& word) const {
 
 Expr QuantisedVectorBase::number_of_a(const Expr& at) const {
   return select(at < k, a(0, min(at, k - 1)), 0);
-}
-
-Tensor QuantisedVectorBase::turned_vector(DType type) const {
-  Expr words = ceildiv(k, in_word);
-  Tensor result = workspace("turned", {in_word, ceildiv(words, words_of_piece) * words_of_piece}, type);
-  grid(ceildiv(words, vector_threads), in_word, {.threads = vector_threads}, [&](Index x, Index e) {
-    Fragment own({vector_threads}, type);
-    parallel(own, [&](Index i) {
-      Expr number = number_of_a(column(x * vector_threads + i, e));
-      own(i) = c.on_cpu ? f32(number) : number;
-    });
-    copy(own, result.slice(e).at(x * vector_threads));
-  });
-  return result;
 }
 
 void QuantisedVectorBase::store(Fragment& sum, const Expr& row) const {
@@ -124,8 +123,7 @@ void QuantisedVectorBase::store(Fragment& sum, const Expr& row) const {
 Kernel quantised_vector_program(const QuantisedVector& c) {
   return kernel(instance_name("quantised_vector", c), [&] {
     if (!c.on_cpu) return GpuVector{{c}}.run();
-    const QuantisedVectorBase base{c};
-    is_e2m1(c.weights.format) ? run_lanes_on_cpu(base) : run_bytes_on_cpu(base);
+    run_on_cpu(QuantisedVectorBase{c});
   });
 }
 

@@ -1,5 +1,6 @@
 // A matrix of quantised weights times one vector by the lanes of a CPU.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "ops/quantised_gemm/vector_program.hpp"
@@ -71,36 +72,12 @@ struct CpuSteps {
   }
 };
 
-// Lanes multiply all numbers of a word before its sum is scaled.
-struct LanesOnCpu {
-  const QuantisedVectorBase& base;
-  CpuSteps steps{base};
-
-  void add_words(Fragment& sums, const Tensor& vector, const Expr& row, const Expr& first) const {
-    const int count = steps.words();
-    const Fragment words = load(base.matrix.b.elements().at(row, first), {cpu_rows, count});
-    const Shared scales = steps.scales(row, first);
-    const std::optional<Shared> zeros = steps.zeros(row, first);
-    std::vector<Fragment> numbers;
-    for (int e = 0; e < base.in_word; ++e) numbers.push_back(load(vector.slice(e).at(first), {count}));
-    parallel(sums, [&](Index i, Index j) {
-      Expr group = steps.group_of(j), word = words(i, j);
-      Operand sum = f32(0);
-      for (int e = 0; e < base.in_word; ++e) {
-        Expr number = packed_as_f32(base.w.stored(), word, base.place(e));
-        sum = Operand(sum + (zeros ? number - (*zeros)(i, group) : number) * numbers[e](j));
-      }
-      sums(i, j) += sum * scales(i, group);
-    });
-  }
-};
-
 // Words of which each of four bytes is the same.
 std::uint32_t in_all_bytes(int byte) { return 0x01010101u * static_cast<std::uint32_t>(byte); }
 
 // The numbers of the vector that a word meets are integers of 16 bits in units of their own, which the
 // largest of them decides; their bytes multiply those of the word, whose integers are bytes after a shift.
-// The sums of a word are exact.
+// Floats of 4 bits are such integers in units of one half. The sums of a word are exact.
 class BytesOnCpu {
  public:
   explicit BytesOnCpu(const QuantisedVectorBase& base) : base_(base) {}
@@ -126,8 +103,13 @@ class BytesOnCpu {
   Tensor bytes_ = workspace("bytes", {rows_of_bytes_ + 1, padded()}, u32);
   Tensor units_ = workspace("units", {w_.zeros ? 2 : 1, padded()}, f32);
 
+  static constexpr int largest_e2m1 = 12;  // in units of one half
+
   bool is_signed() const { return w_.stored().code == PackedType::Code::signed_integer; }
-  int least() const { return is_signed() ? -(1 << (w_.bits() - 1)) : 0; }
+  int least() const {
+    if (is_e2m1(w_.format)) return -largest_e2m1;
+    return is_signed() ? -(1 << (w_.bits() - 1)) : 0;
+  }
   // The integers of a word that begin its bytes after a shift, each less the least one.
   Expr integers(const Expr& word, int shift) const {
     Expr from_least = is_signed() ? word ^ (w_.bits() == 8 ? in_all_bytes(0x80) : in_all_bytes(0x88)) : word;
@@ -145,7 +127,10 @@ class BytesOnCpu {
     }
     Fragment units = numbers(f32);
     parallel(units, [&](Index i) { units(i) = has_low_bytes_ ? unit_of(x, i) : Expr(f32(1)); });
-    copy(units, units_.slice(0).at(first));
+    if (is_e2m1(w_.format))
+      copy(map(units, [&](Index i) { return units(i) * 0.5f; }), units_.slice(0).at(first));
+    else
+      copy(units, units_.slice(0).at(first));
     std::vector<Fragment> integers;
     for (int e = 0; e < base_.in_word; ++e) {
       integers.push_back(numbers(i32));
@@ -231,29 +216,37 @@ class BytesOnCpu {
   Expr sum_of_word(const Expr& word, const std::vector<Expr>& bytes) const {
     Operand high = i32(0), low = i32(bytes.back());
     for (int shift = 0; shift < shifts_; ++shift) {
-      Expr own = integers(word, shift);
-      high = Operand(dot_of_bytes(high, own, bytes[shift]));
-      if (has_low_bytes_) low = Operand(dot_of_bytes(low, own, bytes[shifts_ + shift]));
+      const Bytes own = bytes_of(word, shift);
+      high = dot_of_bytes(high, own, bytes[shift]);
+      if (has_low_bytes_) low = dot_of_bytes(low, own, bytes[shifts_ + shift]);
     }
     return has_low_bytes_ ? high * 256 + low : high + low;
   }
-  static Expr dot_of_bytes(const Operand& sum, const Expr& a, const Expr& b) {
+  // The number from a bit of a word on, less the least one.
+  using Bytes = std::function<Expr(std::uint32_t bit)>;
+  Bytes bytes_of(const Expr& word, int shift) const {
+    if (is_e2m1(w_.format)) return [=](std::uint32_t bit) { return e2m1(word, shift, bit); };
+    Expr own = integers(word, shift);
+    return [=](std::uint32_t bit) { return i32(u8(own >> bit)); };
+  }
+  // One of sixteen numbers, which lanes look up.
+  static Expr e2m1(const Expr& word, int shift, std::uint32_t bit) {
+    constexpr std::uint32_t magnitudes = 0xc8643210u;
+    const auto bits = [&](std::uint32_t mask) {
+      return (word >> (bit + 4 * static_cast<std::uint32_t>(shift))) & mask;
+    };
+    const auto magnitude = [&] { return i32((magnitudes >> (bits(7) * 4u)) & 15u); };
+    return select(bits(8) == 0u, largest_e2m1 + magnitude(), largest_e2m1 - magnitude());
+  }
+  static Operand dot_of_bytes(const Operand& sum, const Bytes& a, const Expr& b) {
     Operand result = sum;
-    for (std::uint32_t bit = 0; bit < 32; bit += 8)
-      result = Operand(result + i32(u8(a >> bit)) * i32(i8(b >> bit)));
-    return Expr(result);
+    for (std::uint32_t bit = 0; bit < 32; bit += 8) result = Operand(result + a(bit) * i32(i8(b >> bit)));
+    return Operand(Expr(result));
   }
 };
 
 }  // namespace
 
-void run_lanes_on_cpu(const QuantisedVectorBase& base) {
-  const LanesOnCpu lanes{base};
-  const Tensor turned = base.turned_vector(f32);
-  lanes.steps.run(
-      [&](Fragment& sums, const Expr& row, const Expr& first) { lanes.add_words(sums, turned, row, first); });
-}
-
-void run_bytes_on_cpu(const QuantisedVectorBase& base) { BytesOnCpu(base).run(); }
+void run_on_cpu(const QuantisedVectorBase& base) { BytesOnCpu(base).run(); }
 
 }  // namespace tegula::ops

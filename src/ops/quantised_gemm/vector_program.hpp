@@ -1,6 +1,5 @@
 // What the programs of a matrix times a vector on a GPU and on a CPU share.
 #pragma once
-#include "lang/packed_numbers.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/quantised_gemm/vector.hpp"
 
@@ -20,19 +19,15 @@ struct QuantisedVectorBase {
 
   // The column of number e of a word.
   lang::Expr column(const lang::Expr& word, const lang::Expr& e) const;
-  lang::PackedPlace place(int e) const;
   // The group of all numbers of a word.
   lang::Expr group_of(const lang::Expr& word) const;
   // The number of column `at`, 0 beyond the last one.
   lang::Expr number_of_a(const lang::Expr& at) const;
-  // The vector with numbers e of all words side by side, as threads that have words side by side read them.
-  lang::Tensor turned_vector(DType type) const;
   // The sums of rows from `row` on, with all that remains to be done.
   void store(lang::Fragment& sum, const lang::Expr& row) const;
 };
 
-// On a CPU: sums of products of f32, or of the bytes of words where weights are integers.
-void run_lanes_on_cpu(const QuantisedVectorBase& base);
-void run_bytes_on_cpu(const QuantisedVectorBase& base);
+// On a CPU: sums of products of the bytes of words.
+void run_on_cpu(const QuantisedVectorBase& base);
 
 }  // namespace tegula::ops

@@ -24,7 +24,7 @@ Target target_for(Target target, const Device& device) {
 
 DType multiplied_type(DType type, bool on_gpu) {
   if (on_gpu) return type.bits() == 16 ? type : f32;
-  return type == bf16 && supposed_tile_registers.value_or(has_tile_registers()) ? type : f32;
+  return type == bf16 && supposed_tile_registers.value_or(way_of_bf16_products() != 0) ? type : f32;
 }
 
 }  // namespace tegula::ops

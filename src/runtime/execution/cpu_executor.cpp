@@ -152,8 +152,8 @@ class CpuExecutor : public Executable {
     for (auto& value : binding.values) values.push_back(word_of(value));
     for (std::size_t grid = 0; grid < blocks_.size(); ++grid) {
       Context context{program_, {}, {}};
-      TegulaCall call{data.data(), strides.data(), extents.data(), values.data(),       &context,
-                      on_print,    on_fail,        on_contribute,  has_tile_registers()};
+      TegulaCall call{data.data(), strides.data(), extents.data(), values.data(),         &context,
+                      on_print,    on_fail,        on_contribute,  way_of_bf16_products()};
       run_grid(grid, call, binding);
       apply(context);
     }

@@ -102,6 +102,16 @@ bool has_tile_registers() {
   return granted;
 }
 
+bool has_products_of_pairs() {
+#if defined(__x86_64__)
+  return !environment(Variable::isa) && has_avx512() && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+int way_of_bf16_products() { return has_tile_registers() ? 1 : has_products_of_pairs() ? 2 : 0; }
+
 bool has_dots_of_bytes() {
 #if defined(__x86_64__)
   return !environment(Variable::isa) && has_avx512() && __builtin_cpu_supports("avx512vnni");

@@ -24,6 +24,10 @@ Isa best_isa();
 // Whether kernels may use the tile registers of AMX for products of bf16: the processor has them, the
 // operating system grants them to this process, and TEGULA_ISA asks for no set in particular.
 bool has_tile_registers();
+// The same of the instructions of AVX512-BF16, which multiply pairs.
+bool has_products_of_pairs();
+// TegulaCall::has_tiles of this machine.
+int way_of_bf16_products();
 
 // Whether kernels may multiply bytes by the instructions of AVX512-VNNI; not if TEGULA_ISA asks for a set.
 bool has_dots_of_bytes();

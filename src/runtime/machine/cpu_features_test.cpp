@@ -31,6 +31,8 @@ TEST(CpuFeatures, TheVariableChooses) {
 TEST(CpuFeatures, ASetThatIsAskedForIsAllThatIsUsed) {
   const ScopedVariable variable(Variable::isa, std::string(isa_name(Isa::portable)));
   EXPECT_FALSE(has_tile_registers());
+  EXPECT_FALSE(has_products_of_pairs());
+  EXPECT_EQ(way_of_bf16_products(), 0);
   EXPECT_FALSE(has_dots_of_bytes());
 }
 

@@ -55,7 +55,7 @@ struct Product {
 // A product of bf16 values, with the tile registers or without.
 struct ProductOfBf16 {
   int m, n;
-  void (*multiply)(bool has_tiles, long k, const float* a, long row_stride, long k_stride, const float* b,
+  void (*multiply)(int has_tiles, long k, const float* a, long row_stride, long k_stride, const float* b,
                    float* c, long ldc, bool accumulate);
 };
 struct Bounds {
@@ -65,7 +65,7 @@ struct Bounds {
 // is outside of the parts counts as zeros.
 struct NarrowProduct {
   int m, n;
-  void (*multiply)(bool has_tiles, long k, const unsigned short* a, long a_row, long a_k,
+  void (*multiply)(int has_tiles, long k, const unsigned short* a, long a_row, long a_k,
                    const unsigned short* b, long b_k, long b_n, Bounds left, Bounds right, float* c,
                    long ldc);
 };

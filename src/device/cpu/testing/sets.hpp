@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/cpu/testing/functions.hpp"
+#include "runtime/machine/cpu_features.hpp"
 
 namespace tegula_cpu_testing {
 
@@ -16,6 +17,14 @@ inline std::vector<const Functions*> runnable_sets() {
     if (set->supported()) sets.push_back(set);
   }
   return sets;
+}
+
+// The ways in which this machine can multiply bf16: values of TegulaCall::has_tiles.
+inline std::vector<int> ways_of_bf16() {
+  std::vector<int> ways = {0};
+  if (tegula::has_tile_registers()) ways.push_back(1);
+  if (tegula::has_products_of_pairs()) ways.push_back(2);
+  return ways;
 }
 
 class CpuSet : public testing::TestWithParam<const Functions*> {
