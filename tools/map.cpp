@@ -96,6 +96,26 @@ double seconds_of_call(const std::function<void()>& call, Target target) {
       .median();
 }
 
+// Random numbers of a tensor that is only timed: large ones repeat them, since drawing takes longer than the
+// call.
+Tensor timed_values(const ops::OperatorSchema& schema, const ops::ExampleCall& call, std::size_t number) {
+  constexpr std::int64_t most = 1 << 18;
+  const ops::TensorSpec& tensor = schema.tensors[number];
+  const Shape shape = call.shape(schema, tensor);
+  const DType type = call.type_of(schema, tensor);
+  const Tensor result = Tensor::empty(shape, type);
+  const std::int64_t count = result.nelements();
+  if (count <= most || !type.is_floating() || tensor.values || tensor.packs || tensor.low)
+    return call.values(schema, tensor, number);
+  const Tensor drawn = Tensor::random_normal({most}, type, number);
+  const TensorRef all = result.ref().reshape({count});
+  for (std::int64_t begin = 0; begin < count; begin += most) {
+    const std::int64_t n = std::min(most, count - begin);
+    copy_elements(drawn.ref().slice(0, 0, n), all.slice(0, begin, begin + n));
+  }
+  return result;
+}
+
 // On a GPU the results that a gradient needs are the operator's own, there.
 ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
   if (target.device() == DeviceKind::cpu) return call.inputs(schema, 1);
@@ -103,7 +123,7 @@ ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const o
   for (std::size_t i = 0; i < schema.inputs; ++i)
     if (const ops::TensorSpec& tensor = schema.tensors[i];
         !tensor.optional || call.given.contains(tensor.name))
-      inputs.emplace(tensor.name, call.values(schema, tensor, i).to(Device::cuda()));
+      inputs.emplace(tensor.name, timed_values(schema, call, i).to(Device::cuda()));
   const ops::OperatorSchema* forward = schema.forward();
   if (forward == nullptr) return inputs;
   ops::OptionValues options;

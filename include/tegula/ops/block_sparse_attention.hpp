@@ -26,6 +26,9 @@ struct BlockSparseOptions {
   bool causal = false;              // aligned as in `attention`, within the selected blocks
   std::optional<float> scale = {};  // scale of the scores; default 1/√d
   float softcap = 0;                // scores become c · tanh(score / c); 0: off
+  // Promises that the used entries of every row of `indices` ascend and are blocks of which its queries see
+  // keys, so that a GPU need not sort them. check_indices tells whether they ascend.
+  bool ascending = false;
   // Throw an ArgumentError that names the entry if a used entry is neither −1 nor the number of a block. On a
   // GPU the call waits for this check.
   bool check_indices = false;

@@ -346,6 +346,7 @@ def block_sparse_attention(
     softcap: float = 0.0,
     tile_queries: int = 0,
     tile_keys: int = 0,
+    ascending: bool = False,
     check_indices: bool = False,
     deterministic: bool = True,
 ) -> BlockSparseAttentionResult:
@@ -384,6 +385,8 @@ def block_sparse_attention(
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        ascending: promises that used entries of indices ascend and are blocks of which the queries see keys; a GPU
+            then need not sort them.
         check_indices: refuses used entries that are neither -1 nor a block; the call then waits for the GPU.
         deterministic: makes results bitwise reproducible; if false, the contributions to dq are added in any order
             if that is faster.

@@ -35,7 +35,8 @@ struct AttentionBackwardKernel {
     return {compute, features(), features_v(), pack, queries, step ? step : keys, direct()};
   }
   GradientTiles key_tiles() const {
-    return {compute, features(), features_v(), pack, step ? step : queries, keys, direct()};
+    const bool late_values = right && !left && ordered;  // 1 to 7 % faster; 3 % slower without a mask
+    return {compute, features(), features_v(), pack, step ? step : queries, keys, direct(), late_values};
   }
   // The features of tiles.
   int features() const { return padded.of(dim); }

@@ -49,8 +49,7 @@ CallMap lengths() {
 std::vector<CallMap> attention_maps() {
   const std::vector<std::string> alone{"",          "causal",      "left=255", "softcap=30",
                                        "sinks:f32", "layout=bhsd", "scale=0.1"};
-  return {features(),
-          lengths(),
+  return {lengths(),
           {"groups",
            base,
            {"kv_heads=32 group=1", "kv_heads=16 group=2", "kv_heads=8 group=4", "kv_heads=4 group=8",
@@ -58,7 +57,8 @@ std::vector<CallMap> attention_maps() {
            {"", "causal", "causal d=64 d_v=64", "causal d=256 d_v=256"}},
           {"features_of_values", base, stepped("d=#", 64, 256, 32), stepped("d_v=#", 64, 256, 32)},
           {"options", base, alone, alone},
-          {"types", base, {"bf16", "f16", "f32"}, {"", "causal", "d=64 d_v=64", "d=256 d_v=256"}}};
+          {"types", base, {"bf16", "f16", "f32"}, {"", "causal", "d=64 d_v=64", "d=256 d_v=256"}},
+          features()};  // the largest comes last
 }
 
 }  // namespace tegula::ops

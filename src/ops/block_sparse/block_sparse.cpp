@@ -13,7 +13,7 @@ void check(const Bound<BlockSparse>& c, const BlockSparseCall& call, Launch& lau
   IndexCheck check{"indices", c["indices"].transpose(1, 2)};
   if (c.has("counts")) check.counts = c["counts"].transpose(1, 2);
   check.block = c->k_block_size, check.keys = c.dim("keys");
-  check.heads_first = true;
+  check.heads_first = true, check.ascending = c->ascending;
   check.q_begin = call.q_begin, check.k_begin = call.k_begin, check.longest = call.longest;
   check.q_block = c->q_block_size;
   check_indices(check, launch);
@@ -44,6 +44,11 @@ const OperatorSchema& block_sparse_attention_schema() {
                  "attention in which every block of queries sees selected blocks of keys")
           .with(add_heads<Op>)
           .with(add_choice<Op>)
+          .option(&Op::ascending, "ascending",
+                  "promises that used entries of indices ascend and are blocks of which the queries see "
+                  "keys; a GPU "
+                  "then need not sort them")
+          .require("ascending", "ascending <= indices", "indices", "leave it out")
           .option(&Op::check_indices, "check_indices",
                   "refuses used entries that are neither -1 nor a block; the call then waits for the GPU")
           .with(add_attention_results<Op>)

@@ -6,7 +6,7 @@
 namespace tegula::ops {
 namespace block_sparse_test {
 
-enum class Choice { lists, counts, mask };
+enum class Choice { lists, counts, mask, ascending };
 
 struct Row {
   std::string name;
@@ -30,6 +30,16 @@ std::vector<Row> table() {
              .choice = choice,
              .options = {
                  .q_block_size = q_block, .k_block_size = k_block, .causal = (q_block + k_block) % 2 == 1}});
+  for (int q_block : {3, 16, 64})
+    for (int k_block : {5, 16, 64, 65})
+      for (bool causal : {false, true})
+        rows.push_back(
+            {.name = "ascending",
+             .heads = 2,
+             .choice = Choice::ascending,
+             .per_query_head = q_block == 16,
+             .options = {
+                 .q_block_size = q_block, .k_block_size = k_block, .causal = causal, .ascending = true}});
   for (std::int64_t group : {1, 2, 3, 8})
     for (bool per_query_head : {false, true})
       rows.push_back({.name = "group",
@@ -86,8 +96,11 @@ struct Lists {
   Planted indices, counts, mask;
 
   explicit Lists(const Row& row)
-      : indices(random(row, row.entries, -2, blocks(row.keys, row.options.k_block_size) + 2)),
-        counts(random(row, 1, -1, row.entries + 2).select(3, 0)),
+      : indices(row.choice == Choice::ascending
+                    ? ascending(row)
+                    : random(row, row.entries, -2, blocks(row.keys, row.options.k_block_size) + 2)),
+        counts(row.choice == Choice::ascending ? lengths(row)
+                                               : random(row, 1, -1, row.entries + 2).select(3, 0)),
         mask(random(row, blocks(row.keys, row.options.k_block_size), 0, 2).to(boolean)) {}
 
   static std::int64_t blocks(std::int64_t extent, int block) { return (extent + block - 1) / block; }
@@ -96,12 +109,34 @@ struct Lists {
     return Tensor::random_integers({row.batch, heads, blocks(row.queries, row.options.q_block_size), entries},
                                    i32, 5, low, high);
   }
+  // How many blocks of keys some query of the row sees.
+  static std::int64_t seen(const Row& row, std::int64_t n) {
+    const BlockSparseOptions& o = row.options;
+    const std::int64_t end = std::min((n + 1) * o.q_block_size, row.queries) + row.keys - row.queries;
+    return blocks(o.causal ? std::clamp(end, std::int64_t{0}, row.keys) : row.keys, o.k_block_size);
+  }
+  // Every second block and the last ones, and behind them what does not count.
+  static Tensor ascending(const Row& row) {
+    const Tensor lists = random(row, row.entries, -2, 100), used = lengths(row);
+    for (std::int64_t h = 0; h < lists.size(1); ++h)
+      for (std::int64_t n = 0; n < lists.size(2); ++n)
+        for (std::int64_t i = 0, count = std::int64_t(used.get({0, h, n})); i < count; ++i)
+          lists.set({0, h, n, i}, double(std::min(2 * i, seen(row, n) - count + i)));
+    return lists;
+  }
+  static Tensor lengths(const Row& row) {
+    const Tensor result = random(row, 1, 0, 1).select(3, 0).clone();
+    for (std::int64_t h = 0; h < result.size(1); ++h)
+      for (std::int64_t n = 0; n < result.size(2); ++n)
+        result.set({0, h, n}, double(std::min(row.entries, seen(row, n))));
+    return result;
+  }
   void give(const Row& row, BlockSparseOptions& options) const {
     if (row.choice == Choice::mask)
       options.mask = mask.inside;
     else
       options.indices = indices.inside;
-    if (row.choice == Choice::counts) options.counts = counts.inside;
+    if (row.choice == Choice::counts || row.choice == Choice::ascending) options.counts = counts.inside;
   }
 };
 
@@ -204,6 +239,11 @@ TEST(BlockSparse, RefusesWrongCalls) {
       call({.indices = wrong, .check_indices = true}),
       "argument 'indices': expected -1 or a number below 3, that of the blocks of keys, given 3 at "
       "[0, 1, 2, 1]");
+  expect_refusal(
+      call({.indices = indices, .ascending = true, .check_indices = true}),
+      "argument 'indices': expected ascending numbers below 3, that of the blocks of keys, given 0 at "
+      "[0, 0, 0, 1]");
+  expect_refusal(call({.mask = mask, .ascending = true}), "argument 'ascending': expected indices");
 }
 
 // The first wrong entry is named; entries of rows that a sequence has not, and those that do not count, may

@@ -78,9 +78,10 @@ void plan_on_gpu(BlockSparseCall& call) {
 }
 
 // Lists are made by a grid of their own, so that neither producer nor consumers of a tile wait for them.
-void plan_lists(BlockSparseCall& call) {
+void plan_lists(BlockSparseCall& call, bool ascending) {
   BlockSparseKernel& kernel = call.kernel;
   kernel.listed = marked_blocks(blocks_of(call.longest_keys, kernel.k_block));
+  kernel.ascending = ascending && !kernel.mask;
   if (call.per_query_head) return;
   kernel.together = static_cast<int>(std::clamp<std::int64_t>(call.tensors.group(), 1, most_together));
   call.choice = call.choice.slice(2, 0, 1);
@@ -115,7 +116,7 @@ BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptio
   kernel.causal = options.causal, kernel.softcap = score_cap(options.softcap);
   if (planned_for_gpu) {
     plan_on_gpu(call);
-    plan_lists(call);
+    plan_lists(call, options.ascending);
   } else {
     const CpuBlockSparse& limits = cpu_table.block_sparse;
     plan_queries(limits.most_rows, limits.filling_block, call);

@@ -170,7 +170,7 @@ struct Program {
   }
 
   void run() {
-    if (c.listed) make_lists();
+    if (c.listed && !c.ascending) make_lists();
     Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
     grid(sequences.most_blocks() * c.splits(), all_heads, sequences.batch, {.order = order()},
          [&](Index x, Index h, Index b) { block(x, h, b); });
@@ -190,6 +190,8 @@ struct Program {
   // Heads of a group whose choices differ.
   Expr selectors() const { return c.pack > 1 || c.together ? Expr(Operand(1)) : Expr(*group); }
   void make_lists();
+  SortedLists::List list_of(const Expr& b, const Expr& kv_head, const Expr& selector,
+                            const Expr& q_block) const;
   void block(const Index& x, const Index& h, const Index& b);
   void meet(Meeting& meeting, const ListEntry& list, const Expr& count) const;
   void meet_listed(Meeting& meeting, const SortedLists::List& list, const Expr& b) const;
@@ -213,6 +215,13 @@ void Program::make_lists() {
   };
   lists.emplace(sequences.batch, heads * selectors(), sequences.most_blocks(), entries, *c.listed, row_of);
   lists->record_grid();
+}
+
+SortedLists::List Program::list_of(const Expr& b, const Expr& kv_head, const Expr& selector,
+                                   const Expr& q_block) const {
+  if (!c.ascending) return lists->list(b, kv_head * selectors() + selector, q_block);
+  const ChoiceRow row = choice_row(b, kv_head, selector, q_block);
+  return {row.row, row.entries};
 }
 
 void Program::meet(Meeting& meeting, const ListEntry& list, const Expr& count) const {
@@ -252,8 +261,7 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
 
   if (c.listed) {
     Expr selector = c.pack > 1 || c.together ? Expr(Operand(0)) : own.member;
-    const SortedLists::List list = lists->list(b, own.kv_head * selectors() + selector, own.q_block);
-    meet_listed(meeting, list, b);
+    meet_listed(meeting, list_of(b, own.kv_head, selector, own.q_block), b);
   } else {
     const ChoiceRow chosen = choice_row(b, own.kv_head, own.member, own.q_block);
     Expr blocks = ceildiv(visible.end(), c.k_block);

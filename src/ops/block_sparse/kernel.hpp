@@ -24,6 +24,8 @@ struct BlockSparseKernel {
   // Lists are made before, once for all tiles that share them, of so many blocks that are marked at a time:
   // for GPUs.
   std::optional<int> listed = {};
+  // Every list of the choice is one already, with blocks that exist: none is made.
+  bool ascending = false;
   // With lists: the choice has one member for all heads of a group, of which so many, which share list and
   // keys, have tiles that run at the same time.
   std::optional<int> together = {};
@@ -44,7 +46,8 @@ struct BlockSparseKernel {
                       labelled("g", pack), labelled("q", queries), labelled("k", keys),
                       labelled("causal", causal), softcap, labelled("mask", mask), labelled("counts", counts),
                       labelled("listed", listed), labelled("c", listed ? std::nullopt : std::optional(chunk)),
-                      labelled("one", together), labelled("varlen", varlen));
+                      labelled("ascending", ascending), labelled("one", together),
+                      labelled("varlen", varlen));
   }
 };
 

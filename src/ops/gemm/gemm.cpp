@@ -33,6 +33,14 @@ bool may_divide_tail(const BoundCall& c, const GemmKernel& kernel, const GemmTil
   return planned && c.dim("batch") == 1 && !kernel.gated && !kernel.pad_out && !kernel.pad_a && !kernel.pad_b;
 }
 
+void note_precision(const GemmKernel& kernel, bool has_engine, Launch& launch) {
+  if (has_engine && kernel.precision == Precision::tf32x3)
+    launch.note([] { return std::string("plan: precision = tf32x3 is three products of tf32"); });
+  if (has_engine && (kernel.prepare_a || kernel.prepare_b))
+    launch.note(
+        [] { return std::string("plan: a grid of its own rounds operands of f32 for tensor cores"); });
+}
+
 // What both operators ask of the instance `kernel`, with the result `out`: an output, or what is written in
 // place.
 template <class Op>
@@ -70,6 +78,7 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   kernel.tiles = plan.tiles;
   if (has_engine) kernel.stages = plan.stages;
   kernel.tail_splits = plan.tail_splits;
+  note_precision(kernel, has_engine, launch);
   launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"out", result}, {"whole_tiles", plan.whole_tiles}});
 }
 

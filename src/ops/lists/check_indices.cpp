@@ -18,10 +18,12 @@ constexpr std::int32_t nothing = std::numeric_limits<std::int32_t>::max();
 struct CheckKernel {
   bool counts = false, varlen = false;
   bool blocks = false;  // packed sequences with rows of their own, of several queries each
+  bool ascending = false;
 
   bool by_token() const { return varlen && !blocks; }
   auto fields() const {
-    return std::tuple(labelled("counts", counts), labelled("varlen", varlen), labelled("blocks", blocks));
+    return std::tuple(labelled("counts", counts), labelled("varlen", varlen), labelled("blocks", blocks),
+                      labelled("ascending", ascending));
   }
 };
 
@@ -74,7 +76,8 @@ struct Program {
     lang::Tensor list = own(*indices).slice(row);
     serial(length, [&](Index n) {
       Expr entry = list(n);
-      when(entry < -1 || entry >= blocks, [&] { wrong(n, entry); });
+      Expr least = c.ascending ? select(n > 0, list(max(n - 1, 0)) + 1, 0) : Expr(Operand(-1));
+      when(entry < least || entry >= blocks, [&] { wrong(n, entry); });
     });
   }
 
@@ -141,7 +144,8 @@ void check_indices(const IndexCheck& check, Launch& launch) {
     args.refuse(check.name, "fewer than 2^31 rows", tegula::describe(check.indices), "split the batch");
   const bool packed = launch.call().has("cu_seqlens_q");
   const tegula::Tensor found = tegula::Tensor::full({4}, i32, nothing).to(check.indices.device);
-  launch(CheckKernel{check.counts.has_value(), packed, packed && check.q_block > 0}, check_kernel,
+  launch(CheckKernel{check.counts.has_value(), packed, packed && check.q_block > 0, check.ascending},
+         check_kernel,
          {{"indices", check.indices},
           {"found", found},
           {"block", check.block},
@@ -153,9 +157,12 @@ void check_indices(const IndexCheck& check, Launch& launch) {
           {"q_block", check.q_block}});
   const std::vector<std::int32_t> result = found.values<std::int32_t>();
   if (result[0] == nothing) return;
-  args.refuse(check.name, fmt::format("-1 or a number below {}, that of the blocks of keys", result[3]),
+  const char* expected = check.ascending ? "ascending numbers" : "-1 or a number";
+  args.refuse(check.name, fmt::format("{} below {}, that of the blocks of keys", expected, result[3]),
               fmt::format("{} at {}", result[2], position(check, result[0], result[1])),
-              "correct the selection, or leave check_indices out: such entries select nothing");
+              check.ascending
+                  ? "correct the selection, or promise nothing of its order"
+                  : "correct the selection, or leave check_indices out: such entries select nothing");
 }
 
 }  // namespace tegula::ops

@@ -15,6 +15,7 @@ struct IndexCheck {
   TensorRef q_begin = {}, k_begin = {};  // of packed sequences
   std::int64_t longest = 0;              // the most rows of a packed sequence
   bool heads_first = false;              // the caller has heads before rows
+  bool ascending = false;                // used entries ascend, and −1 is none
   int q_block = 0;                       // queries of a row; 0: of packed sequences each token has one
 };
 

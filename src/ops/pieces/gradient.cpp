@@ -229,45 +229,54 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
       scores, slopes, [&](const Expr&, const Expr& t) -> Expr { return base(t); }, mask, bounded_);
   if (!dk_) return add_product(scores, dout_tile, *dv_, tiles_.compute, options);
   auto differentiate = [&](const Fragment& weights) {
-    if (dv_) gemm(weights, dout_tile, *dv_, options);
+    const Work add_values = [&] {
+      if (dv_) gemm(weights, dout_tile, *dv_, options);
+    };
+    // Gradients that are stored transposed leave no registers for it.
+    const bool is_late = tiles_.late_values && receiver && !is_transposed();
+    if (!is_late) add_values();
     gradient_.differentiate(*products, weights, slopes,
                             [&](const Expr&, const Expr& t) -> Expr { return delta(t); });
+    const Work meanwhile = is_late ? add_values : Work([] {});
+    if (tiles_.compute == f32)
+      add_keys(*products, q_tile, receiver, meanwhile);
+    else
+      add_keys(products->to(tiles_.compute), q_tile, receiver, meanwhile);
   };
   // From the rounded weights where they are multiplied: both forms at once take too many registers.
   if (dv_ && tiles_.compute != f32)
     differentiate(scores.to(tiles_.compute));
   else
     differentiate(scores);
-  if (tiles_.compute == f32)
-    add_keys(*products, q_tile, receiver);
-  else
-    add_keys(products->to(tiles_.compute), q_tile, receiver);
 }
 
-void KeyGradient::add_keys(const Fragment& gradients, const Shared& q_tile, const Receiver& receiver) {
+void KeyGradient::add_keys(const Fragment& gradients, const Shared& q_tile, const Receiver& receiver,
+                           const Work& meanwhile) {
   const lang::GemmOptions options = by_rows(tiles_.keys);
   // One warp group alone has no registers for a product of keys in flight while it passes contributions on.
   const bool alone = tiles_.keys <= warp_group_rows;
   std::optional<Fragment> contribution;
   if (alone) gemm(gradients, q_tile, *dk_, options);
-  if (receiver) contribution.emplace(contribute(gradients));
+  if (receiver) contribution.emplace(contribute(gradients, meanwhile));
   if (!alone) gemm(gradients, q_tile, *dk_, options);
   if (receiver) receiver(is_transposed() ? contribution->T() : std::move(*contribution));
 }
 
 bool KeyGradient::is_transposed() const { return tiles_.rows() % warp_group_rows != 0; }
 
-Fragment KeyGradient::contribute(const Fragment& gradients) const {
+Fragment KeyGradient::contribute(const Fragment& gradients, const Work& meanwhile) const {
   const int rows = tiles_.rows(), dim = tiles_.dim;
   if (is_transposed()) {
     Shared tile("tile", {rows, tiles_.keys}, tiles_.compute);
     copy(gradients, tile.T());
+    meanwhile();
     Fragment columns("columns", {dim, rows}, f32, 0);
     gemm(k_.T(), tile.T(), columns);
     return columns;
   }
   Shared tile("tile", {tiles_.keys, rows}, tiles_.compute);
   copy(gradients, tile);
+  meanwhile();
   Fragment result("result", {rows, dim}, f32, 0);
   gemm(tile.T(), k_, result);
   return result;

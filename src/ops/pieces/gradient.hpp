@@ -62,6 +62,9 @@ struct GradientTiles {
   // Results are stored by the threads that have them: with no room for the copy engine's, two blocks of one
   // warp group fit a processor.
   bool direct = false;
+  // The product of values' gradients runs while warp groups wait for each other's gradients of scores,
+  // instead of while they are formed.
+  bool late_values = false;
 
   int rows() const { return queries * pack; }
 };
@@ -139,8 +142,10 @@ class KeyGradient {
   // Tensor cores multiply 64 rows at a time: where a step has another number of queries, their features are
   // the rows of what these keys contribute.
   bool is_transposed() const;
-  lang::Fragment contribute(const lang::Fragment& gradients) const;
-  void add_keys(const lang::Fragment& gradients, const lang::Shared& q_tile, const Receiver& receiver);
+  using Work = std::function<void()>;
+  lang::Fragment contribute(const lang::Fragment& gradients, const Work& meanwhile) const;
+  void add_keys(const lang::Fragment& gradients, const lang::Shared& q_tile, const Receiver& receiver,
+                const Work& meanwhile);
 
   GradientTiles tiles_;
   ScoreGradient gradient_;
