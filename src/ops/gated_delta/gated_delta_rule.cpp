@@ -4,6 +4,7 @@
 #include "ops/gated_delta/delta_table.hpp"
 #include "ops/gated_delta/factors.hpp"
 #include "ops/gated_delta/segments.hpp"
+#include "ops/linear/maps.hpp"
 #include "ops/linear/recurrent.hpp"
 #include "ops/linear/unit_rows.hpp"
 #include "ops/schema/beside.hpp"
@@ -201,12 +202,16 @@ struct FormedRule {
   }
 };
 
-void run_recurrent(const RuleCall& c, Launch& launch, const FormedRule& formed, const TensorRef& out) {
+RecurrentKernel recurrent_of(const RuleCall& c, const FormedRule& formed, bool last) {
   const DeltaPass& pass = formed.pass;
   RecurrentKernel kernel{pass.type, pass.type, pass.d, pass.d_v, 32, c.type_if("g"), {}, c.type("beta")};
   kernel.unit = c->qk_l2norm, kernel.packed = pass.packed;
-  kernel.first = c.has("initial_state"), kernel.last = c->output_final_state;
-  launch(kernel, recurrent_kernel,
+  kernel.first = c.has("initial_state"), kernel.last = last;
+  return kernel;
+}
+
+void run_recurrent(const RuleCall& c, Launch& launch, const FormedRule& formed, const TensorRef& out) {
+  launch(recurrent_of(c, formed, c->output_final_state), recurrent_kernel,
          {{"q", formed.q},
           {"k", formed.k},
           {"v", formed.v},
@@ -296,7 +301,27 @@ class RuleBackward {
                unit_dk = launch.scratch(unit_dq.shape(), f32);
 };
 
-void run_rule_backward(const RuleCall& c, Launch& launch) { RuleBackward(c, launch).run(); }
+void run_recurrent_backward(const RuleCall& c, Launch& launch) {
+  const FormedRule formed(c, launch);
+  launch(recurrent_of(c, formed, c.has("dfinal_state")), recurrent_gradients_kernel,
+         {{"q", formed.q},
+          {"k", formed.k},
+          {"v", formed.v},
+          {"beta", formed.beta},
+          {"g", formed.g},
+          {"scale", c.real("scale")},
+          {"dout", token_view(c.call(), "dout")},
+          {"dq", token_view(c.call(), "dq")},
+          {"dk", token_view(c.call(), "dk")},
+          {"dv", token_view(c.call(), "dv")},
+          {"dbeta", token_view(c.call(), "dbeta")},
+          {"dg", token_view(c.call(), "dg")}});
+}
+
+void run_rule_backward(const RuleCall& c, Launch& launch) {
+  if (differentiates_by_token(c.call())) return run_recurrent_backward(c, launch);
+  RuleBackward(c, launch).run();
+}
 
 template <class E>
 void rule_formula(const RuleCall& c, E& exact) {
@@ -349,6 +374,7 @@ const OperatorSchema& gated_delta_rule_schema() {
                {"one_token_128_bf16",
                 "batch=128 tokens=1 key_heads=16 group=2 d=128 d_v=128 bf16 g "
                 "qk_l2norm initial_state output_final_state"}})
+          .maps(scan_maps())
           .run(run_rule, rule_formula<Exact>);
   return table;
 }

@@ -1,5 +1,6 @@
 #include "tegula/ops/ssd.hpp"
 
+#include "ops/linear/maps.hpp"
 #include "ops/schema/gradient.hpp"
 #include "ops/state_space/example.hpp"
 #include "ops/state_space/softplus.hpp"
@@ -226,6 +227,7 @@ const OperatorSchema& ssd_schema() {
                       "D initial_state output_final_state"}})
           .measured({{"8x4096_80x64_128_bf16",
                       "batch=8 tokens=4096 groups=1 group=80 p=64 n=128 bf16 dt:f32 D dt_bias dt_softplus"}})
+          .maps(scan_maps({"groups", "group", "n", "p", "bf16 dt:f32 D"}))
           .run(run, formula<Exact>);
   return table;
 }
