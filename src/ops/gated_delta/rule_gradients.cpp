@@ -1,0 +1,175 @@
+#include "ops/gated_delta/formed_rule.hpp"
+#include "ops/linear/unit_rows.hpp"
+#include "ops/schema/beside.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+// The gradients of a call, grid by grid.
+class RuleBackward {
+ public:
+  RuleBackward(const RuleCall& call, Launch& launcher) : c(call), launch(launcher) {}
+  void run() {
+    f.normalize();
+    f.make_factors(), f.make_kept();
+    f.pass.keep = true, f.pass.first = c.has("initial_state");
+    const std::int64_t number = f.segments(dout),
+                       count = number > 1 ? 1 : gradient_stretches_of(c.call(), f.pass);
+    if (number > 1)
+      run_by_segments(number);
+    else if (count > 1)
+      run_by_stretches(count);
+    else
+      run_whole();
+    if (unit) differentiate_norms();
+  }
+
+ private:
+  void run_whole() {
+    f.form_factors();
+    Beside states(launch);
+    states.run([&] { f.launch_pass(f.pass, {}, {}, f.turned("initial_state"), {}); });
+    differentiate_pass({}, f.turned("dfinal_state"), f.turned("dinitial_state"));
+    states.join();
+    differentiate_chunks({});
+  }
+
+  // The passes have few blocks each. That of the gradients begins with the last stretch, beside the factors
+  // of the stretches before; that of the states follows, beside the gradients of the chunks that it has left.
+  void run_by_stretches(std::int64_t count) {
+    const Tensor states[] = {f.make_between(), f.make_between()},
+                 gradients[] = {f.make_between(), f.make_between()};
+    Beside passes(launch);
+    for (std::int64_t i = count - 1; i >= 0; --i) {
+      const Stretch stretch{i, count};
+      f.form_factors(stretch);
+      passes.run([&] {
+        differentiate_pass(stretch, i == count - 1 ? f.turned("dfinal_state") : gradients[(i + 1) % 2].ref(),
+                           i == 0 ? f.turned("dinitial_state") : gradients[i % 2].ref());
+      });
+    }
+    const auto pass = [&](std::int64_t i) {
+      DeltaPass own = f.pass;
+      own.first = i > 0 || f.pass.first, own.last = i < count - 1;
+      f.launch_pass(own, {i, count}, {}, i > 0 ? states[(i - 1) % 2].ref() : f.turned("initial_state"),
+                    own.last ? states[i % 2].ref() : TensorRef());
+    };
+    pass(0);  // beside the gradients of the first stretch
+    for (std::int64_t i = 0; i < count; ++i) {
+      passes.join();
+      if (i == 0) passes.run([&] { pass(1); });
+      if (i > 0 && i < count - 1) passes.follow([&] { pass(i + 1); });
+      differentiate_chunks({i, count});
+    }
+  }
+
+  // Gradients of segments are joined as states are, by the same maps.
+  void run_by_segments(std::int64_t number) {
+    f.form_factors();
+    const SegmentsOfCall segments = f.make_segments(number);
+    const Tensor dstarts = f.make_states_of_segments(number), dends = f.make_states_of_segments(number);
+    Beside gradients(launch);
+    gradients.run([&] { differentiate_alone(segments, dstarts); });
+    f.form_maps(segments);
+    gradients.run([&] {
+      join_gradients(segments, dstarts, dends);
+      differentiate_segments(segments, dends);
+    });
+    f.form_starts(segments, {});
+    f.run_segments(segments, {});
+    gradients.join();
+    differentiate_chunks({});
+  }
+
+  void launch_gradients(const DeltaPass& own, const std::function<TensorRef(const TensorRef&)>& part,
+                        const TensorRef& dend, const TensorRef& dstart) {
+    launch(own, delta_pass_gradients_kernel,
+           {{"q", part(f.q)},
+            {"k", part(f.k)},
+            {"dout", part(dout)},
+            {"inverse", part(f.inverse)},
+            {"scores", part(f.scores)},
+            {"vectors", part(f.vectors)},
+            {"dfinal_state", dend},
+            {"solved", part(solved)},
+            {"dstates", part(dstates)},
+            {"dinitial_state", dstart}});
+  }
+  void differentiate_pass(const Stretch& stretch, const TensorRef& dend, const TensorRef& dstart) {
+    DeltaPass own = f.pass;
+    own.first = dstart.rank() > 0, own.last = dend.rank() > 0;
+    launch_gradients(
+        own, [&](const TensorRef& tensor) { return stretch.of(tensor); }, dend, dstart);
+  }
+  // Of segments that nothing follows.
+  void differentiate_alone(const SegmentsOfCall& segments, const Tensor& dstarts) {
+    DeltaPass own = f.pass;
+    own.keep = own.last = false, own.first = true;
+    launch_gradients(
+        own, [&](const TensorRef& tensor) { return segments.own(tensor); }, {},
+        SegmentsOfCall::as_sequences(dstarts));
+  }
+  void differentiate_segments(const SegmentsOfCall& segments, const Tensor& dends) {
+    DeltaPass own = f.pass;
+    own.first = false, own.last = true;
+    launch_gradients(own, [&](const TensorRef& tensor) { return segments.own(tensor); },
+                     SegmentsOfCall::as_sequences(dends), {});
+  }
+  void join_gradients(const SegmentsOfCall& segments, const Tensor& dstarts, const Tensor& dends) {
+    DeltaPass all = f.pass;
+    all.block = rows_of_segments, all.last = c.has("dfinal_state");
+    launch(all, segment_gradients_kernel,
+           {{"dstarts", dstarts},
+            {"dends", dends},
+            {"map", segments.map},
+            {"map_rest", segments.remainder},
+            {"dfinal_state", f.turned("dfinal_state")},
+            {"dinitial_state", f.turned("dinitial_state")}});
+  }
+
+  void differentiate_chunks(const Stretch& stretch) {
+    DeltaChunkGradients kernel{f.pass.type, c.type("beta"), unit ? f32 : f.pass.type, f.pass.d, f.pass.d_v};
+    kernel.block = f.pass.block, kernel.gated = c.has("g"), kernel.grouped = c.dim("group") > 1;
+    kernel.packed = f.pass.packed;
+    launch(kernel, delta_chunk_gradients_kernel,
+           {{"q", stretch.of(f.q)},
+            {"k", stretch.of(f.k)},
+            {"v", stretch.of(f.v)},
+            {"dout", stretch.of(dout)},
+            {"written", stretch.of(f.written)},
+            {"solved", stretch.of(solved)},
+            {"states", stretch.of(f.states)},
+            {"dstates", stretch.of(dstates)},
+            {"vectors", stretch.of(f.vectors)},
+            {"scale", scale},
+            {"dq", stretch.of(unit ? unit_dq.ref() : dq)},
+            {"dk", stretch.of(unit ? unit_dk.ref() : dk)},
+            {"dv", stretch.of(token_view(c.call(), "dv"))},
+            {"dbeta", stretch.of(token_view(c.call(), "dbeta"))},
+            {"dg", stretch.of(token_view(c.call(), "dg"))}});
+  }
+
+  void differentiate_norms() {
+    const UnitRowsKernel rows{f.pass.type, f.pass.d};
+    launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "q")}, {"dy", unit_dq}, {"dx", dq}});
+    launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "k")}, {"dy", unit_dk}, {"dx", dk}});
+  }
+
+  const RuleCall& c;
+  Launch& launch;
+  FormedRule f{c, launch};
+  const double scale = c.real("scale");
+  const bool unit = c->qk_l2norm;
+  const TensorRef dout = token_view(c.call(), "dout"), dq = token_view(c.call(), "dq"),
+                  dk = token_view(c.call(), "dk");
+  const Tensor dstates = f.make_states(), solved = f.make("heads", {f.pass.d_v}, f.pass.type),
+               unit_dq = launch.scratch(unit ? f.shape("key_heads", {f.pass.d}) : Shape{0}, f32),
+               unit_dk = launch.scratch(unit_dq.shape(), f32);
+};
+
+}  // namespace
+
+void differentiate_rule(const RuleCall& c, Launch& launch) { RuleBackward(c, launch).run(); }
+
+}  // namespace tegula::ops
