@@ -16,7 +16,8 @@ FormedRule::FormedRule(const RuleCall& call, Launch& launches)
       g(token_view(c.call(), "g")) {
   pass.type = c.type("q");
   pass.d = c.small_dim("d"), pass.d_v = c.small_dim("d_v");
-  pass.packed = c.has("cu_seqlens"), pass.block = wide(scan_of(pass)).block;
+  pass.packed = c.has("cu_seqlens");
+  pass.block = wide(scan_of(pass), c.on_gpu()).block;
 }
 
 Shape FormedRule::shape(const char* heads, Shape remainder) const {

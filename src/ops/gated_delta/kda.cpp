@@ -30,7 +30,7 @@ struct FormedKda {
     kernel.packed = c.has("cu_seqlens");
     scan.type = scan.result = kernel.type, scan.d = kernel.d, scan.d_v = kernel.d_v;
     scan.packed = kernel.packed, scan.by_feature = true;
-    kernel.block = wide(scan).block;
+    kernel.block = wide(scan, c.on_gpu()).block;
   }
   TensorRef view(const char* tensor) const { return token_view(c.call(), tensor); }
   Tensor make(const char* heads, std::int64_t rest, DType type) const {

@@ -126,7 +126,7 @@ void run_backward(const Call& c, Launch& launch) {
           {"dv", token_view(c.call(), "dv")}});
   scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
   const Tensor dsums = launch.scratch(scan.gated ? shape_of_heads(c.call()) : Shape{0}, f32);
-  launch(wide(scan), scan_gradients_kernel,
+  launch(wide(scan, c.on_gpu()), scan_gradients_kernel,
          {{"q", q},
           {"k", k},
           {"v", v},

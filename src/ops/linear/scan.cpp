@@ -10,20 +10,19 @@ namespace tegula::ops {
 using namespace lang;
 using lang::Tensor;
 
-ScanKernel wide(ScanKernel c) {
-  const int most = c.type.bits() == 16 ? 64 : c.d <= 128 ? 32 : 16;
+ScanKernel wide(ScanKernel c, bool on_gpu) {
+  // Each block of a CPU copies what all columns are multiplied by.
+  constexpr int most_of_cpu = 128;
+  const int most = !on_gpu ? most_of_cpu : c.type.bits() == 16 ? 64 : c.d <= 128 ? 32 : 16;
   c.block = std::min(most, (c.d_v + 15) / 16 * 16);
   return c;
 }
 
-// Fewer columns, as long as a GPU has processors left. A CPU has few, and each block forms its scores anew.
+// Fewer columns, as long as a GPU has processors left. A CPU has few.
 ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu) {
-  constexpr int least = 16, most_of_cpu = 128;
-  c = wide(c);
-  if (!on_gpu) {
-    c.block = std::min(most_of_cpu, (c.d_v + least - 1) / least * least);
-    return c;
-  }
+  constexpr int least = 16;
+  c = wide(c, on_gpu);
+  if (!on_gpu) return c;
   while (c.block >= 2 * least && c.block % (2 * least) == 0 &&
          heads * ((c.d_v + c.block - 1) / c.block) < gpu_table.scan.filling_blocks)
     c.block /= 2;

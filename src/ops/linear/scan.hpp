@@ -45,7 +45,7 @@ struct ScanKernel {
 };
 // With blocks for chunks that are independent, and for those of which `heads`, of all sequences, have a block
 // for each step of columns.
-ScanKernel wide(ScanKernel c);
+ScanKernel wide(ScanKernel c, bool on_gpu);
 ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu);
 
 // q, k, v, [sums, weights, D, z, initial_state,] scale give out [, final_state]: with weights [batch, tokens,

@@ -102,7 +102,7 @@ class SsdBackward {
   void differentiate_chunks() {
     ScanKernel chunks = scan;
     chunks.first = false, chunks.grouped = c.dim("group") > 1;
-    launch(wide(chunks), scan_gradients_kernel,
+    launch(wide(chunks, c.on_gpu()), scan_gradients_kernel,
            {{"q", q},
             {"k", k},
             {"v", v},
