@@ -122,9 +122,9 @@ void FormedRule::form_maps(const SegmentsOfCall& segments) {
           {"v", segments.own(v)},
           {"vectors", segments.own(vectors)},
           {"inverse", segments.own(inverse)},
-          {"final_state", SegmentsOfCall::as_sequences(segments.ends)},
-          {"map", SegmentsOfCall::as_sequences(segments.map)},
-          {"map_rest", SegmentsOfCall::as_sequences(segments.remainder)}});
+          {"final_state", as_sequences(segments.ends)},
+          {"map", as_sequences(segments.map)},
+          {"map_rest", as_sequences(segments.remainder)}});
 }
 
 void FormedRule::form_starts(const SegmentsOfCall& segments, const TensorRef& final_state) {
@@ -149,7 +149,7 @@ void FormedRule::run_segments(const SegmentsOfCall& segments, const TensorRef& o
           {"vectors", segments.own(vectors)},
           {"inverse", segments.own(inverse)},
           {"scores", segments.own(scores)},
-          {"initial_state", SegmentsOfCall::as_sequences(segments.starts)},
+          {"initial_state", as_sequences(segments.starts)},
           {"out", segments.own(out)},
           {"states", segments.own(states)},
           {"written", segments.own(written)}});

@@ -27,12 +27,6 @@ struct SegmentsOfCall {
   Tensor ends, starts, map, remainder;  // [batch, segments, heads, …]; of maps the terms
 
   TensorRef own(const TensorRef& tensor) const { return *divided(tensor, number); }
-  // [batch, segments, …] as sequences.
-  static TensorRef as_sequences(const Tensor& tensor) {
-    Shape shape = tensor.shape();
-    shape[1] *= shape[0], shape.erase(shape.begin());
-    return tensor.ref().reshape(shape);
-  }
 };
 
 struct FormedRule {

@@ -107,7 +107,7 @@ void run_tokens(const KdaCall& c, Launch& launch) {
 }
 
 void run_kda(const KdaCall& c, Launch& launch) {
-  if (c.dim("longest") <= most_recurrent_tokens) return run_tokens(c, launch);
+  if (goes_by_token(c.call(), {.head = 158, .call = 30})) return run_tokens(c, launch);
   FormedKda formed(c, launch);
   formed.normalize();
   formed.form_factors(false);

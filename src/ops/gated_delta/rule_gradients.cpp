@@ -107,14 +107,13 @@ class RuleBackward {
     DeltaPass own = f.pass;
     own.keep = own.last = false, own.first = true;
     launch_gradients(
-        own, [&](const TensorRef& tensor) { return segments.own(tensor); }, {},
-        SegmentsOfCall::as_sequences(dstarts));
+        own, [&](const TensorRef& tensor) { return segments.own(tensor); }, {}, as_sequences(dstarts));
   }
   void differentiate_segments(const SegmentsOfCall& segments, const Tensor& dends) {
     DeltaPass own = f.pass;
     own.first = false, own.last = true;
-    launch_gradients(own, [&](const TensorRef& tensor) { return segments.own(tensor); },
-                     SegmentsOfCall::as_sequences(dends), {});
+    launch_gradients(own, [&](const TensorRef& tensor) { return segments.own(tensor); }, as_sequences(dends),
+                     {});
   }
   void join_gradients(const SegmentsOfCall& segments, const Tensor& dstarts, const Tensor& dends) {
     DeltaPass all = f.pass;

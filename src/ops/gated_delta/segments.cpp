@@ -92,15 +92,6 @@ std::int64_t gradient_stretches_of(const BoundCall& call, const DeltaPass& pass)
   });
 }
 
-std::optional<TensorRef> divided(const TensorRef& tensor, std::int64_t segments) {
-  TensorRef result = tensor;
-  if (tensor.rank() < 2) return result;
-  if (tensor.shape[0] != 1 && tensor.strides[0] != tensor.shape[1] * tensor.strides[1]) return std::nullopt;
-  result.shape[0] *= segments, result.shape[1] /= segments;
-  result.strides[0] = result.shape[1] * result.strides[1];
-  return result;
-}
-
 using namespace lang;
 using lang::Tensor;
 

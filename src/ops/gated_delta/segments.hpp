@@ -3,6 +3,7 @@
 // the states that segments begin with; then each segment is a sequence of its own.
 #pragma once
 #include "ops/gated_delta/delta_pass.hpp"
+#include "ops/linear/scan_segments.hpp"
 
 namespace tegula::ops {
 
@@ -16,8 +17,6 @@ std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass);
 std::int64_t gradient_stretches_of(const BoundCall& call, const DeltaPass& pass);
 // Rows of a block of the pass over segments: of few heads there are the more blocks.
 inline constexpr int rows_of_segments = 16;
-// [batch, tokens, …] becomes [batch · segments, tokens / segments, …]; nothing where strides do not allow it.
-std::optional<TensorRef> divided(const TensorRef& tensor, std::int64_t segments);
 
 // ends [batch, segments, heads, d_v, d] and maps [batch, segments, heads, d, d] of delta_pass_kernel with
 // `segment` [, initial_state] give starts [batch, segments, heads, d_v, d] [, final_state].

@@ -5,7 +5,7 @@
 #include "ops/linear/maps.hpp"
 #include "ops/linear/normalize.hpp"
 #include "ops/linear/recurrent.hpp"
-#include "ops/linear/scan.hpp"
+#include "ops/linear/scan_segments.hpp"
 #include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -46,12 +46,21 @@ void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result,
   ScanKernel scan = scan_of(c);
   scan.result = result, scan.last = last;
   const double scale = c.real("scale");
-  if (c.dim("longest") <= most_recurrent_tokens)
+  if (goes_by_token(c.call(), {.head = 40, .call = 12}))
     return launch(
         recurrent_of(c, scan, last), recurrent_kernel,
         {{"q", q}, {"k", k}, {"v", v}, {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
-  launch(narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu()), scan_kernel,
-         {{"q", q}, {"k", k}, {"v", v}, {"sums", gate_sums(c, launch)}, {"scale", scale}, {"out", out}});
+  const Tensor sums = gate_sums(c, launch);
+  const auto state = [&](const char* name, bool has) { return has ? c.call().formed(name) : TensorRef(); };
+  launch_scan(c.call(), launch, scan,
+              {.q = q,
+               .k = k,
+               .v = v,
+               .sums = sums,
+               .out = out,
+               .initial_state = state("initial_state", scan.first),
+               .final_state = state("final_state", last),
+               .scale = scale});
 }
 
 void run(const Call& c, Launch& launch) {

@@ -3,6 +3,15 @@
 
 namespace tegula::ops {
 
+bool goes_by_token(const BoundCall& call, const ChunkCosts& chunks) {
+  constexpr std::int64_t most = 8;
+  constexpr double token = 63;  // nanoseconds of a GPU, of a head
+  const std::int64_t tokens = call.dim("longest");
+  if (tokens <= 1 || tokens > most || !call.on_gpu()) return tokens <= most;
+  const auto heads = static_cast<double>(sequences_of(call) * call.dim("heads"));
+  return heads * static_cast<double>(tokens) * token <= heads * chunks.head + 1000 * chunks.call;
+}
+
 using namespace lang;
 using lang::Tensor;
 

@@ -4,7 +4,13 @@
 
 namespace tegula::ops {
 
-inline constexpr std::int64_t most_recurrent_tokens = 8;
+// What chunks take for a head with 128 x 128 features, in nanoseconds, and as long as a call has few heads, in
+// microseconds.
+struct ChunkCosts {
+  double head, call;
+};
+// Whether a call of few tokens takes less time token by token than by chunks.
+bool goes_by_token(const BoundCall& call, const ChunkCosts& chunks);
 
 struct RecurrentKernel {
   DType type = f32, result = f32;
