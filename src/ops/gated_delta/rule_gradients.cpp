@@ -14,12 +14,8 @@ class RuleBackward {
     f.normalize();
     f.make_factors(), f.make_kept();
     f.pass.keep = true, f.pass.first = c.has("initial_state");
-    const std::int64_t number = f.segments(dout),
-                       count = number > 1 ? 1 : gradient_stretches_of(c.call(), f.pass);
-    if (number > 1)
+    if (const std::int64_t number = f.segments(dout); number > 1)
       run_by_segments(number);
-    else if (count > 1)
-      run_by_stretches(count);
     else
       run_whole();
     if (unit) differentiate_norms();
@@ -30,38 +26,9 @@ class RuleBackward {
     f.form_factors();
     Beside states(launch);
     states.run([&] { f.launch_pass(f.pass, {}, {}, f.turned("initial_state"), {}); });
-    differentiate_pass({}, f.turned("dfinal_state"), f.turned("dinitial_state"));
+    differentiate_pass(f.turned("dfinal_state"), f.turned("dinitial_state"));
     states.join();
-    differentiate_chunks({});
-  }
-
-  // The passes have few blocks each. That of the gradients begins with the last stretch, beside the factors
-  // of the stretches before; that of the states follows, beside the gradients of the chunks that it has left.
-  void run_by_stretches(std::int64_t count) {
-    const Tensor states[] = {f.make_between(), f.make_between()},
-                 gradients[] = {f.make_between(), f.make_between()};
-    Beside passes(launch);
-    for (std::int64_t i = count - 1; i >= 0; --i) {
-      const Stretch stretch{i, count};
-      f.form_factors(stretch);
-      passes.run([&] {
-        differentiate_pass(stretch, i == count - 1 ? f.turned("dfinal_state") : gradients[(i + 1) % 2].ref(),
-                           i == 0 ? f.turned("dinitial_state") : gradients[i % 2].ref());
-      });
-    }
-    const auto pass = [&](std::int64_t i) {
-      DeltaPass own = f.pass;
-      own.first = i > 0 || f.pass.first, own.last = i < count - 1;
-      f.launch_pass(own, {i, count}, {}, i > 0 ? states[(i - 1) % 2].ref() : f.turned("initial_state"),
-                    own.last ? states[i % 2].ref() : TensorRef());
-    };
-    pass(0);  // beside the gradients of the first stretch
-    for (std::int64_t i = 0; i < count; ++i) {
-      passes.join();
-      if (i == 0) passes.run([&] { pass(1); });
-      if (i > 0 && i < count - 1) passes.follow([&] { pass(i + 1); });
-      differentiate_chunks({i, count});
-    }
+    differentiate_chunks();
   }
 
   // Gradients of segments are joined as states are, by the same maps.
@@ -79,7 +46,7 @@ class RuleBackward {
     f.form_starts(segments, {});
     f.run_segments(segments, {});
     gradients.join();
-    differentiate_chunks({});
+    differentiate_chunks();
   }
 
   void launch_gradients(const DeltaPass& own, const std::function<TensorRef(const TensorRef&)>& part,
@@ -96,11 +63,11 @@ class RuleBackward {
             {"dstates", part(dstates)},
             {"dinitial_state", dstart}});
   }
-  void differentiate_pass(const Stretch& stretch, const TensorRef& dend, const TensorRef& dstart) {
+  void differentiate_pass(const TensorRef& dend, const TensorRef& dstart) {
     DeltaPass own = f.pass;
     own.first = dstart.rank() > 0, own.last = dend.rank() > 0;
     launch_gradients(
-        own, [&](const TensorRef& tensor) { return stretch.of(tensor); }, dend, dstart);
+        own, [&](const TensorRef& tensor) { return tensor; }, dend, dstart);
   }
   // Of segments that nothing follows.
   void differentiate_alone(const SegmentsOfCall& segments, const Tensor& dstarts) {
@@ -127,26 +94,26 @@ class RuleBackward {
             {"dinitial_state", f.turned("dinitial_state")}});
   }
 
-  void differentiate_chunks(const Stretch& stretch) {
+  void differentiate_chunks() {
     DeltaChunkGradients kernel{f.pass.type, c.type("beta"), unit ? f32 : f.pass.type, f.pass.d, f.pass.d_v};
     kernel.block = f.pass.block, kernel.gated = c.has("g"), kernel.grouped = c.dim("group") > 1;
     kernel.packed = f.pass.packed;
     launch(kernel, delta_chunk_gradients_kernel,
-           {{"q", stretch.of(f.q)},
-            {"k", stretch.of(f.k)},
-            {"v", stretch.of(f.v)},
-            {"dout", stretch.of(dout)},
-            {"written", stretch.of(f.written)},
-            {"solved", stretch.of(solved)},
-            {"states", stretch.of(f.states)},
-            {"dstates", stretch.of(dstates)},
-            {"vectors", stretch.of(f.vectors)},
+           {{"q", f.q},
+            {"k", f.k},
+            {"v", f.v},
+            {"dout", dout},
+            {"written", f.written},
+            {"solved", solved},
+            {"states", f.states},
+            {"dstates", dstates},
+            {"vectors", f.vectors},
             {"scale", scale},
-            {"dq", stretch.of(unit ? unit_dq.ref() : dq)},
-            {"dk", stretch.of(unit ? unit_dk.ref() : dk)},
-            {"dv", stretch.of(token_view(c.call(), "dv"))},
-            {"dbeta", stretch.of(token_view(c.call(), "dbeta"))},
-            {"dg", stretch.of(token_view(c.call(), "dg"))}});
+            {"dq", unit ? unit_dq.ref() : dq},
+            {"dk", unit ? unit_dk.ref() : dk},
+            {"dv", token_view(c.call(), "dv")},
+            {"dbeta", token_view(c.call(), "dbeta")},
+            {"dg", token_view(c.call(), "dg")}});
   }
 
   void differentiate_norms() {

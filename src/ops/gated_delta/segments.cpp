@@ -40,55 +40,25 @@ std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass) {
   });
 }
 
-namespace {
-
-// The number of stretches with the least time, of a pass with so many blocks that leaves processors idle.
-template <class Estimate>
-std::int64_t best_stretches(const BoundCall& call, std::int64_t blocks, const Estimate& estimate) {
+std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass) {
   constexpr std::int64_t most = 8;
-  const std::int64_t tokens = call.dim("tokens");
-  if (call.has("cu_seqlens") || blocks >= planned_gpu_processors(call)) return 1;
+  if (call.has("cu_seqlens")) return 1;
+  const std::int64_t tokens = call.dim("tokens"), processors = planned_gpu_processors(call);
+  const std::int64_t heads = sequences_of(call) * call.dim("heads"),
+                     blocks = heads * ((pass.columns() + pass.block - 1) / pass.block);
+  if (blocks >= processors) return 1;
   Candidates<std::int64_t, 4> candidates{1};
   for (std::int64_t count = 2; count <= most; count *= 2)
     if (tokens > 0 && tokens % (count * chunk_tokens_of_scan) == 0) candidates.add(count);
   return best_of(candidates, [&](std::int64_t count) {
     const auto n = static_cast<double>(count);
-    return call.on_gpu() ? estimate(std::ceil(1. * tokens / chunk_tokens_of_scan / n), n) : n;
-  });
-}
-std::int64_t blocks_of(const BoundCall& call, const DeltaPass& pass) {
-  return sequences_of(call) * call.dim("heads") * ((pass.columns() + pass.block - 1) / pass.block);
-}
-
-}  // namespace
-
-std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass) {
-  const std::int64_t blocks = blocks_of(call, pass), processors = planned_gpu_processors(call);
-  const auto heads = static_cast<double>(sequences_of(call) * call.dim("heads"));
-  return best_stretches(call, blocks, [&](double chunks, double n) {
-    const double all = chunks * heads * factors_time, own = chunks * scan_costs.step_with_outputs;
+    if (!call.on_gpu()) return n;
+    const double chunks = std::ceil(1. * tokens / chunk_tokens_of_scan / n),
+                 all = chunks * static_cast<double>(heads) * factors_time,
+                 own = chunks * scan_costs.step_with_outputs;
     const double alone = all / static_cast<double>(processors),
                  beside = all / static_cast<double>(processors - blocks);
     return alone + (n - 1) * std::max(own, beside) + own + n * scan_costs.grids;
-  });
-}
-
-std::int64_t gradient_stretches_of(const BoundCall& call, const DeltaPass& pass) {
-  // Microseconds: of a chunk in the passes over states and over gradients, both at once, and alone; of the
-  // gradients of a chunk of a head by a processor.
-  constexpr double both = 2.5, of_states = 1.45, of_gradients = 1.9, of_chunk = 11;
-  const std::int64_t blocks = blocks_of(call, pass);
-  const auto heads = static_cast<double>(sequences_of(call) * call.dim("heads")),
-             processors = static_cast<double>(planned_gpu_processors(call)),
-             idle = processors - static_cast<double>(blocks);
-  return best_stretches(call, blocks, [&](double chunks, double n) {
-    const double factors = chunks * heads * factors_time, ends = chunks * heads * of_chunk;
-    if (n == 1) return (factors + ends) / processors + chunks * both;
-    const double beside_factors = std::max(chunks * of_gradients, factors / idle),
-                 done = (n - 1) * chunks * of_states * idle;  // of the gradients of chunks, beside the states
-    return factors / processors + (n - 1) * beside_factors + chunks * of_gradients +
-           (n - 1) * chunks * of_states + std::max(n * ends - done, ends) / processors +
-           2 * n * scan_costs.grids;
   });
 }
 

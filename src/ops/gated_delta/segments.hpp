@@ -12,9 +12,6 @@ std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass);
 // How many stretches of all sequences pass one after the other, each while processors that the pass leaves
 // idle form the factors of the next: 1 where the pass has a block for each processor, or that takes longer.
 std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass);
-// The same of gradients, whose pass goes from the last stretch to the first, beside factors; then that of the
-// states, beside the gradients of the chunks that it leaves.
-std::int64_t gradient_stretches_of(const BoundCall& call, const DeltaPass& pass);
 // Rows of a block of the pass over segments: of few heads there are the more blocks.
 inline constexpr int rows_of_segments = 16;
 

@@ -36,15 +36,6 @@ class Beside {
     const StreamScope scope(companion_->stream());
     launches();
   }
-  // The same, but it waits only for what run() and follow() have launched before.
-  template <class F>
-  void follow(const F& launches) {
-    if (!companion_) return launches();
-    pending_ = true;
-    const StreamScope scope(companion_->stream());
-    launches();
-  }
-  // What is launched from now on waits for what run() and follow() have launched so far.
   void join() {
     if (std::exchange(pending_, false)) companion_->join();
   }
