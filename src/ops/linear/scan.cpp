@@ -249,23 +249,23 @@ class StatesPass {
     const Sequences& s = in.s;
     const auto& [n, h, chunk, row, column] = own;
     Shared ks({c.rows(), c.features()}, c.type), vs({c.rows(), c.block}, c.type);
+    std::optional<Shared> rounded;
+    if (!c.alone) rounded.emplace(std::initializer_list<int>{c.features(), c.block}, c.type);
     GateTile gates(c);
     copy(s.head(k, n, in.key_head(h)).at(row), ks);
     copy(s.head(v, n, h).at(row, column), vs);
     if (c.gated) gates.load(s.head(sums, n, h).at(row));
     if (c.weighted) gates.load_weights(s.head(weights, n, h).at(row));
     if (c.by_feature) {
-      Shared rounded({c.features(), c.block}, c.type);
       Shared faded({c.features()}, f32);
       copy(s.chunk(decays, n, chunk, h).at(0), faded);
-      copy(state, rounded);
-      return write_difference(own, state, {ks, vs, rounded, faded});
+      copy(state, *rounded);
+      return write_difference(own, state, {ks, vs, *rounded, faded});
     }
     add_ones(c, vs, column);
     if (!c.alone) {
-      Shared rounded({c.features(), c.block}, c.type);
-      copy(state, rounded);
-      copy(rounded, s.chunk(states, n, chunk, h).at(0, column));
+      copy(state, *rounded);
+      copy(*rounded, s.chunk(states, n, chunk, h).at(0, column));
     }
     if (all_gates != nullptr) *all_gates += gates.at(in.last_row(n, row));
     gates.age(state, in.last_row(n, row));
