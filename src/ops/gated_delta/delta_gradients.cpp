@@ -50,7 +50,7 @@ class PassGradients {
     gemm(before, ks.T(), from_state);
     gemm(douts.T(), seen, dw);
     // What no product reads follows one, so that it runs beside it.
-    copy(dstate, s.chunk(dstates, at.n, at.chunk, at.h).at(at.column));
+    if (c.keep) copy(dstate, s.chunk(dstates, at.n, at.chunk, at.h).at(at.column));
     Expr all = own(DeltaVector::grown, rows - 1);
     parallel(dstate, [&](Index i, Index j) { dstate(i, j) *= all; });
     parallel(dw, [&](Index i, Index j) { dw(i, j) += from_state(i, j) * own(DeltaVector::faded, j); });
@@ -59,12 +59,15 @@ class PassGradients {
     parallel(given, [&](Index i, Index j) { given(i, j) = douts(j, i); });
     parallel(asking, [&](Index i, Index j) { asking(i, j) = f32(given(i, j)) * own(DeltaVector::asked, j); });
     gemm(asking.to(c.type), qs, dstate);
-    Shared straight({rows, c.block}, c.type);
-    parallel(y, [&](Index i, Index j) { straight(j, i) = y(i, j); });
+    std::optional<Shared> straight;
+    if (c.keep) {
+      straight.emplace(std::initializer_list<int>{rows, c.block}, c.type);
+      parallel(y, [&](Index i, Index j) { (*straight)(j, i) = y(i, j); });
+    }
     parallel(y,
              [&](Index i, Index j) { y(i, j) *= -own(DeltaVector::share, j) * own(DeltaVector::grown, j); });
     gemm(y.to(c.type), ks, dstate);
-    copy(straight, s.head(solved, at.n, at.h).at(at.row, at.column));
+    if (c.keep) copy(*straight, s.head(solved, at.n, at.h).at(at.row, at.column));
   }
 
   Extents ends() const { return {in.sequences, in.heads, c.d_v, c.d}; }
@@ -78,8 +81,8 @@ class PassGradients {
   Tensor scores = input("scores", in.s.shape({in.heads, rows}), c.type);
   Tensor vectors = input("vectors", of_vectors(in), f32);
   Tensor dend = c.last ? input("dfinal_state", ends(), f32) : k;
-  Tensor solved = output("solved", in.columns(), c.type);
-  Tensor dstates = output("dstates", of_states(in), c.type);
+  Tensor solved = c.keep ? output("solved", in.columns(), c.type) : k;
+  Tensor dstates = c.keep ? output("dstates", of_states(in), c.type) : k;
   Tensor dstart = c.first ? output("dinitial_state", ends(), f32) : k;
 };
 
@@ -98,27 +101,31 @@ class ChunkGradientsOfRule {
 
   void run() const {
     const Sequences& s = in.s;
+    // Sums of more features than that do not fit the registers of one warp group.
+    constexpr int most_of_one_group = 128;
+    const int threads = scan.features() > most_of_one_group ? 256 : 0;
     // Heads first: those of a token are neighbours in memory.
-    grid(in.key_heads, s.most_chunks(), s.count(), [&](Index key_head, Index chunk, Index n) {
-      Expr row = chunk * rows, group = Expr(in.heads) / in.key_heads;
-      s.leave_unless(n, row);
-      Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type);
-      copy(s.head(q, n, key_head).at(row), qs);
-      copy(s.head(k, n, key_head).at(row), ks);
-      Fragment dqs({rows, scan.features()}, f32, 0), dks({rows, scan.features()}, f32, 0);
-      Fragment before({rows}, f32, 0);  // q · dq − k · dk, of the heads so far
-      const auto of_member = [&](const Expr& h) {
-        Head own{{n, h, chunk, row}, qs, ks, Shared({DeltaVector::count, rows}, f32)};
-        copy(s.chunk(vectors, n, chunk, h).at(0), own.vectors);
-        of_head(own, dqs, dks, before);
-      };
-      if (c.grouped)
-        serial(group, [&](Index member) { of_member(key_head * group + member); });
-      else
-        of_member(key_head);
-      copy(dqs, s.head(dq, n, key_head).at(row));
-      copy(dks, s.head(dk, n, key_head).at(row));
-    });
+    grid(in.key_heads, s.most_chunks(), s.count(), {.threads = threads},
+         [&](Index key_head, Index chunk, Index n) {
+           Expr row = chunk * rows, group = Expr(in.heads) / in.key_heads;
+           s.leave_unless(n, row);
+           Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type);
+           copy(s.head(q, n, key_head).at(row), qs);
+           copy(s.head(k, n, key_head).at(row), ks);
+           Fragment dqs({rows, scan.features()}, f32, 0), dks({rows, scan.features()}, f32, 0);
+           Fragment before({rows}, f32, 0);  // q · dq − k · dk, of the heads so far
+           const auto of_member = [&](const Expr& h) {
+             Head own{{n, h, chunk, row}, qs, ks, Shared({DeltaVector::count, rows}, f32)};
+             copy(s.chunk(vectors, n, chunk, h).at(0), own.vectors);
+             of_head(own, dqs, dks, before);
+           };
+           if (c.grouped)
+             serial(group, [&](Index member) { of_member(key_head * group + member); });
+           else
+             of_member(key_head);
+           copy(dqs, s.head(dq, n, key_head).at(row));
+           copy(dks, s.head(dk, n, key_head).at(row));
+         });
   }
 
  private:

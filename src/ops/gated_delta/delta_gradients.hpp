@@ -7,8 +7,8 @@
 namespace tegula::ops {
 
 // From the last chunk to the first: q, k, dout, inverse, scores, vectors [, dfinal_state] give solved, which
-// is y, and dstates [, dinitial_state]. `last` says that there is a gradient of the last state, `first` that
-// one of the first is wanted.
+// is y, and dstates, both where `keep` asks for them [, dinitial_state]. `last` says that there is a gradient
+// of the last state, `first` that one of the first is wanted.
 lang::Kernel delta_pass_gradients_kernel(const DeltaPass& c);
 
 struct DeltaChunkGradients {

@@ -93,22 +93,28 @@ class FactorsOfChunks {
   void of_chunk(const Chunk& at) const {
     const Sequences& s = in.s;
     Shared ks({rows, scan.features()}, c.type), qs({rows, scan.features()}, c.type);
-    Shared vectors({DeltaVector::count, rows}, f32), whole = tile_to_invert(rows);
+    Shared vectors({DeltaVector::count, rows}, f32);
     copy(s.head(k, at.n, in.key_head(at.h)).at(at.row), ks);
     copy(s.head(q, at.n, in.key_head(at.h)).at(at.row), qs);
     form_vectors(at, vectors);
     copy(vectors, s.chunk(of_chunks, at.n, at.chunk, at.h).at(0));
-    Fragment a({rows, rows}, f32, 0), seen({rows, rows}, f32, 0);
-    gemm(ks, ks.T(), a);
-    gemm(qs, ks.T(), seen);
     const auto between = [&](const Expr& i, const Expr& j) {
       return exp(min(vectors(DeltaVector::summed, i) - vectors(DeltaVector::summed, j), 0));
     };
+    // One product after the other, and the inverse where q and k have been: so more blocks share a processor.
+    {
+      Fragment seen({rows, rows}, f32, 0);
+      gemm(qs, ks.T(), seen);
+      parallel(seen,
+               [&](Index i, Index j) { seen(i, j) = select(i >= j, seen(i, j) * between(i, j) * scale, 0); });
+      copy(seen, s.head(scores, at.n, at.h).at(at.row));
+    }
+    Fragment a({rows, rows}, f32, 0);
+    gemm(ks, ks.T(), a);
+    Shared whole = tile_to_invert(rows);
     parallel(a, [&](Index i, Index j) {
       whole(i, j) = select(i > j, a(i, j) * between(i, j) * vectors(DeltaVector::share, i), 0);
-      seen(i, j) = select(i >= j, seen(i, j) * between(i, j) * scale, 0);
     });
-    copy(seen, s.head(scores, at.n, at.h).at(at.row));
     invert_lower(whole);
     Fragment rounded({rows, rows}, c.type);
     copy(whole, rounded);

@@ -2,6 +2,7 @@
 
 #include "ops/gated_delta/delta_table.hpp"
 #include "ops/gated_delta/kda_kernel.hpp"
+#include "ops/linear/maps.hpp"
 #include "ops/linear/recurrent.hpp"
 #include "ops/linear/unit_rows.hpp"
 #include "ops/schema/gradient.hpp"
@@ -29,7 +30,7 @@ struct FormedKda {
     kernel.packed = c.has("cu_seqlens");
     scan.type = scan.result = kernel.type, scan.d = kernel.d, scan.d_v = kernel.d_v;
     scan.packed = kernel.packed, scan.by_feature = true;
-    kernel.block = wide(scan).block;
+    kernel.block = wide(scan, c.on_gpu()).block;
   }
   TensorRef view(const char* tensor) const { return token_view(c.call(), tensor); }
   Tensor make(const char* heads, std::int64_t rest, DType type) const {
@@ -84,14 +85,18 @@ struct FormedKda {
   ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu()); }
 };
 
-void run_tokens(const KdaCall& c, Launch& launch) {
+RecurrentKernel recurrent_of(const KdaCall& c, bool last) {
   const DType type = c.type("q");
   RecurrentKernel kernel{.type = type, .result = type, .d = c.small_dim("d"), .d_v = c.small_dim("d_v")};
   kernel.block = 16;  // decays of features take registers, too, and so more blocks share a processor
   kernel.g = f32, kernel.beta = c.type("beta"), kernel.unit = c->qk_l2norm, kernel.by_feature = true;
-  kernel.first = c.has("initial_state"), kernel.last = c->output_final_state;
+  kernel.first = c.has("initial_state"), kernel.last = last;
   kernel.packed = c.has("cu_seqlens");
-  launch(kernel, recurrent_kernel,
+  return kernel;
+}
+
+void run_tokens(const KdaCall& c, Launch& launch) {
+  launch(recurrent_of(c, c->output_final_state), recurrent_kernel,
          {{"q", token_view(c.call(), "q")},
           {"k", token_view(c.call(), "k")},
           {"v", token_view(c.call(), "v")},
@@ -102,7 +107,7 @@ void run_tokens(const KdaCall& c, Launch& launch) {
 }
 
 void run_kda(const KdaCall& c, Launch& launch) {
-  if (c.dim("longest") <= most_recurrent_tokens) return run_tokens(c, launch);
+  if (goes_by_token(c.call(), {.head = 158, .call = 30})) return run_tokens(c, launch);
   FormedKda formed(c, launch);
   formed.normalize();
   formed.form_factors(false);
@@ -179,7 +184,25 @@ void form_chunk_gradients(const FormedKda& f, const Between& between, const Tens
   f.launch(chunks, kda_share_gradients_kernel, {{"sums", between.sums}, {"dbeta", f.view("dbeta")}});
 }
 
+void run_tokens_backward(const KdaCall& c, Launch& launch) {
+  const auto view = [&](const char* tensor) { return token_view(c.call(), tensor); };
+  launch(recurrent_of(c, c.has("dfinal_state")), recurrent_gradients_kernel,
+         {{"q", view("q")},
+          {"k", view("k")},
+          {"v", view("v")},
+          {"g", view("g")},
+          {"beta", view("beta")},
+          {"scale", c.real("scale")},
+          {"dout", view("dout")},
+          {"dq", view("dq")},
+          {"dk", view("dk")},
+          {"dv", view("dv")},
+          {"dbeta", view("dbeta")},
+          {"dg", view("dg")}});
+}
+
 void run_kda_backward(const KdaCall& c, Launch& launch) {
+  if (differentiates_by_token(c.call())) return run_tokens_backward(c, launch);
   FormedKda f(c, launch);
   f.normalize();
   f.form_factors(true);
@@ -243,6 +266,7 @@ const OperatorSchema& kda_schema() {
                      {"one_token_128_bf16",
                       "batch=128 tokens=1 key_heads=32 group=1 d=128 d_v=128 bf16 "
                       "qk_l2norm initial_state output_final_state"}})
+          .maps(scan_maps({.base = "bf16"}))
           .run(run_kda, kda_formula<Exact>);
   return table;
 }

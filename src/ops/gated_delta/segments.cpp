@@ -62,31 +62,27 @@ std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass) {
   });
 }
 
-std::optional<TensorRef> divided(const TensorRef& tensor, std::int64_t segments) {
-  TensorRef result = tensor;
-  if (tensor.rank() < 2) return result;
-  if (tensor.shape[0] != 1 && tensor.strides[0] != tensor.shape[1] * tensor.strides[1]) return std::nullopt;
-  result.shape[0] *= segments, result.shape[1] /= segments;
-  result.strides[0] = result.shape[1] * result.strides[1];
-  return result;
-}
-
 using namespace lang;
 using lang::Tensor;
 
 namespace {
 
-// What segments make of the states they begin with: state · map + added, one segment after the other. Rows of
-// states are columns of values, and a block has some.
+// What segments make of the states they begin with, one after the other: state · map + added; or of the
+// gradients of those they end with, the last one first: dstate · mapᵀ + added. Rows of states are columns of
+// values, and a block has some.
 struct SegmentStates {
   const DeltaPass& c;
+  bool backwards = false;
   Dim batch{"batch"}, segments{"segments"}, heads{"heads"};
   int features = scan_of(c).features();
-  Tensor ends = input("ends", {batch, segments, heads, c.d_v, c.d}, f32);
+  // Whether there is a state before all segments, and whether that behind them is wanted.
+  bool given = backwards ? c.last : c.first, wanted = backwards ? c.first : c.last;
+  Extents of_segments{batch, segments, heads, c.d_v, c.d}, of_sequences{batch, heads, c.d_v, c.d};
+  Tensor added = input(backwards ? "dstarts" : "ends", of_segments, f32);
   std::vector<Tensor> maps = declare_maps();
-  Tensor start = c.first ? input("initial_state", {batch, heads, c.d_v, c.d}, f32) : ends;
-  Tensor starts = output("starts", {batch, segments, heads, c.d_v, c.d}, f32);
-  Tensor end = c.last ? output("final_state", {batch, heads, c.d_v, c.d}, f32) : starts;
+  Tensor start = given ? input(backwards ? "dfinal_state" : "initial_state", of_sequences, f32) : added;
+  Tensor starts = output(backwards ? "dends" : "starts", of_segments, f32);
+  Tensor end = wanted ? output(backwards ? "dinitial_state" : "final_state", of_sequences, f32) : starts;
 
   std::vector<Tensor> declare_maps() const {
     std::vector<Tensor> result;
@@ -94,6 +90,7 @@ struct SegmentStates {
       result.push_back(input(name, {batch, segments, heads, c.d, c.d}, c.splits_maps() ? bf16 : f32));
     return result;
   }
+  Expr segment(const Expr& step) const { return backwards ? segments - 1 - step : step; }
   // The terms of the state times those of the map, without that of the small ones.
   void pass(Fragment& state, const Expr& b, const Expr& segment, const Expr& h, const Expr& row) const {
     std::vector<Shared> own, before;
@@ -101,34 +98,37 @@ struct SegmentStates {
       own.emplace_back(Shared({features, features}, map.type()));
       copy(map.slice(b, segment, h), own.back());
     }
-    Shared added({c.block, features}, f32);
-    copy(ends.slice(b, segment, h).at(row), added);
+    Shared more({c.block, features}, f32);
+    copy(added.slice(b, segment, h).at(row), more);
     for (const Tensor& map : maps) {
       before.emplace_back(Shared({c.block, features}, map.type()));
       copy(state, before.back());
       if (c.splits_maps())
         parallel(state, [&](Index i, Index j) { state(i, j) -= f32(map.type()(state(i, j))); });
     }
-    parallel(state, [&](Index i, Index j) { state(i, j) = added(i, j); });
+    parallel(state, [&](Index i, Index j) { state(i, j) = more(i, j); });
     for (std::size_t i = 0; i < before.size(); ++i)
       for (std::size_t j = 0; i + j < own.size(); ++j)
-        gemm(before[i], own[j], state, {.precision = lang::Precision::ieee});
+        if (backwards)
+          gemm(before[i], own[j].T(), state, {.precision = lang::Precision::ieee});
+        else
+          gemm(before[i], own[j], state, {.precision = lang::Precision::ieee});
   }
   void run() const {
     grid(ceildiv(c.d_v, c.block), heads, batch, [&](Index x, Index h, Index b) {
       Expr row = x * c.block;
       Fragment state({c.block, features}, f32, 0);
-      if (c.first) copy(start.slice(b, h).at(row), state);
+      if (given) copy(start.slice(b, h).at(row), state);
       // What becomes of the last segment's state matters only where it is wanted.
-      const Expr passed = c.last ? Expr(segments) : segments - 1;
-      pipelined(passed, {.stages = c.splits_maps() ? 3 : 1}, [&](Index segment) {
-        copy(state, starts.slice(b, segment, h).at(row));
-        pass(state, b, segment, h, row);
+      const Expr passed = wanted ? Expr(segments) : segments - 1;
+      pipelined(passed, {.stages = c.splits_maps() ? 3 : 1}, [&](Index step) {
+        copy(state, starts.slice(b, segment(step), h).at(row));
+        pass(state, b, segment(step), h, row);
       });
-      if (c.last)
+      if (wanted)
         copy(state, end.slice(b, h).at(row));
       else
-        copy(state, starts.slice(b, segments - 1, h).at(row));
+        copy(state, starts.slice(b, segment(segments - 1), h).at(row));
     });
   }
 };
@@ -137,6 +137,10 @@ struct SegmentStates {
 
 Kernel segment_states_kernel(const DeltaPass& c) {
   return kernel(instance_name("segment_states", c), [&] { SegmentStates{c}.run(); });
+}
+
+Kernel segment_gradients_kernel(const DeltaPass& c) {
+  return kernel(instance_name("segment_gradients", c), [&] { SegmentStates{c, true}.run(); });
 }
 
 }  // namespace tegula::ops

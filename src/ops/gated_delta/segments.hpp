@@ -3,6 +3,7 @@
 // the states that segments begin with; then each segment is a sequence of its own.
 #pragma once
 #include "ops/gated_delta/delta_pass.hpp"
+#include "ops/linear/scan_segments.hpp"
 
 namespace tegula::ops {
 
@@ -11,11 +12,16 @@ std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass);
 // How many stretches of all sequences pass one after the other, each while processors that the pass leaves
 // idle form the factors of the next: 1 where the pass has a block for each processor, or that takes longer.
 std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass);
-// [batch, tokens, …] becomes [batch · segments, tokens / segments, …]; nothing where strides do not allow it.
-std::optional<TensorRef> divided(const TensorRef& tensor, std::int64_t segments);
+// Rows of a block of the pass over segments: of few heads there are the more blocks.
+inline constexpr int rows_of_segments = 16;
 
 // ends [batch, segments, heads, d_v, d] and maps [batch, segments, heads, d, d] of delta_pass_kernel with
 // `segment` [, initial_state] give starts [batch, segments, heads, d_v, d] [, final_state].
 lang::Kernel segment_states_kernel(const DeltaPass& c);
+// The same of gradients, from the last segment to the first: dstarts, those of the states that segments begin
+// with if nothing followed a segment, and maps [, dfinal_state] give dends, those of the states that they end
+// with [, dinitial_state]. `last` says that there is a gradient of the last state, `first` that one of the
+// first is wanted.
+lang::Kernel segment_gradients_kernel(const DeltaPass& c);
 
 }  // namespace tegula::ops

@@ -2,9 +2,10 @@
 
 #include <cmath>
 
+#include "ops/linear/maps.hpp"
 #include "ops/linear/normalize.hpp"
 #include "ops/linear/recurrent.hpp"
-#include "ops/linear/scan.hpp"
+#include "ops/linear/scan_segments.hpp"
 #include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -32,22 +33,34 @@ Tensor gate_sums(const Call& c, Launch& launch) {
   return sums;
 }
 
+RecurrentKernel recurrent_of(const Call& c, const ScanKernel& scan, bool last) {
+  RecurrentKernel kernel{.type = scan.type, .result = scan.result, .d = scan.d, .d_v = scan.d_v};
+  kernel.g = c.type_if("g"), kernel.g_gamma = c.type_if("g_gamma");
+  kernel.ones = scan.ones, kernel.first = scan.first, kernel.last = last, kernel.packed = scan.packed;
+  return kernel;
+}
+
 // The sums before they are normalised, or the results.
 void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result, bool last) {
   const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v");
   ScanKernel scan = scan_of(c);
   scan.result = result, scan.last = last;
   const double scale = c.real("scale");
-  if (c.dim("longest") <= most_recurrent_tokens) {
-    RecurrentKernel kernel{.type = scan.type, .result = result, .d = scan.d, .d_v = scan.d_v};
-    kernel.g = c.type_if("g"), kernel.g_gamma = c.type_if("g_gamma");
-    kernel.ones = scan.ones, kernel.first = scan.first, kernel.last = last, kernel.packed = scan.packed;
+  if (goes_by_token(c.call(), {.head = 40, .call = 12}))
     return launch(
-        kernel, recurrent_kernel,
+        recurrent_of(c, scan, last), recurrent_kernel,
         {{"q", q}, {"k", k}, {"v", v}, {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
-  }
-  launch(narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu()), scan_kernel,
-         {{"q", q}, {"k", k}, {"v", v}, {"sums", gate_sums(c, launch)}, {"scale", scale}, {"out", out}});
+  const Tensor sums = gate_sums(c, launch);
+  const auto state = [&](const char* name, bool has) { return has ? c.call().formed(name) : TensorRef(); };
+  launch_scan(c.call(), launch, scan,
+              {.q = q,
+               .k = k,
+               .v = v,
+               .sums = sums,
+               .out = out,
+               .initial_state = state("initial_state", scan.first),
+               .final_state = state("final_state", last),
+               .scale = scale});
 }
 
 void run(const Call& c, Launch& launch) {
@@ -70,18 +83,38 @@ TensorRef gradient_of_sums(const Call& c, Launch& launch, Tensor& owner) {
   return owner;
 }
 
-void run_gates(const Call& c, Launch& launch, const Tensor& dsums) {
-  if (!c.has("g") && !c.has("g_gamma")) return;
+// The gradients of gates by `form`, which writes those of tokens; and their sums, those of heads.
+template <class F>
+void run_gates(const Call& c, Launch& launch, const F& form) {
+  if (!c.has("g") && !c.has("g_gamma")) return form(TensorRef());
   const Tensor own = c.has("g") ? Tensor() : launch.scratch(shape_of_heads(c.call()), f32);
   const TensorRef dg = c.has("g") ? token_view(c.call(), "dg") : own.ref();
-  launch(GateKernel{f32, {}, true, c.has("cu_seqlens")}, gate_sums_kernel, {{"g", dsums}, {"sums", dg}});
+  form(dg);
   if (c.has("g_gamma")) launch(RowSumKernel{}, row_sum_kernel, {{"x", dg}, {"total", c.given("dg_gamma")}});
+}
+
+void run_backward_by_token(const Call& c, Launch& launch, const TensorRef& dout) {
+  const auto view = [&](const char* tensor) { return token_view(c.call(), tensor); };
+  run_gates(c, launch, [&](const TensorRef& dg) {
+    launch(recurrent_of(c, scan_of(c), c.has("dfinal_state")), recurrent_gradients_kernel,
+           {{"q", view("q")},
+            {"k", view("k")},
+            {"v", view("v")},
+            {"g", view("g")},
+            {"scale", c.real("scale")},
+            {"dout", dout},
+            {"dq", view("dq")},
+            {"dk", view("dk")},
+            {"dv", view("dv")},
+            {"dg", dg}});
+  });
 }
 
 void run_backward(const Call& c, Launch& launch) {
   Tensor owner;
   const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v"),
                   dout = gradient_of_sums(c, launch, owner);
+  if (differentiates_by_token(c.call())) return run_backward_by_token(c, launch, dout);
   const double scale = c.real("scale");
   ScanKernel scan = scan_of(c);
   const std::int64_t heads = c.dim("heads");
@@ -102,7 +135,7 @@ void run_backward(const Call& c, Launch& launch) {
           {"dv", token_view(c.call(), "dv")}});
   scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
   const Tensor dsums = launch.scratch(scan.gated ? shape_of_heads(c.call()) : Shape{0}, f32);
-  launch(wide(scan), scan_gradients_kernel,
+  launch(wide(scan, c.on_gpu()), scan_gradients_kernel,
          {{"q", q},
           {"k", k},
           {"v", v},
@@ -114,7 +147,10 @@ void run_backward(const Call& c, Launch& launch) {
           {"dq", token_view(c.call(), "dq")},
           {"dk", token_view(c.call(), "dk")},
           {"dsums", dsums}});
-  run_gates(c, launch, dsums);
+  run_gates(c, launch, [&](const TensorRef& dg) {
+    if (scan.gated)
+      launch(GateKernel{f32, {}, true, c.has("cu_seqlens")}, gate_sums_kernel, {{"g", dsums}, {"sums", dg}});
+  });
 }
 
 // The recurrence of one head, token by token; rows of q and k are `heads` apart.
@@ -248,6 +284,7 @@ const OperatorSchema& linear_attention_schema() {
                      {"one_token_128_bf16",
                       "batch=128 tokens=1 key_heads=32 group=1 d=128 d_v=128 bf16 "
                       "g_gamma initial_state output_final_state"}})
+          .maps(scan_maps({.base = "bf16 g_gamma"}))
           .run(run, formula<Exact>);
   return table;
 }

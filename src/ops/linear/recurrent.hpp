@@ -4,16 +4,22 @@
 
 namespace tegula::ops {
 
-inline constexpr std::int64_t most_recurrent_tokens = 8;
+// What chunks take for a head with 128 x 128 features, in nanoseconds, and as long as a call has few heads, in
+// microseconds.
+struct ChunkCosts {
+  double head, call;
+};
+// Whether a call of few tokens takes less time token by token than by chunks.
+bool goes_by_token(const BoundCall& call, const ChunkCosts& chunks);
 
 struct RecurrentKernel {
   DType type = f32, result = f32;
   int d = 64, d_v = 64, block = 32;
   std::optional<DType> g = {}, g_gamma = {};
   std::optional<DType> beta = {};  // the delta rule
-  bool unit = false;          // q and k are divided by their norms
-  bool by_feature = false;    // g has a gate for each feature
-  bool ones = false;          // the last column of values is 1 and not in memory
+  bool unit = false;               // q and k are divided by their norms
+  bool by_feature = false;         // g has a gate for each feature
+  bool ones = false;               // the last column of values is 1 and not in memory
   bool first = false, last = false, packed = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
@@ -26,5 +32,11 @@ struct RecurrentKernel {
 
 // q, k, v, [g, g_gamma, beta, initial_state,] scale give out [, final_state].
 lang::Kernel recurrent_kernel(const RecurrentKernel& c);
+// Of one token: q, k, v, [g, g_gamma, beta, initial_state,] scale, dout [, dfinal_state] give dq, dk, dv
+// [, dbeta, dg, dinitial_state]. `last` says that there is a gradient of the last state; dg is that of a
+// token's gate.
+lang::Kernel recurrent_gradients_kernel(const RecurrentKernel& c);
+// Whether gradients of a call are found so.
+bool differentiates_by_token(const BoundCall& call);
 
 }  // namespace tegula::ops

@@ -10,24 +10,25 @@ namespace tegula::ops {
 using namespace lang;
 using lang::Tensor;
 
-ScanKernel wide(ScanKernel c) {
-  const int most = c.type.bits() == 16 ? 64 : c.d <= 128 ? 32 : 16;
+ScanKernel wide(ScanKernel c, bool on_gpu) {
+  // Each block of a CPU copies what all columns are multiplied by.
+  constexpr int most_of_cpu = 128;
+  const int most = !on_gpu ? most_of_cpu : c.type.bits() == 16 ? 64 : c.d <= 128 ? 32 : 16;
   c.block = std::min(most, (c.d_v + 15) / 16 * 16);
   return c;
 }
 
-// Fewer columns, as long as a GPU has processors left. A CPU has few, and each block forms its scores anew.
+// Fewer columns, as long as a GPU has processors left. A CPU has few.
 ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu) {
-  constexpr int least = 16, most_of_cpu = 128;
-  c = wide(c);
-  if (!on_gpu) {
-    c.block = std::min(most_of_cpu, (c.d_v + least - 1) / least * least);
-    return c;
-  }
+  constexpr int least = 16;
+  c = wide(c, on_gpu);
+  if (!on_gpu) return c;
+  const auto blocks = [&](int columns) { return heads * ((c.d_v + columns - 1) / columns); };
+  // A second wave takes as long as the first.
   while (c.block >= 2 * least && c.block % (2 * least) == 0 &&
-         heads * ((c.d_v + c.block - 1) / c.block) < gpu_table.scan.filling_blocks)
+         blocks(c.block) < gpu_table.scan.filling_blocks && blocks(c.block / 2) <= c.blocks_at_once())
     c.block /= 2;
-  c.deep = heads * ((c.d_v + c.block - 1) / c.block) <= gpu_processors;
+  c.deep = blocks(c.block) <= gpu_processors;
   return c;
 }
 
@@ -36,6 +37,8 @@ int ScanKernel::stages(int elements) const {
   constexpr std::int64_t least = 2, most = 4, bytes = 160 << 10;
   return deep ? static_cast<int>(std::clamp(bytes * 8 / (elements * type.bits()), least, most)) : 2;
 }
+
+std::int64_t ScanKernel::blocks_at_once() const { return (threads() > 0 ? 2 : 1) * gpu_processors; }
 
 int ScanKernel::threads() const { return type.bits() == 16 && features() <= 128 ? 128 : 0; }
 
@@ -209,26 +212,32 @@ class StatesPass {
         v(in.values("v")),
         w(c.by_feature ? input("w", in.s.shape({in.heads, c.d}), c.type) : k),
         sums(c.gated ? input("sums", in.of_heads(), f32) : k),
+        weights(c.weighted ? input("weights", in.of_heads(), f32) : k),
         decays(c.by_feature ? in.decays() : k),
         start(c.first ? input("initial_state", in.ends(), f32) : k),
-        states(output("states", in.states(), c.type)),
+        states(c.alone ? k : output("states", in.states(), c.type)),
         v_new(c.by_feature ? output("v_new", in.columns(), c.type) : states),
-        end(c.last ? output("final_state", in.ends(), f32) : states) {
+        end(c.last ? output("final_state", in.ends(), f32) : states),
+        fades(c.alone && c.gated ? output("fades", {in.sequences, in.heads}, f32) : states) {
     in.s.declare();
   }
 
   void run() const {
     const Sequences& s = in.s;
-    grid(in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
-      Expr column = x * c.block;
-      Fragment state({c.features(), c.block}, f32, 0);
-      if (c.first) copy(start.slice(n, h).at(0, column), state);
-      const int elements = c.rows() * (c.features() * (c.by_feature ? 2 : 1) + c.block);
-      pipelined(ceildiv(s.length(n), c.rows()), {.stages = c.stages(elements)}, [&](Index chunk) {
-        of_chunk({n, h, chunk, chunk * c.rows(), column}, state);
-      });
-      if (c.last) copy(state, end.slice(n, h).at(0, column));
-    });
+    grid(in.blocks(), in.heads, s.count(), {.threads = c.alone ? c.threads() : 0},
+         [&](Index x, Index h, Index n) {
+           Expr column = x * c.block;
+           Fragment state({c.features(), c.block}, f32, 0);
+           std::optional<Var> gates;
+           if (c.alone && c.gated) gates.emplace(0.0f);
+           if (c.first) copy(start.slice(n, h).at(0, column), state);
+           const int elements = c.rows() * (c.features() * (c.by_feature ? 2 : 1) + c.block);
+           pipelined(ceildiv(s.length(n), c.rows()), {.stages = c.stages(elements)}, [&](Index chunk) {
+             of_chunk({n, h, chunk, chunk * c.rows(), column}, state, gates ? &*gates : nullptr);
+           });
+           if (c.last) copy(state, end.slice(n, h).at(0, column));
+           if (gates) when(x == 0, [&] { fades(n, h) = exp(*gates); });
+         });
   }
 
  private:
@@ -236,24 +245,29 @@ class StatesPass {
     Expr n, h, chunk, row, column;
   };
 
-  void of_chunk(const Chunk& own, Fragment& state) const {
+  void of_chunk(const Chunk& own, Fragment& state, Var* all_gates) const {
     const Sequences& s = in.s;
     const auto& [n, h, chunk, row, column] = own;
     Shared ks({c.rows(), c.features()}, c.type), vs({c.rows(), c.block}, c.type);
-    Shared rounded({c.features(), c.block}, c.type);
+    std::optional<Shared> rounded;
+    if (!c.alone) rounded.emplace(std::initializer_list<int>{c.features(), c.block}, c.type);
     GateTile gates(c);
     copy(s.head(k, n, in.key_head(h)).at(row), ks);
     copy(s.head(v, n, h).at(row, column), vs);
     if (c.gated) gates.load(s.head(sums, n, h).at(row));
+    if (c.weighted) gates.load_weights(s.head(weights, n, h).at(row));
     if (c.by_feature) {
       Shared faded({c.features()}, f32);
       copy(s.chunk(decays, n, chunk, h).at(0), faded);
-      copy(state, rounded);
-      return write_difference(own, state, {ks, vs, rounded, faded});
+      copy(state, *rounded);
+      return write_difference(own, state, {ks, vs, *rounded, faded});
     }
     add_ones(c, vs, column);
-    copy(state, rounded);
-    copy(rounded, s.chunk(states, n, chunk, h).at(0, column));
+    if (!c.alone) {
+      copy(state, *rounded);
+      copy(*rounded, s.chunk(states, n, chunk, h).at(0, column));
+    }
+    if (all_gates != nullptr) *all_gates += gates.at(in.last_row(n, row));
     gates.age(state, in.last_row(n, row));
     std::optional<Shared> own_room;
     gemm(ks.T(), gates.faded(vs, in.last_row(n, row), own_room), state);
@@ -283,7 +297,7 @@ class StatesPass {
 
   const ScanKernel& c;
   ScanInputs in;
-  Tensor k, v, w, sums, decays, start, states, v_new, end;
+  Tensor k, v, w, sums, weights, decays, start, states, v_new, end, fades;
 };
 
 }  // namespace

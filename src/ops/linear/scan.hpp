@@ -27,33 +27,38 @@ struct ScanKernel {
   bool packed = false;
   // A processor has one block, whose loads run further ahead.
   bool deep = false;
+  // For scan_states_kernel: only the last state is wanted, and how much one before the first token fades.
+  bool alone = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("gated", gated), labelled("features", by_feature),
                       labelled("grouped", grouped), labelled("ones", ones), labelled("weighted", weighted),
                       labelled("skip", skip), labelled("gate", gate), labelled("first", first),
-                      labelled("last", last), labelled("packed", packed), labelled("deep", deep));
+                      labelled("last", last), labelled("packed", packed), labelled("deep", deep),
+                      labelled("alone", alone));
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;
   // One warp group has all rows of a chunk where its registers last: two would divide the columns of
   // products, and read operands that one has in registers from shared memory.
   int threads() const;
+  // How many blocks a GPU has at once.
+  std::int64_t blocks_at_once() const;
   // Extents of tiles.
   int rows() const { return chunk_tokens_of_scan; }
   int features() const { return (d + 15) / 16 * 16; }
 };
 // With blocks for chunks that are independent, and for those of which `heads`, of all sequences, have a block
 // for each step of columns.
-ScanKernel wide(ScanKernel c);
+ScanKernel wide(ScanKernel c, bool on_gpu);
 ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu);
 
 // q, k, v, [sums, weights, D, z, initial_state,] scale give out [, final_state]: with weights [batch, tokens,
 // heads] v is weights · v but where D [heads] times v is added to the results; these are multiplied by silu
 // of z.
 lang::Kernel scan_kernel(const ScanKernel& c);
-// k, v, [w, sums, decays, initial_state] give states [, v_new, final_state]; with the delta rule v is u, and
-// v_new = u − w · state.
+// k, v, [w, sums, weights, decays, initial_state] give states [, v_new, final_state]; with the delta rule v
+// is u, and v_new = u − w · state. `alone` they give final_state [, fades [sequences, heads]].
 lang::Kernel scan_states_kernel(const ScanKernel& c);
 // q, k, dout, [w, sums, scores, decays, dfinal_state, scale] give dstates, dv [, dinitial_state].
 lang::Kernel scan_state_gradients_kernel(const ScanKernel& c);

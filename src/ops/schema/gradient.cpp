@@ -46,7 +46,7 @@ OperatorSchema gradient_of(const OperatorSchema& forward, const std::string& flo
   table.name = forward.gradient, table.doc = "gradients of " + forward.name;
   table.source = forward.source, table.no_gradient = "second derivatives are not computed";
   table.derived = forward.derived, table.requirements = forward.requirements;
-  table.measured = forward.measured;
+  table.measured = forward.measured, table.maps = forward.maps;
   table.flops = Expression::parse(flops);
   for (const OptionSpec& option : forward.options) table.options.push_back(moved(option, places.base));
   for (const TensorSpec& result : forward.tensors)

@@ -13,7 +13,7 @@ ScanKernel chunk_kernel(const Bound<Op>& c) {
   scan.type = scan.result = c.type("x");
   scan.d = c.small_dim("n"), scan.d_v = c.small_dim("p");
   scan.gated = true, scan.packed = c.has("cu_seqlens");
-  return wide(scan);
+  return wide(scan, c.on_gpu());
 }
 
 void launch_chunk_scan(const Bound<SsdChunkScan>& c, Launch& launch, const Steps& steps, bool gate,

@@ -1,5 +1,7 @@
 #include "tegula/ops/ssd.hpp"
 
+#include "ops/linear/maps.hpp"
+#include "ops/linear/scan_segments.hpp"
 #include "ops/schema/gradient.hpp"
 #include "ops/state_space/example.hpp"
 #include "ops/state_space/softplus.hpp"
@@ -29,19 +31,18 @@ ScanKernel scan_of(const Call& c) {
 }
 
 void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef& out, bool gate, bool last) {
-  ScanKernel scan = narrow(scan_of(c), sequences_of(c.call()) * c.dim("heads"), c.on_gpu());
+  ScanKernel scan = scan_of(c);
   scan.weighted = true, scan.skip = c.has("D"), scan.gate = gate, scan.last = last;
-  launch(scan, scan_kernel,
-         {{"q", token_view(c.call(), "C")},
-          {"k", token_view(c.call(), "B")},
-          {"v", token_view(c.call(), "x")},
-          {"z", token_view(c.call(), "z")},
-          {"sums", steps.sums},
-          {"weights", steps.steps},
-          {"initial_state", state_view(c, "initial_state")},
-          {"scale", 1.0},
-          {"out", out},
-          {"final_state", last ? state_view(c, "final_state") : TensorRef()}});
+  launch_scan(c.call(), launch, scan,
+              {.q = token_view(c.call(), "C"),
+               .k = token_view(c.call(), "B"),
+               .v = token_view(c.call(), "x"),
+               .z = gate ? token_view(c.call(), "z") : TensorRef(),
+               .sums = steps.sums,
+               .weights = steps.steps,
+               .out = out,
+               .initial_state = state_view(c, "initial_state"),
+               .final_state = last ? state_view(c, "final_state") : TensorRef()});
 }
 
 void run(const Call& c, Launch& launch) {
@@ -101,7 +102,7 @@ class SsdBackward {
   void differentiate_chunks() {
     ScanKernel chunks = scan;
     chunks.first = false, chunks.grouped = c.dim("group") > 1;
-    launch(wide(chunks), scan_gradients_kernel,
+    launch(wide(chunks, c.on_gpu()), scan_gradients_kernel,
            {{"q", q},
             {"k", k},
             {"v", v},
@@ -226,6 +227,7 @@ const OperatorSchema& ssd_schema() {
                       "D initial_state output_final_state"}})
           .measured({{"8x4096_80x64_128_bf16",
                       "batch=8 tokens=4096 groups=1 group=80 p=64 n=128 bf16 dt:f32 D dt_bias dt_softplus"}})
+          .maps(scan_maps({"groups", "group", "n", "p", "bf16 dt:f32 D"}))
           .run(run, formula<Exact>);
   return table;
 }

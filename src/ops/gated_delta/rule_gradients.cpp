@@ -1,0 +1,112 @@
+#include "ops/gated_delta/formed_rule.hpp"
+#include "ops/linear/unit_rows.hpp"
+#include "ops/schema/beside.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+// The gradients of a call, grid by grid.
+class RuleBackward {
+ public:
+  RuleBackward(const RuleCall& call, Launch& launcher) : c(call), launch(launcher) {}
+  void run() {
+    f.normalize();
+    f.make_factors(), f.make_kept();
+    f.pass.keep = true, f.pass.first = c.has("initial_state");
+    if (const std::int64_t number = f.segments(dout); number > 1)
+      run_by_segments(number);
+    else
+      run_whole();
+    if (unit) differentiate_norms();
+  }
+
+ private:
+  void run_whole() {
+    f.form_factors();
+    Beside states(launch);
+    states.run([&] { f.launch_pass(f.pass, {}, {}, f.turned("initial_state"), {}); });
+    differentiate_pass(f.turned("dfinal_state"), f.turned("dinitial_state"));
+    states.join();
+    differentiate_chunks();
+  }
+
+  void run_by_segments(std::int64_t number) {
+    f.form_factors();
+    const SegmentsOfCall segments = f.make_segments(number);
+    Beside states(launch);
+    states.run([&] {
+      f.form_maps(segments);
+      f.form_starts(segments, {});
+      f.run_segments(segments, {});
+    });
+    differentiate_pass(f.turned("dfinal_state"), f.turned("dinitial_state"));
+    states.join();
+    differentiate_chunks();
+  }
+
+  void launch_gradients(const DeltaPass& own, const std::function<TensorRef(const TensorRef&)>& part,
+                        const TensorRef& dend, const TensorRef& dstart) {
+    launch(own, delta_pass_gradients_kernel,
+           {{"q", part(f.q)},
+            {"k", part(f.k)},
+            {"dout", part(dout)},
+            {"inverse", part(f.inverse)},
+            {"scores", part(f.scores)},
+            {"vectors", part(f.vectors)},
+            {"dfinal_state", dend},
+            {"solved", part(solved)},
+            {"dstates", part(dstates)},
+            {"dinitial_state", dstart}});
+  }
+  void differentiate_pass(const TensorRef& dend, const TensorRef& dstart) {
+    DeltaPass own = f.pass;
+    own.first = dstart.rank() > 0, own.last = dend.rank() > 0;
+    launch_gradients(
+        own, [&](const TensorRef& tensor) { return tensor; }, dend, dstart);
+  }
+  void differentiate_chunks() {
+    DeltaChunkGradients kernel{f.pass.type, c.type("beta"), unit ? f32 : f.pass.type, f.pass.d, f.pass.d_v};
+    kernel.block = f.pass.block, kernel.gated = c.has("g"), kernel.grouped = c.dim("group") > 1;
+    kernel.packed = f.pass.packed;
+    launch(kernel, delta_chunk_gradients_kernel,
+           {{"q", f.q},
+            {"k", f.k},
+            {"v", f.v},
+            {"dout", dout},
+            {"written", f.written},
+            {"solved", solved},
+            {"states", f.states},
+            {"dstates", dstates},
+            {"vectors", f.vectors},
+            {"scale", scale},
+            {"dq", unit ? unit_dq.ref() : dq},
+            {"dk", unit ? unit_dk.ref() : dk},
+            {"dv", token_view(c.call(), "dv")},
+            {"dbeta", token_view(c.call(), "dbeta")},
+            {"dg", token_view(c.call(), "dg")}});
+  }
+
+  void differentiate_norms() {
+    const UnitRowsKernel rows{f.pass.type, f.pass.d};
+    launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "q")}, {"dy", unit_dq}, {"dx", dq}});
+    launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "k")}, {"dy", unit_dk}, {"dx", dk}});
+  }
+
+  const RuleCall& c;
+  Launch& launch;
+  FormedRule f{c, launch};
+  const double scale = c.real("scale");
+  const bool unit = c->qk_l2norm;
+  const TensorRef dout = token_view(c.call(), "dout"), dq = token_view(c.call(), "dq"),
+                  dk = token_view(c.call(), "dk");
+  const Tensor dstates = f.make_states(), solved = f.make("heads", {f.pass.d_v}, f.pass.type),
+               unit_dq = launch.scratch(unit ? f.shape("key_heads", {f.pass.d}) : Shape{0}, f32),
+               unit_dk = launch.scratch(unit_dq.shape(), f32);
+};
+
+}  // namespace
+
+void differentiate_rule(const RuleCall& c, Launch& launch) { RuleBackward(c, launch).run(); }
+
+}  // namespace tegula::ops
