@@ -212,19 +212,37 @@ std::vector<std::size_t> ElementPrinter::dims_of_some_rows(const For& n, const S
   return result;
 }
 
-// The row's dimension if its extent may cut off pieces: where that is a multiple of their width, each of them
+// Where the row ends for the access: at the tensor's end or that of a view.
+const Expr& end_of_row(const Access& access) {
+  const ViewDim& dim = access.view.dims.back();
+  return dim.high ? dim.high : access.view.shape.back();
+}
+
+// Whether all of the loop's elements of a row are inside of the tensor or all are outside: their number
+// divides both where they begin and where the row ends.
+bool ElementPrinter::is_cut_as_a_whole(const For& n, const Access& access) const {
+  const Expr at = coordinates(access).back();
+  if (!has_affine_form(at->held())) return false;
+  const Affine first = affine(corner(n, at, false));
+  const auto last = difference(affine(corner(n, at, true)), first);
+  if (!last || !last->is_constant() || last->constant < 0) return false;
+  const std::int64_t size = last->constant + 1;
+  return divisor(first, facts_) % size == 0 && divisor(affine(end_of_row(access)), facts_) % size == 0 &&
+         divisor(affine(access.view.shape.back()), facts_) % size == 0;
+}
+
+// The row's dimension if its end may cut off pieces: where that is a multiple of their width, each of them
 // is inside or outside.
-std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const Access& access,
-                                                            int width) const {
+std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const Access& access, int width) const {
   const std::size_t d = access.view.dims.size() - 1;
   const ViewDim& dim = access.view.dims[d];
-  const Expr& extent = access.view.shape[d];
-  const bool cuts_elsewhere = dim.low || (dim.high && !equal(dim.high, extent));
-  if (access.view.is_tile() || cuts_elsewhere || !supposes_alignment(*access.view.buffer)) return {};
-  if (is_constant(extent) && constant_value(extent) % width != 0) return {};
+  if (access.view.is_tile() || !supposes_alignment(*access.view.buffer)) return {};
+  if (dim.low && divisor(affine(dim.low), facts_) % width != 0) return {};
+  for (const Expr& end : {end_of_row(access), access.view.shape[d]})
+    if (is_constant(end) && constant_value(end) % width != 0) return {};
   const std::vector<std::size_t> known = dims_known_before(n, access);
-  if (std::find(known.begin(), known.end(), d) == known.end()) return {};
-  if (values_.is_less(corner(n, coordinates(access)[d], true), extent)) return {};
+  if (std::find(known.begin(), known.end(), d) == known.end() || is_cut_as_a_whole(n, access)) return {};
+  if (values_.is_less(corner(n, coordinates(access)[d], true), end_of_row(access))) return {};
   return {d};
 }
 
@@ -302,11 +320,12 @@ std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t m
   for (const Stmt* s : kept) {
     result.names.emplace(s->get(), names_.unique("pack"));
     const Access& access = *access_of(*s);
-    for (const std::size_t d : dims_of_cut_pieces(n, access, result.width)) {
-      const std::string whole = fmt::format("{} % {} == 0", value(access.view.shape[d]), result.width);
-      const bool known = divisor(affine(access.view.shape[d]), facts_) % result.width == 0;
-      if (!known && !contains(result.conditions, whole)) result.conditions.push_back(whole);
-    }
+    if (!dims_of_cut_pieces(n, access, result.width).empty())
+      for (const Expr& end : {end_of_row(access), access.view.shape.back()}) {
+        const std::string whole = fmt::format("{} % {} == 0", value(end), result.width);
+        const bool known = divisor(affine(end), facts_) % result.width == 0;
+        if (!known && !contains(result.conditions, whole)) result.conditions.push_back(whole);
+      }
     add_conditions(n, access, result.width, result.conditions, dims_limited_by_piece(n, *s, result.width));
   }
   return result;
