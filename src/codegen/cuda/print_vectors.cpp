@@ -233,7 +233,8 @@ bool ElementPrinter::is_cut_as_a_whole(const For& n, const Access& access) const
 
 // The row's dimension if its end may cut off pieces: where that is a multiple of their width, each of them
 // is inside or outside.
-std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const Access& access, int width) const {
+std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const Access& access,
+                                                            int width) const {
   const std::size_t d = access.view.dims.size() - 1;
   const ViewDim& dim = access.view.dims[d];
   if (access.view.is_tile() || !supposes_alignment(*access.view.buffer)) return {};

@@ -237,8 +237,7 @@ Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& le
       parallel(scores, [&](Index i) {
         Expr p = j * at_once_of_step + i;
         Expr reaches = c.any ? !(scores(i) < lowest) : scores(i) >= lowest;
-        when(reaches && first + p < n,
-             [&] { atomic_or(chosen(p / word), u32(1) << u32(p % word)); });
+        when(reaches && first + p < n, [&] { atomic_or(chosen(p / word), u32(1) << u32(p % word)); });
       });
     });
     Expr all = bits_before(chosen, before), earlier = number;

@@ -145,12 +145,11 @@ struct Loss {
       const Expr row = block * tile.rows;
       const TileLabels own(tile, labels, row, ignored);
       Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32), most = reduce_max(x);
-      Fragment lse =
-          reduce_sum(map(x, [&](Index i, Index j) { return exp2((x(i, j) - most(i)) * log2e); }));
+      Fragment lse = reduce_sum(map(x, [&](Index i, Index j) { return exp2((x(i, j) - most(i)) * log2e); }));
       parallel(lse, [&](Index i) { lse(i) = log(lse(i)) + most(i); });
       copy(lse, all_lse.at(row));
-      Fragment at_label = reduce_sum(
-          map(x, [&](Index i, Index j) { return select(j == own.of(i), x(i, j), 0.f); }));
+      Fragment at_label =
+          reduce_sum(map(x, [&](Index i, Index j) { return select(j == own.of(i), x(i, j), 0.f); }));
       Fragment loss = map(lse, [&](Index i) { return lse(i) - at_label(i); });
       if (c.smooths) {
         Fragment sum = reduce_sum(x);
@@ -191,8 +190,7 @@ struct Loss {
       all_lse(row) = lse;
       if (!c.with_gradient) return;
       Expr factor = select(counts, scale, 0.f);
-      RowGradient{lse,   factor,   factor * smoothing / f32(count), factor * (1.f - smoothing),
-                  label, c.smooths}
+      RowGradient{lse, factor, factor * smoothing / f32(count), factor * (1.f - smoothing), label, c.smooths}
           .write(kept, own, dlogits.slice(row));
     });
   }

@@ -53,7 +53,9 @@ struct Choice {
   Dim rows{"rows"}, n{c.is_first ? "n" : "candidates"}, count{"count"};
   // Inputs of the first step; other steps read the keys and columns that the previous step selected.
   Tensor x = c.is_first ? input("x", {rows, n}, c.type) : input("keys", {rows, n}, u32);
-  Tensor numbers = c.sorts ? input("chosen", {rows, count}, i32) : c.is_first ? x : input("numbers", {rows, n}, i32);
+  Tensor numbers = c.sorts      ? input("chosen", {rows, count}, i32)
+                   : c.is_first ? x
+                                : input("numbers", {rows, n}, i32);
   Expr pieces = c.sorts ? Expr(Operand(1)) : ceildiv(n, c.columns);
   Tensor values =
       c.is_last ? output("values", {rows, count}, c.type) : output("chosen_keys", {rows, pieces, count}, u32);
