@@ -226,7 +226,7 @@ Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& le
                                   Candidates& found) const {
   Var number = 0;
   const int at_once = c.words * word;
-  const Var lowest = score_of(least);
+  const Var lowest = c.any ? any_score_of(least) : score_of(least);
   serial(ceildiv(n, at_once), [&](Index step) {
     Shared chosen({c.words}, u32), before({c.words}, i32);
     Expr first = step * at_once;

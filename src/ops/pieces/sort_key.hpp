@@ -25,12 +25,23 @@ inline lang::Expr key_of_any(const lang::Expr& number) {
   return select(isnan(number), 0xffffffffu, ordered_key(number));
 }
 
+// The number with the key, or the least of those with it and larger ones; at least that of `least`.
+inline lang::Expr number_of_key(const lang::Expr& key, std::uint32_t least) {
+  using namespace lang;
+  Expr own = max(key, least);
+  return bitcast(select(own >> 31 == 1u, own ^ 0x80000000u, ~own), f32);
+}
+
 // The least score with such a key or a larger one, or the least of all that are to be chosen.
 inline lang::Expr score_of(const lang::Expr& key) {
-  using namespace lang;
   constexpr std::uint32_t of_least = 0x00800000u;
-  Expr own = max(key, of_least);
-  return bitcast(select(own >> 31 == 1u, own ^ 0x80000000u, ~own), f32);
+  return number_of_key(key, of_least);
+}
+
+// The same where all numbers may be chosen.
+inline lang::Expr any_score_of(const lang::Expr& key) {
+  constexpr std::uint32_t of_infinity = 0x007fffffu;
+  return number_of_key(key, of_infinity);
 }
 
 }  // namespace tegula::ops
