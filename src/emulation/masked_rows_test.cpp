@@ -78,6 +78,37 @@ lang::Kernel cut_tiles(DType type) {
   });
 }
 
+// The halves of rows, which end where a view does, multiplied in tiles of 64 columns. A half is promised to
+// be a multiple of some number.
+lang::Kernel halves(int multiple) {
+  return kernel("halves", [=] {
+    Dim M("M"), N("N");
+    N.multiple_of(multiple);
+    lang::Tensor x = input("x", {M, N * 2}, bf16), out = output("out", {M, N}, f32);
+    const lang::Tensor left = x.slice(all, range(0, N)), right = x.slice(all, range(N, N * 2));
+    grid(ceildiv(N, 64), ceildiv(M, 2), {.threads = 32}, [&](Index j, Index i) {
+      Fragment own = load(left.at(i * 2, j * 64), {2, 64}, f32);
+      Fragment other = load(right.at(i * 2, j * 64), {2, 64}, f32);
+      parallel(own, [&](Index r, Index c) { own(r, c) = own(r, c) * other(r, c) + 1; });
+      copy(own, out.at(i * 2, j * 64));
+    });
+  });
+}
+
+// Columns of a row up to a number that the row has.
+lang::Kernel limited() {
+  return kernel("limited", [] {
+    Dim M("M"), N("N");
+    lang::Tensor x = input("x", {M, N}, bf16), ends = input("ends", {M}, i32),
+                 out = output("out", {M, N}, f32);
+    grid(ceildiv(N, 64), M, {.threads = 32}, [&](Index j, Index row) {
+      Fragment own = load(x.slice(row, range(0, ends(row))).at(j * 64), {64}, f32);
+      parallel(own, [&](Index c) { own(c) = own(c) * 2 + 1; });
+      copy(own, out.slice(row).at(j * 64));
+    });
+  });
+}
+
 enum class Numbers { of_rows, beside, written };
 
 // Rows times numbers that blocks find step by step.
@@ -145,6 +176,18 @@ std::vector<MaskedCase> cases() {
       {"quotients", [] { return quotients(); }, {a, b}, {3, 40}},
       {"cut_tiles", [] { return cut_tiles(bf16); }, {normal({5, 200}, bf16, 5)}, {5, 200}, {"N_ % 4 == 0"}},
       {"cut_pieces", [] { return cut_tiles(bf16); }, {normal({5, 203}, bf16, 6)}, {5, 203}},
+      {"halves", [] { return halves(8); }, {normal({5, 400}, bf16, 9)}, {5, 200}, {"load_pack_if<"}},
+      {"halves_in_parts", [] { return halves(1); }, {normal({5, 406}, bf16, 10)}, {5, 203}},
+      {"halves_of_tiles",
+       [] { return halves(64); },
+       {normal({5, 384}, bf16, 11)},
+       {5, 192},
+       {"load_pack<"},
+       {"load_pack_if<"}},
+      {"limited",
+       [] { return limited(); },
+       {normal({6, 200}, bf16, 12), Tensor::from<std::int32_t>({200, 64, 8, 7, 0, 100}, {6})},
+       {6, 200}},
       {"numbers_of_rows", [] { return scaled_rows(Numbers::of_rows); }, rows, {8, 64}, ahead},
       {"two_numbers", [] { return scaled_rows(Numbers::beside); }, rows, {8, 64}, ahead},
       {"written_numbers", [] { return scaled_rows(Numbers::written); }, rows, {8, 64}},

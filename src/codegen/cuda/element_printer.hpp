@@ -81,6 +81,7 @@ class ElementPrinter : protected GridState {
                          Texts& conditions);
   std::vector<std::size_t> dims_known_before(const ir::For& n, const ir::Access& access) const;
   std::vector<std::size_t> dims_of_some_pieces(const ir::For& n, const ir::Access& access, int width) const;
+  bool is_cut_as_a_whole(const ir::For& n, const ir::Access& access) const;
   std::vector<std::size_t> dims_of_cut_pieces(const ir::For& n, const ir::Access& access, int width) const;
   std::vector<std::size_t> dims_limited_by_piece(const ir::For& n, const ir::Stmt& s, int width) const;
   std::vector<std::size_t> dims_of_some_rows(const ir::For& n, const ir::Stmt& s) const;

@@ -170,21 +170,23 @@ std::string ElementPrinter::register_text(const Access& access) const {
 std::string ElementPrinter::register_of_bits(const Access& access) const {
   const auto bits = *passes::element_bits(*loop_->loop, access);
   const auto held = *passes::bits_of(fragments_.at(access.view.buffer.get()).layout);
+  const std::int64_t elements = access.view.buffer->elements();
   std::int64_t fixed = 0, own = 1, step = 1;
   std::vector<std::array<std::int64_t, 3>> pieces;  // step in the loop's number, extent, factor
   for (const int at : held.registers) {
     const passes::ElementBit& bit = bits[static_cast<std::size_t>(at)];
+    const std::int64_t values = at < passes::log2_of(elements) ? 2 : passes::odd_factor(elements);
     if (bit.axis < 0) {
       fixed += bit.bit * own;
     } else {
       const bool follows = !pieces.empty() && pieces.back()[2] * pieces.back()[1] == own;
       if (follows)
-        pieces.back()[1] *= 2;
+        pieces.back()[1] *= values;
       else
-        pieces.push_back({step, 2, own});
-      step *= 2;
+        pieces.push_back({step, values, own});
+      step *= values;
     }
-    own *= 2;
+    own *= values;
   }
   std::string text = fixed > 0 ? std::to_string(fixed) : "0";
   for (const auto& [from, extent, factor] : pieces)

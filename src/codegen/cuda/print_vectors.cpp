@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/arithmetic.hpp"
+#include "codegen/cuda/element_limits.hpp"
 #include "codegen/cuda/element_printer.hpp"
 #include "ir/lists.hpp"
 #include "ir/simplify.hpp"
@@ -16,33 +17,10 @@ using namespace ir;
 
 namespace {
 
-constexpr int most_bytes = 16;     // of an access
 constexpr int values_of_part = 8;  // of 16 bits
 
 bool is_index(const For& n, const VariablePtr& v) {
   return std::find(n.index.begin(), n.index.end(), v) != n.index.end();
-}
-
-// The coordinate with the smallest or the largest values of the indices.
-Expr corner(const For& n, const Expr& e, bool largest) {
-  Substitution by;
-  for (std::size_t d = 0; d < n.index.size(); ++d) {
-    const DType held = n.end[d]->held();
-    const Expr last = is_constant(n.end[d]) ? constant(held, constant_value(n.end[d]) - 1)
-                                            : make(Op::sub, held, {n.end[d], constant(held, 1)}, e->at);
-    const Expr value = largest ? last : constant(n.end[d]->held(), 0);
-    const DType type = n.index[d]->type;
-    by.emplace(n.index[d], value->held() == type ? value : make(Op::cast, type, {value}, e->at));
-  }
-  return substitute(e, by);
-}
-
-bool defines(const Body& body, const VariablePtr& v) {
-  bool found = false;
-  for_each_stmt(body, [&](const Stmt& s) {
-    for_each_definition(s, [&](const VariablePtr& own) { found |= own == v; });
-  });
-  return found;
 }
 
 // A sum that no index makes smaller, of things that are known before the loop.
@@ -68,21 +46,11 @@ bool same(const Access& a, const Access& b) {
                     [](const Expr& p, const Expr& q) { return equal(p, q); });
 }
 
-// Rows from one that is found when the kernel runs to another.
-bool is_range(const ViewDim& d) { return d.low && d.high && !is_constant(d.low); }
-
 bool divides_integers(const Expr& e) {
   constexpr Op divisions[] = {Op::div, Op::mod, Op::floordiv, Op::floormod, Op::ceildiv};
   const bool own = !e->held().is_floating() &&
                    std::find(std::begin(divisions), std::end(divisions), e->op) != std::end(divisions);
   return own || std::any_of(e->args.begin(), e->args.end(), divides_integers);
-}
-
-const Access* access_of(const Stmt& s) {
-  if (const auto* load = as<Load>(s)) return &load->from;
-  if (const auto* atomic = as<Atomic>(s)) return &atomic->to;
-  const auto* store = as<Store>(s);
-  return store ? &store->to : nullptr;
 }
 
 }  // namespace
@@ -169,110 +137,6 @@ std::optional<std::vector<const Stmt*>> ElementPrinter::row_accesses(const For& 
   return result;
 }
 
-// The dimensions whose coordinates no statement of the loop finds.
-std::vector<std::size_t> ElementPrinter::dims_known_before(const For& n, const Access& access) const {
-  std::vector<std::size_t> result;
-  const std::vector<Expr> at = coordinates(access);
-  for (std::size_t d = 0; d < at.size(); ++d) {
-    bool found = false;
-    for_each_variable(at[d], [&](const VariablePtr& v) { found |= defines(n.body, v); });
-    if (!found) result.push_back(d);
-  }
-  return result;
-}
-
-// The row's dimension if its limits divide the row between pieces, so that each is inside or outside.
-std::vector<std::size_t> ElementPrinter::dims_of_some_pieces(const For& n, const Access& access,
-                                                             int width) const {
-  const std::size_t d = access.view.dims.size() - 1;
-  const ViewDim& dim = access.view.dims[d];
-  const Expr& extent = access.view.shape[d];
-  if (access.view.is_tile() || dim.low || dim.high || !is_constant(extent)) return {};
-  const Expr at = coordinates(access)[d], least = simplify(corner(n, at, false), facts_),
-             most = simplify(corner(n, at, true), facts_);
-  if (!is_constant(least) || !is_constant(most)) return {};
-  const std::int64_t first = constant_value(least), end = constant_value(extent);
-  const bool all = first >= 0 && constant_value(most) < end;
-  return all || first % width != 0 || end % width != 0 ? std::vector<std::size_t>() : std::vector{d};
-}
-
-// Dimensions whose limits cut off rows of a tile that is stored, such as those of the next group, or that are
-// looked up for each row: each piece asks for its own row, and others of the tile are stored as pieces, too.
-std::vector<std::size_t> ElementPrinter::dims_of_some_rows(const For& n, const Stmt& s) const {
-  const Access* to = as<Load>(s) ? nullptr : access_of(s);
-  if (!to || to->view.is_tile()) return {};
-  std::vector<std::size_t> result;
-  const std::vector<Expr> at = coordinates(*to);
-  const std::vector<VariablePtr> found = rows_found_ ? rows_found_->found() : std::vector<VariablePtr>();
-  for (const std::size_t d : dims_known_before(n, *to)) {
-    const bool looked_up =
-        std::any_of(found.begin(), found.end(), [&](const VariablePtr& v) { return uses(at[d], v); });
-    if (d + 1 < to->view.dims.size() && (looked_up || is_range(to->view.dims[d]))) result.push_back(d);
-  }
-  return result;
-}
-
-// The row's dimension if its extent may cut off pieces: where that is a multiple of their width, each of them
-// is inside or outside.
-std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const Access& access,
-                                                            int width) const {
-  const std::size_t d = access.view.dims.size() - 1;
-  const ViewDim& dim = access.view.dims[d];
-  const Expr& extent = access.view.shape[d];
-  const bool cuts_elsewhere = dim.low || (dim.high && !equal(dim.high, extent));
-  if (access.view.is_tile() || cuts_elsewhere || !supposes_alignment(*access.view.buffer)) return {};
-  if (is_constant(extent) && constant_value(extent) % width != 0) return {};
-  const std::vector<std::size_t> known = dims_known_before(n, access);
-  if (std::find(known.begin(), known.end(), d) == known.end()) return {};
-  if (values_.is_less(corner(n, coordinates(access)[d], true), extent)) return {};
-  return {d};
-}
-
-// Limits that each piece asks for itself.
-std::vector<std::size_t> ElementPrinter::dims_limited_by_piece(const For& n, const Stmt& s, int width) const {
-  std::vector<std::size_t> result = dims_of_some_rows(n, s);
-  for (const std::size_t d : dims_of_cut_pieces(n, *access_of(s), width)) result.push_back(d);
-  return result;
-}
-
-void ElementPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions,
-                                    const std::vector<std::size_t>& asked_by_piece) {
-  const View& view = access.view;
-  const auto add = [&](const std::string& text) {
-    if (std::find(conditions.begin(), conditions.end(), text) == conditions.end()) conditions.push_back(text);
-  };
-  if (view.is_tile()) return;
-  if (supposes_alignment(*view.buffer)) {
-    require_aligned(view.buffer);
-  } else {
-    const std::string name = tensors_.at(view.buffer.get());
-    const int bytes = view.buffer->type.bytes(), unit = std::min(most_bytes, width * bytes);
-    std::string strides;
-    for (std::size_t d = 0; d + 1 < view.shape.size(); ++d) strides += fmt::format(", {}_s{}", name, d);
-    add(fmt::format("{}_s{} == 1", name, view.shape.size() - 1));
-    add(fmt::format("tg::is_aligned<{}>({}{})", unit, name, strides));
-  }
-  std::vector<std::size_t> dims = dims_known_before(n, access);
-  for (const std::size_t d : asked_by_piece) std::erase(dims, d);
-  add_corner_limits(n, access, dims, conditions);
-}
-
-// Whether the first and the last of the elements are inside, in these dimensions.
-void ElementPrinter::add_corner_limits(const For& n, const Access& access,
-                                       const std::vector<std::size_t>& dims, Texts& conditions) {
-  const std::vector<Expr> at = coordinates(access);
-  for (const std::size_t d : dims) {
-    for (const bool largest : {false, true}) {
-      const Expr c = corner(n, at[d], largest);
-      Texts guards;
-      add_limits(access.view, d, c, compared(c, value(c)), guards);
-      for (const std::string& guard : guards)
-        if (std::find(conditions.begin(), conditions.end(), guard) == conditions.end())
-          conditions.push_back(guard);
-    }
-  }
-}
-
 // With products, the text for tensors that are elsewhere would do without the copy engine, too. Workspaces
 // have rows of any length, whatever the caller gives.
 bool ElementPrinter::supposes_alignment(const Buffer& tensor) const {
@@ -302,11 +166,12 @@ std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t m
   for (const Stmt* s : kept) {
     result.names.emplace(s->get(), names_.unique("pack"));
     const Access& access = *access_of(*s);
-    for (const std::size_t d : dims_of_cut_pieces(n, access, result.width)) {
-      const std::string whole = fmt::format("{} % {} == 0", value(access.view.shape[d]), result.width);
-      const bool known = divisor(affine(access.view.shape[d]), facts_) % result.width == 0;
-      if (!known && !contains(result.conditions, whole)) result.conditions.push_back(whole);
-    }
+    if (!dims_of_cut_pieces(n, access, result.width).empty())
+      for (const Expr& end : {end_of_row(access), access.view.shape.back()}) {
+        const std::string whole = fmt::format("{} % {} == 0", value(end), result.width);
+        const bool known = divisor(affine(end), facts_) % result.width == 0;
+        if (!known && !contains(result.conditions, whole)) result.conditions.push_back(whole);
+      }
     add_conditions(n, access, result.width, result.conditions, dims_limited_by_piece(n, *s, result.width));
   }
   return result;

@@ -126,10 +126,13 @@ struct Rows {
          [&](Index x, Index y) { body(y * c.rows, x * c.columns); });
   }
 
+  // All rows of some columns before the next, which the second-level cache keeps for the other experts of
+  // their tokens.
   void permute() const {
     Tensor x = input("x", {tokens, d}, c.type), order = input("order", {pairs}, i32),
            out = output("out", {pairs, d}, c.type);
-    tiles(pairs, [&](const Expr& row, const Expr& column) {
+    grid(ceildiv(pairs, c.rows), ceildiv(d, c.columns), [&](Index y, Index block) {
+      Expr row = y * c.rows, column = block * c.columns;
       Shared own({c.rows, c.columns}, c.type);
       gather(
           at(x, column), [&](Index i) { return select(row + i < pairs, token(order(row + i)), -1); }, own);

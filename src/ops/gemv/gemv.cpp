@@ -101,7 +101,10 @@ void run(const Bound<Gemv>& c, Launch& launch) {
     t.m = t.transposed ? 256 : 16, t.k = t.transposed ? 16 : 256;
   } else {
     t.m = t.transposed ? 256 : 4;
-    t.k = t.transposed ? 16 : k <= 512 ? 512 : 2048;
+    t.k = t.transposed ? 16 : k <= 512 ? 512 : k <= 1024 ? 1024 : 2048;
+    // Tiles are as wide as rows, and as large as those of long rows where there are enough.
+    const std::int64_t enough = 8 * planned_gpu_processors(c.call());
+    if (!t.transposed && m / 8 * c.dim("batch") >= enough) t.m = std::max(4, 8192 / t.k);
     t.splits = planned_splits((m + t.m - 1) / t.m * c.dim("batch"), (k + t.k - 1) / t.k, gpu_table.vectors,
                               planned_gpu_processors(c.call()));
   }

@@ -81,7 +81,7 @@ Expr bits_before(const Shared& bits, Shared& before) {
 struct TopkProgram {
   const TopkKernel& c;
   Dim batch{"batch"}, rows{"rows"}, columns{"columns"}, count{"count"};
-  Tensor scores = input("scores", {batch, rows, columns}, f32),
+  Tensor scores = input("scores", {batch, rows, columns}, c.any.value_or(f32)),
          out = output("out", {batch, rows, count}, i32);
   std::optional<Tensor> begins, ends, table;
   std::optional<Expr> page;
@@ -105,6 +105,7 @@ struct TopkProgram {
   Expr collect(const Keys& keys, const Expr& n, const Expr& bound, const Expr& ties, const Take& take) const;
   void keep_ties(Shared& chosen, const Shared& equal, const Shared& before, const Expr& left) const;
   Expr placed(const Expr& b, const Expr& row, const Expr& column) const;
+  Expr key(const Expr& score) const { return c.any ? key_of_any(f32(score)) : sort_key(score); }
 };
 
 // What stands for a column in the result.
@@ -209,7 +210,7 @@ void TopkProgram::choose(const Keys& keys, const Expr& n, int digit, const Tenso
 // standard deviations of what it has of them.
 Expr TopkProgram::likely_least(const Tensor& x, const Expr& n, Candidates& of) const {
   Expr distance = n / sampled_runs;
-  const Keys keys = [&](const Expr& i) { return sort_key(x(i / neighbours * distance + i % neighbours)); };
+  const Keys keys = [&](const Expr& i) { return key(x(i / neighbours * distance + i % neighbours)); };
   each_position(keys, sampled, [&](const Expr& key, const Expr& i) { of.keys(i) = key; });
   Expr share = f32(count) * static_cast<float>(sampled) / f32(n);
   Var bound = u32(0), wanted = i32(share + 5.0f * sqrt(share)) + neighbours;
@@ -225,18 +226,18 @@ Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& le
                                   Candidates& found) const {
   Var number = 0;
   const int at_once = c.words * word;
-  const Var lowest = score_of(least);
+  const Var lowest = c.any ? any_score_of(least) : score_of(least);
   serial(ceildiv(n, at_once), [&](Index step) {
     Shared chosen({c.words}, u32), before({c.words}, i32);
     Expr first = step * at_once;
     clear(chosen);
     const int at_once_of_step = c.threads * c.loads;
     serial(ceildiv(min(n - first, at_once), at_once_of_step), [&](Index j) {
-      Fragment scores = load(x.at(first + j * at_once_of_step), {at_once_of_step});
+      Fragment scores = load(x.at(first + j * at_once_of_step), {at_once_of_step}, f32);
       parallel(scores, [&](Index i) {
         Expr p = j * at_once_of_step + i;
-        when(scores(i) >= lowest && first + p < n,
-             [&] { atomic_or(chosen(p / word), u32(1) << u32(p % word)); });
+        Expr reaches = c.any ? !(scores(i) < lowest) : scores(i) >= lowest;
+        when(reaches && first + p < n, [&] { atomic_or(chosen(p / word), u32(1) << u32(p % word)); });
       });
     });
     Expr all = bits_before(chosen, before), earlier = number;
@@ -253,7 +254,7 @@ Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& le
     number += all;
   });
   Expr there = min(number, found.most);
-  const Keys keys = [&](const Expr& i) { return sort_key(x(found.positions(min(i, there - 1)))); };
+  const Keys keys = [&](const Expr& i) { return key(x(found.positions(min(i, there - 1)))); };
   each_position(keys, there,
                 [&](const Expr& key, const Expr& i) { when(i < there, [&] { found.keys(i) = key; }); });
   return number;
@@ -265,7 +266,7 @@ void TopkProgram::block(const Expr& b, const Expr& row) const {
   Tensor x = scores.slice(b, row, range(begin, end)), to = out.slice(b, row);
   Expr n = end - begin;
   const auto of_row = [&] {
-    choose([&](const Expr& p) { return sort_key(x(p)); }, n, c.digit, to,
+    choose([&](const Expr& p) { return key(x(p)); }, n, c.digit, to,
            [&](const Expr& p) { return placed(b, row, begin + p); });
   };
   if (c.candidates == 0) return of_row();

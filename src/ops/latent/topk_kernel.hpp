@@ -16,13 +16,14 @@ struct TopkKernel {
   int loads = 8;  // scores that a thread has under way where it reads a row from memory
   bool begins = false, ends = false, pages = false;
   bool own_pages = false;  // of each row
+  std::optional<DType> any = {};  // of numbers that may all be chosen, −∞ and, as the largest, NaN
 
   auto fields() const {
     return std::tuple(labelled("digit", digit),
                       labelled("candidates", candidates > 0 ? std::optional(candidates) : std::nullopt),
                       labelled("words", words), labelled("t", threads), labelled("loads", loads),
                       labelled("begins", begins), labelled("ends", ends), labelled("pages", pages),
-                      labelled("own", own_pages));
+                      labelled("own", own_pages), labelled("any", any));
   }
 };
 

@@ -1,6 +1,7 @@
 // The number of rows of a tile of whole rows.
 #pragma once
 #include <algorithm>
+#include <bit>
 
 #include "ops/pieces/plan.hpp"
 
@@ -17,6 +18,9 @@ inline int rows_of_tile(int planned, int row_elements) {
     return static_cast<double>(std::max(rows, planned)) / static_cast<double>(std::min(rows, planned));
   });
 }
+
+// The power of two up to so many rows, of which a GPU's threads have equal parts of a tile.
+inline int whole_power(int rows) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(rows))); }
 
 // Threads that share the pieces of a row evenly where no power of two does: at most `most`, and more than
 // half of them; 0 where the compiler chooses.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/pieces/kept_rows.hpp"
+#include "ops/pieces/row_tiles.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -14,21 +15,36 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
+// Whole rows, which a block of a GPU holds in registers.
+struct HeldRows {
+  int rows = 1, classes = 1;  // of a tile
+  auto fields() const { return std::tuple(joined("t", rows, classes)); }
+};
+template <class Op>
+std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
+  if (!c.on_gpu() || c.dim("classes") > longest) return std::nullopt;
+  const int classes = c.small_dim("classes");
+  return HeldRows{rows_of_tile(whole_power(std::clamp(elements / std::max(classes, 1), 1, 16)), classes),
+                  classes};
+}
+
 struct LossInstance {
   DType type = f32;
   LongRows rows = {};
   bool smooths = false, with_gradient = false;
   std::optional<int> held = {};  // pieces in registers
+  std::optional<HeldRows> tile = {};
   auto fields() const {
     return std::tuple(type, rows, labelled("smoothed", smooths), labelled("gradient", with_gradient),
-                      labelled("held", held));
+                      labelled("held", held), tile);
   }
 };
 struct LossBackwardInstance {
   DType type = f32;
   LongRows rows = {};
   bool of_lse = false;
-  auto fields() const { return std::tuple(type, rows, labelled("lse", of_lse)); }
+  std::optional<HeldRows> tile = {};
+  auto fields() const { return std::tuple(type, rows, labelled("lse", of_lse), tile); }
 };
 
 // Short rows are one piece. Blocks are small, so that some read while others compute: that is worth more here
@@ -47,12 +63,16 @@ inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradien
 
 template <class Op>
 LossInstance loss_plan(const Bound<Op>& c) {
+  if (const auto tile = held_rows_of(c, 8192, 16384))
+    return {c.type("logits"), {}, c->label_smoothing != 0, gives_gradient<Op>, {}, tile};
   LongRows rows = rows_of(c);
   if (gives_gradient<Op> && rows.threads > 0) rows = kept_rows(c.dim("classes"), c.type("logits"), true);
   return {c.type("logits"), rows, c->label_smoothing != 0, gives_gradient<Op>,
           held_pieces(c.dim("classes"), c.type("logits"), rows)};
 }
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
+  // Rows that are read once need no block that holds them.
+  if (const auto tile = held_rows_of(c, 4096, 1024)) return {c.type("logits"), {}, c.has("dlse"), tile};
   return {c.type("logits"), rows_of(c), c.has("dlse")};
 }
 
@@ -78,19 +98,77 @@ struct RowGradient {
   }
 };
 
-void check_label(const Expr& label, const Expr& counts, const Expr& classes) {
-  assert_that(!counts || (label >= 0 && label < classes), "a label is neither a class nor ignore_index");
+void check_labels(const Expr& are_right) {
+  assert_that(are_right, "a label is neither a class nor ignore_index");
 }
 
-Kernel loss_forward(const LossInstance& c) {
-  return kernel(instance_name(c.with_gradient ? "cross_entropy_and_gradient" : "cross_entropy", c), [&] {
-    Dim rows("rows"), classes("classes");
-    Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);
-    Tensor losses = output("loss", {rows}, f32), all_lse = output("lse", {rows}, f32);
-    Tensor dlogits = c.with_gradient ? output("dlogits", {rows, classes}, c.type) : logits;
-    Expr ignored = scalar("ignore_index", i64);
-    Expr smoothing = c.smooths ? scalar("label_smoothing", f32) : Expr(f32(0));
-    Expr scale = c.with_gradient ? scalar("gradient_scale", f32) : Expr(f32(0));
+// Labels of a tile's rows, and the factors of their losses: 0 of rows that are ignored.
+struct TileLabels {
+  Fragment of, factors;
+
+  TileLabels(const HeldRows& c, const Tensor& labels, const Expr& row, const Expr& ignored)
+      : of(load(labels.at(row), {c.rows})), factors({c.rows}, f32) {
+    Fragment wrong({c.rows}, i32);
+    parallel(of, [&](Index i) {
+      Expr label = of(i), counts = i64(label) != ignored;
+      factors(i) = select(counts, 1.f, 0.f);
+      wrong(i) = select(counts && (label < 0 || label >= c.classes), 1, 0);
+    });
+    check_labels(reduce_max(wrong).scalar() == 0);
+  }
+};
+
+// x becomes the gradient: exp(x - lse) · of_softmax - of_all, less of_label at the label.
+void write_gradients(Fragment& x, const Fragment& lse, const Fragment& labels, const Fragment& of_softmax,
+                     const Fragment& factors, const Expr& smoothing, int classes) {
+  Expr of_all = smoothing * (1.f / static_cast<float>(classes)), of_label = 1.f - smoothing;
+  parallel(x, [&](Index i, Index j) {
+    Expr less = of_all + select(j == labels(i), of_label, 0.f);
+    x(i, j) = exp2((x(i, j) - lse(i)) * log2e) * of_softmax(i) - factors(i) * less;
+  });
+}
+
+struct Loss {
+  const LossInstance& c;
+  Dim rows{"rows"};
+  Operand classes = c.tile ? Operand(c.tile->classes) : Operand(Dim("classes"));
+  Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);
+  Tensor losses = output("loss", {rows}, f32), all_lse = output("lse", {rows}, f32);
+  Tensor dlogits = c.with_gradient ? output("dlogits", {rows, classes}, c.type) : logits;
+  Expr ignored = scalar("ignore_index", i64);
+  Expr smoothing = c.smooths ? scalar("label_smoothing", f32) : Expr(f32(0));
+  Expr scale = c.with_gradient ? scalar("gradient_scale", f32) : Expr(f32(0));
+
+  void in_tiles() const {
+    const HeldRows& tile = *c.tile;
+    grid(ceildiv(rows, tile.rows), [&](Index block) {
+      const Expr row = block * tile.rows;
+      const TileLabels own(tile, labels, row, ignored);
+      Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32), most = reduce_max(x);
+      Fragment lse = reduce_sum(map(x, [&](Index i, Index j) { return exp2((x(i, j) - most(i)) * log2e); }));
+      parallel(lse, [&](Index i) { lse(i) = log(lse(i)) + most(i); });
+      copy(lse, all_lse.at(row));
+      Fragment at_label =
+          reduce_sum(map(x, [&](Index i, Index j) { return select(j == own.of(i), x(i, j), 0.f); }));
+      Fragment loss = map(lse, [&](Index i) { return lse(i) - at_label(i); });
+      if (c.smooths) {
+        Fragment sum = reduce_sum(x);
+        parallel(loss, [&](Index i) {
+          Expr mean = sum(i) * (1.f / static_cast<float>(tile.classes));
+          loss(i) = loss(i) * (1.f - smoothing) + (lse(i) - mean) * smoothing;
+        });
+      }
+      parallel(loss, [&](Index i) { loss(i) = select(own.factors(i) == 0, 0.f, loss(i)); });
+      copy(loss, losses.at(row));
+      if (!c.with_gradient) return;
+      Fragment factors = map(own.factors, [&](Index i) { return own.factors(i) * scale; });
+      write_gradients(x, lse, own.of, factors, factors, smoothing, tile.classes);
+      copy(x, dlogits.at(row));
+    });
+  }
+
+  void in_pieces() const {
+    Expr count = Expr(classes);
     grid(rows, {.threads = c.rows.threads}, [&](Index row) {
       Tensor own = logits.slice(row);
       const KeptRows kept(c.rows, c.held.value_or(0), {{own, -std::numeric_limits<double>::infinity()}});
@@ -98,44 +176,79 @@ Kernel loss_forward(const LossInstance& c) {
       Fragment plain({c.rows.piece}, f32, 0);
       kept.each([&](const Expr& first, std::vector<Fragment>& values) {
         Fragment& x = values[0];
-        if (c.smooths) parallel(plain, [&](Index j) { plain(j) += select(first + j < classes, x(j), 0.f); });
+        if (c.smooths) parallel(plain, [&](Index j) { plain(j) += select(first + j < count, x(j), 0.f); });
         sums.add(x);
       });
       Expr lse = sums.total().lse(), label = labels(row), counts = i64(label) != ignored;
-      check_label(label, counts, classes);
+      check_labels(!counts || (label >= 0 && label < count));
       const auto smoothed = [&](const Expr& loss) -> Expr {
         if (!c.smooths) return loss;
-        Expr mean = reduce_sum(plain).scalar() / f32(classes);
+        Expr mean = reduce_sum(plain).scalar() / f32(count);
         return loss * (1.f - smoothing) + (lse - mean) * smoothing;
       };
       losses(row) = select(counts, smoothed(lse - own(label)), 0.f);
       all_lse(row) = lse;
       if (!c.with_gradient) return;
       Expr factor = select(counts, scale, 0.f);
-      RowGradient{lse,   factor,   factor * smoothing / f32(classes), factor * (1.f - smoothing),
-                  label, c.smooths}
+      RowGradient{lse, factor, factor * smoothing / f32(count), factor * (1.f - smoothing), label, c.smooths}
           .write(kept, own, dlogits.slice(row));
     });
+  }
+};
+
+Kernel loss_forward(const LossInstance& c) {
+  return kernel(instance_name(c.with_gradient ? "cross_entropy_and_gradient" : "cross_entropy", c), [&] {
+    const Loss loss{c};
+    c.tile ? loss.in_tiles() : loss.in_pieces();
   });
 }
 
-Kernel loss_backward(const LossBackwardInstance& c) {
-  return kernel(instance_name("cross_entropy_backward", c), [&] {
-    Dim rows("rows"), classes("classes");
-    Tensor dloss = input("dloss", {rows}, f32);
-    Tensor dlse = c.of_lse ? input("dlse", {rows}, f32) : dloss;
-    Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);
-    Tensor all_lse = input("lse", {rows}, f32), dlogits = output("dlogits", {rows, classes}, c.type);
-    Expr ignored = scalar("ignore_index", i64), smoothing = scalar("label_smoothing", f32);
+struct LossGradient {
+  const LossBackwardInstance& c;
+  Dim rows{"rows"};
+  Operand classes = c.tile ? Operand(c.tile->classes) : Operand(Dim("classes"));
+  Tensor dloss = input("dloss", {rows}, f32);
+  Tensor dlse = c.of_lse ? input("dlse", {rows}, f32) : dloss;
+  Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);
+  Tensor all_lse = input("lse", {rows}, f32), dlogits = output("dlogits", {rows, classes}, c.type);
+  Expr ignored = scalar("ignore_index", i64), smoothing = scalar("label_smoothing", f32);
+
+  void in_tiles() const {
+    const HeldRows& tile = *c.tile;
+    grid(ceildiv(rows, tile.rows), [&](Index block) {
+      const Expr row = block * tile.rows;
+      TileLabels own(tile, labels, row, ignored);
+      Fragment given = load(dloss.at(row), {tile.rows}), lse = load(all_lse.at(row), {tile.rows});
+      parallel(given, [&](Index i) { given(i) = select(own.factors(i) == 0, 0.f, given(i)); });
+      Fragment of_softmax = clone(given);
+      if (c.of_lse) {
+        Fragment more = load(dlse.at(row), {tile.rows});
+        parallel(of_softmax, [&](Index i) { of_softmax(i) += more(i); });
+      }
+      Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32);
+      write_gradients(x, lse, own.of, of_softmax, given, smoothing, tile.classes);
+      copy(x, dlogits.at(row));
+    });
+  }
+
+  void in_pieces() const {
+    Expr count = Expr(classes);
     grid(rows, {.threads = c.rows.threads}, [&](Index row) {
       Expr label = labels(row), counts = i64(label) != ignored;
-      check_label(label, counts, classes);
+      check_labels(!counts || (label >= 0 && label < count));
       Expr factor = select(counts, dloss(row), 0.f);
       Expr of_softmax = c.of_lse ? Expr(factor + dlse(row)) : factor;
-      RowGradient{all_lse(row), of_softmax, factor * smoothing / f32(classes), factor * (1.f - smoothing),
+      RowGradient{all_lse(row), of_softmax, factor * smoothing / f32(count), factor * (1.f - smoothing),
                   label,        true}
           .write(KeptRows(c.rows, 0, {{logits.slice(row)}}), logits.slice(row), dlogits.slice(row));
     });
+  }
+};
+
+Kernel loss_backward(const LossBackwardInstance& c) {
+  return kernel(instance_name("cross_entropy_backward", c), [&] {
+    const LossGradient gradient{c};
+    c.tile ? gradient.in_tiles() : gradient.in_pieces();
   });
 }
 

@@ -40,8 +40,10 @@ struct HadamardInstance {
   DType type = f32;
   int n = 1, rows = 1;
   bool transposed = false, by_vectors = false;
+  std::optional<int> blocks = {};  // of a processor
   auto fields() const {
-    return std::tuple(type, n, rows, labelled("transposed", transposed), labelled("vectors", by_vectors));
+    return std::tuple(type, n, rows, labelled("transposed", transposed), labelled("vectors", by_vectors),
+                      labelled("blocks", blocks));
   }
   // Neighbours that lanes of vectors exchange.
   int first_stride() const { return std::min(lanes, n / order_of(n)); }
@@ -52,8 +54,12 @@ struct HadamardInstance {
 
 template <bool transposed>
 HadamardInstance hadamard_plan(const Bound<Hadamard>& c) {
-  const int n = c.small_dim("n");
-  return {c.type("x"), n, rows_of_tile(std::clamp(4096 / std::max(n, 1), 1, 64), n), transposed, !c.on_gpu()};
+  const int n = c.small_dim("n"), rows = std::clamp(4096 / std::max(n, 1), 1, 64);
+  HadamardInstance made{c.type("x"), n, rows_of_tile(c.on_gpu() ? whole_power(rows) : rows, n), transposed,
+                        !c.on_gpu()};
+  // Registers of two blocks for each processor.
+  if (c.on_gpu() && order_of(n) > 1 && made.padded() == longest_row / 2) made.blocks = 2;
+  return made;
 }
 
 // All sums of four numbers with signs, the first of them +: bit i is set where number i + 1 has a -.
@@ -153,7 +159,7 @@ void transform_vectors(Shared& given, Fragment& values, const HadamardInstance& 
 
 void transform(const HadamardInstance& c, const Tensor& x, const Tensor& out, const Expr& scale) {
   const int order = order_of(c.n);
-  grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
+  grid(ceildiv(x.extent(0), c.rows), {.blocks_per_processor = c.blocks.value_or(0)}, [&](Index block) {
     const Expr row = block * c.rows;
     Fragment values({c.rows, c.padded()}, f32);
     if (c.by_vectors) {

@@ -83,7 +83,8 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   constexpr int elements = 4096, most_rows = 64, most_threads = 512;
   NormInstance<Op> made = norm_instance(c);
   if (made.dim > longest_held_norm) return in_pieces(made, c, 2);
-  made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, most_rows), made.dim);
+  const int rows = std::clamp(elements / std::max(made.dim, 1), 1, most_rows);
+  made.rows = rows_of_tile(c.on_gpu() ? whole_power(rows) : rows, made.dim);
   if (made.is_long()) made.threads = adds_residual<Op> && !is_centred<Op> ? 1024 : most_threads;
   const int piece = piece_of_row(made), pieces = made.dim / piece;
   const int even =

@@ -1,6 +1,7 @@
 #include "tegula/ops/norm_fp8.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -25,34 +26,72 @@ struct NormFp8Instance {
   bool residual = false, power_of_two = false;
   int dim = 0, rows = 1;  // rows of a tile
   std::optional<LongRows> pieces = {};  // of rows that no block holds; their number of features is no part
-  std::optional<int> threads = {};
+  std::optional<int> threads = {}, padded = {};  // features of a tile's row, if more than its groups have
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), labelled("bias", bias),
                       labelled("residual", residual), labelled("power_of_two", power_of_two), dim, rows,
-                      pieces, labelled("threads", threads));
+                      pieces, labelled("threads", threads), labelled("padded", padded));
   }
   int groups() const { return (dim + scaled_features - 1) / scaled_features; }
-  int width() const { return groups() * scaled_features; }
+  int width() const { return padded.value_or(groups() * scaled_features); }
 };
+
+// Rows of more features are read in pieces: no block holds them.
+constexpr int longest_fp8_norm = 2 * longest_held_norm;
+constexpr int threads_of_long = 512;
+
+int most_threads(int width) { return width > longest_held_norm ? threads_of_long : 256; }
+
+// Threads of which each has 1, 2 or 4 pieces of 16 features, so that groups of features are within warps; 0
+// if there are none, or where other numbers do that.
+int threads_of_groups(int width) {
+  constexpr int piece = 16, warp = 32, most_pieces = 4;
+  const int pieces = width / piece;
+  if ((pieces & (pieces - 1)) == 0 || pieces % most_threads(width) == 0) return 0;
+  for (const int most : {most_threads(width), threads_of_long})
+    for (int own = 1; own <= most_pieces; own *= 2)
+      if (pieces % (own * warp) == 0 && pieces / own <= most) return pieces / own;
+  return 0;
+}
+
+bool is_held_norm(int width, bool on_gpu) {
+  if (width <= longest_held_norm) return true;
+  const bool is_even = width % (threads_of_long * 16) == 0 || threads_of_groups(width) > 0;
+  return on_gpu && width <= longest_fp8_norm && is_even;
+}
+
+// On a GPU: where no threads have whole pieces, rows of a tile are longer, by zeros, so that groups still are
+// within warps.
+template <class Op>
+void divide_row(NormFp8Instance<Op>& made) {
+  constexpr int most_padded = 8192;
+  const int width = made.width(), threads = threads_of_groups(width);
+  const auto power = static_cast<int>(std::bit_ceil(static_cast<unsigned>(width)));
+  if (threads > 0)
+    made.threads = threads;
+  else if (width > longest_held_norm)
+    made.threads = threads_of_long;
+  else if (width < power && power <= most_padded)
+    made.padded = power;
+}
 
 template <class Op>
 NormFp8Instance<Op> norm_fp8_plan(const Bound<Op>& c) {
-  constexpr int elements = 8192, most_rows = 16, most_threads = 256, piece = 16;
+  constexpr int elements = 8192, most_rows = 16;
   NormFp8Instance<Op> made{.type = c.type("x"),
                            .weight = c.type_if("weight"),
                            .residual = c.has("residual"),
                            .power_of_two = c->power_of_two,
                            .dim = c.small_dim("d")};
   if constexpr (is_centred<Op>) made.bias = c.type_if("bias");
-  if (made.dim > longest_held_norm) {
+  if (!is_held_norm(made.width(), c.on_gpu())) {
     made.pieces = kept_rows(c.dim("d"), c.type("x"), c.on_gpu(), made.residual ? 2 : 1);
     made.dim = 0;
     return made;
   }
-  made.rows = rows_of_tile(std::clamp(elements / std::max(made.width(), 1), 1, most_rows), made.width());
-  // Groups of features lie within warps if no round of threads is cut.
-  const int even = threads_of_pieces(made.width() / piece, most_threads);
-  if (even > 0 && c.on_gpu()) made.threads = even, made.rows = 1;
+  if (c.on_gpu()) divide_row(made);
+  if (!made.threads)
+    made.rows = rows_of_tile(std::clamp(elements / std::max(made.width(), 1), 1, most_rows), made.width());
   return made;
 }
 
@@ -104,11 +143,11 @@ struct NormFp8 {
       Expr row = block * c.rows;
       Fragment normal = normalised(row);
       // Every group of features is a row by itself.
-      const int groups = c.rows * c.groups();
-      Fragment values = normal.reshape({groups, scaled_features});
+      const int groups = c.width() / scaled_features;
+      Fragment values = normal.reshape({c.rows * groups, scaled_features});
       Fragment scale = reduce_absmax(values);
       parallel(scale, [&](Index i) { scale(i) = fp8_scale(scale(i), c.power_of_two); });
-      copy(scale.reshape({c.rows, c.groups()}), scales.at(row));
+      copy(scale.reshape({c.rows, groups}), scales.at(row));
       parallel(scale, [&](Index i) { scale(i) = 1.f / scale(i); });
       parallel(values, [&](Index i, Index j) { values(i, j) *= scale(i); });
       copy(normal, out.at(row));
@@ -254,7 +293,10 @@ const OperatorSchema& norm_fp8_schema(const char* name, const char* what) {
         .examples({{"ragged", "...=37 d=300 weight"},
                    {"residual_bf16", "...=2,7 d=512 bf16 residual weight:f32 power_of_two eps=0.01"},
                    {"long_f16", "...=2 d=16500 f16 residual weight"},
-                   {"5120_bf16", "...=3 d=5120 bf16 weight"}})
+                   {"5120_bf16", "...=3 d=5120 bf16 weight"},
+                   {"768_bf16", "...=19 d=768 bf16 weight"},
+                   {"12288_bf16", "...=2 d=12288 bf16 residual weight"},
+                   {"18432_f16", "...=2 d=18432 f16 weight"}})
         .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 residual weight"}})
         .run(norm_fp8_plan<Op>, norm_fp8_program<Op>, norm_fp8_formula<Op>);
   }();

@@ -198,10 +198,25 @@ TEST(Topk, OrdersSpecialValues) {
 
 TEST(Topk, OfManyTakesSeveralSteps) {
   const Tensor x = Tensor::random_integers({1, 9000}, i32, 1, 0, 50).to(f32);
-  const Tensors results =
-      call_by_name(find_schema("topk"), {{"x", x}}, {{"count", std::int64_t{256}}}, Target::interpreter());
-  EXPECT_EQ(faults_of(judge_call(find_schema("topk"), {{"x", x}}, {{"count", std::int64_t{256}}}, results)),
-            "");
+  for (const Target target : {Target::interpreter(), Target::emulated_sm90()}) {
+    const Tensors results =
+        call_by_name(find_schema("topk"), {{"x", x}}, {{"count", std::int64_t{256}}}, target);
+    EXPECT_EQ(faults_of(judge_call(find_schema("topk"), {{"x", x}}, {{"count", std::int64_t{256}}}, results)),
+              "");
+  }
+}
+
+// Long rows whose largest are fewer than are wanted: NaN first, and the first of the many that are -inf.
+TEST(Topk, OrdersSpecialValuesOfLongRows) {
+  std::vector<float> row(5000, -inf);
+  for (const auto& [at, value] :
+       {std::pair{7, std::nanf("")}, {4321, std::nanf("")}, {77, inf}, {99, 3.f}, {4000, 3.f}})
+    row[static_cast<std::size_t>(at)] = value;
+  const TopkResult result = topk(row_of(row), 17, {.target = Target::emulated_sm90()});
+  EXPECT_EQ(result.indices.values<std::int32_t>(),
+            (std::vector<std::int32_t>{7, 4321, 77, 99, 4000, 0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12}));
+  EXPECT_TRUE(std::isnan(result.values.values<float>()[1]));
+  EXPECT_EQ(result.values.values<float>()[16], -inf);
 }
 
 TEST(Hadamard, MatricesAreOrthogonal) {

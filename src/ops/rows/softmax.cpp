@@ -37,7 +37,8 @@ SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
   }
-  return {c.type("x"), dim, rows_of_tile(std::clamp(8192 / std::max(dim, 1), 1, 16), dim), {}};
+  const int rows = std::clamp(8192 / std::max(dim, 1), 1, 16);
+  return {c.type("x"), dim, rows_of_tile(tensors > 1 && c.on_gpu() ? whole_power(rows) : rows, dim), {}};
 }
 
 // Every row x becomes exp(x − largest), and the sum of these is given back.

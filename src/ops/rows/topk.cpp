@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/latent/topk_kernel.hpp"
+#include "ops/pieces/sort_key.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -16,6 +18,8 @@ using namespace lang;
 using lang::Tensor;
 
 constexpr int most_columns = 1024, most_chosen = 256;  // of a row, that a warp holds
+// Of rows and their largest, which are chosen before they are sorted.
+constexpr int least_selected = 4096, least_count = 16;
 
 // Rows of a step are cut into pieces of `columns`; from each the largest are chosen. The last step has one
 // piece.
@@ -24,20 +28,16 @@ struct TopkInstance {
   int rows = 4, columns = 64, places = 8;  // of a block; of a piece; of the chosen
   bool is_first = true, is_last = true;
   TopkGates gates = TopkGates::none;
-  bool normalized = false;
+  bool normalized = false, sorts = false;  // of which only those at given places are left
   auto fields() const {
     return std::tuple(type, joined("t", rows, columns), labelled("k", places), labelled("first", is_first),
-                      labelled("last", is_last), gates, labelled("normalized", normalized));
+                      labelled("last", is_last), gates, labelled("normalized", normalized),
+                      labelled("sorts", sorts));
   }
   // Numbers of 16 bits leave room for the column in their keys, so that one reduction finds both.
-  bool packs() const { return is_first && type.bits() == 16; }
+  bool packs() const { return is_first && !sorts && type.bits() == 16; }
 };
 
-// Larger numbers have larger keys, NaN the largest; 0 is none. Both zeros have one key.
-Expr key_of(const Expr& x) {
-  Expr bits = bitcast(select(x == 0, 0.f, x), u32);
-  return select(isnan(x), 0xffffffffu, select(bits >> 31u == 1u, ~bits, bits | 0x80000000u));
-}
 Expr number_of(const Expr& key) { return bitcast(select(key >> 31u == 1u, key & 0x7fffffffu, ~key), f32); }
 
 // The bits of a key that hold a column, from the end, so that the first of equal numbers has the largest key.
@@ -53,8 +53,10 @@ struct Choice {
   Dim rows{"rows"}, n{c.is_first ? "n" : "candidates"}, count{"count"};
   // Inputs of the first step; other steps read the keys and columns that the previous step selected.
   Tensor x = c.is_first ? input("x", {rows, n}, c.type) : input("keys", {rows, n}, u32);
-  Tensor numbers = c.is_first ? x : input("numbers", {rows, n}, i32);
-  Expr pieces = ceildiv(n, c.columns);
+  Tensor numbers = c.sorts      ? input("chosen", {rows, count}, i32)
+                   : c.is_first ? x
+                                : input("numbers", {rows, n}, i32);
+  Expr pieces = c.sorts ? Expr(Operand(1)) : ceildiv(n, c.columns);
   Tensor values =
       c.is_last ? output("values", {rows, count}, c.type) : output("chosen_keys", {rows, pieces, count}, u32);
   Tensor indices = c.is_last ? output("indices", {rows, count}, i32)
@@ -94,9 +96,17 @@ struct Choice {
       copy(numbers.slice(row).at(first), columns, {.fill = 0x7fffffff});
       return;
     }
+    if (c.sorts) {
+      copy(numbers.slice(row).at(0), columns, {.fill = 0x7fffffff});
+      parallel(keys, [&](Index j) {
+        Expr at = columns(j);
+        keys(j) = select(j < count, key_of_any(f32(x(row, min(at, n - 1)))), 0u);
+      });
+      return;
+    }
     Fragment given = load(x.slice(row).at(first), {c.columns}, f32);
     parallel(keys, [&](Index j) {
-      Expr key = key_of(given(j));
+      Expr key = key_of_any(given(j));
       columns(j) = first + j;
       keys(j) = select(first + j < n, c.packs() ? packed_key(key, j) : key, 0u);
     });
@@ -145,12 +155,26 @@ int rows_of_block(std::int64_t rows) {
   return static_cast<int>(std::clamp(rows / blocks_of_a_grid / warps * warps, warps, most));
 }
 
+// The largest of long rows in the order of their places first, by digits of their keys; then in descending
+// order.
+void sort_chosen(const Bound<Topk>& c, TopkInstance step, Launch& launch) {
+  const std::int64_t rows = c.dim("rows"), n = c.dim("n");
+  TopkKernel kernel = topk_instance(rows, n, c->count, false, false, false);
+  kernel.any = step.type;
+  const tegula::Tensor chosen = launch.scratch({1, rows, c->count}, i32);
+  launch(kernel, topk_kernel, {{"scores", c.formed("x").reshape({1, rows, n})}, {"out", chosen}});
+  step.columns = power_of_two(c->count, 64);
+  step.sorts = true, step.gates = c->gates, step.normalized = c->normalized;
+  launch(step, topk_program, {{"chosen", chosen.ref().reshape({rows, c->count})}});
+}
+
 void run(const Bound<Topk>& c, Launch& launch) {
   const std::int64_t rows = c.dim("rows");
   std::int64_t n = c.dim("n");
   std::vector<tegula::Tensor> kept;
   TopkInstance step{.type = c.type("x"), .places = power_of_two(c->count, 8)};
   step.rows = rows_of_block(rows);
+  if (c.on_gpu() && n >= least_selected && c->count >= least_count) return sort_chosen(c, step, launch);
   while (true) {
     step.columns = power_of_two(std::min<std::int64_t>(n, most_columns), 64);
     const std::int64_t pieces = (n + step.columns - 1) / step.columns;
@@ -218,7 +242,9 @@ const OperatorSchema& topk_schema() {
           .flops("2*rows*n*count")
           .examples({{"ragged", "...=37 n=100 count=6 gates=softmax"},
                      {"ties_bf16", "...=2,7 n=300 count=9 bf16"},
-                     {"parts_f16", "...=3 n=9000 count=5 f16 gates=sigmoid normalized"}})
+                     {"parts_f16", "...=3 n=9000 count=5 f16 gates=sigmoid normalized"},
+                     {"long_bf16", "...=3 n=9000 count=70 bf16 gates=softmax"},
+                     {"long", "...=2,2 n=40000 count=20"}})
           .measured({{"65536x128_6_bf16", "...=65536 n=128 count=6 bf16 gates=softmax"},
                      {"16384x256_8_f32", "...=16384 n=256 count=8 gates=sigmoid normalized"},
                      {"16384x512_8_f32", "...=16384 n=512 count=8 gates=softmax"},

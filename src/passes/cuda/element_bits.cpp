@@ -56,8 +56,8 @@ Digit digit_of(const layout::Coordinates& shape, int bit) {
   return result;
 }
 
-// An odd digit is no bit of registers, whose numbers are made of bits. Nor has a digit bits that goes past
-// the end of its dimension, as where 16 rows of threads hold 10.
+// An odd digit of registers is their slowest, so that it follows the bits of their number. No digit has bits
+// if it goes past the end of its dimension, as where 16 rows of threads hold 10.
 std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const Digits& digits,
                                         bool of_threads) {
   int last = 0;
@@ -76,7 +76,7 @@ std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const 
     if (is_power_of_two(digit.extent)) continue;
     const bool is_last = found + log2_of(digit.extent) == last &&
                          odd_factor(digit.extent) == odd_factor(shape[slowest_dim(shape)]);
-    if (!of_threads || !is_last) return std::nullopt;
+    if (!is_last || (!of_threads && &digit != &digits.back())) return std::nullopt;
     result.push_back(last);
   }
   return result;
@@ -144,20 +144,20 @@ std::optional<Layout> loop_layout(const For& loop, const ElementBits& bits, cons
   std::int64_t covered = 1, all = 1;
   for (const std::int64_t extent : shape) all *= extent;
   Digits threads, registers;
+  const auto digit_of_loop = [&](const ElementBit& own) {
+    const std::int64_t extent = shape[static_cast<std::size_t>(own.axis)],
+                       values = own.bit < log2_of(extent) ? 2 : odd_factor(extent);
+    covered *= values;
+    return layout::digit(rank, own.axis, values, std::int64_t{1} << own.bit);
+  };
   for (const int at : held.threads) {
     const ElementBit& own = bits[static_cast<std::size_t>(at)];
     if (own.axis < 0) return std::nullopt;
-    const std::int64_t extent = shape[static_cast<std::size_t>(own.axis)],
-                       values = own.bit < log2_of(extent) ? 2 : odd_factor(extent);
-    threads.push_back(layout::digit(rank, own.axis, values, std::int64_t{1} << own.bit));
-    covered *= values;
+    threads.push_back(digit_of_loop(own));
   }
-  for (const int at : held.registers) {
-    const ElementBit& own = bits[static_cast<std::size_t>(at)];
-    if (own.axis < 0) continue;
-    registers.push_back(layout::digit(rank, own.axis, 2, std::int64_t{1} << own.bit));
-    covered *= 2;
-  }
+  for (const int at : held.registers)
+    if (const ElementBit& own = bits[static_cast<std::size_t>(at)]; own.axis >= 0)
+      registers.push_back(digit_of_loop(own));
   if (covered != all) return std::nullopt;
   return Layout{shape, std::move(threads), std::move(registers)};
 }

@@ -30,7 +30,8 @@ using ElementBits = std::vector<ElementBit>;  // from the lowest on, last the od
 // Nothing where the access is no such way, or extents are others.
 std::optional<ElementBits> element_bits(const ir::For& loop, const ir::Access& access);
 
-// A layout of threads and registers that count bits of an element's number.
+// A layout of threads and registers that count bits of an element's number; the odd digit, if registers count
+// it, comes last.
 struct BitLayout {
   std::vector<int> threads, registers;  // bits, from the fastest on
 };

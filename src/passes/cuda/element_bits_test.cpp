@@ -22,6 +22,17 @@ TEST(ElementBits, AreThoseOfPowersOfTwoAndOneOddFactor) {
   EXPECT_FALSE(bits_of(Layout{{2, 80}, {digit(2, 1, 2, 8), digit(2, 1, 5, 16)}, {digit(2, 1, 8, 1)}}));
 }
 
+// The odd digit of registers follows their bits; the slowest digit of an element's number has to be that of
+// its registers, too.
+TEST(ElementBits, OfRegistersHaveTheOddDigitLast) {
+  const auto rounds = bits_of(Layout{{1, 96}, {digit(2, 1, 4, 8)}, {digit(2, 1, 8, 1), digit(2, 1, 3, 32)}});
+  ASSERT_TRUE(rounds);
+  EXPECT_EQ(rounds->threads, (std::vector<int>{3, 4}));
+  EXPECT_EQ(rounds->registers, (std::vector<int>{0, 1, 2, 5}));
+  EXPECT_FALSE(bits_of(Layout{{1, 96}, {digit(2, 1, 4, 8)}, {digit(2, 1, 3, 32), digit(2, 1, 8, 1)}}));
+  EXPECT_FALSE(bits_of(Layout{{1, 96}, {digit(2, 1, 4, 24)}, {digit(2, 1, 8, 1), digit(2, 1, 3, 8)}}));
+}
+
 // 16 threads for 10 rows: the last six of them hold nothing, and their numbers are no bits of rows.
 TEST(ElementBits, AreNotThoseOfThreadsThatHoldNothing) {
   EXPECT_FALSE(bits_of(Layout{{10, 8}, {digit(2, 1, 8, 1), digit(2, 0, 16, 1)}, {}}));

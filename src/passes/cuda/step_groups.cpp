@@ -40,6 +40,7 @@ bool makes_operand_by_bits(const Stmt& s, const Gemm& gemm, const GemmPlan& plan
   const auto* loop = as<For>(s);
   const auto held = passes::bits_of(plan.operand_a);
   if (!loop || loop->kind != LoopKind::parallel || !held || !is_whole(gemm.a)) return false;
+  if (!is_power_of_two(plan.operand_a.register_count())) return false;
   bool all = true, stores = false;
   for (const Stmt& inner : loop->body) {
     const Access* access = fragment_access(inner);
