@@ -230,7 +230,8 @@ void RowPrinter::convert_moving(std::vector<MovingPieces> ranges) {
     const std::int64_t begin = constant_value(loop.begin[1]), end = constant_value(loop.end[1]);
     Texts is_own;
     if (begin > 0) is_own.push_back(fmt::format("{} >= {}", column, begin));
-    if (end < as<Store>(loop.body.back())->to.view.extent(1)) is_own.push_back(fmt::format("{} < {}", column, end));
+    if (end < as<Store>(loop.body.back())->to.view.extent(1))
+      is_own.push_back(fmt::format("{} < {}", column, end));
     out_.open(fmt::format("if ({}) {{", fmt::join(is_own, " && ")));
     const Facts before = facts_;
     const std::optional<ElementLoop> outer = loop_;
