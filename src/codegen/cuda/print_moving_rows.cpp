@@ -26,6 +26,15 @@ constexpr std::int64_t most_under_way = 12;   // pieces: more have not been fast
 // Registers of a thread that converts, beside those of pieces on their way.
 constexpr std::int64_t registers_beside = 44;
 
+// Whether elements of 16 bits stay as they are.
+bool only_copies(const passes::RowConversion& plan) {
+  const Body& body = as<For>(plan.loop)->body;
+  const auto* load = as<Load>(body.front());
+  const auto& store = *as<Store>(body.back());
+  return body.size() == 2 && load && is_variable(store.value, load->variable) &&
+         load->from.view.buffer->type == store.to.view.buffer->type;
+}
+
 }  // namespace
 
 // Whether every element that the access reads exists where dimensions are asked for the whole tile.
@@ -208,27 +217,52 @@ RowPrinter::Texts RowPrinter::places_of_piece(const MovingPieces& moving, const 
   return result;
 }
 
-// Each thread has pieces of one range.
+// Each thread has pieces of one range. What is only copied is on its way while others convert.
 void RowPrinter::convert_moving(std::vector<MovingPieces> ranges) {
   name_first_piece(ranges[0]);
   if (ranges.size() == 1) return convert_range(ranges[0]);
   const std::string column = variable_text(as<For>(ranges[0].moving.rows.loop)->index[1]);
+  std::stable_partition(ranges.begin(), ranges.end(),
+                        [](const MovingPieces& own) { return only_copies(own.moving.rows); });
   for (MovingPieces& own : ranges) {
     const For& loop = *as<For>(own.moving.rows.loop);
     values_.set(loop.index[1], column);
-    const std::string is_own = fmt::format("if ({} < {}) {{", column, constant_value(loop.end[1]));
-    if (&own == &ranges.front())
-      out_.open(is_own);
-    else
-      out_.reopen(&own == &ranges.back() ? "} else {" : "} else " + is_own);
+    const std::int64_t begin = constant_value(loop.begin[1]), end = constant_value(loop.end[1]);
+    Texts is_own;
+    if (begin > 0) is_own.push_back(fmt::format("{} >= {}", column, begin));
+    if (end < as<Store>(loop.body.back())->to.view.extent(1))
+      is_own.push_back(fmt::format("{} < {}", column, end));
+    out_.open(fmt::format("if ({}) {{", fmt::join(is_own, " && ")));
     const Facts before = facts_;
     const std::optional<ElementLoop> outer = loop_;
     add_indices(loop);
     loop_ = ElementLoop{&loop, nullptr, ""};
-    convert_range(own);
+    if (only_copies(own.moving.rows))
+      copy_range(own);
+    else
+      convert_range(own);
     loop_ = outer;
     facts_ = before;
+    out_.close();
   }
+  if (!only_copies(ranges[0].moving.rows)) return;
+  out_.line("tg::commit_copies();");
+  out_.line("tg::wait_copies<0>();");
+}
+
+void RowPrinter::copy_range(MovingPieces& moving) {
+  const passes::RowConversion& plan = moving.moving.rows;
+  declare_rows(moving);
+  declare_places(moving);
+  const MovingPieces::Pointer& from = moving.pointers.at(as<For>(plan.loop)->body.front().get());
+  const std::string piece = names_.unique("piece");
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", piece, moving.pieces));
+  const Texts places = places_of_piece(moving, piece);
+  for (std::size_t part = 0; part < places.size(); ++part)
+    out_.line(fmt::format("tg::copy_async({}, {}, true);", places[part],
+                          plus(from.name, static_cast<std::int64_t>(part) * part_elements)));
+  out_.line(fmt::format("{} += {};", from.name, from.step));
   out_.close();
 }
 

@@ -76,6 +76,7 @@ class RowPrinter : protected ElementPrinter {
   Texts places_of_piece(const MovingPieces& moving, const std::string& piece) const;
   void convert_moving(std::vector<MovingPieces> ranges);
   void convert_range(MovingPieces& moving);
+  void copy_range(MovingPieces& moving);
 };
 
 }  // namespace tegula::codegen

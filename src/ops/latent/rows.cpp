@@ -31,11 +31,6 @@ void LatentTile::copy_from(const LatentTensor& from, const Expr& first) {
   if (rest) copy(from.rest->at(first), *rest);
 }
 
-void LatentTile::gather_from(const LatentTensor& from, const Shared& rows) {
-  gather(from.values, rows, values);
-  if (rest) gather(*from.rest, rows, *rest);
-}
-
 void add_scores(const LatentTile& left, const LatentTile& right, Fragment& scores) {
   gemm(left.values, right.values.T(), scores);
   if (left.rest) gemm(*left.rest, right.rest->T(), scores);

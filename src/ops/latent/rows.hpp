@@ -29,9 +29,13 @@ struct LatentTile {
   std::optional<lang::Shared> rest;
 
   LatentTile(int rows, int dim, int dim_v, const TileFeatures& padded, DType type);
-  // Rows from `first` on, or those that `rows` names.
+  // Rows from `first` on, or those that `rows` names: a tile of numbers, or a function of the place.
   void copy_from(const LatentTensor& from, const lang::Expr& first);
-  void gather_from(const LatentTensor& from, const lang::Shared& rows);
+  template <class Rows>
+  void gather_from(const LatentTensor& from, const Rows& rows) {
+    lang::gather(from.values, rows, values);
+    if (rest) lang::gather(*from.rest, rows, *rest);
+  }
 };
 
 // scores += left · rightᵀ.

@@ -17,7 +17,7 @@ SparseMla forward_of(const SparseMlaBackward& op) {
 
 constexpr std::int64_t bytes_of_marks = std::int64_t{1} << 29;
 constexpr std::int64_t most_listed = 16384;
-constexpr int few_tokens = 16, most_rounds = 3;  // of a GPU's processors
+constexpr int few_tokens = 16, most_rounds = 8;  // of a GPU's processors
 constexpr int whole_vectors = 4;                 // numbers of i32 that the copies of a row's marks move
 
 // One of the two sources of rows.

@@ -86,20 +86,26 @@ void MlaProgram::block(const ListedRows& source, const Expr& b, const Expr& quer
   Fragment acc({c.rows, c.padded.of(c.dim_v)}, f32, 0);
   OnlineSoftmax softmax(c.rows, scale);
   Expr count = source.counts ? clamp((*source.counts)(b, query, h), 0, source.entries) : source.entries;
-  Tensor list = source.indices.slice(b, query, h, range(0, count));
+  Tensor list = source.indices.slice(b, query, h);
   const LatentTensor kv = source.kv.slice(b, all, h);
   Expr steps = ceildiv(count, c.keys), each = splits ? ceildiv(steps, *splits) : steps;
   const Range own_steps = splits ? range(split * each, min(steps, (split + 1) * each)) : range(0, steps);
   Expr last = offset ? min(source.keys, query + *offset + 1) : source.keys;
   pipelined(own_steps, {.stages = 2}, [&](Index j) {
     Shared rows({c.keys}, i32);
-    // The copy engine fills with zeros only.
-    copy(list.at(j * c.keys), rows, {.fill = c.whole ? 0. : -1.});
+    copy(list.at(j * c.keys), rows);
+    // Numbers behind the end of the list, which the copy engine brings, or zeros, are those of no row.
+    const auto row = [&](const Index& n) -> Expr {
+      return c.whole ? Expr(rows(n)) : select(j * c.keys + n < count, rows(n), -1);
+    };
     LatentTile k(c.keys, c.dim, c.dim_v, c.padded, c.compute);
-    k.gather_from(kv, rows);
+    if (c.whole)
+      k.gather_from(kv, rows);
+    else
+      k.gather_from(kv, row);
     Fragment s({c.rows, c.keys}, f32, 0);
     add_scores(own, k, s);
-    parallel(s, [&](Index i, Index n) { s(i, n) = select(rows(n) >= 0 && rows(n) < last, s(i, n), -inf); });
+    parallel(s, [&](Index i, Index n) { s(i, n) = select(row(n) >= 0 && row(n) < last, s(i, n), -inf); });
     scale_rows(acc, softmax.update(s));
     add_product(s, k.values, acc, c.compute);
   });
