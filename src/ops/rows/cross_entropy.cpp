@@ -22,7 +22,9 @@ struct HeldRows {
 };
 template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
-  if (!c.on_gpu() || c.dim("classes") > longest) return std::nullopt;
+  // Rows in parts of pieces would be loaded by elements of several rows.
+  constexpr int piece = 8;
+  if (!c.on_gpu() || c.dim("classes") > longest || c.dim("classes") % piece != 0) return std::nullopt;
   const int classes = c.small_dim("classes");
   return HeldRows{rows_of_tile(whole_power(std::clamp(elements / std::max(classes, 1), 1, 16)), classes),
                   classes};
@@ -63,7 +65,7 @@ inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradien
 
 template <class Op>
 LossInstance loss_plan(const Bound<Op>& c) {
-  if (const auto tile = held_rows_of(c, 8192, 16384))
+  if (const auto tile = held_rows_of(c, 8192, 8192))
     return {c.type("logits"), {}, c->label_smoothing != 0, gives_gradient<Op>, {}, tile};
   LongRows rows = rows_of(c);
   if (gives_gradient<Op> && rows.threads > 0) rows = kept_rows(c.dim("classes"), c.type("logits"), true);

@@ -19,7 +19,7 @@ using lang::Tensor;
 
 constexpr int most_columns = 1024, most_chosen = 256;  // of a row, that a warp holds
 // Of rows and their largest, which are chosen before they are sorted.
-constexpr int least_selected = 4096, least_count = 16;
+constexpr int least_selected = 8192, least_count = 16;
 
 // Rows of a step are cut into pieces of `columns`; from each the largest are chosen. The last step has one
 // piece.
