@@ -31,17 +31,21 @@ class RuleBackward {
     differentiate_chunks();
   }
 
+  // Gradients of segments are joined as states are, by the same maps.
   void run_by_segments(std::int64_t number) {
     f.form_factors();
     const SegmentsOfCall segments = f.make_segments(number);
-    Beside states(launch);
-    states.run([&] {
-      f.form_maps(segments);
-      f.form_starts(segments, {});
-      f.run_segments(segments, {});
+    const Tensor dstarts = f.make_states_of_segments(number), dends = f.make_states_of_segments(number);
+    Beside gradients(launch);
+    gradients.run([&] { differentiate_alone(segments, dstarts); });
+    f.form_maps(segments);
+    gradients.run([&] {
+      join_gradients(segments, dstarts, dends);
+      differentiate_segments(segments, dends);
     });
-    differentiate_pass(f.turned("dfinal_state"), f.turned("dinitial_state"));
-    states.join();
+    f.form_starts(segments, {});
+    f.run_segments(segments, {});
+    gradients.join();
     differentiate_chunks();
   }
 
@@ -65,6 +69,31 @@ class RuleBackward {
     launch_gradients(
         own, [&](const TensorRef& tensor) { return tensor; }, dend, dstart);
   }
+  // Of segments that nothing follows.
+  void differentiate_alone(const SegmentsOfCall& segments, const Tensor& dstarts) {
+    DeltaPass own = f.pass;
+    own.keep = own.last = false, own.first = true;
+    launch_gradients(
+        own, [&](const TensorRef& tensor) { return segments.own(tensor); }, {}, as_sequences(dstarts));
+  }
+  void differentiate_segments(const SegmentsOfCall& segments, const Tensor& dends) {
+    DeltaPass own = f.pass;
+    own.first = false, own.last = true;
+    launch_gradients(own, [&](const TensorRef& tensor) { return segments.own(tensor); }, as_sequences(dends),
+                     {});
+  }
+  void join_gradients(const SegmentsOfCall& segments, const Tensor& dstarts, const Tensor& dends) {
+    DeltaPass all = f.pass;
+    all.block = rows_of_segments, all.last = c.has("dfinal_state");
+    launch(all, segment_gradients_kernel,
+           {{"dstarts", dstarts},
+            {"dends", dends},
+            {"map", segments.map},
+            {"map_rest", segments.remainder},
+            {"dfinal_state", f.turned("dfinal_state")},
+            {"dinitial_state", f.turned("dinitial_state")}});
+  }
+
   void differentiate_chunks() {
     DeltaChunkGradients kernel{f.pass.type, c.type("beta"), unit ? f32 : f.pass.type, f.pass.d, f.pass.d_v};
     kernel.block = f.pass.block, kernel.gated = c.has("g"), kernel.grouped = c.dim("group") > 1;

@@ -30,7 +30,6 @@ std::int64_t segments_of_scan(const BoundCall& call, const ScanKernel& scan, con
   // over segments, and of two more grids.
   constexpr double with_results = 2.6, alone = 1.4, of_segment = 1.2, grids = 10;
   constexpr std::int64_t most = 64;
-  constexpr bool planned = false;  // until a GPU has timed them
   if (call.has("cu_seqlens")) return 1;
   for (const TensorRef* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.z, &tensors.out})
     if (!divided(*tensor, 1)) return 1;
@@ -46,7 +45,6 @@ std::int64_t segments_of_scan(const BoundCall& call, const ScanKernel& scan, con
                  waves = std::ceil(blocks / static_cast<double>(own.blocks_at_once())),
                  chunks = std::ceil(1. * tokens / chunk_tokens_of_scan / n) * waves;
     if (count == 1) return chunks * with_results;
-    if (!planned) return never;
     return chunks * (with_results + alone) + n * of_segment + grids;
   });
 }
