@@ -7,6 +7,7 @@
 #include "passes/cuda/chosen_steps.hpp"
 #include "passes/cuda/moving_rows.hpp"
 #include "passes/cuda/read_fences.hpp"
+#include "passes/cuda/registers.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/role_events.hpp"
 #include "passes/cuda/store_events.hpp"
@@ -251,6 +252,8 @@ RegisterShares register_shares(const Roles& roles) {
   switch (roles.consumers) {
     case 128:
       if (roles.producers < producer_threads) return {136, 0, 0};  // only groups of four warps share them out
+      if (roles.producers > producer_threads)
+        return {registers_of(roles.consumers + roles.producers, 1).launch, 0, 0};
       if (roles.blocks_per_processor == 1) return {248, 0, 0};
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
       return roles.only_loads() ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};

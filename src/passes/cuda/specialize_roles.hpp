@@ -40,6 +40,7 @@ struct RingPlan {
 };
 
 inline constexpr int producer_threads = 128, one_warp = 32;
+inline constexpr int widening_threads = 256;  // where a block has a processor alone
 
 // Of a tile that comes as its tensor has it, to the tile that the consumers use.
 struct Transposition {
@@ -78,7 +79,7 @@ struct Roles {
   int cluster() const { return pair_index >= 0 ? 2 : 1; }
   // One thread of the producer begins loads, and its other warps have nothing to do.
   bool only_loads() const { return one_loader && transposer.empty(); }
-  int transposing_warps() const { return transposer.empty() ? 0 : (producer_threads - one_warp) / 32; }
+  int transposing_warps() const { return transposer.empty() ? 0 : (producers - one_warp) / 32; }
   // That bring pieces of rows.
   int copying_warps() const { return transposer.empty() ? producer_threads / 32 : transposing_warps(); }
 
