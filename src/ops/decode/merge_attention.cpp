@@ -51,7 +51,7 @@ Kernel merge_program(const MergeInstance& c) {
       Fragment top({c.rows}, f32, c.sinks ? Operand((*sinks)(h)) : Operand(-inf)), total({c.rows}, f32, 0),
           sum({c.rows, c.dim}, f32, 0);
       if (c.sinks) parallel(total, [&](Index i) { total(i) = select(top(i) == -inf, 0.f, 1.f); });
-      pipelined(parts, {.stages = 3}, [&](Index p) {
+      pipelined(parts, {.stages = std::clamp(4096 / (c.rows * c.dim), 3, 8)}, [&](Index p) {
         Fragment own_lse = load(lses.slice(p, b, h).at(first), {c.rows}),
                  own = load(outs.slice(p, b, all, h).at(first), {c.rows, c.dim}, f32),
                  weights({c.rows}, f32), kept({c.rows}, f32);
