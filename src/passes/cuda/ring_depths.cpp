@@ -118,15 +118,17 @@ int blocks_of_processor(const Roles& roles, const Room& room, const RegisterNeed
   return good(3) && fits_three(roles) ? 3 : good(2) ? 2 : 1;
 }
 
-// A block that has a processor alone has more warps that widen what consumers multiply, if its registers need
-// not be shared out among groups of four warps.
+// A block that has a processor alone has more warps that widen or convert what consumers multiply, if its
+// registers need not be shared out among groups of four warps.
 int threads_of_producer(const Roles& roles, const RegisterNeeds& needs, int blocks) {
   if (blocks > 2) return one_warp;
   const bool widens = std::any_of(roles.transpositions.begin(), roles.transpositions.end(),
                                   [](const auto& own) { return !own.second.widened.empty(); });
-  const int many = one_warp + widening_threads;
+  const int many = widens ? one_warp + widening_threads : converting_threads;
   const bool alone = blocks == 1 && roles.consumers == 128;
-  return alone && widens && fit(needs, registers_of(roles.consumers + many, 1)) ? many : producer_threads;
+  return alone && (widens || converts(roles)) && fit(needs, registers_of(roles.consumers + many, 1))
+             ? many
+             : producer_threads;
 }
 
 // What a block reads once comes while the block before runs its last steps, where memory is left.

@@ -40,7 +40,7 @@ struct RingPlan {
 };
 
 inline constexpr int producer_threads = 128, one_warp = 32;
-inline constexpr int widening_threads = 256;  // where a block has a processor alone
+inline constexpr int widening_threads = 256, converting_threads = 256;
 
 // Of a tile that comes as its tensor has it, to the tile that the consumers use.
 struct Transposition {
@@ -81,7 +81,7 @@ struct Roles {
   bool only_loads() const { return one_loader && transposer.empty(); }
   int transposing_warps() const { return transposer.empty() ? 0 : (producers - one_warp) / 32; }
   // That bring pieces of rows.
-  int copying_warps() const { return transposer.empty() ? producer_threads / 32 : transposing_warps(); }
+  int copying_warps() const { return transposer.empty() ? producers / 32 : transposing_warps(); }
 
   // -1: the tile is in no ring.
   int ring_of(const ir::Buffer* tile) const;
