@@ -92,7 +92,7 @@ std::string CudaGridPrinter::consumers(const Grid& grid) {
 std::string CudaGridPrinter::producer(const Grid& grid) {
   const schedule::Schedule& schedule = *plan_.schedule;
   memory_.reserve(memory_.peak());  // both run at the same time
-  team_.threads = roles_->one_loader ? 1 : passes::producer_threads;
+  team_.threads = roles_->one_loader ? 1 : roles_->producers;
   layouts_ = {};
   const std::string text = fmt::format("    const int thread = threadIdx.x - {};\n", roles_->consumers);
   return text + role(schedule, schedule.roles[1], grid, passes::producer_barrier, roles_->producers) +

@@ -87,8 +87,7 @@ void RowPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& plan, s
     out_.line(fmt::format("tg::{}({}, {}, {});", plan.elements > 1 ? "copy_async" : "copy_element_async",
                           to.pointer, from.pointer, exists));
   } else if (async) {
-    out_.line(fmt::format("tg::copy_bytes_async({}, {}, {} ? {} : 0);", to.pointer, from.pointer, exists,
-                          piece_bytes_text(plan, 0)));
+    copy_piece(plan, from.pointer, exists, piece_bytes_text(plan, 0));
   } else {
     const std::string count = plan.may_be_cut ? fmt::format("{} / {}", piece_bytes_text(plan, 0),
                                                             passes::piece_bytes / plan.elements)
@@ -157,8 +156,9 @@ RowPrinter::Texts RowPrinter::bytes_of_pieces(const passes::RowCopy& plan, std::
 void RowPrinter::copy_piece(const passes::RowCopy& plan, const std::string& from, const std::string& exists,
                             const std::string& bytes) {
   const std::string to = address(plan.store->to).pointer;
-  if (bytes.empty())
-    out_.line(fmt::format("tg::copy_async({}, {}, {});", to, from, exists));
+  if (bytes.empty() || !plan.cuts_pieces)
+    out_.line(fmt::format("tg::copy_async({}, {}, {}{});", to, from, exists,
+                          bytes.empty() ? "" : fmt::format(" && {} > 0", bytes)));
   else
     out_.line(fmt::format("tg::copy_bytes_async({}, {}, {} ? {} : 0);", to, from, exists, bytes));
 }

@@ -74,14 +74,17 @@ void choose_keys(const Bound<AttentionWithKvCache>& c, int most, CacheKernel& ke
 }
 
 // A tile of few rows is multiplied transposed: keys, and features of the result, are then the rows of products of
-// warp groups, and no exponential is that of an empty row. 0: the tile is none, or its keys and features are no
-// such rows.
-int few_rows(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+// warp groups, and no exponential is that of an empty row. Features of tiles that the tensors do not have are
+// multiplied, too, where only that makes them such rows.
+void choose_few_rows(const Bound<AttentionWithKvCache>& c, CacheKernel& kernel) {
   constexpr int columns = 8, most = 32;  // of a product
   const int unit = std::max(columns, kernel.pack);
   const std::int64_t rows = (c.dim("queries") * kernel.pack + unit - 1) / unit * unit;
-  const bool fits = kernel.keys % warp_group_rows == 0 && kernel.features_v() % warp_group_rows == 0;
-  return kernel.compute.bits() == 16 && fits && rows <= most ? static_cast<int>(rows) : 0;
+  const bool as_they_are = kernel.features_v() % warp_group_rows == 0,
+             fits = as_they_are || kernel.padded.of_v(kernel.dim_v) % warp_group_rows == 0;
+  if (kernel.compute.bits() != 16 || kernel.keys % warp_group_rows != 0 || !fits || rows > most) return;
+  kernel.padded.whole |= !as_they_are;
+  kernel.queries = static_cast<int>(rows) / kernel.pack;
 }
 
 CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
@@ -92,7 +95,8 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
                      .compute = compute,
                      .dim = dim,
                      .dim_v = dim_v,
-                     .padded = wide_tile_features(dim, dim_v, compute),
+                     .padded = c.type("k_cache").bits() == 8 ? byte_tile_features(dim, dim_v, compute)
+                                                             : wide_tile_features(dim, dim_v, compute),
                      .form = {c.has("block_table"), c.has("cache_seqlens")},
                      .k_scale = scale_of(c, "k_scale"),
                      .v_scale = scale_of(c, "v_scale"),
@@ -105,9 +109,14 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   const Tiles tiles = c.on_gpu() ? tiles_on_gpu(c, kernel) : tiles_on_cpu(c, kernel);
   kernel.queries = tiles.queries, kernel.pack = tiles.pack;
   choose_keys(c, tiles.keys, kernel);
-  if (const int rows = c.on_gpu() ? few_rows(c, kernel) : 0) kernel.queries = rows / kernel.pack;
+  if (c.on_gpu()) choose_few_rows(c, kernel);
   kernel.parted = c.dim("group") > kernel.pack;
   return kernel;
+}
+
+// Of chosen blocks there are about as many for each sequence, and so are keys of a window.
+bool deals_uneven(const Bound<AttentionWithKvCache>& c) {
+  return c.has("cache_seqlens") && !c.has("indices") && !c.has("mask") && c->left < 0;
 }
 
 void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
@@ -122,7 +131,8 @@ void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
                                                         .tile_queries = kernel.queries,
                                                         .tile_keys = kernel.keys,
                                                         .dim = kernel.dim,
-                                                        .dim_v = kernel.dim_v},
+                                                        .dim_v = kernel.dim_v,
+                                                        .uneven = deals_uneven(c)},
                                                        kernel.compute, c.on_gpu());
   kernel.split = splits > 1;
   // Of chosen blocks there are about as many for each sequence.

@@ -67,6 +67,53 @@ TEST(Decode, WhatLiesBehindTheEndIsNotRead) {
   }
 }
 
+// Pages that no tile fits, and trees of more tokens than a group has heads.
+TEST(Decode, TreesOfManyTokensInPagesOfAnySize) {
+  for (const char* page : {"1", "3", "7"})
+    for (const char* type : {"", " k_cache:e4m3 k_scale v_scale"})
+      Call(
+          "attention_with_kv_cache",
+          fmt::format("batch=2 queries=16 pages=40 page_size={} table_width=9 kv_heads=1 group=3 d=24 d_v=16 "
+                      "bf16 block_table cache_seqlens tree_mask{}",
+                      page, type))
+          .expect_right();
+}
+
+// Tables that are all padding, and sequences that are not there.
+TEST(Decode, NoKeysAtAll) {
+  const std::string pages = "batch=3 pages=9 page_size=3 table_width=5 bf16 block_table cache_seqlens ";
+  for (const auto& [name, text] :
+       {std::pair("attention_with_kv_cache", "queries=2 kv_heads=2 group=2 d=32 d_v=32 causal splits=3"),
+        std::pair("mla_decode", "queries=2 heads=3 d=24 row=24 d_v=16"),
+        std::pair("paged_indexer_logits", "queries=2 heads=2 d=16"),
+        std::pair("append_kv", "tokens=2 kv_heads=2 d=16 d_v=16 v v_cache")}) {
+    Call padding(name, pages + text), empty = padding;
+    padding.inputs.insert_or_assign("block_table", Tensor::full({3, 5}, i32, -1));
+    padding.expect_right();
+    empty.inputs.insert_or_assign("cache_seqlens", Tensor::zeros({3}, i32));
+    empty.expect_right();
+  }
+}
+
+// The second page is 2^31 elements behind the first; what is between them is not touched.
+TEST(Decode, PagesFarApart) {
+  for (const int page : {16, 3}) {
+    Call call(
+        "attention_with_kv_cache",
+        fmt::format("batch=2 queries=1 pages=2 page_size={} table_width=2 kv_heads=2 group=2 d=64 d_v=64 "
+                    "bf16 k_cache:e4m3 k_scale v_scale block_table cache_seqlens",
+                    page));
+    constexpr std::int64_t far = std::int64_t{1} << 31;
+    for (const char* name : {"k_cache", "v_cache"}) {
+      const Tensor near = call.inputs.at(name), room = Tensor::empty({far + near.nelements()}, e4m3);
+      const TensorRef apart(room.data(), e4m3, near.shape(), {far, 128, 64, 1});
+      copy_elements(near, apart);
+      call.inputs.insert_or_assign(name, Tensor::adopt(apart, room.owner()));
+    }
+    call.expect_right();
+  }
+}
+
 TEST(Decode, BitsOfFixedSplitsDoNotDependOnTheBatch) {
   const Call all("attention_with_kv_cache", of_rows + " splits=3");
   Call one = all;

@@ -14,6 +14,8 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
+constexpr int ahead_from = 1024;  // elements of a tile
+
 struct MergeInstance {
   DType type = f32, result = f32;
   std::optional<DType> sinks;
@@ -50,21 +52,28 @@ Kernel merge_program(const MergeInstance& c) {
       Expr first = x * c.rows;
       Fragment top({c.rows}, f32, c.sinks ? Operand((*sinks)(h)) : Operand(-inf)), total({c.rows}, f32, 0),
           sum({c.rows, c.dim}, f32, 0);
-      serial(parts, [&](Index p) {
-        Fragment own = load(lses.slice(p, b, h).at(first), {c.rows});
-        parallel(top, [&](Index i) { top(i) = max(top(i), own(i)); });
-      });
-      serial(parts, [&](Index p) {
-        Fragment weights = load(lses.slice(p, b, h).at(first), {c.rows}),
-                 own = load(outs.slice(p, b, all, h).at(first), {c.rows, c.dim}, f32);
-        parallel(weights, [&](Index i) {
-          weights(i) = weight_of(weights(i), top(i));
-          total(i) += weights(i);
+      if (c.sinks) parallel(total, [&](Index i) { total(i) = select(top(i) == -inf, 0.f, 1.f); });
+      const auto add = [&](Index p) {
+        Fragment own_lse = load(lses.slice(p, b, h).at(first), {c.rows}),
+                 own = load(outs.slice(p, b, all, h).at(first), {c.rows, c.dim}, f32),
+                 weights({c.rows}, f32), kept({c.rows}, f32);
+        parallel(top, [&](Index i) {
+          Expr larger = max(top(i), own_lse(i));
+          kept(i) = weight_of(top(i), larger);
+          weights(i) = weight_of(own_lse(i), larger);
+          total(i) = total(i) * kept(i) + weights(i);
+          top(i) = larger;
         });
-        parallel(sum,
-                 [&](Index i, Index j) { sum(i, j) += select(weights(i) == 0, 0, own(i, j) * weights(i)); });
-      });
-      if (c.sinks) parallel(total, [&](Index i) { total(i) += weight_of((*sinks)(h), top(i)); });
+        parallel(sum, [&](Index i, Index j) {
+          sum(i, j) = select(kept(i) == 0, 0, sum(i, j) * kept(i)) +
+                      select(weights(i) == 0, 0, own(i, j) * weights(i));
+        });
+      };
+      // Loads of small tiles are under way without slots.
+      if (c.rows * c.dim >= ahead_from)
+        pipelined(parts, {.stages = 3}, add);
+      else
+        serial(parts, add);
       parallel(sum, [&](Index i, Index j) { sum(i, j) *= select(total(i) == 0, 0, rcp(total(i))); });
       copy(sum, out.slice(b, all, h).at(first));
       parallel(top, [&](Index i) { top(i) = select(total(i) == 0, -inf, top(i) + log2(total(i)) * ln2); });

@@ -23,6 +23,8 @@ constexpr int short_digit = 8;
 constexpr int sampled_runs = 1024, neighbours = 4, sampled = sampled_runs * neighbours;
 constexpr int digits_of_sample = 3;
 constexpr int few_candidates = 4096;
+// So many words of a row that the scores of all blocks stay in the second-level cache until keys are read.
+constexpr int few_words = 512;
 
 // How many of a sample are above the key from which a row of n very likely has more than `count`: five
 // standard deviations more than the share of the sample.
@@ -251,12 +253,14 @@ Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& le
                    place += 1;
                  });
     });
+    // While the scores are still near.
+    const Var begin = earlier, end = min(earlier + all, Expr(found.most));
+    const Keys keys = [&](const Expr& i) { return key(x(found.positions(min(begin + i, end - 1)))); };
+    each_position(keys, end - begin, [&](const Expr& key, const Expr& i) {
+      when(begin + i < end, [&] { found.keys(begin + i) = key; });
+    });
     number += all;
   });
-  Expr there = min(number, found.most);
-  const Keys keys = [&](const Expr& i) { return key(x(found.positions(min(i, there - 1)))); };
-  each_position(keys, there,
-                [&](const Expr& key, const Expr& i) { when(i < there, [&] { found.keys(i) = key; }); });
   return number;
 }
 
@@ -290,7 +294,7 @@ TopkKernel topk_instance(std::int64_t rows, std::int64_t columns, std::int64_t c
   if (rows > gpu_processors) {
     kernel.loads = 16;
     if (columns <= few_candidates || lets_through(count, columns, few_candidates))
-      kernel.threads = 256, kernel.candidates = few_candidates;
+      kernel.threads = 256, kernel.candidates = few_candidates, kernel.words = few_words;
     else
       kernel.threads = 512;
   }

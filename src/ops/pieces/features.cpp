@@ -33,6 +33,12 @@ int widened(int features) {
   return least <= block || least > most_widened || least == features ? least : rounded(features, whole_block);
 }
 
+// Rows of bytes are cut into blocks of 128, if they are longer than one of 64.
+int widened_bytes(int features) {
+  const int least = widened(features);
+  return least <= block ? least : rounded(least, least <= whole_block ? whole_block : 2 * whole_block);
+}
+
 TileFeatures features_of(int dim, int dim_v, DType compute, int (*tile)(int)) {
   TileFeatures result;
   if (compute.bits() != 16) return result;
@@ -55,12 +61,24 @@ TileFeatures tile_features(int dim, int dim_v, DType compute) {
   return features_of(dim, dim_v, compute, padded);
 }
 
-TileFeatures wide_tile_features(int dim, int dim_v, DType compute) {
-  TileFeatures result = features_of(dim, dim_v, compute, widened);
+namespace {
+
+TileFeatures wide_features(int dim, int dim_v, DType compute, int (*tile)(int)) {
+  TileFeatures result = features_of(dim, dim_v, compute, tile);
   const int most = std::max(dim, dim_v);
   result.whole =
       most > most_of_one_group && rounded(most, step) != odd_products && (result.dim > 0 || result.dim_v > 0);
   return result;
+}
+
+}  // namespace
+
+TileFeatures wide_tile_features(int dim, int dim_v, DType compute) {
+  return wide_features(dim, dim_v, compute, widened);
+}
+
+TileFeatures byte_tile_features(int dim, int dim_v, DType compute) {
+  return wide_features(dim, dim_v, compute, widened_bytes);
 }
 
 bool are_off_sectors(int dim) { return dim > whole_block && dim % sector != 0; }

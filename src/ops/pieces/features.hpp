@@ -36,6 +36,8 @@ TileFeatures tile_features(int dim, int dim_v, DType compute);
 // Where products leave out the zeros, tiles may have whole blocks of 128 bytes, which the copy engine and the
 // tensor cores take fastest. Of more than 256 features, products take whole blocks, too.
 TileFeatures wide_tile_features(int dim, int dim_v, DType compute);
+// The same of tiles of 16 bits whose rows come as so many bytes.
+TileFeatures byte_tile_features(int dim, int dim_v, DType compute);
 // Whether rows of so many features of 16 bits begin within sectors of the cache, and are read often enough by
 // products for that to count.
 bool are_off_sectors(int dim);

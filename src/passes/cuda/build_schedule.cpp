@@ -7,6 +7,7 @@
 #include "passes/cuda/chosen_steps.hpp"
 #include "passes/cuda/column_ranges.hpp"
 #include "passes/cuda/read_fences.hpp"
+#include "passes/cuda/registers.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/role_events.hpp"
 #include "passes/cuda/store_events.hpp"
@@ -174,6 +175,7 @@ class TileRing {
  public:
   TileRing(schedule::Schedule& out, const Roles& roles)
       : one_loader_(roles.one_loader),
+        producers_(roles.producers),
         ring_(static_cast<int>(out.rings.size())),
         buffer_(static_cast<int>(out.buffers.size())) {
     out.buffers.push_back({"tile", schedule::Space::shared, tile_slots, 1, tile_bytes});
@@ -196,7 +198,7 @@ class TileRing {
     Events all{{schedule::NextTile{}, Who::one}};
     if (!one_loader_) {  // the barrier of handing out follows before the word is written again
       all.push_back({schedule::SendTile{schedule::write(buffer_ + 1)}, Who::one});
-      all.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
+      all.push_back({schedule::Barrier{producer_barrier, false, 0, producers_, true}});
       all.push_back({schedule::ReceiveTile{schedule::read(buffer_ + 1)}});
     }
     all.push_back({schedule::Leave{}});
@@ -211,7 +213,7 @@ class TileRing {
   Events hand_out() const {
     Events result{{schedule::Acquire{{ring_}}, one_loader_ ? Who::one : Who::all}};
     if (!one_loader_)
-      result.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
+      result.push_back({schedule::Barrier{producer_barrier, false, 0, producers_, true}});
     result.push_back({schedule::SendTile{schedule::write(buffer_, schedule::at_cursor(ring_))}, Who::one});
     result.push_back({schedule::Arrive{schedule::Side::full, {ring_}}, Who::one});
     result.push_back({schedule::Advance{ring_}});
@@ -219,6 +221,7 @@ class TileRing {
   }
 
   bool one_loader_;
+  int producers_;  // threads
   int ring_, buffer_;
 };
 
@@ -226,13 +229,16 @@ constexpr std::int64_t few_registers = 160;   // of fragments, which leave some 
 constexpr std::int64_t many_registers = 272;  // which leave it what one thread needs
 constexpr std::int64_t wide_product = 224;    // the same, for one product
 
-// Whether the producer computes what it fills tiles with.
+}  // namespace
+
 bool converts(const Roles& roles) {
   return std::any_of(roles.fills.begin(), roles.fills.end(), [&](const auto& fill) {
     const auto& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(fill.second.get()))];
     return std::holds_alternative<For>(fill.first->node) && !ring.by_rows;
   });
 }
+
+namespace {
 
 // Whether it finds rows that it converts by moving from one to the next, so that registers are all that
 // limits how many are on their way.
@@ -251,6 +257,7 @@ RegisterShares register_shares(const Roles& roles) {
   switch (roles.consumers) {
     case 128:
       if (roles.producers < producer_threads) return {136, 0, 0};  // only groups of four warps share them out
+      if (roles.producers > producer_threads) return {registers_of(roles.consumers + roles.producers, 1).launch, 0, 0};
       if (roles.blocks_per_processor == 1) return {248, 0, 0};
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
       return roles.only_loads() ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};

@@ -25,6 +25,8 @@ inline int early_exponentials(int consumers, bool sums) { return consumers == 38
 // Measured in attention: three warp groups in ping-pong gain 5 to 8 %, two nothing.
 inline bool ping_pong_pays(int consumers) { return consumers == 384; }
 
+// Whether the producer computes what it fills tiles with.
+bool converts(const Roles& roles);
 RegisterShares register_shares(const Roles& roles);
 // Warps to which the producer hands the numbers of blocks.
 int tile_readers(const Roles& roles);

@@ -76,6 +76,10 @@ bool row_may_be_cut(const ViewDim& dim, const Expr& extent, std::int64_t columns
   return !begins || !ends;
 }
 
+bool ends_within_piece(const ViewDim& dim, const Expr& extent, int elements) {
+  return !is_multiple(extent, elements) || (dim.high && !is_multiple(dim.high, elements));
+}
+
 // Pure, and the same for all columns.
 bool is_lookup(const Stmt& s, const VariablePtr& column, const BufferPtr& tile) {
   if (!as<Let>(s) && !as<Load>(s)) return false;
@@ -138,6 +142,7 @@ Planned<RowCopy> plan_rows(const Stmt& stmt) {
   plan.loop = stmt;
   plan.dim = *dim;
   plan.may_be_cut = row_may_be_cut(from.dims[*dim], from.shape[*dim], columns);
+  plan.cuts_pieces = plan.may_be_cut && ends_within_piece(from.dims[*dim], from.shape[*dim], plan.elements);
   return plan;
 }
 

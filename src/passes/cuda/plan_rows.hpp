@@ -18,6 +18,7 @@ struct RowCopy {
   std::size_t dim = 0;      // of the tensor, along the rows
   int elements = 0;         // of a piece
   bool may_be_cut = false;  // by the tensor's begin or end, or the end of a slice
+  bool cuts_pieces = false;  // rows end within a piece; else pieces are there as a whole or not at all
 };
 
 // Nothing for other loops, without a reason where they do not copy rows of a tensor as they are. Rows have no

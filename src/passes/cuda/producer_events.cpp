@@ -89,7 +89,7 @@ Producer::Producer(ScheduleNames& names, const Roles& roles, Filler who)
 // One thread needs longer to begin many small copies than the engine to make them, so that warps take them in
 // turn. They have met since the slot was free; bytes may arrive before the first warp expects them.
 int Producer::loading_warp(const Part& part) const {
-  constexpr int warps = producer_threads / 32;
+  const int warps = roles_.producers / 32;
   return !roles_.one_loader && part.count >= warps ? part.number % warps : 0;
 }
 
@@ -154,7 +154,7 @@ void Producer::await(const Stmt& s, std::vector<int>& to_come, Events& out) {
 
 void Producer::meet(Events& out) const {
   if (!roles_.one_loader)
-    out.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
+    out.push_back({schedule::Barrier{producer_barrier, false, 0, roles_.producers, true}});
 }
 
 void Producer::acquire(int ring, const BufferPtr& first, Events& out) {

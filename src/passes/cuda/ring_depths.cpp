@@ -118,6 +118,19 @@ int blocks_of_processor(const Roles& roles, const Room& room, const RegisterNeed
   return good(3) && fits_three(roles) ? 3 : good(2) ? 2 : 1;
 }
 
+// A block that has a processor alone has more warps that widen or convert what consumers multiply, if its
+// registers need not be shared out among groups of four warps.
+int threads_of_producer(const Roles& roles, const RegisterNeeds& needs, int blocks) {
+  if (blocks > 2) return one_warp;
+  const bool widens = std::any_of(roles.transpositions.begin(), roles.transpositions.end(),
+                                  [](const auto& own) { return !own.second.widened.empty(); });
+  const int many = widens ? one_warp + widening_threads : converting_threads;
+  const bool alone = blocks == 1 && roles.consumers == 128;
+  return alone && (widens || converts(roles)) && fit(needs, registers_of(roles.consumers + many, 1))
+             ? many
+             : producer_threads;
+}
+
 // What a block reads once comes while the block before runs its last steps, where memory is left.
 void bring_ahead(Roles& roles) {
   for (RingPlan& ring : roles.rings) {
@@ -153,7 +166,7 @@ bool set_depths(Roles& roles, const GridHints& hints, const CudaTarget& target) 
   for (const RingPlan& ring : roles.rings) (ring.in_loop ? room.moving : room.fixed) += slot_bytes(ring);
   const int blocks = blocks_of_processor(roles, room, needs, hints.blocks_per_processor);
   roles.blocks_per_processor = blocks;
-  if (blocks > 2) roles.producers = one_warp;
+  roles.producers = threads_of_producer(roles, needs, blocks);
   const std::int64_t bytes = room.bytes(blocks);
   const std::int64_t most =
       room.moving > 0 ? std::max<std::int64_t>(1, (bytes - room.fixed) / room.moving) : 1;

@@ -40,6 +40,7 @@ struct RingPlan {
 };
 
 inline constexpr int producer_threads = 128, one_warp = 32;
+inline constexpr int widening_threads = 256, converting_threads = 256;
 
 // Of a tile that comes as its tensor has it, to the tile that the consumers use.
 struct Transposition {
@@ -78,9 +79,9 @@ struct Roles {
   int cluster() const { return pair_index >= 0 ? 2 : 1; }
   // One thread of the producer begins loads, and its other warps have nothing to do.
   bool only_loads() const { return one_loader && transposer.empty(); }
-  int transposing_warps() const { return transposer.empty() ? 0 : (producer_threads - one_warp) / 32; }
+  int transposing_warps() const { return transposer.empty() ? 0 : (producers - one_warp) / 32; }
   // That bring pieces of rows.
-  int copying_warps() const { return transposer.empty() ? producer_threads / 32 : transposing_warps(); }
+  int copying_warps() const { return transposer.empty() ? producers / 32 : transposing_warps(); }
 
   // -1: the tile is in no ring.
   int ring_of(const ir::Buffer* tile) const;
