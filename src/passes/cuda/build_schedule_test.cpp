@@ -159,7 +159,7 @@ only by one thread
       advance s0
 )"},
     {"product_of_looked_up_rows", [] { return product(2, true); }, R"(
-registers 152
+registers 200
 loop over this CTA's tiles
   declare f0 f32[64, 64]
   fill: writes f0
@@ -183,7 +183,7 @@ loop over this CTA's tiles
   store to out: reads f0
 )",
      R"(
-registers 104
+registers 56
 loop over this CTA's tiles
   loop i0: i0 has a step + i0 has a step * steps of i0 times
     wait empty s0[n]
