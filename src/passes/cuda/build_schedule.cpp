@@ -245,30 +245,6 @@ bool moves_along_rows(const Roles& roles) {
   return found;
 }
 
-// Whether its threads bring rows of tiles or make them, at least in some blocks.
-bool brings_rows(const Roles& roles) {
-  if (!roles.transposer.empty()) return true;
-  return std::any_of(roles.rings.begin(), roles.rings.end(), [&](const RingPlan& ring) {
-    const bool has_rows = std::any_of(ring.tiles.begin(), ring.tiles.end(),
-                                      [](const BufferPtr& tile) { return tile->rank() > 1; });
-    return ring.in_loop && has_rows && (ring.by_rows || roles.is_brought_by_threads(ring));
-  });
-}
-
-// Of two blocks with one warp group that computes: what its fragments leave, the producer's threads have for
-// the rows that they bring. With shares between these the assembler keeps in memory what both have room for.
-RegisterShares by_need(const Roles& roles) {
-  struct Share {
-    std::int64_t most_fragments;
-    int consumer;
-  };
-  constexpr int of_both = 256;
-  for (const Share& share : {Share{104, 152}, {160, 184}, {192, 208}, {200, 216}})
-    if (roles.fragment_registers <= share.most_fragments)
-      return {128, share.consumer, of_both - share.consumer};
-  return {128, 224, 32};
-}
-
 }  // namespace
 
 RegisterShares register_shares(const Roles& roles) {
@@ -276,7 +252,6 @@ RegisterShares register_shares(const Roles& roles) {
     case 128:
       if (roles.producers < producer_threads) return {136, 0, 0};  // only groups of four warps share them out
       if (roles.blocks_per_processor == 1) return {248, 0, 0};
-      if (brings_rows(roles)) return by_need(roles);
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
       return roles.only_loads() ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
