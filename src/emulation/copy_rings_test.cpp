@@ -210,6 +210,36 @@ lang::Kernel left_early() {
   });
 }
 
+// Loops over tensors and tiles at once are the consumers' alone, so that there are no roles; the barriers of
+// the loop come before its last product, and what follows it takes the memory of the slots.
+lang::Kernel memory_after_the_loop() {
+  return kernel("memory_after_the_loop", [] {
+    lang::Tensor rows = input("rows", {64, 64}, bf16), out = output("out", {64, 40}, f32, {.zero = true});
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared left({64, 64}, bf16), places({8, 4}, i32);
+      copy(rows.at(0, 0), left);
+      Fragment sum({64, 32}, f32, 0);
+      parallel(8, 4, [&](Index i, Index j) {
+        out(i + 8, j + 32) = 1.f;
+        places(i, j) = i + j;
+      });
+      pipelined(2, {.stages = 3}, [&](Index) {
+        Shared right({32, 64}, bf16), own({32, 64}, bf16);
+        gather(
+            rows, [&](Index) { return places(3, 2); }, right);
+        parallel(own, [&](Index i, Index j) { own(i, j) = f32(i - j) * 0.25f; });
+        gemm(left.slice(all, range(8, 40)), own.slice(all, range(8, 40)).T(), sum);
+        gemm(left, right.T(), sum);
+      });
+      copy(sum, out.at(0, 0));
+      Shared one({5, 8}, f32);
+      parallel(5, 8, [&](Index i, Index j) { one(i, j) = max(sum(34, 29), 0.f); });
+      copy(one, out.at(0, 32));
+      parallel(3, [&](Index i) { out(i + 5, 32) = f32(left(0, i)); });
+    });
+  });
+}
+
 std::vector<RingCase> ring_cases() {
   std::vector<RingCase> all;
   for (const int columns : {0, 1, 64, 130, 512})
@@ -253,6 +283,7 @@ std::vector<RingCase> ring_cases() {
        {20, 80},
        "1"});
   all.push_back({"nested", nested, {normal({7, 64}, f32, 1), normal({9, 64}, f32, 2)}, {7, 64}, "1"});
+  all.push_back({"memory_after_the_loop", memory_after_the_loop, {normal({64, 64}, bf16, 1)}, {64, 40}});
   all.push_back({"left_early",
                  left_early,
                  {normal({9, 64}, f32, 1), Tensor::from<std::int32_t>({0, 0, 0, 0, 0, 1, 0, 0, 0}, {9})},

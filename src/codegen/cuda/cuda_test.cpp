@@ -157,6 +157,13 @@ Step apart(std::vector<Step> body) {
   return step;
 }
 
+// Where slots that all threads fill begin to be used, and where the loop that uses them is over.
+Step slots(int ring, bool is_over = false) {
+  Step step = code(W, 0);
+  step.touches[0].ring = ring, step.touches[0].is_over = is_over;
+  return step;
+}
+
 // One letter a step: r, w, a; | for a barrier, ! for that of a group, parentheses around bodies.
 std::string sketch(const std::vector<Step>& steps) {
   std::string result;
@@ -208,6 +215,9 @@ TEST(PlaceSync, OrdersWhatDoesNotCommute) {
       {{apart({of_tensor(R), of_tensor(W)})}, "(r|w)"},
       {{apart({of_tensor(W), code(W, 0)})}, "(w|w)"},
       {{around(loop, {apart({of_tensor(W)})})}, "(|(w))"},
+      {{slots(0), around(loop, {code(W, 32), code(R, 32)}), slots(0, true), code(W, 0)}, "w(|w|r)w|w"},
+      {{slots(0), around(loop, {code(W, 32), code(R, 32)}), slots(0, true), slots(1)}, "w(|w|r)w|w"},
+      {{around(loop, {slots(0), around(loop, {code(W, 32), code(R, 32)}), slots(0, true)})}, "(|w(|w|r)w)"},
   };
   for (const Case& c : cases) EXPECT_EQ(sketch(place_sync(c.steps)), c.expected) << sketch(c.steps);
 }

@@ -189,6 +189,7 @@ class CudaGridPrinter : private RowPrinter {
   void loop_with_ring(const ir::For& n, const passes::CopyRing& ring, const Loc& at);
   void allocate_slots(const passes::CopyRing& ring);
   void touch_brought(const ir::Body& body);
+  void touch_slots(int number);
   void name_slot(const ir::BufferPtr& tile, const passes::CopyRing& ring, int shift);
   void begin_copies(const ir::Stmt& s, int shift);
   void bring(const ir::Copy& n, const ir::Stmt& s);

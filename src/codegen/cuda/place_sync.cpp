@@ -14,9 +14,9 @@ namespace {
 using Pending = std::vector<MemoryTouch>;
 
 bool equal(const MemoryTouch& a, const MemoryTouch& b) {
-  return a.use == b.use && a.by_one == b.by_one && a.half == b.half && a.memory.tensor == b.memory.tensor &&
-         a.memory.begin == b.memory.begin && a.memory.end == b.memory.end &&
-         passes::are_same(a.memory.places, b.memory.places);
+  return a.use == b.use && a.by_one == b.by_one && a.half == b.half && a.ring == b.ring &&
+         a.is_over == b.is_over && a.memory.tensor == b.memory.tensor && a.memory.begin == b.memory.begin &&
+         a.memory.end == b.memory.end && passes::are_same(a.memory.places, b.memory.places);
 }
 
 bool is_pending(const Pending& pending, const MemoryTouch& touch) {
@@ -31,7 +31,9 @@ void add(Pending& pending, const Pending& more) {
   for (const MemoryTouch& touch : more) add(pending, touch);
 }
 
+// `a` comes first.
 bool conflict(const MemoryTouch& a, const MemoryTouch& b) {
+  if (b.is_over || (a.is_over && a.ring == b.ring)) return false;
   if (a.use == b.use && a.use != MemoryUse::write) return false;
   if (a.half >= 0 && b.half >= 0 && a.memory.begin == b.memory.begin && a.half != b.half) return false;
   return !(a.by_one && b.by_one) && a.memory.overlaps(b.memory);

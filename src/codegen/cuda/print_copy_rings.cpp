@@ -53,6 +53,7 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
   });
   events(ring.after);
   touch_brought(n.body);
+  touch_slots(ring.number);
   copy_rings_.pop_back();
   if (!ring.stays)
     for (const RingText::Slots& slots : text.tiles) memory_.free(slots.begin);
@@ -66,11 +67,19 @@ void CudaGridPrinter::allocate_slots(const passes::CopyRing& ring) {
                                                 fmt::format("{}, {} slots", words_of(*tile), ring.depth));
     rings_[static_cast<std::size_t>(ring.number)].tiles.push_back({begin, bytes});
     ring_bytes_ += all;
-    // Ordered after earlier accesses to this memory and before later ones; within the loop, its events order
-    // everything.
-    out_.touch({{-1, begin, begin + all}, MemoryUse::write, false});
+    // Ordered after earlier accesses to this memory; within the loop, its events order everything.
+    out_.touch({{-1, begin, begin + all}, MemoryUse::write, false, -1, ring.number});
   }
   ahead_bytes_ = std::max(ahead_bytes_, ring_bytes_);
+}
+
+// Other warps may still read the slots of the last steps: what takes their memory comes later, whatever
+// barriers the loop has had since they were allocated.
+void CudaGridPrinter::touch_slots(int number) {
+  const RingText& text = rings_[static_cast<std::size_t>(number)];
+  out_.code();
+  for (const auto& [begin, bytes] : text.tiles)
+    out_.touch({{-1, begin, begin + bytes * text.depth}, MemoryUse::write, false, -1, number, true});
 }
 
 // What copies have read ahead may be written after the loop, when all of them have arrived.

@@ -25,6 +25,10 @@ struct MemoryTouch {
   MemoryUse use;
   bool by_one = false;  // by the first thread alone
   int half = -1;        // of memory whose halves alternate from step to step of a loop
+  // Of slots that all threads fill: a ring's own events order them while its loop runs, and when it runs
+  // again.
+  int ring = -1;
+  bool is_over = false;  // the loop is: only what follows is to be ordered
 };
 
 // `rows` is a branch that each warp group, or warp, takes or leaves by itself: no barrier stands in it.

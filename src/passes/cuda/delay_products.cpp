@@ -174,10 +174,12 @@ class Delay {
     if (has_break(without_leaving(loop, loop.body))) return std::nullopt;
     if (is_deep(loop)) return deep(loop, at);
     if (goes_on(loop) == nullptr) {
-      if (const auto plan = two_sums(loop, roles_, target_)) {
-        if (!plan->again) return twofold(loop, *plan, at);
+      For ahead = loop;
+      if (!few_registers_) ahead.body = rows_ahead(loop.body, roles_);
+      if (const auto plan = two_sums(ahead, roles_, target_)) {
+        if (!plan->again) return twofold(ahead, *plan, at);
         // There is one set of sums: while a warp group adds what is in them, another one multiplies.
-        if (roles_.consumers > 128) return in_turns(loop, at);
+        if (roles_.consumers > 128) return in_turns(std::move(ahead), at);
       }
     }
     const auto late = late_products(loop, roles_, target_);
@@ -238,7 +240,6 @@ class Delay {
   }
 
   Body in_turns(For loop, const Loc& at) {
-    if (!few_registers_) loop.body = rows_ahead(loop.body, roles_);
     result_.turns.insert(loop.index[0].get());
     Body result;
     const Expr any = has_step(loop, at, result);

@@ -90,7 +90,8 @@ std::optional<Widening> plan_widening(const Stmt& stmt, const BufferPtr& bytes) 
   const BufferPtr own =
       bytes ? bytes
             : new_tile((tile.name + "_as_stored").c_str(), Space::shared, tensor.type, tile.shape, tile.at);
-  Widening result{{without_limits_of_rows(copy->from), copy->to, copy->fill}, {}, {rows->first, rows->count}};
+  Widening result{
+      {without_limits_of_rows(copy->from), copy->to, copy->fill, false}, {}, {rows->first, rows->count}};
   result.load.to.buffer = own;
   const auto plan = plan_copy(result.load, true);
   if (!plan || plan->is_clipped || !swizzled_order(*own).is_swizzled() || !swizzled_order(tile).is_swizzled())

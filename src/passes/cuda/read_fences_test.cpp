@@ -40,7 +40,7 @@ Kernel program(const ReadCase& c) {
         if (c.use == Use::by_products_only) return gemm(p, q.T(), sum);
         Fragment part({64, 64}, f32, 0);
         gemm(p, q.T(), part);
-        parallel(part, [&](Index i, Index j) { part(i, j) = part(i, j) * scale(i); });
+        parallel(part, [&](Index i, Index j) { part(i, j) = part(i, j) * scale(j); });
         if (c.use == Use::scales_sum)
           return parallel(sum, [&](Index i, Index j) { sum(i, j) += part(i, j); });
         gemm(part.to(bf16), q, sum);

@@ -137,6 +137,7 @@ class Step {
 
   Body run() {
     const auto product = std::find_if(step_.begin(), step_.end(), [](const Stmt& s) { return as<Gemm>(s); });
+    if (product == step_.end()) return step_;
     for (const Stmt& s : step_) work(s, &s > &*product);
     if (row_ == nullptr) return step_;
     const For loop{LoopKind::parallel, {row_}, {zero_}, {rows_}, 0, std::move(made_)};

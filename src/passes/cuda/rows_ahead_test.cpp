@@ -25,33 +25,35 @@ struct ReadCase {
 
 void PrintTo(const ReadCase& c, std::ostream* out) { *out << c.name; }
 
-// Two sums of a tile, formed one after the other by two warp groups in turns.
-Kernel program(const ReadCase& c) {
+// Two sums of a tile, formed one after the other by two warp groups in turns; or one, of which the product
+// has two sets of registers.
+Kernel program(const ReadCase& c, int sums = 2) {
   return kernel("program", [&] {
     Dim K("K"), B("B");
-    Tensor x = input("x", {B, 256, K}, e4m3), y = input("y", {64, K}, e4m3), s = input("s", {K, 256}, c.type),
-           t = input("t", {K}, f32), out = output("out", {B, 256, 64}, f32);
+    const int rows = 128 * sums;
+    Tensor x = input("x", {B, rows, K}, e4m3), y = input("y", {64, K}, e4m3),
+           s = input("s", {K, rows}, c.type), t = input("t", {K}, f32),
+           out = output("out", {B, rows, 64}, f32);
     grid(B, {.threads = 256}, [&](Index b) {
-      Fragment above({128, 64}, f32, 0), below({128, 64}, f32, 0);
+      std::vector<Fragment> parts;
+      for (int i = 0; i < sums; ++i) parts.emplace_back(Fragment({128, 64}, f32, 0));
       pipelined(ceildiv(K, 128), {.stages = 2}, [&](Index k) {
-        Shared p({256, 128}, e4m3), q({64, 128}, e4m3), scale({256}, c.type);
+        Shared p({rows, 128}, e4m3), q({64, 128}, e4m3), scale({rows}, c.type);
         copy(x.slice(b).at(0, k * 128), p);
         copy(y.at(0, k * 128), q);
         copy(s.slice(k).at(0), scale);
         Expr of_step = t(k);
         Fragment part({128, 64}, f32);
         int first = 0;
-        for (Fragment* sum : {&above, &below}) {
+        for (Fragment& sum : parts) {
           fill(part, 0);
           gemm(p.slice(range(first, first + 128), all), q.T(), part, {.accumulate = Accumulate::tensor_core});
-          parallel(*sum, [&](Index i, Index j) {
-            (*sum)(i, j) += c.work(part(i, j), scale, i + first, j, of_step);
-          });
+          parallel(sum,
+                   [&](Index i, Index j) { sum(i, j) += c.work(part(i, j), scale, i + first, j, of_step); });
           first += 128;
         }
       });
-      copy(above, out.slice(b).at(0, 0));
-      copy(below, out.slice(b).at(128, 0));
+      for (int i = 0; i < sums; ++i) copy(parts[static_cast<std::size_t>(i)], out.slice(b).at(i * 128, 0));
     });
   });
 }
@@ -109,6 +111,21 @@ TEST_P(RowsAhead, LetTheirSlotGoBehindTheValues) {
                                    });
   EXPECT_EQ(behind, GetParam().ahead ? std::vector<std::size_t>{2} : std::vector<std::size_t>{});
   EXPECT_FALSE(schedule::verify(own));
+}
+
+// One statement in each of the two steps of a turn of the loop, and behind it.
+TEST_P(RowsAhead, AreKeptWhereTwoSetsOfSumsAlternate) {
+  const testing::Lowered lowered(program(GetParam(), 1));
+  std::size_t kept = 0;
+  for (const ir::For* loop : testing::all_of<ir::For>(lowered.plan.grids[0].consumers.body))
+    kept += kept_rows(ir::statement(*loop, loop->index[0]->at)).size();
+  EXPECT_EQ(kept, GetParam().ahead ? 4u : 0u);
+  schedule::Schedule own = *lowered.plan.grids[0].schedule;
+  EXPECT_FALSE(schedule::verify(own));
+  if (!GetParam().ahead) return;
+  for_each_event<schedule::Arrive>(
+      own.roles[0].events, [](schedule::Arrive& x, schedule::Events&, std::size_t) { x.behind.clear(); });
+  EXPECT_TRUE(schedule::verify(own)) << "a slot is let go before its values are there";
 }
 
 void expect_rejected(const schedule::Schedule& changed) {
