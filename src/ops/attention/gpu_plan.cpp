@@ -28,13 +28,6 @@ bool waits_for_memory(const AttentionProblem& p, const AttentionPlan& plan) {
          plan.queries * plan.pack <= warp_group_rows;
 }
 
-// Steps of blocks of up to so many each, all numbers of which are as likely; the longest begin first.
-double uneven_time(double blocks, double steps) {
-  constexpr double gap = 0.125;  // at the end, of the longest block
-  const double over = gpu_table.attention.block_steps;
-  return std::max(steps + over, blocks / gpu_processors * (steps / 2 + over)) + gap * steps;
-}
-
 // Blocks run in waves; splits that fill the last one pay for their merge.
 int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   const double tiles = std::ceil(static_cast<double>(p.queries) / plan.queries);
@@ -53,9 +46,8 @@ int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   return best_of(candidates, [&](int splits) {
     // What the splits find takes memory.
     if (splits > 1 && (splits > steps || blocks * splits > 2 * gpu_processors)) return never;
-    const double waves = std::ceil(blocks * splits / gpu_processors), own = std::ceil(steps / splits);
-    double time = std::max(waves * own, of_memory) + waves * cost.block_steps;
-    if (p.uneven) time = (time + uneven_time(blocks * splits, own)) / 2;
+    const double waves = std::ceil(blocks * splits / gpu_processors),
+                 time = std::max(waves * std::ceil(steps / splits), of_memory) + waves * cost.block_steps;
     return splits > 1 ? time + cost.merge_steps + splits * of_split : time;
   });
 }

@@ -15,7 +15,6 @@ struct AttentionProblem {
   std::int64_t seen = 1;                  // the most keys of a query
   std::int64_t left = -1, right = -1;     // of its position, -1: all
   int dim = 64, dim_v = 64;
-  bool uneven = false;       // sequences have any lengths up to these, which only the device knows
   bool as_they_are = false;  // keys and values of contiguous rows, which no thread converts
 };
 

@@ -114,11 +114,6 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   return kernel;
 }
 
-// Of chosen blocks there are about as many for each sequence, and so are keys of a window.
-bool deals_uneven(const Bound<AttentionWithKvCache>& c) {
-  return c.has("cache_seqlens") && !c.has("indices") && !c.has("mask") && c->left < 0;
-}
-
 void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   CacheKernel kernel = kernel_of(c);
   const std::int64_t member_tiles = (c.dim("group") + kernel.pack - 1) / kernel.pack;
@@ -131,8 +126,7 @@ void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
                                                         .tile_queries = kernel.queries,
                                                         .tile_keys = kernel.keys,
                                                         .dim = kernel.dim,
-                                                        .dim_v = kernel.dim_v,
-                                                        .uneven = deals_uneven(c)},
+                                                        .dim_v = kernel.dim_v},
                                                        kernel.compute, c.on_gpu());
   kernel.split = splits > 1;
   // Of chosen blocks there are about as many for each sequence.

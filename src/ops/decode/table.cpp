@@ -16,8 +16,7 @@ int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu) {
                                    .keys = p.keys,
                                    .seen = seen,
                                    .dim = p.dim,
-                                   .dim_v = p.dim_v,
-                                   .uneven = p.uneven};
+                                   .dim_v = p.dim_v};
     return plan_attention_on_gpu(problem, type, {p.tile_queries, p.tile_keys}).splits;
   }
   const std::int64_t blocks =

@@ -66,7 +66,6 @@ inline constexpr const char* lse_of_cache =
 struct SplitProblem {
   std::int64_t batch = 1, heads = 1, queries = 1, keys = 1, left = -1;
   int tile_queries = 1, tile_keys = 64, dim = 64, dim_v = 64;
-  bool uneven = false;  // the lengths of sequences are on the device
 };
 int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu);
 // Whether blocks of long sequences come before those of short ones; each sequence has so many.
