@@ -137,16 +137,20 @@ Instance instance_of(const Bound<QuantisedGemm>& c) {
   return t;
 }
 
-// Warp groups that share the steps of a tile of few rows: no grid adds the sums of splits if its blocks, each
-// alone on a processor, fill one round. Rows that the producer converts would come too slowly, and tiles of
-// 64 rows leave too much to a second round.
+// Warp groups that share the steps of a tile of few rows, where that was measured to gain: with weights of 8
+// bits always; with those of 4 bits up to 32 rows, if blocks that have a processor each fill one round
+// without splits, and with up to 16 rows of integers in any case. Rows that the producer converts come too
+// slowly.
 std::optional<int> groups_of(const Bound<QuantisedGemm>& c, const Instance& t) {
   constexpr int few = 16;
   if (!t.tile.has_few_rows() || t.type != t.compute || !has_copy_engine(c.call())) return {};
+  const int bits = t.weights.bits();
+  if (bits == 8) return 2;
+  const bool is_few = t.tile.m <= few && !is_e2m1(t.weights.format);
   const std::int64_t blocks = ceil_div(c.dim("n"), t.tile.n) * ceil_div(c.dim("rows"), t.tile.m);
-  const bool fits = t.tile.m < t.tile.n || blocks <= planned_gpu_processors(c.call());
-  if (!fits) return {};
-  return t.tile.m <= few && !is_e2m1(t.weights.format) && t.weights.bits() < 8 ? 4 : 2;
+  const bool fills = 2 * blocks > planned_gpu_processors(c.call());
+  if (bits < 4 || t.tile.m >= t.tile.n || (!is_few && !fills)) return {};
+  return is_few ? 4 : 2;
 }
 
 void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
