@@ -27,6 +27,15 @@ void choose_prepared(GemmKernel& kernel, std::int64_t m, std::int64_t n) {
   }
 }
 
+// Of a matrix whose rows begin at cache sectors: others are brought by pairs of blocks, which whole rounds of
+// tiles have.
+bool begins_at_sectors(const TensorRef& matrix) {
+  constexpr std::int64_t sector = 32;
+  for (const std::int64_t stride : {matrix.stride(-1), matrix.stride(-2)})
+    if (stride != 1 && stride * matrix.dtype.bytes() % sector != 0) return false;
+  return true;
+}
+
 // One matrix with tiles that the plan chooses, whose result is written as it is.
 bool may_divide_tail(const BoundCall& c, const GemmKernel& kernel, const GemmTiles& given) {
   const bool planned = given.m == 0 && given.n == 0 && given.k == 0 && given.splits == 0;
@@ -69,7 +78,8 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   problem.precision = divided ? Precision::tf32 : kernel.precision;
   const bool by_bytes = has_engine && kernel.compute.bits() == 8;
   problem.a_twice = by_bytes && kernel.transpose_a, problem.b_twice = by_bytes && !kernel.transpose_b;
-  problem.may_divide_tail = has_engine && may_divide_tail(c.call(), kernel, c->tiles);
+  problem.may_divide_tail = has_engine && may_divide_tail(c.call(), kernel, c->tiles) &&
+                            begins_at_sectors(a) && begins_at_sectors(b);
   GemmTiles asked = c->tiles;
   // Blocks that divide operands have three tiles of each in shared memory, which CPUs' tiles would exceed.
   if (c.target() == Target::emulated() && kernel.precision == Precision::tf32x3 && asked.k == 0) asked.k = 32;

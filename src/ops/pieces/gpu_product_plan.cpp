@@ -78,12 +78,14 @@ struct ProductPlanner {
     return std::cbrt(work * work * work + memory * memory * memory);
   }
 
-  // How much longer a tile takes than its cost says, measured with 129 to 192 rows: one of a single round, if
-  // half or more of a second tile of rows is outside, which the copy engine fills with zeros; and one of 192
+  // How much longer a tile takes than its cost says, measured with 129 to 320 rows: one of a single round, if
+  // half or more of the last tile of rows is outside, which the copy engine fills with zeros; and one of 192
   // rows where there are several rounds.
   double slowness(const GemmTiles& t, bool alone) const {
-    constexpr double filling = 1.25, of_rounds = 1.8;
-    if (alone) return t.m == 128 && p.m > t.m && 2 * p.m <= 3 * t.m ? filling : 1;
+    constexpr double filling = 1.25, filling_more = 1.35, of_rounds = 1.8;
+    const std::int64_t last = p.m % t.m;
+    const bool fills = t.m == 128 && p.m > t.m && last > 0 && 2 * last <= t.m;
+    if (alone) return !fills ? 1 : p.m < 2 * t.m ? filling : filling_more;
     return t.m == 192 ? of_rounds : 1;
   }
 

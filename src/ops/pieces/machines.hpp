@@ -129,7 +129,7 @@ struct GpuTable {
   // In place of tiles of 192 rows, where they are measured: a block that has a processor alone gets six or
   // eight of their slots.
   TileCost of_few_rows[2] = {{64, 192, 128, 0.720, 0.395}, {64, 128, 128, 0.430, 0.400}};
-  int least_of_few_rows = 65, most_of_few_rows = 256, rows_of_three_groups = 192;
+  int least_of_few_rows = 65, most_of_few_rows = 320, rows_of_three_groups = 192;
   // Sums of 8-bit products take registers twice: once for what tensor cores add, once for what it is added
   // to. Small tiles wait for their loads, which have half of the bytes.
   TileCost of_8_bits[9] = {

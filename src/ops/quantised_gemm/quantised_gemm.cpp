@@ -105,11 +105,12 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // Splits of k where few rows leave processors with less blocks than they have room for: those that fill one
 // or two rounds best.
 int splits_of(const Bound<QuantisedGemm>& c, const Instance& t) {
-  constexpr std::int64_t usual_blocks = 2, least_steps = 4, most_splits = 32, rounds = 2;
+  constexpr int usual_blocks = 2;
+  constexpr std::int64_t least_steps = 4, most_splits = 32, rounds = 2;
   if (c->splits > 0) return c->splits;
   if (!c.on_gpu() || !t.tile.has_few_rows()) return 1;
-  const std::int64_t room =
-      std::max<std::int64_t>(t.tile.blocks(), usual_blocks) * planned_gpu_processors(c.call());
+  const std::int64_t of_processor = t.tile.groups ? 1 : std::max(t.tile.blocks(), usual_blocks);
+  const std::int64_t room = of_processor * planned_gpu_processors(c.call());
   const std::int64_t blocks =
       std::max<std::int64_t>(1, ceil_div(c.dim("n"), t.tile.n) * ceil_div(c.dim("rows"), t.tile.m));
   const std::int64_t most =
@@ -136,12 +137,30 @@ Instance instance_of(const Bound<QuantisedGemm>& c) {
   return t;
 }
 
+// Warp groups that share the steps of a tile of few rows, where that was measured to gain: with weights of 8
+// bits always; with those of 4 bits up to 32 rows, if blocks that have a processor each fill one round
+// without splits, and with up to 16 rows of integers in any case. Rows that the producer converts come too
+// slowly.
+std::optional<int> groups_of(const Bound<QuantisedGemm>& c, const Instance& t) {
+  constexpr int few = 16;
+  if (!t.tile.has_few_rows() || t.type != t.compute || !has_copy_engine(c.call())) return {};
+  const int bits = t.weights.bits();
+  if (bits == 8) return 2;
+  const bool is_few = t.tile.m <= few && !is_e2m1(t.weights.format);
+  const std::int64_t blocks = ceil_div(c.dim("n"), t.tile.n) * ceil_div(c.dim("rows"), t.tile.m);
+  const bool fills = 2 * blocks > planned_gpu_processors(c.call());
+  if (bits < 4 || t.tile.m >= t.tile.n || (!is_few && !fills)) return {};
+  return is_few ? 4 : 2;
+}
+
 void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
   t.tile.m = c.dim("rows") <= 16 ? 16 : 64;
   if (c.on_gpu()) {
     const ProductTile tile = best_tile(gpu_table.quantised, {1, c.dim("rows"), c.dim("n"), c.dim("k")}, 1,
                                        planned_gpu_processors(c.call()));
     t.tile = quantised_tile(tile.m, tile.n);
+    t.tile.groups = groups_of(c, t);
+    t.tile.k *= t.tile.parts();
   }
   fit_step(t.tile, t.weights);
   t.splits = splits_of(c, t);

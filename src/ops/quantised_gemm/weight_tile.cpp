@@ -12,13 +12,13 @@ namespace {
 
 // The weight of column j in the order of packed_weights: the element of a row that has it, and its place
 // there.
-Expr packed_weight(const PackedShared& tile, bool shifts, const Index& i, const Index& j) {
+Expr packed_weight(const PackedShared& tile, bool shifts, const Expr& row, const Index& j) {
   const bool words = tile.type().storage == u32;
   Expr element = words ? j / 64 * 8 + j % 8 / 2 * 2 + j % 64 / 32
                        : j / 64 * 32 + j % 8 / 2 * 8 + j % 64 / 16 * 2 + j / 8 % 2;
   const PackedPlace place =
       words ? PackedPlace{j / 8 % 2 * 8 + j % 2 * 4, j / 16 % 2 == 1, shifts} : PackedPlace{j % 2 * 4};
-  return packed_as_f32(tile.type(), tile.elements()(i, element), place);
+  return packed_as_f32(tile.type(), tile.elements()(row, element), place);
 }
 
 }  // namespace
@@ -36,25 +36,45 @@ Expr GroupNumbers::at(const Index& row, const Expr& group) const {
 WeightTile::WeightTile(const QuantisedWeights& weights, const QuantisedMatrix& matrix, const Expr& row,
                        const Expr& first, Extents extents, bool with_scales)
     : w_(weights),
+      rows_(extents.rows),
+      columns_(extents.columns),
       groups_(w_.group == 0 ? 1 : std::max(1, extents.columns / w_.group)),
       columns_of_group_(extents.columns / groups_),
-      b_({extents.rows, extents.columns}, w_.stored()) {
+      b_({extents.rows * extents.parts, extents.columns / extents.parts}, w_.stored()) {
   Expr group = w_.group == 0 ? Expr(0) : first / w_.group;
-  copy(matrix.b.at(row, first), b_);
+  load_weights(matrix, row, first, extents.parts);
   if (with_scales) scales_.emplace(matrix.scales, w_.by_group, row, group, extents.rows, groups_);
   if (matrix.zeros) zeros_.emplace(*matrix.zeros, w_.zeros_by_group, row, group, extents.rows, groups_);
 }
 
-Expr WeightTile::group_of(const Index& j) const { return groups_ == 1 ? Expr(0) : j / columns_of_group_; }
-
-Expr WeightTile::number(const Index& i, const Index& j, bool shifts) const {
-  Expr q = w_.packed ? packed_weight(b_, shifts, i, j) : b_.as_f32(i, j);
-  return zeros_ ? q - f32(zeros_->at(i, group_of(j))) : q;
+void WeightTile::load_weights(const QuantisedMatrix& matrix, const Expr& row, const Expr& first, int parts) {
+  if (parts == 1) return copy(matrix.b.at(row, first), b_);
+  const Tensor elements = matrix.b.elements();
+  const int in_element = w_.stored().in_element(), columns = columns_ / parts / in_element;
+  for (int part = 0; part < parts; ++part)
+    copy(elements.at(row, first / in_element + part * columns),
+         b_.elements().slice(range(part * rows_, (part + 1) * rows_)));
 }
 
-Expr WeightTile::scale(const Index& i, const Index& j) const {
-  return scale_of(scales_->at(i, group_of(j)), w_.scale);
+Expr WeightTile::first_group(const WeightPart& part) const {
+  return part.number && groups_ > 1 ? *part.number * groups_ / part.count : Expr(0);
 }
-Expr WeightTile::scale(const Index& i) const { return scale_of(scales_->at(i, 0), w_.scale); }
+Expr WeightTile::group_of(const Index& j, const WeightPart& part) const {
+  if (columns_ / part.count <= columns_of_group_) return first_group(part);
+  return first_group(part) + j / columns_of_group_;
+}
+
+Expr WeightTile::number(const Index& i, const Index& j, bool shifts, const WeightPart& part) const {
+  const Expr row = part.number ? *part.number * rows_ + i : Expr(i);
+  Expr q = w_.packed ? packed_weight(b_, shifts, row, j) : b_.as_f32(row, j);
+  return zeros_ ? q - f32(zeros_->at(i, group_of(j, part))) : q;
+}
+
+Expr WeightTile::scale(const Index& i, const Index& j, const WeightPart& part) const {
+  return scale_of(scales_->at(i, group_of(j, part)), w_.scale);
+}
+Expr WeightTile::scale(const Index& i, const WeightPart& part) const {
+  return scale_of(scales_->at(i, first_group(part)), w_.scale);
+}
 
 }  // namespace tegula::ops

@@ -16,26 +16,31 @@ class GroupNumbers {
   bool by_group_;
 };
 
-// Rows of weights from `row` on, columns from `first` on.
+// Rows of weights from `row` on, columns from `first` on: of each part one below the other, so that all parts
+// have the short rows of one.
 class WeightTile {
  public:
   struct Extents {
-    int rows, columns;
+    int rows, columns, parts = 1;
   };
   WeightTile(const QuantisedWeights& weights, const QuantisedMatrix& matrix, const lang::Expr& row,
              const lang::Expr& first, Extents extents, bool with_scales);
 
-  // A weight without its scale; `shifts` as in PackedPlace.
-  lang::Expr number(const lang::Index& i, const lang::Index& j, bool shifts) const;
-  // Of a weight, and of all weights of a row where groups are no shorter than the tile.
-  lang::Expr scale(const lang::Index& i, const lang::Index& j) const;
-  lang::Expr scale(const lang::Index& i) const;
+  // Weight j of the part without its scale; `shifts` as in PackedPlace.
+  lang::Expr number(const lang::Index& i, const lang::Index& j, bool shifts,
+                    const WeightPart& part = {}) const;
+  // Of a weight, and of all weights of a row where groups are no shorter than the part.
+  lang::Expr scale(const lang::Index& i, const lang::Index& j, const WeightPart& part = {}) const;
+  lang::Expr scale(const lang::Index& i, const WeightPart& part = {}) const;
 
  private:
-  lang::Expr group_of(const lang::Index& j) const;
+  void load_weights(const QuantisedMatrix& matrix, const lang::Expr& row, const lang::Expr& first, int parts);
+  lang::Expr group_of(const lang::Index& j, const WeightPart& part) const;
+  // The first group of the part.
+  lang::Expr first_group(const WeightPart& part) const;
 
   const QuantisedWeights& w_;
-  int groups_, columns_of_group_;
+  int rows_, columns_, groups_, columns_of_group_;
   lang::PackedShared b_;
   std::optional<GroupNumbers> scales_, zeros_;
 };

@@ -67,26 +67,38 @@ PackedType QuantisedWeights::stored() const {
 
 QuantisedProduct::Scaled QuantisedProduct::scaled() const {
   if (w_.group == 0) return Scaled::rows;
-  return w_.group % t_.k == 0 && 2 * t_.m <= t_.k ? Scaled::steps : Scaled::weights;
+  const int columns = t_.k / t_.parts();
+  return w_.group % columns == 0 && 2 * t_.m <= columns ? Scaled::steps : Scaled::weights;
+}
+
+void QuantisedProduct::multiply_part(Fragment& sum, const Shared& a, const WeightTile& tile,
+                                     const WeightPart& part) const {
+  const Scaled way = scaled();
+  const int columns = t_.k / part.count;
+  Fragment weights({t_.n, columns}, f32);
+  parallel(weights, [&](Index i, Index j) {
+    Expr number = tile.number(i, j, compute_ == f32, part);
+    weights(i, j) = way == Scaled::weights ? number * tile.scale(i, j, part) : number;
+  });
+  const auto add = [&](const Shared& rows) {
+    if (way != Scaled::steps) return gemm(weights.to(compute_), rows.T(), sum);
+    Fragment partial({t_.n, t_.m}, f32, 0);
+    gemm(weights.to(compute_), rows.T(), partial);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += partial(i, j) * tile.scale(i, part); });
+  };
+  if (!part.number) return add(a);
+  add(a.reshape({t_.m, part.count, columns}).slice(all, *part.number, all));
 }
 
 void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedMatrix& matrix,
                                 const Expr& row, const Expr& column, const Range& steps) const {
-  const Scaled way = scaled();
   // Few rows leave it to the bytes in flight how fast weights come.
   pipelined(steps, {.stages = t_.has_few_rows() ? 8 : 4}, [&](Index step) {
     Shared a_tile({t_.m, t_.k}, compute_);
     load_rows(a, row, step * t_.k, a_tile);
-    const WeightTile own(w_, matrix, column, step * t_.k, {t_.n, t_.k}, way != Scaled::rows);
-    Fragment weights({t_.n, t_.k}, f32);
-    parallel(weights, [&](Index i, Index j) {
-      Expr number = own.number(i, j, compute_ == f32);
-      weights(i, j) = way == Scaled::weights ? number * own.scale(i, j) : number;
-    });
-    if (way != Scaled::steps) return gemm(weights.to(compute_), a_tile.T(), sum);
-    Fragment partial({t_.n, t_.m}, f32, 0);
-    gemm(weights.to(compute_), a_tile.T(), partial);
-    parallel(sum, [&](Index i, Index j) { sum(i, j) += partial(i, j) * own.scale(i); });
+    const WeightTile own(w_, matrix, column, step * t_.k, {t_.n, t_.k, t_.parts()}, scaled() != Scaled::rows);
+    if (t_.parts() == 1) return multiply_part(sum, a_tile, own, {});
+    unrolled(t_.parts(), [&](Index part) { multiply_part(sum, a_tile, own, {part, t_.parts()}); });
   });
 }
 
@@ -98,7 +110,10 @@ void QuantisedProduct::finish(Fragment& sum, const QuantisedMatrix& matrix, cons
 }
 
 void fit_step(QuantisedTile& tile, const QuantisedWeights& weights) {
-  if (weights.group > 0 && weights.group % tile.k != 0 && tile.k % weights.group != 0) tile.k = 64;
+  const int columns = tile.k / tile.parts();
+  const bool is_whole = weights.group == 0 || weights.group % tile.k == 0 || columns % weights.group == 0 ||
+                        (tile.k % weights.group == 0 && weights.group % columns == 0);
+  if (!is_whole) tile.k = 64, tile.groups.reset();
 }
 
 TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights, bool words) {

@@ -52,15 +52,18 @@ struct QuantisedWeights {
 // The tile of a product: rows of a, rows of weights, and the step of k.
 struct QuantisedTile {
   int m = 64, n = 64, k = 64;
+  std::optional<int> groups = {};  // warp groups of a block, each with its own part of every step
   // Products of few rows have tiles of few weights: one warp group a block decodes, waits and multiplies, and
   // other blocks fill its waits.
   bool has_few_rows() const { return n <= 64; }
   // That share a processor; 0: by the compiler.
   int blocks() const {
+    if (groups) return 1;
     if (!has_few_rows()) return 0;
     return m <= 32 ? 3 : 2;
   }
-  auto fields() const { return std::tuple(joined("t", m, n), k); }
+  int parts() const { return groups.value_or(1); }
+  auto fields() const { return std::tuple(joined("t", m, n), k, labelled("groups", groups)); }
 };
 
 // The tile of a plan: m and n are those of a row of the table.
@@ -82,6 +85,13 @@ struct QuantisedInputs {
   QuantisedMatrix slice(const lang::Expr& index) const;
 };
 
+// One of equal parts of a step of k: its number, none where there is one part.
+struct WeightPart {
+  std::optional<lang::Expr> number = {};
+  int count = 1;
+};
+class WeightTile;
+
 // The sums of a tile [n, m] of W · aᵀ.
 class QuantisedProduct {
  public:
@@ -98,6 +108,8 @@ class QuantisedProduct {
   // What scales are multiplied with: each weight; the sums of a step, if these are fewer; all sums of a row.
   enum class Scaled { weights, steps, rows };
   Scaled scaled() const;
+  void multiply_part(lang::Fragment& sum, const lang::Shared& a, const WeightTile& own,
+                     const WeightPart& part) const;
 
   const QuantisedWeights& w_;
   const QuantisedTile& t_;

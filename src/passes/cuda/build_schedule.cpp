@@ -66,7 +66,7 @@ int ScheduleNames::buffer(const BufferPtr& b) {
   schedule::Buffer own{b->name, schedule::Space::registers};
   // Each warp leaves its own rows, of its group's part where there is one.
   if (is_message(b.get())) {
-    const int parts = roles_.dealt->of_both.contains(b.get()) ? 4 * dealt_groups : 4;
+    const int parts = roles_.dealt->of_both.contains(b.get()) ? roles_.consumers / one_warp : 4;
     own = {b->name, schedule::Space::shared, 1, 1, static_cast<int>(b->elements() * b->type.bytes()), parts};
   }
   out_.buffers.push_back(std::move(own));

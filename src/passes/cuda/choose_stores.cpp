@@ -4,6 +4,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/deal_parts.hpp"
 #include "passes/cuda/deal_steps.hpp"
 #include "passes/cuda/plan_row_stores.hpp"
 #include "passes/cuda/plan_stores.hpp"
@@ -75,9 +76,12 @@ std::vector<Roles> ways_to_store(const Roles& roles, const GridHints& hints, con
 
 const Roles& best_way_to_store(const std::vector<Roles>& ways, const CudaTarget& target) {
   const Roles &first = ways.front(), &last = ways.back();
+  if (!first.stores()) return first;
+  // The first of the warp groups to which parts are dealt stores alone.
+  if (deal_parts(last)) return last;
   // Warp groups to which steps are dealt store their columns themselves.
-  const bool by_threads = first.stores() && stores_rows(last, target) &&
-                          (takes_one_pass(first, last) || deal_steps(last, target));
+  const bool by_threads =
+      stores_rows(last, target) && (takes_one_pass(first, last) || deal_steps(last, target));
   return by_threads ? last : first;
 }
 

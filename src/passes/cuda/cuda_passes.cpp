@@ -7,6 +7,7 @@
 #include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/choose_stores.hpp"
 #include "passes/cuda/choose_threads.hpp"
+#include "passes/cuda/deal_parts.hpp"
 #include "passes/cuda/deal_steps.hpp"
 #include "passes/cuda/dropped_limits.hpp"
 #include "passes/cuda/exchange_registers.hpp"
@@ -165,7 +166,8 @@ const CudaPass list[] = {
      }},
     {"pair_blocks", "neighbouring blocks that need the same tile each load half of it for both",
      of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
-       if (own.roles && plan.target.pairs) pair_blocks(grid, *own.roles);
+       // Warp groups to which parts are dealt go without what a pair shares.
+       if (own.roles && plan.target.pairs && !deal_parts(*own.roles)) pair_blocks(grid, *own.roles);
      })},
     {"rows_of_warps", "a step that affects few warps of a group is done by each warp alone",
      of_roles([](const CudaPlan& plan, GridPlan& own) {
@@ -179,6 +181,17 @@ const CudaPass list[] = {
      of_roles([](const CudaPlan& plan, GridPlan& own) {
        if (auto dealt = deal_steps(*own.roles, plan.target)) own.roles = std::move(*dealt);
      })},
+    {"deal_parts",
+     "warp groups make operands of different parts of a step, and multiply them, at the same time",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+         GridPlan& own = plan.grids[i];
+         auto dealt = own.roles ? deal_parts(*own.roles) : Planned<Roles>(Reason{});
+         if (!dealt) continue;
+         own.roles = std::move(*dealt);
+         plan.kernel.grids[i].hints.threads = own.roles->consumers;
+       }
+     }},
     {"delay_products", "tensor cores multiply while the other units do the next step's work",
      of_roles([](const CudaPlan& plan, GridPlan& own) {
        own.consumers = delay_products(*own.roles, plan.target);

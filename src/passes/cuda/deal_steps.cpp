@@ -134,24 +134,10 @@ class Dealing {
       fail({"work outside of the loop takes sums of all columns together", ""});
       return s;
     }
-    return by_first_group(s);
-  }
-
-  Stmt by_first_group(const Stmt& s) {
-    const Effects e = all_effects(s);
-    bool tensors = e.reports, others = e.leaves || !e.assigned.empty();
-    for (const Region& r : e.regions) {
-      if (!is_write(r.touch)) continue;
-      const bool is_tensor = !r.view->is_tile();
-      (is_tensor ? tensors : others) = true;
-      if (r.view->buffer->space == Space::shared)
-        fail({"threads write a shared tile outside of the loop", ""});
-    }
-    if (e.leaves) fail({"the block may end behind work on tiles", ""});
-    if (!tensors) return s;
-    if (others) fail({"a statement writes tensors and tiles", ""});
-    const Expr first = make(Op::eq, boolean, {variable(group_, s->at), int32(0, s->at)}, s->at);
-    return statement(If{first, {s}, {}}, s->at);
+    Reason reason;
+    const Stmt result = by_first_group(s, group_, reason);
+    if (!reason.why.empty()) fail(std::move(reason));
+    return result;
   }
 
   const Roles& roles_;

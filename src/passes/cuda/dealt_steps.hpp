@@ -1,9 +1,11 @@
-// What the consumers' program says where the steps of its loops are dealt to two warp groups in turn.
+// What the consumers' program says where the steps of its loops are dealt to two warp groups in turn, or
+// parts of steps to several.
 #pragma once
 #include <unordered_map>
 #include <unordered_set>
 
 #include "ir/stmt.hpp"
+#include "passes/planned.hpp"
 #include "schedule/event.hpp"
 
 namespace tegula::passes {
@@ -29,9 +31,13 @@ struct DealtSteps {
   // Declarations of tiles of rings that the group does not let go: it does not read them, or the other group
   // is done with them later.
   std::unordered_set<const ir::StmtNode*> kept;
-  // Shared tiles in which one group leaves what the other one needs of its step.
+  // Shared tiles in which groups leave what others need.
   std::unordered_set<const ir::Buffer*> messages;
   std::unordered_set<const ir::Buffer*> of_both;  // those of them in which each group has a part
 };
+
+// A statement outside of such loops, which all groups run: what leaves anything outside of the block is done
+// by the first one. The reason says what no group can do alone.
+ir::Stmt by_first_group(const ir::Stmt& s, const ir::VariablePtr& group, Reason& reason);
 
 }  // namespace tegula::passes

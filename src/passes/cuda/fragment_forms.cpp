@@ -197,6 +197,17 @@ bool takes_other_rows(const For& loop, const Access& access) {
          at[1]->variable == loop.index[1];
 }
 
+// Words of several elements, in rows of 128 bytes or more: lanes that read the same word of eight rows would
+// meet in one bank. The words of shorter rows are neighbours for a thread, which reads several at once if
+// they stay where they are.
+bool reads_long_words(const For& loop, const Access& access) {
+  constexpr std::int64_t words_of_all_banks = 32;
+  const Buffer& tile = *access.view.buffer;
+  const std::vector<Expr> at = coordinates(access);
+  return tile.space == Space::shared && tile.rank() == 2 && tile.type == u32 && at.size() == 2 &&
+         tile.extent(1) >= words_of_all_banks && !is_variable(at[1], loop.index[1]) && !is_constant(at[1]);
+}
+
 void add_turned(const For& loop, Buffers& result) {
   if (loop.index.size() != 2) return;
   bool has_fragment = false;
@@ -212,6 +223,7 @@ void add_turned(const For& loop, Buffers& result) {
     if (buffer.space == Space::shared && buffer.type.is_floating() && buffer.type.bits() == 16 &&
         (axes == std::vector<int>{1, 0} || takes_other_rows(loop, *access)))
       turned.insert(&buffer);
+    if (load && reads_long_words(loop, *access)) turned.insert(&buffer);
   });
   if (has_fragment) result.merge(turned);
 }

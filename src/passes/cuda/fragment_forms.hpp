@@ -32,8 +32,9 @@ struct Computing {
   const CudaTarget& target;
 };
 
-// Tiles of which loops over a fragment take elements by columns, or from rows that they compute: lanes side
-// by side have rows of their own there, which a swizzle keeps in banks of their own.
+// Tiles of which loops over a fragment take elements by columns, from rows that they compute, or from words
+// of several elements: lanes side by side have rows of their own there, which a swizzle keeps in banks of
+// their own.
 Buffers turned_tiles(const ir::Body& body);
 // Shared tiles that tensor cores read, which are swizzled for them, and those that are turned.
 Buffers operands_of(const ir::Body& body);

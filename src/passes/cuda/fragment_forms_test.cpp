@@ -113,5 +113,24 @@ TEST(TurnedTiles, AreReadInAnotherOrderThanTheLoop) {
   EXPECT_EQ(turned_tiles(lowered.body()).size(), 2u);
 }
 
+// Words of several elements, where rows of 128 bytes begin in the same bank; not whole words, nor short rows.
+TEST(TurnedTiles, HaveWordsOfSeveralElementsInLongRows) {
+  const testing::Lowered lowered(kernel("words", [&] {
+    Tensor in = input("in", {64, 64}, u32), out = output("out", {64, 64}, f32);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared words({64, 32}, u32), short_rows({64, 16}, u32), whole({64, 64}, u32);
+      for (Shared* tile : {&words, &short_rows, &whole}) copy(in.at(0, 0), *tile);
+      Fragment sum({64, 64}, f32, 0);
+      parallel(sum, [&](Index i, Index j) {
+        Expr bits =
+            (words(i, j / 2) >> u32(j % 2 * 16)) + (short_rows(i, j / 4) >> u32(j % 4 * 8)) + whole(i, j);
+        sum(i, j) += f32(i32(bits & 255u));
+      });
+      copy(sum, out.at(0, 0));
+    });
+  }));
+  EXPECT_EQ(turned_tiles(lowered.body()).size(), 1u);
+}
+
 }  // namespace fragment_forms_test
 }  // namespace tegula::passes

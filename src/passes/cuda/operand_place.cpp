@@ -90,7 +90,8 @@ std::int64_t tile_columns(const Buffer& tile) { return tile.rank() == 0 ? 1 : ti
 std::int64_t tile_rows(const Buffer& tile) { return tile.elements() / tile_columns(tile); }
 
 layout::TileOrder swizzled_order(const Buffer& tile) {
-  const bool is_operand = tile.type.is_floating() || (tile.type.is_integer() && tile.type.bits() == 8);
+  const bool is_operand =
+      tile.type.is_floating() || tile.type == u32 || (tile.type.is_integer() && tile.type.bits() == 8);
   if (tile.rank() < 2 || !is_operand) return {};
   return layout::swizzled_order(tile_rows(tile), tile_columns(tile), tile.type.bytes());
 }
