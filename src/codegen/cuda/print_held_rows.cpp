@@ -318,13 +318,14 @@ std::vector<passes::MovingRows> CudaGridPrinter::rows_to_prefetch(const schedule
     const Stmt elements = elements_of(e.stmt);
     const auto plan = elements ? passes::plan_conversion(elements) : std::nullopt;
     if (!plan) continue;
-    // A tile of the producer's own is declared in the step, and is not there yet.
+    // A tile of the producer's own is declared in the step, and is not there yet: neither one that it makes
+    // nor one whose elements it converts.
     const Buffer& tile = *as<Store>(as<For>(plan->loop)->body.back())->to.view.buffer;
-    if (roles_->ring_of(&tile) < 0 || pieces_of_thread(*plan) == 0 ||
-        !can_hold(*held_step_, *as<For>(elements)))
+    if (roles_->ring_of(&tile) < 0) continue;
+    std::vector<passes::MovingRows> ranges = passes::moving_ranges(passes::whole_rows(*plan).rows);
+    if (ranges.empty() || pieces_of_thread(*plan) == 0 || !can_hold(*held_step_, *as<For>(elements)))
       continue;
-    for (passes::MovingRows& moving : passes::moving_ranges(passes::whole_rows(*plan).rows))
-      result.push_back(std::move(moving));
+    for (passes::MovingRows& moving : ranges) result.push_back(std::move(moving));
   }
   return result;
 }
