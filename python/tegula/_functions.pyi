@@ -429,6 +429,7 @@ def block_sparse_attention(
         mask: expected a row for every block of queries of the longest sequence; check q_block_size and
             k_block_size.
         mask: expected all blocks of keys of the longest sequence; check q_block_size and k_block_size.
+        ascending: expected indices; leave it out.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
