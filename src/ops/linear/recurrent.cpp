@@ -87,10 +87,6 @@ Fragment columns_with(const Fragment& state, const Fragment& x) {
   return reduce_sum(map(state, [&](Index i, Index j) { return state(i, j) * x(i); }), 0);
 }
 
-Fragment features_with(const Fragment& state, const Fragment& x) {
-  return reduce_sum(map(state, [&](Index i, Index j) { return state(i, j) * x(j); }));
-}
-
 namespace {
 
 class Recurrence {

@@ -53,7 +53,5 @@ class RecurrentToken {
 
 // Sums of state · x over features, for each column of values.
 lang::Fragment columns_with(const lang::Fragment& state, const lang::Fragment& x);
-// Sums of state · x over columns of values, for each feature.
-lang::Fragment features_with(const lang::Fragment& state, const lang::Fragment& x);
 
 }  // namespace tegula::ops

@@ -57,7 +57,7 @@ void launch_segments(const BoundCall& call, Launch& launch, const ScanKernel& sc
                        fades = launch.scratch(
                            scan.gated ? tegula::Shape{batch, count, heads} : tegula::Shape{0}, f32);
   const auto own = [&](const TensorRef& tensor) { return *divided(tensor, count); };
-  ScanKernel alone = narrow(scan, batch * heads * count, true);
+  ScanKernel each = narrow(scan, batch * heads * count, true), alone = each;
   alone.alone = alone.last = true, alone.first = alone.skip = alone.gate = false;
   launch(alone, scan_states_kernel,
          {{"k", own(t.k)},
@@ -75,7 +75,6 @@ void launch_segments(const BoundCall& call, Launch& launch, const ScanKernel& sc
           {"starts", starts},
           {"initial_state", t.initial_state},
           {"final_state", t.final_state}});
-  ScanKernel each = narrow(scan, batch * heads * count, true);
   each.first = true, each.last = false;
   launch(each, scan_kernel,
          {{"q", own(t.q)},

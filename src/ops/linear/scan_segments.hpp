@@ -8,7 +8,7 @@ namespace tegula::ops {
 
 // The tensors of a scan by the names of scan_kernel, where it has them.
 struct ScanTensors {
-  TensorRef q, k, v, z, sums, weights, out, initial_state, final_state;
+  TensorRef q, k, v, z = {}, sums = {}, weights = {}, out = {}, initial_state = {}, final_state = {};
   double scale = 1;
 };
 // Runs scan_kernel over the sequences of a call, or over segments of them where that takes less time.

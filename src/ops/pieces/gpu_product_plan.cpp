@@ -78,14 +78,14 @@ struct ProductPlanner {
     return std::cbrt(work * work * work + memory * memory * memory);
   }
 
-  // How much longer a tile takes than its cost says, measured with 129 to 320 rows: one of a single round, if
-  // half or more of the last tile of rows is outside, which the copy engine fills with zeros; and one of 192
-  // rows where there are several rounds.
+  // How much longer a tile takes than its cost says, measured with few rows, 129 to 320: one of a single
+  // round, if half or more of the last tile of rows is outside, which the copy engine fills with zeros; and
+  // one of 192 rows where there are several rounds.
   double slowness(const GemmTiles& t, bool alone) const {
     constexpr double filling = 1.25, filling_more = 1.35, of_rounds = 1.8;
-    constexpr std::int64_t most_rows = 320;
     const std::int64_t last = p.m % t.m;
-    const bool fills = t.m == 128 && p.m > t.m && p.m <= most_rows && last > 0 && 2 * last <= t.m;
+    const bool fills =
+        t.m == 128 && p.m > t.m && p.m <= gpu_table.most_of_few_rows && last > 0 && 2 * last <= t.m;
     if (alone) return !fills ? 1 : p.m < 2 * t.m ? filling : filling_more;
     return t.m == 192 ? of_rounds : 1;
   }

@@ -81,9 +81,10 @@ TEST_P(DroppedLimits, LetOneThreadLoad) {
   const testing::Lowered lowered(program(c));
   const auto roles = lowered.roles();
   ASSERT_TRUE(roles);
-  for (const RingPlan& ring : roles->rings)
-    if (ring.in_loop && ring.tiles[0]->rank() == 2)
-      EXPECT_EQ(roles->is_brought_by_threads(ring), c.is_cut && !c.by_slice);
+  for (const RingPlan& ring : roles->rings) {
+    if (!ring.in_loop || ring.tiles[0]->rank() != 2) continue;
+    EXPECT_EQ(roles->is_brought_by_threads(ring), c.is_cut && !c.by_slice);
+  }
   EXPECT_EQ(!roles->transposer.empty(), c.b_along_n);
 }
 
