@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "ir/visit.hpp"
+
 namespace tegula::lang {
 
 namespace {
@@ -30,15 +32,8 @@ bool is_identifier(const std::string& name) {
                      [](unsigned char c) { return c < 128 && (std::isalnum(c) || c == '_'); });
 }
 
-bool uses(const ir::Expr& e, const ir::Variable& variable) {
-  if (!e) return false;
-  return e->variable.get() == &variable ||
-         std::any_of(e->args.begin(), e->args.end(),
-                     [&](const ir::Expr& arg) { return uses(arg, variable); });
-}
-
-bool needs(const ir::Access& element, const ir::Variable& variable) {
-  const auto by = [&](const ir::Expr& e) { return uses(e, variable); };
+bool needs(const ir::Access& element, const ir::VariablePtr& variable) {
+  const auto by = [&](const ir::Expr& e) { return e && ir::uses(e, variable); };
   return std::any_of(element.index.begin(), element.index.end(), by) ||
          std::any_of(element.view.dims.begin(), element.view.dims.end(),
                      [&](const ir::ViewDim& dim) { return by(dim.offset) || by(dim.low) || by(dim.high); });
@@ -230,10 +225,10 @@ void Builder::forget(const Expr& deferred) {
 void Builder::order_deferred(const Expr& first, const Expr& second) {
   // They are recorded from the last to the first.
   const auto begin = std::find_if(deferred_.begin(), deferred_.end(), [&](const Deferred& read) {
-    return uses(first.node(), *read.value) || uses(second.node(), *read.value);
+    return ir::uses(first.node(), read.value) || ir::uses(second.node(), read.value);
   });
   std::stable_partition(begin, deferred_.end(),
-                        [&](const Deferred& read) { return !uses(first.node(), *read.value); });
+                        [&](const Deferred& read) { return !ir::uses(first.node(), read.value); });
 }
 
 // Those of one statement from the last to the first, as g++ evaluates the arguments of functions; but first
@@ -253,7 +248,7 @@ void Builder::record(Deferred& read, std::vector<Deferred>& others) {
   auto* element = std::get_if<ir::Access>(&read.what);
   if (element)
     for (Deferred& other : others)
-      if (&other != &read && needs(*element, *other.value)) record(other, others);
+      if (&other != &read && needs(*element, other.value)) record(other, others);
   read.value->name = "t" + std::to_string(counters_["t"]++);
   const Loc& at = read.value->at;
   if (element)
@@ -329,7 +324,8 @@ void Builder::check_scope(const ir::Expr& value, const Loc& at) const {
 
 void Builder::check_scope(const ir::VariablePtr& variable, const Loc& at) const {
   auto found = variables_.find(variable.get());
-  if (found == variables_.end()) fail(at, "`" + variable->name + "` belongs to another kernel");
+  if (found == variables_.end())
+    fail(at, "`" + variable->name + "` belongs to another kernel; declare one in each kernel");
   if (is_open(found->second)) return;
   fail(
       at,
@@ -341,9 +337,10 @@ void Builder::check_scope(const ir::View& view, const Loc& at) const {
   for (auto& dim : view.dims)
     for (auto& e : {dim.offset, dim.low, dim.high})
       if (e) check_scope(e, at);
-  if (!view.is_tile()) return;
+  if (!view.is_tile()) return check_owner(view.buffer, at);
   auto found = tiles_.find(view.buffer.get());
-  if (found == tiles_.end()) fail(at, "this tile belongs to another kernel");
+  if (found == tiles_.end())
+    fail(at, "this tile belongs to another kernel; declare one in the grid that uses it");
   if (!is_open(found->second))
     fail(at, "the tile of " + short_location(view.buffer->at) +
                  " is used outside the loop or branch that declares it; declare it before");

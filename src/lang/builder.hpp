@@ -73,6 +73,7 @@ class Builder {
   ir::Expr use(const Expr& value, const Loc& at);
   void check_scope(const ir::Expr& value, const Loc& at) const;
   void check_scope(const ir::View& view, const Loc& at) const;
+  void check_owner(const ir::BufferPtr& tensor, const Loc& at) const;  // in kernel.cpp, beside parameters
   void check_scope(const ir::VariablePtr& variable, const Loc& at) const;
   // Inside each_group(), what is declared outside is read-only.
   void check_writable(const ir::View& view, const char* what, const Loc& at) const;

@@ -1,5 +1,7 @@
 #include "tegula/lang/kernel.hpp"
 
+#include <algorithm>
+
 #include "ir/print.hpp"
 #include "lang/builder.hpp"
 #include "lang/scopes.hpp"
@@ -84,6 +86,14 @@ ir::Expr cost_of(Builder& builder, const Order& order, const std::vector<Index>&
 }
 
 }  // namespace
+
+void Builder::check_owner(const ir::BufferPtr& tensor, const Loc& at) const {
+  const bool is_parameter = std::any_of(kernel.parameters.begin(), kernel.parameters.end(),
+                                        [&](const ir::Parameter& p) { return p.tensor == tensor; });
+  if (!is_parameter &&
+      std::find(kernel.workspaces.begin(), kernel.workspaces.end(), tensor) == kernel.workspaces.end())
+    fail(at, "`" + tensor->name + "` belongs to another kernel; declare it as a parameter of this one");
+}
 
 Scope open_grid(const std::vector<Operand>& extents, const GridOptions& options) {
   const Loc at = extents.front().at;

@@ -185,7 +185,7 @@ void check_copy(const PackedView& view, const Tile& tile, const Loc& at) {
     if (view.elements->extent(axis) * (axis == tile.rank() - 1 ? view.type.in_element() : 1) !=
         tile.extent(axis))
       fail(at, "copy: the shapes " + shape_text(*view.elements) + " of elements of " + view.type.name() +
-                   " and " + shape_text(*tile.view()) + " of numbers differ");
+                   " and " + shape_text(*tile.view()) + " of numbers differ; slice() the larger one");
 }
 
 std::vector<Operand> operands_of(const std::vector<Index>& indices, const Loc& at) {

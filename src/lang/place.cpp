@@ -74,7 +74,7 @@ void store(const Element& place, const Operand& value) {
   auto& buffer = *place.view()->buffer;
   check_kind(value, buffer.type, "an element of " + described(*place.view()), value.at);
   builder.check_writable(*place.view(), "the assignment", place.at());
-  if (!builder.within(ScopeKind::grid)) fail(place.at(), "an element is written outside grid(…)");
+  if (!builder.within(ScopeKind::grid)) fail(place.at(), "an element is written outside grid(…); write it in a block");
   auto node = builder.use(value, compute_type(buffer.type), value.at);
   builder.add(ir::statement(ir::Store{{*place.view(), place.index()}, node}, place.at()));
 }
@@ -203,7 +203,8 @@ Tensor Tensor::reshape(const Extents& shape, Loc at) const {
 
 Expr Tensor::extent(int dim, Loc at) const {
   if (dim < 0 || dim >= view_->rank())
-    fail(at, "extent(" + std::to_string(dim) + ") of a tensor of rank " + std::to_string(view_->rank()));
+    fail(at, "extent(" + std::to_string(dim) + ") of a tensor of rank " + std::to_string(view_->rank()) +
+                 "; its dimensions are counted from 0");
   return Expr(view_->extents[static_cast<std::size_t>(dim)], false);
 }
 int Tensor::rank() const { return view_->rank(); }

@@ -12,7 +12,8 @@ namespace {
 void check_same_shape(const char* what, const ir::View& a, const ir::View& b, const Loc& at) {
   for (int axis = 0; axis < a.rank(); ++axis)
     if (a.extent(axis) != b.extent(axis))
-      fail(at, std::string(what) + ": the shapes " + shape_text(a) + " and " + shape_text(b) + " differ");
+      fail(at, std::string(what) + ": the shapes " + shape_text(a) + " and " + shape_text(b) +
+                   " differ; slice() the larger one");
 }
 
 void check_same_kind(const char* what, DType from, DType to, const Loc& at) {
@@ -128,7 +129,7 @@ void check_reduce(ir::ReduceOp op, const ir::View& from, const ir::View& to, int
                    shape_text(to) + "; the result is " + shape_text(fitting));
   if (compute_type(from.buffer->type).kind() != to.buffer->type.kind())
     fail(at, what + ": the result of " + std::string(from.buffer->type.name()) + " cannot be " +
-                 std::string(to.buffer->type.name()));
+                 std::string(to.buffer->type.name()) + "; give the destination a type of the same kind");
 }
 
 void reduce_into(ir::ReduceOp op, const Tile& tile, Fragment& into, int dim, bool overwrite, const Loc& at) {
@@ -302,7 +303,7 @@ void gather(const Tensor& from, FunctionRef<Expr(const Index&)> row, const Targe
   auto &source = *from.view(), &target = *to.view;
   auto& builder = begin_op("gather", {&source, &target}, at);
   if (!target.is_tile()) fail(at, "gather into a tensor; gather into a tile and copy it");
-  if (target.rank() < 1) fail(at, "gather into a tile of rank 0");
+  if (target.rank() < 1) fail(at, "gather into a tile of rank 0; its first dimension is that of the rows");
   check_ranks("gather", source, target, at);
   check_same_kind("gather", source.buffer->type, target.buffer->type, at);
   builder.check_writable(target, "gather", at);
@@ -315,11 +316,25 @@ void gather(const Tensor& from, FunctionRef<Expr(const Index&)> row, const Targe
 
 }  // namespace detail
 
+namespace {
+
+// A vector that is too short would name row 0, as which it reads outside.
+void check_count_of_rows(const ir::View& rows, const Target& tile, const Loc& at) {
+  if (rows.rank() != 1 || tile.view->rank() < 1 || !ir::is_constant(rows.extents[0])) return;
+  if (rows.extent(0) < tile.view->extent(0))
+    fail(at, "gather of " + std::to_string(tile.view->extent(0)) + " rows by a vector of " +
+                 std::to_string(rows.extent(0)) + "; give it the number of each row, -1 for a row of zeros");
+}
+
+}  // namespace
+
 void gather(const Tensor& from, const Tensor& rows, const Target& tile, Loc at) {
+  check_count_of_rows(*rows.view(), tile, at);
   detail::gather(
       from, [&](Index i) -> Expr { return rows(Operand(i, at)); }, tile, at);
 }
 void gather(const Tensor& from, const Tile& rows, const Target& tile, Loc at) {
+  check_count_of_rows(*rows.view(), tile, at);
   detail::gather(
       from, [&](Index i) -> Expr { return rows(Operand(i, at)); }, tile, at);
 }

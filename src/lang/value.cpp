@@ -175,7 +175,8 @@ ir::Expr adopt_literal(const Expr& literal, DType type, const Loc& at) {
   DType held = compute_type(type);
   bool fits = held == i64 || held == boolean ||
               (held == u32 ? value >= 0 && value <= UINT32_MAX : value >= INT32_MIN && value <= INT32_MAX);
-  if (!fits) fail(at, "the literal " + std::to_string(value) + " does not fit " + std::string(held.name()));
+  if (!fits) fail(at, "the literal " + std::to_string(value) + " does not fit " + std::string(held.name()) +
+                      "; convert the other operand to a wider type, as in i64(x)");
   return ir::constant(held, value, at);
 }
 
@@ -303,7 +304,7 @@ Expr pow(const Operand& x, const Operand& exponent) {
 }
 
 Expr abs(const Operand& x) {
-  if (x.type().is_boolean()) fail(x.at, "abs() of a boolean");
+  if (x.type().is_boolean()) fail(x.at, "abs() of a boolean; cast it, as in i32(x)");
   return made(ir::Op::abs, compute_type(x.type()), {node_of(x)}, x.at);
 }
 

@@ -34,7 +34,7 @@ void check_tile_range(const ir::View& view, int axis, const ir::Expr& begin, con
   auto lo = ir::constant_value(begin), hi = ir::constant_value(end);
   if (lo < 0 || hi <= lo || hi > view.extent(axis))
     fail(at, "the range " + std::to_string(lo) + ":" + std::to_string(hi) + " is not inside the extent " +
-                 std::to_string(view.extent(axis)) + " of the tile");
+                 std::to_string(view.extent(axis)) + " of the tile; take one inside of it");
 }
 
 void check_tile_index(const ir::View& view, int axis, const ir::Expr& index, const Loc& at) {
@@ -42,7 +42,7 @@ void check_tile_index(const ir::View& view, int axis, const ir::Expr& index, con
     auto i = ir::constant_value(index);
     if (i < 0 || i >= view.extent(axis))
       fail(at, "the index " + std::to_string(i) + " is outside the extent " +
-                   std::to_string(view.extent(axis)) + " of the tile");
+                   std::to_string(view.extent(axis)) + " of the tile; take one inside of it");
   } else if (view.buffer->space == ir::Space::fragment) {
     fail(at,
          "a Fragment can only be sliced at constants, because it is in registers; keep the data in a Shared "
@@ -62,7 +62,8 @@ bool is_host(const ir::Expr& e) {
 ir::Expr use_integer(const char* what, const Operand& value) {
   auto type = compute_type(value.type());
   if (!type.is_integer())
-    fail(value.at, std::string(what) + " must be an integer, got " + std::string(value.type().name()));
+    fail(value.at, std::string(what) + " must be an integer, got " + std::string(value.type().name()) +
+                       "; cast it with i32(x)");
   auto node = Builder::current(value.at).use(value, i32, value.at);
   return node->held() == i32 ? node : ir::make(ir::Op::cast, i32, {node}, value.at);
 }
