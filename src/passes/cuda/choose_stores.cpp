@@ -4,8 +4,6 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
-#include "passes/cuda/deal_parts.hpp"
-#include "passes/cuda/deal_steps.hpp"
 #include "passes/cuda/plan_row_stores.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/ring_depths.hpp"
@@ -38,7 +36,8 @@ int slots(const Roles& roles, bool in_loops) {
 
 // Whether all matrices that the consumers store to tensors go there by whole rows.
 bool stores_rows(const Roles& roles, const CudaTarget& target) {
-  const Layouts layouts = infer_layouts(roles.consumer, roles.consumers, target);
+  const Layouts layouts = infer_layouts(roles.consumer, roles.together(), target);
+  const VariablePtr group = roles.dealt ? roles.dealt->group : nullptr;
   bool all = true;
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* loop = as<For>(s);
@@ -46,7 +45,7 @@ bool stores_rows(const Roles& roles, const CudaTarget& target) {
     const Effects e = all_effects(s);
     const bool stores = std::any_of(e.regions.begin(), e.regions.end(),
                                     [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
-    all &= !stores || plan_row_store(s, layouts, roles.consumers, target).has_value();
+    all &= !stores || plan_row_store(s, layouts, roles.together(), target, group).has_value();
   });
   return all;
 }
@@ -78,10 +77,9 @@ const Roles& best_way_to_store(const std::vector<Roles>& ways, const CudaTarget&
   const Roles &first = ways.front(), &last = ways.back();
   if (!first.stores()) return first;
   // The first of the warp groups to which parts are dealt stores alone.
-  if (deal_parts(last)) return last;
+  if (last.dealt && last.dealt->of_parts) return last;
   // Warp groups to which steps are dealt store their columns themselves.
-  const bool by_threads =
-      stores_rows(last, target) && (takes_one_pass(first, last) || deal_steps(last, target));
+  const bool by_threads = stores_rows(last, target) && (takes_one_pass(first, last) || last.dealt);
   return by_threads ? last : first;
 }
 

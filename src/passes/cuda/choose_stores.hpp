@@ -10,7 +10,7 @@ namespace tegula::passes {
 std::vector<Roles> ways_to_store(const Roles& roles, const ir::GridHints& hints, const StoreForms& forms,
                                  const CudaTarget& target);
 
-// The one that is better, of those that there are.
+// The one that is better, of those that there are, once their steps are dealt to warp groups.
 const Roles& best_way_to_store(const std::vector<Roles>& ways, const CudaTarget& target);
 
 }  // namespace tegula::passes

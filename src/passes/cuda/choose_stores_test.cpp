@@ -66,6 +66,30 @@ const WayCase way_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, Ways, ::testing::ValuesIn(way_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
+enum class Dealt { no, steps, parts };
+
+// What is chosen of both ways of a product where the threads' one is dealt so.
+bool is_by_engine(const WayCase& c, Dealt dealt) {
+  const CudaTarget target{90};
+  std::vector<Roles> ways = plan_before(*product(c).ir(), target, "deal_steps").grids[0].ways;
+  EXPECT_EQ(ways.size(), 2u);
+  if (dealt != Dealt::no) ways.back().dealt.emplace().of_parts = dealt == Dealt::parts;
+  return best_way_to_store(ways, target).stores();
+}
+
+TEST(Ways, OfDealtWorkAreByThreads) {
+  const WayCase room{"", 128, 128, 4, bf16, {}, true};
+  EXPECT_TRUE(is_by_engine(room, Dealt::no));
+  EXPECT_FALSE(is_by_engine(room, Dealt::parts));
+}
+
+// Parts are, whatever they store; steps where that is by whole rows.
+TEST(Ways, OfDealtStepsAreByThreadsIfTheseStoreWholeRows) {
+  const WayCase no_rows{"", 128, 256, 4, f32, {}, true};
+  EXPECT_TRUE(is_by_engine(no_rows, Dealt::steps));
+  EXPECT_FALSE(is_by_engine(no_rows, Dealt::parts));
+}
+
 TEST(Ways, ThreadsStoreWithoutRoles) {
   const WayCase c{"plain", 128, 128, 4, bf16, {}, false};
   for (const CudaTarget& target : {CudaTarget{80}, CudaTarget{90, false}}) {

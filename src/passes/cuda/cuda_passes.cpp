@@ -56,6 +56,14 @@ std::function<void(CudaPlan&)> of_roles(void (*pass)(const CudaPlan&, GridPlan&)
   };
 }
 
+// The same for each way to store that grids with roles have.
+std::function<void(CudaPlan&)> of_ways(void (*pass)(const CudaTarget&, Roles&)) {
+  return [pass](CudaPlan& plan) {
+    for (GridPlan& own : plan.grids)
+      for (Roles& way : own.ways) pass(plan.target, way);
+  };
+}
+
 using Bodies = std::vector<ir::Body>;
 
 // Bodies that hold to the contract.
@@ -153,45 +161,41 @@ const CudaPass list[] = {
        own.no_roles = {"shared memory has no space for all tiles that would be loaded ahead",
                        "use smaller tiles or a smaller type", grid.at};
      })},
+    {"deal_steps", "one warp group multiplies while another one forms the weights of its own step",
+     of_ways([](const CudaTarget& target, Roles& way) {
+       if (auto dealt = deal_steps(way, target)) way = std::move(*dealt);
+     })},
+    {"deal_parts",
+     "warp groups make operands of different parts of a step, and multiply them, at the same time",
+     of_ways([](const CudaTarget&, Roles& way) {
+       if (auto dealt = deal_parts(way)) way = std::move(*dealt);
+     })},
     {"choose_stores", "the copy engine stores unless its buffers would cost slots",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i) {
          GridPlan& own = plan.grids[i];
-         if (own.roles) own.roles = best_way_to_store(own.ways, plan.target);
+         ir::Grid& grid = plan.kernel.grids[i];
+         if (own.roles) {
+           own.roles = best_way_to_store(own.ways, plan.target);
+           grid.hints.threads = own.roles->consumers;
+         }
          own.ways.clear();
-         ir::Body& body = plan.kernel.grids[i].body;
-         body = with_stores(body, plan.stores, own.roles && own.roles->stores());
+         grid.body = with_stores(grid.body, plan.stores, own.roles && own.roles->stores());
        }
        plan.stores.clear();
      }},
     {"pair_blocks", "neighbouring blocks that need the same tile each load half of it for both",
      of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
-       // Warp groups to which parts are dealt go without what a pair shares.
-       if (own.roles && plan.target.pairs && !deal_parts(*own.roles)) pair_blocks(grid, *own.roles);
+       if (own.roles && plan.target.pairs) pair_blocks(grid, *own.roles);
      })},
     {"rows_of_warps", "a step that affects few warps of a group is done by each warp alone",
      of_roles([](const CudaPlan& plan, GridPlan& own) {
-       own.roles->consumer = rows_of_warps(own.roles->consumer, own.roles->consumers, plan.target);
+       own.roles->consumer = rows_of_warps(own.roles->consumer, own.roles->together(), plan.target);
      })},
     {"exits_of_all", "a persistent CTA tests once, not for every block, whether there is any work",
      of_grids([](const CudaPlan&, const ir::Grid& grid, GridPlan& own) {
        if (own.roles) own.exits_of_all = exits_of_all_blocks(grid);
      })},
-    {"deal_steps", "one warp group multiplies while another one forms the weights of its own step",
-     of_roles([](const CudaPlan& plan, GridPlan& own) {
-       if (auto dealt = deal_steps(*own.roles, plan.target)) own.roles = std::move(*dealt);
-     })},
-    {"deal_parts",
-     "warp groups make operands of different parts of a step, and multiply them, at the same time",
-     [](CudaPlan& plan) {
-       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
-         GridPlan& own = plan.grids[i];
-         auto dealt = own.roles ? deal_parts(*own.roles) : Planned<Roles>(Reason{});
-         if (!dealt) continue;
-         own.roles = std::move(*dealt);
-         plan.kernel.grids[i].hints.threads = own.roles->consumers;
-       }
-     }},
     {"delay_products", "tensor cores multiply while the other units do the next step's work",
      of_roles([](const CudaPlan& plan, GridPlan& own) {
        own.consumers = delay_products(*own.roles, plan.target);

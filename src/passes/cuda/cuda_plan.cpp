@@ -55,6 +55,14 @@ std::string roles_text(const Roles& roles) {
   return text;
 }
 
+// Of the programs, those that are the way's own.
+std::string way_text(const Roles& way) {
+  const std::string text =
+      fmt::format("-- with stores by {}\n", way.stores() ? "the copy engine" : "threads");
+  if (!way.dealt) return text + rings_text(way);
+  return text + roles_text(way) + "-- consumers\n" + ir::print(way.consumer);
+}
+
 std::string reasons_text(const ConsumerProgram& program) {
   std::vector<std::string> lines;
   for (const auto& [loop, reason] : program.reasons)
@@ -102,9 +110,7 @@ std::string print(const CudaPlan& plan) {
     text += fmt::format("\n---- plan of {}\n", own.function);
     if (!own.exits_of_all.empty()) text += fmt::format("{} exits of all blocks\n", own.exits_of_all.size());
     if (own.roles) text += roles_text(*own.roles);
-    for (const Roles& way : own.ways)
-      text += fmt::format("-- with stores by {}\n{}", way.stores() ? "the copy engine" : "threads",
-                          rings_text(way));
+    for (const Roles& way : own.ways) text += way_text(way);
     if (!own.no_roles.why.empty()) text += fmt::format("no roles: {}\n", own.no_roles.why);
     text += copy_rings_text(own.copy_rings);
     // Until products are delayed, the consumers' program is that of the roles.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
@@ -53,6 +54,9 @@ bool only_adds(const Stmt& s, const BufferPtr& sum) {
   return loop && loop->kind == LoopKind::parallel && adds_by_elements(*loop, sum.get());
 }
 
+// What an element is given, made of what is loaded before.
+using Value = std::function<Expr(const std::vector<Expr>& index, Body& before)>;
+
 class PartsDealing {
  public:
   explicit PartsDealing(const Roles& roles)
@@ -80,6 +84,7 @@ class PartsDealing {
     result_.consumer.insert(result_.consumer.end(), tiles_.begin(), tiles_.end());
     result_.consumer.push_back(groups);
     dealt_.group = group_;
+    dealt_.of_parts = true;
     result_.dealt = std::move(dealt_);
     return std::move(result_);
   }
@@ -205,48 +210,45 @@ class PartsDealing {
     return result;
   }
 
-  // What sums hold before the first step is in the first group's.
-  Stmt begun(const BufferPtr& sum) const {
+  // A loop over the elements of the sum that stores a value, made of what is loaded before it, to the element
+  // or to the group's own of these parts.
+  Stmt over_sum(const BufferPtr& sum, const BufferPtr& own_of, const Value& value) const {
     const Loc& at = loop_->at;
     return over_view(whole(sum), at,
                      [&](const std::vector<Expr>& index, const Access& element) {
                        Body body;
-                       const Expr old = loaded(sum, index, body);
-                       const Expr is_first = make(Op::eq, boolean, {variable(group_, at), int32(0, at)}, at);
-                       const Expr own =
-                           make(Op::select, old->type, {is_first, old, constant(old->held(), 0.0, at)}, at);
-                       body.push_back(statement(Store{element, as_stored(own, sum->type)}, at));
+                       const Expr made = value(index, body);
+                       const Access to =
+                           own_of ? Access{whole(own_of), in_part(variable(group_, at), index)} : element;
+                       body.push_back(statement(Store{to, as_stored(made, sum->type)}, at));
                        return body;
                      })
         .front();
   }
 
-  Stmt left(const BufferPtr& sum, const BufferPtr& parts) const {
+  // What sums hold before the first step is in the first group's.
+  Stmt begun(const BufferPtr& sum) const {
     const Loc& at = loop_->at;
-    return over_view(whole(sum), at,
-                     [&](const std::vector<Expr>& index, const Access&) {
-                       Body body;
-                       const Expr x = loaded(sum, index, body);
-                       const Access to{whole(parts), in_part(variable(group_, at), index)};
-                       body.push_back(statement(Store{to, as_stored(x, sum->type)}, at));
-                       return body;
-                     })
-        .front();
+    return over_sum(sum, nullptr, [&](const std::vector<Expr>& index, Body& before) {
+      const Expr old = loaded(sum, index, before);
+      const Expr is_first = make(Op::eq, boolean, {variable(group_, at), int32(0, at)}, at);
+      return make(Op::select, old->type, {is_first, old, constant(old->held(), 0.0, at)}, at);
+    });
+  }
+
+  Stmt left(const BufferPtr& sum, const BufferPtr& parts) const {
+    return over_sum(sum, parts,
+                    [&](const std::vector<Expr>& index, Body& before) { return loaded(sum, index, before); });
   }
 
   Stmt sum_of(const BufferPtr& sum, const BufferPtr& parts) const {
     const Loc& at = loop_->at;
-    return over_view(whole(sum), at,
-                     [&](const std::vector<Expr>& index, const Access& element) {
-                       Body body;
-                       Expr all = loaded(parts, in_part(int32(0, at), index), body);
-                       for (int group = 1; group < groups_; ++group)
-                         all = make(Op::add, all->type,
-                                    {all, loaded(parts, in_part(int32(group, at), index), body)}, at);
-                       body.push_back(statement(Store{element, as_stored(all, sum->type)}, at));
-                       return body;
-                     })
-        .front();
+    return over_sum(sum, nullptr, [&](const std::vector<Expr>& index, Body& before) {
+      Expr all = loaded(parts, in_part(int32(0, at), index), before);
+      for (int group = 1; group < groups_; ++group)
+        all = make(Op::add, all->type, {all, loaded(parts, in_part(int32(group, at), index), before)}, at);
+      return all;
+    });
   }
 
   Stmt outside(const Stmt& s) {

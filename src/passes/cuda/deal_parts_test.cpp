@@ -109,13 +109,13 @@ class PartsOf : public ::testing::TestWithParam<PartsCase> {};
 
 TEST_P(PartsOf, AreDealtWhereTheyOnlyAddToSums) {
   const testing::Lowered lowered(parts_of(GetParam().work, GetParam().shape));
-  const auto roles = lowered.roles();
-  ASSERT_TRUE(roles);
-  ASSERT_EQ(roles->consumers, threads_of_group);
-  const auto dealt = deal_parts(*roles);
+  const Roles roles = lowered.undealt();
+  ASSERT_EQ(roles.consumers, threads_of_group);
+  const auto dealt = deal_parts(roles);
   ASSERT_EQ(dealt.has_value(), GetParam().dealt);
   if (!dealt) return;
   EXPECT_EQ(dealt->consumers, GetParam().shape.parts * threads_of_group);
+  EXPECT_TRUE(dealt->dealt->of_parts);
   const auto products = testing::all_of<ir::Gemm>(dealt->consumer);
   ASSERT_EQ(products.size(), 1u);
   EXPECT_EQ(plan_gemm(*products[0], threads_of_group, lowered.target).instruction, GemmInstruction::wgmma);

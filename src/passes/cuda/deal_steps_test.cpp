@@ -158,9 +158,7 @@ class StepsOf : public ::testing::TestWithParam<DealCase> {};
 
 TEST_P(StepsOf, AreDealtWhereRowsAreAllThatOutlivesThem) {
   const testing::Lowered lowered(latents(GetParam().work, GetParam().shape));
-  const auto roles = lowered.roles();
-  ASSERT_TRUE(roles);
-  const auto dealt = deal_steps(*roles, lowered.target);
+  const auto dealt = deal_steps(lowered.undealt(), lowered.target);
   ASSERT_EQ(dealt.has_value(), GetParam().dealt);
   if (!dealt) return;
   // Scores by two halves and the last product of the first step, the same and one more of a pair, and the

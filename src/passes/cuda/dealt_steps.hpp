@@ -23,6 +23,7 @@ enum class Meeting : std::uint8_t {
 
 struct DealtSteps {
   ir::VariablePtr group;  // the number of the warp group that runs the program
+  bool of_parts = false;  // each group has a part of every step, not every other step
   std::unordered_map<const ir::StmtNode*, Meeting> meetings;
   // Branches and loops that groups run differently often.
   std::unordered_map<const ir::StmtNode*, schedule::Share> shares;

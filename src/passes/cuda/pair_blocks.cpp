@@ -67,7 +67,9 @@ int halved_dim(const Copy& copy, const TensorCopy& plan, const Variables& own) {
 }  // namespace
 
 void pair_blocks(const Grid& grid, Roles& roles) {
-  if (!roles.one_loader || roles.dynamic_tiles || roles.rings.size() != 1 || roles.blocks_per_processor != 1)
+  // Warp groups to which steps or their parts are dealt go without what a pair shares.
+  if (roles.dealt || !roles.one_loader || roles.dynamic_tiles || roles.rings.size() != 1 ||
+      roles.blocks_per_processor != 1)
     return;
   std::int64_t most = 0;
   std::unordered_map<const StmtNode*, int> chosen;

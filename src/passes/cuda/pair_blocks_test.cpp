@@ -12,8 +12,8 @@ using namespace lang;
 
 enum class Form { plain, by_tile_of_both, uneven, columns_first };
 
-std::optional<Roles> roles_of(Form form, bool pairs) {
-  const testing::Lowered lowered(
+testing::Lowered lowered(Form form, bool pairs) {
+  return testing::Lowered(
       kernel("pairs",
              [&] {
                Dim M("M"), N("N"), K("K");
@@ -39,8 +39,9 @@ std::optional<Roles> roles_of(Form form, bool pairs) {
                       [&](Index row, Index column) { block(row, column); });
              }),
       {90, true, pairs});
-  return lowered.roles();
 }
+
+std::optional<Roles> roles_of(Form form, bool pairs) { return lowered(form, pairs).roles(); }
 
 int halved_copies(const Roles& roles) {
   int count = 0;
@@ -68,6 +69,17 @@ TEST(PairsOfBlocks, AreNotWhereBlocksAreUnevenOrTheTargetHasNone) {
   EXPECT_EQ(roles_of(Form::uneven, true)->pair_index, -1);
   EXPECT_EQ(roles_of(Form::plain, false)->pair_index, -1);
   EXPECT_EQ(halved_copies(*roles_of(Form::plain, false)), 0);
+}
+
+TEST(PairsOfBlocks, AreNotOfBlocksWhoseStepsAreDealt) {
+  const testing::Lowered plain = lowered(Form::plain, false);
+  Roles roles = *plain.roles();
+  roles.dealt.emplace();
+  pair_blocks(plain.grid(), roles);
+  EXPECT_EQ(roles.pair_index, -1);
+  roles.dealt.reset();
+  pair_blocks(plain.grid(), roles);
+  EXPECT_EQ(roles.pair_index, 0);
 }
 
 }  // namespace pair_blocks_test

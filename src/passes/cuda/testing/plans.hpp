@@ -31,6 +31,8 @@ struct Lowered {
 
   const ir::Grid& grid() const { return plan.kernel.grids.front(); }
   const ir::Body& body() const { return grid().body; }
+  // Whose sums the threads store, before its steps are dealt to warp groups.
+  Roles undealt() const { return plan_before(*written, target, "deal_steps").grids[0].ways.back(); }
   // As they are before products are delayed and loads ordered.
   std::optional<Roles> roles() const { return plan_before(*written, target, "exits_of_all").grids[0].roles; }
 };
