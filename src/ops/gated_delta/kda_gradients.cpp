@@ -111,24 +111,28 @@ class FeatureGradients {
 
   void run() const {
     const Sequences& s = in.s;
-    grid(in.key_heads, s.most_chunks(c.rows) * c.steps(), s.count(), [&](Index key_head, Index x, Index n) {
-      Expr chunk = x / c.steps(), step = x % c.steps(), row = chunk * c.rows;
-      Expr group = Expr(in.heads) / Operand(in.key_heads);
-      s.leave_unless(n, row);
-      Fragment all_dq({c.rows, c.step()}, f32, 0), all_dk({c.rows, c.step()}, f32, 0);
-      const auto of_head = [&](const Expr& h) {
-        const ChunkStep own{n, key_head, h, chunk, row, step, step * c.step()};
-        Sums products(c);
-        add_columns(own, products);
-        pipelined(1, {.stages = 1}, [&](Index) { finish(own, products, all_dq, all_dk); });
-      };
-      if (c.grouped)
-        serial(group, [&](Index member) { of_head(key_head * group + member); });
-      else
-        of_head(key_head);
-      copy(all_dq, s.head(dq, n, key_head).at(row, step * c.step()));
-      copy(all_dk, s.head(dk, n, key_head).at(row, step * c.step()));
-    });
+    GridOptions options;
+    // One warp group has room for its sums and another block beside it.
+    if (c.type.bits() == 16) options.threads = 128, options.blocks_per_processor = 2;
+    grid(in.key_heads, s.most_chunks(c.rows) * c.steps(), s.count(), options,
+         [&](Index key_head, Index x, Index n) {
+           Expr chunk = x / c.steps(), step = x % c.steps(), row = chunk * c.rows;
+           Expr group = Expr(in.heads) / Operand(in.key_heads);
+           s.leave_unless(n, row);
+           Fragment all_dq({c.rows, c.step()}, f32, 0), all_dk({c.rows, c.step()}, f32, 0);
+           const auto of_head = [&](const Expr& h) {
+             const ChunkStep own{n, key_head, h, chunk, row, step, step * c.step()};
+             Sums products(c);
+             add_columns(own, products);
+             pipelined(1, {.stages = 1}, [&](Index) { finish(own, products, all_dq, all_dk); });
+           };
+           if (c.grouped)
+             serial(group, [&](Index member) { of_head(key_head * group + member); });
+           else
+             of_head(key_head);
+           copy(all_dq, s.head(dq, n, key_head).at(row, step * c.step()));
+           copy(all_dk, s.head(dk, n, key_head).at(row, step * c.step()));
+         });
   }
 
  private:
