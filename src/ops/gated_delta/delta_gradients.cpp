@@ -97,7 +97,7 @@ namespace {
 // The gradients of a chunk, for one head or summed over those that share q and k.
 class ChunkGradientsOfRule {
  public:
-  explicit ChunkGradientsOfRule(const DeltaChunkGradients& kernel) : c(kernel) { in.s.declare(); }
+  explicit ChunkGradientsOfRule(const DeltaChunkGradients& kernel) : c(kernel) { in.s.declare_chunks(); }
 
   void run() const {
     const Sequences& s = in.s;
@@ -105,27 +105,28 @@ class ChunkGradientsOfRule {
     constexpr int most_of_one_group = 128;
     const int threads = scan.features() > most_of_one_group ? 256 : 0;
     // Heads first: those of a token are neighbours in memory.
-    grid(in.key_heads, s.most_chunks(), s.count(), {.threads = threads},
-         [&](Index key_head, Index chunk, Index n) {
-           Expr row = chunk * rows, group = Expr(in.heads) / in.key_heads;
-           s.leave_unless(n, row);
-           Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type);
-           copy(s.head(q, n, key_head).at(row), qs);
-           copy(s.head(k, n, key_head).at(row), ks);
-           Fragment dqs({rows, scan.features()}, f32, 0), dks({rows, scan.features()}, f32, 0);
-           Fragment before({rows}, f32, 0);  // q · dq − k · dk, of the heads so far
-           const auto of_member = [&](const Expr& h) {
-             Head own{{n, h, chunk, row}, qs, ks, Shared({DeltaVector::count, rows}, f32)};
-             copy(s.chunk(vectors, n, chunk, h).at(0), own.vectors);
-             of_head(own, dqs, dks, before);
-           };
-           if (c.grouped)
-             serial(group, [&](Index member) { of_member(key_head * group + member); });
-           else
-             of_member(key_head);
-           copy(dqs, s.head(dq, n, key_head).at(row));
-           copy(dks, s.head(dk, n, key_head).at(row));
-         });
+    grid(in.key_heads, s.chunks(), s.parts(), {.threads = threads}, [&](Index key_head, Index x, Index y) {
+      const auto place = s.place(x, y);
+      const Expr &n = place.n, &chunk = place.chunk;
+      Expr row = chunk * rows, group = Expr(in.heads) / in.key_heads;
+      s.leave_unless(n, row);
+      Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type);
+      copy(s.head(q, n, key_head).at(row), qs);
+      copy(s.head(k, n, key_head).at(row), ks);
+      Fragment dqs({rows, scan.features()}, f32, 0), dks({rows, scan.features()}, f32, 0);
+      Fragment before({rows}, f32, 0);  // q · dq − k · dk, of the heads so far
+      const auto of_member = [&](const Expr& h) {
+        Head own{{n, h, chunk, row}, qs, ks, Shared({DeltaVector::count, rows}, f32)};
+        copy(s.chunk(vectors, n, chunk, h).at(0), own.vectors);
+        of_head(own, dqs, dks, before);
+      };
+      if (c.grouped)
+        serial(group, [&](Index member) { of_member(key_head * group + member); });
+      else
+        of_member(key_head);
+      copy(dqs, s.head(dq, n, key_head).at(row));
+      copy(dks, s.head(dk, n, key_head).at(row));
+    });
   }
 
  private:

@@ -73,12 +73,13 @@ namespace {
 // A and the scores of a chunk, and its vectors.
 class FactorsOfChunks {
  public:
-  explicit FactorsOfChunks(const DeltaKernel& kernel) : c(kernel) { in.s.declare(); }
+  explicit FactorsOfChunks(const DeltaKernel& kernel) : c(kernel) { in.s.declare_chunks(); }
 
   void run() const {
     const Sequences& s = in.s;
     // Several blocks share a processor and hide each other's waits: most of the inverse is one warp's work.
-    grid(in.heads, s.most_chunks(), s.count(), {.threads = 128}, [&](Index h, Index chunk, Index n) {
+    grid(in.heads, s.chunks(), s.parts(), {.threads = 128}, [&](Index h, Index x, Index y) {
+      const auto [n, chunk] = s.place(x, y);
       Expr row = chunk * rows;
       s.leave_unless(n, row);
       of_chunk({n, h, chunk, row});

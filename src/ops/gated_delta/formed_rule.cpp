@@ -1,6 +1,7 @@
 #include "ops/gated_delta/formed_rule.hpp"
 
 #include "ops/gated_delta/factors.hpp"
+#include "ops/linear/chunk_owners.hpp"
 #include "ops/linear/unit_rows.hpp"
 #include "ops/schema/beside.hpp"
 
@@ -39,6 +40,7 @@ void FormedRule::make_factors() {
   constexpr int rows = chunk_tokens_of_scan;
   vectors = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), DeltaVector::count, rows}), f32);
   inverse = make("heads", {rows}, pass.type), scores = make("heads", {rows}, pass.type);
+  share_chunk_owners(c.call(), launch);
 }
 
 void FormedRule::form_factors(const Stretch& stretch) {

@@ -2,6 +2,7 @@
 
 #include "ops/gated_delta/delta_table.hpp"
 #include "ops/gated_delta/kda_kernel.hpp"
+#include "ops/linear/chunk_owners.hpp"
 #include "ops/linear/maps.hpp"
 #include "ops/linear/recurrent.hpp"
 #include "ops/linear/unit_rows.hpp"
@@ -59,6 +60,7 @@ struct FormedKda {
     inverse = keep ? make("heads", kernel.rows, type) : launch.scratch({0}, type);
     KdaKernel factors = kernel;
     factors.keep = keep;
+    share_chunk_owners(c.call(), launch);
     launch(factors, kda_factors_kernel,
            {{"q", q},
             {"k", k},

@@ -27,12 +27,14 @@ class ValueGradients {
         dscores(output("dscores", in.of_rows(), c.type)),
         dlower(output("dlower", in.of_rows(), c.type)),
         sums(output("sums", in.of_sums(), f32)) {
-    in.s.declare();
+    in.s.declare_chunks();
   }
 
   void run() const {
     const Sequences& s = in.s;
-    grid(in.heads, s.most_chunks(c.rows), s.count(), [&](Index h, Index chunk, Index n) {
+    grid(in.heads, s.chunks(c.rows), s.parts(), [&](Index h, Index y, Index z) {
+      const Sequences::Place place = s.place(y, z, c.rows);
+      const Expr &n = place.n, &chunk = place.chunk;
       Expr row = chunk * c.rows;
       s.leave_unless(n, row);
       Fragment scores({c.rows, c.rows}, f32, 0), lower({c.rows, c.rows}, f32, 0), dbeta({c.rows}, f32, 0);
@@ -106,29 +108,35 @@ class FeatureGradients {
         dk(output("dk", in.keys(), c.result)),
         dg(output("dg", in.of_features(), f32)),
         sums(output("sums", in.of_sums(), f32)) {
-    in.s.declare();
+    in.s.declare_chunks();
   }
 
   void run() const {
     const Sequences& s = in.s;
-    grid(in.key_heads, s.most_chunks(c.rows) * c.steps(), s.count(), [&](Index key_head, Index x, Index n) {
-      Expr chunk = x / c.steps(), step = x % c.steps(), row = chunk * c.rows;
-      Expr group = Expr(in.heads) / Operand(in.key_heads);
-      s.leave_unless(n, row);
-      Fragment all_dq({c.rows, c.step()}, f32, 0), all_dk({c.rows, c.step()}, f32, 0);
-      const auto of_head = [&](const Expr& h) {
-        const ChunkStep own{n, key_head, h, chunk, row, step, step * c.step()};
-        Sums products(c);
-        add_columns(own, products);
-        pipelined(1, {.stages = 1}, [&](Index) { finish(own, products, all_dq, all_dk); });
-      };
-      if (c.grouped)
-        serial(group, [&](Index member) { of_head(key_head * group + member); });
-      else
-        of_head(key_head);
-      copy(all_dq, s.head(dq, n, key_head).at(row, step * c.step()));
-      copy(all_dk, s.head(dk, n, key_head).at(row, step * c.step()));
-    });
+    GridOptions options;
+    // One warp group has room for its sums and another block beside it.
+    if (c.type.bits() == 16) options.threads = 128, options.blocks_per_processor = 2;
+    grid(in.key_heads, s.chunks(c.rows) * c.steps(), s.parts(), options,
+         [&](Index key_head, Index x, Index y) {
+           const Sequences::Place place = s.place(x / c.steps(), y, c.rows);
+           const Expr &n = place.n, &chunk = place.chunk;
+           Expr step = x % c.steps(), row = chunk * c.rows;
+           Expr group = Expr(in.heads) / Operand(in.key_heads);
+           s.leave_unless(n, row);
+           Fragment all_dq({c.rows, c.step()}, f32, 0), all_dk({c.rows, c.step()}, f32, 0);
+           const auto of_head = [&](const Expr& h) {
+             const ChunkStep own{n, key_head, h, chunk, row, step, step * c.step()};
+             Sums products(c);
+             add_columns(own, products);
+             pipelined(1, {.stages = 1}, [&](Index) { finish(own, products, all_dq, all_dk); });
+           };
+           if (c.grouped)
+             serial(group, [&](Index member) { of_head(key_head * group + member); });
+           else
+             of_head(key_head);
+           copy(all_dq, s.head(dq, n, key_head).at(row, step * c.step()));
+           copy(all_dk, s.head(dk, n, key_head).at(row, step * c.step()));
+         });
   }
 
  private:

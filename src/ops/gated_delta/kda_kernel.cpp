@@ -82,25 +82,25 @@ class Factors {
         kept(output("kept", in.of_features(), c.type)),
         scores(output("scores", in.of_rows(), c.type)),
         inverse(c.keep ? output("inverse", in.of_rows(), c.type) : w) {
-    in.s.declare();
+    in.s.declare_chunks();
   }
 
   void run() const {
     const Sequences& s = in.s;
-    grid(s.most_chunks(c.rows), in.heads, s.count(), {.blocks_per_processor = 2},
-         [&](Index chunk, Index h, Index n) {
-           const Chunk own{n, h, chunk, chunk * c.rows};
-           s.leave_unless(n, own.row);
-           Shared faded_k({c.rows, c.steps() * c.step()}, c.type);
-           Products products(c);
-           pipelined(c.steps(), {.stages = 1},
-                     [&](Index x) { add_features(own, x * c.step(), faded_k, products); });
-           Fragment rounded({c.rows, c.rows}, c.type);
-           // One step, so that the next block's tiles come under this block's work.
-           pipelined(1, {.stages = 1}, [&](Index) { invert(own, products, rounded); });
-           write_w(own, faded_k, rounded);
-           pipelined(in.blocks(), {.stages = 1}, [&](Index x) { write_u(own, x * c.block, rounded); });
-         });
+    grid(s.chunks(c.rows), in.heads, s.parts(), {.blocks_per_processor = 2}, [&](Index y, Index h, Index z) {
+      const auto [n, chunk] = s.place(y, z, c.rows);
+      const Chunk own{n, h, chunk, chunk * c.rows};
+      s.leave_unless(n, own.row);
+      Shared faded_k({c.rows, c.steps() * c.step()}, c.type);
+      Products products(c);
+      pipelined(c.steps(), {.stages = 1},
+                [&](Index x) { add_features(own, x * c.step(), faded_k, products); });
+      Fragment rounded({c.rows, c.rows}, c.type);
+      // One step, so that the next block's tiles come under this block's work.
+      pipelined(1, {.stages = 1}, [&](Index) { invert(own, products, rounded); });
+      write_w(own, faded_k, rounded);
+      pipelined(in.blocks(), {.stages = 1}, [&](Index x) { write_u(own, x * c.block, rounded); });
+    });
   }
 
  private:
@@ -211,9 +211,11 @@ Kernel kda_outputs_kernel(const KdaKernel& c) {
     Tensor q = input("faded_q", in.of_features(), c.type), scores = input("scores", in.of_rows(), c.type);
     Tensor v = input("v", in.columns(), c.type), states = input("states", in.states(), c.type);
     Tensor out = output("out", in.columns(), c.type);
-    s.declare();
-    grid(s.most_chunks(c.rows) * in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
-      Expr chunk = x / in.blocks(), column = x % in.blocks() * c.block, row = chunk * c.rows;
+    s.declare_chunks();
+    grid(s.chunks(c.rows) * in.blocks(), in.heads, s.parts(), [&](Index x, Index h, Index y) {
+      const Sequences::Place place = s.place(x / in.blocks(), y, c.rows);
+      const Expr &n = place.n, &chunk = place.chunk;
+      Expr column = x % in.blocks() * c.block, row = chunk * c.rows;
       s.leave_unless(n, row);
       pipelined(1, {.stages = 1}, [&](Index) {
         Shared qs({c.rows, c.features()}, c.type), seen({c.rows, c.rows}, c.type);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/linear/sequences.hpp"
+#include "ops/linear/chunk_owners.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -138,10 +138,11 @@ struct Forward {
 
   void run() {
     const Sequences& s = conv.s;
-    conv.s.declare();
-    grid(ceildiv(conv.d, c.columns), s.most_chunks(c.rows_of_block()), s.count(), {.threads = c.threads()},
-         [&](Index x, Index y, Index n) {
-           Expr first = y * c.rows_of_block();
+    conv.s.declare_chunks();
+    grid(ceildiv(conv.d, c.columns), s.chunks(c.rows_of_block()), s.parts(), {.threads = c.threads()},
+         [&](Index x, Index y, Index z) {
+           const auto [n, chunk] = s.place(y, z, c.rows_of_block());
+           Expr first = chunk * c.rows_of_block();
            s.leave_unless(n, first);
            tokens(n, first, x * c.columns);
          });
@@ -197,15 +198,16 @@ class Gradients {
         dbias(c.bias ? output("dbias", {conv.d}, f32) : dx),
         dinitial(c.initial ? output("dinitial_state", {conv.sequences, conv.d, c.before()}, *c.initial)
                            : dx) {
-    conv.s.declare();
+    conv.s.declare_chunks();
   }
 
   void run() {
-    Expr blocks = s.most_chunks(c.rows_of_block(), c.before());
-    Tensor partials = workspace("parts", {blocks * s.count(), c.width + 1, conv.d}, f32);
-    grid(ceildiv(conv.d, c.columns), blocks, s.count(), {.threads = c.threads()},
-         [&](Index x, Index y, Index n) {
-           of_tokens(n, y * c.rows_of_block(), x * c.columns, partials.slice(n * blocks + y));
+    Expr blocks = s.chunks(c.rows_of_block(), c.before());
+    Tensor partials = workspace("parts", {blocks * s.parts(), c.width + 1, conv.d}, f32);
+    grid(ceildiv(conv.d, c.columns), blocks, s.parts(), {.threads = c.threads()},
+         [&](Index x, Index y, Index z) {
+           const auto [n, chunk] = s.place(y, z, c.rows_of_block(), c.before());
+           of_tokens(n, chunk * c.rows_of_block(), x * c.columns, partials.slice(z * blocks + y));
          });
     of_weights(partials);
   }
@@ -230,7 +232,7 @@ class Gradients {
     return gradients;
   }
   void of_tokens(const Expr& n, const Expr& first, const Expr& column, const Tensor& partial) const {
-    s.leave_unless(n, -1);  // none leaves: all blocks write their partial sums
+    s.hold_promise(n);
     const Convolution::Taps taps(conv, column);
     Rows totals;  // of the weights, and of the bias
     for (int w = 0; w <= c.width; ++w) totals.emplace_back(std::initializer_list<int>{1, c.columns}, f32, 0);
@@ -317,12 +319,15 @@ Kernel backward(const Instance& c) {
 }
 
 void run(const Bound<CausalConv1d>& c, Launch& launch) {
-  launch(instance_of(c, c->output_final_state, 8, 16, 1), forward,
-         {{"x", token_view(c.call(), "x")}, {"out", token_view(c.call(), "out")}});
+  const Instance instance = instance_of(c, c->output_final_state, 8, 16, 1);
+  share_chunk_owners(c.call(), launch, {instance.rows_of_block()});
+  launch(instance, forward, {{"x", token_view(c.call(), "x")}, {"out", token_view(c.call(), "out")}});
 }
 
 void run_conv_backward(const Bound<CausalConv1d>& c, Launch& launch) {
-  launch(instance_of(c, c.has("dfinal_state"), 4, 64, c.small_dim("width")), backward,
+  const Instance instance = instance_of(c, c.has("dfinal_state"), 4, 64, c.small_dim("width"));
+  share_chunk_owners(c.call(), launch, {instance.rows_of_block(), instance.before()});
+  launch(instance, backward,
          {{"x", token_view(c.call(), "x")},
           {"dout", token_view(c.call(), "dout")},
           {"dx", token_view(c.call(), "dx")}});

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/linear/chunk_owners.hpp"
 #include "ops/linear/maps.hpp"
 #include "ops/linear/normalize.hpp"
 #include "ops/linear/recurrent.hpp"
@@ -50,6 +51,7 @@ void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result,
     return launch(
         recurrent_of(c, scan, last), recurrent_kernel,
         {{"q", q}, {"k", k}, {"v", v}, {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
+  share_chunk_owners(c.call(), launch);
   const Tensor sums = gate_sums(c, launch);
   const auto state = [&](const char* name, bool has) { return has ? c.call().formed(name) : TensorRef(); };
   launch_scan(c.call(), launch, scan,
@@ -118,6 +120,7 @@ void run_backward(const Call& c, Launch& launch) {
   const double scale = c.real("scale");
   ScanKernel scan = scan_of(c);
   const std::int64_t heads = c.dim("heads");
+  share_chunk_owners(c.call(), launch);
   const Tensor sums = gate_sums(c, launch);
   const Tensor states = launch.scratch(chunk_shape(c.call(), {heads, scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type);

@@ -97,6 +97,86 @@ TEST(Recurrences, OfScansInSegmentsAreThoseOfOnePass) {
   }
 }
 
+// Tensors over tokens, [tokens, …].
+struct OfTokens {
+  Tensor q, k, v, dout, shares, gates, all_gates, widths;
+  // Some of them as a batch of one sequence.
+  OfTokens alone(std::int64_t first, std::int64_t end) const {
+    const auto own = [&](const Tensor& x) {
+      Shape shape = x.shape();
+      shape[0] = end - first, shape.insert(shape.begin(), 1);
+      return x.slice(0, first, end).reshape(shape);
+    };
+    return {own(q), own(k), own(v), own(dout), own(shares), own(gates), own(all_gates), own(widths)};
+  }
+};
+// What has a row for each token, of all recurrent operators.
+std::vector<Tensor> recurrences_of(const OfTokens& x, const std::optional<TensorRef>& fences, Target target) {
+  const Tensor rates = Tensor::from<float>({-0.5, -0.1}), taps = noise({16, 4}, 9, x.q.dtype());
+  const LinearAttention linear{.g = x.gates, .cu_seqlens = fences, .target = target};
+  const GatedDeltaRule rule{.g = x.gates, .cu_seqlens = fences, .target = target};
+  const Kda by_feature{.cu_seqlens = fences, .target = target};
+  const Ssd space{.cu_seqlens = fences, .target = target};
+  const CausalConv1d conv{.cu_seqlens = fences, .target = target};
+  Shape of_channels = x.q.shape();
+  of_channels.erase(of_channels.end() - 2);
+  const Tensor channels = x.q.reshape(of_channels), dchannels = x.k.reshape(of_channels);
+  const auto of_linear = linear_attention_backward(x.dout, x.q, x.k, x.v, linear);
+  const auto of_rule = gated_delta_rule_backward(x.dout, x.q, x.k, x.v, x.shares, rule);
+  const auto of_kda = kda_backward(x.dout, x.q, x.k, x.v, x.all_gates, x.shares, by_feature);
+  const auto of_space = ssd_backward(x.dout, x.v, x.widths, rates, x.k, x.q, space);
+  return {linear_attention(x.q, x.k, x.v, linear).out,
+          gated_delta_rule(x.q, x.k, x.v, x.shares, rule).out,
+          kda(x.q, x.k, x.v, x.all_gates, x.shares, by_feature).out,
+          ssd(x.v, x.widths, rates, x.k, x.q, space).out,
+          causal_conv1d(channels, taps, conv).out,
+          causal_conv1d_backward(dchannels, channels, taps, conv).dx,
+          of_linear.dq,
+          of_linear.dk,
+          of_linear.dv,
+          of_linear.dg,
+          of_rule.dq,
+          of_rule.dk,
+          of_rule.dv,
+          of_rule.dbeta,
+          of_rule.dg,
+          of_kda.dq,
+          of_kda.dk,
+          of_kda.dv,
+          of_kda.dbeta,
+          of_kda.dg,
+          of_space.dx,
+          of_space.ddt,
+          of_space.dB,
+          of_space.dC};
+}
+
+// Chunks of packed sequences are numbered together, of sequences without tokens or with one as well.
+TEST(Recurrences, OfPackedSequencesAreThoseOfEachAlone) {
+  const std::vector<int> fences{0, 0, 1, 65, 65, 130, 137, 137};
+  const std::int64_t n = fences.back();
+  const OfTokens all{noise({n, 1, 16}, 1),
+                     noise({n, 1, 16}, 2),
+                     noise({n, 2, 16}, 3),
+                     noise({n, 2, 16}, 4),
+                     Tensor::random_uniform({n, 2}, f32, 5, 0, 1),
+                     Tensor::random_uniform({n, 2}, f32, 6, -0.2, 0),
+                     Tensor::random_uniform({n, 2, 16}, f32, 7, -0.2, 0),
+                     Tensor::random_uniform({n, 2}, f32, 8, 0, 0.2)};
+  const Target target = Target::interpreter();
+  const std::vector<Tensor> packed = recurrences_of(all, Tensor::from(fences), target);
+  for (std::size_t i = 0; i + 1 < fences.size(); ++i) {
+    const std::int64_t first = fences[i], end = fences[i + 1];
+    if (first == end) continue;
+    const std::vector<Tensor> alone = recurrences_of(all.alone(first, end), {}, target);
+    for (std::size_t j = 0; j < packed.size(); ++j) {
+      const Tensor own = packed[j].slice(0, first, end);
+      EXPECT_LT(error_of(own, alone[j].reshape(own.shape())).norm, 1e-5)
+          << "sequence " << i << " result " << j;
+    }
+  }
+}
+
 // Sequences of no tokens give their states back.
 TEST(Recurrences, TakeNoTokens) {
   const Tensor q = noise({1, 0, 1, 16}, 1), v = noise({1, 0, 1, 16}, 2), state = noise({1, 1, 16, 16}, 3);

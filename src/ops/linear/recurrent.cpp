@@ -30,15 +30,22 @@ RecurrentToken::RecurrentToken(const RecurrentInputs& inputs, const Expr& n, con
                                const Expr& column)
     : q(load(inputs.of_key_head(inputs.q, n, h).slice(t).at(0), {inputs.features()}, f32)),
       k(load(inputs.of_key_head(inputs.k, n, h).slice(t).at(0), {inputs.features()}, f32)),
-      v(load(inputs.s.head(inputs.v, n, h).slice(t).at(column), {inputs.c.block}, f32)),
+      v(values(inputs, n, h, t, column)),
       in_(inputs),
       n_(n),
       h_(h),
       t_(t) {
   const RecurrentKernel& c = in_.c;
-  if (c.ones) parallel(v, [&](Index j) { v(j) = select(column + j == c.d_v - 1, 1, v(j)); });
   if (c.by_feature) gates_.emplace(load(in_.s.head(in_.g, n, h).slice(t).at(0), {in_.features()}, f32));
   if (c.beta) share_.emplace(f32(in_.s.head(in_.beta, n, h)(t)));
+}
+
+Fragment RecurrentToken::values(const RecurrentInputs& in, const Expr& n, const Expr& h, const Expr& t,
+                                const Expr& column) {
+  const RecurrentKernel& c = in.c;
+  Fragment v = load(in.s.head(in.v, n, h).slice(t).at(column), {c.block}, f32);
+  if (c.ones) parallel(v, [&](Index j) { v(j) = select(column + j == c.d_v - 1, 1, v(j)); });
+  return v;
 }
 
 void RecurrentToken::prepare() {
@@ -56,21 +63,20 @@ void RecurrentToken::prepare() {
   parallel(*gates_, [&](Index i) { (*gates_)(i) = exp((*gates_)(i)); });
 }
 
-Expr RecurrentToken::factor() const {
+Expr RecurrentToken::decay() const {
   const RecurrentKernel& c = in_.c;
+  if (gates_ || !in_.fades()) return Expr(1.0f);
   Expr own_g = c.g ? Expr(f32(in_.s.head(in_.g, n_, h_)(t_))) : Expr(f32(0));
   Expr gate = c.g_gamma ? own_g + f32(in_.g_gamma(h_)) : own_g, result = exp(gate);
   assert_that(gate <= 0, "g and g_gamma are logarithms of decays: at most 0");
   return result;
 }
 
-void RecurrentToken::fade(Fragment& state) const {
-  if (gates_) {
+void RecurrentToken::fade(Fragment& state, const Expr& decay) const {
+  if (gates_)
     parallel(state, [&](Index i, Index j) { state(i, j) *= (*gates_)(i); });
-  } else if (in_.fades()) {
-    Expr own = factor();
-    parallel(state, [&](Index i, Index j) { state(i, j) *= own; });
-  }
+  else if (in_.fades())
+    parallel(state, [&](Index i, Index j) { state(i, j) *= decay; });
 }
 
 void RecurrentToken::find(const Fragment& state) {
@@ -112,7 +118,7 @@ class Recurrence {
   void step(Fragment& state, const Expr& n, const Expr& h, const Expr& t, const Expr& column) const {
     RecurrentToken own(in, n, h, t, column);
     own.prepare();
-    own.fade(state);
+    own.fade(state, own.decay());
     own.find(state);
     own.write(state);
     Fragment o = columns_with(state, own.q);

@@ -1,4 +1,6 @@
 // Gradients of one token by the recurrence: its state is read once, and that of the state written once.
+#include <algorithm>
+
 #include "ops/linear/recurrent_pieces.hpp"
 #include "ops/linear/unit_rows.hpp"
 
@@ -35,25 +37,25 @@ class RecurrenceGradients {
 
   void of_head(const Expr& n, const Expr& h, Fragment& dqs, Fragment& dks) const {
     Fragment along({c.block}, f32, 0), dgs = no_features();
-    serial(ceildiv(c.d_v, c.block), [&](Index x) {
+    RecurrentToken own(in, n, h, 0, 0);
+    own.prepare();
+    const Var decay = own.decay();
+    pipelined(ceildiv(c.d_v, c.block), {.stages = stages()}, [&](Index x) {
       Expr column = x * c.block;
-      Fragment state({in.features(), c.block}, f32, 0), dstate({in.features(), c.block}, f32, 0);
-      if (c.first) copy(in.start.slice(n, h).at(0, column), state);
-      if (c.last) copy(dend.slice(n, h).at(0, column), dstate);
-      RecurrentToken own(in, n, h, 0, column);
-      Fragment given = load(row(dout, n, h).at(column), {c.block}, f32);
-      own.prepare();
-      own.fade(state);
+      const Columns at{n, h, column};
+      Fragment state = state_of(in.start, c.first, at), dstate = state_of(dend, c.last, at);
+      Fragment values = own.values(column), given = load(row(dout, n, h).at(column), {c.block}, f32);
+      own.fade(state, decay);
       parallel(given, [&](Index j) { given(j) *= in.scale; });
       parallel(dstate, [&](Index i, Index j) { dstate(i, j) += own.q(i) * given(j); });
-      Fragment dvs = of_values(own, state, dstate, along);
+      Fragment dvs = of_values(own, values, state, dstate, along);
       copy(dvs, row(dv, n, h).at(column));
-      of_keys(own, state, dstate, dvs, given, dqs, dks);
+      of_keys(own, values, state, dstate, dvs, given, dqs, dks);
       if (!in.fades() && !c.first) return;
       if (c.beta) parallel(dstate, [&](Index i, Index j) { dstate(i, j) -= own.k(i) * dvs(j); });
       if (in.fades())
         reduce_sum(map(state, [&](Index i, Index j) { return state(i, j) * dstate(i, j); }), dgs);
-      own.fade(dstate);
+      own.fade(dstate, decay);
       if (c.first) copy(dstate, dstart.slice(n, h).at(0, column));
     });
     if (c.beta) in.s.head(dbeta, n, h)(0) = reduce_sum(along).scalar();
@@ -63,28 +65,50 @@ class RecurrenceGradients {
       in.s.head(dg, n, h)(0) = reduce_sum(dgs).scalar();
   }
 
+  // Slots of states and their gradients that are on their way: with fewer the memory waits, with more a
+  // processor has fewer blocks.
+  int stages() const {
+    constexpr int least = 2, most = 4, bytes = 64 << 10;
+    const int tiles = std::max(1, (c.first ? 1 : 0) + (c.last ? 1 : 0)),
+              of_slot = tiles * in.features() * c.block * static_cast<int>(sizeof(float));
+    return std::clamp(bytes / of_slot, least, most);
+  }
+  struct Columns {
+    Expr n, h, column;
+  };
+  // Columns of a state or its gradient, which come ahead; zeros where there is none.
+  Fragment state_of(const Tensor& states, bool exists, const Columns& at) const {
+    Fragment result({in.features(), c.block}, f32, 0);
+    if (!exists) return result;
+    Shared tile({in.features(), c.block}, f32);
+    copy(states.slice(at.n, at.h).at(0, at.column), tile);
+    copy(tile, result);
+    return result;
+  }
+
   // That of values; they become what is written, and `along` those of the share that is replaced.
-  Fragment of_values(RecurrentToken& own, const Fragment& state, const Fragment& dstate,
-                     Fragment& along) const {
+  Fragment of_values(const RecurrentToken& own, Fragment& values, const Fragment& state,
+                     const Fragment& dstate, Fragment& along) const {
     Fragment dvs = columns_with(dstate, own.k);
     if (!c.beta) return dvs;
     Fragment seen = columns_with(state, own.k);
     parallel(dvs, [&](Index j) {
-      Expr kept = own.v(j) - seen(j);
+      Expr kept = values(j) - seen(j);
       along(j) += dvs(j) * kept;
-      own.v(j) = own.share() * kept;
+      values(j) = own.share() * kept;
       dvs(j) *= own.share();
     });
     return dvs;
   }
 
-  void of_keys(const RecurrentToken& own, const Fragment& state, const Fragment& dstate, const Fragment& dvs,
-               const Fragment& given, Fragment& dqs, Fragment& dks) const {
-    reduce_sum(map(state, [&](Index i, Index j) { return (state(i, j) + own.k(i) * own.v(j)) * given(j); }),
+  void of_keys(const RecurrentToken& own, const Fragment& values, const Fragment& state,
+               const Fragment& dstate, const Fragment& dvs, const Fragment& given, Fragment& dqs,
+               Fragment& dks) const {
+    reduce_sum(map(state, [&](Index i, Index j) { return (state(i, j) + own.k(i) * values(j)) * given(j); }),
                dqs);
     reduce_sum(map(state,
                    [&](Index i, Index j) {
-                     Expr written = dstate(i, j) * own.v(j);
+                     Expr written = dstate(i, j) * values(j);
                      return c.beta ? written - state(i, j) * dvs(j) : written;
                    }),
                dks);

@@ -28,22 +28,27 @@ struct RecurrentInputs {
 // other, so that they wait for memory once.
 class RecurrentToken {
  public:
-  lang::Fragment q, k, v;
+  lang::Fragment q, k, v;  // v of the first columns
 
   RecurrentToken(const RecurrentInputs& inputs, const lang::Expr& n, const lang::Expr& h, const lang::Expr& t,
                  const lang::Expr& column);
   // q and k by their norms, if they are wanted so. Gates of features become decays. Sums and the largest gate
   // meet at once.
   void prepare();
-  // The state before the token, or its gradient from that of what it fades to.
-  void fade(lang::Fragment& state) const;
+  // What a state fades by: the decay of a head's gates, to be asked for once, or of features. None fades by
+  // default.
+  lang::Expr decay() const;
+  void fade(lang::Fragment& state, const lang::Expr& decay) const;
   // What is written of the values: with the delta rule a share of what differs from `seen`.
   void find(const lang::Fragment& state);
   void write(lang::Fragment& state) const;
   lang::Expr share() const { return *share_; }
+  // Values of other columns.
+  lang::Fragment values(const lang::Expr& column) const { return values(in_, n_, h_, t_, column); }
 
  private:
-  lang::Expr factor() const;
+  static lang::Fragment values(const RecurrentInputs& in, const lang::Expr& n, const lang::Expr& h,
+                               const lang::Expr& t, const lang::Expr& column);
 
   const RecurrentInputs& in_;
   lang::Expr n_, h_, t_;

@@ -314,8 +314,9 @@ Kernel gate_sums_kernel(const GateKernel& c) {
     Tensor sums = output("sums", s.shape({heads}), f32);
     Tensor token = c.token ? input("g", s.shape({heads}), *c.token) : sums;
     Tensor head = c.head ? input("g_gamma", {heads}, *c.head) : sums;
-    s.declare();
-    grid(ceildiv(heads, heads_of_tile), s.most_chunks(), s.count(), [&](Index x, Index chunk, Index n) {
+    s.declare_chunks();
+    grid(ceildiv(heads, heads_of_tile), s.chunks(), s.parts(), [&](Index x, Index y, Index z) {
+      const auto [n, chunk] = s.place(y, z);
       Expr row = chunk * rows, first = x * heads_of_tile;
       s.leave_unless(n, row);
       Shared tile({rows, heads_of_tile}, f32);

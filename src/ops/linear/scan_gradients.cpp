@@ -139,12 +139,14 @@ class ChunkGradients {
         dq(output("dq", in.s.shape({in.key_heads, c.d}), c.result)),
         dk(output("dk", in.s.shape({in.key_heads, c.d}), c.result)),
         dsums(c.gated ? output("dsums", in.of_heads(), f32) : dq) {
-    in.s.declare();
+    in.s.declare_chunks();
   }
 
   void run() const {
     const Sequences& s = in.s;
-    grid(in.key_heads, s.most_chunks(), s.count(), [&](Index key_head, Index chunk, Index n) {
+    grid(in.key_heads, s.chunks(), s.parts(), [&](Index key_head, Index x, Index y) {
+      const auto place = s.place(x, y);
+      const Expr &n = place.n, &chunk = place.chunk;
       Expr row = chunk * c.rows(), group = Expr(in.heads) / in.key_heads;
       s.leave_unless(n, row);
       Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);

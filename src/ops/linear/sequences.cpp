@@ -58,6 +58,13 @@ void Sequences::declare() {
   longest_.emplace(scalar("longest", i32));
 }
 
+void Sequences::declare_chunks() {
+  declare();
+  if (!packed_) return;
+  Dim all_chunks("all_chunks");
+  owners_.emplace(input("chunk_owners", {all_chunks}, i32));
+}
+
 Extents Sequences::shape(const Extents& others) const {
   Extents all_extents{batch, tokens};
   for (const Operand& extent : others) all_extents.push_back(extent);
@@ -70,28 +77,35 @@ Expr Sequences::length(const Expr& n) const {
   return packed_ ? Expr((*fences_)(n + 1)) - Expr((*fences_)(n)) : Expr(tokens);
 }
 
-Expr Sequences::most_chunks(int rows, int more) const {
-  Expr longest = packed_ ? *longest_ : Expr(tokens);
-  return ceildiv(more == 0 ? longest : longest + more, rows);
+Expr first_chunk(const Tensor& fences, const Expr& n, int rows, int more) {
+  Expr begin = fences(n);
+  return (more == 0 ? begin : begin + n * more) / rows + n;
+}
+
+Expr Sequences::chunks(int rows, int more) const {
+  return packed_ ? owners_->extent(0) : ceildiv(more == 0 ? Expr(tokens) : tokens + more, rows);
+}
+
+Sequences::Place Sequences::place(const Expr& x, const Expr& y, int rows, int more) const {
+  if (!packed_) return {y, x};
+  Var n = (*owners_)(x);
+  return {n, x - first_chunk(*fences_, n, rows, more)};
 }
 
 void Sequences::leave_unless(const Expr& n, const Expr& row) const {
   if (!packed_) return;
-  Expr own = length(n);
-  assert_that(own <= *longest_, "a sequence has more tokens than max_seqlen");
-  exit_if(row >= own);
+  hold_promise(n);
+  exit_if(row >= length(n));
+}
+
+void Sequences::hold_promise(const Expr& n) const {
+  if (packed_) assert_that(length(n) <= *longest_, "a sequence has more tokens than max_seqlen");
 }
 
 Range Sequences::span(const Expr& n) const { return range((*fences_)(n), (*fences_)(n + 1)); }
 
 Expr Sequences::chunk_number(const Expr& n, const Expr& chunk, int rows) const {
-  return packed_ ? Expr((*fences_)(n)) / rows + n + chunk : chunk;
-}
-
-void Sequences::leave_unless_chunk(const Expr& n, const Expr& chunk) const {
-  if (!packed_) return;
-  assert_that(length(n) <= *longest_, "a sequence has more tokens than max_seqlen");
-  exit_if(chunk_number(n, chunk) > Expr((*fences_)(n + 1)) / chunk_tokens_of_scan + n);
+  return packed_ ? first_chunk(*fences_, n, rows) + chunk : chunk;
 }
 
 Tensor Sequences::rows(const Tensor& t, const Expr& n) const {

@@ -63,6 +63,11 @@ class LazyDim {
   mutable std::optional<lang::Dim> dim_;
 };
 
+// The number, among the chunks of all packed sequences, of the first one of sequence n: each begins with a
+// chunk of its own, and has one more where its last tokens fill a chunk, or there are none. `more` tokens are
+// those that each sequence has in addition.
+lang::Expr first_chunk(const lang::Tensor& fences, const lang::Expr& n, int rows, int more = 0);
+
 class Sequences {
  public:
   lang::Dim batch{"batch"}, tokens{"tokens"};
@@ -70,19 +75,28 @@ class Sequences {
   explicit Sequences(bool packed) : packed_(packed) {}
   // Call this after the other parameters, which declare the dims `batch` and `tokens`.
   void declare();
+  // The same for programs that have grids over chunks.
+  void declare_chunks();
 
   lang::Extents shape(const lang::Extents& others) const;
   lang::Expr count() const;
   lang::Expr length(const lang::Expr& n) const;
-  // The most chunks of a sequence that had `more` tokens in addition, and whether sequence n has none with
-  // this number.
-  lang::Expr most_chunks(int rows = chunk_tokens_of_scan, int more = 0) const;
+  // Extents of grids over chunks: of equally long sequences, x numbers those of a sequence and y sequences;
+  // of packed ones, x numbers the chunks of all. Sequences may have `more` tokens in addition.
+  lang::Expr chunks(int rows = chunk_tokens_of_scan, int more = 0) const;
+  lang::Expr parts() const { return packed_ ? lang::Expr(1) : lang::Expr(batch); }
+  // The sequence of such a block, and its chunk in it.
+  struct Place {
+    lang::Expr n, chunk;
+  };
+  Place place(const lang::Expr& x, const lang::Expr& y, int rows = chunk_tokens_of_scan, int more = 0) const;
+  // Ends a block of a chunk without tokens.
   void leave_unless(const lang::Expr& n, const lang::Expr& row) const;
-  // Tensors of chunks have one more for a packed sequence where its last tokens fill a chunk, or there are
-  // none. Its number among all, and a block's end if the sequence has no such chunk.
+  // A sequence has no more tokens than the caller promises.
+  void hold_promise(const lang::Expr& n) const;
+  // The number of a chunk among those of all packed sequences, or of its own.
   lang::Expr chunk_number(const lang::Expr& n, const lang::Expr& chunk,
                           int rows = chunk_tokens_of_scan) const;
-  void leave_unless_chunk(const lang::Expr& n, const lang::Expr& chunk) const;
   // [batch, tokens, …] becomes [tokens, …], or [tokens, …] of a head.
   lang::Tensor rows(const lang::Tensor& t, const lang::Expr& n) const;
   lang::Tensor head(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& h) const;
@@ -94,7 +108,7 @@ class Sequences {
   lang::Range span(const lang::Expr& n) const;
 
   bool packed_;
-  std::optional<lang::Tensor> fences_;
+  std::optional<lang::Tensor> fences_, owners_;
   std::optional<lang::Expr> longest_;
 };
 

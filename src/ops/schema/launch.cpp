@@ -53,12 +53,20 @@ void Launch::run(const LaunchedProgram& program, std::initializer_list<NamedValu
       args.emplace_back(call_.values()[source.index]);
     } else if (source.kind == Source::Kind::option) {
       args.push_back(number_of(call_.schema().options[source.index].get(call_.op()), source.name));
+    } else if (const Tensor* tensor = shared(source.name)) {
+      args.emplace_back(*tensor);
     } else {
       throw InternalError(fmt::format("{}: nothing is given for '{}' of kernel '{}'", call_.schema().name,
                                       source.name, program.function.name()));
     }
   }
   program.function.call_in_order(args);
+}
+
+const Tensor* Launch::shared(std::string_view name) const {
+  const auto found =
+      std::find_if(shared_.begin(), shared_.end(), [&](const auto& tensor) { return tensor.first == name; });
+  return found != shared_.end() ? &found->second : nullptr;
 }
 
 void Launch::list(const lang::Kernel& kernel) {

@@ -48,6 +48,9 @@ class Launch {
   // A tensor for the time of the call, of undefined elements; without memory where nothing runs.
   Tensor scratch(const Shape& shape, DType type);
   bool runs() const { return mode_ == Mode::run; }
+  // A tensor for all later programs that have a parameter of this name and are given none.
+  void share(std::string_view name, Tensor tensor) { shared_.emplace_back(name, std::move(tensor)); }
+  bool shares(std::string_view name) const { return shared(name) != nullptr; }
   const BoundCall& call() const { return call_; }
   // Those that were launched, each once.
   const std::vector<lang::Kernel>& kernels() const { return kernels_; }
@@ -81,10 +84,12 @@ class Launch {
   }
   void run(const LaunchedProgram& program, std::initializer_list<NamedValue> values) const;
   void list(const lang::Kernel& kernel);
+  const Tensor* shared(std::string_view name) const;
 
   const BoundCall& call_;
   Mode mode_;
   PlanScope plan_;
+  std::vector<std::pair<std::string, Tensor>> shared_;
   std::vector<lang::Kernel> kernels_;
   std::vector<std::string> notes_;
 };

@@ -17,9 +17,11 @@ struct Chunk {
 
 // What both have: a block for chunk, group of heads and sequence.
 template <class F>
-void each_group(const ScanInputs& in, int more, const F& body) {
-  grid(in.s.most_chunks(in.c.rows(), more), in.key_heads, in.s.count(),
-       [&](Index chunk, Index key_head, Index n) { body(n, key_head, chunk); });
+void each_group(const ScanInputs& in, const F& body) {
+  grid(in.s.chunks(in.c.rows()), in.key_heads, in.s.parts(), [&](Index x, Index key_head, Index y) {
+    const auto [n, chunk] = in.s.place(x, y);
+    body(n, key_head, chunk);
+  });
 }
 template <class F>
 void each_head(const ScanInputs& in, const Expr& n, const Expr& key_head, const Expr& chunk, const F& body) {
@@ -31,11 +33,11 @@ void each_head(const ScanInputs& in, const Expr& n, const Expr& key_head, const 
 
 class StateGradientsOfChunks {
  public:
-  explicit StateGradientsOfChunks(const ScanKernel& kernel) : c(kernel) { in.s.declare(); }
+  explicit StateGradientsOfChunks(const ScanKernel& kernel) : c(kernel) { in.s.declare_chunks(); }
 
   void run() const {
     const Sequences& s = in.s;
-    each_group(in, 0, [&](const Expr& n, const Expr& key_head, const Expr& chunk) {
+    each_group(in, [&](const Expr& n, const Expr& key_head, const Expr& chunk) {
       Expr row = chunk * c.rows();
       s.leave_unless(n, row);
       Shared ks({c.rows(), c.features()}, c.type);
@@ -82,14 +84,14 @@ class StateGradientsOfChunks {
 
 class ScanGradientsOfChunks {
  public:
-  explicit ScanGradientsOfChunks(const ScanKernel& kernel) : c(kernel) { in.s.declare(); }
+  explicit ScanGradientsOfChunks(const ScanKernel& kernel) : c(kernel) { in.s.declare_chunks(); }
 
   // A chunk without tokens has a state before it, whose gradient is zero.
   void run() const {
     const Sequences& s = in.s;
-    each_group(in, c.packed ? c.rows() : 0, [&](const Expr& n, const Expr& key_head, const Expr& chunk) {
+    each_group(in, [&](const Expr& n, const Expr& key_head, const Expr& chunk) {
       Expr row = chunk * c.rows();
-      s.leave_unless_chunk(n, chunk);
+      s.hold_promise(n);
       Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);
       copy(s.head(q, n, key_head).at(row), qs);
       copy(s.head(k, n, key_head).at(row), ks);

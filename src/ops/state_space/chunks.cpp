@@ -13,13 +13,13 @@ namespace {
 // are neighbours in memory, chunks in order read the keys of a head while the cache has them.
 template <class F>
 void each_chunk(const ScanInputs& in, const Order& order, const F& body) {
-  const int more = in.c.packed ? in.c.rows() : 0;
-  grid(in.heads, in.s.most_chunks(in.c.rows(), more) * in.blocks(), in.s.count(), {.order = order},
-       [&](Index h, Index x, Index n) {
-         Expr chunk = x / in.blocks(), column = x % in.blocks() * in.c.block;
-         in.s.leave_unless_chunk(n, chunk);
+  grid(in.heads, in.s.chunks(in.c.rows()) * in.blocks(), in.s.parts(), {.order = order},
+       [&](Index h, Index x, Index y) {
+         const auto place = in.s.place(x / in.blocks(), y);
+         Expr column = x % in.blocks() * in.c.block;
+         in.s.hold_promise(place.n);
          // One step, so that the next block's tiles come under this block's work.
-         pipelined(1, {.stages = 1}, [&](Index) { body(n, h, chunk, column); });
+         pipelined(1, {.stages = 1}, [&](Index) { body(place.n, h, place.chunk, column); });
        });
 }
 
@@ -35,7 +35,7 @@ Kernel chunk_states_kernel(const ScanKernel& c) {
     Tensor sums = input("sums", in.of_heads(), f32), weights = input("weights", in.of_heads(), f32);
     Tensor states = output("states", states_of_chunks(in), f32);
     Tensor decays = output("decays", {s.batch, in.chunks, in.heads}, f32);
-    s.declare();
+    s.declare_chunks();
     each_chunk(in, {}, [&](const Expr& n, const Expr& h, const Expr& chunk, const Expr& column) {
       Expr row = chunk * c.rows();
       Shared ks({c.rows(), c.features()}, c.type), vs({c.rows(), c.block}, c.type);
@@ -65,7 +65,7 @@ Kernel chunk_scan_kernel(const ScanKernel& c) {
     Tensor starts = input("starts", states_of_chunks(in), f32);
     Tensor shares = c.skip ? input("D", {in.heads}, f32) : q, z = c.gate ? in.values("z") : q;
     Tensor out = output("out", in.columns(), c.result);
-    s.declare();
+    s.declare_chunks();
     each_chunk(in, Order::column(), [&](const Expr& n, const Expr& h, const Expr& chunk, const Expr& column) {
       Expr row = chunk * c.rows();
       Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);

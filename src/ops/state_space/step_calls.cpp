@@ -1,10 +1,12 @@
 // What calls with step sizes launch before their scan, and after its gradients.
+#include "ops/linear/chunk_owners.hpp"
 #include "ops/pieces/rows.hpp"
 #include "ops/state_space/steps.hpp"
 
 namespace tegula::ops {
 
 Steps form_steps(const BoundCall& call, Launch& launch, bool softplus) {
+  share_chunk_owners(call, launch);
   Steps result{launch.scratch(shape_of_heads(call), f32), launch.scratch(shape_of_heads(call), f32)};
   launch(StepsKernel{call.type("dt"), call.has("dt_bias"), softplus, call.has("cu_seqlens")}, steps_kernel,
          {{"dt", token_view(call, "dt")}, {"steps", result.steps}, {"sums", result.sums}});

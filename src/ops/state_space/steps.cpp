@@ -15,8 +15,9 @@ Kernel steps_kernel(const StepsKernel& c) {
     Tensor dt = input("dt", s.shape({heads}), c.dt), rates = input("A", {heads}, f32);
     Tensor bias = c.bias ? input("dt_bias", {heads}, f32) : rates;
     Tensor steps = output("steps", s.shape({heads}), f32), sums = output("sums", s.shape({heads}), f32);
-    s.declare();
-    grid(ceildiv(heads, heads_of_tile), s.most_chunks(), s.count(), [&](Index x, Index chunk, Index n) {
+    s.declare_chunks();
+    grid(ceildiv(heads, heads_of_tile), s.chunks(), s.parts(), [&](Index x, Index y, Index z) {
+      const auto [n, chunk] = s.place(y, z);
       Expr row = chunk * rows, first = x * heads_of_tile;
       s.leave_unless(n, row);
       Shared tile({rows, heads_of_tile}, f32), sum_tile({rows, heads_of_tile}, f32);
