@@ -91,6 +91,7 @@ struct Vectors {
   int width = 1;
   std::unordered_map<const ir::StmtNode*, std::string> names;
   std::unordered_set<const ir::StmtNode*> in_parts;  // stores of more than are contiguous in the tile
+  std::unordered_set<const ir::StmtNode*> steady;    // loads of one element for all
   std::vector<std::string> conditions;               // under which all elements exist, and are contiguous
 };
 

@@ -10,6 +10,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/element_loops.hpp"
 #include "passes/cuda/plan_byte_turns.hpp"
+#include "passes/cuda/steady_loads.hpp"
 
 namespace tegula::codegen {
 
@@ -124,9 +125,25 @@ void CudaGridPrinter::by_register(const For& n, const Stmt& s) {
   register_loop(n, s);
 }
 
+// How many elements at a time, and which accesses are theirs together.
 std::optional<Vectors> CudaGridPrinter::vectors_of(const For& n, const Layout& layout) {
   const std::int64_t run = part_.is_all() ? run_along_rows(layout) : 1;
-  return run > 1 ? find_vectors(n, run) : std::nullopt;
+  auto result = run > 1 ? find_vectors(n, run) : std::nullopt;
+  if (!result) return shared_loads(n, layout);
+  if (!rows_found_)
+    for (const Stmt& s : passes::steady_loads(n, result->width, facts_)) result->steady.insert(s.get());
+  return result;
+}
+
+// The same where nothing is asked about rows: loads that elements share.
+std::optional<Vectors> CudaGridPrinter::shared_loads(const For& n, const Layout& layout) const {
+  const bool may_share = part_.is_all() && !rows_found_;
+  for (std::int64_t width = may_share ? run_along_rows(layout) : 1; width > 1; width /= 2) {
+    Vectors result{.width = static_cast<int>(width)};
+    for (const Stmt& s : passes::steady_loads(n, width, facts_)) result.steady.insert(s.get());
+    if (!result.steady.empty()) return result;
+  }
+  return std::nullopt;
 }
 
 // The braces of a loop with what holds within them.
@@ -161,7 +178,10 @@ void CudaGridPrinter::register_loop(const For& n, const Stmt& s) {
     either(
         vectors ? vectors->conditions : Texts{},
         [&] { registers(n, layout, first, vectors ? &*vectors : nullptr); },
-        [&] { registers(n, layout, first, nullptr); });
+        [&] {
+          const auto shared = shared_loads(n, layout);
+          registers(n, layout, first, shared ? &*shared : nullptr);
+        });
   });
   // What either way left moves to the registers of the products before one of them is under way.
   const BufferPtr* sum = in_two_ways && grid_ ? sum_of_products(n, *grid_) : nullptr;

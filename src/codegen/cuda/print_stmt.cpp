@@ -234,6 +234,7 @@ void CudaGridPrinter::operator()(const Let& n, const Stmt& s) {
 }
 
 void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
+  if (vectors_ && vectors_->steady.contains(s.get())) return;  // it stands in front of the elements
   begin(s);
   const auto ahead = step_reads_.find(n.variable.get());
   if (ahead != step_reads_.end())

@@ -239,6 +239,7 @@ void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std:
                                 const std::function<void()>& element) {
   Texts stores;
   for (const Stmt& s : n.body) {
+    if (vectors.steady.contains(s.get())) body({s});
     if (!vectors.names.contains(s.get())) continue;
     for (std::string& store : begin_pieces(n, vectors, s, exists)) stores.push_back(std::move(store));
   }
