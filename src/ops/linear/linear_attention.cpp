@@ -51,8 +51,9 @@ void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result,
     return launch(
         recurrent_of(c, scan, last), recurrent_kernel,
         {{"q", q}, {"k", k}, {"v", v}, {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
-  share_chunk_owners(c.call(), launch);
-  const Tensor sums = gate_sums(c, launch);
+  scan.even = c.has("g_gamma") && !c.has("g");
+  if (!scan.even) share_chunk_owners(c.call(), launch);
+  const Tensor sums = scan.even ? launch.scratch({0}, f32) : gate_sums(c, launch);
   const auto state = [&](const char* name, bool has) { return has ? c.call().formed(name) : TensorRef(); };
   launch_scan(c.call(), launch, scan,
               {.q = q,

@@ -46,6 +46,14 @@ Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_s
   return select(is_seen, score * exp(min(gi - gj, 0)), 0);
 }
 
+void GateTile::fill(const Expr& gate) {
+  assert_that(gate <= 0, "g_gamma are logarithms of decays: at most 0");
+  Shared& g = *tile_;
+  parallel(g, [&](Index i) { g(i) = f32(i + 1) * gate; });
+  Fragment& decays = decays_.emplace(std::initializer_list<int>{g.extent(0), g.extent(0)}, f32);
+  parallel(decays, [&](Index i, Index j) { decays(i, j) = select(i >= j, exp(f32(i - j) * gate), 0); });
+}
+
 void GateTile::grow(Fragment& x) const {
   if (!tile_) return;
   const Shared& g = *tile_;
@@ -81,6 +89,10 @@ void GateTile::age(Fragment& state, const Expr& last) const {
 }
 
 void GateTile::mask(Fragment& scores, const Expr& factor) const {
+  if (decays_) {
+    const Fragment& decays = *decays_;
+    return parallel(scores, [&](Index i, Index j) { scores(i, j) *= decays(i, j) * factor; });
+  }
   parallel(scores, [&](Index i, Index j) {
     Expr score = weights_ ? scores(i, j) * (*weights_)(j)*factor : scores(i, j) * factor;
     scores(i, j) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), i >= j) : select(i >= j, score, 0);
@@ -110,15 +122,16 @@ namespace {
 struct ScanChunk {
   const ScanInputs& in;
   Shared q, k, v, rounded;
-  GateTile gates;
+  std::optional<GateTile> of_tokens;
+  GateTile& gates;
 
-  explicit ScanChunk(const ScanInputs& inputs)
+  ScanChunk(const ScanInputs& inputs, std::optional<GateTile>& even)
       : in(inputs),
         q({in.c.rows(), in.c.features()}, in.c.type),
         k({in.c.rows(), in.c.features()}, in.c.type),
         v({in.c.rows(), in.c.block}, in.c.type),
         rounded({in.c.features(), in.c.block}, in.c.type),
-        gates(in.c) {}
+        gates(even ? *even : of_tokens.emplace(in.c)) {}
 
   Fragment outputs(const Fragment& state, const Expr& scale) {
     const ScanKernel& c = in.c;
@@ -164,7 +177,7 @@ Kernel scan_kernel(const ScanKernel& c) {
     ScanInputs in(c);
     Sequences& s = in.s;
     Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v");
-    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
+    Tensor sums = c.gated ? in.gates() : q;
     Tensor weights = c.weighted ? input("weights", in.of_heads(), f32) : q;
     Tensor shares = c.skip ? input("D", {in.heads}, f32) : q, z = c.gate ? in.values("z") : q;
     Tensor start = c.first ? input("initial_state", in.ends(), f32) : q;
@@ -176,13 +189,15 @@ Kernel scan_kernel(const ScanKernel& c) {
       Expr column = x * c.block, key_head = in.key_head(h);
       Fragment state({c.features(), c.block}, f32, 0);
       if (c.first) copy(start.slice(n, h).at(0, column), state);
+      std::optional<GateTile> even;
+      if (c.even) even.emplace(c).fill(sums(h));
       pipelined(ceildiv(s.length(n), c.rows()), {.stages = 2}, [&](Index chunk) {
         Expr row = chunk * c.rows();
-        ScanChunk own(in);
+        ScanChunk own(in, even);
         copy(s.head(q, n, key_head).at(row), own.q);
         copy(s.head(k, n, key_head).at(row), own.k);
         copy(s.head(v, n, h).at(row, column), own.v);
-        if (c.gated) own.gates.load(s.head(sums, n, h).at(row));
+        if (c.gated && !c.even) own.gates.load(s.head(sums, n, h).at(row));
         add_ones(c, own.v, column);
         if (c.weighted) own.gates.load_weights(s.head(weights, n, h).at(row));
         std::optional<Shared> gate;
@@ -211,7 +226,7 @@ class StatesPass {
         k(in.keys("k")),
         v(in.values("v")),
         w(c.by_feature ? input("w", in.s.shape({in.heads, c.d}), c.type) : k),
-        sums(c.gated ? input("sums", in.of_heads(), f32) : k),
+        sums(c.gated ? in.gates() : k),
         weights(c.weighted ? input("weights", in.of_heads(), f32) : k),
         decays(c.by_feature ? in.decays() : k),
         start(c.first ? input("initial_state", in.ends(), f32) : k),
@@ -231,9 +246,11 @@ class StatesPass {
            std::optional<Var> gates;
            if (c.alone && c.gated) gates.emplace(0.0f);
            if (c.first) copy(start.slice(n, h).at(0, column), state);
+           std::optional<GateTile> even;
+           if (c.even) even.emplace(c).fill(sums(h));
            const int elements = c.rows() * (c.features() * (c.by_feature ? 2 : 1) + c.block);
            pipelined(ceildiv(s.length(n), c.rows()), {.stages = c.stages(elements)}, [&](Index chunk) {
-             of_chunk({n, h, chunk, chunk * c.rows(), column}, state, gates ? &*gates : nullptr);
+             of_chunk({n, h, chunk, chunk * c.rows(), column}, state, even, gates ? &*gates : nullptr);
            });
            if (c.last) copy(state, end.slice(n, h).at(0, column));
            if (gates) when(x == 0, [&] { fades(n, h) = exp(*gates); });
@@ -245,16 +262,17 @@ class StatesPass {
     Expr n, h, chunk, row, column;
   };
 
-  void of_chunk(const Chunk& own, Fragment& state, Var* all_gates) const {
+  void of_chunk(const Chunk& own, Fragment& state, std::optional<GateTile>& even, Var* all_gates) const {
     const Sequences& s = in.s;
     const auto& [n, h, chunk, row, column] = own;
     Shared ks({c.rows(), c.features()}, c.type), vs({c.rows(), c.block}, c.type);
     std::optional<Shared> rounded;
     if (!c.alone) rounded.emplace(std::initializer_list<int>{c.features(), c.block}, c.type);
-    GateTile gates(c);
+    std::optional<GateTile> of_tokens;
+    GateTile& gates = even ? *even : of_tokens.emplace(c);
     copy(s.head(k, n, in.key_head(h)).at(row), ks);
     copy(s.head(v, n, h).at(row, column), vs);
-    if (c.gated) gates.load(s.head(sums, n, h).at(row));
+    if (c.gated && !c.even) gates.load(s.head(sums, n, h).at(row));
     if (c.weighted) gates.load_weights(s.head(weights, n, h).at(row));
     if (c.by_feature) {
       Shared faded({c.features()}, f32);

@@ -16,6 +16,7 @@ struct ScanKernel {
   int d = 64, d_v = 64;  // features, and columns of values
   int block = 64;        // columns that a block has
   bool gated = false;    // there are gates
+  bool even = false;     // they are those of heads, which all tokens have: no sums are given
   // The delta rule with decays of features, which fade by `decays` [batch, chunks, heads, d] over a chunk; q
   // and k have their own, q the scale, too, and scores [batch, tokens, heads, 64] are given.
   bool by_feature = false;
@@ -31,11 +32,11 @@ struct ScanKernel {
   bool alone = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
-                      labelled("b", block), labelled("gated", gated), labelled("features", by_feature),
-                      labelled("grouped", grouped), labelled("ones", ones), labelled("weighted", weighted),
-                      labelled("skip", skip), labelled("gate", gate), labelled("first", first),
-                      labelled("last", last), labelled("packed", packed), labelled("deep", deep),
-                      labelled("alone", alone));
+                      labelled("b", block), labelled("gated", gated), labelled("even", even),
+                      labelled("features", by_feature), labelled("grouped", grouped), labelled("ones", ones),
+                      labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
+                      labelled("first", first), labelled("last", last), labelled("packed", packed),
+                      labelled("deep", deep), labelled("alone", alone));
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;
@@ -53,12 +54,12 @@ struct ScanKernel {
 ScanKernel wide(ScanKernel c, bool on_gpu);
 ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu);
 
-// q, k, v, [sums, weights, D, z, initial_state,] scale give out [, final_state]: with weights [batch, tokens,
-// heads] v is weights · v but where D [heads] times v is added to the results; these are multiplied by silu
-// of z.
+// q, k, v, [sums or g_gamma, weights, D, z, initial_state,] scale give out [, final_state]: with weights
+// [batch, tokens, heads] v is weights · v but where D [heads] times v is added to the results; these are
+// multiplied by silu of z.
 lang::Kernel scan_kernel(const ScanKernel& c);
-// k, v, [w, sums, weights, decays, initial_state] give states [, v_new, final_state]; with the delta rule v
-// is u, and v_new = u − w · state. `alone` they give final_state [, fades [sequences, heads]].
+// k, v, [w, sums or g_gamma, weights, decays, initial_state] give states [, v_new, final_state]; with the
+// delta rule v is u, and v_new = u − w · state. `alone` they give final_state [, fades [sequences, heads]].
 lang::Kernel scan_states_kernel(const ScanKernel& c);
 // q, k, dout, [w, sums, scores, decays, dfinal_state, scale] give dstates, dv [, dinitial_state].
 lang::Kernel scan_state_gradients_kernel(const ScanKernel& c);

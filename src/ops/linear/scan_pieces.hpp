@@ -19,6 +19,10 @@ struct ScanInputs {
   }
   lang::Extents columns() const { return s.shape({heads, c.d_v}); }
   lang::Extents of_heads() const { return s.shape({heads}); }
+  // Sums of gates, or the gates of heads.
+  lang::Tensor gates() const {
+    return c.even ? lang::input("g_gamma", {heads}, f32) : lang::input("sums", of_heads(), f32);
+  }
   lang::Tensor decays() const { return lang::input("decays", {s.batch, chunks, heads, c.d}, f32); }
   lang::Extents states() const { return {s.batch, chunks, heads, c.d, c.d_v}; }
   lang::Extents ends() const { return {sequences, heads, c.d, c.d_v}; }
@@ -37,6 +41,8 @@ class GateTile {
   void load(const lang::Window& from) {
     if (tile_) copy(from, *tile_);
   }
+  // Sums of gates that all tokens have: those of every chunk. So threads keep the decays between its tokens.
+  void fill(const lang::Expr& gate);
   // Loads the weights of the chunk's values, by which faded() multiplies.
   void load_weights(const lang::Window& from) { copy(from, *weights_); }
   // Rows [rows, …] times e^g, times e^(g_last − g), or all of it times e^g_last.
@@ -58,6 +64,7 @@ class GateTile {
     return lang::Shared({rows}, f32);
   }
   std::optional<lang::Shared> tile_, weights_;
+  std::optional<lang::Fragment> decays_;
 };
 
 // Rows of a state times the decays of features over a chunk.
