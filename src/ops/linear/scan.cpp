@@ -46,10 +46,11 @@ Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_s
   return select(is_seen, score * exp(min(gi - gj, 0)), 0);
 }
 
-void GateTile::fill(const Expr& gate) {
+void GateTile::fill(const Expr& gate, bool keep) {
   assert_that(gate <= 0, "g_gamma are logarithms of decays: at most 0");
   Shared& g = *tile_;
   parallel(g, [&](Index i) { g(i) = f32(i + 1) * gate; });
+  if (!keep) return;
   Fragment& decays = decays_.emplace(std::initializer_list<int>{g.extent(0), g.extent(0)}, f32);
   parallel(decays, [&](Index i, Index j) { decays(i, j) = select(i >= j, exp(f32(i - j) * gate), 0); });
 }
@@ -190,7 +191,7 @@ Kernel scan_kernel(const ScanKernel& c) {
       Fragment state({c.features(), c.block}, f32, 0);
       if (c.first) copy(start.slice(n, h).at(0, column), state);
       std::optional<GateTile> even;
-      if (c.even) even.emplace(c).fill(sums(h));
+      if (c.even) even.emplace(c).fill(sums(h), c.threads() > 0);
       pipelined(ceildiv(s.length(n), c.rows()), {.stages = 2}, [&](Index chunk) {
         Expr row = chunk * c.rows();
         ScanChunk own(in, even);
@@ -247,7 +248,7 @@ class StatesPass {
            if (c.alone && c.gated) gates.emplace(0.0f);
            if (c.first) copy(start.slice(n, h).at(0, column), state);
            std::optional<GateTile> even;
-           if (c.even) even.emplace(c).fill(sums(h));
+           if (c.even) even.emplace(c).fill(sums(h), false);
            const int elements = c.rows() * (c.features() * (c.by_feature ? 2 : 1) + c.block);
            pipelined(ceildiv(s.length(n), c.rows()), {.stages = c.stages(elements)}, [&](Index chunk) {
              of_chunk({n, h, chunk, chunk * c.rows(), column}, state, even, gates ? &*gates : nullptr);

@@ -41,8 +41,9 @@ class GateTile {
   void load(const lang::Window& from) {
     if (tile_) copy(from, *tile_);
   }
-  // Sums of gates that all tokens have: those of every chunk. So threads keep the decays between its tokens.
-  void fill(const lang::Expr& gate);
+  // Sums of gates that all tokens have: those of every chunk. So threads keep the decays between its tokens,
+  // if they have the registers.
+  void fill(const lang::Expr& gate, bool keep);
   // Loads the weights of the chunk's values, by which faded() multiplies.
   void load_weights(const lang::Window& from) { copy(from, *weights_); }
   // Rows [rows, …] times e^g, times e^(g_last − g), or all of it times e^g_last.
