@@ -76,5 +76,65 @@ TEST_P(SharedNumbers, AreLoadedOnceForNeighbours) {
 INSTANTIATE_TEST_SUITE_P(Table, SharedNumbers, ::testing::ValuesIn(shared_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
+// The elements of a word of a row, from `first` on: whole pieces where the row's length allows it.
+lang::Kernel weighed_words(DType type, int count, int first, int multiple) {
+  return kernel("words", [&] {
+    Dim N("N"), K("K"), W("W");
+    K.multiple_of(multiple);
+    lang::Tensor x = input("x", {N, K}, type), w = input("w", {N, W}, f32), out = output("out", {N, W}, f32);
+    grid(ceildiv(N, rows), ceildiv(W, 64), {.threads = 64}, [&](Index by, Index step) {
+      Fragment sums = load(w.at(by * rows, step * 64), {rows, 64});
+      parallel(sums, [&](Index i, Index j) {
+        Var sum = 0.0f;
+        for (int e = 0; e < count; ++e)
+          sum += f32(x(by * rows + i, (step * 64 + j) * count + first + e)) * float(e + 1);
+        sums(i, j) *= sum;
+      });
+      lang::copy(sums, out.at(by * rows, step * 64));
+    });
+  });
+}
+
+struct WordsCase {
+  const char* name;
+  DType type;
+  int count, first, multiple;
+  bool by_pieces;
+};
+
+void PrintTo(const WordsCase& c, std::ostream* out) { *out << c.name; }
+
+const WordsCase words_cases[] = {
+    {"of_f16", f16, 8, 0, 8, true},
+    {"of_f32", f32, 8, 0, 4, true},
+    {"of_i8", i8, 16, 0, 16, true},
+    {"of_f16_from_four_on", f16, 8, 4, 4, true},
+    {"of_f16_from_one_on", f16, 8, 1, 8, true},
+    {"of_rows_that_end_anywhere", f16, 8, 0, 1, false},
+};
+
+class Words : public ::testing::TestWithParam<WordsCase> {};
+
+TEST_P(Words, AreLoadedByPieces) {
+  const WordsCase& c = GetParam();
+  const Watchdog watchdog(c.name, std::chrono::seconds(60));
+  const lang::Kernel program = weighed_words(c.type, c.count, c.first, c.multiple);
+  const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
+  EXPECT_EQ(text.find("piece_ = tg::load_pack_if") != std::string::npos, c.by_pieces) << text;
+  for (const int n : {1, 6})
+    for (const int words : {0, 1, 100}) {
+      // The last word may be cut off, or all of it and more.
+      for (const int k : {words * c.count, std::max(words - 2, 0) * c.count + c.multiple})
+        expect_as_interpreted(program,
+                              {Data::random_integers({n, k}, i32, 1, -9, 9).to(c.type),
+                               Data::random_normal({n, words}, f32, 2)},
+                              {n, words}, 1e-3,
+                              {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, Words, ::testing::ValuesIn(words_cases),
+                         [](auto& info) { return std::string(info.param.name); });
+
 }  // namespace shared_numbers_test
 }  // namespace tegula::emulation

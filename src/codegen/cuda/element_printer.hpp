@@ -89,6 +89,8 @@ class ElementPrinter : protected GridState {
   Texts begin_pieces(const ir::For& n, const Vectors& vectors, const ir::Stmt& s, const std::string& exists);
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::string& exists,
                   const std::function<void()>& element);
+  void find_pieces(const ir::For& n);
+  const std::string& loaded_piece(std::size_t number);
   bool adds_vectors(const ir::Stmt& s) const;
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);

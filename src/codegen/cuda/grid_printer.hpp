@@ -53,6 +53,7 @@ class CudaGridPrinter : private RowPrinter {
   void begin(const ir::Stmt& stmt);
   void operator()(const ir::Let& n, const ir::Stmt& stmt);
   void operator()(const ir::Load& n, const ir::Stmt& stmt);
+  static std::string element_of_pack(const ir::Load& n, const std::string& pack, const std::string& at);
   void operator()(const ir::Store& n, const ir::Stmt& stmt);
   void operator()(const ir::Declare& n, const ir::Stmt& stmt);
   void operator()(const ir::DeclareVar& n, const ir::Stmt& stmt);

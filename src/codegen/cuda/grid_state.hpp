@@ -17,6 +17,7 @@
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_plan.hpp"
 #include "passes/cuda/moving_rows.hpp"
+#include "passes/cuda/neighbour_loads.hpp"
 #include "passes/cuda/plan_byte_turns.hpp"
 #include "passes/cuda/plan_conversions.hpp"
 #include "passes/cuda/row_loops.hpp"
@@ -74,6 +75,9 @@ class GridState {
   passes::Reason not_spread_;
   std::optional<ElementLoop> loop_;
   const Vectors* vectors_ = nullptr;  // of the loop that is printed
+  // What its iterations load by whole pieces, and the names of those that have been loaded.
+  passes::PieceLoads pieces_;
+  std::vector<std::string> piece_names_;
   // What it finds for each row before the row's elements, and the condition under which the row is written.
   const passes::RowLoop* rows_found_ = nullptr;
   std::string row_exists_;

@@ -139,7 +139,8 @@ std::optional<Vectors> CudaGridPrinter::vectors_of(const For& n, const Layout& l
 std::optional<Vectors> CudaGridPrinter::shared_loads(const For& n, const Layout& layout) const {
   const bool may_share = part_.is_all() && !rows_found_;
   for (std::int64_t width = may_share ? run_along_rows(layout) : 1; width > 1; width /= 2) {
-    Vectors result{.width = static_cast<int>(width)};
+    Vectors result;
+    result.width = static_cast<int>(width);
     for (const Stmt& s : passes::steady_loads(n, width, facts_)) result.steady.insert(s.get());
     if (!result.steady.empty()) return result;
   }
@@ -203,7 +204,9 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
   loop_ = ElementLoop{&n, &layout, first};
   RowTable table;
   if (rows_found_) find_rows(layout, base, table);
+  find_pieces(n);
   const auto name = [&] {
+    piece_names_.clear();
     const Coordinates at = register_coordinates(layout, base);
     for (std::size_t d = 0; d < n.index.size(); ++d) values_.set(n.index[d], at.names[d]);
     name_found(table);
@@ -231,6 +234,7 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
     if (!inside.empty()) out_.close();
   }
   loop_.reset();
+  pieces_ = {};
   row_exists_.clear();
   out_.close();
 }

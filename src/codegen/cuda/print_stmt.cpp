@@ -233,6 +233,12 @@ void CudaGridPrinter::operator()(const Let& n, const Stmt& s) {
   name_divisions([&](const VariablePtr& v) { return v == n.variable; });
 }
 
+std::string CudaGridPrinter::element_of_pack(const Load& n, const std::string& pack, const std::string& at) {
+  const bool is_told = n.from.view.buffer->type == e4m3;
+  return is_told ? fmt::format("tg::value_of({}, {})", pack, at)
+                 : fmt::format("tg::value({}.get({}))", pack, at);
+}
+
 void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   if (vectors_ && vectors_->steady.contains(s.get())) return;  // it stands in front of the elements
   begin(s);
@@ -242,10 +248,9 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   else if (moved_.contains(n.variable.get()))
     move_element(n, s);
   else if (is_packed(s))
-    define(n.variable,
-           n.from.view.buffer->type == e4m3
-               ? fmt::format("tg::value_of({}, e)", vectors_->names.at(s.get()))
-               : fmt::format("tg::value({}.get(e))", vectors_->names.at(s.get())),
+    define(n.variable, element_of_pack(n, vectors_->names.at(s.get()), "e"), true, s->at);
+  else if (const auto part = pieces_.loads.find(s.get()); part != pieces_.loads.end())
+    define(n.variable, element_of_pack(n, loaded_piece(part->second.piece), std::to_string(part->second.at)),
            true, s->at);
   else
     define(n.variable, load_text(n.from), true, s->at);

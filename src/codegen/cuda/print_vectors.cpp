@@ -234,6 +234,30 @@ ElementPrinter::Texts ElementPrinter::begin_pieces(const For& n, const Vectors& 
                       as<Atomic>(s) ? "add" : "store", pointer, name)};
 }
 
+// What iterations of the loop load by pieces of tensors that are aligned.
+void ElementPrinter::find_pieces(const For& n) {
+  pieces_ = rows_found_ ? passes::PieceLoads{} : passes::piece_loads(n.body, facts_);
+  std::erase_if(pieces_.loads, [&](const auto& load) {
+    return !supposes_alignment(*pieces_.pieces[load.second.piece].first.view.buffer);
+  });
+}
+
+// The name of the piece; the first of its loads brings it.
+const std::string& ElementPrinter::loaded_piece(std::size_t number) {
+  piece_names_.resize(pieces_.pieces.size());
+  std::string& name = piece_names_[number];
+  if (!name.empty()) return name;
+  const auto& [first, width] = pieces_.pieces[number];
+  require_aligned(first.view.buffer);
+  aligned_ = first.view.buffer.get();
+  const auto [pointer, guard] = address(first);
+  aligned_ = nullptr;
+  name = names_.unique("piece");
+  out_.line(fmt::format("const auto {} = tg::load_pack{}<{}>({}{});", name, guard.empty() ? "" : "_if", width,
+                        pointer, guard.empty() ? "" : ", " + guard));
+  return name;
+}
+
 // The names of the indices are those of the first element; `element` names those of element `e` from there.
 void ElementPrinter::by_vectors(const For& n, const Vectors& vectors, const std::string& exists,
                                 const std::function<void()>& element) {

@@ -21,6 +21,7 @@ struct ReadCase {
   Work work;
   DType type = f32;
   bool ahead = true;
+  bool across = false;  // the tile's numbers lie in a column of their tensor
 };
 
 void PrintTo(const ReadCase& c, std::ostream* out) { *out << c.name; }
@@ -32,8 +33,8 @@ Kernel program(const ReadCase& c, int sums = 2) {
     Dim K("K"), B("B");
     const int rows = 128 * sums;
     Tensor x = input("x", {B, rows, K}, e4m3), y = input("y", {64, K}, e4m3),
-           s = input("s", {K, rows}, c.type), t = input("t", {K}, f32),
-           out = output("out", {B, rows, 64}, f32);
+           s = c.across ? input("s", {rows, K}, c.type) : input("s", {K, rows}, c.type),
+           t = input("t", {K}, f32), out = output("out", {B, rows, 64}, f32);
     grid(B, {.threads = 256}, [&](Index b) {
       std::vector<Fragment> parts;
       for (int i = 0; i < sums; ++i) parts.emplace_back(Fragment({128, 64}, f32, 0));
@@ -41,7 +42,7 @@ Kernel program(const ReadCase& c, int sums = 2) {
         Shared p({rows, 128}, e4m3), q({64, 128}, e4m3), scale({rows}, c.type);
         copy(x.slice(b).at(0, k * 128), p);
         copy(y.at(0, k * 128), q);
-        copy(s.slice(k).at(0), scale);
+        copy((c.across ? s.slice(all, k) : s.slice(k)).at(0), scale);
         Expr of_step = t(k);
         Fragment part({128, 64}, f32);
         int first = 0;
@@ -126,6 +127,20 @@ TEST_P(RowsAhead, AreKeptWhereTwoSetsOfSumsAlternate) {
   for_each_event<schedule::Arrive>(
       own.roles[0].events, [](schedule::Arrive& x, schedule::Events&, std::size_t) { x.behind.clear(); });
   EXPECT_TRUE(schedule::verify(own)) << "a slot is let go before its values are there";
+}
+
+// Of numbers that threads bring, and of two products, the rows are read where the work needs them.
+TEST(RowsAheadOfAlternatingSums, AreNotOfNumbersThatThreadsBring) {
+  ReadCase across = cases[0];
+  across.across = true;
+  for (const int sums : {1, 2}) {
+    const testing::Lowered lowered(program(across, sums));
+    std::size_t kept = 0;
+    for (const ir::For* loop : testing::all_of<ir::For>(lowered.plan.grids[0].consumers.body))
+      kept += kept_rows(ir::statement(*loop, loop->index[0]->at)).size();
+    EXPECT_EQ(kept, sums == 1 ? 0u : 2u);
+    EXPECT_FALSE(schedule::verify(*lowered.plan.grids[0].schedule));
+  }
 }
 
 void expect_rejected(const schedule::Schedule& changed) {

@@ -9,7 +9,8 @@ namespace {
 // Where weights are decoded: into registers that feed the product, from plain or packed order; by way of
 // registers into shared memory; by a loop over a shared tile. `slabs`: packed, in slabs of a step, of which
 // one is decoded while the product of another runs.
-enum class Way { registers, packed, shared, loop, slabs };
+// `parts`: packed, in parts of a step, each for a warp group.
+enum class Way { registers, packed, shared, loop, slabs, parts };
 
 struct Int4Tile : GemmTile {
   int group = 128, slab = 32;
@@ -122,6 +123,40 @@ Kernel int4_gemm_in_slabs(const Int4Tile& t) {
   });
 }
 
+// Few rows of A: a block has a processor to itself, and its warp groups decode parts of a step at the same
+// time. Words of a part lie in rows of their own, which quads of lanes read without conflicts of banks.
+Kernel int4_gemm_in_parts(const Int4Tile& t, int parts) {
+  return kernel("gemm_int4_parts", [&] {
+    const int k = t.k / parts, words = k / 8;
+    require(k % t.group == 0 || t.group % k == 0, "parts and groups fit each other");
+    Dim M("M");
+    Weights w(t, true);
+    Tensor A = input("A", {M, w.K}, t.type), C = output("C", {M, w.N}, t.type);
+    grid(ceildiv(w.N, t.n), ceildiv(M, t.m), {.blocks_per_processor = 1}, [&](Index x, Index y) {
+      Fragment acc({t.n, t.m}, f32, 0);
+      pipelined(w.K / t.k, {.stages = 4}, [&](Index step) {
+        Shared a({t.m, t.k}, t.type), B({parts * t.n, words}, u32);
+        Shared scale({w.groups, t.n}, t.type), zero({w.groups, t.n}, t.type);
+        copy(A.at(y * t.m, step * t.k), a);
+        for (int p = 0; p < parts; ++p)
+          copy(w.B.at(x * t.n, (step * parts + p) * words), B.slice(range(p * t.n, (p + 1) * t.n)));
+        copy(w.scale.at(step * t.k / t.group, x * t.n), scale);
+        copy(w.zero.at(step * t.k / t.group, x * t.n), zero);
+        unrolled(parts, [&](Index part) {
+          Fragment W({t.n, k}, f32);
+          parallel(W, [&](Index i, Index j) {
+            Expr at = packed_place(j, k), q = (B(part * t.n + i, at / 8) >> u32(at % 8 * 4)) & 15u;
+            Expr g = (part * k + j) / t.group;
+            W(i, j) = (f32(q) - zero(g, i)) * scale(g, i);
+          });
+          gemm(W.to(t.type), a.reshape({t.m, parts, k}).slice(all, part, all).T(), acc);
+        });
+      });
+      copy(acc.T(), C.at(y * t.m, x * t.n));
+    });
+  });
+}
+
 struct Int4GemvTile {
   int n, k, threads, group = 128;
 };
@@ -194,7 +229,8 @@ Kernel int4_gemv_interleaved(const Int4GemvTile& t) {
 Prepared int4_call(Way way) {
   Int4Tile t{{32, 64, 64}};
   t.group = way == Way::slabs ? 64 : 32;
-  const int M = 40, N = 136, K = 128;
+  const int M = 40, N = 136, K = way == Way::parts ? 256 : 128, parts = 2;
+  if (way == Way::parts) t.k = 128;
   const Data a = normal({M, K}, f16, 1), q = integers({N, K}, i32, 2, 0, 16);
   const Data scale = uniform({K / t.group, N}, f16, 3, .5, 2),
              zero = integers({K / t.group, N}, f16, 4, 0, 16);
@@ -203,9 +239,10 @@ Prepared int4_call(Way way) {
   each(N, K, [&](int n, int j) {
     W(n, j) = tegula::round_to(f16, (Q(n, j) - Z(j / t.group, n)) * S(j / t.group, n));
   });
-  const bool packed = way == Way::packed || way == Way::slabs;
-  const Data weights = packed ? packed_words(q, t.k) : packed_bytes(q);
+  const bool packed = way == Way::packed || way == Way::slabs || way == Way::parts;
+  const Data weights = packed ? packed_words(q, way == Way::parts ? t.k / parts : t.k) : packed_bytes(q);
   const Wanted C{product_of(Numbers(a), W), f16, 4e-3};
+  if (way == Way::parts) return {int4_gemm_in_parts(t, parts), {weights, scale, zero, a, C}};
   return way == Way::slabs ? Prepared{int4_gemm_in_slabs(t), {weights, scale, zero, a, C}}
                            : Prepared{int4_gemm(way, t), {weights, scale, zero, a, C}};
 }
@@ -237,7 +274,8 @@ Program gemm_int4() {
            {"packed", [] { return int4_call(Way::packed); }},
            {"shared", [] { return int4_call(Way::shared); }},
            {"loop", [] { return int4_call(Way::loop); }},
-           {"slabs", [] { return int4_call(Way::slabs); }}},
+           {"slabs", [] { return int4_call(Way::slabs); }},
+           {"parts", [] { return int4_call(Way::parts); }}},
           {{"into registers, 128 x 128 x 64", [] { return int4_gemm(Way::registers, tile(128, 128, 64)); }},
            {"packed, 128 x 128 x 64", [] { return int4_gemm(Way::packed, tile(128, 128, 64)); }},
            {"packed, 256 x 128 x 64", [] { return int4_gemm(Way::packed, tile(256, 128, 64)); }},
@@ -246,7 +284,9 @@ Program gemm_int4() {
            {"into shared memory, 128 x 128 x 64", [] { return int4_gemm(Way::shared, tile(128, 128, 64)); }},
            {"by a loop, 128 x 128 x 64", [] { return int4_gemm(Way::loop, tile(128, 128, 64)); }},
            {"slabs, 256 x 128 x 128", [] { return int4_gemm_in_slabs(tile(256, 128, 128)); }},
-           {"slabs, 16 x 64 x 256", [] { return int4_gemm_in_slabs(tile(16, 64, 256, 64)); }}}};
+           {"slabs, 16 x 64 x 256", [] { return int4_gemm_in_slabs(tile(16, 64, 256, 64)); }},
+           {"four parts, 16 x 64 x 512", [] { return int4_gemm_in_parts(tile(16, 64, 512), 4); }},
+           {"two parts, 16 x 64 x 256", [] { return int4_gemm_in_parts(tile(16, 64, 256), 2); }}}};
 }
 Program gemv_int4() {
   return {"gemm",
