@@ -40,11 +40,11 @@ class PassGradients {
         douts({rows, c.block}, c.type);
     Shared inverses({rows, rows}, c.type), seen({rows, rows}, c.type), own({DeltaVector::count, rows}, f32);
     copy(s.head(dout, at.n, at.h).at(at.row, at.column), douts);
-    copy(s.head(scores, at.n, at.h).at(at.row), seen);
+    copy(s.chunk(scores, at.n, at.chunk, at.h).at(0), seen);
     copy(s.head(k, at.n, in.key_head(at.h)).at(at.row), ks);
     copy(s.chunk(vectors, at.n, at.chunk, at.h).at(0), own);
     copy(s.head(q, at.n, in.key_head(at.h)).at(at.row), qs);
-    copy(s.head(inverse, at.n, at.h).at(at.row), inverses);
+    copy(s.chunk(inverse, at.n, at.chunk, at.h).at(0), inverses);
     Fragment before = dstate.to(c.type);
     Fragment dw({c.block, rows}, f32, 0), from_state({c.block, rows}, f32, 0), y({c.block, rows}, f32, 0);
     gemm(before, ks.T(), from_state);
@@ -67,7 +67,7 @@ class PassGradients {
     parallel(y,
              [&](Index i, Index j) { y(i, j) *= -own(DeltaVector::share, j) * own(DeltaVector::grown, j); });
     gemm(y.to(c.type), ks, dstate);
-    if (c.keep) copy(*straight, s.head(solved, at.n, at.h).at(at.row, at.column));
+    if (c.keep) copy(*straight, s.chunk(solved, at.n, at.chunk, at.h).at(0, at.column));
   }
 
   Extents ends() const { return {in.sequences, in.heads, c.d_v, c.d}; }
@@ -77,11 +77,11 @@ class PassGradients {
   ScanInputs in{scan};
   int rows = scan.rows();
   Tensor q = in.keys("q"), k = in.keys("k"), dout = input("dout", in.columns(), c.type);
-  Tensor inverse = input("inverse", in.s.shape({in.heads, rows}), c.type);
-  Tensor scores = input("scores", in.s.shape({in.heads, rows}), c.type);
+  Tensor inverse = input("inverse", of_rows(in, rows), c.type);
+  Tensor scores = input("scores", of_rows(in, rows), c.type);
   Tensor vectors = input("vectors", of_vectors(in), f32);
   Tensor dend = c.last ? input("dfinal_state", ends(), f32) : k;
-  Tensor solved = c.keep ? output("solved", in.columns(), c.type) : k;
+  Tensor solved = c.keep ? output("solved", of_rows(in, c.d_v), c.type) : k;
   Tensor dstates = c.keep ? output("dstates", of_states(in), c.type) : k;
   Tensor dstart = c.first ? output("dinitial_state", ends(), f32) : k;
 };
@@ -194,8 +194,8 @@ class ChunkGradientsOfRule {
       Shared vs({rows, c.block}, c.type), state({c.block, scan.features()}, c.type);
       Shared dstate({c.block, scan.features()}, c.type);
       copy(s.head(dout, n, h).at(row, column), douts);
-      copy(s.head(written, n, h).at(row, column), ws);
-      copy(s.head(solved, n, h).at(row, column), ys);
+      copy(s.chunk(written, n, chunk, h).at(0, column), ws);
+      copy(s.chunk(solved, n, chunk, h).at(0, column), ys);
       copy(s.chunk(states, n, chunk, h).at(column), state);
       copy(s.chunk(dstates, n, chunk, h).at(column), dstate);
       copy(s.head(v, n, h).at(row, column), vs);
@@ -282,7 +282,8 @@ class ChunkGradientsOfRule {
   ScanInputs in{scan};
   int rows = scan.rows();
   Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v"), dout = input("dout", in.columns(), c.type);
-  Tensor written = input("written", in.columns(), c.type), solved = input("solved", in.columns(), c.type);
+  Tensor written = input("written", of_rows(in, c.d_v), c.type),
+         solved = input("solved", of_rows(in, c.d_v), c.type);
   Tensor states = input("states", of_states(in), c.type), dstates = input("dstates", of_states(in), c.type);
   Tensor vectors = input("vectors", of_vectors(in), f32);
   Expr scale = scalar("scale", f32);

@@ -39,7 +39,7 @@ void FormedRule::normalize() {
 void FormedRule::make_factors() {
   constexpr int rows = chunk_tokens_of_scan;
   vectors = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), DeltaVector::count, rows}), f32);
-  inverse = make("heads", {rows}, pass.type), scores = make("heads", {rows}, pass.type);
+  inverse = make_rows(rows), scores = make_rows(rows);
   share_chunk_owners(c.call(), launch);
 }
 
