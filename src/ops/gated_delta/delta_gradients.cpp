@@ -50,11 +50,13 @@ class PassGradients {
     gemm(before, ks.T(), from_state);
     gemm(douts.T(), seen, dw);
     // What no product reads follows one, so that it runs beside it.
-    if (c.keep) copy(dstate, s.chunk(dstates, at.n, at.chunk, at.h).at(at.column));
+    std::optional<Shared> kept;
+    if (c.keep) copy(dstate, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
     Expr all = own(DeltaVector::grown, rows - 1);
     parallel(dstate, [&](Index i, Index j) { dstate(i, j) *= all; });
     parallel(dw, [&](Index i, Index j) { dw(i, j) += from_state(i, j) * own(DeltaVector::faded, j); });
     gemm(dw.to(c.type), inverses, y);
+    if (c.keep) copy(*kept, s.chunk(dstates, at.n, at.chunk, at.h).at(at.column));
     Fragment given({c.block, rows}, c.type), asking({c.block, rows}, f32);
     parallel(given, [&](Index i, Index j) { given(i, j) = douts(j, i); });
     parallel(asking, [&](Index i, Index j) { asking(i, j) = f32(given(i, j)) * own(DeltaVector::asked, j); });

@@ -19,7 +19,8 @@ class PassOverChunks {
 
   void run() const {
     const Sequences& s = in.s;
-    grid(ceildiv(c.columns(), c.block), in.heads, s.count(), {.threads = threads_of_pass(c)},
+    grid(ceildiv(c.columns(), c.block), in.heads, s.count(),
+         {.threads = threads_of_pass(c), .blocks_per_processor = c.deep ? 1 : 0},
          [&](Index x, Index h, Index n) {
            Expr column = x * c.block;
            Fragment state({c.block, scan.features()}, f32, 0);
@@ -73,7 +74,9 @@ class PassOverChunks {
     if (c.outputs) gemm(before, t.q->T(), o);
     // What no product reads follows one, so that it runs beside it.
     parallel(values, [&](Index i, Index j) { values(i, j) = t.v(j, i); });
-    if (c.keep) copy(state, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
+    // Threads store whole rows of a tile; of what they hold themselves, a quarter of one at a time.
+    std::optional<Shared> kept;
+    if (c.keep) copy(state, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
     Expr all = t.vectors(DeltaVector::grown, rows - 1);
     parallel(state, [&](Index i, Index j) { state(i, j) *= all; });
     parallel(seen, [&](Index i, Index j) {
@@ -81,6 +84,7 @@ class PassOverChunks {
                    t.vectors(DeltaVector::share, j);
     });
     gemm(seen.to(c.type), t.inverse.T(), written);
+    if (c.keep) copy(*kept, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
     if (c.outputs) {
       parallel(o, [&](Index i, Index j) { o(i, j) *= t.vectors(DeltaVector::asked, j); });
       gemm(written.to(c.type), t.scores->T(), o);

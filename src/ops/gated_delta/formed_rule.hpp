@@ -66,6 +66,8 @@ struct FormedRule {
   void make_kept() { states = make_states(), written = make_rows(pass.d_v); }
   // The results of all chunks.
   void run_with_results();
+  // With one block a processor where there are so few.
+  DeltaPass of_few(DeltaPass own, std::int64_t segments) const;
   void launch_pass(const DeltaPass& own, const Stretch& stretch, const TensorRef& out, const TensorRef& start,
                    const TensorRef& end);
   // Of a state or its gradient that a stretch leaves to the next one.
