@@ -40,21 +40,23 @@ class PassGradients {
         douts({rows, c.block}, c.type);
     Shared inverses({rows, rows}, c.type), seen({rows, rows}, c.type), own({DeltaVector::count, rows}, f32);
     copy(s.head(dout, at.n, at.h).at(at.row, at.column), douts);
-    copy(s.head(scores, at.n, at.h).at(at.row), seen);
+    copy(s.chunk(scores, at.n, at.chunk, at.h).at(0), seen);
     copy(s.head(k, at.n, in.key_head(at.h)).at(at.row), ks);
     copy(s.chunk(vectors, at.n, at.chunk, at.h).at(0), own);
     copy(s.head(q, at.n, in.key_head(at.h)).at(at.row), qs);
-    copy(s.head(inverse, at.n, at.h).at(at.row), inverses);
+    copy(s.chunk(inverse, at.n, at.chunk, at.h).at(0), inverses);
     Fragment before = dstate.to(c.type);
     Fragment dw({c.block, rows}, f32, 0), from_state({c.block, rows}, f32, 0), y({c.block, rows}, f32, 0);
     gemm(before, ks.T(), from_state);
     gemm(douts.T(), seen, dw);
     // What no product reads follows one, so that it runs beside it.
-    if (c.keep) copy(dstate, s.chunk(dstates, at.n, at.chunk, at.h).at(at.column));
+    std::optional<Shared> kept;
+    if (c.keep) copy(dstate, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
     Expr all = own(DeltaVector::grown, rows - 1);
     parallel(dstate, [&](Index i, Index j) { dstate(i, j) *= all; });
     parallel(dw, [&](Index i, Index j) { dw(i, j) += from_state(i, j) * own(DeltaVector::faded, j); });
     gemm(dw.to(c.type), inverses, y);
+    if (c.keep) copy(*kept, s.chunk(dstates, at.n, at.chunk, at.h).at(at.column));
     Fragment given({c.block, rows}, c.type), asking({c.block, rows}, f32);
     parallel(given, [&](Index i, Index j) { given(i, j) = douts(j, i); });
     parallel(asking, [&](Index i, Index j) { asking(i, j) = f32(given(i, j)) * own(DeltaVector::asked, j); });
@@ -67,7 +69,7 @@ class PassGradients {
     parallel(y,
              [&](Index i, Index j) { y(i, j) *= -own(DeltaVector::share, j) * own(DeltaVector::grown, j); });
     gemm(y.to(c.type), ks, dstate);
-    if (c.keep) copy(*straight, s.head(solved, at.n, at.h).at(at.row, at.column));
+    if (c.keep) copy(*straight, s.chunk(solved, at.n, at.chunk, at.h).at(0, at.column));
   }
 
   Extents ends() const { return {in.sequences, in.heads, c.d_v, c.d}; }
@@ -77,11 +79,11 @@ class PassGradients {
   ScanInputs in{scan};
   int rows = scan.rows();
   Tensor q = in.keys("q"), k = in.keys("k"), dout = input("dout", in.columns(), c.type);
-  Tensor inverse = input("inverse", in.s.shape({in.heads, rows}), c.type);
-  Tensor scores = input("scores", in.s.shape({in.heads, rows}), c.type);
+  Tensor inverse = input("inverse", of_rows(in, rows), c.type);
+  Tensor scores = input("scores", of_rows(in, rows), c.type);
   Tensor vectors = input("vectors", of_vectors(in), f32);
   Tensor dend = c.last ? input("dfinal_state", ends(), f32) : k;
-  Tensor solved = c.keep ? output("solved", in.columns(), c.type) : k;
+  Tensor solved = c.keep ? output("solved", of_rows(in, c.d_v), c.type) : k;
   Tensor dstates = c.keep ? output("dstates", of_states(in), c.type) : k;
   Tensor dstart = c.first ? output("dinitial_state", ends(), f32) : k;
 };
@@ -110,33 +112,36 @@ class ChunkGradientsOfRule {
       const Expr &n = place.n, &chunk = place.chunk;
       Expr row = chunk * rows, group = Expr(in.heads) / in.key_heads;
       s.leave_unless(n, row);
-      Shared qs({rows, scan.features()}, c.type), ks({rows, scan.features()}, c.type);
-      copy(s.head(q, n, key_head).at(row), qs);
-      copy(s.head(k, n, key_head).at(row), ks);
-      Fragment dqs({rows, scan.features()}, f32, 0), dks({rows, scan.features()}, f32, 0);
-      Fragment before({rows}, f32, 0);  // q · dq − k · dk, of the heads so far
-      const auto of_member = [&](const Expr& h) {
-        Head own{{n, h, chunk, row}, qs, ks, Shared({DeltaVector::count, rows}, f32)};
-        copy(s.chunk(vectors, n, chunk, h).at(0), own.vectors);
-        of_head(own, dqs, dks, before);
-      };
+      SumsOfHeads heads(*this);
+      const auto of_member = [&](const Expr& h) { of_head({n, h, key_head, chunk, row}, heads); };
       if (c.grouped)
         serial(group, [&](Index member) { of_member(key_head * group + member); });
       else
         of_member(key_head);
-      copy(dqs, s.head(dq, n, key_head).at(row));
-      copy(dks, s.head(dk, n, key_head).at(row));
+      copy(heads.dq, s.head(dq, n, key_head).at(row));
+      copy(heads.dk, s.head(dk, n, key_head).at(row));
     });
   }
 
  private:
+  static constexpr int parts = 2, neighbours = 8;
   struct Chunk {
-    Expr n, h, chunk, row;
+    Expr n, h, key_head, chunk, row;
   };
+  // Of the heads so far: dq and dk, parts of k · dk, and q · dq − k · dk.
+  struct SumsOfHeads {
+    Fragment dq, dk, keys, difference;
+    explicit SumsOfHeads(const ChunkGradientsOfRule& of)
+        : dq({of.rows, of.scan.features()}, f32, 0),
+          dk({of.rows, of.scan.features()}, f32, 0),
+          keys({of.rows, parts, neighbours}, f32, 0),
+          difference({of.rows}, f32, 0) {}
+  };
+  // What a head's chunk needs after its columns. So it comes while these are multiplied, and columns of the
+  // next head come while it is used.
   struct Head {
     Chunk at;
-    const Shared &q, &k;
-    Shared vectors;
+    Shared q, k, vectors;
     // The decays between two tokens.
     Expr between(const Expr& i, const Expr& j) const {
       return exp(min(vectors(DeltaVector::summed, i) - vectors(DeltaVector::summed, j), 0));
@@ -153,70 +158,65 @@ class ChunkGradientsOfRule {
           both({scan.block}, f32, 0) {}
   };
 
-  void of_head(const Head& own, Fragment& dqs, Fragment& dks, Fragment& before) const {
+  void of_head(const Chunk& at, SumsOfHeads& heads) const {
+    const Sequences& s = in.s;
     Sums sums(scan);
+    add_columns(at, sums, heads);
+    Head own{at, Shared({rows, scan.features()}, c.type), Shared({rows, scan.features()}, c.type),
+             Shared({DeltaVector::count, rows}, f32)};
+    copy(s.head(q, at.n, at.key_head).at(at.row), own.q);
+    copy(s.head(k, at.n, at.key_head).at(at.row), own.k);
+    copy(s.chunk(vectors, at.n, at.chunk, at.h).at(0), own.vectors);
     Fragment dgs({rows}, f32);
-    if (c.gated) {
-      Fragment written = shares_of(dks, own.k);
-      add_columns(own, sums, dqs, dks);
-      Fragment all = shares_of(dks, own.k);
-      parallel(written, [&](Index i, Index part, Index j) {
-        written(i, part, j) = all(i, part, j) - written(i, part, j);
-      });
-      through_ends(own, sums, written, before, dgs);
-    } else {
-      add_columns(own, sums, dqs, dks);
-    }
-    through_found(own, sums, dks);
+    if (c.gated) through_ends(own, sums, heads, dgs);
+    through_found(own, sums, heads.dk);
     // One tile has both, so that shared memory is left for loads that run ahead.
     Shared rounded({rows, rows}, c.type);
-    through_scores(own, sums, rounded, dqs, dks);
-    through_keys(own, sums, rounded, dks);
-    const Sequences& s = in.s;
-    copy(sums.along, s.head(dbeta, own.at.n, own.at.h).at(own.at.row));
+    through_scores(own, sums, rounded, heads.dq, heads.dk);
+    through_keys(own, sums, rounded, heads.dk);
+    copy(sums.along, s.head(dbeta, at.n, at.h).at(at.row));
     if (!c.gated) return;
     // What keys ask is in the gradient of their shares, but for values, which through_ends has taken away.
-    Fragment of_q = rows_with(dqs, own.q), of_k = rows_with(dks, own.k);
+    Fragment of_q = rows_with(heads.dq, own.q), of_k = rows_with(heads.dk, own.k);
     parallel(dgs, [&](Index i) {
-      before(i) = of_q(i) - of_k(i);
-      dgs(i) += 2 * sums.along(i) * own.vectors(DeltaVector::share, i) + before(i);
+      heads.difference(i) = of_q(i) - of_k(i);
+      dgs(i) += 2 * sums.along(i) * own.vectors(DeltaVector::share, i) + heads.difference(i);
     });
+    if (c.grouped) copy(shares_of(heads.dk, own.k), heads.keys);
     Fragment from_last = scan_sum(dgs, {.reverse = true});
-    copy(from_last, s.head(dg, own.at.n, own.at.h).at(own.at.row));
+    copy(from_last, s.head(dg, at.n, at.h).at(at.row));
   }
 
-  void add_columns(const Head& own, Sums& sums, Fragment& dqs, Fragment& dks) const {
+  void add_columns(const Chunk& at, Sums& sums, SumsOfHeads& heads) const {
     const Sequences& s = in.s;
-    const auto& [n, h, chunk, row] = own.at;
+    const auto& [n, h, key_head, chunk, row] = at;
     pipelined(in.blocks(), {.stages = 2}, [&](Index x) {
       Expr column = x * c.block;
       Shared douts({rows, c.block}, c.type), ys({rows, c.block}, c.type), ws({rows, c.block}, c.type);
       Shared vs({rows, c.block}, c.type), state({c.block, scan.features()}, c.type);
-      Shared dstate({c.block, scan.features()}, c.type);
+      Shared dstate({c.block, scan.features()}, c.type), own({DeltaVector::count, rows}, f32);
       copy(s.head(dout, n, h).at(row, column), douts);
-      copy(s.head(written, n, h).at(row, column), ws);
-      copy(s.head(solved, n, h).at(row, column), ys);
+      copy(s.chunk(written, n, chunk, h).at(0, column), ws);
+      copy(s.chunk(solved, n, chunk, h).at(0, column), ys);
       copy(s.chunk(states, n, chunk, h).at(column), state);
       copy(s.chunk(dstates, n, chunk, h).at(column), dstate);
+      copy(s.chunk(vectors, n, chunk, h).at(0), own);
       copy(s.head(v, n, h).at(row, column), vs);
       gemm(douts, ws.T(), sums.dscores);
       gemm(ys, ws.T(), sums.dkeys);
       gemm(ys, state, sums.of_y);
       Fragment asking({rows, c.block}, f32), adding({rows, c.block}, f32);
-      parallel(asking, [&](Index i, Index j) {
-        asking(i, j) = f32(douts(i, j)) * own.vectors(DeltaVector::asked, i);
-      });
-      gemm(asking.to(c.type), state, dqs);
-      parallel(adding,
-               [&](Index i, Index j) { adding(i, j) = f32(ws(i, j)) * own.vectors(DeltaVector::faded, i); });
-      gemm(adding.to(c.type), dstate, dks);
+      parallel(asking,
+               [&](Index i, Index j) { asking(i, j) = f32(douts(i, j)) * own(DeltaVector::asked, i); });
+      gemm(asking.to(c.type), state, heads.dq);
+      parallel(adding, [&](Index i, Index j) { adding(i, j) = f32(ws(i, j)) * own(DeltaVector::faded, i); });
+      gemm(adding.to(c.type), dstate, heads.dk);
       reduce_sum(map(ys, [&](Index i, Index j) { return f32(ys(i, j)) * f32(vs(i, j)); }), sums.along);
       if (c.gated)
         reduce_sum(map(state, [&](Index i, Index j) { return f32(state(i, j)) * f32(dstate(i, j)); }),
                    sums.both);
       Fragment dvs({rows, c.block}, f32);
-      parallel(dvs,
-               [&](Index i, Index j) { dvs(i, j) = f32(ys(i, j)) * own.vectors(DeltaVector::share, i); });
+      parallel(dvs, [&](Index i, Index j) { dvs(i, j) = f32(ys(i, j)) * own(DeltaVector::share, i); });
       copy(dvs, s.head(dv, n, h).at(row, column));
     });
   }
@@ -225,19 +225,20 @@ class ChunkGradientsOfRule {
   // So the gradient of G is q · dq + k · dk of asking − k · dk of being written, and those of all later
   // chunks are that of a factor of the state after this one. A pair of tokens has the same rounded product on
   // both sides, which cancel in sums from the last.
-  void through_ends(const Head& own, const Sums& sums, const Fragment& written, const Fragment& before,
-                    Fragment& dgs) const {
+  void through_ends(const Head& own, const Sums& sums, const SumsOfHeads& heads, Fragment& dgs) const {
+    Fragment written = shares_of(heads.dk, own.k);
+    if (c.grouped)
+      parallel(written, [&](Index i, Index part, Index j) { written(i, part, j) -= heads.keys(i, part, j); });
     Expr end =
         reduce_sum(sums.both).scalar() * own.vectors(DeltaVector::grown, rows - 1) +
         reduce_sum(written.reshape({written.extent(0) * written.extent(1) * written.extent(2)})).scalar();
     parallel(dgs, [&](Index i) {
-      dgs(i) =
-          select(i == rows - 1, end, 0) - 2 * sums.along(i) * own.vectors(DeltaVector::share, i) - before(i);
+      dgs(i) = select(i == rows - 1, end, 0) - 2 * sums.along(i) * own.vectors(DeltaVector::share, i) -
+               heads.difference(i);
     });
   }
   // Parts of x · y, each of a thread's own columns.
   Fragment shares_of(const Fragment& x, const Shared& y) const {
-    constexpr int parts = 2, neighbours = 8;
     const int columns = x.extent(1) / (parts * neighbours);
     return reduce_sum(map(x, [&](Index i, Index f) { return x(i, f) * f32(y(i, f)); })
                           .reshape({rows, parts, columns, neighbours}),
@@ -282,7 +283,8 @@ class ChunkGradientsOfRule {
   ScanInputs in{scan};
   int rows = scan.rows();
   Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v"), dout = input("dout", in.columns(), c.type);
-  Tensor written = input("written", in.columns(), c.type), solved = input("solved", in.columns(), c.type);
+  Tensor written = input("written", of_rows(in, c.d_v), c.type),
+         solved = input("solved", of_rows(in, c.d_v), c.type);
   Tensor states = input("states", of_states(in), c.type), dstates = input("dstates", of_states(in), c.type);
   Tensor vectors = input("vectors", of_vectors(in), f32);
   Expr scale = scalar("scale", f32);

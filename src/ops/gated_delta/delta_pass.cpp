@@ -19,7 +19,8 @@ class PassOverChunks {
 
   void run() const {
     const Sequences& s = in.s;
-    grid(ceildiv(c.columns(), c.block), in.heads, s.count(), {.threads = threads_of_pass(c)},
+    grid(ceildiv(c.columns(), c.block), in.heads, s.count(),
+         {.threads = threads_of_pass(c), .blocks_per_processor = c.deep ? 1 : 0},
          [&](Index x, Index h, Index n) {
            Expr column = x * c.block;
            Fragment state({c.block, scan.features()}, f32, 0);
@@ -56,12 +57,12 @@ class PassOverChunks {
     copy(s.head(k, at.n, in.key_head(at.h)).at(at.row), t.k);
     copy(s.head(v, at.n, at.h).at(at.row, at.column), t.v);
     copy(s.chunk(vectors, at.n, at.chunk, at.h).at(0), t.vectors);
-    copy(s.head(inverse, at.n, at.h).at(at.row), t.inverse);
+    copy(s.chunk(inverse, at.n, at.chunk, at.h).at(0), t.inverse);
     if (!c.outputs) return t;
     t.q.emplace(std::initializer_list<int>{rows, scan.features()}, c.type);
     t.scores.emplace(std::initializer_list<int>{rows, rows}, c.type);
     copy(s.head(q, at.n, in.key_head(at.h)).at(at.row), *t.q);
-    copy(s.head(scores, at.n, at.h).at(at.row), *t.scores);
+    copy(s.chunk(scores, at.n, at.chunk, at.h).at(0), *t.scores);
     return t;
   }
 
@@ -73,7 +74,9 @@ class PassOverChunks {
     if (c.outputs) gemm(before, t.q->T(), o);
     // What no product reads follows one, so that it runs beside it.
     parallel(values, [&](Index i, Index j) { values(i, j) = t.v(j, i); });
-    if (c.keep) copy(state, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
+    // Threads store whole rows of a tile; of what they hold themselves, a quarter of one at a time.
+    std::optional<Shared> kept;
+    if (c.keep) copy(state, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
     Expr all = t.vectors(DeltaVector::grown, rows - 1);
     parallel(state, [&](Index i, Index j) { state(i, j) *= all; });
     parallel(seen, [&](Index i, Index j) {
@@ -81,19 +84,20 @@ class PassOverChunks {
                    t.vectors(DeltaVector::share, j);
     });
     gemm(seen.to(c.type), t.inverse.T(), written);
+    if (c.keep) copy(*kept, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
     if (c.outputs) {
       parallel(o, [&](Index i, Index j) { o(i, j) *= t.vectors(DeltaVector::asked, j); });
       gemm(written.to(c.type), t.scores->T(), o);
     }
-    if (c.keep) store_transposed(written, written_values, at);
+    if (c.keep) store_transposed(written, in.s.chunk(written_values, at.n, at.chunk, at.h).at(0, at.column));
     parallel(written, [&](Index i, Index j) { written(i, j) *= t.vectors(DeltaVector::faded, j); });
     gemm(written.to(c.type), t.k, state);
-    if (c.outputs) store_transposed(o, out, at);
+    if (c.outputs) store_transposed(o, in.s.head(out, at.n, at.h).at(at.row, at.column));
   }
-  void store_transposed(const Fragment& x, const Tensor& to, const Chunk& at) const {
+  void store_transposed(const Fragment& x, const Window& to) const {
     Shared turned({rows, c.block}, c.type);
     parallel(x, [&](Index i, Index j) { turned(j, i) = x(i, j); });
-    copy(turned, in.s.head(to, at.n, at.h).at(at.row, at.column));
+    copy(turned, to);
   }
 
   // What a term leaves, rounded, is the next one.
@@ -120,13 +124,13 @@ class PassOverChunks {
   int rows = scan.rows();
   Tensor k = in.keys("k"), v = in.values("v");
   Tensor vectors = input("vectors", of_vectors(in), f32);
-  Tensor inverse = input("inverse", in.s.shape({in.heads, rows}), c.type);
+  Tensor inverse = input("inverse", of_rows(in, rows), c.type);
   Tensor q = c.outputs ? in.keys("q") : k;
-  Tensor scores = c.outputs ? input("scores", in.s.shape({in.heads, rows}), c.type) : k;
+  Tensor scores = c.outputs ? input("scores", of_rows(in, rows), c.type) : k;
   Tensor start = c.first ? input("initial_state", ends(), f32) : k;
   Tensor out = c.outputs ? output("out", in.columns(), c.type) : k;
   Tensor states = c.keep ? output("states", of_states(in), c.type) : k;
-  Tensor written_values = c.keep ? output("written", in.columns(), c.type) : k;
+  Tensor written_values = c.keep ? output("written", of_rows(in, c.d_v), c.type) : k;
   Tensor end = c.last ? output("final_state", ends(), f32) : k;
   std::vector<Tensor> maps = declare_maps();
 };

@@ -16,10 +16,13 @@ struct DeltaPass {
   // d more columns have zero values and the identity as their first state, so that they end as the map that
   // applies to any state. Of 16 bits it is a sum of two terms, as products read them.
   bool segment = false;
+  // A processor has one block, whose loads run further ahead.
+  bool deep = false;
   auto fields() const {
     return std::tuple(type, labelled("d", d), labelled("dv", d_v), labelled("b", block),
                       labelled("packed", packed), labelled("first", first), labelled("last", last),
-                      labelled("outputs", outputs), labelled("keep", keep), labelled("segment", segment));
+                      labelled("outputs", outputs), labelled("keep", keep), labelled("segment", segment),
+                      labelled("deep", deep));
   }
   int columns() const { return d_v + (segment ? d : 0); }
   bool splits_maps() const { return type.bits() == 16; }

@@ -108,7 +108,7 @@ class FactorsOfChunks {
       gemm(qs, ks.T(), seen);
       parallel(seen,
                [&](Index i, Index j) { seen(i, j) = select(i >= j, seen(i, j) * between(i, j) * scale, 0); });
-      copy(seen, s.head(scores, at.n, at.h).at(at.row));
+      copy(seen, s.chunk(scores, at.n, at.chunk, at.h).at(0));
     }
     Fragment a({rows, rows}, f32, 0);
     gemm(ks, ks.T(), a);
@@ -119,7 +119,7 @@ class FactorsOfChunks {
     invert_lower(whole);
     Fragment rounded({rows, rows}, c.type);
     copy(whole, rounded);
-    copy(rounded, s.head(inverse, at.n, at.h).at(at.row));
+    copy(rounded, s.chunk(inverse, at.n, at.chunk, at.h).at(0));
   }
 
   // After the last token gates are 0, so that the last row has the whole of a chunk.
@@ -150,8 +150,8 @@ class FactorsOfChunks {
   Tensor q = in.keys("q"), k = in.keys("k"), beta = input("beta", in.of_heads(), c.beta);
   Tensor g = c.gated ? input("g", in.of_heads(), f32) : k;
   Expr scale = scalar("scale", f32);
-  Tensor inverse = output("inverse", in.s.shape({in.heads, rows}), c.type);
-  Tensor scores = output("scores", in.s.shape({in.heads, rows}), c.type);
+  Tensor inverse = output("inverse", of_rows(in, rows), c.type);
+  Tensor scores = output("scores", of_rows(in, rows), c.type);
   Tensor of_chunks = output("vectors", of_vectors(in), f32);
 };
 

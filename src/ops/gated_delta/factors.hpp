@@ -22,7 +22,7 @@ struct DeltaKernel {
   }
 };
 
-// q, k, beta, scale [, g] give inverse and scores, which have a row of 64 for each token and head, and
+// q, k, beta, scale [, g] give inverse and scores [batch, chunks, heads, 64, 64], and
 // vectors [batch, chunks, heads, DeltaVector::count, 64].
 lang::Kernel delta_factors_kernel(const DeltaKernel& c);
 

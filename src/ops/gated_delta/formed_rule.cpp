@@ -3,6 +3,7 @@
 #include "ops/gated_delta/factors.hpp"
 #include "ops/linear/chunk_owners.hpp"
 #include "ops/linear/unit_rows.hpp"
+#include "ops/pieces/plan.hpp"
 #include "ops/schema/beside.hpp"
 
 namespace tegula::ops {
@@ -39,7 +40,7 @@ void FormedRule::normalize() {
 void FormedRule::make_factors() {
   constexpr int rows = chunk_tokens_of_scan;
   vectors = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), DeltaVector::count, rows}), f32);
-  inverse = make("heads", {rows}, pass.type), scores = make("heads", {rows}, pass.type);
+  inverse = make_rows(rows), scores = make_rows(rows);
   share_chunk_owners(c.call(), launch);
 }
 
@@ -76,9 +77,16 @@ std::int64_t FormedRule::segments(const TensorRef& other) const {
   return divides ? segments_of(c.call(), pass) : 1;
 }
 
+DeltaPass FormedRule::of_few(DeltaPass own, std::int64_t segments) const {
+  const std::int64_t heads = sequences_of(c.call()) * c.dim("heads") * segments,
+                     blocks = heads * ((own.columns() + own.block - 1) / own.block);
+  own.deep = own.keep && c.on_gpu() && blocks <= planned_gpu_processors(c.call());
+  return own;
+}
+
 void FormedRule::launch_pass(const DeltaPass& own, const Stretch& stretch, const TensorRef& out,
                              const TensorRef& start, const TensorRef& end) {
-  launch(own, delta_pass_kernel,
+  launch(of_few(own, 1), delta_pass_kernel,
          {{"q", stretch.of(q)},
           {"k", stretch.of(k)},
           {"v", stretch.of(v)},
@@ -144,7 +152,7 @@ void FormedRule::form_starts(const SegmentsOfCall& segments, const TensorRef& fi
 void FormedRule::run_segments(const SegmentsOfCall& segments, const TensorRef& out) {
   DeltaPass own = pass;
   own.first = true, own.last = false;
-  launch(own, delta_pass_kernel,
+  launch(of_few(own, segments.number), delta_pass_kernel,
          {{"q", segments.own(q)},
           {"k", segments.own(k)},
           {"v", segments.own(v)},

@@ -44,6 +44,10 @@ struct FormedRule {
   Tensor make(const char* heads, Shape remainder, DType type) const {
     return launch.scratch(shape(heads, remainder), type);
   }
+  // Of heads, with a row for each token of a chunk.
+  Tensor make_rows(std::int64_t columns) const {
+    return launch.scratch(chunk_shape(c.call(), {c.dim("heads"), chunk_tokens_of_scan, columns}), pass.type);
+  }
   Tensor make_states() const {
     return launch.scratch(chunk_shape(c.call(), {c.dim("heads"), pass.d_v, pass.d}), pass.type);
   }
@@ -59,9 +63,11 @@ struct FormedRule {
   // Of some chunks of each sequence.
   void form_factors(const Stretch& stretch = {});
   // What gradients read of all chunks.
-  void make_kept() { states = make_states(), written = make("heads", {pass.d_v}, pass.type); }
+  void make_kept() { states = make_states(), written = make_rows(pass.d_v); }
   // The results of all chunks.
   void run_with_results();
+  // With one block a processor where there are so few.
+  DeltaPass of_few(DeltaPass own, std::int64_t segments) const;
   void launch_pass(const DeltaPass& own, const Stretch& stretch, const TensorRef& out, const TensorRef& start,
                    const TensorRef& end);
   // Of a state or its gradient that a stretch leaves to the next one.

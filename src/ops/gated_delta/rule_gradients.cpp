@@ -129,7 +129,7 @@ class RuleBackward {
   const bool unit = c->qk_l2norm;
   const TensorRef dout = token_view(c.call(), "dout"), dq = token_view(c.call(), "dq"),
                   dk = token_view(c.call(), "dk");
-  const Tensor dstates = f.make_states(), solved = f.make("heads", {f.pass.d_v}, f.pass.type),
+  const Tensor dstates = f.make_states(), solved = f.make_rows(f.pass.d_v),
                unit_dq = launch.scratch(unit ? f.shape("key_heads", {f.pass.d}) : Shape{0}, f32),
                unit_dk = launch.scratch(unit_dq.shape(), f32);
 };
