@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "codegen/cuda/arithmetic.hpp"
-#include "codegen/cuda/word_bits.hpp"
 #include "codegen/repeated.hpp"
 #include "ir/representable.hpp"
 #include "ir/simplify.hpp"
@@ -80,18 +79,8 @@ std::optional<std::string> Expressions::masked_xor(const Expr& e) {
   return fmt::format("tg::masked_xor({}, {}, {})", bits, mask, emit(e->args[1 - at]));
 }
 
-// A float that is a few bits of a word.
-std::optional<std::string> Expressions::bits_as_float(const Expr& e) {
-  if (e->op != Op::cast || compute_type(e->type) != f32 || repeated_.contains(e->args[0].get()))
-    return std::nullopt;
-  const auto bits = word_bits(e->args[0]);
-  if (!bits || !suit_mantissa(*bits)) return std::nullopt;
-  return fmt::format("tg::bits_to_f32<{}, {}>({})", bits->first, bits->count, bare(emit(bits->word)));
-}
-
 std::string Expressions::emit_node(const Expr& e) {
   if (const auto text = masked_xor(e)) return *text;
-  if (const auto text = bits_as_float(e)) return rounded(e, *text);
   std::vector<std::string> x;
   for (const Expr& arg : e->args) x.push_back(emit(arg));
   if (const char* symbol = infix(e->op)) return infix_text(e, symbol, x);
@@ -161,13 +150,7 @@ std::string Expressions::emit_cast(const Expr& e, const std::string& x) {
     return fmt::format("tg::max(tg::min({}, {}({})), {}({}))", text, type, high, type,
                        is_unsigned ? 0 : -high - 1);
   }
-  return rounded(e, text);
-}
-
-// The float as elements of the cast's type hold it.
-std::string Expressions::rounded(const Expr& cast, const std::string& text) const {
-  if (cast->type.bits() >= 32 || is_exact(cast->args[0], cast->type)) return text;
-  return fmt::format("tg::rounded<{}>({})", element_type(cast->type), bare(text));
+  return fmt::format("tg::rounded<{}>({})", element_type(to), bare(text));
 }
 
 bool Expressions::is_at_least(const Expr& a, std::int64_t least) const {

@@ -48,8 +48,6 @@ class Expressions {
   std::string emit(const ir::Expr& e);
   std::string emit_node(const ir::Expr& e);
   std::optional<std::string> masked_xor(const ir::Expr& e);
-  std::optional<std::string> bits_as_float(const ir::Expr& e);
-  std::string rounded(const ir::Expr& cast, const std::string& text) const;
   std::string emit_cast(const ir::Expr& e, const std::string& x);
   std::string infix_text(const ir::Expr& e, std::string_view symbol, std::vector<std::string> x);
   std::string emit_division(const ir::Expr& e, const std::vector<std::string>& x);

@@ -145,14 +145,6 @@ TG_DEVICE int64_t as_i64(int64_t x) { return x; }
 TG_DEVICE float as_f32(uint32_t x) { return __uint_as_float(x); }
 TG_DEVICE float as_f32(int32_t x) { return __int_as_float(x); }
 TG_DEVICE float as_f32(float x) { return x; }
-// `count` bits of the word from bit `first` on. They are mantissa bits of a float in which each is worth what
-// it is in the number; those above the 23 of a mantissa are moved, all of a word by as much.
-template <int first, int count>
-TG_DEVICE float bits_to_f32(uint32_t word) {
-  constexpr int moved = first + count <= 23 ? 0 : first < 9 ? first : 9, at = first - moved;
-  constexpr uint32_t mask = ((1u << count) - 1) << at, unit = uint32_t(150 - at) << 23;
-  return as_f32(masked_xor(word >> moved, mask, unit)) - as_f32(unit);
-}
 TG_DEVICE int32_t as_i32(float x) { return __float_as_int(x); }
 TG_DEVICE int32_t as_i32(uint32_t x) { return int32_t(x); }
 TG_DEVICE int32_t as_i32(int32_t x) { return x; }
