@@ -33,14 +33,9 @@ struct Instance {
 // A call of one token has a tile of `rows_of_one`.
 Instance instance_of(const Bound<CausalConv1d>& c, bool last, int rows, int steps, int rows_of_one) {
   const std::int64_t d = c.dim("d");
-  Instance made{c.type("x"),
-                c.type("weight"),
-                c.type_if("bias"),
-                c.type_if("initial_state"),
-                c.small_dim("width"),
-                c->silu,
-                last,
-                c.has("cu_seqlens")};
+  Instance made{c.type("x"), c.type("weight"), c.type_if("bias"), c.type_if("initial_state")};
+  made.width = c.small_dim("width"), made.silu = c->silu;
+  made.last = last, made.packed = c.has("cu_seqlens");
   while (made.columns > 64 && (made.columns / 2 >= d || (d % 64 == 0 && d % made.columns != 0)))
     made.columns /= 2;
   made.rows = rows, made.steps = steps;
