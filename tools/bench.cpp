@@ -24,7 +24,7 @@ namespace {
 struct BenchRequest {
   CallTexts call;
   int rounds = 0;
-  std::string rivals, maps;
+  std::string rivals, maps, map;
   int every = 1;
 };
 
@@ -111,7 +111,7 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
       throw ArgumentError(
           "bench: --map takes its calls from the operator's table; leave out cases, inputs and options");
     const auto& schema = ops::find_schema(operator_named(texts.op).name);
-    if (!draw_maps(schema, target_named(texts.target), request.maps, request.every)) exit_code = 1;
+    if (!draw_maps(schema, target_named(texts.target), request.maps, {request.map, request.every})) exit_code = 1;
     return;
   }
   const bool whole = texts.example.empty() && texts.inputs.empty() && texts.random.empty();
@@ -156,6 +156,7 @@ void add_bench(cli::App& app, int& exit_code) {
   command->add_option("--map", request->maps,
                       "Measure calls between and around the cases instead, and write a picture and JSON of "
                       "each map to that folder");
+  command->add_option("--only", request->map, "Of an operator's maps only the one of this name");
   command->add_option("--every", request->every, "Measure only every n-th call of a map")
       ->check(cli::Range(1, 1000000));
   command->footer(

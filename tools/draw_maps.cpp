@@ -1,5 +1,8 @@
 // bench --map: the maps of an operator as files.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "map.hpp"
 #include "show/folders.hpp"
@@ -25,18 +28,29 @@ void print_summary(const Map& map, const std::string& file) {
   std::fflush(stdout);
 }
 
+void check_name(const ops::OperatorSchema& schema, const std::string& name) {
+  std::vector<std::string> names;
+  for (const ops::CallMap& calls : schema.maps) names.emplace_back(calls.name);
+  if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end())
+    throw ArgumentError(
+        fmt::format("bench --only: {} has no map {}, but {}", schema.name, name, fmt::join(names, ", ")));
+}
+
 }  // namespace
 
-bool draw_maps(const ops::OperatorSchema& schema, Target target, const std::string& folder, int every) {
+bool draw_maps(const ops::OperatorSchema& schema, Target target, const std::string& folder,
+               const MapSelection& selection) {
   if (schema.maps.empty())
     throw ArgumentError(fmt::format(
         "bench --map: the table of {} has no maps; measure its cases without --map", schema.name));
+  check_name(schema, selection.only);
   shown::prepare_folder("bench: --map", folder);
   const bool measures = target.device() == DeviceKind::cpu || cuda_device_count() > 0;
   bool is_smooth = true;
   for (const ops::CallMap& calls : schema.maps) {
-    const Map map =
-        measures ? measure_map(schema, calls, target, every) : plan_map(schema, calls, target, every);
+    if (!selection.only.empty() && calls.name != selection.only) continue;
+    const Map map = measures ? measure_map(schema, calls, target, selection.every)
+                             : plan_map(schema, calls, target, selection.every);
     const std::string stem = schema.name + "_" + calls.name;
     shown::write_complete(folder, stem + ".json", json_of(map));
     print_summary(map, shown::write_complete(folder, stem + ".svg", picture_of(map)));

@@ -42,6 +42,11 @@ std::string json_of(const Map& map);
 
 // Writes both of each map of the operator to the folder and prints a line for each. Calls of a GPU on a
 // machine without one are planned, all others measured. False if a call is a cliff.
-bool draw_maps(const ops::OperatorSchema& schema, Target target, const std::string& folder, int every);
+struct MapSelection {
+  std::string only = {};  // the map of this name; empty: all
+  int every = 1;
+};
+bool draw_maps(const ops::OperatorSchema& schema, Target target, const std::string& folder,
+               const MapSelection& selection);
 
 }  // namespace tegula::tool

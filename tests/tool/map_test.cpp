@@ -90,6 +90,17 @@ TEST_F(MapFiles, AreWrittenForEachMapOfAnOperator) {
   }
 }
 
+TEST_F(MapFiles, AreWrittenForOneMapByItsName) {
+  const auto one = tool("bench gemm --map " + file("one") + " --only types --target cuda --every 50",
+                        "CUDA_VISIBLE_DEVICES=");
+  EXPECT_LE(one.status, 1) << one.err;
+  EXPECT_TRUE(has(one.out, "gemm, types: ")) << one.out;
+  EXPECT_FALSE(has(one.out, "gemm, rows: ")) << one.out;
+  const auto none = tool("bench gemm --map " + file("none") + " --only row");
+  EXPECT_NE(none.status, 0);
+  EXPECT_TRUE(has(none.err, "gemm has no map row, but rows, ")) << none.err;
+}
+
 TEST_F(MapFiles, AreRefusedBesideCallsAndWithoutMaps) {
   const auto both = tool("bench gemm --map " + file("maps") + " --random a=4x4");
   EXPECT_NE(both.status, 0);
