@@ -37,22 +37,25 @@ constexpr Source sources[] = {
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 
-// All queries, or as many as keep the forming processors of a GPU equally busy; their pairs and marks, and in
-// parts those of the next queries, fit their share of memory.
+// All queries, or as many as keep the forming processors of a GPU equally busy: so many that their pairs and
+// marks, and in parts those of the next queries, fit their share of memory.
 int tokens_at_a_time(std::int64_t queries, std::int64_t bytes_of_pairs, std::int64_t marks) {
   const auto fits = [&](std::int64_t tokens, int parts) {
     return tokens * parts * bytes_of_pairs <= bytes_of_partials && tokens * parts * marks <= bytes_of_marks;
   };
-  const auto whole = [](std::int64_t tokens) { return round_up(tokens, whole_vectors); };
-  if (queries <= most_rounds * gpu_processors && fits(whole(queries), 1))
-    return static_cast<int>(whole(std::max<std::int64_t>(queries, few_tokens)));
-  const auto of_rounds = [](int halves) {
-    return halves * (forming_processors / 2) / whole_vectors * whole_vectors;
+  const auto of_halves = [](int halves, int processors) {
+    return halves * (processors / 2) / whole_vectors * whole_vectors;
   };
-  int halves = 2 * most_rounds;
-  while (halves > 1 && !fits(of_rounds(halves), 2)) --halves;
-  int tokens = of_rounds(halves);
-  while (tokens > 1 && !fits(tokens, 2)) tokens /= 2;
+  int tokens = few_tokens, halves = 1;
+  if (queries > 2 * few_tokens) {
+    while (halves < 2 * most_rounds && of_halves(halves, gpu_processors) < queries) ++halves;
+    tokens = of_halves(halves, gpu_processors);
+    if (tokens < queries || !fits(tokens, 1)) {
+      while (halves > 1 && !fits(of_halves(halves, forming_processors), 2)) --halves;
+      tokens = of_halves(halves, forming_processors);
+    }
+  }
+  while (tokens > 1 && !fits(tokens, tokens < queries ? 2 : 1)) tokens /= 2;
   return tokens;
 }
 

@@ -44,12 +44,12 @@ struct ListsProgram {
 
   void run() {
     write_deltas();
-    clear_lists();
+    clear_marks();
     mark();
     write_lists();
   }
   void write_deltas();
-  void clear_lists();
+  void clear_marks();
   void mark();
   void write_lists();
 
@@ -69,24 +69,24 @@ void ListsProgram::write_deltas() {
   });
 }
 
-void ListsProgram::clear_lists() {
+void ListsProgram::clear_marks() {
   constexpr int keys_of_block = 16;
   grid(ceildiv(keys, keys_of_block), kv_heads, [&](Index x, Index h) {
     Fragment none({keys_of_block, instance.tokens}, i32, 0);
     copy(none, marks.slice(h).at(x * keys_of_block));
   });
-  grid(ceildiv(padded, entries_of_block), queries, kv_heads, [&](Index x, Index query, Index h) {
-    Fragment none({entries_of_block}, f32, 0);
-    copy(none, times.slice(query, h).at(x * entries_of_block));
-  });
 }
 
 void ListsProgram::mark() {
-  grid(ceildiv(entries, entries_of_block), queries, kv_heads, [&](Index x, Index query, Index h) {
-    Expr end = last(query), first = x * entries_of_block;
-    parallel(min(count(query, h) - first, entries_of_block), [&](Index i) {
-      Expr n = first + i, row = indices(query, h, n);
-      when(row >= 0 && row < end, [&] { atomic_max(marks(h, row, query), entries - n); });
+  grid(ceildiv(padded, entries_of_block), queries, kv_heads, [&](Index x, Index query, Index h) {
+    Expr end = last(query), own_count = count(query, h), first = x * entries_of_block;
+    parallel(min(padded - first, entries_of_block), [&](Index i) {
+      Expr n = first + i;
+      times(query, h, n) = 0;
+      when(n < own_count, [&] {
+        Expr row = indices(query, h, n);
+        when(row >= 0 && row < end, [&] { atomic_max(marks(h, row, query), entries - n); });
+      });
     });
   });
 }
