@@ -63,7 +63,7 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
   const SparseMla forward = forward_of(*c);
   SparseMlaBackwardKernel kernel{sparse_mla_instance(Bound<SparseMla>(c.call(), forward))};
   SparseMlaKernel& own = kernel.forward;
-  own.sinks = {}, own.more = false, own.padded = {};
+  own.sinks = {}, own.more = own.numbers_ahead = false, own.padded = {};
   own.causal = c->causal && !source.second, own.counts = own.counts && !source.second;
   const bool small = c.on_gpu() && own.compute == f32;
   if (small) own.keys = 16;
