@@ -4,7 +4,6 @@
 #include <iterator>
 #include <list>
 #include <mutex>
-#include <utility>
 
 #include "cuda/gpu.hpp"
 #include "cuda/streams.hpp"
@@ -83,12 +82,6 @@ void order(const Stream& first, const Stream& second) {
 }
 
 }  // namespace
-
-thread_local int processor_limit = 0;
-
-ProcessorLimit::ProcessorLimit(int processors) : before_(std::exchange(processor_limit, processors)) {}
-ProcessorLimit::~ProcessorLimit() { processor_limit = before_; }
-int ProcessorLimit::current() { return processor_limit; }
 
 Companion::Companion(const Stream& stream)
     : stream_(stream),

@@ -32,19 +32,4 @@ class Companion {
   Stream companion_;
 };
 
-// While it lives, a grid that this thread launches, whose blocks stay until all its tiles are done, has the
-// blocks of at most so many processors; 0: of all.
-class ProcessorLimit {
- public:
-  explicit ProcessorLimit(int processors);
-  ~ProcessorLimit();
-  ProcessorLimit(const ProcessorLimit&) = delete;
-  ProcessorLimit& operator=(const ProcessorLimit&) = delete;
-
-  static int current();
-
- private:
-  int before_;
-};
-
 }  // namespace tegula::cuda

@@ -8,7 +8,6 @@
 #include <iostream>
 #include <thread>
 
-#include "cuda/companion.hpp"
 #include "cuda/gpu.hpp"
 #include "cuda/nvrtc.hpp"
 #include "cuda/reports.hpp"
@@ -56,47 +55,6 @@ class CudaCalls : public ::testing::Test {
   cuda::ScopedDriver scope_{fake_.driver()};
   std::optional<Function> function_;
 };
-
-// Blocks of 64 x 64 with roles, which stay until all are done.
-lang::Kernel product() {
-  return lang::kernel("product", [] {
-    lang::Dim M("M"), N("N"), K("K");
-    lang::Tensor A = lang::input("A", {M, K}, bf16), B = lang::input("B", {N, K}, bf16);
-    lang::Tensor C = lang::output("C", {M, N}, f32);
-    lang::grid(lang::ceildiv(N, 64), lang::ceildiv(M, 64), [&](lang::Index x, lang::Index y) {
-      lang::Fragment sum({64, 64}, f32, 0);
-      lang::pipelined(lang::ceildiv(K, 64), {.stages = 2}, [&](lang::Index step) {
-        lang::Shared a({64, 64}, bf16), b({64, 64}, bf16);
-        lang::copy(A.at(y * 64, step * 64), a);
-        lang::copy(B.at(x * 64, step * 64), b);
-        lang::gemm(a, b.T(), sum);
-      });
-      lang::copy(sum, C.at(y * 64, x * 64));
-    });
-  });
-}
-
-TEST_F(CudaCalls, LeaveProcessorsToOthersWhereBlocksStay) {
-  const Function stays = compile(product(), Target::cuda());
-  const auto zeros = [](std::int64_t m, std::int64_t n, DType type) {
-    return Tensor::zeros({m, n}, type, Device::cuda());
-  };
-  const Tensor a = zeros(3200, 64, bf16), b = zeros(640, 64, bf16), c = zeros(3200, 640, f32);
-  const auto blocks = [&] {
-    stays(a, b, c);
-    const std::string line = launches().at(0);
-    return std::stoi(line.substr(std::string("launch grid ").size()));
-  };
-  const int all = blocks();
-  {
-    const cuda::ProcessorLimit limit(2);
-    EXPECT_LT(blocks(), all);
-    EXPECT_EQ(blocks() % 2, 0);
-    const cuda::ProcessorLimit none(0);
-    EXPECT_EQ(blocks(), all);
-  }
-  EXPECT_EQ(blocks(), all);
-}
 
 TEST_F(CudaCalls, LaunchEachGridWithTheArguments) {
   const Tensor x = on_device(6), y = on_device(6);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "cuda/companion.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {
@@ -63,8 +62,7 @@ Module::Function Module::load(const codegen::CudaProgram::Kernel& kernel, const 
   if (kernel.is_persistent) {
     int resident = 0;
     d(d.OccupancyMaxActiveBlocks, &resident, result.handle, kernel.threads, kernel.shared_bytes);
-    result.resident = std::max(resident, 1);
-    result.most_blocks = std::int64_t{result.resident} * gpu_.multiprocessors();
+    result.most_blocks = std::int64_t{std::max(resident, 1)} * gpu_.multiprocessors();
   }
   return result;
 }
@@ -74,13 +72,8 @@ void Module::launch(std::size_t grid, std::int64_t tiles, void* words, StreamHan
   const Function& function = functions_[grid];
   LaunchConfig config;
   const std::int64_t cluster = function.cluster;
-  const int processors = ProcessorLimit::current();
-  const std::int64_t most_blocks =
-      function.resident > 0 && processors > 0
-          ? std::min(function.most_blocks, std::int64_t{function.resident} * processors)
-          : function.most_blocks;
   config.grid[0] = static_cast<unsigned>(
-      std::min((tiles * function.ctas + cluster - 1) / cluster, most_blocks / cluster) * cluster);
+      std::min((tiles * function.ctas + cluster - 1) / cluster, function.most_blocks / cluster) * cluster);
   LaunchAttribute attributes[2];
   config.attributes = attributes;
   if (cluster > 1) {

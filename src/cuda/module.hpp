@@ -31,7 +31,6 @@ class Module {
     int threads = 0;
     unsigned shared_bytes = 0;
     std::int64_t most_blocks = 0;
-    int resident = 0;  // blocks of a processor, of a grid whose blocks stay
     int cluster = 1, ctas = 1;
     bool waits = false;  // by itself for the grid before
   };

@@ -3,10 +3,8 @@
 
 #include "ops/latent/sparse_mla_backward_kernel.hpp"
 #include "ops/latent/sparse_mla_call.hpp"
-#include "ops/latent/sparse_mla_pairs_kernel.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/products/tile_types.hpp"
-#include "ops/schema/beside.hpp"
 
 namespace tegula::ops {
 
@@ -19,11 +17,8 @@ SparseMla forward_of(const SparseMlaBackward& op) {
 
 constexpr std::int64_t bytes_of_marks = std::int64_t{1} << 29;
 constexpr std::int64_t most_listed = 16384;
-constexpr int few_tokens = 16, most_rounds = 8;
-constexpr int whole_vectors = 4;  // numbers of i32 that the copies of a row's marks move
-// Of a GPU's processors, on which pairs are added while the others form those of the next queries: as many as
-// read in that time what the others write.
-constexpr int adding_processors = 20, forming_processors = gpu_processors - adding_processors;
+constexpr int few_tokens = 16, most_rounds = 8;  // of a GPU's processors
+constexpr int whole_vectors = 4;                 // numbers of i32 that the copies of a row's marks move
 
 // One of the two sources of rows.
 struct Source {
@@ -35,27 +30,23 @@ constexpr Source sources[] = {
     {"kv", "indices", "counts", "dkv", "keys", "entries", false},
     {"more_kv", "more_indices", nullptr, "dmore_kv", "more_keys", "more_entries", true}};
 
-std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
-
-// All queries, or as many as keep the forming processors of a GPU equally busy: so many that their pairs and
-// marks, and in parts those of the next queries, fit their share of memory.
+// As many queries as keep the processors of a GPU equally busy and whose pairs and marks fit their share of
+// memory.
 int tokens_at_a_time(std::int64_t queries, std::int64_t bytes_of_pairs, std::int64_t marks) {
-  const auto fits = [&](std::int64_t tokens, int parts) {
-    return tokens * parts * bytes_of_pairs <= bytes_of_partials && tokens * parts * marks <= bytes_of_marks;
+  const auto fits = [&](int tokens) {
+    return tokens * bytes_of_pairs <= bytes_of_partials && tokens * marks <= bytes_of_marks;
   };
-  const auto of_halves = [](int halves, int processors) {
-    return halves * (processors / 2) / whole_vectors * whole_vectors;
+  const auto of_rounds = [](int halves) {
+    return halves * (gpu_processors / 2) / whole_vectors * whole_vectors;
   };
-  int tokens = few_tokens, halves = 1;
+  int tokens = few_tokens;
   if (queries > 2 * few_tokens) {
-    while (halves < 2 * most_rounds && of_halves(halves, gpu_processors) < queries) ++halves;
-    tokens = of_halves(halves, gpu_processors);
-    if (tokens < queries || !fits(tokens, 1)) {
-      while (halves > 1 && !fits(of_halves(halves, forming_processors), 2)) --halves;
-      tokens = of_halves(halves, forming_processors);
-    }
+    int halves = 1;
+    while (halves < 2 * most_rounds && of_rounds(halves) < queries) ++halves;
+    while (halves > 1 && !fits(of_rounds(halves))) --halves;
+    tokens = of_rounds(halves);
   }
-  while (tokens > 1 && !fits(tokens, tokens < queries ? 2 : 1)) tokens /= 2;
+  while (tokens > 1 && !fits(tokens)) tokens /= 2;
   return tokens;
 }
 
@@ -81,124 +72,55 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
   return kernel;
 }
 
-// The gradients that come by one source, some queries of a batch at a time.
+// The gradients that come by one source, query by query and batch by batch.
 class Gradients {
  public:
   Gradients(const Bound<SparseMlaBackward>& c, const Source& source, const Tensor& delta, Launch& launch)
-      : c_(c),
-        source_(source),
-        delta_(delta),
-        launch_(launch),
-        kernel_(instance_of(c, source)),
-        sums_(launch.scratch({c.dim(source.keys), c.dim("kv_heads"), kernel_.forward.dim}, f32)) {
-    const std::int64_t tokens = std::min<std::int64_t>(kernel_.tokens, c.dim("queries"));
-    for (int i = 0; i < std::min(2, parts()); ++i) between_.push_back(make_between(tokens));
-  }
+      : c_(c), source_(source), delta_(delta), launch_(launch), kernel_(instance_of(c, source)) {}
 
-  // While the pairs of a part are added, those of the next one are formed.
   void run() {
+    const std::int64_t keys = c_.dim(source_.keys), kv_heads = c_.dim("kv_heads");
+    const Tensor sums = launch_.scratch({keys, kv_heads, kernel_.forward.dim}, f32);
     for (std::int64_t b = 0; b < c_.dim("batch"); ++b) {
-      Beside next(launch_);
-      list({b, 0});
-      if (parts() > 1) list({b, 1});
-      form({b, 0});
-      for (int i = 0; i < parts(); ++i) {
-        if (i + 1 < parts()) next.run([&] { form({b, i + 1}); }, forming_processors);
-        add({b, i});
-        if (i + 2 < parts()) list({b, i + 2});
-        next.join();
-      }
+      // A call without queries also writes gradients, which are zeros.
+      std::int64_t begin = 0;
+      do {
+        const std::int64_t end = std::min(begin + kernel_.tokens, c_.dim("queries"));
+        add(b, begin, end, sums);
+        begin = end;
+      } while (begin < c_.dim("queries"));
     }
   }
 
  private:
-  // Queries of a batch.
-  struct Part {
-    std::int64_t b;
-    int number;
-  };
-  // What the kernels of a part leave for the next ones.
-  struct Between {
-    Tensor base, marks, rows, times, pairs;
-  };
-
-  // A call without queries also writes gradients, which are zeros.
-  int parts() const {
-    return static_cast<int>(
-        std::max<std::int64_t>(round_up(c_.dim("queries"), kernel_.tokens) / kernel_.tokens, 1));
+  // The queries [begin, end) of batch b.
+  TensorRef some(const TensorRef& of, std::int64_t b, std::int64_t begin, std::int64_t end) const {
+    return of.rank() == 0 ? of : of.select(0, b).slice(0, begin, end);
   }
-  std::int64_t padded() const { return round_up(c_.dim(source_.entries), kernel_.forward.keys); }
-  Between make_between(std::int64_t tokens) {
-    const std::int64_t kv_heads = c_.dim("kv_heads");
-    const SparseMlaKernel& own = kernel_.forward;
-    return {launch_.scratch({tokens, kv_heads, c_.dim("group")}, f32),
-            launch_.scratch({kv_heads, c_.dim(source_.keys), kernel_.tokens}, i32),
-            launch_.scratch({tokens, kv_heads, padded()}, i32),
-            launch_.scratch({tokens, kv_heads, padded()}, f32),
-            launch_.scratch({kv_heads, tokens * padded() * kernel_.blocks, own.dim}, own.type)};
-  }
-  Between between(const Part& part) const {
-    const Between& all = between_[static_cast<std::size_t>(part.number) % between_.size()];
-    const std::int64_t tokens = end(part) - begin(part);
-    return {all.base.slice(0, 0, tokens), all.marks, all.rows.slice(0, 0, tokens),
-            all.times.slice(0, 0, tokens), all.pairs.slice(1, 0, tokens * padded() * kernel_.blocks)};
-  }
-  std::int64_t begin(const Part& part) const { return std::int64_t{part.number} * kernel_.tokens; }
-  std::int64_t end(const Part& part) const {
-    return std::min(begin(part) + kernel_.tokens, c_.dim("queries"));
-  }
-  TensorRef own(const TensorRef& of, const Part& part) const {
-    return of.rank() == 0 ? of : of.select(0, part.b).slice(0, begin(part), end(part));
-  }
-  TensorRef own(const char* name, const Part& part) const {
-    return name == nullptr || !c_.has(name) ? TensorRef() : own(c_.formed(name), part);
-  }
-
-  void list(const Part& part) {
-    const Between to = between(part);
-    launch_(kernel_, sparse_mla_lists_kernel,
-            {{"indices", own(source_.indices, part)},
-             {"counts", own(source_.counts, part)},
-             {"dout", own("dout", part)},
-             {"out", own("out", part)},
-             {"lse", own("lse", part)},
-             {"dlse", own("dlse", part)},
-             {"delta", own(delta_.ref(), part)},
-             {"base", to.base},
-             {"marks", to.marks},
-             {"rows", to.rows},
-             {"times", to.times},
-             {"offset", c_.dim("keys") - c_.dim("queries") + begin(part)}});
-  }
-  void form(const Part& part) {
-    const LatentViews q(own("q", part), c_->d_v), kv(c_.formed(source_.kv).select(0, part.b), c_->d_v);
-    const Between from = between(part);
+  void add(std::int64_t b, std::int64_t begin, std::int64_t end, const Tensor& sums) {
+    const auto own = [&](const char* name) {
+      return name == nullptr || !c_.has(name) ? TensorRef() : some(c_.formed(name), b, begin, end);
+    };
+    const LatentViews q(own("q"), c_->d_v), kv(c_.formed(source_.kv).select(0, b), c_->d_v);
     launch_(kernel_, sparse_mla_backward_kernel,
             {{"q_values", q.values},
              {"q_rest", q.rest},
              {"kv_values", kv.values},
              {"kv_rest", kv.rest},
-             {"counts", own(source_.counts, part)},
-             {"dout", own("dout", part)},
-             {"base", from.base},
-             {"delta", own(delta_.ref(), part)},
-             {"rows", from.rows},
-             {"times", from.times},
-             {"dq", own("dq", part)},
-             {"parts", from.pairs},
+             {"indices", own(source_.indices)},
+             {"counts", own(source_.counts)},
+             {"dout", own("dout")},
+             {"out", own("out")},
+             {"lse", own("lse")},
+             {"dlse", own("dlse")},
+             {"delta", some(delta_.ref(), b, begin, end)},
+             {"dq", own("dq")},
+             {"sums", sums},
+             {"dkv", c_.formed(source_.dkv).select(0, b)},
              {"scale", program_scale(static_cast<float>(c_.real("scale")), 0)},
-             {"entries", c_.dim(source_.entries)}});
-  }
-  void add(const Part& part) {
-    const Between from = between(part);
-    launch_(kernel_, sparse_mla_sums_kernel,
-            {{"marks", from.marks},
-             {"parts", from.pairs},
-             {"sums", sums_},
-             {"dkv", c_.formed(source_.dkv).select(0, part.b)},
-             {"entries", c_.dim(source_.entries)},
-             {"is_first", part.number == 0 ? 1 : 0},
-             {"is_last", part.number + 1 == parts() ? 1 : 0}});
+             {"is_first", begin == 0 ? 1 : 0},
+             {"is_last", end == c_.dim("queries") ? 1 : 0},
+             {"offset", c_.dim("keys") - c_.dim("queries") + begin}});
   }
 
   const Bound<SparseMlaBackward>& c_;
@@ -206,8 +128,6 @@ class Gradients {
   const Tensor& delta_;
   Launch& launch_;
   SparseMlaBackwardKernel kernel_;
-  Tensor sums_;
-  std::vector<Between> between_;
 };
 
 void run(const Bound<SparseMlaBackward>& c, Launch& launch) {

@@ -26,10 +26,11 @@ struct SparseMlaBackwardKernel {
   }
 };
 
-// The products for one batch entry. Arguments: the values and the remaining features of q [queries, kv heads,
-// group, …] and of kv [keys, kv heads, …] as in the forward, dout [queries, kv heads, group, d_v], base and
-// delta [queries, kv heads, group], the lists `rows` and `times` [queries, kv heads, padded], dq, parts (what
-// pairs add) [kv heads, pairs, d], scale (with log2(e)), entries; then, where the instance has them, counts.
+// The program for one batch entry. Arguments: the values and the remaining features of q [queries, kv heads,
+// group, …] and of kv [keys, kv heads, …] as in the forward, indices [queries, kv heads, entries], dout and
+// out [queries, kv heads, group, d_v], lse, delta [queries, kv heads, group] (delta is written), dq, the sums
+// for kv in f32 [keys, kv heads, d], dkv of that shape, scale (with log2(e)), is_first (the sums have nothing
+// yet), is_last (the sums go to dkv); then, where the instance has them, offset, counts, dlse.
 lang::Kernel sparse_mla_backward_kernel(const SparseMlaBackwardKernel& instance);
 
 struct SinkGradientKernel {

@@ -28,14 +28,12 @@ class Beside {
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;
 
-  // With `processors`, blocks that stay until a grid is over leave the others to what runs beside.
   template <class F>
-  void run(const F& launches, int processors = 0) {
+  void run(const F& launches) {
     if (!companion_) return launches();
     companion_->fork();
     pending_ = true;
     const StreamScope scope(companion_->stream());
-    const cuda::ProcessorLimit limit(processors);
     launches();
   }
   void join() {
