@@ -17,7 +17,7 @@ struct SparseMlaKernel {
   TileFeatures padded = {};  // of tiles of values, and of the features after them
   int rows = 64, keys = 64;  // heads and rows of a tile
   bool causal = false, counts = false, more = false, split = false;
-  bool whole = false;  // all lists are whole tiles of entries
+  bool whole = false;          // all lists are whole tiles of entries
   bool numbers_ahead = false;  // those of the rows of many steps come together, and not step by step
   std::optional<DType> sinks = {};
 
