@@ -48,6 +48,24 @@ TEST(SparseMla, LooksAtListedRowsOnly) {
   }
 }
 
+// Numbers of rows come in parts of 2048 where heads are few.
+TEST(SparseMla, TakesListsOfAnyLength) {
+  const OperatorSchema& schema = find_schema("sparse_mla");
+  for (const Target target : test_targets())
+    for (const std::int64_t entries : {257, 2048, 2049, 4100}) {
+      const Tensor kv = Tensor::random_normal({1, 300, 1, 48}, bf16, 2);
+      const Tensors inputs{
+          {"q", Tensor::random_normal({1, 2, 3, 48}, bf16, 1)},
+          {"kv", kv},
+          {"indices", Tensor::random_integers({1, 2, 1, entries}, i32, 3, -20, 320)},
+          {"counts", Tensor::from<std::int32_t>({static_cast<std::int32_t>(entries), 130}, {1, 2, 1})}};
+      const OptionValues options{{"d_v", 32}, {"splits", 1}};
+      EXPECT_EQ(faults_of(judge_call(schema, inputs, options, call_by_name(schema, inputs, options, target))),
+                "")
+          << entries;
+    }
+}
+
 TEST(SparseMlaBackward, IsTheSameInEveryRun) {
   const Target target = test_targets().back();
   const Tensor q = Tensor::random_normal({40, 4, 12}, f32, 1), kv = Tensor::random_normal({9, 1, 12}, f32, 2),

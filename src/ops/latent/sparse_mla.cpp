@@ -19,6 +19,7 @@ void run(const Bound<SparseMla>& c, Launch& launch) {
   SparseMlaKernel kernel = sparse_mla_instance(c);
   const int splits = planned_splits(c, kernel);
   kernel.split = splits > 1 || kernel.more;
+  if (splits > 1) kernel.numbers_ahead = false;  // each has few steps
   const LatentViews q(c.formed("q"), c->d_v), kv(c.formed("kv"), c->d_v),
       more = c.has("more_kv") ? LatentViews(c.formed("more_kv"), c->d_v) : LatentViews();
   launch(kernel, sparse_mla_kernel,

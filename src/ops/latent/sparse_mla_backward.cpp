@@ -54,7 +54,7 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
   const SparseMla forward = forward_of(*c);
   SparseMlaBackwardKernel kernel{sparse_mla_instance(Bound<SparseMla>(c.call(), forward))};
   SparseMlaKernel& own = kernel.forward;
-  own.sinks = {}, own.more = false, own.padded = {};
+  own.sinks = {}, own.more = own.numbers_ahead = false, own.padded = {};
   own.causal = c->causal && !source.second, own.counts = own.counts && !source.second;
   const bool small = c.on_gpu() && own.compute == f32;
   if (small) own.keys = 16;
@@ -82,15 +82,13 @@ class Gradients {
     const std::int64_t keys = c_.dim(source_.keys), kv_heads = c_.dim("kv_heads");
     const Tensor sums = launch_.scratch({keys, kv_heads, kernel_.forward.dim}, f32);
     for (std::int64_t b = 0; b < c_.dim("batch"); ++b) {
-      // A call without queries also writes its sums, which are zeros.
+      // A call without queries also writes gradients, which are zeros.
       std::int64_t begin = 0;
       do {
         const std::int64_t end = std::min(begin + kernel_.tokens, c_.dim("queries"));
         add(b, begin, end, sums);
         begin = end;
       } while (begin < c_.dim("queries"));
-      launch_(RoundedSumsKernel{kernel_.forward.type, kernel_.forward.dim}, rounded_sums_kernel,
-              {{"sums", sums}, {"dkv", c_.formed(source_.dkv).select(0, b)}});
     }
   }
 
@@ -118,8 +116,10 @@ class Gradients {
              {"delta", some(delta_.ref(), b, begin, end)},
              {"dq", own("dq")},
              {"sums", sums},
+             {"dkv", c_.formed(source_.dkv).select(0, b)},
              {"scale", program_scale(static_cast<float>(c_.real("scale")), 0)},
              {"is_first", begin == 0 ? 1 : 0},
+             {"is_last", end == c_.dim("queries") ? 1 : 0},
              {"offset", c_.dim("keys") - c_.dim("queries") + begin}});
   }
 

@@ -59,7 +59,8 @@ struct MlaBackwardProgram {
   Tensor dq = instance.adds ? inout("dq", {queries, kv_heads, group, c.dim}, c.type)
                             : output("dq", {queries, kv_heads, group, c.dim}, c.type);
   Tensor sums = inout("sums", {keys, kv_heads, c.dim}, f32);
-  Expr scale = scalar("scale", f32), is_first = scalar("is_first", i32);
+  Tensor dkv = output("dkv", {keys, kv_heads, c.dim}, c.type);
+  Expr scale = scalar("scale", f32), is_first = scalar("is_first", i32), is_last = scalar("is_last", i32);
   std::optional<Expr> offset;
   std::optional<Tensor> counts, dlse;
   const int blocks = instance.blocks;
@@ -281,10 +282,13 @@ void MlaBackwardProgram::add_pairs_of(const Index& key, const Index& h) {
     gather(partials.slice(h), pair, tile);
     for (int i = 0; i < pairs_of_step; ++i) parallel(sum, [&](Index d) { sum(d) += f32(tile(i, d)); });
   });
-  if (instance.exchanged)
-    parallel(sum, [&](Index i) { to(exchanged_place(i)) = sum(i); });
-  else
-    copy(sum, to.at(0));
+  const auto store = [&](const Tensor& row) {
+    if (instance.exchanged)
+      parallel(sum, [&](Index i) { row(exchanged_place(i)) = sum(i); });
+    else
+      copy(sum, row.at(0));
+  };
+  when(is_last != 0, [&] { store(dkv.slice(key, h)); }).otherwise([&] { store(to); });
 }
 
 constexpr int rows_of_sum = 1024;  // of a step of the sum over queries
@@ -319,19 +323,6 @@ Kernel sink_gradient_kernel(const SinkGradientKernel& c) {
         });
       });
       dsinks(h, member) = reduce_sum(sums).scalar();
-    });
-  });
-}
-
-Kernel rounded_sums_kernel(const RoundedSumsKernel& c) {
-  return kernel(instance_name("sparse_mla_rounded_sums", c), [&] {
-    Dim keys("keys"), kv_heads("kv_heads");
-    Tensor sums = input("sums", {keys, kv_heads, c.dim}, f32),
-           dkv = output("dkv", {keys, kv_heads, c.dim}, c.type);
-    constexpr int rows = 16;
-    grid(ceildiv(keys, rows), kv_heads, [&](Index x, Index h) {
-      Fragment tile = load(sums.slice(all, h).at(x * rows), {rows, c.dim});
-      copy(tile, dkv.slice(all, h).at(x * rows));
     });
   });
 }

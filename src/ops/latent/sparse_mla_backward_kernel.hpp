@@ -29,8 +29,8 @@ struct SparseMlaBackwardKernel {
 // The program for one batch entry. Arguments: the values and the remaining features of q [queries, kv heads,
 // group, …] and of kv [keys, kv heads, …] as in the forward, indices [queries, kv heads, entries], dout and
 // out [queries, kv heads, group, d_v], lse, delta [queries, kv heads, group] (delta is written), dq, the sums
-// for kv in f32 [keys, kv heads, d], scale (with log2(e)), is_first (the sums have nothing yet); then, where
-// the instance has them, offset, counts, dlse.
+// for kv in f32 [keys, kv heads, d], dkv of that shape, scale (with log2(e)), is_first (the sums have nothing
+// yet), is_last (the sums go to dkv); then, where the instance has them, offset, counts, dlse.
 lang::Kernel sparse_mla_backward_kernel(const SparseMlaBackwardKernel& instance);
 
 struct SinkGradientKernel {
@@ -39,13 +39,5 @@ struct SinkGradientKernel {
 };
 // Arguments: lse and delta [batch, queries, kv heads, group], sinks and dsinks [kv heads, group].
 lang::Kernel sink_gradient_kernel(const SinkGradientKernel& instance);
-
-struct RoundedSumsKernel {
-  DType type = f32;
-  int dim = 64;
-  auto fields() const { return std::tuple(type, labelled("d", dim)); }
-};
-// Arguments: sums [keys, kv heads, d] and dkv.
-lang::Kernel rounded_sums_kernel(const RoundedSumsKernel& instance);
 
 }  // namespace tegula::ops

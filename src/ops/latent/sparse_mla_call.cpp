@@ -22,6 +22,9 @@ SparseMlaKernel sparse_mla_instance(const Bound<SparseMla>& c) {
   const bool few = group <= 32 && !(c.on_gpu() && kernel.dim_v > most_undivided);
   kernel.rows = small || group <= 16 ? 16 : few ? 32 : 64;
   kernel.keys = small ? 32 : 64;
+  // A step of few heads is over before the numbers of the next one have come.
+  constexpr int few_steps = 4;
+  kernel.numbers_ahead = c.on_gpu() && kernel.rows < 64 && c.dim("entries") > few_steps * kernel.keys;
   kernel.whole = !kernel.counts && c.dim("entries") % kernel.keys == 0 &&
                  (!kernel.more || c.dim("more_entries") % kernel.keys == 0);
   return kernel;

@@ -1,5 +1,7 @@
 #include "ops/latent/sparse_mla_kernel.hpp"
 
+#include <functional>
+
 #include "ops/latent/rows.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
@@ -19,6 +21,29 @@ struct ListedRows {
   std::optional<Tensor> counts;
   Expr keys, entries;
 };
+
+// Of a list: the numbers of a step's rows are in `listed` from `at` on.
+using Step = std::function<void(const Index& j, const Shared& listed, const Expr& at)>;
+
+// Numbers come with their step, or for many steps together.
+void each_step(const SparseMlaKernel& c, const Tensor& list, const Expr& begin, const Expr& end,
+               const Step& step) {
+  if (!c.numbers_ahead)
+    return pipelined(range(begin, end), {.stages = 2}, [&](Index j) {
+      Shared listed({c.keys}, i32);
+      copy(list.at(j * c.keys), listed);
+      step(j, listed, 0);
+    });
+  constexpr int numbers_of_part = 2048;
+  const int steps_of_part = numbers_of_part / c.keys;
+  pipelined(ceildiv(end - begin, steps_of_part), {.stages = 2}, [&](Index part) {
+    Expr first = begin + part * steps_of_part;
+    Shared listed({numbers_of_part}, i32);
+    copy(list.at(first * c.keys), listed);
+    pipelined(range(first, min(end, first + steps_of_part)), {.stages = 2},
+              [&](Index j) { step(j, listed, (j - first) * c.keys); });
+  });
+}
 
 struct MlaProgram {
   const SparseMlaKernel& c;
@@ -89,26 +114,24 @@ void MlaProgram::block(const ListedRows& source, const Expr& b, const Expr& quer
   Tensor list = source.indices.slice(b, query, h);
   const LatentTensor kv = source.kv.slice(b, all, h);
   Expr steps = ceildiv(count, c.keys), each = splits ? ceildiv(steps, *splits) : steps;
-  const Range own_steps = splits ? range(split * each, min(steps, (split + 1) * each)) : range(0, steps);
+  Expr begin = splits ? split * each : Expr(Operand(0)),
+       end = splits ? min(steps, (split + 1) * each) : steps;
   Expr last = offset ? min(source.keys, query + *offset + 1) : source.keys;
-  pipelined(own_steps, {.stages = 2}, [&](Index j) {
-    Shared rows({c.keys}, i32);
-    copy(list.at(j * c.keys), rows);
+  const Step step = [&](const Index& j, const Shared& listed, const Expr& at) {
     // Numbers behind the end of the list, which the copy engine brings, or zeros, are those of no row.
-    const auto row = [&](const Index& n) -> Expr {
-      return c.whole ? Expr(rows(n)) : select(j * c.keys + n < count, rows(n), -1);
+    const auto row = [&](const Expr& n) -> Expr {
+      Expr number = listed(at + n);
+      return c.whole ? number : select(j * c.keys + n < count, number, -1);
     };
     LatentTile k(c.keys, c.dim, c.dim_v, c.padded, c.compute);
-    if (c.whole)
-      k.gather_from(kv, rows);
-    else
-      k.gather_from(kv, row);
+    k.gather_from(kv, row);
     Fragment s({c.rows, c.keys}, f32, 0);
     add_scores(own, k, s);
     parallel(s, [&](Index i, Index n) { s(i, n) = select(row(n) >= 0 && row(n) < last, s(i, n), -inf); });
     scale_rows(acc, softmax.update(s));
     add_product(s, k.values, acc, c.compute);
-  });
+  };
+  each_step(c, list, begin, end, step);
   store(b, query, h, row, number, softmax, acc);
 }
 

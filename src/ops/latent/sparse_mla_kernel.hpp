@@ -17,7 +17,8 @@ struct SparseMlaKernel {
   TileFeatures padded = {};  // of tiles of values, and of the features after them
   int rows = 64, keys = 64;  // heads and rows of a tile
   bool causal = false, counts = false, more = false, split = false;
-  bool whole = false;  // all lists are whole tiles of entries
+  bool whole = false;          // all lists are whole tiles of entries
+  bool numbers_ahead = false;  // those of the rows of many steps come together, and not step by step
   std::optional<DType> sinks = {};
 
   int rest() const { return dim - dim_v; }
@@ -25,7 +26,7 @@ struct SparseMlaKernel {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("h", rows),
                       labelled("k", keys), labelled("causal", causal), labelled("counts", counts),
                       labelled("more", more), labelled("split", split), labelled("whole", whole),
-                      labelled("sinks", sinks));
+                      labelled("numbers_ahead", numbers_ahead), labelled("sinks", sinks));
   }
 };
 
