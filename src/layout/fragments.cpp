@@ -80,6 +80,26 @@ Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vect
   return {shape, std::move(by_thread), std::move(by_register)};
 }
 
+Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::int64_t vector) {
+  constexpr std::int64_t fewest = 8;  // threads of a row that read a line of memory together
+  Coordinates whole = shape;
+  const std::int64_t pieces = ceil_div(shape.back(), vector);
+  const std::int64_t power = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(threads));
+  auto most = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(pieces)));
+  most = std::min(most, power);
+  const auto idle = [&](std::int64_t own) { return ceil_div(pieces, own) * own - pieces; };
+  std::int64_t best = most;
+  for (std::int64_t own = most; own >= fewest && 4 * idle(best) > pieces; own /= 2)
+    if (idle(own) < idle(best)) best = own;
+  whole.back() = best * vector;
+  Layout row = blocked(threads, whole, vector);
+  Digits registers = row.registers();
+  const int rank = static_cast<int>(shape.size());
+  if (best * vector < shape.back())
+    registers.push_back(digit(rank, rank - 1, ceil_div(pieces, best), best * vector));
+  return {shape, row.threads(), std::move(registers)};
+}
+
 Layout wgmma_accumulator(std::int64_t m, std::int64_t n, const Division& groups) {
   return rows_by_warps(m, n, 64, groups, true);
 }

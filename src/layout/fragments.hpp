@@ -8,6 +8,9 @@ namespace tegula::layout {
 // other dimensions, from the last to the first; what remains of the shape is in further registers, what
 // remains of the threads are replicas.
 Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vector);
+// The same where rows end within such a run of neighbours: the threads of a row, a power of two, are chosen so
+// that few of them have nothing.
+Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::int64_t vector);
 
 // How the warps, or warp groups, of a block divide a product.
 struct Division {

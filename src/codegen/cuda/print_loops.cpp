@@ -32,7 +32,7 @@ const BufferPtr* sum_of_products(const For& loop, const Grid& grid) {
 
 }  // namespace
 
-std::int64_t run_along_rows(const layout::Layout& layout) {
+std::int64_t run_along_rows(const layout::Layout& layout, bool may_be_cut) {
   if (layout.rank() == 0) return 1;
   const auto last = static_cast<std::size_t>(layout.rank() - 1);
   const layout::Digits& digits = layout.registers();
@@ -49,7 +49,7 @@ std::int64_t run_along_rows(const layout::Layout& layout) {
   };
   for (std::size_t i = 1; i < digits.size(); ++i) keep(digits[i]);
   for (const layout::Digit& digit : layout.threads()) keep(digit);
-  while (layout.overhangs(layout.rank() - 1) && layout.shape()[last] % run != 0) run /= 2;
+  while (!may_be_cut && layout.overhangs(layout.rank() - 1) && layout.shape()[last] % run != 0) run /= 2;
   return run;
 }
 
@@ -125,8 +125,9 @@ void CudaGridPrinter::by_register(const For& n, const Stmt& s) {
 }
 
 std::optional<Vectors> CudaGridPrinter::vectors_of(const For& n, const Layout& layout) {
-  const std::int64_t run = part_.is_all() ? run_along_rows(layout) : 1;
-  return run > 1 ? find_vectors(n, run) : std::nullopt;
+  if (!part_.is_all()) return std::nullopt;
+  const std::int64_t run = run_along_rows(layout);
+  return run > 1 ? find_vectors(n, run, &layout) : find_cut_vectors(n, layout);
 }
 
 // The braces of a loop with what holds within them.
@@ -204,7 +205,7 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
   } else {
     out_.open(fmt::format("for (int r = {}; r < {}; ++r) {{", begin, end));
     std::string inside = name();
-    if (run_along_rows(layout) > 1 && runs_outside(n, nullptr)) inside.clear();
+    if (run_along_rows(layout, true) > 1 && runs_outside(n, nullptr)) inside.clear();
     inside = both(inside, row_exists_);
     if (!inside.empty()) out_.open(fmt::format("if ({}) {{", inside));
     body(n.body);

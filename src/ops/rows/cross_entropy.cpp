@@ -22,9 +22,10 @@ struct HeldRows {
 };
 template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
-  // Rows in parts of pieces would be loaded by elements of several rows.
-  constexpr int piece = 8;
-  if (!c.on_gpu() || c.dim("classes") > longest || c.dim("classes") % piece != 0) return std::nullopt;
+  // Short rows in parts of pieces would be loaded by elements of several rows.
+  constexpr int piece = 8, fewest = 64;
+  if (!c.on_gpu() || c.dim("classes") > longest) return std::nullopt;
+  if (c.dim("classes") % piece != 0 && c.dim("classes") < fewest) return std::nullopt;
   const int classes = c.small_dim("classes");
   return HeldRows{rows_of_tile(whole_power(std::clamp(elements / std::max(classes, 1), 1, 16)), classes),
                   classes};

@@ -29,9 +29,11 @@ struct NormInstance {
   int threads = 0;
   std::optional<SpreadRows> pieces = {};  // of rows that no block holds; their number of features is no part
   std::optional<int> held = {};         // pieces in registers
+  bool direct = false;                  // rows of a gradient come to registers at once
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
-                      labelled("threads", threads), pieces, labelled("held", held));
+                      labelled("threads", threads), pieces, labelled("held", held),
+                      labelled("direct", direct));
   }
   bool is_long() const { return dim > 8192; }
 };
@@ -90,6 +92,8 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   const int even =
       made.dim % piece == 0 ? threads_of_pieces(pieces, std::max(made.threads, most_threads)) : 0;
   if (even > 0 && c.on_gpu()) made.threads = even, made.rows = 1;
+  // In shared memory, rows with parts of pieces would begin at places that no thread reads by vectors.
+  made.direct = c.on_gpu() && made.dim % piece != 0;
   return made;
 }
 
