@@ -97,6 +97,7 @@ class ElementPrinter : protected GridState {
   std::optional<Vectors> find_cut_vectors(const ir::For& n, const Layout& layout);
   bool may_be_anywhere(const ir::For& n, const ir::Stmt& s, int width) const;
   bool asks_for_no_place(const ir::For& n, const ir::Stmt& s, int width) const;
+  bool ends_within_piece(const ir::For& n, const ir::Access& access, int width) const;
   void add_anywhere(const Layout& layout, const ir::Stmt& s, Vectors& vectors);
   std::string left_in_row(const ir::For& n, const ir::Access& access, int width);
   std::string end_of_tensor(const ir::View& view);

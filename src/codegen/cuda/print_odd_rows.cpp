@@ -50,7 +50,16 @@ bool ElementPrinter::asks_for_no_place(const For& n, const Stmt& s, int width) c
   if (!may_be_anywhere(n, s, width)) return false;
   const Access& access = *access_of(s);
   const bool by_threads = !target_.copy_engine && access.view.buffer->role != Role::workspace;
-  return by_threads || !is_aligned(n, access, width);
+  return by_threads || !is_aligned(n, access, width) || ends_within_piece(n, access, width);
+}
+
+// Whether the row ends within a piece of a tile that reaches beyond it.
+bool ElementPrinter::ends_within_piece(const For& n, const Access& access, int width) const {
+  const Expr last = corner(n, coordinates(access).back(), true);
+  const Expr ends[] = {end_of_row(access), access.view.shape.back()};
+  return std::any_of(std::begin(ends), std::end(ends), [&](const Expr& end) {
+    return is_constant(end) && constant_value(end) % width != 0 && !values_.is_less(last, end);
+  });
 }
 
 void ElementPrinter::add_anywhere(const Layout& layout, const Stmt& s, Vectors& vectors) {
