@@ -38,10 +38,13 @@ void release(const Gpu& gpu, const Stream& stream, bool owned, DeviceAddress add
   }
 }
 
+// Kernels read rows by words of 16 bytes that hold one of their elements.
+std::size_t whole_words(std::size_t bytes) { return (std::max<std::size_t>(bytes, 1) + 15) / 16 * 16; }
+
 void* allocate_in_order(const Stream& stream, std::size_t bytes) {
   const Driver& d = driver();
   DeviceAddress address = 0;
-  d(d.MemAllocAsync, &address, std::max<std::size_t>(bytes, 1), handle_of(stream));
+  d(d.MemAllocAsync, &address, whole_words(bytes), handle_of(stream));
   if (PoisonedAllocations::active())
     d(d.MemsetD8Async, address, static_cast<unsigned char>(0xff), bytes, handle_of(stream));
   return reinterpret_cast<void*>(address);

@@ -100,7 +100,6 @@ class ElementPrinter : protected GridState {
   bool ends_within_piece(const ir::For& n, const ir::Access& access, int width) const;
   void add_anywhere(const Layout& layout, const ir::Stmt& s, Vectors& vectors);
   std::string left_in_row(const ir::For& n, const ir::Access& access, int width);
-  std::string end_of_tensor(const ir::View& view);
   Texts begin_piece_anywhere(const ir::For& n, const Vectors& vectors, const ir::Stmt& s,
                              const std::string& exists);
 

@@ -110,27 +110,24 @@ std::string ElementPrinter::left_in_row(const For& n, const Access& access, int 
   return result;
 }
 
-std::string ElementPrinter::end_of_tensor(const View& view) {
-  const std::string name = tensors_.at(view.buffer.get());
-  Texts terms;
-  for (std::size_t d = 0; d < view.shape.size(); ++d)
-    terms.push_back(fmt::format("(int64_t({}) - 1) * {}_s{}", value(view.shape[d]), name, d));
-  return fmt::format("{} + ({} + 1)", name, fmt::join(terms, " + "));
-}
-
 ElementPrinter::Texts ElementPrinter::begin_piece_anywhere(const For& n, const Vectors& vectors,
                                                            const Stmt& s, const std::string& exists) {
   const Access& access = *access_of(s);
-  const std::string &name = vectors.names.at(s.get()), tensor = tensors_.at(access.view.buffer.get());
+  const std::string& name = vectors.names.at(s.get());
   unlimited_ = {access.view.dims.size() - 1};
   const auto [pointer, within_limits] = address(access);
   unlimited_.clear();
+  // Elements beyond the loop's own are never looked at, those beyond a tensor's end are zeros.
+  const Expr at = coordinates(access).back();
+  const ViewDim& dim = access.view.dims.back();
+  const bool exist_all =
+      values_.is_less(at, access.view.shape.back()) && (!dim.high || values_.is_less(at, dim.high));
   std::string left = left_in_row(n, access, vectors.width), inside = both(exists, within_limits);
   if (!as<Load>(s)) inside = both(both(inside, only_one()), row_exists_);
   if (!inside.empty()) left = fmt::format("{} ? {} : 0", inside, left);
   if (as<Load>(s)) {
-    out_.line(fmt::format("const auto {} = tg::load_anywhere<{}>({}, {}, {}, {});", name, vectors.width,
-                          pointer, left, tensor, end_of_tensor(access.view)));
+    out_.line(fmt::format("const auto {} = tg::load_anywhere<{}, {}>({}, {});", name, vectors.width,
+                          within_limits.empty() && exist_all ? "false" : "true", pointer, left));
     return {};
   }
   out_.line(

@@ -69,7 +69,8 @@ template <int elements, class Op>
 NormInstance<Op> norm_plan(const Bound<Op>& c) {
   NormInstance<Op> made = norm_instance(c);
   if (made.dim > longest_held_norm) return in_pieces(made, c, 1);
-  made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, 16), made.dim);
+  const int rows = std::clamp(elements / std::max(made.dim, 1), 1, 16);
+  made.rows = rows_of_tile(c.on_gpu() ? whole_power_of_cut(rows, made.dim) : rows, made.dim);
   return made;
 }
 

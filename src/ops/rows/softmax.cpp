@@ -37,8 +37,9 @@ SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
   }
-  const int rows = std::clamp(8192 / std::max(dim, 1), 1, 16);
-  return {c.type("x"), dim, rows_of_tile(tensors > 1 && c.on_gpu() ? whole_power(rows) : rows, dim), {}};
+  int rows = std::clamp(8192 / std::max(dim, 1), 1, 16);
+  if (c.on_gpu()) rows = tensors > 1 ? whole_power(rows) : whole_power_of_cut(rows, dim);
+  return {c.type("x"), dim, rows_of_tile(rows, dim), {}};
 }
 
 // Every row x becomes exp(x − largest), and the sum of these is given back.
