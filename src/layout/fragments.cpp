@@ -81,10 +81,13 @@ Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vect
 }
 
 Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::int64_t vector) {
-  constexpr std::int64_t fewest = 8;  // threads of a row that read a line of memory together
+  constexpr std::int64_t line = 8;  // threads that read a line of memory together
   Coordinates whole = shape;
   const std::int64_t pieces = ceil_div(shape.back(), vector);
   const std::int64_t power = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(threads));
+  // With fewer threads of a row there would be more of them than rows.
+  const auto rows = static_cast<std::uint64_t>(count_of(shape) / shape.back());
+  const std::int64_t fewest = std::max(line, power / static_cast<std::int64_t>(std::bit_floor(rows)));
   auto most = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(pieces)));
   most = std::min(most, power);
   const auto idle = [&](std::int64_t own) { return ceil_div(pieces, own) * own - pieces; };

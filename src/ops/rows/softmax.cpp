@@ -5,6 +5,7 @@
 
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -19,6 +20,7 @@ inline constexpr bool is_logarithm = std::is_same_v<Op, LogSoftmax>;
 
 // Rows of up to this many features are held by a block; longer ones are read twice, in pieces.
 constexpr int longest_held = 16384;
+constexpr int ctas_of_held_row = 8;
 
 template <class Op>
 struct SoftmaxInstance {
@@ -26,14 +28,33 @@ struct SoftmaxInstance {
   int dim = 0, rows = 1;  // features of a row, 0 of any number of them; rows of a tile
   SpreadRows pieces = {};
   std::optional<int> held = {};  // pieces in registers
-  auto fields() const { return std::tuple(type, dim, rows, pieces, labelled("held", held)); }
+  std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
+  auto fields() const {
+    return std::tuple(type, dim, rows, pieces, labelled("held", held), labelled("spread", spread));
+  }
   bool holds_rows() const { return dim > 0; }
+  GridOptions options() const {
+    return spread ? GridOptions{.threads = *spread, .cluster = ctas_of_held_row} : GridOptions{};
+  }
 };
+
+// Long rows whose ends cut pieces would be awaited on their way to shared memory: registers of a cluster hold
+// them.
+template <class Op>
+std::optional<int> spread_of_cut_row(const Bound<Op>& c, int tensors) {
+  constexpr int piece = 8, elements = 32, most = 512;
+  const std::int64_t d = c.dim("d");
+  if (!has_copy_engine(c.call()) || d % piece == 0) return std::nullopt;
+  for (int threads = 128; threads <= most; threads *= 2)
+    if (tensors * d <= std::int64_t{ctas_of_held_row} * threads * elements) return threads;
+  return std::nullopt;
+}
 
 template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held) {
+    if (const auto threads = spread_of_cut_row(c, tensors)) return {c.type("x"), dim, 1, {}, {}, threads};
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
   }
@@ -51,7 +72,7 @@ Fragment exponentials(Fragment& x) {
 
 template <class Op>
 void held_rows(const SoftmaxInstance<Op>& c, const Tensor& x, const Tensor& out) {
-  grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
+  grid(ceildiv(x.extent(0), c.rows), c.options(), [&](Index block) {
     Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
     if (is_logarithm<Op>) {
       Fragment most = reduce_max(values);
@@ -106,7 +127,7 @@ Kernel softmax_forward(const SoftmaxInstance<Op>& c) {
 template <class Op>
 void gradients_of_held_rows(const SoftmaxInstance<Op>& c, const Tensor& dout, const Tensor& x,
                             const Tensor& dx) {
-  grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
+  grid(ceildiv(x.extent(0), c.rows), c.options(), [&](Index block) {
     Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
     Fragment given = load(dout.at(block * c.rows), {c.rows, c.dim}, f32), sum = exponentials(values);
     parallel(sum, [&](Index i) { sum(i) = 1.f / sum(i); });
