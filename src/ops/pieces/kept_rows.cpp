@@ -51,6 +51,14 @@ std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows
   return static_cast<int>(pieces);
 }
 
+std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters, int tensors) {
+  constexpr int piece = 8, elements = 32, fewest = 128, most = 512;
+  if (!has_clusters || features % piece == 0) return std::nullopt;
+  for (int threads = fewest; threads <= most; threads *= 2)
+    if (tensors * features <= std::int64_t{ctas_of_held_row} * threads * elements) return threads;
+  return std::nullopt;
+}
+
 KeptRows::KeptRows(const LongRows& c, int held, std::vector<Row> rows) : c_(c), rows_(std::move(rows)) {
   for (int i = 0; i < held; ++i) {
     std::vector<Fragment>& own = held_.emplace_back();

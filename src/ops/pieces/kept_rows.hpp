@@ -22,6 +22,11 @@ SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tenso
 // as are left of a thread's registers.
 std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows& rows, int tensors = 1);
 
+// Long rows whose ends cut pieces of 16 bytes would be awaited on their way to shared memory. A cluster of so
+// many CTAs holds each in registers instead: the threads of each, if they have room for the row's elements.
+inline constexpr int ctas_of_held_row = 8;
+std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters, int tensors = 1);
+
 // Rows of tensors, which are read together: first from the piece after those in registers, then back to it.
 class KeptRows {
  public:

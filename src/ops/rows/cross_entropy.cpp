@@ -6,6 +6,7 @@
 
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -17,8 +18,12 @@ using lang::Tensor;
 
 // Whole rows, which a block of a GPU holds in registers.
 struct HeldRows {
-  int rows = 1, classes = 1;  // of a tile
-  auto fields() const { return std::tuple(joined("t", rows, classes)); }
+  int rows = 1, classes = 1;       // of a tile
+  std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
+  auto fields() const { return std::tuple(joined("t", rows, classes), labelled("spread", spread)); }
+  GridOptions options() const {
+    return spread ? GridOptions{.threads = *spread, .cluster = ctas_of_held_row} : GridOptions{};
+  }
 };
 template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
@@ -59,6 +64,9 @@ LongRows rows_of(const Bound<Op>& c) {
   int piece = 64;
   while (piece < classes && piece < result.piece) piece *= 2;
   if (piece < result.piece) result = {piece, 0};
+  // Those that end within 16 bytes come to registers at once: on their way to shared memory they are awaited.
+  constexpr int elements_of_vector = 8;
+  if (c.on_gpu() && classes % elements_of_vector != 0) result.kept = 1;
   return result;
 }
 template <class Op>
@@ -69,9 +77,14 @@ LossInstance loss_plan(const Bound<Op>& c) {
   if (const auto tile = held_rows_of(c, 8192, 8192))
     return {c.type("logits"), {}, c->label_smoothing != 0, gives_gradient<Op>, {}, tile};
   LongRows rows = rows_of(c);
+  if (const auto threads = threads_of_cut_row(c.dim("classes"), has_copy_engine(c.call()));
+      threads && gives_gradient<Op> && rows.threads > 0) {
+    const HeldRows tile{1, c.small_dim("classes"), threads};
+    return {c.type("logits"), {}, c->label_smoothing != 0, true, {}, tile};
+  }
   if (gives_gradient<Op> && rows.threads > 0) rows = kept_rows(c.dim("classes"), c.type("logits"), true);
   return {c.type("logits"), rows, c->label_smoothing != 0, gives_gradient<Op>,
-          held_pieces(c.dim("classes"), c.type("logits"), rows)};
+          gives_gradient<Op> ? held_pieces(c.dim("classes"), c.type("logits"), rows) : std::nullopt};
 }
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   // Rows that are read once need no block that holds them.
@@ -117,9 +130,16 @@ struct TileLabels {
       factors(i) = select(counts, 1.f, 0.f);
       wrong(i) = select(counts && (label < 0 || label >= c.classes), 1, 0);
     });
-    check_labels(reduce_max(wrong).scalar() == 0);
+    if (!c.spread) check_labels(reduce_max(wrong).scalar() == 0);
   }
 };
+
+// Blocks that are spread over CTAs have no assertions.
+void check_labels_before(const Tensor& labels, const Expr& ignored, int classes) {
+  const HeldRows some{256, classes};
+  grid(ceildiv(labels.extent(0), some.rows),
+       [&](Index block) { TileLabels(some, labels, block * some.rows, ignored); });
+}
 
 // x becomes the gradient: exp(x - lse) · of_softmax - of_all, less of_label at the label.
 void write_gradients(Fragment& x, const Fragment& lse, const Fragment& labels, const Fragment& of_softmax,
@@ -144,7 +164,8 @@ struct Loss {
 
   void in_tiles() const {
     const HeldRows& tile = *c.tile;
-    grid(ceildiv(rows, tile.rows), [&](Index block) {
+    if (tile.spread) check_labels_before(labels, ignored, tile.classes);
+    grid(ceildiv(rows, tile.rows), tile.options(), [&](Index block) {
       const Expr row = block * tile.rows;
       const TileLabels own(tile, labels, row, ignored);
       Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32), most = reduce_max(x);

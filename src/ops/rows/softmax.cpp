@@ -20,7 +20,6 @@ inline constexpr bool is_logarithm = std::is_same_v<Op, LogSoftmax>;
 
 // Rows of up to this many features are held by a block; longer ones are read twice, in pieces.
 constexpr int longest_held = 16384;
-constexpr int ctas_of_held_row = 8;
 
 template <class Op>
 struct SoftmaxInstance {
@@ -38,23 +37,11 @@ struct SoftmaxInstance {
   }
 };
 
-// Long rows whose ends cut pieces would be awaited on their way to shared memory: registers of a cluster hold
-// them.
-template <class Op>
-std::optional<int> spread_of_cut_row(const Bound<Op>& c, int tensors) {
-  constexpr int piece = 8, elements = 32, most = 512;
-  const std::int64_t d = c.dim("d");
-  if (!has_copy_engine(c.call()) || d % piece == 0) return std::nullopt;
-  for (int threads = 128; threads <= most; threads *= 2)
-    if (tensors * d <= std::int64_t{ctas_of_held_row} * threads * elements) return threads;
-  return std::nullopt;
-}
-
 template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held) {
-    if (const auto threads = spread_of_cut_row(c, tensors)) return {c.type("x"), dim, 1, {}, {}, threads};
+    if (const auto threads = threads_of_cut_row(c.dim("d"), has_copy_engine(c.call()), tensors)) return {c.type("x"), dim, 1, {}, {}, threads};
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
   }
