@@ -20,6 +20,17 @@ int slots(std::int64_t row, int threads, int tensors) {
   return static_cast<int>(std::min((row + piece - 1) / piece + 1, room / piece));
 }
 
+// On their way to shared memory, pieces of such rows are awaited: they come to registers at once.
+bool ends_within_piece(std::int64_t features) {
+  constexpr int elements = 8;
+  return features % elements != 0;
+}
+LongRows direct_rows(std::int64_t row_bytes, int tensors) {
+  LongRows result = divided_rows(row_bytes, true, tensors);
+  result.kept = 1;
+  return result;
+}
+
 std::int64_t pieces_of(std::int64_t features, const LongRows& rows) {
   return (features + rows.piece - 1) / rows.piece;
 }
@@ -28,6 +39,7 @@ std::int64_t pieces_of(std::int64_t features, const LongRows& rows) {
 
 LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
   if (!on_gpu) return {};
+  if (ends_within_piece(features)) return direct_rows(features * type.bytes(), tensors);
   constexpr int shorter = 512, most = 1024;
   const std::int64_t row = features * type.bytes() * tensors;
   const int threads = row * blocks_of_shorter <= room ? shorter : most;
@@ -37,7 +49,7 @@ LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) 
 SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
   constexpr int ctas = 8, few = 256, many = 512;
   const std::int64_t row = features * type.bytes() * tensors;
-  if (!on_gpu || row <= room) return {kept_rows(features, type, on_gpu, tensors), {}};
+  if (!on_gpu || row <= room || ends_within_piece(features)) return {kept_rows(features, type, on_gpu, tensors), {}};
   const int threads = row * blocks_of_shorter <= room * ctas ? few : many;
   return {{piece_of(ctas * threads, type), threads, slots(row / ctas, threads, tensors)}, ctas};
 }
@@ -52,8 +64,8 @@ std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows
 }
 
 std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters, int tensors) {
-  constexpr int piece = 8, elements = 32, fewest = 128, most = 512;
-  if (!has_clusters || features % piece == 0) return std::nullopt;
+  constexpr int elements = 32, fewest = 128, most = 512;
+  if (!has_clusters || !ends_within_piece(features)) return std::nullopt;
   for (int threads = fewest; threads <= most; threads *= 2)
     if (tensors * features <= std::int64_t{ctas_of_held_row} * threads * elements) return threads;
   return std::nullopt;

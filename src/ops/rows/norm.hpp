@@ -95,6 +95,11 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   if (even > 0 && c.on_gpu()) made.threads = even, made.rows = 1;
   // In shared memory, rows with parts of pieces would begin at places that no thread reads by vectors.
   made.direct = c.on_gpu() && made.dim % piece != 0;
+  constexpr int direct_elements = 2048, direct_threads = 256;
+  if (made.direct && made.dim <= direct_elements) {
+    made.rows = rows_of_tile(whole_power(std::clamp(direct_elements / made.dim, 1, most_rows)), made.dim);
+    made.threads = direct_threads;
+  }
   return made;
 }
 

@@ -373,7 +373,7 @@ Layout Inference::threads_along_rows(const Node& n) const {
   constexpr std::int64_t fewest_pieces = 4;  // of a row that may be cut
   std::int64_t elements = 1, vector = n.vector;
   for (const std::int64_t extent : n.shape) elements *= extent;
-  const bool fills = !n.shape.empty() && elements >= vector * n.threads;
+  const bool fills = !n.shape.empty() && 2 * elements >= vector * n.threads;  // half of the threads and more
   if (fills && !n.is_whole && n.shape.back() % vector != 0 && n.shape.back() > fewest_pieces * vector)
     return layout::blocked_in_cut_rows(n.threads, n.shape, vector);
   while (vector > 1 && (n.shape.empty() || n.shape.back() % vector != 0 || elements < vector * n.threads))
