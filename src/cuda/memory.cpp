@@ -134,8 +134,7 @@ std::vector<CommonWalk> common_walks(const TensorRef& from, const TensorRef& to)
     if (from.strides[d] < 0 || to.strides[d] <= 0) return {};
     walks.push_back({from.shape[d], from.strides[d] * bytes, to.strides[d] * bytes});
   }
-  std::sort(walks.begin(), walks.end(),
-            [](const CommonWalk& a, const CommonWalk& b) { return a.to > b.to; });
+  std::sort(walks.begin(), walks.end(), [](const CommonWalk& a, const CommonWalk& b) { return a.to > b.to; });
   walks.push_back({bytes, 1, 1});
   for (std::size_t i = walks.size(); --i > 0;) {
     const CommonWalk &outer = walks[i - 1], &inner = walks[i];

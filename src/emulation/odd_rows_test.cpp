@@ -107,8 +107,9 @@ lang::Kernel odd_rows(const Written& c, int width, DType type, DType to) {
   return kernel("odd_rows", [&] {
     Dim M("M");
     lang::Tensor x = input("x", {M, width}, type), out = output("out", {M, width}, to);
-    grid(ceildiv(M, c.tile), {.threads = 64},
-         [&](Index block) { c.body({x, out, width, Expr(block * c.tile)}); });
+    grid(ceildiv(M, c.tile), {.threads = 64}, [&](Index block) {
+      c.body({x, out, width, Expr(block * c.tile)});
+    });
   });
 }
 

@@ -103,6 +103,17 @@ Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::
   return {shape, row.threads(), std::move(registers)};
 }
 
+Layout in_pieces(std::int64_t threads, const Coordinates& shape, std::int64_t vector, bool may_be_cut) {
+  constexpr std::int64_t fewest_pieces = 4;  // of a row that may be cut
+  if (shape.empty()) return blocked(threads, shape, 1);
+  const std::int64_t elements = count_of(shape), row = shape.back();
+  const bool fills = 2 * elements >= vector * threads;  // half of the threads and more
+  if (may_be_cut && fills && row % vector != 0 && row > fewest_pieces * vector)
+    return blocked_in_cut_rows(threads, shape, vector);
+  while (vector > 1 && (row % vector != 0 || elements < vector * threads)) vector /= 2;
+  return blocked(threads, shape, vector);
+}
+
 Layout wgmma_accumulator(std::int64_t m, std::int64_t n, const Division& groups) {
   return rows_by_warps(m, n, 64, groups, true);
 }

@@ -40,8 +40,8 @@ bool ElementPrinter::may_be_anywhere(const For& n, const Stmt& s, int width) con
   const int bytes = width * access->view.buffer->type.bytes();
   const ViewDim& dim = access->view.dims.back();
   const Expr at = coordinates(*access).back();
-  const bool begins = values_.is_at_least(at, 0) &&
-                      (!dim.low || is_constant(dim.low, 0) || values_.is_less(dim.low, at, 0));
+  const bool begins =
+      values_.is_at_least(at, 0) && (!dim.low || is_constant(dim.low, 0) || values_.is_less(dim.low, at, 0));
   return begins && bytes % fewest_bytes_anywhere == 0 && access->view.buffer->type.bytes() <= 4;
 }
 
@@ -130,8 +130,7 @@ ElementPrinter::Texts ElementPrinter::begin_piece_anywhere(const For& n, const V
                           within_limits.empty() && exist_all ? "false" : "true", pointer, left));
     return {};
   }
-  out_.line(
-      fmt::format("tg::Pack<{}, {}> {};", element_type(access.view.buffer->type), vectors.width, name));
+  out_.line(fmt::format("tg::Pack<{}, {}> {};", element_type(access.view.buffer->type), vectors.width, name));
   return {fmt::format("tg::store_anywhere<{}>({}, {}, {});", vectors.lanes, pointer, name, left)};
 }
 

@@ -1,5 +1,5 @@
-// Pieces of rows that begin at any element: read by the aligned words around them, stored by the aligned words
-// that neighbouring lanes have together.
+// Pieces of rows that begin at any element: read by the aligned words around them, stored by the aligned
+// words that neighbouring lanes have together.
 #pragma once
 #include "memory.cuh"
 

@@ -20,11 +20,6 @@ int slots(std::int64_t row, int threads, int tensors) {
   return static_cast<int>(std::min((row + piece - 1) / piece + 1, room / piece));
 }
 
-// On their way to shared memory, pieces of such rows are awaited: they come to registers at once.
-bool ends_within_piece(std::int64_t features) {
-  constexpr int elements = 8;
-  return features % elements != 0;
-}
 LongRows direct_rows(std::int64_t row_bytes, int tensors) {
   LongRows result = divided_rows(row_bytes, true, tensors);
   result.kept = 1;
@@ -36,6 +31,11 @@ std::int64_t pieces_of(std::int64_t features, const LongRows& rows) {
 }
 
 }  // namespace
+
+bool ends_within_piece(std::int64_t features) {
+  constexpr int elements = 8;
+  return features % elements != 0;
+}
 
 LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
   if (!on_gpu) return {};
@@ -49,7 +49,8 @@ LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) 
 SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
   constexpr int ctas = 8, few = 256, many = 512;
   const std::int64_t row = features * type.bytes() * tensors;
-  if (!on_gpu || row <= room || ends_within_piece(features)) return {kept_rows(features, type, on_gpu, tensors), {}};
+  if (!on_gpu || row <= room || ends_within_piece(features))
+    return {kept_rows(features, type, on_gpu, tensors), {}};
   const int threads = row * blocks_of_shorter <= room * ctas ? few : many;
   return {{piece_of(ctas * threads, type), threads, slots(row / ctas, threads, tensors)}, ctas};
 }

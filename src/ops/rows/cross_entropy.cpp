@@ -21,17 +21,20 @@ struct HeldRows {
   int rows = 1, classes = 1;       // of a tile
   std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
   auto fields() const { return std::tuple(joined("t", rows, classes), labelled("spread", spread)); }
-  GridOptions options() const {
-    return spread ? GridOptions{.threads = *spread, .cluster = ctas_of_held_row} : GridOptions{};
-  }
+  GridOptions options() const { return options_of_held_rows(spread); }
 };
 template <class Op>
+inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
+
+template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
-  // Short rows in parts of pieces would be loaded by elements of several rows.
-  constexpr int piece = 8, fewest = 64;
-  if (!c.on_gpu() || c.dim("classes") > longest) return std::nullopt;
-  if (c.dim("classes") % piece != 0 && c.dim("classes") < fewest) return std::nullopt;
+  constexpr int fewest_of_cut_rows = 64;  // shorter ones would be loaded by elements of several rows
   const int classes = c.small_dim("classes");
+  if (!c.on_gpu() || (ends_within_piece(classes) && classes < fewest_of_cut_rows)) return std::nullopt;
+  if (classes > longest) {
+    const auto threads = threads_of_cut_row(classes, has_copy_engine(c.call()));
+    return gives_gradient<Op> && threads ? std::optional(HeldRows{1, classes, threads}) : std::nullopt;
+  }
   return HeldRows{rows_of_tile(whole_power(std::clamp(elements / std::max(classes, 1), 1, 16)), classes),
                   classes};
 }
@@ -64,24 +67,14 @@ LongRows rows_of(const Bound<Op>& c) {
   int piece = 64;
   while (piece < classes && piece < result.piece) piece *= 2;
   if (piece < result.piece) result = {piece, 0};
-  // Those that end within 16 bytes come to registers at once: on their way to shared memory they are awaited.
-  constexpr int elements_of_vector = 8;
-  if (c.on_gpu() && classes % elements_of_vector != 0) result.kept = 1;
+  if (c.on_gpu() && ends_within_piece(classes)) result.kept = 1;
   return result;
 }
-template <class Op>
-inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
-
 template <class Op>
 LossInstance loss_plan(const Bound<Op>& c) {
   if (const auto tile = held_rows_of(c, 8192, 8192))
     return {c.type("logits"), {}, c->label_smoothing != 0, gives_gradient<Op>, {}, tile};
   LongRows rows = rows_of(c);
-  if (const auto threads = threads_of_cut_row(c.dim("classes"), has_copy_engine(c.call()));
-      threads && gives_gradient<Op> && rows.threads > 0) {
-    const HeldRows tile{1, c.small_dim("classes"), threads};
-    return {c.type("logits"), {}, c->label_smoothing != 0, true, {}, tile};
-  }
   if (gives_gradient<Op> && rows.threads > 0) rows = kept_rows(c.dim("classes"), c.type("logits"), true);
   return {c.type("logits"), rows, c->label_smoothing != 0, gives_gradient<Op>,
           gives_gradient<Op> ? held_pieces(c.dim("classes"), c.type("logits"), rows) : std::nullopt};

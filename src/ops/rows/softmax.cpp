@@ -32,16 +32,15 @@ struct SoftmaxInstance {
     return std::tuple(type, dim, rows, pieces, labelled("held", held), labelled("spread", spread));
   }
   bool holds_rows() const { return dim > 0; }
-  GridOptions options() const {
-    return spread ? GridOptions{.threads = *spread, .cluster = ctas_of_held_row} : GridOptions{};
-  }
+  GridOptions options() const { return options_of_held_rows(spread); }
 };
 
 template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held) {
-    if (const auto threads = threads_of_cut_row(c.dim("d"), has_copy_engine(c.call()), tensors)) return {c.type("x"), dim, 1, {}, {}, threads};
+    if (const auto threads = threads_of_cut_row(c.dim("d"), has_copy_engine(c.call()), tensors))
+      return {c.type("x"), dim, 1, {}, {}, threads};
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
   }

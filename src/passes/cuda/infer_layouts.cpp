@@ -127,7 +127,6 @@ class Inference {
   int node(const layout::Coordinates& shape, int threads);
   int find(int n);
   void keep_whole(int n) { nodes_[static_cast<std::size_t>(find(n))].is_whole = true; }
-  Layout threads_along_rows(const Node& n) const;
   void join(int a, int b);
   void anchor(const Buffer* buffer, const Layout& layout, int depth);
   void loop(const Stmt& s, const For& n, int threads, int depth);
@@ -369,25 +368,13 @@ int Inference::choose() {
   return best;
 }
 
-Layout Inference::threads_along_rows(const Node& n) const {
-  constexpr std::int64_t fewest_pieces = 4;  // of a row that may be cut
-  std::int64_t elements = 1, vector = n.vector;
-  for (const std::int64_t extent : n.shape) elements *= extent;
-  const bool fills = !n.shape.empty() && 2 * elements >= vector * n.threads;  // half of the threads and more
-  if (fills && !n.is_whole && n.shape.back() % vector != 0 && n.shape.back() > fewest_pieces * vector)
-    return layout::blocked_in_cut_rows(n.threads, n.shape, vector);
-  while (vector > 1 && (n.shape.empty() || n.shape.back() % vector != 0 || elements < vector * n.threads))
-    vector /= 2;
-  return layout::blocked(n.threads, n.shape, vector);
-}
-
 Layouts Inference::solve(const Body& body) {
   for (;;) {
     if (propagate(body) || propagate_around()) continue;
     const int open = choose();
     if (open < 0) break;
     Node& n = nodes_[static_cast<std::size_t>(open)];
-    n.fixed = threads_along_rows(n);
+    n.fixed = layout::in_pieces(n.threads, n.shape, n.vector, !n.is_whole);
   }
   Layouts result;
   for (const auto& [buffer, n] : fragments_)
