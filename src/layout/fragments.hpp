@@ -12,8 +12,8 @@ Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vect
 // so that few of them have nothing.
 Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::int64_t vector);
 
-// One of these for threads that best take `vector` neighbours at a time, or fewer where rows are no multiple of
-// them and may not be cut.
+// One of these for threads that best take `vector` neighbours at a time, or fewer where rows are no multiple
+// of them and may not be cut.
 Layout in_pieces(std::int64_t threads, const Coordinates& shape, std::int64_t vector, bool may_be_cut);
 
 // How the warps, or warp groups, of a block divide a product.
