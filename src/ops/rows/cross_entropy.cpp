@@ -25,7 +25,6 @@ struct HeldRows {
 };
 template <class Op>
 inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
-
 template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
   constexpr int fewest_of_cut_rows = 64;  // shorter ones would be loaded by elements of several rows
