@@ -107,7 +107,8 @@ Layout in_pieces(std::int64_t threads, const Coordinates& shape, std::int64_t ve
   constexpr std::int64_t fewest_pieces = 4;  // of a row that may be cut
   if (shape.empty()) return blocked(threads, shape, 1);
   const std::int64_t elements = count_of(shape), row = shape.back();
-  const bool fills = 2 * elements >= vector * threads;  // half of the threads and more
+  // Where half of the threads would be idle, single elements are faster.
+  const bool fills = 100 * (elements / row) * ceil_div(row, vector) >= 51 * threads;
   if (may_be_cut && fills && row % vector != 0 && row > fewest_pieces * vector)
     return blocked_in_cut_rows(threads, shape, vector);
   while (vector > 1 && (row % vector != 0 || elements < vector * threads)) vector /= 2;

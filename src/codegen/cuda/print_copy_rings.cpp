@@ -237,9 +237,7 @@ void CudaGridPrinter::print_piece(const Load& load, const Store& store, std::opt
   if (!along) return out_.line(fmt::format("tg::bring_element({}, {}, {});", to, source, exists));
   if (is_whole) return out_.line(fmt::format("tg::bring_piece({}, {}, {});", to, source, exists));
   if (!guards.empty()) count = fmt::format("{} ? {} : 0", exists, count);
-  const bool by_threads = !target_.copy_engine && !any_products_;
-  out_.line(
-      fmt::format("tg::bring{}({}, {}, {}, {});", by_threads ? "_anywhere" : "", to, source, stride, count));
+  out_.line(fmt::format("tg::bring({}, {}, {}, {});", to, source, stride, count));
 }
 
 void CudaGridPrinter::event(const schedule::CopyCommit&, const schedule::Event&) {

@@ -79,19 +79,6 @@ TG_DEVICE Pack<T, n> load_anywhere(const T* from, int left) {
   return result;
 }
 
-// As bring(), but where elements begin at no multiple of 16 bytes they are awaited, and come by words all the
-// same.
-template <class T>
-TG_DEVICE void bring_anywhere(T* to, const T* from, int64_t stride, int count) {
-  constexpr int elements = 16 / sizeof(T);
-  if (stride == 1 && (uint64_t(from) & 15) == 0 && (count == 0 || count == elements))
-    begin_copy<16>(to, from, count * int(sizeof(T)));
-  else if (stride == 1 && sizeof(T) <= 4)
-    store_pack(to, load_anywhere<elements, true>(from, count));
-  else
-    bring(to, from, stride, count);
-}
-
 template <class Word>
 TG_DEVICE void store_word(uint64_t to, Word x) {
   *(Word*)to = x;

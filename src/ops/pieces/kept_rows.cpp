@@ -20,12 +20,6 @@ int slots(std::int64_t row, int threads, int tensors) {
   return static_cast<int>(std::min((row + piece - 1) / piece + 1, room / piece));
 }
 
-LongRows direct_rows(std::int64_t row_bytes, int tensors) {
-  LongRows result = divided_rows(row_bytes, true, tensors);
-  result.kept = 1;
-  return result;
-}
-
 std::int64_t pieces_of(std::int64_t features, const LongRows& rows) {
   return (features + rows.piece - 1) / rows.piece;
 }
@@ -37,9 +31,14 @@ bool ends_within_piece(std::int64_t features) {
   return features % elements != 0;
 }
 
+LongRows direct_rows(std::int64_t row_bytes) {
+  LongRows result = divided_rows(row_bytes, true);
+  result.kept = 1;
+  return result;
+}
+
 LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
   if (!on_gpu) return {};
-  if (ends_within_piece(features)) return direct_rows(features * type.bytes(), tensors);
   constexpr int shorter = 512, most = 1024;
   const std::int64_t row = features * type.bytes() * tensors;
   const int threads = row * blocks_of_shorter <= room ? shorter : most;

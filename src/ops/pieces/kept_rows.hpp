@@ -7,8 +7,10 @@
 namespace tegula::ops {
 
 // Whether rows end within 16 bytes of 16-bit elements. On their way to shared memory, pieces of such rows are
-// awaited: they come to registers at once.
+// awaited.
 bool ends_within_piece(std::int64_t features);
+// Long rows whose pieces come to registers at once, on a GPU.
+LongRows direct_rows(std::int64_t row_bytes);
 
 // On a GPU: all pieces in shared memory where blocks that share a processor have room for whole rows, else as
 // many as one block of all its threads has room for. `tensors` are read together.

@@ -66,7 +66,8 @@ LongRows rows_of(const Bound<Op>& c) {
   int piece = 64;
   while (piece < classes && piece < result.piece) piece *= 2;
   if (piece < result.piece) result = {piece, 0};
-  if (c.on_gpu() && ends_within_piece(classes)) result.kept = 1;
+  constexpr bool once = std::is_same_v<Op, CrossEntropyBackward>;  // read, and that to registers
+  if (once && c.on_gpu() && ends_within_piece(classes)) result.kept = 1;
   return result;
 }
 template <class Op>

@@ -57,6 +57,8 @@ template <class Op>
 NormInstance<Op> in_pieces(NormInstance<Op> made, const Bound<Op>& c, int tensors) {
   const int all = tensors * (adds_residual<Op> ? 2 : 1);
   made.pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), all);
+  if (all == 1 && !is_centred<Op> && c.on_gpu() && ends_within_piece(c.dim("d")))
+    made.pieces = {direct_rows(c.dim("d") * c.type("x").bytes()), {}};
   // Sums of gradients, or of rows that are centred, leave no registers.
   if (tensors == 1 && !is_centred<Op>)
     made.held = held_pieces(c.dim("d"), c.type("x"), made.pieces->rows, all);
@@ -96,7 +98,7 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   // In shared memory, rows with parts of pieces would begin at places that no thread reads by vectors.
   made.direct = c.on_gpu() && made.dim % piece != 0;
   constexpr int direct_elements = 2048, direct_threads = 256;
-  if (made.direct && made.dim <= direct_elements) {
+  if (made.direct && made.type.bits() == 16 && made.dim <= direct_elements) {
     made.rows = rows_of_tile(whole_power(std::clamp(direct_elements / made.dim, 1, most_rows)), made.dim);
     made.threads = direct_threads;
   }
