@@ -68,6 +68,21 @@ struct LaunchConfig {
 };
 static_assert(sizeof(LaunchConfig) == 56);
 
+// Rows of bytes, from device memory to device memory.
+struct RowsCopy {
+  struct End {
+    std::size_t x = 0, y = 0;
+    int memory = 2;  // of a device
+    const void* host = nullptr;
+    DeviceAddress device = 0;
+    void* array = nullptr;
+    std::size_t pitch = 0;
+  };
+  End from, to;
+  std::size_t bytes = 0, rows = 0;
+};
+static_assert(sizeof(RowsCopy) == 128);
+
 // Describes a tensor to the unit that copies tiles (TMA).
 struct alignas(64) TensorMap {
   std::uint64_t words[16];
@@ -144,6 +159,7 @@ class Driver {
   F<void*, DeviceAddress, std::size_t, StreamHandle> MemcpyDtoHAsync{library_, "cuMemcpyDtoHAsync_v2"};
   F<DeviceAddress, DeviceAddress, std::size_t, StreamHandle> MemcpyDtoDAsync{library_,
                                                                              "cuMemcpyDtoDAsync_v2"};
+  F<const RowsCopy*, StreamHandle> Memcpy2DAsync{library_, "cuMemcpy2DAsync_v2"};
   F<DeviceAddress, ContextHandle, DeviceAddress, ContextHandle, std::size_t, StreamHandle> MemcpyPeerAsync{
       library_, "cuMemcpyPeerAsync"};
   F<DeviceAddress, unsigned char, std::size_t, StreamHandle> MemsetD8Async{library_, "cuMemsetD8Async"};

@@ -38,10 +38,13 @@ void release(const Gpu& gpu, const Stream& stream, bool owned, DeviceAddress add
   }
 }
 
+// Kernels read rows by words of 16 bytes that hold one of their elements.
+std::size_t whole_words(std::size_t bytes) { return (std::max<std::size_t>(bytes, 1) + 15) / 16 * 16; }
+
 void* allocate_in_order(const Stream& stream, std::size_t bytes) {
   const Driver& d = driver();
   DeviceAddress address = 0;
-  d(d.MemAllocAsync, &address, std::max<std::size_t>(bytes, 1), handle_of(stream));
+  d(d.MemAllocAsync, &address, whole_words(bytes), handle_of(stream));
   if (PoisonedAllocations::active())
     d(d.MemsetD8Async, address, static_cast<unsigned char>(0xff), bytes, handle_of(stream));
   return reinterpret_cast<void*>(address);
@@ -116,6 +119,75 @@ void copy_bytes(const TensorRef& from, const TensorRef& to) {
   stream.synchronize();
 }
 
+// A dimension along which two tensors are walked together; strides in bytes, not negative.
+struct CommonWalk {
+  std::int64_t extent, from, to;
+};
+
+// The bytes of both as walked dimensions, innermost last and the longest of the others before it; nothing if
+// one goes backwards somewhere, or if elements of `to` coincide.
+std::vector<CommonWalk> common_walks(const TensorRef& from, const TensorRef& to) {
+  const std::int64_t bytes = from.dtype.bytes();
+  std::vector<CommonWalk> walks;
+  for (std::size_t d = 0; d < from.shape.size(); ++d) {
+    if (from.shape[d] == 1) continue;
+    if (from.strides[d] < 0 || to.strides[d] <= 0) return {};
+    walks.push_back({from.shape[d], from.strides[d] * bytes, to.strides[d] * bytes});
+  }
+  std::sort(walks.begin(), walks.end(), [](const CommonWalk& a, const CommonWalk& b) { return a.to > b.to; });
+  walks.push_back({bytes, 1, 1});
+  for (std::size_t i = walks.size(); --i > 0;) {
+    const CommonWalk &outer = walks[i - 1], &inner = walks[i];
+    if (outer.from != inner.extent * inner.from || outer.to != inner.extent * inner.to) continue;
+    walks[i - 1] = {outer.extent * inner.extent, inner.from, inner.to};
+    walks.erase(walks.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  const auto inner = walks.end() - 1;
+  const auto longest = std::max_element(
+      walks.begin(), inner, [](const CommonWalk& a, const CommonWalk& b) { return a.extent < b.extent; });
+  if (longest != inner) std::iter_swap(longest, inner - 1);
+  return walks;
+}
+
+void copy_walks(DeviceAddress from, DeviceAddress to, std::span<const CommonWalk> walks,
+                StreamHandle stream) {
+  const Driver& d = driver();
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  const auto address = [](std::int64_t n) { return static_cast<DeviceAddress>(n); };
+  if (walks.size() == 1) return d(d.MemcpyDtoDAsync, to, from, size(walks[0].extent), stream);
+  if (walks.size() == 2) {
+    RowsCopy rows;
+    rows.from.device = from, rows.from.pitch = size(walks[0].from);
+    rows.to.device = to, rows.to.pitch = size(walks[0].to);
+    rows.bytes = size(walks[1].extent), rows.rows = size(walks[0].extent);
+    const RowsCopy* const given = &rows;
+    return d(d.Memcpy2DAsync, given, stream);
+  }
+  for (std::int64_t i = 0; i < walks[0].extent; ++i)
+    copy_walks(from + address(i * walks[0].from), to + address(i * walks[0].to), walks.subspan(1), stream);
+}
+
+// Copies rows of bytes within a device if these are few commands, and rows of the driver's own form: they do
+// not overlap, and are not too far apart. False if not.
+bool copy_rows_on_device(const TensorRef& from, const TensorRef& to) {
+  constexpr std::int64_t fewest_bytes = 16, most_commands = 64, most_pitch = std::int64_t{1} << 31;
+  if (from.device != to.device || from.dtype != to.dtype || nelements(from) == 0) return false;
+  const std::vector<CommonWalk> walks = common_walks(from, to);
+  if (walks.empty() || walks.back().extent < fewest_bytes) return false;
+  std::int64_t commands = 1;
+  for (std::size_t i = 0; i + 2 < walks.size(); ++i) commands *= walks[i].extent;
+  if (walks.size() >= 2) {
+    const CommonWalk& rows = walks[walks.size() - 2];
+    const std::int64_t least = std::min(rows.from, rows.to), most = std::max(rows.from, rows.to);
+    if (least < walks.back().extent || most >= most_pitch) return false;
+  }
+  if (commands > most_commands) return false;
+  const Gpu& gpu = Gpu::get(from.device.index);
+  const CurrentContext current(gpu);
+  copy_walks(address_of(from.data), address_of(to.data), walks, handle_of(current_stream(from.device)));
+  return true;
+}
+
 // The tensor's elements on the host: all that is between its first and its last one is copied.
 Tensor on_host(const TensorRef& tensor) {
   const ByteRange range = byte_range(tensor);
@@ -162,6 +234,7 @@ void clear(const TensorRef& tensor) {
 
 void copy_elements(const TensorRef& from, const TensorRef& to) {
   if (can_copy_directly(from, to)) return copy_bytes(from, to);
+  if (!from.device.is_cpu() && copy_rows_on_device(from, to)) return;
   const Tensor source = from.device.is_cpu() ? Tensor::adopt(from, nullptr) : on_host(from);
   if (to.device.is_cpu()) return tegula::copy_elements(source, to);
   // What is between the elements of `to` is written back as it was.

@@ -49,6 +49,16 @@ TEST_P(CudaTensor, GoesThereAndBack) {
   EXPECT_EQ(Tensor::empty({0, 3}, f32, Device::cuda()).to(Device::cpu()).nelements(), 0);
 }
 
+TEST_P(CudaTensor, CopiesRowsWithinADevice) {
+  const Tensor host = Tensor::random_normal({3, 70, 9}, f32, 2), there = host.to(Device::cuda());
+  const Tensor other = Tensor::full({70, 3, 12}, f32, 7).to(Device::cuda());
+  const auto columns = [](const Tensor& t) { return t.slice(2, 2, 11); };
+  EXPECT_TRUE(equal(there.transpose(0, 1).contiguous(), host.transpose(0, 1)));
+  copy_elements(there.transpose(0, 1), columns(other));
+  EXPECT_TRUE(equal(columns(other), host.transpose(0, 1)));
+  EXPECT_TRUE(equal(other.slice(2, 11, 12), Tensor::full({70, 3, 1}, f32, 7)));
+}
+
 TEST_P(CudaTensor, WritesBetweenWhatItLeavesAlone) {
   const Tensor there = Tensor::full({6, 8}, f32, 7).to(Device::cuda());
   const Tensor expected = Tensor::full({6, 8}, f32, 7);

@@ -80,6 +80,41 @@ Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vect
   return {shape, std::move(by_thread), std::move(by_register)};
 }
 
+Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::int64_t vector) {
+  constexpr std::int64_t line = 8;  // threads that read a line of memory together
+  Coordinates whole = shape;
+  const std::int64_t pieces = ceil_div(shape.back(), vector);
+  const std::int64_t power = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(threads));
+  // With fewer threads of a row there would be more of them than rows.
+  const auto rows = static_cast<std::uint64_t>(count_of(shape) / shape.back());
+  const std::int64_t fewest = std::max(line, power / static_cast<std::int64_t>(std::bit_floor(rows)));
+  auto most = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(pieces)));
+  most = std::min(most, power);
+  const auto idle = [&](std::int64_t own) { return ceil_div(pieces, own) * own - pieces; };
+  std::int64_t best = most;
+  for (std::int64_t own = most; own >= fewest && 4 * idle(best) > pieces; own /= 2)
+    if (idle(own) < idle(best)) best = own;
+  whole.back() = best * vector;
+  Layout row = blocked(threads, whole, vector);
+  Digits registers = row.registers();
+  const int rank = static_cast<int>(shape.size());
+  if (best * vector < shape.back())
+    registers.push_back(digit(rank, rank - 1, ceil_div(pieces, best), best * vector));
+  return {shape, row.threads(), std::move(registers)};
+}
+
+Layout in_pieces(std::int64_t threads, const Coordinates& shape, std::int64_t vector, bool may_be_cut) {
+  constexpr std::int64_t fewest_pieces = 4;  // of a row that may be cut
+  if (shape.empty()) return blocked(threads, shape, 1);
+  const std::int64_t elements = count_of(shape), row = shape.back();
+  // Where half of the threads would be idle, single elements are faster.
+  const bool fills = 100 * (elements / row) * ceil_div(row, vector) >= 51 * threads;
+  if (may_be_cut && fills && row % vector != 0 && row > fewest_pieces * vector)
+    return blocked_in_cut_rows(threads, shape, vector);
+  while (vector > 1 && (row % vector != 0 || elements < vector * threads)) vector /= 2;
+  return blocked(threads, shape, vector);
+}
+
 Layout wgmma_accumulator(std::int64_t m, std::int64_t n, const Division& groups) {
   return rows_by_warps(m, n, 64, groups, true);
 }

@@ -8,6 +8,13 @@ namespace tegula::layout {
 // other dimensions, from the last to the first; what remains of the shape is in further registers, what
 // remains of the threads are replicas.
 Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vector);
+// The same where rows end within such a run of neighbours: the threads of a row, a power of two, are chosen
+// so that few of them have nothing.
+Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::int64_t vector);
+
+// One of these for threads that best take `vector` neighbours at a time, or fewer where rows are no multiple
+// of them and may not be cut.
+Layout in_pieces(std::int64_t threads, const Coordinates& shape, std::int64_t vector, bool may_be_cut);
 
 // How the warps, or warp groups, of a block divide a product.
 struct Division {

@@ -211,5 +211,20 @@ TEST(Fragments, AccumulatorIsOperandOfTheNextProduct) {
   EXPECT_EQ(wgmma_accumulator(128, 176, {2, 1}).slice(1), wgmma_accumulator(128, 64, {2, 1}).slice(1));
 }
 
+TEST(LayoutTest, RowsThatEndWithinRunsHaveFewIdleThreads) {
+  for (const int width : {33, 65, 129, 257, 511, 999, 1001})
+    for (const int rows : {1, 4})
+      for (const int threads : {32, 128, 96})
+        for (const int vector : {4, 8}) {
+          const Layout layout = blocked_in_cut_rows(threads, {rows, width}, vector);
+          SCOPED_TRACE(layout.text());
+          EXPECT_TRUE(layout.is_valid());
+          EXPECT_EQ(layout.registers()[0].extent % vector, 0);
+        }
+  EXPECT_EQ(blocked_in_cut_rows(128, {16, 257}, 8).text(),
+            "[16, 257] threads (8: 0,8) (16: 1,0) registers (8: 0,1) (5: 0,64)");
+  EXPECT_EQ(blocked_in_cut_rows(128, {1, 1001}, 8).text(), "[1, 1001] threads (128: 0,8) registers (8: 0,1)");
+}
+
 }  // namespace
 }  // namespace tegula::layout

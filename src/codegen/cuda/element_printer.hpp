@@ -66,7 +66,7 @@ class ElementPrinter : protected GridState {
 
   // ---- loops over elements, several of a row at a time (print_vectors.cpp)
   // `most` at a time.
-  std::optional<Vectors> find_vectors(const ir::For& n, std::int64_t most);
+  std::optional<Vectors> find_vectors(const ir::For& n, std::int64_t most, const Layout* layout = nullptr);
   std::optional<std::vector<const ir::Stmt*>> row_accesses(const ir::For& n) const;
   bool goes_along_row(const ir::For& n, const ir::Access& access) const;
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
@@ -94,6 +94,16 @@ class ElementPrinter : protected GridState {
   bool adds_vectors(const ir::Stmt& s) const;
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
+
+  // ---- pieces of rows that begin at any element (print_odd_rows.cpp)
+  std::optional<Vectors> find_cut_vectors(const ir::For& n, const Layout& layout);
+  bool may_be_anywhere(const ir::For& n, const ir::Stmt& s, int width) const;
+  bool asks_for_no_place(const ir::For& n, const ir::Stmt& s, int width) const;
+  bool ends_within_piece(const ir::For& n, const ir::Access& access, int width) const;
+  void add_anywhere(const Layout& layout, const ir::Stmt& s, Vectors& vectors);
+  std::string left_in_row(const ir::For& n, const ir::Access& access, int width);
+  Texts begin_piece_anywhere(const ir::For& n, const Vectors& vectors, const ir::Stmt& s,
+                             const std::string& exists);
 
   // ---- fragments to rows of tensors (print_row_stores.cpp)
   std::string find_row(const passes::RowLoop& rows);

@@ -24,7 +24,8 @@ struct Team {
 constexpr int vector_bytes = 16;  // the most that one instruction of a thread moves
 
 // How many elements of a row follow each other in a thread's registers, from a multiple of that on.
-std::int64_t run_along_rows(const layout::Layout& layout);
+// Where rows end within such a run, it is 1, unless runs may be cut.
+std::int64_t run_along_rows(const layout::Layout& layout, bool may_be_cut = false);
 
 // What is in shared memory, for the user.
 std::string words_of(const ir::Buffer& tile);
@@ -92,6 +93,8 @@ struct Vectors {
   std::unordered_map<const ir::StmtNode*, std::string> names;
   std::unordered_set<const ir::StmtNode*> in_parts;  // stores of more than are contiguous in the tile
   std::unordered_set<const ir::StmtNode*> steady;    // loads of one element for all
+  std::unordered_set<const ir::StmtNode*> anywhere;  // which rows may begin and end at any element
+  int lanes = 1;                                     // neighbours of a warp that have one row's pieces
   std::vector<std::string> conditions;               // under which all elements exist, and are contiguous
 };
 

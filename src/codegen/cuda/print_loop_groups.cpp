@@ -131,7 +131,7 @@ std::size_t CudaGridPrinter::loops_together(const Body& statements, std::size_t 
     if (!layout || !goes_with(*n, std::span(statements).subspan(first, i - first))) break;
     if (computes && loads_tensors(*n)) break;
     computes |= reads_fragments(*n);
-    const auto along = run_along_rows(*layout) > 1 ? row_accesses(*n) : std::nullopt;
+    const auto along = run_along_rows(*layout, true) > 1 ? row_accesses(*n) : std::nullopt;
     if (along && !along->empty()) {
       loaded += loads_tensors(*n) ? layout->register_count() : 0;
       if (loops > 1 && loaded > most_registers) break;

@@ -33,7 +33,7 @@ const BufferPtr* sum_of_products(const For& loop, const Grid& grid) {
 
 }  // namespace
 
-std::int64_t run_along_rows(const layout::Layout& layout) {
+std::int64_t run_along_rows(const layout::Layout& layout, bool may_be_cut) {
   if (layout.rank() == 0) return 1;
   const auto last = static_cast<std::size_t>(layout.rank() - 1);
   const layout::Digits& digits = layout.registers();
@@ -50,7 +50,7 @@ std::int64_t run_along_rows(const layout::Layout& layout) {
   };
   for (std::size_t i = 1; i < digits.size(); ++i) keep(digits[i]);
   for (const layout::Digit& digit : layout.threads()) keep(digit);
-  while (layout.overhangs(layout.rank() - 1) && layout.shape()[last] % run != 0) run /= 2;
+  while (!may_be_cut && layout.overhangs(layout.rank() - 1) && layout.shape()[last] % run != 0) run /= 2;
   return run;
 }
 
@@ -127,18 +127,18 @@ void CudaGridPrinter::by_register(const For& n, const Stmt& s) {
 
 // How many elements at a time, and which accesses are theirs together.
 std::optional<Vectors> CudaGridPrinter::vectors_of(const For& n, const Layout& layout) {
-  const std::int64_t run = part_.is_all() ? run_along_rows(layout) : 1;
-  auto result = run > 1 ? find_vectors(n, run) : std::nullopt;
+  if (!part_.is_all()) return std::nullopt;
+  const std::int64_t run = run_along_rows(layout);
+  auto result = run > 1 ? find_vectors(n, run, &layout) : find_cut_vectors(n, layout);
   if (!result) return shared_loads(n, layout);
-  if (!rows_found_)
+  if (!rows_found_ && run > 1)
     for (const Stmt& s : passes::steady_loads(n, result->width, facts_)) result->steady.insert(s.get());
   return result;
 }
 
 // The same where nothing is asked about rows: loads that elements share.
 std::optional<Vectors> CudaGridPrinter::shared_loads(const For& n, const Layout& layout) const {
-  const bool may_share = part_.is_all() && !rows_found_;
-  for (std::int64_t width = may_share ? run_along_rows(layout) : 1; width > 1; width /= 2) {
+  for (std::int64_t width = rows_found_ ? 1 : run_along_rows(layout); width > 1; width /= 2) {
     Vectors result;
     result.width = static_cast<int>(width);
     for (const Stmt& s : passes::steady_loads(n, width, facts_)) result.steady.insert(s.get());
@@ -227,7 +227,7 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
   } else {
     out_.open(fmt::format("for (int r = {}; r < {}; ++r) {{", begin, end));
     std::string inside = name();
-    if (run_along_rows(layout) > 1 && runs_outside(n, nullptr)) inside.clear();
+    if (run_along_rows(layout, true) > 1 && runs_outside(n, nullptr)) inside.clear();
     inside = both(inside, row_exists_);
     if (!inside.empty()) out_.open(fmt::format("if ({}) {{", inside));
     body(n.body);

@@ -143,7 +143,7 @@ bool ElementPrinter::supposes_alignment(const Buffer& tensor) const {
   return target_.copy_engine && !any_products_ && !tensor.is_tile() && tensor.role != Role::workspace;
 }
 
-std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t most) {
+std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t most, const Layout* layout) {
   const auto found = row_accesses(n);
   if (!found || found->empty()) return std::nullopt;
   int least = most_bytes;
@@ -158,11 +158,16 @@ std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t m
   }
   std::vector<const Stmt*> kept;
   for (const Stmt* s : *found) {
+    if (layout && asks_for_no_place(n, *s, result.width)) {
+      add_anywhere(*layout, *s, result);
+      continue;
+    }
     const bool in_parts = is_stored_in_parts(n, **s, result.width);
     if (in_parts) result.in_parts.insert(s->get());
     if (in_parts || is_aligned(n, *access_of(*s), result.width)) kept.push_back(s);
   }
-  if (kept.empty() || result.width < 2) return std::nullopt;
+  if (!result.anywhere.empty() && !runs_outside(n, &result)) return find_vectors(n, most);
+  if ((kept.empty() && result.anywhere.empty()) || result.width < 2) return std::nullopt;
   for (const Stmt* s : kept) {
     result.names.emplace(s->get(), names_.unique("pack"));
     const Access& access = *access_of(*s);
@@ -203,6 +208,7 @@ bool ElementPrinter::runs_outside(const For& n, const Vectors* vectors) const {
 // back. Only where a piece exists, which `exists` says if it is not empty, it is loaded and stored.
 ElementPrinter::Texts ElementPrinter::begin_pieces(const For& n, const Vectors& vectors, const Stmt& s,
                                                    const std::string& exists) {
+  if (vectors.anywhere.contains(s.get())) return begin_piece_anywhere(n, vectors, s, exists);
   const Access& access = *access_of(s);
   const std::string type = element_type(access.view.buffer->type), &name = vectors.names.at(s.get());
   if (vectors.in_parts.contains(s.get())) {

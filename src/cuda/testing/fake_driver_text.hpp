@@ -106,6 +106,10 @@ CU(cuMemHostGetDevicePointer_v2, (Address* a, void* p, unsigned), *a = Address(p
 CU(cuMemcpyHtoDAsync_v2, (Address to, const void* from, Size n, void* s), memcpy(at(to), from, n); note("copy in %zu stream %lu", n, number(s));)
 CU(cuMemcpyDtoHAsync_v2, (void* to, Address from, Size n, void* s), memcpy(to, at(from), n); note("copy out %zu stream %lu", n, number(s));)
 CU(cuMemcpyDtoDAsync_v2, (Address to, Address from, Size n, void* s), memmove(at(to), at(from), n); note("copy %zu stream %lu", n, number(s));)
+struct Rows { struct { Size x, y; int memory; void* host; Address address; void* array; Size pitch; } from, to; Size bytes, rows; };
+CU(cuMemcpy2DAsync_v2, (const Rows* r, void* s),
+   for (Size i = 0; i < r->rows; ++i) memcpy(at(r->to.address + i * r->to.pitch), at(r->from.address + i * r->from.pitch), r->bytes);
+   note("copy %zu x %zu stream %lu", r->rows, r->bytes, number(s));)
 CU(cuMemcpyPeerAsync, (Address to, void*, Address from, void*, Size n, void* s), memcpy(at(to), at(from), n); note("copy across %zu stream %lu", n, number(s));)
 CU(cuMemsetD8Async, (Address a, unsigned char v, Size n, void* s), memset(at(a), v, n); note("clear %zu stream %lu", n, number(s));)
 CU(cuMemsetD2D8Async, (Address a, Size pitch, unsigned char v, Size width, Size rows, void* s),

@@ -3,5 +3,6 @@
 #include "byte_turns.cuh"
 #include "mma.cuh"
 #include "multiply_add.cuh"
+#include "odd_rows.cuh"
 #include "scans.cuh"
 #include "timeline.cuh"

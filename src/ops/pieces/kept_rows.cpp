@@ -26,6 +26,17 @@ std::int64_t pieces_of(std::int64_t features, const LongRows& rows) {
 
 }  // namespace
 
+bool ends_within_piece(std::int64_t features) {
+  constexpr int elements = 8;
+  return features % elements != 0;
+}
+
+LongRows direct_rows(std::int64_t row_bytes) {
+  LongRows result = divided_rows(row_bytes, true);
+  result.kept = 1;
+  return result;
+}
+
 LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
   if (!on_gpu) return {};
   constexpr int shorter = 512, most = 1024;
@@ -37,7 +48,8 @@ LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) 
 SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
   constexpr int ctas = 8, few = 256, many = 512;
   const std::int64_t row = features * type.bytes() * tensors;
-  if (!on_gpu || row <= room) return {kept_rows(features, type, on_gpu, tensors), {}};
+  if (!on_gpu || row <= room || ends_within_piece(features))
+    return {kept_rows(features, type, on_gpu, tensors), {}};
   const int threads = row * blocks_of_shorter <= room * ctas ? few : many;
   return {{piece_of(ctas * threads, type), threads, slots(row / ctas, threads, tensors)}, ctas};
 }
@@ -49,6 +61,14 @@ std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows
                      pieces = std::min(pieces_of(features, rows) - *rows.kept, registers / of_piece);
   if (pieces <= 0) return std::nullopt;
   return static_cast<int>(pieces);
+}
+
+std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters, int tensors) {
+  constexpr int elements = 32, fewest = 128, most = 512;
+  if (!has_clusters || !ends_within_piece(features)) return std::nullopt;
+  for (int threads = fewest; threads <= most; threads *= 2)
+    if (tensors * features <= std::int64_t{ctas_of_held_row} * threads * elements) return threads;
+  return std::nullopt;
 }
 
 KeptRows::KeptRows(const LongRows& c, int held, std::vector<Row> rows) : c_(c), rows_(std::move(rows)) {

@@ -6,6 +6,12 @@
 
 namespace tegula::ops {
 
+// Whether rows end within 16 bytes of 16-bit elements. On their way to shared memory, pieces of such rows are
+// awaited.
+bool ends_within_piece(std::int64_t features);
+// Long rows whose pieces come to registers at once, on a GPU.
+LongRows direct_rows(std::int64_t row_bytes);
+
 // On a GPU: all pieces in shared memory where blocks that share a processor have room for whole rows, else as
 // many as one block of all its threads has room for. `tensors` are read together.
 LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors = 1);
@@ -21,6 +27,15 @@ SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tenso
 // Of such rows, the pieces that registers keep besides: those that shared memory has no room for, or as many
 // as are left of a thread's registers.
 std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows& rows, int tensors = 1);
+
+// Long rows whose ends cut pieces of 16 bytes would be awaited on their way to shared memory. A cluster of so
+// many CTAs holds each in registers instead: the threads of each, if they have room for the row's elements.
+inline constexpr int ctas_of_held_row = 8;
+std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters, int tensors = 1);
+inline lang::GridOptions options_of_held_rows(std::optional<int> threads_of_cta) {
+  if (!threads_of_cta) return {};
+  return {.threads = *threads_of_cta, .cluster = ctas_of_held_row};
+}
 
 // Rows of tensors, which are read together: first from the piece after those in registers, then back to it.
 class KeptRows {

@@ -22,6 +22,12 @@ inline int rows_of_tile(int planned, int row_elements) {
 // The power of two up to so many rows, of which a GPU's threads have equal parts of a tile.
 inline int whole_power(int rows) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(rows))); }
 
+// The same where rows end within pieces of 16 bytes, of which a thread then has several of one row; else all.
+inline int whole_power_of_cut(int rows, int row_elements) {
+  constexpr int piece = 8;
+  return row_elements % piece != 0 ? whole_power(rows) : rows;
+}
+
 // Threads that share the pieces of a row evenly where no power of two does: at most `most`, and more than
 // half of them; 0 where the compiler chooses.
 inline int threads_of_pieces(int pieces, int most) {

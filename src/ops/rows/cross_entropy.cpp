@@ -6,6 +6,7 @@
 
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -17,15 +18,22 @@ using lang::Tensor;
 
 // Whole rows, which a block of a GPU holds in registers.
 struct HeldRows {
-  int rows = 1, classes = 1;  // of a tile
-  auto fields() const { return std::tuple(joined("t", rows, classes)); }
+  int rows = 1, classes = 1;       // of a tile
+  std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
+  auto fields() const { return std::tuple(joined("t", rows, classes), labelled("spread", spread)); }
+  GridOptions options() const { return options_of_held_rows(spread); }
 };
 template <class Op>
+inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
+template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
-  // Rows in parts of pieces would be loaded by elements of several rows.
-  constexpr int piece = 8;
-  if (!c.on_gpu() || c.dim("classes") > longest || c.dim("classes") % piece != 0) return std::nullopt;
+  constexpr int fewest_of_cut_rows = 64;  // shorter ones would be loaded by elements of several rows
   const int classes = c.small_dim("classes");
+  if (!c.on_gpu() || (ends_within_piece(classes) && classes < fewest_of_cut_rows)) return std::nullopt;
+  if (classes > longest) {
+    const auto threads = threads_of_cut_row(classes, has_copy_engine(c.call()));
+    return gives_gradient<Op> && threads ? std::optional(HeldRows{1, classes, threads}) : std::nullopt;
+  }
   return HeldRows{rows_of_tile(whole_power(std::clamp(elements / std::max(classes, 1), 1, 16)), classes),
                   classes};
 }
@@ -58,11 +66,10 @@ LongRows rows_of(const Bound<Op>& c) {
   int piece = 64;
   while (piece < classes && piece < result.piece) piece *= 2;
   if (piece < result.piece) result = {piece, 0};
+  constexpr bool once = std::is_same_v<Op, CrossEntropyBackward>;  // read, and that to registers
+  if (once && c.on_gpu() && ends_within_piece(classes)) result.kept = 1;
   return result;
 }
-template <class Op>
-inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
-
 template <class Op>
 LossInstance loss_plan(const Bound<Op>& c) {
   if (const auto tile = held_rows_of(c, 8192, 8192))
@@ -70,7 +77,7 @@ LossInstance loss_plan(const Bound<Op>& c) {
   LongRows rows = rows_of(c);
   if (gives_gradient<Op> && rows.threads > 0) rows = kept_rows(c.dim("classes"), c.type("logits"), true);
   return {c.type("logits"), rows, c->label_smoothing != 0, gives_gradient<Op>,
-          held_pieces(c.dim("classes"), c.type("logits"), rows)};
+          gives_gradient<Op> ? held_pieces(c.dim("classes"), c.type("logits"), rows) : std::nullopt};
 }
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   // Rows that are read once need no block that holds them.
@@ -116,9 +123,16 @@ struct TileLabels {
       factors(i) = select(counts, 1.f, 0.f);
       wrong(i) = select(counts && (label < 0 || label >= c.classes), 1, 0);
     });
-    check_labels(reduce_max(wrong).scalar() == 0);
+    if (!c.spread) check_labels(reduce_max(wrong).scalar() == 0);
   }
 };
+
+// Blocks that are spread over CTAs have no assertions.
+void check_labels_before(const Tensor& labels, const Expr& ignored, int classes) {
+  const HeldRows some{256, classes};
+  grid(ceildiv(labels.extent(0), some.rows),
+       [&](Index block) { TileLabels(some, labels, block * some.rows, ignored); });
+}
 
 // x becomes the gradient: exp(x - lse) · of_softmax - of_all, less of_label at the label.
 void write_gradients(Fragment& x, const Fragment& lse, const Fragment& labels, const Fragment& of_softmax,
@@ -143,7 +157,8 @@ struct Loss {
 
   void in_tiles() const {
     const HeldRows& tile = *c.tile;
-    grid(ceildiv(rows, tile.rows), [&](Index block) {
+    if (tile.spread) check_labels_before(labels, ignored, tile.classes);
+    grid(ceildiv(rows, tile.rows), tile.options(), [&](Index block) {
       const Expr row = block * tile.rows;
       const TileLabels own(tile, labels, row, ignored);
       Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32), most = reduce_max(x);

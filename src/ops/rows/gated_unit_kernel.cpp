@@ -123,6 +123,10 @@ GatedUnitKernel planned_unit(DType type, GatedUnit unit, bool interleaved, std::
   int columns = d <= 64 ? 64 : d <= 256 ? 256 : 1024;
   if (d % 64 == 0)
     while (d % columns != 0) columns /= 2;
+  // Rows that end within pieces leave threads without work at their end.
+  const auto idle = [&](int own) { return (d + own - 1) / own * own - d; };
+  if (d % 8 != 0)
+    while (columns > 64 && 4 * idle(columns) > d) columns /= 2;
   const int multiple = d % columns == 0 ? columns : d % 8 == 0 ? 8 : 1;
   return {type, unit, interleaved, 2048 / columns, columns, multiple};
 }

@@ -12,7 +12,7 @@ using namespace lang;
 using lang::Tensor;
 
 // Resident blocks of the gradients' grid: one computes while the others wait for memory.
-constexpr int norms_of_a_processor = 2;
+constexpr int norms_of_a_processor = 2, direct_norms_of_a_processor = 4;
 
 // Each row less its mean.
 void centre(Fragment& values) {
@@ -75,10 +75,16 @@ struct NormGradient {
   Tensor dsum = adds_residual<Op> ? input("dsum", {rows, c.dim}, c.type) : dx;
   Tensor dbias = c.bias ? output("dbias", {c.dim}, f32) : dx;
   Expr eps = scalar("eps", f32), tiles = ceildiv(rows, c.rows);
-  Expr blocks = min(tiles, processors() * (c.is_long() ? 1 : norms_of_a_processor));
+  Expr blocks = min(tiles, processors() * blocks_of_a_processor());
   Tensor partials = c.weight ? workspace("parts", {blocks, c.dim}, f32) : dx;
   Tensor bias_partials = c.bias ? workspace("bias_parts", {blocks, c.dim}, f32) : dx;
   float share = 1.f / static_cast<float>(c.dim);
+
+  bool is_read_again() const { return c.is_long() && !c.direct; }
+  int blocks_of_a_processor() const {
+    if (c.is_long()) return 1;
+    return c.direct ? direct_norms_of_a_processor : norms_of_a_processor;
+  }
 
   // A tile of rows of all inputs, in shared memory.
   struct Inputs {
@@ -93,13 +99,18 @@ struct NormGradient {
       copy(n.residual.at(row), *added);
     }
   };
+  // Rows of a tensor, or of what shared memory has of it.
+  Fragment rows_of(const Shared* brought, const Tensor& tensor, const Expr& row) const {
+    if (!brought) return load(tensor.at(row), {c.rows, c.dim}, f32);
+    Fragment result({c.rows, c.dim}, f32);
+    copy(*brought, result);
+    return result;
+  }
   // What was normalised.
-  Fragment normalised(const Inputs& from) const {
-    Fragment values({c.rows, c.dim}, f32);
-    copy(from.values, values);
+  Fragment normalised(const Inputs* from, const Expr& row) const {
+    Fragment values = rows_of(from ? &from->values : nullptr, x, row);
     if (adds_residual<Op>) {
-      Fragment added({c.rows, c.dim}, f32);
-      copy(*from.added, added);
+      Fragment added = rows_of(from ? &*from->added : nullptr, residual, row);
       parallel(values, [&](Index i, Index j) { values(i, j) = c.type(values(i, j) + added(i, j)); });
     }
     return values;
@@ -110,7 +121,7 @@ struct NormGradient {
     std::optional<Fragment> registers;
     explicit Weights(const NormGradient& n) {
       const std::vector<int> features{n.c.dim};
-      if (n.c.weight && n.c.is_long()) {
+      if (n.c.weight && n.is_read_again()) {
         shared.emplace(Shared({n.c.dim}, *n.c.weight));
         copy(n.weight.at(0), *shared);
       } else {
@@ -126,37 +137,38 @@ struct NormGradient {
   // the sums have the registers.
   struct Held {
     Fragment values, given, weights;
-    Held(const NormGradient& n, const Inputs& from, const Weights& of_block)
-        : values(n.normalised(from)), given({n.c.rows, n.c.dim}, f32), weights(of_block.load()) {
-      copy(from.given, given);
-    }
+    Held(const NormGradient& n, const Inputs* from, const Expr& row, const Weights& of_block)
+        : values(n.normalised(from, row)),
+          given(n.rows_of(from ? &from->given : nullptr, n.dout, row)),
+          weights(of_block.load()) {}
   };
   struct Operands {
     const NormGradient& n;
-    const Inputs& from;
+    const std::optional<Inputs>& from;
     const Weights& of_block;
     std::optional<Held> held = {};
     Expr value(const Expr& i, const Expr& j) const {
       if (held) return held->values(i, j);
-      if (!adds_residual<Op>) return f32(from.values(i, j));
-      return f32(n.c.type(f32(from.values(i, j)) + f32((*from.added)(i, j))));
+      if (!adds_residual<Op>) return f32(from->values(i, j));
+      return f32(n.c.type(f32(from->values(i, j)) + f32((*from->added)(i, j))));
     }
     Expr given(const Expr& i, const Expr& j) const {
-      return held ? Expr(held->given(i, j)) : f32(from.given(i, j));
+      return held ? Expr(held->given(i, j)) : f32(from->given(i, j));
     }
     Expr weighted(const Expr& i, const Expr& j) const {
       return given(i, j) * (held ? Expr(held->weights(j)) : of_block.of(j));
     }
   };
   void tile(const Expr& row, const Weights& weights, Fragment* sum, Fragment* bias_sum) const {
-    const Inputs from(*this, row);
+    std::optional<Inputs> from;
+    if (!c.direct) from.emplace(*this, row);
     Fragment mean({c.rows}, f32, 0), before({c.rows}, f32, 0), r({c.rows}, f32), along({c.rows}, f32);
     Operands own{*this, from, weights};
     std::optional<Fragment> formed;
-    if (c.is_long())
+    if (is_read_again())
       formed.emplace(std::vector<int>{c.rows, c.dim}, f32, Loc::current());
     else
-      own.held.emplace(*this, from, weights);
+      own.held.emplace(*this, from ? &*from : nullptr, row, weights);
     Fragment &values = formed ? *formed : own.held->values, &given = formed ? *formed : own.held->given;
     const auto value = [&](Index i, Index j) { return own.value(i, j); };
     const auto weighted = [&](Index i, Index j) { return own.weighted(i, j); };

@@ -29,9 +29,11 @@ struct NormInstance {
   int threads = 0;
   std::optional<SpreadRows> pieces = {};  // of rows that no block holds; their number of features is no part
   std::optional<int> held = {};         // pieces in registers
+  bool direct = false;                  // rows of a gradient come to registers at once
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
-                      labelled("threads", threads), pieces, labelled("held", held));
+                      labelled("threads", threads), pieces, labelled("held", held),
+                      labelled("direct", direct));
   }
   bool is_long() const { return dim > 8192; }
 };
@@ -55,6 +57,8 @@ template <class Op>
 NormInstance<Op> in_pieces(NormInstance<Op> made, const Bound<Op>& c, int tensors) {
   const int all = tensors * (adds_residual<Op> ? 2 : 1);
   made.pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), all);
+  if (all == 1 && !is_centred<Op> && c.on_gpu() && ends_within_piece(c.dim("d")))
+    made.pieces = {direct_rows(c.dim("d") * c.type("x").bytes()), {}};
   // Sums of gradients, or of rows that are centred, leave no registers.
   if (tensors == 1 && !is_centred<Op>)
     made.held = held_pieces(c.dim("d"), c.type("x"), made.pieces->rows, all);
@@ -67,7 +71,8 @@ template <int elements, class Op>
 NormInstance<Op> norm_plan(const Bound<Op>& c) {
   NormInstance<Op> made = norm_instance(c);
   if (made.dim > longest_held_norm) return in_pieces(made, c, 1);
-  made.rows = rows_of_tile(std::clamp(elements / std::max(made.dim, 1), 1, 16), made.dim);
+  const int rows = std::clamp(elements / std::max(made.dim, 1), 1, 16);
+  made.rows = rows_of_tile(c.on_gpu() ? whole_power_of_cut(rows, made.dim) : rows, made.dim);
   return made;
 }
 
@@ -90,6 +95,13 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   const int even =
       made.dim % piece == 0 ? threads_of_pieces(pieces, std::max(made.threads, most_threads)) : 0;
   if (even > 0 && c.on_gpu()) made.threads = even, made.rows = 1;
+  // In shared memory, rows with parts of pieces would begin at places that no thread reads by vectors.
+  made.direct = c.on_gpu() && made.dim % piece != 0;
+  constexpr int direct_elements = 2048, direct_threads = 256;
+  if (made.direct && made.type.bits() == 16 && made.dim <= direct_elements) {
+    made.rows = rows_of_tile(whole_power(std::clamp(direct_elements / made.dim, 1, most_rows)), made.dim);
+    made.threads = direct_threads;
+  }
   return made;
 }
 

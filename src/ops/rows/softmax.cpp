@@ -5,6 +5,7 @@
 
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -26,19 +27,26 @@ struct SoftmaxInstance {
   int dim = 0, rows = 1;  // features of a row, 0 of any number of them; rows of a tile
   SpreadRows pieces = {};
   std::optional<int> held = {};  // pieces in registers
-  auto fields() const { return std::tuple(type, dim, rows, pieces, labelled("held", held)); }
+  std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
+  auto fields() const {
+    return std::tuple(type, dim, rows, pieces, labelled("held", held), labelled("spread", spread));
+  }
   bool holds_rows() const { return dim > 0; }
+  GridOptions options() const { return options_of_held_rows(spread); }
 };
 
 template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held) {
+    if (const auto threads = threads_of_cut_row(c.dim("d"), has_copy_engine(c.call()), tensors))
+      return {c.type("x"), dim, 1, {}, {}, threads};
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
   }
-  const int rows = std::clamp(8192 / std::max(dim, 1), 1, 16);
-  return {c.type("x"), dim, rows_of_tile(tensors > 1 && c.on_gpu() ? whole_power(rows) : rows, dim), {}};
+  int rows = std::clamp(8192 / std::max(dim, 1), 1, 16);
+  if (c.on_gpu()) rows = tensors > 1 ? whole_power(rows) : whole_power_of_cut(rows, dim);
+  return {c.type("x"), dim, rows_of_tile(rows, dim), {}};
 }
 
 // Every row x becomes exp(x − largest), and the sum of these is given back.
@@ -50,7 +58,7 @@ Fragment exponentials(Fragment& x) {
 
 template <class Op>
 void held_rows(const SoftmaxInstance<Op>& c, const Tensor& x, const Tensor& out) {
-  grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
+  grid(ceildiv(x.extent(0), c.rows), c.options(), [&](Index block) {
     Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
     if (is_logarithm<Op>) {
       Fragment most = reduce_max(values);
@@ -105,7 +113,7 @@ Kernel softmax_forward(const SoftmaxInstance<Op>& c) {
 template <class Op>
 void gradients_of_held_rows(const SoftmaxInstance<Op>& c, const Tensor& dout, const Tensor& x,
                             const Tensor& dx) {
-  grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
+  grid(ceildiv(x.extent(0), c.rows), c.options(), [&](Index block) {
     Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
     Fragment given = load(dout.at(block * c.rows), {c.rows, c.dim}, f32), sum = exponentials(values);
     parallel(sum, [&](Index i) { sum(i) = 1.f / sum(i); });

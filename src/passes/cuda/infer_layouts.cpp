@@ -84,6 +84,7 @@ struct Node {
   layout::Coordinates shape;
   int threads = 0;
   int vector = 1;  // elements of memory that a thread best takes at a time
+  bool is_whole = false;  // in pieces of rows that exist or do not, as tiles in shared memory have them
   std::optional<Layout> fixed;
   int depth = -1;  // of the product that fixed it
 };
@@ -125,6 +126,7 @@ class Inference {
  private:
   int node(const layout::Coordinates& shape, int threads);
   int find(int n);
+  void keep_whole(int n) { nodes_[static_cast<std::size_t>(find(n))].is_whole = true; }
   void join(int a, int b);
   void anchor(const Buffer* buffer, const Layout& layout, int depth);
   void loop(const Stmt& s, const For& n, int threads, int depth);
@@ -152,7 +154,7 @@ class Inference {
 
 int Inference::node(const layout::Coordinates& shape, int threads) {
   const int n = static_cast<int>(nodes_.size());
-  nodes_.push_back({n, shape, threads, 1, std::nullopt, -1});
+  nodes_.push_back({n, shape, threads, 1, false, std::nullopt, -1});
   return n;
 }
 
@@ -169,6 +171,7 @@ void Inference::join(int a, int b) {
   if (to.depth >= held_depth && from.depth >= held_depth && to.fixed != from.fixed) return;
   from.parent = a;
   to.vector = std::max(to.vector, from.vector);
+  to.is_whole |= from.is_whole;
   if (from.depth > to.depth) to.fixed = from.fixed, to.depth = from.depth;
 }
 
@@ -195,6 +198,7 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
     if (!access) {
       if (const auto* load = as<Load>(inner); load && is_spread(n, load->from)) return;
       for_each_view(inner, [&](const View& view) {
+        nodes_[static_cast<std::size_t>(find(self))].is_whole |= view.is_tile() || !is_own_shape(view);
         if (!view.buffer->shape.empty())
           nodes_[static_cast<std::size_t>(self)].vector =
               std::max(nodes_[static_cast<std::size_t>(self)].vector, 16 / view.buffer->type.bytes());
@@ -205,6 +209,7 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
     const auto fragment = fragments_.find(access->view.buffer.get());
     if (!axes) around_held(self, n, *access);
     if (!axes && fragment != fragments_.end()) around_.push_back({fragment->second, self, &n, access});
+    if (!axes) keep_whole(self), keep_whole(fragment != fragments_.end() ? fragment->second : self);
     if (!axes || fragment == fragments_.end()) return;
     std::vector<int> identity(n.index.size());
     std::iota(identity.begin(), identity.end(), 0);
@@ -244,6 +249,7 @@ void Inference::collect(const Body& body, int threads, int depth) {
     }
     if (const auto* n = as<Scan>(s)) {
       const int from = fragments_.at(n->from.buffer.get());
+      keep_whole(from);
       join(from, fragments_.at(n->to.buffer.get()));
       if (n->starts) join(from, fragments_.at(n->starts->buffer.get()));
     }
@@ -368,11 +374,7 @@ Layouts Inference::solve(const Body& body) {
     const int open = choose();
     if (open < 0) break;
     Node& n = nodes_[static_cast<std::size_t>(open)];
-    std::int64_t elements = 1, vector = n.vector;
-    for (const std::int64_t extent : n.shape) elements *= extent;
-    while (vector > 1 && (n.shape.empty() || n.shape.back() % vector != 0 || elements < vector * n.threads))
-      vector /= 2;
-    n.fixed = layout::blocked(n.threads, n.shape, vector);
+    n.fixed = layout::in_pieces(n.threads, n.shape, n.vector, !n.is_whole);
   }
   Layouts result;
   for (const auto& [buffer, n] : fragments_)

@@ -48,6 +48,28 @@ TEST(Layouts, AreThoseOfTheProduct) {
   EXPECT_EQ(own.of(0), accumulator);
 }
 
+// Rows that end within 16 bytes: pieces of them in a thread, unless a tile in shared memory has its say.
+TEST(Layouts, CutRowsWhereOnlyTensorsAreMet) {
+  const auto rows = [](bool by_tile) {
+    return fragments_of(kernel("rows", [&] {
+      Tensor x = input("x", {16, 257}, bf16), out = output("out", {16, 257}, bf16);
+      grid(1, {.threads = 128}, [&](Index) {
+        Fragment own({16, 257}, f32);
+        if (by_tile) {
+          Shared tile({16, 257}, bf16);
+          copy(x.at(0, 0), tile);
+          copy(tile, own);
+        } else {
+          copy(x.at(0, 0), own);
+        }
+        copy(own, out.at(0, 0));
+      });
+    }));
+  };
+  EXPECT_EQ(rows(false).of(0), layout::blocked_in_cut_rows(128, {16, 257}, 8));
+  EXPECT_EQ(rows(true).of(0), layout::blocked(128, {16, 257}, 1));
+}
+
 TEST(Layouts, SpreadToFragmentsOfTheSameLoop) {
   const Fragments own = fragments_of(with_sum([](Fragment& sum, const Tensor& x) {
     Fragment other({64, 64}, f32);
