@@ -213,6 +213,27 @@ lang::Kernel pairs_of_rows(int rows) {
   });
 }
 
+// Each element is a sum over rows of a shared tile, in a variable of its own.
+lang::Kernel taps() {
+  return kernel("taps", [] {
+    Dim M("M");
+    lang::Tensor x = input("x", {M, 64}, bf16), w = input("w", {3, 64}, f32),
+                 out = output("out", {M, 64}, f32);
+    grid(ceildiv(M, 16), [&](Index block) {
+      Shared rows({18, 64}, bf16), weights({3, 64}, f32);
+      copy(x.at(block * 16 - 2), rows);
+      copy(w.at(0), weights);
+      Fragment y({16, 64}, f32);
+      parallel(y, [&](Index i, Index j) {
+        Var sum = 0.0f;
+        for (int tap = 0; tap < 3; ++tap) sum += weights(tap, j) * rows(i + tap, j);
+        y(i, j) = sum / (1 + exp(-sum));
+      });
+      copy(y, out.at(block * 16));
+    });
+  });
+}
+
 // Rows whose largest element is positive are counted where it is held by several threads.
 lang::Kernel counted_rows() {
   return kernel("counted_rows", [] {
@@ -344,6 +365,11 @@ std::vector<RowCase> cases() {
        {21, 32},
        {},
        once},
+      {"taps",
+       [] { return taps(); },
+       {normal({21, 64}, bf16, 19), normal({3, 64}, f32, 20)},
+       {21, 64},
+       {"load_pack<8>(s"}},
       {"counted", [] { return counted_rows(); }, {normal({90, 64}, bf16, 18)}, {2}, {}, by_elements},
       {"halves", [] { return halves(); }, {narrow}, {5, 128}, {}, {"block_sync"}},
   };
