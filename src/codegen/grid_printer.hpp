@@ -158,6 +158,13 @@ class GridPrinter {
   std::string begin_reduction(const RowOp& op);
   void end_reduction(const RowOp& op, const std::string& accumulator);
   void outer_loop(const ir::VariablePtr& index, const ir::Expr& extent, const Loc& at);
+  void loop_of_pass(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, bool full);
+
+  // ---- rows of tensors (print_whole_rows.cpp)
+  std::vector<RowOp> with_values_kept(std::vector<RowOp> ops) const;
+  // Under which condition the rows that are read exist and lie side by side; they are in `whole_`, then.
+  std::string whole_rows(const std::vector<RowOp>& ops);
+  std::string load_whole(const Address& at);
 
   // ---- whole tiles (print_tiles.cpp)
   std::string allocate(std::int64_t bytes);
@@ -205,6 +212,7 @@ class GridPrinter {
   std::unordered_map<const ir::Variable*, ir::Expr> values_;  // of lets that only read what never changes
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
+  std::unordered_set<const ir::Access*> whole_;               // rows of tensors that are known to be whole
   FetchesAhead fetches_;                                      // of the loops being printed
   LateCopies late_;                                           // of the bodies being printed
   std::unordered_set<const ir::StmtNode*> made_by_products_;  // the same copies

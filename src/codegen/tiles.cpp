@@ -104,8 +104,14 @@ bool is_reshaped(const View& view) {
 
 TileUses tile_uses(const Body& body) {
   Uses uses;
-  for_each_stmt(body, [&](const Stmt& stmt) { uses.visit(stmt); });
-  return uses.finish();
+  std::unordered_map<const Buffer*, std::size_t> mentions;
+  for_each_stmt(body, [&](const Stmt& stmt) {
+    uses.visit(stmt);
+    for_each_view(stmt, [&](const View& view) { ++mentions[view.buffer.get()]; });
+  });
+  TileUses result = uses.finish();
+  result.mentions = std::move(mentions);
+  return result;
 }
 
 std::int64_t held_bytes(DType type) { return type.bits() == 64 ? 8 : 4; }

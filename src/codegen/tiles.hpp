@@ -29,6 +29,7 @@ struct TileUses {
   // the panels above, as B.
   std::unordered_set<const ir::Buffer*> narrow;
   std::unordered_set<const ir::Buffer*> dense;  // seen with another shape: no padding between rows
+  std::unordered_map<const ir::Buffer*, std::size_t> mentions;  // statements that access it
 };
 
 TileUses tile_uses(const ir::Body& body);

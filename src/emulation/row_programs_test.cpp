@@ -197,6 +197,57 @@ lang::Kernel together(int rows) {
   });
 }
 
+// Numbers that are computed from rows, and meet in pairs, as they do where they are packed.
+lang::Kernel pairs_of_rows(int rows) {
+  return kernel("pairs_of_rows", [=] {
+    Dim M("M");
+    lang::Tensor x = input("x", {M, 64}, bf16), out = output("out", {M, 32}, f32);
+    grid(ceildiv(M, rows), {.threads = 64}, [&](Index block) {
+      Fragment a = load(x.at(block * rows), {rows, 64}, f32), top = reduce_absmax(a);
+      Fragment whole = map(
+          a, [&](Index i, Index j) { return i32(round(a(i, j) / top(i) * 7)); }, i32);
+      parallel(rows, 32, [&](Index i, Index j) {
+        out(block * rows + i, j) = f32((whole(i, j * 2) & 15) | (whole(i, j * 2 + 1) & 15) << 4);
+      });
+    });
+  });
+}
+
+// Each element is a sum over rows of a shared tile, in a variable of its own.
+lang::Kernel taps() {
+  return kernel("taps", [] {
+    Dim M("M");
+    lang::Tensor x = input("x", {M, 64}, bf16), w = input("w", {3, 64}, f32),
+                 out = output("out", {M, 64}, f32);
+    grid(ceildiv(M, 16), [&](Index block) {
+      Shared rows({18, 64}, bf16), weights({3, 64}, f32);
+      copy(x.at(block * 16 - 2), rows);
+      copy(w.at(0), weights);
+      Fragment y({16, 64}, f32);
+      parallel(y, [&](Index i, Index j) {
+        Var sum = 0.0f;
+        for (int tap = 0; tap < 3; ++tap) sum += weights(tap, j) * rows(i + tap, j);
+        y(i, j) = sum / (1 + exp(-sum));
+      });
+      copy(y, out.at(block * 16));
+    });
+  });
+}
+
+// Rows whose largest element is positive are counted where it is held by several threads.
+lang::Kernel counted_rows() {
+  return kernel("counted_rows", [] {
+    Dim M("M");
+    lang::Tensor x = input("x", {M, 64}, bf16), out = output("out", {2}, f32, {.zero = true});
+    grid(ceildiv(M, 32), [&](Index block) {
+      Fragment a = load(x.at(block * 32), {32, 64}, f32), sum = reduce_sum(a);
+      parallel(sum, [&](Index i) {
+        when(sum(i) > 0, [&] { atomic_add(out(0), 1), atomic_add(out(1), round(sum(i))); });
+      });
+    });
+  });
+}
+
 // Two halves of a tensor's columns are written: places that do not meet.
 lang::Kernel halves() {
   return kernel("halves", [] {
@@ -302,6 +353,24 @@ std::vector<RowCase> cases() {
        shared},
       {"scaled_sums", [] { return row_sums(64, f32, Sums::scaled); }, {sums, scale}, {150, 4}, shared},
       {"sums_that_rows_need", [] { return row_sums(64, f32, Sums::kept_by_all); }, {sums, scale}, {150, 4}},
+      {"pairs",
+       [] { return pairs_of_rows(16); },
+       {normal({21, 64}, bf16, 16)},
+       {21, 32},
+       {"load_pack<8>"},
+       once},
+      {"pairs_of_few_rows",
+       [] { return pairs_of_rows(4); },
+       {normal({21, 64}, bf16, 17)},
+       {21, 32},
+       {},
+       once},
+      {"taps",
+       [] { return taps(); },
+       {normal({21, 64}, bf16, 19), normal({3, 64}, f32, 20)},
+       {21, 64},
+       {"load_pack<8>(s"}},
+      {"counted", [] { return counted_rows(); }, {normal({90, 64}, bf16, 18)}, {2}, {}, by_elements},
       {"halves", [] { return halves(); }, {narrow}, {5, 128}, {}, {"block_sync"}},
   };
   return all;

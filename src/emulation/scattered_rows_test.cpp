@@ -21,6 +21,7 @@ struct Scatter {
   int columns = 64;
   int padding = 0;  // elements between two rows of the tensor
   bool adds = false, limited = false, weighted = false;
+  bool chosen = false;  // a row that is not there is said by its place
 };
 
 void PrintTo(const Scatter& c, std::ostream* out) { *out << c.name; }
@@ -34,14 +35,15 @@ void scatter(const Scatter& c, const Tensors& of, const lang::Index& block, cons
   using namespace lang;
   parallel(64, c.columns, [&](Index i, Index j) {
     Expr row = block * 64 + i;
+    const auto place = [&] { return c.chosen ? select(row < rows, of.list(row), -1) : Expr(of.list(row)); };
     const auto write = [&] {
       Expr value = c.weighted ? tile(i, j) * of.weights(row) : Expr(tile(i, j));
       if (!c.adds)
-        of.out(of.list(row), j) = value;
+        of.out(place(), j) = value;
       else if (c.type == f32)
-        atomic_add(of.out(of.list(row), j), value);
+        atomic_add(of.out(place(), j), value);
       else
-        atomic_add(of.out(of.list(row), j), c.type(value));
+        atomic_add(of.out(place(), j), c.type(value));
     };
     if (c.limited)
       when(row < rows, write);
@@ -120,6 +122,10 @@ const Scatter scatters[] = {
     {"fragments_weighted", From::fragment, f32, "tg::store_pack(", 64, 0, false, true, true},
     {"fragments_added", From::fragment, f32, "tg::add_pack(", 64, 0, true, true, true},
     {"fragments_added_bf16", From::fragment, bf16, "tg::add_pack(", 64, 0, true, true},
+    {"sums_chosen", From::product, bf16, "tg::store_quad(", 64, 0, false, false, false, true},
+    {"fragments_chosen", From::fragment, bf16, "tg::store_pack(", 64, 0, false, false, false, true},
+    {"fragments_chosen_added", From::fragment, f32, "tg::add_pack(", 64, 0, true, false, true, true},
+    {"tiles_chosen", From::shared, bf16, "tg::store_pack(", 64, 0, false, false, false, true},
     {"tiles", From::shared, bf16, "tg::store_pack("},
     {"tiles_limited", From::shared, f32, "tg::store_pack(", 64, 0, false, true},
 };

@@ -365,9 +365,8 @@ class Preparer {
       if (region.touch == Touch::read || region.touch == Touch::update) read.insert(buffer);
       if (is_write(region.touch)) written.insert(buffer);
     }
-    for (const Buffer* buffer : read) {
+    for (const Buffer* buffer : read)
       if (written.contains(buffer)) program_.buffers[buffers_.at(buffer)].unordered_reads = true;
-    }
   }
 
   void add_grid(const Grid& grid) {

@@ -90,6 +90,7 @@ class CudaGridPrinter : private RowPrinter {
 
   // ---- loops over elements (print_loops.cpp)
   void elements(const ir::For& n, const ir::Stmt& stmt);
+  std::vector<std::pair<ir::BufferPtr, bool>> moved_by(const ir::For& n, const layout::Layout* layout) const;
   // The threads for which is printed here, and what is known of what they run.
   passes::Computing computing() const;
   void by_register(const ir::For& n, const ir::Stmt& stmt);

@@ -99,10 +99,23 @@ void Notes::of_gemm(const Gemm& n, const passes::GemmPlan& plan, const Loc& at) 
         at);
 }
 
-void Notes::of_conversion(const Buffer& fragment, const std::string& why, const Loc& at) {
+void Notes::of_loop(const Buffer& fragment, bool by_one_thread, const Loc& at) {
+  if (!by_one_thread) return of_conversion(fragment, at);
   add(passes::NoteKind::through_shared_memory,
-      {fmt::format("fragment {}: {}", passes::named(fragment), why),
-       "use it with its own indices, whole and not reshaped, in the same way in all loops and products"},
+      {fmt::format(
+           "fragment {}: several threads hold each of its elements, and the loop reads memory that it writes",
+           passes::named(fragment)),
+       "read that memory in one loop, and write it in the next"},
+      at);
+}
+
+void Notes::of_conversion(const Buffer& fragment, const Loc& at) {
+  add(passes::NoteKind::through_shared_memory,
+      {fmt::format("fragment {} is used here in another layout than that in which its threads hold it",
+                   passes::named(fragment)),
+       "use it with its own indices, whole and not reshaped, in the same way in all loops and products; a "
+       "vector of "
+       "rows that is used along columns moves in any case: let it do so outside of loops"},
       at);
 }
 

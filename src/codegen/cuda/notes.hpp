@@ -15,7 +15,9 @@ class Notes {
   // Unless the reason is empty; at its own place, if it has one.
   void add(passes::NoteKind kind, const passes::Reason& reason, const Loc& at);
   void of_gemm(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);
-  void of_conversion(const ir::Buffer& fragment, const std::string& why, const Loc& at);
+  // A fragment that moves through shared memory for a loop over elements; for another statement.
+  void of_loop(const ir::Buffer& fragment, bool by_one_thread, const Loc& at);
+  void of_conversion(const ir::Buffer& fragment, const Loc& at);
   void of_hints(const ir::Grid& grid, const passes::GridPlan& plan, const passes::CudaTarget& target);
   void of_blocks(const ir::Grid& grid, int blocks);
 

@@ -38,6 +38,22 @@ lang::Kernel two_sums(int threads) {
   });
 }
 
+// Sums of rows, which several threads hold, are added to what a tensor has.
+lang::Kernel added_to_rows(bool in_one_loop) {
+  return kernel("added_to_rows", [&] {
+    Dim M("M");
+    Tensor x = input("x", {M, 64}, bf16), out = inout("out", {M}, f32);
+    grid(ceildiv(M, 32), [&](Index block) {
+      Fragment sum = reduce_sum(load(x.at(block * 32), {32, 64}, f32)),
+               before = load(out.at(block * 32), {32});
+      parallel(sum, [&](Index i) {
+        Expr row = block * 32 + i;
+        out(row) = sum(i) + (in_one_loop ? Expr(out(row)) : Expr(before(i)));
+      });
+    });
+  });
+}
+
 lang::Kernel with_gemm_options(const GemmOptions& options, int n = 128) {
   const Product p{.n = n};
   return with_step(
@@ -235,6 +251,8 @@ const std::vector<NoteCase> note_cases{
      [] { return scattered(96); }},
     {"order", NoteKind::through_shared_memory, "fragment `", [] { return transposed(false); },
      [] { return transposed(true); }},
+    {"replicas", NoteKind::through_shared_memory, "reads memory that it writes",
+     [] { return added_to_rows(true); }, [] { return added_to_rows(false); }},
     {"moved", NoteKind::through_shared_memory, "operand A is needed by 2 parts",
      [] { return from_registers(64); }, [] { return from_registers(128); }},
     {"cluster", NoteKind::hint, ".cluster is not followed", [] { return with_hints({.cluster = 2}); }, usual},

@@ -80,12 +80,8 @@ bool CudaGridPrinter::as_a_whole(const For& n, const Stmt& s) {
   return false;
 }
 
-void CudaGridPrinter::elements(const For& n, const Stmt& s) {
-  if (as_a_whole(n, s)) return;
-  const auto found = layouts_.loops.find(s.get());
-  const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
-  if (layout && layout->replicas() > 1 && passes::reads_what_it_writes(n)) layout = nullptr;
-  // Fragments that are not as the loop goes are read and written in shared memory.
+// Fragments that are not as the loop goes, and whether it writes them.
+std::vector<std::pair<BufferPtr, bool>> CudaGridPrinter::moved_by(const For& n, const Layout* layout) const {
   std::vector<std::pair<BufferPtr, bool>> moved;
   for_each_stmt(n.body, [&](const Stmt& inner) {
     const Access* access = passes::fragment_access(inner);
@@ -98,12 +94,21 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
     else
       known->second |= written;
   });
+  return moved;
+}
+
+void CudaGridPrinter::elements(const For& n, const Stmt& s) {
+  if (as_a_whole(n, s)) return;
+  const auto found = layouts_.loops.find(s.get());
+  const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
+  const bool by_one_thread = layout && layout->replicas() > 1 && passes::reads_what_it_writes(n);
+  if (by_one_thread) layout = nullptr;
+  const auto moved = moved_by(n, layout);  // they are read and written in shared memory
   for (const auto& [buffer, written] : moved) {
     const SharedTile tile = stage(buffer->name, buffer->elements(), buffer->type);
     to_shared(fragments_.at(buffer.get()), tile, s->at);
     shared_[buffer.get()] = tile;
-    notes_.of_conversion(
-        *buffer, "the loop accesses it in another layout than that in which its threads hold it", s->at);
+    notes_.of_loop(*buffer, by_one_thread, s->at);
   }
   const Facts before = facts_;
   if (layout)
@@ -337,8 +342,7 @@ FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& l
   to_shared(own, tile, at);
   from_shared(tile, result, at);
   release(tile);
-  notes_.of_conversion(*buffer,
-                       "the statement uses it in another layout than that in which its threads hold it", at);
+  notes_.of_conversion(*buffer, at);
   return result;
 }
 

@@ -117,7 +117,8 @@ std::optional<std::vector<const Stmt*>> ElementPrinter::row_accesses(const For& 
   std::vector<const Stmt*> result;
   for (const Stmt& s : n.body) {
     const Access* access = access_of(s);
-    if ((!access && !as<Let>(s)) || (as<Atomic>(s) && !adds_vectors(s))) return std::nullopt;
+    const bool computes = as<Let>(s) || as<DeclareVar>(s) || as<Assign>(s);
+    if ((!access && !computes) || (as<Atomic>(s) && !adds_vectors(s))) return std::nullopt;
     if (access && goes_along_row(n, *access)) result.push_back(&s);
   }
   const auto memory = [&](const Access& a) {

@@ -1,62 +1,26 @@
 #include "tegula/ops/gated_delta_rule.hpp"
 
 #include "ops/gated_delta/delta_table.hpp"
+#include "ops/gated_delta/delta_tokens.hpp"
 #include "ops/gated_delta/formed_rule.hpp"
 #include "ops/linear/maps.hpp"
-#include "ops/linear/recurrent.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
 
 namespace {
 
-RecurrentKernel recurrent_of(const RuleCall& c, const FormedRule& formed, bool last) {
-  const DeltaPass& pass = formed.pass;
-  RecurrentKernel kernel{pass.type, pass.type, pass.d, pass.d_v, 32, c.type_if("g"), {}, c.type("beta")};
-  kernel.unit = c->qk_l2norm, kernel.packed = pass.packed;
-  kernel.first = c.has("initial_state"), kernel.last = last;
-  return kernel;
-}
-
-void run_recurrent(const RuleCall& c, Launch& launch, const FormedRule& formed, const TensorRef& out) {
-  launch(recurrent_of(c, formed, c->output_final_state), recurrent_kernel,
-         {{"q", formed.q},
-          {"k", formed.k},
-          {"v", formed.v},
-          {"beta", formed.beta},
-          {"g", formed.g},
-          {"scale", c.real("scale")},
-          {"out", out}});
-}
-
 void run_rule(const RuleCall& c, Launch& launch) {
-  const TensorRef out = token_view(c.call(), "out");
+  if (goes_by_token(c.call(), {.head = 68, .call = 20}))
+    return run_delta_tokens(c.call(), launch, delta_recurrence(c, false, c->output_final_state));
   FormedRule formed(c, launch);
-  if (goes_by_token(c.call(), {.head = 68, .call = 20})) return run_recurrent(c, launch, formed, out);
   formed.normalize();
   formed.run_with_results();
 }
 
-void run_recurrent_backward(const RuleCall& c, Launch& launch) {
-  const FormedRule formed(c, launch);
-  launch(recurrent_of(c, formed, c.has("dfinal_state")), recurrent_gradients_kernel,
-         {{"q", formed.q},
-          {"k", formed.k},
-          {"v", formed.v},
-          {"beta", formed.beta},
-          {"g", formed.g},
-          {"scale", c.real("scale")},
-          {"dout", token_view(c.call(), "dout")},
-          {"dq", token_view(c.call(), "dq")},
-          {"dk", token_view(c.call(), "dk")},
-          {"dv", token_view(c.call(), "dv")},
-          {"dbeta", token_view(c.call(), "dbeta")},
-          {"dg", token_view(c.call(), "dg")}});
-}
-
 void run_rule_backward(const RuleCall& c, Launch& launch) {
-  if (differentiates_by_token(c.call())) return run_recurrent_backward(c, launch);
-  differentiate_rule(c, launch);
+  if (!differentiates_by_token(c.call())) return differentiate_rule(c, launch);
+  differentiate_delta_tokens(c.call(), launch, delta_recurrence(c, false, c.has("dfinal_state")));
 }
 
 template <class E>

@@ -1,10 +1,10 @@
 #include "tegula/ops/kda.hpp"
 
 #include "ops/gated_delta/delta_table.hpp"
+#include "ops/gated_delta/delta_tokens.hpp"
 #include "ops/gated_delta/kda_kernel.hpp"
 #include "ops/linear/chunk_owners.hpp"
 #include "ops/linear/maps.hpp"
-#include "ops/linear/recurrent.hpp"
 #include "ops/linear/unit_rows.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -87,29 +87,9 @@ struct FormedKda {
   ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu()); }
 };
 
-RecurrentKernel recurrent_of(const KdaCall& c, bool last) {
-  const DType type = c.type("q");
-  RecurrentKernel kernel{.type = type, .result = type, .d = c.small_dim("d"), .d_v = c.small_dim("d_v")};
-  kernel.block = 16;  // decays of features take registers, too, and so more blocks share a processor
-  kernel.g = f32, kernel.beta = c.type("beta"), kernel.unit = c->qk_l2norm, kernel.by_feature = true;
-  kernel.first = c.has("initial_state"), kernel.last = last;
-  kernel.packed = c.has("cu_seqlens");
-  return kernel;
-}
-
-void run_tokens(const KdaCall& c, Launch& launch) {
-  launch(recurrent_of(c, c->output_final_state), recurrent_kernel,
-         {{"q", token_view(c.call(), "q")},
-          {"k", token_view(c.call(), "k")},
-          {"v", token_view(c.call(), "v")},
-          {"g", token_view(c.call(), "g")},
-          {"beta", token_view(c.call(), "beta")},
-          {"scale", c.real("scale")},
-          {"out", token_view(c.call(), "out")}});
-}
-
 void run_kda(const KdaCall& c, Launch& launch) {
-  if (goes_by_token(c.call(), {.head = 158, .call = 30})) return run_tokens(c, launch);
+  if (goes_by_token(c.call(), {.head = 158, .call = 30}))
+    return run_delta_tokens(c.call(), launch, delta_recurrence(c, true, c->output_final_state));
   FormedKda formed(c, launch);
   formed.normalize();
   formed.form_factors(false);
@@ -186,25 +166,9 @@ void form_chunk_gradients(const FormedKda& f, const Between& between, const Tens
   f.launch(chunks, kda_share_gradients_kernel, {{"sums", between.sums}, {"dbeta", f.view("dbeta")}});
 }
 
-void run_tokens_backward(const KdaCall& c, Launch& launch) {
-  const auto view = [&](const char* tensor) { return token_view(c.call(), tensor); };
-  launch(recurrent_of(c, c.has("dfinal_state")), recurrent_gradients_kernel,
-         {{"q", view("q")},
-          {"k", view("k")},
-          {"v", view("v")},
-          {"g", view("g")},
-          {"beta", view("beta")},
-          {"scale", c.real("scale")},
-          {"dout", view("dout")},
-          {"dq", view("dq")},
-          {"dk", view("dk")},
-          {"dv", view("dv")},
-          {"dbeta", view("dbeta")},
-          {"dg", view("dg")}});
-}
-
 void run_kda_backward(const KdaCall& c, Launch& launch) {
-  if (differentiates_by_token(c.call())) return run_tokens_backward(c, launch);
+  if (differentiates_by_token(c.call()))
+    return differentiate_delta_tokens(c.call(), launch, delta_recurrence(c, true, c.has("dfinal_state")));
   FormedKda f(c, launch);
   f.normalize();
   f.form_factors(true);

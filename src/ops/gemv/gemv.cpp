@@ -17,9 +17,10 @@ struct Instance {
   bool transposed = false;
   int m = 4, k = 2048;  // rows and columns of a, transposed columns and rows, that a block reads at a time
   int splits = 1;       // blocks of a row
+  bool in_place = false;  // rows are read where they are, not copied first: CPUs copy as slowly as they read
   auto fields() const {
     return std::tuple(type, labelled("x", vector), labelled("out", out), labelled("transposed", transposed),
-                      joined("t", m, k), labelled("splits", splits));
+                      joined("t", m, k), labelled("splits", splits), labelled("in_place", in_place));
   }
 };
 
@@ -46,6 +47,7 @@ struct Program {
       reduce_sum(products, sum, 0);
     } else {
       serial(steps, [&](Index step) {
+        if (c.in_place) return add_in_place(sum, row, z, step);
         Fragment own = load(a.slice(z).at(row, step * c.k), {c.m, c.k}),
                  by = load(x.slice(z).at(step * c.k), {c.k});
         Fragment products = map(own, [&](Index i, Index j) { return own(i, j) * by(j); });
@@ -53,6 +55,13 @@ struct Program {
       });
     }
     return sum;
+  }
+
+  void add_in_place(Fragment& sum, const Expr& row, const Expr& z, const Expr& step) const {
+    Fragment by = load(x.slice(z).at(step * c.k), {c.k}), products({c.m, c.k}, f32);
+    parallel(products,
+             [&](Index i, Index j) { products(i, j) = f32(a(z, row + i, step * c.k + j)) * f32(by(j)); });
+    reduce_sum(products, sum);
   }
 
   void whole() const {
@@ -98,7 +107,11 @@ void run(const Bound<Gemv>& c, Launch& launch) {
   }
   const std::int64_t m = c.dim("m"), k = c.dim("k");
   if (!c.on_gpu()) {
-    t.m = t.transposed ? 256 : 16, t.k = t.transposed ? 16 : 256;
+    // The next step's piece of a row, of so many bytes, comes while this one is multiplied.
+    constexpr int bytes_of_piece = 1024;
+    t.in_place = !t.transposed;
+    t.m = t.transposed ? 256 : t.type.bytes() == 4 ? 8 : 32;
+    t.k = t.transposed ? 16 : bytes_of_piece / t.type.bytes();
   } else {
     t.m = t.transposed ? 256 : 4;
     t.k = t.transposed ? 16 : k <= 512 ? 512 : k <= 1024 ? 1024 : 2048;

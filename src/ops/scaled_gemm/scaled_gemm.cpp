@@ -17,6 +17,7 @@ struct Instance {
   bool turned_a = false, turned_b = false;                    // [k, rows] in memory
   bool scales_by_block_a = false, scales_by_block_b = false;  // [blocks, rows] in memory
   bool turns_scales = false;                                  // of a, in a first grid
+  bool converts = false;                                      // both matrices, in first grids
   std::optional<DType> c = {};
   int rows_b = 128;
   int m = 64, n = 64;
@@ -24,7 +25,8 @@ struct Instance {
     return std::tuple(type, compute, labelled("s", scale), labelled("out", out), labelled("ta", turned_a),
                       labelled("tb", turned_b), labelled("sa", scales_by_block_a),
                       labelled("sb", scales_by_block_b), labelled("turned_scales", turns_scales),
-                      labelled("c", c), labelled("rows", rows_b), joined("t", m, n));
+                      labelled("converted", converts), labelled("c", c), labelled("rows", rows_b),
+                      joined("t", m, n));
   }
 };
 
@@ -51,15 +53,29 @@ Tensor turned_scales(const Tensor& scales) {
   return result;
 }
 
+// The matrix in another type.
+Tensor converted(const Tensor& matrix, const char* name, DType type) {
+  constexpr int rows = 16, columns = 512;
+  Expr m = matrix.extent(0), n = matrix.extent(1);
+  Tensor result = workspace(name, {m, n}, type);
+  grid(ceildiv(n, columns), ceildiv(m, rows), [&](Index x, Index y) {
+    copy(load(matrix.at(y * rows, x * columns), {rows, columns}, type), result.at(y * rows, x * columns));
+  });
+  return result;
+}
+
 Kernel program(const Instance& t) {
   return kernel(instance_name("scaled_gemm", t), [&] {
     Dim m("m"), n("n"), k("k");
     ScaledOperand a = operand("a", "scale_a", m, k, t, t.turned_a, t.scales_by_block_a, 1);
     if (t.turns_scales) a.scales = turned_scales(a.scales), a.scales_along = Along::rows;
-    const ScaledOperand b = operand("b", "scale_b", n, k, t, t.turned_b, t.scales_by_block_b, t.rows_b);
+    ScaledOperand b = operand("b", "scale_b", n, k, t, t.turned_b, t.scales_by_block_b, t.rows_b);
     std::optional<Tensor> c;
     if (t.c) c.emplace(input("c", {m, n}, *t.c));
     Tensor out = output("out", {m, n}, t.out);
+    if (t.converts)
+      a.values = converted(a.values, "converted_a", t.compute),
+      b.values = converted(b.values, "converted_b", t.compute);
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * t.m, column = x * t.n;
       ScaledSums sums = scaled_sums(t.m, t.n, true);
@@ -71,8 +87,17 @@ Kernel program(const Instance& t) {
   });
 }
 
+// Rows from which on tiles read a converted matrix often enough; bf16 has all numbers of 8 bits. Found on
+// CPUs.
+constexpr int rows_worth_converting_on_cpu = 128;
+
+int rows_of_cpu_tile(std::int64_t m) {
+  if (m >= rows_worth_converting_on_cpu) return 128;
+  return m <= 16 ? 16 : 64;
+}
+
 ProductTile plan_tile(const Bound<ScaledGemm>& c, DType compute) {
-  if (!c.on_gpu()) return {c.dim("m") <= 16 ? 16 : 64, c.dim("n") <= 64 ? 64 : 128};
+  if (!c.on_gpu()) return {rows_of_cpu_tile(c.dim("m")), c.dim("n") <= 64 ? 64 : 128};
   return best_tile(scaled_tiles(compute.bits() == 8 && c->rows_b == scaled_block),
                    {1, c.dim("m"), c.dim("n"), c.dim("k")}, 1, planned_gpu_processors(c.call()));
 }
@@ -81,7 +106,8 @@ void run(const Bound<ScaledGemm>& c, Launch& launch) {
   Instance t{.type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out")};
   t.turned_a = lies_along_rows(c["a"]), t.turned_b = lies_along_rows(c["b"]);
   t.scales_by_block_a = lies_along_rows(c["scale_a"]), t.scales_by_block_b = lies_along_rows(c["scale_b"]);
-  t.compute = product_tile_type(c.call(), t.type, !t.turned_a && !t.turned_b);
+  t.converts = !c.on_gpu() && c.dim("m") >= rows_worth_converting_on_cpu;
+  t.compute = t.converts ? bf16 : product_tile_type(c.call(), t.type, !t.turned_a && !t.turned_b);
   t.c = c.type_if("c"), t.rows_b = c->rows_b;
   const ProductTile tile = plan_tile(c, t.compute);
   t.m = tile.m, t.n = tile.n;
@@ -143,7 +169,8 @@ const OperatorSchema& scaled_gemm_schema() {
           .flops("2*m*n*k")
           .examples({{"ragged", "m=37 n=140 k=200 blocks=2"},
                      {"powers", "m=20 n=70 k=128 blocks=1 scale_a:u8 out_dtype=f32"},
-                     {"added", "m=65 n=72 k=256 blocks=2 c:f32 out_dtype=f32"}})
+                     {"added", "m=65 n=72 k=256 blocks=2 c:f32 out_dtype=f32"},
+                     {"more_rows", "m=130 n=150 k=200 blocks=2 out_dtype=f32"}})
           .measured({{"4096x7168x16384", "m=4096 n=7168 k=16384 blocks=128"},
                      {"4096x4096x7168", "m=4096 n=4096 k=7168 blocks=56"},
                      {"64x4096x7168", "m=64 n=4096 k=7168 blocks=56"}})

@@ -11,10 +11,13 @@ using namespace ir;
 
 bool reads_what_it_writes(const For& loop) {
   const Effects effects = all_effects(loop.body);
-  return std::any_of(effects.regions.begin(), effects.regions.end(), [&](const Region& region) {
-    const BufferPtr& buffer = region.view->buffer;
-    return buffer->space != Space::fragment && effects.reads(buffer) && effects.writes(buffer);
+  bool result = false;
+  for_each_stmt(loop.body, [&](const Stmt& s) {
+    const auto* load = as<Load>(s);
+    if (!load || load->from.view.buffer->space == Space::fragment) return;
+    result |= effects.writes(load->from.view.buffer);
   });
+  return result;
 }
 
 bool is_direct(const For& loop, const layout::Layout* layout, const Access& access, const Layouts& layouts) {

@@ -18,6 +18,8 @@ namespace {
 
 using BitSet = std::set<int>;
 
+constexpr std::int64_t computed_neighbours = 8;  // of 16 bits make up the widest piece
+
 // A statement of the body that uses the fragment, and the bits that it needs in registers.
 struct TileUse {
   std::size_t at;
@@ -87,6 +89,7 @@ class Exchange {
  private:
   std::optional<std::vector<TileUse>> uses_of(const BufferPtr& tile, const Body& statements,
                                           std::int64_t& vector) const;
+  BitSet first_registers(const BufferPtr& tile, const std::vector<TileUse>& uses, std::int64_t vector) const;
   std::vector<TileRun> runs_of(const BufferPtr& tile, const std::vector<TileUse>& uses, std::int64_t vector) const;
   void divide(const BufferPtr& tile, Body& statements);
   layout::Layout layout_for(const BufferPtr& tile, const BitSet& registers) const;
@@ -121,24 +124,40 @@ std::optional<std::vector<TileUse>> Exchange::uses_of(const BufferPtr& tile, con
   return any ? std::optional(std::move(result)) : std::nullopt;
 }
 
-// The first run holds what memory gives side by side; each further one takes as many uses as its registers serve.
-std::vector<TileRun> Exchange::runs_of(const BufferPtr& tile, const std::vector<TileUse>& uses,
-                                   std::int64_t vector) const {
+// What the uses from this one on need, as many of them as there is room for.
+BitSet needed_from(const std::vector<TileUse>& uses, std::size_t first, int room) {
+  BitSet result;
+  for (std::size_t i = first; i < uses.size(); ++i) {
+    BitSet more = result;
+    more.insert(uses[i].needed.begin(), uses[i].needed.end());
+    if (static_cast<int>(more.size()) > room) break;
+    result = std::move(more);
+  }
+  return result;
+}
+
+// What memory gives side by side. A fragment that is computed from others has what its own uses need instead,
+// so that it need not move, and neighbours for whichever of the others comes from memory.
+BitSet Exchange::first_registers(const BufferPtr& tile, const std::vector<TileUse>& uses,
+                                 std::int64_t vector) const {
   const int all = log2_of(tile->elements()), room = registers_of(tile);
-  BitSet first;
-  for (int bit = 0; bit < std::min(room, log2_of(vector)); ++bit) first.insert(bit);
-  for (int bit = all - 1; static_cast<int>(first.size()) < room; --bit) first.insert(bit);
-  std::vector<TileRun> result{{uses[0].at, std::move(first)}};
+  BitSet result;
+  if (vector == 1) result = needed_from(uses, 0, room), vector = computed_neighbours;
+  for (int bit = 0; bit < log2_of(vector) && static_cast<int>(result.size()) < room; ++bit)
+    result.insert(bit);
+  for (int bit = all - 1; static_cast<int>(result.size()) < room; --bit) result.insert(bit);
+  return result;
+}
+
+// Each run but the first takes as many uses as its registers serve.
+std::vector<TileRun> Exchange::runs_of(const BufferPtr& tile, const std::vector<TileUse>& uses,
+                                       std::int64_t vector) const {
+  const int room = registers_of(tile);
+  std::vector<TileRun> result{{uses[0].at, first_registers(tile, uses, vector)}};
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const BitSet& now = result.back().registers;
     if (std::includes(now.begin(), now.end(), uses[i].needed.begin(), uses[i].needed.end())) continue;
-    BitSet registers;
-    for (std::size_t k = i; k < uses.size(); ++k) {
-      BitSet more = registers;
-      more.insert(uses[k].needed.begin(), uses[k].needed.end());
-      if (static_cast<int>(more.size()) > room) break;
-      registers = std::move(more);
-    }
+    BitSet registers = needed_from(uses, i, room);
     if (registers.empty()) return {};
     for (int bit = 0; static_cast<int>(registers.size()) < room; ++bit) registers.insert(bit);
     result.push_back({uses[i].at, std::move(registers)});

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "ir/affine.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/elements.hpp"
 
 namespace tegula::passes {
 
@@ -12,7 +14,8 @@ namespace {
 
 class Sorter {
  public:
-  explicit Sorter(const VariablePtr& column) : varying_{column} {}
+  explicit Sorter(const std::vector<VariablePtr>& index)
+      : rows_(index.begin(), index.end() - 1), varying_{index.back()} {}
 
   bool sort(const Body& body) {
     for (std::size_t i = 0; i < body.size(); ++i) {
@@ -56,15 +59,42 @@ class Sorter {
       result.condition = branch->condition;
       return sort(branch->then);
     }
-    const auto* store = as<Store>(s);
     const auto* atomic = as<Atomic>(s);
-    if (!store && !(atomic && atomic->op == AtomicOp::add)) return false;
-    result.update = s;
+    if (!as<Store>(s) && !(atomic && atomic->op == AtomicOp::add)) return false;
+    result.update = with_row_found(s);
+    const auto* store = as<Store>(result.update);
+    atomic = as<Atomic>(result.update);
     result.to = store ? &store->to : &atomic->to;
     result.value = store ? store->value : atomic->value;
     return !result.to->view.is_tile() && !result.to->index.empty();
   }
 
+  // Whether the place is computed from the number of the row in a way that no sum of multiples spells, such
+  // as a choice: it is a value of the row, then.
+  bool is_computed(const Expr& place) const {
+    if (varies(place) || !has_affine_form(place->held())) return false;
+    const Affine sum = affine(place);
+    return std::any_of(sum.terms.begin(), sum.terms.end(), [&](const Affine::Term& term) {
+      return term.atom->op != Op::variable &&
+             std::any_of(rows_.begin(), rows_.end(),
+                         [&](const VariablePtr& v) { return uses(term.atom, v); });
+    });
+  }
+
+  Stmt with_row_found(const Stmt& update) {
+    StmtNode found = *update;
+    auto* store = std::get_if<Store>(&found.node);
+    Access& to = store ? store->to : std::get<Atomic>(found.node).to;
+    for (Expr& place : to.index) {
+      if (!is_computed(place)) continue;
+      const VariablePtr row = new_variable("row", place->held(), VariableKind::let, update->at);
+      (result.condition ? result.under : result.row).push_back(statement(Let{row, place}, update->at));
+      place = variable(row, update->at);
+    }
+    return std::make_shared<const StmtNode>(std::move(found));
+  }
+
+  const std::vector<VariablePtr> rows_;  // the indices that say which row
   std::vector<VariablePtr> varying_;
 };
 
@@ -86,7 +116,7 @@ std::vector<VariablePtr> RowLoop::found() const {
 
 std::optional<RowLoop> row_loop(const For& loop) {
   if (loop.kind != LoopKind::parallel || loop.index.size() < 2) return std::nullopt;
-  Sorter sorter(loop.index.back());
+  Sorter sorter(loop.index);
   return sorter.sort(loop.body) ? std::optional(sorter.result) : std::nullopt;
 }
 

@@ -1,0 +1,82 @@
+// Rows of tensors that are read where they are: without a question for each vector where they are whole, and
+// right where they are not; and values that a row's loop keeps in registers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "codegen/cpu.hpp"
+#include "tegula/lang.hpp"
+#include "tegula/runtime.hpp"
+
+namespace tegula::codegen {
+namespace whole_rows_test {
+
+enum class Kept : std::uint8_t { in_register, read_later, rounded };
+
+// Products of rows with a vector, from `first` on, and their sums.
+lang::Kernel sums_in_place(DType type, Kept kept) {
+  using namespace lang;
+  return kernel("sums_in_place", [&] {
+    Dim M("M"), K("K"), L("L");
+    lang::Tensor a = input("a", {M, L}, type), x = input("x", {K}, f32), out = output("out", {M}, f32);
+    Expr first = scalar("first", i32);
+    grid(ceildiv(M, 8), [&](Index block) {
+      Fragment sum({8}, f32, 0);
+      serial(ceildiv(K, 64), [&](Index step) {
+        Fragment by = load(x.at(step * 64), {64}), products({8, 64}, kept == Kept::rounded ? bf16 : f32);
+        parallel(products, [&](Index i, Index j) {
+          Expr e = a(block * 8 + i, first + step * 64 + j);
+          products(i, j) = (type.is_floating() ? e : f32(e)) * by(j);
+        });
+        reduce_sum(products, sum);
+        if (kept == Kept::read_later) {
+          Fragment largest = reduce_max(products, 0);
+          parallel(8, [&](Index i) { sum(i) += 0; });
+          Fragment most = reduce_max(largest);
+          when(most.scalar() > 1e6f, [&] { clear(sum); });
+        }
+      });
+      copy(sum, out.at(block * 8));
+    });
+  });
+}
+
+void expect_as_interpreted(const lang::Kernel& program, const tegula::Tensor& a, std::int64_t columns,
+                           int first) {
+  const auto x = tegula::Tensor::random_normal({columns}, f32, 2);
+  const auto result = [&](tegula::Target target) {
+    const auto out = tegula::Tensor::full({a.size(0)}, f32, NAN);
+    tegula::compile(program, target)(a, x, out, first);
+    return out;
+  };
+  EXPECT_EQ(tegula::first_difference(result(tegula::Target::cpu()), result(tegula::Target::interpreter()),
+                                     1e-4, 1e-4),
+            std::nullopt)
+      << describe(a.ref()) << " from " << first;
+}
+
+TEST(WholeRows, AreReadWhereTheyAre) {
+  for (const DType type : {f32, bf16, f16, u8}) {
+    const lang::Kernel program = sums_in_place(type, Kept::in_register);
+    const auto a = type == u8 ? tegula::Tensor::random_integers({13, 300}, u8, 1, 0, 9)
+                              : tegula::Tensor::random_normal({13, 300}, type, 1);
+    for (const std::int64_t columns : {64, 128, 150, 256})
+      for (const int first : {0, 3, 44, -5, 100}) expect_as_interpreted(program, a, columns, first);
+    const auto turned = type == u8 ? tegula::Tensor::random_integers({300, 13}, u8, 1, 0, 9)
+                                   : tegula::Tensor::random_normal({300, 13}, type, 1);
+    expect_as_interpreted(program, turned.transpose(0, 1), 128, 0);
+  }
+}
+
+TEST(WholeRows, ValuesStayInRegistersUnlessTheyAreReadLater) {
+  const auto text = [](Kept kept) { return print_cpu(Signature(sums_in_place(f32, kept).ir())).text; };
+  EXPECT_NE(text(Kept::in_register).find("kept"), std::string::npos);
+  EXPECT_EQ(text(Kept::read_later).find("kept"), std::string::npos);
+  EXPECT_EQ(text(Kept::rounded).find("kept"), std::string::npos);
+  const auto a = tegula::Tensor::random_normal({13, 300}, f32, 1);
+  for (const Kept kept : {Kept::read_later, Kept::rounded})
+    expect_as_interpreted(sums_in_place(f32, kept), a, 150, 0);
+}
+
+}  // namespace whole_rows_test
+}  // namespace tegula::codegen
