@@ -187,7 +187,10 @@ TEST_P(PlainGemm, AgreesWithTheFormula) {
 // Tiles of four warp groups' rows, and of columns that are no power of two.
 TEST(Gemm, WideTilesAgreeWithTheFormula) {
   const Tensor a = matrix(0, 270, 136, false, bf16, 1), b = matrix(0, 136, 150, true, bf16, 2);
-  for (const GemmTiles& tiles : {GemmTiles{256, 144, 64, 1}, GemmTiles{128, 128, 64, 1}}) {
+  // Rows that are no multiple of 64 are the columns of a product with swapped operands.
+  for (const GemmTiles& tiles :
+       {GemmTiles{256, 144, 64, 1}, GemmTiles{128, 128, 64, 1}, GemmTiles{160, 128, 64, 1},
+        GemmTiles{80, 64, 64, 2}, GemmTiles{96, 256, 64, 1}, GemmTiles{208, 64, 64, 1}}) {
     const Gemm options{.transpose_b = true, .tiles = tiles, .target = Target::emulated_sm90()};
     const Tensor exact = by_formula(a, b, options);
     expect_close("out", gemm(a, b, options), exact, exact.to(bf16), bf16);
