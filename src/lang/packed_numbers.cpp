@@ -36,9 +36,16 @@ Operand with_sign_flipped(PackedType type, const Operand& word) {
 }
 int zero_of(PackedType type) { return type.excess + (is_signed(type) ? sign_of(type) : 0); }
 
-// Exponent and mantissa at the places of an f32's, which also fits denormals.
-Expr e2m1_as_f32(const Operand& word, const Operand& bit) {
+// Exponent and mantissa at the places of an f32's, which also fits denormals, and the sign at its own. One
+// multiplication moves a number that stays where it is to both.
+Expr e2m1_as_f32(const Operand& word, const PackedPlace& place) {
   const At o{word.at};
+  const Operand bit(o(place.bit));
+  if (!place.shifts) {
+    const Operand by(u32(bit), word.at), own(word & o(o(0xfu) << by), word.at),
+        moved(own * o(o((1u << 28) + (1u << 22)) >> by), word.at);
+    return o(bitcast(o(moved & o(0x81c00000u)), f32)) * o(0x1p126f);
+  }
   const Operand up_sign(u32(o(o(28) - bit)), word.at), up(u32(o(o(22) - bit)), word.at);
   const Operand sign(o(word << up_sign) & o(0x80000000u), word.at);
   const Operand magnitude(o(word << up) & o(0x1c00000u), word.at);
@@ -82,7 +89,7 @@ Expr packed_number(PackedType type, const Operand& element, const PackedPlace& p
 Expr packed_as_f32(PackedType type, const Operand& element, const PackedPlace& place) {
   const At o{element.at};
   const Operand word(u32(element), element.at);
-  if (type.code == PackedType::Code::e2m1) return e2m1_as_f32(low_half(word, place), o(place.bit));
+  if (type.code == PackedType::Code::e2m1) return e2m1_as_f32(low_half(word, place), place);
   // An integer that stays where it is is within the mantissa of a float, too.
   const bool stays = !place.shifts;
   const Operand bit(u32(o(place.bit)), element.at);
