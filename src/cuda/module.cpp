@@ -67,21 +67,13 @@ Module::Function Module::load(const codegen::CudaProgram::Kernel& kernel, const 
   return result;
 }
 
-// CTAs of a grid with so much work for them. Persistent ones take no more rounds with the fewest than with all
-// that processors hold, and leave power and cache to each other.
-std::int64_t Module::ctas_of(const Function& function, std::int64_t work) {
-  const std::int64_t cluster = function.cluster, most = function.most_blocks / cluster * cluster;
-  const std::int64_t rounds = std::max<std::int64_t>(1, (work + most - 1) / most),
-                     even = (work + rounds - 1) / rounds;
-  return (even + cluster - 1) / cluster * cluster;
-}
-
 void Module::launch(std::size_t grid, std::int64_t tiles, void* words, StreamHandle stream,
                     bool follows) const {
   const Function& function = functions_[grid];
   LaunchConfig config;
   const std::int64_t cluster = function.cluster;
-  config.grid[0] = static_cast<unsigned>(ctas_of(function, tiles * function.ctas));
+  config.grid[0] = static_cast<unsigned>(
+      std::min((tiles * function.ctas + cluster - 1) / cluster, function.most_blocks / cluster) * cluster);
   LaunchAttribute attributes[2];
   config.attributes = attributes;
   if (cluster > 1) {

@@ -34,7 +34,6 @@ class Module {
     int cluster = 1, ctas = 1;
     bool waits = false;  // by itself for the grid before
   };
-  static std::int64_t ctas_of(const Function& function, std::int64_t work);
   Function load(const codegen::CudaProgram::Kernel& kernel, const std::string& name) const;
 
   const Gpu& gpu_;
