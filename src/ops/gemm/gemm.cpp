@@ -78,6 +78,7 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   problem.precision = divided ? Precision::tf32 : kernel.precision;
   const bool by_bytes = has_engine && kernel.compute.bits() == 8;
   problem.a_twice = by_bytes && kernel.transpose_a, problem.b_twice = by_bytes && !kernel.transpose_b;
+  problem.may_have_any_rows = has_engine && !kernel.transpose_a;
   problem.may_divide_tail = has_engine && may_divide_tail(c.call(), kernel, c->tiles) &&
                             begins_at_sectors(a) && begins_at_sectors(b);
   GemmTiles asked = c->tiles;

@@ -168,6 +168,20 @@ TEST(ProductPlan, DividesTheLastRoundWhereItGains) {
   for (const std::int64_t rows : {384, 440}) EXPECT_EQ(plan(rows, 4096, 4096).tiles.m, 128) << rows;
 }
 
+// Tiles of 257 to 320 rows that lie along k, as a sweep found them: little of the last tile of rows is outside.
+TEST(ProductPlan, FitsTilesToMiddleRows) {
+  const auto tile = [](std::int64_t m, std::int64_t n, std::int64_t k, bool along_k = true) {
+    const ProductProblem problem{.m = m, .n = n, .k = k, .processors = 132, .may_have_any_rows = along_k};
+    const GemmTiles tiles = plan_product_on_gpu(problem, bf16, {}).tiles;
+    return fmt::format("{}x{}", tiles.m, tiles.n);
+  };
+  EXPECT_EQ(tile(257, 8192, 8192), "136x128");
+  EXPECT_EQ(tile(288, 8192, 8192), "144x128");
+  EXPECT_EQ(tile(320, 8192, 8192), "160x128");
+  EXPECT_EQ(tile(320, 8192, 8192, false), "128x192");
+  EXPECT_EQ(tile(321, 8192, 8192), "128x192");
+}
+
 // Products by multiply-add: threads with whole blocks of rows and columns, and tiles that have none.
 class PlainGemm : public testing::TestWithParam<GemmTiles> {};
 

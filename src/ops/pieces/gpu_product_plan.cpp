@@ -14,6 +14,17 @@ namespace tegula::ops {
 namespace {
 
 constexpr int split_counts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
+// The tiles of 257 to 320 rows that lie along k, where they are measured, and the microseconds for an element
+// that they store. Those whose rows are no multiple of 64 have operands exchanged, so that little of the last
+// tile of rows is outside, and threads store them element by element.
+constexpr TileCost of_middle_rows[] = {
+    {72, 64, 128, 0.669, 0.690},   {72, 128, 128, 0.425, 0.460},  {72, 192, 128, 0.385, 0.485},
+    {80, 64, 128, 0.617, 0.627},   {80, 128, 128, 0.393, 0.455},  {96, 256, 128, 0.350, 0.396},
+    {136, 128, 128, 0.411, 0.375}, {144, 128, 128, 0.396, 0.363}, {160, 128, 128, 0.365, 0.335},
+    {64, 192, 128, 0.626, 0.438},  {128, 192, 128, 0.354, 0.395}, {128, 256, 128, 0.305, 0.389}};
+constexpr int least_of_middle_rows = 257, least_columns_of_middle_rows = 2048;
+constexpr double store_exchanged = 3e-4;
+static_assert(std::size(of_middle_rows) <= std::size(gpu_table.of_16_bits));
 constexpr std::size_t most_candidates =
     (std::size(gpu_table.of_16_bits) + std::size(gpu_table.of_few_rows)) * std::size(split_counts);
 // Slots that the compiler takes without being asked, and as many as pay.
@@ -50,9 +61,18 @@ struct ProductPlanner {
     return type.bits() == 16 && p.batch == 1 && p.sums == 1 && p.m >= gpu_table.least_of_few_rows &&
            p.m <= gpu_table.most_of_few_rows;
   }
+  bool has_middle_rows() const {
+    return has_few_rows() && p.may_have_any_rows && p.m >= least_of_middle_rows &&
+           p.n >= least_columns_of_middle_rows;
+  }
+  bool exchanges(const GemmTiles& t) const { return has_middle_rows() && t.m % warp_group_rows != 0; }
   // Calls `visit` for every tile that the product may have.
   template <typename Visit>
   void for_each_tile(const Visit& visit) const {
+    if (has_middle_rows()) {
+      for (const TileCost& c : of_middle_rows) visit(c);
+      return;
+    }
     for (const TileCost& c : costs_of(type, p.precision))
       if (!has_few_rows() || c.m != gpu_table.rows_of_three_groups) visit(c);
     if (has_few_rows())
@@ -82,7 +102,8 @@ struct ProductPlanner {
   // round, if half or more of the last tile of rows is outside, which the copy engine fills with zeros; and
   // one of 192 rows where there are several rounds.
   double slowness(const GemmTiles& t, bool alone) const {
-    constexpr double filling = 1.25, filling_more = 1.35, of_rounds = 1.8;
+    constexpr double filling = 1.25, filling_more = 1.35, of_rounds = 1.8, outside = 0.09;
+    if (has_middle_rows()) return exchanges(t) ? 1 : 1 + outside * (t.m - 1 - (p.m - 1) % t.m) / t.m;
     const std::int64_t last = p.m % t.m;
     const bool fills =
         t.m == 128 && p.m > t.m && p.m <= gpu_table.most_of_few_rows && last > 0 && 2 * last <= t.m;
@@ -99,7 +120,8 @@ struct ProductPlanner {
         sums <= product_cost.few_sums && !alone ? std::max(rounds, product_cost.waiting) : rounds;
     const double inner = std::ceil(steps(t) / t.splits) * t.k;
     const double cost = (alone ? c.alone : c.cost) * slowness(t, alone);
-    const double work = busy * inner * sums * cost * 1e-6 + rounds * sums * product_cost.store;
+    const double store = exchanges(t) ? store_exchanged : product_cost.store;
+    const double work = busy * inner * sums * cost * 1e-6 + rounds * sums * store;
     const double time = product_cost.call + beside_memory(work);
     if (t.splits == 1) return time;
     const double splits = static_cast<double>(p.batch) * p.m * p.n * t.splits;
@@ -129,6 +151,8 @@ struct ProductPlanner {
 
   // Splits only where tiles leave processors idle, and each has two steps.
   bool may_split(const GemmTiles& t) const {
+    constexpr int most_of_middle_rows = 3;
+    if (has_middle_rows() && t.splits > (exchanges(t) ? 1 : most_of_middle_rows)) return false;
     return t.splits == 1 || (tiles(t) < p.processors && 2 * t.splits <= steps(t));
   }
 };
@@ -183,7 +207,7 @@ ProductPlan plan_product_on_gpu(const ProductProblem& problem, DType type, const
       best_of(candidates, [&](const auto& c) { return planner.estimate(c.first, c.second); }).first;
   ProductPlan plan{best, planner.stages(best)};
   if (problem.sums > 1) leave_room_for_two(plan.tiles);
-  if (problem.may_divide_tail && type.bits() == 16) divide_tail(planner, plan);
+  if (problem.may_divide_tail && type.bits() == 16 && !planner.has_middle_rows()) divide_tail(planner, plan);
   return plan;
 }
 

@@ -34,8 +34,8 @@ struct GroupedRows {
 
 // Blocks run in rounds; each takes its sums' time, or that of the operands' bytes. Tiles twice as large as
 // the product are left out.
-inline ProductTile best_tile(std::span<const TileCost> tiles, const ProductExtents& p, double bytes,
-                             int processors) {
+template <class Tiles>
+ProductTile best_tile(const Tiles& tiles, const ProductExtents& p, double bytes, int processors) {
   const auto blocks = [&](const TileCost& t) {
     return static_cast<double>(p.groups) * std::ceil(static_cast<double>(p.m) / t.m) *
            std::ceil(static_cast<double>(p.n) / t.n);

@@ -1,5 +1,7 @@
 #include "ops/quantised_gemm/weights.hpp"
 
+#include <algorithm>
+
 #include "ops/pieces/plan.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/quantised_gemm/weight_tile.hpp"
@@ -35,6 +37,20 @@ PackedTensor weights_of(const QuantisedWeights& w, const Extents& leading, const
 }
 
 }  // namespace
+
+// Many bits of work for each weight of e2m1 are worth slots, so that warp groups share them; sums that they add at
+// the end lie beside the slots. Otherwise few rows leave it to the bytes in flight how fast weights come.
+int QuantisedProduct::stages() const {
+  constexpr int usual = 4, most = 8, sum_bytes = 4, alignment = 1024;
+  if (!t_.has_few_rows()) return usual;
+  if (!t_.groups || !is_e2m1(w_.format)) return most;
+  const int groups = w_.group == 0 ? 1 : std::max(1, t_.k / w_.group);
+  const int scales = groups * t_.n * (w_.scale.bytes() + (w_.zeros ? w_.zeros->bytes() : 0));
+  const int slot = t_.m * t_.k * compute_.bytes() + t_.n * t_.k * w_.bits() / 8 +
+                   static_cast<int>(round_up(scales, alignment));
+  const int fitting = (static_cast<int>(bytes_of_block) - t_.parts() * t_.n * t_.m * sum_bytes) / slot;
+  return std::clamp(fitting, 2, most);
+}
 
 // With few rows, twice the depth halves the waits and doubles the registers of a thread; this was a tenth
 // faster.
@@ -92,8 +108,7 @@ void QuantisedProduct::multiply_part(Fragment& sum, const Shared& a, const Weigh
 
 void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedMatrix& matrix,
                                 const Expr& row, const Expr& column, const Range& steps) const {
-  // Few rows leave it to the bytes in flight how fast weights come.
-  pipelined(steps, {.stages = t_.has_few_rows() ? 8 : 4}, [&](Index step) {
+  pipelined(steps, {.stages = stages()}, [&](Index step) {
     Shared a_tile({t_.m, t_.k}, compute_);
     load_rows(a, row, step * t_.k, a_tile);
     const WeightTile own(w_, matrix, column, step * t_.k, {t_.n, t_.k, t_.parts()}, scaled() != Scaled::rows);

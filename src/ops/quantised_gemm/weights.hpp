@@ -108,6 +108,7 @@ class QuantisedProduct {
   // What scales are multiplied with: each weight; the sums of a step, if these are fewer; all sums of a row.
   enum class Scaled { weights, steps, rows };
   Scaled scaled() const;
+  int stages() const;
   void multiply_part(lang::Fragment& sum, const lang::Shared& a, const WeightTile& own,
                      const WeightPart& part) const;
 
