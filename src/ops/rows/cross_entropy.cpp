@@ -15,7 +15,6 @@ namespace {
 
 using namespace lang;
 using lang::Tensor;
-
 // Whole rows, which a block of a GPU holds in registers.
 struct HeldRows {
   int rows = 1, classes = 1;       // of a tile
