@@ -31,6 +31,20 @@ TEST(TopkSelect, IsExactOfAwkwardScores) {
       }
 }
 
+// Digits end where no key is left to tell apart.
+TEST(TopkSelect, IsExactOfDistinctScores) {
+  const OperatorSchema& schema = find_schema("topk_select");
+  for (const Target target : test_targets())
+    for (const double width : {1e-6, 1.0})
+      for (const std::int64_t count : {1, 100, 2500}) {
+        const Tensors inputs{{"scores", Tensor::random_uniform({2, 9000}, f32, 5, 1, 1 + width)}};
+        const OptionValues options{{"count", count}};
+        EXPECT_EQ(
+            faults_of(judge_call(schema, inputs, options, call_by_name(schema, inputs, options, target))), "")
+            << width << " " << count;
+      }
+}
+
 // Rows that no list names may hold anything, and lists may name nothing.
 TEST(SparseMla, LooksAtListedRowsOnly) {
   for (const Target target : test_targets()) {

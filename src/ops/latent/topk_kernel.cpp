@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "ops/latent/key_digits.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/sort_key.hpp"
 
@@ -17,11 +18,12 @@ namespace {
 
 constexpr int word = 32;      // columns of a word of bits
 constexpr int at_a_time = 4;  // keys whose loads are under way together
-constexpr int short_digit = 8;
+constexpr int held_digit = 11, least_held = 64, most_held = 2048;
+constexpr std::uint32_t largest_key = 0xffffffffu;  // above that of every score but NaN
 // Of long rows a sample says which scores may be among the largest: runs of neighbours, as memory brings
 // them.
 constexpr int sampled_runs = 1024, neighbours = 4, sampled = sampled_runs * neighbours;
-constexpr int digits_of_sample = 3;
+constexpr int few_sampled = 16;
 constexpr int few_candidates = 4096;
 // So many words of a row that the scores of all blocks stay in the second-level cache until keys are read.
 constexpr int few_words = 512;
@@ -64,6 +66,12 @@ void each_key(const Keys& keys, const Expr& n,
       keys, n, [&](const Expr& key, const Expr& position) { when(key != 0u, [&] { body(key, position); }); });
 }
 
+// What a row chooses from, at 0 … n − 1.
+struct Columns {
+  Tensor scores;
+  Expr n, begin, row;
+};
+
 // Positions of scores that may be among the largest, ascending, and their keys.
 struct Candidates {
   int most;
@@ -87,6 +95,8 @@ struct TopkProgram {
          out = output("out", {batch, rows, count}, i32);
   std::optional<Tensor> begins, ends, table;
   std::optional<Expr> page;
+  Expr q_block = of_diagonal("q_block_size"), k_block = of_diagonal("k_block_size"),
+       offset = of_diagonal("key_offset");
   explicit TopkProgram(const TopkKernel& instance) : c(instance) {
     if (c.begins) begins.emplace(input("begins", {batch, rows}, i32));
     if (c.ends) ends.emplace(input("ends", {batch, rows}, i32));
@@ -98,17 +108,38 @@ struct TopkProgram {
   }
 
   void block(const Expr& b, const Expr& row) const;
-  Expr likely_least(const Tensor& x, const Expr& n, Candidates& sample) const;
-  Expr find_candidates(const Tensor& x, const Expr& n, const Expr& least, Candidates& found) const;
+  Expr likely_least(const Columns& from, Candidates& sample) const;
+  Expr find_candidates(const Columns& from, const Expr& least, Candidates& found) const;
   using Take = std::function<void(const Expr& place, const Expr& position)>;
   using Placed = std::function<Expr(const Expr& position)>;
-  void choose(const Keys& keys, const Expr& n, int digit, const Tensor& to, const Placed& placed) const;
-  void fix_digit(const Keys& keys, const Expr& n, const Expr& shift, int bits, Var& bound, Var& wanted) const;
+  void choose(const Keys& keys, const Expr& n, const Tensor& to, const Placed& placed) const;
+  void choose_held(const Fragment& keys, const Expr& low, const Tensor& to, const Placed& placed) const;
   Expr collect(const Keys& keys, const Expr& n, const Expr& bound, const Expr& ties, const Take& take) const;
   void keep_ties(Shared& chosen, const Shared& equal, const Shared& before, const Expr& left) const;
   Expr placed(const Expr& b, const Expr& row, const Expr& column) const;
-  Expr key(const Expr& score) const { return c.any ? key_of_any(f32(score)) : sort_key(score); }
+  Expr of_diagonal(const char* name) const { return c.diagonal ? scalar(name, i32) : Expr(1); }
+  // Whether a column is chosen before all others, as far as it may be chosen; nothing if none is.
+  std::optional<Expr> keeps(const Columns& from, const Expr& position) const;
+  Expr key(const Columns& from, const Expr& position) const {
+    return key(from.scores(position), from, position);
+  }
+  Expr key(const Expr& score, const Columns& from, const Expr& position) const;
 };
+
+std::optional<Expr> TopkProgram::keeps(const Columns& from, const Expr& position) const {
+  if (!c.first && !c.diagonal) return {};
+  Expr column = from.begin + position;
+  if (!c.diagonal) return column == 0;
+  Expr last = (from.row + 1) * q_block - 1 + offset,
+       own = column == min(floordiv(last, k_block), columns - 1);
+  return c.first ? column == 0 || own : own;
+}
+
+Expr TopkProgram::key(const Expr& score, const Columns& from, const Expr& position) const {
+  Expr key = c.any ? key_of_any(f32(score)) : sort_key(score);
+  const std::optional<Expr> keep = keeps(from, position);
+  return keep ? select(*keep && key != 0u, largest_key, key) : key;
+}
 
 // What stands for a column in the result.
 Expr TopkProgram::placed(const Expr& b, const Expr& row, const Expr& column) const {
@@ -118,36 +149,37 @@ Expr TopkProgram::placed(const Expr& b, const Expr& row, const Expr& column) con
   return select(number < table->extent(c.own_pages ? 2 : 1) && own >= 0, own * *page + column % *page, -1);
 }
 
-// `bound` has the digits above of the wanted-th largest key; of `wanted` stay those with the digit that is
-// found.
-void TopkProgram::fix_digit(const Keys& keys, const Expr& n, const Expr& shift, int bits, Var& bound,
-                            Var& wanted) const {
-  const int bins = 1 << bits;
-  Shared histogram({bins}, i32), found({2}, i32);
-  clear(histogram);
-  clear(found);
-  each_key(keys, n, [&](const Expr& key, const Expr&) {
-    Expr bin = bins - 1 - i32((key >> u32(shift)) & static_cast<std::uint32_t>(bins - 1));
-    // Two shifts, because the first digit has no bits above it.
-    when((key ^ bound) >> u32(shift) >> static_cast<std::uint32_t>(bits) == 0u,
-         [&] { atomic_add(histogram(bin), 1); });
+// Takes the largest of keys that threads hold, all above `low` or 0, and fills the row up. Differences of
+// keys have fewer bits than keys.
+void TopkProgram::choose_held(const Fragment& keys, const Expr& low, const Tensor& to,
+                              const Placed& placed) const {
+  constexpr int ties =
+      1 << 16;  // a word counts keys that are taken, and above them those that equal the bound
+  Expr top = reduce_max(keys).scalar();
+  Var bound = u32(0), wanted = Expr(count);
+  const auto relative = [&](const Index& i) { return select(keys(i) != 0u, keys(i) - low, 0u); };
+  find_bound([&](const auto& body) { parallel(keys, [&](Index i) { body(relative(i)); }); },
+             {c.held > 0 ? c.digit : held_digit, bits_of(max(top, low) - low), 0}, bound, wanted);
+  Fragment counted = map(
+      keys,
+      [&](Index i) {
+        return select(relative(i) > bound, 1, select(relative(i) == bound && keys(i) != 0u, ties, 0));
+      },
+      i32);
+  Fragment before = scan_sum(counted, {.exclusive = true});
+  Expr left = wanted, all = reduce_sum(counted).scalar();
+  parallel(counted, [&](Index i) {
+    Expr place = before(i) % ties + min(before(i) / ties, left);
+    when(counted(i) == 1 || (counted(i) == ties && before(i) / ties < left), [&] { to(place) = placed(i); });
   });
-  Fragment number = clone(histogram), larger = scan_sum(number, {.exclusive = true});
-  Expr rank = wanted;
-  parallel(number, [&](Index bin) {
-    when(larger(bin) < rank && rank <= larger(bin) + number(bin), [&] {
-      found(0) = bins - 1 - bin;
-      found(1) = larger(bin);
-    });
-  });
-  bound |= u32(found(0)) << u32(shift);
-  wanted -= found(1);
+  Expr chosen = all % ties + min(all / ties, left);
+  parallel(count, [&](Index i) { when(i >= chosen, [&] { to(i) = -1; }); });
 }
 
 // Keeps the first `left` of equal keys, by position: a word keeps all of its ties, none, or the lowest ones.
 void TopkProgram::keep_ties(Shared& chosen, const Shared& equal, const Shared& before,
                             const Expr& left) const {
-  parallel(c.words, [&](Index w) {
+  parallel(chosen.extent(0), [&](Index w) {
     Expr bits = equal(w), kept = clamp(left - before(w), 0, i32(popcount(bits)));
     when(kept > 0, [&] {
       Var rest = bits, taken = u32(0), number = 0;
@@ -195,14 +227,11 @@ Expr TopkProgram::collect(const Keys& keys, const Expr& n, const Expr& bound, co
 }
 
 // Takes the largest of n keys, digit by digit, and fills the row up.
-void TopkProgram::choose(const Keys& keys, const Expr& n, int digit, const Tensor& to,
-                         const Placed& placed) const {
+void TopkProgram::choose(const Keys& keys, const Expr& n, const Tensor& to, const Placed& placed) const {
   Var bound = u32(0), wanted = Expr(count);
-  for (int shift = 32; shift > 0;) {
-    const int bits = std::min(digit, shift);
-    shift -= bits;
-    fix_digit(keys, n, shift, bits, bound, wanted);
-  }
+  find_bound(
+      [&](const auto& body) { each_position(keys, n, [&](const Expr& key, const Expr&) { body(key); }); },
+      {c.digit, 32, 0}, bound, wanted);
   Expr chosen = collect(keys, n, bound, wanted,
                         [&](const Expr& place, const Expr& position) { to(place) = placed(position); });
   parallel(count, [&](Index i) { when(i >= chosen, [&] { to(i) = -1; }); });
@@ -210,22 +239,21 @@ void TopkProgram::choose(const Keys& keys, const Expr& n, int digit, const Tenso
 
 // A key above which a sample has so many that the row very likely has more than `count`, and few more: five
 // standard deviations of what it has of them.
-Expr TopkProgram::likely_least(const Tensor& x, const Expr& n, Candidates& of) const {
-  Expr distance = n / sampled_runs;
-  const Keys keys = [&](const Expr& i) { return key(x(i / neighbours * distance + i % neighbours)); };
+Expr TopkProgram::likely_least(const Columns& from, Candidates& of) const {
+  Expr distance = from.n / sampled_runs;
+  const Keys keys = [&](const Expr& i) { return key(from, i / neighbours * distance + i % neighbours); };
   each_position(keys, sampled, [&](const Expr& key, const Expr& i) { of.keys(i) = key; });
-  Expr share = f32(count) * static_cast<float>(sampled) / f32(n);
-  Var bound = u32(0), wanted = i32(share + 5.0f * sqrt(share)) + neighbours;
-  for (int i = 1; i <= digits_of_sample; ++i)
-    fix_digit([&](const Expr& i) -> Expr { return of.keys(i); }, sampled, 32 - short_digit * i, short_digit,
-              bound, wanted);
+  Expr share = f32(count) * static_cast<float>(sampled) / f32(from.n);
+  Var bound = u32(0), wanted = i32(share + 5.0f * sqrt(share)) + neighbours, within = 0;
+  const EachKey all = [&](const auto& body) { parallel(sampled, [&](Index i) { body(of.keys(i)); }); };
+  fix_digits(all, {held_digit, 32, few_sampled}, bound, wanted, within);
   return max(Expr(bound), 1u);
 }
 
 // Positions of keys from `least` on, ascending, and their number. Where there are more than fit only that
 // counts.
-Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& least,
-                                  Candidates& found) const {
+Expr TopkProgram::find_candidates(const Columns& from, const Expr& least, Candidates& found) const {
+  const Expr& n = from.n;
   Var number = 0;
   const int at_once = c.words * word;
   const Var lowest = c.any ? any_score_of(least) : score_of(least);
@@ -235,11 +263,13 @@ Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& le
     clear(chosen);
     const int at_once_of_step = c.threads * c.loads;
     serial(ceildiv(min(n - first, at_once), at_once_of_step), [&](Index j) {
-      Fragment scores = load(x.at(first + j * at_once_of_step), {at_once_of_step}, f32);
+      Fragment scores = load(from.scores.at(first + j * at_once_of_step), {at_once_of_step}, f32);
       parallel(scores, [&](Index i) {
         Expr p = j * at_once_of_step + i;
         Expr reaches = c.any ? !(scores(i) < lowest) : scores(i) >= lowest;
-        when(reaches && first + p < n, [&] { atomic_or(chosen(p / word), u32(1) << u32(p % word)); });
+        const std::optional<Expr> keep = keeps(from, first + p);
+        when((keep ? reaches || *keep : reaches) && first + p < n,
+             [&] { atomic_or(chosen(p / word), u32(1) << u32(p % word)); });
       });
     });
     Expr all = bits_before(chosen, before), earlier = number;
@@ -255,7 +285,7 @@ Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& le
     });
     // While the scores are still near.
     const Var begin = earlier, end = min(earlier + all, Expr(found.most));
-    const Keys keys = [&](const Expr& i) { return key(x(found.positions(min(begin + i, end - 1)))); };
+    const Keys keys = [&](const Expr& i) { return key(from, found.positions(min(begin + i, end - 1))); };
     each_position(keys, end - begin, [&](const Expr& key, const Expr& i) {
       when(begin + i < end, [&] { found.keys(begin + i) = key; });
     });
@@ -267,21 +297,29 @@ Expr TopkProgram::find_candidates(const Tensor& x, const Expr& n, const Expr& le
 void TopkProgram::block(const Expr& b, const Expr& row) const {
   Expr begin = begins ? clamp((*begins)(b, row), 0, columns) : Expr(Operand(0));
   Expr end = ends ? clamp((*ends)(b, row), begin, columns) : Expr(columns);
-  Tensor x = scores.slice(b, row, range(begin, end)), to = out.slice(b, row);
-  Expr n = end - begin;
+  Tensor to = out.slice(b, row);
+  const Columns from{scores.slice(b, row, range(begin, end)), end - begin, begin, row};
   const auto of_row = [&] {
-    choose([&](const Expr& p) { return key(x(p)); }, n, c.digit, to,
+    choose([&](const Expr& p) { return key(from, p); }, from.n, to,
            [&](const Expr& p) { return placed(b, row, begin + p); });
   };
+  if (c.held > 0) {
+    Fragment scores = load(from.scores.at(0), {c.held}, f32);
+    Fragment keys = map(
+        scores, [&](Index i) { return select(i < from.n, key(scores(i), from, i), 0u); }, u32);
+    return choose_held(keys, u32(0), to, [&](const Expr& i) { return placed(b, row, begin + i); });
+  }
   if (c.candidates == 0) return of_row();
   Candidates found(c.candidates);
   Var least = u32(1);
-  when(n > found.most, [&] { least = likely_least(x, n, found); });
-  Expr number = find_candidates(x, n, least, found);
+  when(from.n > found.most, [&] { least = likely_least(from, found); });
+  Expr number = find_candidates(from, least, found);
   // All that are to be chosen at all, or enough.
   when(number <= found.most && (least == 1u || number >= count), [&] {
-    choose([&](const Expr& i) -> Expr { return found.keys(i); }, number, short_digit, to,
-           [&](const Expr& i) { return placed(b, row, begin + found.positions(i)); });
+    Fragment keys = map(
+        found.keys, [&](Index i) { return select(i < number, found.keys(i), 0u); }, u32);
+    choose_held(keys, least - 1u, to,
+                [&](const Expr& i) { return placed(b, row, begin + found.positions(i)); });
   }).otherwise(of_row);
 }
 
@@ -290,24 +328,26 @@ void TopkProgram::block(const Expr& b, const Expr& row) const {
 TopkKernel topk_instance(std::int64_t rows, std::int64_t columns, std::int64_t count, bool begins, bool ends,
                          bool pages) {
   TopkKernel kernel{.begins = begins, .ends = ends, .pages = pages};
-  // Blocks of several rows share a processor, so that some wait while others read.
+  // Candidates of three rows fit a processor, so that some blocks wait while others read.
+  const bool few = columns <= few_candidates || lets_through(count, columns, few_candidates);
+  if (few) kernel.threads = 512, kernel.loads = 16, kernel.blocks = 1, kernel.candidates = few_candidates;
   if (rows > gpu_processors) {
     kernel.loads = 16;
-    if (columns <= few_candidates || lets_through(count, columns, few_candidates))
-      kernel.threads = 256, kernel.candidates = few_candidates, kernel.words = few_words;
-    else
-      kernel.threads = 512;
+    kernel.threads = few ? 256 : 512, kernel.blocks = few ? 3 : 2;
+    if (few) kernel.words = few_words;
   }
-  if (columns <= 2048) kernel.digit = 8, kernel.candidates = 0, kernel.words = 32, kernel.threads = 256;
+  if (columns <= most_held) {
+    kernel.held = least_held, kernel.candidates = 0, kernel.digit = 8;
+    while (kernel.held < columns) kernel.held *= 2;
+    kernel.threads = std::clamp(kernel.held / 8, 32, 256), kernel.blocks = std::min(768 / kernel.threads, 8);
+  }
   return kernel;
 }
 
 Kernel topk_kernel(const TopkKernel& c) {
   return kernel(instance_name("topk_select", c), [&] {
     TopkProgram program(c);
-    // The candidates of three rows fit a processor's memory. 0: as many blocks as there are registers for.
-    const int fit = c.candidates > 0 ? 3 : 4, blocks = c.threads < 1024 ? std::min(1024 / c.threads, fit) : 0;
-    grid(program.rows, program.batch, {.threads = c.threads, .blocks_per_processor = blocks},
+    grid(program.rows, program.batch, {.threads = c.threads, .blocks_per_processor = c.blocks},
          [&](Index row, Index b) { program.block(b, row); });
   });
 }

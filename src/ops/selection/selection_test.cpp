@@ -88,6 +88,24 @@ TEST(TopkBlocks, IsExact) {
         }
 }
 
+// Longer ones than a GPU searches whole.
+TEST(TopkBlocks, KeepsBlocksOfLongRows) {
+  for (Target target : test_targets())
+    for (int kept = 0; kept < 4; ++kept) {
+      TopkBlocks options{.keep_first = kept % 2 == 1,
+                         .keep_diagonal = kept >= 2,
+                         .q_block_size = 64,
+                         .k_block_size = 16,
+                         .key_offset = 100000,
+                         .target = target};
+      const Tensor scores = awkward_scores({1, 1, 2, 8500}, 3), result = topk_blocks(scores, 5, options);
+      options.scores = scores, options.count = 5;
+      const auto difference =
+          first_difference(result, formula_of(find_schema("topk_blocks"), &options).at("out"));
+      EXPECT_FALSE(difference) << kept << ": " << *difference;
+    }
+}
+
 TEST(TopkBlocks, TiesGoToTheLowerBlock) {
   const Tensor scores = Tensor::from<float>({2, 5, 5, 1, 5}, {1, 1, 1, 5});
   EXPECT_EQ(topk_blocks(scores, 2).values<std::int32_t>(), (std::vector<std::int32_t>{1, 2}));

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/latent/topk_kernel.hpp"
 #include "ops/lists/ranked.hpp"
 #include "ops/pieces/sort_key.hpp"
 #include "ops/schema/schema.hpp"
@@ -169,7 +170,19 @@ Kernel topk_program(const TopkInstance& c) {
   });
 }
 
+// By digits of the keys, as `topk_select` chooses: a GPU's threads count what a CPU compares by vectors.
+void choose_by_digits(const Bound<TopkBlocks>& c, Launch& launch) {
+  const std::int64_t rows = c.dim("q_blocks"), columns = c.dim("k_blocks"),
+                     lists = c.dim("batch") * c.dim("heads");
+  TopkKernel kernel = topk_instance(lists * rows, columns, c->count, false, false, false);
+  kernel.first = c->keep_first, kernel.diagonal = c->keep_diagonal;
+  launch(kernel, topk_kernel,
+         {{"scores", c.rows("scores", 3).reshape({lists, rows, columns})},
+          {"out", c.rows("out", 3).reshape({lists, rows, c->count})}});
+}
+
 void run(const Bound<TopkBlocks>& c, Launch& launch) {
+  if (c.on_gpu() && c->share == 0) return choose_by_digits(c, launch);
   launch(TopkInstance{c->keep_first, c->keep_diagonal, c->share > 0, c.dim("k_blocks") <= 32 ? 32 : 256},
          topk_program, {{"scores", c.rows("scores", 3)}, {"out", c.rows("out", 3)}});
 }
