@@ -177,13 +177,7 @@ const std::vector<CallCase> call_cases{
      Target::cuda(),
      "by multiply-add",
      "multiply-add: "},
-    {"gradients",
-     "attention_backward",
-     heads(bf16, 1024, 128, true),
-     {},
-     Target::cuda(),
-     "roles: ",
-     "through shared memory"},
+    {"gradients", "attention_backward", heads(bf16, 1024, 128, true), {}, Target::cuda(), "roles: ", ""},
 };
 
 class ExplainedCall : public ::testing::TestWithParam<CallCase> {};
