@@ -111,7 +111,8 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
       throw ArgumentError(
           "bench: --map takes its calls from the operator's table; leave out cases, inputs and options");
     const auto& schema = ops::find_schema(operator_named(texts.op).name);
-    if (!draw_maps(schema, target_named(texts.target), request.maps, {request.map, request.every})) exit_code = 1;
+    if (!draw_maps(schema, target_named(texts.target), request.maps, {request.map, request.every}))
+      exit_code = 1;
     return;
   }
   const bool whole = texts.example.empty() && texts.inputs.empty() && texts.random.empty();
@@ -163,7 +164,8 @@ void add_bench(cli::App& app, int& exit_code) {
       "Times are medians. `ratio` is the competitor's time divided by Tegula's, as the median over\n"
       "rounds: above 1, Tegula is faster. Competitors are oneDNN, if installed, for products of f32, and\n"
       "dense attention for block-sparse attention. `model` is the minimum time according to `analyze` and\n"
-      "the rates of the machine (that of the GPU, or cpu); `share` is that time divided by the measured time. GFLOP/s\n"
+      "the rates of the machine (that of the GPU, or cpu); `share` is that time divided by the measured "
+      "time. GFLOP/s\n"
       "and GB/s count the minimum that the operator needs. Without inputs, all examples meant for\n"
       "measuring are measured. Results are not checked; see `tegula check`. With --target cuda, a time is\n"
       "that of a call on a GPU, from launch to end.\n"

@@ -12,8 +12,9 @@ struct MapPoint {
   std::string refusal;  // why there is no such call; then nothing else is known
   double seconds = 0;   // of a measured call
   double tflops = 0;
-  // Between 0 and 1: of a measured call the time that it would take at the best rates of the whole map, of its
-  // type of products and of memory, or at the machine's rate of special functions, by its own; of a plan 1 for products of warp groups in blocks with roles, less for every slower way.
+  // Between 0 and 1: of a measured call the time that it would take at the best rates of the whole map, of
+  // its type of products and of memory, or at the machine's rate of special functions, by its own; of a plan
+  // 1 for products of warp groups in blocks with roles, less for every slower way.
   double use = 0;
   std::string way;                 // of a plan: the slowest instruction of its products, and roles
   std::vector<std::string> notes;  // on what falls back to a slower way
@@ -40,12 +41,12 @@ Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Ta
 std::string picture_of(const Map& map);
 std::string json_of(const Map& map);
 
-// Writes both of each map of the operator to the folder and prints a line for each. Calls of a GPU on a
-// machine without one are planned, all others measured. False if a call is a cliff.
 struct MapSelection {
   std::string only = {};  // the map of this name; empty: all
   int every = 1;
 };
+// Writes both of each map of the operator to the folder and prints a line for each. Calls of a GPU on a
+// machine without one are planned, all others measured. False if a call is a cliff.
 bool draw_maps(const ops::OperatorSchema& schema, Target target, const std::string& folder,
                const MapSelection& selection);
 

@@ -139,8 +139,9 @@ std::string describe(const Shape& shape);       // "[2, 3]"
 std::string describe(const TensorRef& tensor);  // "f32 [2, 3] strides [3, 1]"
 
 // Copies elements between tensors of the same shape, converting the dtype as casts of the language do. The
-// two must not overlap. Contiguous tensors of one dtype on the same device are copied in the order of its
-// current stream; any other copy that involves a device goes through host memory and is complete on return.
+// two must not overlap. Tensors of one dtype on the same device are copied in the order of its current stream
+// if they are contiguous, or few commands copy their rows; any other copy that involves a device goes through
+// host memory and is complete on return.
 void copy_elements(const TensorRef& from, const TensorRef& to);
 
 // A tensor with its elements, which are 64-byte aligned and reference-counted: copies and views of a Tensor

@@ -117,9 +117,10 @@ std::string GridPrinter::whole_rows(const std::vector<RowOp>& ops) {
     for (const Stmt& s : op.body) {
       const auto* load = as<Load>(s);
       if (statements > most_statements || !load || load->from.view.is_tile()) continue;
-      if (std::any_of(load->from.index.begin(), load->from.index.end(),
-                      [&](const Expr& e) { return defines_any(ops, e); }))
-        continue;
+      bool own_place = false;  // which the loop finds out, in the index or in the view
+      for (const Expr& e : load->from.index) own_place |= defines_any(ops, e);
+      for_each_expr(load->from.view, [&](const Expr& e) { own_place |= e && defines_any(ops, e); });
+      if (own_place) continue;
       const Address at = address(load->from);
       if (at.kind != Address::Kind::row) continue;
       whole_.insert(&load->from);

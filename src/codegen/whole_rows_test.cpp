@@ -78,5 +78,30 @@ TEST(WholeRows, ValuesStayInRegistersUnlessTheyAreReadLater) {
     expect_as_interpreted(sums_in_place(f32, kept), a, 150, 0);
 }
 
+// The place of a row is known only once its entry of the list is there.
+TEST(WholeRows, OfAListAreNotAskedAboutBefore) {
+  using namespace lang;
+  const lang::Kernel program = kernel("rows_of_a_list", [] {
+    Dim N("N"), M("M");
+    lang::Tensor a = input("a", {N, 64}, f32), list = input("list", {M}, i32), out = output("out", {M}, f32);
+    grid(ceildiv(M, 8), [&](Index block) {
+      Fragment rows({8, 64}, f32), sum({8}, f32, 0);
+      parallel(rows, [&](Index i, Index j) { rows(i, j) = a.slice(list(block * 8 + i))(j); });
+      reduce_sum(rows, sum);
+      copy(sum, out.at(block * 8));
+    });
+  });
+  const auto a = tegula::Tensor::random_normal({13, 64}, f32, 1);
+  const auto list = tegula::Tensor::random_integers({16}, i32, 2, 0, 13);
+  const auto result = [&](tegula::Target target) {
+    const auto out = tegula::Tensor::full({16}, f32, NAN);
+    tegula::compile(program, target)(a, list, out);
+    return out;
+  };
+  EXPECT_EQ(tegula::first_difference(result(tegula::Target::cpu()), result(tegula::Target::interpreter()),
+                                     1e-4, 1e-4),
+            std::nullopt);
+}
+
 }  // namespace whole_rows_test
 }  // namespace tegula::codegen

@@ -260,5 +260,5 @@ TEST_F(FakeCuda, GraphsHaveWorkspacesOfTheirOwn) {
   });
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace tegula

@@ -1,5 +1,5 @@
-// Programs over rows without products: loops that share a question, fragments that come ahead, registers that change
-// their threads, each written in several ways, on both emulated GPUs beside the interpreter.
+// Programs over rows without products: loops that share a question, fragments that come ahead, registers that
+// change their threads, each written in several ways, on both emulated GPUs beside the interpreter.
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"
@@ -278,10 +278,12 @@ class RowPrograms : public ::testing::TestWithParam<RowCase> {};
 TEST_P(RowPrograms, AreAsInterpreted) {
   const RowCase& c = GetParam();
   const Watchdog watchdog(c.name, most_time);
-  expect_as_interpreted(c.program(), c.inputs, c.shape, 2e-4, {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
+  expect_as_interpreted(c.program(), c.inputs, c.shape, 2e-4,
+                        {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
   const std::string text = codegen::print_cuda(Signature(c.program().ir()), {90}).text;
   for (const std::string& own : c.wanted) EXPECT_NE(text.find(own), std::string::npos) << own << "\n" << text;
-  for (const std::string& own : c.unwanted) EXPECT_EQ(text.find(own), std::string::npos) << own << "\n" << text;
+  for (const std::string& own : c.unwanted)
+    EXPECT_EQ(text.find(own), std::string::npos) << own << "\n" << text;
 }
 
 std::vector<RowCase> cases() {

@@ -1,5 +1,6 @@
-// Rows that a loop stores, or adds, to where a list says: of sums of products, of fragments without a product and of
-// shared tiles; each in pieces of 16 bytes where rows allow it, and with every entry of the list read once for a row.
+// Rows that a loop stores, or adds, to where a list says: of sums of products, of fragments without a product
+// and of shared tiles; each in pieces of 16 bytes where rows allow it, and with every entry of the list read
+// once for a row.
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"
@@ -70,7 +71,8 @@ lang::Kernel program(const Scatter& c) {
         });
         return scatter(c, of, block, sum);
       }
-      if (c.from == From::fragment) return scatter(c, of, block, load(a.at(block * 64, 0), {64, c.columns}, f32));
+      if (c.from == From::fragment)
+        return scatter(c, of, block, load(a.at(block * 64, 0), {64, c.columns}, f32));
       Shared tile({64, c.columns}, bf16);
       copy(a.at(block * 64, 0), tile);
       scatter(c, of, block, tile);

@@ -91,7 +91,8 @@ Scope open_parallel(const std::vector<Operand>& extents, const Loc& at) {
 Scope open_group(int count, Group group, const Loc& at) {
   auto& builder = Builder::current(at);
   builder.need_block("each_group", at);
-  if (builder.within(ScopeKind::group)) fail(at, "each_group() inside each_group(); give the outer one more groups");
+  if (builder.within(ScopeKind::group))
+    fail(at, "each_group() inside each_group(); give the outer one more groups");
   if (count < 1) fail(at, "each_group(): the count is " + std::to_string(count) + "; it must be positive");
   auto kind = group == Group::warp ? ir::LoopKind::warps : ir::LoopKind::warp_groups;
   auto index = builder.define_index("g", at);
@@ -149,19 +150,24 @@ Scope open_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
           }};
 }
 
-// Whether the body may leave the loop, or change what the condition reads. Tensors may share memory.
+// Whether the statements may write what a region shows. Tensors may share memory.
+bool may_write(const ir::Effects& effects, const ir::Region& read) {
+  return std::any_of(effects.regions.begin(), effects.regions.end(), [&](const ir::Region& other) {
+    const ir::View &a = *read.view, &b = *other.view;
+    return ir::is_write(other.touch) && (a.buffer == b.buffer || (!a.is_tile() && !b.is_tile()));
+  });
+}
+
+// Whether the body may leave the loop, or change what the condition reads, as the condition itself may.
 bool may_end(const ir::While& loop) {
   const ir::Effects test = ir::all_effects(loop.test), body = ir::all_effects(loop.body);
   const auto assigned = [&](const ir::VariablePtr& v) {
-    return std::find(body.assigned.begin(), body.assigned.end(), v) != body.assigned.end();
+    return std::find(body.assigned.begin(), body.assigned.end(), v) != body.assigned.end() ||
+           std::find(test.assigned.begin(), test.assigned.end(), v) != test.assigned.end();
   };
   bool result = body.leaves || std::any_of(test.used.begin(), test.used.end(), assigned);
   ir::for_each_variable(loop.condition, [&](const ir::VariablePtr& v) { result |= assigned(v); });
-  for (const ir::Region& read : test.regions)
-    result |= std::any_of(body.regions.begin(), body.regions.end(), [&](const ir::Region& other) {
-      const ir::View &a = *read.view, &b = *other.view;
-      return ir::is_write(other.touch) && (a.buffer == b.buffer || (!a.is_tile() && !b.is_tile()));
-    });
+  for (const ir::Region& read : test.regions) result |= may_write(body, read) || may_write(test, read);
   return result;
 }
 
@@ -172,12 +178,14 @@ Scope open_while(const std::function<Expr()>& condition, const Loc& at) {
   builder.inside(ScopeKind::test, node->test,
                  [&] { node->condition = use_condition("loop_while()", Operand(condition(), at)); });
   builder.open(ScopeKind::loop, node->body);
-  return {builder, {}, [&builder, node, at] {
-            if (!may_end(*node))
-              fail(at, "loop_while() never ends: its body changes nothing that the condition reads; assign a Var of "
-                       "the condition, or leave the loop by break_if()");
-            builder.add(ir::statement(std::move(*node), at));
-          }};
+  return {
+      builder, {}, [&builder, node, at] {
+        if (!may_end(*node))
+          fail(at,
+               "loop_while() never ends: its body changes nothing that the condition reads; assign a Var of "
+               "the condition, or leave the loop by break_if()");
+        builder.add(ir::statement(std::move(*node), at));
+      }};
 }
 
 namespace detail {

@@ -74,7 +74,8 @@ void store(const Element& place, const Operand& value) {
   auto& buffer = *place.view()->buffer;
   check_kind(value, buffer.type, "an element of " + described(*place.view()), value.at);
   builder.check_writable(*place.view(), "the assignment", place.at());
-  if (!builder.within(ScopeKind::grid)) fail(place.at(), "an element is written outside grid(…); write it in a block");
+  if (!builder.within(ScopeKind::grid))
+    fail(place.at(), "an element is written outside grid(…); write it in a block");
   auto node = builder.use(value, compute_type(buffer.type), value.at);
   builder.add(ir::statement(ir::Store{{*place.view(), place.index()}, node}, place.at()));
 }

@@ -175,8 +175,9 @@ ir::Expr adopt_literal(const Expr& literal, DType type, const Loc& at) {
   DType held = compute_type(type);
   bool fits = held == i64 || held == boolean ||
               (held == u32 ? value >= 0 && value <= UINT32_MAX : value >= INT32_MIN && value <= INT32_MAX);
-  if (!fits) fail(at, "the literal " + std::to_string(value) + " does not fit " + std::string(held.name()) +
-                      "; convert the other operand to a wider type, as in i64(x)");
+  if (!fits)
+    fail(at, "the literal " + std::to_string(value) + " does not fit " + std::string(held.name()) +
+                 "; convert the other operand to a wider type, as in i64(x)");
   return ir::constant(held, value, at);
 }
 

@@ -1,4 +1,5 @@
-// Prints elements: where each is, one by one or several of a row at a time, and rows that are found one by one.
+// Prints elements: where each is, one by one or several of a row at a time, and rows that are found one by
+// one.
 #pragma once
 #include <functional>
 #include <optional>

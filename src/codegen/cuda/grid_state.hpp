@@ -51,9 +51,9 @@ class GridState {
   ir::Facts& facts_ = values_.facts;
   BlockOrder order_{values_, names_, out_};
   std::unordered_map<const ir::Buffer*, std::string> tensors_;
-  std::unordered_map<const ir::Buffer*, int> memory_of_;      // tensors that may share bytes have one number
-  std::unordered_set<const ir::Buffer*> written_;             // tensors that the grid writes
-  std::unordered_set<const ir::Variable*> moved_;  // 8-bit floats whose bytes are stored as they are
+  std::unordered_map<const ir::Buffer*, int> memory_of_;  // tensors that may share bytes have one number
+  std::unordered_set<const ir::Buffer*> written_;         // tensors that the grid writes
+  std::unordered_set<const ir::Variable*> moved_;         // 8-bit floats whose bytes are stored as they are
   std::unordered_set<const ir::Buffer*> multiplied_plainly_;  // tiles that products by multiply-add read
   std::unordered_map<const ir::Buffer*, SharedTile> shared_;
   std::vector<CarriedOperand> carried_;
@@ -130,18 +130,18 @@ class GridState {
   std::unordered_map<const ir::Variable*, StepRead> step_reads_;
   std::vector<HeldLoop> held_;          // of the producer's loop that is printed
   const ir::For* held_step_ = nullptr;  // that loop, if it is pipelined
-  std::vector<FragmentTile> factors_;  // fragments of exponentials
-  Part part_;                          // of the elements of the loop that is printed
-  bool is_consumer_ = false;           // of the roles
+  std::vector<FragmentTile> factors_;   // fragments of exponentials
+  Part part_;                           // of the elements of the loop that is printed
+  bool is_consumer_ = false;            // of the roles
   bool is_transposer_ = false;
   bool awaits_producer() const { return is_consumer_ || is_transposer_; }
-  bool in_whole_rows_ = false;         // pieces are printed for tiles all of whose rows exist
-  bool warps_decide_ = false;          // about some branches
-  std::string tile_, tiles_;           // the number of the block, and of all
-  bool has_tile_ = false;              // tile_ is in scope
-  std::string leave_ = "return;";      // what ends a block
-  std::int64_t next_slot_ = -1;        // of the number of the next block, among the producer's threads
-  std::int64_t store_staging_ = -1;    // in shared memory
+  bool in_whole_rows_ = false;       // pieces are printed for tiles all of whose rows exist
+  bool warps_decide_ = false;        // about some branches
+  std::string tile_, tiles_;         // the number of the block, and of all
+  bool has_tile_ = false;            // tile_ is in scope
+  std::string leave_ = "return;";    // what ends a block
+  std::int64_t next_slot_ = -1;      // of the number of the next block, among the producer's threads
+  std::int64_t store_staging_ = -1;  // in shared memory
   // Where consumers leave sums to threads of the producer's warps that add them in turn, and what these do.
   static constexpr int handover_bytes = 64;
   std::int64_t handover_ = -1;

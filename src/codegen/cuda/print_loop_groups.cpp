@@ -175,7 +175,8 @@ void CudaGridPrinter::print_together(std::span<const Stmt> statements) {
       facts_ = before;
     }
   };
-  either(conditions, [&] { each(true); }, [&] { each(false); });
+  either(
+      conditions, [&] { each(true); }, [&] { each(false); });
   out_.close();
 }
 

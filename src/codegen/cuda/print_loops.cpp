@@ -152,6 +152,12 @@ std::optional<Vectors> CudaGridPrinter::shared_loads(const For& n, const Layout&
   return std::nullopt;
 }
 
+std::string CudaGridPrinter::element_of_pack(const Load& n, const std::string& pack, const std::string& at) {
+  const bool is_told = n.from.view.buffer->type == e4m3;
+  return is_told ? fmt::format("tg::value_of({}, {})", pack, at)
+                 : fmt::format("tg::value({}.get({}))", pack, at);
+}
+
 // The braces of a loop with what holds within them.
 void CudaGridPrinter::in_register_loop(const For& n, const Stmt& s,
                                        const std::function<void(const std::string& first)>& inside) {

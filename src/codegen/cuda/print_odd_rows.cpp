@@ -2,7 +2,6 @@
 // features: what a thread loads comes out of the aligned words around it, and what neighbouring lanes store
 // goes to memory in aligned words, too.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -233,12 +233,6 @@ void CudaGridPrinter::operator()(const Let& n, const Stmt& s) {
   name_divisions([&](const VariablePtr& v) { return v == n.variable; });
 }
 
-std::string CudaGridPrinter::element_of_pack(const Load& n, const std::string& pack, const std::string& at) {
-  const bool is_told = n.from.view.buffer->type == e4m3;
-  return is_told ? fmt::format("tg::value_of({}, {})", pack, at)
-                 : fmt::format("tg::value({}.get({}))", pack, at);
-}
-
 void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   if (vectors_ && vectors_->steady.contains(s.get())) return;  // it stands in front of the elements
   begin(s);

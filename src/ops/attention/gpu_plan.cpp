@@ -173,11 +173,11 @@ int splits_of_groups(const AttentionProblem& p, int keys, BackwardMask mask, dou
   return splits;
 }
 
-// Two warp groups hold dk and dv of 64 keys each beside the scores of 80 queries of 128 features, or 128 of up
-// to 64; of 64 where the slopes of a cap take registers too (128 would spill 256 bytes, and take 1.4 times as
-// long), or the number of a split. Ordered and under a causal mask, 64 are 4 % faster: blocks of keys begin with
-// the same queries, and wait for each other. Those of a window begin with queries that are as far apart as the
-// blocks, which 64 divides.
+// Two warp groups hold dk and dv of 64 keys each beside the scores of 80 queries of 128 features, or 128 of
+// up to 64; of 64 where the slopes of a cap take registers too (128 would spill 256 bytes, and take 1.4 times
+// as long), or the number of a split. Ordered and under a causal mask, 64 are 4 % faster: blocks of keys
+// begin with the same queries, and wait for each other. Those of a window begin with queries that are as far
+// apart as the blocks, which 64 divides.
 BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& traits) {
   const bool in_turn = traits.deterministic;
   const auto& waves = gpu_table.gradients;

@@ -168,7 +168,8 @@ TEST(ProductPlan, DividesTheLastRoundWhereItGains) {
   for (const std::int64_t rows : {384, 440}) EXPECT_EQ(plan(rows, 4096, 4096).tiles.m, 128) << rows;
 }
 
-// Tiles of 257 to 320 rows that lie along k, as a sweep found them: little of the last tile of rows is outside.
+// Tiles of 257 to 320 rows that lie along k, as a sweep found them: little of the last tile of rows is
+// outside.
 TEST(ProductPlan, FitsTilesToMiddleRows) {
   const auto tile = [](std::int64_t m, std::int64_t n, std::int64_t k, bool along_k = true) {
     const ProductProblem problem{.m = m, .n = n, .k = k, .processors = 132, .may_have_any_rows = along_k};

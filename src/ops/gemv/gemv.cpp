@@ -15,8 +15,8 @@ using lang::Tensor;
 struct Instance {
   DType type = f32, vector = f32, out = f32;
   bool transposed = false;
-  int m = 4, k = 2048;  // rows and columns of a, transposed columns and rows, that a block reads at a time
-  int splits = 1;       // blocks of a row
+  int m = 4, k = 2048;    // rows and columns of a, transposed columns and rows, that a block reads at a time
+  int splits = 1;         // blocks of a row
   bool in_place = false;  // rows are read where they are, not copied first: CPUs copy as slowly as they read
   auto fields() const {
     return std::tuple(type, labelled("x", vector), labelled("out", out), labelled("transposed", transposed),

@@ -120,6 +120,7 @@ struct TopkProgram {
   Expr of_diagonal(const char* name) const { return c.diagonal ? scalar(name, i32) : Expr(1); }
   // Whether a column is chosen before all others, as far as it may be chosen; nothing if none is.
   std::optional<Expr> keeps(const Columns& from, const Expr& position) const;
+  Expr is_candidate(const Expr& score, const Columns& from, const Expr& position, const Expr& lowest) const;
   Expr key(const Columns& from, const Expr& position) const {
     return key(from.scores(position), from, position);
   }
@@ -133,6 +134,15 @@ std::optional<Expr> TopkProgram::keeps(const Columns& from, const Expr& position
   Expr last = (from.row + 1) * q_block - 1 + offset,
        own = column == min(floordiv(last, k_block), columns - 1);
   return c.first ? column == 0 || own : own;
+}
+
+// What may not be chosen is none, since candidates are counted.
+Expr TopkProgram::is_candidate(const Expr& score, const Columns& from, const Expr& position,
+                               const Expr& lowest) const {
+  const Expr reaches = c.any ? !(score < lowest) : score >= lowest;
+  const std::optional<Expr> keep = keeps(from, position);
+  if (!keep) return reaches;
+  return reaches || (c.any ? *keep : *keep && score > -inf);
 }
 
 Expr TopkProgram::key(const Expr& score, const Columns& from, const Expr& position) const {
@@ -266,9 +276,7 @@ Expr TopkProgram::find_candidates(const Columns& from, const Expr& least, Candid
       Fragment scores = load(from.scores.at(first + j * at_once_of_step), {at_once_of_step}, f32);
       parallel(scores, [&](Index i) {
         Expr p = j * at_once_of_step + i;
-        Expr reaches = c.any ? !(scores(i) < lowest) : scores(i) >= lowest;
-        const std::optional<Expr> keep = keeps(from, first + p);
-        when((keep ? reaches || *keep : reaches) && first + p < n,
+        when(is_candidate(scores(i), from, first + p, lowest) && first + p < n,
              [&] { atomic_or(chosen(p / word), u32(1) << u32(p % word)); });
       });
     });

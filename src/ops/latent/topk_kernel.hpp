@@ -14,7 +14,7 @@ struct TopkKernel {
   int held = 0;      // columns of rows that threads hold in registers, at most; 0: rows may be longer
   int words = 2048;  // of 32 columns, whose bits a block holds at a time
   int threads = 1024;
-  int loads = 8;  // scores that a thread has under way where it reads a row from memory
+  int loads = 8;   // scores that a thread has under way where it reads a row from memory
   int blocks = 0;  // that share a processor; 0: as many as there are registers for
   bool begins = false, ends = false, pages = false;
   bool own_pages = false;  // of each row

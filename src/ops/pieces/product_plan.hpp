@@ -16,9 +16,9 @@ struct ProductProblem {
   Precision precision = Precision::ieee;
   // Whether a slot has a tile of it twice: as its tensor has it, and transposed for the tensor cores.
   bool a_twice = false, b_twice = false;
-  bool may_divide_tail = false;  // whether the program can
+  bool may_divide_tail = false;    // whether the program can
   bool may_have_any_rows = false;  // tiles of a, because its rows lie along k
-  int sums = 1;                  // of a tile that a block has: two with those of gates
+  int sums = 1;                    // of a tile that a block has: two with those of gates
 };
 
 struct ProductPlan {

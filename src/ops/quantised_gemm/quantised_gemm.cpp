@@ -38,7 +38,7 @@ struct Instance {
 // Extents of a block that adds the split sums.
 constexpr int summed_rows = 16, summed_weights = 32;
 constexpr int few_columns = 64;  // of weights, in tiles of few rows
-constexpr int piece = 4;  // numbers that the copy engine takes at least, f32
+constexpr int piece = 4;         // numbers that the copy engine takes at least, f32
 
 struct Program {
   const Instance& c;
@@ -140,9 +140,9 @@ Instance instance_of(const Bound<QuantisedGemm>& c) {
   return t;
 }
 
-// Warp groups that share the steps of a tile of few rows, as measured. Decoding bounds few rows, so that four gain
-// where steps are many; with more rows two do, if blocks that have a processor each make one round. Rows that the
-// producer converts come too slowly.
+// Warp groups that share the steps of a tile of few rows, as measured. Decoding bounds few rows, so that four
+// gain where steps are many; with more rows two do, if blocks that have a processor each make one round. Rows
+// that the producer converts come too slowly.
 std::optional<int> groups_of(const Bound<QuantisedGemm>& c, const Instance& t) {
   constexpr std::int64_t many_columns = 4096;
   if (!t.tile.has_few_rows() || t.type != t.compute || !has_copy_engine(c.call())) return {};
@@ -151,16 +151,21 @@ std::optional<int> groups_of(const Bound<QuantisedGemm>& c, const Instance& t) {
   const bool is_long = t.weights.bits() == 8 || is_e2m1(t.weights.format), one_round = blocks <= processors,
              fills = one_round && 2 * blocks > processors;
   switch (t.tile.m) {
-    case 16: return t.weights.bits() == 8 || c.dim("k") < many_columns ? 2 : 4;
-    case 32: return is_long || 2 * blocks <= processors ? 2 : 4;
-    case 64: return one_round ? std::optional(2) : std::nullopt;
-    case 96: return t.weights.bits() == 8 || (one_round && is_long) ? std::optional(2) : std::nullopt;
-    default: return fills ? std::optional(2) : std::nullopt;
+    case 16:
+      return t.weights.bits() == 8 || c.dim("k") < many_columns ? 2 : 4;
+    case 32:
+      return is_long || 2 * blocks <= processors ? 2 : 4;
+    case 64:
+      return one_round ? std::optional(2) : std::nullopt;
+    case 96:
+      return t.weights.bits() == 8 || (one_round && is_long) ? std::optional(2) : std::nullopt;
+    default:
+      return fills ? std::optional(2) : std::nullopt;
   }
 }
 
-// The least of the tiles of few rows that has all rows; up to twice as many as the largest has, that or one of
-// many rows.
+// The least of the tiles of few rows that has all rows; up to twice as many as the largest has, that or one
+// of many rows.
 QuantisedTile tile_on_gpu(const Bound<QuantisedGemm>& c) {
   constexpr std::array few{16, 32, 64, 96, 128};
   const std::int64_t rows = c.dim("rows");
@@ -169,7 +174,8 @@ QuantisedTile tile_on_gpu(const Bound<QuantisedGemm>& c) {
   Candidates<TileCost, std::size(gpu_table.quantised) + 1> tiles;
   if (rows <= 2 * few.back()) tiles.add({few.back(), few_columns, 256, 0.5, 0.5});
   for (const TileCost& tile : gpu_table.quantised) tiles.add(tile);
-  const ProductTile tile = best_tile(tiles, {1, rows, c.dim("n"), c.dim("k")}, 1, planned_gpu_processors(c.call()));
+  const ProductTile tile =
+      best_tile(tiles, {1, rows, c.dim("n"), c.dim("k")}, 1, planned_gpu_processors(c.call()));
   return quantised_tile(tile.m, tile.n);
 }
 

@@ -38,8 +38,9 @@ PackedTensor weights_of(const QuantisedWeights& w, const Extents& leading, const
 
 }  // namespace
 
-// Many bits of work for each weight of e2m1 are worth slots, so that warp groups share them; sums that they add at
-// the end lie beside the slots. Otherwise few rows leave it to the bytes in flight how fast weights come.
+// Many bits of work for each weight of e2m1 are worth slots, so that warp groups share them; sums that they
+// add at the end lie beside the slots. Otherwise few rows leave it to the bytes in flight how fast weights
+// come.
 int QuantisedProduct::stages() const {
   constexpr int usual = 4, most = 8, sum_bytes = 4, alignment = 1024;
   if (!t_.has_few_rows()) return usual;

@@ -15,6 +15,7 @@ namespace {
 
 using namespace lang;
 using lang::Tensor;
+
 // Whole rows, which a block of a GPU holds in registers.
 struct HeldRows {
   int rows = 1, classes = 1;       // of a tile

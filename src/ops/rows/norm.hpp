@@ -28,8 +28,8 @@ struct NormInstance {
   std::optional<DType> bias;
   int threads = 0;
   std::optional<SpreadRows> pieces = {};  // of rows that no block holds; their number of features is no part
-  std::optional<int> held = {};         // pieces in registers
-  bool direct = false;                  // rows of a gradient come to registers at once
+  std::optional<int> held = {};           // pieces in registers
+  bool direct = false;                    // rows of a gradient come to registers at once
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
                       labelled("threads", threads), pieces, labelled("held", held),

@@ -26,7 +26,7 @@ struct SoftmaxInstance {
   DType type = f32;
   int dim = 0, rows = 1;  // features of a row, 0 of any number of them; rows of a tile
   SpreadRows pieces = {};
-  std::optional<int> held = {};  // pieces in registers
+  std::optional<int> held = {};    // pieces in registers
   std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
   auto fields() const {
     return std::tuple(type, dim, rows, pieces, labelled("held", held), labelled("spread", spread));

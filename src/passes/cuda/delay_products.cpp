@@ -177,8 +177,9 @@ class Delay {
       For ahead = loop;
       if (!few_registers_) ahead.body = rows_ahead(loop.body, roles_);
       if (const auto plan = two_sums(ahead, roles_, target_)) {
-        if (!plan->again && gains_by_rows_ahead(loop)) return twofold(ahead, *plan, at);
-        if (!plan->again) return twofold(loop, *two_sums(loop, roles_, target_), at);
+        const auto plain = gain_ahead(loop, roles_) ? std::nullopt : two_sums(loop, roles_, target_);
+        if (!plan->again)
+          return plain && !plain->again ? twofold(loop, *plain, at) : twofold(ahead, *plan, at);
         // There is one set of sums: while a warp group adds what is in them, another one multiplies.
         if (roles_.consumers > 128) return in_turns(std::move(ahead), at);
       }
@@ -248,22 +249,6 @@ class Delay {
     result_.shapes.emplace(inside.get(), LoopShape::early);
     result.push_back(non_empty(any, at, {inside}, inside));
     return result;
-  }
-
-  // Rows that are read early wait for what threads bring, element by element; and those of several products
-  // take registers side by side. Measured: 128 columns 0 to 2 % faster, 96 4 %; two products, or scales that
-  // lie across the tensor's rows, 2 % slower.
-  bool gains_by_rows_ahead(const For& loop) const {
-    int products = 0;
-    bool by_engine = true;
-    for (const Stmt& s : loop.body) {
-      products += as<Gemm>(s) != nullptr;
-      if (!is_ring_declaration(s)) continue;
-      by_engine &= std::any_of(roles_.fills.begin(), roles_.fills.end(), [&](const auto& fill) {
-        return fill.second == as<Declare>(s)->tile && roles_.copies.contains(fill.first);
-      });
-    }
-    return products == 1 && by_engine;
   }
 
   std::optional<Body> twofold(const For& loop, const TwoSums& plan, const Loc& at) {

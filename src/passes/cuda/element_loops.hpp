@@ -4,8 +4,8 @@
 
 namespace tegula::passes {
 
-// Whether the loop also reads memory that it writes: then replicas of an iteration would see each other's
-// work.
+// Whether the loop also loads from memory that it writes: then replicas of an iteration would see each
+// other's work. Atomics alone do not count, because one replica makes them and none sees the result.
 bool reads_what_it_writes(const ir::For& loop);
 
 // Whether a thread that goes over its part of the loop meets the registers of the fragment that it holds. No

@@ -88,9 +88,10 @@ class Exchange {
 
  private:
   std::optional<std::vector<TileUse>> uses_of(const BufferPtr& tile, const Body& statements,
-                                          std::int64_t& vector) const;
+                                              std::int64_t& vector) const;
   BitSet first_registers(const BufferPtr& tile, const std::vector<TileUse>& uses, std::int64_t vector) const;
-  std::vector<TileRun> runs_of(const BufferPtr& tile, const std::vector<TileUse>& uses, std::int64_t vector) const;
+  std::vector<TileRun> runs_of(const BufferPtr& tile, const std::vector<TileUse>& uses,
+                               std::int64_t vector) const;
   void divide(const BufferPtr& tile, Body& statements);
   layout::Layout layout_for(const BufferPtr& tile, const BitSet& registers) const;
   int registers_of(const BufferPtr& tile) const { return log2_of(tile->elements() / threads_); }
@@ -101,7 +102,7 @@ class Exchange {
 
 // Nothing where a statement uses the fragment in another way, or none needs certain bits.
 std::optional<std::vector<TileUse>> Exchange::uses_of(const BufferPtr& tile, const Body& statements,
-                                                  std::int64_t& vector) const {
+                                                      std::int64_t& vector) const {
   std::vector<TileUse> result;
   bool any = false;
   for (std::size_t i = 0; i < statements.size(); ++i) {
@@ -194,9 +195,10 @@ void Exchange::divide(const BufferPtr& tile, Body& statements) {
       const BufferPtr next = new_tile(tile->name.c_str(), Space::fragment, tile->type, tile->shape, at);
       held_.emplace(next.get(), layout_for(tile, runs[run++].registers));
       result.push_back(statement(Declare{next}, at));
-      for (const Stmt& s : over_view(whole(next), at, [&](const auto& index, const Access& to) {
+      for (const Stmt& s : over_view(whole(next), at, [&](const auto&index, const Access&to) {
              const VariablePtr x = new_variable("x", compute_type(tile->type), VariableKind::let, at);
-             return Body{statement(Load{x, {whole(now), index}}, at), statement(Store{to, variable(x, at)}, at)};
+             return Body{statement(Load{x, {whole(now), index}}, at),
+                         statement(Store{to, variable(x, at)}, at)};
            }))
         result.push_back(s);
       now = next;

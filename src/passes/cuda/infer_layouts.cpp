@@ -83,7 +83,7 @@ struct Node {
   int parent;
   layout::Coordinates shape;
   int threads = 0;
-  int vector = 1;  // elements of memory that a thread best takes at a time
+  int vector = 1;         // elements of memory that a thread best takes at a time
   bool is_whole = false;  // in pieces of rows that exist or do not, as tiles in shared memory have them
   std::optional<Layout> fixed;
   int depth = -1;  // of the product that fixed it

@@ -13,32 +13,32 @@ using namespace lang;
 enum class Form { plain, by_tile_of_both, uneven, columns_first };
 
 testing::Lowered lowered(Form form, bool pairs) {
-  return testing::Lowered(
-      kernel("pairs",
-             [&] {
-               Dim M("M"), N("N"), K("K");
-               Tensor a = input("a", {M, K}, bf16), b = input("b", {N, K}, bf16),
-                      steps = input("steps", {N}, i32), c = output("c", {M, N}, f32);
-               const auto block = [&](const Expr& row, const Expr& column) {
-                 Fragment sum({128, 256}, f32, 0);
-                 const Expr end = form == Form::uneven ? steps(column) : ceildiv(K, 64);
-                 pipelined(end, [&](Index k) {
-                   Shared x({128, 64}, bf16), y({256, 64}, bf16);
-                   copy(a.at(row * 128, k * 64), x);
-                   const Expr first = form == Form::by_tile_of_both ? column * 256 + row : column * 256;
-                   copy(b.at(first, k * 64), y);
-                   gemm(x, y.T(), sum);
-                 });
-                 copy(sum, c.at(row * 128, column * 256));
-               };
-               if (form == Form::columns_first)
-                 grid(ceildiv(N, 256), ceildiv(M, 128), {.threads = 256},
-                      [&](Index column, Index row) { block(row, column); });
-               else
-                 grid(ceildiv(M, 128), ceildiv(N, 256), {.threads = 256},
-                      [&](Index row, Index column) { block(row, column); });
-             }),
-      {90, true, pairs});
+  return testing::Lowered(kernel("pairs",
+                                 [&] {
+                                   Dim M("M"), N("N"), K("K");
+                                   Tensor a = input("a", {M, K}, bf16), b = input("b", {N, K}, bf16),
+                                          steps = input("steps", {N}, i32), c = output("c", {M, N}, f32);
+                                   const auto block = [&](const Expr& row, const Expr& column) {
+                                     Fragment sum({128, 256}, f32, 0);
+                                     const Expr end = form == Form::uneven ? steps(column) : ceildiv(K, 64);
+                                     pipelined(end, [&](Index k) {
+                                       Shared x({128, 64}, bf16), y({256, 64}, bf16);
+                                       copy(a.at(row * 128, k * 64), x);
+                                       const Expr first =
+                                           form == Form::by_tile_of_both ? column * 256 + row : column * 256;
+                                       copy(b.at(first, k * 64), y);
+                                       gemm(x, y.T(), sum);
+                                     });
+                                     copy(sum, c.at(row * 128, column * 256));
+                                   };
+                                   if (form == Form::columns_first)
+                                     grid(ceildiv(N, 256), ceildiv(M, 128), {.threads = 256},
+                                          [&](Index column, Index row) { block(row, column); });
+                                   else
+                                     grid(ceildiv(M, 128), ceildiv(N, 256), {.threads = 256},
+                                          [&](Index row, Index column) { block(row, column); });
+                                 }),
+                          {90, true, pairs});
 }
 
 std::optional<Roles> roles_of(Form form, bool pairs) { return lowered(form, pairs).roles(); }

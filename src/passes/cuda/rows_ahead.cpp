@@ -201,6 +201,20 @@ bool is_row(const Buffer& b) { return b.space == Space::fragment && b.rank() == 
 
 Body rows_ahead(const Body& step, const Roles& roles) { return Step(step, roles).run(); }
 
+bool gain_ahead(const For& loop, const Roles& roles) {
+  int products = 0;
+  bool by_engine = true;
+  for (const Stmt& s : loop.body) {
+    products += as<Gemm>(s) != nullptr;
+    const auto* declared = as<Declare>(s);
+    if (!declared || roles.ring_of(declared->tile.get()) < 0) continue;
+    by_engine &= std::any_of(roles.fills.begin(), roles.fills.end(), [&](const auto& fill) {
+      return fill.second == declared->tile && roles.copies.contains(fill.first);
+    });
+  }
+  return products == 1 && by_engine;
+}
+
 std::vector<BufferPtr> kept_rows(const Stmt& stmt) {
   const auto* loop = as<For>(stmt);
   if (!loop || loop->kind != LoopKind::parallel || loop->index.size() != 1 || !is_flat(*loop)) return {};

@@ -14,6 +14,11 @@ namespace tegula::passes {
 // element of these tiles.
 ir::Body rows_ahead(const ir::Body& step, const Roles& roles);
 
+// Whether a loop of two sums is faster with such reads. Rows that are read early wait for what threads bring,
+// element by element; and those of several products take registers side by side. Measured: 128 columns 0 to
+// 2 % faster, 96 4 %; two products, or scales that lie across the tensor's rows, 2 % slower.
+bool gain_ahead(const ir::For& loop, const Roles& roles);
+
 // The fragments of rows that hold all that the statement reads; none if it does anything else.
 std::vector<ir::BufferPtr> kept_rows(const ir::Stmt& stmt);
 

@@ -265,7 +265,8 @@ Timing weight_gradient_timing() {
 }  // namespace
 
 std::vector<Timing> product_timings() {
-  const FewOrMany few{16, {"packed, 16"}}, few_int4{16, {"packed, 16", "slabs, 16", "four parts", "two parts"}};
+  const FewOrMany few{16, {"packed, 16"}},
+      few_int4{16, {"packed, 16", "slabs, 16", "four parts", "two parts"}};
   const FewOrMany many{4096, {"packed, 256"}}, many_int4{4096, {"packed, 128", "packed, 256", "slabs, 256"}};
   const FewOrMany in_shared{4096, {"into shared"}};
   return {gemv_timing(f16),
