@@ -163,6 +163,24 @@ TEST(Interpreter, ReshapesAndSlicesTiles) {
             (Ints{1, 3, 11, 13, 10, 11, 12, 13}));
 }
 
+// What the condition itself assigns may end the loop, whose body changes nothing of it.
+TEST(Interpreter, EndsByItsCondition) {
+  EXPECT_EQ(ints_of(writes(2, i32,
+                           [](Tensor Y) {
+                             Var n = 0, sum = 0;
+                             loop_while(
+                                 [&] {
+                                   n += 1;
+                                   return Expr(n) < 5;
+                                 },
+                                 [&] { sum += 10; });
+                             Y(0) = n;
+                             Y(1) = sum;
+                           }),
+                    2),
+            (Ints{5, 40}));
+}
+
 TEST(Interpreter, ControlsFlow) {
   EXPECT_EQ(ints_of(writes(5, i32,
                            [](Tensor Y) {
