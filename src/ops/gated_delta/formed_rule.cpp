@@ -84,20 +84,32 @@ DeltaPass FormedRule::of_few(DeltaPass own, std::int64_t segments) const {
   return own;
 }
 
+namespace {
+
+// Over whole sequences or parts of them, by views of their tensors.
+template <class View>
+void launch_over(const FormedRule& rule, const DeltaPass& pass, const View& view, const TensorRef& out,
+                 const TensorRef& start, const TensorRef& end) {
+  rule.launch(pass, delta_pass_kernel,
+              {{"q", view(rule.q)},
+               {"k", view(rule.k)},
+               {"v", view(rule.v)},
+               {"vectors", view(rule.vectors)},
+               {"inverse", view(rule.inverse)},
+               {"scores", view(rule.scores)},
+               {"initial_state", start},
+               {"out", view(out)},
+               {"states", view(rule.states)},
+               {"written", view(rule.written)},
+               {"final_state", end}});
+}
+
+}  // namespace
+
 void FormedRule::launch_pass(const DeltaPass& own, const Stretch& stretch, const TensorRef& out,
                              const TensorRef& start, const TensorRef& end) {
-  launch(of_few(own, 1), delta_pass_kernel,
-         {{"q", stretch.of(q)},
-          {"k", stretch.of(k)},
-          {"v", stretch.of(v)},
-          {"vectors", stretch.of(vectors)},
-          {"inverse", stretch.of(inverse)},
-          {"scores", stretch.of(scores)},
-          {"initial_state", start},
-          {"out", stretch.of(out)},
-          {"states", stretch.of(states)},
-          {"written", stretch.of(written)},
-          {"final_state", end}});
+  const auto view = [&](const TensorRef& tensor) { return stretch.of(tensor); };
+  launch_over(*this, of_few(own, 1), view, out, start, end);
 }
 
 void FormedRule::run_by_stretches(std::int64_t count, const TensorRef& out, const TensorRef& final_state) {
@@ -152,17 +164,8 @@ void FormedRule::form_starts(const SegmentsOfCall& segments, const TensorRef& fi
 void FormedRule::run_segments(const SegmentsOfCall& segments, const TensorRef& out) {
   DeltaPass own = pass;
   own.first = true, own.last = false;
-  launch(of_few(own, segments.number), delta_pass_kernel,
-         {{"q", segments.own(q)},
-          {"k", segments.own(k)},
-          {"v", segments.own(v)},
-          {"vectors", segments.own(vectors)},
-          {"inverse", segments.own(inverse)},
-          {"scores", segments.own(scores)},
-          {"initial_state", as_sequences(segments.starts)},
-          {"out", segments.own(out)},
-          {"states", segments.own(states)},
-          {"written", segments.own(written)}});
+  const auto view = [&](const TensorRef& tensor) { return segments.own(tensor); };
+  launch_over(*this, of_few(own, segments.number), view, out, as_sequences(segments.starts), {});
 }
 
 }  // namespace tegula::ops

@@ -15,7 +15,8 @@ struct ChunkOwners {
 
 // cu_seqlens and the steps of a bisection of sequences give chunk_owners.
 lang::Kernel chunk_owners_kernel(const ChunkOwners& c);
-// Gives them to all later programs of a call that has packed sequences, once.
+// Gives them to all later programs of a call that has packed sequences, once: a call has one number of rows,
+// and of more.
 void share_chunk_owners(const BoundCall& call, Launch& launch, const ChunkOwners& c = {});
 
 }  // namespace tegula::ops

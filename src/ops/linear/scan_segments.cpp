@@ -49,6 +49,23 @@ std::int64_t segments_of_scan(const BoundCall& call, const ScanKernel& scan, con
   });
 }
 
+// Over whole sequences, or over segments of them by views of their tensors.
+template <class View>
+void launch_part(Launch& launch, const ScanKernel& scan, const ScanTensors& t, const View& view,
+                 const TensorRef& start, const TensorRef& end) {
+  launch(scan, scan_kernel,
+         {{"q", view(t.q)},
+          {"k", view(t.k)},
+          {"v", view(t.v)},
+          {"z", view(t.z)},
+          {"sums", view(t.sums)},
+          {"weights", view(t.weights)},
+          {"scale", t.scale},
+          {"out", view(t.out)},
+          {"initial_state", start},
+          {"final_state", end}});
+}
+
 void launch_segments(const BoundCall& call, Launch& launch, const ScanKernel& scan, const ScanTensors& t,
                      std::int64_t count) {
   const std::int64_t batch = sequences_of(call), heads = call.dim("heads");
@@ -76,16 +93,7 @@ void launch_segments(const BoundCall& call, Launch& launch, const ScanKernel& sc
           {"initial_state", t.initial_state},
           {"final_state", t.final_state}});
   each.first = true, each.last = false;
-  launch(each, scan_kernel,
-         {{"q", own(t.q)},
-          {"k", own(t.k)},
-          {"v", own(t.v)},
-          {"z", own(t.z)},
-          {"sums", own(t.sums)},
-          {"weights", own(t.weights)},
-          {"scale", t.scale},
-          {"out", own(t.out)},
-          {"initial_state", as_sequences(starts)}});
+  launch_part(launch, each, t, own, as_sequences(starts), {});
 }
 
 }  // namespace
@@ -93,17 +101,9 @@ void launch_segments(const BoundCall& call, Launch& launch, const ScanKernel& sc
 void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& scan, const ScanTensors& t) {
   const std::int64_t count = segments_of_scan(call, scan, t);
   if (count > 1) return launch_segments(call, launch, scan, t, count);
-  launch(narrow(scan, sequences_of(call) * call.dim("heads"), call.on_gpu()), scan_kernel,
-         {{"q", t.q},
-          {"k", t.k},
-          {"v", t.v},
-          {"z", t.z},
-          {"sums", t.sums},
-          {"weights", t.weights},
-          {"scale", t.scale},
-          {"out", t.out},
-          {"initial_state", t.initial_state},
-          {"final_state", t.final_state}});
+  const auto whole = [](const TensorRef& tensor) { return tensor; };
+  launch_part(launch, narrow(scan, sequences_of(call) * call.dim("heads"), call.on_gpu()), t, whole,
+              t.initial_state, t.final_state);
 }
 
 using namespace lang;

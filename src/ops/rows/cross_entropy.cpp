@@ -21,7 +21,6 @@ struct HeldRows {
   int rows = 1, classes = 1;       // of a tile
   std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
   auto fields() const { return std::tuple(joined("t", rows, classes), labelled("spread", spread)); }
-  GridOptions options() const { return options_of_held_rows(spread); }
 };
 template <class Op>
 inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
@@ -34,8 +33,8 @@ std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longe
     const auto threads = threads_of_cut_row(classes, has_copy_engine(c.call()));
     return gives_gradient<Op> && threads ? std::optional(HeldRows{1, classes, threads}) : std::nullopt;
   }
-  return HeldRows{rows_of_tile(whole_power(std::clamp(elements / std::max(classes, 1), 1, 16)), classes),
-                  classes};
+  const int rows = whole_power(std::clamp(elements / std::max(classes, 1), 1, 16));
+  return HeldRows{rows_of_tile(rows, classes), classes};
 }
 
 struct LossInstance {
@@ -58,7 +57,7 @@ struct LossBackwardInstance {
 };
 
 // Short rows are one piece. Blocks are small, so that some read while others compute: that is worth more here
-// than a second reading from the cache.
+// than a second reading from the cache. Gradients read rows once, and that to registers.
 template <class Op>
 LongRows rows_of(const Bound<Op>& c) {
   const std::int64_t classes = c.dim("classes");
@@ -66,8 +65,7 @@ LongRows rows_of(const Bound<Op>& c) {
   int piece = 64;
   while (piece < classes && piece < result.piece) piece *= 2;
   if (piece < result.piece) result = {piece, 0};
-  constexpr bool once = std::is_same_v<Op, CrossEntropyBackward>;  // read, and that to registers
-  if (once && c.on_gpu() && ends_within_piece(classes)) result.kept = 1;
+  if (std::is_same_v<Op, CrossEntropyBackward> && c.on_gpu() && ends_within_piece(classes)) result.kept = 1;
   return result;
 }
 template <class Op>
@@ -158,7 +156,7 @@ struct Loss {
   void in_tiles() const {
     const HeldRows& tile = *c.tile;
     if (tile.spread) check_labels_before(labels, ignored, tile.classes);
-    grid(ceildiv(rows, tile.rows), tile.options(), [&](Index block) {
+    grid(ceildiv(rows, tile.rows), options_of_held_rows(tile.spread), [&](Index block) {
       const Expr row = block * tile.rows;
       const TileLabels own(tile, labels, row, ignored);
       Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32), most = reduce_max(x);

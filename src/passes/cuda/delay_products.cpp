@@ -177,9 +177,10 @@ class Delay {
       For ahead = loop;
       if (!few_registers_) ahead.body = rows_ahead(loop.body, roles_);
       if (const auto plan = two_sums(ahead, roles_, target_)) {
-        const auto plain = gain_ahead(loop, roles_) ? std::nullopt : two_sums(loop, roles_, target_);
-        if (!plan->again)
+        if (!plan->again) {
+          const auto plain = gain_ahead(loop, roles_) ? std::nullopt : two_sums(loop, roles_, target_);
           return plain && !plain->again ? twofold(loop, *plain, at) : twofold(ahead, *plan, at);
+        }
         // There is one set of sums: while a warp group adds what is in them, another one multiplies.
         if (roles_.consumers > 128) return in_turns(std::move(ahead), at);
       }

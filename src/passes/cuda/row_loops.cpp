@@ -85,6 +85,8 @@ class Sorter {
     StmtNode found = *update;
     auto* store = std::get_if<Store>(&found.node);
     Access& to = store ? store->to : std::get<Atomic>(found.node).to;
+    if (std::none_of(to.index.begin(), to.index.end(), [&](const Expr& e) { return is_computed(e); }))
+      return update;
     for (Expr& place : to.index) {
       if (!is_computed(place)) continue;
       const VariablePtr row = new_variable("row", place->held(), VariableKind::let, update->at);
