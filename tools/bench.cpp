@@ -25,7 +25,7 @@ struct BenchRequest {
   CallTexts call;
   int rounds = 0;
   std::string rivals, maps, map;
-  int every = 1;
+  MapSample sample;
 };
 
 // Enough for about two seconds, in which every round runs all the work twice.
@@ -111,7 +111,7 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
       throw ArgumentError(
           "bench: --map takes its calls from the operator's table; leave out cases, inputs and options");
     const auto& schema = ops::find_schema(operator_named(texts.op).name);
-    if (!draw_maps(schema, target_named(texts.target), request.maps, {request.map, request.every}))
+    if (!draw_maps(schema, target_named(texts.target), request.maps, {request.map, request.sample}))
       exit_code = 1;
     return;
   }
@@ -158,8 +158,10 @@ void add_bench(cli::App& app, int& exit_code) {
                       "Measure calls between and around the cases instead, and write a picture and JSON of "
                       "each map to that folder");
   command->add_option("--only", request->map, "Of an operator's maps only the one of this name");
-  command->add_option("--every", request->every, "Measure only every n-th call of a map")
+  command->add_option("--every", request->sample.every, "Measure only every n-th call of a map")
       ->check(cli::Range(1, 1000000));
+  command->add_option("--from", request->sample.from, "Leave out so many calls at the begin of a map")
+      ->check(cli::Range(0, 1000000));
   command->footer(
       "Times are medians. `ratio` is the competitor's time divided by Tegula's, as the median over\n"
       "rounds: above 1, Tegula is faster. Competitors are oneDNN, if installed, for products of f32, and\n"

@@ -49,8 +49,8 @@ bool draw_maps(const ops::OperatorSchema& schema, Target target, const std::stri
   bool is_smooth = true;
   for (const ops::CallMap& calls : schema.maps) {
     if (!selection.only.empty() && calls.name != selection.only) continue;
-    const Map map = measures ? measure_map(schema, calls, target, selection.every)
-                             : plan_map(schema, calls, target, selection.every);
+    const Map map = measures ? measure_map(schema, calls, target, selection.sample)
+                             : plan_map(schema, calls, target, selection.sample);
     const std::string stem = schema.name + "_" + calls.name;
     shown::write_complete(folder, stem + ".json", json_of(map));
     print_summary(map, shown::write_complete(folder, stem + ".svg", picture_of(map)));

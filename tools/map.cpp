@@ -190,18 +190,21 @@ std::vector<std::size_t> Map::cliffs() const {
   return result;
 }
 
-Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, int every) {
+Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, MapSample sample) {
   Map map{schema.name, &calls, false, std::vector<MapPoint>(calls.rows.size() * calls.columns.size())};
-  for (std::size_t i = 0; i < map.points.size(); ++i) {
-    if (i % static_cast<std::size_t>(every) != 0) map.points[i].refusal = "left out";
+  thread_pool().parallel_for(static_cast<std::int64_t>(map.points.size()), [&](std::int64_t number) {
+    const auto i = static_cast<std::size_t>(number);
+    if (number < sample.from || (number - sample.from) % sample.every != 0)
+      map.points[i].refusal = "left out";
     try_point(map.points[i],
               [&] { explain_point(schema, call_of(schema, calls, i), target, map.points[i]); });
-  }
+  });
   return map;
 }
 
-Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, int every) {
-  Map map = plan_map(schema, calls, target, every);
+Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target,
+                MapSample sample) {
+  Map map = plan_map(schema, calls, target, sample);
   map.measured = true;
   // Compilation takes most of the time: the first calls run side by side, those that are timed do not.
   thread_pool().parallel_for(static_cast<std::int64_t>(map.points.size()), [&](std::int64_t number) {

@@ -33,9 +33,13 @@ struct Map {
   std::vector<std::size_t> cliffs() const;
 };
 
-// Every `every`-th call of the map; the others have a refusal that says so.
-Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, int every);
-Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, int every);
+// Every `every`-th call of a map from the call `from` on; the others have a refusal that says so.
+struct MapSample {
+  int every = 1, from = 0;
+};
+Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, MapSample sample);
+Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target,
+                MapSample sample);
 
 // A heat map, and the same with all numbers and notes.
 std::string picture_of(const Map& map);
@@ -43,7 +47,7 @@ std::string json_of(const Map& map);
 
 struct MapSelection {
   std::string only = {};  // the map of this name; empty: all
-  int every = 1;
+  MapSample sample = {};
 };
 // Writes both of each map of the operator to the folder and prints a line for each. Calls of a GPU on a
 // machine without one are planned, all others measured. False if a call is a cliff.

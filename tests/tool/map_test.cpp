@@ -52,10 +52,10 @@ TEST_F(Maps, AreDrawnWithAFieldForEachCall) {
 class PlansOfMaps : public testing::TestWithParam<const ops::OperatorSchema*> {};
 
 TEST_P(PlansOfMaps, TakeTheFastestWayOrSayWhy) {
-  const int every = tests_all_rows() ? 7 : 61;
+  const MapSample sample{.every = tests_all_rows() ? 7 : 61};
   int known = 0;
   for (const ops::CallMap& calls : GetParam()->maps) {
-    const Map map = plan_map(*GetParam(), calls, Target::cuda(), every);
+    const Map map = plan_map(*GetParam(), calls, Target::cuda(), sample);
     for (std::size_t i = 0; i < map.points.size(); ++i) {
       const MapPoint& point = map.points[i];
       if (!point.refusal.empty()) continue;
