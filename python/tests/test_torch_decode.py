@@ -104,6 +104,7 @@ def test_flash_attn_with_kvcache_refuses_what_it_cannot():
         "cache_seqlens": {"k": q, "v": q},
         "k and v": {"k": q},
         "splits": {"num_splits": 1000},
+        "cache_batch_idx": {"cache_batch_idx": torch.zeros(3, dtype=torch.int64)},
     }.items():
         with pytest.raises(ValueError, match=name):
             tegula.flash_attn_with_kvcache(q, k, k, **wrong)
@@ -126,6 +127,25 @@ def test_batch_decode_with_paged_kv_cache(layout):
         torch.testing.assert_close(base2, lse[..., 0] / torch.log(torch.tensor(2.0)), atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="kv_layout"):
         tegula.batch_decode_with_paged_kv_cache(q, both, indptr, table[0], LENGTHS, kv_layout="DHN")
+
+
+def test_batch_decode_refuses_lists_that_do_not_fit():
+    q, pages = randn(2, 4, 16), (randn(6, 4, 2, 16, seed=1), randn(6, 4, 2, 16, seed=2))
+    indptr, indices, last = (torch.tensor(x, dtype=torch.int32) for x in ([0, 2, 3], [5, 0, 1], [3, 3]))
+    decode = tegula.batch_decode_with_paged_kv_cache
+    for name, wrong in {
+        "paged_kv_cache: expected keys and values": (q, pages[0], indptr, indices, last),
+        "given 3 tensors": (q, (*pages, pages[0]), indptr, indices, last),
+        "kv_indptr": (q, pages, indptr[:2], indices, last),
+        "kv_last_page_len": (q, pages, indptr, indices, last[:1]),
+        "kv_indices": (q, pages, indptr, indices[None], last),
+        "q: expected": (q[:, None], pages, indptr, indices, last),
+    }.items():
+        with pytest.raises(ValueError, match=name):
+            decode(*wrong)
+    for lists in ((indptr + 1, indices, last), (indptr, indices, last + 2), (indptr, indices, last - 3)):
+        with pytest.raises(RuntimeError, match="more tokens than its cache has room for"):
+            decode(q, pages, *lists)
 
 
 def latent_attention(q, rows, seen, d_v, sink=None):
@@ -229,9 +249,27 @@ def test_flash_mla_refuses_what_it_cannot():
         "causal": {"indices": chosen, "causal": True},
         "extra_k_cache and": {"indices": chosen, "extra_k_cache": cache},
         "records of 656": {"indices": chosen, "is_fp8_kvcache": True},
-    }.items():
+        "k_cache: expected records of 656": {"is_fp8_kvcache": True},
+        "attn_sink": {"attn_sink": torch.ones(3)},
+        "indices: expected": {"indices": chosen[0]},
+        "topk_length: expected": {"indices": chosen, "topk_length": LENGTHS},
+        "extra_indices_in_kvcache: ": {
+            "indices": chosen, "extra_k_cache": cache, "extra_indices_in_kvcache": chosen[:, 0],
+        },
+    }.items():  # fmt: skip
         with pytest.raises(ValueError, match=name):
             tegula.flash_mla_with_kvcache(q, cache, None, None, 16, **wrong)
+    with pytest.raises(ValueError, match="q: expected"):
+        tegula.flash_mla_with_kvcache(q[0], cache, None, None, 16)
+    q, rows = randn(2, 2, 24), randn(4, 1, 24)
+    for name, wrong in {
+        "q: expected": (q[0], rows, chosen[0]),
+        "indices: expected": (q, rows, chosen),
+        "topk_length: expected": (q, rows, chosen.expand(2, 1, 3), 1.0, 16, None, LENGTHS[:1]),
+        "attn_sink": (q, rows, chosen.expand(2, 1, 3), 1.0, 16, torch.ones(3)),
+    }.items():
+        with pytest.raises(ValueError, match=name):
+            tegula.flash_mla_sparse_fwd(*(wrong if len(wrong) > 3 else (*wrong, 1.0, 16)))
 
 
 def test_what_is_written_in_place_is_known_to_pytorch():

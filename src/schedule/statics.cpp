@@ -55,6 +55,20 @@ struct Statics {
     require(sum <= threads * s.launch_registers, Rule::resources,
             fmt::format("the roles' registers sum up to {}, the launch has {} x {}", sum, threads,
                         s.launch_registers));
+    groups_of_warps();
+  }
+
+  // The instruction that sets registers is one of all four warps of a group.
+  void groups_of_warps() {
+    std::vector<const Role*> of_warps;
+    for (const Role& role : s.roles)
+      of_warps.insert(of_warps.end(), static_cast<std::size_t>(role.groups) * role.warps, &role);
+    for (std::size_t w = 0; w < of_warps.size(); ++w) {
+      const Role &own = *of_warps[w], &first = *of_warps[w / 4 * 4];
+      require(own.registers == first.registers, Rule::resources,
+              fmt::format("{} has {} registers, {} in the same group of four warps {}", own.name,
+                          own.registers, first.name, first.registers));
+    }
   }
 
   void set_registers(const Events& events, const Role* role) {

@@ -21,6 +21,16 @@ def _refuse(**unsupported: Any) -> None:
             raise ValueError(f"{name}: this argument is not supported; {remedy}")
 
 
+def _expect(name: str, given: Optional[Tensor], dims: str, *extents: int) -> None:
+    """Refuses a tensor of another shape; -1: any extent."""
+    if given is None:
+        return
+    shape = tuple(given.shape)
+    if len(shape) != len(extents) or any(n not in (-1, own) for n, own in zip(extents, shape)):
+        wanted = ", ".join(part if n < 0 else f"{part} = {n}" for part, n in zip(dims.split(), extents))
+        raise ValueError(f"{name}: expected [{wanted}], given {list(shape)}; reshape it, or check q")
+
+
 def _window(window_size: Tuple[int, int], causal: bool, queries: int) -> Tuple[bool, int]:
     """Whether later keys are hidden, and how many earlier ones are visible; -1: all."""
     left, right = window_size
@@ -94,6 +104,7 @@ def flash_attn_with_kvcache(
     if cache_batch_idx is not None:
         if block_table is not None:
             raise ValueError("cache_batch_idx: expected no block table beside it; give the rows of the table")
+        _expect("cache_batch_idx", cache_batch_idx, "batch", q.shape[0])
         block_table = cache_batch_idx.to(torch.int32).unsqueeze(1)
     lengths = cache_seqlens
     if isinstance(lengths, int):
@@ -218,13 +229,21 @@ def flash_mla_with_kvcache(
     Returns:
         (out [batch, queries, heads, head_dim_v], lse float32 [batch, heads, queries]).
     """
+    if q.dim() != 4:
+        raise ValueError(f"q: expected [batch, queries, heads, d], given {list(q.shape)}; reshape it")
+    if is_fp8_kvcache and (k_cache.element_size() != 1 or k_cache.shape[-1] != _record):
+        raise ValueError(
+            f"k_cache: expected records of {_record} bytes with is_fp8_kvcache, given {list(k_cache.shape)} of "
+            f"{k_cache.dtype}; leave out is_fp8_kvcache, or call mla_decode for other records"
+        )
+    _expect("attn_sink", attn_sink, "heads", q.shape[2])
     if indices is None:
         _refuse(
             extra_k_cache=(extra_k_cache is not None, "give indices beside it"),
             topk_length=(topk_length is not None or extra_topk_length is not None, "give indices beside it"),
         )
         cache = k_cache.squeeze(2) if k_cache.dim() == 4 else k_cache
-        cache = cache.view(torch.uint8) if is_fp8_kvcache and cache.shape[-1] == _record else cache
+        cache = cache.view(torch.uint8) if is_fp8_kvcache else cache
         out, lse = functions["mla_decode"](
             q, cache, block_table=block_table, cache_seqlens=cache_seqlens, d_v=head_dim_v, scale=softmax_scale,
             causal=causal,
@@ -233,6 +252,10 @@ def flash_mla_with_kvcache(
     _refuse(causal=(causal, "lists say what a query sees"))
     if (extra_k_cache is None) != (extra_indices_in_kvcache is None):
         raise ValueError("extra_k_cache and extra_indices_in_kvcache: expected both or neither; give both")
+    for name, own in (("indices", indices), ("extra_indices_in_kvcache", extra_indices_in_kvcache)):
+        _expect(name, own, "batch queries entries", q.shape[0], q.shape[1], -1)
+    for name, own in (("topk_length", topk_length), ("extra_topk_length", extra_topk_length)):
+        _expect(name, own, "batch", q.shape[0])
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
     extra = None if extra_indices_in_kvcache is None else _counted(extra_indices_in_kvcache, extra_topk_length)
     out, lse = _sparse_decode(
@@ -268,6 +291,11 @@ def flash_mla_sparse_fwd(
         (out [queries, heads, d_v], None, lse float32 [queries, heads], natural logarithms). FlashMLA's second result,
         the largest scores, is not available.
     """
+    if q.dim() != 3:
+        raise ValueError(f"q: expected [queries, heads, d], given {list(q.shape)}; reshape it")
+    _expect("indices", indices, "queries kv_heads entries", q.shape[0], -1, -1)
+    _expect("topk_length", topk_length, "queries", q.shape[0])
+    _expect("attn_sink", attn_sink, "heads", q.shape[1])
     counts = None if topk_length is None else topk_length[:, None].expand(indices.shape[:2]).contiguous()
     out, lse = functions["sparse_mla"](q, kv, indices, counts=counts, d_v=d_v, scale=sm_scale)
     return _with_sink(out, lse, attn_sink), None, lse
@@ -313,7 +341,19 @@ def batch_decode_with_paged_kv_cache(
     """
     if kv_layout not in ("NHD", "HND"):
         raise ValueError(f"kv_layout: expected NHD or HND, given '{kv_layout}'")
-    k, v = paged_kv_cache.unbind(1) if isinstance(paged_kv_cache, Tensor) else paged_kv_cache
+    one = isinstance(paged_kv_cache, Tensor)
+    if (paged_kv_cache.dim() != 5 or paged_kv_cache.shape[1] != 2) if one else len(paged_kv_cache) != 2:
+        given = f"one of {list(paged_kv_cache.shape)}" if one else f"{len(paged_kv_cache)} tensors"
+        raise ValueError(
+            f"paged_kv_cache: expected keys and values, or one tensor [pages, 2, page size, kv_heads, d], given {given}; "
+            "give a pair"
+        )
+    if q.dim() != 3:
+        raise ValueError(f"q: expected [batch, heads, d], given {list(q.shape)}; give one token of each sequence")
+    _expect("kv_indptr", kv_indptr, "boundaries", q.shape[0] + 1)
+    _expect("kv_last_page_len", kv_last_page_len, "batch", q.shape[0])
+    _expect("kv_indices", kv_indices, "pages", -1)
+    k, v = paged_kv_cache.unbind(1) if one else paged_kv_cache
     if kv_layout == "HND":
         k, v = k.transpose(1, 2), v.transpose(1, 2)
     width = kv_indices.shape[0] if max_pages is None else max_pages
@@ -324,7 +364,11 @@ def batch_decode_with_paged_kv_cache(
         table = torch.full((q.shape[0], width), -1, dtype=torch.int32, device=q.device)
     else:
         table = torch.where(entry < pages[:, None], kv_indices[places], -1).to(torch.int32)
-    lengths = torch.where(pages > 0, (pages - 1) * k.shape[1] + kv_last_page_len, 0).to(torch.int32)
+    # A sequence whose pages are no indices, or whose last page has more tokens than a page, has no room: the operator
+    # says so when it runs.
+    wrong = (kv_indptr[1:] > kv_indices.shape[0]) | (kv_last_page_len > k.shape[1]) | (kv_last_page_len < 1)
+    own = torch.where(wrong, width * k.shape[1] + 1, (pages - 1) * k.shape[1] + kv_last_page_len)
+    lengths = torch.where(pages > 0, own, 0).to(torch.int32)
     scale = (q.shape[-1] ** -0.5 if sm_scale is None else sm_scale) * (q_scale or 1) * (k_scale or 1)
     out, lse = functions["attention_with_kv_cache"](
         q.unsqueeze(1), k, v, block_table=table, cache_seqlens=lengths, scale=scale, left=window_left,

@@ -48,10 +48,15 @@ TG_DEVICE void store_in_all(T* p, V x) {
   const int distance = (int(cta) - int(blockIdx.x % ctas)) * tegula_shared_bytes;
   if (cta < ctas) store((T*)((unsigned char*)p + distance), x);
 }
+// An instruction of all four warps of a group.
 template <int count>
-TG_DEVICE void registers_up() {}
+TG_DEVICE void registers_up() {
+  tegula_threads->wait(tegula_first_group_barrier + int(tegula_number) / 128, 128);
+}
 template <int count>
-TG_DEVICE void registers_down() {}
+TG_DEVICE void registers_down() {
+  registers_up<count>();
+}
 
 // ---- copies by threads
 TG_DEVICE void copy_bytes_async(void* to, const void* from, int bytes) {

@@ -18,8 +18,8 @@ struct TegulaThreads {
   void (*together)(void (*f)(void** lanes), void* own);
 };
 
-// Barriers 0 … 15 are those of the block.
-constexpr int tegula_first_warp_barrier = 16;
+// Barriers 0 … 15 are those of the block; then come those of groups of four warps, and those of warps.
+constexpr int tegula_first_group_barrier = 16, tegula_first_warp_barrier = 16 + 128;
 
 // What the printed text has: where the numbers of the running thread and its CTA go, and the thread's in its
 // cluster, the shared memory of a CTA

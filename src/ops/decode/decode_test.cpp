@@ -46,6 +46,16 @@ TEST(Decode, FactorsOfTensorsAndHeads) {
   }
 }
 
+// There are no rows behind the last split, whatever the weight of a sum of 1 would be beside theirs.
+TEST(Decode, SplitsOfSmallSumsAreMerged) {
+  for (const char* splits : {"3", "16", "17"}) {
+    Call call("attention_with_kv_cache", of_rows + " splits=" + splits);
+    for (const auto& [name, value] : {std::pair("q", 8.), std::pair("k_cache", -8.)})
+      call.inputs.insert_or_assign(name, Tensor::full(call.inputs.at(name).shape(), bf16, value));
+    call.expect_right();
+  }
+}
+
 // The memory of a cache is not cleared: what nobody has written may be NaN.
 TEST(Decode, WhatLiesBehindTheEndIsNotRead) {
   const std::string bytes = " k_cache:e4m3 k_scale v_scale";

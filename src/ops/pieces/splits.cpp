@@ -51,7 +51,10 @@ Expr SplitResults::merge(const Expr& row, const Expr& head, const std::optional<
   serial(ceildiv(splits_, merged_at_once), [&](Index n) {
     Fragment tile = load(results.at(n * merged_at_once), {merged_at_once, dim_v_}),
              tile_lse = load(lse_of.at(n * merged_at_once), {merged_at_once});
-    parallel(tile_lse, [&](Index i) { tile_lse(i) = weight(tile_lse(i)) * factor; });
+    // Rows behind the last split are zeros, and so would be their lse: no weight but 0 keeps them so.
+    parallel(tile_lse, [&](Index i) {
+      tile_lse(i) = select(n * merged_at_once + i < splits_, weight(tile_lse(i)) * factor, 0);
+    });
     scale_rows(tile, tile_lse);
     reduce_sum(tile, sum, 0);
   });

@@ -111,6 +111,17 @@ TEST(GemmSchedule, ManyLoopsTakeNoLonger) {
   EXPECT_FALSE(verify(schedule));
 }
 
+// Warps of a group would wait for those that do not say so.
+TEST(GemmSchedule, WarpsOfAGroupHaveTheSameRegisters) {
+  Schedule schedule = gemm({1});
+  Role rest{"rest", 1, 3, 0, {}};
+  schedule.roles.back().warps = 1;
+  schedule.roles.push_back(rest);
+  const auto found = verify(schedule);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rule, Rule::resources) << found->message;
+}
+
 // A tile would begin in a buffer that the tile before is still being stored from.
 TEST(GemmSchedule, StoresDivideATile) {
   const auto found = verify(gemm({1, 3, 3, 4}));
