@@ -93,9 +93,13 @@ std::string GridPrinter::panels_text(const Copy& n, MemoryView from) {
 std::string GridPrinter::narrow_text(const Copy& n, MemoryView from, const MemoryView& to) {
   const auto panel = uses_.panels.find(n.to.buffer.get());
   std::int64_t rows = n.to.extent(0), columns = n.to.extent(1);
-  if (panel == uses_.panels.end())
-    return fmt::format("load_narrow_a(call->has_tiles, {}, {}, {}, {}, {}, {});", to.base, to.axes[0].stride,
-                       rows, columns, axes_text(from), inside_text(from));
+  if (panel == uses_.panels.end()) {
+    const std::string tile = pointer_name(n.to.buffer), row = to.axes[0].stride;
+    const std::string first = to.base == tile ? "" : fmt::format(", ({} - {}) / {}", to.base, tile, row);
+    return fmt::format("load_narrow_a(call->has_tiles, {}, {}, {}, {}, {}, {}{});", tile, row,
+                       n.to.extent(n.to.rank() - 2), n.to.extent(n.to.rank() - 1), axes_text(from),
+                       inside_text(from), first);
+  }
   if (panel->second.transposed) {
     std::swap(from.axes[0], from.axes[1]);
     std::swap(rows, columns);
