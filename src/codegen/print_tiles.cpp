@@ -140,8 +140,20 @@ void GridPrinter::copy_out(const Copy& n, const Loc& at) {
       });
 }
 
+// What lowering has left of copies between tiles.
+void GridPrinter::copy_transposed(const Copy& n, const Loc& at) {
+  const std::vector<std::string> extents = extent_texts(n.to);
+  const MemoryView from = memory(n.from, extents), to = memory(n.to, extents);
+  internal_assert(from.axes[0].stride == "1" && to.axes[1].stride == "1",
+                  "a copy between tiles was not lowered", at);
+  out_.line(fmt::format("copy_transposed({}, {}, {}, {}, {}, {});", to.base, to.axes[0].stride, extents[0],
+                        extents[1], from.base, from.axes[1].stride),
+            at);
+}
+
 void GridPrinter::operator()(const Copy& n, const Stmt& s) {
-  internal_assert(n.from.is_tile() != n.to.is_tile(), "a copy between tiles was not lowered", s->at);
+  internal_assert(n.from.is_tile() || n.to.is_tile(), "a copy between tensors", s->at);
+  if (n.from.is_tile() && n.to.is_tile()) return copy_transposed(n, s->at);
   if (stands_for_fetch(n) || made_by_products_.contains(s.get())) return;
   out_.open("{");
   if (n.to.is_tile())
