@@ -49,3 +49,18 @@ def test_trains_generates_and_times_what_was_selected(tmp_path):
     assert 0 < rows["selected, captured"]["overlap"] <= 1
     assert "selected, random" in (tmp_path / "stages.md").read_text()
     assert (tmp_path / "stages.svg").read_text().startswith("<svg")
+
+
+def test_a_hybrid_of_recurrent_and_sparse_layers_trains(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_bytes((ROOT / "data" / "shakespeare.txt").read_bytes()[:2048])
+    out = run(
+        "examples/python/train_hybrid_lm.py", "--device", "cpu", "--text", text, "--steps", 4, "--batch", 1, "--tokens", 32,
+        "--width", 16, "--heads", 2, "--kv-heads", 1, "--layers", 4, "--block-size", 8, "--blocks", 2, "--window", 8,
+        "--out", tmp_path,
+    )  # fmt: skip
+    losses = [line.split(",") for line in (tmp_path / "losses.csv").read_text().split()]
+    assert losses[0] == ["dense", "hybrid"] and len(losses) == 5
+    assert all(float(losses[-1][column]) < float(losses[1][column]) for column in range(2))
+    assert "hybrid" in out and "tokens/s" in out
+    assert (tmp_path / "curves.svg").read_text().startswith("<svg")

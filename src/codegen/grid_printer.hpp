@@ -176,6 +176,7 @@ class GridPrinter {
   std::string narrow_text(const ir::Copy& n, MemoryView from, const MemoryView& to);
   void copy_in(const ir::Copy& n, const Loc& at);
   void copy_out(const ir::Copy& n, const Loc& at);
+  void copy_transposed(const ir::Copy& n, const Loc& at);
   std::string fill_text(const ir::Copy& n);
   std::string gather_rows(const ir::Gather& n, const Loc& at);
   void gather_panels(const ir::Gather& n, const MemoryView& from, const std::string& rows,

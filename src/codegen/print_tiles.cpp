@@ -93,9 +93,13 @@ std::string GridPrinter::panels_text(const Copy& n, MemoryView from) {
 std::string GridPrinter::narrow_text(const Copy& n, MemoryView from, const MemoryView& to) {
   const auto panel = uses_.panels.find(n.to.buffer.get());
   std::int64_t rows = n.to.extent(0), columns = n.to.extent(1);
-  if (panel == uses_.panels.end())
-    return fmt::format("load_narrow_a(call->has_tiles, {}, {}, {}, {}, {}, {});", to.base, to.axes[0].stride,
-                       rows, columns, axes_text(from), inside_text(from));
+  if (panel == uses_.panels.end()) {
+    const std::string tile = pointer_name(n.to.buffer), row = to.axes[0].stride;
+    const std::string first = to.base == tile ? "" : fmt::format(", ({} - {}) / {}", to.base, tile, row);
+    return fmt::format("load_narrow_a(call->has_tiles, {}, {}, {}, {}, {}, {}{});", tile, row,
+                       n.to.extent(n.to.rank() - 2), n.to.extent(n.to.rank() - 1), axes_text(from),
+                       inside_text(from), first);
+  }
   if (panel->second.transposed) {
     std::swap(from.axes[0], from.axes[1]);
     std::swap(rows, columns);
@@ -136,8 +140,20 @@ void GridPrinter::copy_out(const Copy& n, const Loc& at) {
       });
 }
 
+// What lowering has left of copies between tiles.
+void GridPrinter::copy_transposed(const Copy& n, const Loc& at) {
+  const std::vector<std::string> extents = extent_texts(n.to);
+  const MemoryView from = memory(n.from, extents), to = memory(n.to, extents);
+  internal_assert(from.axes[0].stride == "1" && to.axes[1].stride == "1",
+                  "a copy between tiles was not lowered", at);
+  out_.line(fmt::format("copy_transposed({}, {}, {}, {}, {}, {});", to.base, to.axes[0].stride, extents[0],
+                        extents[1], from.base, from.axes[1].stride),
+            at);
+}
+
 void GridPrinter::operator()(const Copy& n, const Stmt& s) {
-  internal_assert(n.from.is_tile() != n.to.is_tile(), "a copy between tiles was not lowered", s->at);
+  internal_assert(n.from.is_tile() || n.to.is_tile(), "a copy between tensors", s->at);
+  if (n.from.is_tile() && n.to.is_tile()) return copy_transposed(n, s->at);
   if (stands_for_fetch(n) || made_by_products_.contains(s.get())) return;
   out_.open("{");
   if (n.to.is_tile())

@@ -36,11 +36,26 @@ bool fills(const Stmt& stmt, const View& view) {
   return gather != nullptr && &view == &gather->to && packs(gather->from.buffer->type, view.buffer->type);
 }
 
+// The whole matrix with its rows divided over several dimensions, as those of the pixels of a window are.
+// Rows have no padding then, so only whole vectors have room as tile registers want them.
+bool is_matrix_of_divided_rows(const View& view) {
+  if (view.rank() < 3 || view.dims.size() != view.extents.size() || view.buffer->rank() != 2) return false;
+  for (int d = 0; d < view.rank(); ++d) {
+    const ViewDim& dim = view.dims[static_cast<std::size_t>(d)];
+    if (dim.axis != d || !is_constant(dim.offset, 0)) return false;
+    if (view.extent(d) != constant_value(view.shape[static_cast<std::size_t>(d)])) return false;
+  }
+  const std::int64_t columns = view.buffer->extent(1);
+  return view.extent(view.rank() - 1) == columns && columns % row_unit == 0;
+}
+
 // Whether the statement may bring the tile as tile registers want it.
 bool fills_narrow(const Stmt& stmt, const View& view) {
   const auto* copy = as<Copy>(stmt);
-  return copy != nullptr && fills(stmt, view) && is_zero(copy->fill) && copy->from.buffer->type == bf16 &&
-         view.buffer->type == bf16;
+  const bool is_filled =
+      copy != nullptr &&
+      (fills(stmt, view) || (&view == &copy->to && !copy->from.is_tile() && is_matrix_of_divided_rows(view)));
+  return is_filled && is_zero(copy->fill) && copy->from.buffer->type == bf16 && view.buffer->type == bf16;
 }
 
 bool reads_narrow(const Stmt& stmt, const View& view) {

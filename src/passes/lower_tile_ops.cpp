@@ -128,6 +128,23 @@ Body nested_loops(const std::vector<Expr>& extents, std::vector<Expr> index, con
 
 bool runs_along(const View& view, int dim) { return !view.dims.empty() && view.dims.back().axis == dim; }
 
+// All elements of a tile in their own order, or with rows and columns exchanged.
+bool shows_all(const View& view) {
+  for (std::size_t d = 0; d < view.dims.size(); ++d) {
+    const ViewDim& dim = view.dims[d];
+    if (dim.axis < 0 || !is_constant(dim.offset, 0)) return false;
+    if (view.extent(dim.axis) != view.buffer->extent(static_cast<int>(d))) return false;
+  }
+  return is_own_shape(view) && view.rank() == 2 && view.dims.size() == 2;
+}
+
+// A matrix that is transposed whole: vectors exchange elements, where a loop would gather each of them.
+bool transposes(const Copy& n) {
+  const DType type = n.to.buffer->type;
+  return n.from.buffer != n.to.buffer && type == n.from.buffer->type && type.bits() != 64 &&
+         shows_all(n.from) && shows_all(n.to) && runs_along(n.from, 0) && runs_along(n.to, 1);
+}
+
 // Whether vectors of 32-bit lanes can go along the scan's dimension: one element begins no segment, and the
 // elements of a row are contiguous.
 bool scans_vectors(const Scan& n) {
@@ -174,7 +191,8 @@ Body lowered(const Body& body) {
   return map_body(body, [](const Stmt& stmt) -> Body {
     if (const auto* fill = as<Fill>(stmt)) return lower_fill(*fill, stmt->at);
     const auto* copy = as<Copy>(stmt);
-    if (copy && copy->from.is_tile() && copy->to.is_tile()) return lower_copy(*copy, stmt->at);
+    if (copy && copy->from.is_tile() && copy->to.is_tile() && !transposes(*copy))
+      return lower_copy(*copy, stmt->at);
     const auto* scan = as<Scan>(stmt);
     if (scan && !scans_vectors(*scan)) return lower_scan(*scan, stmt->at);
     const auto* reduce = as<Reduce>(stmt);

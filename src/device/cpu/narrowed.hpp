@@ -18,8 +18,8 @@ TEGULA_CPU_INLINE vi narrow_part(const bf16* from, long stride, long begin, long
   return load((const int32_t*)part);
 }
 
-// The tiles of A [m, k]: all steps of 16 rows, then of the next.
-TEGULA_CPU_SHARED void copy_narrow_a(char* to, long m, long k, const bf16* from, long row_stride,
+// Rows `first` to first + m of the tiles of A: all steps of 16 rows, then of the next.
+TEGULA_CPU_SHARED void copy_narrow_a(char* to, long first, long m, long k, const bf16* from, long row_stride,
                                      long k_stride, Inside inside) {
   const long steps = tile_steps(k), end = inside.n_end < k ? inside.n_end : k;
   for (long i = 0; i < m; ++i) {
@@ -27,7 +27,8 @@ TEGULA_CPU_SHARED void copy_narrow_a(char* to, long m, long k, const bf16* from,
     const bf16* const row = from + i * row_stride;
     const bf16* const ahead =
         i + TEGULA_CPU_ROWS_AHEAD < inside.k_end ? row + TEGULA_CPU_ROWS_AHEAD * row_stride : row;
-    char* const tile = to + i / tile_rows * steps * tile_bytes + i % tile_rows * 64;
+    const long own = first + i;
+    char* const tile = to + own / tile_rows * steps * tile_bytes + own % tile_rows * 64;
     for (long p = 0; p < k; p += tile_step) {
       __builtin_prefetch(ahead + p);
       store((int32_t*)(tile + p / tile_step * tile_bytes),
@@ -76,14 +77,15 @@ TEGULA_CPU_SHARED void copy_narrow_columns(char* to, long k, long n, const bf16*
 
 #endif
 
-// A tile [m, k], which products read as A. Rows of the other form are `stride` apart.
+// m rows of a tile of k columns, from row `first` on, which products read as A. Rows of the other form are
+// `stride` apart.
 TEGULA_CPU_TEMPLATE void load_narrow_a([[maybe_unused]] int32_t has_tiles, float* to, long stride, long m,
                                        long k, const bf16* from, long row_stride, long k_stride,
-                                       Inside inside) {
+                                       Inside inside, long first = 0) {
 #if TEGULA_CPU_W == 16
-  if (has_tiles != 0) return copy_narrow_a((char*)to, m, k, from, row_stride, k_stride, inside);
+  if (has_tiles != 0) return copy_narrow_a((char*)to, first, m, k, from, row_stride, k_stride, inside);
 #endif
-  load_tile(to, stride, 1, m, k, from, row_stride, k_stride, inside, 0.0f, Unrounded{});
+  load_tile(to + first * stride, stride, 1, m, k, from, row_stride, k_stride, inside, 0.0f, Unrounded{});
 }
 // The panels of B [k, n].
 TEGULA_CPU_TEMPLATE void load_narrow_b([[maybe_unused]] int32_t has_tiles, float* to, long k, long n,

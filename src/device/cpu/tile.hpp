@@ -248,6 +248,29 @@ TEGULA_CPU_SHARED void load_tile(T* to, long to_row, long to_col, long rows, lon
   }
 }
 
+// tile [rows, cols] <- the transpose of a tile [cols, rows], by blocks of W x W.
+template <class T>
+TEGULA_CPU_SHARED void copy_transposed(T* to, long to_row, long rows, long cols, const T* from,
+                                       long from_row) {
+  T block[W * W], turned[W * W];
+  for (long c = 0; c < cols; c += W) {
+    const long width = cols - c < W ? cols - c : W;
+    for (long r = 0; r < rows; r += W) {
+      const long height = rows - r < W ? rows - r : W;
+      for (long i = 0; i < W; ++i)
+        store(block + i * W,
+              i < width ? load_n(from + (c + i) * from_row + r, height) : decltype(load(from)){});
+      T* const own = to + r * to_row + c;
+      if (width == W) {
+        store_transposed(own, to_row, height, block);
+        continue;
+      }
+      store_transposed(turned, W, height, block);
+      for (long i = 0; i < height; ++i) store_n(own + i * to_row, load(turned + i * W), width);
+    }
+  }
+}
+
 template <class S, class T>
 TEGULA_CPU_TEMPLATE void store_row(S* to, long to_col, const T* from, long from_col, long begin, long end,
                                    const S* ahead) {

@@ -1,6 +1,6 @@
 #include "tegula/ops/convolution.hpp"
 
-#include "ops/convolution/kernel.hpp"
+#include "ops/convolution/plan.hpp"
 #include "ops/convolution/shape.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
@@ -17,24 +17,6 @@ TensorRef over_three(TensorRef tensor, int rank) {
 }
 
 namespace {
-
-// How the pixels of a tile are divided into images, rows and columns, so that tiles cover the fewest pixels.
-// A warp group stores whole images.
-void divide_pixels(ConvKernel& t, const ConvShape::Three& made, std::int64_t batch, bool joins_images) {
-  const int count = t.h * t.w, usual = t.w;
-  const auto covered = [&](int images, int h, int w) {
-    const auto whole = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile * tile; };
-    return whole(batch, images) * whole(made[1], h) * whole(made[2], w);
-  };
-  t.h = count / usual;
-  for (const int w : {8, 16, 32, 4})
-    for (int h = count / w; h >= 1; h /= 2) {
-      const int images = count / w / h;
-      if (w > count || ((images > 1 || w < 8) && !joins_images) || (images > 1 && h * w > warp_group_rows))
-        continue;
-      if (covered(images, h, w) < covered(t.images, t.h, t.w)) t.images = images, t.h = h, t.w = w;
-    }
-}
 
 // The input divided into phases: [batch · depth, height / stride_h, stride_h, width / stride, stride ·
 // channels].
@@ -69,30 +51,7 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
   ConvShape::Three made = back ? s.in : s.out;
   if (back && t.phases) made[1] /= s.stride_h(), made[2] /= s.stride;
-  if (made[1] == 1) t.h = 1, t.w = 64;
-  if (!c.on_gpu()) return t;
-  const std::int64_t seen = back ? s.features : s.channels;
-  const auto piece = static_cast<std::int64_t>(bytes_of_piece / t.type.bytes());
-  t.whole_pieces = seen % piece == 0 && seen / s.groups % piece == 0;
-  const auto small = [](std::int64_t n) { return static_cast<int>(n <= 16 ? n : 0); };
-  t.taps_d = small(s.taps[0]), t.taps_h = small(s.taps[1]), t.taps_w = small(s.taps[2]);
-  t.stride = small(s.stride), t.stride_h = small(s.stride_h());
-  const bool is_16_bits = t.compute.bits() == 16;
-  t.k = is_16_bits ? 64 : 32;
-  if (!is_16_bits) return t;
-  const std::int64_t columns =
-      (back || pass == ConvPass::weight_gradient ? s.channels : s.features) / s.groups;
-  // Over one dimension, tiles have twice the pixels instead of twice the columns.
-  t.n = columns > 64 ? 128 : 64;
-  if (columns % 256 == 0 && made[1] > 1) t.n = 256;
-  if (pass == ConvPass::weight_gradient) {
-    if (s.features / s.groups > 64) t.k = 128;
-  } else {
-    t.w = made[1] > 1 ? (made[2] > 8 ? 16 : 8) : made[2] > 128 ? 256 : 128;
-  }
-  if (made[1] == 1) return t;
-  const bool has_depth = s.in[0] > 1 || s.taps[0] > 1 || s.padding[0] > 0;
-  divide_pixels(t, made, s.batch, t.windows && !has_depth);
+  c.on_gpu() ? plan_on_gpu(t, s, made) : plan_on_cpu(t, s, made);
   return t;
 }
 

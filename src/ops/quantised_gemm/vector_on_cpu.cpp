@@ -14,7 +14,7 @@ namespace {
 
 // Rows of a block, those that numbers of the vector are loaded for, and the words of a step, whose sums lanes
 // hold.
-constexpr int cpu_rows = 16, cpu_rows_at_once = 4, most_cpu_words = 128;
+constexpr int cpu_rows = 16, cpu_rows_at_once = 16, most_cpu_words = 128;
 
 // The steps of words, and the scales and zeros of their groups.
 struct CpuSteps {

@@ -1,0 +1,143 @@
+#include "ops/convolution/plan.hpp"
+
+#include "ops/pieces/plan.hpp"
+#include "ops/pieces/product_plan.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+std::int64_t tiles_of(std::int64_t extent, int tile) { return (extent + tile - 1) / tile; }
+
+// Whether a tile may have several images: their pixels are neighbours in a tensor then.
+bool may_join_images(const ConvKernel& t, const ConvShape& s) {
+  const bool has_depth = s.in[0] > 1 || s.taps[0] > 1 || s.padding[0] > 0;
+  return t.windows && !has_depth;
+}
+
+// How the pixels of a tile are divided into images, rows and columns, so that tiles cover the fewest pixels.
+// A warp group stores whole images.
+void divide_pixels(ConvKernel& t, const ConvShape::Three& made, std::int64_t batch, bool joins_images) {
+  const int count = t.h * t.w, usual = t.w;
+  const auto covered = [&](int images, int h, int w) {
+    return tiles_of(batch, images) * images * tiles_of(made[1], h) * h * tiles_of(made[2], w) * w;
+  };
+  t.h = count / usual;
+  for (const int w : {8, 16, 32, 4})
+    for (int h = count / w; h >= 1; h /= 2) {
+      const int images = count / w / h;
+      if (w > count || ((images > 1 || w < 8) && !joins_images) || (images > 1 && h * w > warp_group_rows))
+        continue;
+      if (covered(images, h, w) < covered(t.images, t.h, t.w)) t.images = images, t.h = h, t.w = w;
+    }
+}
+
+// Channels that a product sums over, and those that it makes, of a group.
+struct Depths {
+  std::int64_t summed, made;
+};
+Depths depths_of(const ConvKernel& t, const ConvShape& s) {
+  const std::int64_t channels = s.channels / s.groups, features = s.features / s.groups;
+  return t.pass == ConvPass::forward ? Depths{channels, features} : Depths{features, channels};
+}
+
+// The extent of tiles that cover the fewest elements, the largest of these.
+int fitting(std::int64_t extent, std::initializer_list<int> extents) {
+  int best = *extents.begin();
+  for (const int tile : extents)
+    if (tiles_of(extent, tile) * tile <= tiles_of(extent, best) * best) best = tile;
+  return best;
+}
+
+// Windows on a CPU have 7 or 8 times a power of two rows and columns: few, so that images of all sizes share
+// kernels, and such that the usual ones are covered without a rest.
+constexpr std::array window_extents{4, 7, 8, 14, 16, 28, 32, 56, 64};
+constexpr int most_pixels = 512, least_pixels = 48;
+using ConvCandidates = Candidates<ConvKernel, 4 * window_extents.size() * window_extents.size()>;
+
+// Windows of about an image at most, and of several if one is small.
+void add_windows(ConvCandidates& candidates, ConvKernel t, const ConvShape::Three& made, bool joins_images) {
+  const auto fits = [](int tile, std::int64_t extent) {
+    return tile < 2 * extent || tile == window_extents.front();
+  };
+  for (const int h : window_extents)
+    for (const int w : window_extents) {
+      if (!fits(h, made[1]) || !fits(w, made[2]) || h * w > most_pixels) continue;
+      t.h = h, t.w = w, t.images = 1;
+      const bool is_image = h >= made[1] && w >= made[2];
+      while (joins_images && is_image && t.pixels() < least_pixels) t.images *= 2;
+      candidates.add(t);
+    }
+}
+
+ConvCandidates candidates_on_cpu(ConvKernel t, const ConvShape& s, const ConvShape::Three& made) {
+  const Depths depths = depths_of(t, s);
+  const int widest = fitting(depths.made, {32, 64, 128, 256});
+  ConvCandidates candidates;
+  for (t.n = widest; t.n >= 32 && t.n >= widest / 2; t.n /= 2) {
+    if (t.windows && made[1] > 1) {
+      add_windows(candidates, t, made, may_join_images(t, s));
+      continue;
+    }
+    for (const int pixels : {64, 128, 256}) {
+      t.h = 1, t.w = pixels;
+      candidates.add(t);
+    }
+  }
+  return candidates;
+}
+
+// The relative time of the products of a call.
+double estimate_on_cpu(const ConvKernel& t, const ConvShape& s, const ConvShape::Three& made) {
+  const std::int64_t planes = t.images > 1 ? tiles_of(s.batch, t.images) : s.batch * made[0];
+  const std::int64_t tiles = t.windows ? planes * tiles_of(made[1], t.h) * tiles_of(made[2], t.w)
+                                       : tiles_of(s.batch * s.pixels(made), t.pixels());
+  const Depths depths = depths_of(t, s);
+  if (t.pass == ConvPass::weight_gradient)
+    return estimate(
+        {.batch = s.pixels(s.taps) * s.groups, .m = depths.summed, .n = depths.made, .k = tiles * t.pixels()},
+        {t.k, t.n, t.pixels(), 1});
+  return estimate({.batch = tiles * s.groups,
+                   .m = t.pixels(),
+                   .n = depths.made,
+                   .k = s.pixels(s.taps) * tiles_of(depths.summed, t.k) * t.k},
+                  {t.pixels(), t.n, t.k, 1});
+}
+
+}  // namespace
+
+void plan_on_gpu(ConvKernel& t, const ConvShape& s, const ConvShape::Three& made) {
+  if (made[1] == 1) t.h = 1, t.w = 64;
+  const bool back = t.pass == ConvPass::input_gradient;
+  const std::int64_t seen = back ? s.features : s.channels;
+  const auto piece = static_cast<std::int64_t>(bytes_of_piece / t.type.bytes());
+  t.whole_pieces = seen % piece == 0 && seen / s.groups % piece == 0;
+  const auto small = [](std::int64_t n) { return static_cast<int>(n <= 16 ? n : 0); };
+  t.taps_d = small(s.taps[0]), t.taps_h = small(s.taps[1]), t.taps_w = small(s.taps[2]);
+  t.stride = small(s.stride), t.stride_h = small(s.stride_h());
+  const bool is_16_bits = t.compute.bits() == 16;
+  t.k = is_16_bits ? 64 : 32;
+  if (!is_16_bits) return;
+  const std::int64_t columns = depths_of(t, s).made;
+  // Over one dimension, tiles have twice the pixels instead of twice the columns.
+  t.n = columns > 64 ? 128 : 64;
+  if (columns % 256 == 0 && made[1] > 1) t.n = 256;
+  if (t.pass == ConvPass::weight_gradient) {
+    if (s.features / s.groups > 64) t.k = 128;
+  } else {
+    t.w = made[1] > 1 ? (made[2] > 8 ? 16 : 8) : made[2] > 128 ? 256 : 128;
+  }
+  if (made[1] > 1) divide_pixels(t, made, s.batch, may_join_images(t, s));
+}
+
+void plan_on_cpu(ConvKernel& t, const ConvShape& s, const ConvShape::Three& made) {
+  // Half an instruction of pairs of bf16 would multiply zeros with fewer than 32 channels.
+  const std::int64_t summed = depths_of(t, s).summed;
+  t.k = t.pass == ConvPass::weight_gradient ? fitting(summed, {32, 64, 128})
+        : t.compute.bits() == 16            ? fitting(summed, {32, 64, 128, 256})
+                                            : fitting(summed, {16, 32, 64, 128, 256});
+  t = best_of(candidates_on_cpu(t, s, made),
+              [&](const ConvKernel& candidate) { return estimate_on_cpu(candidate, s, made); });
+}
+
+}  // namespace tegula::ops
