@@ -20,7 +20,11 @@ using lang::Tensor;
 struct HeldRows {
   int rows = 1, classes = 1;       // of a tile
   std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
-  auto fields() const { return std::tuple(joined("t", rows, classes), labelled("spread", spread)); }
+  std::optional<int> columns = {};  // of a tile that has no whole rows
+  auto fields() const {
+    return std::tuple(joined("t", rows, classes), labelled("spread", spread), labelled("columns", columns));
+  }
+  int width() const { return columns.value_or(classes); }
 };
 template <class Op>
 inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
@@ -65,7 +69,6 @@ LongRows rows_of(const Bound<Op>& c) {
   int piece = 64;
   while (piece < classes && piece < result.piece) piece *= 2;
   if (piece < result.piece) result = {piece, 0};
-  if (std::is_same_v<Op, CrossEntropyBackward> && c.on_gpu() && ends_within_piece(classes)) result.kept = 1;
   return result;
 }
 template <class Op>
@@ -80,6 +83,9 @@ LossInstance loss_plan(const Bound<Op>& c) {
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   // Rows that are read once need no block that holds them.
   if (const auto tile = held_rows_of(c, 4096, 1024)) return {c.type("logits"), {}, c.has("dlse"), tile};
+  constexpr int columns = 2048;
+  if (c.on_gpu() && ends_within_piece(c.dim("classes")))
+    return {c.type("logits"), {}, c.has("dlse"), HeldRows{1, c.small_dim("classes"), {}, columns}};
   return {c.type("logits"), rows_of(c), c.has("dlse")};
 }
 
@@ -133,11 +139,12 @@ void check_labels_before(const Tensor& labels, const Expr& ignored, int classes)
 }
 
 // x becomes the gradient: exp(x - lse) · of_softmax - of_all, less of_label at the label.
-void write_gradients(Fragment& x, const Fragment& lse, const Fragment& labels, const Fragment& of_softmax,
-                     const Fragment& factors, const Expr& smoothing, int classes) {
+void write_gradients(Fragment& x, const Expr& first, const Fragment& lse, const Fragment& labels,
+                     const Fragment& of_softmax, const Fragment& factors, const Expr& smoothing,
+                     int classes) {
   Expr of_all = smoothing * (1.f / static_cast<float>(classes)), of_label = 1.f - smoothing;
   parallel(x, [&](Index i, Index j) {
-    Expr less = of_all + select(j == labels(i), of_label, 0.f);
+    Expr less = of_all + select(first + j == labels(i), of_label, 0.f);
     x(i, j) = exp2((x(i, j) - lse(i)) * log2e) * of_softmax(i) - factors(i) * less;
   });
 }
@@ -163,8 +170,10 @@ struct Loss {
       Fragment lse = reduce_sum(map(x, [&](Index i, Index j) { return exp2((x(i, j) - most(i)) * log2e); }));
       parallel(lse, [&](Index i) { lse(i) = log(lse(i)) + most(i); });
       copy(lse, all_lse.at(row));
-      Fragment at_label =
-          reduce_sum(map(x, [&](Index i, Index j) { return select(j == own.of(i), x(i, j), 0.f); }));
+      // One element of each row is read again: to look for it among all would take a reduction.
+      Fragment at_label = map(lse, [&](Index i) {
+        return f32(logits(min(row + i, rows - 1), clamp(own.of(i), 0, tile.classes - 1)));
+      });
       Fragment loss = map(lse, [&](Index i) { return lse(i) - at_label(i); });
       if (c.smooths) {
         Fragment sum = reduce_sum(x);
@@ -177,7 +186,7 @@ struct Loss {
       copy(loss, losses.at(row));
       if (!c.with_gradient) return;
       Fragment factors = map(own.factors, [&](Index i) { return own.factors(i) * scale; });
-      write_gradients(x, lse, own.of, factors, factors, smoothing, tile.classes);
+      write_gradients(x, 0, lse, own.of, factors, factors, smoothing, tile.classes);
       copy(x, dlogits.at(row));
     });
   }
@@ -230,8 +239,8 @@ struct LossGradient {
 
   void in_tiles() const {
     const HeldRows& tile = *c.tile;
-    grid(ceildiv(rows, tile.rows), [&](Index block) {
-      const Expr row = block * tile.rows;
+    grid(ceildiv(tile.classes, tile.width()), ceildiv(rows, tile.rows), [&](Index part, Index block) {
+      const Expr row = block * tile.rows, first = part * tile.width();
       TileLabels own(tile, labels, row, ignored);
       Fragment given = load(dloss.at(row), {tile.rows}), lse = load(all_lse.at(row), {tile.rows});
       parallel(given, [&](Index i) { given(i) = select(own.factors(i) == 0, 0.f, given(i)); });
@@ -240,9 +249,9 @@ struct LossGradient {
         Fragment more = load(dlse.at(row), {tile.rows});
         parallel(of_softmax, [&](Index i) { of_softmax(i) += more(i); });
       }
-      Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32);
-      write_gradients(x, lse, own.of, of_softmax, given, smoothing, tile.classes);
-      copy(x, dlogits.at(row));
+      Fragment x = load(logits.at(row, first), {tile.rows, tile.width()}, f32);
+      write_gradients(x, first, lse, own.of, of_softmax, given, smoothing, tile.classes);
+      copy(x, dlogits.at(row, first));
     });
   }
 
