@@ -12,8 +12,21 @@ namespace {
 
 constexpr int scaled_group = CastFp8Kernel::group;
 
+// As much of a row as a tile has elements: bytes that stand beside each other. Little of the last tile of a
+// row may be empty.
+std::optional<int> columns_of_tile(std::int64_t features) {
+  constexpr int share = 16;
+  for (int columns = CastFp8Kernel::elements; columns > scaled_group; columns /= 2) {
+    const std::int64_t idle = (features + columns - 1) / columns * columns - features;
+    if (share * idle <= features) return columns;
+  }
+  return std::nullopt;
+}
 CastFp8Kernel cast_plan(const Bound<CastFp8>& c) {
-  return {c.type("x"), c->scaling, c->power_of_two, c.has("offsets")};
+  CastFp8Kernel made{c.type("x"), c->scaling, c->power_of_two, c.has("offsets")};
+  if (made.scaling == Fp8Scaling::token && !made.of_groups && c.on_gpu())
+    made.columns = columns_of_tile(c.dim("n"));
+  return made;
 }
 UncastFp8Kernel uncast_plan(const Bound<UncastFp8>& c) {
   return {c->scaling, c->out_dtype, c.has("offsets")};
