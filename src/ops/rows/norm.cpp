@@ -81,8 +81,8 @@ struct NormGradient {
   float share = 1.f / static_cast<float>(c.dim);
 
   bool is_read_again() const { return c.is_long() && !c.direct; }
-  // Rows that come to registers at once are awaited: as many blocks as registers have room for wait at a time.
-  // Of clusters there are more, since it is not known how many the processors have room for.
+  // Rows that come to registers at once are awaited: as many blocks as registers have room for wait at a
+  // time. Of clusters there are more, since it is not known how many the processors have room for.
   Expr resident_blocks() const {
     constexpr int of_f32 = 4, most_threads = 512, elements_of_thread = 8;
     constexpr int resident = adds_residual<Op> ? 640 : is_centred<Op> ? 768 : 896;
