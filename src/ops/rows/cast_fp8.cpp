@@ -159,6 +159,7 @@ const OperatorSchema& cast_fp8_schema() {
           .examples({{"token", "m=37 n=300"},
                      {"block_bf16", "batch=2 m=130 n=140 bf16 scaling=block power_of_two"},
                      {"tensor_f16", "m=33 n=129 f16 scaling=tensor"},
+                     {"wide_bf16", "m=5 n=8200 bf16"},
                      {"groups", "m=300 n=140 scaling=block offsets groups=4"},
                      {"padded_groups_bf16", "m=70 n=140 bf16 offsets groups=3 group_rows=128 power_of_two"}})
           .measured({{"16384x4096_bf16", "m=16384 n=4096 bf16"},

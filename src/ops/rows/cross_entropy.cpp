@@ -1,12 +1,12 @@
 #include "tegula/ops/cross_entropy.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/products/tile_types.hpp"
+#include "ops/rows/loss_formula.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -26,8 +26,6 @@ struct HeldRows {
   }
   int width() const { return columns.value_or(classes); }
 };
-template <class Op>
-inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
 template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
   constexpr int fewest_of_cut_rows = 64;  // shorter ones would be loaded by elements of several rows
@@ -276,50 +274,6 @@ Kernel loss_backward(const LossBackwardInstance& c) {
   });
 }
 
-double lse_of(const double* x, std::int64_t classes) {
-  double most = x[0], sum = 0;
-  for (std::int64_t j = 1; j < classes; ++j) most = std::max(most, x[j]);
-  for (std::int64_t j = 0; j < classes; ++j) sum += std::exp(x[j] - most);
-  return most + std::log(sum);
-}
-
-template <class Op>
-void loss_formula(const Bound<Op>& c, Exact& exact) {
-  const std::int64_t classes = c.dim("classes");
-  const double *x = exact.data("logits"), s = c->label_smoothing;
-  const auto* labels = exact["labels"].data_as<std::int32_t>();
-  double *loss = exact.data("loss"), *lse = exact.data("lse");
-  for (std::int64_t i = 0; i < c.dim("rows"); ++i, x += classes) {
-    const bool counts = labels[i] != c->ignore_index;
-    double mean = 0;
-    for (std::int64_t j = 0; j < classes; ++j) mean += x[j] / static_cast<double>(classes);
-    lse[i] = exact.rounded(lse_of(x, classes));
-    loss[i] = counts ? (1 - s) * (lse[i] - x[labels[i]]) + (s == 0 ? 0 : s * (lse[i] - mean)) : 0;
-    if constexpr (gives_gradient<Op>) {
-      double* dlogits = exact.data("dlogits") + i * classes;
-      for (std::int64_t j = 0; counts && j < classes; ++j)
-        dlogits[j] = c->gradient_scale * (exact.rounded(std::exp(x[j] - lse[i])) -
-                                          (j == labels[i] ? 1 - s : 0) - s / static_cast<double>(classes));
-    }
-  }
-}
-
-void backward_formula(const Bound<CrossEntropyBackward>& c, Exact& exact) {
-  const std::int64_t classes = c.dim("classes");
-  const double *x = exact.data("logits"), *dloss = exact.data("dloss"), *dlse = exact.data_if("dlse");
-  const double *lse = exact.data("lse"), s = c->label_smoothing;
-  const auto* labels = exact["labels"].data_as<std::int32_t>();
-  double* dlogits = exact.data("dlogits");
-  for (std::int64_t i = 0; i < c.dim("rows"); ++i, x += classes) {
-    const double factor = labels[i] != c->ignore_index ? dloss[i] : 0;
-    for (std::int64_t j = 0; j < classes; ++j) {
-      const double p = exact.rounded(std::exp(x[j] - lse[i]));
-      *dlogits++ = factor * (p - (j == labels[i] ? 1 - s : 0) - s / static_cast<double>(classes)) +
-                   (dlse ? dlse[i] * p : 0);
-    }
-  }
-}
-
 const OptionRule share = between(0, 1, "a share from 0 to 1");
 
 template <class Op>
@@ -399,6 +353,7 @@ const OperatorSchema& cross_entropy_backward_schema() {
           .no_gradient("second derivatives are not computed")
           .flops("6*rows*classes")
           .examples({{"ragged", "...=11 classes=100 dlse"},
+                     {"long_ragged_bf16", "...=3 classes=4099 bf16 dlse"},
                      {"smoothed_bf16", "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
           .run(backward_plan, loss_backward, backward_formula);
