@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/pieces/kept_rows.hpp"
 #include "ops/rows/cast_fp8_kernel.hpp"
 #include "ops/schema/schema.hpp"
 
@@ -13,9 +14,10 @@ namespace {
 constexpr int scaled_group = CastFp8Kernel::group;
 
 // As much of a row as a tile has elements: bytes that stand beside each other. Little of the last tile of a
-// row may be empty.
+// row may be empty, and no piece of 16 bytes cut.
 std::optional<int> columns_of_tile(std::int64_t features) {
   constexpr int share = 16;
+  if (ends_within_piece(features)) return std::nullopt;
   for (int columns = CastFp8Kernel::elements; columns > scaled_group; columns /= 2) {
     const std::int64_t idle = (features + columns - 1) / columns * columns - features;
     if (share * idle <= features) return columns;

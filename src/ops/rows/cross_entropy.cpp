@@ -35,7 +35,7 @@ std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longe
     const auto threads = threads_of_cut_row(classes, has_copy_engine(c.call()));
     return gives_gradient<Op> && threads ? std::optional(HeldRows{1, classes, threads}) : std::nullopt;
   }
-  const int rows = whole_power(std::clamp(elements / std::max(classes, 1), 1, 16));
+  const int rows = whole_power(rows_of_plan(elements, classes, true));
   return HeldRows{rows_of_tile(rows, classes), classes};
 }
 

@@ -76,8 +76,7 @@ NormInstance<Op> norm_plan(const Bound<Op>& c) {
     made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), adds_residual<Op> ? 2 : 1);
     return made.spread ? made : in_pieces(made, c, 1);
   }
-  const int rows = std::clamp(elements / std::max(made.dim, 1), 1, 16);
-  made.rows = rows_of_tile(c.on_gpu() ? whole_power_of_cut(rows, made.dim) : rows, made.dim);
+  made.rows = rows_of_tile(rows_of_plan(elements, made.dim, c.on_gpu()), made.dim);
   return made;
 }
 
@@ -91,7 +90,8 @@ int piece_of_row(const NormInstance<Op>& c) {
 // for the sums; 0 if there are none, or shared memory has no room for a row of both tensors.
 template <class Op>
 int threads_of_long_gradient(const NormInstance<Op>& c) {
-  constexpr int longest = 24576, fewest = 512, most = 768, warp = 32, most_pieces = 5;
+  constexpr int longest = is_centred<Op> ? 20480 : 24576, fewest = 512, most = 768, warp = 32,
+                most_pieces = 5;
   const int piece = piece_of_row(c), pieces = c.dim / piece;
   if (adds_residual<Op> || piece != 8 || c.dim % piece != 0 || c.dim > longest) return 0;
   if (pieces % fewest == 0 && pieces / fewest <= most_pieces) return fewest;
