@@ -88,6 +88,14 @@ const Written all_written[] = {
        copy(a, p.out.slice(all, range(half, 2 * half)).at(p.row));
      },
      "tg::"},
+    {"numbers_of_rows_are_divided", 2,
+     [](const Place& p) {
+       using namespace lang;
+       lang::Expr row = min(p.row, ceildiv(p.x.extent(0), 2) * 2);
+       Fragment x = load(p.x.at(row), {2, p.width}, f32), sum = reduce_sum(x);
+       parallel(x, [&](Index i, Index j) { x(i, j) -= sum(i); });
+       copy(x, p.out.at(row));
+     }},
     {"steps", 1,
      [](const Place& p) {
        using namespace lang;

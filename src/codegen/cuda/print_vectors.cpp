@@ -46,10 +46,12 @@ bool same(const Access& a, const Access& b) {
                     [](const Expr& p, const Expr& q) { return equal(p, q); });
 }
 
+// By what may be 0.
 bool divides_integers(const Expr& e) {
   constexpr Op divisions[] = {Op::div, Op::mod, Op::floordiv, Op::floormod, Op::ceildiv};
   const bool own = !e->held().is_floating() &&
-                   std::find(std::begin(divisions), std::end(divisions), e->op) != std::end(divisions);
+                   std::find(std::begin(divisions), std::end(divisions), e->op) != std::end(divisions) &&
+                   (!is_constant(e->args[1]) || constant_value(e->args[1]) == 0);
   return own || std::any_of(e->args.begin(), e->args.end(), divides_integers);
 }
 
@@ -192,8 +194,8 @@ std::string ElementPrinter::part_pointer(const Access& access, int first) {
 }
 
 // Whether the statements may be run for elements that do not exist: all that they read or write are
-// registers, and pieces that are loaded and stored only where they exist. Integers are not divided by what
-// such registers hold.
+// registers, and pieces that are loaded and stored only where they exist. Integers are divided by constants
+// alone.
 bool ElementPrinter::runs_outside(const For& n, const Vectors* vectors) const {
   bool result = true;
   for (const Stmt& s : n.body) {

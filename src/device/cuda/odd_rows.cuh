@@ -29,14 +29,19 @@ TG_DEVICE void shift_words(const uint32_t* from, int first, uint32_t* to) {
   }
 }
 
-// The first bytes of the words stay, the others become zeros.
+// All ones but for the highest bits, so many of 32 or more.
+TG_DEVICE uint32_t ones_without(int bits) {
+#ifdef __CUDA_ARCH__
+  return __funnelshift_rc(~0u, 0, bits < 0 ? 0 : bits);
+#else
+  return bits <= 0 ? ~0u : bits >= 32 ? 0 : ~0u >> bits;
+#endif
+}
+// The first bytes of the words stay, the others become zeros. No branch waits for the words.
 template <int words>
 TG_DEVICE void keep_bytes(uint32_t* word, int bytes) {
 #pragma unroll
-  for (int i = 0; i < words; ++i) {
-    const int own = bytes - 4 * i;
-    word[i] = own >= 4 ? word[i] : own <= 0 ? 0 : word[i] & ((1u << (own * 8)) - 1);
-  }
+  for (int i = 0; i < words; ++i) word[i] &= ones_without(32 * (i + 1) - 8 * bytes);
 }
 
 // As far as it matters to a few threads.
@@ -52,7 +57,7 @@ template <class P, class T>
 TG_DEVICE void load_words(uint32_t* words, const T* from, int first, int count) {
   constexpr int units = P::bytes / P::unit;
 #ifdef __CUDA_ARCH__
-  const auto* at = (const typename P::Word*)(uint64_t(from) - uint64_t(first));
+  const auto* at = (const typename P::Word*)((const char*)from - first);
   const int bytes = count > 0 ? first + count * int(sizeof(T)) : 0;
 #pragma unroll
   for (int i = 0; i <= units; ++i) {
@@ -80,12 +85,12 @@ TG_DEVICE Pack<T, n> load_anywhere(const T* from, int left) {
 }
 
 template <class Word>
-TG_DEVICE void store_word(uint64_t to, Word x) {
+TG_DEVICE void store_word(char* to, Word x) {
   *(Word*)to = x;
 }
 // The first bytes of words, less than 16, to an aligned place.
 template <int least>
-TG_DEVICE void store_first(uint64_t to, const uint32_t* word, int bytes) {
+TG_DEVICE void store_first(char* to, const uint32_t* word, int bytes) {
   const uint32_t low = (bytes & 4) != 0 ? word[1] : word[0], high = (bytes & 4) != 0 ? word[3] : word[2];
   const uint32_t last = (bytes & 8) != 0 ? high : low;
   if ((bytes & 8) != 0) store_word(to, uint2{word[0], word[1]});
@@ -97,7 +102,7 @@ TG_DEVICE void store_first(uint64_t to, const uint32_t* word, int bytes) {
 }
 // The first bytes of words, less than 16, to a place behind which an aligned one begins.
 template <int least>
-TG_DEVICE void store_last(uint64_t to, const uint32_t* word, int bytes) {
+TG_DEVICE void store_last(char* to, const uint32_t* word, int bytes) {
   const auto at = [&](uint32_t low, uint32_t high) {
     return uint32_t((uint64_t(high) << 32 | low) >> ((bytes & 3) * 8));
   };
@@ -128,7 +133,7 @@ TG_DEVICE void store_anywhere(T* to, const Pack<T, n>& x, int left) {
     words[P::words + i] = lanes > 1 ? __shfl_sync(~0u, x.word[i], int(threadIdx.x) + 1 & 31) : 0;
   P aligned;
   shift_words<P::words, unit, (sizeof(T) < 4)>(words, head, aligned.word);
-  const uint64_t from = uint64_t(to) + uint64_t(head);
+  char* const from = (char*)to + head;
 #pragma unroll
   for (int i = 0; i < units; ++i) {
     const int own = all - head - i * unit;
@@ -148,7 +153,7 @@ TG_DEVICE void store_anywhere(T* to, const Pack<T, n>& x, int left) {
     uint32_t begins[4] = {};
 #pragma unroll
     for (int k = 0; k < unit / 4; ++k) begins[k] = x.word[k];
-    store_last<each>(uint64_t(to), begins, head);
+    store_last<each>((char*)to, begins, head);
   } else {
 #pragma unroll
     for (int e = 0; e < unit / each; ++e)

@@ -22,10 +22,15 @@ inline int rows_of_tile(int planned, int row_elements) {
 // The power of two up to so many rows, of which a GPU's threads have equal parts of a tile.
 inline int whole_power(int rows) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(rows))); }
 
-// The same where rows end within pieces of 16 bytes, of which a thread then has several of one row; else all.
-inline int whole_power_of_cut(int rows, int row_elements) {
-  constexpr int piece = 8;
-  return row_elements % piece != 0 ? whole_power(rows) : rows;
+// Rows of about so many elements together. Where a GPU's rows end within pieces of 16 bytes, of which a
+// thread then has several of one row, they are a power of two, and fewer where they are not short: loads that
+// are shifted take more registers.
+inline int rows_of_plan(int elements, int row_elements, bool on_gpu) {
+  constexpr int piece = 8, short_row = 512, most_rows = 16;
+  const bool is_cut = on_gpu && row_elements % piece != 0;
+  const int own = is_cut && row_elements > short_row ? elements / 2 : elements;
+  const int rows = std::clamp(own / std::max(row_elements, 1), 1, most_rows);
+  return is_cut ? whole_power(rows) : rows;
 }
 
 // Threads that share the pieces of a row evenly where no power of two does: at most `most`, and more than

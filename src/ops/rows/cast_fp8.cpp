@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/pieces/kept_rows.hpp"
 #include "ops/rows/cast_fp8_kernel.hpp"
 #include "ops/schema/schema.hpp"
 
@@ -12,8 +13,22 @@ namespace {
 
 constexpr int scaled_group = CastFp8Kernel::group;
 
+// As much of a row as a tile has elements: bytes that stand beside each other. Little of the last tile of a
+// row may be empty, and no piece of 16 bytes cut.
+std::optional<int> columns_of_tile(std::int64_t features) {
+  constexpr int share = 16;
+  if (ends_within_piece(features)) return std::nullopt;
+  for (int columns = CastFp8Kernel::elements; columns > scaled_group; columns /= 2) {
+    const std::int64_t idle = (features + columns - 1) / columns * columns - features;
+    if (share * idle <= features) return columns;
+  }
+  return std::nullopt;
+}
 CastFp8Kernel cast_plan(const Bound<CastFp8>& c) {
-  return {c.type("x"), c->scaling, c->power_of_two, c.has("offsets")};
+  CastFp8Kernel made{c.type("x"), c->scaling, c->power_of_two, c.has("offsets")};
+  if (made.scaling == Fp8Scaling::token && !made.of_groups && c.on_gpu())
+    made.columns = columns_of_tile(c.dim("n"));
+  return made;
 }
 UncastFp8Kernel uncast_plan(const Bound<UncastFp8>& c) {
   return {c->scaling, c->out_dtype, c.has("offsets")};
@@ -146,6 +161,7 @@ const OperatorSchema& cast_fp8_schema() {
           .examples({{"token", "m=37 n=300"},
                      {"block_bf16", "batch=2 m=130 n=140 bf16 scaling=block power_of_two"},
                      {"tensor_f16", "m=33 n=129 f16 scaling=tensor"},
+                     {"wide_bf16", "m=5 n=8200 bf16"},
                      {"groups", "m=300 n=140 scaling=block offsets groups=4"},
                      {"padded_groups_bf16", "m=70 n=140 bf16 offsets groups=3 group_rows=128 power_of_two"}})
           .measured({{"16384x4096_bf16", "m=16384 n=4096 bf16"},

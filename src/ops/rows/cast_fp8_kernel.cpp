@@ -97,24 +97,25 @@ struct Cast {
   Tensor result() const { return output("out", {batch, m, n}, e4m3); }
   template <class Body>
   void tiles(const Body& body) const {
-    grid(columns, ceildiv(m, c.rows()), batch, [&](Index column, Index row, Index b) {
-      Fragment values = load(x.slice(b).at(row * c.rows(), column * group), {c.rows(), group}, f32);
+    grid(ceildiv(n, c.width()), ceildiv(m, c.rows()), batch, [&](Index column, Index row, Index b) {
+      Fragment values = load(x.slice(b).at(row * c.rows(), column * c.width()), {c.rows(), c.width()}, f32);
       body(column, row, b, values);
     });
   }
-  // Values become what is stored, and what they are divided by goes to `scales` [rows of the tile].
+  // Values become what is stored, and what they are divided by goes to `scales` [rows of the tile, groups].
   void by_tokens(Fragment& values, const Window& scales) const {
-    Fragment scale = reduce_absmax(values);
+    const int groups = c.width() / group;
+    Fragment own = values.reshape({c.rows() * groups, group}), scale = reduce_absmax(own);
     parallel(scale, [&](Index i) { scale(i) = fp8_scale(scale(i), c.power_of_two); });
-    copy(scale, scales);
+    copy(scale.reshape({c.rows(), groups}), scales);
     parallel(scale, [&](Index i) { scale(i) = 1.f / scale(i); });
-    parallel(values, [&](Index i, Index j) { values(i, j) *= scale(i); });
+    parallel(own, [&](Index i, Index j) { own(i, j) *= scale(i); });
   }
   void by_tokens() const {
     Tensor out = result(), scales = output("scale", {batch, m, columns}, f32);
     tiles([&](const Expr& column, const Expr& row, const Expr& b, Fragment& values) {
-      by_tokens(values, scales.slice(b, all, column).at(row * c.rows()));
-      copy(values, out.slice(b).at(row * c.rows(), column * group));
+      by_tokens(values, scales.slice(b).at(row * c.rows(), column * (c.width() / group)));
+      copy(values, out.slice(b).at(row * c.rows(), column * c.width()));
     });
   }
   // The same of a tile with one scale.
@@ -153,7 +154,7 @@ struct Cast {
       GroupsOfRows::check((g > 0 || rows.begin == 0) && rows.begin <= rows.end && rows.end <= m &&
                           rows.end - rows.begin <= most);
       Fragment values = load(x.slice(0, rows).at(row * c.rows(), column * group), {c.rows(), group}, f32);
-      by_tokens(values, scales.slice(g, all, column).at(row * c.rows()));
+      by_tokens(values, scales.slice(g).at(row * c.rows(), column));
       copy(values, out.slice(g).at(row * c.rows(), column * group));
     });
   }

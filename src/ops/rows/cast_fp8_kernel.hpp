@@ -14,11 +14,14 @@ struct CastFp8Kernel {
   DType type = f32;
   Fp8Scaling scaling = Fp8Scaling::token;
   bool power_of_two = false, of_groups = false;
+  std::optional<int> columns = {};  // features of a tile of tokens, if several groups
   auto fields() const {
-    return std::tuple(type, scaling, labelled("power_of_two", power_of_two), labelled("groups", of_groups));
+    return std::tuple(type, scaling, labelled("power_of_two", power_of_two), labelled("groups", of_groups),
+                      labelled("columns", columns));
   }
-  static constexpr int group = 128;
-  int rows() const { return scaling == Fp8Scaling::block ? group : 32; }
+  static constexpr int group = 128, elements = 4096;
+  int width() const { return columns.value_or(group); }
+  int rows() const { return scaling == Fp8Scaling::block ? group : elements / width(); }
 };
 // The scale of numbers whose largest magnitude is this, as a program and as a formula have it.
 lang::Expr fp8_scale(const lang::Expr& magnitude, bool power_of_two);

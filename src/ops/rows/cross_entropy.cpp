@@ -1,12 +1,12 @@
 #include "tegula/ops/cross_entropy.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/products/tile_types.hpp"
+#include "ops/rows/loss_formula.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -20,10 +20,12 @@ using lang::Tensor;
 struct HeldRows {
   int rows = 1, classes = 1;       // of a tile
   std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
-  auto fields() const { return std::tuple(joined("t", rows, classes), labelled("spread", spread)); }
+  std::optional<int> columns = {};  // of a tile that has no whole rows
+  auto fields() const {
+    return std::tuple(joined("t", rows, classes), labelled("spread", spread), labelled("columns", columns));
+  }
+  int width() const { return columns.value_or(classes); }
 };
-template <class Op>
-inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
 template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
   constexpr int fewest_of_cut_rows = 64;  // shorter ones would be loaded by elements of several rows
@@ -33,7 +35,7 @@ std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longe
     const auto threads = threads_of_cut_row(classes, has_copy_engine(c.call()));
     return gives_gradient<Op> && threads ? std::optional(HeldRows{1, classes, threads}) : std::nullopt;
   }
-  const int rows = whole_power(std::clamp(elements / std::max(classes, 1), 1, 16));
+  const int rows = whole_power(rows_of_plan(elements, classes, true));
   return HeldRows{rows_of_tile(rows, classes), classes};
 }
 
@@ -65,7 +67,6 @@ LongRows rows_of(const Bound<Op>& c) {
   int piece = 64;
   while (piece < classes && piece < result.piece) piece *= 2;
   if (piece < result.piece) result = {piece, 0};
-  if (std::is_same_v<Op, CrossEntropyBackward> && c.on_gpu() && ends_within_piece(classes)) result.kept = 1;
   return result;
 }
 template <class Op>
@@ -80,6 +81,9 @@ LossInstance loss_plan(const Bound<Op>& c) {
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   // Rows that are read once need no block that holds them.
   if (const auto tile = held_rows_of(c, 4096, 1024)) return {c.type("logits"), {}, c.has("dlse"), tile};
+  constexpr int columns = 2048;
+  if (c.on_gpu() && ends_within_piece(c.dim("classes")))
+    return {c.type("logits"), {}, c.has("dlse"), HeldRows{1, c.small_dim("classes"), {}, columns}};
   return {c.type("logits"), rows_of(c), c.has("dlse")};
 }
 
@@ -133,11 +137,12 @@ void check_labels_before(const Tensor& labels, const Expr& ignored, int classes)
 }
 
 // x becomes the gradient: exp(x - lse) · of_softmax - of_all, less of_label at the label.
-void write_gradients(Fragment& x, const Fragment& lse, const Fragment& labels, const Fragment& of_softmax,
-                     const Fragment& factors, const Expr& smoothing, int classes) {
+void write_gradients(Fragment& x, const Expr& first, const Fragment& lse, const Fragment& labels,
+                     const Fragment& of_softmax, const Fragment& factors, const Expr& smoothing,
+                     int classes) {
   Expr of_all = smoothing * (1.f / static_cast<float>(classes)), of_label = 1.f - smoothing;
   parallel(x, [&](Index i, Index j) {
-    Expr less = of_all + select(j == labels(i), of_label, 0.f);
+    Expr less = of_all + select(first + j == labels(i), of_label, 0.f);
     x(i, j) = exp2((x(i, j) - lse(i)) * log2e) * of_softmax(i) - factors(i) * less;
   });
 }
@@ -163,8 +168,10 @@ struct Loss {
       Fragment lse = reduce_sum(map(x, [&](Index i, Index j) { return exp2((x(i, j) - most(i)) * log2e); }));
       parallel(lse, [&](Index i) { lse(i) = log(lse(i)) + most(i); });
       copy(lse, all_lse.at(row));
-      Fragment at_label =
-          reduce_sum(map(x, [&](Index i, Index j) { return select(j == own.of(i), x(i, j), 0.f); }));
+      // One element of each row is read again: to look for it among all would take a reduction.
+      Fragment at_label = map(lse, [&](Index i) {
+        return f32(logits(min(row + i, rows - 1), clamp(own.of(i), 0, tile.classes - 1)));
+      });
       Fragment loss = map(lse, [&](Index i) { return lse(i) - at_label(i); });
       if (c.smooths) {
         Fragment sum = reduce_sum(x);
@@ -177,7 +184,7 @@ struct Loss {
       copy(loss, losses.at(row));
       if (!c.with_gradient) return;
       Fragment factors = map(own.factors, [&](Index i) { return own.factors(i) * scale; });
-      write_gradients(x, lse, own.of, factors, factors, smoothing, tile.classes);
+      write_gradients(x, 0, lse, own.of, factors, factors, smoothing, tile.classes);
       copy(x, dlogits.at(row));
     });
   }
@@ -230,8 +237,8 @@ struct LossGradient {
 
   void in_tiles() const {
     const HeldRows& tile = *c.tile;
-    grid(ceildiv(rows, tile.rows), [&](Index block) {
-      const Expr row = block * tile.rows;
+    grid(ceildiv(tile.classes, tile.width()), ceildiv(rows, tile.rows), [&](Index part, Index block) {
+      const Expr row = block * tile.rows, first = part * tile.width();
       TileLabels own(tile, labels, row, ignored);
       Fragment given = load(dloss.at(row), {tile.rows}), lse = load(all_lse.at(row), {tile.rows});
       parallel(given, [&](Index i) { given(i) = select(own.factors(i) == 0, 0.f, given(i)); });
@@ -240,9 +247,9 @@ struct LossGradient {
         Fragment more = load(dlse.at(row), {tile.rows});
         parallel(of_softmax, [&](Index i) { of_softmax(i) += more(i); });
       }
-      Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32);
-      write_gradients(x, lse, own.of, of_softmax, given, smoothing, tile.classes);
-      copy(x, dlogits.at(row));
+      Fragment x = load(logits.at(row, first), {tile.rows, tile.width()}, f32);
+      write_gradients(x, first, lse, own.of, of_softmax, given, smoothing, tile.classes);
+      copy(x, dlogits.at(row, first));
     });
   }
 
@@ -265,50 +272,6 @@ Kernel loss_backward(const LossBackwardInstance& c) {
     const LossGradient gradient{c};
     c.tile ? gradient.in_tiles() : gradient.in_pieces();
   });
-}
-
-double lse_of(const double* x, std::int64_t classes) {
-  double most = x[0], sum = 0;
-  for (std::int64_t j = 1; j < classes; ++j) most = std::max(most, x[j]);
-  for (std::int64_t j = 0; j < classes; ++j) sum += std::exp(x[j] - most);
-  return most + std::log(sum);
-}
-
-template <class Op>
-void loss_formula(const Bound<Op>& c, Exact& exact) {
-  const std::int64_t classes = c.dim("classes");
-  const double *x = exact.data("logits"), s = c->label_smoothing;
-  const auto* labels = exact["labels"].data_as<std::int32_t>();
-  double *loss = exact.data("loss"), *lse = exact.data("lse");
-  for (std::int64_t i = 0; i < c.dim("rows"); ++i, x += classes) {
-    const bool counts = labels[i] != c->ignore_index;
-    double mean = 0;
-    for (std::int64_t j = 0; j < classes; ++j) mean += x[j] / static_cast<double>(classes);
-    lse[i] = exact.rounded(lse_of(x, classes));
-    loss[i] = counts ? (1 - s) * (lse[i] - x[labels[i]]) + (s == 0 ? 0 : s * (lse[i] - mean)) : 0;
-    if constexpr (gives_gradient<Op>) {
-      double* dlogits = exact.data("dlogits") + i * classes;
-      for (std::int64_t j = 0; counts && j < classes; ++j)
-        dlogits[j] = c->gradient_scale * (exact.rounded(std::exp(x[j] - lse[i])) -
-                                          (j == labels[i] ? 1 - s : 0) - s / static_cast<double>(classes));
-    }
-  }
-}
-
-void backward_formula(const Bound<CrossEntropyBackward>& c, Exact& exact) {
-  const std::int64_t classes = c.dim("classes");
-  const double *x = exact.data("logits"), *dloss = exact.data("dloss"), *dlse = exact.data_if("dlse");
-  const double *lse = exact.data("lse"), s = c->label_smoothing;
-  const auto* labels = exact["labels"].data_as<std::int32_t>();
-  double* dlogits = exact.data("dlogits");
-  for (std::int64_t i = 0; i < c.dim("rows"); ++i, x += classes) {
-    const double factor = labels[i] != c->ignore_index ? dloss[i] : 0;
-    for (std::int64_t j = 0; j < classes; ++j) {
-      const double p = exact.rounded(std::exp(x[j] - lse[i]));
-      *dlogits++ = factor * (p - (j == labels[i] ? 1 - s : 0) - s / static_cast<double>(classes)) +
-                   (dlse ? dlse[i] * p : 0);
-    }
-  }
 }
 
 const OptionRule share = between(0, 1, "a share from 0 to 1");
@@ -390,6 +353,7 @@ const OperatorSchema& cross_entropy_backward_schema() {
           .no_gradient("second derivatives are not computed")
           .flops("6*rows*classes")
           .examples({{"ragged", "...=11 classes=100 dlse"},
+                     {"long_ragged_bf16", "...=3 classes=4099 bf16 dlse"},
                      {"smoothed_bf16", "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
           .run(backward_plan, loss_backward, backward_formula);

@@ -12,7 +12,7 @@ using namespace lang;
 using lang::Tensor;
 
 // Resident blocks of the gradients' grid: one computes while the others wait for memory.
-constexpr int norms_of_a_processor = 2, direct_norms_of_a_processor = 4;
+constexpr int norms_of_a_processor = 2;
 
 // Each row less its mean.
 void centre(Fragment& values) {
@@ -34,7 +34,7 @@ Kernel norm_program(const NormInstance<Op>& c) {
     Tensor residual = adds_residual<Op> ? input("residual", {rows, c.dim}, c.type) : x;
     Tensor sum = adds_residual<Op> ? output("sum", {rows, c.dim}, c.type) : x;
     Expr eps = scalar("eps", f32);
-    grid(ceildiv(rows, c.rows), [&](Index block) {
+    grid(ceildiv(rows, c.rows), options_of_held_rows(c.spread), [&](Index block) {
       Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
       if (adds_residual<Op>) {
         // The sum is rounded as it is stored, so that its readers see what was normalised.
@@ -75,15 +75,22 @@ struct NormGradient {
   Tensor dsum = adds_residual<Op> ? input("dsum", {rows, c.dim}, c.type) : dx;
   Tensor dbias = c.bias ? output("dbias", {c.dim}, f32) : dx;
   Expr eps = scalar("eps", f32), tiles = ceildiv(rows, c.rows);
-  Expr blocks = min(tiles, processors() * blocks_of_a_processor());
+  Expr blocks = min(tiles, resident_blocks());
   Tensor partials = c.weight ? workspace("parts", {blocks, c.dim}, f32) : dx;
   Tensor bias_partials = c.bias ? workspace("bias_parts", {blocks, c.dim}, f32) : dx;
   float share = 1.f / static_cast<float>(c.dim);
 
   bool is_read_again() const { return c.is_long() && !c.direct; }
-  int blocks_of_a_processor() const {
-    if (c.is_long()) return 1;
-    return c.direct ? direct_norms_of_a_processor : norms_of_a_processor;
+  // Rows that come to registers at once are awaited: as many blocks as registers have room for wait at a
+  // time. Of clusters there are more, since it is not known how many the processors have room for.
+  Expr resident_blocks() const {
+    constexpr int of_f32 = 4, most_threads = 512, elements_of_thread = 8;
+    constexpr int resident = adds_residual<Op> ? 640 : is_centred<Op> ? 768 : 896;
+    if (c.spread) return processors() / 2;
+    if (!c.direct) return processors() * (c.is_long() ? 1 : norms_of_a_processor);
+    if (c.type == f32) return processors() * of_f32;
+    if (c.dim > most_threads * elements_of_thread) return processors();
+    return processors() * (c.threads == most_threads ? 2 : resident / c.threads);
   }
 
   // A tile of rows of all inputs, in shared memory.
@@ -206,7 +213,8 @@ struct NormGradient {
       copy(values, dx.at(row));
   }
   void write() const {
-    grid(blocks, {.threads = c.threads}, [&](Index block) {
+    const GridOptions options = c.spread ? options_of_held_rows(c.spread) : GridOptions{.threads = c.threads};
+    grid(blocks, options, [&](Index block) {
       // Sums per row of tiles, which are added up at the end.
       std::optional<Fragment> sum, bias_sum;
       const std::vector<int> shape{c.rows, c.dim};

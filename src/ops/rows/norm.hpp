@@ -5,6 +5,7 @@
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/pieces/rows.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -30,10 +31,11 @@ struct NormInstance {
   std::optional<SpreadRows> pieces = {};  // of rows that no block holds; their number of features is no part
   std::optional<int> held = {};           // pieces in registers
   bool direct = false;                    // rows of a gradient come to registers at once
+  std::optional<int> spread = {};         // threads of each CTA that holds a part of the row
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
                       labelled("threads", threads), pieces, labelled("held", held),
-                      labelled("direct", direct));
+                      labelled("direct", direct), labelled("spread", spread));
   }
   bool is_long() const { return dim > 8192; }
 };
@@ -70,9 +72,11 @@ NormInstance<Op> in_pieces(NormInstance<Op> made, const Bound<Op>& c, int tensor
 template <int elements, class Op>
 NormInstance<Op> norm_plan(const Bound<Op>& c) {
   NormInstance<Op> made = norm_instance(c);
-  if (made.dim > longest_held_norm) return in_pieces(made, c, 1);
-  const int rows = std::clamp(elements / std::max(made.dim, 1), 1, 16);
-  made.rows = rows_of_tile(c.on_gpu() ? whole_power_of_cut(rows, made.dim) : rows, made.dim);
+  if (made.dim > longest_held_norm) {
+    made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), adds_residual<Op> ? 2 : 1);
+    return made.spread ? made : in_pieces(made, c, 1);
+  }
+  made.rows = rows_of_tile(rows_of_plan(elements, made.dim, c.on_gpu()), made.dim);
   return made;
 }
 
@@ -82,12 +86,37 @@ int piece_of_row(const NormInstance<Op>& c) {
   return 16 / std::min(c.type.bytes(), c.weight.value_or(c.type).bytes());
 }
 
+// Threads of a block that holds sums of longer rows of 16-bit features, as few as have whole pieces and room
+// for the sums; 0 if there are none, or shared memory has no room for a row of both tensors.
+template <class Op>
+int threads_of_long_gradient(const NormInstance<Op>& c) {
+  constexpr int longest = is_centred<Op> ? 20480 : 24576, fewest = 512, most = 768, warp = 32,
+                most_pieces = 5;
+  const int piece = piece_of_row(c), pieces = c.dim / piece;
+  if (adds_residual<Op> || piece != 8 || c.dim % piece != 0 || c.dim > longest) return 0;
+  if (pieces % fewest == 0 && pieces / fewest <= most_pieces) return fewest;
+  for (int threads = most; threads > fewest; threads -= warp)
+    if (pieces % threads == 0) return threads;
+  return 0;
+}
+
+// Rows of a gradient that no block of the usual number of threads holds: those that threads have whole pieces
+// of, those whose ends cut pieces, shared by a cluster, and others in pieces.
+template <class Op>
+NormInstance<Op> long_gradient_plan(NormInstance<Op> made, const Bound<Op>& c) {
+  if (c.on_gpu()) made.threads = threads_of_long_gradient(made);
+  if (made.threads > 0) return made;
+  made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), 2);
+  made.direct = made.spread.has_value();
+  return made.spread ? made : in_pieces(made, c, 2);
+}
+
 // The plan of the gradients: a thread has eight elements of a tile, or 16 if rows are long.
 template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   constexpr int elements = 4096, most_rows = 64, most_threads = 512;
   NormInstance<Op> made = norm_instance(c);
-  if (made.dim > longest_held_norm) return in_pieces(made, c, 2);
+  if (made.dim > longest_held_norm) return long_gradient_plan(made, c);
   const int rows = std::clamp(elements / std::max(made.dim, 1), 1, most_rows);
   made.rows = rows_of_tile(c.on_gpu() ? whole_power(rows) : rows, made.dim);
   if (made.is_long()) made.threads = adds_residual<Op> && !is_centred<Op> ? 1024 : most_threads;
@@ -97,10 +126,12 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   if (even > 0 && c.on_gpu()) made.threads = even, made.rows = 1;
   // In shared memory, rows with parts of pieces would begin at places that no thread reads by vectors.
   made.direct = c.on_gpu() && made.dim % piece != 0;
-  constexpr int direct_elements = 2048, direct_threads = 256;
-  if (made.direct && made.type.bits() == 16 && made.dim <= direct_elements) {
-    made.rows = rows_of_tile(whole_power(std::clamp(direct_elements / made.dim, 1, most_rows)), made.dim);
-    made.threads = direct_threads;
+  if (made.direct && made.type.bits() == 16) {
+    constexpr int fewest_threads = 128;
+    const int of_tile = std::max(made.dim, fewest_threads * piece);
+    made.rows = rows_of_tile(whole_power(std::clamp(of_tile / made.dim, 1, most_rows)), made.dim);
+    made.threads = fewest_threads;
+    while (made.threads < most_threads && made.threads * piece < made.dim) made.threads *= 2;
   }
   return made;
 }

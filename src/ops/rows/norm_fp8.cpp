@@ -38,17 +38,16 @@ struct NormFp8Instance {
 
 // Rows of more features are read in pieces: no block holds them.
 constexpr int longest_fp8_norm = 2 * longest_held_norm;
-constexpr int threads_of_long = 512;
-
-int most_threads(int width) { return width > longest_held_norm ? threads_of_long : 256; }
+constexpr int threads_of_long = 512, most_of_long = 640, threads_of_short = 256;
 
 // Threads of which each has 1, 2 or 4 pieces of 16 features, so that groups of features are within warps; 0
 // if there are none, or where other numbers do that.
 int threads_of_groups(int width) {
   constexpr int piece = 16, warp = 32, most_pieces = 4;
   const int pieces = width / piece;
-  if ((pieces & (pieces - 1)) == 0 || pieces % most_threads(width) == 0) return 0;
-  for (const int most : {most_threads(width), threads_of_long})
+  const bool is_long = width > longest_held_norm;
+  if ((pieces & (pieces - 1)) == 0 || pieces % (is_long ? threads_of_long : threads_of_short) == 0) return 0;
+  for (const int most : {is_long ? most_of_long : threads_of_short, threads_of_long})
     for (int own = 1; own <= most_pieces; own *= 2)
       if (pieces % (own * warp) == 0 && pieces / own <= most) return pieces / own;
   return 0;

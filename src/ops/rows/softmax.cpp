@@ -44,8 +44,8 @@ SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
   }
-  int rows = std::clamp(8192 / std::max(dim, 1), 1, 16);
-  if (c.on_gpu()) rows = tensors > 1 ? whole_power(rows) : whole_power_of_cut(rows, dim);
+  int rows = rows_of_plan(8192, dim, c.on_gpu());
+  if (c.on_gpu() && tensors > 1) rows = whole_power(rows);
   return {c.type("x"), dim, rows_of_tile(rows, dim), {}};
 }
 
