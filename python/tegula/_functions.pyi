@@ -84,7 +84,7 @@ def attention(
             layout=bshd; [batch, kv_heads * group, queries, d_v], out_dtype, or that of q, bfloat16 where that has 8
             bits: the weighted sums of values; 0 where no key is seen. The last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
-            logarithm of the sum of exp(score); -inf where no key is seen.
+            logarithm of the sum of exp(score); -inf where no key is seen, with a sink its logit.
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -409,7 +409,7 @@ def block_sparse_attention(
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
             where no key is seen. The last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
-            logarithm of the sum of exp(score); -inf where no key is seen.
+            logarithm of the sum of exp(score); -inf where no key is seen, with a sink its logit.
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -922,7 +922,7 @@ def attention_with_kv_cache(
         out: [batch, queries, kv_heads * group, d_v], dtype that of q: the weighted sums of values; 0 where no key
             is seen. The last dimension is contiguous.
         lse: [batch, kv_heads * group, queries], float32: natural logarithm of the sum of exp(score); -inf where no
-            key is seen.
+            key is seen, with a sink its logit.
 
     Rules:
         block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
@@ -1048,7 +1048,7 @@ def mla_decode(
         out: [batch, queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no key is seen. The
             last dimension is contiguous.
         lse: [batch, heads, queries], float32: natural logarithm of the sum of exp(score); -inf where no key is
-            seen.
+            seen, with a sink its logit.
 
     Rules:
         block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
@@ -2375,7 +2375,7 @@ def sparse_mla(
         out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
             weighted sums of values; 0 where no row is seen. The last dimension is contiguous.
         lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: natural logarithm of the
-            sum of exp(score); -inf where no row is seen.
+            sum of exp(score); -inf where no row is seen, with a sink its logit.
 
     Rules:
         more_kv: expected more_kv and more_indices together; give both.
@@ -2516,7 +2516,8 @@ def sparse_mla_decode(
     Returns:
         out: [queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no record is seen. The
             last dimension is contiguous.
-        lse: [queries, heads], float32: natural logarithm of the sum of exp(score); -inf where no record is seen.
+        lse: [queries, heads], float32: natural logarithm of the sum of exp(score); -inf where no record is seen,
+            with a sink its logit.
 
     Rules:
         values: expected 1 to 512 features; split the features.
@@ -3343,7 +3344,7 @@ def nsa_selected_attention(
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
             where no key is seen. The last dimension is contiguous.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
-            logarithm of the sum of exp(score); -inf where no key is seen.
+            logarithm of the sum of exp(score); -inf where no key is seen, with a sink its logit.
         window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the same of the window. The last
             dimension is contiguous. None unless window > 0.

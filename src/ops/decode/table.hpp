@@ -60,7 +60,7 @@ void add_splits(Schema<Op>& table) {
 
 inline constexpr const char* out_of_cache = "the weighted sums of values; 0 where no key is seen";
 inline constexpr const char* lse_of_cache =
-    "natural logarithm of the sum of exp(score); -inf where no key is seen";
+    "natural logarithm of the sum of exp(score); -inf where no key is seen, with a sink its logit";
 
 // Splits of the keys of a sequence, for blocks of tiles of so many queries and keys: `heads` tiles of heads.
 struct SplitProblem {

@@ -80,6 +80,30 @@ TEST(SparseMla, TakesListsOfAnyLength) {
     }
 }
 
+// A query that sees no row has the sum of its sink alone, whose gradient is that of lse.
+TEST(SparseMla, SeesTheSinkWhereItSeesNoRow) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Tensor sinks = Tensor::from<float>({1.5F, -2, -infinity}, {3});
+  for (const Target target : test_targets()) {
+    const Tensor q = Tensor::random_normal({2, 3, 12}, f32, 1),
+                 kv = Tensor::random_normal({9, 1, 12}, f32, 2);
+    const Tensor lists = Tensor::from<std::int32_t>({3, -1, -1, 9}, {2, 1, 2});
+    const SparseMlaOptions options{.d_v = 8, .sinks = sinks, .target = target};
+    const auto [out, lse] = sparse_mla(q, kv, lists, options);
+    const Tensor dout = Tensor::random_normal({2, 3, 8}, f32, 3), dlse = Tensor::zeros({2, 3}, f32);
+    for (std::int64_t h = 0; h < 3; ++h) dlse.at<float>(1, h) = 0.5F;
+    SparseMlaBackwardOptions gradients;
+    gradients.dlse = dlse;
+    const SparseMlaGradients all = sparse_mla_backward(dout, q, kv, lists, out, lse, options, gradients);
+    for (std::int64_t h = 0; h < 3; ++h) {
+      EXPECT_EQ(lse.at<float>(1, h), sinks.at<float>(h));
+      EXPECT_EQ(out.at<float>(1, h, 0), 0);
+      EXPECT_EQ(all.dq.at<float>(1, h, 0), 0);
+    }
+    EXPECT_EQ(all.dsinks.at<float>(2), 0);
+  }
+}
+
 TEST(SparseMlaBackward, IsTheSameInEveryRun) {
   const Target target = test_targets().back();
   const Tensor q = Tensor::random_normal({40, 4, 12}, f32, 1), kv = Tensor::random_normal({9, 1, 12}, f32, 2),

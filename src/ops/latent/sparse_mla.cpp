@@ -56,7 +56,7 @@ const OperatorSchema& sparse_mla_schema() {
                "the weighted sums of values; 0 where no row is seen")
           .unit_stride()
           .out(&Op::lse, "lse", latent_lse_dims, is(f32),
-               "natural logarithm of the sum of exp(score); -inf where no row is seen")
+               "natural logarithm of the sum of exp(score); -inf where no row is seen, with a sink its logit")
           .steps_of("q")
           .source("DeepSeek-AI 2025, DeepSeek-V3.2: DeepSeek Sparse Attention")
           .gradient("sparse_mla_backward")

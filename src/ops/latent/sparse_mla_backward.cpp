@@ -17,7 +17,7 @@ SparseMla forward_of(const SparseMlaBackward& op) {
 
 constexpr std::int64_t bytes_of_marks = std::int64_t{1} << 29;
 constexpr std::int64_t most_listed = 16384;
-constexpr int few_tokens = 16, most_rounds = 8;  // of a GPU's processors
+constexpr int some_queries = 16, most_rounds = 8;  // of a GPU's processors
 constexpr int whole_vectors = 4;                 // numbers of i32 that the copies of a row's marks move
 
 // One of the two sources of rows.
@@ -39,8 +39,8 @@ int tokens_at_a_time(std::int64_t queries, std::int64_t bytes_of_pairs, std::int
   const auto of_rounds = [](int halves) {
     return halves * (gpu_processors / 2) / whole_vectors * whole_vectors;
   };
-  int tokens = few_tokens;
-  if (queries > 2 * few_tokens) {
+  int tokens = queries <= few_queries ? few_queries : some_queries;
+  if (queries > 2 * some_queries) {
     int halves = 1;
     while (halves < 2 * most_rounds && of_rounds(halves) < queries) ++halves;
     while (halves > 1 && !fits(of_rounds(halves))) --halves;
@@ -48,6 +48,14 @@ int tokens_at_a_time(std::int64_t queries, std::int64_t bytes_of_pairs, std::int
   }
   while (tokens > 1 && !fits(tokens)) tokens /= 2;
   return tokens;
+}
+
+// The parts of a list that keep the processors of a GPU busy where there are few queries.
+int splits_of(const SparseMlaBackwardKernel& kernel, std::int64_t blocks, std::int64_t entries) {
+  const std::int64_t steps = (entries + kernel.forward.keys - 1) / kernel.forward.keys;
+  int splits = 1;
+  while (2 * splits * blocks <= gpu_processors && 2 * splits <= steps) splits *= 2;
+  return splits;
 }
 
 SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Source& source) {
@@ -69,6 +77,11 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
                      of_token = kv_heads * c.dim(source.entries) * blocks * own.dim * own.type.bytes(),
                      marks_of_token = kv_heads * c.dim(source.keys) * i32.bytes();
   kernel.tokens = tokens_at_a_time(c.dim("queries"), of_token, marks_of_token);
+  if (!c.on_gpu()) return kernel;
+  kernel.few = kernel.tokens <= few_queries;
+  const std::int64_t queries = std::min<std::int64_t>(c.dim("queries"), kernel.tokens);
+  kernel.splits =
+      splits_of(kernel, std::max<std::int64_t>(queries * kv_heads * blocks, 1), c.dim(source.entries));
   return kernel;
 }
 
@@ -203,14 +216,17 @@ const OperatorSchema& sparse_mla_backward_schema() {
                 "batch=2 queries=2 keys=20 kv_heads=2 group=17 d=160 d_v=144 f16 entries=33 counts causal "
                 "sinks:f32 dlse"},
                {"exchanged_bf16", "queries=3 keys=70 kv_heads=1 group=20 d=352 d_v=320 bf16 entries=66"},
+               {"many_queries_bf16", "queries=34 keys=40 kv_heads=1 group=3 d=96 d_v=64 bf16 entries=20"},
                {"two_sources_and_passes_bf16",
                 "queries=18 keys=40 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=70 sinks:f32 more_kv "
                 "more_indices more_keys=30 more_entries=20"}})
-          .measured({{"64", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=256"},
-                     {"8192_64_heads",
-                      "queries=8192 keys=8192 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
-                     {"4096_128_heads",
-                      "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
+          .measured(
+              {{"64", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=256"},
+               {"one_token", "queries=1 keys=32768 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
+               {"8192_64_heads",
+                "queries=8192 keys=8192 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
+               {"4096_128_heads",
+                "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
           .run(run, formula);
   return table;
 }

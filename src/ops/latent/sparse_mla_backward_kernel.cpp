@@ -19,6 +19,7 @@ constexpr int piece =
 constexpr int word_bits = 32;  // queries that share a word
 constexpr int pairs_of_step = 8, entries_of_block = 256;
 constexpr int warp = 32, least_adding_threads = 64;
+constexpr int rows_of_few = 32, features_of_few = 64;  // that a block adds at a time, of few queries
 
 // A range of the features of a row.
 struct Piece {
@@ -71,6 +72,8 @@ struct MlaBackwardProgram {
   // The lists, in which a row stands once, and else -1; and how often it counts.
   Tensor rows = workspace("rows", {queries, kv_heads, padded}, i32);
   Tensor times = workspace("times", {queries, kv_heads, padded}, f32, {.zero = true});
+  // What the parts of a list add to the gradients of queries.
+  std::optional<Tensor> shares;
   // What pairs add to their rows.
   Tensor partials = workspace("parts", {kv_heads, queries* padded* blocks, c.dim}, c.type);
   LargeScores large;
@@ -79,6 +82,8 @@ struct MlaBackwardProgram {
     require(ceildiv(group, c.rows) == blocks, "the heads of a group fill the blocks of the instance");
     if (c.causal) offset.emplace(scalar("offset", i32));
     if (c.counts) counts.emplace(input("counts", {queries, kv_heads}, i32));
+    if (instance.splits > 1)
+      shares.emplace(workspace("shares", {instance.splits, queries, kv_heads, group, c.dim}, f32));
     if (instance.dlse) dlse.emplace(input("dlse", {queries, kv_heads, group}, f32));
   }
 
@@ -86,14 +91,21 @@ struct MlaBackwardProgram {
     write_deltas();
     mark();
     write_lists();
-    grid(queries * blocks, kv_heads, {.threads = c.rows == 64 && c.dim_v > most_undivided ? 256 : 0},
-         [&](Index x, Index h) { block(x / blocks, h, x % blocks); });
-    add_pairs();
+    const int splits = instance.splits, of_query = blocks * splits;
+    grid(queries * of_query, kv_heads, {.threads = c.rows == 64 && c.dim_v > most_undivided ? 256 : 0},
+         [&](Index x, Index h) { block(x / of_query, h, x % of_query / splits, x % splits); });
+    if (shares) add_shares();
+    if (instance.few)
+      add_few_pairs();
+    else
+      add_pairs();
   }
   void write_deltas();
   void mark();
   void write_lists();
-  void block(const Expr& query, const Expr& h, const Expr& heads_block);
+  void block(const Expr& query, const Expr& h, const Expr& heads_block, const Expr& split);
+  void add_shares();
+  void add_few_pairs();
   void add_pairs();
   void add_pairs_of(const Index& key, const Index& h);
   Expr list_pairs(const Shared& own, Shared& listed) const;
@@ -153,17 +165,19 @@ void MlaBackwardProgram::write_lists() {
 struct Heads {
   const MlaBackwardProgram& p;
   const SparseMlaKernel& c;
-  Expr query, h, heads_block, row;
+  Expr query, h, heads_block, split, row;
   std::vector<Shared> q, dout;
   std::vector<Fragment> dq;
   Fragment base, delta;
 
-  Heads(const MlaBackwardProgram& program, const Expr& own_query, const Expr& head, const Expr& block)
+  Heads(const MlaBackwardProgram& program, const Expr& own_query, const Expr& head, const Expr& block,
+        const Expr& part)
       : p(program),
         c(p.c),
         query(own_query),
         h(head),
         heads_block(block),
+        split(part),
         row(block * c.rows),
         base({c.rows}, f32),
         delta({c.rows}, f32) {
@@ -179,11 +193,11 @@ struct Heads {
     copy(p.base.slice(query, h).at(row), base);
     copy(p.delta.slice(query, h).at(row), delta);
   }
-  void step(const Index& j);
+  void step(const Expr& j);
   void store();
 };
 
-void Heads::step(const Index& j) {
+void Heads::step(const Expr& j) {
   Shared rows({c.keys}, i32), times({c.keys}, f32);
   Shared weights({c.rows, c.keys}, c.compute), gradients({c.rows, c.keys}, c.compute);
   copy(p.rows.slice(query, h).at(j * c.keys), rows);
@@ -221,16 +235,38 @@ void Heads::step(const Index& j) {
 void Heads::store() {
   for (std::size_t i = 0; i < dq.size(); ++i) {
     const Piece& own = p.pieces[i];
-    Tensor to = p.dq.slice(query, h, all, range(own.begin, own.begin + own.size));
-    if (p.instance.adds) parallel(dq[i], [&](Index m, Index d) { dq[i](m, d) += f32(to(row + m, d)); });
+    const auto features = range(own.begin, own.begin + own.size);
+    Tensor to =
+        p.shares ? p.shares->slice(split, query, h, all, features) : p.dq.slice(query, h, all, features);
+    if (p.instance.adds && !p.shares)
+      parallel(dq[i], [&](Index m, Index d) { dq[i](m, d) += f32(to(row + m, d)); });
     parallel(dq[i], [&](Index m, Index d) { to(row + m, d) = dq[i](m, d); });
   }
 }
 
-void MlaBackwardProgram::block(const Expr& query, const Expr& h, const Expr& heads_block) {
-  Heads own(*this, query, h, heads_block);
-  pipelined(ceildiv(count(query, h), c.keys), {.stages = 1}, [&](Index j) { own.step(j); });
+void MlaBackwardProgram::block(const Expr& query, const Expr& h, const Expr& heads_block, const Expr& split) {
+  Heads own(*this, query, h, heads_block, split);
+  Expr steps = ceildiv(count(query, h), c.keys);
+  if (!shares) {
+    pipelined(steps, {.stages = 1}, [&](Index j) { own.step(j); });
+  } else {
+    Expr each = ceildiv(steps, instance.splits), first = split * each;
+    pipelined(clamp(steps - first, 0, each), {.stages = 1}, [&](Index j) { own.step(first + j); });
+  }
   own.store();
+}
+
+// The loads of all parts are under way together.
+void MlaBackwardProgram::add_shares() {
+  grid(queries * group, ceildiv(c.dim, features_of_few), kv_heads, [&](Index x, Index chunk, Index h) {
+    Expr query = x / group, member = x % group, first = chunk * features_of_few;
+    Fragment parts =
+        load(shares->slice(all, query, h, member).at(0, first), {instance.splits, features_of_few});
+    Fragment sum = reduce_sum(parts, 0);
+    Tensor to = dq.slice(query, h, member);
+    if (instance.adds) parallel(sum, [&](Index d) { sum(d) += f32(to(first + d)); });
+    copy(sum, to.at(first));
+  });
 }
 
 // Every row has a block, whose threads have two features each.
@@ -289,6 +325,33 @@ void MlaBackwardProgram::add_pairs_of(const Index& key, const Index& h) {
       copy(sum, row.at(0));
   };
   when(is_last != 0, [&] { store(dkv.slice(key, h)); }).otherwise([&] { store(to); });
+}
+
+// Most rows are only written, so that rows share a block. Loads of their features are under way together.
+void MlaBackwardProgram::add_few_pairs() {
+  grid(ceildiv(keys, rows_of_few), kv_heads, [&](Index x, Index h) {
+    Expr row = x * rows_of_few;
+    Shared pairs({few_queries, rows_of_few}, i32);
+    parallel(pairs, [&](Index query, Index r) {
+      const Var mark = Expr(marks(h, row + r, query));
+      pairs(query, r) = select(query < queries && mark != 0, (query * padded + entries - mark) * blocks, -1);
+    });
+    serial(ceildiv(c.dim, features_of_few), [&](Index chunk) {
+      Expr first = chunk * features_of_few;
+      Fragment sum({rows_of_few, features_of_few}, f32, 0);
+      when(is_first == 0, [&] { copy(sums.slice(all, h).at(row, first), sum); });
+      serial(queries, [&](Index query) {
+        for (int block = 0; block < blocks; ++block)
+          parallel(sum, [&](Index r, Index d) {
+            Expr pair = select(pairs(query, r) >= 0, pairs(query, r) + block, -1);
+            sum(r, d) += f32(partials(h, pair, place(first + d)));
+          });
+      });
+      when(is_last != 0, [&] { copy(sum, dkv.slice(all, h).at(row, first)); }).otherwise([&] {
+        copy(sum, sums.slice(all, h).at(row, first));
+      });
+    });
+  });
 }
 
 constexpr int rows_of_sum = 1024;  // of a step of the sum over queries

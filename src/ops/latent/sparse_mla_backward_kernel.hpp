@@ -4,6 +4,9 @@
 // row which pairs name it: `marks` [kv heads, keys, tokens] has, for each query, which entry names the row
 // first. Entries that name it again are dropped, and the first counts for all of them. Each row then adds its
 // pairs in the order of queries, so that sums are the same in every run.
+//
+// Few queries leave processors idle: their lists are divided among blocks, whose gradients of queries are
+// then added in order, and rows, of which hardly any has a pair, are summed many at a time.
 #pragma once
 #include "ops/latent/sparse_mla_kernel.hpp"
 
@@ -11,18 +14,23 @@ namespace tegula::ops {
 
 // Of the row of a pair: threads of a product have their order.
 constexpr int exchanged_features = 32;
+constexpr int few_queries = 4;
 
 struct SparseMlaBackwardKernel {
   SparseMlaKernel forward = {};
   int tokens = 256;  // queries at a time, at most
   int blocks = 1;    // of `rows` heads, of a group
+  int splits = 1;    // of a list
+  bool few = false;  // queries, at most `few_queries`
   bool dlse = false;
   bool adds = false;       // dq has the gradients of another source already
   bool exchanged = false;  // the features of pairs are in the order in which threads of products have them
 
   auto fields() const {
-    return std::tuple(forward, labelled("tokens", tokens), labelled("blocks", blocks), labelled("dlse", dlse),
-                      labelled("adds", adds), labelled("exchanged", exchanged));
+    return std::tuple(forward, labelled("tokens", tokens), labelled("blocks", blocks),
+                      labelled("splits", splits > 1 ? std::optional(splits) : std::nullopt),
+                      labelled("few", few), labelled("dlse", dlse), labelled("adds", adds),
+                      labelled("exchanged", exchanged));
   }
 };
 

@@ -136,7 +136,8 @@ const OperatorSchema& sparse_mla_decode_schema() {
                "the weighted sums of values; 0 where no record is seen")
           .unit_stride()
           .out(&Op::lse, "lse", "queries heads", is(f32),
-               "natural logarithm of the sum of exp(score); -inf where no record is seen")
+               "natural logarithm of the sum of exp(score); -inf where no record is seen, with a sink its "
+               "logit")
           .steps_of("q")
           .source("DeepSeek-AI 2025, DeepSeek-V3.2: decode from its cache of 656 bytes a record")
           .no_gradient("a cache of 8 bits has none")

@@ -69,7 +69,7 @@ void add_results_of_types(Schema<Op>& table, const TypeRule& types) {
       .unit_stride()
       .ordered()
       .out(&Op::lse, "lse", lse_dims, is(f32),
-           "natural logarithm of the sum of exp(score); -inf where no key is seen");
+           "natural logarithm of the sum of exp(score); -inf where no key is seen, with a sink its logit");
 }
 template <class Op>
 void add_attention_results(Schema<Op>& table) {
