@@ -95,7 +95,7 @@ class CudaGridPrinter : private RowPrinter {
   passes::Computing computing() const;
   void by_register(const ir::For& n, const ir::Stmt& stmt);
   std::optional<Vectors> vectors_of(const ir::For& n, const Layout& layout);
-  std::optional<Vectors> shared_loads(const ir::For& n, const Layout& layout) const;
+  std::optional<Vectors> with_steady_loads(const ir::For& n, const Layout& layout) const;
   void in_register_loop(const ir::For& n, const ir::Stmt& stmt,
                         const std::function<void(const std::string& first)>& inside);
   void register_loop(const ir::For& n, const ir::Stmt& stmt);

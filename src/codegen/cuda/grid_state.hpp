@@ -135,7 +135,7 @@ class GridState {
   bool is_consumer_ = false;            // of the roles
   bool is_transposer_ = false;
   bool awaits_producer() const { return is_consumer_ || is_transposer_; }
-  bool in_whole_rows_ = false;       // pieces are printed for tiles all of whose rows exist
+  bool in_existing_rows_ = false;    // pieces are printed for tiles all of whose rows exist
   bool warps_decide_ = false;        // about some branches
   std::string tile_, tiles_;         // the number of the block, and of all
   bool has_tile_ = false;            // tile_ is in scope

@@ -39,13 +39,6 @@ bool grows(const For& n, const Expr& e) {
   return true;
 }
 
-bool same(const Access& a, const Access& b) {
-  const std::vector<Expr> x = coordinates(a), y = coordinates(b);
-  return is_own_shape(a.view) && is_own_shape(b.view) &&
-         std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                    [](const Expr& p, const Expr& q) { return equal(p, q); });
-}
-
 bool divides_integers(const Expr& e) {
   constexpr Op divisions[] = {Op::div, Op::mod, Op::floordiv, Op::floormod, Op::ceildiv};
   const bool own = !e->held().is_floating() &&
@@ -132,7 +125,7 @@ std::optional<std::vector<const Stmt*>> ElementPrinter::row_accesses(const For& 
     for (std::size_t k = 0; k < n.body.size(); ++k) {
       const Access* other = access_of(n.body[k]);
       if (k == i || !other || memory(*other) != memory(store->to)) continue;
-      if (k > i || !as<Load>(n.body[k]) || !same(*other, store->to)) return std::nullopt;
+      if (k > i || !as<Load>(n.body[k]) || !same_place(*other, store->to)) return std::nullopt;
     }
   }
   return result;
