@@ -223,6 +223,10 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
     name_found(table);
     return at.inside;
   };
+  if (vectors && has_common_loads(n, layout, *vectors)) {
+    load_numbers_of_runs(n, layout, *vectors, name);
+    load_pieces_of_columns(n, layout, *vectors, name);
+  }
   out_.line("#pragma unroll");
   if (vectors) {
     out_.open(fmt::format("for (int g = {}; g < {}; g += {}) {{", begin, end, vectors->width));
@@ -246,6 +250,8 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
   }
   loop_.reset();
   pieces_ = {};
+  in_front_.clear();
+  pieces_in_front_.clear();
   row_exists_.clear();
   out_.close();
 }

@@ -244,6 +244,7 @@ void ElementPrinter::find_pieces(const For& n) {
 
 // The name of the piece; the first of its loads brings it.
 const std::string& ElementPrinter::loaded_piece(std::size_t number) {
+  if (!pieces_in_front_.empty()) return pieces_in_front_[number];
   piece_names_.resize(pieces_.pieces.size());
   std::string& name = piece_names_[number];
   if (!name.empty()) return name;
