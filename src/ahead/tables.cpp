@@ -133,7 +133,7 @@ class Printer {
       ir::for_each_view(stmt, [&](const ir::View& view) {
         const int position = signature_.position_of(view.buffer.get());
         const auto& own = view.buffer->shape;
-        if (position < 0 || std::ranges::equal(view.shape, own, ir::equal)) return;
+        if (position < 0 || ir::equal(view.shape, own)) return;
         Items shape;
         for (const ir::Expr& e : view.shape) shape.push_back(expr(e));
         items.push_back(fmt::format("{{{}, {}, {}}}", position, shape.size(), array("Expr", shape).name));

@@ -30,11 +30,7 @@ bool is_candidate(const Copy& copy, const TileUses& uses) {
 }
 
 // What a copy may not be moved after.
-bool bars(const Effects& effects) {
-  return effects.leaves || std::any_of(effects.regions.begin(), effects.regions.end(), [](const Region& r) {
-           return is_write(r.touch) && !r.view->is_tile();
-         });
-}
+bool bars(const Effects& effects) { return effects.leaves || effects.writes_tensors(); }
 
 bool touches(const Effects& effects, const BufferPtr& tile) {
   return effects.reads(tile) || effects.writes(tile);

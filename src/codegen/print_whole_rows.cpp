@@ -32,12 +32,6 @@ bool defines_any(const std::vector<RowOp>& ops, const Expr& e) {
   return result;
 }
 
-bool same_place(const Access& a, const Access& b) {
-  const std::vector<Expr> x = coordinates(a), y = coordinates(b);
-  return std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                    [](const Expr& p, const Expr& q) { return equal(p, q); });
-}
-
 const Access* access_of_tile(const Stmt& s, const Buffer* tile) {
   const auto* load = as<Load>(s);
   const auto* store = as<Store>(s);

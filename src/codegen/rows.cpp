@@ -149,8 +149,7 @@ bool is_visible(const RowOp& op) {
   bool found = false;
   for_each_stmt(op.body, [&](const Stmt& stmt) {
     const Effects e = effects(stmt);
-    found |= e.reports;
-    for (const Region& region : e.regions) found |= is_write(region.touch) && !region.view->is_tile();
+    found |= e.reports || e.writes_tensors();
   });
   return found;
 }

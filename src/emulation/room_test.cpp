@@ -54,6 +54,33 @@ lang::Kernel two_loops(bool alike) {
   });
 }
 
+// Five tiles of a step, each of the product with the one before, leave room for one slot of its loads.
+lang::Kernel chain() {
+  using namespace lang;
+  return kernel("chain", [] {
+    lang::Tensor a = input("a", {3 * 64, 64}, bf16), b = input("b", {3 * 64, 256}, bf16),
+                 out = output("out", {64, 256}, f32);
+    grid(1, {.threads = 256}, [&](Index) {
+      Fragment sum({64, 256}, f32, 0), value({64, 256}, f32);
+      pipelined(3, {.stages = 2}, [&](Index s) {
+        Shared left({64, 64}, bf16), right({64, 256}, bf16);
+        copy(a.at(s * 64, 0), left);
+        copy(b.at(s * 64, 0), right);
+        clear(value);
+        gemm(left, right, value);
+        for (int i = 0; i < 5; ++i) {
+          Shared made({64, 256}, bf16);
+          copy(value, made);
+          clear(value);
+          gemm(left, made, value);
+        }
+        parallel(sum, [&](Index i, Index j) { sum(i, j) += value(i, j); });
+      });
+      copy(sum, out.at(0, 0));
+    });
+  });
+}
+
 void expect_as_on_cpu(const lang::Kernel& program, const std::vector<Tensor>& inputs, const Shape& shape) {
   const auto results = [&](Target target) {
     const Tensor out = Tensor::full(shape, f32, NAN);
@@ -74,6 +101,17 @@ TEST(RoomOnHopper, SlotsGiveWayToConversions) {
       program,
       {Tensor::random_normal({2, queries, 128}, bf16, 1), Tensor::random_normal({keys, 128}, bf16, 2)},
       {2, queries / 16, keys});
+}
+
+// Tiles that a step does not need any more give their memory to those behind them.
+TEST(RoomOnHopper, TilesGiveWayToSlots) {
+  const Watchdog watchdog("room", most_time);
+  const lang::Kernel program = chain();
+  EXPECT_NE(codegen::print_cuda(Signature(program.ir()), {90}).text.find("init_ring<2>"), std::string::npos);
+  expect_as_on_cpu(
+      program,
+      {Tensor::random_normal({3 * 64, 64}, bf16, 1, 0, 0.1), Tensor::random_normal({3 * 64, 256}, bf16, 2)},
+      {64, 256});
 }
 
 // Loops whose tiles come alike have the same slots; others have no room for slots of their own.

@@ -286,13 +286,12 @@ TEST_P(RowPrograms, AreAsInterpreted) {
     EXPECT_EQ(text.find(own), std::string::npos) << own << "\n" << text;
 }
 
-std::vector<RowCase> cases() {
-  const std::vector<std::string> once{"registers change their threads"}, by_elements{": to shared memory"};
-  const Tensor rows = normal({3, 1024}, bf16, 1), narrow = normal({5, 128}, bf16, 2);
-  const Tensor ragged = normal({3, 200}, f32, 3), whole = normal({3, 256}, bf16, 4);
-  const Tensor sums = normal({150, 64}, f32, 12), scale = normal({150}, f32, 13);
-  const std::vector<std::string> shared{"halve_among_lanes"};
-  std::vector<RowCase> all{
+const std::vector<std::string> once{"registers change their threads"}, by_elements{": to shared memory"},
+    shared{"halve_among_lanes"};
+
+std::vector<RowCase> transforms() {
+  const Tensor rows = normal({3, 1024}, bf16, 1);
+  return {
       {"reshaped", [] { return transform(1024, Spelling::reshaped); }, {rows}, {3, 1024}, once, by_elements},
       {"radix_four",
        [] { return transform(1024, Spelling::radix_four); },
@@ -313,6 +312,13 @@ std::vector<RowCase> cases() {
        {2, 256},
        once,
        by_elements},
+  };
+}
+
+std::vector<RowCase> pieces_and_tiles() {
+  const Tensor narrow = normal({5, 128}, bf16, 2), ragged = normal({3, 200}, f32, 3),
+               whole = normal({3, 256}, bf16, 4);
+  return {
       {"pieces", [] { return pieces(f32, Piece::loaded); }, {ragged}, {3, 200}, {"wait_copies<1>"}},
       {"pieces_of_16_bits",
        [] { return pieces(bf16, Piece::loaded); },
@@ -336,6 +342,13 @@ std::vector<RowCase> cases() {
        {5, 128},
        {},
        {"is_aligned"}},
+      {"halves", [] { return halves(); }, {narrow}, {5, 128}, {}, {"block_sync"}},
+  };
+}
+
+std::vector<RowCase> sums_of_rows() {
+  const Tensor sums = normal({150, 64}, f32, 12), scale = normal({150}, f32, 13);
+  return {
       {"sums_of_rows", [] { return row_sums(64, f32, Sums::of_rows); }, {sums, scale}, {150, 4}, shared},
       {"sums_of_few_rows",
        [] { return row_sums(16, bf16, Sums::of_rows); },
@@ -355,6 +368,11 @@ std::vector<RowCase> cases() {
        shared},
       {"scaled_sums", [] { return row_sums(64, f32, Sums::scaled); }, {sums, scale}, {150, 4}, shared},
       {"sums_that_rows_need", [] { return row_sums(64, f32, Sums::kept_by_all); }, {sums, scale}, {150, 4}},
+  };
+}
+
+std::vector<RowCase> pairs_and_taps() {
+  return {
       {"pairs",
        [] { return pairs_of_rows(16); },
        {normal({21, 64}, bf16, 16)},
@@ -373,8 +391,13 @@ std::vector<RowCase> cases() {
        {21, 64},
        {"load_pack<8>(s"}},
       {"counted", [] { return counted_rows(); }, {normal({90, 64}, bf16, 18)}, {2}, {}, by_elements},
-      {"halves", [] { return halves(); }, {narrow}, {5, 128}, {}, {"block_sync"}},
   };
+}
+
+std::vector<RowCase> cases() {
+  std::vector<RowCase> all;
+  for (const auto& table : {transforms(), pieces_and_tiles(), sums_of_rows(), pairs_and_taps()})
+    all.insert(all.end(), table.begin(), table.end());
   return all;
 }
 

@@ -136,5 +136,43 @@ TEST_P(Words, AreLoadedByPieces) {
 INSTANTIATE_TEST_SUITE_P(Table, Words, ::testing::ValuesIn(words_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
+// A word of a row times eight numbers of its column, times the number of its group: the numbers of columns
+// are the same for all rows that a thread has.
+lang::Kernel weighed_columns() {
+  return kernel("columns", [&] {
+    Dim N("N"), W("W"), G("G");
+    lang::Tensor x = input("x", {N, W}, f32), a = input("a", {W * 8}, f16),
+                 scale = input("scale", {N, G}, f16), out = output("out", {N}, f32);
+    grid(ceildiv(N, rows), {.threads = 64}, [&](Index by) {
+      Fragment sums({rows, 128}, f32, 0);
+      serial(ceildiv(W, 128), [&](Index step) {
+        Fragment own = load(x.at(by * rows, step * 128), {rows, 128});
+        parallel(sums, [&](Index i, Index j) {
+          Expr at = step * 128 + j;
+          Var sum = 0.0f;
+          for (int e = 0; e < 8; ++e) sum += own(i, j) * a(at * 8 + e) * float(e + 1);
+          sums(i, j) += sum * scale(by * rows + i, at / 16);
+        });
+      });
+      lang::copy(reduce_sum(sums), out.at(by * rows));
+    });
+  });
+}
+
+TEST(SharedPieces, StandInFrontOfAllRows) {
+  const Watchdog watchdog("pieces", std::chrono::seconds(60));
+  const lang::Kernel program = weighed_columns();
+  const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
+  EXPECT_LT(text.find("pieces_[e] = piece_"), text.find("for (int g = 0;", text.find("pieces_[e] = piece_")))
+      << text;
+  for (const int n : {1, 6})
+    for (const int words : {0, 1, 100, 300})
+      expect_as_interpreted(
+          program,
+          {Data::random_normal({n, words}, f32, 1), Data::random_normal({words * 8}, f16, 2),
+           Data::random_normal({n, (words + 15) / 16}, f16, 3)},
+          {n}, 2e-3, {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
+}
+
 }  // namespace shared_numbers_test
 }  // namespace tegula::emulation

@@ -103,6 +103,8 @@ class Machine {
   [[noreturn]] void fail(const std::string& message, const Loc& at) const;
   [[noreturn]] void fail_invalid(const char* use, std::uint32_t cause, const Loc& at) const;
   [[noreturn]] void fail_overflow(const Instruction& instruction);
+  // An index of the view of a tile leaves the tile.
+  [[noreturn]] void fail_outside(const PreparedView& view, const Loc& at);
   std::string element_text(const Memory& memory, std::int64_t position) const;
   std::string place_text() const;
   bool silent() const { return options_.silent; }

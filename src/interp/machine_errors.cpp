@@ -109,6 +109,19 @@ void Machine::fail_invalid(const char* use, std::uint32_t cause, const Loc& at) 
        at);
 }
 
+void Machine::fail_outside(const PreparedView& view, const Loc& at) {
+  const Memory& memory = buffer(view.buffer);
+  Shape index;
+  for (const PreparedView::Dim& dim : view.dims) {
+    if (dim.axis < 0) index.push_back(registers_[dim.offset].integer);
+  }
+  fail(fmt::format("index {} is outside the tile `{}` of {} ({}), of which this statement needs every element "
+                   "of its view; keep the index inside, or guard the statement with when()",
+                   describe(index), memory.buffer->name, describe(memory.shape),
+                   short_location(memory.buffer->at)),
+       at);
+}
+
 void Machine::fail_overflow(const Instruction& instruction) {
   const ir::ExprNode& node = *instruction.node;
   // Formats the operation as in the program, with values instead of operands.

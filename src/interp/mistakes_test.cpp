@@ -123,6 +123,35 @@ const Mistake mistakes[] = {
        Shared s({4}, i32);
        s(X(0) + 4) = 1;
      }},
+    {"reduction of a row outside a tile",
+     {"index [6] is outside the tile `s0` of [4, 2]", "guard the statement with when()"},
+     [](Tensor, Tensor X) {
+       Shared s({4, 2}, i32);
+       clear(s);
+       Fragment sum = reduce_sum(s.slice(X(0) + 3, all));
+     }},
+    {"scan of a row outside a tile",
+     {"index [4] is outside the tile `s0` of [4, 2]"},
+     [](Tensor, Tensor X) {
+       Shared s({4, 2}, i32);
+       clear(s);
+       Fragment sums = scan_sum(s.slice(X(0) + 1, all));
+     }},
+    {"product of a tile outside a tile",
+     {"index [5] is outside the tile `s0` of [2, 2, 2]"},
+     [](Tensor, Tensor X) {
+       Shared a({2, 2, 2}, f32), b({2, 2}, f32);
+       clear(a), clear(b);
+       Fragment c({2, 2}, f32, 0);
+       gemm(a.slice(X(0) + 2, all, all), b, c);
+     }},
+    {"accumulation of a row outside a tile",
+     {"index [4] is outside the tile `s0` of [4, 2]"},
+     [](Tensor Y, Tensor X) {
+       Shared s({4, 2}, i32);
+       clear(s);
+       accumulate(Y.at(0), s.slice(X(0) + 1, all));
+     }},
     {"overflow",
      {"the result of 3145728 * 3145728 does not fit i32", "u32(x) if it should wrap"},
      [](Tensor Y, Tensor X) { Y(0) = (X(0) << 20) * (X(1) << 20); }},

@@ -7,7 +7,6 @@
 #include "interp/machine.hpp"
 #include "interp/nodes.hpp"
 #include "ir/tf32.hpp"
-#include "tegula/error.hpp"
 
 namespace tegula::interp {
 namespace {
@@ -19,6 +18,11 @@ struct Side {
 
   Side(Machine& m, const PreparedView& prepared)
       : memory(m.buffer(prepared.buffer)), view(m.resolve(prepared)) {}
+
+  // For operations that need every element: only copies may reach outside of a tile.
+  Side(Machine& m, const PreparedView& prepared, const Node& node) : Side(m, prepared) {
+    if (view.empty) m.fail_outside(prepared, node.at());
+  }
 };
 
 // Calls f(position of a, position of b, index) for every index; a position not in its view is `outside`.
@@ -120,11 +124,10 @@ namespace {
 // The elements of a tile as a dense matrix of doubles or integers, all of which must be valid.
 template <class T>
 std::vector<T> matrix(Machine& m, const PreparedView& view, const char* use, const Node& node) {
-  const Side side(m, view);
+  const Side side(m, view, node);
   std::vector<T> result;
   result.reserve(static_cast<std::size_t>(view.extents[0] * view.extents[1]));
   for_each_pair(view.extents, side.view, side.view, [&](std::int64_t p, std::int64_t) {
-    internal_assert(p != outside, "an operand of gemm reaches outside its tile");
     const Cell cell = m.read_valid(side.memory, p, use, node);
     if constexpr (std::is_floating_point_v<T>)
       result.push_back(static_cast<T>(cell.real));
@@ -221,7 +224,7 @@ void multiply(Machine& m, const GemmNode& node) {
   std::vector<T> c =
       node.overwrite ? std::vector<T>(rows * n) : matrix<T>(m, *node.c, "an element that gemm adds to", node);
   add_product(a, b, c, k, n, node.precision);
-  const Side target(m, *node.c);
+  const Side target(m, *node.c, node);
   std::size_t next = 0;
   for_each_pair(node.c->extents, target.view, target.view, [&](std::int64_t p, std::int64_t) {
     const T value = c[next++];
@@ -296,7 +299,7 @@ Flow GemmNode::run(Machine& m) const {
 }
 
 Flow ReduceNode::run(Machine& m) const {
-  const Side source(m, *from), target(m, *to);
+  const Side source(m, *from, *this), target(m, *to, *this);
   // Rows of `from` along `dim`, one for each element of `to`.
   ResolvedView rows = source.view;
   const ResolvedView::Axis along = rows.axes[dim];
@@ -304,7 +307,6 @@ Flow ReduceNode::run(Machine& m) const {
   const std::int64_t length = from->extents[dim];
   const DType held = compute_type(to_type);
   for_each_pair(to->extents, rows, target.view, [&](std::int64_t p, std::int64_t q) {
-    internal_assert(p != outside && q != outside, "a reduction reaches outside its tile");
     const Cell first = overwrite
                            ? identity(op, to_type)
                            : m.read_valid(target.memory, q, "an element that a reduction adds to", *this);
@@ -326,9 +328,9 @@ Flow ReduceNode::run(Machine& m) const {
 }
 
 Flow ScanNode::run(Machine& m) const {
-  const Side source(m, *from), target(m, *to);
+  const Side source(m, *from, *this), target(m, *to, *this);
   std::optional<Side> marks;
-  if (starts != nullptr) marks.emplace(m, *starts);
+  if (starts != nullptr) marks.emplace(m, *starts, *this);
   const DType held = compute_type(to_type);
   // The first elements of the rows along `dim`; the other views step in the same way.
   const auto first_of = [&](ResolvedView view) {
@@ -372,7 +374,7 @@ Flow ScanNode::run(Machine& m) const {
 
 Flow AccumulateNode::run(Machine& m) const {
   m.execute(code);
-  const Side source(m, *tile), target(m, *to);
+  const Side source(m, *tile, *this), target(m, *to);
   Machine::Contribution contribution{0, to->buffer, this, op, consecutive, overwrites, {}, {}, {}};
   if (ordered) {
     contribution.order = m.integer(order, "the order of accumulate()", at());
@@ -380,7 +382,6 @@ Flow AccumulateNode::run(Machine& m) const {
   }
   for_each_pair(tile->extents, source.view, target.view, [&](std::int64_t p, std::int64_t q) {
     if (q == outside) return;
-    internal_assert(p != outside, "accumulate reaches outside its tile");
     const Cell cell = m.read_valid(source.memory, p, "an element that accumulate() adds", *this);
     const Cell value = converted(source.memory.type, target.memory.type, cell);
     m.note_combine(target.memory, q, *this);

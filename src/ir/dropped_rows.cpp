@@ -22,7 +22,7 @@ bool uses_mutable(const Expr& e) {
 
 Values::Values(const Body& block) : parents_{-1} {
   for (const Region& r : all_effects(block).regions) {
-    if (is_write(r.touch) && !r.view->is_tile()) written_.push_back(r.view->buffer.get());
+    if (is_tensor_write(r)) written_.push_back(r.view->buffer.get());
   }
   body(block, 0);
 }

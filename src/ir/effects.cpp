@@ -105,6 +105,8 @@ bool Effects::writes(const BufferPtr& buffer) const {
                      [&](const Region& r) { return is_write(r.touch) && r.view->buffer == buffer; });
 }
 
+bool Effects::writes_tensors() const { return std::any_of(regions.begin(), regions.end(), is_tensor_write); }
+
 Effects effects(const Stmt& stmt) {
   Effects out;
   add(stmt, out);

@@ -21,6 +21,8 @@ struct Region {
   Touch touch;
 };
 
+inline bool is_tensor_write(const Region& r) { return is_write(r.touch) && !r.view->is_tile(); }
+
 struct Effects {
   std::vector<Region> regions;
   Body statements;                    // that the regions point into
@@ -33,6 +35,7 @@ struct Effects {
 
   bool reads(const BufferPtr& buffer) const;
   bool writes(const BufferPtr& buffer) const;
+  bool writes_tensors() const;
 };
 
 // The effects of the statement itself, without nested statements.

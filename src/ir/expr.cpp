@@ -121,4 +121,8 @@ std::int64_t constant_value(const Expr& e) {
 
 bool equal(const Expr& a, const Expr& b) { return Equality()(a, b); }
 
+bool equal(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), Equality());
+}
+
 }  // namespace tegula::ir

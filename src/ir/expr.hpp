@@ -90,5 +90,7 @@ std::int64_t constant_value(const Expr& e);
 
 // Same structure, variables and constants (bitwise for floats).
 bool equal(const Expr& a, const Expr& b);
+// As many, each equal to the one at its place.
+bool equal(const std::vector<Expr>& a, const std::vector<Expr>& b);
 
 }  // namespace tegula::ir

@@ -52,6 +52,16 @@ TEST(Expr, SizeCountsTheTree) {
   EXPECT_EQ(make(Op::mul, i32, {sum, sum})->size, 7);
 }
 
+TEST(Expr, ListsAreEqualPlaceByPlace) {
+  using List = std::vector<Expr>;
+  const Expr x = variable(scalar_named("x")), one = int32(1);
+  EXPECT_TRUE(equal(List{x, int32(1)}, List{x, one}));
+  EXPECT_TRUE(equal(List{}, List{}));
+  EXPECT_FALSE(equal(List{x, one}, List{one, x}));
+  EXPECT_FALSE(equal(List{x, one}, List{x}));
+  EXPECT_FALSE(equal(List{x}, List{x, one}));
+}
+
 TEST(Expr, EqualityIsStructural) {
   const VariablePtr x = scalar_named("x"), other = scalar_named("x");
   const auto make_sum = [](const VariablePtr& v) { return make(Op::add, i32, {variable(v), int32(1)}); };

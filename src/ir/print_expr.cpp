@@ -107,11 +107,6 @@ std::string permutation(const View& view) {
   return fmt::format(".permute({})", fmt::join(source, ", "));
 }
 
-bool is_reshaped(const View& view) {
-  return !std::equal(view.shape.begin(), view.shape.end(), view.buffer->shape.begin(),
-                     view.buffer->shape.end(), [](const Expr& a, const Expr& b) { return equal(a, b); });
-}
-
 }  // namespace
 
 void Names::leave() {
@@ -184,7 +179,7 @@ std::string ExprPrinter::shape(const std::vector<Expr>& extents) {
 
 std::string ExprPrinter::base(const View& view) {
   const std::string name = names.of(view.buffer);
-  return is_reshaped(view) ? fmt::format("{}.reshape({})", name, list(view.shape)) : name;
+  return !is_own_shape(view) ? fmt::format("{}.reshape({})", name, list(view.shape)) : name;
 }
 
 std::string ExprPrinter::limits(const ViewDim& dim, const Expr& full) {

@@ -47,10 +47,7 @@ bool is_whole(const View& view) {
   return true;
 }
 
-bool is_own_shape(const View& view) {
-  return std::equal(view.shape.begin(), view.shape.end(), view.buffer->shape.begin(),
-                    view.buffer->shape.end(), [](const Expr& a, const Expr& b) { return equal(a, b); });
-}
+bool is_own_shape(const View& view) { return equal(view.shape, view.buffer->shape); }
 
 std::vector<Expr> coordinates(const Access& access) {
   std::vector<Expr> result;
@@ -62,6 +59,11 @@ std::vector<Expr> coordinates(const Access& access) {
     }
   }
   return result;
+}
+
+bool same_place(const Access& a, const Access& b) {
+  return a.view.buffer == b.view.buffer && equal(a.view.shape, b.view.shape) &&
+         equal(coordinates(a), coordinates(b));
 }
 
 }  // namespace tegula::ir

@@ -62,5 +62,7 @@ struct Access {
 
 // The coordinates in the reshaped buffer: offset + index, one for each of view.dims.
 std::vector<Expr> coordinates(const Access& access);
+// Whether both are the same element of one buffer, as far as their expressions say.
+bool same_place(const Access& a, const Access& b);
 
 }  // namespace tegula::ir

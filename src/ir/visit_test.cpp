@@ -122,6 +122,24 @@ TEST(Effects, OfStatementsAlone) {
   EXPECT_TRUE(all_effects(s.loop).leaves);
 }
 
+TEST(Effects, WritesOfTensorsAreNotThoseOfTiles) {
+  const Sample s;  // loads from a tensor, and stores to a tile
+  EXPECT_FALSE(all_effects(s.body).writes_tensors());
+  EXPECT_TRUE(effects(st(Store{element(s.a, {int32(0)}), int32(1)})).writes_tensors());
+}
+
+TEST(View, PlacesAreThoseOfElements) {
+  const BufferPtr a = tile("a", Space::shared, i32, {4, 8}), b = tile("b", Space::shared, i32, {4, 8});
+  const Expr i = variable(named("i")), j = variable(named("j"));
+  Access shifted = element(a, {i, j});
+  shifted.view.dims[0].offset = int32(1);
+  EXPECT_TRUE(same_place(element(a, {i, j}), element(a, {i, j})));
+  EXPECT_FALSE(same_place(element(a, {i, j}), element(a, {j, i})));
+  EXPECT_FALSE(same_place(element(a, {i, j}), element(b, {i, j})));
+  EXPECT_FALSE(same_place(element(a, {i, j}), shifted));
+  EXPECT_TRUE(same_place(shifted, shifted));
+}
+
 TEST(Effects, OfTileOperations) {
   const BufferPtr a = tile("a", Space::shared, f32, {8, 8}), b = tile("b", Space::shared, f32, {8, 8}),
                   c = tile("c", Space::fragment, f32, {8, 8});

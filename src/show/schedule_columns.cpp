@@ -24,11 +24,7 @@ const Events* body_of(const Event& event) {
 EventKind kind_of_statement(const ir::Stmt& stmt) {
   if (!stmt) return EventKind::work;
   if (ir::as<ir::Turn>(stmt)) return EventKind::turn;
-  const ir::Effects effects = ir::all_effects(stmt);
-  const bool stores = std::any_of(effects.regions.begin(), effects.regions.end(), [](const ir::Region& r) {
-    return ir::is_write(r.touch) && !r.view->is_tile();
-  });
-  return stores ? EventKind::store : EventKind::work;
+  return ir::all_effects(stmt).writes_tensors() ? EventKind::store : EventKind::work;
 }
 
 std::vector<std::string> wrapped(const std::string& words) {

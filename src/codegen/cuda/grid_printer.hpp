@@ -95,7 +95,7 @@ class CudaGridPrinter : private RowPrinter {
   passes::Computing computing() const;
   void by_register(const ir::For& n, const ir::Stmt& stmt);
   std::optional<Vectors> vectors_of(const ir::For& n, const Layout& layout);
-  std::optional<Vectors> shared_loads(const ir::For& n, const Layout& layout) const;
+  std::optional<Vectors> with_steady_loads(const ir::For& n, const Layout& layout) const;
   void in_register_loop(const ir::For& n, const ir::Stmt& stmt,
                         const std::function<void(const std::string& first)>& inside);
   void register_loop(const ir::For& n, const ir::Stmt& stmt);
@@ -103,6 +103,12 @@ class CudaGridPrinter : private RowPrinter {
   bool as_a_whole(const ir::For& n, const ir::Stmt& stmt);
   void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
   void registers(const ir::For& n, const Layout& layout, const std::string& first, const Vectors* vectors);
+  // ---- loads in front of all elements (print_common_loads.cpp)
+  bool has_common_loads(const ir::For& n, const Layout& layout, const Vectors& vectors) const;
+  void load_numbers_of_runs(const ir::For& n, const Layout& layout, const Vectors& vectors,
+                           const std::function<std::string()>& name);
+  void load_pieces_of_columns(const ir::For& n, const Layout& layout, const Vectors& vectors,
+                          const std::function<std::string()>& name);
   void flat(const ir::For& n, const std::string& type, const Texts& extents, const Vectors* vectors);
   void convert_elements(const ir::For& loop) override;
   FragmentTile converted(const ir::BufferPtr& buffer, const Layout& layout, bool with_contents,

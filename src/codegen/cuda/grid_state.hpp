@@ -78,6 +78,9 @@ class GridState {
   // What its iterations load by whole pieces, and the names of those that have been loaded.
   passes::PieceLoads pieces_;
   std::vector<std::string> piece_names_;
+  // Loads of it that stand in front of all its elements, and pieces: what they are in the lines of an element.
+  std::unordered_map<const ir::StmtNode*, std::string> in_front_;
+  std::vector<std::string> pieces_in_front_;
   // What it finds for each row before the row's elements, and the condition under which the row is written.
   const passes::RowLoop* rows_found_ = nullptr;
   std::string row_exists_;
@@ -135,7 +138,7 @@ class GridState {
   bool is_consumer_ = false;            // of the roles
   bool is_transposer_ = false;
   bool awaits_producer() const { return is_consumer_ || is_transposer_; }
-  bool in_whole_rows_ = false;       // pieces are printed for tiles all of whose rows exist
+  bool in_existing_rows_ = false;    // pieces are printed for tiles all of whose rows exist
   bool warps_decide_ = false;        // about some branches
   std::string tile_, tiles_;         // the number of the block, and of all
   bool has_tile_ = false;            // tile_ is in scope

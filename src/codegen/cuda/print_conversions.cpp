@@ -9,7 +9,7 @@
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
-#include "passes/cuda/whole_rows.hpp"
+#include "passes/cuda/existing_rows.hpp"
 
 namespace tegula::codegen {
 
@@ -73,7 +73,7 @@ std::vector<std::size_t> RowPrinter::dims_asked_by_piece(const For& loop, const 
   if (!roles_ || is_consumer_) return result;
   const std::vector<Expr> at = coordinates(from);
   for (std::size_t d = 0; d + 1 < at.size(); ++d) {
-    if (in_whole_rows_ && passes::goes_by_row(loop, at[d])) continue;
+    if (in_existing_rows_ && passes::goes_by_row(loop, at[d])) continue;
     const bool by_row = std::any_of(loop.index.begin(), loop.index.end() - 1,
                                     [&](const VariablePtr& v) { return uses(at[d], v); });
     if (by_row) result.push_back(d);
@@ -90,7 +90,7 @@ RowPrinter::Texts RowPrinter::conditions_of_pieces(const passes::RowConversion& 
     if (plan.statements[i] == Of::piece)
       add_conditions(loop, load->from, plan.elements, result,
                      dims_asked_by_piece(loop, load->from, plan.elements));
-    else if (in_whole_rows_ && plan.statements[i] == Of::row && load)
+    else if (in_existing_rows_ && plan.statements[i] == Of::row && load)
       add_corner_limits(loop, load->from, dims_of_rows(loop, *load), result);
   }
   return result;
@@ -99,7 +99,7 @@ RowPrinter::Texts RowPrinter::conditions_of_pieces(const passes::RowConversion& 
 // Dimensions of what is read once a row whose limits are asked for the whole tile.
 std::vector<std::size_t> RowPrinter::dims_of_rows(const For& loop, const Load& load) const {
   std::vector<std::size_t> result;
-  if (!in_whole_rows_ || load.from.view.is_tile()) return result;
+  if (!in_existing_rows_ || load.from.view.is_tile()) return result;
   const std::vector<Expr> at = coordinates(load.from);
   for (const std::size_t d : dims_known_before(loop, load.from))
     if (passes::goes_by_row(loop, at[d])) result.push_back(d);
@@ -108,10 +108,10 @@ std::vector<std::size_t> RowPrinter::dims_of_rows(const For& loop, const Load& l
 
 // Prints pieces without questions of each row for tiles all of whose rows exist, where that saves any, and as
 // planned for the others; `otherwise` where pieces cannot be loaded.
-void RowPrinter::by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers,
-                               bool in_ranges, const PrintPieces& pieces,
-                               const std::function<void()>& otherwise) {
-  const passes::WholeRows whole = passes::whole_rows(plan);
+void RowPrinter::by_existing_rows(const passes::RowConversion& plan, const PieceRegisters& registers,
+                                  bool in_ranges, const PrintPieces& pieces,
+                                  const std::function<void()>& otherwise) {
+  const passes::ExistingRows whole = passes::existing_rows(plan);
   PieceRegisters own = registers;
   own.vectors.names.clear();
   const Body &before = as<For>(plan.loop)->body, &after = as<For>(whole.rows.loop)->body;
@@ -122,14 +122,14 @@ void RowPrinter::by_whole_rows(const passes::RowConversion& plan, const PieceReg
   const Texts asked = conditions_of_pieces(plan);
   // Of two tensors the assembler would load pieces behind the stores of others, one way after the other, but
   // where each thread has pieces of one of them.
-  in_whole_rows_ =
+  in_existing_rows_ =
       roles_ && !is_consumer_ && (plan.reads_one_tensor() || (in_ranges && moves_in_ranges(whole.rows)));
   Texts conditions = conditions_of_pieces(whole.rows);
   for (const Expr& e : whole.conditions) {
     const std::string text = compared(e, value(e));
     if (!contains(conditions, text)) conditions.push_back(text);
   }
-  const bool saves = in_whole_rows_ && (conditions != asked);
+  const bool saves = in_existing_rows_ && (conditions != asked);
   if (saves) {
     out_.open(fmt::format("if ({}) {{", fmt::join(conditions, " && ")));
     const std::optional<ElementLoop> outer = loop_;
@@ -137,7 +137,7 @@ void RowPrinter::by_whole_rows(const passes::RowConversion& plan, const PieceReg
     pieces(whole.rows, own);
     loop_ = outer;
   }
-  in_whole_rows_ = false;
+  in_existing_rows_ = false;
   if (!saves && asked.empty()) return pieces(plan, registers);
   if (saves)
     out_.reopen(asked.empty() ? "} else {" : fmt::format("}} else if ({}) {{", fmt::join(asked, " && ")));
@@ -160,7 +160,7 @@ void RowPrinter::convert_rows(const passes::RowConversion& plan) {
   const Facts before = facts_;
   add_indices(loop);
   loop_ = ElementLoop{&loop, nullptr, ""};
-  by_whole_rows(
+  by_existing_rows(
       plan, registers_of_pieces(plan), true,
       [&](const auto& rows, const auto& registers) { convert_in_batches(rows, registers); },
       [&] { convert_elements(loop); });

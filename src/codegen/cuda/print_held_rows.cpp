@@ -11,7 +11,7 @@
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/column_ranges.hpp"
-#include "passes/cuda/whole_rows.hpp"
+#include "passes/cuda/existing_rows.hpp"
 
 namespace tegula::codegen {
 
@@ -194,7 +194,7 @@ void CudaGridPrinter::load_held(const HeldLoop& own) {
   add_indices(loop);
   loop_ = ElementLoop{&loop, nullptr, ""};
   if (own.rows) {
-    by_whole_rows(
+    by_existing_rows(
         *own.rows, own.registers, false,
         [&](const auto& rows, const auto& registers) {
           each_piece(rows, own.count, "", [&] { load_pieces(rows, registers); });
@@ -322,7 +322,7 @@ std::vector<passes::MovingRows> CudaGridPrinter::rows_to_prefetch(const schedule
     // nor one whose elements it converts.
     const Buffer& tile = *as<Store>(as<For>(plan->loop)->body.back())->to.view.buffer;
     if (roles_->ring_of(&tile) < 0) continue;
-    std::vector<passes::MovingRows> ranges = passes::moving_ranges(passes::whole_rows(*plan).rows);
+    std::vector<passes::MovingRows> ranges = passes::moving_ranges(passes::existing_rows(*plan).rows);
     if (ranges.empty() || pieces_of_thread(*plan) == 0 || !can_hold(*held_step_, *as<For>(elements)))
       continue;
     for (passes::MovingRows& moving : ranges) result.push_back(std::move(moving));

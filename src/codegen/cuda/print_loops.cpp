@@ -135,14 +135,14 @@ std::optional<Vectors> CudaGridPrinter::vectors_of(const For& n, const Layout& l
   if (!part_.is_all()) return std::nullopt;
   const std::int64_t run = run_along_rows(layout);
   auto result = run > 1 ? find_vectors(n, run, &layout) : find_cut_vectors(n, layout);
-  if (!result) return shared_loads(n, layout);
+  if (!result) return with_steady_loads(n, layout);
   if (!rows_found_ && run > 1)
     for (const Stmt& s : passes::steady_loads(n, result->width, facts_)) result->steady.insert(s.get());
   return result;
 }
 
 // The same where nothing is asked about rows: loads that elements share.
-std::optional<Vectors> CudaGridPrinter::shared_loads(const For& n, const Layout& layout) const {
+std::optional<Vectors> CudaGridPrinter::with_steady_loads(const For& n, const Layout& layout) const {
   for (std::int64_t width = rows_found_ ? 1 : run_along_rows(layout); width > 1; width /= 2) {
     Vectors result;
     result.width = static_cast<int>(width);
@@ -191,7 +191,7 @@ void CudaGridPrinter::register_loop(const For& n, const Stmt& s) {
         vectors ? vectors->conditions : Texts{},
         [&] { registers(n, layout, first, vectors ? &*vectors : nullptr); },
         [&] {
-          const auto shared = shared_loads(n, layout);
+          const auto shared = with_steady_loads(n, layout);
           registers(n, layout, first, shared ? &*shared : nullptr);
         });
   });
@@ -223,6 +223,10 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
     name_found(table);
     return at.inside;
   };
+  if (vectors && has_common_loads(n, layout, *vectors)) {
+    load_numbers_of_runs(n, layout, *vectors, name);
+    load_pieces_of_columns(n, layout, *vectors, name);
+  }
   out_.line("#pragma unroll");
   if (vectors) {
     out_.open(fmt::format("for (int g = {}; g < {}; g += {}) {{", begin, end, vectors->width));
@@ -246,6 +250,8 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
   }
   loop_.reset();
   pieces_ = {};
+  in_front_.clear();
+  pieces_in_front_.clear();
   row_exists_.clear();
   out_.close();
 }

@@ -61,7 +61,7 @@ std::vector<std::size_t> RowPrinter::dims_asked_for_all(const passes::RowConvers
 std::vector<RowPrinter::MovingPieces> RowPrinter::moving_pieces(const passes::RowConversion& plan,
                                                                 const PieceRegisters& registers) {
   std::vector<MovingPieces> result;
-  if (!in_whole_rows_) return result;
+  if (!in_existing_rows_) return result;
   const std::vector<passes::MovingRows> ranges = passes::moving_ranges(plan);
   for (const passes::MovingRows& range : ranges) {
     const Facts before = facts_;
@@ -75,9 +75,9 @@ std::vector<RowPrinter::MovingPieces> RowPrinter::moving_pieces(const passes::Ro
 }
 
 bool RowPrinter::moves_in_ranges(const passes::RowConversion& plan) {
-  in_whole_rows_ = true;
+  in_existing_rows_ = true;
   const bool result = moving_pieces(plan, {}).size() > 1;
-  in_whole_rows_ = false;
+  in_existing_rows_ = false;
   return result;
 }
 

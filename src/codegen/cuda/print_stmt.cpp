@@ -239,6 +239,8 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   const auto ahead = step_reads_.find(n.variable.get());
   if (ahead != step_reads_.end())
     step_read(n, ahead->second, s->at);
+  else if (const auto known = in_front_.find(s.get()); known != in_front_.end())
+    define(n.variable, known->second, true, s->at);
   else if (moved_.contains(n.variable.get()))
     move_element(n, s);
   else if (is_packed(s))

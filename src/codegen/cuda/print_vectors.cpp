@@ -39,13 +39,6 @@ bool grows(const For& n, const Expr& e) {
   return true;
 }
 
-bool same(const Access& a, const Access& b) {
-  const std::vector<Expr> x = coordinates(a), y = coordinates(b);
-  return is_own_shape(a.view) && is_own_shape(b.view) &&
-         std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                    [](const Expr& p, const Expr& q) { return equal(p, q); });
-}
-
 // By what may be 0.
 bool divides_integers(const Expr& e) {
   constexpr Op divisions[] = {Op::div, Op::mod, Op::floordiv, Op::floormod, Op::ceildiv};
@@ -134,7 +127,7 @@ std::optional<std::vector<const Stmt*>> ElementPrinter::row_accesses(const For& 
     for (std::size_t k = 0; k < n.body.size(); ++k) {
       const Access* other = access_of(n.body[k]);
       if (k == i || !other || memory(*other) != memory(store->to)) continue;
-      if (k > i || !as<Load>(n.body[k]) || !same(*other, store->to)) return std::nullopt;
+      if (k > i || !as<Load>(n.body[k]) || !same_place(*other, store->to)) return std::nullopt;
     }
   }
   return result;
@@ -253,6 +246,7 @@ void ElementPrinter::find_pieces(const For& n) {
 
 // The name of the piece; the first of its loads brings it.
 const std::string& ElementPrinter::loaded_piece(std::size_t number) {
+  if (!pieces_in_front_.empty()) return pieces_in_front_[number];
   piece_names_.resize(pieces_.pieces.size());
   std::string& name = piece_names_[number];
   if (!name.empty()) return name;

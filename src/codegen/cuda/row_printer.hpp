@@ -44,8 +44,8 @@ class RowPrinter : protected ElementPrinter {
   Texts conditions_of_pieces(const passes::RowConversion& plan);
   std::vector<std::size_t> dims_of_rows(const ir::For& loop, const ir::Load& load) const;
   using PrintPieces = std::function<void(const passes::RowConversion&, const PieceRegisters&)>;
-  void by_whole_rows(const passes::RowConversion& plan, const PieceRegisters& registers, bool in_ranges,
-                     const PrintPieces& pieces, const std::function<void()>& otherwise);
+  void by_existing_rows(const passes::RowConversion& plan, const PieceRegisters& registers, bool in_ranges,
+                        const PrintPieces& pieces, const std::function<void()>& otherwise);
   std::int64_t words_of_piece(const passes::RowConversion& plan) const;
   PieceRegisters registers_of_pieces(const passes::RowConversion& plan);
   std::int64_t registers_of_producer() const;

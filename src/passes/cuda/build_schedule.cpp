@@ -6,12 +6,12 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
 #include "passes/cuda/column_ranges.hpp"
+#include "passes/cuda/existing_rows.hpp"
 #include "passes/cuda/read_fences.hpp"
 #include "passes/cuda/registers.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/role_events.hpp"
 #include "passes/cuda/store_events.hpp"
-#include "passes/cuda/whole_rows.hpp"
 
 namespace tegula::passes {
 
@@ -246,7 +246,7 @@ bool moves_along_rows(const Roles& roles) {
   bool found = false;
   for_each_stmt(roles.producer, [&](const Stmt& s) {
     const auto plan = roles.fills.contains(s.get()) ? plan_conversion(s) : std::nullopt;
-    found |= plan && !moving_ranges(whole_rows(*plan).rows).empty();
+    found |= plan && !moving_ranges(existing_rows(*plan).rows).empty();
   });
   return found;
 }

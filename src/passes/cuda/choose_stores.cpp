@@ -42,10 +42,8 @@ bool stores_rows(const Roles& roles, const CudaTarget& target) {
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* loop = as<For>(s);
     if (!loop || loop->kind != LoopKind::parallel || loop->index.size() < 2) return;
-    const Effects e = all_effects(s);
-    const bool stores = std::any_of(e.regions.begin(), e.regions.end(),
-                                    [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
-    all &= !stores || plan_row_store(s, layouts, roles.together(), target, group).has_value();
+    all &= !all_effects(s).writes_tensors() ||
+           plan_row_store(s, layouts, roles.together(), target, group).has_value();
   });
   return all;
 }

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing/plans.hpp"
+#include "passes/cuda/testing/converted_tile.hpp"
 
 namespace tegula::passes {
 namespace column_ranges_test {
@@ -34,30 +34,21 @@ class ColumnRangesOf : public ::testing::TestWithParam<RangeCase> {};
 
 TEST_P(ColumnRangesOf, HaveTheirOwnLoads) {
   const RangeCase& c = GetParam();
-  const testing::Lowered lowered(kernel("rows", [&] {
+  const testing::ConvertedTile tile([&] {
     const Operands x{input("bytes", {256, 128}, e4m3), input("scales", {256, 4}, f32),
                      input("last", {256, 128}, bf16)};
-    grid(1, [&](Index) {
-      Shared t({64, 128}, bf16);
-      parallel(t, [&](Index i, Index d) { t(i, d) = c.element(x, i, d); });
-    });
-  }));
-  bool found = false;
-  for (const ir::Stmt& s : lowered.body()) {
-    const auto plan = plan_conversion(s);
-    if (!plan) continue;
-    found = true;
-    std::vector<Range> ranges;
-    for (const RowConversion& own : column_ranges(*plan)) {
-      const auto& loop = *ir::as<ir::For>(own.loop);
-      EXPECT_EQ(own.statements.size() + 1, loop.body.size());
-      ranges.push_back({ir::constant_value(loop.begin[1]), ir::constant_value(loop.end[1]),
-                        testing::all_of<ir::Load>(loop.body).size()});
-    }
-    EXPECT_EQ(ranges, c.ranges);
-    EXPECT_EQ(moving_ranges(*plan).size(), c.moves ? c.ranges.size() : 0);
+    return [=](const Index&, const Index& i, const Index& d) { return c.element(x, i, d); };
+  });
+  const RowConversion plan = tile.plan();
+  std::vector<Range> ranges;
+  for (const RowConversion& own : column_ranges(plan)) {
+    const auto& loop = *ir::as<ir::For>(own.loop);
+    EXPECT_EQ(own.statements.size() + 1, loop.body.size());
+    ranges.push_back({ir::constant_value(loop.begin[1]), ir::constant_value(loop.end[1]),
+                      testing::all_of<ir::Load>(loop.body).size()});
   }
-  EXPECT_TRUE(found);
+  EXPECT_EQ(ranges, c.ranges);
+  EXPECT_EQ(moving_ranges(plan).size(), c.moves ? c.ranges.size() : 0);
 }
 
 const RangeCase range_cases[] = {

@@ -32,7 +32,7 @@ Tensors written_by(const Body& body) {
   Tensors result;
   const Effects all = all_effects(body);
   for (const Region& r : all.regions)
-    if (is_write(r.touch) && !r.view->is_tile()) result.insert(r.view->buffer.get());
+    if (is_tensor_write(r)) result.insert(r.view->buffer.get());
   return result;
 }
 

@@ -256,9 +256,11 @@ const CudaPass list[] = {
      }},
     {"infer_layouts", "fragments that are used element by element together have the same layout",
      [](CudaPlan& plan) {
+       bool has_products = false;
+       for_each_stmt(plan.kernel, [&](const ir::Stmt& s) { has_products |= ir::as<ir::Gemm>(s) != nullptr; });
        for (std::size_t i = 0; i < plan.grids.size(); ++i)
-         plan.grids[i].layouts =
-             infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target, plan.grids[i].held);
+         plan.grids[i].layouts = infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target,
+                                               plan.grids[i].held, has_products);
      }},
     {"own_copies", "warps that read only what they have copied wait for no others",
      [](CudaPlan& plan) {

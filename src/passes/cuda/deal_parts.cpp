@@ -15,11 +15,6 @@ using namespace ir;
 
 namespace {
 
-bool same_index(const std::vector<Expr>& a, const std::vector<Expr>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Expr& x, const Expr& y) { return equal(x, y); });
-}
-
 int uses_of(const VariablePtr& v, const Body& body) {
   int count = 0;
   for (const Stmt& s : body)
@@ -42,8 +37,7 @@ bool adds_by_elements(const For& loop, const Buffer* sum) {
   if (!before || !after || touched != 2 || after->value->op != Op::add) return false;
   const std::vector<Expr>& terms = after->value->args;
   const bool has_before = is_variable(terms[0], before->variable) || is_variable(terms[1], before->variable);
-  return has_before && uses_of(before->variable, loop.body) == 1 &&
-         same_index(before->from.index, after->to.index);
+  return has_before && uses_of(before->variable, loop.body) == 1 && same_place(before->from, after->to);
 }
 
 // Whether the statement, as far as it touches the sum, only adds to it.

@@ -36,10 +36,8 @@ BufferPtr copied_by(const Stmt& s, const BufferPtr& tile) {
   const auto* store = loop.body.size() == 2 ? as<Store>(loop.body[1]) : nullptr;
   if (!load || !store || !is_variable(store->value, load->variable)) return nullptr;
   const BufferPtr& from = load->from.view.buffer;
-  const auto same = [](const Expr& a, const Expr& b) { return equal(a, b); };
-  const auto &a = load->from.index, &b = store->to.index;
-  const bool in_place = is_whole(load->from.view) && is_whole(store->to.view) &&
-                        std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
+  const bool in_place =
+      is_whole(load->from.view) && is_whole(store->to.view) && equal(load->from.index, store->to.index);
   return in_place && from->space == Space::fragment && from->type == tile->type ? from : nullptr;
 }
 
@@ -55,14 +53,11 @@ Stmt without_ones(const Stmt& s) {
       factor->from.view.buffer->space != Space::fragment ||
       element->from.view.buffer != store->to.view.buffer)
     return s;
-  const auto &a = element->from.index, &b = store->to.index;
-  const auto same = [](const Expr& x, const Expr& y) { return equal(x, y); };
   const std::vector<Expr>& args = store->value->args;
   const auto is_one_of = [&](const VariablePtr& v) {
     return is_variable(args[0], v) || is_variable(args[1], v);
   };
-  if (!std::equal(a.begin(), a.end(), b.begin(), b.end(), same) || !is_one_of(factor->variable) ||
-      !is_one_of(element->variable))
+  if (!same_place(element->from, store->to) || !is_one_of(factor->variable) || !is_one_of(element->variable))
     return s;
   const Expr one = constant(factor->variable->type, 1.0, s->at);
   const Expr changes = make(Op::ne, boolean, {variable(factor->variable, s->at), one}, s->at);

@@ -76,7 +76,8 @@ Layout projected(const Layout& loop, const std::vector<int>& axes) {
 
 namespace {
 
-constexpr int held_depth = 1 << 20;  // deeper than any product
+constexpr int held_depth = 1 << 20;     // deeper than any product
+constexpr int most_bytes_anywhere = 4;  // of elements whose rows may end within a piece
 
 // A fragment, or a loop; those of one class have one layout.
 struct Node {
@@ -121,7 +122,7 @@ class Inference {
  public:
   Inference(const CudaTarget& target, const HeldFragments& held) : target_(target), held_(held) {}
   void collect(const Body& body, int threads, int depth);
-  Layouts solve(const Body& body);
+  Layouts solve(const Body& body, bool cuts_rows);
 
  private:
   int node(const layout::Coordinates& shape, int threads);
@@ -198,10 +199,10 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
     if (!access) {
       if (const auto* load = as<Load>(inner); load && is_spread(n, load->from)) return;
       for_each_view(inner, [&](const View& view) {
-        nodes_[static_cast<std::size_t>(find(self))].is_whole |= view.is_tile() || !is_own_shape(view);
-        if (!view.buffer->shape.empty())
-          nodes_[static_cast<std::size_t>(self)].vector =
-              std::max(nodes_[static_cast<std::size_t>(self)].vector, 16 / view.buffer->type.bytes());
+        nodes_[static_cast<std::size_t>(find(self))].is_whole |=
+            view.is_tile() || !is_own_shape(view) || view.buffer->type.bytes() > most_bytes_anywhere;
+        int& vector = nodes_[static_cast<std::size_t>(self)].vector;
+        if (!view.buffer->shape.empty()) vector = std::max(vector, 16 / view.buffer->type.bytes());
       });
       return;
     }
@@ -368,13 +369,13 @@ int Inference::choose() {
   return best;
 }
 
-Layouts Inference::solve(const Body& body) {
+Layouts Inference::solve(const Body& body, bool cuts_rows) {
   for (;;) {
     if (propagate(body) || propagate_around()) continue;
     const int open = choose();
     if (open < 0) break;
     Node& n = nodes_[static_cast<std::size_t>(open)];
-    n.fixed = layout::in_pieces(n.threads, n.shape, n.vector, !n.is_whole);
+    n.fixed = layout::in_pieces(n.threads, n.shape, n.vector, cuts_rows && !n.is_whole);
   }
   Layouts result;
   for (const auto& [buffer, n] : fragments_)
@@ -387,10 +388,12 @@ Layouts Inference::solve(const Body& body) {
 
 }  // namespace
 
-Layouts infer_layouts(const Body& body, int threads, const CudaTarget& target, const HeldFragments& held) {
+Layouts infer_layouts(const Body& body, int threads, const CudaTarget& target, const HeldFragments& held,
+                      bool has_products) {
   Inference inference(target, held);
   inference.collect(body, threads, 0);
-  return inference.solve(body);
+  for_each_stmt(body, [&](const Stmt& s) { has_products |= as<Gemm>(s) != nullptr; });
+  return inference.solve(body, !has_products);
 }
 
 }  // namespace tegula::passes

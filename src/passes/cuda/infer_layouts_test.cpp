@@ -20,7 +20,7 @@ struct Fragments {
 
 Fragments fragments_of(const lang::Kernel& kernel) {
   const testing::Lowered lowered(kernel);
-  Fragments result{infer_layouts(lowered.body(), lowered.grid().hints.threads, lowered.target), {}};
+  Fragments result{lowered.plan.grids.front().layouts, {}};
   for (const auto* declared : testing::all_of<ir::Declare>(lowered.body()))
     if (declared->tile->space == ir::Space::fragment) result.tiles.push_back(declared->tile);
   return result;
@@ -48,13 +48,14 @@ TEST(Layouts, AreThoseOfTheProduct) {
   EXPECT_EQ(own.of(0), accumulator);
 }
 
-// Rows that end within 16 bytes: pieces of them in a thread, unless a tile in shared memory has its say.
+// Rows that end within 16 bytes: pieces of them in a thread, unless a tile in shared memory has its say, or
+// the text can load no such pieces.
 TEST(Layouts, CutRowsWhereOnlyTensorsAreMet) {
-  const auto rows = [](bool by_tile) {
+  const auto rows = [](bool by_tile, bool multiplies = false, tegula::DType type = bf16) {
     return fragments_of(kernel("rows", [&] {
-      Tensor x = input("x", {16, 257}, bf16), out = output("out", {16, 257}, bf16);
+      Tensor x = input("x", {16, 257}, type), out = output("out", {16, 257}, type);
       grid(1, {.threads = 128}, [&](Index) {
-        Fragment own({16, 257}, f32);
+        Fragment own({16, 257}, type == f64 ? f64 : f32);
         if (by_tile) {
           Shared tile({16, 257}, bf16);
           copy(x.at(0, 0), tile);
@@ -64,10 +65,21 @@ TEST(Layouts, CutRowsWhereOnlyTensorsAreMet) {
         }
         copy(own, out.at(0, 0));
       });
+      if (!multiplies) return;
+      Tensor product = output("product", {64, 64}, f32);
+      grid(1, {.threads = 128}, [&](Index) {
+        Shared a({64, 64}, bf16);
+        clear(a);
+        Fragment sum({64, 64}, f32, 0);
+        gemm(a, a, sum);
+        copy(sum, product);
+      });
     }));
   };
   EXPECT_EQ(rows(false).of(0), layout::blocked_in_cut_rows(128, {16, 257}, 8));
   EXPECT_EQ(rows(true).of(0), layout::blocked(128, {16, 257}, 1));
+  EXPECT_EQ(rows(false, true).of(0), layout::blocked(128, {16, 257}, 1));
+  EXPECT_EQ(rows(false, false, f64).of(0), layout::blocked(128, {16, 257}, 1));
 }
 
 TEST(Layouts, SpreadToFragmentsOfTheSameLoop) {

@@ -38,10 +38,8 @@ bool is_scaling(const Body& body, const BufferPtr& sum, const UseCounts& uses_of
   const auto is_sum = [&](const Expr& e) { return e->op == Op::variable && e->variable == load->variable; };
   const auto known = uses_of.find(load->variable.get());
   const bool once = known != uses_of.end() && known->second == 1;
-  const auto &from = load->from.index, &to = store->to.index;
-  const bool in_place = std::equal(from.begin(), from.end(), to.begin(), to.end(),
-                                   [](const Expr& x, const Expr& y) { return equal(x, y); });
-  return once && in_place && (is_sum(store->value->args[0]) || is_sum(store->value->args[1]));
+  return once && same_place(load->from, store->to) &&
+         (is_sum(store->value->args[0]) || is_sum(store->value->args[1]));
 }
 
 bool is_kept_apart(const Body& body, const BufferPtr& sum, const UseCounts& uses_of) {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing/plans.hpp"
+#include "passes/cuda/testing/converted_tile.hpp"
 
 namespace tegula::passes {
 namespace moving_rows_test {
@@ -27,29 +27,20 @@ class MovingRowsOf : public ::testing::TestWithParam<MovingCase> {};
 
 TEST_P(MovingRowsOf, AreEquallyFarApart) {
   const MovingCase& c = GetParam();
-  const testing::Lowered lowered(kernel("rows", [&] {
+  const testing::ConvertedTile tile([&] {
     Dim N("N"), L("L");
     const Operands x{input("bytes", {N, 256, 128}, e4m3), input("scales", {N, 256, 4}, f32),
                      input("list", {L}, i32), scalar("first", i32)};
-    grid(N, [&](Index) {
-      Shared t({64, 128}, bf16);
-      parallel(t, [&](Index i, Index d) { t(i, d) = c.element(x, i, d); });
-    });
-  }));
-  bool found = false;
-  for (const ir::Stmt& s : lowered.body()) {
-    const auto plan = plan_conversion(s);
-    if (!plan) continue;
-    found = true;
-    const auto moving = moving_rows(*plan);
-    ASSERT_EQ(moving.has_value(), !c.steps.empty());
-    if (!moving) continue;
-    std::vector<Steps> steps;
-    for (const ir::Stmt& inner : ir::as<ir::For>(s)->body)
-      if (moving->steps.contains(inner.get())) steps.push_back(moving->steps.at(inner.get()));
-    EXPECT_EQ(steps, c.steps);
-  }
-  EXPECT_TRUE(found);
+    return [=](const Index&, const Index& i, const Index& d) { return c.element(x, i, d); };
+  });
+  const RowConversion plan = tile.plan();
+  const auto moving = moving_rows(plan);
+  ASSERT_EQ(moving.has_value(), !c.steps.empty());
+  if (!moving) return;
+  std::vector<Steps> steps;
+  for (const ir::Stmt& inner : ir::as<ir::For>(plan.loop)->body)
+    if (moving->steps.contains(inner.get())) steps.push_back(moving->steps.at(inner.get()));
+  EXPECT_EQ(steps, c.steps);
 }
 
 const MovingCase moving_cases[] = {

@@ -39,16 +39,12 @@ std::optional<RowElement> row_element(const Stmt& s) {
   return result;
 }
 
-bool equal_limits(const Expr& a, const Expr& b) { return a && b ? equal(a, b) : !a && !b; }
-
 bool lie_in_one_row(const RowElement& a, const RowElement& b) {
   const View &x = a.access->view, &y = b.access->view;
   if (x.buffer != y.buffer || !equal(a.base, b.base)) return false;
   for (std::size_t d = 0; d < x.dims.size(); ++d)
-    if (!equal_limits(x.dims[d].low, y.dims[d].low) || !equal_limits(x.dims[d].high, y.dims[d].high))
-      return false;
-  return std::equal(a.rows.begin(), a.rows.end(), b.rows.begin(), b.rows.end(),
-                    [](const Expr& p, const Expr& q) { return equal(p, q); });
+    if (!equal(x.dims[d].low, y.dims[d].low) || !equal(x.dims[d].high, y.dims[d].high)) return false;
+  return equal(a.rows, b.rows);
 }
 
 // Whether pieces of that width are inside of all limits or outside, and begin where vectors may.
@@ -75,10 +71,7 @@ class NeighbourPieces {
     for (const Stmt& s : body) {
       if (auto element = row_element(s)) elements_.push_back(std::move(*element));
       const Effects e = all_effects(s);
-      const bool writes = std::any_of(e.regions.begin(), e.regions.end(), [](const Region& r) {
-        return is_write(r.touch) && !r.view->is_tile();
-      });
-      if (writes || e.leaves) break;
+      if (e.writes_tensors() || e.leaves) break;
     }
   }
 

@@ -6,6 +6,7 @@
 
 #include "ir/visit.hpp"
 #include "passes/cuda/registers.hpp"
+#include "passes/cuda/reuse_tiles.hpp"
 #include "passes/cuda/role_reasons.hpp"
 #include "passes/cuda/share_slots.hpp"
 #include "passes/cuda/spread_blocks.hpp"
@@ -197,16 +198,34 @@ bool has_more_slots(const Roles& a, const Roles& b) {
   return a.blocks_per_processor >= b.blocks_per_processor && least_slots(a) > least_slots(b);
 }
 
+// Of some loop: fewer than it asks for, or than two.
+bool has_few_slots(const Roles& roles) {
+  return std::any_of(roles.rings.begin(), roles.rings.end(), [](const RingPlan& ring) {
+    return ring.in_loop && ring.depth < (ring.asked > 0 ? ring.asked : 2);
+  });
+}
+
+// With tiles of steps in place of others, if a loop that has too few slots gets more by that. The estimate
+// decides, so that a second plan decides alike.
+Roles with_room(const Roles& roles, GridHints hints, const CudaTarget& target) {
+  hints.other_shared_bytes = -1;
+  Roles before = roles, after = roles;
+  const bool fits = set_depths(before, hints, target);
+  if (fits && !has_few_slots(before)) return roles;
+  if (!reuse_tiles(after)) return roles;
+  Roles result = after;
+  return set_depths(after, hints, target) && (!fits || has_more_slots(after, before)) ? result : roles;
+}
+
 }  // namespace
 
 // Slots in place of those of other loops are for loops that have too few of their own: a loop that has enough
 // begins its loads while the one before still multiplies.
 bool choose_depths(Roles& roles, const GridHints& hints, const CudaTarget& target) {
+  roles = with_room(roles, hints, target);
   Roles sharing = roles;
   const bool fits = set_depths(roles, hints, target);
-  const bool has_few = !fits || std::any_of(roles.rings.begin(), roles.rings.end(), [](const RingPlan& ring) {
-    return ring.in_loop && ring.depth < (ring.asked > 0 ? ring.asked : 2);
-  });
+  const bool has_few = !fits || has_few_slots(roles);
   if (!has_few || !share_slots(sharing) || !set_depths(sharing, hints, target)) return fits;
   if (!fits || has_more_slots(sharing, roles)) roles = std::move(sharing);
   return true;

@@ -10,6 +10,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
 #include "passes/cuda/filled_tiles.hpp"
+#include "passes/cuda/loads_first.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
@@ -26,11 +27,6 @@ using namespace ir;
 namespace {
 
 constexpr int most_threads = 1024;  // of a block
-
-bool writes_tensors(const Effects& e) {
-  return std::any_of(e.regions.begin(), e.regions.end(),
-                     [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
-}
 
 // Where in a body a tile is first and last used.
 std::pair<std::size_t, std::size_t> uses_of(const Body& body, const BufferPtr& tile) {
@@ -224,7 +220,7 @@ Planned<Body> Analysis::producer_of(const std::vector<RingCandidate>& candidates
     const bool groups = loop && (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups);
     if (as<If>(s) || as<While>(s) || (loop && !groups && loop->kind != LoopKind::parallel)) return false;
     const Effects e = all_effects(s);
-    return groups || touches_fragments(s) || (e.reports && !as<Assert>(s)) || writes_tensors(e);
+    return groups || touches_fragments(s) || (e.reports && !as<Assert>(s)) || e.writes_tensors();
   };
   rules.left_out = [](const Stmt&) { return false; };
   return slice(grid_.body, rules);
@@ -248,7 +244,7 @@ Planned<Body> Analysis::consumer_of(const std::vector<RingCandidate>& candidates
     const Effects e = all_effects(s);
     const bool tells =
         std::any_of(told_.begin(), told_.end(), [&](const BufferPtr& tile) { return e.writes(tile); });
-    return touches_fragments(s) || writes_tensors(e) || e.reports || as<Gemm>(s) || tells;
+    return touches_fragments(s) || e.writes_tensors() || e.reports || as<Gemm>(s) || tells;
   };
   rules.given = [](const Buffer&) { return true; };
   rules.refused = [](const Stmt&) { return false; };
@@ -301,7 +297,7 @@ void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candid
 
 Planned<Roles> Analysis::run() {
   for (const Region& r : all_effects(grid_.body).regions) {
-    if (is_write(r.touch) && !r.view->is_tile()) written_.insert(r.view->buffer.get());
+    if (is_tensor_write(r)) written_.insert(r.view->buffer.get());
   }
   tiles_ = filled_tiles(grid_.body);
   find_told();
@@ -332,6 +328,7 @@ Planned<Roles> Analysis::run() {
   roles.dynamic_tiles = is_uneven();
   if (target_.copy_engine) transpose_loads(roles, grid_.hints, target_);
   plan_loads(roles);
+  roles.producer = loads_first(roles);
   note_consumers(roles, grid_, tiles_.refused);
   note_warp_groups(roles, grid_, target_);
   return roles;

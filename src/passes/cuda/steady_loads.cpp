@@ -73,9 +73,7 @@ std::vector<Stmt> steady_loads(const For& loop, std::int64_t run, const Facts& f
       };
       if (divides && std::all_of(place.begin(), place.end(), is_known)) result.push_back(s);
     }
-    const bool writes = std::any_of(e.regions.begin(), e.regions.end(),
-                                    [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
-    if (writes || e.leaves) break;
+    if (e.writes_tensors() || e.leaves) break;
     own.insert(own.end(), e.defined.begin(), e.defined.end());
     own.insert(own.end(), e.assigned.begin(), e.assigned.end());
   }

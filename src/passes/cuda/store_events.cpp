@@ -177,10 +177,8 @@ Events StoreEvents::turn(const Stmt& s) {
 }
 
 std::vector<Access> StoreEvents::in_turn(const Stmt& s) const {
-  if (!open_turn_) return {};
-  for (const Region& r : all_effects(s).regions)
-    if (is_write(r.touch) && !r.view->is_tile()) return {*open_turn_};
-  return {};
+  if (!open_turn_ || !all_effects(s).writes_tensors()) return {};
+  return {*open_turn_};
 }
 
 void StoreEvents::declare_ring() {

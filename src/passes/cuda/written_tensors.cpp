@@ -71,7 +71,7 @@ TensorWrites tensor_writes(const Stmt& s) {
   const auto* copy = as<Copy>(s);
   const Effects effects = all_effects(s);
   for (const Region& r : effects.regions)
-    if (is_write(r.touch) && !r.view->buffer->is_tile())
+    if (is_tensor_write(r))
       result.once.push_back({r.view->buffer, copy && copy->from.is_tile() ? copy : nullptr});
   const auto* loop = as<For>(s);
   if ((loop && loop->kind != LoopKind::parallel) || as<While>(s))

@@ -56,6 +56,26 @@ Timing int4_gemv_timing(bool interleaved) {
           false};  // activations stand in different orders
 }
 
+Timing ternary_gemv_timing() {
+  const Index64 n = 16384;
+  return {"gemv_ternary",
+          {},
+          "16384 x 16384",
+          Unit::bytes,
+          n * n / 4.0,
+          [=] {
+            return std::vector<TimedArgument>{
+                {"a", Random{{n}, i8}}, {"B", Random{{n, n / 16}, u32}}, {"C", Result{{n}, i32}}};
+          },
+          Check{"C", [](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Numbers a = slice("a", {}), words = slice("B", {at[0]});
+                  return sum_of(n, [&](int k) {
+                    const auto word = static_cast<unsigned>(words(k / 16));
+                    return a(k) * ((word >> k % 16 * 2 & 3U) - 1.0);
+                  });
+                }}};
+}
+
 // Few rows of A move the bytes of the weights; many are bound by the products.
 struct FewOrMany {
   Index64 rows;
@@ -273,6 +293,7 @@ std::vector<Timing> product_timings() {
           gemv_timing(f32),
           int4_gemv_timing(false),
           int4_gemv_timing(true),
+          ternary_gemv_timing(),
           int4_timing(few_int4, true),
           int4_timing(many_int4, true),
           int4_timing(in_shared, false),

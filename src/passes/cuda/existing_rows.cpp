@@ -1,4 +1,4 @@
-#include "passes/cuda/whole_rows.hpp"
+#include "passes/cuda/existing_rows.hpp"
 
 #include <algorithm>
 
@@ -81,12 +81,12 @@ bool goes_by_row(const For& loop, const Expr& e) {
   return true;
 }
 
-WholeRows whole_rows(const RowConversion& plan) {
+ExistingRows existing_rows(const RowConversion& plan) {
   const For& loop = *as<For>(plan.loop);
   Choices choices(loop);
   Mapping mapping;
   mapping.expr = [&](const Expr& e) { return rewrite(e, [&](const Expr& x) { return choices.decided(x); }); };
-  WholeRows result{plan, {}};
+  ExistingRows result{plan, {}};
   For own = loop;
   own.body = map(loop.body, mapping);
   result.rows.loop = statement(std::move(own), plan.loop->at);

@@ -1,12 +1,12 @@
 // What loops that convert rows need not ask where all rows of a tile exist, and who converts them.
-#include "passes/cuda/whole_rows.hpp"
+#include "passes/cuda/existing_rows.hpp"
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing/plans.hpp"
+#include "passes/cuda/testing/converted_tile.hpp"
 
 namespace tegula::passes {
-namespace whole_rows_test {
+namespace existing_rows_test {
 
 using namespace lang;
 
@@ -19,7 +19,7 @@ struct ChoiceCase {
 
 void PrintTo(const ChoiceCase& c, std::ostream* out) { *out << c.name; }
 
-class WholeRowsOf : public ::testing::TestWithParam<ChoiceCase> {};
+class ExistingRowsOf : public ::testing::TestWithParam<ChoiceCase> {};
 
 bool has_choice(const ir::Stmt& loop) {
   bool found = false;
@@ -31,32 +31,23 @@ bool has_choice(const ir::Stmt& loop) {
   return found;
 }
 
-TEST_P(WholeRowsOf, AskOnce) {
+TEST_P(ExistingRowsOf, AskOnce) {
   const ChoiceCase& c = GetParam();
-  const testing::Lowered lowered(kernel("rows", [&] {
+  const testing::ConvertedTile tile([&] {
     Dim N("N"), L("L");
     Tensor bytes = input("bytes", {N, 64, 128}, e4m3), list = input("list", {L}, i32);
     Expr end = scalar("end", i32);
-    grid(N, [&](Index b) {
-      Shared t({64, 128}, bf16);
-      parallel(t, [&](Index i, Index d) {
-        Expr page = c.page(b * 64 + i, i, end, list);
-        t(i, d) = bytes(page, i, d);
-      });
-    });
-  }));
-  bool found = false;
-  for (const ir::Stmt& s : lowered.body()) {
-    const auto plan = plan_conversion(s);
-    if (!plan) continue;
-    found = true;
-    const WholeRows whole = whole_rows(*plan);
-    EXPECT_EQ(whole.conditions.size(), c.conditions);
-    EXPECT_EQ(has_choice(whole.rows.loop), !c.is_decided);
-    for (const ir::Expr& e : whole.conditions)
-      for (const ir::VariablePtr& index : ir::as<ir::For>(s)->index) EXPECT_FALSE(ir::uses(e, index));
-  }
-  EXPECT_TRUE(found);
+    return [=](const Index& block, const Index& i, const Index& d) -> Expr {
+      Expr page = c.page(block * 64 + i, i, end, list);
+      return bytes(page, i, d);
+    };
+  });
+  const RowConversion plan = tile.plan();
+  const ExistingRows whole = existing_rows(plan);
+  EXPECT_EQ(whole.conditions.size(), c.conditions);
+  EXPECT_EQ(has_choice(whole.rows.loop), !c.is_decided);
+  for (const ir::Expr& e : whole.conditions)
+    for (const ir::VariablePtr& index : ir::as<ir::For>(plan.loop)->index) EXPECT_FALSE(ir::uses(e, index));
 }
 
 const ChoiceCase choices[] = {
@@ -86,8 +77,8 @@ const ChoiceCase choices[] = {
      }},
 };
 
-INSTANTIATE_TEST_SUITE_P(Choices, WholeRowsOf, ::testing::ValuesIn(choices),
+INSTANTIATE_TEST_SUITE_P(Choices, ExistingRowsOf, ::testing::ValuesIn(choices),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace whole_rows_test
+}  // namespace existing_rows_test
 }  // namespace tegula::passes

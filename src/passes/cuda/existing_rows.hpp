@@ -7,14 +7,14 @@
 
 namespace tegula::passes {
 
-struct WholeRows {
+struct ExistingRows {
   RowConversion rows;                // without choices between rows
   std::vector<ir::Expr> conditions;  // under which it does what the loop does; no index is in them
 };
 
 // Where the place of a row is one of two that no index changes, such as that of a token before the end of its
 // sequence and none, the first of them. Conditions are those of the row that meets them last.
-WholeRows whole_rows(const RowConversion& plan);
+ExistingRows existing_rows(const RowConversion& plan);
 
 // Whether a coordinate is largest and smallest at the first and the last row, whatever the other indices are.
 bool goes_by_row(const ir::For& loop, const ir::Expr& e);
