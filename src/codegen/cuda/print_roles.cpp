@@ -92,11 +92,29 @@ std::string CudaGridPrinter::consumers(const Grid& grid) {
 std::string CudaGridPrinter::producer(const Grid& grid) {
   const schedule::Schedule& schedule = *plan_.schedule;
   memory_.reserve(memory_.peak());  // both run at the same time
-  team_.threads = roles_->one_loader ? 1 : roles_->producers;
   layouts_ = {};
-  const std::string text = fmt::format("    const int thread = threadIdx.x - {};\n", roles_->consumers);
-  return text + role(schedule, schedule.roles[1], grid, passes::producer_barrier, roles_->producers) +
-         adders_ + transposer(grid);
+  const std::string others = transposer(grid);
+  team_.threads = roles_->one_loader ? 1 : roles_->loaders();
+  const std::string loads =
+      role(schedule, schedule.roles[1], grid, passes::producer_barrier, roles_->loaders());
+  return fmt::format("    const int thread = threadIdx.x - {};\n", roles_->consumers) +
+         (some_load() ? fmt::format("{}    if (thread < {}) {{\n{}    }}\n", registers_of_producer(),
+                                    roles_->loaders(), loads)
+                      : loads) +
+         adders_ + others;
+}
+
+bool CudaGridPrinter::some_load() const { return !roles_->one_loader && !roles_->transposer.empty(); }
+
+std::string CudaGridPrinter::registers_text(int count) const {
+  const bool more = count > passes::register_shares(*roles_).launch;
+  return fmt::format("tg::registers_{}<{}>();", more ? "up" : "down", count);
+}
+
+// In front of what only some warps do: the instruction is one of all four warps of a group.
+std::string CudaGridPrinter::registers_of_producer() const {
+  const int count = passes::register_shares(*roles_).producer;
+  return count > 0 ? "    " + registers_text(count) + "\n" : "";
 }
 
 // The producer's other warps.
@@ -108,7 +126,7 @@ std::string CudaGridPrinter::transposer(const Grid& grid) {
   const std::string text =
       fmt::format(
           "    // ---- transposer\n    if (thread >= {0}) {{\n      const int thread = threadIdx.x - {1};\n",
-          passes::one_warp, roles_->consumers + passes::one_warp) +
+          roles_->loaders(), roles_->consumers + roles_->loaders()) +
       role(schedule, schedule.roles[2], grid, passes::producer_barrier, team_.threads) + "    }\n";
   is_transposer_ = false;
   return text;
@@ -311,9 +329,8 @@ void CudaGridPrinter::event(const schedule::ProxyFence& n, const schedule::Event
 
 // All warps of the producer have the same, and say so once.
 void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {
-  if (is_transposer_) return;
-  const bool more = n.count > passes::register_shares(*roles_).launch;
-  sync_line(fmt::format("tg::registers_{}<{}>();", more ? "up" : "down", n.count));
+  if (is_transposer_ || (!is_consumer_ && some_load())) return;
+  sync_line(registers_text(n.count));
 }
 
 std::string CudaGridPrinter::by_loader(const std::string& text) const {
