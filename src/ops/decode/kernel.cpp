@@ -321,7 +321,7 @@ void Program::order_sequences() const {
 // With splits, block x computes split x % splits of a tile.
 void Program::attend_block(const Index& x, const Index& h, const Expr& b) {
   Expr length = length_of(b);
-  if (lengths) assert_that(length <= room(), "a sequence has more tokens than its cache has room for");
+  if (lengths) assert_that(length <= room(), cache_is_too_short);
   const Block block(*this, c.split ? x / *splits : Expr(x), h, b, max(length, 0));
   const HeadViews views = block.views();
   Fragment sum({c.rows(), c.features_v()}, f32, 0);
