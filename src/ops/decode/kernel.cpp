@@ -356,6 +356,15 @@ void Program::merge_block(const Index& row, const Index& head, const Index& b) {
 
 }  // namespace
 
+bool CacheKernel::take_few_rows(std::int64_t all_queries, int most) {
+  constexpr int columns = 8;  // of a product
+  const int unit = std::max(columns, pack);
+  const std::int64_t few = (all_queries * pack + unit - 1) / unit * unit;
+  if (compute.bits() != 16 || keys % warp_group_rows != 0 || few > most) return false;
+  queries = static_cast<int>(few) / pack;
+  return true;
+}
+
 Kernel cache_kernel(const CacheKernel& instance) {
   return kernel(instance_name("attention_with_kv_cache", instance), [&] { Program(instance).run(); });
 }
