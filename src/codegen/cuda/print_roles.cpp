@@ -106,17 +106,6 @@ std::string CudaGridPrinter::producer(const Grid& grid) {
 
 bool CudaGridPrinter::some_load() const { return !roles_->one_loader && !roles_->transposer.empty(); }
 
-std::string CudaGridPrinter::registers_text(int count) const {
-  const bool more = count > passes::register_shares(*roles_).launch;
-  return fmt::format("tg::registers_{}<{}>();", more ? "up" : "down", count);
-}
-
-// In front of what only some warps do: the instruction is one of all four warps of a group.
-std::string CudaGridPrinter::registers_of_producer() const {
-  const int count = passes::register_shares(*roles_).producer;
-  return count > 0 ? "    " + registers_text(count) + "\n" : "";
-}
-
 // The producer's other warps.
 std::string CudaGridPrinter::transposer(const Grid& grid) {
   if (roles_->transposer.empty()) return "";
@@ -325,12 +314,6 @@ void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
 void CudaGridPrinter::event(const schedule::ProxyFence& n, const schedule::Event&) {
   if (!store_) return sync_line("tg::fence_async_shared();");
   if (n.global && store_->first < store_->end) out_.line("if (thread % 128 == 0) tg::fence_async_global();");
-}
-
-// All warps of the producer have the same, and say so once.
-void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {
-  if (is_transposer_ || (!is_consumer_ && some_load())) return;
-  sync_line(registers_text(n.count));
 }
 
 std::string CudaGridPrinter::by_loader(const std::string& text) const {
