@@ -304,6 +304,9 @@ class CudaGridPrinter : private RowPrinter {
   std::string consumers(const ir::Grid& grid);
   std::string producer(const ir::Grid& grid);
   std::string transposer(const ir::Grid& grid);
+  bool some_load() const;  // of the producer's warps, all of them by themselves
+  std::string registers_text(int count) const;
+  std::string registers_of_producer() const;
   void declare_rings(const passes::Roles& roles);
   int depth_of(std::size_t ring) const;
   void print_rings(const std::vector<int>& cursors);

@@ -193,4 +193,21 @@ void CudaGridPrinter::event(const schedule::Expect& n, const schedule::Event&) {
   sync_line(by_loader(fmt::format("tg::expect({}, {});", ring_name(n.place.ring), n.bytes)));
 }
 
+std::string CudaGridPrinter::registers_text(int count) const {
+  const bool more = count > passes::register_shares(*roles_).launch;
+  return fmt::format("tg::registers_{}<{}>();", more ? "up" : "down", count);
+}
+
+// In front of what only some warps do: the instruction is one of all four warps of a group.
+std::string CudaGridPrinter::registers_of_producer() const {
+  const int count = passes::register_shares(*roles_).producer;
+  return count > 0 ? "    " + registers_text(count) + "\n" : "";
+}
+
+// All warps of the producer have the same, and say so once.
+void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {
+  if (is_transposer_ || (!is_consumer_ && some_load())) return;
+  sync_line(registers_text(n.count));
+}
+
 }  // namespace tegula::codegen

@@ -92,12 +92,19 @@ std::string CudaGridPrinter::consumers(const Grid& grid) {
 std::string CudaGridPrinter::producer(const Grid& grid) {
   const schedule::Schedule& schedule = *plan_.schedule;
   memory_.reserve(memory_.peak());  // both run at the same time
-  team_.threads = roles_->one_loader ? 1 : roles_->producers;
   layouts_ = {};
-  const std::string text = fmt::format("    const int thread = threadIdx.x - {};\n", roles_->consumers);
-  return text + role(schedule, schedule.roles[1], grid, passes::producer_barrier, roles_->producers) +
-         adders_ + transposer(grid);
+  const std::string others = transposer(grid);
+  team_.threads = roles_->one_loader ? 1 : roles_->loaders();
+  const std::string loads =
+      role(schedule, schedule.roles[1], grid, passes::producer_barrier, roles_->loaders());
+  return fmt::format("    const int thread = threadIdx.x - {};\n", roles_->consumers) +
+         (some_load() ? fmt::format("{}    if (thread < {}) {{\n{}    }}\n", registers_of_producer(),
+                                    roles_->loaders(), loads)
+                      : loads) +
+         adders_ + others;
 }
+
+bool CudaGridPrinter::some_load() const { return !roles_->one_loader && !roles_->transposer.empty(); }
 
 // The producer's other warps.
 std::string CudaGridPrinter::transposer(const Grid& grid) {
@@ -108,7 +115,7 @@ std::string CudaGridPrinter::transposer(const Grid& grid) {
   const std::string text =
       fmt::format(
           "    // ---- transposer\n    if (thread >= {0}) {{\n      const int thread = threadIdx.x - {1};\n",
-          passes::one_warp, roles_->consumers + passes::one_warp) +
+          roles_->loaders(), roles_->consumers + roles_->loaders()) +
       role(schedule, schedule.roles[2], grid, passes::producer_barrier, team_.threads) + "    }\n";
   is_transposer_ = false;
   return text;
@@ -307,13 +314,6 @@ void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
 void CudaGridPrinter::event(const schedule::ProxyFence& n, const schedule::Event&) {
   if (!store_) return sync_line("tg::fence_async_shared();");
   if (n.global && store_->first < store_->end) out_.line("if (thread % 128 == 0) tg::fence_async_global();");
-}
-
-// All warps of the producer have the same, and say so once.
-void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {
-  if (is_transposer_) return;
-  const bool more = n.count > passes::register_shares(*roles_).launch;
-  sync_line(fmt::format("tg::registers_{}<{}>();", more ? "up" : "down", n.count));
 }
 
 std::string CudaGridPrinter::by_loader(const std::string& text) const {

@@ -40,7 +40,7 @@ int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   const double steps = std::ceil(keys / plan.keys);
   const GpuAttention& cost = gpu_table.attention;
   const double of_memory = waits_for_memory(p, plan) ? blocks * steps / blocks_of_memory : 0;
-  const double of_split = of_memory > 0 ? merge_steps_of_split : 0;
+  const double of_split = of_memory > 0 ? merge_steps_of_split : p.steps_of_split;
   std::array<int, most_splits> candidates;
   std::iota(candidates.begin(), candidates.end(), 1);
   return best_of(candidates, [&](int splits) {

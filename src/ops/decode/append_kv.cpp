@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/decode/cache_rows.hpp"
 #include "ops/decode/table.hpp"
 #include "ops/pieces/rope_pairing.hpp"
 #include "ops/pieces/views.hpp"
@@ -130,11 +131,13 @@ void AppendProgram::store(const Side& side, Fragment& values, const Expr& page, 
 
 void AppendProgram::block(const Expr& b, const Expr& i, const Expr& head) const {
   Expr length = lengths ? Expr((*lengths)(b)) : room();
-  assert_that(length <= room(), "a sequence has more tokens than its cache has room for");
+  assert_that(length <= room(), cache_is_too_short);
   Expr token = length - tokens + i, is_there = token >= 0 && length <= room();
   Expr place = max(token, 0);
   Expr entry = c.paged ? select(is_there, (*table)(b, place / page_size), -1) : select(is_there, b, -1);
-  if (c.paged) assert_that(entry < *pages, "a block table names a page that is not there");
+  if (c.paged)
+    assert_that(entry < *pages,
+                "block_table names a page that is not there; give pages of the cache, or -1 where it has none");
   Expr row = c.paged ? place % page_size : place;
   when(entry >= 0, [&] {
     Shared tile({c.heads, c.dim}, f32);

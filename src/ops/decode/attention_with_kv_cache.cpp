@@ -73,18 +73,13 @@ void choose_keys(const Bound<AttentionWithKvCache>& c, int most, CacheKernel& ke
   }
 }
 
-// A tile of few rows is multiplied transposed: keys, and features of the result, are then the rows of products of
-// warp groups, and no exponential is that of an empty row. Features of tiles that the tensors do not have are
-// multiplied, too, where only that makes them such rows.
+// Features of tiles that the tensors do not have are multiplied, too, where only that makes the features of a
+// result rows of products.
 void choose_few_rows(const Bound<AttentionWithKvCache>& c, CacheKernel& kernel) {
-  constexpr int columns = 8, most = 32;  // of a product
-  const int unit = std::max(columns, kernel.pack);
-  const std::int64_t rows = (c.dim("queries") * kernel.pack + unit - 1) / unit * unit;
+  constexpr int most_few_rows = 32;
   const bool as_they_are = kernel.features_v() % warp_group_rows == 0,
              fits = as_they_are || kernel.padded.of_v(kernel.dim_v) % warp_group_rows == 0;
-  if (kernel.compute.bits() != 16 || kernel.keys % warp_group_rows != 0 || !fits || rows > most) return;
-  kernel.padded.whole |= !as_they_are;
-  kernel.queries = static_cast<int>(rows) / kernel.pack;
+  if (fits && kernel.take_few_rows(c.dim("queries"), most_few_rows)) kernel.padded.whole |= !as_they_are;
 }
 
 CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {

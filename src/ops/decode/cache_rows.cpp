@@ -24,7 +24,7 @@ int keys_of_tile(std::int64_t page, int most) {
 
 int page_of_form(std::int64_t page, int keys) {
   const bool fits = page >= least_of_page && (page % keys == 0 || keys % page == 0);
-  return fits ? static_cast<int>(page) : 0;
+  return fits || page == 1 ? static_cast<int>(page) : 0;
 }
 
 CacheRows::CacheRows(const CacheForm& form, const Expr& b, const Expr& length,
@@ -33,7 +33,7 @@ CacheRows::CacheRows(const CacheForm& form, const Expr& b, const Expr& length,
 
 CacheRows::Step::Step(const CacheRows& rows, const Expr& first, int keys, const Tensor& cache)
     : rows_(rows), first_(first), pages_(cache.extent(0)), page_size_(cache.extent(1)), keys_(keys) {
-  if (!rows.form_.paged || rows.form_.page == 0) return;
+  if (!rows.form_.paged || rows.form_.page < least_of_page) return;
   for (int t = 0; t < keys; t += rows.form_.page) numbers_.push_back(number(first_ + t));
 }
 
@@ -51,7 +51,7 @@ void CacheRows::Step::load(const Tensor& cache, const std::optional<Expr>& head,
     return copy(
         sliced(rows_.b_, clip ? Subscript(range(0, rows_.length_)) : Subscript(all)).at(first_, column),
         tile);
-  if (rows_.form_.page == 0) {
+  if (rows_.form_.page < least_of_page) {
     parallel(tile, [&](Index t, Index d) {
       const auto [page, row] = place(t);
       tile(t, d) = head ? cache(page, row, *head, column + d) : cache(page, row, column + d);

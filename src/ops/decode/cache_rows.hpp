@@ -11,13 +11,18 @@ namespace tegula::ops {
 // What a program is compiled for.
 struct CacheForm {
   bool paged = false, lengths = false;
-  // Tokens of a page where whole tiles are in a page, or whole pages in a tile; 0: each token is looked up.
+  // Tokens of a page where whole tiles are in a page, or whole pages in a tile. 1: each token is looked up, by
+  // itself; 0: likewise, where only a call knows the page.
   int page = 0;
   auto fields() const {
     return std::tuple(labelled("paged", paged), labelled("lengths", lengths),
                       labelled("page", page > 0 ? std::optional(page) : std::nullopt));
   }
 };
+
+inline constexpr const char* cache_is_too_short =
+    "a sequence of cache_seqlens has more tokens than its cache has room for; give it more pages in block_table, "
+    "or a longer cache";
 
 // Keys of a tile, `most` or fewer, that fit the pages.
 int keys_of_tile(std::int64_t page, int most);

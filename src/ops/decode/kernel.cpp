@@ -321,7 +321,7 @@ void Program::order_sequences() const {
 // With splits, block x computes split x % splits of a tile.
 void Program::attend_block(const Index& x, const Index& h, const Expr& b) {
   Expr length = length_of(b);
-  if (lengths) assert_that(length <= room(), "a sequence has more tokens than its cache has room for");
+  if (lengths) assert_that(length <= room(), cache_is_too_short);
   const Block block(*this, c.split ? x / *splits : Expr(x), h, b, max(length, 0));
   const HeadViews views = block.views();
   Fragment sum({c.rows(), c.features_v()}, f32, 0);
@@ -355,6 +355,15 @@ void Program::merge_block(const Index& row, const Index& head, const Index& b) {
 }
 
 }  // namespace
+
+bool CacheKernel::take_few_rows(std::int64_t all_queries, int most) {
+  constexpr int columns = 8;  // of a product
+  const int unit = std::max(columns, pack);
+  const std::int64_t few = (all_queries * pack + unit - 1) / unit * unit;
+  if (compute.bits() != 16 || keys % warp_group_rows != 0 || few > most) return false;
+  queries = static_cast<int>(few) / pack;
+  return true;
+}
 
 Kernel cache_kernel(const CacheKernel& instance) {
   return kernel(instance_name("attention_with_kv_cache", instance), [&] { Program(instance).run(); });

@@ -49,6 +49,9 @@ struct CacheKernel {
   bool longest_first = false;  // blocks of long sequences come before those of short ones
   std::optional<DType> sinks = {};
 
+  // A tile of few rows, `most` or fewer, is multiplied transposed: keys, and features of the result, are then
+  // the rows of products of warp groups, and no exponential is that of an empty row. Whether the tile is one.
+  bool take_few_rows(std::int64_t all_queries, int most);
   int rows() const { return queries * pack; }
   int tiles_of_block() const { return (block + keys - 1) / keys; }
   int rest() const { return dim - dim_v; }  // features of latent keys that are no values

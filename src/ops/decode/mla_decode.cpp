@@ -50,6 +50,9 @@ CacheKernel mla_kernel(const Bound<MlaDecode>& c) {
   kernel.keys = c.has("block_table") ? keys_of_tile(c.dim("page_size"), most) : most;
   if (kernel.form.paged) kernel.form.page = page_of_form(c.dim("page_size"), kernel.keys);
   kernel.parted = heads > kernel.pack;
+  // Of records, threads that convert are what a step waits for: there are more of them beside one warp group.
+  constexpr int most_few_rows = 16;
+  if (c.on_gpu() && kernel.record != CacheRecord::none) kernel.take_few_rows(c.dim("queries"), most_few_rows);
   return kernel;
 }
 

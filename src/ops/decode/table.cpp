@@ -7,6 +7,13 @@
 
 namespace tegula::ops {
 
+namespace {
+
+// Measured: 32 splits of 2 × 8192 keys take less time than 64 of half as many steps.
+constexpr double steps_of_split = 0.06;
+
+}  // namespace
+
 int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu) {
   if (on_gpu) {
     const std::int64_t seen = p.left < 0 ? p.keys : std::min(p.keys, p.left + p.queries);
@@ -16,7 +23,8 @@ int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu) {
                                    .keys = p.keys,
                                    .seen = seen,
                                    .dim = p.dim,
-                                   .dim_v = p.dim_v};
+                                   .dim_v = p.dim_v,
+                                   .steps_of_split = steps_of_split};
     return plan_attention_on_gpu(problem, type, {p.tile_queries, p.tile_keys}).splits;
   }
   const std::int64_t blocks =

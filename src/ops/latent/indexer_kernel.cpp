@@ -80,7 +80,7 @@ void IndexerProgram::block(const Expr& b, const Expr& first, const Expr& split) 
   }
   copy(weights.slice(b).at(first, 0), weight);
   if (seen.lengths)
-    assert_that((*seen.lengths)(b) <= keys, "a sequence has more tokens than its cache has room for");
+    assert_that((*seen.lengths)(b) <= keys, cache_is_too_short);
   const CacheRows rows_of(c.form, b, seen.count(b), table);
   Var low = keys, high = 0;
   for (int i = 0; i < c.queries; ++i) {

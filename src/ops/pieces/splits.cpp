@@ -1,5 +1,7 @@
 #include "ops/pieces/splits.hpp"
 
+#include <vector>
+
 #include "ops/pieces/softmax.hpp"
 
 namespace tegula::ops {
@@ -9,7 +11,8 @@ using lang::Tensor;
 
 namespace {
 
-constexpr int merged_at_once = 16;  // splits whose rows a block holds in registers
+// Splits whose rows a block holds in registers, in tiles of so many rows that most of them are whole.
+constexpr int merged_at_once = 16, rows_of_tile = 4;
 
 }  // namespace
 
@@ -36,6 +39,21 @@ Tensor SplitResults::lse(const Range& rows, const Subscript& heads, const Expr& 
 Expr SplitResults::merge(const Expr& row, const Expr& head, const std::optional<Expr>& sink,
                          const Tensor& out) const {
   const Tensor results = out_.slice(row, head), lse_of = lse_.slice(head, row);
+  struct Rows {
+    Expr first;
+    Fragment values, lse;
+  };
+  const auto rows_from = [&](const Expr& n) {
+    std::vector<Rows> rows;
+    for (int i = 0; i < merged_at_once; i += rows_of_tile) {
+      Expr first = n * merged_at_once + i;
+      rows.push_back(
+          {first, load(results.at(first), {rows_of_tile, dim_v_}), load(lse_of.at(first), {rows_of_tile})});
+    }
+    return rows;
+  };
+  // The first rows are on their way while the weights of all splits are computed.
+  std::vector<Rows> first_rows = rows_from(0);
   Fragment weights = load(lse_of.at(0), {most_splits});
   parallel(weights, [&](Index i) { weights(i) = select(i < splits_, Expr(weights(i)), -inf); });
   Var top = reduce_max(weights).scalar();
@@ -47,18 +65,22 @@ Expr SplitResults::merge(const Expr& row, const Expr& head, const std::optional<
   // A sink of ∞ leaves nothing of the splits.
   if (sink) total += select(*sink == inf, 1, weight(*sink));
   const Var factor = select(total == 0, 0, rcp(total));
-  Fragment sum("sum", {dim_v_}, f32, 0);
-  serial(ceildiv(splits_, merged_at_once), [&](Index n) {
-    Fragment tile = load(results.at(n * merged_at_once), {merged_at_once, dim_v_}),
-             tile_lse = load(lse_of.at(n * merged_at_once), {merged_at_once});
-    // Rows behind the last split are zeros, and so would be their lse: no weight but 0 keeps them so.
-    parallel(tile_lse, [&](Index i) {
-      tile_lse(i) = select(n * merged_at_once + i < splits_, weight(tile_lse(i)) * factor, 0);
-    });
-    scale_rows(tile, tile_lse);
-    reduce_sum(tile, sum, 0);
+  Fragment sums("sums", {rows_of_tile, dim_v_}, f32, 0);
+  const auto add = [&](std::vector<Rows>& rows) {
+    for (Rows& own : rows) {
+      // Rows behind the last split are zeros, and so would be their lse: no weight but 0 keeps them so.
+      parallel(own.lse, [&](Index i) {
+        own.lse(i) = select(own.first + i < splits_, weight(own.lse(i)) * factor, 0);
+      });
+      parallel(sums, [&](Index i, Index j) { sums(i, j) += own.values(i, j) * own.lse(i); });
+    }
+  };
+  add(first_rows);
+  serial(range(1, ceildiv(splits_, merged_at_once)), [&](Index n) {
+    std::vector<Rows> rows = rows_from(n);
+    add(rows);
   });
-  copy(sum, out.at(0));
+  copy(reduce_sum(sums, 0), out.at(0));
   return select(total == 0, -inf, shift + log2(total) * ln2);
 }
 

@@ -52,7 +52,7 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
       int fills = ring.told ? roles.consumers / 32 : 0;  // each warp leaves its own elements
       for (const auto& [fill, filled] : roles.fills) fills += filled == tile;
       if (roles.is_transposed(tile.get())) fills = roles.transposing_warps();
-      if (ring.by_rows) fills *= roles.copying_warps();  // each warp brings its own
+      if (ring.by_rows) fills *= roles.copying_warps(ring);  // each warp brings its own
       if (roles.cluster() > 1) fills *= 2;               // each block brings its half, or both
       out.buffers.push_back({name, schedule::Space::shared, ring.depth, 1, bytes, fills});
     }
@@ -175,7 +175,7 @@ class TileRing {
  public:
   TileRing(schedule::Schedule& out, const Roles& roles)
       : one_loader_(roles.one_loader),
-        producers_(roles.producers),
+        loaders_(roles.loaders()),
         ring_(static_cast<int>(out.rings.size())),
         buffer_(static_cast<int>(out.buffers.size())) {
     out.buffers.push_back({"tile", schedule::Space::shared, tile_slots, 1, tile_bytes});
@@ -198,7 +198,7 @@ class TileRing {
     Events all{{schedule::NextTile{}, Who::one}};
     if (!one_loader_) {  // the barrier of handing out follows before the word is written again
       all.push_back({schedule::SendTile{schedule::write(buffer_ + 1)}, Who::one});
-      all.push_back({schedule::Barrier{producer_barrier, false, 0, producers_, true}});
+      all.push_back({schedule::Barrier{producer_barrier, false, 0, loaders_, true}});
       all.push_back({schedule::ReceiveTile{schedule::read(buffer_ + 1)}});
     }
     all.push_back({schedule::Leave{}});
@@ -212,8 +212,7 @@ class TileRing {
  private:
   Events hand_out() const {
     Events result{{schedule::Acquire{{ring_}}, one_loader_ ? Who::one : Who::all}};
-    if (!one_loader_)
-      result.push_back({schedule::Barrier{producer_barrier, false, 0, producers_, true}});
+    if (!one_loader_) result.push_back({schedule::Barrier{producer_barrier, false, 0, loaders_, true}});
     result.push_back({schedule::SendTile{schedule::write(buffer_, schedule::at_cursor(ring_))}, Who::one});
     result.push_back({schedule::Arrive{schedule::Side::full, {ring_}}, Who::one});
     result.push_back({schedule::Advance{ring_}});
@@ -221,7 +220,7 @@ class TileRing {
   }
 
   bool one_loader_;
-  int producers_;  // threads
+  int loaders_;  // threads
   int ring_, buffer_;
 };
 
@@ -260,6 +259,7 @@ RegisterShares register_shares(const Roles& roles) {
       if (roles.producers > producer_threads) return {registers_of(roles.consumers + roles.producers, 1).launch, 0, 0};
       if (roles.blocks_per_processor == 1) return {248, 0, 0};
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
+      if (roles.looks_bytes_up()) return {128, 160, 96};
       return roles.only_loads() ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
       if (converts(roles) && roles.fragment_registers <= few_registers)
@@ -290,7 +290,7 @@ int empty_arrivals(const RingPlan& ring, const Roles& roles) {
 
 int full_arrivals(const RingPlan& ring, const Roles& roles) {
   if (ring.told) return roles.consumers / 32;
-  if (ring.by_rows) return 32 * roles.copying_warps();
+  if (ring.by_rows) return 32 * roles.copying_warps(ring);
   if (roles.has_transposed(ring)) return roles.has_loaded(ring) + roles.transposing_warps();
   return roles.is_brought_by_threads(ring) ? 2 : 1;
 }

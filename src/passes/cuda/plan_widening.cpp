@@ -6,6 +6,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/operand_place.hpp"
+#include "passes/cuda/plan_rows.hpp"
 
 namespace tegula::passes {
 
@@ -32,6 +33,12 @@ std::optional<ViewDim> along(const Expr& coordinate, const ViewDim& dim, const F
   return result;
 }
 
+// Whether the value is what is loaded, rounded or not.
+bool is_element(const Expr& value, const Load& load) {
+  return is_variable(value, load.variable) ||
+         (value->op == Op::cast && is_variable(value->args[0], load.variable));
+}
+
 // The loop as a copy, if it loads each element of a tile from a tensor and stores it.
 std::optional<Copy> as_copy(const Stmt& stmt) {
   if (const auto* copy = as<Copy>(stmt)) return *copy;
@@ -42,10 +49,7 @@ std::optional<Copy> as_copy(const Stmt& stmt) {
   if (!load || !store || load->from.view.is_tile() || !is_whole(store->to.view) ||
       store->to.index.size() != loop->index.size())
     return std::nullopt;
-  const Expr& value = store->value;
-  if (!is_variable(value, load->variable) &&
-      !(value->op == Op::cast && is_variable(value->args[0], load->variable)))
-    return std::nullopt;
+  if (!is_element(store->value, *load)) return std::nullopt;
   for (std::size_t d = 0; d < loop->index.size(); ++d) {
     const bool all = is_variable(store->to.index[d], loop->index[d]) && is_constant(loop->begin[d], 0) &&
                      is_constant(loop->end[d], store->to.view.extent(static_cast<int>(d)));
@@ -62,7 +66,14 @@ std::optional<Copy> as_copy(const Stmt& stmt) {
   return result;
 }
 
-bool is_byte_of_float(DType type) { return type.is_floating() && type.bits() == 8; }
+bool widens(const Buffer& tensor, const Buffer& tile) {
+  return tensor.type.is_floating() && tensor.type.bits() == 8 && tile.type.is_floating() &&
+         tile.type.bits() == 16 && tile.rank() == 2;
+}
+
+BufferPtr as_stored_tile(const Buffer& tile, DType type) {
+  return new_tile((tile.name + "_as_stored").c_str(), Space::shared, type, tile.shape, tile.at);
+}
 
 // Limits along rows are left to who widens them.
 View without_limits_of_rows(View from) {
@@ -85,11 +96,8 @@ std::optional<Widening> plan_widening(const Stmt& stmt, const BufferPtr& bytes) 
   if (!copy || copy->from.is_tile() || copy->to.rank() != 2) return std::nullopt;
   const Buffer &tensor = *copy->from.buffer, &tile = *copy->to.buffer;
   const auto rows = rows_of(copy->to);
-  const bool widens = is_byte_of_float(tensor.type) && tile.type.is_floating() && tile.type.bits() == 16;
-  if (!rows || !widens || tile.rank() != 2 || (bytes && bytes->type != tensor.type)) return std::nullopt;
-  const BufferPtr own =
-      bytes ? bytes
-            : new_tile((tile.name + "_as_stored").c_str(), Space::shared, tensor.type, tile.shape, tile.at);
+  if (!rows || !widens(tensor, tile) || (bytes && bytes->type != tensor.type)) return std::nullopt;
+  const BufferPtr own = bytes ? bytes : as_stored_tile(tile, tensor.type);
   Widening result{
       {without_limits_of_rows(copy->from), copy->to, copy->fill, false}, {}, {rows->first, rows->count}};
   result.load.to.buffer = own;
@@ -109,6 +117,24 @@ std::optional<Widening> plan_widening(const Stmt& stmt, const BufferPtr& bytes) 
     result.rows.high = row_at(dim.high, dim, rows->first);
   }
   return result;
+}
+
+std::optional<Stmt> rows_as_stored(const Stmt& stmt) {
+  const auto* loop = as<For>(stmt);
+  if (!loop || loop->kind != LoopKind::parallel || loop->body.size() < 2) return std::nullopt;
+  const auto* load = as<Load>(loop->body[loop->body.size() - 2]);
+  const auto* store = as<Store>(loop->body.back());
+  if (!load || !store || load->from.view.is_tile() || !is_whole(store->to.view)) return std::nullopt;
+  const Buffer &tensor = *load->from.view.buffer, &tile = *store->to.view.buffer;
+  if (!widens(tensor, tile) || !is_element(store->value, *load)) return std::nullopt;
+  const BufferPtr bytes = as_stored_tile(tile, tensor.type);
+  if (!swizzled_order(*bytes).is_swizzled() || !swizzled_order(tile).is_swizzled()) return std::nullopt;
+  Store stored = *store;
+  stored.to.view.buffer = bytes, stored.value = variable(load->variable, stmt->at);
+  For rows = *loop;
+  rows.body.back() = statement(std::move(stored), stmt->at);
+  const Stmt result = statement(std::move(rows), stmt->at);
+  return plan_rows(result) ? std::optional(result) : std::nullopt;
 }
 
 Stmt widening(const BufferPtr& bytes, const BufferPtr& tile, const std::vector<WidenedRows>& rows,

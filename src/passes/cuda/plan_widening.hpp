@@ -28,6 +28,10 @@ struct Widening {
 // where a limit may cut a row.
 std::optional<Widening> plan_widening(const ir::Stmt& stmt, const ir::BufferPtr& bytes);
 
+// Of a loop over all elements of such a tile whose rows are looked up: the loop that brings them, as they are
+// stored, to a new tile. Nothing for other statements.
+std::optional<ir::Stmt> rows_as_stored(const ir::Stmt& stmt);
+
 // tile = bytes, row by row: what threads compute.
 ir::Stmt widening(const ir::BufferPtr& bytes, const ir::BufferPtr& tile, const std::vector<WidenedRows>& rows,
                   const Loc& at);

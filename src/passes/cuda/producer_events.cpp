@@ -89,7 +89,7 @@ Producer::Producer(ScheduleNames& names, const Roles& roles, Filler who)
 // One thread needs longer to begin many small copies than the engine to make them, so that warps take them in
 // turn. They have met since the slot was free; bytes may arrive before the first warp expects them.
 int Producer::loading_warp(const Part& part) const {
-  const int warps = roles_.producers / 32;
+  const int warps = roles_.loaders() / 32;
   return !roles_.one_loader && part.count >= warps ? part.number % warps : 0;
 }
 
@@ -154,7 +154,7 @@ void Producer::await(const Stmt& s, std::vector<int>& to_come, Events& out) {
 
 void Producer::meet(Events& out) const {
   if (!roles_.one_loader)
-    out.push_back({schedule::Barrier{producer_barrier, false, 0, roles_.producers, true}});
+    out.push_back({schedule::Barrier{producer_barrier, false, 0, roles_.loaders(), true}});
 }
 
 void Producer::acquire(int ring, const BufferPtr& first, Events& out) {
@@ -232,7 +232,7 @@ void Producer::fill(const Stmt& s, const BufferPtr& tile, const Part& part, bool
   if (plan.by_rows) {
     schedule::Access to = names_.access(tile, schedule::Touch::write);
     to.parts.per_warp = 1;
-    to.parts.mask = std::uint64_t{1} << part.number * roles_.copying_warps();
+    to.parts.mask = std::uint64_t{1} << part.number * roles_.copying_warps(plan);
     out.push_back(event_of(schedule::CopyAsync{to, reads(s)}, s));
     if (last) out.push_back({schedule::CopyArrive{{ring}}});
     return;

@@ -125,7 +125,8 @@ int threads_of_producer(const Roles& roles, const RegisterNeeds& needs, int bloc
   if (blocks > 2) return one_warp;
   const bool widens = std::any_of(roles.transpositions.begin(), roles.transpositions.end(),
                                   [](const auto& own) { return !own.second.widened.empty(); });
-  const int many = widens ? one_warp + widening_threads : converting_threads;
+  const int loaders = roles.looks_bytes_up() ? producer_threads : one_warp,
+            many = widens ? loaders + widening_threads : converting_threads;
   const bool alone = blocks == 1 && roles.consumers == 128;
   return alone && (widens || converts(roles)) && fit(needs, registers_of(roles.consumers + many, 1))
              ? many

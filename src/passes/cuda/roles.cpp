@@ -52,6 +52,11 @@ bool Roles::is_told(int ring) const {
   return ring >= 0 && ring < static_cast<int>(rings.size()) && rings[static_cast<std::size_t>(ring)].told;
 }
 
+bool Roles::looks_bytes_up() const {
+  return std::any_of(rings.begin(), rings.end(),
+                     [](const RingPlan& ring) { return ring.to_transpose && ring.by_rows; });
+}
+
 bool Roles::is_transposed(const Buffer* tile) const {
   return std::any_of(transpositions.begin(), transpositions.end(),
                      [&](const auto& own) { return own.second.to.get() == tile; });

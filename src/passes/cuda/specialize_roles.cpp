@@ -143,8 +143,10 @@ bool Analysis::is_uneven() const {
 
 void Analysis::plan_loads(Roles& roles) const {
   roles.one_loader = true;
-  for (RingPlan& ring : roles.rings)
-    ring.by_rows = target_.copy_engine && !ring.told && !ring.to_transpose && !roles.has_transposed(ring);
+  for (RingPlan& ring : roles.rings) {
+    if (ring.to_transpose && ring.by_rows) roles.one_loader = false;
+    if (!ring.to_transpose) ring.by_rows = target_.copy_engine && !ring.told && !roles.has_transposed(ring);
+  }
   for (const RingCandidate& c : tiles_.candidates) {
     RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
     if (roles.is_transposed(c.tile.get()) || ring.by_transposer) continue;

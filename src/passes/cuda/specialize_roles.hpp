@@ -79,9 +79,18 @@ struct Roles {
   int cluster() const { return pair_index >= 0 ? 2 : 1; }
   // One thread of the producer begins loads, and its other warps have nothing to do.
   bool only_loads() const { return one_loader && transposer.empty(); }
-  int transposing_warps() const { return transposer.empty() ? 0 : (producers - one_warp) / 32; }
+  // The producer's threads that load: all, or those beside the warps that transpose.
+  int loaders() const {
+    if (transposer.empty()) return producers;
+    return producers > one_warp + widening_threads ? producer_threads : one_warp;
+  }
+  int transposing_warps() const { return (producers - loaders()) / 32; }
+  // Whether threads look up rows that other warps widen.
+  bool looks_bytes_up() const;
   // That bring pieces of rows.
-  int copying_warps() const { return transposer.empty() ? producers / 32 : transposing_warps(); }
+  int copying_warps(const RingPlan& ring) const {
+    return ring.by_transposer ? transposing_warps() : loaders() / 32;
+  }
 
   // -1: the tile is in no ring.
   int ring_of(const ir::Buffer* tile) const;

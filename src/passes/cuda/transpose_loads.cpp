@@ -53,9 +53,9 @@ class Transposing {
 
  private:
   struct Load {
-    BufferPtr tile;
-    Copy copy;
-    TensorCopy plan;
+    BufferPtr tile, stored;
+    Stmt load;                       // of what is stored
+    std::optional<TensorCopy> plan;  // nothing: threads look its rows up
   };
   // A tile of wider elements: its statements, which are one after the other in a body.
   struct Wide {
@@ -113,7 +113,7 @@ class Transposing {
       if (plan) return !plan->is_clipped;
     }
     if (plan_elements(s)) return vectors_.push_back(s), true;
-    return comes_as_bytes(s, tile) || is_turned(s, tile);
+    return comes_as_bytes(s, tile) || comes_as_rows(s, tile) || is_turned(s, tile);
   }
 
   bool comes_as_bytes(const Stmt& s, const BufferPtr& tile) {
@@ -123,7 +123,17 @@ class Transposing {
     Wide& wide = wide_[tile.get()];
     wide.bytes = plan->load.to.buffer;
     wide.fills.push_back(s.get()), wide.rows.push_back(plan->rows);
-    loads_.emplace(s.get(), Load{tile, plan->load, plan->plan});
+    loads_.emplace(s.get(), Load{tile, wide.bytes, statement(plan->load, s->at), plan->plan});
+    return true;
+  }
+
+  // The loop that fills all of a tile to widen brings rows that are looked up.
+  bool comes_as_rows(const Stmt& s, const BufferPtr& tile) {
+    const auto load = wide_.contains(tile.get()) ? std::nullopt : rows_as_stored(s);
+    if (!load || !operands_.contains(tile.get())) return false;
+    const BufferPtr& bytes = as<Store>(as<For>(*load)->body.back())->to.view.buffer;
+    wide_[tile.get()] = {bytes, {s.get()}, {{0, tile->extent(0), nullptr, nullptr}}};
+    loads_.emplace(s.get(), Load{tile, bytes, *load, {}});
     return true;
   }
 
@@ -135,7 +145,7 @@ class Transposing {
     const Copy copy{*view, whole(stored), nullptr};
     const auto plan = plan_copy(copy, true);
     if (!plan || plan->is_clipped || !swizzled_order(*stored).is_swizzled()) return false;
-    loads_.emplace(s.get(), Load{tile, copy, *plan});
+    loads_.emplace(s.get(), Load{tile, stored, statement(copy, s->at), *plan});
     return true;
   }
 
@@ -174,20 +184,18 @@ class Transposing {
   Body divided(const Stmt& s) {
     const auto found = loads_.find(s.get());
     if (found == loads_.end()) return {s};
-    const auto& [tile, copy, plan] = found->second;
-    const BufferPtr& stored = copy.to.buffer;
+    const auto& [tile, stored, load, plan] = found->second;
     const auto wide = wide_.find(tile.get());
     const bool is_wide = wide != wide_.end();
-    const Stmt load = statement(copy, s->at);
     roles_.fills.erase(s.get());
     roles_.fills.emplace(load.get(), stored);
-    roles_.copies.emplace(load.get(), plan);
+    if (plan) roles_.copies.emplace(load.get(), *plan);
     Body result;
     if (roles_.ring_of(stored.get()) < 0) {
       result.push_back(statement(Declare{stored}, s->at));
       RingPlan ring = roles_.rings[ring_of(tile)];
       ring.tiles = {stored};
-      ring.to_transpose = true;
+      ring.to_transpose = true, ring.by_rows = !plan;
       roles_.rings.push_back(std::move(ring));
     }
     result.push_back(load);

@@ -7,7 +7,7 @@
 // program that makes each tile in the slot in which the consumers expect it from the one in which its bytes
 // come. Both are rings, so that loads run ahead of the transposition, and the transposition ahead of the
 // products. Vectors of single elements that are looked up, such as factors of rows, these warps bring as
-// well.
+// well. Rows to be widened that are looked up, which no box holds, threads of the producer copy.
 #pragma once
 #include "passes/cuda/specialize_roles.hpp"
 

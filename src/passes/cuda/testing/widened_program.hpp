@@ -15,6 +15,7 @@ enum class Brought {
   parts,        // of rows, from pages of a list
   short_parts,  // that are limited
   by_rows,      // each looked up: no box
+  or_none,      // the same where the list has a row, written another way
   scaled,       // by a factor of each row: threads compute
 };
 
@@ -59,6 +60,11 @@ inline void bring(const WidenedCase& c, const lang::Tensor& x, const lang::Tenso
       return;
     case Brought::by_rows:
       return parallel(tile, [&](Index i, Index j) { tile(i, j) = x(list(i % 8) * 8 + step, j); });
+    case Brought::or_none:
+      return parallel(tile, [&](Index i, Index j) {
+        Expr token = first + i, own = select(token < limit, list(token % 8) * 8, -1);
+        tile(i, j) = x(own, j);
+      });
     case Brought::scaled:
       return parallel(tile, [&](Index i, Index j) { tile(i, j) = x(first + i, j) * 2.f; });
   }
@@ -134,7 +140,23 @@ inline const WidenedCase all_widened[] = {
      .both = true},
     {.name = "factors", .tiles = 2, .brought = Brought::limited, .both = true, .factors = true},
     {.name = "uneven_blocks", .tiles = 2, .both = true, .factors = true, .uneven = true},
-    {.name = "rows_that_are_looked_up", .tiles = 0, .brought = Brought::by_rows},
+    {.name = "rows_that_are_looked_up", .tiles = 1, .brought = Brought::by_rows},
+    {.name = "rows_or_none",
+     .tiles = 2,
+     .brought = Brought::or_none,
+     .rows = 128,
+     .threads = 128,
+     .both = true,
+     .factors = true,
+     .uneven = true},
+    {.name = "rows_of_e5m2",
+     .tiles = 2,
+     .brought = Brought::or_none,
+     .from = e5m2,
+     .to = f16,
+     .columns = 64,
+     .both = true},
+    {.name = "rows_without_room", .tiles = 0, .brought = Brought::by_rows, .columns = 256, .both = true},
     {.name = "scaled_elements", .tiles = 0, .brought = Brought::scaled},
     {.name = "without_the_engine", .tiles = 0, .engine = false},
     {.name = "of_the_same_width", .tiles = 0, .from = bf16},
