@@ -327,7 +327,7 @@ void MlaBackwardProgram::add_pairs_of(const Index& key, const Index& h) {
   when(is_last != 0, [&] { store(dkv.slice(key, h)); }).otherwise([&] { store(to); });
 }
 
-// Most rows are only written, so that rows share a block. Loads of their features are under way together.
+// Most rows are only written, so that rows share a block.
 void MlaBackwardProgram::add_few_pairs() {
   grid(ceildiv(keys, rows_of_few), kv_heads, [&](Index x, Index h) {
     Expr row = x * rows_of_few;
@@ -343,8 +343,8 @@ void MlaBackwardProgram::add_few_pairs() {
       serial(queries, [&](Index query) {
         for (int block = 0; block < blocks; ++block)
           parallel(sum, [&](Index r, Index d) {
-            Expr pair = select(pairs(query, r) >= 0, pairs(query, r) + block, -1);
-            sum(r, d) += f32(partials(h, pair, place(first + d)));
+            Expr pair = pairs(query, r);
+            when(pair >= 0, [&] { sum(r, d) += f32(partials(h, pair + block, place(first + d))); });
           });
       });
       when(is_last != 0, [&] { copy(sum, dkv.slice(all, h).at(row, first)); }).otherwise([&] {
