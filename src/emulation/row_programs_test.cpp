@@ -291,21 +291,14 @@ const std::vector<std::string> once{"registers change their threads"}, by_elemen
 
 std::vector<RowCase> transforms() {
   const Tensor rows = normal({3, 1024}, bf16, 1);
+  const auto spelled = [](const char* name, Spelling spelling, const Tensor& x) -> RowCase {
+    return {name, [=] { return transform(1024, spelling); }, {x}, x.shape(), once, by_elements};
+  };
   return {
-      {"reshaped", [] { return transform(1024, Spelling::reshaped); }, {rows}, {3, 1024}, once, by_elements},
-      {"radix_four",
-       [] { return transform(1024, Spelling::radix_four); },
-       {rows},
-       {3, 1024},
-       once,
-       by_elements},
-      {"slices", [] { return transform(1024, Spelling::slices); }, {rows}, {3, 1024}, once, by_elements},
-      {"two_rows",
-       [] { return transform(1024, Spelling::of_two_rows); },
-       {normal({4, 1024}, bf16, 5)},
-       {4, 1024},
-       once,
-       by_elements},
+      spelled("reshaped", Spelling::reshaped, rows),
+      spelled("radix_four", Spelling::radix_four, rows),
+      spelled("slices", Spelling::slices, rows),
+      spelled("two_rows", Spelling::of_two_rows, normal({4, 1024}, bf16, 5)),
       {"reduced",
        [] { return scaled_transform(256); },
        {normal({2, 256}, f32, 6)},
@@ -318,20 +311,15 @@ std::vector<RowCase> transforms() {
 std::vector<RowCase> pieces_and_tiles() {
   const Tensor narrow = normal({5, 128}, bf16, 2), ragged = normal({3, 200}, f32, 3),
                whole = normal({3, 256}, bf16, 4);
+  const auto in_pieces = [](const char* name, Piece piece, const Tensor& x) -> RowCase {
+    return {name, [=, type = x.dtype()] { return pieces(type, piece); }, {x}, x.shape(), {"wait_copies<1>"}};
+  };
   return {
-      {"pieces", [] { return pieces(f32, Piece::loaded); }, {ragged}, {3, 200}, {"wait_copies<1>"}},
-      {"pieces_of_16_bits",
-       [] { return pieces(bf16, Piece::loaded); },
-       {whole},
-       {3, 256},
-       {"wait_copies<1>"}},
-      {"filled_pieces", [] { return pieces(bf16, Piece::filled); }, {whole}, {3, 256}, {"wait_copies<1>"}},
-      {"ragged_pieces", [] { return pieces(f32, Piece::filled); }, {ragged}, {3, 200}, {"wait_copies<1>"}},
-      {"pieces_in_place",
-       [] { return pieces(f32, Piece::in_place); },
-       {normal({3, 200}, f32, 7)},
-       {3, 200},
-       {"wait_copies<1>"}},
+      in_pieces("pieces", Piece::loaded, ragged),
+      in_pieces("pieces_of_16_bits", Piece::loaded, whole),
+      in_pieces("filled_pieces", Piece::filled, whole),
+      in_pieces("ragged_pieces", Piece::filled, ragged),
+      in_pieces("pieces_in_place", Piece::in_place, normal({3, 200}, f32, 7)),
       {"together",
        [] { return together(2); },
        {narrow, normal({5, 128}, bf16, 8), normal({128}, bf16, 9)},

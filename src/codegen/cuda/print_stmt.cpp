@@ -217,9 +217,8 @@ void CudaGridPrinter::close() {
 }
 
 void CudaGridPrinter::define(const VariablePtr& v, const std::string& text, bool is_const, const Loc& at) {
-  out_.line(fmt::format("{}{} {} = {};", is_const ? "const " : "", scalar_type(v->type), name_variable(v),
-                        bare(text)),
-            at);
+  const std::string_view begin = is_const ? "const " : "";
+  out_.line(fmt::format("{}{} {} = {};", begin, scalar_type(v->type), name_variable(v), bare(text)), at);
 }
 
 void CudaGridPrinter::operator()(const Let& n, const Stmt& s) {
