@@ -164,7 +164,8 @@ class GridPrinter {
   std::vector<RowOp> with_values_kept(std::vector<RowOp> ops) const;
   // Under which condition the rows that are read exist and lie side by side; they are in `whole_`, then.
   std::string whole_rows(const std::vector<RowOp>& ops);
-  std::string load_whole(const Address& at);
+  std::string ahead_of(const ir::Access& access, const Address& at);
+  std::string load_whole(const ir::Access& access, const Address& at);
 
   // ---- whole tiles (print_tiles.cpp)
   std::string allocate(std::int64_t bytes);

@@ -291,7 +291,7 @@ std::string GridPrinter::load_text(const Access& access) {
     case Address::Kind::single:
       return load_single(buffer, at);
     case Address::Kind::row:
-      return whole_.contains(&access) ? load_whole(at) : load_row(buffer, at);
+      return whole_.contains(&access) ? load_whole(access, at) : load_row(buffer, at);
     default:
       if (!at.lanes.empty()) return fmt::format("gather_lanes({}, {}, {})", at.pointer, at.where, at.lanes);
       return fmt::format("load_lanes({}, {}, [&](int i) {{ return {}; }})", pointer_name(buffer), at.where,

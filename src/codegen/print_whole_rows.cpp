@@ -131,8 +131,26 @@ std::string GridPrinter::whole_rows(const std::vector<RowOp>& ops) {
   return fmt::format("{}", fmt::join(conditions, " && "));
 }
 
-std::string GridPrinter::load_whole(const Address& at) {
-  out_.line(fmt::format("__builtin_prefetch((const char*)({}) + {});", at.pointer, bytes_ahead));
+// What is wanted next after the elements of an access: of rows that a loop goes through, each of them in
+// steps, those that its next iteration reads in the same step; else what follows in the row.
+std::string GridPrinter::ahead_of(const Access& access, const Address& at) {
+  const std::vector<Expr> place = coordinates(access);
+  for (const std::vector<VariablePtr>& loop : loops_) {
+    const VariablePtr& index = loop.back();
+    const bool is_of_rows =
+        std::any_of(place.begin(), place.end() - 1, [&](const Expr& e) { return uses(e, index); });
+    if (loop.size() != 1 || &loop == &loops_.back() || !is_of_rows || uses(place.back(), index)) continue;
+    const Expr next = make(Op::add, i32, {variable(index, index->at), int32(1, index->at)}, index->at);
+    const auto value = std::make_shared<const Variable>(
+        Variable{"ahead", compute_type(access.view.buffer->type), VariableKind::let, index->at});
+    const Body moved = substitute(Body{statement(Load{value, access}, index->at)}, {{index, next}});
+    return fmt::format("(const char*)({})", address(as<Load>(moved[0])->from).pointer);
+  }
+  return fmt::format("(const char*)({}) + {}", at.pointer, bytes_ahead);
+}
+
+std::string GridPrinter::load_whole(const Access& access, const Address& at) {
+  out_.line(fmt::format("__builtin_prefetch({});", ahead_of(access, at)));
   return fmt::format("load({})", at.pointer);
 }
 

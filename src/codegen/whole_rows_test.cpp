@@ -78,6 +78,37 @@ TEST(WholeRows, ValuesStayInRegistersUnlessTheyAreReadLater) {
     expect_as_interpreted(sums_in_place(f32, kept), a, 150, 0);
 }
 
+// A block's rows, four after the other, each in steps: what the next four have at the same place is fetched.
+TEST(WholeRows, FetchWhatTheNextRowsHave) {
+  using namespace lang;
+  const lang::Kernel program = kernel("rows_in_parts", [] {
+    Dim M("M"), L("L"), K("K");
+    lang::Tensor a = input("a", {M, L}, f32), x = input("x", {K}, f32), out = output("out", {M}, f32);
+    Expr first = scalar("first", i32);
+    grid(ceildiv(M, 16), [&](Index block) {
+      Shared sums({16, 64}, f32);
+      parallel(sums, [&](Index i, Index j) { sums(i, j) = 0.0f; });
+      serial(4, [&](Index part) {
+        serial(ceildiv(K, 64), [&](Index step) {
+          parallel(64, [&](Index j) {
+            for (int i = 0; i < 4; ++i) {
+              Expr row = part * 4 + i;
+              sums(row, j) += a(block * 16 + row, first + step * 64 + j) * x(step * 64 + j);
+            }
+          });
+        });
+      });
+      Fragment sum = reduce_sum(sums);
+      copy(sum, out.at(block * 16));
+    });
+  });
+  const std::string text = print_cpu(Signature(program.ir())).text;
+  EXPECT_NE(text.find("__builtin_prefetch((const char*)(a_ + long((bx0_ * 16 + (i0_ + 1) * 4)) * a_s0"),
+            std::string::npos);
+  const auto a = tegula::Tensor::random_normal({37, 300}, f32, 1);
+  for (const std::int64_t columns : {64, 150, 256}) expect_as_interpreted(program, a, columns, 0);
+}
+
 // The place of a row is known only once its entry of the list is there.
 TEST(WholeRows, OfAListAreNotAskedAboutBefore) {
   using namespace lang;

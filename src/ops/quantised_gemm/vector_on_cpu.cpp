@@ -12,44 +12,58 @@ using lang::Tensor;
 
 namespace {
 
-// Rows of a block, those that numbers of the vector are loaded for, and the words of a step, whose sums lanes
-// hold.
-constexpr int cpu_rows = 16, cpu_rows_at_once = 16, most_cpu_words = 128;
+// Rows of a block, and those that numbers of the vector are loaded for. Lanes hold the sums of the words of a
+// step; scales are brought for all rows and the steps of a part.
+constexpr int cpu_rows = 16, cpu_rows_at_once = 4, most_step_words = 128, most_part_words = 1024,
+              most_part_groups = 128;
 
-// The steps of words, and the scales and zeros of their groups.
+// The parts and steps of words, and the scales and zeros of their groups.
 struct CpuSteps {
   const QuantisedVectorBase& base;
   const QuantisedWeights& w = base.w;
 
   int group_words() const { return w.group / base.in_word; }
-  // Words of a step, which are of whole groups or of one.
-  int words() const {
-    if (w.group == 0 || most_cpu_words % group_words() == 0) return most_cpu_words;
-    return std::gcd(most_cpu_words, group_words());
+  // So many words or fewer, which are of whole groups or of one.
+  int words_within(int most) const {
+    if (w.group == 0 || most % group_words() == 0) return most;
+    return std::gcd(most, group_words());
   }
-  Expr count() const { return ceildiv(base.k, words() * base.in_word); }
-  int groups() const { return w.group == 0 ? 1 : std::max(1, words() / group_words()); }
-  // Of the word j of a step.
+  int step_words() const { return words_within(most_step_words); }
+  int part_words() const {
+    if (w.group == 0) return most_part_words;
+    return words_within(std::max(step_words(), std::min(most_part_words, most_part_groups * group_words())));
+  }
+  Expr steps() const { return ceildiv(base.k, step_words() * base.in_word); }
+  int groups_in(int words) const { return w.group == 0 ? 1 : std::max(1, words / group_words()); }
+  // Of the word j of a step: its number among those of the step.
   Expr group_of(const Index& j) const {
-    if (groups() == 1) return 0;
+    if (groups_in(step_words()) == 1) return 0;
     return w.packed && w.group < 64 ? j / 8 * 2 + j % 2 : j / group_words();
   }
+  // The place of a step's groups among those of a part.
+  Expr place_of(const Expr& step) const {
+    if (groups_in(part_words()) == 1) return 0;
+    return groups_in(step_words()) > 1 ? step : step * step_words() / group_words();
+  }
 
-  // Scales or zeros of the groups of a step, [rows, groups].
+  // Scales or zeros of the groups of a part, [rows, places, groups of a step].
   Shared numbers(const Tensor& stored_numbers, bool by_group, const Expr& row, const Expr& first) const {
     Expr group = base.group_of(first);
     const DType type = stored_numbers.type();
+    const int groups = groups_in(part_words());
     const auto decoded = [&](const Shared& stored) {
       Shared result({static_cast<int>(stored.extent(0)), static_cast<int>(stored.extent(1))}, f32);
       parallel(result, [&](Index i, Index j) { result(i, j) = f32(scale_of(stored(i, j), type)); });
       return result;
     };
-    Shared stored({by_group ? groups() : cpu_rows, by_group ? cpu_rows : groups()}, type);
+    Shared stored({by_group ? groups : cpu_rows, by_group ? cpu_rows : groups}, type);
     copy(by_group ? stored_numbers.at(group, row) : stored_numbers.at(row, group), stored);
-    if (!by_group) return decoded(stored);
-    Shared result({cpu_rows, groups()}, f32);
+    const int of_step = groups_in(step_words());
+    const std::vector<int> extents{cpu_rows, groups / of_step, of_step};
+    if (!by_group) return decoded(stored).reshape(extents);
+    Shared result({cpu_rows, groups}, f32);
     copy(decoded(stored).T(), result);
-    return result;
+    return result.reshape(extents);
   }
   Shared scales(const Expr& row, const Expr& first) const {
     return numbers(base.matrix.scales, w.by_group, row, first);
@@ -57,18 +71,6 @@ struct CpuSteps {
   std::optional<Shared> zeros(const Expr& row, const Expr& first) const {
     if (!w.zeros) return std::nullopt;
     return numbers(*base.matrix.zeros, w.zeros_by_group, row, first);
-  }
-
-  // sums(i, j) of 16 rows are added to by `add`, which is given them, the first row and the first word.
-  template <class Add>
-  void run(Add add) const {
-    grid(ceildiv(base.n, cpu_rows), [&](Index block) {
-      Expr row = block * cpu_rows;
-      Fragment sums({cpu_rows, words()}, f32, 0);
-      serial(count(), [&](Index step) { add(sums, row, step * words()); });
-      Fragment sum = reduce_sum(sums);
-      base.store(sum, row);
-    });
   }
 };
 
@@ -83,8 +85,16 @@ class BytesOnCpu {
   explicit BytesOnCpu(const QuantisedVectorBase& base) : base_(base) {}
 
   void run() const {
-    grid(ceildiv(words(), most_cpu_words), [&](Index block) { turn(block * most_cpu_words); });
-    steps_.run([&](Fragment& sums, const Expr& row, const Expr& first) { add_words(sums, row, first); });
+    grid(ceildiv(words(), most_step_words), [&](Index block) { turn(block * most_step_words); });
+    grid(ceildiv(base_.n, cpu_rows), [&](Index block) {
+      Shared sums({cpu_rows, steps_.step_words()}, f32);
+      parallel(sums, [&](Index i, Index j) { sums(i, j) = 0.0f; });
+      const int in_part = steps_.part_words() / steps_.step_words();
+      serial(ceildiv(steps_.steps(), in_part),
+             [&](Index part) { add_part(sums, block * cpu_rows, part * in_part); });
+      Fragment sum = reduce_sum(sums);
+      base_.store(sum, block * cpu_rows);
+    });
   }
 
  private:
@@ -97,7 +107,7 @@ class BytesOnCpu {
   int rows_of_bytes_ = (has_low_bytes_ ? 2 : 1) * shifts_;
 
   Expr words() const { return ceildiv(base_.k, base_.in_word); }
-  Expr padded() const { return ceildiv(words(), most_cpu_words) * most_cpu_words; }
+  Expr padded() const { return ceildiv(words(), most_step_words) * most_step_words; }
   // The high bytes, then the low ones, of the numbers after each shift, and in a last row what makes up for
   // the excess of the word's integers; units, and the sums of a word's numbers.
   Tensor bytes_ = workspace("bytes", {rows_of_bytes_ + 1, padded()}, u32);
@@ -119,7 +129,7 @@ class BytesOnCpu {
   }
 
   void turn(const Expr& first) const {
-    const auto numbers = [&](DType type) { return Fragment({most_cpu_words}, type); };
+    const auto numbers = [&](DType type) { return Fragment({most_step_words}, type); };
     std::vector<Fragment> x;
     for (int e = 0; e < base_.in_word; ++e) {
       x.push_back(numbers(f32));
@@ -156,7 +166,7 @@ class BytesOnCpu {
 
   void store_bytes(const std::vector<Fragment>& integers, const Expr& first) const {
     for (int row = 0; row < rows_of_bytes_; ++row) {
-      Fragment own({most_cpu_words}, u32);
+      Fragment own({most_step_words}, u32);
       parallel(own, [&](Index i) {
         Operand all = u32(0);
         for (int byte = 0; byte < 4; ++byte) {
@@ -176,41 +186,39 @@ class BytesOnCpu {
   }
 
   void store_sums(const std::vector<Fragment>& integers, const Fragment& units, const Expr& first) const {
-    Fragment sums({most_cpu_words}, i32, 0), excess({most_cpu_words}, u32);
+    Fragment sums({most_step_words}, i32, 0), excess({most_step_words}, u32);
     for (const Fragment& x : integers) parallel(sums, [&](Index i) { sums(i) += x(i); });
     parallel(excess, [&](Index i) { excess(i) = u32(sums(i) * (least() - w_.stored().excess)); });
     copy(excess, bytes_.slice(rows_of_bytes_).at(first));
     if (!w_.zeros) return;
-    Fragment whole({most_cpu_words}, f32);
+    Fragment whole({most_step_words}, f32);
     parallel(whole, [&](Index i) { whole(i) = f32(sums(i)) * units(i); });
     copy(whole, units_.slice(1).at(first));
   }
 
-  // What the lanes of rows read in common.
-  struct StepOfVector {
-    std::vector<Fragment> bytes, units;
-  };
-
-  void add_words(Fragment& sums, const Expr& row, const Expr& first) const {
-    const int count = steps_.words();
-    const Shared scales = steps_.scales(row, first);
-    const std::optional<Shared> zeros = steps_.zeros(row, first);
-    StepOfVector x;
-    for (int i = 0; i <= rows_of_bytes_; ++i) x.bytes.push_back(load(bytes_.slice(i).at(first), {count}));
-    for (int i = 0; i < (zeros ? 2 : 1); ++i) x.units.push_back(load(units_.slice(i).at(first), {count}));
-    for (int i = 0; i < cpu_rows; i += cpu_rows_at_once) {
-      parallel(count, [&](Index j) {
-        std::vector<Expr> bytes, units;
-        for (const Fragment& each : x.bytes) bytes.push_back(each(j));
-        for (const Fragment& each : x.units) units.push_back(each(j));
-        Expr group = steps_.group_of(j);
-        for (int own = i; own < i + cpu_rows_at_once; ++own) {
-          Expr word = base_.matrix.b.elements()(row + own, first + j);
-          Expr sum = f32(sum_of_word(word, bytes)) * units[0];
-          sums(own, j) += (zeros ? sum - (*zeros)(own, group) * units[1] : sum) * scales(own, group);
-        }
+  // The steps of a part from step `first` on, for a few rows after the other: lines of the next ones are
+  // fetched while these are multiplied.
+  void add_part(Shared& sums, const Expr& row, const Expr& first) const {
+    const Shared scales = steps_.scales(row, first * steps_.step_words());
+    const std::optional<Shared> zeros = steps_.zeros(row, first * steps_.step_words());
+    Expr count = min(steps_.part_words() / steps_.step_words(), steps_.steps() - first);
+    serial(cpu_rows / cpu_rows_at_once, [&](Index rows) {
+      serial(count, [&](Index step) {
+        Expr word = (first + step) * steps_.step_words();
+        parallel(steps_.step_words(), [&](Index j) {
+          std::vector<Expr> bytes, units;
+          for (int each = 0; each <= rows_of_bytes_; ++each) bytes.push_back(bytes_(each, word + j));
+          for (int each = 0; each < (zeros ? 2 : 1); ++each) units.push_back(units_(each, word + j));
+          Expr place = steps_.place_of(step), group = steps_.group_of(j);
+          for (int i = 0; i < cpu_rows_at_once; ++i) {
+            Expr own = rows * cpu_rows_at_once + i;
+            Expr sum = f32(sum_of_word(base_.matrix.b.elements()(row + own, word + j), bytes)) * units[0];
+            sums(own, j) +=
+                (zeros ? sum - (*zeros)(own, place, group) * units[1] : sum) * scales(own, place, group);
+          }
+        });
       });
-    }
+    });
   }
 
   Expr sum_of_word(const Expr& word, const std::vector<Expr>& bytes) const {
