@@ -90,6 +90,66 @@ TEST_P(TransposedSums, AreAsInterpreted) {
     EXPECT_TRUE(all_close(result(target), expected, 2e-2, c.operand == f32 ? 2e-2 : 2)) << c.name;
 }
 
+// Of few rows the transpose is multiplied, and the sum is stored transposed again: by the copy engine, if its
+// boxes have whole swizzled rows.
+struct Turned {
+  const char* name;
+  int rows, columns;  // of the sum
+  int stored;         // rows of the tensor
+  DType type = bf16;
+  bool by_engine = true;
+};
+
+lang::Kernel turned_product(const Turned& c) {
+  using namespace lang;
+  return kernel("turned_sum", [&] {
+    lang::Tensor a = input("a", {c.stored, steps * depth}, bf16),
+                 b = input("b", {c.columns, steps * depth}, bf16),
+                 out = inout("out", {c.stored, c.columns}, c.type);
+    grid(ceildiv(c.stored, c.rows), {.threads = 2 * c.columns}, [&](Index y) {
+      Fragment sum({c.rows, c.columns}, f32, 0);
+      pipelined(steps, {.stages = 2}, [&](Index n) {
+        Shared a_tile({c.rows, depth}, bf16), b_tile({c.columns, depth}, bf16);
+        copy(a.at(y * c.rows, n * depth), a_tile);
+        copy(b.at(0, n * depth), b_tile);
+        gemm(a_tile, b_tile.T(), sum);
+      });
+      parallel(sum, [&](Index i, Index j) { sum(i, j) += f32(j); });
+      copy(sum, out.at(y * c.rows, 0));
+    });
+  });
+}
+
+class TurnedSums : public ::testing::TestWithParam<Turned> {};
+
+TEST_P(TurnedSums, AreAsInterpreted) {
+  const Watchdog watchdog("turned sums", most_time);
+  const Turned& c = GetParam();
+  const lang::Kernel program = turned_product(c);
+  EXPECT_EQ(text_with_roles(program).find("tg::store_box(") != std::string::npos, c.by_engine)
+      << text_with_roles(program);
+  const Tensor a = Tensor::random_normal({c.stored, steps * depth}, bf16, 1),
+               b = Tensor::random_normal({c.columns, steps * depth}, bf16, 2);
+  const auto result = [&](Target target) {
+    const Tensor out = Tensor::full({c.stored, c.columns}, c.type, NAN);
+    const std::vector<Argument> values{a, b, out};
+    compile(program, target).call_in_order(values);
+    return out;
+  };
+  const Tensor expected = result(Target::interpreter());
+  for (const Target target : {Target::emulated_sm90(), Target::emulated(), Target::cpu()})
+    EXPECT_TRUE(all_close(result(target), expected, 2e-2, 1)) << c.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, TurnedSums,
+    ::testing::Values(Turned{"whole", 80, 128, 80}, Turned{"several_tiles", 96, 128, 288},
+                      Turned{"cut_by_the_tensor", 160, 128, 257}, Turned{"one_group", 48, 64, 48},
+                      Turned{"few_rows", 16, 64, 16, bf16, false},
+                      Turned{"second_box_outside", 160, 64, 70, f16}, Turned{"f32", 80, 128, 75, f32},
+                      Turned{"odd_eights", 72, 128, 72, bf16, false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
 INSTANTIATE_TEST_SUITE_P(
     Table, TransposedSums,
     ::testing::Values(Transposed{"whole", 128, 80, 80, false, f32, "stage_columns_of<80>("},
@@ -101,5 +161,5 @@ INSTANTIATE_TEST_SUITE_P(
                       Transposed{"operand_of_one_group", 64, 16, 0, false, bf16, "stage_columns<16>("}),
     [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace transposed_test
 }  // namespace tegula::emulation

@@ -60,6 +60,8 @@ struct Copy {
   Expr fill;
   // Results are the same whatever stands in the elements that limits inside of the tensor cut off.
   bool any_beyond_limits = false;
+  // What is copied is the sum of a product whose transpose warp groups multiply on a GPU.
+  bool turned_sum = false;
 };
 
 // to(i, …) = from(row(i), …): the first axis of the tile `to` is looked up. `body` computes `row` for

@@ -12,8 +12,9 @@ using namespace ir;
 
 namespace {
 
-// How the warp groups divide the sum of a product.
-layout::Division division_of(const layout::Layout& layout, int groups) {
+// How the warp groups divide the sum of a product, or its transpose.
+layout::Division division_of(const layout::Layout& held, bool is_turned, int groups) {
+  const layout::Layout layout = is_turned ? held.permute({1, 0}) : held;
   for (int along_n = 1; along_n <= groups; ++along_n) {
     const layout::Division parts{groups / along_n, along_n};
     if (groups % along_n == 0 && layout.shape()[1] % along_n == 0 &&
@@ -40,8 +41,10 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   }
   if (plan.transposed) {
     result.column += fmt::format(" + thread / 128 * {}", passes::store_rows);
+    const bool by_rows = to.buffer->type != f32;
     for (int box = 0; box < passes::store_buffers; ++box)
-      result.boxes.push_back({std::to_string(box * plan.rows * plan.columns), box * plan.columns, 0});
+      result.boxes.push_back({std::to_string(box * plan.rows * plan.columns),
+                              by_rows ? 0 : box * plan.columns, by_rows ? box * plan.rows : 0});
     return result;
   }
   const std::int64_t columns = from.buffer->extent(1) / parts.along_n;
@@ -62,8 +65,10 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
 void CudaGridPrinter::begin_store(const Stmt& s) {
   const auto* sum = as<Accumulate>(s);
   const View &from = sum ? sum->tile : as<Copy>(s)->from, &to = sum ? sum->to : as<Copy>(s)->to;
-  const layout::Division parts = division_of(fragments_.at(from.buffer.get()).layout, team_.threads / 128);
-  const passes::TensorStore plan = *passes::plan_store(from, to, parts);
+  const bool is_turned = !sum && as<Copy>(s)->turned_sum;
+  const layout::Division parts =
+      division_of(fragments_.at(from.buffer.get()).layout, is_turned, team_.threads / 128);
+  const passes::TensorStore plan = *passes::plan_store(from, to, {parts, is_turned});
   const std::string type = element_type(to.buffer->type), staging = names_.unique("staging");
   out_.code();
   touch(to, sum ? MemoryUse::combine : MemoryUse::write, false);
@@ -89,8 +94,13 @@ void CudaGridPrinter::stage_boxes(std::size_t count) {
   const std::string& fragment = fragments_.at(&from).name;
   store_->first = store_->end;
   store_->end += count;
-  if (n.transposed)
-    return out_.line(fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, fragment));
+  if (n.transposed) {
+    const bool is_f32 = (sum ? sum->to : as<Copy>(store_->stmt)->to).buffer->type == f32;
+    return out_.line(
+        is_f32 ? fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, fragment)
+               : fmt::format("tg::stage_columns<{}>({}, {}, {});", n.rows * passes::store_buffers, n.staging,
+                             fragment, team_.thread));
+  }
   for (std::size_t i = store_->first; i < store_->end; ++i)
     out_.line(fmt::format("tg::stage_words_of({}, {});", plus(n.staging, n.boxes[i].buffer),
                           plus(fragment, static_cast<std::int64_t>(i) * n.registers)));

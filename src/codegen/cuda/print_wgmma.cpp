@@ -106,9 +106,9 @@ std::string CudaGridPrinter::operand_at(const View& view, int along_k, const std
   const auto carried = std::find_if(carried_.begin(), carried_.end(), [&](const CarriedOperand& own) {
     return own.tile == view.buffer.get() && own.shape == shape;
   });
-  const std::string start = carried == carried_.end() ? fmt::format("tg::operand<{}>({})", shape, tile.name)
-                                                      : carried->name + ".here";
-  return fmt::format("{1} + tg::operand_step<{0}>({2}, {3}){4}", shape, start, of_row, of_column, apart);
+  const std::string step = fmt::format("tg::operand_step<{}>({}, {}){}", shape, of_row, of_column, apart);
+  if (carried != carried_.end()) return fmt::format("{}.at({})", carried->name, step);
+  return fmt::format("tg::operand<{}>({}) + {}", shape, tile.name, step);
 }
 
 // Where a warp group's rows and columns of a product begin.

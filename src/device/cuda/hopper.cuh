@@ -87,14 +87,16 @@ TG_DEVICE void hold(float sum) {
 }
 
 // The place of an operand [rows, …] in shared memory whose blocks are `columns` columns wide: see TileOrder.
+template <int columns, int bytes>
+TG_DEVICE constexpr uint32_t high_word_of_operand() {
+  constexpr uint32_t row = columns * bytes, next_rows = 8 * row, swizzle = row == 128 ? 1 : row == 64 ? 2 : 3;
+  return next_rows >> 4 | swizzle << 30;
+}
 template <int rows, int columns, int bytes = 2>
 TG_DEVICE uint64_t operand(const void* tile) {
-  constexpr uint32_t row = columns * bytes, next_block = rows * row, next_rows = 8 * row;
-  constexpr uint32_t swizzle = row == 128 ? 1 : row == 64 ? 2 : 3;
-  const uint32_t address = shared_address(tile);
-  const uint64_t low = (address & 0x3ffff) >> 4 | (next_block >> 4) << 16,
-                 high = next_rows >> 4 | swizzle << 30;
-  return low | high << 32;
+  constexpr uint32_t next_block = rows * columns * bytes;
+  const uint64_t low = (shared_address(tile) & 0x3ffff) >> 4 | (next_block >> 4) << 16;
+  return low | uint64_t(high_word_of_operand<columns, bytes>()) << 32;
 }
 // How far, in units of the operand, row and column are from its start; both at pieces that it can begin at.
 template <int rows, int columns, int bytes = 2>
@@ -102,13 +104,17 @@ TG_DEVICE constexpr uint32_t operand_step(int row, int column) {
   return ((column / columns * rows + row) * columns + column % columns) * bytes / 16;
 }
 // The operand in the slots of a ring, moved on from slot to slot: in a step nothing of it is computed but a
-// sum, on which no product waits.
+// sum, on which no product waits. Only its low word changes, since addresses are within that; both words are
+// put together behind the compiler's back, which would add all 64 bits, and ask for the block's place again.
 template <int rows, int columns, int bytes, int slot_bytes>
 struct OperandOfSlots {
-  uint64_t first, here;
+  uint32_t first, here;
 
   __device__ __forceinline__ OperandOfSlots(const void* slots, uint32_t slot)
-      : first(operand<rows, columns, bytes>(slots)), here(first + slot * (slot_bytes / 16)) {}
+      : first(uniform(int(operand<rows, columns, bytes>(slots)))), here(first + slot * (slot_bytes / 16)) {}
+  __device__ __forceinline__ uint64_t at(uint32_t step) const {
+    return of_words(here + step, high_word_of_operand<columns, bytes>());
+  }
   template <class Cursor>
   __device__ __forceinline__ void advance(const Cursor& at) {
     here = at.slot == 0 ? first : here + slot_bytes / 16;

@@ -66,6 +66,12 @@ TG_DEVICE void prefetch(const void* line) { asm volatile("prefetch.global.L2 [%0
 // Loads and stores stay on the side on which they are written.
 TG_DEVICE void keep_order() { asm volatile("" ::: "memory"); }
 
+// Both words as they are: nothing is computed with all 64 bits.
+TG_DEVICE uint64_t of_words(uint32_t low, uint32_t high) {
+  uint64_t x;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(x) : "r"(low), "r"(high));
+  return x;
+}
 // (x & mask) ^ pattern as one instruction, whatever of it is constant.
 TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) {
   uint32_t r;

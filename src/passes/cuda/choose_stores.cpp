@@ -20,10 +20,8 @@ void count_stores(Roles& roles) {
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* copy = as<Copy>(s);
     const auto* sum = as<Accumulate>(s);
-    const View* from = sum                                                   ? &sum->tile
-                       : copy && copy->from.buffer->space == Space::fragment ? &copy->from
-                                                                             : nullptr;
-    if (from) roles.store_bytes = std::max(roles.store_bytes, staging_bytes(*from));
+    if (sum || (copy && copy->from.buffer->space == Space::fragment))
+      roles.store_bytes = std::max(roles.store_bytes, staging_bytes(s));
     roles.dynamic_tiles |= sum && sum->turn;
   });
 }

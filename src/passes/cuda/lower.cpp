@@ -45,12 +45,12 @@ Expr combined(ReduceOp op, const Expr& a, const Expr& b) {
   return make(ops[static_cast<int>(op)], type, {a, b}, b->at);
 }
 
-using Sums = std::unordered_map<const Buffer*, layout::Division>;
+using Sums = std::unordered_map<const Buffer*, HeldSum>;
 
 class Lowering {
  public:
-  // `sums` are fragments that the copy engine may store, except to `rewritten` tensors, and how they are
-  // divided; branches on `choice` have both forms of such stores.
+  // `sums` are fragments that the copy engine may store, except to `rewritten` tensors; branches on `choice`
+  // have both forms of such stores.
   Lowering(const CudaTarget& target, Sums sums, std::vector<BufferPtr> rewritten, VariablePtr choice)
       : target_(target),
         sums_(std::move(sums)),
@@ -86,12 +86,15 @@ Body Lowering::copy(const Copy& n, const Loc& at) {
   if (stays(n)) return {statement(n, at)};
   const bool again = std::find(rewritten_.begin(), rewritten_.end(), n.to.buffer) != rewritten_.end();
   if (again) return by_elements(n, at);
-  return stored(n.from, n.to, statement(n, at), by_elements(n, at));
+  const auto sum = sums_.find(n.from.buffer.get());
+  Copy own = n;
+  own.turned_sum = sum != sums_.end() && sum->second.turned;
+  return stored(n.from, n.to, statement(own, at), by_elements(n, at));
 }
 
 Body Lowering::stored(const View& from, const View& to, const Stmt& whole, Body by_elements) const {
-  const auto parts = sums_.find(from.buffer.get());
-  if (parts == sums_.end() || !plan_store(from, to, parts->second)) return by_elements;
+  const auto sum = sums_.find(from.buffer.get());
+  if (sum == sums_.end() || !plan_store(from, to, sum->second)) return by_elements;
   const Stmt by_engine = statement(If{can_transfer(to, from, whole->at), {whole}, by_elements}, whole->at);
   return {statement(If{variable(choice_, whole->at), {by_engine}, std::move(by_elements)}, whole->at)};
 }
@@ -243,7 +246,9 @@ Body Lowering::accumulate(const Accumulate& n, const Loc& at) {
     atomics.insert(atomics.begin(), statement(Turn{*n.turn, n.order}, at));
     atomics.push_back(statement(Turn{*n.turn, nullptr}, at));
   }
-  if (n.op != AtomicOp::add || n.to.buffer->type != f32) return atomics;
+  const auto sum = sums_.find(n.tile.buffer.get());
+  const bool is_turned = sum != sums_.end() && sum->second.turned;
+  if (n.op != AtomicOp::add || n.to.buffer->type != f32 || is_turned) return atomics;
   return stored(n.tile, n.to, statement(n, at), atomics);
 }
 
@@ -302,9 +307,8 @@ Sums sums_of(const Grid& grid, const CudaTarget& target) {
   for (const auto& [gemm, threads] : team_products(grid.body, grid.hints.threads)) {
     if (threads != grid.hints.threads || !is_whole(gemm->c)) continue;
     const GemmPlan plan = plan_gemm(*gemm, threads, target);
-    const bool by_groups =
-        plan.instruction == GemmInstruction::wgmma && !plan.swapped && gemm->c.buffer->type == f32;
-    if (by_groups) result.emplace(gemm->c.buffer.get(), plan.parts);
+    const bool by_groups = plan.instruction == GemmInstruction::wgmma && gemm->c.buffer->type == f32;
+    if (by_groups) result.emplace(gemm->c.buffer.get(), HeldSum{plan.parts, plan.swapped});
   }
   return result;
 }

@@ -29,32 +29,56 @@ bool fits_plain(const View& from, const View& to, const layout::Division& parts,
 
 bool is_transposed_matrix(const View& from) { return is_matrix(from) && is_transposed(from); }
 
-int box_rows(const View& from) {
-  return is_transposed_matrix(from) ? static_cast<int>(from.extent(0)) : store_rows;
+// Of a sum that is stored transposed, boxes of f32 have all rows and half of a warp group's columns, and those
+// of 16 bits half of the rows and all its columns.
+int box_rows(const View& from, DType type, bool is_transposed) {
+  if (!is_transposed) return store_rows;
+  return static_cast<int>(from.extent(0)) / (type == f32 ? 1 : store_buffers);
 }
 
-// A box is as high as the fragment is wide, and the 64 rows of a warp group are the columns of both its
-// boxes.
-bool fits_transposed(const Buffer& tile, const View& to, const layout::Division& parts) {
-  return to.buffer->type == f32 && parts.along_n == 1 && tile.extent(1) <= most_in_box &&
-         tile.extent(0) == store_rows * parts.along_m;
+// The 64 rows of a warp group are the columns of both its boxes, whose swizzled rows come in eights. Threads
+// store sixteen rows as fast by themselves.
+bool fits_transposed(const View& from, const View& to, const HeldSum& sum, int rows) {
+  constexpr int swizzled_together = 8, least_rows = 32;
+  const DType type = to.buffer->type;
+  const bool is_type = type == f32 || (sum.turned && (type == f16 || type == bf16));
+  const bool has_rows = type == f32 || (from.extent(0) % (store_buffers * swizzled_together) == 0 &&
+                                        from.extent(0) >= least_rows);
+  return is_type && has_rows && sum.parts.along_n == 1 && rows <= most_in_box &&
+         from.extent(1) == store_rows * sum.parts.along_m;
+}
+
+const View& stored_fragment(const Stmt& s) {
+  const auto* sum = as<Accumulate>(s);
+  return sum ? sum->tile : as<Copy>(s)->from;
 }
 
 }  // namespace
 
-std::int64_t staging_bytes(const View& from) { return store_buffers * box_rows(from) * row_bytes; }
+bool is_stored_transposed(const Stmt& s) {
+  const auto* copy = as<Copy>(s);
+  return (copy && copy->turned_sum) || is_transposed_matrix(stored_fragment(s));
+}
 
-std::optional<TensorStore> plan_store(const View& from, const View& to, const layout::Division& parts) {
+std::int64_t staging_bytes(const Stmt& s) {
+  const auto* sum = as<Accumulate>(s);
+  const DType type = (sum ? sum->to : as<Copy>(s)->to).buffer->type;
+  return store_buffers * box_rows(stored_fragment(s), type, is_stored_transposed(s)) * row_bytes;
+}
+
+std::optional<TensorStore> plan_store(const View& from, const View& to, const HeldSum& sum) {
   const Buffer& tile = *from.buffer;
   if (tile.space != Space::fragment || tile.rank() != 2 || tile.type != f32 || to.is_tile())
     return std::nullopt;
   if (!is_own_shape(to) || to.shape.size() > most_dims) return std::nullopt;
   TensorStore plan;
   plan.columns = row_bytes / to.buffer->type.bytes();
-  plan.transposed = is_transposed_matrix(from);
-  plan.rows = box_rows(from);
+  if (sum.turned && (from.rank() != 2 || !is_plain(from))) return std::nullopt;
+  plan.transposed = sum.turned || is_transposed_matrix(from);
+  plan.rows = box_rows(from, to.buffer->type, plan.transposed);
   for (int d = 1; d + 1 < from.rank(); ++d) plan.pack *= static_cast<int>(from.extent(d));
-  const bool fits = plan.transposed ? fits_transposed(tile, to, parts) : fits_plain(from, to, parts, plan);
+  const bool fits =
+      plan.transposed ? fits_transposed(from, to, sum, plan.rows) : fits_plain(from, to, sum.parts, plan);
   if (!fits) return std::nullopt;
   int axis = 0;
   for (const ViewDim& dim : to.dims) {

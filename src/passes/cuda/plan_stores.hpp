@@ -18,16 +18,24 @@ struct TensorStore {
   std::vector<int> box;  // elements along each dimension of the tensor, the last one left out
   int rows = 0, columns = 0;
   int pack = 1;  // rows of the fragment that share a coordinate of the first axis
-  // The fragment is stored transposed: a warp group's rows are columns of the tensor, and a box has all rows.
+  // The fragment is stored transposed: a warp group's rows are columns of the tensor, and its boxes together
+  // have all rows.
   bool transposed = false;
 };
 
-// For the sum of a wgmma that is divided into these parts, whole, transposed, or reshaped to [rows / pack,
-// ..., columns], where the dimensions between have `pack` elements.
-std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to,
-                                      const layout::Division& parts);
-// Bytes of a warp group's buffers for such a fragment.
-std::int64_t staging_bytes(const ir::View& from);
+// How warp groups hold the sum of a product: the parts are of its transpose where that is multiplied.
+struct HeldSum {
+  layout::Division parts;
+  bool turned = false;
+};
+
+// For the sum of a wgmma, whole, transposed, or reshaped to [rows / pack, ..., columns], where the dimensions
+// between have `pack` elements.
+std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to, const HeldSum& sum);
+// Whether what the statement stores, a copy of a fragment or its accumulation, is transposed on its way.
+bool is_stored_transposed(const ir::Stmt& s);
+// Bytes of a warp group's buffers for such a statement.
+std::int64_t staging_bytes(const ir::Stmt& s);
 
 // Holds where nothing of the tile is cut off but what is outside the tensor, which is not asked where
 // limits do not matter, and where boxes can begin.

@@ -18,6 +18,7 @@ struct StoreCase {
   layout::Division parts;
   void (*store)(const Tensor& out, const Fragment& sum, Index b);
   DType type = f32;
+  bool turned = false;
 };
 
 void PrintTo(const StoreCase& c, std::ostream* out) { *out << c.name; }
@@ -43,7 +44,7 @@ TEST_P(Stores, ByTheCopyEngine) {
                        }).ir();
   const auto copies = testing::all_of<ir::Copy>(written->grids.front().body);
   ASSERT_EQ(copies.size(), 1u);
-  EXPECT_EQ(words(plan_store(copies[0]->from, copies[0]->to, c.parts)), c.plan);
+  EXPECT_EQ(words(plan_store(copies[0]->from, copies[0]->to, {c.parts, c.turned})), c.plan);
 }
 
 const StoreCase store_cases[] = {
@@ -73,6 +74,38 @@ const StoreCase store_cases[] = {
      64,
      {1, 1},
      [](const Tensor& out, const Fragment& sum, Index b) { copy(sum.T(), out.at(b * 64, 0)); }},
+    {"turned",
+     "40 x 64, transposed",
+     80,
+     128,
+     {2, 1},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 80, 0)); },
+     bf16,
+     true},
+    {"turned_f32",
+     "80 x 32, transposed",
+     80,
+     128,
+     {2, 1},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 80, 0)); },
+     f32,
+     true},
+    {"turned_of_nine_eights",
+     "",
+     72,
+     128,
+     {2, 1},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 72, 0)); },
+     bf16,
+     true},
+    {"turned_of_few_rows",
+     "",
+     16,
+     128,
+     {2, 1},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 16, 0)); },
+     bf16,
+     true},
     {"too_few_columns_for_the_parts",
      "",
      64,
@@ -119,7 +152,7 @@ TEST(Stores, OfSeveralImages) {
                        }).ir();
   const auto copies = testing::all_of<ir::Copy>(written->grids.front().body);
   ASSERT_EQ(copies.size(), 1u);
-  const auto plan = plan_store(copies[0]->from, copies[0]->to, {2, 1});
+  const auto plan = plan_store(copies[0]->from, copies[0]->to, {{2, 1}});
   EXPECT_EQ(words(plan), "64 x 64, pack 16");
   EXPECT_EQ(plan->box, (std::vector<int>{4, 1, 4, 4}));
 }

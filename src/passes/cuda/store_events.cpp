@@ -39,7 +39,7 @@ bool is_engine_store(const Stmt& s) {
 int boxes_of_store(const Stmt& s, int consumers) {
   const auto* sum = as<Accumulate>(s);
   const View &from = sum ? sum->tile : as<Copy>(s)->from, &to = sum ? sum->to : as<Copy>(s)->to;
-  if (is_matrix(from) && is_transposed(from)) return store_buffers;
+  if (is_stored_transposed(s)) return store_buffers;
   const std::int64_t columns = row_bytes / to.buffer->type.bytes(), groups = consumers / 128;
   return static_cast<int>(from.buffer->elements() / (store_rows * groups * columns));
 }
