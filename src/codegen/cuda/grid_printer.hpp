@@ -180,6 +180,9 @@ class CudaGridPrinter : private RowPrinter {
 
   // ---- elements that are only moved (print_moved_elements.cpp)
   void move_element(const ir::Load& n, const ir::Stmt& stmt);
+  bool moves_pieces(const ir::For& n, const Vectors& vectors) const;
+  void name_piece(const ir::For& n, const std::string& number, int width);
+  void move_pieces(const ir::For& n, const Vectors& vectors);
 
   // ---- copies (print_copies.cpp)
   bool copy_by_vectors(const ir::Copy& n, const Loc& at);

@@ -94,6 +94,7 @@ struct Vectors {
   std::unordered_set<const ir::StmtNode*> in_parts;  // stores of more than are contiguous in the tile
   std::unordered_set<const ir::StmtNode*> steady;    // loads of one element for all
   std::unordered_set<const ir::StmtNode*> anywhere;  // which rows may begin and end at any element
+  std::unordered_set<const ir::StmtNode*> moved;     // stores of what another statement loads, as it is
   int lanes = 1;                                     // neighbours of a warp that have one row's pieces
   std::vector<std::string> conditions;               // under which all elements exist, and are contiguous
 };

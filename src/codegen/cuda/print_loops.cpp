@@ -300,6 +300,7 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
 
 void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& extents,
                            const Vectors* vectors) {
+  if (vectors && moves_pieces(n, *vectors)) return move_pieces(n, *vectors);
   const int width = vectors ? vectors->width : 1;
   const auto pieces = [&](std::size_t d) {
     return d + 1 == extents.size() && width > 1 ? fmt::format("({} / {})", extents[d], width) : extents[d];

@@ -230,10 +230,14 @@ ElementPrinter::Texts ElementPrinter::begin_pieces(const For& n, const Vectors& 
                           vectors.width, pointer, asked));
     return {};
   }
-  out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, name));
+  const bool is_moved = vectors.moved.contains(s.get());
+  if (!is_moved) out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, name));
   const std::string asked = both(both(is_inside, only_one()), row_exists_);
-  return {fmt::format("{}tg::{}_pack({}, {});", asked.empty() ? "" : fmt::format("if ({}) ", asked),
-                      as<Atomic>(s) ? "add" : "store", pointer, name)};
+  return {fmt::format("{}tg::{}({}, {});", asked.empty() ? "" : fmt::format("if ({}) ", asked),
+                      as<Atomic>(s) ? "add_pack"
+                      : is_moved    ? "store_piece"
+                                    : "store_pack",
+                      pointer, name)};
 }
 
 // What iterations of the loop load by pieces of tensors that are aligned.

@@ -63,6 +63,13 @@ TG_DEVICE uint32_t bits_tf32(float x) {
 
 // The line to the second-level cache.
 TG_DEVICE void prefetch(const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
+// To global memory, at a multiple of 16 bytes. Of four stores of words the compiler makes one in some places
+// only.
+TG_DEVICE void store_16_bytes(void* to, const uint32_t* words) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(words[0]),
+               "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
+}
 // Loads and stores stay on the side on which they are written.
 TG_DEVICE void keep_order() { asm volatile("" ::: "memory"); }
 

@@ -179,6 +179,12 @@ TG_DEVICE void store_pack(T* to, const Pack<T, n>& x) {
   for (int i = 0; i < P::bytes / P::unit; ++i)
     from_words(((typename P::Word*)to)[i], x.word + i * P::unit / 4);
 }
+// 16 bytes to a tensor, by one instruction.
+template <class T, int n>
+TG_DEVICE void store_piece(T* to, const Pack<T, n>& x) {
+  static_assert(Pack<T, n>::bytes == 16, "a whole piece");
+  store_16_bytes(to, x.word);
+}
 // One of its values.
 template <class T, int n>
 TG_DEVICE float value_of(const Pack<T, n>& x, int i) {

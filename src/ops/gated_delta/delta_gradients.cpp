@@ -51,7 +51,7 @@ class PassGradients {
     gemm(douts.T(), seen, dw);
     // What no product reads follows one, so that it runs beside it.
     std::optional<Shared> kept;
-    if (c.keep) copy(dstate, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
+    if (c.keep) copy(before, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
     Expr all = own(DeltaVector::grown, rows - 1);
     parallel(dstate, [&](Index i, Index j) { dstate(i, j) *= all; });
     parallel(dw, [&](Index i, Index j) { dw(i, j) += from_state(i, j) * own(DeltaVector::faded, j); });

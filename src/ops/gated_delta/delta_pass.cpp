@@ -77,7 +77,7 @@ class PassOverChunks {
     // Threads store whole rows of a tile; of what they hold themselves, a quarter of one at a time. Few
     // features are no longer than that, and the tile would be in the way of the products.
     std::optional<Shared> kept;
-    if (in_tile()) copy(state, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
+    if (in_tile()) copy(before, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
     if (c.keep && !kept) copy(state, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
     Expr all = t.vectors(DeltaVector::grown, rows - 1);
     parallel(state, [&](Index i, Index j) { state(i, j) *= all; });

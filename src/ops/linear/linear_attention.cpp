@@ -1,5 +1,6 @@
 #include "tegula/ops/linear_attention.hpp"
 
+#include <array>
 #include <cmath>
 
 #include "ops/linear/chunk_owners.hpp"
@@ -7,6 +8,7 @@
 #include "ops/linear/normalize.hpp"
 #include "ops/linear/recurrent.hpp"
 #include "ops/linear/scan_segments.hpp"
+#include "ops/pieces/plan.hpp"
 #include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -113,11 +115,65 @@ void run_backward_by_token(const Call& c, Launch& launch, const TensorRef& dout)
   });
 }
 
+// A gradient that is a scan itself.
+struct GradientScan {
+  const char *queries, *keys, *values, *result;
+  bool reverse;
+  int d, d_v;
+};
+// Without gates and states, dq is the scan whose queries are the gradients of results, whose keys are values
+// and whose values are keys; dk and dv are scans from the last token to the first. Their states stay in
+// registers, so that nothing of them is written, but a head has few blocks.
+std::array<GradientScan, 3> gradient_scans(const Call& c) {
+  const int d = c.small_dim("d"), d_v = c.small_dim("d_v");
+  return {{{"dout", "v", "k", "dq", false, d_v, d},
+           {"v", "dout", "q", "dk", true, d_v, d},
+           {"k", "q", "dout", "dv", true, d, d_v}}};
+}
+ScanKernel kernel_of(const Call& c, const GradientScan& own) {
+  ScanKernel scan = scan_of(c);
+  scan.reverse = own.reverse, scan.d = own.d, scan.d_v = own.d_v;
+  return narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu());
+}
+
+bool differentiates_by_scans(const Call& c) {
+  // Microseconds: of a chunk of a scan, of one in the two passes over states, and of one in all grids.
+  constexpr double of_scan = 2.6, of_passes = 2.8, of_grids = 0.12;
+  constexpr std::int64_t most = 128;
+  if (c.has("g") || c.has("g_gamma") || c->normalize || c.has("initial_state") || c.has("dfinal_state") ||
+      c.dim("group") > 1 || std::max(c.dim("d"), c.dim("d_v")) > most)
+    return false;
+  return best_of(Candidates<bool, 2>{false, true}, [&](bool by_scans) {
+    if (!c.on_gpu() || c.type("q").bits() != 16) return by_scans ? 1.0 : 0.0;
+    const double heads = static_cast<double>(sequences_of(c.call()) * c.dim("heads")),
+                 chunks = std::ceil(1. * c.dim("tokens") / chunk_tokens_of_scan);
+    if (!by_scans) return chunks * std::max(of_passes, of_grids * heads);
+    double result = 0;
+    for (const GradientScan& own : gradient_scans(c)) {
+      const ScanKernel scan = kernel_of(c, own);
+      const double blocks = heads * std::ceil(1. * scan.d_v / scan.block);
+      result += chunks * of_scan * std::ceil(blocks / static_cast<double>(scan.blocks_at_once()));
+    }
+    return result;
+  });
+}
+
+void run_backward_by_scans(const Call& c, Launch& launch) {
+  for (const GradientScan& own : gradient_scans(c))
+    launch(kernel_of(c, own), scan_kernel,
+           {{"q", token_view(c.call(), own.queries)},
+            {"k", token_view(c.call(), own.keys)},
+            {"v", token_view(c.call(), own.values)},
+            {"scale", c.real("scale")},
+            {"out", token_view(c.call(), own.result)}});
+}
+
 void run_backward(const Call& c, Launch& launch) {
   Tensor owner;
   const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v"),
                   dout = gradient_of_sums(c, launch, owner);
   if (differentiates_by_token(c.call())) return run_backward_by_token(c, launch, dout);
+  if (differentiates_by_scans(c)) return run_backward_by_scans(c, launch);
   const double scale = c.real("scale");
   ScanKernel scan = scan_of(c);
   const std::int64_t heads = c.dim("heads");

@@ -97,6 +97,30 @@ TEST(Recurrences, OfScansInSegmentsAreThoseOfOnePass) {
   }
 }
 
+// Gradients without gates by scans, as plans find those of many heads on a GPU, are those by chunks.
+TEST(Recurrences, HaveGradientsThatAreScans) {
+  const auto results = [](DType type, Target target, const char* plan) {
+    const Tensor q = noise({2, 150, 2, 16}, 1, type), k = noise({2, 150, 2, 16}, 2, type),
+                 v = noise({2, 150, 2, 24}, 3, type), dout = noise({2, 150, 2, 24}, 7, type);
+    choose_candidates(plan);
+    const LinearAttentionGradients all = linear_attention_backward(dout, q, k, v, {.target = target});
+    const Tensor fences = Tensor::from<std::int32_t>({0, 70, 70, 150});
+    const auto packed = [](const Tensor& x) { return x.select(0, 0); };
+    const LinearAttentionGradients of_packed = linear_attention_backward(
+        packed(dout), packed(q), packed(k), packed(v), {.cu_seqlens = fences, .target = target});
+    choose_candidates("");
+    return std::vector<Tensor>{all.dq, all.dk, all.dv, of_packed.dq, of_packed.dk, of_packed.dv};
+  };
+  for (const Target target : {Target::interpreter(), Target::emulated_sm90()}) {
+    if (target == Target::emulated_sm90() && test_targets().size() == 1) continue;
+    const DType type = target == Target::emulated_sm90() ? bf16 : f32;
+    const std::vector<Tensor> by_chunks = results(type, target, "linear_attention_backward.0=0"),
+                              by_scans = results(type, target, "linear_attention_backward.0=1");
+    for (std::size_t i = 0; i < by_chunks.size(); ++i)
+      EXPECT_LT(error_of(by_scans[i], by_chunks[i]).norm, type == f32 ? 1e-5 : 1e-2) << target.name() << i;
+  }
+}
+
 // Tensors over tokens, [tokens, …].
 struct OfTokens {
   Tensor q, k, v, dout, shares, gates, all_gates, widths;

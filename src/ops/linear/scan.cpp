@@ -140,7 +140,10 @@ struct ScanChunk {
     copy(state, rounded);
     gemm(q, k.T(), scores);
     gemm(q, rounded, o);
-    gates.mask(scores, 1);
+    if (c.reverse)
+      gates.mask_of_keys(scores, 1);
+    else
+      gates.mask(scores, 1);
     gates.grow(o);
     gemm(scores.to(c.type), v, o);
     parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
@@ -192,8 +195,9 @@ Kernel scan_kernel(const ScanKernel& c) {
       if (c.first) copy(start.slice(n, h).at(0, column), state);
       std::optional<GateTile> even;
       if (c.even) even.emplace(c).fill(sums(h), c.threads() > 0);
-      pipelined(ceildiv(s.length(n), c.rows()), {.stages = 2}, [&](Index chunk) {
-        Expr row = chunk * c.rows();
+      Expr chunks = ceildiv(s.length(n), c.rows());
+      pipelined(chunks, {.stages = 2}, [&](Index step) {
+        Expr row = (c.reverse ? chunks - 1 - step : Expr(step)) * c.rows(), last = in.last_row(n, row);
         ScanChunk own(in, even);
         copy(s.head(q, n, key_head).at(row), own.q);
         copy(s.head(k, n, key_head).at(row), own.k);
@@ -209,7 +213,7 @@ Kernel scan_kernel(const ScanKernel& c) {
         Fragment o = own.outputs(state, scale);
         own.finish(o, c.skip ? std::optional<Expr>(f32(shares(h))) : std::nullopt, gate ? &*gate : nullptr);
         own.store(o, s.head(out, n, h).at(row, column));
-        own.pass(state, in.last_row(n, row));
+        own.pass(state, last);
       });
       if (c.last) copy(state, end.slice(n, h).at(0, column));
     });

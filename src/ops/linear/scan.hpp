@@ -24,6 +24,8 @@ struct ScanKernel {
   bool ones = false;     // the last column of values is 1 and not in memory
   // For scan_kernel: values are weighted, D times the values is added to the results, results are gated.
   bool weighted = false, skip = false, gate = false;
+  // For scan_kernel without gates: from the last token to the first, each with the keys of those that follow.
+  bool reverse = false;
   bool first = false, last = false;  // there is a state before the first token, one wanted after the last
   bool packed = false;
   // A processor has one block, whose loads run further ahead.
@@ -35,8 +37,8 @@ struct ScanKernel {
                       labelled("b", block), labelled("gated", gated), labelled("even", even),
                       labelled("features", by_feature), labelled("grouped", grouped), labelled("ones", ones),
                       labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
-                      labelled("first", first), labelled("last", last), labelled("packed", packed),
-                      labelled("deep", deep), labelled("alone", alone));
+                      labelled("reverse", reverse), labelled("first", first), labelled("last", last),
+                      labelled("packed", packed), labelled("deep", deep), labelled("alone", alone));
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;

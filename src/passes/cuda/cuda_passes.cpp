@@ -287,8 +287,9 @@ const CudaPass list[] = {
            for (const auto& [copy, tiles] : own.roles->transpositions) own.operands.insert(tiles.from.get());
          // Halves take the place of tiles in the consumers' program.
          if (own.roles && own.roles->dealt) own.operands.merge(operands_of(plan.computing(i)));
-         own.forms = fragment_forms(plan.computing(i),
-                                    {plan.computing_threads(i), own.layouts, own.operands, plan.target});
+         const Computing computing{plan.computing_threads(i), own.layouts, own.operands, plan.target};
+         own.operands.merge(staging_tiles(plan.computing(i), computing));
+         own.forms = fragment_forms(plan.computing(i), computing);
        }
      }},
 };

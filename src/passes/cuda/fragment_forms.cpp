@@ -278,11 +278,12 @@ std::optional<Conversion> conversion(const Stmt& s, const Layouts& layouts) {
   return found;
 }
 
-std::optional<Conversion> matrix_store(const Stmt& s, const Computing& own) {
+namespace {
+
+// A conversion by whole warp groups to a tile of blocks of columns.
+std::optional<Conversion> stored_by_matrices(const Stmt& s, const Computing& own) {
   const auto found = whole_store(s, own.layouts);
-  if (!found || found->to->space != Space::shared || found->to->rank() != 2 ||
-      !own.operands.contains(found->to.get()))
-    return std::nullopt;
+  if (!found || found->to->space != Space::shared || found->to->rank() != 2) return std::nullopt;
   const BufferPtr &from = found->from, &to = found->to;
   const bool converts = from->type == f32 || from->type == to->type;
   if (!to->type.is_floating() || to->type.bits() != 16 || !converts) return std::nullopt;
@@ -294,6 +295,53 @@ std::optional<Conversion> matrix_store(const Stmt& s, const Computing& own) {
   if (own.layouts.fragments.at(from.get()) != layout::wgmma_accumulator(m, n, {groups, 1}))
     return std::nullopt;
   return found;
+}
+
+// Whether the loop touches the elements of its tile along rows, so that it can take 16 bytes at a time.
+bool goes_along_rows(const For& loop, const Access& access) {
+  const std::vector<Expr> at = coordinates(access);
+  return !at.empty() && !loop.index.empty() && is_variable(at.back(), loop.index.back());
+}
+
+void add_not_along_rows(const For& loop, Buffers& other) {
+  for_each_stmt(loop.body, [&](const Stmt& s) {
+    const auto* load = as<Load>(s);
+    if (load && goes_along_rows(loop, load->from)) return;
+    for (const Region& r : effects(s).regions) other.insert(r.view->buffer.get());
+  });
+}
+
+}  // namespace
+
+std::optional<Conversion> matrix_store(const Stmt& s, const Computing& own) {
+  auto found = stored_by_matrices(s, own);
+  if (found && !own.operands.contains(found->to.get())) return std::nullopt;
+  return found;
+}
+
+Buffers staging_tiles(const Body& body, const Computing& own) {
+  Buffers result, other;
+  const std::function<void(const Body&)> walk = [&](const Body& statements) {
+    for (const Stmt& s : statements) {
+      if (const auto found = stored_by_matrices(s, own); found && !found->transposed) {
+        result.insert(found->to.get());
+        continue;
+      }
+      const auto* loop = as<For>(s);
+      if (loop && loop->kind == LoopKind::parallel) {
+        add_not_along_rows(*loop, other);
+        continue;
+      }
+      // Threads store a tile by whole rows.
+      if (const auto* copy = as<Copy>(s); copy && !copy->to.is_tile()) continue;
+      if (!as<Declare>(s))
+        for (const Region& r : effects(s).regions) other.insert(r.view->buffer.get());
+      for_each_body(s, walk);
+    }
+  };
+  walk(body);
+  std::erase_if(result, [&](const Buffer* b) { return other.contains(b); });
+  return result;
 }
 
 std::optional<Conversion> matrix_load(const Stmt& s, const Computing& own) {

@@ -44,7 +44,10 @@ Buffers plain_operands(const ir::Body& body);
 // To a fragment of 16-bit floats, of which each thread has pairs, or one of 8-bit floats whose registers are
 // those of the other fragment.
 std::optional<Conversion> conversion(const ir::Stmt& s, const Layouts& layouts);
-// A conversion by whole warp groups to an operand, using stmatrix.
+// Tiles that warp groups fill with their sums, and which are otherwise read along rows, such as those from
+// which threads store whole rows: rows that a warp writes side by side are banks apart only if swizzled.
+Buffers staging_tiles(const ir::Body& body, const Computing& own);
+// A conversion by whole warp groups to a swizzled tile, using stmatrix.
 std::optional<Conversion> matrix_store(const ir::Stmt& s, const Computing& own);
 
 // The transposed of a swizzled tile to the fragment of a wgmma's sum, by ldmatrix.

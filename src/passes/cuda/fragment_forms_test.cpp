@@ -94,6 +94,66 @@ TEST(MatrixLoads, AreOfWholeTransposedTiles) {
   EXPECT_EQ(loads, 1);
 }
 
+struct StagingCase {
+  const char* name;
+  bool staging;
+  DType type;
+  void (*fill)(const Fragment& sum, Shared& tile);
+  void (*store)(const Shared& tile, const Tensor& out);
+};
+
+void PrintTo(const StagingCase& c, std::ostream* out) { *out << c.name; }
+
+class StagingTiles : public ::testing::TestWithParam<StagingCase> {};
+
+// Tiles of sums of a warp group, from which threads store rows.
+TEST_P(StagingTiles, AreFilledWholeAndReadAlongRows) {
+  const StagingCase& c = GetParam();
+  const testing::Lowered lowered(kernel("staging", [&] {
+    Tensor in = input("in", {64, 64}, bf16), out = output("out", {64, 64}, c.type);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared x({64, 64}, bf16), tile({64, 64}, c.type);
+      copy(in.at(0, 0), x);
+      Fragment sum({64, 64}, f32, 0);
+      gemm(x, x.T(), sum);
+      c.fill(sum, tile);
+      c.store(tile, out);
+    });
+  }));
+  const GridPlan& own = lowered.plan.grids[0];
+  const Buffers operands = operands_of(lowered.body());
+  EXPECT_EQ(staging_tiles(lowered.body(), {128, own.layouts, operands, lowered.target}).size(),
+            c.staging ? 1u : 0u);
+}
+
+void fill_whole(const Fragment& sum, Shared& tile) { copy(sum, tile); }
+void fill_by_elements(const Fragment& sum, Shared& tile) {
+  parallel(sum, [&](Index i, Index j) { tile(i, j) = sum(i, j); });
+}
+void fill_by_words(const Fragment& sum, Shared& tile) { copy(sum.to(tile.type()), tile); }
+void fill_scaled(const Fragment& sum, Shared& tile) {
+  parallel(sum, [&](Index i, Index j) { tile(i, j) = sum(i, j) * 2; });
+}
+void store_whole(const Shared& tile, const Tensor& out) { copy(tile, out.at(0, 0)); }
+void store_rows_in_another_order(const Shared& tile, const Tensor& out) {
+  parallel(64, 64, [&](Index i, Index j) { out(i, j) = tile(63 - i, j); });
+}
+void store_elements_in_another_order(const Shared& tile, const Tensor& out) {
+  parallel(64, 64, [&](Index i, Index j) { out(i, j) = tile(i, 63 - j); });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, StagingTiles,
+    ::testing::Values(
+        StagingCase{"whole", true, bf16, fill_whole, store_whole},
+        StagingCase{"by_elements", true, f16, fill_by_elements, store_whole},
+        StagingCase{"by_words", true, bf16, fill_by_words, store_whole},
+        StagingCase{"rows_in_another_order", true, bf16, fill_whole, store_rows_in_another_order},
+        StagingCase{"elements_in_another_order", false, bf16, fill_whole, store_elements_in_another_order},
+        StagingCase{"of_four_bytes", false, f32, fill_whole, store_whole},
+        StagingCase{"of_computed_elements", false, bf16, fill_scaled, store_whole}),
+    [](auto& info) { return std::string(info.param.name); });
+
 // Of which loops over a fragment take columns, or rows that they compute from their own.
 TEST(TurnedTiles, AreReadInAnotherOrderThanTheLoop) {
   const testing::Lowered lowered(kernel("turned", [&] {
