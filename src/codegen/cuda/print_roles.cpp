@@ -51,7 +51,7 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   out_.open("if (threadIdx.x == 0) {");
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     const bool loads = r < roles.rings.size();
-    if (roles.is_told(static_cast<int>(r))) {
+    if (roles.is_told(static_cast<int>(r)) || roles.is_relayed(static_cast<int>(r))) {
       out_.line(fmt::format("tg::init_told<{}>(shared_memory + {}, {});", depth_of(r), rings_[r].barriers,
                             passes::full_arrivals(roles.rings[r], roles)));
       continue;

@@ -52,6 +52,10 @@ bool Roles::is_told(int ring) const {
   return ring >= 0 && ring < static_cast<int>(rings.size()) && rings[static_cast<std::size_t>(ring)].told;
 }
 
+bool Roles::is_relayed(int ring) const {
+  return ring >= 0 && ring < static_cast<int>(rings.size()) && rings[static_cast<std::size_t>(ring)].relayed;
+}
+
 bool Roles::is_transposed(const Buffer* tile) const {
   return std::any_of(transpositions.begin(), transpositions.end(),
                      [&](const auto& own) { return own.second.to.get() == tile; });
