@@ -45,7 +45,12 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   if (roles.stores())
     store_staging_ = memory_.allocate(groups * roles.store_bytes, 1024, "tiles on their way to tensors");
   ahead_bytes_ += groups * roles.store_bytes;
-  if (hands_over()) order_.set_in_order();
+  bool has_turns = false;
+  for_each_stmt(plan_.consumers.body, [&](const Stmt& s) {
+    const auto* sum = as<Accumulate>(s);
+    has_turns |= sum && sum->turn;
+  });
+  if (hands_over() && has_turns) order_.set_in_order();
   prologue();
   out_.code();
   out_.open("if (threadIdx.x == 0) {");
