@@ -46,7 +46,8 @@ Body handed_over(const Body& body, int consumers) {
   look(body, true);
   for_each_stmt(body, [&](const Stmt& s) {
     const auto* loop = as<For>(s);
-    if (loop && loop->kind == LoopKind::pipelined && (result.empty() || !has_turns(as<Accumulate>(result[0]))))
+    if (loop && loop->kind == LoopKind::pipelined &&
+        (result.empty() || !has_turns(as<Accumulate>(result[0]))))
       look(loop->body, false);
   });
   return result;
