@@ -169,7 +169,7 @@ bool Machine::enter_loop(Actor& a, const Step& step) {
       break;
     case Loop::Kind::tiles:
       frame.count = (trial_.tiles + apart() - 1 - first_tile(a)) / apart();
-      if (frame.count > 0) begin_tile(a, first_tile(a));
+      begin_tile(a, frame.count > 0 ? first_tile(a) : -1);
       break;
     case Loop::Kind::forever:
       frame.count = -1;
@@ -187,8 +187,8 @@ bool Machine::enter_loop(Actor& a, const Step& step) {
 bool Machine::again(Actor& a, const Step& step) {
   Frame& frame = a.frames.back();
   ++frame.index;
-  if (std::get<Loop>(step.event->what).kind == Loop::Kind::tiles && frame.index < frame.count)
-    begin_tile(a, first_tile(a) + frame.index * apart());
+  if (std::get<Loop>(step.event->what).kind == Loop::Kind::tiles)  // behind the last one there is none
+    begin_tile(a, frame.index < frame.count ? first_tile(a) + frame.index * apart() : -1);
   if (frame.index == frame.count) {
     a.frames.pop_back();
     ++a.step;

@@ -395,6 +395,7 @@ class CudaGridPrinter : private RowPrinter {
   void event(const schedule::WaitTurn&, const schedule::Event& e);
   void event(const schedule::PassTurn&, const schedule::Event& e);
   std::string turn_word(const ir::Access& word, const std::string& part = {});
+  std::string turns_text(const ir::Accumulate& sum, const Loc& at);
   void print_adders(const BoxStores& n, const ir::Accumulate& sum, const Loc& at);
   // The number of the assertion that turns come as promised.
   std::size_t turns_broken(const Loc& at);

@@ -26,7 +26,7 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
       const std::int64_t begin =
           memory_.allocate(bytes * ring.depth, alignment, fmt::format("{}, {} slots", words, ring.depth));
       text.tiles.push_back({begin, bytes});
-      ahead_bytes_ += bytes * ring.depth;
+      ahead_bytes_ += bytes * (ring.relayed ? ring.depth - 1 : ring.depth);
     }
     rings_.push_back(std::move(text));
   }
@@ -135,6 +135,7 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
 }
 
 void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
+  if (n.place.shift == -1) return sync_line(fmt::format("tg::wait_full_last({});", ring_name(n.place.ring)));
   if (n.place.shift == 1) return sync_line(fmt::format("tg::wait_full_next({});", ring_name(n.place.ring)));
   sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
   // The producer has acquired its own.
@@ -164,7 +165,7 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event& e)
   if (n.side == schedule::Side::full && of_tiles &&
       roles_->is_brought_by_threads(roles_->rings[n.place.ring]))
     return sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));
-  if (roles_->is_told(n.place.ring))
+  if (roles_->is_told(n.place.ring) || roles_->is_relayed(n.place.ring))
     return sync_line(n.side == schedule::Side::full ? fmt::format("tg::tell({});", ring_name(n.place.ring))
                                                     : by_loader(fmt::format("tg::barrier_arrive({}.empty());",
                                                                             ring_name(n.place.ring))));

@@ -45,13 +45,18 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   if (roles.stores())
     store_staging_ = memory_.allocate(groups * roles.store_bytes, 1024, "tiles on their way to tensors");
   ahead_bytes_ += groups * roles.store_bytes;
-  if (hands_over()) order_.set_in_order();
+  bool has_turns = false;
+  for_each_stmt(plan_.consumers.body, [&](const Stmt& s) {
+    const auto* sum = as<Accumulate>(s);
+    has_turns |= sum && sum->turn;
+  });
+  if (hands_over() && has_turns) order_.set_in_order();
   prologue();
   out_.code();
   out_.open("if (threadIdx.x == 0) {");
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     const bool loads = r < roles.rings.size();
-    if (roles.is_told(static_cast<int>(r))) {
+    if (roles.is_told(static_cast<int>(r)) || roles.is_relayed(static_cast<int>(r))) {
       out_.line(fmt::format("tg::init_told<{}>(shared_memory + {}, {});", depth_of(r), rings_[r].barriers,
                             passes::full_arrivals(roles.rings[r], roles)));
       continue;

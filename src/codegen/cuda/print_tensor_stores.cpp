@@ -137,8 +137,8 @@ void CudaGridPrinter::event(const schedule::Store&, const schedule::Event&) {
 void CudaGridPrinter::give() {
   const auto& sum = *as<Accumulate>(store_->stmt);
   const BoxStores& n = store_->boxes;
-  out_.line(fmt::format("giver.give({}, {}, {}, {});", store_->word, value(sum.order), n.column,
-                        fmt::join(n.coordinates, ", ")));
+  out_.line(fmt::format("giver.give({}, {}, {}, {});", sum.turn ? store_->word : "nullptr",
+                        sum.turn ? value(sum.order) : "0", n.column, fmt::join(n.coordinates, ", ")));
   if (adders_.empty()) print_adders(n, sum, store_->stmt->at);
 }
 

@@ -22,6 +22,10 @@ void CudaGridPrinter::declare_fragment(const std::string& name, DType type, cons
 
 void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
   if (plan_.consumers.before.contains(tile.get())) return name_slot_before(tile);
+  if (const int ring = roles_ ? roles_->ring_of(tile.get()) : -1; ring >= 0 && roles_->is_relayed(ring)) {
+    out_.code();
+    return name_slots(ring);
+  }
   refuse_to_spread(fmt::format("tile {} is in shared memory", passes::named(*tile)),
                    "use a Fragment, or load the tile in a `pipelined` loop that only reads it");
   const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};

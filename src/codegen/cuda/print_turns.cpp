@@ -27,22 +27,25 @@ std::string CudaGridPrinter::wait_text(const Expr& order, const std::string& wor
   return fmt::format("tg::wait_turn({}, {}, call.status, {});", word, value(order), turns_broken(at));
 }
 
-// A thread of the producer's warps for each warp group.
-void CudaGridPrinter::print_adders(const BoxStores& n, const Accumulate& sum, const Loc& at) {
+// What the adders know of the words that count turns.
+std::string CudaGridPrinter::turns_text(const Accumulate& sum, const Loc& at) {
   const Buffer& words = *sum.turn->view.buffer;
   std::string count = "int64_t(1)";
   for (const Expr& extent : words.shape) count += fmt::format(" * {}", value(extent));
+  return fmt::format("{}, {}, call.status, {}, ", tensors_.at(&words), count, turns_broken(at));
+}
+
+// A thread of the producer's warps for each warp group.
+void CudaGridPrinter::print_adders(const BoxStores& n, const Accumulate& sum, const Loc& at) {
   const int groups = team_.threads / 128;
   adders_ = fmt::format("    // ---- adds what the warp groups hand over, {}\n", location_in_folder(at));
   adders_ += fmt::format("    if (thread >= 32 && thread < {} && tg::elected()) {{\n", 32 * (groups + 1));
   adders_ += "      const int group = thread / 32 - 1;\n";
   adders_ += fmt::format("      float* const staged = (float*)(shared_memory + {}) + group * {};\n",
                          store_staging_, roles_->store_bytes / 4);
-  adders_ += fmt::format(
-      "      tg::take_turns(shared_memory + {} + group * {}, {}, {}, call.status, {}, [&](const int* at, "
-      "int{}) "
-      "{{\n",
-      handover_, handover_bytes, tensors_.at(&words), count, turns_broken(at), sum.overwrite ? " turn" : "");
+  adders_ += fmt::format("      tg::{}(shared_memory + {} + group * {}, {}[&](const int* at, int{}) {{\n",
+                         sum.turn ? "take_turns" : "add_given", handover_, handover_bytes,
+                         sum.turn ? turns_text(sum, at) : "", sum.overwrite ? " turn" : "");
   const auto send = [&](const char* verb) {
     for (const Box& box : n.boxes) {
       std::string where = fmt::format("at[0] + {}", box.column);

@@ -246,6 +246,18 @@ TG_DEVICE void init_handover(void* p) {
   barrier_init(shared_address(&handover->full), 4);
   barrier_init(shared_address(&handover->empty), 1);
 }
+// By the thread that adds, in any order.
+template <class Add>
+TG_DEVICE void add_given(void* p, const Add& add) {
+  Handover* const handover = (Handover*)p;
+  for (uint32_t phase = 0;; phase ^= 1) {
+    barrier_wait(shared_address(&handover->full), phase);
+    if (handover->turn < 0) return;
+    add(handover->at, 0);
+    stores_read<0>();
+    barrier_arrive(shared_address(&handover->empty));
+  }
+}
 // By the thread that adds. `words` are all `count` words of the tensor.
 // Without full fences, which take as long as a step. A word is as far away as the sums of a step, so that the
 // next one, which is where the steps before lead, is looked at while the copy engine reads.

@@ -28,6 +28,9 @@ struct Ring {
       : barriers(shared_address(p)), at(at) {}
   __device__ __forceinline__ uint32_t full() const { return barriers + 8 * at.slot; }
   __device__ __forceinline__ uint32_t empty() const { return barriers + 8 * (slots + at.slot); }
+  __device__ __forceinline__ uint32_t last_full() const {
+    return barriers + 8 * (at.slot == 0 ? slots - 1 : at.slot - 1);
+  }
   __device__ __forceinline__ uint32_t last_empty() const {
     return barriers + 8 * (slots + (at.slot == 0 ? slots - 1 : at.slot - 1));
   }
@@ -60,6 +63,12 @@ TG_DEVICE void wait_full_next(const R& ring) {
   next.advance();
   barrier_wait(ring.barriers + 8 * next.slot, next.phase);
 }
+// For the slot of the step before; before the first one nothing is to come.
+template <class R>
+TG_DEVICE void wait_full_last(const R& ring) {
+  const bool wraps = ring.at.slot == 0;
+  barrier_wait(ring.last_full(), ring.at.phase ^ uint32_t(wraps));
+}
 template <class R>
 TG_DEVICE void acquire(const R& ring) {
   barrier_wait(ring.empty(), ring.at.phase ^ 1);
@@ -84,7 +93,7 @@ template <class R>
 TG_DEVICE void release_last(const R& ring) {
   if (threadIdx.x % 32 < releasing_lanes) barrier_arrive(ring.last_empty());
 }
-// ---- slots that warps fill for the one thread that loads
+// ---- slots that warps fill, for the one thread that loads or for their own next step
 template <int slots>
 TG_DEVICE void init_told(const void* barriers, uint32_t warps) {
 #pragma unroll

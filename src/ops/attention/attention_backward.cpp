@@ -41,7 +41,8 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .sinks = forward.sinks,
           .dlse = c.has("dlse"),
           .one_pass = plan.one_pass,
-          .ordered = plan.ordered};
+          .ordered = plan.ordered,
+          .late = plan.late};
 }
 
 void run(const Bound<AttentionBackward>& c, Launch& launch) {

@@ -141,7 +141,13 @@ struct BackwardProgram {
   void sink_grid();
   void query_block(const Index& x, const Index& h, const Index& b);
   void key_block(KeySums sums, const Index& x, const Index& h, const Index& b);
-  void add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views);
+  // Of the heads that a block of keys meets in turn: this one, and the first. One alone is neither.
+  struct Turn {
+    Expr member, first;
+  };
+  void add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views,
+                  const std::optional<Turn>& turn);
+  KeyGradient::Receiver receiver(const Expr& x, const Expr& row, const HeadViews& views) const;
   // One of base and delta, whose rows are padded.
   Tensor padded(const Tensor& t, const HeadViews& views) const {
     return c.varlen ? views.vector(t) : t.slice(views.rows.b, views.kv_head, views.member, all);
@@ -261,10 +267,17 @@ void BackwardProgram::key_block(KeySums sums, const Index& x, const Index& h, co
   KeyGradient tile(c.key_tiles(), gradient(), sums);
   tile.load(k_of, views.of_keys(*v), first);
   auto add_members = [&](const Range& members) {
-    serial(members, [&](Index member) { add_member(tile, sums, x, {views.rows, kv_head, member}); });
+    const Expr begin = members.begin, end = members.end;
+    serial(range(begin, end), [&](Index member) {
+      add_member(tile, sums, x, {views.rows, kv_head, member}, Turn{member, begin});
+    });
+    if (!c.late) return;
+    tile.contribute_last([&](const Fragment& contribution) {
+      when(begin < end, [&] { receiver(x, 0, {views.rows, kv_head, end - 1})(contribution); });
+    });
   };
   if (c.pack > 1) {
-    add_member(tile, sums, x, views);
+    add_member(tile, sums, x, views, {});
   } else if (c.splits > 1) {
     Expr split = h % c.splits, each = ceildiv(*group, c.splits);
     add_members(range(split * each, min(split * each + each, *group)));
@@ -276,30 +289,41 @@ void BackwardProgram::key_block(KeySums sums, const Index& x, const Index& h, co
   tile.store(views.of_keys(*dk), views.of_keys(*dv), first);
 }
 
+// Adds to the sums of dq of the queries from `row` on.
+KeyGradient::Receiver BackwardProgram::receiver(const Expr& x, const Expr& row,
+                                                const HeadViews& views) const {
+  if (!sum) return {};
+  Expr order = c.left ? x - first_seen(row, views.of_queries(*q).extent(0), views.of_keys(*k).extent(0)) : x;
+  return [this, row, order, views](const Fragment& contribution) {
+    const Tensor to = views.vector(*sum);
+    if (c.ordered)
+      accumulate(to.at(row), contribution,
+                 {.order = order, .consecutive = true, .overwrite = starts_uncleared()});
+    else
+      accumulate(to.at(row), contribution);
+  };
+}
+
 // What one head of the group, or all that share tiles, add to the tile of keys x.
-void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views) {
+void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views,
+                                 const std::optional<Turn>& turn) {
   const GradientTiles tiles = c.key_tiles();
   Tensor q_of = views.of_queries(*q);
-  Expr count = q_of.extent(0), keys_here = views.of_keys(*k).extent(0);
-  auto receiver = [&](const Expr& row) -> KeyGradient::Receiver {
-    if (!sum) return {};
-    Expr order = c.left ? x - first_seen(row, count, keys_here) : x;
-    return [this, row, order, &views](const Fragment& contribution) {
-      const Tensor to = views.vector(*sum);
-      if (c.ordered)
-        accumulate(to.at(row), contribution,
-                   {.order = order, .consecutive = true, .overwrite = starts_uncleared()});
-      else
-        accumulate(to.at(row), contribution);
-    };
-  };
-  ScoreRange visible = seen_from(x * c.keys, count, keys_here);
+  ScoreRange visible = seen_from(x * c.keys, q_of.extent(0), views.of_keys(*k).extent(0));
   // From the last queries down: under a causal mask all blocks of keys meet them at the same time, so that
   // none waits long for its turn.
   Range steps = visible.tiles(tiles.queries);
   Expr begin = steps.begin, end = steps.end;
   pipelined(range(begin, end), {.stages = 2}, [&](Index j) {
     Expr row = (begin + end - 1 - j) * tiles.queries;
+    // The first step of a head has the last one of the head before behind it: without a mask, the first rows.
+    const KeyGradient::Receiver of_step_before = [&](const Fragment& contribution) {
+      Expr same = j > begin;
+      when(same || turn->member > turn->first, [&] {
+        const HeadViews before{views.rows, views.kv_head, turn->member - select(same, 0, 1)};
+        receiver(x, select(same, begin + end - j, 0) * tiles.queries, before)(contribution);
+      });
+    };
     Shared q_tile("q_tile", {tiles.rows(), tiles.dim}, c.compute),
         dout_tile("dout_tile", {tiles.rows(), tiles.dim_v}, c.compute);
     Shared base_of("base_of", {tiles.rows()}, f32), delta_of("delta_of", {tiles.rows()}, f32);
@@ -312,7 +336,7 @@ void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x,
               [&](const Expr& r, const Expr& t, const Expr& weight) {
                 return select(visible.sees(r, row + t / c.pack), weight, 0);
               }},
-             receiver(row));
+             c.late ? of_step_before : receiver(x, row, views));
   });
 }
 

@@ -11,7 +11,7 @@ AttentionPlan plan_attention_backward(const AttentionProblem& problem, const Att
 struct BackwardPlan {
   AttentionPlan tiles;
   // See AttentionBackwardKernel.
-  bool one_pass = false, ordered = false;
+  bool one_pass = false, ordered = false, late = false;
   int step = 0, splits = 1;
 };
 // Whether a tile of queries sees all blocks of keys, all up to some block, or those of a window. Of packed

@@ -74,6 +74,15 @@ std::vector<Row> table() {
   // More heads than begin together, each of several blocks of keys that take turns.
   rows.push_back(
       {.name = "many heads", .queries = 40, .keys = 260, .heads = 18, .kv_heads = 18, .type = bf16});
+  // So many that contributions to dq come one step late, of heads that a block meets in turn.
+  rows.push_back({.name = "many queries",
+                  .queries = 1040,
+                  .keys = 70,
+                  .heads = 2,
+                  .kv_heads = 1,
+                  .dim = 40,
+                  .dim_v = 24,
+                  .type = bf16});
   rows.push_back({.name = "no sequences", .batch = 0, .options = {.tiles = small_tiles}});
   return in_both_layouts(rows, 4);
 }

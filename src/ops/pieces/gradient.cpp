@@ -202,6 +202,9 @@ KeyGradient::KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradie
   if (sums != KeySums::values) v_.emplace(Shared("v_tile", {tiles.keys, tiles.dim_v}, tiles.compute));
   if (sums != KeySums::values) dk_.emplace(Fragment("dk_sum", {tiles.keys, tiles.dim}, f32, 0));
   if (sums != KeySums::keys) dv_.emplace(Fragment("dv_sum", {tiles.keys, tiles.dim_v}, f32, 0));
+  if (!tiles.late_contributions) return;
+  late_.emplace(Shared("late_tile", {tiles.keys, tiles.rows()}, tiles.compute));
+  clear(*late_);
 }
 
 void KeyGradient::load(const Tensor& k, const Tensor& v, const Expr& first) {
@@ -235,8 +238,16 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
     // Gradients that are stored transposed leave no registers for it.
     const bool is_late = tiles_.late_values && receiver && !is_transposed();
     if (!is_late) add_values();
+    std::optional<Fragment> before;
+    if (late_) before.emplace(contribution_of(*late_));
     gradient_.differentiate(*products, weights, slopes,
                             [&](const Expr&, const Expr& t) -> Expr { return delta(t); });
+    if (late_) {
+      const Fragment gradients = products->to(tiles_.compute);
+      copy(gradients, *late_);
+      gemm(gradients, q_tile, *dk_, options);
+      return receiver(*before);
+    }
     const Work meanwhile = is_late ? add_values : Work([] {});
     if (tiles_.compute == f32)
       add_keys(*products, q_tile, receiver, meanwhile);
@@ -277,10 +288,16 @@ Fragment KeyGradient::contribute(const Fragment& gradients, const Work& meanwhil
   Shared tile("tile", {tiles_.keys, rows}, tiles_.compute);
   copy(gradients, tile);
   meanwhile();
-  Fragment result("result", {rows, dim}, f32, 0);
+  return contribution_of(tile);
+}
+
+Fragment KeyGradient::contribution_of(const Shared& tile) const {
+  Fragment result("result", {tiles_.rows(), tiles_.dim}, f32, 0);
   gemm(tile.T(), k_, result);
   return result;
 }
+
+void KeyGradient::contribute_last(const Receiver& receiver) const { receiver(contribution_of(*late_)); }
 
 void KeyGradient::store(const Tensor& dk, const Tensor& dv, const Expr& first) {
   if (dk_) scale_all(*dk_, gradient_.factor());

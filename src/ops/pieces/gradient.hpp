@@ -65,6 +65,9 @@ struct GradientTiles {
   // The product of values' gradients runs while warp groups wait for each other's gradients of scores,
   // instead of while they are formed.
   bool late_values = false;
+  // What a step contributes to the gradients of queries is multiplied out under the products of the next one,
+  // which so need not wait until it is passed on.
+  bool late_contributions = false;
 
   int rows() const { return queries * pack; }
 };
@@ -133,6 +136,9 @@ class KeyGradient {
            const OfColumn& delta, const ScoreGradient::Mask& mask, const Receiver& receiver = {});
   void add(const lang::Shared& q_tile, const lang::Shared& dout_tile, const lang::Shared& base,
            const lang::Shared& delta, const ScoreGradient::Mask& mask, const Receiver& receiver = {});
+  // With late contributions a step tells its receiver those of the step before, of the first step zeros or
+  // what was told already; this tells those of the last one.
+  void contribute_last(const Receiver& receiver) const;
   void store(const lang::Tensor& dk, const lang::Tensor& dv, const lang::Expr& first);
   // Sums that several calls form one after the other, but for factor().
   void load_sums(const lang::Tensor& dk, const lang::Tensor& dv, const lang::Expr& first);
@@ -144,6 +150,8 @@ class KeyGradient {
   bool is_transposed() const;
   using Work = std::function<void()>;
   lang::Fragment contribute(const lang::Fragment& gradients, const Work& meanwhile) const;
+  // Of the gradients of scores that are in the tile.
+  lang::Fragment contribution_of(const lang::Shared& tile) const;
   void add_keys(const lang::Fragment& gradients, const lang::Shared& q_tile, const Receiver& receiver,
                 const Work& meanwhile);
 
@@ -153,6 +161,7 @@ class KeyGradient {
   lang::Shared k_;
   std::optional<lang::Shared> v_;  // for the gradients of scores, and so of keys
   std::optional<lang::Fragment> dk_, dv_;
+  std::optional<lang::Shared> late_;  // the gradients of scores of the step before
 };
 
 inline constexpr int delta_rows = 64;

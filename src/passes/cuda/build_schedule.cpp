@@ -49,7 +49,7 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
         name += (name.empty() ? "" : "/") + other->name;
         bytes = std::max(bytes, static_cast<int>(other->elements() * other->type.bytes()));
       }
-      int fills = ring.told ? roles.consumers / 32 : 0;  // each warp leaves its own elements
+      int fills = ring.told || ring.relayed ? roles.consumers / 32 : 0;  // each warp leaves its own elements
       for (const auto& [fill, filled] : roles.fills) fills += filled == tile;
       if (roles.is_transposed(tile.get())) fills = roles.transposing_warps();
       if (ring.by_rows) fills *= roles.copying_warps(ring);  // each warp brings its own
@@ -78,9 +78,10 @@ schedule::Access ScheduleNames::access(const BufferPtr& b, schedule::Touch touch
   const bool is_before = before != program_.before.end();
   const BufferPtr& tile = is_before ? before->second : b;
   schedule::Access result{buffer(tile), touch};
-  if (const int ring = roles_.ring_of(tile.get()); ring >= 0)
-    result.slot = schedule::at_cursor(ring, is_before ? -1 : 0);
-  if (is_told(tile.get()) && touch == schedule::Touch::write) result.parts = {1, 4, 1, 0};
+  const int ring = roles_.ring_of(tile.get());
+  if (ring >= 0) result.slot = schedule::at_cursor(ring, is_before ? -1 : 0);
+  if ((roles_.is_told(ring) || roles_.is_relayed(ring)) && touch == schedule::Touch::write)
+    result.parts = {1, 4, 1, 0};
   if (is_message(tile.get()) && touch == schedule::Touch::write)
     result.parts = {1, roles_.dealt->of_both.contains(tile.get()) ? 4 : 0, 1, 0};
   return result;
@@ -282,14 +283,14 @@ RegisterShares register_shares(const Roles& roles) {
 int tile_readers(const Roles& roles) { return roles.consumers / 32 + roles.transposing_warps(); }
 
 int empty_arrivals(const RingPlan& ring, const Roles& roles) {
-  if (ring.told) return 1;
+  if (ring.told || ring.relayed) return 1;
   if (ring.to_transpose) return roles.transposing_warps();
   const int threads = ring.by_one_group ? threads_of_group : roles.consumers;
   return threads / 32 * roles.cluster();
 }
 
 int full_arrivals(const RingPlan& ring, const Roles& roles) {
-  if (ring.told) return roles.consumers / 32;
+  if (ring.told || ring.relayed) return roles.consumers / 32;
   if (ring.by_rows) return 32 * roles.copying_warps(ring);
   if (roles.has_transposed(ring)) return roles.has_loaded(ring) + roles.transposing_warps();
   return roles.is_brought_by_threads(ring) ? 2 : 1;
@@ -318,7 +319,7 @@ Events prologue_of(const Roles& roles) {
 bool is_filled_by_engine(const Roles& roles, int ring) {
   if (ring >= static_cast<int>(roles.rings.size())) return false;  // the ring of blocks' numbers
   const RingPlan& own = roles.rings[static_cast<std::size_t>(ring)];
-  return !own.by_rows && !own.told;
+  return !own.by_rows && !own.told && !own.relayed;
 }
 
 // What roles do with a block, for all blocks: the producer finds those that are dealt as they are left, and

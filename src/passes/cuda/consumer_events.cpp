@@ -47,6 +47,7 @@ class Consumer {
  private:
   void await(const StepPart& part, const Stmt& loop, Events& out) {
     meet(part.meeting, out);
+    for (const int ring : part.awaited_before) out.push_back({schedule::WaitFull{{ring, -1}}});
     for (const int ring : part.advanced) out.push_back({schedule::Advance{ring}});
     for (const int ring : part.awaited) {
       if (roles_.is_told(ring)) {
@@ -116,8 +117,10 @@ class Consumer {
   void release(const Release& own, Events& out) {
     if (own.slot == Release::Slot::before) return out.push_back(slot_before_is_empty(own.ring));
     if (own.slot == Release::Slot::own) {
+      const bool fills = roles_.is_told(own.ring) || roles_.is_relayed(own.ring);
+      if (roles_.is_relayed(own.ring)) out.push_back({schedule::ProxyFence{}});  // for tensor cores
       out.push_back({schedule::WarpSync{}});
-      const auto side = roles_.is_told(own.ring) ? schedule::Side::full : schedule::Side::empty;
+      const auto side = fills ? schedule::Side::full : schedule::Side::empty;
       out.push_back({schedule::Arrive{side, {own.ring}, in_pairs()}, Who::each_warp});
     }
     out.push_back({schedule::Advance{own.ring}});

@@ -19,6 +19,7 @@
 #include "passes/cuda/order_loads.hpp"
 #include "passes/cuda/own_copies.hpp"
 #include "passes/cuda/pair_blocks.hpp"
+#include "passes/cuda/relay_tiles.hpp"
 #include "passes/cuda/rows_of_warps.hpp"
 #include "passes/cuda/spread_blocks.hpp"
 #include "passes/cuda/turn_operands.hpp"
@@ -196,6 +197,8 @@ const CudaPass list[] = {
      of_grids([](const CudaPlan&, const ir::Grid& grid, GridPlan& own) {
        if (own.roles) own.exits_of_all = exits_of_all_blocks(grid);
      })},
+    {"relay_tiles", "warps pass what a step makes to the next one without all standing still together",
+     of_roles([](const CudaPlan& plan, GridPlan& own) { relay_tiles(*own.roles, plan.target); })},
     {"delay_products", "tensor cores multiply while the other units do the next step's work",
      of_roles([](const CudaPlan& plan, GridPlan& own) {
        own.consumers = delay_products(*own.roles, plan.target);

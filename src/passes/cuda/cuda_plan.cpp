@@ -21,7 +21,10 @@ std::string ring_text(const RingPlan& ring) {
   add(ring.tiles);
   for (const auto& others : ring.in_place) add(others);
   return fmt::format("ring of {}: {} stages{}{}{}{}\n", fmt::join(sets, ", in their place "), ring.depth,
-                     ring.in_loop ? "" : ", filled once a block", ring.told ? " for the producer" : "",
+                     ring.in_loop ? "" : ", filled once a block",
+                     ring.told      ? " for the producer"
+                     : ring.relayed ? " for the next step"
+                                    : "",
                      ring.by_rows ? ", by pieces of rows" : "",
                      ring.by_one_group ? ", let go by one warp group" : "");
 }

@@ -27,6 +27,7 @@ class Delay {
       : roles_(roles), target_(target), few_registers_(few_registers) {}
 
   ConsumerProgram run() {
+    result_.before = roles_.before;
     if (roles_.dealt) return dealt();
     result_.body = body(without_single_steps(roles_.consumer));
     result_.in_loops = rings_in_loops(result_.body, false);
@@ -134,7 +135,9 @@ class Delay {
     for (const Stmt& s : loop.body) {
       const auto* declared = as<Declare>(s);
       const int ring = declared ? roles_.ring_of(declared->tile.get()) : -1;
-      if (ring >= 0 && roles_.rings[static_cast<std::size_t>(ring)].depth % 2 == 0) counting = ring;
+      if (ring >= 0 && !roles_.is_relayed(ring) &&
+          roles_.rings[static_cast<std::size_t>(ring)].depth % 2 == 0)
+        counting = ring;
     }
     if (counting < 0) return;
     for (const Stmt& s : loop.body) {

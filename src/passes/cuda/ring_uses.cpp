@@ -50,7 +50,7 @@ std::vector<RingUse> ring_uses(const Body& statements, const Roles& roles, const
       if (program.before.contains(r.view->buffer.get())) continue;
       const int ring = ring_of(r.view->buffer, roles, program);
       // What the consumers tell the producer is theirs until it is written.
-      if (roles.is_told(ring) && !is_write(r.touch)) continue;
+      if ((roles.is_told(ring) || roles.is_relayed(ring)) && !is_write(r.touch)) continue;
       const auto use = std::find_if(result.rbegin(), result.rend(), [&](const RingUse& u) {
         return u.ring == ring && come_together(r.view->buffer, u, roles, program);
       });
@@ -67,6 +67,7 @@ std::vector<RingUse> ring_uses_before(const Body& statements, const std::vector<
     for (const Region& r : effects(statements[i]).regions) {
       if (!program.before.contains(r.view->buffer.get())) continue;
       const int ring = ring_of(r.view->buffer, roles, program);
+      if (roles.is_relayed(ring)) continue;  // its readers say so with what they wrote
       const auto is_same = [&](const RingUse& use) { return use.ring == ring; };
       std::erase_if(result, is_same);
       result.push_back({ring, i, i, {Release::Slot::before}, {}});

@@ -57,6 +57,10 @@ bool Roles::looks_bytes_up() const {
                      [](const RingPlan& ring) { return ring.to_transpose && ring.by_rows; });
 }
 
+bool Roles::is_relayed(int ring) const {
+  return ring >= 0 && ring < static_cast<int>(rings.size()) && rings[static_cast<std::size_t>(ring)].relayed;
+}
+
 bool Roles::is_transposed(const Buffer* tile) const {
   return std::any_of(transpositions.begin(), transpositions.end(),
                      [&](const auto& own) { return own.second.to.get() == tile; });

@@ -30,6 +30,7 @@ struct RingPlan {
   bool by_one_group = false;  // one warp group lets a slot go, though others may have read it
   // The consumers fill it, once a block, and the producer awaits it to know what to load next.
   bool told = false;
+  bool relayed = false;        // the consumers fill it, and read the slot of the step before: relay_tiles.hpp
   bool to_transpose = false;   // only the warps that transpose its tiles, or widen them, read them
   bool by_transposer = false;  // these warps bring its elements, each those that it begins to copy
 
@@ -68,6 +69,8 @@ struct Roles {
   // do it; empty: nothing. See transpose_loads.hpp.
   ir::Body transposer;
   std::unordered_map<const ir::StmtNode*, Transposition> transpositions;
+  // Tiles of the step before, and those of relayed rings that they are.
+  std::unordered_map<const ir::Buffer*, ir::BufferPtr> before;
   std::optional<DealtSteps> dealt;  // of the consumers: see deal_steps.hpp
   // Branches and loops of the producer that bring what one loop asked for; see order_loads.hpp.
   std::unordered_map<const ir::StmtNode*, ir::For> ordered;
@@ -96,6 +99,7 @@ struct Roles {
   int ring_of(const ir::Buffer* tile) const;
   // Of tiles that the consumers fill for the producer. Rings behind those of the roles are not.
   bool is_told(int ring) const;
+  bool is_relayed(int ring) const;
   bool is_transposed(const ir::Buffer* tile) const;
   // Whether some of its tiles are transposed, and whether some are not.
   bool has_transposed(const RingPlan& ring) const;

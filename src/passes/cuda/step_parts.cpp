@@ -34,6 +34,7 @@ StepPart& StepPlanner::add(Does does, const Stmt& s) {
   part.stmt = s;
   part.advanced = std::exchange(advanced_, {});
   part.awaited = std::exchange(awaited_, {});
+  part.awaited_before = std::exchange(awaited_before_, {});
   return part;
 }
 
@@ -272,7 +273,9 @@ void StepPlanner::statement(const Stmt& s, Overlap overlap) {
 void StepPlanner::plain(const Stmt& s, Overlap overlap) {
   if (is_wgmma(s)) return product(s);
   const auto* declared = as<Declare>(s);
-  if (declared && ring_of(declared->tile) >= 0 && !program_.before.contains(declared->tile.get())) return;
+  const int ring = declared ? ring_of(declared->tile) : -1;
+  if (roles_.is_relayed(ring)) await_before(ring);
+  if (ring >= 0 && !roles_.is_relayed(ring) && !program_.before.contains(declared->tile.get())) return;
   if (as<Break>(s)) drain();
   if (!has_parts(s)) return work(s);
   if (!awaited_.empty()) add(Does::nothing, nullptr);
@@ -315,7 +318,8 @@ void StepPlanner::release(const StepGroup& group, const Body& statements, const 
                                  return other.ring == use.ring;
                                }) > 1;
       const auto flight = std::find_if(flights_.rbegin(), flights_.rend(), [&](const Flight& own) {
-        return !comes_again || std::find(own.rings.begin(), own.rings.end(), use.ring) != own.rings.end();
+        return (!comes_again && !roles_.is_relayed(use.ring)) ||
+               std::find(own.rings.begin(), own.rings.end(), use.ring) != own.rings.end();
       });
       const bool at_once = roles_.is_told(use.ring) || is_kept(use, statements[i]);
       auto& releases = at_once || flight == flights_.rend() ? parts_.back().released : flight->releases;
@@ -334,6 +338,7 @@ void StepPlanner::leave_in_flight(const std::vector<RingUse>& used) {
 
 StepParts StepPlanner::body(const Body& statements, Overlap overlap, Buffers begun) {
   parts_.clear();
+  passed_on_.clear();
   begun_ = std::move(begun);
   const std::vector<RingUse> used = ring_uses(statements, roles_, program_);
   // The tile of the step before is let go first.
@@ -353,11 +358,13 @@ StepParts StepPlanner::body(const Body& statements, Overlap overlap, Buffers beg
     leave_in_flight(used);
   else
     drain();
+  passed_on_.clear();
   return std::move(parts_);
 }
 
 // A product in flight may read the ring's tile before it, which then is let go as that of a step before.
 void StepPlanner::await_tile(int ring) {
+  if (roles_.is_relayed(ring)) return;  // its declaration has
   awaited_.push_back(ring);
   for (Flight& flight : flights_) {
     const auto own = std::find(flight.releases.begin(), flight.releases.end(), Release{ring});
@@ -365,6 +372,11 @@ void StepPlanner::await_tile(int ring) {
     own->slot = Release::Slot::before;
     advanced_.push_back(ring);
   }
+}
+
+// A slot is written, too, only when all warps have read what it held, which they say with the one before.
+void StepPlanner::await_before(int ring) {
+  if (passed_on_.insert(ring).second) awaited_before_.push_back(ring);
 }
 
 StepParts step_parts(const Roles& roles, const ConsumerProgram& program, const CudaTarget& target) {

@@ -44,6 +44,7 @@ struct StepPart {
   Meeting meeting = Meeting::none;  // of warp groups to which steps are dealt
   bool pins = false;                // what the sum holds comes from elsewhere
   std::vector<int> advanced;        // rings whose tile a product in flight reads, while the next one comes
+  std::vector<int> awaited_before;  // relayed rings whose slot of the step before is to be there
   std::vector<int> awaited;         // rings whose next tile it needs
   std::vector<int> awaited_next;  // the same for the next step, if there is one, while products are in flight
   std::optional<int> in_flight;   // products that may still run when it begins; nothing: all

@@ -69,6 +69,7 @@ class StepPlanner {
   bool is_kept(const RingUse& use, const ir::Stmt& last) const;
   void release(const StepGroup& group, const ir::Body& statements, const std::vector<RingUse>& used);
   void await_tile(int ring);
+  void await_before(int ring);
   void await_early(StepParts& step);
   void leave_in_flight(const std::vector<RingUse>& used);
 
@@ -88,7 +89,8 @@ class StepPlanner {
   std::optional<Layouts> layouts_;
   // The parts of the current body.
   StepParts parts_;
-  std::vector<int> advanced_, awaited_;  // that no part has yet
+  std::vector<int> advanced_, awaited_, awaited_before_;  // that no part has yet
+  std::unordered_set<int> passed_on_;  // relayed rings whose slot of the step before the body has awaited
   std::deque<Flight> flights_;
   bool settled_ = true;    // no product was issued since the last wait
   bool in_turns_ = false;  // warp groups issue the products of the loop one after the other

@@ -1,6 +1,7 @@
 #include "passes/cuda/store_events.hpp"
 
 #include "ir/effects.hpp"
+#include "ir/lists.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/plan_stores.hpp"
 
@@ -20,11 +21,34 @@ constexpr int handover_bytes = 64, most_groups_with_adders = producer_threads / 
 
 bool has_turns(const Accumulate* sum) { return sum && sum->turn; }
 
-// The first sum that a warp group can hand over: its buffers have room for all of it.
-Stmt handed_over(const Body& body, int consumers) {
-  Stmt result;
+// Whether one thread adds both alike, told the place and the word of each.
+bool are_added_alike(const Accumulate& a, const Accumulate& b) {
+  const Buffer &x = *a.tile.buffer, &y = *b.tile.buffer;
+  const auto whole = [](const View& tile) { return is_matrix(tile) && !is_transposed(tile); };
+  const bool same_boxes = whole(a.tile) && whole(b.tile) && x.type == y.type && x.extent(0) == y.extent(0) &&
+                          x.extent(1) == y.extent(1);
+  return a.to.buffer == b.to.buffer && a.overwrite == b.overwrite && has_turns(&a) == has_turns(&b) &&
+         same_boxes;
+}
+
+// The first sum that a warp group can hand over, since its buffers have room for all of it, and those like
+// it: one that has turns, or is formed in steps of a loop.
+Body handed_over(const Body& body, int consumers) {
+  Body result;
+  const auto look = [&](const Body& statements, bool turns) {
+    for_each_stmt(statements, [&](const Stmt& s) {
+      const auto* sum = as<Accumulate>(s);
+      if (!sum || has_turns(sum) != turns || boxes_of_store(s, consumers) > store_buffers) return;
+      if (ir::contains(result, s)) return;
+      if (result.empty() || are_added_alike(*as<Accumulate>(result[0]), *sum)) result.push_back(s);
+    });
+  };
+  look(body, true);
   for_each_stmt(body, [&](const Stmt& s) {
-    if (!result && has_turns(as<Accumulate>(s)) && boxes_of_store(s, consumers) <= store_buffers) result = s;
+    const auto* loop = as<For>(s);
+    if (loop && loop->kind == LoopKind::pipelined &&
+        (result.empty() || !has_turns(as<Accumulate>(result[0]))))
+      look(loop->body, false);
   });
   return result;
 }
@@ -85,7 +109,7 @@ Access StoreEvents::contribution(Access words, int box) {
 Events StoreEvents::store(const Stmt& s) {
   Events out;
   if (hands_over()) out.push_back(event_of(schedule::Acquire{{ring_, 0, schedule::own()}}, s));
-  if (s == handed_)
+  if (ir::contains(handed_, s))
     hand_over(s, out);
   else
     by_itself(s, out);
@@ -149,7 +173,8 @@ void StoreEvents::hand_over(const Stmt& s, Events& out) {
     out_.buffers.push_back(
         {"handed over", schedule::Space::shared, 1, roles_.consumers / 128, handover_bytes});
   }
-  words(*as<Accumulate>(s), Taker::adder);
+  // They count the turns of all.
+  if (has_turns(as<Accumulate>(s))) words(*as<Accumulate>(handed_[0]), Taker::adder);
   for (Event& e : given(s)) out.push_back(std::move(e));
 }
 
@@ -194,25 +219,28 @@ Events StoreEvents::end() const {
 
 schedule::Role StoreEvents::adders(int registers) const {
   const schedule::Place place{ring_, 0, schedule::own()};
-  const int own = words_.at({as<Accumulate>(handed_)->turn->view.buffer.get(), Taker::adder});
-  const Access word{own, schedule::Touch::update, schedule::at_turn(own), schedule::own()};
+  std::optional<Access> word;
+  if (const auto& sum = *as<Accumulate>(handed_[0]); has_turns(&sum)) {
+    const int own = words_.at({sum.turn->view.buffer.get(), Taker::adder});
+    word = {own, schedule::Touch::update, schedule::at_turn(own), schedule::own()};
+  }
   Events all{{schedule::WaitFull{place}},
              {schedule::ReceiveTile{schedule::read(handed_words_, {}, schedule::own())}},
-             {schedule::Leave{}},
-             {schedule::WaitTurn{word}},
-             {schedule::ProxyFence{true}}};
-  for (int box = 0; box < boxes_of_store(handed_, roles_.consumers); ++box) {
+             {schedule::Leave{}}};
+  if (word) all.push_back({schedule::WaitTurn{*word}}), all.push_back({schedule::ProxyFence{true}});
+  for (int box = 0; box < boxes_of_store(handed_[0], roles_.consumers); ++box) {
     all.push_back({schedule::Store{schedule::read(staging_, schedule::at(box), schedule::own()),
-                                   contribution(word, box)}});
+                                   word ? std::optional(contribution(*word, box)) : std::nullopt}});
     all.push_back({schedule::StoreCommit{}});
   }
   all.push_back({schedule::StoreWait{0}});
   all.push_back({schedule::Arrive{schedule::Side::empty, place}});
-  all.push_back({schedule::StoreWait{0, false}});
-  all.push_back({schedule::ProxyFence{true}});
-  all.push_back({schedule::PassTurn{word}});
+  if (word)
+    for (const What& what : {What(schedule::StoreWait{0, false}), What(schedule::ProxyFence{true}),
+                             What(schedule::PassTurn{*word})})
+      all.push_back({what});
   all.push_back({schedule::Advance{ring_}});
-  for (Event& e : all) e.who = Who::leader, e.stmt = handed_, e.at = handed_->at;
+  for (Event& e : all) e.who = Who::leader, e.stmt = handed_[0], e.at = handed_[0]->at;
   schedule::Role role{"adder", roles_.consumers / 128, 1, registers, {}};
   if (registers > 0) role.events.push_back({schedule::SetRegisters{registers}});
   Event loop{schedule::Loop{schedule::Loop::Kind::forever, {}, std::move(all)}, Who::all, "sums"};

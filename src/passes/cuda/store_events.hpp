@@ -24,7 +24,7 @@ class StoreEvents {
   // What the threads add to a tensor between two turns.
   std::vector<schedule::Access> in_turn(const ir::Stmt& s) const;
 
-  bool hands_over() const { return handed_ != nullptr; }
+  bool hands_over() const { return !handed_.empty(); }
   // Declares the ring: after all others.
   void declare_ring();
   // The events after all blocks, when no more stores follow.
@@ -52,7 +52,7 @@ class StoreEvents {
   const int ring_;
   int staging_ = -1, handed_words_ = -1;
   std::map<std::pair<const ir::Buffer*, Taker>, int> words_;  // buffers; after each the sums that it counts
-  ir::Stmt handed_;
+  ir::Body handed_;  // that a warp group hands over: they add to one tensor in equal boxes
   std::optional<schedule::Access> open_turn_;
 };
 

@@ -29,6 +29,7 @@ struct StoreCase {
   To to = To::tensor;
   int columns = 64;
   int sums = 1;  // statements that store
+  bool in_steps = false;
   std::vector<Harmless> harmless = {};
 };
 
@@ -46,8 +47,12 @@ Kernel product(const StoreCase& c) {
         Shared p({64, 64}, bf16), q({c.columns, 64}, bf16);
         copy(x.slice(b).at(0, k * 64), p);
         copy(y.at(0, k * 64), q);
-        gemm(p, q.T(), sum);
+        if (!c.in_steps) return gemm(p, q.T(), sum);
+        Fragment part({64, c.columns}, f32, 0);
+        gemm(p, q.T(), part);
+        accumulate(out.at(0, 0), part);
       });
+      if (c.in_steps) return;
       for (int i = 0; i < c.sums; ++i) {
         if (c.to == To::tensor) copy(sum, out.at(0, 0));
         if (c.to == To::sum) accumulate(out.at(0, 0), sum);
@@ -85,11 +90,13 @@ const StoreCase cases[] = {
      To::tensor,
      64,
      1,
+     false,
      {{"both boxes are awaited together", {at(22, "store commit by one thread a group, removed")}}}},
     {"boxes_in_turn",
      To::tensor,
      128,
      1,
+     false,
      {{"the last store is of the other buffer",
        {at(16, "store wait 0 read by one thread a group, one more pending")}},
       second_buffer(23)}},
@@ -98,6 +105,7 @@ const StoreCase cases[] = {
      To::sum,
      128,
      1,
+     false,
      {{"the last store is of the other buffer",
        {at(16, "store wait 0 read by one thread a group, one more pending")}},
       second_buffer(23)}},
@@ -105,6 +113,7 @@ const StoreCase cases[] = {
      To::sum_in_turn,
      64,
      1,
+     false,
      {{"the consumers store nothing themselves",
        {at(29, "store wait 0 read by one thread a group, removed"),
         at(29, "store wait 0 read by one thread a group, one more pending"),
@@ -115,10 +124,26 @@ const StoreCase cases[] = {
        {at(32, "proxy fence, removed"), at(32, "proxy fence, of the other memory")}},
       {"nothing comes behind it", {at(35, "advance handed over, removed")}},
       {"both boxes are awaited together", {"adder 9: store commit by one thread a group, removed"}}}},
+    {"in_steps",
+     To::sum,
+     64,
+     1,
+     true,
+     {{"the consumers store nothing themselves",
+       {at(19, "store wait 0 read by one thread a group, removed"),
+        at(19, "store wait 0 read by one thread a group, one more pending"),
+        at(19,
+           "store wait 0 read by one thread a group, behind send tile in handed over by one thread a "
+           "group")}},
+      {"at the end nothing is staged",
+       {at(22, "proxy fence, removed"), at(22, "proxy fence, of the other memory")}},
+      {"nothing comes behind it", {at(25, "advance handed over, removed")}},
+      {"both boxes are awaited together", {"adder 7: store commit by one thread a group, removed"}}}},
     {"in_turn_by_itself",
      To::sum_in_turn,
      128,
      1,
+     false,
      {{"the stores are done before the turn is passed",
        {at(22, "store wait 0 read by one thread a group, removed"),
         at(22, "store wait 0 read by one thread a group, one more pending"),

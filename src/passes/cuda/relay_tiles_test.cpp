@@ -1,0 +1,60 @@
+// Which tiles pass on what a step makes, and that every wait, fence and arrival of theirs is needed.
+#include "passes/cuda/relay_tiles.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "passes/cuda/testing/plans.hpp"
+#include "passes/cuda/testing/relayed_program.hpp"
+#include "schedule/testing/mutations.hpp"
+#include "schedule/verify.hpp"
+
+namespace tegula::passes {
+namespace relay_tiles_test {
+
+using testing::RelayCase;
+
+class RelayedTiles : public ::testing::TestWithParam<RelayCase> {};
+
+TEST_P(RelayedTiles, AreFound) {
+  const testing::Lowered lowered(testing::relay_program(GetParam()));
+  const Roles& roles = *lowered.plan.grids[0].roles;
+  EXPECT_EQ(
+      std::count_if(roles.rings.begin(), roles.rings.end(), [](const RingPlan& r) { return r.relayed; }),
+      GetParam().rings);
+}
+
+// Of the ring: in front of what reads, or writes, and behind both.
+bool is_of_relay(const std::string& name) {
+  return name.find("proxy fence") != std::string::npos || name.find("full carried") != std::string::npos ||
+         name.find("advance carried") != std::string::npos;
+}
+
+TEST_P(RelayedTiles, AreNotToBeChanged) {
+  if (GetParam().rings == 0) return;
+  const testing::Lowered lowered(testing::relay_program(GetParam()));
+  const schedule::Schedule& s = *lowered.plan.grids[0].schedule;
+  const auto found = schedule::verify(s, schedule::thorough);
+  EXPECT_FALSE(found) << found->message << "\n" << schedule::print(s);
+  std::vector<std::string> accepted;
+  int tried = 0;
+  for (const auto& all : {schedule::mutations(s), schedule::moves(s)})
+    for (const schedule::Mutation& m : all) {
+      if (!is_of_relay(m.name)) continue;
+      ++tried;
+      if (!schedule::verify(m.schedule)) accepted.push_back(m.name);
+    }
+  EXPECT_GE(tried, 10);
+  // What a block before left in that slot was read behind the wait for the slot after it, or not at all.
+  EXPECT_EQ(
+      accepted,
+      std::vector<std::string>{"consumer 2: wait full carried[n-1], behind fill: writes carried[carried]"})
+      << schedule::print(s);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, RelayedTiles, ::testing::ValuesIn(testing::relays),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace relay_tiles_test
+}  // namespace tegula::passes
