@@ -199,7 +199,8 @@ BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& trai
 }  // namespace
 
 // In two passes each block of 64 keys takes one warp group, and works on the heads of a group one after the
-// other: few blocks leave processors without work.
+// other: few blocks leave processors without work, and one pass takes 0.56 to 0.86 of the time. With four blocks a
+// processor it takes as long, and longer under a causal mask.
 bool pads_to_one_pass(const AttentionProblem& p, DType type, const AttentionTiles& given,
                       const BackwardTraits& traits) {
   constexpr double few_blocks = 2 * gpu_processors;
