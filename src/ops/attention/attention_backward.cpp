@@ -17,12 +17,13 @@ BackwardMask mask_of(const AttentionKernel& forward) {
 AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   AttentionKernel forward = kernel_of(c);
   forward.padded = tile_features(forward.dim, forward.dim_v, forward.compute);
+  const BackwardTraits traits{mask_of(forward), forward.softcap != ScoreCap::none, c->deterministic,
+                              target_for(c.target(), c.device()) != Target::cuda_sm80()};
+  if (c.on_gpu() && pads_to_one_pass(problem_of(c, forward), forward.compute, c->tiles, traits))
+    forward.padded.dim = forward.padded.dim_v = features_of_one_pass;
   const AttentionProblem problem = problem_of(c, forward);
   const BackwardPlan plan = c.on_gpu()
-                                ? plan_attention_backward_on_gpu(
-                                      problem, forward.compute, c->tiles,
-                                      {mask_of(forward), forward.softcap != ScoreCap::none, c->deterministic,
-                                       target_for(c.target(), c.device()) != Target::cuda_sm80()})
+                                ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles, traits)
                                 : BackwardPlan{plan_attention_backward(problem, c->tiles)};
   return {.type = forward.type,
           .compute = forward.compute,

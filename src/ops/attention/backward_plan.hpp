@@ -22,6 +22,10 @@ struct BackwardTraits {
   bool softcap = false, deterministic = true;
   bool hopper = true;  // its instructions and its shared memory
 };
+// Whether tiles of fewer features are better filled up with zeros: one pass sums all gradients of 128.
+inline constexpr int features_of_one_pass = 128;
+bool pads_to_one_pass(const AttentionProblem& problem, DType type, const AttentionTiles& given,
+                      const BackwardTraits& traits);
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& problem, DType type,
                                             const AttentionTiles& given, const BackwardTraits& traits);
 

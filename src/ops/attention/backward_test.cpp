@@ -74,6 +74,18 @@ std::vector<Row> table() {
   // More heads than begin together, each of several blocks of keys that take turns.
   rows.push_back(
       {.name = "many heads", .queries = 40, .keys = 260, .heads = 18, .kv_heads = 18, .type = bf16});
+  // Tiles that are filled up to 128 features.
+  for (bool causal : {false, true})
+    rows.push_back({.name = "filled up",
+                    .batch = 2,
+                    .queries = 70,
+                    .keys = 130,
+                    .heads = 4,
+                    .kv_heads = 2,
+                    .dim = causal ? 80 : 96,
+                    .dim_v = 72,
+                    .type = bf16,
+                    .options = {.causal = causal}});
   // So many that contributions to dq come one step late, of heads that a block meets in turn.
   rows.push_back({.name = "many queries",
                   .queries = 1040,
