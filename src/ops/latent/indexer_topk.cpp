@@ -9,7 +9,7 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr std::int64_t most_logits = std::int64_t{1} << 26;  // that are in memory, f32
+constexpr std::int64_t most_logits = std::int64_t{1} << 27;  // that are in memory, f32
 
 TensorRef some(const TensorRef& of, std::int64_t begin, std::int64_t end) {
   return of.rank() == 0 ? of : of.slice(1, begin, end);
