@@ -96,10 +96,9 @@ void CudaGridPrinter::stage_boxes(std::size_t count) {
   store_->end += count;
   if (n.transposed) {
     const bool is_f32 = (sum ? sum->to : as<Copy>(store_->stmt)->to).buffer->type == f32;
-    return out_.line(
-        is_f32 ? fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, fragment)
-               : fmt::format("tg::stage_columns<{}>({}, {}, {});", n.rows * passes::store_buffers, n.staging,
-                             fragment, team_.thread));
+    return out_.line(is_f32 ? fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, fragment)
+                            : fmt::format("tg::stage_columns<{}>({}, {}, {});",
+                                          n.rows * passes::store_buffers, n.staging, fragment, team_.thread));
   }
   for (std::size_t i = store_->first; i < store_->end; ++i)
     out_.line(fmt::format("tg::stage_words_of({}, {});", plus(n.staging, n.boxes[i].buffer),

@@ -168,15 +168,20 @@ TEST(ProductPlan, DividesTheLastRoundWhereItGains) {
   for (const std::int64_t rows : {384, 440}) EXPECT_EQ(plan(rows, 4096, 4096).tiles.m, 128) << rows;
 }
 
-// Tiles of 257 to 320 rows that lie along k, as a sweep found them: little of the last tile of rows is
-// outside.
-TEST(ProductPlan, FitsTilesToMiddleRows) {
+// Tiles of 65 to 320 rows that lie along k, as sweeps found them: little of the last tile of rows is outside.
+TEST(ProductPlan, FitsTilesToRows) {
   const auto tile = [](std::int64_t m, std::int64_t n, std::int64_t k, bool along_k = true) {
     const ProductProblem problem{.m = m, .n = n, .k = k, .processors = 132, .may_have_any_rows = along_k};
     const GemmTiles tiles = plan_product_on_gpu(problem, bf16, {}).tiles;
     return fmt::format("{}x{}", tiles.m, tiles.n);
   };
-  EXPECT_EQ(tile(257, 8192, 8192), "136x128");
+  EXPECT_EQ(tile(80, 4096, 14336), "80x64");
+  EXPECT_EQ(tile(96, 4096, 14336), "96x64");
+  EXPECT_EQ(tile(144, 6144, 4096), "144x64");
+  EXPECT_EQ(tile(150, 10240, 8192), "160x128");
+  EXPECT_EQ(tile(192, 4096, 4096), "96x64");
+  EXPECT_EQ(tile(192, 8192, 8192), "64x192");
+  EXPECT_EQ(tile(257, 8192, 8192), "144x128");
   EXPECT_EQ(tile(288, 8192, 8192), "144x128");
   EXPECT_EQ(tile(320, 8192, 8192), "160x128");
   EXPECT_EQ(tile(320, 8192, 8192, false), "128x192");

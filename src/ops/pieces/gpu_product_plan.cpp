@@ -14,19 +14,26 @@ namespace tegula::ops {
 namespace {
 
 constexpr int split_counts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
-// The tiles of 257 to 320 rows that lie along k, where they are measured, and the microseconds for an element
-// that they store. Those whose rows are no multiple of 64 have operands exchanged, so that little of the last
-// tile of rows is outside, and threads store them element by element.
-constexpr TileCost of_middle_rows[] = {
-    {72, 64, 128, 0.669, 0.690},   {72, 128, 128, 0.425, 0.460},  {72, 192, 128, 0.385, 0.485},
-    {80, 64, 128, 0.617, 0.627},   {80, 128, 128, 0.393, 0.455},  {96, 256, 128, 0.350, 0.396},
-    {136, 128, 128, 0.411, 0.375}, {144, 128, 128, 0.396, 0.363}, {160, 128, 128, 0.365, 0.335},
-    {64, 192, 128, 0.626, 0.438},  {128, 192, 128, 0.354, 0.395}, {128, 256, 128, 0.305, 0.389}};
-constexpr int least_of_middle_rows = 257, least_columns_of_middle_rows = 2048;
-constexpr double store_exchanged = 3e-4;
+// Tiles of 65 to 320 rows that lie along k, where they are measured, whose rows are no multiple of 64: their
+// operands are exchanged, so that little of the last tile of rows is outside. The copy engine stores them.
+constexpr TileCost exchanged[] = {{80, 64, 128, 0.525, 0.370},  {80, 128, 128, 0.500, 0.440},
+                                  {96, 64, 128, 0.506, 0.322},  {96, 128, 128, 0.423, 0.398},
+                                  {112, 64, 128, 0.435, 0.360}, {112, 128, 128, 0.415, 0.400},
+                                  {144, 64, 128, 0.520, 0.485}, {144, 128, 128, 0.385, 0.320},
+                                  {160, 64, 128, 0.490, 0.428}, {160, 128, 128, 0.360, 0.330}};
+// Of 257 to 320 rows these in place of the usual ones. Threads store exchanged tiles of an odd number of
+// eights, or of columns that are not those of two warp groups, element by element: the microseconds for one.
+constexpr TileCost of_middle_rows[] = {{72, 64, 128, 0.669, 0.690},   {72, 128, 128, 0.425, 0.460},
+                                       {72, 192, 128, 0.385, 0.485},  {96, 256, 128, 0.350, 0.396},
+                                       {136, 128, 128, 0.411, 0.375}, {64, 192, 128, 0.626, 0.438},
+                                       {128, 192, 128, 0.354, 0.395}, {128, 256, 128, 0.305, 0.389}};
+constexpr int least_of_middle_rows = 257, least_columns_of_middle_rows = 2048, least_columns_exchanged = 4096,
+              least_depth_exchanged = 1024;
+constexpr double store_of_element = 3e-4;
 static_assert(std::size(of_middle_rows) <= std::size(gpu_table.of_16_bits));
 constexpr std::size_t most_candidates =
-    (std::size(gpu_table.of_16_bits) + std::size(gpu_table.of_few_rows)) * std::size(split_counts);
+    (std::size(gpu_table.of_16_bits) + std::size(gpu_table.of_few_rows) + std::size(exchanged)) *
+    std::size(split_counts);
 // Slots that the compiler takes without being asked, and as many as pay.
 constexpr int usual_stages = 4, most_stages = 10;
 constexpr int least_extent = 16;
@@ -65,10 +72,21 @@ struct ProductPlanner {
     return has_few_rows() && p.may_have_any_rows && p.m >= least_of_middle_rows &&
            p.n >= least_columns_of_middle_rows;
   }
-  bool exchanges(const GemmTiles& t) const { return has_middle_rows() && t.m % warp_group_rows != 0; }
+  bool may_exchange() const {
+    return has_few_rows() && p.may_have_any_rows && p.k >= least_depth_exchanged &&
+           (has_middle_rows() || p.n >= least_columns_exchanged);
+  }
+  bool exchanges(const GemmTiles& t) const {
+    return (may_exchange() || has_middle_rows()) && t.m > warp_group_rows && t.m % warp_group_rows != 0;
+  }
+  bool stores_elements(const GemmTiles& t) const {
+    return exchanges(t) && (t.m % 16 != 0 || t.n > 2 * warp_group_rows);
+  }
   // Calls `visit` for every tile that the product may have.
   template <typename Visit>
   void for_each_tile(const Visit& visit) const {
+    if (may_exchange())
+      for (const TileCost& c : exchanged) visit(c);
     if (has_middle_rows()) {
       for (const TileCost& c : of_middle_rows) visit(c);
       return;
@@ -98,12 +116,16 @@ struct ProductPlanner {
     return std::cbrt(work * work * work + memory * memory * memory);
   }
 
-  // How much longer a tile takes than its cost says, measured with few rows, 129 to 320: one of a single
+  // How much longer a tile takes than its cost says, measured with few rows, 65 to 320: one of a single
   // round, if half or more of the last tile of rows is outside, which the copy engine fills with zeros; and
   // one of 192 rows where there are several rounds.
   double slowness(const GemmTiles& t, bool alone) const {
-    constexpr double filling = 1.25, filling_more = 1.35, of_rounds = 1.8, outside = 0.09;
-    if (has_middle_rows()) return exchanges(t) ? 1 : 1 + outside * (t.m - 1 - (p.m - 1) % t.m) / t.m;
+    constexpr double filling = 1.25, filling_more = 1.35, of_rounds = 1.8, outside = 0.09,
+                     outside_exchanged = 0.3;
+    const double of_outside = static_cast<double>(t.m - 1 - (p.m - 1) % t.m) / t.m;
+    if (stores_elements(t)) return 1;
+    if (exchanges(t)) return 1 + outside_exchanged * of_outside;
+    if (has_middle_rows()) return 1 + outside * of_outside;
     const std::int64_t last = p.m % t.m;
     const bool fills =
         t.m == 128 && p.m > t.m && p.m <= gpu_table.most_of_few_rows && last > 0 && 2 * last <= t.m;
@@ -120,7 +142,7 @@ struct ProductPlanner {
         sums <= product_cost.few_sums && !alone ? std::max(rounds, product_cost.waiting) : rounds;
     const double inner = std::ceil(steps(t) / t.splits) * t.k;
     const double cost = (alone ? c.alone : c.cost) * slowness(t, alone);
-    const double store = exchanges(t) ? store_exchanged : product_cost.store;
+    const double store = stores_elements(t) ? store_of_element : product_cost.store;
     const double work = busy * inner * sums * cost * 1e-6 + rounds * sums * store;
     const double time = product_cost.call + beside_memory(work);
     if (t.splits == 1) return time;
@@ -152,7 +174,8 @@ struct ProductPlanner {
   // Splits only where tiles leave processors idle, and each has two steps.
   bool may_split(const GemmTiles& t) const {
     constexpr int most_of_middle_rows = 3;
-    if (has_middle_rows() && t.splits > (exchanges(t) ? 1 : most_of_middle_rows)) return false;
+    if (exchanges(t) && t.splits > 1) return false;
+    if (has_middle_rows() && t.splits > most_of_middle_rows) return false;
     return t.splits == 1 || (tiles(t) < p.processors && 2 * t.splits <= steps(t));
   }
 };
@@ -170,6 +193,7 @@ void divide_tail(const ProductPlanner& planner, ProductPlan& plan) {
   planner.for_each_tile([&](const TileCost& c) {
     const GemmTiles t = planner.tiles_of(c, 1);
     const std::int64_t whole = planner.whole_tiles(t);
+    if (planner.exchanges(t)) return;
     if (whole == 0 || static_cast<double>(whole) == planner.tiles(t) || planner.is_wasted(t)) return;
     for (const int splits : split_counts) {
       if (splits == 1 || planner.steps(t) < least_steps * splits) continue;

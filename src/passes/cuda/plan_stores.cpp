@@ -29,8 +29,8 @@ bool fits_plain(const View& from, const View& to, const layout::Division& parts,
 
 bool is_transposed_matrix(const View& from) { return is_matrix(from) && is_transposed(from); }
 
-// Of a sum that is stored transposed, boxes of f32 have all rows and half of a warp group's columns, and those
-// of 16 bits half of the rows and all its columns.
+// Of a sum that is stored transposed, boxes of f32 have all rows and half of a warp group's columns, and
+// those of 16 bits half of the rows and all its columns.
 int box_rows(const View& from, DType type, bool is_transposed) {
   if (!is_transposed) return store_rows;
   return static_cast<int>(from.extent(0)) / (type == f32 ? 1 : store_buffers);
