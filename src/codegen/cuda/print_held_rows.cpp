@@ -125,7 +125,7 @@ std::optional<CudaGridPrinter::HeldLoop> CudaGridPrinter::held_rows(const For& s
   const std::int64_t count = plan ? pieces_of_thread(*plan) : 0;
   if (count == 0 || count * words_of_piece(*plan) > words_to_convert()) return std::nullopt;
   // Of rows at equal distances, whose place comes a step ahead, lines are prefetched instead.
-  if (!passes::moving_ranges(passes::whole_rows(*plan).rows).empty() && !read_ahead(step, *loop).empty())
+  if (!passes::moving_ranges(passes::existing_rows(*plan).rows).empty() && !read_ahead(step, *loop).empty())
     return std::nullopt;
   return HeldLoop{s, elements, plan, registers_of_pieces(*plan), count};
 }
