@@ -87,12 +87,13 @@ Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::
   const std::int64_t power = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(threads));
   // With fewer threads of a row there would be more of them than rows.
   const auto rows = static_cast<std::uint64_t>(count_of(shape) / shape.back());
+  const bool is_shared = rows == 1 && power < threads;  // by all threads, whose number is no power
   const std::int64_t fewest = std::max(line, power / static_cast<std::int64_t>(std::bit_floor(rows)));
   auto most = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(pieces)));
   most = std::min(most, power);
   const auto idle = [&](std::int64_t own) { return ceil_div(pieces, own) * own - pieces; };
-  std::int64_t best = most;
-  for (std::int64_t own = most; own >= fewest && 4 * idle(best) > pieces; own /= 2)
+  std::int64_t best = is_shared ? threads : most;
+  for (std::int64_t own = best; !is_shared && own >= fewest && 4 * idle(best) > pieces; own /= 2)
     if (idle(own) < idle(best)) best = own;
   whole.back() = best * vector;
   Layout row = blocked(threads, whole, vector);

@@ -224,6 +224,9 @@ TEST(LayoutTest, RowsThatEndWithinRunsHaveFewIdleThreads) {
   EXPECT_EQ(blocked_in_cut_rows(128, {16, 257}, 8).text(),
             "[16, 257] threads (8: 0,8) (16: 1,0) registers (8: 0,1) (5: 0,64)");
   EXPECT_EQ(blocked_in_cut_rows(128, {1, 1001}, 8).text(), "[1, 1001] threads (128: 0,8) registers (8: 0,1)");
+  EXPECT_EQ(blocked_in_cut_rows(288, {1, 2049}, 8).text(), "[1, 2049] threads (288: 0,8) registers (8: 0,1)");
+  EXPECT_EQ(blocked_in_cut_rows(288, {1, 4097}, 8).text(),
+            "[1, 4097] threads (288: 0,8) registers (8: 0,1) (2: 0,2304)");
 }
 
 }  // namespace

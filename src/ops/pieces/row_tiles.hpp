@@ -26,9 +26,10 @@ inline int whole_power(int rows) { return static_cast<int>(std::bit_floor(static
 // thread then has several of one row, they are a power of two, and fewer where they are not short: loads that
 // are shifted take more registers.
 inline int rows_of_plan(int elements, int row_elements, bool on_gpu) {
-  constexpr int piece = 8, short_row = 512, most_rows = 16;
+  constexpr int piece = 8, short_row = 768, long_row = 1024, most_rows = 16;
   const bool is_cut = on_gpu && row_elements % piece != 0;
-  const int own = is_cut && row_elements > short_row ? elements / 2 : elements;
+  const bool is_between = row_elements > short_row && row_elements <= long_row;
+  const int own = is_cut && is_between ? elements / 2 : elements;
   const int rows = std::clamp(own / std::max(row_elements, 1), 1, most_rows);
   return is_cut ? whole_power(rows) : rows;
 }

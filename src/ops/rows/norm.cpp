@@ -84,13 +84,14 @@ struct NormGradient {
   // Rows that come to registers at once are awaited: as many blocks as registers have room for wait at a
   // time. Of clusters there are more, since it is not known how many the processors have room for.
   Expr resident_blocks() const {
-    constexpr int of_f32 = 4, most_threads = 512, elements_of_thread = 8;
-    constexpr int resident = adds_residual<Op> ? 640 : is_centred<Op> ? 768 : 896;
+    constexpr int of_f32 = 4, short_tile = 1024, one_piece = 4096, few = 3;
+    constexpr int resident = adds_residual<Op> ? 640 : is_centred<Op> ? 864 : 896;
     if (c.spread) return processors() / 2;
     if (!c.direct) return processors() * (c.is_long() ? 1 : norms_of_a_processor);
     if (c.type == f32) return processors() * of_f32;
-    if (c.dim > most_threads * elements_of_thread) return processors();
-    return processors() * (c.threads == most_threads ? 2 : resident / c.threads);
+    if (c.dim > one_piece) return processors();
+    const bool has_three_pieces = c.dim < short_tile && c.rows * c.dim > short_tile;
+    return processors() * (has_three_pieces ? few : std::max(1, resident / c.threads));
   }
 
   // A tile of rows of all inputs, in shared memory.

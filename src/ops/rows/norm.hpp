@@ -111,6 +111,20 @@ NormInstance<Op> long_gradient_plan(NormInstance<Op> made, const Bound<Op>& c) {
   return made.spread ? made : in_pieces(made, c, 2);
 }
 
+// Rows of a gradient that come to registers at once. Threads have a piece of a tile of short rows, or three
+// where half of them would have none otherwise; a longer row has as many warps as it has pieces for them, of
+// two pieces each if there would be too many.
+template <class Op>
+void divide_odd_rows(NormInstance<Op>& made, int piece) {
+  constexpr int fewest = 128, most = 512, warp = 32, fewest_lanes = 16, most_rows = 64;
+  const int pieces = (made.dim + piece - 1) / piece, wanted = pieces > most ? (pieces + 1) / 2 : pieces;
+  made.threads = std::max(fewest, (wanted + warp - 1) / warp * warp);
+  int rows = whole_power(std::clamp(fewest * piece / made.dim, 1, most_rows));
+  const int lanes = fewest / rows;
+  if (!adds_residual<Op> && 4 * pieces <= 3 * lanes && lanes >= 4 * fewest_lanes) rows *= 4;
+  made.rows = rows_of_tile(rows, made.dim);
+}
+
 // The plan of the gradients: a thread has eight elements of a tile, or 16 if rows are long.
 template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
@@ -126,13 +140,7 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   if (even > 0 && c.on_gpu()) made.threads = even, made.rows = 1;
   // In shared memory, rows with parts of pieces would begin at places that no thread reads by vectors.
   made.direct = c.on_gpu() && made.dim % piece != 0;
-  if (made.direct && made.type.bits() == 16) {
-    constexpr int fewest_threads = 128;
-    const int of_tile = std::max(made.dim, fewest_threads * piece);
-    made.rows = rows_of_tile(whole_power(std::clamp(of_tile / made.dim, 1, most_rows)), made.dim);
-    made.threads = fewest_threads;
-    while (made.threads < most_threads && made.threads * piece < made.dim) made.threads *= 2;
-  }
+  if (made.direct && made.type.bits() == 16) divide_odd_rows(made, piece);
   return made;
 }
 

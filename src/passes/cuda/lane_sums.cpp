@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <numeric>
 
 #include "ir/inline_reads.hpp"
 #include "ir/visit.hpp"
@@ -100,8 +101,8 @@ Parting parting(const layout::Layout& layout, int dim) {
   for (const layout::Digit& digit : layout.threads()) {
     const bool reduced = digit.stride[static_cast<std::size_t>(dim)] != 0;
     std::int64_t in_warp = 1;
-    if (reduced && step < 32 && is_power_of_two(step) && is_power_of_two(digit.extent))
-      in_warp = std::min<std::int64_t>(digit.extent, 32 / step);
+    if (reduced && step < 32 && is_power_of_two(step))
+      in_warp = std::gcd<std::int64_t>(digit.extent, 32 / step);
     if (in_warp > 1) result.lanes.push_back({step, in_warp});
     if (reduced && digit.extent > in_warp) {
       result.parts.push_back({digit.extent / in_warp, digit.stride});
