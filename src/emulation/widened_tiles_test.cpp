@@ -19,12 +19,14 @@ TEST_P(WidenedTiles, GiveTheSame) {
   const WidenedCase& c = GetParam();
   if (!c.engine) return;
   const lang::Kernel kernel = passes::testing::widened_program(c);
-  EXPECT_EQ(text_with_roles(kernel).find("tg::widen_bytes<") != std::string::npos, c.tiles > 0);
+  const char* widens = c.missing > 0 ? "tg::widen_columns<" : "tg::widen_bytes<";
+  EXPECT_EQ(text_with_roles(kernel).find(widens) != std::string::npos, c.tiles > 0);
+  const int columns = c.columns - c.missing;
   for (const auto& [m, n] : {std::pair(64, 192), {70, 150}, {1, 5}})
     expect_as_interpreted(kernel,
                           {Tensor::random_integers({m, c.columns}, c.to, 1, 0, 1),
-                           Tensor::random_integers({n, c.columns}, c.from, 2, 0, 1),
-                           Tensor::random_integers({n, c.columns}, c.both ? c.from : c.to, 3, 0, 1),
+                           Tensor::random_integers({n, columns}, c.from, 2, 0, 1),
+                           Tensor::random_integers({n, columns}, c.both ? c.from : c.to, 3, 0, 1),
                            Tensor::from<std::int32_t>({1, 0, 2, 1, 9, 1, -1, 0}),
                            Tensor::random_integers({n, 3}, f32, 4, 0, 1)},
                           {m, c.columns}, 0);

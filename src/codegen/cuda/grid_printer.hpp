@@ -161,6 +161,8 @@ class CudaGridPrinter : private RowPrinter {
   void store_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece);
   void turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise);
   void transpose(const passes::Transposition& n, const Loc& at);
+  bool has_zero_columns(const passes::Transposition& n) const;
+  void clear_zero_columns();
   void widen(const passes::Transposition& n, const Loc& at);
 
   // ---- what concerns some rows only (print_row_guards.cpp)

@@ -2,6 +2,10 @@
 // warps transpose what the copy engine has brought.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <utility>
+
 #include "codegen/cuda/grid_printer.hpp"
 #include "passes/cuda/plan_byte_turns.hpp"
 
@@ -110,6 +114,31 @@ void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::functi
       otherwise);
 }
 
+// Columns that no step fills, of tiles whose rows eight threads share.
+bool CudaGridPrinter::has_zero_columns(const passes::Transposition& n) const {
+  return !n.widened.empty() && n.columns < n.to->extent(1) && n.to->extent(0) % 8 == 0;
+}
+
+// They are cleared in all slots once.
+void CudaGridPrinter::clear_zero_columns() {
+  std::map<std::pair<int, std::int64_t>, const passes::Transposition*> tiles;  // by ring and place
+  for (const auto& [stmt, n] : roles_->transpositions) {
+    if (!has_zero_columns(n)) continue;
+    const int ring = roles_->ring_of(n.to.get());
+    const auto& all = roles_->rings[static_cast<std::size_t>(ring)].tiles;
+    tiles[{ring, std::find(all.begin(), all.end(), n.to) - all.begin()}] = &n;
+  }
+  for (const auto& [place, n] : tiles) {
+    const auto ring = static_cast<std::size_t>(place.first);
+    const RingText::Slots& slots = rings_[ring].tiles[static_cast<std::size_t>(place.second)];
+    for (int slot = 0; slot < depth_of(ring); ++slot)
+      out_.line(fmt::format("tg::clear_columns<{}, {}, {}, {}, {}>(({}*)(shared_memory + {}), thread);",
+                            n->to->extent(0), n->columns, n->to->extent(1),
+                            passes::swizzled_order(*n->to).columns, team_.threads, element_type(n->to->type),
+                            slots.begin + slot * slots.bytes));
+  }
+}
+
 // A whole tile, or of each part the rows that limits leave.
 void CudaGridPrinter::widen(const passes::Transposition& n, const Loc& at) {
   const SharedTile &from = shared_.at(n.from.get()), &to = shared_.at(n.to.get());
@@ -124,7 +153,12 @@ void CudaGridPrinter::widen(const passes::Transposition& n, const Loc& at) {
     if (own.low) conditions.push_back(fmt::format("{} <= {}", value(own.low), own.first));
     if (own.high) conditions.push_back(fmt::format("{} >= {}", value(own.high), own.first + own.count));
   }
-  const auto whole = [&] { call("widen_bytes", ""); };
+  const auto whole = [&] {
+    if (!has_zero_columns(n)) return call("widen_bytes", "");
+    out_.line(fmt::format("tg::widen_columns<{}, {}, {}, {}, {}>({}, {}, {});  // {}", n.from->extent(0),
+                          n.columns, from.order.columns, to.order.columns, team_.threads, to.name, from.name,
+                          team_.thread, location_in_folder(at)));
+  };
   if (conditions.empty()) return whole();
   either(conditions, whole, [&] {
     for (const passes::WidenedRows& own : n.widened)

@@ -173,6 +173,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   if (is_consumer_ && threads > 128) out_.line("const int warp_group = tg::uniform(thread / 128);");
   if (warps_decide_) out_.line("const int warp = tg::uniform(thread / 32);");
   flights_.clear();
+  if (is_transposer_) clear_zero_columns();
   events(role.events);
   if (!awaits_producer() && roles_->dynamic_tiles)
     sync_line(fmt::format("if ({}) tg::last_block_resets({});", loader, counters()));

@@ -196,6 +196,41 @@ TG_DEVICE void widen_bytes(To* to, const From* from, int thread) {
   if (done < rows)
     widen_rows<rows, columns, from_block, to_block, threads>(to, from, thread, done, rows, done, rows);
 }
+// All rows of the first `own` columns: eight threads take a piece of eight rows each, and meet in no bank.
+template <int rows, int own, int from_block, int to_block, int threads, class To, class From>
+TG_DEVICE void widen_columns(To* to, const From* from, int thread) {
+  constexpr int pieces = own / 16, all = rows / 8 * pieces, at_once = threads / 8,
+                each = (all + at_once - 1) / at_once;
+  Pack<From, 16> pack[each];
+#pragma unroll
+  for (int i = 0; i < each; ++i) {
+    const int piece = thread / 8 + i * at_once, row = piece / pieces * 8 + thread % 8,
+              column = piece % pieces * 16;
+    if ((i + 1) * at_once <= all || piece < all)
+      pack[i] = load_pack<16>(from + swizzled<rows, from_block, 1>(row, column % from_block) +
+                              column / from_block * rows * from_block);
+  }
+#pragma unroll
+  for (int i = 0; i < each; ++i) {
+    const int piece = thread / 8 + i * at_once, row = piece / pieces * 8 + thread % 8,
+              column = piece % pieces * 16;
+    if ((i + 1) * at_once > all && piece >= all) break;
+    To* const block = to + column / to_block * rows * to_block;
+    const int place = swizzled<rows, to_block>(row, column % to_block);
+    store_widened(block + place, block + (place ^ 8), pack[i]);
+  }
+}
+// The columns behind them, of a slot.
+template <int rows, int own, int columns, int to_block, int threads, class To>
+TG_DEVICE void clear_columns(To* to, int thread) {
+  constexpr int vector = 16 / sizeof(To);
+#pragma unroll 1
+  for (int i = thread; i < rows * (columns - own) / vector; i += threads) {
+    const int row = i % rows, column = own + i / rows * vector;
+    *(int4*)(to + swizzled<rows, to_block>(row, column % to_block) + column / to_block * rows * to_block) =
+        int4{0, 0, 0, 0};
+  }
+}
 // Blocks of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds go to buffers in the
 // order of the copy engine, when all but the last `pending` stores have left theirs.
 template <int pending>

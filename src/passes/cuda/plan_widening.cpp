@@ -137,6 +137,35 @@ std::optional<Stmt> rows_as_stored(const Stmt& stmt) {
   return plan_rows(result) ? std::optional(result) : std::nullopt;
 }
 
+std::int64_t columns_to_widen(const Stmt& stmt, const Buffer& tile) {
+  const std::int64_t all = tile.extent(1);
+  const auto in_units = [&](std::int64_t columns) {
+    return std::min(all, (std::max<std::int64_t>(columns, 1) + widened_elements - 1) / widened_elements *
+                             widened_elements);
+  };
+  const auto left = [&](const Buffer& tensor, std::size_t d, const Expr& offset) {
+    const Expr& extent = tensor.shape[d];
+    return is_constant(extent) && offset && is_constant(offset)
+               ? in_units(constant_value(extent) - constant_value(offset))
+               : all;
+  };
+  if (const auto copy = as_copy(stmt)) {
+    for (std::size_t d = 0; d < copy->from.dims.size(); ++d)
+      if (copy->from.dims[d].axis == 1) return left(*copy->from.buffer, d, copy->from.dims[d].offset);
+    return all;
+  }
+  const auto* loop = as<For>(stmt);
+  const auto* load = loop && loop->body.size() > 1 ? as<Load>(loop->body[loop->body.size() - 2]) : nullptr;
+  if (!load) return all;
+  const std::vector<Expr> at = coordinates(load->from);
+  for (std::size_t d = 0; d < at.size(); ++d)
+    if (uses(at[d], loop->index.back())) {
+      const auto own = difference(affine(at[d]), affine(variable(loop->index.back())));
+      return own ? left(*load->from.view.buffer, d, to_expr(*own, at[d]->held(), at[d]->at)) : all;
+    }
+  return all;
+}
+
 Stmt widening(const BufferPtr& bytes, const BufferPtr& tile, const std::vector<WidenedRows>& rows,
               const Loc& at) {
   const auto joined = [&](Op op, const Expr& a, const Expr& b) {

@@ -32,6 +32,10 @@ std::optional<Widening> plan_widening(const ir::Stmt& stmt, const ir::BufferPtr&
 // stored, to a new tile. Nothing for other statements.
 std::optional<ir::Stmt> rows_as_stored(const ir::Stmt& stmt);
 
+// The first columns of the tile that such a statement may fill with elements, a multiple of those that a
+// thread widens; the tensor has no others.
+std::int64_t columns_to_widen(const ir::Stmt& stmt, const ir::Buffer& tile);
+
 // tile = bytes, row by row: what threads compute.
 ir::Stmt widening(const ir::BufferPtr& bytes, const ir::BufferPtr& tile, const std::vector<WidenedRows>& rows,
                   const Loc& at);

@@ -47,6 +47,7 @@ inline constexpr int widening_threads = 256, converting_threads = 256;
 struct Transposition {
   ir::BufferPtr from, to;
   std::vector<WidenedRows> widened = {};  // where elements become wider ones instead
+  std::int64_t columns = 0;               // that are to be widened: those behind them are zeros in every step
 };
 
 struct Roles {

@@ -62,6 +62,7 @@ class Transposing {
     BufferPtr bytes;
     std::vector<const StmtNode*> fills;
     std::vector<WidenedRows> rows;
+    std::int64_t columns = 0;
   };
 
   void divide() {
@@ -123,6 +124,7 @@ class Transposing {
     Wide& wide = wide_[tile.get()];
     wide.bytes = plan->load.to.buffer;
     wide.fills.push_back(s.get()), wide.rows.push_back(plan->rows);
+    wide.columns = std::max(wide.columns, columns_to_widen(s, *tile));
     loads_.emplace(s.get(), Load{tile, wide.bytes, statement(plan->load, s->at), plan->plan});
     return true;
   }
@@ -132,7 +134,8 @@ class Transposing {
     const auto load = wide_.contains(tile.get()) ? std::nullopt : rows_as_stored(s);
     if (!load || !operands_.contains(tile.get())) return false;
     const BufferPtr& bytes = as<Store>(as<For>(*load)->body.back())->to.view.buffer;
-    wide_[tile.get()] = {bytes, {s.get()}, {{0, tile->extent(0), nullptr, nullptr}}};
+    wide_[tile.get()] = {
+        bytes, {s.get()}, {{0, tile->extent(0), nullptr, nullptr}}, columns_to_widen(s, *tile)};
     loads_.emplace(s.get(), Load{tile, bytes, *load, {}});
     return true;
   }
@@ -203,7 +206,7 @@ class Transposing {
     result.push_back(is_wide ? widening(stored, tile, wide->second.rows, s->at)
                              : statement(Copy{whole(stored), transposed(whole(tile)), nullptr}, s->at));
     Transposition own{stored, tile};
-    if (is_wide) own.widened = wide->second.rows;
+    if (is_wide) own.widened = wide->second.rows, own.columns = wide->second.columns;
     roles_.transpositions.emplace(result.back().get(), std::move(own));
     return result;
   }

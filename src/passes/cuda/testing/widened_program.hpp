@@ -30,6 +30,7 @@ struct WidenedCase {
   bool uneven = false;   // steps of blocks by a list
   bool engine = true;
   int stages = 2;
+  int missing = 0;  // columns of the tile that tensors have not
 };
 
 inline void PrintTo(const WidenedCase& c, std::ostream* out) { *out << c.name; }
@@ -77,9 +78,10 @@ inline lang::Kernel widened_program(const WidenedCase& c) {
   const int rows = c.threads / 2;
   return kernel("widened", [&] {
     Dim m("m"), n("n");
-    lang::Tensor a = input("a", {m, c.columns}, c.to), x = input("x", {n, c.columns}, c.from),
-                 y = input("y", {n, c.columns}, c.both ? c.from : c.to), list = input("list", {8}, i32),
-                 factor = input("factor", {n, 3}, f32), out = output("out", {m, c.columns}, f32);
+    lang::Tensor a = input("a", {m, c.columns}, c.to), x = input("x", {n, c.columns - c.missing}, c.from),
+                 y = input("y", {n, c.columns - c.missing}, c.both ? c.from : c.to),
+                 list = input("list", {8}, i32), factor = input("factor", {n, 3}, f32),
+                 out = output("out", {m, c.columns}, f32);
     grid(ceildiv(m, rows), {.threads = c.threads}, [&](Index b) {
       Shared left({rows, c.columns}, c.to);
       copy(a.at(b * rows, 0), left);
@@ -157,6 +159,23 @@ inline const WidenedCase all_widened[] = {
      .columns = 64,
      .both = true},
     {.name = "rows_without_room", .tiles = 0, .brought = Brought::by_rows, .columns = 256, .both = true},
+    {.name = "columns_that_tensors_lack", .tiles = 2, .both = true, .missing = 32},
+    {.name = "pages_that_lack_columns",
+     .tiles = 2,
+     .brought = Brought::short_parts,
+     .rows = 128,
+     .threads = 128,
+     .both = true,
+     .factors = true,
+     .missing = 48},
+    {.name = "rows_that_lack_columns",
+     .tiles = 2,
+     .brought = Brought::or_none,
+     .rows = 128,
+     .threads = 128,
+     .both = true,
+     .uneven = true,
+     .missing = 48},
     {.name = "scaled_elements", .tiles = 0, .brought = Brought::scaled},
     {.name = "without_the_engine", .tiles = 0, .engine = false},
     {.name = "of_the_same_width", .tiles = 0, .from = bf16},
