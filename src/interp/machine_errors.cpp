@@ -115,10 +115,10 @@ void Machine::fail_outside(const PreparedView& view, const Loc& at) {
   for (const PreparedView::Dim& dim : view.dims) {
     if (dim.axis < 0) index.push_back(registers_[dim.offset].integer);
   }
-  fail(fmt::format("index {} is outside the tile `{}` of {} ({}), of which this statement needs every element "
-                   "of its view; keep the index inside, or guard the statement with when()",
-                   describe(index), memory.buffer->name, describe(memory.shape),
-                   short_location(memory.buffer->at)),
+  fail(fmt::format(
+           "index {} is outside the tile `{}` of {} ({}), of which this statement needs every element "
+           "of its view; keep the index inside, or guard the statement with when()",
+           describe(index), memory.buffer->name, describe(memory.shape), short_location(memory.buffer->at)),
        at);
 }
 

@@ -106,9 +106,9 @@ class CudaGridPrinter : private RowPrinter {
   // ---- loads in front of all elements (print_common_loads.cpp)
   bool has_common_loads(const ir::For& n, const Layout& layout, const Vectors& vectors) const;
   void load_numbers_of_runs(const ir::For& n, const Layout& layout, const Vectors& vectors,
-                           const std::function<std::string()>& name);
+                            const std::function<std::string()>& name);
   void load_pieces_of_columns(const ir::For& n, const Layout& layout, const Vectors& vectors,
-                          const std::function<std::string()>& name);
+                              const std::function<std::string()>& name);
   void flat(const ir::For& n, const std::string& type, const Texts& extents, const Vectors* vectors);
   void convert_elements(const ir::For& loop) override;
   FragmentTile converted(const ir::BufferPtr& buffer, const Layout& layout, bool with_contents,

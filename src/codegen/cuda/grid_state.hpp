@@ -78,7 +78,8 @@ class GridState {
   // What its iterations load by whole pieces, and the names of those that have been loaded.
   passes::PieceLoads pieces_;
   std::vector<std::string> piece_names_;
-  // Loads of it that stand in front of all its elements, and pieces: what they are in the lines of an element.
+  // Loads of it that stand in front of all its elements, and pieces: what they are in the lines of an
+  // element.
   std::unordered_map<const ir::StmtNode*, std::string> in_front_;
   std::vector<std::string> pieces_in_front_;
   // What it finds for each row before the row's elements, and the condition under which the row is written.

@@ -23,9 +23,8 @@ struct Layouts {
   std::unordered_map<const ir::Buffer*, std::vector<layout::Halving>> shares;
 };
 
-// `held` fragments lie as is said there. In kernels with products, of
-// this body or of others, no row ends within what a thread has of it:
-// their texts load pieces at multiples of 16 bytes alone.
+// `held` fragments lie as is said there. In kernels with products, in this body or others, no row ends within
+// what a thread has of it: their texts load pieces at multiples of 16 bytes alone.
 Layouts infer_layouts(const ir::Body& body, int threads, const CudaTarget& target,
                       const HeldFragments& held = {}, bool has_products = false);
 

@@ -32,7 +32,8 @@ lang::Kernel program(Order order) {
         if (order != Order::box_first) convert();
         Expr begin = order == Order::box_by_row_of_list ? Expr(list(step)) : row;
         if (order == Order::listed_rows)
-          gather(rest, [&](Index i) -> Expr { return list(row + i); }, brought);
+          gather(
+              rest, [&](Index i) -> Expr { return list(row + i); }, brought);
         else
           copy(rest.at(begin, 0), brought);
         if (order == Order::box_first) convert();
@@ -53,9 +54,8 @@ TEST_P(LoadsFirst, BeginBeforeConversions) {
   const auto roles = lowered.roles();
   ASSERT_TRUE(roles);
   const auto loops = testing::all_of<ir::For>(roles->producer);
-  const auto loop = std::find_if(loops.begin(), loops.end(), [](const ir::For* own) {
-    return own->kind == ir::LoopKind::pipelined;
-  });
+  const auto loop = std::find_if(loops.begin(), loops.end(),
+                                 [](const ir::For* own) { return own->kind == ir::LoopKind::pipelined; });
   ASSERT_NE(loop, loops.end());
   std::ptrdiff_t begun = -1, made = -1, at = 0;
   for (const ir::Stmt& s : (*loop)->body) {

@@ -41,7 +41,8 @@ lang::Kernel chain(const ReuseCase& c) {
         gemm(left, second, sum);
         parallel(sum, [&](Index i, Index j) { third(i, j) = sum(i, j) * 2; });
         parallel(sum, [&](Index i, Index j) { sum(i, j) += third(i, (j + 1) % c.columns); });
-        if (c.overlapping) parallel(sum, [&](Index i, Index j) { sum(i, j) += first(i, (j + 1) % c.columns); });
+        if (c.overlapping)
+          parallel(sum, [&](Index i, Index j) { sum(i, j) += first(i, (j + 1) % c.columns); });
       });
       copy(sum, out.at(0, 0));
     });
