@@ -198,7 +198,11 @@ struct NormGradient {
       parallel(*bias_sum, [&](Index i, Index j) { (*bias_sum)(i, j) += own.given(i, j); });
     if (sum != nullptr)
       parallel(*sum, [&](Index i, Index j) { (*sum)(i, j) += own.given(i, j) * less(i, j) * r(i); });
+    // The mean of one feature is that feature. A compiler may fuse the product with the difference: what
+    // remains of g is then the rounding of its mean, and r of a row without deviation is large.
+    const bool is_its_mean = is_centred<Op> && c.dim == 1;
     const auto gradient = [&](Index i, Index j) {
+      if (is_its_mean) return r(i) * (0.f - less(i, j) * along(i));
       return r(i) * (weighted(i, j) - before(i) - less(i, j) * along(i));
     };
     if (adds_residual<Op>) {

@@ -77,6 +77,26 @@ TEST(LayerNorm, GradientsReadLongRowsFromSharedMemory) {
   }
 }
 
+// They are differences of equal numbers, times 1 / sqrt(eps).
+TEST(LayerNorm, GradientsOfOneFeatureAreZero) {
+  const auto normal = [](const Shape& shape, std::uint64_t seed) {
+    return Tensor::random_normal(shape, f32, seed);
+  };
+  Tensors inputs{{"dout", normal({37, 1}, 1)},
+                 {"x", normal({37, 1}, 2)},
+                 {"weight", normal({1}, 3)},
+                 {"bias", normal({1}, 4)}};
+  for (const Target target : test_targets()) {
+    const Tensor dx = call_by_name(find_schema("layer_norm_backward"), inputs, {}, target).at("dx");
+    EXPECT_EQ(first_difference(dx, Tensor::zeros({37, 1}, f32)), std::nullopt) << target.name();
+  }
+  inputs.emplace("residual", normal({37, 1}, 5)), inputs.emplace("dsum", normal({37, 1}, 6));
+  for (const Target target : test_targets()) {
+    const Tensor dx = call_by_name(find_schema("add_layer_norm_backward"), inputs, {}, target).at("dx");
+    EXPECT_EQ(first_difference(dx, inputs.at("dsum")), std::nullopt) << target.name();
+  }
+}
+
 TEST(CrossEntropy, IgnoresLabelsAndRefusesOthers) {
   const Tensor x = Tensor::random_normal({3, 5}, f32, 1);
   for (const Target target : test_targets()) {
