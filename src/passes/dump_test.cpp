@@ -50,7 +50,7 @@ TEST_F(Dump, HoldsEveryPassThatChangedTheKernel) {
     names.insert(file.path().filename().string());
   for (const char* name : {"product.cpu.3.merge_clears.ir", "product.sm_90.1.merge_clears.ir",
                            "product.sm_90.7.choose_threads.ir", "product.sm_90.15.choose_stores.ir",
-                           "product.sm_90.28.infer_layouts.ir", "product.sm_80.9.lower_for_cuda.ir"})
+                           "product.sm_90.29.infer_layouts.ir", "product.sm_80.9.lower_for_cuda.ir"})
     EXPECT_TRUE(names.contains(name)) << name;
   EXPECT_FALSE(names.contains("product.sm_90.3.simplify.ir"));  // had nothing to do
 }
