@@ -69,18 +69,6 @@ lang::Kernel with_gemm_options(const GemmOptions& options, int n = 128) {
 
 // ---- products
 
-// Two products of one sum, of which the second may exchange its operands.
-lang::Kernel added_twice(bool swap) {
-  return with_step([=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
-                       Fragment& sum) {
-    Shared x({128, 64}, bf16), y({64, 128}, bf16);
-    lang::copy(a.at(row, k), x);
-    lang::copy(b.at(k, column), y);
-    lang::gemm(x, y, sum);
-    lang::gemm(x, y, sum, {.swap = swap});
-  });
-}
-
 // Operand A is columns of a tile from there on.
 lang::Kernel part(int first) {
   return with_step([=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
@@ -251,8 +239,6 @@ const std::vector<NoteCase> note_cases{
     {"f32", NoteKind::multiply_add, "do not multiply f32", [] { return plain({.type = f32, .k = 32}); },
      usual},
     {"odd_columns", NoteKind::multiply_add, "multiple of eight", [] { return plain({.n = 36}); }, usual},
-    {"sums", NoteKind::no_roles, "in different layouts", [] { return added_twice(true); },
-     [] { return added_twice(false); }},
     {"types", NoteKind::by_threads, "f16 of the tensor become bf16", [] { return converting(bf16); },
      [] { return converting(f16); }},
     {"limits", NoteKind::by_threads, "limit of the window", [] { return limited(true); },
