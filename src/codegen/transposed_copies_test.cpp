@@ -30,10 +30,13 @@ const Case whole[] = {
     {"few columns", [](Program& p) { turned(p, 50, 3, i32); }},
     {"rows without padding", [](Program& p) { turned(p, 21, 19, f32, true); }},
     {"small types", [](Program& p) { turned(p, 17, 33, bf16), turned(p, 9, 20, i8); }},
+    {"bytes", [](Program& p) { turned(p, 17, 33, u8); }},
+    {"bools", [](Program& p) { turned(p, 33, 17, boolean); }},
 };
 
 const Case others[] = {
     {"wide elements", [](Program& p) { turned(p, 9, 20, f64); }},
+    {"without a sign", [](Program& p) { turned(p, 17, 20, u32); }},
     {"a part",
      [](Program& p) {
        Tensor x = p.in(Data::random_integers({20, 24}, f32, 2, -9, 10)), y = p.out({24, 8}, f32);

@@ -86,6 +86,43 @@ TEST_P(StoresOf, AreAsInterpreted) {
   EXPECT_TRUE(all_close(result(Target::emulated_sm90()), expected, 2e-2, 2e-2)) << c.name;
 }
 
+// Two sums of a step, of which one may go along other dimensions of the tensor.
+lang::Kernel planes(bool along_same) {
+  using namespace lang;
+  return kernel("planes", [&] {
+    lang::Tensor x = input("x", {steps * 64, 64}, bf16), y = input("y", {64, 64}, bf16),
+                 out = inout("out", {64, 64, 64}, f32);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared q({64, 64}, bf16);
+      copy(y.at(0, 0), q);
+      pipelined(steps, {.stages = 2}, [&](Index k) {
+        Shared p({64, 64}, bf16);
+        copy(x.at(k * 64, 0), p);
+        Fragment a({64, 64}, f32, 0), b({64, 64}, f32, 0);
+        gemm(p, q, a);
+        gemm(p, q.T(), b);
+        accumulate(out.slice(0).at(0, 0), a);
+        accumulate(along_same ? out.slice(1).at(0, 0) : out.slice(all, 1).at(0, 0), b);
+      });
+    });
+  });
+}
+
+TEST(StoresOfPlanes, AreAsInterpreted) {
+  const Watchdog watchdog("planes", most_time);
+  const Tensor x = Tensor::random_integers({steps * 64, 64}, bf16, 1, -2, 2),
+               y = Tensor::random_integers({64, 64}, bf16, 2, -2, 2);
+  for (const bool along_same : {true, false}) {
+    const auto result = [&](Target target) {
+      const Tensor out = Tensor::full({64, 64, 64}, f32, 0);
+      compile(planes(along_same), target).call_in_order(std::vector<Argument>{x, y, out});
+      return out;
+    };
+    const Tensor expected = result(Target::interpreter());
+    EXPECT_TRUE(all_close(result(Target::emulated_sm90()), expected, 0, 0)) << along_same;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Table, StoresOf,
     ::testing::Values(Stored{"plain", Place::plain, 128, 1, false, "begin_staging<1>"},
@@ -94,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Stored{"in_a_loop_with_a_condition", Place::in_repeated_loop, 64, 1, false, "for (;;)"},
                       Stored{"in_turn", Place::plain, 64, 1, true, "giver.give("},
                       Stored{"in_turn_by_itself", Place::plain, 128, 1, true, "tg::fence_async_global"},
-                      Stored{"two_in_turn", Place::plain, 64, 2, true, "tg::stores_done<0>"}),
+                      Stored{"two_in_turn", Place::plain, 64, 2, true, "giver.give("}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace stores_test

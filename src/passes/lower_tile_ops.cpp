@@ -141,8 +141,9 @@ bool shows_all(const View& view) {
 // A matrix that is transposed whole: vectors exchange elements, where a loop would gather each of them.
 bool transposes(const Copy& n) {
   const DType type = n.to.buffer->type;
-  return n.from.buffer != n.to.buffer && type == n.from.buffer->type && type.bits() != 64 &&
-         shows_all(n.from) && shows_all(n.to) && runs_along(n.from, 0) && runs_along(n.to, 1);
+  const bool has_vectors = type.bits() != 64 && type != u32;
+  return n.from.buffer != n.to.buffer && type == n.from.buffer->type && has_vectors && shows_all(n.from) &&
+         shows_all(n.to) && runs_along(n.from, 0) && runs_along(n.to, 1);
 }
 
 // Whether vectors of 32-bit lanes can go along the scan's dimension: one element begins no segment, and the

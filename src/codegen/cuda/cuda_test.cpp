@@ -93,6 +93,25 @@ std::vector<lang::Kernel> large_kernels() {
   return result;
 }
 
+// Registers of elements that do not exist hold anything, also what a division reports.
+TEST(PrintedDivisions, AreRunForElementsThatExist) {
+  const auto asks = [](int divisor) {
+    const lang::Kernel program = lang::kernel("divided", [&] {
+      lang::Dim m("m");
+      lang::Tensor x = lang::input("x", {m, 300}, i32), y = lang::output("y", {m, 300}, i32);
+      lang::grid(m, {.threads = 128}, [&](lang::Index row) {
+        lang::Fragment a = lang::load(x.at(row), {1, 300}, i32);
+        lang::parallel(a, [&](lang::Index i, lang::Index j) { a(i, j) = a(i, j) / divisor; });
+        lang::copy(a, y.at(row));
+      });
+    });
+    const std::string text = print_cuda(Signature(program.ir()), {90}).text;
+    return text.find("< 300) {") != std::string::npos;
+  };
+  EXPECT_FALSE(asks(3));
+  EXPECT_TRUE(asks(-1));
+}
+
 TEST(PrintedCuda, LargeTilesCompile) {
   for (const lang::Kernel& kernel : large_kernels())
     for (const int architecture : {90, 80}) expect_good_code(kernel, architecture);

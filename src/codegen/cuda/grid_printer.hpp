@@ -281,8 +281,6 @@ class CudaGridPrinter : private RowPrinter {
   std::string word_lambda(const ir::View& view, int k_axis);
   void land(const Flight& flight);
   void publish_operands(const ir::Gemm& n);
-  // The number of the thread's warp group; among consumers ptxas knows that it is the same for a whole warp.
-  std::string warp_group() const { return is_consumer_ ? "warp_group" : team_.thread + " / 128"; }
   void gemm_wgmma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
   std::pair<std::string, std::string> own_part(const passes::GemmPlan& plan, std::int64_t columns) const;
   // All accumulators, or `only` one.
@@ -317,7 +315,6 @@ class CudaGridPrinter : private RowPrinter {
   void print_rings(const std::vector<int>& cursors);
   std::string cursor_name(int ring) const;
   std::string behind_rows(int ring, const ir::Stmt& reader);
-  const std::string& ring_name(int ring) const { return rings_[static_cast<std::size_t>(ring)].name; }
   std::string role(const schedule::Schedule& schedule, const schedule::Role& role, const ir::Grid& grid,
                    int barrier, int threads);
   void event(const schedule::StoreWait& n, const schedule::Event&);
@@ -363,13 +360,6 @@ class CudaGridPrinter : private RowPrinter {
     throw InternalError("an event that roles of tile programs do not have");
   }
   bool reads_rings(const ir::Gemm& n) const;
-  bool is_message(const ir::Buffer& tile) const {
-    return roles_ && roles_->dealt && roles_->dealt->messages.contains(&tile);
-  }
-  // The number of the warp group that runs the program, where steps are dealt.
-  ir::VariablePtr dealt_group() const {
-    return is_consumer_ && roles_->dealt ? roles_->dealt->group : nullptr;
-  }
   void each_group(const schedule::Loop& n, const ir::For& loop);
   std::string metadata_;  // words of the sparse product that is printed
   void sync_line(const std::string& text);

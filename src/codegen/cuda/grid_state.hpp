@@ -138,6 +138,16 @@ class GridState {
   Part part_;                           // of the elements of the loop that is printed
   bool is_consumer_ = false;            // of the roles
   bool is_transposer_ = false;
+  // The number of the thread's warp group; among consumers ptxas knows that it is the same for a whole warp.
+  std::string warp_group() const { return is_consumer_ ? "warp_group" : team_.thread + " / 128"; }
+  // The number of the warp group that runs the program, where steps are dealt.
+  ir::VariablePtr dealt_group() const {
+    return is_consumer_ && roles_->dealt ? roles_->dealt->group : nullptr;
+  }
+  bool is_message(const ir::Buffer& tile) const {
+    return roles_ && roles_->dealt && roles_->dealt->messages.contains(&tile);
+  }
+  const std::string& ring_name(int ring) const { return rings_[static_cast<std::size_t>(ring)].name; }
   bool awaits_producer() const { return is_consumer_ || is_transposer_; }
   bool in_existing_rows_ = false;    // pieces are printed for tiles all of whose rows exist
   bool warps_decide_ = false;        // about some branches

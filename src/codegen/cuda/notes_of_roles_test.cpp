@@ -28,6 +28,18 @@ lang::Kernel decided(bool computed) {
   });
 }
 
+// Two products of one sum, of which the second may exchange its operands.
+lang::Kernel added_twice(bool swap) {
+  return with_step([=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
+                       Fragment& sum) {
+    Shared x({128, 64}, bf16), y({64, 128}, bf16);
+    lang::copy(a.at(row, k), x);
+    lang::copy(b.at(k, column), y);
+    lang::gemm(x, y, sum);
+    lang::gemm(x, y, sum, {.swap = swap});
+  });
+}
+
 lang::Kernel with_while(bool pipeline) {
   return in_loop([=](const Expr& steps, const std::function<void(Expr)>& step) {
     Var outer = 0;
@@ -206,14 +218,15 @@ const std::vector<NoteCase> note_cases{
      [] { return with_break(false); }, [] { return with_break(true); }},
     {"serial", NoteKind::no_roles, "not pipelined", [] { return serially(false); },
      [] { return serially(true); }},
-    {"no_loop", NoteKind::no_roles, "is in no loop", [] { return once(false); },
-     [] { return once(true); }},
+    {"no_loop", NoteKind::no_roles, "is in no loop", [] { return once(false); }, [] { return once(true); }},
     {"both_made", NoteKind::no_roles, "computed from fragments", [] { return made(false); },
      [] { return made(true); }},
     {"assertion", NoteKind::no_roles, "assertion", [] { return leaving(false, false); },
      [] { return leaving(false, true); }},
     {"exit", NoteKind::no_roles, "`exit_if`", [] { return leaving(true, false); },
      [] { return leaving(true, true); }},
+    {"layouts", NoteKind::no_roles, "in different layouts", [] { return added_twice(true); },
+     [] { return added_twice(false); }},
     {"converted_stages", NoteKind::stages, ".stages = 3 became 1", [] { return sums(f16); },
      [] { return sums(f32); }},
     {"converted_ahead", NoteKind::by_threads, "f16 of the tensor become f32", [] { return sums(f16); },

@@ -39,12 +39,13 @@ bool grows(const For& n, const Expr& e) {
   return true;
 }
 
-// By what may be 0.
+// By what may be 0, or -1, which the smallest integer is not to be divided by.
 bool divides_integers(const Expr& e) {
   constexpr Op divisions[] = {Op::div, Op::mod, Op::floordiv, Op::floormod, Op::ceildiv};
-  const bool own = !e->held().is_floating() &&
-                   std::find(std::begin(divisions), std::end(divisions), e->op) != std::end(divisions) &&
-                   (!is_constant(e->args[1]) || constant_value(e->args[1]) == 0);
+  const bool own =
+      !e->held().is_floating() &&
+      std::find(std::begin(divisions), std::end(divisions), e->op) != std::end(divisions) &&
+      (!is_constant(e->args[1]) || constant_value(e->args[1]) == 0 || constant_value(e->args[1]) == -1);
   return own || std::any_of(e->args.begin(), e->args.end(), divides_integers);
 }
 

@@ -1,7 +1,5 @@
 #include "passes/cuda/relay_tiles.hpp"
 
-#include <algorithm>
-
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
@@ -15,12 +13,13 @@ namespace {
 
 constexpr int slots_of_relay = 2;
 
-// Whether the loop stores every element of the tile, each at its own indices.
+// Whether the loop stores every element of the tile, each at its own indices, and reads none.
 bool fills_whole(const Stmt& s, const BufferPtr& tile) {
   const auto* loop = as<For>(s);
   if (!loop || loop->kind != LoopKind::parallel || loop->body.empty()) return false;
   const auto* store = as<Store>(loop->body.back());
   if (!store || store->to.view.buffer != tile || !is_whole(store->to.view)) return false;
+  if (all_effects(s).reads(tile)) return false;
   if (loop->index.size() != store->to.index.size()) return false;
   for (std::size_t i = 0; i < loop->index.size(); ++i) {
     const Expr& at = store->to.index[i];
@@ -47,7 +46,7 @@ class Relay {
   // The body with declarations of the tile's slots. `before` gets the tiles of the step before.
   Body rewritten(const Body& body, std::unordered_map<const Buffer*, BufferPtr>& before) const {
     Body result;
-    BufferPtr last;  // the tile of the step before in this body
+    BufferPtr last;  // the tile of the step before in this body, unless it was written since
     Mapping mapping;
     mapping.body = [&](const Body& inner) { return rewritten(inner, before); };
     for (const Stmt& s : body) {
@@ -64,6 +63,7 @@ class Relay {
       Mapping reading;
       reading.buffer = [&](const BufferPtr& b) { return b == tile_ ? last : b; };
       result.push_back(map(s, reads(s) ? reading : mapping));
+      if (all_effects(s).writes(tile_)) last = nullptr;
     }
     return result;
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
@@ -40,10 +41,14 @@ std::vector<Product> products_in(const Grid& grid) {
   return found;
 }
 
-bool is_by_wgmma(const Product& product, int threads, const CudaTarget& target) {
+GemmPlan plan(const Product& product, int threads, const CudaTarget& target) {
   for (const Stmt& s : product.around)
     if (const auto* loop = as<For>(s)) threads = threads_of(*loop, threads);
-  return plan_gemm(*as<Gemm>(product.stmt), threads, target).instruction == GemmInstruction::wgmma;
+  return plan_gemm(*as<Gemm>(product.stmt), threads, target);
+}
+
+bool is_by_wgmma(const Product& product, int threads, const CudaTarget& target) {
+  return plan(product, threads, target).instruction == GemmInstruction::wgmma;
 }
 
 // The reason for a product in the body of a pipelined loop.
@@ -147,6 +152,20 @@ Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const Refused
   const std::vector<Product> products = products_in(grid);
   for (const Product& product : products) {
     if (is_by_wgmma(product, grid.hints.threads, target)) return reason_of_product(product, refused);
+  }
+  return {};
+}
+
+// One of them would move the sum to its own registers while another, of those before it, may still add to it.
+Reason reason_of_layouts(const Grid& grid, const CudaTarget& target) {
+  std::unordered_map<const Buffer*, Layout> sums;
+  for (const Product& product : products_in(grid)) {
+    const GemmPlan own = plan(product, grid.hints.threads, target);
+    if (own.instruction != GemmInstruction::wgmma) continue;
+    const auto sum = sums.emplace(as<Gemm>(product.stmt)->c.buffer.get(), own.accumulator).first;
+    if (sum->second != own.accumulator)
+      return {"products of one sum hold it in different layouts",
+              "give all of them the same .swap, or sum into two fragments", product.stmt->at};
   }
   return {};
 }

@@ -18,6 +18,8 @@ const RefusedTile* find(const RefusedTiles& refused, const ir::BufferPtr& tile);
 
 // Why no tile of a pipelined loop feeds wgmma; empty where no product is done by it.
 Reason reason_of_loops(const ir::Grid& grid, const CudaTarget& target, const RefusedTiles& refused);
+// Why products by wgmma that sum into one fragment cannot run beside each other; empty where they can.
+Reason reason_of_layouts(const ir::Grid& grid, const CudaTarget& target);
 // The reason for an exit, assertion or break that the producer cannot follow.
 Reason reason_of_leaving(const ir::Stmt& s);
 

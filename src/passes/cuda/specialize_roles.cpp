@@ -313,6 +313,7 @@ Planned<Roles> Analysis::run() {
   const bool useful = std::any_of(tiles_.candidates.begin(), tiles_.candidates.end(),
                                   [&](const RingCandidate& c) { return c.pipelined && feeds_wgmma(c.tile); });
   if (!useful) return reason_of_loops(grid_, target_, tiles_.refused);
+  if (const Reason reason = reason_of_layouts(grid_, target_); !reason.why.empty()) return reason;
   if (const Reason reason = leaves_early(); !reason.why.empty()) return reason;
   Roles roles;
   roles.consumers = grid_.hints.threads;

@@ -274,7 +274,7 @@ void StepPlanner::plain(const Stmt& s, Overlap overlap) {
   if (is_wgmma(s)) return product(s);
   const auto* declared = as<Declare>(s);
   const int ring = declared ? ring_of(declared->tile) : -1;
-  if (roles_.is_relayed(ring)) await_before(ring);
+  if (roles_.is_relayed(ring)) await_relayed(ring, *declared->tile);
   if (ring >= 0 && !roles_.is_relayed(ring) && !program_.before.contains(declared->tile.get())) return;
   if (as<Break>(s)) drain();
   if (!has_parts(s)) return work(s);
@@ -375,8 +375,16 @@ void StepPlanner::await_tile(int ring) {
 }
 
 // A slot is written, too, only when all warps have read what it held, which they say with the one before.
-void StepPlanner::await_before(int ring) {
+// This warp says so when products in flight behind the write before it are done.
+void StepPlanner::await_relayed(int ring, const Buffer& tile) {
+  const bool carries = std::any_of(flights_.begin(), flights_.end(), [&](const Flight& own) {
+    return std::any_of(own.releases.begin(), own.releases.end(),
+                       [&](const Release& r) { return r.ring == ring; });
+  });
+  if (carries && !awaited_.empty()) add(Does::nothing, nullptr);
+  if (carries) drain();
   if (passed_on_.insert(ring).second) awaited_before_.push_back(ring);
+  if (!program_.before.contains(&tile)) passed_on_.erase(ring);  // what is written now is awaited anew
 }
 
 StepParts step_parts(const Roles& roles, const ConsumerProgram& program, const CudaTarget& target) {

@@ -69,7 +69,7 @@ class StepPlanner {
   bool is_kept(const RingUse& use, const ir::Stmt& last) const;
   void release(const StepGroup& group, const ir::Body& statements, const std::vector<RingUse>& used);
   void await_tile(int ring);
-  void await_before(int ring);
+  void await_relayed(int ring, const ir::Buffer& tile);
   void await_early(StepParts& step);
   void leave_in_flight(const std::vector<RingUse>& used);
 

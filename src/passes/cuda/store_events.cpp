@@ -1,5 +1,7 @@
 #include "passes/cuda/store_events.hpp"
 
+#include <algorithm>
+
 #include "ir/effects.hpp"
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
@@ -27,8 +29,10 @@ bool are_added_alike(const Accumulate& a, const Accumulate& b) {
   const auto whole = [](const View& tile) { return is_matrix(tile) && !is_transposed(tile); };
   const bool same_boxes = whole(a.tile) && whole(b.tile) && x.type == y.type && x.extent(0) == y.extent(0) &&
                           x.extent(1) == y.extent(1);
-  return a.to.buffer == b.to.buffer && a.overwrite == b.overwrite && has_turns(&a) == has_turns(&b) &&
-         same_boxes;
+  const bool along_same = std::equal(a.to.dims.begin(), a.to.dims.end(), b.to.dims.begin(), b.to.dims.end(),
+                                     [](const ViewDim& p, const ViewDim& q) { return p.axis == q.axis; });
+  return a.to.buffer == b.to.buffer && along_same && a.overwrite == b.overwrite &&
+         has_turns(&a) == has_turns(&b) && same_boxes;
 }
 
 // The first sum that a warp group can hand over, since its buffers have room for all of it, and those like

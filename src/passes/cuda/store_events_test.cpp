@@ -182,6 +182,37 @@ TEST(StoresTogether, AreSimulated) {
   EXPECT_FALSE(found) << found->message;
 }
 
+// What is handed over tells a place and a word alone: sums that go along other dimensions are added by
+// threads of their own groups.
+TEST(SumsHandedOver, GoAlongTheSameDimensions) {
+  const auto sends = [](bool along_same) {
+    const Kernel program = kernel("planes", [&] {
+      Dim n("n");
+      Tensor x = input("x", {n, 64}, bf16), y = input("y", {64, 64}, bf16),
+             out = inout("out", {64, 64, 64}, f32);
+      grid(1, {.threads = 128}, [&](Index) {
+        Shared q({64, 64}, bf16);
+        copy(y.at(0, 0), q);
+        pipelined(ceildiv(n, 64), {.stages = 2}, [&](Index k) {
+          Shared p({64, 64}, bf16);
+          copy(x.at(k * 64, 0), p);
+          Fragment a({64, 64}, f32, 0), b({64, 64}, f32, 0);
+          gemm(p, q, a);
+          gemm(p, q.T(), b);
+          accumulate(out.slice(0).at(0, 0), a);
+          accumulate(along_same ? out.slice(1).at(0, 0) : out.slice(all, 1).at(0, 0), b);
+        });
+      });
+    });
+    const testing::Lowered lowered(program);
+    const std::string text = schedule::print(*lowered.plan.grids[0].schedule);
+    int count = 0;
+    for (std::size_t at = 0; (at = text.find("send tile", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_EQ(sends(true) - sends(false), 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, StoreEventsOf, ::testing::ValuesIn(cases),
                          [](auto& info) { return std::string(info.param.name); });
 
