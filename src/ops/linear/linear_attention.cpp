@@ -145,14 +145,20 @@ bool differentiates_by_scans(const Call& c) {
     return false;
   return best_of(Candidates<bool, 2>{false, true}, [&](bool by_scans) {
     if (!c.on_gpu() || c.type("q").bits() != 16) return by_scans ? 1.0 : 0.0;
-    const double heads = static_cast<double>(sequences_of(c.call()) * c.dim("heads")),
-                 chunks = std::ceil(1. * c.dim("tokens") / chunk_tokens_of_scan);
-    if (!by_scans) return chunks * std::max(of_passes, of_grids * heads);
+    // The longest sequence is a chain of chunks; those of all share the processors.
+    const auto chunks_of = [&](const char* tokens) {
+      return std::max(1., std::ceil(static_cast<double>(c.dim(tokens)) / chunk_tokens_of_scan));
+    };
+    const double batch = c.has("cu_seqlens") ? 1 : static_cast<double>(c.dim("batch")),
+                 all = batch * chunks_of("tokens"), chain = chunks_of("longest"),
+                 heads = static_cast<double>(c.dim("heads"));
+    if (!by_scans) return std::max(chain * of_passes, all * heads * of_grids);
     double result = 0;
     for (const GradientScan& own : gradient_scans(c)) {
       const ScanKernel scan = kernel_of(c, own);
       const double blocks = heads * std::ceil(1. * scan.d_v / scan.block);
-      result += chunks * of_scan * std::ceil(blocks / static_cast<double>(scan.blocks_at_once()));
+      result +=
+          chain * of_scan * std::ceil(all / chain * blocks / static_cast<double>(scan.blocks_at_once()));
     }
     return result;
   });
