@@ -174,12 +174,8 @@ void run_backward_by_scans(const Call& c, Launch& launch) {
             {"out", token_view(c.call(), own.result)}});
 }
 
-void run_backward(const Call& c, Launch& launch) {
-  Tensor owner;
-  const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v"),
-                  dout = gradient_of_sums(c, launch, owner);
-  if (differentiates_by_token(c.call())) return run_backward_by_token(c, launch, dout);
-  if (differentiates_by_scans(c)) return run_backward_by_scans(c, launch);
+void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout) {
+  const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v");
   const double scale = c.real("scale");
   ScanKernel scan = scan_of(c);
   const std::int64_t heads = c.dim("heads");
@@ -217,6 +213,14 @@ void run_backward(const Call& c, Launch& launch) {
     if (scan.gated)
       launch(GateKernel{f32, {}, true, c.has("cu_seqlens")}, gate_sums_kernel, {{"g", dsums}, {"sums", dg}});
   });
+}
+
+void run_backward(const Call& c, Launch& launch) {
+  Tensor owner;
+  const TensorRef dout = gradient_of_sums(c, launch, owner);
+  if (differentiates_by_token(c.call())) return run_backward_by_token(c, launch, dout);
+  if (differentiates_by_scans(c)) return run_backward_by_scans(c, launch);
+  run_backward_by_chunks(c, launch, dout);
 }
 
 // The recurrence of one head, token by token; rows of q and k are `heads` apart.
