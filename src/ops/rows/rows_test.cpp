@@ -5,6 +5,7 @@
 
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
+#include "tegula/explain.hpp"
 #include "tegula/ops.hpp"
 
 namespace tegula::ops {
@@ -74,6 +75,23 @@ TEST(LayerNorm, GradientsReadLongRowsFromSharedMemory) {
                             {.weight = inputs.at("weight"), .bias = inputs.at("bias"), .target = target});
     expect_close("dx", own.dx, exact.at("dx"), exact.at("dx").to(bf16), bf16);
     expect_close("dweight", own.dweight, exact.at("dweight"), exact.at("dweight").to(f32), f32);
+  }
+}
+
+// A block holds the sums of rows of 16 bits whose tensors shared memory has room for, beside the weights.
+TEST(Norms, PlanGradientsOfLongRows) {
+  const auto is_held = [](const char* name, std::int64_t d, DType type, DType weight, Target target) {
+    const std::map<std::string, Tensor> inputs{{"dout", Tensor::empty({2, d}, type)},
+                                               {"x", Tensor::empty({2, d}, type)},
+                                               {"weight", Tensor::empty({d}, weight)}};
+    const std::string kernel = explain(name, inputs, {}, target)[0].kernel;
+    return kernel.find("threads512") != std::string::npos;
+  };
+  for (const char* name : {"rms_norm_backward", "layer_norm_backward"}) {
+    EXPECT_TRUE(is_held(name, 20480, bf16, bf16, Target::cuda())) << name;
+    EXPECT_TRUE(is_held(name, 20480, bf16, f32, Target::cuda())) << name;
+    EXPECT_FALSE(is_held(name, 20480, f32, bf16, Target::cuda())) << name;
+    EXPECT_FALSE(is_held(name, 20480, bf16, bf16, Target::cuda_sm80())) << name;
   }
 }
 
