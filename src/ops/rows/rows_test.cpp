@@ -115,6 +115,21 @@ TEST(LayerNorm, GradientsOfOneFeatureAreZero) {
   }
 }
 
+// Rows that end within pieces of 16 bytes: whole ones of a tile, or one of each block in several tiles.
+TEST(CrossEntropy, PlansGradientsOfOddClasses) {
+  const auto kernel = [](std::int64_t classes) {
+    const std::map<std::string, Tensor> inputs{{"dloss", Tensor::empty({8}, f32)},
+                                               {"logits", Tensor::empty({8, classes}, bf16)},
+                                               {"labels", Tensor::empty({8}, i32)},
+                                               {"lse", Tensor::empty({8}, f32)}};
+    return explain("cross_entropy_backward", inputs, {}, Target::cuda())[0].kernel;
+  };
+  for (const std::int64_t classes : {2, 50, 57, 64, 65, 1023, 1025, 50257}) {
+    const std::string name = kernel(classes);
+    EXPECT_EQ(name.find("columns2048") != std::string::npos, classes > 1024) << name;
+  }
+}
+
 TEST(CrossEntropy, IgnoresLabelsAndRefusesOthers) {
   const Tensor x = Tensor::random_normal({3, 5}, f32, 1);
   for (const Target target : test_targets()) {
