@@ -178,12 +178,11 @@ void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout
   const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v");
   const double scale = c.real("scale");
   ScanKernel scan = scan_of(c);
-  const std::int64_t heads = c.dim("heads");
+  const std::int64_t heads = c.dim("heads"), all_heads = sequences_of(c.call()) * heads;
   share_chunk_owners(c.call(), launch);
   const Tensor sums = gate_sums(c, launch);
   const Tensor states = launch.scratch(chunk_shape(c.call(), {heads, scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type);
-  const std::int64_t all_heads = sequences_of(c.call()) * heads;
   launch(narrow(scan, all_heads, c.on_gpu()), scan_states_kernel,
          {{"k", k}, {"v", v}, {"sums", sums}, {"states", states}});
   scan.last = c.has("dfinal_state");
