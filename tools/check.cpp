@@ -5,13 +5,14 @@
 #include "commands.hpp"
 #include "compare.hpp"
 #include "names.hpp"
+#include "tegula/error.hpp"
 
 namespace tegula::tool {
 
 namespace {
 
 struct CheckRequest {
-  std::string op, target = "auto";
+  std::string op, example, target = "auto";
   std::uint64_t seed = 1;
 };
 
@@ -23,15 +24,30 @@ void print_verdict(const std::string& op, const std::string& example, const Case
   std::fflush(stdout);
 }
 
+// An unknown case is an ArgumentError that names those there are.
+void expect_case(const ops::Operator& op, const std::string& name) {
+  std::vector<std::string> names;
+  for (auto& example : op.check_cases) {
+    if (example.name == name) return;
+    names.push_back(example.name);
+  }
+  throw ArgumentError(unknown_name("case of " + op.name, name, names));
+}
+
 // The number of cases that are not right.
 int check(const CheckRequest& request) {
   int cases = 0, bad = 0;
   auto target = target_named(request.target);
   auto* only = request.op.empty() ? nullptr : &operator_named(request.op);
+  if (!request.example.empty()) {
+    if (!only) throw ArgumentError("--case: an operator is needed, whose case it is");
+    expect_case(*only, request.example);
+  }
   fmt::print("{:<24} {:<24} {:<8} {:>9} {:>9}\n", "operator", "case", "output", "error", "bound");
   for (auto& op : ops::operators()) {
     if (only && only != &op) continue;
     for (auto& example : op.check_cases) {
+      if (!request.example.empty() && example.name != request.example) continue;
       auto verdict = check_case(op, example, target, request.seed);
       print_verdict(op.name, example.name, verdict);
       ++cases;
@@ -48,6 +64,7 @@ void add_check(cli::App& app, int& exit_code) {
   auto* command = app.add_subcommand("check", "Compares operators with their formulas in double precision");
   auto request = std::make_shared<CheckRequest>();
   command->add_option("operator", request->op, "Name of the operator; all operators by default");
+  command->add_option("--case", request->example, "The only case of the operator; all by default");
   add_target_option(*command, request->target);
   command->add_option("--seed", request->seed, "Of the random inputs")->capture_default_str();
   command->footer(
@@ -55,6 +72,7 @@ void add_check(cli::App& app, int& exit_code) {
       "Exit status 1 if any case is wrong or fails.\n\n"
       "Examples:\n"
       "  tegula check\n"
+      "  tegula check gemm --case square\n"
       "  tegula check attention --target interpreter --seed 7");
   command->callback([request, &exit_code] {
     if (check(*request) > 0) exit_code = 1;

@@ -143,7 +143,14 @@ def test_batch_decode_refuses_lists_that_do_not_fit():
     }.items():
         with pytest.raises(ValueError, match=name):
             decode(*wrong)
-    for lists in ((indptr + 1, indices, last), (indptr, indices, last + 2), (indptr, indices, last - 3)):
+    falling, negative = (torch.tensor(x, dtype=torch.int32) for x in ([2, 0, 1], [-1, 1, 3]))
+    for lists in (
+        (indptr + 1, indices, last),
+        (falling, indices, last),
+        (negative, indices, last),
+        (indptr, indices, last + 2),
+        (indptr, indices, last - 3),
+    ):
         with pytest.raises(RuntimeError, match="more tokens than its cache has room for"):
             decode(q, pages, *lists)
 

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "ops/attention/backward_plan.hpp"
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/nsa/backward.hpp"
@@ -137,6 +138,27 @@ TEST_P(ScratchMemory, OfTokensGrowsWithTheirEntries) {
     const NsaCall forward = nsa_call(planned.bound, planned.op, target == Target::cuda());
     EXPECT_EQ(forward.kernel.divides(), target == Target::cuda() && type == bf16 && block == 64);
     EXPECT_LE(scratch_bytes(nsa_kernel(forward.kernel), in.numbers), most);
+  }
+}
+
+// Sums of dq of 128 features, which calls of fewer take for the sake of one pass.
+TEST(ScratchMemory, OfAttentionFilledUpIsBounded) {
+  const auto pads = [](std::int64_t all_queries, std::int64_t packed) {
+    const std::int64_t heads = 16;
+    const AttentionProblem problem{.heads = heads,
+                                   .group = heads,
+                                   .queries = all_queries / packed,
+                                   .keys = 4096,
+                                   .packed = packed,
+                                   .all_queries = all_queries,
+                                   .dim = 80,
+                                   .dim_v = 80};
+    return pads_to_one_pass(problem, bf16, {}, {.deterministic = false});
+  };
+  for (const std::int64_t packed : {1, 8}) {
+    EXPECT_TRUE(pads(4096, packed));
+    EXPECT_TRUE(pads(1 << 17, packed)) << "1 GiB";
+    EXPECT_FALSE(pads((1 << 17) + 8, packed));
   }
 }
 

@@ -70,6 +70,22 @@ TEST_F(Tool, ChecksOneOperatorWithAnotherSeed) {
   EXPECT_FALSE(has(outcome.out, "gemm"));
 }
 
+TEST_F(Tool, ChecksOneCase) {
+  const auto outcome = tool("check gemm --case square");
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_TRUE(has(outcome.out, "square")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, "1 of 1 cases right")) << outcome.out;
+}
+
+// Grids of as many blocks as processors, or half as many, have one at least.
+TEST_F(Tool, ChecksClustersOfOneProcessor) {
+  for (const char* op : {"rms_norm_backward", "layer_norm_backward"}) {
+    const auto outcome =
+        tool(std::string("check ") + op + " --case long_bf16 --target emulated_sm90", "TEGULA_NUM_THREADS=1");
+    EXPECT_TRUE(has(outcome.out, "1 of 1 cases right")) << outcome.out << outcome.err;
+  }
+}
+
 std::string cases_of_gemm() { return std::to_string(ops::find_operator("gemm").check_cases.size()); }
 
 // One case is built in, the others fail, and every case is reported.

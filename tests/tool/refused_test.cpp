@@ -97,6 +97,8 @@ TEST_F(Refused, WrongCalls) {
       {"show gem --layout --svg @pictures", "did you mean gemm"},
       {"bench gemm --rounds 0", "--rounds"},
       {"check gemm --seed red", "--seed"},
+      {"check gemm --case squares", "no case of gemm 'squares'; did you mean square? There are: "},
+      {"check --case square", "an operator is needed"},
   };
   for (auto& row : table) expect_refused(row.arguments, row.words);
 }

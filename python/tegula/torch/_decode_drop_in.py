@@ -364,11 +364,13 @@ def batch_decode_with_paged_kv_cache(
         table = torch.full((q.shape[0], width), -1, dtype=torch.int32, device=q.device)
     else:
         table = torch.where(entry < pages[:, None], kv_indices[places], -1).to(torch.int32)
-    # A sequence whose pages are no indices, or whose last page has more tokens than a page, has no room: the operator
-    # says so when it runs.
-    wrong = (kv_indptr[1:] > kv_indices.shape[0]) | (kv_last_page_len > k.shape[1]) | (kv_last_page_len < 1)
-    own = torch.where(wrong, width * k.shape[1] + 1, (pages - 1) * k.shape[1] + kv_last_page_len)
-    lengths = torch.where(pages > 0, own, 0).to(torch.int32)
+    # A sequence whose pages are no indices, whose boundaries fall, or whose last page has more tokens than a page, has no
+    # room: the operator says so when it runs.
+    begins, ends = kv_indptr[:-1], kv_indptr[1:]
+    no_list = (begins < 0) | (ends < begins) | (ends > kv_indices.shape[0])
+    wrong = no_list | (pages > 0) & ((kv_last_page_len > k.shape[1]) | (kv_last_page_len < 1))
+    own = torch.where(pages > 0, (pages - 1) * k.shape[1] + kv_last_page_len, 0)
+    lengths = torch.where(wrong, width * k.shape[1] + 1, own).to(torch.int32)
     scale = (q.shape[-1] ** -0.5 if sm_scale is None else sm_scale) * (q_scale or 1) * (k_scale or 1)
     out, lse = functions["attention_with_kv_cache"](
         q.unsqueeze(1), k, v, block_table=table, cache_seqlens=lengths, scale=scale, left=window_left,

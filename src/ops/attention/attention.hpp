@@ -80,6 +80,7 @@ AttentionProblem problem_of(const Bound<Op>& c, const AttentionKernel& kernel) {
                            .queries = c.dim("longest_q"),
                            .keys = c.dim("keys"),
                            .packed = packed ? std::max<std::int64_t>(c.dim("sequences"), 1) : 1,
+                           .all_queries = packed ? c.dim("queries") : c.dim("batch") * c.dim("queries"),
                            .seen = c.dim("keys"),
                            .left = kernel.left ? window.left : -1,
                            .right = kernel.right ? window.right : -1,

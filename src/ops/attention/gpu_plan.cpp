@@ -196,35 +196,42 @@ BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& trai
   return {{is_small ? 128 : few ? 64 : 80, 128, 1}, true, in_turn, late, 0, splits};
 }
 
+// Tiles of 16 bits whose extents the plan may choose. In one pass blocks of keys take turns, which those of
+// packed sequences have none of.
+bool is_open(DType type, const AttentionTiles& given) {
+  return type.bits() == 16 && given.queries == 0 && given.keys == 0;
+}
+bool can_turn(const BackwardTraits& traits) {
+  return !traits.deterministic || traits.mask != BackwardMask::packed;
+}
+
 }  // namespace
 
 // In two passes each block of 64 keys takes one warp group, and works on the heads of a group one after the
-// other: few blocks leave processors without work, and one pass takes 0.56 to 0.86 of the time. With four blocks a
-// processor it takes as long, and longer under a causal mask.
+// other: few blocks leave processors without work, and one pass takes 0.56 to 0.86 of the time. With four
+// blocks a processor it takes as long, and longer under a causal mask. One pass sums dq in memory, which many
+// queries would take more of than a call may.
 bool pads_to_one_pass(const AttentionProblem& p, DType type, const AttentionTiles& given,
                       const BackwardTraits& traits) {
   constexpr double few_blocks = 2 * gpu_processors;
   const int dim = std::max(p.dim, p.dim_v);
-  const bool can_turn = !traits.deterministic || traits.mask != BackwardMask::packed,
-             can_pad =
-                 traits.hopper && type.bits() == 16 && given.queries == 0 && given.keys == 0 && can_turn;
+  if (!traits.hopper || !is_open(type, given) || !can_turn(traits)) return false;
   const double blocks =
       std::ceil(static_cast<double>(p.keys) / 64) * static_cast<double>(p.sequences * p.heads / p.group);
-  return can_pad && p.dim > 64 && dim < features_of_one_pass && blocks < few_blocks;
+  const std::int64_t bytes = p.all_queries * p.heads * features_of_one_pass * f32.bytes();
+  return p.dim > 64 && dim < features_of_one_pass && blocks < few_blocks && bytes <= bytes_of_partials;
 }
 
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
                                             const AttentionTiles& given, const BackwardTraits& traits) {
   const int dim = std::max(p.dim, p.dim_v);
-  const bool open = given.queries == 0 && given.keys == 0;
-  const bool fits = open && type.bits() == 16 && dim <= most_dim_of_64_rows;
-  const bool can_turn = !traits.deterministic || traits.mask != BackwardMask::packed;
+  const bool fits = is_open(type, given) && dim <= most_dim_of_64_rows;
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
   if (fits && dim > 128 && traits.hopper)
     return plan_wide(p, splits_of_groups(p, dim > most_dim_of_128_rows ? 64 : 128, traits.mask,
                                          gpu_table.gradients.even_waves));
-  if (fits && dim <= 128 && divides && can_turn) return plan_one_pass(p, traits);
+  if (fits && dim <= 128 && divides && can_turn(traits)) return plan_one_pass(p, traits);
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;
   return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false, false};

@@ -12,6 +12,7 @@ struct AttentionProblem {
   std::int64_t group = 1;                 // query heads of a key head
   std::int64_t queries = 1, keys = 1;     // the most of a sequence
   std::int64_t packed = 1;                // sequences that share the keys
+  std::int64_t all_queries = 1;           // of all sequences
   std::int64_t seen = 1;                  // the most keys of a query
   std::int64_t left = -1, right = -1;     // of its position, -1: all
   int dim = 64, dim_v = 64;

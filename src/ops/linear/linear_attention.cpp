@@ -145,14 +145,20 @@ bool differentiates_by_scans(const Call& c) {
     return false;
   return best_of(Candidates<bool, 2>{false, true}, [&](bool by_scans) {
     if (!c.on_gpu() || c.type("q").bits() != 16) return by_scans ? 1.0 : 0.0;
-    const double heads = static_cast<double>(sequences_of(c.call()) * c.dim("heads")),
-                 chunks = std::ceil(1. * c.dim("tokens") / chunk_tokens_of_scan);
-    if (!by_scans) return chunks * std::max(of_passes, of_grids * heads);
+    // The longest sequence is a chain of chunks; those of all share the processors.
+    const auto chunks_of = [&](const char* tokens) {
+      return std::max(1., std::ceil(static_cast<double>(c.dim(tokens)) / chunk_tokens_of_scan));
+    };
+    const double batch = c.has("cu_seqlens") ? 1 : static_cast<double>(c.dim("batch")),
+                 all = batch * chunks_of("tokens"), chain = chunks_of("longest"),
+                 heads = static_cast<double>(c.dim("heads"));
+    if (!by_scans) return std::max(chain * of_passes, all * heads * of_grids);
     double result = 0;
     for (const GradientScan& own : gradient_scans(c)) {
       const ScanKernel scan = kernel_of(c, own);
       const double blocks = heads * std::ceil(1. * scan.d_v / scan.block);
-      result += chunks * of_scan * std::ceil(blocks / static_cast<double>(scan.blocks_at_once()));
+      result +=
+          chain * of_scan * std::ceil(all / chain * blocks / static_cast<double>(scan.blocks_at_once()));
     }
     return result;
   });
@@ -168,20 +174,15 @@ void run_backward_by_scans(const Call& c, Launch& launch) {
             {"out", token_view(c.call(), own.result)}});
 }
 
-void run_backward(const Call& c, Launch& launch) {
-  Tensor owner;
-  const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v"),
-                  dout = gradient_of_sums(c, launch, owner);
-  if (differentiates_by_token(c.call())) return run_backward_by_token(c, launch, dout);
-  if (differentiates_by_scans(c)) return run_backward_by_scans(c, launch);
+void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout) {
+  const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v");
   const double scale = c.real("scale");
   ScanKernel scan = scan_of(c);
-  const std::int64_t heads = c.dim("heads");
+  const std::int64_t heads = c.dim("heads"), all_heads = sequences_of(c.call()) * heads;
   share_chunk_owners(c.call(), launch);
   const Tensor sums = gate_sums(c, launch);
   const Tensor states = launch.scratch(chunk_shape(c.call(), {heads, scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type);
-  const std::int64_t all_heads = sequences_of(c.call()) * heads;
   launch(narrow(scan, all_heads, c.on_gpu()), scan_states_kernel,
          {{"k", k}, {"v", v}, {"sums", sums}, {"states", states}});
   scan.last = c.has("dfinal_state");
@@ -211,6 +212,14 @@ void run_backward(const Call& c, Launch& launch) {
     if (scan.gated)
       launch(GateKernel{f32, {}, true, c.has("cu_seqlens")}, gate_sums_kernel, {{"g", dsums}, {"sums", dg}});
   });
+}
+
+void run_backward(const Call& c, Launch& launch) {
+  Tensor owner;
+  const TensorRef dout = gradient_of_sums(c, launch, owner);
+  if (differentiates_by_token(c.call())) return run_backward_by_token(c, launch, dout);
+  if (differentiates_by_scans(c)) return run_backward_by_scans(c, launch);
+  run_backward_by_chunks(c, launch, dout);
 }
 
 // The recurrence of one head, token by token; rows of q and k are `heads` apart.

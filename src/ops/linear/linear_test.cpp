@@ -3,6 +3,7 @@
 #include "ops/pieces/plan_choices.hpp"
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
+#include "tegula/explain.hpp"
 #include "tegula/ops.hpp"
 
 namespace tegula::ops {
@@ -118,6 +119,29 @@ TEST(Recurrences, HaveGradientsThatAreScans) {
                               by_scans = results(type, target, "linear_attention_backward.0=1");
     for (std::size_t i = 0; i < by_chunks.size(); ++i)
       EXPECT_LT(error_of(by_scans[i], by_chunks[i]).norm, type == f32 ? 1e-5 : 1e-2) << target.name() << i;
+  }
+}
+
+// Packed sequences share the processors, and the longest is a chain: one of 6208 tokens beside 31 of 64 has
+// few blocks of work, however many sequences there are.
+TEST(Recurrences, PlanGradientsOfPackedSequencesByTheirTokens) {
+  const auto by_scans = [](const Shape& q, const std::vector<std::int32_t>& fences) {
+    std::map<std::string, Tensor> inputs;
+    for (const char* name : {"dout", "q", "k", "v"}) inputs.emplace(name, Tensor::empty(q, bf16));
+    if (!fences.empty()) inputs.emplace("cu_seqlens", Tensor::from<std::int32_t>(fences));
+    const auto kernels = explain("linear_attention_backward", inputs, {}, Target::cuda());
+    return kernels[0].kernel.starts_with("scan_") && !kernels[0].kernel.starts_with("scan_states");
+  };
+  std::vector<std::int32_t> one_long{0}, even{0};
+  for (int i = 0; i < 32; ++i) {
+    one_long.push_back(one_long.back() + (i == 0 ? 6208 : 64));
+    even.push_back(even.back() + 256);
+  }
+  for (const std::int64_t heads : {1, 2, 4, 8, 16, 32}) {
+    const bool of_batch = by_scans({32, 256, heads, 128}, {});
+    EXPECT_EQ(of_batch, heads >= 4) << heads;
+    EXPECT_EQ(by_scans({8192, heads, 128}, even), of_batch) << heads;
+    EXPECT_FALSE(by_scans({8192, heads, 128}, one_long)) << heads;
   }
 }
 

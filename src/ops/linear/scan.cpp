@@ -174,48 +174,63 @@ struct ScanChunk {
   }
 };
 
+// What a scan reads and writes; tensors that it does not have are others of it.
+struct ScanArguments {
+  Tensor q, k, v, sums, weights, shares, z, start;
+  Expr scale;
+  Tensor out, end;
+
+  explicit ScanArguments(ScanInputs& in)
+      : q(in.keys("q")),
+        k(in.keys("k")),
+        v(in.values("v")),
+        sums(in.c.gated ? in.gates() : q),
+        weights(in.c.weighted ? input("weights", in.of_heads(), f32) : q),
+        shares(in.c.skip ? input("D", {in.heads}, f32) : q),
+        z(in.c.gate ? in.values("z") : q),
+        start(in.c.first ? input("initial_state", in.ends(), f32) : q),
+        scale(scalar("scale", f32)),
+        out(output("out", in.columns(), in.c.result)),
+        end(in.c.last ? output("final_state", in.ends(), f32) : out) {
+    in.s.declare();
+  }
+};
+
 }  // namespace
 
 Kernel scan_kernel(const ScanKernel& c) {
   return kernel(instance_name("scan", c), [&] {
     ScanInputs in(c);
     Sequences& s = in.s;
-    Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v");
-    Tensor sums = c.gated ? in.gates() : q;
-    Tensor weights = c.weighted ? input("weights", in.of_heads(), f32) : q;
-    Tensor shares = c.skip ? input("D", {in.heads}, f32) : q, z = c.gate ? in.values("z") : q;
-    Tensor start = c.first ? input("initial_state", in.ends(), f32) : q;
-    Expr scale = scalar("scale", f32);
-    Tensor out = output("out", in.columns(), c.result);
-    Tensor end = c.last ? output("final_state", in.ends(), f32) : out;
-    s.declare();
+    const ScanArguments of(in);
     grid(in.blocks(), in.heads, s.count(), {.threads = c.threads()}, [&](Index x, Index h, Index n) {
       Expr column = x * c.block, key_head = in.key_head(h);
       Fragment state({c.features(), c.block}, f32, 0);
-      if (c.first) copy(start.slice(n, h).at(0, column), state);
+      if (c.first) copy(of.start.slice(n, h).at(0, column), state);
       std::optional<GateTile> even;
-      if (c.even) even.emplace(c).fill(sums(h), c.threads() > 0);
+      if (c.even) even.emplace(c).fill(of.sums(h), c.threads() > 0);
       Expr chunks = ceildiv(s.length(n), c.rows());
       pipelined(chunks, {.stages = 2}, [&](Index step) {
         Expr row = (c.reverse ? chunks - 1 - step : Expr(step)) * c.rows(), last = in.last_row(n, row);
         ScanChunk own(in, even);
-        copy(s.head(q, n, key_head).at(row), own.q);
-        copy(s.head(k, n, key_head).at(row), own.k);
-        copy(s.head(v, n, h).at(row, column), own.v);
-        if (c.gated && !c.even) own.gates.load(s.head(sums, n, h).at(row));
+        copy(s.head(of.q, n, key_head).at(row), own.q);
+        copy(s.head(of.k, n, key_head).at(row), own.k);
+        copy(s.head(of.v, n, h).at(row, column), own.v);
+        if (c.gated && !c.even) own.gates.load(s.head(of.sums, n, h).at(row));
         add_ones(c, own.v, column);
-        if (c.weighted) own.gates.load_weights(s.head(weights, n, h).at(row));
+        if (c.weighted) own.gates.load_weights(s.head(of.weights, n, h).at(row));
         std::optional<Shared> gate;
         if (c.gate) {
           gate.emplace(std::initializer_list<int>{c.rows(), c.block}, c.type);
-          copy(s.head(z, n, h).at(row, column), *gate);
+          copy(s.head(of.z, n, h).at(row, column), *gate);
         }
-        Fragment o = own.outputs(state, scale);
-        own.finish(o, c.skip ? std::optional<Expr>(f32(shares(h))) : std::nullopt, gate ? &*gate : nullptr);
-        own.store(o, s.head(out, n, h).at(row, column));
+        Fragment o = own.outputs(state, of.scale);
+        own.finish(o, c.skip ? std::optional<Expr>(f32(of.shares(h))) : std::nullopt,
+                   gate ? &*gate : nullptr);
+        own.store(o, s.head(of.out, n, h).at(row, column));
         own.pass(state, last);
       });
-      if (c.last) copy(state, end.slice(n, h).at(0, column));
+      if (c.last) copy(state, of.end.slice(n, h).at(0, column));
     });
   });
 }

@@ -80,9 +80,9 @@ LossInstance loss_plan(const Bound<Op>& c) {
 }
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   // Rows that are read once need no block that holds them.
-  if (const auto tile = held_rows_of(c, 4096, 1024)) return {c.type("logits"), {}, c.has("dlse"), tile};
-  constexpr int columns = 2048;
-  if (c.on_gpu() && ends_within_piece(c.dim("classes")))
+  constexpr int longest = 1024, columns = 2048;
+  if (const auto tile = held_rows_of(c, 4096, longest)) return {c.type("logits"), {}, c.has("dlse"), tile};
+  if (c.on_gpu() && c.dim("classes") > longest && ends_within_piece(c.dim("classes")))
     return {c.type("logits"), {}, c.has("dlse"), HeldRows{1, c.small_dim("classes"), {}, columns}};
   return {c.type("logits"), rows_of(c), c.has("dlse")};
 }

@@ -18,7 +18,8 @@ const OperatorSchema& layer_norm_schema() {
                      {"long_bf16", "...=2 d=16500 bf16 weight bias"},
                      {"spread", "...=1 d=54002 weight bias"},
                      {"7168_bf16", "...=3 d=7168 bf16 weight bias"},
-                     {"20480_bf16", "...=2 d=20480 bf16 weight bias"}})
+                     {"20480_bf16", "...=2 d=20480 bf16 weight bias"},
+                     {"24576_weight_bf16", "...=2 d=24576 weight:bf16 bias"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
                      {"16384x7168_bf16", "...=16384 d=7168 bf16 weight bias"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"},

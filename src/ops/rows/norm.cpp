@@ -82,11 +82,12 @@ struct NormGradient {
 
   bool is_read_again() const { return c.is_long() && !c.direct; }
   // Rows that come to registers at once are awaited: as many blocks as registers have room for wait at a
-  // time. Of clusters there are more, since it is not known how many the processors have room for.
+  // time. Of clusters of eight blocks there are half as many as processors, which is more than these have
+  // room for, since it is not known how many that are; but at least one where there is one processor.
   Expr resident_blocks() const {
     constexpr int of_f32 = 4, short_tile = 1024, one_piece = 4096, few = 3;
     constexpr int resident = adds_residual<Op> ? 640 : is_centred<Op> ? 864 : 896;
-    if (c.spread) return processors() / 2;
+    if (c.spread) return max(processors() / 2, 1);
     if (!c.direct) return processors() * (c.is_long() ? 1 : norms_of_a_processor);
     if (c.type == f32) return processors() * of_f32;
     if (c.dim > one_piece) return processors();

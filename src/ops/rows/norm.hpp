@@ -87,13 +87,15 @@ int piece_of_row(const NormInstance<Op>& c) {
 }
 
 // Threads of a block that holds sums of longer rows of 16-bit features, as few as have whole pieces and room
-// for the sums; 0 if there are none, or shared memory has no room for a row of both tensors.
+// for the sums; 0 if there are none, or shared memory has no room for a row of both tensors beside the
+// weights: that of a GPU without copy engine has not even room for two of the shortest.
 template <class Op>
-int threads_of_long_gradient(const NormInstance<Op>& c) {
+int threads_of_long_gradient(const NormInstance<Op>& c, bool has_engine) {
   constexpr int longest = is_centred<Op> ? 20480 : 24576, fewest = 512, most = 768, warp = 32,
                 most_pieces = 5;
   const int piece = piece_of_row(c), pieces = c.dim / piece;
-  if (adds_residual<Op> || piece != 8 || c.dim % piece != 0 || c.dim > longest) return 0;
+  if (!has_engine || adds_residual<Op> || c.type.bits() != 16) return 0;
+  if (c.dim % piece != 0 || c.dim > longest) return 0;
   if (pieces % fewest == 0 && pieces / fewest <= most_pieces) return fewest;
   for (int threads = most; threads > fewest; threads -= warp)
     if (pieces % threads == 0) return threads;
@@ -104,7 +106,7 @@ int threads_of_long_gradient(const NormInstance<Op>& c) {
 // of, those whose ends cut pieces, shared by a cluster, and others in pieces.
 template <class Op>
 NormInstance<Op> long_gradient_plan(NormInstance<Op> made, const Bound<Op>& c) {
-  if (c.on_gpu()) made.threads = threads_of_long_gradient(made);
+  made.threads = threads_of_long_gradient(made, has_copy_engine(c.call()));
   if (made.threads > 0) return made;
   made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), 2);
   made.direct = made.spread.has_value();

@@ -18,7 +18,8 @@ const OperatorSchema& rms_norm_schema() {
                      {"long_bf16", "...=2 d=16500 bf16 weight"},
                      {"spread", "...=1 d=54002 weight"},
                      {"5120_bf16", "...=3 d=5120 bf16 weight"},
-                     {"18432_bf16", "...=2 d=18432 bf16 weight"}})
+                     {"18432_bf16", "...=2 d=18432 bf16 weight"},
+                     {"24576_weight_bf16", "...=2 d=24576 weight:bf16"}})
           .measured({{"8192x4096_bf16", "...=8192 d=4096 bf16 weight"},
                      {"16384x4096_bf16", "...=16384 d=4096 bf16 weight"},
                      {"16384x5120_bf16", "...=16384 d=5120 bf16 weight"},

@@ -5,6 +5,7 @@
 
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
+#include "tegula/explain.hpp"
 #include "tegula/ops.hpp"
 
 namespace tegula::ops {
@@ -77,6 +78,23 @@ TEST(LayerNorm, GradientsReadLongRowsFromSharedMemory) {
   }
 }
 
+// A block holds the sums of rows of 16 bits whose tensors shared memory has room for, beside the weights.
+TEST(Norms, PlanGradientsOfLongRows) {
+  const auto is_held = [](const char* name, std::int64_t d, DType type, DType weight, Target target) {
+    const std::map<std::string, Tensor> inputs{{"dout", Tensor::empty({2, d}, type)},
+                                               {"x", Tensor::empty({2, d}, type)},
+                                               {"weight", Tensor::empty({d}, weight)}};
+    const std::string kernel = explain(name, inputs, {}, target)[0].kernel;
+    return kernel.find("threads512") != std::string::npos;
+  };
+  for (const char* name : {"rms_norm_backward", "layer_norm_backward"}) {
+    EXPECT_TRUE(is_held(name, 20480, bf16, bf16, Target::cuda())) << name;
+    EXPECT_TRUE(is_held(name, 20480, bf16, f32, Target::cuda())) << name;
+    EXPECT_FALSE(is_held(name, 20480, f32, bf16, Target::cuda())) << name;
+    EXPECT_FALSE(is_held(name, 20480, bf16, bf16, Target::cuda_sm80())) << name;
+  }
+}
+
 // They are differences of equal numbers, times 1 / sqrt(eps).
 TEST(LayerNorm, GradientsOfOneFeatureAreZero) {
   const auto normal = [](const Shape& shape, std::uint64_t seed) {
@@ -94,6 +112,21 @@ TEST(LayerNorm, GradientsOfOneFeatureAreZero) {
   for (const Target target : test_targets()) {
     const Tensor dx = call_by_name(find_schema("add_layer_norm_backward"), inputs, {}, target).at("dx");
     EXPECT_EQ(first_difference(dx, inputs.at("dsum")), std::nullopt) << target.name();
+  }
+}
+
+// Rows that end within pieces of 16 bytes: whole ones of a tile, or one of each block in several tiles.
+TEST(CrossEntropy, PlansGradientsOfOddClasses) {
+  const auto kernel = [](std::int64_t classes) {
+    const std::map<std::string, Tensor> inputs{{"dloss", Tensor::empty({8}, f32)},
+                                               {"logits", Tensor::empty({8, classes}, bf16)},
+                                               {"labels", Tensor::empty({8}, i32)},
+                                               {"lse", Tensor::empty({8}, f32)}};
+    return explain("cross_entropy_backward", inputs, {}, Target::cuda())[0].kernel;
+  };
+  for (const std::int64_t classes : {2, 50, 57, 64, 65, 1023, 1025, 50257}) {
+    const std::string name = kernel(classes);
+    EXPECT_EQ(name.find("columns2048") != std::string::npos, classes > 1024) << name;
   }
 }
 
