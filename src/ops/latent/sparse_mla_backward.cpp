@@ -18,7 +18,7 @@ SparseMla forward_of(const SparseMlaBackward& op) {
 constexpr std::int64_t bytes_of_marks = std::int64_t{1} << 29;
 constexpr std::int64_t most_listed = 16384;
 constexpr int some_queries = 16, most_rounds = 8;  // of a GPU's processors
-constexpr int whole_vectors = 4;                 // numbers of i32 that the copies of a row's marks move
+constexpr int whole_vectors = 4;                   // numbers of i32 that the copies of a row's marks move
 
 // One of the two sources of rows.
 struct Source {
@@ -50,11 +50,14 @@ int tokens_at_a_time(std::int64_t queries, std::int64_t bytes_of_pairs, std::int
   return tokens;
 }
 
-// The parts of a list that keep the processors of a GPU busy where there are few queries.
+// The parts of a list that keep the processors of a GPU busy where there are few queries. Their gradients of
+// queries are added by a grid of its own, which takes longer than the steps that are saved if lists are
+// short.
 int splits_of(const SparseMlaBackwardKernel& kernel, std::int64_t blocks, std::int64_t entries) {
   const std::int64_t steps = (entries + kernel.forward.keys - 1) / kernel.forward.keys;
   int splits = 1;
-  while (2 * splits * blocks <= gpu_processors && 2 * splits <= steps) splits *= 2;
+  while (2 * splits * blocks <= gpu_processors && 2 * splits <= steps && splits * blocks <= 4 * steps)
+    splits *= 2;
   return splits;
 }
 
