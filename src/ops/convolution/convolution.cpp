@@ -51,7 +51,10 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
   ConvShape::Three made = back ? s.in : s.out;
   if (back && t.phases) made[1] /= s.stride_h(), made[2] /= s.stride;
-  c.on_gpu() ? plan_on_gpu(t, s, made) : plan_on_cpu(t, s, made);
+  if (c.on_gpu())
+    plan_on_gpu(t, s, made);
+  else
+    plan_on_cpu(t, s, made);
   return t;
 }
 
