@@ -2,6 +2,7 @@
 // width that tensor cores multiply.
 #include <gtest/gtest.h>
 
+#include "ops/attention/backward_plan.hpp"
 #include "runtime/testing/test_environment.hpp"
 #include "tegula/explain.hpp"
 #include "tegula/tensor.hpp"
@@ -44,6 +45,22 @@ TEST_P(AttentionFeatures, AreMultipliedByWarpGroups) {
 INSTANTIATE_TEST_SUITE_P(Table, AttentionFeatures, ::testing::ValuesIn(table()), [](const auto& info) {
   return "d" + std::to_string(info.param.dim) + "_v" + std::to_string(info.param.dim_v);
 });
+
+// Calls of few blocks of keys, whose gradients one pass sums: with 64 and 128 features as they are, between
+// them filled up to 128.
+TEST(GradientsOfFewBlocks, TakeOnePassUpTo128Features) {
+  const BackwardTraits traits;
+  for (const auto [dim, padded] : {std::pair(64, 64), {65, 128}, {80, 128}, {127, 128}, {128, 128}}) {
+    AttentionProblem problem{
+        .heads = 8, .group = 4, .queries = 4096, .keys = 4096, .all_queries = 4096, .dim = dim, .dim_v = dim};
+    EXPECT_EQ(pads_to_one_pass(problem, bf16, {}, traits), dim != padded) << dim;
+    EXPECT_FALSE(pads_to_one_pass(problem, f32, {}, traits)) << dim;
+    EXPECT_FALSE(pads_to_one_pass(problem, bf16, {64, 64}, traits)) << dim;
+    EXPECT_FALSE(pads_to_one_pass(problem, bf16, {}, {.hopper = false})) << dim;
+    problem.dim = problem.dim_v = padded;
+    EXPECT_TRUE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).one_pass) << dim;
+  }
+}
 
 }  // namespace features_test
 }  // namespace tegula::ops
