@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "map.hpp"
 #include "show/folders.hpp"
@@ -17,12 +18,15 @@ void print_summary(const Map& map, const std::string& file) {
   std::size_t known = 0, left_out = 0;
   for (const MapPoint& point : map.points)
     known += point.refusal.empty(), left_out += point.refusal == "left out";
-  const std::vector<std::size_t> cliffs = map.cliffs();
-  fmt::print("{}, {}: {} calls {}, {} refused, {} cliff{}: {}\n", map.op, map.calls->name, known,
-             map.measured ? "measured" : "planned", map.points.size() - known - left_out, cliffs.size(),
-             cliffs.size() == 1 ? "" : "s", file);
+  const std::vector<std::size_t> cliffs = map.cliffs(), low = map.low();
+  fmt::print("{}, {}: {} calls {}, {} refused, {} cliff{}, {} below half of the best rates: {}\n", map.op,
+             map.calls->name, known, map.measured ? "measured" : "planned",
+             map.points.size() - known - left_out, cliffs.size(), cliffs.size() == 1 ? "" : "s", low.size(),
+             file);
+  std::set<std::size_t> listed(cliffs.begin(), cliffs.end());
+  listed.insert(low.begin(), low.end());
   const std::size_t width = map.calls->columns.size();
-  for (const std::size_t i : cliffs)
+  for (const std::size_t i : listed)
     fmt::print("  {} {}: {:.2f} of the best, {}\n", map.calls->columns[i % width], map.calls->rows[i / width],
                map.points[i].use, map.points[i].way);
   std::fflush(stdout);

@@ -190,6 +190,13 @@ std::vector<std::size_t> Map::cliffs() const {
   return result;
 }
 
+std::vector<std::size_t> Map::low() const {
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; measured && i < points.size(); ++i)
+    if (points[i].refusal.empty() && points[i].notes.empty() && points[i].use < steep) result.push_back(i);
+  return result;
+}
+
 Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, MapSample sample) {
   Map map{schema.name, &calls, false, std::vector<MapPoint>(calls.rows.size() * calls.columns.size())};
   thread_pool().parallel_for(static_cast<std::int64_t>(map.points.size()), [&](std::int64_t number) {
@@ -241,10 +248,10 @@ std::string json_of(const Map& map) {
     }
     points.push_back(std::move(one));
   }
-  const nlohmann::json all{{"operator", map.op},         {"map", map.calls->name},
-                           {"measured", map.measured},   {"columns", map.calls->columns},
-                           {"rows", map.calls->rows},    {"cliffs", map.cliffs()},
-                           {"points", std::move(points)}};
+  const nlohmann::json all{{"operator", map.op},       {"map", map.calls->name},
+                           {"measured", map.measured}, {"columns", map.calls->columns},
+                           {"rows", map.calls->rows},  {"cliffs", map.cliffs()},
+                           {"low", map.low()},         {"points", std::move(points)}};
   return all.dump(1) + "\n";
 }
 

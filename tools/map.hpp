@@ -31,6 +31,8 @@ struct Map {
   }
   // Numbers of the points that use less than half of what a neighbour does, and of which no note says why.
   std::vector<std::size_t> cliffs() const;
+  // Of a measured map also those that use less than half of the best rates.
+  std::vector<std::size_t> low() const;
 };
 
 // Every `every`-th call of a map from the call `from` on; the others have a refusal that says so.

@@ -24,6 +24,9 @@ TEST_F(Maps, ACliffIsBelowHalfOfANeighbour) {
   map.points = {using_of_best(0.9), using_of_best(0.44), using_of_best(0.3),
                 using_of_best(0.5), using_of_best(0.2),  using_of_best(0.45)};
   EXPECT_EQ(map.cliffs(), (std::vector<std::size_t>{1, 4}));
+  EXPECT_EQ(map.low(), (std::vector<std::size_t>{1, 2, 4, 5})) << "of the best rates";
+  map.measured = false;
+  EXPECT_TRUE(map.low().empty()) << "a plan has none";
 }
 
 TEST_F(Maps, NotesExplainWhatIsSlowerAndRefusalsAreNoNeighbours) {

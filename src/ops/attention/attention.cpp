@@ -112,6 +112,35 @@ void note_copies(const AttentionKernel& kernel, Launch& launch) {
   });
 }
 
+// What no choice of tiles helps: few tiles, short ones, and scores that take as long as their products.
+void note_bounds(const AttentionKernel& kernel, const AttentionProblem& problem, const AttentionPlan& plan,
+                 Launch& launch) {
+  constexpr double filled = 0.75, few_steps = 12;
+  constexpr int few_features = 64;
+  if (kernel.softcap != ScoreCap::none)
+    launch.note([] { return std::string("plan: softcap takes a hyperbolic tangent of every score"); });
+  if (kernel.weight_type().bits() == 16 && std::max(kernel.dim, kernel.dim_v) <= few_features)
+    launch.note([&] {
+      return fmt::format(
+          "plan: with {} and {} features the exponentials and maxima of scores take as long as products; "
+          "more features do more in that time",
+          kernel.dim, kernel.dim_v);
+    });
+  if (plan.splits > 1 || problem.packed > 1) return;
+  const ProcessorLoad load = load_of_processors(problem, plan);
+  if (load.filled < filled)
+    launch.note([&] {
+      return fmt::format("plan: tiles of {} queries fill {:.0f} % of the processors' time", plan.queries,
+                         100 * load.filled);
+    });
+  else if (load.steps < few_steps)
+    launch.note([&] {
+      return fmt::format(
+          "plan: a processor has {:.0f} steps of {} keys, and blocks take as long to begin and end",
+          load.steps, plan.keys);
+    });
+}
+
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
@@ -125,6 +154,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
   kernel.split = splits > 1;
   kernel.padded.copied_keys = c.on_gpu() && reads_keys_often(problem, kernel);
   note_copies(kernel, launch);
+  if (c.on_gpu() && problem.queries > kernel.queries) note_bounds(kernel, problem, plan, launch);
   const ProgramOptions options = program_options(*c, c.real("scale"));
   launch(kernel, attention_kernel,
          {{"scale", options.scale},

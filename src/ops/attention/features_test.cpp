@@ -2,6 +2,9 @@
 // width that tensor cores multiply.
 #include <gtest/gtest.h>
 
+#include "ops/attention/attention.hpp"
+#include "ops/attention/backward_plan.hpp"
+#include "ops/schema/example.hpp"
 #include "runtime/testing/test_environment.hpp"
 #include "tegula/explain.hpp"
 #include "tegula/tensor.hpp"
@@ -44,6 +47,44 @@ TEST_P(AttentionFeatures, AreMultipliedByWarpGroups) {
 INSTANTIATE_TEST_SUITE_P(Table, AttentionFeatures, ::testing::ValuesIn(table()), [](const auto& info) {
   return "d" + std::to_string(info.param.dim) + "_v" + std::to_string(info.param.dim_v);
 });
+
+// Calls of few blocks of keys, whose gradients one pass sums: with 64 and 128 features as they are, between
+// them filled up to 128.
+TEST(GradientsOfFewBlocks, TakeOnePassUpTo128Features) {
+  const BackwardTraits traits;
+  for (const auto [dim, padded] : {std::pair(64, 64), {65, 128}, {80, 128}, {127, 128}, {128, 128}}) {
+    AttentionProblem problem{
+        .heads = 8, .group = 4, .queries = 4096, .keys = 4096, .all_queries = 4096, .dim = dim, .dim_v = dim};
+    EXPECT_EQ(pads_to_one_pass(problem, bf16, {}, traits), dim != padded) << dim;
+    EXPECT_FALSE(pads_to_one_pass(problem, f32, {}, traits)) << dim;
+    EXPECT_FALSE(pads_to_one_pass(problem, bf16, {64, 64}, traits)) << dim;
+    EXPECT_FALSE(pads_to_one_pass(problem, bf16, {}, {.hopper = false})) << dim;
+    problem.dim = problem.dim_v = padded;
+    EXPECT_TRUE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).one_pass) << dim;
+  }
+}
+
+// What bounds a call that no choice of tiles helps is said by the call.
+std::string plan_notes(const std::string& call) {
+  const OperatorSchema& schema = attention_schema();
+  const ExampleCall example = ExampleCall::parse(schema, call + " kv_heads=2 group=4 bf16");
+  std::string words;
+  for (const std::string& note :
+       listed_by_name(schema, example.described(schema), example.options, Target::cuda()).notes)
+    words += note + "\n";
+  return words;
+}
+
+TEST(AttentionNotes, SayWhatBoundsACall) {
+  const std::string long_call = "batch=1 queries=8192 keys=8192 ", wide = "d=128 d_v=128 ";
+  EXPECT_EQ(plan_notes(long_call + wide + "causal"), "");
+  EXPECT_NE(plan_notes(long_call + wide + "softcap=30").find("tangent"), std::string::npos);
+  EXPECT_NE(plan_notes(long_call + "d=40 d_v=40").find("exponentials"), std::string::npos);
+  EXPECT_NE(plan_notes("batch=4 queries=1024 keys=1024 causal " + wide).find("begin and end"),
+            std::string::npos);
+  EXPECT_NE(plan_notes("batch=1 queries=4096 keys=4096 causal left=255 " + wide), "");
+  EXPECT_EQ(plan_notes("batch=8 queries=1 keys=4096 " + wide), "");
+}
 
 }  // namespace features_test
 }  // namespace tegula::ops

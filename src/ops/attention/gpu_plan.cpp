@@ -92,21 +92,34 @@ AttentionPlan plan_many_rows(const AttentionProblem& p) {
   return plan;
 }
 
-// Scores that the tiles of a head form, those included that no query sees; of many tiles some are looked at.
-double formed_scores(const AttentionProblem& p, const AttentionPlan& plan) {
+// Steps of the tiles of a head, those included that no query sees; of many tiles some are looked at.
+struct StepsOfTiles {
+  double all = 0, most = 0, least = never;
+};
+
+StepsOfTiles steps_of_tiles(const AttentionProblem& p, const AttentionPlan& plan) {
   constexpr std::int64_t most_looked_at = 16;
   const std::int64_t keys = std::max<std::int64_t>(p.keys / p.packed, 1), shift = keys - p.queries,
                      tiles = (p.queries + plan.queries - 1) / plan.queries,
                      step = (tiles + most_looked_at - 1) / most_looked_at;
-  double steps = 0, looked_at = 0;
+  StepsOfTiles result;
+  double looked_at = 0;
   for (std::int64_t tile = step / 2; tile < tiles; tile += step, ++looked_at) {
     const std::int64_t first = tile * plan.queries, last = std::min(first + plan.queries, p.queries) - 1;
     const std::int64_t begin = p.left < 0 ? 0 : std::clamp<std::int64_t>(first + shift - p.left, 0, keys),
                        end =
                            p.right < 0 ? keys : std::clamp<std::int64_t>(last + shift + p.right + 1, 0, keys);
-    if (end > begin) steps += static_cast<double>((end + plan.keys - 1) / plan.keys - begin / plan.keys);
+    const auto steps =
+        end > begin ? static_cast<double>((end + plan.keys - 1) / plan.keys - begin / plan.keys) : 0;
+    result.all += steps;
+    result.most = std::max(result.most, steps), result.least = std::min(result.least, steps);
   }
-  return steps * static_cast<double>(tiles) / std::max(looked_at, 1.0) * plan.queries * plan.keys;
+  result.all *= static_cast<double>(tiles) / std::max(looked_at, 1.0);
+  return result;
+}
+
+double formed_scores(const AttentionProblem& p, const AttentionPlan& plan) {
+  return steps_of_tiles(p, plan).all * plan.queries * plan.keys;
 }
 
 // Smaller tiles form fewer scores that nobody sees: where queries are few, or see few keys. A score of theirs
@@ -140,6 +153,15 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
   if (given.keys) plan.keys = given.keys;
   plan.splits = plan_splits(p, plan);
   return plan;
+}
+
+ProcessorLoad load_of_processors(const AttentionProblem& p, const AttentionPlan& plan) {
+  const StepsOfTiles steps = steps_of_tiles(p, plan);
+  const auto heads = static_cast<double>(p.sequences * p.heads / plan.pack);
+  const double tiles = std::ceil(static_cast<double>(p.queries) / plan.queries) * heads,
+               of_all = steps.all * heads / gpu_processors,
+               rounds = steps.least == steps.most ? std::ceil(tiles / gpu_processors) : 1;
+  return {of_all, of_all / std::max(of_all, rounds * steps.most)};
 }
 
 namespace {

@@ -31,5 +31,12 @@ double estimate(const AttentionProblem& problem, const AttentionPlan& plan);
 AttentionPlan plan_attention(const AttentionProblem& problem, const AttentionTiles& given);
 // On a GPU; `type` is that of the tiles. Keys are divided where blocks are few.
 AttentionPlan plan_attention_on_gpu(const AttentionProblem& problem, DType type, const AttentionTiles& given);
+// What blocks give the processors to do: steps of each on the mean, and the part of the time that these take:
+// the last round leaves processors without work, and under a mask all others may wait for the block that sees
+// the most keys.
+struct ProcessorLoad {
+  double steps = 0, filled = 1;
+};
+ProcessorLoad load_of_processors(const AttentionProblem& problem, const AttentionPlan& plan);
 
 }  // namespace tegula::ops

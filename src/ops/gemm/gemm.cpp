@@ -50,6 +50,20 @@ void note_precision(const GemmKernel& kernel, bool has_engine, Launch& launch) {
         [] { return std::string("plan: a grid of its own rounds operands of f32 for tensor cores"); });
 }
 
+// Rows off the copy engine's, and few tiles.
+void note_extents(const GemmKernel& kernel, Launch& launch) {
+  if (kernel.pad_a || kernel.pad_b || kernel.pad_out)
+    launch.note([] {
+      return std::string(
+          "plan: rows that do not begin at multiples of 16 bytes are copied first, or written last");
+    });
+  if (kernel.tiles.splits > 1)
+    launch.note([&] {
+      return fmt::format("plan: few tiles, so that {} blocks share the sums of one and add them in memory",
+                         kernel.tiles.splits);
+    });
+}
+
 // What both operators ask of the instance `kernel`, with the result `out`: an output, or what is written in
 // place.
 template <class Op>
@@ -90,6 +104,7 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   if (has_engine) kernel.stages = plan.stages;
   kernel.tail_splits = plan.tail_splits;
   note_precision(kernel, has_engine, launch);
+  if (c.on_gpu()) note_extents(kernel, launch);
   launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"out", result}, {"whole_tiles", plan.whole_tiles}});
 }
 

@@ -157,6 +157,13 @@ void run_divided(const NsaCall& call, const Division& division, Launch& launch) 
 
 // Such products are slower by themselves, which a call cannot see.
 void note_rows_of_warps(const NsaKernel& kernel, Launch& launch) {
+  constexpr int few_keys = 16;
+  if (kernel.block <= few_keys)
+    launch.note([&] {
+      return fmt::format(
+          "plan: blocks of {} keys are brought and looked up one by one; blocks of 64 are faster",
+          kernel.block);
+    });
   if (!kernel.lists || kernel.row_runs() == kernel.row_groups()) return;
   launch.note([&] {
     return fmt::format(
