@@ -127,6 +127,7 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
                     cuda_device_count() > 0 ? ", with neither cases nor options" : ", and there is none",
                     fmt::join(operators_like(texts.op), " or ")));
   auto& op = operator_named(texts.op);
+  expect_device(target_named(texts.target));
   if (!whole) {
     const Call call = resolve(texts);  // what is refused gets no heading
     print_heading();
