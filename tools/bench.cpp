@@ -127,6 +127,7 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
                     cuda_device_count() > 0 ? ", with neither cases nor options" : ", and there is none",
                     fmt::join(operators_like(texts.op), " or ")));
   auto& op = operator_named(texts.op);
+  expect_device(target_named(texts.target));
   if (!whole) {
     const Call call = resolve(texts);  // what is refused gets no heading
     print_heading();
@@ -139,6 +140,30 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
     measure(resolve(one), request.rounds);
   }
 }
+
+constexpr const char* bench_footer =
+    "Times are medians. `ratio` is the competitor's time divided by Tegula's, as the median over\n"
+    "rounds: above 1, Tegula is faster. Competitors are oneDNN, if installed, for products of f32, and\n"
+    "dense attention for block-sparse attention. `model` is the minimum time according to `analyze` and\n"
+    "the rates of the machine (that of the GPU, or cpu); `share` is that time divided by the measured\n"
+    "time. GFLOP/s and GB/s count the minimum that the operator needs. Without inputs, all examples meant\n"
+    "for measuring are measured. Results are not checked; see `tegula check`. With --target cuda, a time\n"
+    "is that of a call on a GPU, from launch to end.\n"
+    "On a machine with a GPU, `nsa` (forward and backward) and the sparse operators without inputs are\n"
+    "measured at realistic sizes, with a sample of each result checked. TFLOPS count visible pairs,\n"
+    "`nominal` whole blocks; `x dense` is the rate relative to dense attention or, if tokens select,\n"
+    "the time of dense attention divided by Tegula's. If a sample is wrong, the exit status is 1.\n"
+    "\n"
+    "A cell of a map is the time that the call would take at the best rates of the map, divided by its\n"
+    "measured time. On a machine without a GPU, `--map DIR --target cuda` compares plans: instructions\n"
+    "of products, and roles. Calls with less than half the value of a neighbour and without a note that\n"
+    "explains it are listed, and the exit status is 1.\n"
+    "\n"
+    "Examples:\n"
+    "  tegula bench gemm\n"
+    "  tegula bench attention --map maps --target cuda\n"
+    "  tegula bench gemm --case 1024 --rounds 11\n"
+    "  tegula bench attention --random q=1x2048x8x64 --random k=1x2048x8x64 --random v=1x2048x8x64";
 
 }  // namespace
 
@@ -162,30 +187,7 @@ void add_bench(cli::App& app, int& exit_code) {
       ->check(cli::Range(1, 1000000));
   command->add_option("--from", request->sample.from, "Leave out so many calls at the begin of a map")
       ->check(cli::Range(0, 1000000));
-  command->footer(
-      "Times are medians. `ratio` is the competitor's time divided by Tegula's, as the median over\n"
-      "rounds: above 1, Tegula is faster. Competitors are oneDNN, if installed, for products of f32, and\n"
-      "dense attention for block-sparse attention. `model` is the minimum time according to `analyze` and\n"
-      "the rates of the machine (that of the GPU, or cpu); `share` is that time divided by the measured "
-      "time. GFLOP/s\n"
-      "and GB/s count the minimum that the operator needs. Without inputs, all examples meant for\n"
-      "measuring are measured. Results are not checked; see `tegula check`. With --target cuda, a time is\n"
-      "that of a call on a GPU, from launch to end.\n"
-      "On a machine with a GPU, `nsa` (forward and backward) and the sparse operators without inputs are\n"
-      "measured at realistic sizes, with a sample of each result checked. TFLOPS count visible pairs,\n"
-      "`nominal` whole blocks; `x dense` is the rate relative to dense attention or, if tokens select,\n"
-      "the time of dense attention divided by Tegula's. If a sample is wrong, the exit status is 1.\n"
-      "\n"
-      "A cell of a map is the time that the call would take at the best rates of the map, divided by its\n"
-      "measured time. On a machine without a GPU, `--map DIR --target cuda` compares plans: instructions\n"
-      "of products, and roles. Calls with less than half the value of a neighbour and without a note that\n"
-      "explains it are listed, and the exit status is 1.\n"
-      "\n"
-      "Examples:\n"
-      "  tegula bench gemm\n"
-      "  tegula bench attention --map maps --target cuda\n"
-      "  tegula bench gemm --case 1024 --rounds 11\n"
-      "  tegula bench attention --random q=1x2048x8x64 --random k=1x2048x8x64 --random v=1x2048x8x64");
+  command->footer(bench_footer);
   command->callback([request, &exit_code] { bench_operator(*request, exit_code); });
 }
 

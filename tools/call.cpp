@@ -7,6 +7,7 @@
 #include <charconv>
 #include <optional>
 
+#include "measure/tuned_cache.hpp"
 #include "names.hpp"
 #include "runtime/machine/environment.hpp"
 #include "tegula/error.hpp"
@@ -167,6 +168,10 @@ void add_call_options(cli::Command& command, CallTexts& texts) {
 Target target_named(const std::string& name) {
   if (name == "auto") return environment_target().value_or(Target::automatic());
   return Target::named(name).value_or(Target::automatic());
+}
+
+void expect_device(Target target) {
+  if (target.device() == DeviceKind::cuda) measure::device_words(target, Device::cuda());
 }
 
 std::pair<std::string, std::string> split_pair(const std::string& option, const std::string& text) {

@@ -32,6 +32,9 @@ void add_inputs(cli::Command& command, CallTexts& texts);
 void add_call_options(cli::Command& command, CallTexts& texts);
 
 Target target_named(const std::string& name);
+// A DeviceError where the target's GPU or its driver is missing: asked before tensors are made, which may
+// take long.
+void expect_device(Target target);
 // `name=value`; without `=` an ArgumentError that names the option.
 std::pair<std::string, std::string> split_pair(const std::string& option, const std::string& text);
 // An example of the operator, be it for checks or for measurements; null if there is none of that name.

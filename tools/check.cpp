@@ -43,6 +43,7 @@ int check(const CheckRequest& request) {
     if (!only) throw ArgumentError("--case: an operator is needed, whose case it is");
     expect_case(*only, request.example);
   }
+  expect_device(target);
   fmt::print("{:<24} {:<24} {:<8} {:>9} {:>9}\n", "operator", "case", "output", "error", "bound");
   for (auto& op : ops::operators()) {
     if (only && only != &op) continue;

@@ -67,6 +67,7 @@ void explain_call(const CallTexts& texts, const std::vector<std::string>& output
 
 void run(const CallTexts& texts, const std::vector<std::string>& outputs) {
   auto files = destinations(operator_named(texts.op), outputs);
+  expect_device(target_named(texts.target));
   auto call = resolve(texts);
   files = existing(files, call.op.results(call.inputs, call.options));
   auto results = ops::run_from_host(call.op, call.inputs, call.options, call.target);

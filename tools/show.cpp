@@ -88,7 +88,7 @@ void show_call(ShowRequest& request) {
     write_report(request.html, kernels, options);
   }
   if (!request.prints()) return;
-  for (auto& kernel : kernels) fmt::print("{}", show(kernel, request.options));
+  fmt::print("{}", show(kernels, request.options));
 }
 
 // The statements that do the same with the kernels of a file.
@@ -110,8 +110,7 @@ void show_file(const ShowRequest& request) {
                           statement_of_analysis("kernel", request.extents, request.estimated()));
     text += fmt::format("tegula::write_report({}, kernels, report);\n", literal(request.html));
   }
-  if (request.prints())
-    text += "for (auto& kernel : kernels) std::fputs(tegula::show(kernel, options).c_str(), stdout);\n";
+  if (request.prints()) text += "std::fputs(tegula::show(kernels, options).c_str(), stdout);\n";
   fmt::print("{}", run_kernel_file("show", request.call.op, text, request.flags));
 }
 

@@ -296,6 +296,8 @@ void tune_operator(const TuneRequest& request) {
     return;
   }
   if (!request.measured.empty() || !request.compiled.empty()) return measure_candidate(request);
+  operator_named(request.call.op);
+  expect_device(target_named(request.call.target));
   const Call call = resolve(request.call);
   const std::string key = key_of(request, call.target);
   const measure::TunedCache cache = measure::tuned_cache();

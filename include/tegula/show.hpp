@@ -35,6 +35,9 @@ struct ShowOptions {
 
 // The selected texts, in the order of the options.
 std::string show(const lang::Kernel& kernel, const ShowOptions& options = {});
+// Those of all kernels, one after the other. Pictures of the second kernel of a name are KERNEL.2_GRID.layout
+// and so on, so that none replaces another's.
+std::string show(std::span<const lang::Kernel> kernels, const ShowOptions& options = {});
 
 // A picture as SVG: `name` is KERNEL_GRID.layout, KERNEL_GRID.schedule or KERNEL_GRID.memory.
 struct Picture {

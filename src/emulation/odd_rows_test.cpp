@@ -145,7 +145,7 @@ TEST_P(OddRows, AreLoadedAndStoredByAlignedWords) {
     const lang::Kernel program = odd_rows(GetParam(), width, bf16, bf16);
     expect_rows(program, width, bf16, bf16, 0, 0);
     const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
-    if (width == 1001) EXPECT_NE(text.find(GetParam().has), std::string::npos) << text;
+    if (width == 1001) { EXPECT_NE(text.find(GetParam().has), std::string::npos) << text; }
   }
 }
 

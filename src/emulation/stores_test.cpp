@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"
+#include "passes/cuda/testing/plane_sums.hpp"
 #include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
@@ -87,27 +88,6 @@ TEST_P(StoresOf, AreAsInterpreted) {
 }
 
 // Two sums of a step, of which one may go along other dimensions of the tensor.
-lang::Kernel planes(bool along_same) {
-  using namespace lang;
-  return kernel("planes", [&] {
-    lang::Tensor x = input("x", {steps * 64, 64}, bf16), y = input("y", {64, 64}, bf16),
-                 out = inout("out", {64, 64, 64}, f32);
-    grid(1, {.threads = 128}, [&](Index) {
-      Shared q({64, 64}, bf16);
-      copy(y.at(0, 0), q);
-      pipelined(steps, {.stages = 2}, [&](Index k) {
-        Shared p({64, 64}, bf16);
-        copy(x.at(k * 64, 0), p);
-        Fragment a({64, 64}, f32, 0), b({64, 64}, f32, 0);
-        gemm(p, q, a);
-        gemm(p, q.T(), b);
-        accumulate(out.slice(0).at(0, 0), a);
-        accumulate(along_same ? out.slice(1).at(0, 0) : out.slice(all, 1).at(0, 0), b);
-      });
-    });
-  });
-}
-
 TEST(StoresOfPlanes, AreAsInterpreted) {
   const Watchdog watchdog("planes", most_time);
   const Tensor x = Tensor::random_integers({steps * 64, 64}, bf16, 1, -2, 2),
@@ -115,7 +95,8 @@ TEST(StoresOfPlanes, AreAsInterpreted) {
   for (const bool along_same : {true, false}) {
     const auto result = [&](Target target) {
       const Tensor out = Tensor::full({64, 64, 64}, f32, 0);
-      compile(planes(along_same), target).call_in_order(std::vector<Argument>{x, y, out});
+      compile(passes::testing::plane_sums(along_same), target)
+          .call_in_order(std::vector<Argument>{x, y, out});
       return out;
     };
     const Tensor expected = result(Target::interpreter());

@@ -327,47 +327,64 @@ Flow ReduceNode::run(Machine& m) const {
   return Flow::next;
 }
 
+namespace {
+
+// The elements that a scan passes, of one of its views: element i is `step` times i behind the first.
+struct ScannedRow {
+  Memory* memory = nullptr;
+  std::int64_t first = 0, step = 0;
+  std::int64_t operator[](std::int64_t i) const { return first + i * step; }
+};
+
+// Where there are `starts`, the sum begins anew at every one that is not 0.
+void scan_row(Machine& m, const ScanNode& n, const ScannedRow& from, const ScannedRow& to,
+              const ScannedRow* starts) {
+  const DType held = compute_type(n.to_type);
+  const ir::Value none = value_of(held, identity(n.op, n.to_type));
+  const std::int64_t length = n.from->extents[n.dim];
+  ir::Value total = none;
+  bool overflow = false;
+  for (std::int64_t step = 0; step < length; ++step) {
+    const std::int64_t i = n.reverse ? length - 1 - step : step;
+    if (starts) {
+      const Cell mark = m.read_valid(*starts->memory, (*starts)[i], "a start that a scan reads", n);
+      if (mark.integer != 0) total = none;
+    }
+    const Cell cell = m.read_valid(*from.memory, from[i], "an element that a scan reads", n);
+    const ir::Value before = total;
+    total = reduced(n.op, total, value_of(held, converted(n.from_type, n.to_type, cell)), &overflow);
+    if (overflow) {
+      m.fail(fmt::format("the sum in {} does not fit {}; use a wider type", m.element_text(*to.memory, to[i]),
+                         held.name()),
+             n.at());
+    }
+    m.write(*to.memory, to[i], cell_of(n.exclusive ? before : total), n);
+  }
+}
+
+}  // namespace
+
 Flow ScanNode::run(Machine& m) const {
   const Side source(m, *from, *this), target(m, *to, *this);
   std::optional<Side> marks;
   if (starts != nullptr) marks.emplace(m, *starts, *this);
-  const DType held = compute_type(to_type);
   // The first elements of the rows along `dim`; the other views step in the same way.
   const auto first_of = [&](ResolvedView view) {
     for (std::size_t d = dim; d + 1 < view.axes.size(); ++d) view.axes[d] = view.axes[d + 1];
     return view;
   };
+  const auto row_of = [&](const Side& side, std::int64_t first) {
+    return ScannedRow{&side.memory, first, side.view.axes[dim].step};
+  };
   std::vector<std::int64_t> extents = from->extents;
   extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(dim));
-  std::vector<std::int64_t> begins;  // of the rows of `starts`
+  std::vector<ScannedRow> rows_of_marks;
   if (marks)
     for_each_pair(extents, first_of(marks->view), first_of(marks->view),
-                  [&](std::int64_t p, std::int64_t) { begins.push_back(p); });
-  const std::int64_t length = from->extents[dim];
+                  [&](std::int64_t p, std::int64_t) { rows_of_marks.push_back(row_of(*marks, p)); });
   std::size_t row = 0;
   for_each_pair(extents, first_of(source.view), first_of(target.view), [&](std::int64_t p, std::int64_t q) {
-    const ir::Value none = value_of(held, identity(op, to_type));
-    ir::Value total = none;
-    bool overflow = false;
-    for (std::int64_t step = 0; step < length; ++step) {
-      const std::int64_t i = reverse ? length - 1 - step : step;
-      if (marks) {
-        const std::int64_t at = begins[row] + i * marks->view.axes[dim].step;
-        const Cell mark = m.read_valid(marks->memory, at, "a start that a scan reads", *this);
-        if (mark.integer != 0) total = none;
-      }
-      const Cell cell = m.read_valid(source.memory, p + i * source.view.axes[dim].step,
-                                     "an element that a scan reads", *this);
-      const ir::Value before = total;
-      total = reduced(op, total, value_of(held, converted(from_type, to_type, cell)), &overflow);
-      const std::int64_t at = q + i * target.view.axes[dim].step;
-      if (overflow)
-        m.fail(fmt::format("the sum in {} does not fit {}; use a wider type",
-                           m.element_text(target.memory, at), held.name()),
-               this->at());
-      m.write(target.memory, at, cell_of(exclusive ? before : total), *this);
-    }
-    ++row;
+    scan_row(m, *this, row_of(source, p), row_of(target, q), marks ? &rows_of_marks[row++] : nullptr);
   });
   return Flow::next;
 }

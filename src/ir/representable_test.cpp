@@ -45,8 +45,8 @@ TEST(Representable, TypesHoldAllValuesOfOthers) {
 }
 
 TEST(Representable, ExpressionsKeepWhatTheirPartsAre) {
-  const auto x = std::make_shared<const Variable>(Variable{"x", f32, VariableKind::let}),
-             y = std::make_shared<const Variable>(Variable{"y", f32, VariableKind::let});
+  const auto x = std::make_shared<const Variable>(Variable{"x", f32, VariableKind::let, {}}),
+             y = std::make_shared<const Variable>(Variable{"y", f32, VariableKind::let, {}});
   const StoredType of_x = [&](const VariablePtr& v) {
     return v == x ? std::optional<DType>(f16) : std::nullopt;
   };

@@ -207,6 +207,18 @@ TEST_F(Tool, TunesTiles) {
   EXPECT_TRUE(has(refused.err, "the plan of cumsum has no choice for this call")) << refused.err;
 }
 
+// Before tensors are made, which here no memory holds, and before a table begins.
+TEST_F(Tool, NamesAMissingGpuFirst) {
+  const std::string call = " gemm --random a=4000000x4000000:bf16 --random b=4000000x4000000:bf16";
+  for (const std::string& command :
+       {"tune" + call, "bench" + call, "run" + call, std::string("check gemm")}) {
+    const auto refused = tool(command + " --target cuda", "TEGULA_CUDA=none");
+    EXPECT_EQ(refused.status, 1) << command;
+    EXPECT_EQ(refused.out, "") << command;
+    EXPECT_TRUE(has(refused.err, "the CUDA driver was not found (TEGULA_CUDA is 'none')")) << refused.err;
+  }
+}
+
 // Operators without options for tiles: what their plan chooses among, which TEGULA_PLAN chooses in any
 // program.
 TEST_F(Tool, TunesPlans) {

@@ -27,7 +27,7 @@ ops::Operator faulty(std::function<ops::Tensors()> run) {
 }
 
 CaseVerdict verdict_of(std::function<ops::Tensors()> run) {
-  const ops::Case example{"only", {}, [](std::uint64_t) { return ops::Tensors{}; }};
+  const ops::Case example{"only", {}, [](std::uint64_t) { return ops::Tensors{}; }, {}};
   return check_case(faulty(std::move(run)), example, Target::interpreter(), 1);
 }
 

@@ -107,6 +107,17 @@ TEST_F(KernelFile, ReportWorksInABrowser) {
   EXPECT_EQ(empty, 0);
 }
 
+TEST_F(KernelFile, KernelsOfOneNameHavePicturesEach) {
+  const std::string pictures = file("pictures");
+  const auto outcome =
+      tool("show " + written(mine) + " --flag=-DTILE=64 --schedule --svg '" + pictures + "'");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  for (const char* name : {"/product_64_0.schedule.svg", "/product_64.2_0.schedule.svg"}) {
+    EXPECT_TRUE(has(outcome.out, name)) << outcome.out;
+    EXPECT_EQ(xml_fault(contents(pictures + name)), "");
+  }
+}
+
 TEST_F(KernelFile, IsAnalyzed) {
   const auto outcome =
       tool("analyze " + written(mine) + " --flag=-DTILE=128 --extent M=4096,N=4096,K=512 --machine h200");

@@ -41,6 +41,8 @@ class CudaGridPrinter : private RowPrinter {
  private:
   // ---- statements (print_stmt.cpp, print_control.cpp)
   void prologue();
+  std::string print_without_roles(const ir::Grid& grid);
+  std::string launch_bounds(const ir::Grid& grid) const;
   // ---- the order of grids, and of blocks that take what is left (print_order.cpp)
   bool has_waits() const { return target_.has_wgmma() && number_ > 0; }
   bool runs_beside(int number) const;  // beside the grid before it

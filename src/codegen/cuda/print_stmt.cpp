@@ -95,7 +95,10 @@ std::string CudaGridPrinter::print() {
     }
   }
   notes_.of_hints(grid, plan_, target_);
-  if (plan_.roles) return print_roles(grid);
+  return plan_.roles ? print_roles(grid) : print_without_roles(grid);
+}
+
+std::string CudaGridPrinter::print_without_roles(const Grid& grid) {
   ctas_ = grid.hints.cluster;
   if (ctas_ > 1) not_spread_ = plan_.not_spread, own_memory_ = "own_memory", team_barrier_ = cluster_barrier;
   notes_.add(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
@@ -117,15 +120,19 @@ std::string CudaGridPrinter::print() {
   blocks_ = passes::blocks_without_roles(grid, target_);
   while (blocks_ > 1 && memory_.peak() > passes::shared_bytes_of(blocks_)) --blocks_;
   notes_.of_blocks(grid, blocks_);
-  // Where the program says nothing, the assembler weighs registers against blocks that share a processor.
-  std::string bounds = grid.hints.blocks_per_processor > 0 ? fmt::format("({}, {})", team_.threads, blocks_)
-                                                           : fmt::format("({})", team_.threads / ctas_);
-  if (ctas_ > 1) bounds += fmt::format(" __cluster_dims__({}, 1, 1)", ctas_);
   return without_unused(fmt::format(
       "extern \"C\" __global__ void __launch_bounds__{} {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
-      bounds, plan_.function, location_in_folder(grid.at),
+      launch_bounds(grid), plan_.function, location_in_folder(grid.at),
       begun_together(text_of(place_sync(out_.finish(), team_barrier_), 1))));
+}
+
+// Where the program says nothing, the assembler weighs registers against blocks that share a processor.
+std::string CudaGridPrinter::launch_bounds(const Grid& grid) const {
+  const bool says_blocks = grid.hints.blocks_per_processor > 0;
+  const std::string bounds = says_blocks ? fmt::format("({}, {})", team_.threads, blocks_)
+                                         : fmt::format("({})", team_.threads / ctas_);
+  return ctas_ > 1 ? fmt::format("{} __cluster_dims__({}, 1, 1)", bounds, ctas_) : bounds;
 }
 
 std::int64_t CudaGridPrinter::missing_shared_bytes(const Grid& grid) const {

@@ -1,7 +1,7 @@
 // The gradients of dense attention against their formula, over one table, and the formula against
 // differences.
 #include "ops/reference/reference.hpp"
-#include "ops/testing/operators.hpp"
+#include "ops/testing/gradients.hpp"
 
 namespace tegula::ops {
 namespace attention_backward_test {
@@ -146,9 +146,8 @@ TEST_P(AttentionBackwardRows, AgreeWithTheFormula) {
     Given in(row);
     in.forward();
     in.options.target = target;
-    const Planted dq(in.q.inside.shape(), row.type), dk(in.k.inside.shape(), row.type),
-        dv(in.v.inside.shape(), row.type);
-    AttentionBackwardOptions more{.dq = dq.inside, .dk = dk.inside, .dv = dv.inside};
+    const PlantedGradients results(in.q.inside, in.k.inside, in.v.inside, row.type);
+    AttentionBackwardOptions more{.dq = results.dq.inside, .dk = results.dk.inside, .dv = results.dv.inside};
     if (row.dlse) more.dlse = in.dlse.inside;
     auto call = [&] {
       return attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside, in.out.inside,
@@ -160,14 +159,10 @@ TEST_P(AttentionBackwardRows, AgreeWithTheFormula) {
                                            more.dlse, steps);
     };
     const AttentionGradients exact = by_formula(f64), plain = by_formula(row.type);
-    expect_close("dq", dq.inside, exact.dq, plain.dq, row.type);
-    expect_close("dk", dk.inside, exact.dk, plain.dk, row.type);
-    expect_close("dv", dv.inside, exact.dv, plain.dv, row.type);
+    expect_gradients(results.inside(), exact, plain, row.type);
     expect_close("dsinks", result.dsinks, exact.dsinks, plain.dsinks, f32);
-    EXPECT_TRUE(dq.is_clean_outside() && dk.is_clean_outside() && dv.is_clean_outside());
-    const Tensor first = dk.whole.clone();
-    call();
-    EXPECT_TRUE(equal(first, dk.whole));
+    EXPECT_TRUE(results.are_clean_outside());
+    results.expect_again(call);
   }
 }
 
@@ -190,9 +185,7 @@ TEST(AttentionBackward, FormulaAgreesWithDifferences) {
       const AttentionResult result = reference::attention(q, k, v, options);
       return sum_of_products(result.out, in.dout.inside) + sum_of_products(result.lse, dlse);
     };
-    expect_differences(q, exact.dq, loss);
-    expect_differences(k, exact.dk, loss);
-    expect_differences(v, exact.dv, loss);
+    expect_differences(q, k, v, exact, loss);
     expect_differences(sinks, exact.dsinks, loss);
   }
 }

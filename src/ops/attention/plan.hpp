@@ -17,7 +17,7 @@ struct AttentionProblem {
   std::int64_t left = -1, right = -1;     // of its position, -1: all
   int dim = 64, dim_v = 64;
   bool as_they_are = false;  // keys and values of contiguous rows, which no thread converts
-  double steps_of_split = 0;  // what a split more costs its merge
+  double merge_steps_of_split = 0;  // what a split more costs the merge, in steps of keys
 };
 
 struct AttentionPlan {

@@ -2,7 +2,7 @@
 // differences.
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing/operators.hpp"
+#include "ops/testing/gradients.hpp"
 
 namespace tegula::ops {
 namespace block_sparse_backward_test {
@@ -145,9 +145,9 @@ TEST_P(BlockSparseBackwardRows, AgreeWithTheFormula) {
                  std::to_string(row.options.k_block_size) + " " + std::string(target.name()));
     Given in(row);
     in.options.target = target;
-    const Planted dq(in.q.inside.shape(), row.type), dk(in.k.inside.shape(), row.type),
-        dv(in.v.inside.shape(), row.type);
-    BlockSparseBackwardOptions more{.dq = dq.inside, .dk = dk.inside, .dv = dv.inside};
+    const PlantedGradients results(in.q.inside, in.k.inside, in.v.inside, row.type);
+    BlockSparseBackwardOptions more{
+        .dq = results.dq.inside, .dk = results.dk.inside, .dv = results.dv.inside};
     if (row.dlse) more.dlse = in.dlse.inside;
     auto call = [&] {
       block_sparse_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside, in.out.inside,
@@ -159,13 +159,9 @@ TEST_P(BlockSparseBackwardRows, AgreeWithTheFormula) {
                                                         in.options, more.dlse, steps);
     };
     const AttentionGradients exact = by_formula(f64), plain = by_formula(row.type);
-    expect_close("dq", dq.inside, exact.dq, plain.dq, row.type);
-    expect_close("dk", dk.inside, exact.dk, plain.dk, row.type);
-    expect_close("dv", dv.inside, exact.dv, plain.dv, row.type);
-    EXPECT_TRUE(dq.is_clean_outside() && dk.is_clean_outside() && dv.is_clean_outside());
-    const Tensor first = dk.whole.clone();
-    call();
-    EXPECT_TRUE(equal(first, dk.whole));
+    expect_gradients(results.inside(), exact, plain, row.type);
+    EXPECT_TRUE(results.are_clean_outside());
+    results.expect_again(call);
   }
 }
 
@@ -192,9 +188,7 @@ TEST_P(BlockSparseBackwardRows, AgreeWithTheFormulaAsPlannedForGpus) {
                                                       in.options, dlse, steps);
   };
   const AttentionGradients exact = by_formula(f64), plain = by_formula(row.type);
-  expect_close("dq", planned.bound.output("dq"), exact.dq, plain.dq, row.type);
-  expect_close("dk", planned.bound.output("dk"), exact.dk, plain.dk, row.type);
-  expect_close("dv", planned.bound.output("dv"), exact.dv, plain.dv, row.type);
+  expect_gradients(gradients_of(planned.bound), exact, plain, row.type);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BlockSparseBackwardRows, testing::ValuesIn(table()));
@@ -213,9 +207,7 @@ TEST(BlockSparseBackward, FormulaAgreesWithDifferences) {
       const AttentionResult result = reference::block_sparse_attention(q, k, v, in.options);
       return sum_of_products(result.out, in.dout.inside) + sum_of_products(result.lse, dlse);
     };
-    expect_differences(q, exact.dq, loss);
-    expect_differences(k, exact.dk, loss);
-    expect_differences(v, exact.dv, loss);
+    expect_differences(q, k, v, exact, loss);
   }
 }
 

@@ -2,8 +2,7 @@
 // plan takes, what the program computes with them, and that tensor cores multiply by warp groups.
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing/operators.hpp"
-
+#include "ops/testing/gradients.hpp"
 #include "tegula/explain.hpp"
 
 namespace tegula::ops {
@@ -51,7 +50,7 @@ void expect_forward(const Given& in, DType type) {
   expect_close("lse", call.bound.output("lse"), exact.lse, plain.lse, f32);
 }
 
-void expect_gradients(const Given& in, DType type) {
+void expect_backward(const Given& in, DType type) {
   const AttentionResult forward = reference::block_sparse_attention(in.q, in.k, in.v, in.options, type);
   const Tensor out = forward.out.to(type), lse = forward.lse.to(f32);
   PlannedCall call(block_sparse_attention_backward_schema(),
@@ -62,9 +61,7 @@ void expect_gradients(const Given& in, DType type) {
     return reference::block_sparse_attention_backward(in.dout, in.q, in.k, in.v, in.options, {}, steps);
   };
   const AttentionGradients exact = by_formula(f64), plain = by_formula(type);
-  expect_close("dq", call.bound.output("dq"), exact.dq, plain.dq, type);
-  expect_close("dk", call.bound.output("dk"), exact.dk, plain.dk, type);
-  expect_close("dv", call.bound.output("dv"), exact.dv, plain.dv, type);
+  expect_gradients(gradients_of(call.bound), exact, plain, type);
 }
 
 // On the interpreter.
@@ -72,7 +69,7 @@ TEST_P(BlockSparseOnGpus, AgreesWithTheFormula) {
   Given in(GetParam());
   in.options.target = Target::interpreter();
   expect_forward(in, GetParam().type);
-  expect_gradients(in, GetParam().type);
+  expect_backward(in, GetParam().type);
 }
 
 std::vector<Row> table() {
@@ -100,7 +97,7 @@ TEST(BlockSparseOnHopper, AgreesWithTheFormula) {
     Given in(row);
     in.options.target = Target::emulated_sm90();
     expect_forward(in, row.type);
-    expect_gradients(in, row.type);
+    expect_backward(in, row.type);
   }
 }
 

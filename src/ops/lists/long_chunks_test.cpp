@@ -5,7 +5,7 @@
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/nsa/backward.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing/operators.hpp"
+#include "ops/testing/gradients.hpp"
 
 namespace tegula::ops {
 namespace long_chunks_test {
@@ -14,20 +14,6 @@ std::vector<Target> all_targets(bool emulated = true) {
   std::vector<Target> targets = test_targets();
   if (emulated) targets.push_back(Target::emulated_sm90());
   return targets;
-}
-
-void expect_gradients(const AttentionGradients& result, const AttentionGradients& exact,
-                      const AttentionGradients& plain, DType type) {
-  expect_close("dq", result.dq, exact.dq, plain.dq, type);
-  expect_close("dk", result.dk, exact.dk, plain.dk, type);
-  expect_close("dv", result.dv, exact.dv, plain.dv, type);
-}
-
-AttentionGradients gradients_of(const BoundCall& bound) {
-  return {bound.output("dq"), bound.output("dk"), bound.output("dv"), {}};
-}
-AttentionGradients without_dsel_scale(const NsaSelectedGradients& all) {
-  return {all.dq, all.dk, all.dv, {}};
 }
 
 // Rows that end inside a chunk and inside a step of it, or with one chunk; lists that fold, or several passes
@@ -139,7 +125,7 @@ TEST_P(LongChunksOfTokens, AgreeWithTheFormulaInTwoPasses) {
     ASSERT_EQ(call.kernel.chunk, inverse_rows);
     call.kernel.chunk = row.chunk;
     run_two_passes(call, planned.launch);
-    expect_gradients(gradients_of(planned.bound), without_dsel_scale(exact), without_dsel_scale(plain), f32);
+    expect_gradients(gradients_of(planned.bound), exact, plain, f32);
     if (row.dsel_scale)
       expect_close("dsel_scale", planned.bound.output("dsel_scale"), exact.dsel_scale, plain.dsel_scale, f32);
   }
@@ -155,8 +141,7 @@ TEST_P(LongChunksOfTokens, AgreeWithTheFormulaInOnePass) {
     return reference::nsa_selected_attention_backward(in.dout, in.q, in.k, in.k, in.lists, in.options, {},
                                                       steps);
   };
-  const AttentionGradients exact = without_dsel_scale(by_formula(f64)),
-                           plain = without_dsel_scale(by_formula(f32));
+  const NsaSelectedGradients exact = by_formula(f64), plain = by_formula(f32);
   for (const Target& target : all_targets(row.emulated)) {
     SCOPED_TRACE(target.name());
     in.options.target = target;

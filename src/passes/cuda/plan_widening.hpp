@@ -14,7 +14,7 @@ inline constexpr int widened_elements = 16;
 // Rows of the tile that a copy fills; those outside of the limits are zeros.
 struct WidenedRows {
   std::int64_t first = 0, count = 0;
-  ir::Expr low, high;  // numbers of rows of the tile, half open; null: no limit
+  ir::Expr low = {}, high = {};  // numbers of rows of the tile, half open; null: no limit
 };
 
 struct Widening {

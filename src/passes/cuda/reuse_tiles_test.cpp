@@ -60,8 +60,10 @@ TEST_P(ReusedTiles, MakeRoomForSlots) {
   for (const ir::Declare* own : testing::all_of<ir::Declare>(roles->consumer))
     made += own->tile->space == ir::Space::shared && roles->ring_of(own->tile.get()) < 0;
   EXPECT_EQ(made, c.made);
-  for (const RingPlan& ring : roles->rings)
-    if (ring.in_loop) EXPECT_EQ(ring.depth, c.stages);
+  for (const RingPlan& ring : roles->rings) {
+    if (!ring.in_loop) continue;
+    EXPECT_EQ(ring.depth, c.stages);
+  }
 }
 
 const ReuseCase reuse_cases[] = {

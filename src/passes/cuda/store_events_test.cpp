@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "passes/cuda/testing/plane_sums.hpp"
 #include "passes/cuda/testing/plans.hpp"
 #include "schedule/testing/mutations.hpp"
 #include "schedule/verify.hpp"
@@ -186,25 +187,7 @@ TEST(StoresTogether, AreSimulated) {
 // threads of their own groups.
 TEST(SumsHandedOver, GoAlongTheSameDimensions) {
   const auto sends = [](bool along_same) {
-    const Kernel program = kernel("planes", [&] {
-      Dim n("n");
-      Tensor x = input("x", {n, 64}, bf16), y = input("y", {64, 64}, bf16),
-             out = inout("out", {64, 64, 64}, f32);
-      grid(1, {.threads = 128}, [&](Index) {
-        Shared q({64, 64}, bf16);
-        copy(y.at(0, 0), q);
-        pipelined(ceildiv(n, 64), {.stages = 2}, [&](Index k) {
-          Shared p({64, 64}, bf16);
-          copy(x.at(k * 64, 0), p);
-          Fragment a({64, 64}, f32, 0), b({64, 64}, f32, 0);
-          gemm(p, q, a);
-          gemm(p, q.T(), b);
-          accumulate(out.slice(0).at(0, 0), a);
-          accumulate(along_same ? out.slice(1).at(0, 0) : out.slice(all, 1).at(0, 0), b);
-        });
-      });
-    });
-    const testing::Lowered lowered(program);
+    const testing::Lowered lowered(testing::plane_sums(along_same));
     const std::string text = schedule::print(*lowered.plan.grids[0].schedule);
     int count = 0;
     for (std::size_t at = 0; (at = text.find("send tile", at)) != std::string::npos; ++at) ++count;
