@@ -4,7 +4,7 @@
 // and A = (I + L)⁻¹, a chunk writes u − w · state, where w = A β k e^G and u = A β v. With the faded keys and
 // queries that are formed here, states and their gradients are those of scans.
 #pragma once
-#include "ops/linear/sequences.hpp"
+#include "ops/linear/recurrent.hpp"
 
 namespace tegula::ops {
 
@@ -31,7 +31,6 @@ struct KdaKernel {
   // The type for products of decayed keys, whose factors reach e^40, which f16 cannot represent.
   DType wide() const { return type == bf16 ? bf16 : f32; }
 };
-inline constexpr float least_gate = -5;
 
 // q, k, v, g, beta, scale give w, u, decays [batch, chunks, heads, d], and for tokens and heads faded_q =
 // scale · q e^G, kept = k e^(G_last − G) [d] and scores [64], with the scale, of queries and the keys of

@@ -53,13 +53,16 @@ void RecurrentToken::prepare() {
   if (in_.c.unit)
     for (const Fragment* x : {&q, &k}) squares.push_back(map(*x, [&](Index i) { return (*x)(i) * (*x)(i); }));
   for (const Fragment& x : squares) found.push_back(reduce_sum(x));
-  if (gates_) found.push_back(reduce_max(*gates_));
+  // One maximum finds gates on either side of what they may be.
+  if (gates_)
+    found.push_back(reduce_max(
+        map(*gates_, [&](Index i) { return select((*gates_)(i) < least_gate, 1, (*gates_)(i)); })));
   if (in_.c.unit) {
     const Var of_q = rsqrt(found[0].scalar() + least_norm), of_k = rsqrt(found[1].scalar() + least_norm);
     parallel(q, [&](Index i) { q(i) *= of_q, k(i) *= of_k; });
   }
   if (!gates_) return;
-  assert_that(found.back().scalar() <= 0, "g are logarithms of decays: at most 0");
+  assert_that(found.back().scalar() <= 0, "g are logarithms of decays: -5 to 0");
   parallel(*gates_, [&](Index i) { (*gates_)(i) = exp((*gates_)(i)); });
 }
 

@@ -12,6 +12,9 @@ struct ChunkCosts {
 // Whether a call of few tokens takes less time token by token than by chunks.
 bool goes_by_token(const BoundCall& call, const ChunkCosts& chunks);
 
+// Gates of features are no smaller, so that a chunk of 16 tokens fades by at most e^-80.
+inline constexpr float least_gate = -5;
+
 struct RecurrentKernel {
   DType type = f32, result = f32;
   int d = 64, d_v = 64, block = 32;

@@ -364,6 +364,7 @@ Kernel gate_sums_kernel(const GateKernel& c) {
         fill(tile, 0);
       parallel(heads_of_tile, [&](Index h) {
         Var sum = 0.0f;
+        if (c.head) assert_that(head(first + h) <= 0, "g_gamma are logarithms of decays: at most 0");
         serial(rows, [&](Index i) {
           Expr at = c.reverse ? rows - 1 - i : Expr(i);
           sum += tile(at, h);
