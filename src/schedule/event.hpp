@@ -67,6 +67,7 @@ struct Access {
   Instance instance = {};
   Parts parts = {};
   int mapping = 0;  // accesses of equal mappings (not 0) touch, thread by thread, the same elements
+  bool told = false;  // of the pair of words and sums that came with the tile: `buffer` is of the first pair
 };
 
 // The full and the empty barrier of one use of a ring.
@@ -177,6 +178,7 @@ struct SetRegisters {
 struct NextTile {};  // from a counter in global memory; ends the enclosing loop by `Leave` when none is left
 struct SendTile {
   Access to = {};
+  int pair = 0;  // of the words that count its turns and the sums that they count, which come with it
 };
 struct ReceiveTile {
   Access from = {};

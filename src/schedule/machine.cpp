@@ -27,7 +27,7 @@ Machine::Machine(const Model& model, const Trial& trial)
       barriers_(model.barriers()),
       named_(static_cast<std::size_t>(model.ctas()) * named_barriers),
       turns_(model.has_turns() ? model.cells() : 0),
-      mailbox_(model.cells(), -2),
+      mailbox_(model.cells()),
       init_(model.ctas()),
       registers_free_(model.ctas(), 0),
       random_(trial.seed) {
@@ -249,7 +249,7 @@ bool Machine::advance(Actor& a) {
     if (!perform(a, e)) return false;
   }
   // A turn may be passed on behalf of others, which are then past it.
-  if (const auto* passed = std::get_if<PassTurn>(&e.what)) ++a.turns[passed->of.buffer];
+  if (const auto* passed = std::get_if<PassTurn>(&e.what)) ++a.turns[resolved(a, passed->of).buffer];
   ++a.step;
   return true;
 }

@@ -55,7 +55,7 @@ class Machine {
     const std::vector<Step>* program;
     int step = 0;
     std::vector<Frame> frames;
-    int tile = 0;
+    int tile = 0, pair = 0;
     std::vector<int> turns;  // of each buffer that it has passed in this tile
     std::vector<int> cursors;
     std::vector<int> asked;  // how often, by variable, of those that a step decides
@@ -179,6 +179,8 @@ class Machine {
   int slot_of(const Actor& a, const Slot& slot, int slots) const;
   int instance_of(const Actor& a, const Instance& instance, int instances) const;
   std::uint64_t parts_of(const Actor& a, const Access& access) const;
+  // What an access that was told which words means.
+  Access resolved(const Actor& a, Access access) const;
   int cell_of(const Actor& a, const Access& access, int cta) const;
   void touch(Actor& a, const Event& e, const Access& access, int cta, const Record& made);
   void take(Actor& a, const Operation& x);
@@ -214,7 +216,10 @@ class Machine {
   std::vector<Transfer> transfers_;
   std::vector<RemoteUse> remote_;
   std::vector<Turn> turns_;
-  std::vector<int> mailbox_;  // per cell
+  struct Message {
+    int tile = -2, pair = 0;
+  };
+  std::vector<Message> mailbox_;  // per cell
   struct Init {
     Time time = 0, fenced = 0;
     int component = 0;

@@ -100,7 +100,7 @@ bool Machine::on(Actor& a, const Event& e, const Complete& x) {
 
 bool Machine::on(Actor& a, const Event& e, const Store& x) {
   touch_in_queue(a, e, x.from, Queue::store_reads, a.stores.committed + 1, true);
-  if (x.to) touch_in_queue(a, e, *x.to, Queue::store_writes, a.stores.committed + 1, true);
+  if (x.to) touch_in_queue(a, e, resolved(a, *x.to), Queue::store_writes, a.stores.committed + 1, true);
   a.stores.open = true;
   return true;
 }
@@ -163,13 +163,15 @@ bool Machine::on(Actor& a, const Event&, const NextTile&) {
 
 bool Machine::on(Actor& a, const Event& e, const SendTile& x) {
   touch_by_threads(a, e, x.to);
-  mailbox_[cell_of(a, x.to, a.id.cta)] = a.tile;
+  mailbox_[cell_of(a, x.to, a.id.cta)] = {a.tile, x.pair};
   return true;
 }
 
 bool Machine::on(Actor& a, const Event& e, const ReceiveTile& x) {
   touch_by_threads(a, e, x.from);
-  begin_tile(a, mailbox_[cell_of(a, x.from, a.id.cta)]);
+  const Message& message = mailbox_[cell_of(a, x.from, a.id.cta)];
+  a.pair = message.pair;
+  begin_tile(a, message.tile);
   return true;
 }
 
@@ -183,7 +185,7 @@ bool Machine::is_over(const Actor& a, int tile) const {
 }
 
 bool Machine::on(Actor& a, const Event& e, const WaitTurn& x) {
-  Turn& turn = turns_[cell_of(a, x.of, a.id.cta)];
+  Turn& turn = turns_[cell_of(a, resolved(a, x.of), a.id.cta)];
   for (int tile = 0; tile < a.tile; ++tile)
     if (!turn.passed.contains(tile) && !is_over(a, tile)) return false;
   turn.waited.emplace(a.tile, &e);
@@ -192,7 +194,7 @@ bool Machine::on(Actor& a, const Event& e, const WaitTurn& x) {
 }
 
 bool Machine::on(Actor& a, const Event& e, const PassTurn& x) {
-  Turn& turn = turns_[cell_of(a, x.of, a.id.cta)];
+  Turn& turn = turns_[cell_of(a, resolved(a, x.of), a.id.cta)];
   if (!turn.waited.contains(a.tile))
     fail(Rule::turn, a, e, fmt::format("passes the turn of tile {}, which has not waited for it", a.tile));
   turn.passed.insert(a.tile);

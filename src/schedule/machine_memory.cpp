@@ -96,6 +96,14 @@ std::uint64_t Machine::parts_of(const Actor& a, const Access& access) const {
   return (p.mask << by) & all;
 }
 
+Access Machine::resolved(const Actor& a, Access access) const {
+  if (!access.told) return access;
+  constexpr int buffers_of_pair = 2;
+  access.buffer += buffers_of_pair * a.pair;
+  if (access.slot.kind == Slot::Kind::turn) access.slot.value += buffers_of_pair * a.pair;
+  return access;
+}
+
 int Machine::cell_of(const Actor& a, const Access& access, int cta) const {
   const Buffer& b = schedule_.buffers[access.buffer];
   const int slots = b.space == Space::global ? global_slots : b.slots;

@@ -2,7 +2,10 @@
 // weights.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "ops/pieces/plan_choices.hpp"
+#include "ops/quantised_gemm/weights.hpp"
 #include "ops/schema/judge.hpp"
 #include "ops/testing/operators.hpp"
 #include "tegula/ops.hpp"
@@ -199,6 +202,36 @@ TEST(QuantisedGemm, TakesWeightsInBothOrders) {
               packed_weights(Tensor::zeros({3, 33}, u8));
             }).find("multiple of 64"),
             std::string::npos);
+}
+
+// Numbers of the vector are integers beside the largest one of a word; the judge allows 5.9e-6 in norm.
+TEST(QuantisedGemm, KeepsTheNumbersOfOneRow) {
+  struct Case {
+    WeightFormat format;
+    DType scale;
+    double one;
+    int group;
+  };
+  const std::int64_t n = 48, k = 2048;
+  for (const Case& c : {Case{WeightFormat::int4, f32, 1, 128}, Case{WeightFormat::mxfp4, u8, 127, 32},
+                        Case{WeightFormat::nvfp4, e4m3, 1, 16}})
+    for (const DType type : {bf16, f16, e4m3}) {
+      const Tensor a = Tensor::random_normal({1, k}, type, 1),
+                   b = Tensor::random_integers({n, k / 2}, i32, 2, 0, 256).to(u8),
+                   out = quantised_gemm(a, b, Tensor::full({k / c.group, n}, c.scale, c.one),
+                                        {.format = c.format,
+                                         .group = c.group,
+                                         .out_dtype = f32,
+                                         .target = Target::cpu()});
+      double error = 0, all = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        double sum = 0;
+        for (std::int64_t e = 0; e < k; ++e) sum += a.get({0, e}) * stored_weight(b, c.format, false, i, e);
+        error += (out.get({0, i}) - sum) * (out.get({0, i}) - sum);
+        all += sum * sum;
+      }
+      EXPECT_LT(std::sqrt(error / all), 5e-6) << static_cast<int>(c.format) << " " << type.name();
+    }
 }
 
 }  // namespace products_test

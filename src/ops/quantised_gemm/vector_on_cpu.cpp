@@ -15,7 +15,7 @@ namespace {
 // Rows of a block, and those that numbers of the vector are loaded for. Lanes hold the sums of the words of a
 // step; scales are brought for all rows and the steps of a part.
 constexpr int cpu_rows = 16, cpu_rows_at_once = 4, most_step_words = 128, most_part_words = 1024,
-              most_part_groups = 128;
+              most_part_groups = 256;
 
 // The parts and steps of words, and the scales and zeros of their groups.
 struct CpuSteps {
@@ -79,6 +79,8 @@ std::uint32_t in_all_bytes(int byte) { return 0x01010101u * static_cast<std::uin
 
 // The numbers of the vector that a word meets are integers of 16 bits in units of their own, which the
 // largest of them decides; their bytes multiply those of the word, whose integers are bytes after a shift.
+// Units are powers of two, so that of numbers of 8 bits only those that are small beside the largest are
+// rounded; those of 11 bits have a third byte where the result is not rounded.
 // Floats of 4 bits are such integers in units of one half. The sums of a word are exact.
 class BytesOnCpu {
  public:
@@ -102,14 +104,14 @@ class BytesOnCpu {
   const QuantisedWeights& w_ = base_.w;
   CpuSteps steps_{base_};
   int shifts_ = 8 / w_.bits();  // after each of which the numbers of a word begin its bytes
-  // The numbers of a vector of i8 are their own high bytes.
-  bool has_low_bytes_ = base_.c.type != i8;
-  int rows_of_bytes_ = (has_low_bytes_ ? 2 : 1) * shifts_;
+  // The bytes of a number of the vector; those of i8 are their own.
+  int digits_ = base_.c.type == i8 ? 1 : base_.c.type == f16 && base_.c.out == f32 ? 3 : 2;
+  int rows_of_bytes_ = digits_ * shifts_;
 
   Expr words() const { return ceildiv(base_.k, base_.in_word); }
   Expr padded() const { return ceildiv(words(), most_step_words) * most_step_words; }
-  // The high bytes, then the low ones, of the numbers after each shift, and in a last row what makes up for
-  // the excess of the word's integers; units, and the sums of a word's numbers.
+  // The bytes, from the highest, of the numbers after each shift, and in a last row what makes up for the
+  // excess of the word's integers; units, and the sums of a word's numbers.
   Tensor bytes_ = workspace("bytes", {rows_of_bytes_ + 1, padded()}, u32);
   Tensor units_ = workspace("units", {w_.zeros ? 2 : 1, padded()}, f32);
 
@@ -136,7 +138,7 @@ class BytesOnCpu {
       parallel(x.back(), [&](Index i) { x.back()(i) = f32(base_.number_of_a(base_.column(first + i, e))); });
     }
     Fragment units = numbers(f32);
-    parallel(units, [&](Index i) { units(i) = has_low_bytes_ ? unit_of(x, i) : Expr(f32(1)); });
+    parallel(units, [&](Index i) { units(i) = digits_ > 1 ? unit_of(x, i) : Expr(f32(1)); });
     if (is_e2m1(w_.format))
       copy(map(units, [&](Index i) { return units(i) * 0.5f; }), units_.slice(0).at(first));
     else
@@ -145,7 +147,7 @@ class BytesOnCpu {
     for (int e = 0; e < base_.in_word; ++e) {
       integers.push_back(numbers(i32));
       parallel(integers.back(), [&](Index i) {
-        Expr most = has_low_bytes_ ? Expr(f32(most_units)) : Expr(f32(128));
+        const float most = digits_ > 1 ? most_units() : 128.0f;
         integers.back()(i) = i32(round(clamp(x[e](i) / units(i), -most, most)));
       });
     }
@@ -153,15 +155,22 @@ class BytesOnCpu {
     store_sums(integers, units, first);
   }
 
+  static constexpr float least_unit = 0x1p-149f, least_normal = 0x1p-126f;
+  // The sum of a word fits 32 bits.
+  float most_units() const { return digits_ > 2 ? 0x1p20f : 127 * 256 + 127; }
+  // A subnormal number itself.
+  static Expr next_power_of_two(const Expr& x) {
+    constexpr std::uint32_t mantissa = 0x7fffff, exponent = 0x7f800000;
+    return select(x < least_normal, x, bitcast((bitcast(x, u32) + mantissa) & exponent, f32));
+  }
   // NaN if one of the numbers is not finite.
-  static constexpr float most_units = 127 * 256 + 127, least_unit = 0x1p-149f;
-  static Expr unit_of(const std::vector<Fragment>& x, const Index& i) {
+  Expr unit_of(const std::vector<Fragment>& x, const Index& i) const {
     Operand largest = f32(0), zero = f32(0);
     for (const Fragment& number : x) {
       largest = Operand(max(largest, abs(number(i))));
       zero = Operand(zero + number(i) * 0.0f);
     }
-    return max(largest / most_units, least_unit) + zero;
+    return next_power_of_two(max(largest / most_units(), least_unit)) + zero;
   }
 
   void store_bytes(const std::vector<Fragment>& integers, const Expr& first) const {
@@ -171,18 +180,19 @@ class BytesOnCpu {
         Operand all = u32(0);
         for (int byte = 0; byte < 4; ++byte) {
           Expr number = u32(integers[byte * shifts_ + row % shifts_](i));
-          all = Operand(all | (byte_of(number, row < shifts_) << static_cast<std::uint32_t>(8 * byte)));
+          all = Operand(all | (byte_of(number, digits_ - 1 - row / shifts_) << static_cast<std::uint32_t>(8 * byte)));
         }
         own(i) = all;
       });
       copy(own, bytes_.slice(row).at(first));
     }
   }
-  // Of 256 high + low, with a low byte from -128 on.
-  Expr byte_of(const Expr& number, bool high) const {
-    if (!has_low_bytes_) return number & 255u;
-    Expr above = number + 128u;
-    return high ? (above >> 8u) & 255u : (above & 255u) ^ 128u;
+  // Digit 0 is the lowest one; all are from -128 on.
+  Expr byte_of(const Expr& number, int digit) const {
+    std::uint32_t less = 0;
+    for (int lower = 0; lower + 1 < digits_; ++lower) less += 128u << (8 * lower);
+    Expr byte = ((number + less) >> static_cast<std::uint32_t>(8 * digit)) & 255u;
+    return digit + 1 < digits_ ? byte ^ 128u : byte;
   }
 
   void store_sums(const std::vector<Fragment>& integers, const Fragment& units, const Expr& first) const {
@@ -222,13 +232,16 @@ class BytesOnCpu {
   }
 
   Expr sum_of_word(const Expr& word, const std::vector<Expr>& bytes) const {
-    Operand high = i32(0), low = i32(bytes.back());
+    std::vector<Operand> of_digits(digits_ - 1, Operand(i32(0)));
+    of_digits.push_back(Operand(i32(bytes.back())));
     for (int shift = 0; shift < shifts_; ++shift) {
       const Bytes own = bytes_of(word, shift);
-      high = dot_of_bytes(high, own, bytes[shift]);
-      if (has_low_bytes_) low = dot_of_bytes(low, own, bytes[shifts_ + shift]);
+      for (int digit = 0; digit < digits_; ++digit)
+        of_digits[digit] = dot_of_bytes(of_digits[digit], own, bytes[digit * shifts_ + shift]);
     }
-    return has_low_bytes_ ? high * 256 + low : high + low;
+    Operand sum = of_digits[0];
+    for (int digit = 1; digit < digits_; ++digit) sum = Operand(sum * 256 + of_digits[digit]);
+    return Expr(sum);
   }
   // The number from a bit of a word on, less the least one.
   using Bytes = std::function<Expr(std::uint32_t bit)>;

@@ -32,6 +32,15 @@ std::string words(const std::optional<RowLoop>& rows) {
          (rows->adds() ? "added" : "stored");
 }
 
+ir::Stmt last_elements(const ir::Body& body) {
+  ir::Stmt last;
+  ir::for_each_stmt(body, [&](const ir::Stmt& s) {
+    const auto* loop = ir::as<ir::For>(s);
+    if (loop && loop->kind == ir::LoopKind::parallel) last = s;
+  });
+  return last;
+}
+
 class Rows : public ::testing::TestWithParam<RowCase> {};
 
 TEST_P(Rows, AreFoundOnceAndWrittenInPieces) {
@@ -51,11 +60,7 @@ TEST_P(Rows, AreFoundOnceAndWrittenInPieces) {
     });
   }));
   const Layouts layouts = infer_layouts(lowered.body(), c.threads, lowered.target);
-  ir::Stmt last;
-  ir::for_each_stmt(lowered.body(), [&](const ir::Stmt& s) {
-    const auto* loop = ir::as<ir::For>(s);
-    if (loop && loop->kind == ir::LoopKind::parallel) last = s;
-  });
+  const ir::Stmt last = last_elements(lowered.body());
   EXPECT_EQ(words(row_loop(*ir::as<ir::For>(last))), c.rows);
   const auto plan = plan_row_store(last, layouts, c.threads, lowered.target);
   ASSERT_EQ(plan.has_value(), c.slow && *c.slow == 0);
@@ -142,6 +147,23 @@ const RowCase row_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, Rows, ::testing::ValuesIn(row_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
+TEST(RowLoop, KeepsWhatElementsRead) {
+  const testing::Lowered lowered(kernel("limits", [] {
+    Tensor out = output("out", {64, 32}, f32), first = input("first", {64}, i32),
+           end = input("end", {64}, i32), factor = input("factor", {64}, f32);
+    grid(1, {.threads = 128}, [&](Index) {
+      Fragment own({64, 32}, f32, 1);
+      parallel(own, [&](Index i, Index j) {
+        when(i >= first(i) && i < end(i), [&] { out(i, j) = own(i, j) * factor(i); });
+      });
+    });
+  }));
+  const auto rows = row_loop(*ir::as<ir::For>(last_elements(lowered.body())));
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->row.size(), 2u);  // the limits, which decide whether the row is written
+  EXPECT_EQ(rows->found().size(), 1u);
+}
+
 // Where a loop puts the columns of a sum, as a number that it computes.
 struct PlaceCase {
   const char* name;
@@ -169,11 +191,7 @@ TEST_P(Places, OfColumnsAreThoseOfThreadsOrInOrder) {
     });
   }));
   const Layouts layouts = infer_layouts(lowered.body(), c.threads, lowered.target);
-  ir::Stmt last;
-  ir::for_each_stmt(lowered.body(), [&](const ir::Stmt& s) {
-    const auto* loop = ir::as<ir::For>(s);
-    if (loop && loop->kind == ir::LoopKind::parallel) last = s;
-  });
+  const ir::Stmt last = last_elements(lowered.body());
   const auto plan = plan_row_store(last, layouts, c.threads, lowered.target);
   ASSERT_EQ(plan.has_value(), c.is_planned);
   if (!plan) return;

@@ -1,6 +1,7 @@
 #include "passes/cuda/row_loops.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "ir/affine.hpp"
 #include "ir/visit.hpp"
@@ -110,9 +111,19 @@ bool RowLoop::looks_up() const {
 }
 
 std::vector<VariablePtr> RowLoop::found() const {
+  Body of_elements = element;
+  of_elements.push_back(update);
+  std::unordered_set<VariablePtr> read;
+  for (const Stmt& s : of_elements)
+    for_each_expr(s, [&](const Expr& e) {
+      for_each_variable(e, [&](const VariablePtr& v) { read.insert(v); });
+    });
   std::vector<VariablePtr> result;
   for (const Body* body : {&row, &under})
-    for (const Stmt& s : *body) for_each_definition(s, [&](const VariablePtr& v) { result.push_back(v); });
+    for (const Stmt& s : *body)
+      for_each_definition(s, [&](const VariablePtr& v) {
+        if (read.contains(v)) result.push_back(v);
+      });
   return result;
 }
 

@@ -20,7 +20,7 @@ struct RowLoop {
   bool finds_rows() const { return !row.empty() || condition; }
   bool looks_up() const;  // in memory
   bool adds() const;
-  // What is found for the row.
+  // What is found for the row and read for its elements.
   std::vector<ir::VariablePtr> found() const;
 };
 

@@ -177,14 +177,24 @@ void StoreEvents::hand_over(const Stmt& s, Events& out) {
     out_.buffers.push_back(
         {"handed over", schedule::Space::shared, 1, roles_.consumers / 128, handover_bytes});
   }
-  // They count the turns of all.
-  if (has_turns(as<Accumulate>(s))) words(*as<Accumulate>(handed_[0]), Taker::adder);
+  // The words of all that are handed over lie behind each other, each before the sums that it counts.
+  if (has_turns(as<Accumulate>(s)))
+    for (const Stmt& each : handed_) words(*as<Accumulate>(each), Taker::adder);
   for (Event& e : given(s)) out.push_back(std::move(e));
+}
+
+int StoreEvents::pair_of(const Stmt& s) const {
+  const auto* sum = s ? as<Accumulate>(s) : nullptr;
+  if (!has_turns(sum)) return 0;
+  const auto words_of = [&](const Accumulate& own) {
+    return words_.at({own.turn->view.buffer.get(), Taker::adder});
+  };
+  return (words_of(*sum) - words_of(*as<Accumulate>(handed_[0]))) / 2;
 }
 
 Events StoreEvents::given(const Stmt& s) const {
   const schedule::Place place{ring_, 0, schedule::own()};
-  Events all{{schedule::SendTile{schedule::write(handed_words_, {}, schedule::own())}, Who::leader},
+  Events all{{schedule::SendTile{schedule::write(handed_words_, {}, schedule::own()), pair_of(s)}, Who::leader},
              {schedule::ProxyFence{}},
              {schedule::WarpSync{}},
              {schedule::Arrive{schedule::Side::full, place}, Who::each_warp},
@@ -227,6 +237,7 @@ schedule::Role StoreEvents::adders(int registers) const {
   if (const auto& sum = *as<Accumulate>(handed_[0]); has_turns(&sum)) {
     const int own = words_.at({sum.turn->view.buffer.get(), Taker::adder});
     word = {own, schedule::Touch::update, schedule::at_turn(own), schedule::own()};
+    word->told = true;
   }
   Events all{{schedule::WaitFull{place}},
              {schedule::ReceiveTile{schedule::read(handed_words_, {}, schedule::own())}},

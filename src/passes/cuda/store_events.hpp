@@ -40,6 +40,8 @@ class StoreEvents {
   void by_itself(const ir::Stmt& s, schedule::Events& out);
   void hand_over(const ir::Stmt& s, schedule::Events& out);
   schedule::Events given(const ir::Stmt& s) const;
+  // Which of the words of what is handed over count the turns of the statement.
+  int pair_of(const ir::Stmt& s) const;
   schedule::Access words(const ir::Accumulate& sum, Taker taker);
   schedule::Access words(const ir::BufferPtr& tensor, Taker taker);
   // A box of the sum that these words count.

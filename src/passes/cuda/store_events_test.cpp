@@ -196,6 +196,42 @@ TEST(SumsHandedOver, GoAlongTheSameDimensions) {
   EXPECT_EQ(sends(true) - sends(false), 1);
 }
 
+// Two statements have words of their own, and turns that are counted apart: with the words of the first one,
+// the turns of a block that makes only one of the sums, as in some of the simulated runs, would be those of
+// the other sum.
+TEST(SumsHandedOver, HaveTurnsOfTheirOwn) {
+  const Kernel program = kernel("twice", [] {
+    Dim K("K"), B("B");
+    Tensor x = input("x", {B, 64, K}, bf16), y = input("y", {32, K}, bf16), out = inout("out", {128, 32}, f32),
+           flags = input("flags", {B}, i32);
+    grid(B, {.threads = 128}, [&](Index b) {
+      Fragment sum({64, 32}, f32, 0);
+      pipelined(ceildiv(K, 64), {.stages = 2}, [&](Index k) {
+        Shared p({64, 64}, bf16), q({32, 64}, bf16);
+        copy(x.slice(b).at(0, k * 64), p);
+        copy(y.at(0, k * 64), q);
+        gemm(p, q.T(), sum);
+      });
+      when(flags(b) != 0, [&] { accumulate(out.at(0, 0), sum, {.order = b, .consecutive = true}); });
+      accumulate(out.at(64, 0), sum, {.order = b, .consecutive = true});
+    });
+  });
+  const schedule::Schedule s = *testing::Lowered(program).plan.grids[0].schedule;
+  const auto found = schedule::verify(s, schedule::thorough);
+  EXPECT_FALSE(found) << found->message;
+  std::vector<int> pairs;
+  const auto look = [&](const auto& self, const schedule::Events& events) -> void {
+    for (const schedule::Event& e : events) {
+      if (const auto* loop = std::get_if<schedule::Loop>(&e.what)) self(self, loop->body);
+      if (const auto* guard = std::get_if<schedule::Guard>(&e.what)) self(self, guard->body);
+      const auto* sent = std::get_if<schedule::SendTile>(&e.what);
+      if (sent && e.stmt) pairs.push_back(sent->pair);
+    }
+  };
+  for (const schedule::Role& role : s.roles) look(look, role.events);
+  EXPECT_EQ(pairs, (std::vector{0, 1})) << schedule::print(s);
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, StoreEventsOf, ::testing::ValuesIn(cases),
                          [](auto& info) { return std::string(info.param.name); });
 
