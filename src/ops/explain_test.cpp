@@ -183,7 +183,13 @@ const std::vector<CallCase> call_cases{
      Target::cuda(),
      "by multiply-add",
      "multiply-add: "},
-    {"gradients", "attention_backward", heads(bf16, 1024, 128, true), {}, Target::cuda(), "roles: ", ""},
+    {"gradients",
+     "attention_backward",
+     heads(bf16, 1024, 128, true),
+     {},
+     Target::cuda(),
+     "roles: ",
+     "a processor has 3 steps of 128 keys"},
 };
 
 class ExplainedCall : public ::testing::TestWithParam<CallCase> {};

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "ops/attention/maps.hpp"
+#include "ops/attention/notes.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/splits.hpp"
 #include "ops/reference/reference.hpp"
@@ -100,47 +101,6 @@ void multiply_8_bits(const Bound<Attention>& c, AttentionKernel& kernel) {
   kernel.padded.copied = false;  // threads bring what the copy engine does not take
 }
 
-// What the copy engine does not take costs a copy, which short windows cannot hide.
-void note_copies(const AttentionKernel& kernel, Launch& launch) {
-  const TileFeatures& tiles = kernel.padded;
-  if (!tiles.copied && !tiles.copied_keys) return;
-  launch.note([&] {
-    return fmt::format(
-        "plan: rows of {} and {} features are copied to rows that start at multiples of {} bytes; "
-        "multiples of {} features are faster",
-        kernel.dim, kernel.dim_v, tiles.copied ? 16 : 32, tiles.copied ? 8 : 16);
-  });
-}
-
-// What no choice of tiles helps: few tiles, short ones, and scores that take as long as their products.
-void note_bounds(const AttentionKernel& kernel, const AttentionProblem& problem, const AttentionPlan& plan,
-                 Launch& launch) {
-  constexpr double filled = 0.75, few_steps = 12;
-  constexpr int few_features = 64;
-  if (kernel.softcap != ScoreCap::none)
-    launch.note([] { return std::string("plan: softcap takes a hyperbolic tangent of every score"); });
-  if (kernel.weight_type().bits() == 16 && std::max(kernel.dim, kernel.dim_v) <= few_features)
-    launch.note([&] {
-      return fmt::format(
-          "plan: with {} and {} features the exponentials and maxima of scores take as long as products; "
-          "more features do more in that time",
-          kernel.dim, kernel.dim_v);
-    });
-  if (plan.splits > 1 || problem.packed > 1) return;
-  const ProcessorLoad load = load_of_processors(problem, plan);
-  if (load.filled < filled)
-    launch.note([&] {
-      return fmt::format("plan: tiles of {} queries fill {:.0f} % of the processors' time", plan.queries,
-                         100 * load.filled);
-    });
-  else if (load.steps < few_steps)
-    launch.note([&] {
-      return fmt::format(
-          "plan: a processor has {:.0f} steps of {} keys, and blocks take as long to begin and end",
-          load.steps, plan.keys);
-    });
-}
-
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
@@ -153,8 +113,11 @@ void run(const Bound<Attention>& c, Launch& launch) {
   const int splits = c->splits > 0 ? c->splits : plan.splits;
   kernel.split = splits > 1;
   kernel.padded.copied_keys = c.on_gpu() && reads_keys_often(problem, kernel);
-  note_copies(kernel, launch);
-  if (c.on_gpu() && problem.queries > kernel.queries) note_bounds(kernel, problem, plan, launch);
+  note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
+  if (c.on_gpu() && problem.queries > kernel.queries) {
+    note_scores(kernel.dim, kernel.dim_v, kernel.weight_type(), kernel.softcap, launch);
+    if (splits == 1 && problem.packed == 1) note_load(load_of_processors(problem, plan), plan, launch);
+  }
   const ProgramOptions options = program_options(*c, c.real("scale"));
   launch(kernel, attention_kernel,
          {{"scale", options.scale},

@@ -1,7 +1,11 @@
+#include <algorithm>
+
 #include "ops/attention/attention.hpp"
 #include "ops/attention/backward_kernel.hpp"
 #include "ops/attention/backward_plan.hpp"
 #include "ops/attention/maps.hpp"
+#include "ops/attention/notes.hpp"
+#include "ops/pieces/plan.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
@@ -46,9 +50,31 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .late = plan.late};
 }
 
+// Blocks of keys see the queries of a window and those beside it that their tiles hold.
+void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKernel& kernel, Launch& launch) {
+  note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
+  if (!c.on_gpu()) return;
+  note_scores(kernel.dim, kernel.dim_v, kernel.compute, kernel.softcap, launch);
+  const AttentionProblem p = problem_of(c, kernel_of(c));
+  if (p.packed > 1) return;
+  const std::int64_t formed = std::min(p.keys, p.seen + kernel.keys + kernel.queries);
+  if (p.seen < p.keys)
+    launch.note([&] {
+      return fmt::format("plan: tiles of {} x {} form {:.0f} % more scores than a window of {} keys has",
+                         kernel.queries, kernel.keys,
+                         100.0 * static_cast<double>(formed - p.seen) / static_cast<double>(p.seen), p.seen);
+    });
+  const double part = kernel.right && !kernel.left ? 0.5 : 1,
+               scores = part * static_cast<double>(p.sequences * p.heads * p.queries * formed);
+  note_load({scores / (kernel.queries * kernel.pack * kernel.keys) / gpu_processors},
+            {kernel.queries, kernel.keys}, launch);
+}
+
 void run(const Bound<AttentionBackward>& c, Launch& launch) {
   const ProgramOptions options = program_options(*c, c.real("scale"));
-  launch(plan(c), attention_backward_kernel,
+  const AttentionBackwardKernel kernel = plan(c);
+  note_bounds(c, kernel, launch);
+  launch(kernel, attention_backward_kernel,
          {{"scale", options.scale},
           {"left", options.left},
           {"right", options.right},

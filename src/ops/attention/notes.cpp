@@ -1,0 +1,47 @@
+#include "ops/attention/notes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tegula::ops {
+
+void note_copied_rows(int dim, int dim_v, const TileFeatures& tiles, Launch& launch) {
+  if (!tiles.copied && !tiles.copied_keys) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: rows of {} and {} features are copied to rows that start at multiples of {} bytes; "
+        "multiples of {} features are faster",
+        dim, dim_v, tiles.copied ? 16 : 32, tiles.copied ? 8 : 16);
+  });
+}
+
+void note_scores(int dim, int dim_v, DType type, ScoreCap cap, Launch& launch) {
+  constexpr int few_features = 64;
+  if (cap != ScoreCap::none)
+    launch.note([] { return std::string("plan: softcap takes a hyperbolic tangent of every score"); });
+  if (type.bits() == 16 && std::max(dim, dim_v) <= few_features)
+    launch.note([&] {
+      return fmt::format(
+          "plan: with {} and {} features the exponentials and maxima of scores take as long as products; "
+          "more features do more in that time",
+          dim, dim_v);
+    });
+}
+
+void note_load(const ProcessorLoad& load, const AttentionPlan& plan, Launch& launch) {
+  constexpr double filled = 0.75, few_steps = 12;
+  if (load.filled < filled)
+    launch.note([&] {
+      return fmt::format("plan: tiles of {} queries fill {:.0f} % of the processors' time", plan.queries,
+                         100 * load.filled);
+    });
+  else if (load.steps < few_steps)
+    launch.note([&] {
+      return fmt::format(
+          "plan: a processor has {:.0f} steps of {} keys, and blocks take as long to begin and end",
+          load.steps, plan.keys);
+    });
+}
+
+}  // namespace tegula::ops

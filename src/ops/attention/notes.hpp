@@ -1,0 +1,17 @@
+// What a call of attention or of its gradients says about its plan: what no choice of tiles helps.
+#pragma once
+#include "ops/attention/plan.hpp"
+#include "ops/pieces/features.hpp"
+#include "ops/pieces/score_cap.hpp"
+#include "ops/schema/launch.hpp"
+
+namespace tegula::ops {
+
+// What the copy engine does not take costs a copy, which short windows cannot hide.
+void note_copied_rows(int dim, int dim_v, const TileFeatures& tiles, Launch& launch);
+// Scores that take as long as their products, or longer.
+void note_scores(int dim, int dim_v, DType type, ScoreCap cap, Launch& launch);
+// Few tiles, and few steps of each.
+void note_load(const ProcessorLoad& load, const AttentionPlan& plan, Launch& launch);
+
+}  // namespace tegula::ops
