@@ -211,11 +211,12 @@ class Printer {
       maps.push_back(fmt::format("{{{}, {}, {}, {}}}", map.tensor, array("std::int32_t", box).name,
                                  map.columns, text_of(map.is_swizzled)));
     }
-    for (const int tensor : code->program.aligned) aligned.push_back(std::to_string(tensor));
+    for (const auto& [tensor, bytes] : code->program.aligned)
+      aligned.push_back(fmt::format("{{{}, {}}}", tensor, bytes));
     for (auto& own : code->program.assertions)
       assertions.push_back(c_literal(fmt::format("{} ({})", own.message, short_location(own.at))));
     text_ += fmt::format("extern \"C\" const unsigned char {}[];\n", code->symbol);
-    const Array a = array("CudaGrid", grids), b = array("CudaMap", maps), c = array("std::int32_t", aligned);
+    const Array a = array("CudaGrid", grids), b = array("CudaMap", maps), c = array("CudaAligned", aligned);
     return fmt::format("{{{}, {}, {}, {}, {}}}", code->symbol, a.name, counted(b), counted(c),
                        counted(array("char* const", assertions)));
   }

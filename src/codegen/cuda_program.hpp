@@ -63,9 +63,9 @@ struct CudaProgram {
   std::shared_ptr<const passes::CudaPlan> plan;  // what was printed
   std::vector<Kernel> kernels;
   std::vector<TensorMap> maps;
-  // Tensors in Signature::buffers that begin at 16 bytes and whose strides are multiples of that, but for the
-  // last, which is 1, and of which the last ones fit 32 bits: the text supposes it.
-  std::set<int> aligned;
+  // Tensors in Signature::buffers, and the bytes at a multiple of which they begin and all rows do: the text
+  // supposes it, and that the last stride is 1, and that the last ones fit 32 bits.
+  std::map<int, int> aligned;
   std::vector<Assertion> assertions;
   // The meaning of the time stamps of a kernel with a timeline, from number 1 on.
   struct Event {

@@ -187,7 +187,8 @@ class GridPrinter {
   std::string operand_b(const ir::Gemm& n, const ir::Stmt& product);
   std::string product_text(const ir::Gemm& n);
   std::string unpacked_b(const ir::Gemm& n);
-  std::string copied_b(const ir::Copy& n);
+  bool reads_columns(const ir::Gemm& n) const;
+  std::string copied_b(const ir::Copy& n, const ir::Gemm& product);
   std::string panels_text(const ir::Copy& n, MemoryView from);
   std::string rows_text(const FetchAhead& fetch);
   std::string fetched_text(const ir::Stmt& product);

@@ -49,21 +49,27 @@ void plain_product(Program& p) {
       p, [](Tiles& x, const Expr& t) { copy_left(x, t), copy_right(x, t), multiply(x); }, type);
 }
 
-// One product of 16 rows by k x n values of `from`, whose tile holds them, or `transposed`, their transpose.
+// Products of m rows by k x n values of `from`, whose tile holds them, or `transposed`, their transpose.
 template <class Source>
-void one_product(Program& p, int k, int n, const Source& from, bool transposed = false) {
-  Tensor a = p.in(floats({16, k})), b = p.in(from), out = p.out({16, n}, f32);
+void products_of(int m, Program& p, int k, int n, const Source& from, bool transposed, int count = 1) {
+  Tensor a = p.in(floats({m, k})), b = p.in(from), out = p.out({m, n}, f32);
   const int rows = transposed ? n : k, width = transposed ? k : n;
   grid(1, [&](Index) {
-    Shared left({16, k}, f32), right({rows, width}, f32);
+    Shared left({m, k}, f32), right({rows, width}, f32);
     copy(a, left), copy(b, right);
-    Fragment sum({16, n}, f32, 0);
-    if (transposed)
-      gemm(left, right.T(), sum);
-    else
-      gemm(left, right, sum);
+    Fragment sum({m, n}, f32, 0);
+    for (int i = 0; i < count; ++i) {
+      if (transposed)
+        gemm(left, right.T(), sum);
+      else
+        gemm(left, right, sum);
+    }
     copy(sum, out);
   });
+}
+template <class Source>
+void one_product(Program& p, int k, int n, const Source& from, bool transposed = false) {
+  products_of(16, p, k, n, from, transposed);
 }
 
 const Case by_products[] = {
@@ -105,6 +111,26 @@ const Case by_products[] = {
          gemm(left, right, sum);
          copy(sum, out);
        });
+     }},
+    {"few rows by columns that lie along k",
+     [](Program& p) {
+       products_of(1, p, 64, 48, floats({48, 64}, 2), true);
+     }},
+    {"four rows by columns, of which some do not exist",
+     [](Program& p) {
+       products_of(4, p, 64, 48, floats({45, 64}, 2), true);
+     }},
+    {"few rows by columns whose elements do not lie together",
+     [](Program& p) {
+       products_of(3, p, 32, 16, every_other(floats({16, 64}, 2), 1), true);
+     }},
+    {"few rows, which fill no panel",
+     [](Program& p) {
+       products_of(2, p, 30, 48, floats({30, 48}, 2), false);
+     }},
+    {"few rows, whose second product reads the panel",
+     [](Program& p) {
+       products_of(2, p, 30, 48, floats({30, 48}, 2), false, 2);
      }},
     {"tiles that elements are read from",
      [](Program& p) {
@@ -165,6 +191,14 @@ const Case made_before[] = {
      [](Program& p) {
        one_product(p, 32, 48, floats({48, 32}, 2), true);
      }},
+    {"few rows by columns that two products read",
+     [](Program& p) {
+       products_of(2, p, 32, 48, floats({48, 32}, 2), true, 2);
+     }},
+    {"few rows by columns that fill no vectors",
+     [](Program& p) {
+       products_of(2, p, 24, 48, floats({48, 24}, 2), true);
+     }},
     {"more rows than a cache holds",
      [](Program& p) {
        one_product(p, 150, 128, floats({150, 128}, 2));
@@ -180,7 +214,9 @@ TEST_P(LateCopies, ChangeNoResult) {
 
 bool is_made_by_product(const Case& one) {
   const Signature signature(Comparison(std::span(&one, 1)).kernel().ir());
-  return print_cpu(signature).text.find("rows_or_panels(") != std::string::npos;
+  const std::string text = print_cpu(signature).text;
+  return text.find("rows_or_panels") != std::string::npos ||
+         text.find("columns_or_panels") != std::string::npos;
 }
 
 TEST(LateCopy, ProductsMakeCopiesThatNothingElseNeeds) {

@@ -17,12 +17,18 @@ std::string distance_text(const std::string& stride) {
 
 }  // namespace
 
-// The rows of a tensor that the product copies.
-std::string GridPrinter::copied_b(const Copy& n) {
+// Whether the tile of B holds its columns; such a copy is the product's only where it reads them in place.
+bool GridPrinter::reads_columns(const Gemm& n) const { return uses_.panels.at(n.b.buffer.get()).transposed; }
+
+// The rows of a tensor that the product copies, or its columns, which it reads.
+std::string GridPrinter::copied_b(const Copy& n, const Gemm& product) {
   const std::string name = names_.unique("b");
   const std::vector<std::string> extents = extent_texts(n.to);
+  const char* function = reads_columns(product)       ? "columns_or_panels"
+                         : reads_once(product, uses_) ? "rows_or_panels<true>"
+                                                      : "rows_or_panels";
   const auto print = [&](const MemoryView& from, const MemoryView&, const std::string&, const std::string&) {
-    out_.line(fmt::format("const auto {} = rows_or_panels({});", name, panels_text(n, from)));
+    out_.line(fmt::format("const auto {} = {}({});", name, function, panels_text(n, from)));
   };
   for_matrices(memory(n.from, extents), memory(n.to, extents), extents, print);
   return name;
@@ -47,7 +53,7 @@ std::string GridPrinter::unpacked_b(const Gemm& n) {
 
 std::string GridPrinter::operand_b(const Gemm& n, const Stmt& product) {
   const auto copy = late_.find(product.get());
-  if (copy != late_.end()) return copied_b(*as<Copy>(copy->second));
+  if (copy != late_.end()) return copied_b(*as<Copy>(copy->second), n);
   if (!uses_.panels.contains(n.b.buffer.get())) return unpacked_b(n);
   return fmt::format("(const {}*){}", scalar_type(n.c.buffer->type), pointer_name(n.b.buffer));
 }
@@ -116,8 +122,12 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
                           allocate(m * round_up(columns, row_unit) * held_bytes(type))));
   }
   const std::string ahead = fetched_text(s);
-  out_.line(fmt::format("{}{}, (const {}*)({}), {}, {}, {}, {}, {}, {}{});", product_text(n), k, name, a.base,
-                        distance_text(a.axes[0].stride), a.axes[1].stride, b, target, ldc,
+  const bool columns_in_place = late_.contains(s.get()) && reads_columns(n);
+  const std::string function =
+                        columns_in_place ? fmt::format("gemm_columns<{}, {}>(", m, columns) : product_text(n),
+                    along_k = columns_in_place ? "" : a.axes[1].stride + ", ";
+  out_.line(fmt::format("{}{}, (const {}*)({}), {}, {}{}, {}, {}, {}{});", function, k, name, a.base,
+                        distance_text(a.axes[0].stride), along_k, b, target, ldc,
                         direct && !n.overwrite ? "true" : "false", ahead),
             s->at);
   if (!direct) {

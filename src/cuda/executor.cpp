@@ -210,8 +210,8 @@ bool CudaExecutor::Call::request_maps(const Variant& variant) {
     if (!request) return false;
     maps.push_back(*request);
   }
-  for (const int tensor : variant.program().aligned) {
-    if (!has_aligned_rows(tensors[static_cast<std::size_t>(tensor)])) return false;
+  for (const auto& [tensor, bytes] : variant.program().aligned) {
+    if (!has_aligned_rows(tensors[static_cast<std::size_t>(tensor)], bytes)) return false;
   }
   return true;
 }

@@ -19,9 +19,10 @@ constexpr std::chrono::seconds most_time{60};  // of a row, compilation included
 
 struct Step {
   Tensor lists;
-  std::int64_t blocks = 1;  // which the lists name
+  std::int64_t blocks = 1, least = -1;  // which the lists name, from which on
   std::vector<Tensor> outputs;
   std::function<void()> run;
+  std::function<void()> reset = [] {};  // of tensors that are updated in place
 };
 
 Tensor random_there(const Shape& shape, std::uint64_t seed) {
@@ -110,6 +111,52 @@ Step of_tokens(const Sizes& s, std::int64_t window, bool sel_scale_gradient,
   return step;
 }
 
+// A token is appended to pages of two caches, whose lengths lie on the device, and attends to them, in as
+// many splits as the plan gives a cache of this size.
+Step of_caches(std::int64_t pages_of_sequence, std::int64_t batch) {
+  constexpr std::int64_t page = 16, heads = 8, kv_heads = 2, dim = 64, rank = 128;
+  Step step;
+  step.least = 0, step.blocks = pages_of_sequence * page + 1;
+  step.lists = Tensor::empty({batch}, i32, Device::cuda());
+  const std::int64_t pages = batch * pages_of_sequence;
+  std::vector<std::int32_t> entries;  // no page twice, some are missing
+  for (std::int64_t i = 0; i < pages; ++i)
+    entries.push_back(i % 11 == 3 ? -1 : static_cast<std::int32_t>(i * 7 % pages));
+  const Tensor table = Tensor::from(entries, {batch, pages_of_sequence}).to(Device::cuda());
+  const Tensor q = random_there({batch, 1, heads, dim}, 1), k = random_there({batch, 1, kv_heads, dim}, 2),
+               absorbed = random_there({batch, 1, heads, rank}, 3),
+               latent = random_there({batch, 1, 1, rank}, 4),
+               whole = random_there({pages, page, kv_heads, dim}, 5),
+               latents = random_there({pages, page, 1, rank}, 6);
+  const Tensor k_cache = like(whole, bf16), v_cache = like(whole, bf16), rows = like(latents, bf16);
+  AttentionWithKvCache options;
+  options.block_table = table, options.cache_seqlens = step.lists;
+  options.out = step.outputs.emplace_back(like(q, bf16));
+  options.lse = step.outputs.emplace_back(Tensor::empty({batch, heads, 1}, f32, Device::cuda()));
+  MlaDecode latent_options;
+  latent_options.d_v = rank / 2, latent_options.block_table = table,
+  latent_options.cache_seqlens = step.lists;
+  latent_options.out =
+      step.outputs.emplace_back(Tensor::empty({batch, 1, heads, rank / 2}, bf16, Device::cuda()));
+  latent_options.lse = step.outputs.emplace_back(Tensor::empty({batch, heads, 1}, f32, Device::cuda()));
+  step.reset = [=] {
+    copy_elements(whole, k_cache), copy_elements(whole, v_cache), copy_elements(latents, rows);
+  };
+  step.run = [=, lengths = step.lists, kept = step.outputs] {
+    (void)kept;
+    AppendKv appended;
+    appended.v = k, appended.v_cache = v_cache, appended.block_table = table,
+    appended.cache_seqlens = lengths;
+    append_kv(k, k_cache, appended);
+    attention_with_kv_cache(q, k_cache, v_cache, options);
+    AppendKv of_latents;
+    of_latents.block_table = table, of_latents.cache_seqlens = lengths;
+    append_kv(latent, rows, of_latents);
+    mla_decode(absorbed, rows.select(2, 0), latent_options);
+  };
+  return step;
+}
+
 struct Row {
   std::string name;
   std::function<Step()> make;
@@ -139,12 +186,15 @@ const Row rows[] = {
      }},
     {"selected_by_three_warp_groups",
      [] { return of_tokens({.tokens = 8229, .heads = 32, .dim = 128}, 0, false, {}); }},
+    {"caches_in_splits", [] { return of_caches(40, 3); }},
+    {"caches_of_many_sequences", [] { return of_caches(4, 150); }},
     {"selected_and_divided",
      [] { return of_tokens({.tokens = 12388, .dim = 128, .entries = 40}, 0, false, {}); }},
 };
 
 void fill(const Step& step, std::uint64_t seed) {
-  copy_elements(Tensor::random_integers(step.lists.shape(), i32, seed, -1, step.blocks), step.lists);
+  copy_elements(Tensor::random_integers(step.lists.shape(), i32, seed, step.least, step.blocks), step.lists);
+  step.reset();
   for (const Tensor& t : step.outputs) copy_elements(Tensor::full(t.shape(), t.dtype(), NAN), t);
   synchronize();
 }

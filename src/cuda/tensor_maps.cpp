@@ -65,16 +65,15 @@ bool is_off_sectors(const TensorMapRequest& request) {
   return off;
 }
 
-bool has_aligned_rows(const TensorRef& tensor) {
-  if (reinterpret_cast<DeviceAddress>(tensor.data) % unit != 0) return false;
+bool has_aligned_rows(const TensorRef& tensor, int bytes) {
+  if (reinterpret_cast<DeviceAddress>(tensor.data) % static_cast<DeviceAddress>(bytes) != 0) return false;
   for (int d = 0; d < tensor.rank(); ++d) {
     const bool is_last = d + 1 == tensor.rank();
     const std::int64_t stride = tensor.strides[static_cast<std::size_t>(d)];
     if (tensor.shape[static_cast<std::size_t>(d)] == 1 && !is_last) continue;
     const bool narrow = d + static_cast<int>(codegen::narrow_strides) >= tensor.rank();
     if (narrow && stride != static_cast<std::int32_t>(stride)) return false;
-    if (is_last ? stride != 1 : stride * tensor.dtype.bytes() % static_cast<std::int64_t>(unit) != 0)
-      return false;
+    if (is_last ? stride != 1 : stride * tensor.dtype.bytes() % bytes != 0) return false;
   }
   return true;
 }

@@ -32,8 +32,8 @@ std::optional<TensorMapRequest> request_map(const codegen::CudaProgram::TensorMa
 // long for them.
 bool is_off_sectors(const TensorMapRequest& request);
 
-// Whether rows of the tensor, without holes, begin at multiples of 16 bytes.
-bool has_aligned_rows(const TensorRef& tensor);
+// Whether rows of the tensor, without holes, begin at multiples of so many bytes.
+bool has_aligned_rows(const TensorRef& tensor, int bytes);
 
 // A DeviceError if the driver refuses.
 TensorMap encode(const TensorMapRequest& request);

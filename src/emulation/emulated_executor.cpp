@@ -158,8 +158,8 @@ class EmulatedExecutor : public Executable {
  private:
   // Whether maps describe all tensors that the program wants to copy by them.
   bool append_maps(std::vector<std::int64_t>& call, const Binding& binding) const {
-    for (const int tensor : program_.aligned) {
-      if (!cuda::has_aligned_rows(binding.tensors[static_cast<std::size_t>(tensor)])) return false;
+    for (const auto& [tensor, bytes] : program_.aligned) {
+      if (!cuda::has_aligned_rows(binding.tensors[static_cast<std::size_t>(tensor)], bytes)) return false;
     }
     if (!program_.maps.empty()) call.resize((call.size() * word + line - 1) / line * line / word);
     for (const auto& plan : program_.maps) {

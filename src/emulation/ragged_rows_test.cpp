@@ -189,5 +189,88 @@ INSTANTIATE_TEST_SUITE_P(Table, GatheredColumns,
                                            Columns{"reshaped", 128, true}),
                          [](auto& info) { return std::string(info.param.name); });
 
+// Rows that lie one behind the other and have no whole pieces: copied by 8 or 4 bytes, or by way of
+// registers, in which case they may begin at any element.
+struct Units {
+  int columns, first;
+  const char* copy;
+};
+class RowsOfUnits : public ::testing::TestWithParam<Units> {};
+
+TEST_P(RowsOfUnits, AreAsInterpreted) {
+  const Units& c = GetParam();
+  const lang::Kernel program = [&] {
+    using namespace lang;
+    return kernel("units", [&] {
+      lang::Tensor X = input("X", {Dim("N"), c.columns}, bf16), list = input("list", {Dim("L")}, i32),
+                   B = input("B", {64, 128}, bf16), out = output("out", {64, 64}, f32);
+      grid(1, [&](Index) {
+        Fragment acc({64, 64}, f32, 0);
+        pipelined(3, {.stages = 2}, [&](Index k) {
+          Shared a({64, 128}, bf16), b({64, 128}, bf16);
+          parallel(a, [&](Index i, Index j) { a(i, j) = X(list(k * 64 + i), j); });
+          copy(B, b);
+          gemm(a, b.T(), acc);
+        });
+        copy(acc, out.at(0, 0));
+      });
+    });
+  }();
+  EXPECT_NE(text_with_roles(program).find(c.copy), std::string::npos);
+  const Tensor room = Tensor::random_normal({40 * c.columns + c.first}, bf16, 1, 0, 1);
+  expect_as_interpreted(
+      program,
+      {room.slice(0, c.first, c.first + 40 * c.columns).reshape({40, c.columns}),
+       Tensor::random_integers({192}, i32, 2, -3, 42), Tensor::random_normal({64, 128}, bf16, 3, 0, 1)},
+      {64, 64}, 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, RowsOfUnits,
+                         ::testing::Values(Units{100, 0, "copy_units_async<8>"},
+                                           Units{60, 4, "copy_units_async<8>"},
+                                           Units{98, 2, "copy_units_async<4>"}, Units{97, 1, "load_piece"},
+                                           Units{57, 0, "load_piece"}, Units{100, 1, "copy_units_async<8>"}),
+                         [](auto& info) {
+                           return std::to_string(info.param.columns) + "_from_" +
+                                  std::to_string(info.param.first);
+                         });
+
+// Bytes that other warps widen.
+class BytesOfUnits : public ::testing::TestWithParam<Units> {};
+
+TEST_P(BytesOfUnits, AreAsInterpreted) {
+  const Units& c = GetParam();
+  const lang::Kernel program = [&] {
+    using namespace lang;
+    return kernel("bytes", [&] {
+      lang::Tensor X = input("X", {Dim("N"), c.columns}, e4m3), list = input("list", {Dim("L")}, i32),
+                   B = input("B", {64, 128}, bf16), out = output("out", {64, 64}, f32);
+      grid(1, [&](Index) {
+        Fragment acc({64, 64}, f32, 0);
+        Shared b({64, 128}, bf16);
+        copy(B, b);
+        pipelined(3, {.stages = 2}, [&](Index k) {
+          Shared a({64, 128}, bf16);
+          parallel(a, [&](Index i, Index j) { a(i, j) = X(list(k * 64 + i), j); });
+          gemm(a, b.T(), acc);
+        });
+        copy(acc, out.at(0, 0));
+      });
+    });
+  }();
+  EXPECT_NE(text_with_roles(program).find(c.copy), std::string::npos);
+  expect_as_interpreted(
+      program,
+      {Tensor::random_normal({40, c.columns}, f32, 1, 0, 1).to(e4m3),
+       Tensor::random_integers({192}, i32, 2, -3, 42), Tensor::random_normal({64, 128}, bf16, 3, 0, 1)},
+      {64, 64}, 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, BytesOfUnits,
+                         ::testing::Values(Units{112, 0, "copy_async("},
+                                           Units{72, 0, "copy_units_async<8>"},
+                                           Units{100, 0, "copy_units_async<4>"}, Units{73, 0, "load_piece"}),
+                         [](auto& info) { return std::to_string(info.param.columns); });
+
 }  // namespace ragged_rows_test
 }  // namespace tegula::emulation

@@ -18,8 +18,8 @@ struct AppendKv {
   // last page is a ProgramError.
   std::optional<TensorRef> block_table = {};
   // [batch] i32: tokens of each sequence including the new ones, so the same tensor can be passed to
-  // attention: new token i of n is token length − n + i. A token with a negative index is not stored. Without
-  // lengths, sequences fill the cache.
+  // attention: new token i of n is token length − n + i. Of a sequence of length 0, which is not there,
+  // nothing is stored; another length below n is a ProgramError. Without lengths, sequences fill the cache.
   std::optional<TensorRef> cache_seqlens = {};
   // f32 factors by which keys and values are divided before they are stored, in the shapes that
   // attention_with_kv_cache accepts: one, one per head, or one per token and head.
@@ -35,8 +35,9 @@ struct AppendKv {
   Target target = Target::automatic();
 };
 
-// Stores the tokens and changes nothing else. A length beyond the cache, a page that does not exist and a
-// position beyond the tables are ProgramErrors; nothing outside the cache is written.
+// Stores the tokens and changes nothing else. A length beyond the cache or below the number of new tokens, a
+// page that does not exist and a position beyond the tables are ProgramErrors; nothing outside the cache is
+// written.
 void append_kv(const TensorRef& k, const TensorRef& k_cache, AppendKv options = {});
 
 }  // namespace tegula::ops

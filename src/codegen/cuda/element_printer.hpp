@@ -9,6 +9,7 @@
 #include "codegen/cuda/grid_state.hpp"
 #include "codegen/cuda/places.hpp"
 #include "passes/cuda/plan_row_stores.hpp"
+#include "passes/cuda/plan_rows.hpp"
 
 namespace tegula::codegen {
 
@@ -45,7 +46,7 @@ class ElementPrinter : protected GridState {
   // What only one thread of those that run it may do.
   std::string only_one() const;
   // Calls with this tensor have its last stride 1, and all else at multiples of 16 bytes.
-  void require_aligned(const ir::BufferPtr& tensor);
+  void require_aligned(const ir::BufferPtr& tensor, int unit = passes::piece_bytes);
 
   // ---- registers that threads hold (print_registers.cpp)
   void touch_all(const ir::Body& body);

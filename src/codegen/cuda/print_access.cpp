@@ -253,8 +253,9 @@ Memory ElementPrinter::tensor_memory(const View& view, const std::vector<Expr>* 
           passes::places_in_block(view, index, planned_.index)};
 }
 
-void ElementPrinter::require_aligned(const BufferPtr& tensor) {
-  program_.aligned.insert(signature_.position_of(tensor.get()));
+void ElementPrinter::require_aligned(const BufferPtr& tensor, int unit) {
+  int& known = program_.aligned[signature_.position_of(tensor.get())];
+  known = std::max(known, unit);
 }
 
 std::string ElementPrinter::only_one() const {

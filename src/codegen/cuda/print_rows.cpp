@@ -10,6 +10,8 @@ using namespace ir;
 namespace {
 
 constexpr std::int64_t most_rows_looked_up = 8;  // by a thread, before it copies
+// Registers of a piece whose words are on their way, and of what a thread has beside them.
+constexpr std::int64_t words_on_the_way = 8, beside_pieces = 32;
 
 }  // namespace
 
@@ -17,7 +19,7 @@ constexpr std::int64_t most_rows_looked_up = 8;  // by a thread, before it copie
 GuardedAddress RowPrinter::row_address(const passes::RowCopy& plan, bool async) {
   const Access& from = plan.load->from;
   if (async && plan.elements > 1) {
-    require_aligned(from.view.buffer);
+    require_aligned(from.view.buffer, plan.unit);
     aligned_ = from.view.buffer.get();
   }
   if (plan.may_be_cut) unlimited_ = {plan.dim};
@@ -56,6 +58,7 @@ void RowPrinter::rows(const passes::RowCopy& plan, bool async) {
     rows_in_batches(loop, plan, pieces, blocks);
   else
     rows_one_by_one(loop, plan, pieces, async);
+  if (async && plan.holds_words()) out_.line("tg::order_pieces();");
   loop_.reset();
   facts_ = before;
   out_.close();
@@ -83,11 +86,14 @@ void RowPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& plan, s
   lookup(loop, plan);
   const GuardedAddress from = row_address(plan, async), to = address(plan.store->to);
   const std::string exists = from.guard.empty() ? "true" : from.guard;
-  if (async && !plan.may_be_cut) {
+  if (async && !plan.may_be_cut && plan.unit == passes::piece_bytes) {
     out_.line(fmt::format("tg::{}({}, {}, {});", plan.elements > 1 ? "copy_async" : "copy_element_async",
                           to.pointer, from.pointer, exists));
-  } else if (async) {
+  } else if (async && !plan.holds_words()) {
     copy_piece(plan, from.pointer, exists, piece_bytes_text(plan, 0));
+  } else if (async) {
+    out_.line(fmt::format("tg::store_piece({}, {});", to.pointer,
+                          held_piece_text({from.pointer, exists, piece_bytes_text(plan, 0), ""})));
   } else {
     const std::string count = plan.may_be_cut ? fmt::format("{} / {}", piece_bytes_text(plan, 0),
                                                             passes::piece_bytes / plan.elements)
@@ -98,6 +104,14 @@ void RowPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& plan, s
   out_.close();
 }
 
+// That a thread looks up before it copies.
+std::int64_t RowPrinter::rows_at_once(const passes::RowCopy& plan, std::int64_t blocks) const {
+  std::int64_t rows = most_rows_looked_up;
+  if (!plan.holds_words()) return rows;
+  while (rows > 1 && rows * blocks * words_on_the_way > registers_of_producer() - beside_pieces) rows /= 2;
+  return rows;
+}
+
 // All pieces of a thread are in one column of each block of columns. Several rows are looked up before the
 // first is copied, because no load from shared memory overtakes a copy into it.
 void RowPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, std::int64_t pieces,
@@ -105,7 +119,7 @@ void RowPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, s
   std::int64_t count = 1;
   for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
   const std::int64_t lanes = pieces / blocks, step = team_.threads / lanes;
-  std::int64_t batch = most_rows_looked_up;
+  std::int64_t batch = rows_at_once(plan, blocks);
   while (batch > 0 && count % (batch * step) != 0) batch /= 2;
   if (batch == 0) return rows_one_by_one(loop, plan, pieces, true);
   const std::string f = names_.unique("f"), from = names_.unique("from"), exists = names_.unique("exists");
@@ -130,15 +144,39 @@ void RowPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, s
     out_.line(fmt::format("{}[r] = {};", exists, at.guard.empty() ? "true" : at.guard));
   });
   const std::string column = variable_text(loop.index.back());
-  each([&] {
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      const std::int64_t begin = i * lanes * plan.elements;
-      values_.set(loop.index.back(), i == 0 ? column : fmt::format("({} + {})", column, begin));
-      copy_piece(plan, fmt::format("{}[r]{}", from, i == 0 ? "" : fmt::format(" + {}", begin)),
-                 fmt::format("{}[r]", exists), bytes.empty() ? "" : bytes[static_cast<std::size_t>(i)]);
-    }
+  copy_pieces(plan, batch * blocks, [&](const std::function<void(const Piece&)>& print) {
+    each([&] {
+      for (std::int64_t i = 0; i < blocks; ++i) {
+        const std::int64_t begin = i * lanes * plan.elements;
+        values_.set(loop.index.back(), i == 0 ? column : fmt::format("({} + {})", column, begin));
+        print({fmt::format("{}[r]{}", from, i == 0 ? "" : fmt::format(" + {}", begin)),
+               fmt::format("{}[r]", exists), bytes.empty() ? "" : bytes[static_cast<std::size_t>(i)],
+               blocks == 1 ? "r" : fmt::format("{} * r + {}", blocks, i)});
+      }
+    });
   });
   out_.close();
+}
+
+// Each of them, which have numbers. Those that come by way of registers are all on their way before the first
+// is stored.
+void RowPrinter::copy_pieces(const passes::RowCopy& plan, std::int64_t count, const EachPiece& each) {
+  if (!plan.holds_words())
+    return each([&](const Piece& piece) { copy_piece(plan, piece.from, piece.exists, piece.bytes); });
+  const std::string words = names_.unique("words");
+  out_.line(fmt::format("uint4 {}[{}];", words, count));
+  each([&](const Piece& piece) {
+    out_.line(fmt::format("{}[{}] = {};", words, piece.number, held_piece_text(piece)));
+  });
+  each([&](const Piece& piece) {
+    out_.line(
+        fmt::format("tg::store_piece({}, {}[{}]);", address(plan.store->to).pointer, words, piece.number));
+  });
+}
+
+std::string RowPrinter::held_piece_text(const Piece& piece) const {
+  return fmt::format("tg::load_piece({}, {} ? {} : 0)", piece.from, piece.exists,
+                     piece.bytes.empty() ? std::to_string(passes::piece_bytes) : piece.bytes);
 }
 
 // Of a piece in each block of columns, where rows may be cut off.
@@ -156,7 +194,10 @@ RowPrinter::Texts RowPrinter::bytes_of_pieces(const passes::RowCopy& plan, std::
 void RowPrinter::copy_piece(const passes::RowCopy& plan, const std::string& from, const std::string& exists,
                             const std::string& bytes) {
   const std::string to = address(plan.store->to).pointer;
-  if (bytes.empty() || !plan.cuts_pieces)
+  if (plan.unit < passes::piece_bytes)
+    out_.line(fmt::format("tg::copy_units_async<{}>({}, {}, {} ? {} : 0);", plan.unit, to, from, exists,
+                          bytes.empty() ? std::to_string(passes::piece_bytes) : bytes));
+  else if (bytes.empty() || !plan.cuts_pieces)
     out_.line(fmt::format("tg::copy_async({}, {}, {}{});", to, from, exists,
                           bytes.empty() ? "" : fmt::format(" && {} > 0", bytes)));
   else

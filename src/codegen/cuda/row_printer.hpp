@@ -31,6 +31,13 @@ class RowPrinter : protected ElementPrinter {
   void rows_in_batches(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces,
                        std::int64_t blocks);
   Texts bytes_of_pieces(const passes::RowCopy& plan, std::int64_t lanes, std::int64_t blocks);
+  std::int64_t rows_at_once(const passes::RowCopy& plan, std::int64_t blocks) const;
+  struct Piece {
+    std::string from, exists, bytes, number;  // no bytes: all of it
+  };
+  using EachPiece = std::function<void(const std::function<void(const Piece&)>&)>;
+  void copy_pieces(const passes::RowCopy& plan, std::int64_t count, const EachPiece& each);
+  std::string held_piece_text(const Piece& piece) const;
   void copy_piece(const passes::RowCopy& plan, const std::string& from, const std::string& exists,
                   const std::string& bytes);
   GuardedAddress row_address(const passes::RowCopy& plan, bool async);

@@ -119,13 +119,13 @@ inline bool describe(const CudaMap& map, const View& v, TensorMap* result) {
   return true;
 }
 
-inline bool has_aligned_rows(const View& v) {
-  if (reinterpret_cast<std::uintptr_t>(v.data) % 16 != 0) return false;
+inline bool has_aligned_rows(const View& v, std::int32_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(v.data) % static_cast<std::uintptr_t>(bytes) != 0) return false;
   for (std::size_t d = 0; d < v.shape.size(); ++d) {
     const bool is_last = d + 1 == v.shape.size();
     if (v.shape[d] == 1 && !is_last) continue;
     if (d + 3 >= v.shape.size() && v.strides[d] != static_cast<std::int32_t>(v.strides[d])) return false;
-    if (is_last ? v.strides[d] != 1 : v.strides[d] * bytes_of(v.type) % 16 != 0) return false;
+    if (is_last ? v.strides[d] != 1 : v.strides[d] * bytes_of(v.type) % bytes != 0) return false;
   }
   return true;
 }
@@ -183,7 +183,8 @@ inline const CudaProgram& chosen(const Call& call, std::vector<TensorMap>& maps)
     fits = describe(first.maps[m], call.tensors[static_cast<std::size_t>(first.maps[m].tensor)],
                     &maps[static_cast<std::size_t>(m)]);
   for (std::int32_t a = 0; a < first.aligned_count && fits; ++a)
-    fits = has_aligned_rows(call.tensors[static_cast<std::size_t>(first.aligned[a])]);
+    fits = has_aligned_rows(call.tensors[static_cast<std::size_t>(first.aligned[a].tensor)],
+                            first.aligned[a].bytes);
   if (fits) return first;
   maps.clear();
   return call.kernel.cuda[1];

@@ -117,12 +117,15 @@ struct CudaMap {
   std::int32_t columns;
   bool swizzled;
 };
+struct CudaAligned {
+  std::int32_t tensor, bytes;  // at a multiple of which its rows begin
+};
 struct CudaProgram {
   const unsigned char* cubin;  // null: there is none
   const CudaGrid* grids;
   const CudaMap* maps;
   std::int32_t map_count;
-  const std::int32_t* aligned;
+  const CudaAligned* aligned;
   std::int32_t aligned_count;
   const char* const* assertions;
   std::int32_t assertion_count;

@@ -5,7 +5,7 @@
 // n ends early: its width is a multiple of W. Padding columns are computed like any other, so they must hold
 // numbers (pack.hpp writes zeros) and the padding columns of C, up to a multiple of W, may be written.
 #pragma once
-#include "memory.hpp"
+#include "rows_ahead.hpp"
 
 TEGULA_CPU_BEGIN
 
@@ -78,70 +78,6 @@ struct RegisterTile<T, 0, Wide> {
   TEGULA_CPU_MEMBER void add_product(const T*, long, V, V) {}
   TEGULA_CPU_MEMBER void store_to(T*, long, bool) const {}
 };
-
-// ---- rows of memory that a product brings into the second-level cache while it computes
-//
-// Rows of a tensor are on pages of their own, which the hardware does not fetch ahead across, and packing
-// them can wait for 16 lines at a time only. A product has time: one row every few steps costs it 1 %.
-
-// Nothing is fetched.
-struct NoneAhead {
-  static constexpr bool fetches = false;
-  TEGULA_CPU_MEMBER void divide(int) {}
-  TEGULA_CPU_MEMBER const char* next() { return nullptr; }
-};
-
-// `rows` rows of `bytes` bytes, `stride` bytes apart, in parts of 4 lines. Addresses need not exist.
-struct RowsAhead {
-  static constexpr bool fetches = true;
-  static constexpr long part = 256;
-  const char* base;
-  long stride, rows, bytes;
-  const char* row = base;
-  long share = 1, calls = 1, left = 1;
-
-  // Shares the rows out among the calls of next().
-  TEGULA_CPU_MEMBER void divide(int count) {
-    const long parts = bytes > part ? (bytes + part - 1) / part : 1;
-    calls = left = count > parts ? count / parts : 1;
-    share = (rows + calls - 1) / calls;
-  }
-  // The first row of the next share.
-  TEGULA_CPU_MEMBER const char* next() {
-    const char* const first = row;
-    row += share * stride;
-    if (--left == 0) {
-      base += part;
-      row = base;
-      left = calls;
-    }
-    return first;
-  }
-  // Steps between two rows of a share, if there are k in all.
-  TEGULA_CPU_MEMBER long interval(long k) const { return k > 8 * share ? k / share : 8; }
-  // All of a share of the rows, the i-th of `count` shares.
-  TEGULA_CPU_MEMBER void fetch(long i, long count) const {
-    const long height = (rows + count - 1) / count, first = i * height;
-    const long end = first + height < rows ? first + height : rows;
-    for (long r = first; r < end; ++r)
-      for (long at = 0; at < bytes; at += 64) __builtin_prefetch(base + r * stride + at, 0, 2);
-  }
-  // From the second of its halves on a part may be another row's.
-  TEGULA_CPU_MEMBER long second_half() const { return bytes > part / 2 ? part / 2 : 0; }
-};
-
-// A part of a row, of which `half` bytes are the first half.
-TEGULA_CPU_INLINE void prefetch_part(const char* row, long half) {
-  __builtin_prefetch(row, 0, 2);
-  __builtin_prefetch(row + 64, 0, 2);
-  __builtin_prefetch(row + half, 0, 2);
-  __builtin_prefetch(row + half + 64, 0, 2);
-}
-
-template <class S>
-TEGULA_CPU_TEMPLATE RowsAhead rows_ahead(const S* base, long stride, long rows, long columns) {
-  return {(const char*)base, stride * long(sizeof(S)), rows, columns * long(sizeof(S))};
-}
 
 // A distance as a type: rows of A are reached without registers of their own, which is 4 % of the time. A
 // library has one function for all distances.
@@ -222,6 +158,16 @@ struct FromRows {
   }
 };
 
+// The same of products that nothing reads again: a panel is not filled.
+template <class T, class S>
+struct FromMemory {
+  const S* rows;
+  long stride;
+
+  TEGULA_CPU_MEMBER auto at(long column) const { return load(rows + column); }
+  TEGULA_CPU_MEMBER void advance(long) { rows += stride; }
+};
+
 template <class T, int R, bool Wide, class Stride, class B, class Fetch>
 TEGULA_CPU_TEMPLATE void multiply_rows(long k, const T* a, Stride row_stride, long k_stride, B b, T* c,
                                        long ldc, bool accumulate, Fetch fetch) {
@@ -279,9 +225,10 @@ struct FullPanels {
 };
 
 // Panels, and the rows of memory that they are to hold: the first product reads these. Null: they are full.
-template <class T, class S>
+// `Once`: nothing reads them again, so that they are not filled.
+template <class T, class S, bool Once = false>
 struct RowsOrPanels {
-  static constexpr bool packs = true;
+  static constexpr bool packs = true, once = Once;
   T* panel;
   const S* rows;
   long stride;
@@ -305,13 +252,29 @@ TEGULA_CPU_TEMPLATE void gemm_rows_and_fetch(long k, const T* a, Stride row_stri
   }
 }
 
+template <class T, int R, bool Wide, class Stride, class S, class Ahead>
+TEGULA_CPU_TEMPLATE void gemm_rows_of_memory(long k, const T* a, Stride row_stride, long k_stride,
+                                             const S* rows, long rows_stride, T* c, long ldc, bool accumulate,
+                                             Ahead& ahead) {
+  const FromMemory<T, S> b{rows, rows_stride};
+  if constexpr (Ahead::fetches)
+    multiply_rows<T, R, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate,
+                              FetchShare{ahead.next(), ahead.stride, ahead.second_half(), ahead.interval(k)});
+  else
+    multiply_rows<T, R, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate,
+                              FetchRowsOfC<T>{c, ldc, 0, Wide});
+}
+
 // The rows that meet a panel first.
 template <class T, int R, bool Wide, class Stride, class B, class Ahead>
 TEGULA_CPU_TEMPLATE void gemm_first_rows(long k, const T* a, Stride row_stride, long k_stride, const B& b,
                                          T* c, long ldc, bool accumulate, Ahead& ahead) {
   if constexpr (B::packs) {
     if (b.rows != nullptr) {
-      if constexpr (Ahead::fetches) {
+      if constexpr (B::once) {
+        gemm_rows_of_memory<T, R, Wide>(k, a, row_stride, k_stride, b.rows, b.stride, c, ldc, accumulate,
+                                        ahead);
+      } else if constexpr (Ahead::fetches) {
         gemm_rows_and_pack<T, R, Wide>(k, a, row_stride, k_stride, b.rows, b.stride, b.panel, c, ldc,
                                        accumulate, ahead.next(), ahead.stride, ahead.second_half(),
                                        ahead.interval(k));
@@ -376,9 +339,9 @@ TEGULA_CPU_TEMPLATE void gemm_panel(long k, const T* a, Stride row_stride, long 
                                     long ldc, bool accumulate, Ahead ahead = {}) {
   gemm_blocks<M, N>(k, a, row_stride, k_stride, FullPanels<T>{b}, c, ldc, accumulate, ahead);
 }
-template <int M, int N, class T, class Stride, class S, class Ahead = NoneAhead>
+template <int M, int N, class T, class Stride, class S, bool Once, class Ahead = NoneAhead>
 TEGULA_CPU_TEMPLATE void gemm_panel(long k, const T* a, Stride row_stride, long k_stride,
-                                    const RowsOrPanels<T, S>& b, T* c, long ldc, bool accumulate,
+                                    const RowsOrPanels<T, S, Once>& b, T* c, long ldc, bool accumulate,
                                     Ahead ahead = {}) {
   gemm_blocks<M, N>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
 }

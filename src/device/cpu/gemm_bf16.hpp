@@ -92,7 +92,7 @@ TEGULA_CPU_INLINE void narrow_b(char* to, const FullPanels<float>& b, long k, lo
   narrow_panel(to, b.panel, width, nullptr, k, width);
 }
 template <class S>
-TEGULA_CPU_TEMPLATE void narrow_b(char* to, const RowsOrPanels<float, S>& b, long k, long width) {
+TEGULA_CPU_TEMPLATE void narrow_b(char* to, const RowsOrPanels<float, S, false>& b, long k, long width) {
   if (b.rows != nullptr)
     narrow_panel(to, b.rows, b.stride, b.panel, k, width);
   else
@@ -315,9 +315,10 @@ TEGULA_CPU_TEMPLATE void gemm_bf16(int32_t has_tiles, char* room, long k, const 
   gemm_bf16_blocks<M, N, IsNarrow>(has_tiles, room, k, a, row_stride, k_stride, FullPanels<float>{b}, c, ldc,
                                    accumulate, ahead);
 }
-template <int M, int N, class IsNarrow = Narrow<false, false>, class Stride, class S, class Ahead = NoneAhead>
+template <int M, int N, class IsNarrow = Narrow<false, false>, class Stride, class S, bool Once,
+          class Ahead = NoneAhead>
 TEGULA_CPU_TEMPLATE void gemm_bf16(int32_t has_tiles, char* room, long k, const float* a, Stride row_stride,
-                                   long k_stride, const RowsOrPanels<float, S>& b, float* c, long ldc,
+                                   long k_stride, const RowsOrPanels<float, S, Once>& b, float* c, long ldc,
                                    bool accumulate, Ahead ahead = {}) {
   gemm_bf16_blocks<M, N, IsNarrow>(has_tiles, room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
 }

@@ -4,6 +4,7 @@
 #include "bytes.hpp"
 #include "call.hpp"
 #include "convert.hpp"
+#include "dots.hpp"
 #include "gemm.hpp"
 #include "gemm_bf16.hpp"
 #include "math.hpp"

@@ -89,14 +89,14 @@ struct LoadsAs<float, S, Unrounded> {
 
 // The rows of B [k, n], n a multiple of W, for a product that fills the panels; full panels where parts of
 // the rows are missing or values need more than a load.
-template <class T, class S, class Map>
+template <bool Once = false, class T, class S, class Map>
 TEGULA_CPU_TEMPLATE auto rows_or_panels(T* to, long k, long n, const S* from, long k_stride, long n_stride,
                                         Inside inside, T fill, Map map) {
   if constexpr (LoadsAs<T, S, Map>::value) {
     const bool exist = inside.k_begin <= 0 && inside.k_end >= k && inside.n_begin <= 0 && inside.n_end >= n;
-    if (exist && n_stride == 1) return RowsOrPanels<T, S>{to, from, k_stride};
+    if (exist && n_stride == 1) return RowsOrPanels<T, S, Once>{to, from, k_stride};
     load_panels(to, k, n, from, k_stride, n_stride, inside, fill, map);
-    return RowsOrPanels<T, S>{to, nullptr, 0};
+    return RowsOrPanels<T, S, Once>{to, nullptr, 0};
   } else {
     load_panels(to, k, n, from, k_stride, n_stride, inside, fill, map);
     return (const T*)to;

@@ -147,6 +147,24 @@ TG_DEVICE void copy_bytes_async(T* to, const T* from, int bytes) {
   for (int i = 0; i < 16 / int(sizeof(T)); ++i) to[i] = i * int(sizeof(T)) < bytes ? from[i] : T{};
   __threadfence_block();
 }
+// The same of a piece that begins at a multiple of 8 or 4 bytes only.
+template <int unit>
+TG_DEVICE void copy_units_async(void* to, const void* from, int bytes) {
+#pragma unroll
+  for (int i = 0; i < 16; i += unit) {
+    const int own = bytes - i < 0 ? 0 : bytes - i < unit ? bytes - i : unit;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address((char*)to + i)),
+                 "l"((const char*)from + i), "n"(unit), "r"(own));
+  }
+}
+// A piece that begins anywhere comes by way of registers; the fence lets the arrival that follows order it.
+template <class T>
+TG_DEVICE uint4 load_piece(const T* from, int bytes) {
+  const auto pack = load_anywhere<16 / int(sizeof(T)), true>(from, bytes / int(sizeof(T)));
+  return {pack.word[0], pack.word[1], pack.word[2], pack.word[3]};
+}
+TG_DEVICE void store_piece(void* to, uint4 piece) { *(uint4*)to = piece; }
+TG_DEVICE void order_pieces() { __threadfence_block(); }
 // One element of four bytes, or zero.
 TG_DEVICE void copy_element_async(void* to, const void* from, bool exists) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),

@@ -66,6 +66,20 @@ TG_DEVICE void copy_bytes_async(void* to, const void* from, int bytes) {
 TG_DEVICE void copy_async(void* to, const void* from, bool exists) {
   copy_bytes_async(to, from, exists ? 16 : 0);
 }
+template <int unit>
+TG_DEVICE void copy_units_async(void* to, const void* from, int bytes) {
+  // A unit that begins elsewhere is a misaligned address: here, it becomes NaN.
+  if (uint64_t(from) % unit != 0) return void(memset(to, 0xff, 16));
+  copy_bytes_async(to, from, bytes);
+}
+template <class T>
+TG_DEVICE uint4 load_piece(const T* from, int bytes) {
+  uint4 piece{};
+  memcpy(&piece, from, bytes);
+  return piece;
+}
+TG_DEVICE void store_piece(void* to, uint4 piece) { memcpy(to, &piece, 16); }
+TG_DEVICE void order_pieces() {}
 TG_DEVICE void copy_element_async(void* to, const void* from, bool exists) {
   memset(to, 0, 4);
   if (exists) memcpy(to, from, 4);

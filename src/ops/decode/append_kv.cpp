@@ -132,7 +132,10 @@ void AppendProgram::store(const Side& side, Fragment& values, const Expr& page, 
 void AppendProgram::block(const Expr& b, const Expr& i, const Expr& head) const {
   Expr length = lengths ? Expr((*lengths)(b)) : room();
   assert_that(length <= room(), cache_is_too_short);
-  Expr token = length - tokens + i, is_there = token >= 0 && length <= room();
+  assert_that(length == 0 || length >= tokens,
+              "a sequence of cache_seqlens has fewer tokens than are appended to it; lengths include the new "
+              "tokens, and are 0 where there is no sequence");
+  Expr token = length - tokens + i, is_there = length >= tokens && length <= room();
   Expr place = max(token, 0);
   Expr entry = c.paged ? select(is_there, (*table)(b, place / page_size), -1) : select(is_there, b, -1);
   if (c.paged)
@@ -306,6 +309,8 @@ void add_append_rules(Schema<AppendKv>& table) {
                "1 pair or more, among the {d} features of k", "give the angles of fewer pairs")
       .require("cosine", "cosine ? (positions ? 1 <= length : room <= length) : 1",
                "angles for all {room} tokens of the capacity", "give longer tables, or positions")
+      .require("k_cache", "tokens <= room", "room for the {tokens} new tokens of each sequence",
+               "append fewer, or give more pages")
       .require("block_table", "room < 536870912", "a capacity of fewer than 2^29 tokens",
                "give shorter tables");
 }
@@ -334,9 +339,10 @@ const OperatorSchema& append_kv_schema() {
           .remedy("give every sequence a row")
           .values(own_pages)
           .in(&AppendKv::cache_seqlens, "cache_seqlens", "batch", index,
-              "length of each sequence, including the new tokens; if omitted, sequences fill the cache")
+              "length of each sequence, including the new tokens, or 0 where there is none; if omitted, "
+              "sequences fill the cache")
           .remedy("give every sequence a length")
-          .range("0", "room+1")
+          .range("tokens", "room+1")
           .with(add_factors)
           .with(add_angles)
           .option(&AppendKv::pairing, "pairing",

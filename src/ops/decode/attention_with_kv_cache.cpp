@@ -8,6 +8,7 @@
 #include "ops/decode/table.hpp"
 #include "ops/lists/sorted_lists.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
 
 namespace tegula::ops {
@@ -56,7 +57,7 @@ void choose_keys(const Bound<AttentionWithKvCache>& c, int most, CacheKernel& ke
   const bool chosen = c.has("indices") || c.has("mask");
   const std::int64_t page = c.dim("page_size");
   if (!chosen) {
-    kernel.keys = kernel.form.paged ? keys_of_tile(page, most) : most;
+    kernel.keys = most;
     if (kernel.form.paged) kernel.form.page = page_of_form(page, kernel.keys);
     return;
   }
@@ -101,6 +102,15 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
                      .softcap = score_cap(c->softcap),
                      .sinks = c.type_if("sinks")};
   kernel.padded.copied = false;  // threads bring what the copy engine does not take
+  const bool in_8_bits = kernel.cache.bits() == 8;
+  kernel.form.by_threads = has_copy_engine(c.call()) && compute.bits() == 16 &&
+                           !(are_whole_pieces(dim, kernel.cache) && are_whole_pieces(dim_v, kernel.cache));
+  // Four warps load rows of 128 bytes, one those of 64.
+  constexpr int loaded_by_four_warps = 128;
+  if (kernel.form.by_threads && in_8_bits) {
+    kernel.padded.dim = std::max(kernel.padded.of(dim), loaded_by_four_warps);
+    kernel.padded.dim_v = std::max(kernel.padded.of_v(dim_v), loaded_by_four_warps);
+  }
   const Tiles tiles = c.on_gpu() ? tiles_on_gpu(c, kernel) : tiles_on_cpu(c, kernel);
   kernel.queries = tiles.queries, kernel.pack = tiles.pack;
   choose_keys(c, tiles.keys, kernel);

@@ -1,6 +1,7 @@
 #include "ops/decode/cache_rows.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tegula::ops {
 
@@ -9,22 +10,17 @@ using lang::Tensor;
 
 namespace {
 
-constexpr int least_keys = 16;    // of a tile
 constexpr int least_of_page = 8;  // rows that the copy engine brings at a time
 
 }  // namespace
 
-int keys_of_tile(std::int64_t page, int most) {
-  if (page < least_of_page) return most;
-  if (page <= most) return most % page == 0 || page % least_keys != 0 ? most : static_cast<int>(page);
-  for (int keys = most; keys >= 2 * least_keys; keys -= least_keys)
-    if (page % keys == 0) return keys;
-  return most;
+bool are_whole_pieces(int elements, DType type) {
+  constexpr int piece = 16;  // bytes
+  return elements * type.bytes() % piece == 0;
 }
 
 int page_of_form(std::int64_t page, int keys) {
-  const bool fits = page >= least_of_page && (page % keys == 0 || keys % page == 0);
-  return fits || page == 1 ? static_cast<int>(page) : 0;
+  return page == 1 || std::gcd(page, keys) >= least_of_page ? static_cast<int>(page) : 0;
 }
 
 CacheRows::CacheRows(const CacheForm& form, const Expr& b, const Expr& length,
@@ -34,8 +30,10 @@ CacheRows::CacheRows(const CacheForm& form, const Expr& b, const Expr& length,
 CacheRows::Step::Step(const CacheRows& rows, const Expr& first, int keys, const Tensor& cache)
     : rows_(rows), first_(first), pages_(cache.extent(0)), page_size_(cache.extent(1)), keys_(keys) {
   if (!rows.form_.paged || rows.form_.page < least_of_page) return;
-  for (int t = 0; t < keys; t += rows.form_.page) numbers_.push_back(number(first_ + t));
+  for (int t = 0; t < keys; t += rows_at_once()) numbers_.push_back(number(first_ + t));
 }
+
+int CacheRows::Step::rows_at_once() const { return std::gcd(rows_.form_.page, keys_); }
 
 Expr CacheRows::Step::number(const Expr& token) const {
   if (!rows_.form_.paged) return rows_.b_;
@@ -47,23 +45,23 @@ void CacheRows::Step::load(const Tensor& cache, const std::optional<Expr>& head,
   const auto sliced = [&](const Expr& page, const Subscript& rows) {
     return head ? cache.slice(page, rows, *head) : cache.slice(page, rows);
   };
-  if (!rows_.form_.paged)
-    return copy(
-        sliced(rows_.b_, clip ? Subscript(range(0, rows_.length_)) : Subscript(all)).at(first_, column),
-        tile);
-  if (rows_.form_.page < least_of_page) {
+  if (rows_.form_.by_threads || (rows_.form_.paged && rows_.form_.page < least_of_page)) {
     parallel(tile, [&](Index t, Index d) {
       const auto [page, row] = place(t);
       tile(t, d) = head ? cache(page, row, *head, column + d) : cache(page, row, column + d);
     });
     return;
   }
-  const int rows_at_once = std::min(rows_.form_.page, keys_);
-  for (int i = 0; i < keys_ / rows_at_once; ++i) {
-    Expr begin = rows_.form_.page > keys_ ? first_ % rows_.form_.page : Expr(0),
-         left = clamp(rows_.length_ - first_ - i * rows_at_once, 0, rows_at_once);
+  if (!rows_.form_.paged)
+    return copy(
+        sliced(rows_.b_, clip ? Subscript(range(0, rows_.length_)) : Subscript(all)).at(first_, column),
+        tile);
+  const int count = rows_at_once();
+  for (int i = 0; i < keys_ / count; ++i) {
+    Expr begin = rows_.form_.page > count ? (first_ + i * count) % rows_.form_.page : Expr(0),
+         left = clamp(rows_.length_ - first_ - i * count, 0, count);
     const Expr& page = numbers_[static_cast<std::size_t>(i)];
-    Shared rows = tile.slice(range(i * rows_at_once, (i + 1) * rows_at_once), all);
+    Shared rows = tile.slice(range(i * count, (i + 1) * count), all);
     if (clip)
       copy(sliced(page, range(begin, begin + left)).at(0, column), rows);
     else
@@ -86,7 +84,7 @@ Expr CacheRows::Step::is_there(const Expr& t) const {
 
 std::pair<Expr, Expr> CacheRows::Step::place(const Expr& t) const {
   Expr token = first_ + t;
-  if (rows_.form_.page >= keys_)
+  if (numbers_.size() == 1)
     return {select(token < rows_.length_, numbers_.front(), -1), first_ % rows_.form_.page + t};
   if (!rows_.form_.paged) return {select(token < rows_.length_, rows_.b_, -1), token};
   return {number(token), token % page_size_};

@@ -11,12 +11,15 @@ namespace tegula::ops {
 // What a program is compiled for.
 struct CacheForm {
   bool paged = false, lengths = false;
-  // Tokens of a page where whole tiles are in a page, or whole pages in a tile. 1: each token is looked up, by
-  // itself; 0: likewise, where only a call knows the page.
+  // Tokens of a page where pages and tiles share a divisor that is worth a box of the copy engine. 1: each
+  // token is looked up, by itself; 0: likewise, where only a call knows the page.
   int page = 0;
+  // Threads bring the rows, wherever they begin: the copy engine takes none that begin off 16 bytes.
+  bool by_threads = false;
   auto fields() const {
     return std::tuple(labelled("paged", paged), labelled("lengths", lengths),
-                      labelled("page", page > 0 ? std::optional(page) : std::nullopt));
+                      labelled("page", page > 0 ? std::optional(page) : std::nullopt),
+                      labelled("by_threads", by_threads));
   }
 };
 
@@ -24,8 +27,8 @@ inline constexpr const char* cache_is_too_short =
     "a sequence of cache_seqlens has more tokens than its cache has room for; give it more pages in block_table, "
     "or a longer cache";
 
-// Keys of a tile, `most` or fewer, that fit the pages.
-int keys_of_tile(std::int64_t page, int most);
+// Whether rows of so many elements, one behind the other, begin at multiples of 16 bytes.
+bool are_whole_pieces(int elements, DType type);
 // The page of a form, for tiles of `keys` rows.
 int page_of_form(std::int64_t page, int keys);
 
@@ -53,6 +56,8 @@ class CacheRows {
 
    private:
     lang::Expr number(const lang::Expr& token) const;
+    // Rows that are in one page, wherever the step begins.
+    int rows_at_once() const;
 
     const CacheRows& rows_;
     lang::Expr first_, pages_, page_size_;

@@ -89,6 +89,51 @@ TEST(Decode, TreesOfManyTokensInPagesOfAnySize) {
           .expect_right();
 }
 
+// Rows that begin at multiples of 8, 4, 2 or 1 bytes, which no box holds, in pages that are parts of a tile,
+// have several tiles, or neither, and without pages.
+TEST(Decode, RowsThatBeginAnywhere) {
+  const std::string bytes = " k_cache:e4m3", factors = bytes + " k_scale v_scale";
+  for (const auto& [features, rows] :
+       {std::pair("d=72 d_v=72" + factors, "pages=20 page_size=16 table_width=10"),
+        std::pair("d=72 d_v=40" + bytes, "pages=9 page_size=48 table_width=4"),
+        std::pair("d=76 d_v=20" + bytes, "pages=3 page_size=256 table_width=1"),
+        std::pair("d=35 d_v=64" + factors, "pages=20 page_size=16 table_width=10"),
+        std::pair(std::string("d=36 d_v=36"), "pages=90 page_size=3 table_width=60"),
+        std::pair(std::string("d=35 d_v=33"), "pages=9 page_size=48 table_width=4")})
+    Call("attention_with_kv_cache",
+         fmt::format("batch=3 queries=2 {} kv_heads=3 group=2 {} bf16 block_table cache_seqlens causal", rows,
+                     features))
+        .expect_right();
+  for (const char* features : {"d=35 d_v=35 k_cache:e4m3", "d=37 d_v=74"})
+    Call(
+        "attention_with_kv_cache",
+        fmt::format("batch=2 queries=1 keys=150 kv_heads=3 group=4 bf16 cache_seqlens splits=2 {}", features))
+        .expect_right();
+}
+
+// A step has keys of one block, each of them in a page of its own.
+TEST(Decode, ChosenBlocksOfPagesOfOneToken) {
+  for (const char* choice :
+       {"indices entries=4 k_block_size=16 k_cache:e4m3 k_scale v_scale",
+        "indices counts entries=3 k_block_size=24", "mask mask_blocks=12 k_block_size=8"})
+    Call("attention_with_kv_cache",
+         fmt::format(
+             "batch=2 queries=2 pages=200 page_size=1 table_width=90 kv_heads=2 group=2 d=64 d_v=64 bf16 "
+             "block_table cache_seqlens causal {}",
+             choice))
+        .expect_right();
+}
+
+// Tiles of as few rows as there are heads, whose steps are parts of a page.
+TEST(Decode, RecordsOfFewHeadsInPagesOf48) {
+  for (const char* heads : {"8", "16"})
+    for (const char* row : {"d=576 row=656", "d=512 row=584"})
+      Call("mla_decode", fmt::format("batch=2 queries=1 pages=5 page_size=48 table_width=3 heads={} {} bf16 "
+                                     "kv_cache:u8 block_table cache_seqlens",
+                                     heads, row))
+          .expect_right();
+}
+
 // Tables that are all padding, and sequences that are not there.
 TEST(Decode, NoKeysAtAll) {
   const std::string pages = "batch=3 pages=9 page_size=3 table_width=5 bf16 block_table cache_seqlens ";
@@ -201,11 +246,11 @@ constexpr const char* of_new_tokens =
     "batch=2 tokens=3 pages=8 page_size=4 table_width=4 kv_heads=2 d=16 d_v=16 bf16 v v_cache block_table "
     "cache_seqlens";
 
-// Keys and values side by side in one tensor of pages, as serving systems keep them; with tokens of a new
-// sequence that is shorter than the others, and a sequence that is not there.
+// Keys and values side by side in one tensor of pages, as serving systems keep them; a sequence is new,
+// another has entries behind its end.
 TEST(Decode, NewTokensAreWrittenAndNothingElse) {
   Call call("append_kv", of_new_tokens);
-  call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>({2, 7}, {2}));
+  call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>({3, 7}, {2}));
   call.inputs.insert_or_assign("block_table",
                                Tensor::from<std::int32_t>({5, -1, -1, -1, 7, 0, -1, -1}, {2, 4}));
   const Planted both(Tensor::random_normal({8, 2, 4, 2, 16}, bf16, 3));
@@ -232,6 +277,31 @@ TEST(Decode, NewTokensThatHaveNoPlaceAreErrors) {
   Call call("append_kv", std::string(of_new_tokens) + " cosine sine positions length=9 half=4");
   call.inputs.insert_or_assign("positions", Tensor::full({2, 3}, i32, 9));
   for (const Target target : test_targets()) EXPECT_THROW(call.on(target), ProgramError) << target.name();
+}
+
+// Lengths are those of the attention that follows. Who gives those without the new tokens is told so, and the
+// other sequences get theirs.
+TEST(Decode, LengthsWithoutTheNewTokensAreErrors) {
+  for (const std::int32_t length : {2, 1, -1}) {
+    Call call("append_kv", of_new_tokens);
+    call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>({length, 7}, {2}));
+    call.inputs.insert_or_assign("block_table",
+                                 Tensor::from<std::int32_t>({5, 6, 4, 3, 7, 0, -1, -1}, {2, 4}));
+    const Tensor before = call.inputs.at("k_cache").clone();
+    for (const Target target : all_targets()) {
+      try {
+        call_in_place(call.schema, call.inputs, call.options, target);
+        ADD_FAILURE() << length << ' ' << target.name();
+      } catch (const ProgramError& e) {
+        EXPECT_NE(std::string(e.what()).find("fewer tokens than are appended"), std::string::npos)
+            << e.what();
+      }
+      EXPECT_TRUE(equal(before.slice(0, 3, 7), call.inputs.at("k_cache").slice(0, 3, 7))) << target.name();
+    }
+  }
+  expect_refusal(
+      [&] { Call("append_kv", "batch=1 tokens=9 keys=8 kv_heads=1 d=16").on(Target::interpreter()); },
+      "room for the 9 new tokens");
 }
 
 TEST(Decode, CachesThatShareMemoryAreRefused) {

@@ -186,6 +186,7 @@ struct Block {
   }
   // Features of queries; those of a tile that is wider are zeros.
   void load_columns(const Tensor& q, int begin, int count, Shared& tile) const {
+    if (c.form.by_threads && !are_whole_pieces(c.dim, c.type)) return load_elements(q, begin, tile);
     const bool whole = tile.extent(1) == count;
     const Range own = range(begin, begin + count);
     const int column = whole ? begin : 0;
@@ -194,6 +195,13 @@ struct Block {
            tile.reshape({c.queries, c.pack, tile.extent(1)}));
     else
       copy((whole ? q : q.slice(all, own)).at(first, column), tile);
+  }
+  // The copy engine takes no rows that begin off 16 bytes.
+  void load_elements(const Tensor& q, int begin, Shared& tile) const {
+    parallel(tile, [&](Index r, Index d) {
+      tile(r, d) =
+          c.pack > 1 ? q(first + r / c.pack, member + r % c.pack, begin + d) : q(first + r, begin + d);
+    });
   }
   void load_latents(const CacheRows::Step& step, Shared& tile) const;
   void attend(const Tensor& q, const Range& steps, OnlineSoftmax& softmax, Fragment& sum) const;

@@ -46,8 +46,7 @@ CacheKernel mla_kernel(const Bound<MlaDecode>& c) {
   kernel.pack = std::min<int>(c.on_gpu() ? std::bit_ceil(static_cast<unsigned>(heads)) : heads, rows);
   kernel.queries = std::max(rows / kernel.pack, 1);
   if (!c.on_gpu()) kernel.queries = std::clamp<int>(c.small_dim("queries"), 1, kernel.queries);
-  const int most = fast || !c.on_gpu() ? 64 : 16;
-  kernel.keys = c.has("block_table") ? keys_of_tile(c.dim("page_size"), most) : most;
+  kernel.keys = fast || !c.on_gpu() ? 64 : 16;
   if (kernel.form.paged) kernel.form.page = page_of_form(c.dim("page_size"), kernel.keys);
   kernel.parted = heads > kernel.pack;
   // Of records, threads that convert are what a step waits for: there are more of them beside one warp group.

@@ -260,7 +260,7 @@ RegisterShares register_shares(const Roles& roles) {
       if (roles.producers > producer_threads) return {registers_of(roles.consumers + roles.producers, 1).launch, 0, 0};
       if (roles.blocks_per_processor == 1) return {248, 0, 0};
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
-      if (roles.looks_bytes_up()) return {128, 160, 96};
+      if (roles.looks_bytes_up() || roles.holds_pieces()) return {128, 160, 96};
       return roles.only_loads() ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
       if (converts(roles) && roles.fragment_registers <= few_registers)

@@ -80,6 +80,16 @@ bool ends_within_piece(const ViewDim& dim, const Expr& extent, int elements) {
   return !is_multiple(extent, elements) || (dim.high && !is_multiple(dim.high, elements));
 }
 
+// Rows of a tensor that lie one behind the other begin where the last one's bytes say.
+int unit_of_rows(const View& from) {
+  const Expr& extent = from.shape.back();
+  if (!is_own_shape(from) || !is_constant(extent)) return piece_bytes;
+  const std::int64_t bytes = constant_value(extent) * from.buffer->type.bytes();
+  int unit = piece_bytes;
+  while (bytes % unit != 0) unit /= 2;
+  return unit;
+}
+
 // Pure, and the same for all columns.
 bool is_lookup(const Stmt& s, const VariablePtr& column, const BufferPtr& tile) {
   if (!as<Let>(s) && !as<Load>(s)) return false;
@@ -141,6 +151,7 @@ Planned<RowCopy> plan_rows(const Stmt& stmt) {
   }
   plan.loop = stmt;
   plan.dim = *dim;
+  plan.unit = unit_of_rows(from);
   plan.may_be_cut = row_may_be_cut(from.dims[*dim], from.shape[*dim], columns);
   plan.cuts_pieces = plan.may_be_cut && ends_within_piece(from.dims[*dim], from.shape[*dim], plan.elements);
   return plan;

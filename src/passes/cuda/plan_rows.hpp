@@ -19,10 +19,13 @@ struct RowCopy {
   int elements = 0;         // of a piece
   bool may_be_cut = false;  // by the tensor's begin or end, or the end of a slice
   bool cuts_pieces = false;  // rows end within a piece; else pieces are there as a whole or not at all
+  int unit = piece_bytes;    // rows begin at multiples of so many bytes
+  // Threads copy no less than four bytes without waiting for them.
+  bool holds_words() const { return elements > 1 && unit < 4; }
 };
 
 // Nothing for other loops, without a reason where they do not copy rows of a tensor as they are. Rows have no
-// holes, and pieces are aligned, in tensors with aligned rows only.
+// holes, and pieces begin at multiples of the unit, in tensors with aligned rows only.
 Planned<RowCopy> plan_rows(const ir::Stmt& stmt);
 // The same of a copy of a vector with elements of four bytes that begins where no box can: each is a row, and
 // a piece, of its own.

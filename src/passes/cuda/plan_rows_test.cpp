@@ -108,5 +108,27 @@ const RowsCase rows_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, LookedUpRows, ::testing::ValuesIn(rows_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
+// Rows one behind the other begin at multiples of what divides their bytes; those of any number of columns
+// are supposed to begin at pieces.
+TEST(PlanRows, UnitDividesTheBytesOfARow) {
+  for (const auto& [columns, unit] :
+       {std::pair(64, 16), std::pair(60, 8), std::pair(58, 4), std::pair(57, 2), std::pair(0, 16)}) {
+    const testing::Lowered lowered(kernel("rows", [&] {
+      Dim N("N"), L("L");
+      Tensor x = columns > 0 ? input("x", {N, columns}, bf16) : input("x", {N, Dim("K")}, bf16);
+      Tensor list = input("list", {L}, i32);
+      grid(1, [&](Index) {
+        Shared t({64, 64}, bf16);
+        parallel(t, [&](Index i, Index c) { t(i, c) = x(list(i), c); });
+      });
+    }));
+    for (const ir::Stmt& s : lowered.body())
+      if (const auto plan = plan_rows(s)) {
+        EXPECT_EQ(plan->unit, unit) << columns;
+        EXPECT_EQ(plan->holds_words(), unit < 4) << columns;
+      }
+  }
+}
+
 }  // namespace plan_rows_test
 }  // namespace tegula::passes

@@ -1,6 +1,8 @@
 // What a block's roles know of their rings.
 #include <algorithm>
 
+#include "ir/visit.hpp"
+#include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/specialize_roles.hpp"
 
 namespace tegula::passes {
@@ -55,6 +57,15 @@ bool Roles::is_told(int ring) const {
 bool Roles::looks_bytes_up() const {
   return std::any_of(rings.begin(), rings.end(),
                      [](const RingPlan& ring) { return ring.to_transpose && ring.by_rows; });
+}
+
+bool Roles::holds_pieces() const {
+  bool result = false;
+  for_each_stmt(producer, [&](const Stmt& s) {
+    const auto rows = plan_rows(s);
+    result |= rows && rows->holds_words();
+  });
+  return result;
 }
 
 bool Roles::is_relayed(int ring) const {

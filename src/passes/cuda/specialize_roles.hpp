@@ -91,6 +91,8 @@ struct Roles {
   int transposing_warps() const { return (producers - loaders()) / 32; }
   // Whether threads look up rows that other warps widen.
   bool looks_bytes_up() const;
+  // Whether threads hold pieces of rows that begin anywhere.
+  bool holds_pieces() const;
   // That bring pieces of rows.
   int copying_warps(const RingPlan& ring) const {
     return ring.by_transposer ? transposing_warps() : loaders() / 32;

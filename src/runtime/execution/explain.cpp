@@ -10,12 +10,12 @@ namespace tegula {
 
 namespace {
 
-constexpr std::int64_t engine_bytes = 16;  // to which addresses and strides must be aligned
+constexpr int engine_bytes = 16;  // to which addresses and strides must be aligned
 
-// Why the copy engine cannot take the tensor; empty if it can.
-std::string reason_of_strides(const TensorRef& tensor) {
-  if (reinterpret_cast<std::uintptr_t>(tensor.data) % engine_bytes != 0)
-    return fmt::format("does not begin at a multiple of {} bytes", engine_bytes);
+// Why the copy engine, or threads in pieces of so many bytes, cannot take the tensor; empty if they can.
+std::string reason_of_strides(const TensorRef& tensor, int bytes) {
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % static_cast<std::uintptr_t>(bytes) != 0)
+    return fmt::format("does not begin at a multiple of {} bytes", bytes);
   bool side_by_side = false, ragged = false;
   for (int d = 0; d < tensor.rank(); ++d) {
     const std::int64_t stride = tensor.stride(d);
@@ -23,9 +23,9 @@ std::string reason_of_strides(const TensorRef& tensor) {
     if (stride == 1 && !side_by_side)
       side_by_side = true;
     else
-      ragged |= stride < 0 || stride * tensor.dtype.bytes() % engine_bytes != 0;
+      ragged |= stride < 0 || stride * tensor.dtype.bytes() % bytes != 0;
   }
-  if (ragged) return fmt::format("has strides that are not multiples of {} bytes", engine_bytes);
+  if (ragged) return fmt::format("has strides that are not multiples of {} bytes", bytes);
   return side_by_side || nelements(tensor) <= 1 ? "" : "has no contiguous dimension";
 }
 
@@ -33,17 +33,17 @@ std::string reason_of_strides(const TensorRef& tensor) {
 std::vector<passes::Note> notes_on_strides(const Signature& signature, const codegen::CudaProgram& program,
                                            const std::map<std::string, Tensor>& tensors) {
   std::vector<passes::Note> notes;
-  const auto check = [&](int position) {
+  const auto check = [&](int position, int bytes) {
     const ir::Buffer& buffer = *signature.buffers()[static_cast<std::size_t>(position)];
     const auto given = tensors.find(buffer.name);
-    const std::string why = given == tensors.end() ? "" : reason_of_strides(given->second.ref());
+    const std::string why = given == tensors.end() ? "" : reason_of_strides(given->second.ref(), bytes);
     if (why.empty()) return;
     add(notes,
         {passes::NoteKind::strides, buffer.at,
          fmt::format("`{}` {}, so threads load all tiles", buffer.name, why), "pass a contiguous copy"});
   };
-  for (const auto& map : program.maps) check(map.tensor);
-  for (const int position : program.aligned) check(position);
+  for (const auto& map : program.maps) check(map.tensor, engine_bytes);
+  for (const auto& [position, bytes] : program.aligned) check(position, bytes);
   return notes;
 }
 
