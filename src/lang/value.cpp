@@ -1,7 +1,5 @@
 #include "tegula/lang/value.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "lang/builder.hpp"
@@ -273,8 +271,7 @@ Expr clamp(const Operand& x, const Operand& low, const Operand& high) {
     };
     const bool are_constants = ir::is_constant(low.node()) && ir::is_constant(high.node());
     if (are_constants && number(low) > number(high))
-      fail(x.at,
-           fmt::format("clamp() from {} to {}: the lower limit comes first", number(low), number(high)));
+      fail(x.at, "the lower limit of clamp() is above the upper one; give the lower one first");
   }
   return min(Operand(max(x, low), x.at), high);
 }

@@ -31,7 +31,8 @@ std::vector<Typed> typed() {
   std::vector<fs::path> pages{fs::path(TEGULA_SOURCE) / "README.md",
                               fs::path(TEGULA_SOURCE) / "CONTRIBUTING.md"};
   for (const auto& entry : fs::directory_iterator(fs::path(TEGULA_SOURCE) / "docs"))
-    if (entry.path().extension() == ".md") pages.push_back(entry.path());
+    if (entry.path().extension() == ".md" && entry.path().filename() != "performance-log.md")
+      pages.push_back(entry.path());  // the log tells what was typed
   std::vector<Typed> all;
   for (const fs::path& page : pages)
     for (Typed& own : typed_in(page)) all.push_back(std::move(own));
@@ -56,7 +57,7 @@ class Page : public Tool {
     for (std::size_t i = 1; i < words.size(); ++i) {
       const std::string option = words[i].substr(0, words[i].find('='));
       if (option.starts_with("--")) EXPECT_TRUE(has(help, option)) << words[0] << " has no option " << option;
-      if (option == "--case") expect_case(words.at(1), words.at(i + 1));
+      if (option == "--case" && i + 1 < words.size()) expect_case(words[1], words[i + 1]);
     }
   }
 
