@@ -185,7 +185,7 @@ void add_bench(cli::App& app, int& exit_code) {
   command->add_option("--only", request->map, "Of an operator's maps only the one of this name");
   command->add_option("--every", request->sample.every, "Measure only every n-th call of a map")
       ->check(cli::Range(1, 1000000));
-  command->add_option("--from", request->sample.from, "Leave out so many calls at the begin of a map")
+  command->add_option("--from", request->sample.from, "Leave out so many calls at the beginning of a map")
       ->check(cli::Range(0, 1000000));
   command->footer(bench_footer);
   command->callback([request, &exit_code] { bench_operator(*request, exit_code); });

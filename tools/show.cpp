@@ -142,6 +142,20 @@ void add_views(cli::Command& command, ShowOptions& options) {
                    "registers of the machine code, spills and remarks of the assembler");
 }
 
+constexpr const char* show_footer =
+    "Lines end with their source location. Without inputs, the operator's first example is shown. A\n"
+    "source file, such as mine.cpp, lists its kernels:\n"
+    "TEGULA_KERNELS(gemm_relu(128, 128, 64), gemm_relu(64, 64, 32))\n"
+    "\n"
+    "Examples:\n"
+    "  tegula show attention\n"
+    "  tegula show mine.cpp --cuda --schedule\n"
+    "  tegula show mine.cpp --html mine.html --extent M=4096,N=4096,K=4096\n"
+    "  tegula show gemm --case ragged_bias_gelu --passes\n"
+    "  tegula show gemm --random a=512x512:bf16 --random b=512x512:bf16 --cpp\n"
+    "  tegula show attention --case 4096_causal --cuda --arch 80\n"
+    "  tegula show attention --case 1024_grouped_bf16 --layout --schedule --svg pictures";
+
 }  // namespace
 
 void add_show(cli::App& app) {
@@ -167,19 +181,7 @@ void add_show(cli::App& app) {
                    "Of the GPU: 80, 90, or 100, which gets the code for 80")
       ->check(cli::IsMember({"80", "90", "100"}))
       ->capture_default_str();
-  command->footer(
-      "Lines end with their source location. Without inputs, the operator's first example is shown. A\n"
-      "source file, such as mine.cpp, lists its kernels:\n"
-      "TEGULA_KERNELS(gemm_relu(128, 128, 64), gemm_relu(64, 64, 32))\n"
-      "\n"
-      "Examples:\n"
-      "  tegula show attention\n"
-      "  tegula show mine.cpp --cuda --schedule\n"
-      "  tegula show mine.cpp --html mine.html --extent M=4096,N=4096,K=4096\n"
-      "  tegula show gemm --case ragged_bias_gelu --passes\n"
-      "  tegula show gemm --random a=512x512:bf16 --random b=512x512:bf16 --cpp\n"
-      "  tegula show attention --case 4096_causal --cuda --arch 80\n"
-      "  tegula show attention --case 1024_grouped_bf16 --layout --schedule --svg pictures");
+  command->footer(show_footer);
   command->callback([request, svg] {
     request->draws = svg->count() > 0;
     run_show(*request);

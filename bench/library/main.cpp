@@ -23,7 +23,9 @@ std::string processor() {
 
 void heading() {
   fmt::print(
-      "# Performance\n\nWritten by `scripts/bench`; do not edit.\n\n"
+      "# Performance\n\nWritten by `scripts/bench`; do not edit. The [performance log](performance-log.md) "
+      "says what "
+      "was tried, and which [rows are short of their bar](performance-log.md#rows-short-of-the-bar).\n\n"
       "Machine: {}, {} processors; compiler {}. All processors are used. Inputs are random. Every result is "
       "compared with a formula in double precision before it is timed. Compared programs alternate: in every "
       "round, each runs once untimed and once timed. Times are medians over rounds, and ratios are medians "

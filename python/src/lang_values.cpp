@@ -191,8 +191,8 @@ nb::object apply(Binary function, nb::handle a, nb::handle b) {
   return nb::cast(Expr(function(x, y)));
 }
 
-// What Python and NumPy ask of numbers and sequences, and what to write instead. Without these they would
-// speak of their own protocols.
+// What Python and NumPy ask of numbers and sequences, and operators of theirs that values lack, and what to
+// write instead. Without these they would speak of their own protocols.
 template <class Class>
 void refuse_as_number(Class& type) {
   type.def("__index__", [](nb::handle) -> int {
@@ -209,6 +209,14 @@ void refuse_as_number(Class& type) {
     throw nb::type_error(
         "a value of a kernel is one value; one index has one name, as in `with grid(n) as i:`");
   });
+  for (const char* name : {"__pow__", "__rpow__"})
+    type.def(name, [](const nb::args&) {
+      throw nb::type_error("`**` of values of a kernel; write x * x, or pow(x, y), exp2(x) and sqrt(x)");
+    });
+  for (const char* name : {"__matmul__", "__rmatmul__"})
+    type.def(name, [](const nb::args&) {
+      throw nb::type_error("`@` of values of a kernel; gemm(a, b, c) multiplies tiles, and `*` elements");
+    });
   // Operators of NumPy's numbers leave the operation to the value; its functions refuse it.
   type.attr("__array_ufunc__") = nb::none();
 }

@@ -238,6 +238,9 @@ class Kernel:
             if not views:
                 return html
         if svg is not None:
+            drawn = ("layout", "schedule", "shared_memory")
+            if not any(views.get(name) for name in drawn):
+                raise ValueError(f"show: svg draws pictures; ask for one of {', '.join(drawn)}, as {drawn[1]}=True")
             return "\n".join(self._draw(svg, options))
         return self._built.show(options)
 

@@ -40,9 +40,14 @@ class Kernels:
         self._file, self._kernels = file, tuple(kernels)
 
     def __getattr__(self, name: str) -> Kernel:
-        for kernel in self._kernels:
-            if kernel.name == name:
-                return kernel
+        numbers = [i for i, kernel in enumerate(self._kernels) if kernel.name == name]
+        if len(numbers) == 1:
+            return self._kernels[numbers[0]]
+        if numbers:
+            raise AttributeError(
+                f"{self._file} has {len(numbers)} kernels '{name}'; put their parameters into the names, or take one by "
+                f"its number, as kernels[{numbers[0]}]"
+            )
         raise AttributeError(f"{self._file} has no kernel '{name}'; it has {', '.join(k.name for k in self._kernels)}")
 
     def __dir__(self) -> List[str]:

@@ -141,6 +141,14 @@ def function_of_numpy(X, Y, b):
     Y[b] = np.exp(X[b])
 
 
+def power(X, Y, b):
+    Y[b] = X[b] ** 2
+
+
+def product_of_elements(X, Y, b):
+    Y[b] = X[b] @ X[b]
+
+
 def index_in_two(X, Y, b):
     with serial(3) as (i, j):
         Y[i] = 0
@@ -164,6 +172,8 @@ OF_OTHER_TYPES = {
     loop_of_python: "with serial(n) as i:",
     function_of_math: "the functions of tegula.lang",
     function_of_numpy: "does not support ufuncs",
+    power: "write x * x, or pow(x, y)",
+    product_of_elements: "gemm(a, b, c) multiplies tiles",
     index_in_two: "one index has one name",
     indices_in_one: "as (i, j)",
     loop_as_index: "as i:",

@@ -107,3 +107,14 @@ def test_wrong_files_are_refused(tmp_path, monkeypatch):
         tegula.load(mine)
     with pytest.raises(tegula.ProgramError, match=r"mine\.cpp:11: .*cast it with f32"):
         tegula.load(mine, flags=["-DRIGHT=false"])
+
+
+def test_kernels_of_one_name_are_taken_by_number(tmp_path, monkeypatch):
+    monkeypatch.setenv("TEGULA_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "factor.hpp").write_text("#define FACTOR 2\n")
+    mine = tmp_path / "mine.cpp"
+    mine.write_text(SOURCE.replace("scaled(RIGHT)", "scaled(true), scaled(true)"))
+    kernels = tegula.load(mine)
+    assert [kernel.name for kernel in kernels] == ["scaled", "scaled"] and kernels[1].name == "scaled"
+    with pytest.raises(AttributeError, match=r"2 kernels 'scaled'; put their parameters .* kernels\[0\]"):
+        kernels.scaled

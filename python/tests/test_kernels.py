@@ -216,6 +216,8 @@ def test_shown(tmp_path):
     assert kernel.explain().startswith("gemm_relu") and isinstance(kernel.notes(), list)
     with pytest.raises(TypeError, match="no view 'ptx'"):
         kernel.show(ptx=True)
+    with pytest.raises(ValueError, match="ask for one of layout, schedule, shared_memory"):
+        kernel.show(svg=str(tmp_path))
 
 
 def test_tiles_have_names():

@@ -30,6 +30,11 @@ Values values_of(const Signature& signature, const std::map<std::string, double>
       continue;
     }
     const double number = is_processors ? machine.processors : found->second;
+    const bool is_dim = variable->kind == ir::VariableKind::dim;
+    if (!variable->type.is_floating() && (number != std::round(number) || (is_dim && number < 0)))
+      throw ArgumentError(fmt::format("analyze: {} = {} in kernel '{}'; give a whole number{}",
+                                      variable->name, number, signature.kernel().name,
+                                      is_dim ? " from 0 on" : ""));
     values[variable.get()] = variable->type.is_floating()
                                  ? ir::float_value(variable->type, number)
                                  : ir::integer_value(variable->type, std::llround(number));

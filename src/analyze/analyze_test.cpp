@@ -185,6 +185,9 @@ TEST(Analyze, SaysWhatIsNotKnown) {
   EXPECT_NE(a.notes[0].find("depend on elements of tensors"), std::string::npos);
   EXPECT_NE(a.text().find(a.notes[0]), std::string::npos);
   EXPECT_ERROR(ArgumentError, "needs the values of N", analyze(chosen, {}, machine("h100")));
+  for (const double wrong : {-4.0, 4.5, std::nan("")})
+    EXPECT_ERROR(ArgumentError, "give a whole number from 0 on",
+                 analyze(chosen, {{"N", wrong}}, machine("h100")));
   EXPECT_ERROR(ArgumentError, "there are h100, h200, a100, cpu", machine("b200"));
 }
 

@@ -21,11 +21,6 @@ struct ByteOperand {
   const char* words;  // in the text: where the operand's words are made
 };
 
-// The column of the first product that stands at that place of the left operand.
-lang::Expr column_at(const lang::Expr& at) {
-  return at / 16 * 16 + at % 4 / 2 * 8 + at % 16 / 4 * 2 + at % 2;
-}
-
 void make(const ByteOperand& c, const lang::Fragment& product, lang::Fragment& weights) {
   using namespace lang;
   if (c.made == Made::in_order) {

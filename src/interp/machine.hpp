@@ -128,7 +128,6 @@ class Machine {
                       const Node& node) const;
   void bind_tensors(const Binding& binding);
   void run_grid(const PreparedGrid& grid);
-  Flow run_block(const PreparedGrid& grid);
   void apply_contributions();
   void resolve_now(const PreparedView& view, ResolvedView& resolved);
   std::uint32_t add_cause(const Cause& cause);

@@ -173,7 +173,14 @@ Expr scalar(const std::string& name, DType type, Loc at) {
 }
 
 void may_alias(const Tensor& a, const Tensor& b, Loc at) {
-  Builder::current(at).kernel.may_alias.push_back({a.view()->buffer, b.view()->buffer});
+  auto& builder = Builder::current(at);
+  for (const ir::BufferPtr& tensor : {a.view()->buffer, b.view()->buffer}) {
+    builder.check_owner(tensor, at);
+    if (tensor->role == ir::Role::workspace)
+      fail(at, "may_alias() is a promise about arguments of a call, and `" + tensor->name +
+                   "` is a workspace, whose memory is its own; leave it out");
+  }
+  builder.kernel.may_alias.push_back({a.view()->buffer, b.view()->buffer});
 }
 
 void require(const Operand& condition, const std::string& message) {

@@ -129,7 +129,7 @@ PackedTensor PackedTensor::slice(Subscript a, Subscript b, Subscript c, Subscrip
       fail(at, "slice() drops the last dimension of `" + view_.elements->buffer->name + "`, whose numbers " +
                    "are packed; keep it, and index it where a number is read");
     if (const auto* range = std::get_if<Range>(&subscripts[last].what))
-      subscripts[last] = lang::range(whole_elements("the begin of a range", range->begin, type()),
+      subscripts[last] = lang::range(whole_elements("the beginning of a range", range->begin, type()),
                                      whole_elements("the end of a range", range->end, type()));
   }
   return {elements().slice(subscripts[0], subscripts[1], subscripts[2], subscripts[3], subscripts[4],

@@ -265,6 +265,14 @@ Expr ceil(const Operand& x) { return of_float(ir::Op::ceil, "ceil", x); }
 // clang-format on
 
 Expr clamp(const Operand& x, const Operand& low, const Operand& high) {
+  if (low.is_literal() && high.is_literal()) {
+    const auto number = [](const Operand& e) {
+      return e.node()->type.is_floating() ? e.node()->real : static_cast<double>(e.node()->integer);
+    };
+    const bool are_constants = ir::is_constant(low.node()) && ir::is_constant(high.node());
+    if (are_constants && number(low) > number(high))
+      fail(x.at, "the lower limit of clamp() is above the upper one; give the lower one first");
+  }
   return min(Operand(max(x, low), x.at), high);
 }
 

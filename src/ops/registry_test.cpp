@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/testing/expect_error.hpp"
 #include "tegula/error.hpp"
+#include "tegula/ops.hpp"
 
 namespace tegula::ops {
 namespace registry_test {
@@ -27,6 +29,15 @@ TEST(Registry, ExamplesAreDescribed) {
       EXPECT_EQ(tensor.dtype(), made.at(name).dtype()) << op.name << ' ' << name;
     }
   }
+}
+
+// A tensor that its declaration alone has made is none.
+TEST(Registry, FunctionsNeedTheirTensors) {
+  const Tensor a = Tensor::zeros({2, 2}, f32);
+  EXPECT_ERROR(ArgumentError, "gemm, argument 'b': expected a tensor, given none", gemm(a, TensorRef()));
+  EXPECT_ERROR(ArgumentError, "rms_norm, argument 'x': expected a tensor, given none", rms_norm(TensorRef()));
+  EXPECT_ERROR(ArgumentError, "rms_norm_backward, argument 'dout': expected a tensor, given none",
+               rms_norm_backward(TensorRef(), a));
 }
 
 std::string refusal(const std::function<void()>& call) {

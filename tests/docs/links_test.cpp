@@ -74,6 +74,20 @@ TEST(Pages, LinksLeadSomewhere) {
   }
 }
 
+TEST(Pages, FunctionsOfTheReferenceAreDeclared) {
+  std::string headers;
+  for (const auto& entry : fs::directory_iterator(source / "include" / "tegula" / "ops"))
+    headers += contents(entry.path());
+  const std::regex named("`ops::([a-z0-9_]+)` in C");
+  for (const auto& entry : fs::directory_iterator(source / "docs" / "reference")) {
+    const std::string page = contents(entry.path());
+    std::smatch name;
+    if (std::regex_search(page, name, named))
+      EXPECT_NE(headers.find(" " + name[1].str() + "("), std::string::npos)
+          << entry.path() << " names ops::" << name[1] << ", which no header declares";
+  }
+}
+
 TEST(Pages, IndexNamesAllLessonsAndPages) {
   const std::string index = contents(source / "docs" / "README.md");
   for (const auto& entry : fs::directory_iterator(source / "examples"))

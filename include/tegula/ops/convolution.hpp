@@ -48,6 +48,8 @@ struct ConvGradients {
   Tensor dx;              // of x's dtype
   Tensor dweight, dbias;  // f32; dbias is empty without a bias
 };
+// The gradients for dout, the gradient of the result. Throws an ArgumentError for wrong shapes, dtypes or
+// options.
 ConvGradients conv1d_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& weight,
                               Conv1d options = {});
 ConvGradients conv2d_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& weight,

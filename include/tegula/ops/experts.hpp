@@ -23,6 +23,8 @@ struct MoeOrder {
   Tensor places;   // i32 [tokens, topk]: the position of a pair in `order`; −1 if it is dropped
   Tensor offsets;  // i32 [groups + 1]: the start of each expert's pairs, and the end of the last one's
 };
+// Throws an ArgumentError for wrong shapes or dtypes; the number of an expert that does not exist is a
+// ProgramError.
 MoeOrder moe_sort(const TensorRef& experts, std::int64_t groups, MoeSort options = {});
 
 struct MoePermute {
@@ -74,6 +76,8 @@ struct FusedMoeGradients {
   Tensor dw1, dw2;        // f32
   Tensor dbias1, dbias2;  // f32, empty without biases
 };
+// The gradients for dout, the gradient of the result; dropped pairs contribute nothing.
+// Throws an ArgumentError for wrong shapes, dtypes or options.
 FusedMoeGradients fused_moe_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& experts,
                                      const TensorRef& weights, const TensorRef& w1, const TensorRef& w2,
                                      FusedMoe options = {});

@@ -27,7 +27,7 @@ struct GatedDeltaRuleResult {
 // For each head, the state S [d, d_v] decays, S ← e^g S; then the value stored under k moves towards v by the
 // fraction beta, S ← S + k (beta · (v − Sᵀ k))ᵀ; and out = scale · Sᵀ q. Keys should have norms of at most
 // about 1; otherwise use qk_l2norm. Calls with up to 8 tokens are computed token by token, others in chunks
-// of 64 tokens. Wrong shapes, dtypes or options are an ArgumentError; Gates above 0 are a ProgramError.
+// of 64 tokens. Wrong shapes, dtypes or options are an ArgumentError; gates above 0 are a ProgramError.
 GatedDeltaRuleResult gated_delta_rule(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                       const TensorRef& beta, GatedDeltaRule options = {});
 

@@ -27,7 +27,7 @@ struct KdaResult {
 // For each head, the state S [d, d_v] decays per feature, S ← Diag(e^g) S; then S ← S + k (beta · (v − Sᵀ
 // k))ᵀ, and out = scale · Sᵀ q. Keys should have norms of at most about 1; otherwise use qk_l2norm. Calls
 // with up to 8 tokens are computed token by token, others in chunks of 16 tokens, over which a feature decays
-// by a factor of at least e^−80. Wrong shapes, dtypes or options are an ArgumentError; Gates above 0 or below
+// by a factor of at least e^−80. Wrong shapes, dtypes or options are an ArgumentError; gates above 0 or below
 // −5 are a ProgramError.
 KdaResult kda(const TensorRef& q, const TensorRef& k, const TensorRef& v, const TensorRef& g,
               const TensorRef& beta, Kda options = {});

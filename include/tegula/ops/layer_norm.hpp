@@ -34,9 +34,19 @@ struct AddLayerNorm {
   Target target = Target::automatic();
 };
 
-// sum = x + residual, rounded to their dtype, and out = layer_norm(sum). The operator add_layer_norm_backward
-// computes the gradients.
+// sum = x + residual, rounded to their dtype, and out = layer_norm(sum). Throws an ArgumentError for wrong
+// shapes, dtypes or options.
 AddNormResult add_layer_norm(const TensorRef& x, const TensorRef& residual, AddLayerNorm options = {});
+
+struct AddLayerNormGradients {
+  Tensor dx, dresidual, dweight, dbias;  // of x's shape and dtype; f32 [d], empty without weight or bias
+};
+
+// The gradients of x, residual, weight and bias for dout and dsum, those of the two results, of their shape
+// and dtype. Bitwise reproducible. Throws an ArgumentError for wrong shapes, dtypes or options.
+AddLayerNormGradients add_layer_norm_backward(const TensorRef& dout, const TensorRef& dsum,
+                                              const TensorRef& x, const TensorRef& residual,
+                                              AddLayerNorm options = {});
 
 }  // namespace tegula::ops
 TEGULA_API_END

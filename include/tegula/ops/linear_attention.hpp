@@ -28,7 +28,7 @@ struct LinearAttentionResult {
 // q. Without decays this is linear attention, with g_gamma retention, and with g gated linear attention with
 // one gate per head. With `normalize`, out is divided by the same sum taken over values of 1, whose state is
 // the last column. Calls with up to 8 tokens are computed token by token, others in chunks of 64 tokens.
-// Wrong shapes, dtypes or options are an ArgumentError; Gates above 0 are a ProgramError.
+// Wrong shapes, dtypes or options are an ArgumentError; gates above 0 are a ProgramError.
 LinearAttentionResult linear_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                        LinearAttention options = {});
 

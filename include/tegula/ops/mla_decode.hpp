@@ -21,10 +21,10 @@ struct MlaDecode {
   // Positive f32 factors of rows: [batch, keys] or, for pages, [pages, page size]; every extent may be 1.
   std::optional<TensorRef> kv_scale = {};
   std::optional<TensorRef> tree_mask = {};  // as in attention_with_kv_cache
-  std::optional<TensorRef> sinks = {};      // [heads]
+  std::optional<TensorRef> sinks = {};      // [heads], likewise
   std::int64_t d_v = 512;                   // features of a row that are values
   std::optional<float> scale = {};          // scale of the scores; default 1/√d
-  bool causal = false;
+  bool causal = false;                      // these four as in attention_with_kv_cache
   std::int64_t left = -1;
   float softcap = 0;
   int splits = 0;
@@ -32,7 +32,9 @@ struct MlaDecode {
   Target target = Target::automatic();
 };
 
-// out [batch, queries, heads, d_v], lse f32 [batch, heads, queries].
+// softmax(scale · q kᵀ) v over the rows k of the cache and their values v, which all heads share: out [batch,
+// queries, heads, d_v], lse f32 [batch, heads, queries]. A query that sees no row has output 0 and lse −∞. A
+// length beyond the cache is a ProgramError, wrong shapes, dtypes or options are an ArgumentError.
 AttentionResult mla_decode(const TensorRef& q, const TensorRef& kv_cache, MlaDecode options = {});
 
 }  // namespace tegula::ops

@@ -36,9 +36,18 @@ struct AddNormResult {
   Tensor out, sum;  // both of x's shape and dtype
 };
 
-// sum = x + residual, rounded to their dtype, and out = rms_norm(sum). The operator add_rms_norm_backward
-// computes the gradients.
+// sum = x + residual, rounded to their dtype, and out = rms_norm(sum). Throws an ArgumentError for wrong
+// shapes, dtypes or options.
 AddNormResult add_rms_norm(const TensorRef& x, const TensorRef& residual, AddRmsNorm options = {});
+
+struct AddRmsNormGradients {
+  Tensor dx, dresidual, dweight;  // of x's shape and dtype; f32 [d], empty without a weight
+};
+
+// The gradients of x, residual and weight for dout and dsum, those of the two results, of their shape and
+// dtype. Bitwise reproducible. Throws an ArgumentError for wrong shapes, dtypes or options.
+AddRmsNormGradients add_rms_norm_backward(const TensorRef& dout, const TensorRef& dsum, const TensorRef& x,
+                                          const TensorRef& residual, AddRmsNorm options = {});
 
 }  // namespace tegula::ops
 TEGULA_API_END

@@ -39,16 +39,16 @@ class CudaGridPrinter : private RowPrinter {
   const passes::Reason& not_spread() const { return not_spread_; }  // over the CTAs of the plan
 
  private:
-  // ---- statements (print_stmt.cpp, print_control.cpp)
+  // ---- the text as a whole (print_grid.cpp)
   void prologue();
   std::string print_without_roles(const ir::Grid& grid);
-  std::string launch_bounds(const ir::Grid& grid) const;
   // ---- the order of grids, and of blocks that take what is left (print_order.cpp)
   bool has_waits() const { return target_.has_wgmma() && number_ > 0; }
   bool runs_beside(int number) const;  // beside the grid before it
   void between_grids();
   void end_of_block();
   std::string leave_by(const ir::Exit& exit) const;
+  // ---- statements (print_stmt.cpp, print_control.cpp)
   void body(const ir::Body& body) override;
   void in_scope(const ir::Body& body);
   void stmt(const ir::Stmt& stmt);

@@ -2,6 +2,7 @@
 // against differences.
 #include "ops/nsa/backward.hpp"
 
+#include "ops/nsa/testing/arguments.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/testing/gradients.hpp"
 
@@ -109,49 +110,20 @@ std::vector<Row> table() {
   return in_both_layouts(rows, 5);
 }
 
-Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int64_t last) {
-  if (row.packed) return {tokens, heads, last};
-  if (row.options.layout == Layout::bhsd) return {row.batch, heads, tokens, last};
-  return {row.batch, tokens, heads, last};
-}
-
-Shape vector_shape(const Row& row) {
-  return row.packed ? Shape{row.heads, row.tokens} : Shape{row.batch, row.heads, row.tokens};
-}
-
-// Lists with gaps, repetitions, entries that name no block or a future one, and no order.
-Tensor random_list(const Row& row, std::int64_t entries, std::int64_t high) {
-  const std::int64_t heads = row.per_query_head ? row.heads : row.kv_heads;
-  return Tensor::random_integers(shape_of(row, row.tokens, heads, entries), i32, 5, -2, high);
-}
-
 // Arguments among values that must not be read; results of the forward by the formula.
-struct Given {
-  Planted q, k, v, indices, counts, dout, out, lse, dlse, dwindow_out, window_out, window_lse;
-  Tensor fences_q = Tensor::from<std::int32_t>({0, 7, 7, 40, 41}),
-         fences_k = Tensor::from<std::int32_t>({0, 20, 25, 25, 61});
-  NsaSelectedOptions options;
+struct Given : SelectedArguments {
+  Planted dout, out, lse, dlse, dwindow_out, window_out, window_lse;
   NsaSelectedBackwardOptions more;
 
   explicit Given(const Row& row)
-      : q(Tensor::random_normal(shape_of(row, row.tokens, row.heads, row.dim), row.type, 1)),
-        k(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim), row.type, 2)),
-        v(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim_v), row.type, 3)),
-        indices(random_list(row, row.entries, row.keys / row.options.block_size + 3)),
-        counts(random_list(row, 1, row.entries + 2).select(row.packed ? 2 : 3, 0)),
+      : SelectedArguments(row),
         dout(Tensor::random_normal(shape_of(row, row.tokens, row.heads, row.dim_v), row.type, 6)),
         out(dout.inside.shape(), row.type),
         lse(vector_shape(row), f32),
         dlse(Tensor::random_normal(vector_shape(row), f32, 7)),
         dwindow_out(Tensor::random_normal(dout.inside.shape(), row.type, 8)),
         window_out(dout.inside.shape(), row.type),
-        window_lse(vector_shape(row), f32),
-        options(row.options) {
-    if (row.counts) options.block_counts = counts.inside;
-    if (row.packed) {
-      options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;
-      options.max_seqlen_q = 33, options.max_seqlen_k = 36;
-    }
+        window_lse(vector_shape(row), f32) {
     more.sel_scale_gradient = row.dsel_scale;
     if (row.dlse) more.dlse = dlse.inside;
     const NsaSelectedResult result =

@@ -206,6 +206,11 @@ struct NormGradient {
       if (is_its_mean) return r(i) * (0.f - less(i, j) * along(i));
       return r(i) * (weighted(i, j) - before(i) - less(i, j) * along(i));
     };
+    store(row, values, gradient);
+  }
+  // The gradient of the rows; of a sum, with that of the sum itself, also as the residual's.
+  template <class F>
+  void store(const Expr& row, Fragment& values, const F& gradient) const {
     if (adds_residual<Op>) {
       Fragment more = load(dsum.at(row), {c.rows, c.dim}, f32);
       parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j) + more(i, j); });
@@ -213,7 +218,7 @@ struct NormGradient {
     } else {
       parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j); });
     }
-    if (formed)
+    if (is_read_again())
       copy(values.to(c.type), dx.at(row));
     else
       copy(values, dx.at(row));

@@ -78,6 +78,32 @@ TEST(LayerNorm, GradientsReadLongRowsFromSharedMemory) {
   }
 }
 
+// The gradients of sums and of their norms, each in its member of the result.
+TEST(LayerNorm, GradientsOfSumsAreAFunction) {
+  const auto normal = [](const Shape& shape, std::uint64_t seed) {
+    return Tensor::random_normal(shape, f32, seed);
+  };
+  const Tensors inputs{{"dout", normal({5, 40}, 1)}, {"dsum", normal({5, 40}, 2)},
+                       {"x", normal({5, 40}, 3)},    {"residual", normal({5, 40}, 4)},
+                       {"weight", normal({40}, 5)},  {"bias", normal({40}, 6)}};
+  const Tensors layer = formula_by_name(find_schema("add_layer_norm_backward"), inputs, {});
+  const AddLayerNormGradients own =
+      add_layer_norm_backward(inputs.at("dout"), inputs.at("dsum"), inputs.at("x"), inputs.at("residual"),
+                              {.weight = inputs.at("weight"), .bias = inputs.at("bias")});
+  for (const auto& [name, result] :
+       Tensors{{"dx", own.dx}, {"dresidual", own.dresidual}, {"dweight", own.dweight}, {"dbias", own.dbias}})
+    expect_close(name, result, layer.at(name), layer.at(name).to(f32), f32);
+  Tensors without_bias = inputs;
+  without_bias.erase("bias");
+  const Tensors rms = formula_by_name(find_schema("add_rms_norm_backward"), without_bias, {});
+  const AddRmsNormGradients other =
+      add_rms_norm_backward(inputs.at("dout"), inputs.at("dsum"), inputs.at("x"), inputs.at("residual"),
+                            {.weight = inputs.at("weight")});
+  for (const auto& [name, result] :
+       Tensors{{"dx", other.dx}, {"dresidual", other.dresidual}, {"dweight", other.dweight}})
+    expect_close(name, result, rms.at(name), rms.at(name).to(f32), f32);
+}
+
 // A block holds the sums of rows of 16 bits whose tensors shared memory has room for, beside the weights.
 TEST(Norms, PlanGradientsOfLongRows) {
   const auto is_held = [](const char* name, std::int64_t d, DType type, DType weight, Target target) {

@@ -71,7 +71,11 @@ void Binder::check_options() const {
 }
 
 void Binder::bind_inputs() {
-  for (std::size_t i = 0; i < schema_.inputs; ++i) c_.tensors_[i] = spec(i).get(c_.op_);
+  for (std::size_t i = 0; i < schema_.inputs; ++i) {
+    c_.tensors_[i] = spec(i).get(c_.op_);
+    if (c_.tensors_[i] == nullptr && !spec(i).optional)
+      args_.refuse(spec(i).name, "a tensor", "none, or one without rank and memory", "pass one");
+  }
   for (const bool follows : {false, true}) {
     for (std::size_t i = 0; i < schema_.inputs; ++i)
       if (c_.tensors_[i] != nullptr && spec(i).follows == follows) bind_input(i);

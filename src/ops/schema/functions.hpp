@@ -11,9 +11,6 @@ Target target_for(Target target, const Device& device);
 inline bool is_planned_for_gpus(Target target) {
   return target == Target::cuda() || target == Target::cuda_sm80() || target == Target::emulated_sm90();
 }
-inline bool runs_on_gpu(Target target, const Device& device) {
-  return is_planned_for_gpus(target_for(target, device));
-}
 // The type of tiles that are multiplied: that of 16-bit tensors on a GPU and, for bf16, on a CPU with tile
 // registers; f32 else.
 DType multiplied_type(DType type, bool on_gpu);
