@@ -10,6 +10,7 @@
 #include "fuzz/run.hpp"
 #include "ir/print.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/cuda_passes.hpp"
 
 namespace {
 
@@ -126,14 +127,22 @@ TEST(Fuzz, ASeedIsOneProgram) {
   EXPECT_NE(fuzz::print(generate(1)), fuzz::print(generate(2)));
 }
 
+// None of a program that GPUs do not take.
+passes::CudaPlan plan_of(const Program& program) {
+  try {
+    return passes::plan_for_cuda(*program.kernel, {90});
+  } catch (const Error&) { return {}; }
+}
+
 // Many programs that look tiles up have a producer on Hopper, and some of these wait for what it reads;
 // others have tiles that its warps transpose or widen.
 TEST(Fuzz, ProducersReadAndTransposeTiles) {
   constexpr std::uint64_t first = 1'000'000'000, count = 80;
   int producers = 0, readers = 0, transposers = 0, wideners = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const Signature signature(generate(seed).kernel);
-    const std::string text = codegen::print_cuda(signature, {90}).text;
+    const Program program = generate(seed);
+    if (plan_of(program).grids.empty()) continue;
+    const std::string text = codegen::print_cuda(Signature(program.kernel), {90}).text;
     const std::size_t producer = text.find("// ---- producer");
     if (producer == std::string::npos) continue;
     ++producers;
@@ -146,6 +155,36 @@ TEST(Fuzz, ProducersReadAndTransposeTiles) {
   EXPECT_GE(readers, 8);
   EXPECT_GE(transposers, 3);
   EXPECT_GE(wideners, 2);
+}
+
+// The most sums that one step of a loop adds.
+int sums_of_step(const ir::Kernel& kernel) {
+  int most = 0;
+  ir::for_each_stmt(kernel, [&](const ir::Stmt& stmt) {
+    const auto* loop = ir::as<ir::For>(stmt);
+    if (loop == nullptr || loop->kind != ir::LoopKind::pipelined) return;
+    int own = 0;
+    ir::for_each_stmt(loop->body, [&](const ir::Stmt& s) { own += ir::as<ir::Accumulate>(s) != nullptr; });
+    most = std::max(most, own);
+  });
+  return most;
+}
+
+// Some pass tiles from step to step, which consumers relay, and some add several sums in a step.
+TEST(Fuzz, ConsumersRelayTilesAndAddSums) {
+  constexpr std::uint64_t first = 1'000'000'000, count = 120;
+  int relays = 0, of_several = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const Program program = generate(seed);
+    for (const auto& grid : plan_of(program).grids) {
+      if (!grid.roles) continue;
+      const auto& rings = grid.roles->rings;
+      relays += std::any_of(rings.begin(), rings.end(), [](const auto& ring) { return ring.relayed; });
+      of_several += sums_of_step(*program.kernel) > 1;
+    }
+  }
+  EXPECT_GE(relays, 6);
+  EXPECT_GE(of_several, 6);
 }
 
 TEST(Fuzz, ACrashIsAFailure) {

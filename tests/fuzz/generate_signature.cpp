@@ -160,8 +160,11 @@ void Generator::make_signature() {
     make_tensor(role, type, tensor_shape(random_.number(1, 3)), random_contract(type, role == Role::inout));
   }
   tables_.of_bytes = limits_.looks_up && random_.chance(30);
+  tables_.of_relays = limits_.looks_up && !tables_.of_bytes && random_.chance(40);
   if (tables_.of_bytes)
     make_byte_tables();
+  else if (tables_.of_relays)
+    make_relay_tables();
   else if (limits_.looks_up)
     make_tables();
   if (random_.chance(25)) make_sum();
@@ -223,6 +226,10 @@ void Generator::prepare_tensors(const Grid& grid, const Shape& extents) {
     tensor.sites = 0;
     if (tensor.is_dense && tensor.use == Use::read && random_.chance(15)) reshape(tensor);
     if (!tensor.buffer->is_writable() || (tensor.defined && random_.chance(15))) continue;
+    if (tables_.of_relays && &tensor == &tensors_[tables_.added]) {
+      tensor.use = Use::atomic, tensor.op = AtomicOp::add;
+      continue;
+    }
     if ((tensor.is_sum || random_.chance(20)) && combine(tensor)) {
       if (tensor.use == Use::ordered && dynamic_tiles(grid) && random_.chance(50)) tensor.use = Use::in_turns;
       continue;
@@ -253,6 +260,8 @@ void Generator::make_grid() {
   grid.body = body([&] {
     if (tables_.of_bytes)
       byte_products();
+    else if (tables_.of_relays)
+      relayed_products();
     else if (limits_.looks_up)
       looked_up_products();
     block_statements(left_);

@@ -181,6 +181,21 @@ class Generator {
   ir::View bring_bytes(const ByteTable& from, std::int64_t rows, std::int64_t depth, const ir::Expr& step);
   void byte_products();
   void few_blocks(ir::Grid& grid, Shape& extents);
+  // Tiles of a program whose steps multiply what the step before made: products of `left` with keys become
+  // `carried`, and those of both are summed.
+  struct Relay {
+    TilePlace left, carried, sum;
+  };
+  void make_relay_tables();
+  TilePlace declare_apart(DType type, const Shape& shape, const Nature& contract, ir::Space space);
+  void write_elements(const TilePlace& from, const TilePlace& to, std::int64_t first, bool updates);
+  void pass_on(const TilePlace& weights, const TilePlace& carried);
+  void add_in_step(const TilePlace& weights);
+  void relay_step(const Relay& relay, const ir::Expr& step);
+  void multiply_carried(const Relay& relay);
+  void relay_steps(const Relay& relay);
+  void relayed_products();
+  void add_carried(const Relay& relay);
 
   // ---- control
   struct Range {
@@ -257,6 +272,9 @@ class Generator {
   struct Tables {  // of tensors_
     std::size_t rows = 0, numbers = 0, fours = 0, sums = 0;
     std::int64_t height = 0;  // of products
+    bool of_relays = false;   // with the following
+    std::int64_t keys = 0;
+    std::size_t added = 0;    // of tensors_, to which steps add
     bool of_bytes = false;    // operands, from the following
     ByteTable left, right;
     std::int64_t depth = 0;
