@@ -155,8 +155,35 @@ void Generator::choose_signs(const TilePlace& sum, const TilePlace& numbers) {
   });
 }
 
+// A tile that passes from each step of a loop to the next one: zero in front of the first.
+std::size_t Generator::make_relay(std::int64_t count) {
+  const TensorPlace& table = tensors_[tables_.rows];
+  const DType type = table.buffer->type;
+  const TilePlace tile = declare(type, {count, columns_of_table},
+                                 join(table.contract, dyadic(table.contract.step, 0), type), Space::shared);
+  emit(Fill{whole(tile.buffer), ir::constant(type, 0)});
+  tiles_.back().defined = true;
+  tiles_.back().writable = false;
+  return tiles_.size() - 1;
+}
+
+// What the step before has left is multiplied, and the rows of this one are left for the next.
+void Generator::pass_on(const TilePlace& queries, const TilePlace& sum, std::size_t rows, std::size_t relay) {
+  View left = whole(tiles_[relay].buffer);
+  swap_axes(left, 0, 1);
+  emit(Gemm{whole(queries.buffer), left, whole(sum.buffer), false, {}});
+  const TilePlace from = tiles_[rows], to = tiles_[relay];
+  For loop = open_parallel(to.shape, true);
+  const Expr i = ir::variable(loop.index[0]), d = ir::variable(loop.index[1]);
+  fill_parallel(loop, to.shape, [&] {
+    const Value x = load_from({whole(from.buffer), from.contract, from.shape}, {i, d});
+    emit(Store{{whole(to.buffer), {i, d}}, x.e});
+  });
+}
+
 void Generator::look_up_and_multiply(const TilePlace& queries, const TilePlace& sum,
-                                     const std::optional<std::size_t>& older) {
+                                     const std::optional<std::size_t>& older,
+                                     const std::optional<std::size_t>& relay) {
   const std::int64_t count = sum.shape[1];
   std::optional<std::size_t> numbers = older;
   for (int n = random_.pick({0, 1, 1, 2}); n > 0; --n) numbers = bring_numbers(count, numbers);
@@ -179,6 +206,7 @@ void Generator::look_up_and_multiply(const TilePlace& queries, const TilePlace& 
   // The same tile along its rows, as keys that are values as well.
   if (count == columns_of_table && random_.chance(30))
     emit(Gemm{whole(queries.buffer), whole(tiles_[rows].buffer), whole(sum.buffer), false, {}});
+  if (relay) pass_on(queries, sum, rows, *relay);
   if (numbers && random_.chance(60)) choose_signs(sum, tiles_[*numbers]);
   if (random_.chance(20)) block_statement();
 }
@@ -188,7 +216,7 @@ void Generator::looked_up_products() {
   const Nature terms = tensors_[tables_.rows].contract;
   const std::int64_t count = random_.pick({32, 64, 64}), most = random_.number(1, 3);
   if (!spend(most * tables_.height * count * columns_of_table / 4)) return;
-  Nature sums = dyadic(2 * terms.step, terms.bound * terms.bound * 64 * 3 * 3);
+  Nature sums = dyadic(2 * terms.step, terms.bound * terms.bound * 64 * 3 * 4);
   sums.loose_zero = true;
   const TilePlace queries =
       declare(tensors_[tables_.rows].buffer->type, {tables_.height, columns_of_table}, terms, Space::shared);
@@ -201,6 +229,8 @@ void Generator::looked_up_products() {
   tiles_.back().writable = false;
   std::optional<std::size_t> before;
   if (random_.chance(50)) before = bring_numbers(count, std::nullopt);
+  std::optional<std::size_t> relay;
+  if (random_.chance(25)) relay = make_relay(count);
   const Nature turns = integers(0, most - 1);
   const Value last = before && random_.chance(40) ? within(number_in(tiles_[*before]), 0, most)
                                                   : Value{int32(most), integers(most, most)};
@@ -212,7 +242,7 @@ void Generator::looked_up_products() {
     loop.body = maybe([&] {
       scalars_.push_back({loop.index[0], turns});
       if (random_.chance(20)) emit(Break{value(boolean, 2).e});
-      const auto step = [&] { look_up_and_multiply(queries, sum, before); };
+      const auto step = [&] { look_up_and_multiply(queries, sum, before, relay); };
       random_.chance(35) ? branch(step) : step();
     });
   });

@@ -170,7 +170,9 @@ class Generator {
   std::size_t convert_rows(std::size_t raw);
   void choose_signs(const TilePlace& sum, const TilePlace& numbers);
   void look_up_and_multiply(const TilePlace& queries, const TilePlace& sum,
-                            const std::optional<std::size_t>& older);
+                            const std::optional<std::size_t>& older, const std::optional<std::size_t>& relay);
+  std::size_t make_relay(std::int64_t count);
+  void pass_on(const TilePlace& queries, const TilePlace& sum, std::size_t rows, std::size_t relay);
   void looked_up_products();
   struct ByteTable {
     std::size_t tensor = 0;
