@@ -1,6 +1,7 @@
 #include "passes/cuda/reuse_tiles.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
@@ -37,39 +38,53 @@ std::vector<Life> lives_of(const Body& step, const Roles& roles) {
   return result;
 }
 
-BufferRenaming reused(std::vector<Life> lives) {
-  BufferRenaming result;
+void add_reused(std::vector<Life> lives, std::vector<TileReuse>& found) {
+  std::unordered_set<BufferPtr> placed;
   for (auto own = lives.begin(); own != lives.end(); ++own) {
     const auto place = std::find_if(lives.begin(), own, [&](const Life& before) {
-      return !result.contains(before.tile) && before.last < own->first &&
+      return !placed.contains(before.tile) && before.last < own->first &&
              before.tile->type == own->tile->type && equal(before.tile->shape, own->tile->shape);
     });
     if (place == own) continue;
     place->last = own->last;
-    result.emplace(own->tile, place->tile);
+    placed.insert(own->tile);
+    found.push_back({own->tile, place->tile});
   }
-  return result;
+}
+
+bool is_step(const Stmt& s) {
+  const auto* loop = as<For>(s);
+  return loop && loop->kind == LoopKind::pipelined;
 }
 
 }  // namespace
 
-bool reuse_tiles(Roles& roles) {
-  bool any = false;
+std::vector<TileReuse> tiles_to_reuse(const Roles& roles) {
+  std::vector<TileReuse> result;
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    if (is_step(s)) add_reused(lives_of(as<For>(s)->body, roles), result);
+  });
+  const auto bytes = [](const TileReuse& own) { return own.tile->elements() * own.tile->type.bits(); };
+  std::stable_sort(result.begin(), result.end(),
+                   [&](const TileReuse& a, const TileReuse& b) { return bytes(a) < bytes(b); });
+  return result;
+}
+
+void reuse_tiles(Roles& roles, const std::vector<TileReuse>& which) {
+  BufferRenaming by;
+  for (const TileReuse& own : which) by.emplace(own.tile, own.place);
   roles.consumer = map_body(roles.consumer, [&](const Stmt& s) -> Body {
-    const auto* loop = as<For>(s);
-    if (!loop || loop->kind != LoopKind::pipelined) return {s};
-    const BufferRenaming by = reused(lives_of(loop->body, roles));
-    if (by.empty()) return {s};
-    any = true;
-    For step = *loop;
-    std::erase_if(step.body, [&](const Stmt& inner) {
+    if (!is_step(s)) return {s};
+    For step = *as<For>(s);
+    const auto gives_place = [&](const Stmt& inner) {
       const auto* declared = as<Declare>(inner);
       return declared && by.contains(declared->tile);
-    });
+    };
+    if (std::none_of(step.body.begin(), step.body.end(), gives_place)) return {s};
+    std::erase_if(step.body, gives_place);
     step.body = rename_buffers(step.body, by);
     return {statement(std::move(step), s->at)};
   });
-  return any;
 }
 
 }  // namespace tegula::passes

@@ -4,11 +4,19 @@
 // the same shape and type, gives its memory to that one. They meet more often; it pays where a ring has a
 // slot more.
 #pragma once
+#include <vector>
+
 #include "passes/cuda/specialize_roles.hpp"
 
 namespace tegula::passes {
 
-// False: there are no such tiles.
-bool reuse_tiles(Roles& roles);
+// Of a step: `tile` may have the memory of `place`. Any of them may be left out.
+struct TileReuse {
+  ir::BufferPtr tile, place;
+};
+// The smallest tiles first.
+std::vector<TileReuse> tiles_to_reuse(const Roles& roles);
+
+void reuse_tiles(Roles& roles, const std::vector<TileReuse>& which);
 
 }  // namespace tegula::passes

@@ -69,6 +69,7 @@ TEST_P(ReusedTiles, MakeRoomForSlots) {
 const ReuseCase reuse_cases[] = {
     {"where_all_have_room", 128, false, true, 2, 3},
     {"where_slots_lack_it", 384, false, true, 2, 1},
+    {"no_more_than_that_takes", 352, false, true, 2, 2},
     {"but_not_while_they_are_needed", 352, true, true, 2, 2},
     {"nor_by_another_type", 352, false, false, 2, 2},
 };

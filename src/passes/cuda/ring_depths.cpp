@@ -206,16 +206,33 @@ bool has_few_slots(const Roles& roles) {
   });
 }
 
-// With tiles of steps in place of others, if a loop that has too few slots gets more by that. The estimate
-// decides, so that a second plan decides alike.
+// With tiles of steps in place of others, if a loop that has too few slots gets more by that: no more tiles
+// than that takes. The estimate decides, so that a second plan decides alike.
 Roles with_room(const Roles& roles, GridHints hints, const CudaTarget& target) {
   hints.other_shared_bytes = -1;
-  Roles before = roles, after = roles;
+  Roles before = roles;
   const bool fits = set_depths(before, hints, target);
   if (fits && !has_few_slots(before)) return roles;
-  if (!reuse_tiles(after)) return roles;
-  Roles result = after;
-  return set_depths(after, hints, target) && (!fits || has_more_slots(after, before)) ? result : roles;
+  std::vector<TileReuse> which = tiles_to_reuse(roles);
+  if (which.empty()) return roles;
+  const auto with = [&](const std::vector<TileReuse>& tiles) {
+    Roles result = roles;
+    reuse_tiles(result, tiles);
+    return result;
+  };
+  Roles all = with(which);
+  if (!set_depths(all, hints, target) || (fits && !has_more_slots(all, before))) return roles;
+  for (std::size_t i = 0; i < which.size();) {
+    std::vector<TileReuse> others = which;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    Roles fewer = with(others);
+    if (set_depths(fewer, hints, target) && fewer.blocks_per_processor >= all.blocks_per_processor &&
+        least_slots(fewer) >= least_slots(all))
+      which = std::move(others);
+    else
+      ++i;
+  }
+  return with(which);
 }
 
 }  // namespace
