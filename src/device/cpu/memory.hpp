@@ -14,25 +14,53 @@ TEGULA_CPU_TEMPLATE V load_as(const T* p) {
   return v;
 }
 
+// Bytes of registers of words. g++ converts such vectors one element at a time.
+#if TEGULA_CPU_W > 4
+TEGULA_CPU_INLINE vi widened(vector_u8 x) {
+  vi result;
+  asm("vpmovzxbd %1, %0" : "=v"(result) : "vm"(x));
+  return result;
+}
+TEGULA_CPU_INLINE vi widened(vector_i8 x) {
+  vi result;
+  asm("vpmovsxbd %1, %0" : "=v"(result) : "vm"(x));
+  return result;
+}
+#else
+TEGULA_CPU_INLINE vi widened(vector_u8 x) { return __builtin_convertvector(x, vi); }
+TEGULA_CPU_INLINE vi widened(vector_i8 x) { return __builtin_convertvector(x, vi); }
+#endif
+// The lowest byte of each word.
+#if TEGULA_CPU_W == 16
+TEGULA_CPU_INLINE vector_u8 bytes_of(vu x) {
+  vector_u8 result;
+  asm("vpmovdb %1, %0" : "=v"(result) : "v"(x));
+  return result;
+}
+#elif TEGULA_CPU_W == 8
+TEGULA_CPU_INLINE vector_u8 bytes_of(vu x) {
+  typedef uint8_t bytes __attribute__((vector_size(4 * W)));
+  return __builtin_shufflevector((bytes)x, (bytes)x, 0, 4, 8, 12, 16, 20, 24, 28);
+}
+#else
+TEGULA_CPU_INLINE vector_u8 bytes_of(vu x) { return __builtin_convertvector(x, vector_u8); }
+#endif
+
 TEGULA_CPU_INLINE vf load(const float* p) { return load_as<vf>(p); }
 TEGULA_CPU_INLINE vi load(const int32_t* p) { return load_as<vi>(p); }
 TEGULA_CPU_INLINE vu load(const uint32_t* p) { return load_as<vu>(p); }
 TEGULA_CPU_INLINE vi load(const int16_t* p) { return __builtin_convertvector(load_as<vector_i16>(p), vi); }
-TEGULA_CPU_INLINE vi load(const int8_t* p) { return __builtin_convertvector(load_as<vector_i8>(p), vi); }
-TEGULA_CPU_INLINE vi load(const uint8_t* p) { return __builtin_convertvector(load_as<vector_u8>(p), vi); }
+TEGULA_CPU_INLINE vi load(const int8_t* p) { return widened(load_as<vector_i8>(p)); }
+TEGULA_CPU_INLINE vi load(const uint8_t* p) { return widened(load_as<vector_u8>(p)); }
 TEGULA_CPU_INLINE vm load(const boolean* p) {
-  return __builtin_convertvector(load_as<vector_u8>(p), vu) != 0u;
+  return widened(load_as<vector_u8>(p)) != 0;
 }
 TEGULA_CPU_INLINE vf load(const bf16* p) {
   return from_bf16(__builtin_convertvector(load_as<vector_u16>(p), vu));
 }
 TEGULA_CPU_INLINE vf load(const f16* p) { return widen_f16(load_as<vector_u16>(p)); }
-TEGULA_CPU_INLINE vf load(const e4m3* p) {
-  return from_e4m3(__builtin_convertvector(load_as<vector_u8>(p), vu));
-}
-TEGULA_CPU_INLINE vf load(const e5m2* p) {
-  return from_e5m2(__builtin_convertvector(load_as<vector_u8>(p), vu));
-}
+TEGULA_CPU_INLINE vf load(const e4m3* p) { return from_e4m3((vu)widened(load_as<vector_u8>(p))); }
+TEGULA_CPU_INLINE vf load(const e5m2* p) { return from_e5m2((vu)widened(load_as<vector_u8>(p))); }
 TEGULA_CPU_INLINE vd load(const double* p) { return load_as<vd>(p); }
 TEGULA_CPU_INLINE vl load(const int64_t* p) { return load_as<vl>(p); }
 
@@ -45,17 +73,15 @@ TEGULA_CPU_INLINE void store(float* p, vf x) { store_as(p, x); }
 TEGULA_CPU_INLINE void store(int32_t* p, vi x) { store_as(p, x); }
 TEGULA_CPU_INLINE void store(uint32_t* p, vu x) { store_as(p, x); }
 TEGULA_CPU_INLINE void store(int16_t* p, vi x) { store_as(p, __builtin_convertvector(x, vector_i16)); }
-TEGULA_CPU_INLINE void store(int8_t* p, vi x) { store_as(p, __builtin_convertvector(x, vector_i8)); }
-TEGULA_CPU_INLINE void store(uint8_t* p, vi x) { store_as(p, __builtin_convertvector(x, vector_u8)); }
-TEGULA_CPU_INLINE void store(boolean* p, vm x) {
-  store_as(p, __builtin_convertvector(mask_to_u32(x), vector_u8));
-}
+TEGULA_CPU_INLINE void store(int8_t* p, vi x) { store_as(p, bytes_of((vu)x)); }
+TEGULA_CPU_INLINE void store(uint8_t* p, vi x) { store_as(p, bytes_of((vu)x)); }
+TEGULA_CPU_INLINE void store(boolean* p, vm x) { store_as(p, bytes_of(mask_to_u32(x))); }
 TEGULA_CPU_INLINE void store(bf16* p, vf x) {
   store_as(p, __builtin_convertvector(bits_bf16(x), vector_u16));
 }
 TEGULA_CPU_INLINE void store(f16* p, vf x) { store_as(p, narrow_f16(x)); }
-TEGULA_CPU_INLINE void store(e4m3* p, vf x) { store_as(p, __builtin_convertvector(bits_e4m3(x), vector_u8)); }
-TEGULA_CPU_INLINE void store(e5m2* p, vf x) { store_as(p, __builtin_convertvector(bits_e5m2(x), vector_u8)); }
+TEGULA_CPU_INLINE void store(e4m3* p, vf x) { store_as(p, bytes_of(bits_e4m3(x))); }
+TEGULA_CPU_INLINE void store(e5m2* p, vf x) { store_as(p, bytes_of(bits_e5m2(x))); }
 TEGULA_CPU_INLINE void store(double* p, vd x) { store_as(p, x); }
 TEGULA_CPU_INLINE void store(int64_t* p, vl x) { store_as(p, x); }
 
