@@ -5,6 +5,7 @@ from typing import Iterator
 import tegula.torch as tt
 import torch
 import torch.nn.functional as F
+from cpu_latents import latents
 from cpu_products import families, gemm, gemv
 from cpu_row import BYTES, NAMES, Row, against, copy_of, read_of
 
@@ -283,6 +284,7 @@ GROUPS = {
     "rows": ("a copy of as many bytes", rows),
     "linear": ("the same chunks in PyTorch, eagerly", linear),
     "sparse": ("attention, 8 heads, 1024 tokens, D = 128", sparse),
+    "latents": ("attention, or its gradients, 8 heads, 1024 tokens, D = 128", latents),
     "decode": ("reading as many bytes", decode),
     "nsa": ("causal attention", nsa),
     "gemv": ("reading as many bytes", gemv),

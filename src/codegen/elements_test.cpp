@@ -68,6 +68,27 @@ const Case element_cases[] = {
          when(b == 1, [&] { parallel(40, [&](Index i) { Z(0, i) = t(i ^ 4), Z(1, i) = t(i % 32 ^ 16); }); });
        });
      }},
+    {"groups of lanes that share an element",
+     [](Program& p) {
+       Tensor X = p.in(floats({9, 80})), S = p.in(floats({9, 5})),
+              I = p.in(Data::random_integers({3, 4}, i32, 4, -2, 11)), Y = p.out({3, 4, 80}, f32),
+              Z = p.out({4, 3, 37}, f32), U = p.out({3, 80}, f32);
+       grid(3, [&](Index b) {
+         Shared t({4, 80}, f32), few({4, 37}, f32), s({5, 80}, f32);
+         parallel(s, [&](Index i, Index d) { s(i, d) = f32(i * 7 + d) * 0.25f; });
+         parallel(t, [&](Index i, Index d) {
+           Expr row = I(b, i);
+           t(i, d) = X(row, d) * S(row, d / 16) + f32(d / 32) - S(row, (d + 8) / 16);
+         });
+         parallel(few, [&](Index i, Index d) {
+           few(i, d) = f32(d / 16 * 16) + f32(d % 16) * 0.5f;
+           when(d / 32 == 1, [&] { few(i, d) = s(d / 32, i) + t(i, d / 16); });
+         });
+         copy(t, Y.slice(b));
+         when(b == 1, [&] { parallel(4, 37, [&](Index i, Index d) { Z(i, d / 16, d) = few(i, d); }); });
+         parallel(80, [&](Index d) { U(b, d) = s(d / 64, d / 16) + t(d / 32, d); });
+       });
+     }},
     {"loops that share rows",
      [](Program& p) {
        Tensor X = p.in(floats({6, 21})), Y = p.out({6, 21}, f32), Z = p.out({6, 21}, f32),

@@ -69,6 +69,7 @@ class GridPrinter {
   std::string held_value(const ir::Expr& value);  // a vector where the value differs from lane to lane
   std::string at_first_lane(const ir::Expr& e);
   bool varies(const ir::Expr& e) const;
+  bool is_same_in_lanes(const ir::Expr& e) const;
   std::string emit(const ir::Expr& e);
   std::string emit_node(const ir::Expr& e);
   std::string emit_vector(const ir::Expr& e);
@@ -158,7 +159,7 @@ class GridPrinter {
   std::string begin_reduction(const RowOp& op);
   void end_reduction(const RowOp& op, const std::string& accumulator);
   void outer_loop(const ir::VariablePtr& index, const ir::Expr& extent, const Loc& at);
-  void loop_of_pass(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, bool full);
+  void loop_of_pass(std::vector<RowOp> ops, const std::vector<std::string>& accumulators, bool full);
 
   // ---- rows of tensors (print_whole_rows.cpp)
   std::vector<RowOp> with_values_kept(std::vector<RowOp> ops) const;

@@ -1,7 +1,10 @@
 // Expressions: the same text for one value and, where the value differs from lane to lane, for vectors.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <functional>
+#include <unordered_set>
 
 #include "codegen/byte_dots.hpp"
 #include "codegen/grid_printer.hpp"
@@ -25,13 +28,23 @@ const char* infix_of(Op op, bool wide) {
 
 }  // namespace
 
+// A group of so many elements has one number in all lanes: vectors begin at multiples of their lanes.
+bool GridPrinter::is_same_in_lanes(const Expr& e) const {
+  constexpr std::int64_t most_lanes = 16;
+  return lane_ && is_division(e) && power_of_two_divisor(e).value_or(1) >= most_lanes &&
+         is_lane_index(e->args[0]);
+}
+
 bool GridPrinter::varies(const Expr& e) const {
   if (!lane_) return false;
-  bool found = false;
-  for_each_variable(e, [&](const VariablePtr& v) {
-    found |= varying_.contains(v.get()) || (v == lane_->index && !first_lane_);
-  });
-  return found;
+  std::unordered_set<const ExprNode*> seen;
+  const std::function<bool(const Expr&)> finds = [&](const Expr& node) {
+    if (is_same_in_lanes(node) || !seen.insert(node.get()).second) return false;
+    if (node->op == Op::variable)
+      return varying_.contains(node->variable.get()) || (node->variable == lane_->index && !first_lane_);
+    return std::any_of(node->args.begin(), node->args.end(), finds);
+  };
+  return finds(e);
 }
 
 std::string GridPrinter::held_value(const Expr& value) {
@@ -103,6 +116,7 @@ std::string GridPrinter::emit(const Expr& e) {
   if (e->op == Op::constant) return constant_text(*e);
   if (e->op == Op::variable) return variable_text(e->variable);
   if (const auto found = shared_.find(e.get()); found != shared_.end()) return found->second;
+  if (is_same_in_lanes(e)) return fmt::format("({} / {})", lane_->first, *power_of_two_divisor(e));
   std::string text = emit_node(e);
   if (!repeated_.contains(e.get())) return text;
   const std::string name = names_.unique("t");

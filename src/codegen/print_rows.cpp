@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codegen/grid_printer.hpp"
+#include "ir/effects.hpp"
 
 namespace tegula::codegen {
 
@@ -56,6 +57,24 @@ std::string updated(ReduceOp op, const std::string& old, const std::string& tota
 const char* folded(ReduceOp op) {
   constexpr const char* names[] = {"reduce_sum", "fold_max", "fold_min", "fold_max", "any", "all"};
   return names[static_cast<int>(op)];
+}
+
+// The statements at the begin of a body that have one result for a whole row, if the elements of tensors are
+// among them: those that read neither the lane nor what the body writes. Rows without elements have none.
+std::size_t statements_of_row(const RowOp& op) {
+  const Effects all = all_effects(op.body);
+  if (op.reduces || !is_constant(op.extent) || all.writes_tensors()) return 0;
+  std::size_t count = 0, read = 0;
+  for (const Stmt& s : op.body) {
+    const auto* load = as<Load>(s);
+    if (!load && !as<Let>(s)) break;
+    bool of_row = !load || !all.writes(load->from.view.buffer);
+    for_each_expr(s, [&](const Expr& e) { of_row = of_row && !uses(e, op.lane); });
+    if (!of_row) break;
+    ++count;
+    if (load && !load->from.view.is_tile()) read = count;
+  }
+  return read;
 }
 
 }  // namespace
@@ -119,9 +138,17 @@ void GridPrinter::end_reduction(const RowOp& op, const std::string& accumulator)
   store(op.to, op.overwrite ? total : updated(op.op, load_text(op.to), total), false);
 }
 
-void GridPrinter::loop_of_pass(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+void GridPrinter::loop_of_pass(std::vector<RowOp> ops, const std::vector<std::string>& accumulators,
                                bool full) {
   const RowOp& first = ops.front();
+  const std::size_t of_row = ops.size() == 1 ? statements_of_row(first) : 0;
+  if (of_row > 0) {
+    Body& all = ops.front().body;
+    const auto rest = all.begin() + static_cast<std::ptrdiff_t>(of_row);
+    out_.open("{");
+    body(Body(all.begin(), rest));
+    all.erase(all.begin(), rest);
+  }
   const std::string index = name_variable(first.lane), end = scalar(first.extent);
   // Rows are short, so that the loop itself would be a good part of the work; elsewhere the compiler's time
   // counts.
@@ -133,6 +160,7 @@ void GridPrinter::loop_of_pass(const std::vector<RowOp>& ops, const std::vector<
   lane_.reset();
   varying_.clear();
   out_.close();
+  if (of_row > 0) out_.close();
 }
 
 void GridPrinter::pass(const std::vector<RowOp>& given) {

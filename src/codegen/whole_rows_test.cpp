@@ -78,6 +78,38 @@ TEST(WholeRows, ValuesStayInRegistersUnlessTheyAreReadLater) {
     expect_as_interpreted(sums_in_place(f32, kept), a, 150, 0);
 }
 
+// Rows that a list names, and a factor for each 64 elements of them.
+TEST(WholeRows, NamesAndFactorsAreReadInFrontOfTheirElements) {
+  using namespace lang;
+  const lang::Kernel program = kernel("listed", [] {
+    Dim N("N"), L("L");
+    lang::Tensor a = input("a", {N, 128}, e4m3), factors = input("factors", {N, 2}, f32),
+                 list = input("list", {L}, i32), out = output("out", {L, 128}, f32);
+    grid(ceildiv(L, 8), [&](Index block) {
+      Shared tile({8, 128}, f32);
+      parallel(tile, [&](Index i, Index d) {
+        Expr row = list(block * 8 + i);
+        tile(i, d) = a(row, d) * factors(row, d / 64);
+      });
+      copy(tile, out.at(block * 8));
+    });
+  });
+  const std::string text = print_cpu(Signature(program.ir())).text;
+  EXPECT_EQ(text.find("load_lanes"), std::string::npos);
+  const std::size_t name = text.find("load1(list_"), loop = text.find("+= W");
+  ASSERT_NE(name, std::string::npos);
+  EXPECT_LT(name, loop);
+  const auto a = tegula::Tensor::random_normal({9, 128}, e4m3, 1),
+             factors = tegula::Tensor::random_normal({9, 2}, f32, 2);
+  const auto list = tegula::Tensor::random_integers({21}, i32, 3, -2, 11);
+  const auto result = [&](tegula::Target target) {
+    const auto out = tegula::Tensor::full({21, 128}, f32, NAN);
+    tegula::compile(program, target)(a, factors, list, out);
+    return out;
+  };
+  EXPECT_TRUE(tegula::equal(result(tegula::Target::cpu()), result(tegula::Target::interpreter())));
+}
+
 // A block's rows, four after the other, each in steps: what the next four have at the same place is fetched.
 TEST(WholeRows, FetchWhatTheNextRowsHave) {
   using namespace lang;

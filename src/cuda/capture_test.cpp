@@ -11,6 +11,8 @@
 
 #include "cuda/nvrtc.hpp"
 #include "cuda/testing/fake_driver.hpp"
+#include "ops/schema/example.hpp"
+#include "ops/schema/table.hpp"
 #include "runtime/testing/watchdog.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/stream.hpp"
@@ -112,6 +114,18 @@ Step product() {
   return [=] { gemm(a, b, {.bias = bias, .out = c}); };
 }
 
+// A call by the operator's table, its last example, whose outputs are given.
+Step by_table(const std::string& name) {
+  const OperatorSchema& schema = find_schema(name);
+  const ExampleCall call = ExampleCall::parse(schema, schema.examples.back().text);
+  Tensors tensors;
+  for (const auto& [input, tensor] : call.inputs(schema, 3))
+    tensors.emplace(input, tensor.to(Device::cuda()));
+  for (const auto& [output, tensor] : call_in_place(schema, tensors, call.options, Target::cuda()))
+    tensors.insert_or_assign(output, tensor);
+  return [=, &schema] { call_in_place(schema, tensors, call.options, Target::cuda()); };
+}
+
 struct Row {
   std::string name;
   std::function<Step()> make;
@@ -126,6 +140,18 @@ const Row rows[] = {{"dense", [] { return dense(false); }},
                     {"selected_with_window", [] { return selected(16, 32); }},
                     {"product", product}};
 
+// Operators whose lists, lengths and tables the host does not know.
+std::vector<Row> rows_of_tables() {
+  std::vector<Row> rows;
+  for (const char* name :
+       {"append_kv", "attention_with_kv_cache", "indexer_logits", "indexer_logits_backward", "indexer_topk",
+        "indexer_topk_of_blocks", "merge_attention", "mla_decode", "paged_indexer_logits", "sparse_mla",
+        "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select",
+        "vertical_slash_blocks"})
+    rows.push_back({name, [name] { return by_table(name); }});
+  return rows;
+}
+
 class CapturedOperators : public ::testing::TestWithParam<Row> {};
 
 TEST_P(CapturedOperators, NeedNothingThatAGraphCannotHold) {
@@ -139,6 +165,8 @@ TEST_P(CapturedOperators, NeedNothingThatAGraphCannotHold) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, CapturedOperators, ::testing::ValuesIn(rows),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Decode, CapturedOperators, ::testing::ValuesIn(rows_of_tables()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -16,8 +16,15 @@ int rounded_up(int extent, int unit) { return (extent + unit - 1) / unit * unit;
 
 // Tensor cores take 8-bit operands of Hopper's; others are widened, exactly, where they are copied.
 DType tile_type(DType type, const BoundCall& c) {
-  if (type.bits() != 8 || !c.on_gpu()) return multiplied_type(type, c.on_gpu());
+  if (type.bits() != 8) return multiplied_type(type, c.on_gpu());
+  if (!c.on_gpu()) return multiplied_type(bf16, false);
   return has_copy_engine(c) ? type : f16;
+}
+
+// Queries of a CPU's block: bytes are widened once for all of them.
+int queries_of_cpu(const IndexerKernel& kernel, std::int64_t queries) {
+  if (kernel.type.bits() != 8) return kernel.compute == f32 || queries == 1 ? 1 : 2;
+  return static_cast<int>(std::min<std::int64_t>(4, queries));
 }
 
 }  // namespace
@@ -37,6 +44,7 @@ IndexerKernel indexer_instance(const BoundCall& c, bool causal) {
   const bool small = kernel.compute == f32;
   const std::int64_t queries = c.dim("queries");
   kernel.queries = small || kernel.tile_heads > 64 || queries == 1 ? 1 : 2;
+  if (!c.on_gpu()) kernel.queries = queries_of_cpu(kernel, queries);
   // Heads of several queries are columns of one product, whose keys are read once for all of them: with 64
   // columns, both operands take all that shared memory gives. Few queries wait for memory instead.
   if (!small && has_copy_engine(c) && kernel.tile_heads <= 32 && queries >= 4)

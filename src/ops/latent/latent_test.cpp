@@ -1,6 +1,7 @@
 // What the sweep over tables does not show of the operators of DeepSeek sparse attention.
 #include <cstring>
 
+#include "ops/schema/example.hpp"
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
 
@@ -36,7 +37,7 @@ TEST(TopkSelect, IsExactOfDistinctScores) {
   const OperatorSchema& schema = find_schema("topk_select");
   for (const Target target : test_targets())
     for (const double width : {1e-6, 1.0})
-      for (const std::int64_t count : {1, 100, 2500}) {
+      for (const std::int64_t count : {1, 100, 2500, 4096}) {
         const Tensors inputs{{"scores", Tensor::random_uniform({2, 9000}, f32, 5, 1, 1 + width)}};
         const OptionValues options{{"count", count}};
         EXPECT_EQ(
@@ -102,6 +103,24 @@ TEST(SparseMla, SeesTheSinkWhereItSeesNoRow) {
     }
     EXPECT_EQ(all.dsinks.at<float>(2), 0);
   }
+}
+
+// Lists of few queries are divided among blocks, each source by itself.
+TEST(SparseMlaBackward, DividesListsOfBothSources) {
+  const OperatorSchema& schema = find_schema("sparse_mla_backward");
+  for (const Target target : test_targets())
+    for (const std::int64_t more : {7, 64, 150, 300}) {
+      const ExampleCall call = ExampleCall::parse(
+          schema,
+          "queries=1 keys=90 kv_heads=2 group=3 d=24 d_v=16 bf16 entries=200 sinks:f32 dlse more_kv "
+          "more_indices more_keys=70 more_entries=" +
+              std::to_string(more));
+      const Tensors inputs = call.inputs(schema, 5),
+                    first = call_by_name(schema, inputs, call.options, target);
+      EXPECT_EQ(faults_of(judge_call(schema, inputs, call.options, first)), "") << more;
+      const Tensors again = call_by_name(schema, inputs, call.options, target);
+      for (const auto& [name, gradient] : first) EXPECT_TRUE(equal(again.at(name), gradient)) << name;
+    }
 }
 
 TEST(SparseMlaBackward, IsTheSameInEveryRun) {

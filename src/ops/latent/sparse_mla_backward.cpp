@@ -220,6 +220,9 @@ const OperatorSchema& sparse_mla_backward_schema() {
                 "sinks:f32 dlse"},
                {"exchanged_bf16", "queries=3 keys=70 kv_heads=1 group=20 d=352 d_v=320 bf16 entries=66"},
                {"many_queries_bf16", "queries=34 keys=40 kv_heads=1 group=3 d=96 d_v=64 bf16 entries=20"},
+               {"few_queries_two_sources_bf16",
+                "queries=2 keys=90 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=200 sinks:f32 more_kv "
+                "more_indices more_keys=70 more_entries=150"},
                {"two_sources_and_passes_bf16",
                 "queries=18 keys=40 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=70 sinks:f32 more_kv "
                 "more_indices more_keys=30 more_entries=20"}})

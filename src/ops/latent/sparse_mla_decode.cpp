@@ -28,7 +28,7 @@ SparseMlaDecodeKernel instance_of(const Bound<SparseMlaDecode>& c) {
   kernel.padded.copied = false;
   kernel.counts = c.has("counts"), kernel.sinks = c.type_if("sinks");
   const std::int64_t heads = c.dim("heads");
-  kernel.rows = heads <= 16 ? 16 : heads <= 32 ? 32 : 64;
+  kernel.rows = heads <= 16 ? 16 : heads <= 32 ? 32 : heads <= 64 || c.on_gpu() ? 64 : 128;
   return kernel;
 }
 
