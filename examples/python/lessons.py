@@ -1,4 +1,4 @@
-"""The kernels of ten lessons (examples/*.cpp) in Python: the same programs, statement by statement."""
+"""The kernels of eleven lessons (examples/*.cpp) in Python: the same programs, statement by statement."""
 
 from __future__ import annotations
 
@@ -300,3 +300,33 @@ def linear_attention(dim, chunk):
             with parallel(state) as (i, j):
                 state[i, j] *= exp(g * float(chunk))
             gemm(faded.T, v, state)
+
+
+# Lesson 13: the copy engine brings tiles to elementwise programs: a producer fetches the next block's meanwhile.
+@tegula.kernel
+def matrix_add(m, n):
+    M, N = Dim("M"), Dim("N")
+    X, Y, Z = input("X", (M, N), f32), input("Y", (M, N), f32), output("Z", (M, N), f32)
+    with grid(ceildiv(N, n), ceildiv(M, m), persistent=True) as (bx, by):
+        x, y = Shared((m, n), f32), Shared((m, n), f32)
+        copy(X.at(by * m, bx * n), x)
+        copy(Y.at(by * m, bx * n), y)
+        z = Fragment((m, n), f32)
+        with parallel(z) as (i, j):
+            z[i, j] = x[i, j] + y[i, j]
+        copy(z, Z.at(by * m, bx * n))
+
+
+@tegula.kernel
+def columns_scale(m, n):
+    M, N = Dim("M"), Dim("N")
+    X, F, Z = input("X", (M, N), f32), input("F", N, f32), output("Z", (M, N), f32)
+    with grid(ceildiv(M, m), persistent=True) as block:
+        with pipelined(ceildiv(N, n), stages=4) as step:
+            x, f = Shared((m, n), f32), Shared(n, f32)
+            copy(X.at(block * m, step * n), x)
+            copy(F.at(step * n), f)
+            z = Fragment((m, n), f32)
+            with parallel(z) as (i, j):
+                z[i, j] = x[i, j] * f[j]
+            copy(z, Z.at(block * m, step * n))

@@ -25,6 +25,7 @@ PYTHON = {
     "examples/09_block_sparse.cpp": [lessons.block_sparse_product(16, 32)],
     "examples/10_dequantise.cpp": [lessons.product_of_nibbles(32, 32)],
     "examples/11_linear_attention.cpp": [lessons.linear_attention(16, 16)],
+    "examples/13_copy_engine.cpp": [lessons.matrix_add(32, 64), lessons.columns_scale(32, 64)],
     "examples/python/programs.cpp": [
         programs.sums(),
         programs.dequantised_rows(64, 64, 32),

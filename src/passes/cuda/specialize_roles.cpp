@@ -55,6 +55,7 @@ class Analysis {
                                               [](const Stmt& s) { return plan_pieces(s).has_value(); });
   }
   bool feeds_wgmma(const BufferPtr& tile) const;
+  bool is_worth_a_producer(const RingCandidate& c) const;
   bool is_operand(const BufferPtr& tile) const;
   void plan_loads(Roles& roles) const;
   bool is_uneven() const;
@@ -117,6 +118,13 @@ bool Analysis::feeds_wgmma(const BufferPtr& tile) const {
     if (own.gemm->a.buffer != tile && own.gemm->b.buffer != tile) return false;
     return plan_gemm(*own.gemm, own.threads, target_).instruction == GemmInstruction::wgmma;
   });
+}
+
+// Operands of products are. Where there are none, blocks that stay have the next block's tiles brought
+// meanwhile, if the program asks for such blocks.
+bool Analysis::is_worth_a_producer(const RingCandidate& c) const {
+  if (grid_.hints.persistent && team_products(grid_.body, grid_.hints.threads).empty()) return true;
+  return c.pipelined && feeds_wgmma(c.tile);
 }
 
 bool Analysis::is_operand(const BufferPtr& tile) const {
@@ -311,7 +319,7 @@ Planned<Roles> Analysis::run() {
   });
   if (const auto reason = drop_for_own_copies()) return *reason;
   const bool useful = std::any_of(tiles_.candidates.begin(), tiles_.candidates.end(),
-                                  [&](const RingCandidate& c) { return c.pipelined && feeds_wgmma(c.tile); });
+                                  [&](const RingCandidate& c) { return is_worth_a_producer(c); });
   if (!useful) return reason_of_loops(grid_, target_, tiles_.refused);
   if (const Reason reason = reason_of_layouts(grid_, target_); !reason.why.empty()) return reason;
   if (const Reason reason = leaves_early(); !reason.why.empty()) return reason;

@@ -1,0 +1,84 @@
+// Grids without products whose blocks stay: a producer brings their tiles by the copy engine. On the emulated
+// Hopper beside the interpreter.
+#include "emulation/testing/compared.hpp"
+#include "runtime/testing/watchdog.hpp"
+
+namespace tegula::emulation {
+namespace persistent_tiles_test {
+
+using namespace lang;
+using tegula::Tensor;
+
+constexpr std::chrono::seconds most_time{60};
+
+enum class Way { at_top, in_loop, beside_sums };
+
+struct TilesCase {
+  std::string name;
+  Way way;
+  std::int64_t rows, columns;
+};
+void PrintTo(const TilesCase& c, std::ostream* out) { *out << c.name; }
+
+// Tiles of 16 x 64 of x, times a vector that a step loads too; sums along rows in the third way.
+lang::Kernel program(Way way, bool persistent = true) {
+  return kernel("scaled", [&] {
+    Dim M("M"), N("N");
+    lang::Tensor x = input("x", {M, N}, f32), factors = input("factors", {N}, f32),
+                 out = output("out", {M, N}, f32);
+    const auto tile = [&](const Expr& row, const Expr& column, Fragment* sums) {
+      Shared own({16, 64}, f32), by({64}, f32);
+      copy(x.at(row, column), own);
+      copy(factors.at(column), by);
+      Fragment result({16, 64}, f32);
+      parallel(result, [&](Index i, Index j) { result(i, j) = own(i, j) * by(j); });
+      if (sums != nullptr) {
+        reduce_sum(result, *sums);
+        parallel(result, [&](Index i, Index j) { result(i, j) = (*sums)(i); });
+      }
+      copy(result, out.at(row, column));
+    };
+    if (way == Way::at_top) {
+      grid(ceildiv(N, 64), ceildiv(M, 16), {.persistent = persistent},
+           [&](Index j, Index i) { tile(i * 16, j * 64, nullptr); });
+      return;
+    }
+    grid(ceildiv(M, 16), {.persistent = persistent}, [&](Index i) {
+      Fragment sums({16}, f32, 0);
+      pipelined(ceildiv(N, 64), {.stages = 3},
+                [&](Index j) { tile(i * 16, j * 64, way == Way::beside_sums ? &sums : nullptr); });
+    });
+  });
+}
+
+class PersistentTiles : public testing::TestWithParam<TilesCase> {};
+
+TEST_P(PersistentTiles, AreAsInterpreted) {
+  const TilesCase& c = GetParam();
+  const Watchdog watchdog(c.name, most_time);
+  const lang::Kernel scaled = program(c.way);
+  EXPECT_NE(text_with_roles(scaled).find("tg::load_box"), std::string::npos);
+  expect_as_interpreted(scaled,
+                        {Tensor::random_integers({c.rows, c.columns}, f32, 1, -9, 9),
+                         Tensor::random_integers({c.columns}, f32, 2, -9, 9)},
+                        {c.rows, c.columns}, 0,
+                        {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
+}
+INSTANTIATE_TEST_SUITE_P(All, PersistentTiles,
+                         testing::Values(TilesCase{"one_tile", Way::at_top, 16, 64},
+                                         TilesCase{"cut_tiles", Way::at_top, 41, 200},
+                                         TilesCase{"odd_rows", Way::at_top, 33, 67},
+                                         TilesCase{"one_element", Way::in_loop, 1, 1},
+                                         TilesCase{"steps", Way::in_loop, 50, 516},
+                                         TilesCase{"more_slots_than_steps", Way::in_loop, 20, 100},
+                                         TilesCase{"odd_steps", Way::in_loop, 17, 131},
+                                         TilesCase{"sums", Way::beside_sums, 35, 260}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(PersistentTiles, AreBroughtByAllThreadsUnlessBlocksStay) {
+  const std::string text = codegen::print_cuda(Signature(program(Way::in_loop, false).ir()), {90}).text;
+  EXPECT_EQ(text.find("---- producer"), std::string::npos) << text;
+}
+
+}  // namespace persistent_tiles_test
+}  // namespace tegula::emulation
