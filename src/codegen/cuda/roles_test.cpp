@@ -122,7 +122,7 @@ const std::vector<RolesCase> roles_cases{
        return attention_kernel(c);
      },
      {"tg::next_block", "tg::hold(", "// lanes keep their parts"},
-     {"+= gridDim.x", "tg::take_turn<"}},
+     {"+= gridDim.x", "tg::take_turn<", "tg::hold(tg::total"}},
     {"attention_varlen",
      [] {
        ops::AttentionKernel c = attention_of(128, 32, 128);

@@ -20,7 +20,8 @@ BackwardMask mask_of(const AttentionKernel& forward) {
 
 AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   AttentionKernel forward = kernel_of(c);
-  forward.padded = tile_features(forward.dim, forward.dim_v, forward.compute);
+  forward.padded = c.on_gpu() ? gradient_features(forward.dim, forward.dim_v, forward.compute)
+                              : tile_features(forward.dim, forward.dim_v, forward.compute);
   const BackwardTraits traits{mask_of(forward), forward.softcap != ScoreCap::none, c->deterministic,
                               target_for(c.target(), c.device()) != Target::cuda_sm80()};
   if (c.on_gpu() && pads_to_one_pass(problem_of(c, forward), forward.compute, c->tiles, traits))

@@ -21,7 +21,8 @@ constexpr int odd_products = 432;
 constexpr int rows_of_copy = 32;
 
 int rounded(int features, int unit) { return (features + unit - 1) / unit * unit; }
-int padded(int features) { return rounded(features, features <= step ? step : block); }
+int in_blocks(int features) { return rounded(features, block); }
+int padded(int features) { return features <= step ? step : in_blocks(features); }
 // Each of two warp groups has a whole number of blocks, or seven halves.
 int widened_for_groups(int features) {
   constexpr int most_uneven = 7 * whole_block;
@@ -59,6 +60,10 @@ int TileFeatures::multiplied_v(int features) const {
 
 TileFeatures tile_features(int dim, int dim_v, DType compute) {
   return features_of(dim, dim_v, compute, padded);
+}
+
+TileFeatures gradient_features(int dim, int dim_v, DType compute) {
+  return features_of(dim, dim_v, compute, in_blocks);
 }
 
 namespace {

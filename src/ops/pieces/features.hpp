@@ -33,6 +33,8 @@ struct TileFeatures {
 
 // The features of a GPU's tiles of this type, all of which are multiplied.
 TileFeatures tile_features(int dim, int dim_v, DType compute);
+// The same with rows of no fewer than 64 bytes: of gradients, whose tiles are operands in both orders.
+TileFeatures gradient_features(int dim, int dim_v, DType compute);
 // Where products leave out the zeros, tiles may have whole blocks of 128 bytes, which the copy engine and the
 // tensor cores take fastest. Of more than 256 features, products take whole blocks, too.
 TileFeatures wide_tile_features(int dim, int dim_v, DType compute);
