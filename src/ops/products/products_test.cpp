@@ -201,5 +201,29 @@ TEST(QuantisedGemm, TakesWeightsInBothOrders) {
             std::string::npos);
 }
 
+// Tiles of 128 rows with 64 columns, of which the last has some, most and all of its rows outside of `a`.
+TEST(QuantisedGemm, TakesTilesWithFewRowsInside) {
+  choose_candidates("quantised_gemm.0=0");
+  for (const std::int64_t rows : {130, 193, 250}) {
+    const Tensor a = Tensor::random_normal({rows, 256}, bf16, 1), of_b = scales({2, 72}, 3),
+                 b = Tensor::random_integers({72, 128}, i32, 2, 0, 256).to(u8);
+    expect_right("quantised_gemm", {{"a", a}, {"b", packed_weights(b)}, {"scales", of_b}},
+                 {{"packed", true}});
+  }
+  choose_candidates("");
+}
+
+// Rows outside are not brought where a tile is partly outside: what stands there reaches no result.
+TEST(Gemm, TakesTilesWithFewRowsInside) {
+  for (const DType type : {bf16, e4m3})
+    for (const std::int64_t rows : {73, 97, 150}) {
+      const Tensor a = Tensor::random_normal({rows, 192}, type, 1),
+                   b = Tensor::random_normal({136, 192}, type, 2);
+      for (const std::int64_t tile : {72, 96, 128})
+        expect_right("gemm", {{"a", a}, {"b", b}},
+                     {{"transpose_b", true}, {"tile_m", tile}, {"tile_n", std::int64_t{64}}});
+    }
+}
+
 }  // namespace products_test
 }  // namespace tegula::ops

@@ -250,6 +250,7 @@ std::vector<Example> quantised_examples() {
            "...=2,9 k=128 n=40 groups=4 e4m3 format=mxfp4 scales:u8 packed row_scale bias:f32 "
            "out_dtype=f32"},
           {"vector", "...=1 k=4672 n=21 groups=73 group=64 packed zeros:f16"},
+          {"vector_uint4", "...=1 k=512 n=19 groups=4 format=uint4 packed bias"},
           {"vector_mxfp4", "...=1 k=256 n=18 groups=8 format=mxfp4 scales:u8 packed bias"},
           {"vector_int8", "...=1 k=260 n=19 groups=1 group=0 format=int8 b:i8 scales:f32"},
           {"vector_ternary_i8",
