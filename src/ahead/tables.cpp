@@ -202,9 +202,9 @@ class Printer {
     if (!code) return "{nullptr, nullptr, nullptr, 0, nullptr, 0, nullptr, 0}";
     Items grids, maps, aligned, assertions;
     for (auto& own : code->program.kernels)
-      grids.push_back(fmt::format("{{{}, {}, {}, {}, {}, {}}}", c_literal(own.function), own.threads,
+      grids.push_back(fmt::format("{{{}, {}, {}, {}, {}, {}, {}}}", c_literal(own.function), own.threads,
                                   own.ctas, own.shared_bytes, text_of(own.is_persistent),
-                                  text_of(own.waits)));
+                                  text_of(own.is_even), text_of(own.waits)));
     for (auto& map : code->program.maps) {
       Items box;
       for (const int n : map.box) box.push_back(std::to_string(n));

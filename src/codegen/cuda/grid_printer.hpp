@@ -302,6 +302,7 @@ class CudaGridPrinter : private RowPrinter {
   // ---- roles (print_roles.cpp, print_rings.cpp, print_pairs.cpp, print_tensor_copies.cpp)
   void name_divisions();
   void name_divisions(const std::function<bool(const ir::VariablePtr&)>& of);
+  bool has_even_blocks(const ir::Grid& grid) const;
   std::string print_roles(const ir::Grid& grid);
   std::string begin_roles(const passes::Roles& roles);
   std::string consumers(const ir::Grid& grid);

@@ -232,6 +232,19 @@ TEST(RolesText, FitSharedMemoryTogether) {
   }
 }
 
+// Blocks with as many products as any other, one on a processor, make whole rounds.
+TEST(RolesText, SaysWhichBlocksAreEven) {
+  ops::AttentionKernel causal = attention_of(128, 128, 128);
+  causal.right = true;
+  EXPECT_TRUE(
+      print_cuda(Signature(gemm_kernel(gemm_of(128, 256, false, true)).ir()), {90}).kernels[0].is_even);
+  EXPECT_TRUE(
+      print_cuda(Signature(attention_kernel(attention_of(128, 128, 128)).ir()), {90}).kernels[0].is_even);
+  EXPECT_FALSE(print_cuda(Signature(attention_kernel(causal).ir()), {90}).kernels[0].is_even);
+  EXPECT_FALSE(
+      print_cuda(Signature(gemm_kernel(gemm_of(128, 256, false, true)).ir()), {80}).kernels[0].is_even);
+}
+
 // Without the copy engine the producer's threads bring the tiles; for sm_80 there are no roles.
 TEST(RolesText, FallsBackByTarget) {
   const Signature signature(gemm_kernel(gemm_of(128, 256, false, true)).ir());

@@ -109,7 +109,7 @@ struct CudaGrid {
   const char* function;
   std::int32_t threads, ctas;  // of a CTA, and these of a block
   std::uint32_t shared_bytes;
-  bool persistent, waits;
+  bool persistent, even, waits;
 };
 struct CudaMap {
   std::int32_t tensor;
