@@ -208,8 +208,8 @@ class Printer {
     for (auto& map : code->program.maps) {
       Items box;
       for (const int n : map.box) box.push_back(std::to_string(n));
-      maps.push_back(fmt::format("{{{}, {}, {}, {}}}", map.tensor, array("std::int32_t", box).name,
-                                 map.columns, text_of(map.is_swizzled)));
+      maps.push_back(fmt::format("{{{}, {}, {}, {}, {}}}", map.tensor, array("std::int32_t", box).name,
+                                 map.columns, text_of(map.is_swizzled), text_of(map.is_rest)));
     }
     for (const int tensor : code->program.aligned) aligned.push_back(std::to_string(tensor));
     for (auto& own : code->program.assertions)

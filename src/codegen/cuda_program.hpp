@@ -54,6 +54,8 @@ struct CudaProgram {
     std::vector<int> box;      // elements along each dimension of the tensor, the last one left out
     int columns = 0;           // and along that
     bool is_swizzled = false;  // by the bytes of a row
+    // Along the dimension before the last one the box has as many elements as a row of whole boxes leaves.
+    bool is_rest = false;
     friend bool operator==(const TensorMap&, const TensorMap&) = default;
   };
   struct Assertion {

@@ -371,6 +371,7 @@ class CudaGridPrinter : private RowPrinter {
   static std::vector<int> awaited_early(const schedule::Events& step);
   void carry_operands(int ring);
   std::size_t tensor_map(CudaProgram::TensorMap map);
+  std::string load_function(const ir::Copy& n, const passes::TensorCopy& plan);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
 
   // ---- stores by the copy engine (print_tensor_stores.cpp)

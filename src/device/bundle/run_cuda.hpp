@@ -110,6 +110,8 @@ inline bool describe(const CudaMap& map, const View& v, TensorMap* result) {
     if (stride < 0 || stride >= longest) return false;
     extents[i] = static_cast<std::uint64_t>(v.shape[dim]), strides[i] = static_cast<std::uint64_t>(stride);
     box[i] = static_cast<std::uint32_t>(i == 0 ? map.columns : map.box[dim]);
+    if (i == 1 && map.rest && extents[i] % box[i] != 0)
+      box[i] = static_cast<std::uint32_t>(extents[i] % box[i]);
     empty |= v.shape[dim] == 0;
   }
   *result = {};

@@ -115,7 +115,7 @@ struct CudaMap {
   std::int32_t tensor;
   const std::int32_t* box;
   std::int32_t columns;
-  bool swizzled;
+  bool swizzled, rest;
 };
 struct CudaProgram {
   const unsigned char* cubin;  // null: there is none

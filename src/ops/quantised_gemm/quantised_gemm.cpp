@@ -172,12 +172,7 @@ QuantisedTile tile_on_gpu(const Bound<QuantisedGemm>& c) {
   for (const int m : few)
     if (rows <= m) return quantised_tile(m, few_columns);
   Candidates<TileCost, std::size(gpu_table.quantised) + 1> tiles;
-  if (rows <= 2 * few.back()) {
-    // Rows outside take the copy engine longer than others.
-    const double outside = 1 - (1 + (rows - 1) % few.back()) / static_cast<double>(few.back()),
-                 cost = 0.5 + 0.075 * outside;
-    tiles.add({few.back(), few_columns, 256, cost, cost});
-  }
+  if (rows <= 2 * few.back()) tiles.add({few.back(), few_columns, 256, 0.5, 0.5});
   for (const TileCost& tile : gpu_table.quantised) tiles.add(tile);
   const ProductTile tile =
       best_tile(tiles, {1, rows, c.dim("n"), c.dim("k")}, 1, planned_gpu_processors(c.call()));
