@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/pieces/plan_choices.hpp"
+#include "ops/products/group_tiles.hpp"
 #include "ops/schema/judge.hpp"
 #include "ops/testing/operators.hpp"
 #include "tegula/ops.hpp"
@@ -69,6 +70,35 @@ TEST(GroupedGemm, RefusesOffsetsThatAreNone) {
   EXPECT_NE(refusal_of({0, 5, 4}, 0).find("never fall and end with at most 7"), std::string::npos);
   EXPECT_NE(refusal_of({0, 3, 8}, 0).find("never fall and end with at most 7"), std::string::npos);
   EXPECT_NE(refusal_of({0, 3, 7}, 3).find("'max_rows': expected at least 4"), std::string::npos);
+}
+
+// As calls do whose offsets are in the memory of a device, which the host does not read.
+TEST(GroupedGemm, AssertsOffsetsWhereItRuns) {
+  const lang::Kernel of_groups = lang::kernel("of_groups", [] {
+    using namespace lang;
+    Dim rows{"rows"}, ends{"ends"};
+    lang::Tensor x = input("x", {rows}, f32), offsets = input("offsets", {ends}, i32),
+                 out = output("out", {rows}, f32);
+    const GroupTiles tiles(offsets, rows, Expr(3), 2);
+    grid(ceildiv(rows, 8), [&](Index i) {
+      Fragment own({8}, f32, 0);
+      lang::copy(x.at(i * 8), own);
+      lang::copy(own, out.at(i * 8));
+    });
+  });
+  const Tensor x = Tensor::random_normal({7}, f32, 1);
+  const std::pair<std::vector<std::int32_t>, const char*> wrong[] = {{{0, 3, 2}, "do not fall"},
+                                                                     {{0, 3, 8}, "do not fall"},
+                                                                     {{1, 3, 4}, "do not fall"},
+                                                                     {{0, 4, 6}, "max_rows"}};
+  for (const Target target : test_targets())
+    for (const auto& [at, message] : wrong) {
+      std::string said;
+      try {
+        compile(of_groups, target)(x, Tensor::from(at), Tensor::empty({7}, f32));
+      } catch (const Error& e) { said = e.what(); }
+      EXPECT_NE(said.find(message), std::string::npos) << target.name() << said;
+    }
 }
 
 // Tiles of 256 rows, of which groups end in all quarters.
