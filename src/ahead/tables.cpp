@@ -202,14 +202,14 @@ class Printer {
     if (!code) return "{nullptr, nullptr, nullptr, 0, nullptr, 0, nullptr, 0}";
     Items grids, maps, aligned, assertions;
     for (auto& own : code->program.kernels)
-      grids.push_back(fmt::format("{{{}, {}, {}, {}, {}, {}}}", c_literal(own.function), own.threads,
+      grids.push_back(fmt::format("{{{}, {}, {}, {}, {}, {}, {}}}", c_literal(own.function), own.threads,
                                   own.ctas, own.shared_bytes, text_of(own.is_persistent),
-                                  text_of(own.waits)));
+                                  text_of(own.is_even), text_of(own.waits)));
     for (auto& map : code->program.maps) {
       Items box;
       for (const int n : map.box) box.push_back(std::to_string(n));
-      maps.push_back(fmt::format("{{{}, {}, {}, {}}}", map.tensor, array("std::int32_t", box).name,
-                                 map.columns, text_of(map.is_swizzled)));
+      maps.push_back(fmt::format("{{{}, {}, {}, {}, {}}}", map.tensor, array("std::int32_t", box).name,
+                                 map.columns, text_of(map.is_swizzled), text_of(map.is_rest)));
     }
     for (const auto& [tensor, bytes] : code->program.aligned)
       aligned.push_back(fmt::format("{{{}, {}}}", tensor, bytes));

@@ -39,6 +39,7 @@ struct CudaProgram {
     int threads = 0;               // of a CTA
     std::size_t shared_bytes = 0;  // of dynamic shared memory
     bool is_persistent = false;    // as many blocks as the processors hold run all blocks of the grid
+    bool is_even = false;          // persistent, of products, and each block takes the same time
     int pair_index = -1;           // of the grid: two blocks along it are a cluster and share loads
     int ctas = 1;                  // of a block; the text says that they are a cluster
     bool waits = false;            // for the grid before: it may be launched while that ends
@@ -53,6 +54,8 @@ struct CudaProgram {
     std::vector<int> box;      // elements along each dimension of the tensor, the last one left out
     int columns = 0;           // and along that
     bool is_swizzled = false;  // by the bytes of a row
+    // Along the dimension before the last one the box has as many elements as a row of whole boxes leaves.
+    bool is_rest = false;
     friend bool operator==(const TensorMap&, const TensorMap&) = default;
   };
   struct Assertion {

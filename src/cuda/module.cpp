@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "device/bundle/grid_size.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {
@@ -63,6 +64,7 @@ Module::Function Module::load(const codegen::CudaProgram::Kernel& kernel, const 
     int resident = 0;
     d(d.OccupancyMaxActiveBlocks, &resident, result.handle, kernel.threads, kernel.shared_bytes);
     result.most_blocks = std::int64_t{std::max(resident, 1)} * gpu_.multiprocessors();
+    result.is_even = kernel.is_even && resident <= 1;
   }
   return result;
 }
@@ -72,8 +74,10 @@ void Module::launch(std::size_t grid, std::int64_t tiles, void* words, StreamHan
   const Function& function = functions_[grid];
   LaunchConfig config;
   const std::int64_t cluster = function.cluster;
-  config.grid[0] = static_cast<unsigned>(
-      std::min((tiles * function.ctas + cluster - 1) / cluster, function.most_blocks / cluster) * cluster);
+  config.grid[0] =
+      static_cast<unsigned>(bundle::ctas_of_grid((tiles * function.ctas + cluster - 1) / cluster,
+                                                 function.most_blocks / cluster, function.is_even) *
+                            cluster);
   LaunchAttribute attributes[2];
   config.attributes = attributes;
   if (cluster > 1) {

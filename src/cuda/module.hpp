@@ -31,6 +31,7 @@ class Module {
     int threads = 0;
     unsigned shared_bytes = 0;
     std::int64_t most_blocks = 0;
+    bool is_even = false;
     int cluster = 1, ctas = 1;
     bool waits = false;  // by itself for the grid before
   };

@@ -53,6 +53,8 @@ std::optional<TensorMapRequest> request_map(const codegen::CudaProgram::TensorMa
     request.extents[i] = static_cast<std::uint64_t>(extent);
     request.strides[i] = static_cast<std::uint64_t>(stride);
     request.box[i] = static_cast<std::uint32_t>(i == 0 ? plan.columns : plan.box[dim]);
+    if (i == 1 && plan.is_rest && extent % request.box[i] != 0)
+      request.box[i] = static_cast<std::uint32_t>(extent % request.box[i]);
   }
   return request;
 }

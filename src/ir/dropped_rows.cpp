@@ -175,7 +175,10 @@ void Flow::spoil(const BufferPtr& tile, int dim) {
 int Flow::cut_axis(const View& view) {
   const auto found = dims_.find(view.buffer.get());
   if (found == dims_.end()) return -1;
-  const ViewDim* dim = is_own_shape(view) ? &view.dims[static_cast<std::size_t>(found->second)] : nullptr;
+  // A reshaped tile of as many rows has the same rows.
+  const bool has_rows =
+      is_own_shape(view) || (found->second == 0 && is_constant(view.shape[0], view.buffer->extent(0)));
+  const ViewDim* dim = has_rows ? &view.dims[static_cast<std::size_t>(found->second)] : nullptr;
   if (dim && dim->axis >= 0 && is_constant(dim->offset, 0)) return dim->axis;
   fail();
   return -1;
@@ -337,6 +340,17 @@ bool Flow::ends_in_drops(const Body& block, const BufferPtr& tile, int dim) {
 }
 
 }  // namespace
+
+bool drops_rows_outside(const Body& block, const Values& values, const Copy& copy) {
+  const View &from = copy.from, &to = copy.to;
+  if (!to.is_tile() || !is_own_shape(to) || to.rank() != 2 || from.dims.size() < 2) return false;
+  const std::size_t rows = from.dims.size() - 2;
+  const ViewDim &dim = from.dims[rows], &own = to.dims[0];
+  if (dim.axis != 0 || own.axis != 0) return false;
+  const auto first = difference(values.affine_of(dim.offset), values.affine_of(own.offset));
+  const auto end = first ? difference(values.affine_of(from.shape[rows]), *first) : std::nullopt;
+  return end && Flow(values, {.low = {}, .high = *end}).ends_in_drops(block, to.buffer, 0);
+}
 
 bool drops_what_is_cut(const Body& block, const Values& values, const Copy& copy) {
   const View &from = copy.from, &to = copy.to;

@@ -48,5 +48,7 @@ class Values {
 // column stays in rows or columns of its own, and reaches tensors only where limits at the same place drop
 // it: a product of other rows does not see it, a sum along it does.
 bool drops_what_is_cut(const Body& block, const Values& values, const Copy& copy);
+// The same of the tile's rows that are outside the tensor, along the dimension before its last one.
+bool drops_rows_outside(const Body& block, const Values& values, const Copy& copy);
 
 }  // namespace tegula::ir

@@ -263,9 +263,10 @@ void Printer::print(const Copy& n, const Loc& at) {
                     (is_constant(n.fill) && equal(n.fill, constant(n.fill->type, 0.0)));
   const std::string fill = zero ? "" : ", fill = " + text(n.fill);
   const char* beyond = n.any_beyond_limits ? ", any beyond limits" : "";
+  const char* outside = n.any_outside ? ", any outside" : "";
   const char* turned = n.turned_sum ? ", a turned sum" : "";
-  line(fmt::format("copy({}, {}{}{}{})", tensor_side(n.from, n.to), tensor_side(n.to, n.from), fill, beyond,
-                   turned),
+  line(fmt::format("copy({}, {}{}{}{}{})", tensor_side(n.from, n.to), tensor_side(n.to, n.from), fill, beyond,
+                   outside, turned),
        at);
 }
 

@@ -60,6 +60,8 @@ struct Copy {
   Expr fill;
   // Results are the same whatever stands in the elements that limits inside of the tensor cut off.
   bool any_beyond_limits = false;
+  // The same of rows of the tile that are outside the tensor.
+  bool any_outside = false;
   // What is copied is the sum of a product whose transpose warp groups multiply on a GPU.
   bool turned_sum = false;
 };

@@ -304,6 +304,7 @@ class CudaGridPrinter : private RowPrinter {
   // ---- roles (print_roles.cpp, print_rings.cpp, print_pairs.cpp, print_tensor_copies.cpp)
   void name_divisions();
   void name_divisions(const std::function<bool(const ir::VariablePtr&)>& of);
+  bool has_even_blocks(const ir::Grid& grid) const;
   std::string print_roles(const ir::Grid& grid);
   std::string begin_roles(const passes::Roles& roles);
   std::string consumers(const ir::Grid& grid);
@@ -371,6 +372,7 @@ class CudaGridPrinter : private RowPrinter {
   static std::vector<int> awaited_early(const schedule::Events& step);
   void carry_operands(int ring);
   std::size_t tensor_map(CudaProgram::TensorMap map);
+  std::string load_function(const ir::Copy& n, const passes::TensorCopy& plan);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
 
   // ---- stores by the copy engine (print_tensor_stores.cpp)

@@ -126,6 +126,16 @@ std::string CudaGridPrinter::transposer(const Grid& grid) {
   return text;
 }
 
+// Whether every block has as many products as any other.
+bool CudaGridPrinter::has_even_blocks(const Grid& grid) const {
+  bool multiplies = false, depends = false;
+  for_each_stmt(grid.body, [&](const Stmt& s) {
+    multiplies |= as<Gemm>(s) != nullptr;
+    depends |= as<Exit>(s) || as<While>(s);
+  });
+  return multiplies && !depends && !roles_->dynamic_tiles && roles_->blocks_per_processor == 1;
+}
+
 std::string CudaGridPrinter::print_roles(const Grid& grid) {
   const passes::Roles& roles = *plan_.roles;
   for (const passes::Note& own : roles.notes) passes::add(program_.notes, own);
@@ -141,6 +151,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid) {
                               .threads = threads,
                               .shared_bytes = static_cast<std::size_t>(memory_.peak()),
                               .is_persistent = true,
+                              .is_even = has_even_blocks(grid),
                               .pair_index = roles.pair_index,
                               .waits = has_waits(),
                               .way = way_of(roles.consumer, threads, plan_, target_),

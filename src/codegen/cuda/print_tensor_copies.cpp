@@ -15,6 +15,17 @@ std::size_t CudaGridPrinter::tensor_map(CudaProgram::TensorMap map) {
   return program_.maps.size() - 1;
 }
 
+// The call's beginning. Of a tile whose rows outside are left out it names the box of the last rows, too.
+std::string CudaGridPrinter::load_function(const Copy& n, const passes::TensorCopy& plan) {
+  if (plan.halved >= 0) return "tg::load_box_for_both(";
+  if (!plan.ends_inside) return "tg::load_box(";
+  const std::size_t rest = tensor_map(
+      {signature_.position_of(n.from.buffer.get()), plan.box, plan.columns, plan.is_swizzled, true});
+  return fmt::format("tg::load_rows_inside<{}, {}>({}, &call.map[{}], ", plan.box.back(),
+                     plan.columns * n.to.buffer->type.bytes(), value(n.from.shape[n.from.dims.size() - 2]),
+                     rest);
+}
+
 // One box for every block of columns.
 void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at) {
   const Buffer& tile = *n.to.buffer;
@@ -27,6 +38,7 @@ void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, 
     if (static_cast<int>(d) == plan.halved) rest.back() += fmt::format(" + int(blockIdx.x % 2) * {}", half);
   }
   const std::string column = value(n.from.dims.back().offset);
+  const std::string function = load_function(n, plan);
   const std::int64_t columns = tile.extent(tile.rank() - 1), block = tile.elements() / columns * plan.columns;
   for (std::int64_t i = 0; i * plan.columns < columns; ++i) {
     std::string first = i == 0 ? column : fmt::format("{} + {}", column, i * plan.columns);
@@ -35,8 +47,7 @@ void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, 
     std::string to = shared_.at(&tile).name;
     if (begin != 0) to += fmt::format(" + {}", begin);
     if (half > 0) to += fmt::format(" + int(blockIdx.x % 2) * {}", half * plan.columns);
-    out_.line(fmt::format("tg::load_box{}({}, &call.map[{}], {}.full(), {});", half > 0 ? "_for_both" : "",
-                          to, map, ring_name(ring), first),
+    out_.line(fmt::format("{}{}, &call.map[{}], {}.full(), {});", function, to, map, ring_name(ring), first),
               at);
   }
 }

@@ -232,6 +232,29 @@ TEST(RolesText, FitSharedMemoryTogether) {
   }
 }
 
+// Blocks with as many products as any other, one on a processor, make whole rounds.
+TEST(RolesText, SaysWhichBlocksAreEven) {
+  ops::AttentionKernel causal = attention_of(128, 128, 128);
+  causal.right = true;
+  EXPECT_TRUE(
+      print_cuda(Signature(gemm_kernel(gemm_of(128, 256, false, true)).ir()), {90}).kernels[0].is_even);
+  EXPECT_TRUE(
+      print_cuda(Signature(attention_kernel(attention_of(128, 128, 128)).ir()), {90}).kernels[0].is_even);
+  EXPECT_FALSE(print_cuda(Signature(attention_kernel(causal).ir()), {90}).kernels[0].is_even);
+  EXPECT_FALSE(
+      print_cuda(Signature(gemm_kernel(gemm_of(128, 256, false, true)).ir()), {80}).kernels[0].is_even);
+}
+
+// A tile that is partly outside brings the rows inside alone; halves that pairs share come whole.
+TEST(RolesText, LeavesOutRowsOutside) {
+  const Signature signature(gemm_kernel(gemm_of(128, 256, false, true)).ir());
+  const CudaProgram alone = print_cuda(signature, {90}), pairs = print_cuda(signature, {90, true, true});
+  EXPECT_EQ(count(alone.text, "tg::load_rows_inside<"), 2);
+  EXPECT_EQ(std::count_if(alone.maps.begin(), alone.maps.end(), [](const auto& map) { return map.is_rest; }),
+            2);
+  EXPECT_EQ(count(pairs.text, "tg::load_rows_inside<"), 1);
+}
+
 // Without the copy engine the producer's threads bring the tiles; for sm_80 there are no roles.
 TEST(RolesText, FallsBackByTarget) {
   const Signature signature(gemm_kernel(gemm_of(128, 256, false, true)).ir());

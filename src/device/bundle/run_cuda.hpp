@@ -5,12 +5,14 @@
 #include <mutex>
 
 #include "driver.hpp"
+#include "grid_size.hpp"
 
 namespace bundle {
 
 struct LoadedGrid {
   void* function = nullptr;
   std::int64_t most_blocks = INT32_MAX;
+  bool is_even = false;
 };
 
 struct Gpu {
@@ -57,6 +59,7 @@ inline LoadedGrid load(const CudaGrid& grid, void* module, const Gpu& gpu) {
   int resident = 0;
   d.OccupancyMaxActiveBlocks(&resident, result.function, grid.threads, grid.shared_bytes);
   result.most_blocks = std::int64_t{std::max(resident, 1)} * gpu.processors;
+  result.is_even = grid.even && resident <= 1;
   return result;
 }
 
@@ -107,6 +110,8 @@ inline bool describe(const CudaMap& map, const View& v, TensorMap* result) {
     if (stride < 0 || stride >= longest) return false;
     extents[i] = static_cast<std::uint64_t>(v.shape[dim]), strides[i] = static_cast<std::uint64_t>(stride);
     box[i] = static_cast<std::uint32_t>(i == 0 ? map.columns : map.box[dim]);
+    if (i == 1 && map.rest && extents[i] % box[i] != 0)
+      box[i] = static_cast<std::uint32_t>(extents[i] % box[i]);
     empty |= v.shape[dim] == 0;
   }
   *result = {};
@@ -208,7 +213,7 @@ inline void launch(const LoadedGrid& grid, const CudaGrid& plan, std::int64_t ti
   LaunchConfig config;
   LaunchAttribute early;
   early.id = 6, early.value.integer = 1;
-  config.grid[0] = static_cast<unsigned>(std::min(tiles * plan.ctas, grid.most_blocks));
+  config.grid[0] = static_cast<unsigned>(ctas_of_grid(tiles * plan.ctas, grid.most_blocks, grid.is_even));
   config.block[0] = static_cast<unsigned>(plan.threads);
   config.shared_bytes = plan.shared_bytes;
   config.stream = stream;

@@ -109,13 +109,13 @@ struct CudaGrid {
   const char* function;
   std::int32_t threads, ctas;  // of a CTA, and these of a block
   std::uint32_t shared_bytes;
-  bool persistent, waits;
+  bool persistent, even, waits;
 };
 struct CudaMap {
   std::int32_t tensor;
   const std::int32_t* box;
   std::int32_t columns;
-  bool swizzled;
+  bool swizzled, rest;
 };
 struct CudaAligned {
   std::int32_t tensor, bytes;  // at a multiple of which its rows begin

@@ -4,6 +4,17 @@
 
 namespace tg {
 
+// `rows` rows of a tensor from row `b` on, a multiple of `rows`, of `bytes` each in shared memory, of which
+// those from `end` on may hold anything: they count as delivered. `rest` has the rows of the last tile.
+template <int rows, int bytes, class... Rest>
+TG_DEVICE void load_rows_inside(int end, const TensorMap* rest, void* to, const TensorMap* map,
+                                uint32_t barrier, int a, int b, Rest... at) {
+  const int inside = end - b;
+  if (inside <= 0) return barrier_complete(barrier, rows * bytes);
+  load_box(to, inside < rows ? rest : map, barrier, a, b, at...);
+  if (inside < rows) barrier_complete(barrier, (rows - inside) * bytes);
+}
+
 // 64 columns of 16 rows that a warp holds, as pairs of elements or to be converted to such; `exchange` is the
 // number of the row among eight.
 template <class T>

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/pieces/plan_choices.hpp"
+#include "ops/products/group_tiles.hpp"
 #include "ops/quantised_gemm/weights.hpp"
 #include "ops/schema/judge.hpp"
 #include "ops/testing/operators.hpp"
@@ -72,6 +73,35 @@ TEST(GroupedGemm, RefusesOffsetsThatAreNone) {
   EXPECT_NE(refusal_of({0, 5, 4}, 0).find("never fall and end with at most 7"), std::string::npos);
   EXPECT_NE(refusal_of({0, 3, 8}, 0).find("never fall and end with at most 7"), std::string::npos);
   EXPECT_NE(refusal_of({0, 3, 7}, 3).find("'max_rows': expected at least 4"), std::string::npos);
+}
+
+// As calls do whose offsets are in the memory of a device, which the host does not read.
+TEST(GroupedGemm, AssertsOffsetsWhereItRuns) {
+  const lang::Kernel of_groups = lang::kernel("of_groups", [] {
+    using namespace lang;
+    Dim rows{"rows"}, ends{"ends"};
+    lang::Tensor x = input("x", {rows}, f32), offsets = input("offsets", {ends}, i32),
+                 out = output("out", {rows}, f32);
+    const GroupTiles tiles(offsets, rows, Expr(3), 2);
+    grid(ceildiv(rows, 8), [&](Index i) {
+      Fragment own({8}, f32, 0);
+      lang::copy(x.at(i * 8), own);
+      lang::copy(own, out.at(i * 8));
+    });
+  });
+  const Tensor x = Tensor::random_normal({7}, f32, 1);
+  const std::pair<std::vector<std::int32_t>, const char*> wrong[] = {{{0, 3, 2}, "do not fall"},
+                                                                     {{0, 3, 8}, "do not fall"},
+                                                                     {{1, 3, 4}, "do not fall"},
+                                                                     {{0, 4, 6}, "max_rows"}};
+  for (const Target target : test_targets())
+    for (const auto& [at, message] : wrong) {
+      std::string said;
+      try {
+        compile(of_groups, target)(x, Tensor::from(at), Tensor::empty({7}, f32));
+      } catch (const Error& e) { said = e.what(); }
+      EXPECT_NE(said.find(message), std::string::npos) << target.name() << said;
+    }
 }
 
 // Tiles of 256 rows, of which groups end in all quarters.
@@ -231,6 +261,30 @@ TEST(QuantisedGemm, KeepsTheNumbersOfOneRow) {
         all += sum * sum;
       }
       EXPECT_LT(std::sqrt(error / all), 5e-6) << static_cast<int>(c.format) << " " << type.name();
+    }
+}
+
+// Tiles of 128 rows with 64 columns, of which the last has some, most and all of its rows outside of `a`.
+TEST(QuantisedGemm, TakesTilesWithFewRowsInside) {
+  choose_candidates("quantised_gemm.0=0");
+  for (const std::int64_t rows : {130, 193, 250}) {
+    const Tensor a = Tensor::random_normal({rows, 256}, bf16, 1), of_b = scales({2, 72}, 3),
+                 b = Tensor::random_integers({72, 128}, i32, 2, 0, 256).to(u8);
+    expect_right("quantised_gemm", {{"a", a}, {"b", packed_weights(b)}, {"scales", of_b}},
+                 {{"packed", true}});
+  }
+  choose_candidates("");
+}
+
+// Rows outside are not brought where a tile is partly outside: what stands there reaches no result.
+TEST(Gemm, TakesTilesWithFewRowsInside) {
+  for (const DType type : {bf16, e4m3})
+    for (const std::int64_t rows : {73, 97, 150}) {
+      const Tensor a = Tensor::random_normal({rows, 192}, type, 1),
+                   b = Tensor::random_normal({136, 192}, type, 2);
+      for (const std::int64_t tile : {72, 96, 128})
+        expect_right("gemm", {{"a", a}, {"b", b}},
+                     {{"transpose_b", true}, {"tile_m", tile}, {"tile_n", std::int64_t{64}}});
     }
 }
 

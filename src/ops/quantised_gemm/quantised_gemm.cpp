@@ -172,12 +172,7 @@ QuantisedTile tile_on_gpu(const Bound<QuantisedGemm>& c) {
   for (const int m : few)
     if (rows <= m) return quantised_tile(m, few_columns);
   Candidates<TileCost, std::size(gpu_table.quantised) + 1> tiles;
-  if (rows <= 2 * few.back()) {
-    // Rows outside take the copy engine longer than others.
-    const double outside = 1 - (1 + (rows - 1) % few.back()) / static_cast<double>(few.back()),
-                 cost = 0.5 + 0.075 * outside;
-    tiles.add({few.back(), few_columns, 256, cost, cost});
-  }
+  if (rows <= 2 * few.back()) tiles.add({few.back(), few_columns, 256, 0.5, 0.5});
   for (const TileCost& tile : gpu_table.quantised) tiles.add(tile);
   const ProductTile tile =
       best_tile(tiles, {1, rows, c.dim("n"), c.dim("k")}, 1, planned_gpu_processors(c.call()));
@@ -250,6 +245,7 @@ std::vector<Example> quantised_examples() {
            "...=2,9 k=128 n=40 groups=4 e4m3 format=mxfp4 scales:u8 packed row_scale bias:f32 "
            "out_dtype=f32"},
           {"vector", "...=1 k=4672 n=21 groups=73 group=64 packed zeros:f16"},
+          {"vector_uint4", "...=1 k=512 n=19 groups=4 format=uint4 packed bias"},
           {"vector_mxfp4", "...=1 k=256 n=18 groups=8 format=mxfp4 scales:u8 packed bias"},
           {"vector_int8", "...=1 k=260 n=19 groups=1 group=0 format=int8 b:i8 scales:f32"},
           {"vector_ternary_i8",

@@ -1,5 +1,7 @@
 #include "passes/cuda/dropped_limits.hpp"
 
+#include <unordered_map>
+
 #include "ir/dropped_rows.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/plan_copies.hpp"
@@ -10,22 +12,30 @@ using namespace ir;
 
 namespace {
 
-// The copy engine could bring the tile, but for a limit.
-bool is_cut(const Stmt& s) {
-  const auto* copy = as<Copy>(s);
-  const bool is_load = copy && copy->to.is_tile() && copy->to.buffer->space == Space::shared;
-  return is_load && plan_copy(*copy, true) && limits_may_cut(*copy);
+// Copies that the copy engine can make, but for a limit, and whether each stands in a loop.
+using Loads = std::unordered_map<const StmtNode*, bool>;
+
+void find_loads(const Body& body, bool in_loop, Loads& loads) {
+  for (const Stmt& s : body) {
+    const auto* copy = as<Copy>(s);
+    if (copy && copy->to.is_tile() && copy->to.buffer->space == Space::shared && plan_copy(*copy, true))
+      loads.emplace(s.get(), in_loop);
+    for_each_body(s, [&](const Body& inner) { find_loads(inner, in_loop || as<For>(s), loads); });
+  }
 }
 
-Body without_limits(const Body& body) {
-  bool any = false;
-  for_each_stmt(body, [&](const Stmt& s) { any |= is_cut(s); });
-  if (!any) return body;
+Body marked(const Body& body) {
+  Loads loads;
+  find_loads(body, false, loads);
+  if (loads.empty()) return body;
   const Values values(body);
   return map_body(body, [&](const Stmt& s) -> Body {
-    if (!is_cut(s) || !drops_what_is_cut(body, values, *as<Copy>(s))) return {s};
+    const auto load = loads.find(s.get());
+    if (load == loads.end()) return {s};
     Copy copy = *as<Copy>(s);
-    copy.any_beyond_limits = true;
+    copy.any_beyond_limits = limits_may_cut(copy) && drops_what_is_cut(body, values, copy);
+    // What is brought once is not worth a branch.
+    copy.any_outside = load->second && drops_rows_outside(body, values, copy);
     return {statement(std::move(copy), s->at)};
   });
 }
@@ -34,7 +44,7 @@ Body without_limits(const Body& body) {
 
 Kernel drop_limits(const Kernel& kernel, const CudaTarget& target) {
   if (!target.has_wgmma() || !target.copy_engine) return kernel;
-  return map_grids(kernel, [](const Grid& grid) { return without_limits(grid.body); });
+  return map_grids(kernel, [](const Grid& grid) { return marked(grid.body); });
 }
 
 }  // namespace tegula::passes

@@ -74,6 +74,22 @@ TEST_P(DroppedLimits, AreMarked) {
   EXPECT_EQ(marks, c.marks);
 }
 
+// Rows outside need not be brought in any step where what is stored ends with the tensor.
+TEST_P(DroppedLimits, LeaveOutRowsOutside) {
+  const LimitCase& c = GetParam();
+  CudaTarget target;
+  target.copy_engine = c.engine;
+  const testing::Lowered lowered(program(c), target);
+  bool left = false, right = false;
+  for_each_stmt(lowered.plan.kernel.grids[0].body, [&](const ir::Stmt& s) {
+    const auto* copy = ir::as<ir::Copy>(s);
+    if (copy && copy->from.buffer->name == "a") left |= copy->any_outside;
+    if (copy && copy->from.buffer->name == "b") right |= copy->any_outside;
+  });
+  EXPECT_EQ(left, c.engine);
+  EXPECT_EQ(right, c.engine && !c.b_along_n);
+}
+
 // The copy engine then brings all, so that one thread is enough.
 TEST_P(DroppedLimits, LetOneThreadLoad) {
   const LimitCase& c = GetParam();

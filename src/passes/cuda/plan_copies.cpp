@@ -137,6 +137,20 @@ std::optional<std::vector<int>> extents_in_tensor(const View& from, const View& 
   return extents;
 }
 
+// Whether a tile may be partly outside the tensor, its rows begin at a multiple of their number, so that
+// those of the last tile are what whole tiles leave, and nothing depends on rows outside.
+bool may_end_inside(const Copy& copy) {
+  if (!copy.any_outside) return false;
+  const std::int64_t rows = copy.to.extent(0);
+  const std::size_t dim = copy.from.dims.size() - 2;
+  const Expr& extent = copy.from.shape[dim];
+  const Affine first = affine(copy.from.dims[dim].offset);
+  const bool is_divided = is_constant(extent) && constant_value(extent) % rows == 0;
+  return !is_divided && first.constant % rows == 0 &&
+         std::all_of(first.terms.begin(), first.terms.end(),
+                     [&](const Affine::Term& term) { return term.factor % rows == 0; });
+}
+
 }  // namespace
 
 bool limits_may_cut(const Copy& copy) {
@@ -180,6 +194,7 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
                     "of {} bytes",
                     named(tile), plan.columns, bytes, most_in_box, box_alignment),
         "choose the tile's columns accordingly"};
+  plan.ends_inside = may_end_inside(copy);
   return plan;
 }
 

@@ -18,6 +18,9 @@ struct TensorCopy {
   bool is_clipped = false;
   Reason clipped;           // which of the two
   bool needs_zeros = true;  // beyond the limits: else what stands there in the tensor may come along
+  // A tile that is partly outside the tensor comes as a box of the rows that are not: the engine fills others
+  // with zeros more slowly than it brings rows.
+  bool ends_inside = false;
   // The dimension of which each block of a pair brings one half, to both; -1: each block brings all for
   // itself.
   int halved = -1;
