@@ -71,7 +71,27 @@ TEST(Recurrences, OfSegmentsAndStretchesAreThoseOfOnePass) {
   }
 }
 
-// So are those of scans.
+// Gradients of shares that are 0, as tokens of padding have them, are those of very small ones.
+TEST(Recurrences, HaveGradientsOfSharesThatAreZero) {
+  const auto gradients = [](float least, std::int64_t tokens) {
+    auto [q, k, v, beta, dout, g, state, dend] = delta_inputs(f32);
+    for (std::int64_t i = 0; i < beta.nelements(); ++i)
+      if (i % 3 != 0) beta.data_as<float>()[i] = least;
+    const auto own = [&](const Tensor& x) { return x.slice(1, 0, tokens); };
+    return gated_delta_rule_backward(own(dout), own(q), own(k), own(v), own(beta),
+                                     {.g = own(g), .initial_state = state, .target = Target::interpreter()},
+                                     dend);
+  };
+  for (const std::int64_t tokens : {1, 150}) {
+    const GatedDeltaRuleGradients zero = gradients(0, tokens), small = gradients(1e-7f, tokens);
+    EXPECT_GT(error_of(zero.dbeta, Tensor::zeros(zero.dbeta.shape(), f32)).largest, 0.1);
+    EXPECT_LT(error_of(zero.dbeta, small.dbeta).norm, 1e-5) << tokens;
+    EXPECT_LT(error_of(zero.dk, small.dk).norm, 1e-5) << tokens;
+    EXPECT_LT(error_of(zero.dg, small.dg).norm, 1e-5) << tokens;
+  }
+}
+
+// Scans in segments are those of one pass, too.
 TEST(Recurrences, OfScansInSegmentsAreThoseOfOnePass) {
   const auto results = [](DType type, Target target, const char* plan) {
     const auto [q, k, v, beta, dout, g, state, dend] = delta_inputs(type);
