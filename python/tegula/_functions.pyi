@@ -2748,6 +2748,7 @@ def linear_attention(
     scale: float | None = None,
     normalize: bool = False,
     output_final_state: bool = False,
+    g_gamma_gradient: bool = True,
     out: Array | None = None,
     final_state: Array | None = None,
     target: str = "automatic",
@@ -2774,6 +2775,8 @@ def linear_attention(
         scale: factor of the products; a finite number, 1/sqrt(d) unless given.
         normalize: divides results by the sums of their weights, which the states keep as a last column.
         output_final_state: also returns the states after the last token.
+        g_gamma_gradient: of its gradient: that of g_gamma is wanted as well; PyTorch asks for it where g_gamma
+            requires it.
         out, final_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2821,6 +2824,7 @@ def linear_attention_backward(
     scale: float | None = None,
     normalize: bool = False,
     output_final_state: bool = False,
+    g_gamma_gradient: bool = True,
     dq: Array | None = None,
     dk: Array | None = None,
     dv: Array | None = None,
@@ -2855,6 +2859,8 @@ def linear_attention_backward(
         scale: factor of the products; a finite number, 1/sqrt(d) unless given.
         normalize: divides results by the sums of their weights, which the states keep as a last column.
         output_final_state: also returns the states after the last token.
+        g_gamma_gradient: of its gradient: that of g_gamma is wanted as well; PyTorch asks for it where g_gamma
+            requires it.
         dq, dk, dv, dg, dg_gamma, dinitial_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2868,7 +2874,7 @@ def linear_attention_backward(
             v: gradient of v. The last dimension is contiguous.
         dg: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of g: gradient
             of g. None unless g.
-        dg_gamma: [key_heads * group], float32: gradient of g_gamma. None unless g_gamma.
+        dg_gamma: [key_heads * group], float32: gradient of g_gamma. None unless g_gamma & g_gamma_gradient.
         dinitial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
             d, d_v + normalize], dtype that of initial_state: gradient of initial_state. None unless initial_state.
 

@@ -16,6 +16,7 @@ struct LinearAttention {
   std::optional<float> scale = {};              // scale of the scores; default 1/√d
   bool normalize = false;                       // divide results by the sums of their weights
   bool output_final_state = false;
+  bool g_gamma_gradient = true;  // of linear_attention_backward: whether dg_gamma is wanted
   std::optional<TensorRef> out = {}, final_state = {};  // preallocated outputs
   Target target = Target::automatic();
 };
@@ -39,7 +40,7 @@ Tensor retention_decays(std::int64_t heads);
 Tensor lightning_decays(std::int64_t heads, std::int64_t layer, std::int64_t layers);
 
 struct LinearAttentionGradients {
-  Tensor dq, dk, dv, dg, dg_gamma, dinitial_state;  // empty if the input is not given
+  Tensor dq, dk, dv, dg, dg_gamma, dinitial_state;  // empty if the input is not given, or not wanted
 };
 
 // The gradients for dout, the gradient of out, and dfinal_state, that of final_state if given. Bitwise

@@ -2573,6 +2573,7 @@ def linear_attention(
     scale: float | None = None,
     normalize: bool = False,
     output_final_state: bool = False,
+    g_gamma_gradient: bool = True,
 ) -> LinearAttentionResult:
     """Causal linear attention, with decays or without.
 
@@ -2598,6 +2599,8 @@ def linear_attention(
         scale: factor of the products; a finite number, 1/sqrt(d) unless given.
         normalize: divides results by the sums of their weights, which the states keep as a last column.
         output_final_state: also returns the states after the last token.
+        g_gamma_gradient: of its gradient: that of g_gamma is wanted as well; PyTorch asks for it where g_gamma
+            requires it.
 
     Returns:
         out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
@@ -2642,6 +2645,7 @@ def linear_attention_backward(
     scale: float | None = None,
     normalize: bool = False,
     output_final_state: bool = False,
+    g_gamma_gradient: bool = True,
 ) -> LinearAttentionBackwardResult:
     """Gradients of linear_attention.
 
@@ -2671,6 +2675,8 @@ def linear_attention_backward(
         scale: factor of the products; a finite number, 1/sqrt(d) unless given.
         normalize: divides results by the sums of their weights, which the states keep as a last column.
         output_final_state: also returns the states after the last token.
+        g_gamma_gradient: of its gradient: that of g_gamma is wanted as well; PyTorch asks for it where g_gamma
+            requires it.
 
     Returns:
         dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q. The
@@ -2681,7 +2687,7 @@ def linear_attention_backward(
             v: gradient of v. The last dimension is contiguous.
         dg: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of g: gradient
             of g. None unless g.
-        dg_gamma: [key_heads * group], float32: gradient of g_gamma. None unless g_gamma.
+        dg_gamma: [key_heads * group], float32: gradient of g_gamma. None unless g_gamma & g_gamma_gradient.
         dinitial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
             d, d_v + normalize], dtype that of initial_state: gradient of initial_state. None unless initial_state.
 

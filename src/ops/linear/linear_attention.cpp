@@ -95,7 +95,7 @@ void run_gates(const Call& c, Launch& launch, const F& form) {
   const Tensor own = c.has("g") ? Tensor() : launch.scratch(shape_of_heads(c.call()), f32);
   const TensorRef dg = c.has("g") ? token_view(c.call(), "dg") : own.ref();
   form(dg);
-  if (c.has("g_gamma")) launch(RowSumKernel{}, row_sum_kernel, {{"x", dg}, {"total", c.given("dg_gamma")}});
+  if (c.has("dg_gamma")) launch(RowSumKernel{}, row_sum_kernel, {{"x", dg}, {"total", c.given("dg_gamma")}});
 }
 
 void run_backward_by_token(const Call& c, Launch& launch, const TensorRef& dout) {
@@ -121,9 +121,9 @@ struct GradientScan {
   bool reverse;
   int d, d_v;
 };
-// Without gates and states, dq is the scan whose queries are the gradients of results, whose keys are values
-// and whose values are keys; dk and dv are scans from the last token to the first. Their states stay in
-// registers, so that nothing of them is written, but a head has few blocks.
+// Without states and gates that have gradients, dq is the scan whose queries are the gradients of results,
+// whose keys are values and whose values are keys; dk and dv are scans from the last token to the first.
+// Their states stay in registers, so that nothing of them is written, but a head has few blocks.
 std::array<GradientScan, 3> gradient_scans(const Call& c) {
   const int d = c.small_dim("d"), d_v = c.small_dim("d_v");
   return {{{"dout", "v", "k", "dq", false, d_v, d},
@@ -132,7 +132,7 @@ std::array<GradientScan, 3> gradient_scans(const Call& c) {
 }
 ScanKernel kernel_of(const Call& c, const GradientScan& own) {
   ScanKernel scan = scan_of(c);
-  scan.reverse = own.reverse, scan.d = own.d, scan.d_v = own.d_v;
+  scan.reverse = own.reverse, scan.even = scan.gated, scan.d = own.d, scan.d_v = own.d_v;
   return narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu());
 }
 
@@ -140,7 +140,7 @@ bool differentiates_by_scans(const Call& c) {
   // Microseconds: of a chunk of a scan, of one in the two passes over states, and of one in all grids.
   constexpr double of_scan = 2.6, of_passes = 2.8, of_grids = 0.12;
   constexpr std::int64_t most = 128;
-  if (c.has("g") || c.has("g_gamma") || c->normalize || c.has("initial_state") || c.has("dfinal_state") ||
+  if (c.has("g") || c.has("dg_gamma") || c->normalize || c.has("initial_state") || c.has("dfinal_state") ||
       c.dim("group") > 1 || std::max(c.dim("d"), c.dim("d_v")) > most)
     return false;
   return best_of(Candidates<bool, 2>{false, true}, [&](bool by_scans) {
@@ -332,6 +332,9 @@ const OperatorSchema& linear_attention_schema() {
                   "divides results by the sums of their weights, which the states keep as a last column")
           .option(&Op::output_final_state, "output_final_state",
                   "also returns the states after the last token")
+          .option(&Op::g_gamma_gradient, "g_gamma_gradient",
+                  "of its gradient: that of g_gamma is wanted as well; PyTorch asks for it where g_gamma "
+                  "requires it")
           .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the heads")
           .require("v", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the heads")
           .require("v", "group >= 1", "as many heads as k, or a multiple", "give v a head for each of k")

@@ -71,7 +71,27 @@ TEST(Recurrences, OfSegmentsAndStretchesAreThoseOfOnePass) {
   }
 }
 
-// So are those of scans.
+// Gradients of shares that are 0, as tokens of padding have them, are those of very small ones.
+TEST(Recurrences, HaveGradientsOfSharesThatAreZero) {
+  const auto gradients = [](float least, std::int64_t tokens) {
+    auto [q, k, v, beta, dout, g, state, dend] = delta_inputs(f32);
+    for (std::int64_t i = 0; i < beta.nelements(); ++i)
+      if (i % 3 != 0) beta.data_as<float>()[i] = least;
+    const auto own = [&](const Tensor& x) { return x.slice(1, 0, tokens); };
+    return gated_delta_rule_backward(own(dout), own(q), own(k), own(v), own(beta),
+                                     {.g = own(g), .initial_state = state, .target = Target::interpreter()},
+                                     dend);
+  };
+  for (const std::int64_t tokens : {1, 150}) {
+    const GatedDeltaRuleGradients zero = gradients(0, tokens), small = gradients(1e-7f, tokens);
+    EXPECT_GT(error_of(zero.dbeta, Tensor::zeros(zero.dbeta.shape(), f32)).largest, 0.1);
+    EXPECT_LT(error_of(zero.dbeta, small.dbeta).norm, 1e-5) << tokens;
+    EXPECT_LT(error_of(zero.dk, small.dk).norm, 1e-5) << tokens;
+    EXPECT_LT(error_of(zero.dg, small.dg).norm, 1e-5) << tokens;
+  }
+}
+
+// Scans in segments are those of one pass, too.
 TEST(Recurrences, OfScansInSegmentsAreThoseOfOnePass) {
   const auto results = [](DType type, Target target, const char* plan) {
     const auto [q, k, v, beta, dout, g, state, dend] = delta_inputs(type);
@@ -98,19 +118,30 @@ TEST(Recurrences, OfScansInSegmentsAreThoseOfOnePass) {
   }
 }
 
-// Gradients without gates by scans, as plans find those of many heads on a GPU, are those by chunks.
+// Gradients without gates, or with those of heads that are constants, by scans, as plans find those of many
+// heads on a GPU, are those by chunks.
 TEST(Recurrences, HaveGradientsThatAreScans) {
   const auto results = [](DType type, Target target, const char* plan) {
     const Tensor q = noise({2, 150, 2, 16}, 1, type), k = noise({2, 150, 2, 16}, 2, type),
                  v = noise({2, 150, 2, 24}, 3, type), dout = noise({2, 150, 2, 24}, 7, type);
     choose_candidates(plan);
-    const LinearAttentionGradients all = linear_attention_backward(dout, q, k, v, {.target = target});
-    const Tensor fences = Tensor::from<std::int32_t>({0, 70, 70, 150});
+    const Tensor fences = Tensor::from<std::int32_t>({0, 70, 70, 150}),
+                 decays = Tensor::from<float>({-0.01f, -0.3f});
     const auto packed = [](const Tensor& x) { return x.select(0, 0); };
-    const LinearAttentionGradients of_packed = linear_attention_backward(
-        packed(dout), packed(q), packed(k), packed(v), {.cu_seqlens = fences, .target = target});
+    std::vector<Tensor> results;
+    for (const bool fades : {false, true}) {
+      LinearAttention options{.g_gamma_gradient = false, .target = target};
+      if (fades) options.g_gamma = decays;
+      const LinearAttentionGradients all = linear_attention_backward(dout, q, k, v, options);
+      options.cu_seqlens = fences;
+      const LinearAttentionGradients of_packed =
+          linear_attention_backward(packed(dout), packed(q), packed(k), packed(v), options);
+      EXPECT_EQ(all.dg_gamma.nelements(), 0);
+      for (const LinearAttentionGradients& own : {all, of_packed})
+        results.insert(results.end(), {own.dq, own.dk, own.dv});
+    }
     choose_candidates("");
-    return std::vector<Tensor>{all.dq, all.dk, all.dv, of_packed.dq, of_packed.dk, of_packed.dv};
+    return results;
   };
   for (const Target target : {Target::interpreter(), Target::emulated_sm90()}) {
     if (target == Target::emulated_sm90() && test_targets().size() == 1) continue;
@@ -120,6 +151,25 @@ TEST(Recurrences, HaveGradientsThatAreScans) {
     for (std::size_t i = 0; i < by_chunks.size(); ++i)
       EXPECT_LT(error_of(by_scans[i], by_chunks[i]).norm, type == f32 ? 1e-5 : 1e-2) << target.name() << i;
   }
+}
+
+// Of one token, and of tokens with gates of their own, too: dg_gamma is left out, and the others are as with
+// it.
+TEST(Recurrences, LeaveOutGradientsThatAreNotWanted) {
+  const Tensor decays = Tensor::from<float>({-0.01f, -0.3f});
+  for (const std::int64_t tokens : {1, 70})
+    for (const bool gated : {false, true}) {
+      const Tensor q = noise({1, tokens, 2, 16}, 1), k = noise({1, tokens, 2, 16}, 2),
+                   v = noise({1, tokens, 2, 24}, 3), dout = noise({1, tokens, 2, 24}, 4),
+                   g = Tensor::random_uniform({1, tokens, 2}, f32, 5, -0.2, 0);
+      LinearAttention options{.g_gamma = decays, .target = Target::interpreter()};
+      if (gated) options.g = g;
+      const LinearAttentionGradients whole = linear_attention_backward(dout, q, k, v, options);
+      options.g_gamma_gradient = false;
+      const LinearAttentionGradients part = linear_attention_backward(dout, q, k, v, options);
+      EXPECT_EQ(part.dg_gamma.nelements(), 0) << tokens;
+      EXPECT_TRUE(equal(part.dq, whole.dq) && equal(part.dk, whole.dk) && equal(part.dv, whole.dv)) << tokens;
+    }
 }
 
 // Packed sequences share the processors, and the longest is a chain: one of 6208 tokens beside 31 of 64 has

@@ -49,10 +49,13 @@ Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_s
 void GateTile::fill(const Expr& gate, bool keep) {
   assert_that(gate <= 0, "g_gamma are logarithms of decays: at most 0");
   Shared& g = *tile_;
-  parallel(g, [&](Index i) { g(i) = f32(i + 1) * gate; });
+  parallel(g, [&](Index i) { g(i) = f32(reverse_ ? g.extent(0) - i : i + 1) * gate; });
   if (!keep) return;
   Fragment& decays = decays_.emplace(std::initializer_list<int>{g.extent(0), g.extent(0)}, f32);
-  parallel(decays, [&](Index i, Index j) { decays(i, j) = select(i >= j, exp(f32(i - j) * gate), 0); });
+  parallel(decays, [&](Index i, Index j) {
+    Expr is_seen = reverse_ ? j >= i : i >= j, distance = reverse_ ? j - i : i - j;
+    decays(i, j) = select(is_seen, exp(f32(distance) * gate), 0);
+  });
 }
 
 void GateTile::grow(Fragment& x) const {
@@ -95,8 +98,9 @@ void GateTile::mask(Fragment& scores, const Expr& factor) const {
     return parallel(scores, [&](Index i, Index j) { scores(i, j) *= decays(i, j) * factor; });
   }
   parallel(scores, [&](Index i, Index j) {
-    Expr score = weights_ ? scores(i, j) * (*weights_)(j)*factor : scores(i, j) * factor;
-    scores(i, j) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), i >= j) : select(i >= j, score, 0);
+    Expr score = weights_ ? scores(i, j) * (*weights_)(j)*factor : scores(i, j) * factor,
+         is_seen = reverse_ ? j >= i : i >= j;
+    scores(i, j) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), is_seen) : select(is_seen, score, 0);
   });
 }
 
@@ -140,10 +144,7 @@ struct ScanChunk {
     copy(state, rounded);
     gemm(q, k.T(), scores);
     gemm(q, rounded, o);
-    if (c.reverse)
-      gates.mask_of_keys(scores, 1);
-    else
-      gates.mask(scores, 1);
+    gates.mask(scores, 1);
     gates.grow(o);
     gemm(scores.to(c.type), v, o);
     parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
@@ -211,7 +212,8 @@ Kernel scan_kernel(const ScanKernel& c) {
       if (c.even) even.emplace(c).fill(of.sums(h), c.threads() > 0);
       Expr chunks = ceildiv(s.length(n), c.rows());
       pipelined(chunks, {.stages = 2}, [&](Index step) {
-        Expr row = (c.reverse ? chunks - 1 - step : Expr(step)) * c.rows(), last = in.last_row(n, row);
+        Expr row = (c.reverse ? chunks - 1 - step : Expr(step)) * c.rows(),
+             last = c.reverse ? Expr(0) : in.last_row(n, row);
         ScanChunk own(in, even);
         copy(s.head(of.q, n, key_head).at(row), own.q);
         copy(s.head(of.k, n, key_head).at(row), own.k);

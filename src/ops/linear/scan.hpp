@@ -24,7 +24,8 @@ struct ScanKernel {
   bool ones = false;     // the last column of values is 1 and not in memory
   // For scan_kernel: values are weighted, D times the values is added to the results, results are gated.
   bool weighted = false, skip = false, gate = false;
-  // For scan_kernel without gates: from the last token to the first, each with the keys of those that follow.
+  // For scan_kernel without gates of tokens: from the last token to the first, each with the keys of those
+  // that follow.
   bool reverse = false;
   bool first = false, last = false;  // there is a state before the first token, one wanted after the last
   bool packed = false;

@@ -37,12 +37,13 @@ struct ScanInputs {
 class GateTile {
  public:
   explicit GateTile(const ScanKernel& c)
-      : tile_(rows_if(c.gated, c.rows())), weights_(rows_if(c.weighted, c.rows())) {}
+      : tile_(rows_if(c.gated, c.rows())), weights_(rows_if(c.weighted, c.rows())), reverse_(c.reverse) {}
   void load(const lang::Window& from) {
     if (tile_) copy(from, *tile_);
   }
   // Sums of gates that all tokens have: those of every chunk. So threads keep the decays between its tokens,
-  // if they have the registers.
+  // if they have the registers. From the last token to the first, sums are those from a token on, so that the
+  // first row has the whole of a chunk.
   void fill(const lang::Expr& gate, bool keep);
   // Loads the weights of the chunk's values, by which faded() multiplies.
   void load_weights(const lang::Window& from) { copy(from, *weights_); }
@@ -53,7 +54,8 @@ class GateTile {
   const lang::Shared& faded(const lang::Shared& values, const lang::Expr& last,
                             std::optional<lang::Shared>& own) const;
   void age(lang::Fragment& state, const lang::Expr& last) const;
-  // Scores of queries as rows and keys as columns, or of keys as rows.
+  // Scores of queries as rows and keys as columns, which are those of the same token or of earlier ones, of
+  // later ones from the last token to the first; or of keys as rows.
   void mask(lang::Fragment& scores, const lang::Expr& factor) const;
   void mask_of_keys(lang::Fragment& scores, const lang::Expr& factor) const;
   lang::Expr at(const lang::Expr& row) const { return (*tile_)(row); }
@@ -66,6 +68,7 @@ class GateTile {
   }
   std::optional<lang::Shared> tile_, weights_;
   std::optional<lang::Fragment> decays_;
+  bool reverse_;
 };
 
 // Rows of a state times the decays of features over a chunk.

@@ -20,6 +20,14 @@ TensorSpec gradient_of(const TensorSpec& of) {
   return gradient;
 }
 
+// When an optional input has a gradient: where it is given, and its gradient is wanted.
+std::string condition_of(const TensorSpec& input, const OperatorSchema& table) {
+  const std::string option = input.name + "_gradient";
+  const bool is_asked = std::any_of(table.options.begin(), table.options.end(),
+                                    [&](const OptionSpec& own) { return own.name == option; });
+  return is_asked ? input.name + " & " + option : input.name;
+}
+
 std::string first_dim(const TensorSpec& tensor) { return tensor.lists.back().items.front().extent.text(); }
 
 // The examples with all gradients that may be missing; the first without them, too.
@@ -73,7 +81,7 @@ OperatorSchema gradient_of(const OperatorSchema& forward, const std::string& flo
       const bool has_rows = first_dim(input) == first_dim(*result);
       made.type = has_rows ? TypeRule{{}, input.name, "", {}} : TypeRule{{f32}, "", "", {}};
       made.steps_of = steps_of;
-      if (input.optional) made.when = Expression::parse(input.name);
+      if (input.optional) made.when = Expression::parse(condition_of(input, table));
       made.output = made.holds_optional = true, made.optional = false, made.offset = places.made;
       places.made += sizeof(std::optional<TensorRef>);
       table.tensors.push_back(std::move(made));
