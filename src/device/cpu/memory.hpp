@@ -52,9 +52,7 @@ TEGULA_CPU_INLINE vu load(const uint32_t* p) { return load_as<vu>(p); }
 TEGULA_CPU_INLINE vi load(const int16_t* p) { return __builtin_convertvector(load_as<vector_i16>(p), vi); }
 TEGULA_CPU_INLINE vi load(const int8_t* p) { return widened(load_as<vector_i8>(p)); }
 TEGULA_CPU_INLINE vi load(const uint8_t* p) { return widened(load_as<vector_u8>(p)); }
-TEGULA_CPU_INLINE vm load(const boolean* p) {
-  return widened(load_as<vector_u8>(p)) != 0;
-}
+TEGULA_CPU_INLINE vm load(const boolean* p) { return widened(load_as<vector_u8>(p)) != 0; }
 TEGULA_CPU_INLINE vf load(const bf16* p) {
   return from_bf16(__builtin_convertvector(load_as<vector_u16>(p), vu));
 }

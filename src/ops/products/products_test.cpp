@@ -248,11 +248,9 @@ TEST(QuantisedGemm, KeepsTheNumbersOfOneRow) {
     for (const DType type : {bf16, f16, e4m3}) {
       const Tensor a = Tensor::random_normal({1, k}, type, 1),
                    b = Tensor::random_integers({n, k / 2}, i32, 2, 0, 256).to(u8),
-                   out = quantised_gemm(a, b, Tensor::full({k / c.group, n}, c.scale, c.one),
-                                        {.format = c.format,
-                                         .group = c.group,
-                                         .out_dtype = f32,
-                                         .target = Target::cpu()});
+                   out = quantised_gemm(
+                       a, b, Tensor::full({k / c.group, n}, c.scale, c.one),
+                       {.format = c.format, .group = c.group, .out_dtype = f32, .target = Target::cpu()});
       double error = 0, all = 0;
       for (std::int64_t i = 0; i < n; ++i) {
         double sum = 0;

@@ -180,7 +180,8 @@ class BytesOnCpu {
         Operand all = u32(0);
         for (int byte = 0; byte < 4; ++byte) {
           Expr number = u32(integers[byte * shifts_ + row % shifts_](i));
-          all = Operand(all | (byte_of(number, digits_ - 1 - row / shifts_) << static_cast<std::uint32_t>(8 * byte)));
+          all = Operand(
+              all | (byte_of(number, digits_ - 1 - row / shifts_) << static_cast<std::uint32_t>(8 * byte)));
         }
         own(i) = all;
       });

@@ -115,9 +115,8 @@ std::vector<VariablePtr> RowLoop::found() const {
   of_elements.push_back(update);
   std::unordered_set<VariablePtr> read;
   for (const Stmt& s : of_elements)
-    for_each_expr(s, [&](const Expr& e) {
-      for_each_variable(e, [&](const VariablePtr& v) { read.insert(v); });
-    });
+    for_each_expr(
+        s, [&](const Expr& e) { for_each_variable(e, [&](const VariablePtr& v) { read.insert(v); }); });
   std::vector<VariablePtr> result;
   for (const Body* body : {&row, &under})
     for (const Stmt& s : *body)

@@ -194,11 +194,12 @@ int StoreEvents::pair_of(const Stmt& s) const {
 
 Events StoreEvents::given(const Stmt& s) const {
   const schedule::Place place{ring_, 0, schedule::own()};
-  Events all{{schedule::SendTile{schedule::write(handed_words_, {}, schedule::own()), pair_of(s)}, Who::leader},
-             {schedule::ProxyFence{}},
-             {schedule::WarpSync{}},
-             {schedule::Arrive{schedule::Side::full, place}, Who::each_warp},
-             {schedule::Advance{ring_}}};
+  Events all{
+      {schedule::SendTile{schedule::write(handed_words_, {}, schedule::own()), pair_of(s)}, Who::leader},
+      {schedule::ProxyFence{}},
+      {schedule::WarpSync{}},
+      {schedule::Arrive{schedule::Side::full, place}, Who::each_warp},
+      {schedule::Advance{ring_}}};
   for (Event& e : all) e.stmt = s;
   return all;
 }

@@ -202,8 +202,8 @@ TEST(SumsHandedOver, GoAlongTheSameDimensions) {
 TEST(SumsHandedOver, HaveTurnsOfTheirOwn) {
   const Kernel program = kernel("twice", [] {
     Dim K("K"), B("B");
-    Tensor x = input("x", {B, 64, K}, bf16), y = input("y", {32, K}, bf16), out = inout("out", {128, 32}, f32),
-           flags = input("flags", {B}, i32);
+    Tensor x = input("x", {B, 64, K}, bf16), y = input("y", {32, K}, bf16),
+           out = inout("out", {128, 32}, f32), flags = input("flags", {B}, i32);
     grid(B, {.threads = 128}, [&](Index b) {
       Fragment sum({64, 32}, f32, 0);
       pipelined(ceildiv(K, 64), {.stages = 2}, [&](Index k) {
