@@ -246,6 +246,7 @@ struct NormGradient {
 template <class Op>
 Kernel norm_gradient_program(const NormInstance<Op>& c) {
   if (c.pieces) return long_norm_gradient_program(c);
+  if (c.spread && !c.direct) return spread_norm_gradient_program(c);
   return kernel(norm_name(c, "_backward"), [&] { NormGradient<Op>{c}.write(); });
 }
 
