@@ -171,6 +171,9 @@ struct NormGradient {
   void tile(const Expr& row, const Weights& weights, Fragment* sum, Fragment* bias_sum) const {
     std::optional<Inputs> from;
     if (!c.direct) from.emplace(*this, row);
+    // Of long rows, what shared memory has no room for is on its way meanwhile.
+    std::optional<Fragment> more;
+    if (adds_residual<Op> && is_read_again()) more.emplace(load(dsum.at(row), {c.rows, c.dim}));
     Fragment mean({c.rows}, f32, 0), before({c.rows}, f32, 0), r({c.rows}, f32), along({c.rows}, f32);
     Operands own{*this, from, weights};
     std::optional<Fragment> formed;
@@ -207,8 +210,8 @@ struct NormGradient {
       return r(i) * (weighted(i, j) - before(i) - less(i, j) * along(i));
     };
     if (adds_residual<Op>) {
-      Fragment more = load(dsum.at(row), {c.rows, c.dim}, f32);
-      parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j) + more(i, j); });
+      if (!more) more.emplace(load(dsum.at(row), {c.rows, c.dim}, f32));
+      parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j) + f32((*more)(i, j)); });
       copy(values, dresidual.at(row));
     } else {
       parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j); });
