@@ -102,8 +102,8 @@ int threads_of_long_gradient(const NormInstance<Op>& c, bool has_engine) {
   return 0;
 }
 
-// Rows of about the length that the shared memory of a cluster has room for three of: whole pieces for all of its
-// threads. A row that has to wait for its mean, too, is no faster so, and shorter ones wait too often.
+// Rows of about the length that the shared memory of a cluster has room for three of: whole pieces for all of
+// its threads. A row that has to wait for its mean, too, is no faster so, and shorter ones wait too often.
 inline constexpr int threads_of_shared_gradient = 512;
 template <class Op>
 bool shares_long_gradient(const NormInstance<Op>& c, bool has_engine) {
