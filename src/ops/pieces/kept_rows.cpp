@@ -41,8 +41,8 @@ LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) 
   if (!on_gpu) return {};
   constexpr int shorter = 512, most = 1024;
   const std::int64_t row = features * type.bytes() * tensors;
-  const int threads = row * blocks_of_shorter <= room ? shorter : most;
-  return {piece_of(threads, type), threads, slots(row, threads, tensors)};
+  const int threads = row * blocks_of_shorter <= room ? shorter : most, piece = piece_of(threads, type);
+  return {piece, threads, slots(row, threads, tensors), features % piece == 0};
 }
 
 SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
@@ -50,8 +50,9 @@ SpreadRows spread_rows(std::int64_t features, DType type, bool on_gpu, int tenso
   const std::int64_t row = features * type.bytes() * tensors;
   if (!on_gpu || row <= room || ends_within_piece(features))
     return {kept_rows(features, type, on_gpu, tensors), {}};
-  const int threads = row * blocks_of_shorter <= room * ctas ? few : many;
-  return {{piece_of(ctas * threads, type), threads, slots(row / ctas, threads, tensors)}, ctas};
+  const int threads = row * blocks_of_shorter <= room * ctas ? few : many,
+            piece = piece_of(ctas * threads, type);
+  return {{piece, threads, slots(row / ctas, threads, tensors), features % piece == 0}, ctas};
 }
 
 std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows& rows, int tensors) {

@@ -17,9 +17,10 @@ Fragment root_mean_square_factors(const Fragment& x, const Expr& eps) {
   return factors;
 }
 
-void add_partials(const std::vector<PartialSums>& sums) {
+void add_partials(const std::vector<PartialSums>& sums, int rows) {
   if (sums.empty()) return;
-  constexpr int columns = 32, rows = 128;
+  constexpr int elements = 4096;
+  const int columns = elements / rows;
   grid(ceildiv(sums.front().total.extent(0), columns), static_cast<int>(sums.size()),
        [&](Index block, Index number) {
          for (std::size_t i = 0; i < sums.size(); ++i)
@@ -39,6 +40,12 @@ void add_partials(const Tensor& partials, const Tensor& total) { add_partials({{
 
 // What a thread takes of shared memory at a time.
 constexpr int bytes_of_run = 16;
+
+Dim LongRows::features(const char* name) const {
+  Dim result(name);
+  if (whole) result.multiple_of(piece);
+  return result;
+}
 
 LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors) {
   constexpr std::int64_t bytes_of_a_processor = std::int64_t{1} << 18;

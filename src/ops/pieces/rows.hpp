@@ -18,7 +18,9 @@ lang::Fragment root_mean_square_factors(const lang::Fragment& x, const lang::Exp
 struct PartialSums {
   lang::Tensor partials, total;
 };
-void add_partials(const std::vector<PartialSums>& sums);
+// A block has this many rows of the partial sums at a time, of as many columns as make up a tile.
+inline constexpr int many_partials = 128, few_partials = 16;
+void add_partials(const std::vector<PartialSums>& sums, int rows = many_partials);
 void add_partials(const lang::Tensor& partials, const lang::Tensor& total);
 
 // How rows that are read twice are divided: a GPU's second-level cache shall hold the rows of all blocks, so
@@ -28,8 +30,13 @@ struct LongRows {
   int piece = 4096, threads = 0;
   // Pieces that shared memory has room for, which the second reading then finds there.
   std::optional<int> kept = {};
-  auto fields() const { return std::tuple(joined("p", piece, threads), labelled("kept", kept)); }
+  bool whole = false;  // rows are a multiple of pieces: their programs promise it
+  auto fields() const {
+    return std::tuple(joined("p", piece, threads), labelled("kept", kept), labelled("whole", whole));
+  }
   int stages() const { return kept.value_or(3); }
+  // The extent of rows, by this name in programs.
+  lang::Dim features(const char* name) const;
 };
 // `tensors` are read together.
 LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors = 1);

@@ -150,7 +150,7 @@ void write_gradients(Fragment& x, const Expr& first, const Fragment& lse, const 
 struct Loss {
   const LossInstance& c;
   Dim rows{"rows"};
-  Operand classes = c.tile ? Operand(c.tile->classes) : Operand(Dim("classes"));
+  Operand classes = c.tile ? Operand(c.tile->classes) : Operand(c.rows.features("classes"));
   Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);
   Tensor losses = output("loss", {rows}, f32), all_lse = output("lse", {rows}, f32);
   Tensor dlogits = c.with_gradient ? output("dlogits", {rows, classes}, c.type) : logits;
@@ -228,7 +228,7 @@ Kernel loss_forward(const LossInstance& c) {
 struct LossGradient {
   const LossBackwardInstance& c;
   Dim rows{"rows"};
-  Operand classes = c.tile ? Operand(c.tile->classes) : Operand(Dim("classes"));
+  Operand classes = c.tile ? Operand(c.tile->classes) : Operand(c.rows.features("classes"));
   Tensor dloss = input("dloss", {rows}, f32);
   Tensor dlse = c.of_lse ? input("dlse", {rows}, f32) : dloss;
   Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);

@@ -41,9 +41,13 @@ struct HadamardInstance {
   int n = 1, rows = 1;
   bool transposed = false, by_vectors = false;
   std::optional<int> blocks = {};  // of a processor
+  std::optional<int> threads = {};
   auto fields() const {
     return std::tuple(type, n, rows, labelled("transposed", transposed), labelled("vectors", by_vectors),
-                      labelled("blocks", blocks));
+                      labelled("blocks", blocks), labelled("threads", threads));
+  }
+  GridOptions options() const {
+    return {.threads = threads.value_or(0), .blocks_per_processor = blocks.value_or(0)};
   }
   // Neighbours that lanes of vectors exchange.
   int first_stride() const { return std::min(lanes, n / order_of(n)); }
@@ -59,6 +63,9 @@ HadamardInstance hadamard_plan(const Bound<Hadamard>& c) {
                         !c.on_gpu()};
   // Registers of two blocks for each processor.
   if (c.on_gpu() && order_of(n) > 1 && made.padded() == longest_row / 2) made.blocks = 2;
+  // A thread has two neighbouring columns of a matrix, which it stores together.
+  constexpr int elements = 64, fewest = 64;
+  if (c.on_gpu() && order_of(n) > 1 && made.rows * made.padded() == elements * fewest) made.threads = fewest;
   return made;
 }
 
@@ -159,7 +166,7 @@ void transform_vectors(Shared& given, Fragment& values, const HadamardInstance& 
 
 void transform(const HadamardInstance& c, const Tensor& x, const Tensor& out, const Expr& scale) {
   const int order = order_of(c.n);
-  grid(ceildiv(x.extent(0), c.rows), {.blocks_per_processor = c.blocks.value_or(0)}, [&](Index block) {
+  grid(ceildiv(x.extent(0), c.rows), c.options(), [&](Index block) {
     const Expr row = block * c.rows;
     Fragment values({c.rows, c.padded()}, f32);
     if (c.by_vectors) {

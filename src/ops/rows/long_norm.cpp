@@ -17,7 +17,7 @@ using lang::Tensor;
 template <class Op>
 struct LongNorm {
   const NormInstance<Op>& c;
-  Dim rows{"rows"}, d{"d"};
+  Dim rows{"rows"}, d = c.pieces->rows.features("d");
   Expr eps = scalar("eps", f32);
 
   Tensor rows_in(const char* name) const { return input(name, {rows, d}, c.type); }
@@ -33,7 +33,7 @@ struct LongNorm {
       parallel(values[0], [&](Index j) { values[0](j) = c.type(values[0](j) + values.back()(j)); });
   }
   RowStatistics statistics(bool of_gradient) const {
-    return {c.pieces->rows.piece, Expr(d), is_centred<Op>, of_gradient};
+    return {c.pieces->rows, Expr(d), is_centred<Op>, of_gradient};
   }
   // The factor of a row.
   Expr factor(const RowTotals& total) const { return rsqrt(total.squares / f32(d) + eps); }
@@ -60,15 +60,12 @@ void long_rows(const NormInstance<Op>& c) {
     kept.each_again([&](const Expr& first, std::vector<Fragment>& values) {
       n.add_residual(values);
       Fragment& own = values[0];
+      std::optional<Fragment> weights, added;
+      if (c.weight) weights.emplace(kept.beside(weight, first));
+      if (c.bias) added.emplace(kept.beside(bias, first));
       parallel(own, [&](Index j) { own(j) = (own(j) - total.mean) * factor; });
-      if (c.weight) {
-        Fragment weights = kept.beside(weight, first);
-        parallel(own, [&](Index j) { own(j) *= weights(j); });
-      }
-      if (c.bias) {
-        Fragment added = kept.beside(bias, first);
-        parallel(own, [&](Index j) { own(j) += added(j); });
-      }
+      if (c.weight) parallel(own, [&](Index j) { own(j) *= (*weights)(j); });
+      if (c.bias) parallel(own, [&](Index j) { own(j) += (*added)(j); });
       copy(own, out.slice(row).at(first));
     });
   });
@@ -157,7 +154,7 @@ struct LongNormGradient {
     std::vector<PartialSums> sums;
     if (c.weight) sums.push_back({weight_partials, dweight});
     if (c.bias) sums.push_back({bias_partials, dbias});
-    add_partials(sums);
+    add_partials(sums, few_partials);
   }
 };
 

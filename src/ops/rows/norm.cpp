@@ -171,6 +171,9 @@ struct NormGradient {
   void tile(const Expr& row, const Weights& weights, Fragment* sum, Fragment* bias_sum) const {
     std::optional<Inputs> from;
     if (!c.direct) from.emplace(*this, row);
+    // Of long rows, what shared memory has no room for is on its way meanwhile.
+    std::optional<Fragment> more;
+    if (adds_residual<Op> && is_read_again()) more.emplace(load(dsum.at(row), {c.rows, c.dim}));
     Fragment mean({c.rows}, f32, 0), before({c.rows}, f32, 0), r({c.rows}, f32), along({c.rows}, f32);
     Operands own{*this, from, weights};
     std::optional<Fragment> formed;
@@ -212,8 +215,8 @@ struct NormGradient {
   template <class F>
   void store(const Expr& row, Fragment& values, const F& gradient) const {
     if (adds_residual<Op>) {
-      Fragment more = load(dsum.at(row), {c.rows, c.dim}, f32);
-      parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j) + more(i, j); });
+      if (!more) more.emplace(load(dsum.at(row), {c.rows, c.dim}, f32));
+      parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j) + f32((*more)(i, j)); });
       copy(values, dresidual.at(row));
     } else {
       parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j); });
@@ -251,6 +254,7 @@ struct NormGradient {
 template <class Op>
 Kernel norm_gradient_program(const NormInstance<Op>& c) {
   if (c.pieces) return long_norm_gradient_program(c);
+  if (c.spread && !c.direct) return spread_norm_gradient_program(c);
   return kernel(norm_name(c, "_backward"), [&] { NormGradient<Op>{c}.write(); });
 }
 

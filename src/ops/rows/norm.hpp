@@ -102,12 +102,28 @@ int threads_of_long_gradient(const NormInstance<Op>& c, bool has_engine) {
   return 0;
 }
 
+// Rows of about the length that the shared memory of a cluster has room for three of: whole pieces for all of
+// its threads. A row that has to wait for its mean, too, is no faster so, and shorter ones wait too often.
+inline constexpr int threads_of_shared_gradient = 512;
+template <class Op>
+bool shares_long_gradient(const NormInstance<Op>& c, bool has_engine) {
+  constexpr int shortest = 98304, longest = 131072;
+  if (!has_engine || adds_residual<Op> || is_centred<Op> || c.type.bits() != 16) return false;
+  if (c.weight.value_or(c.type).bits() != 16) return false;
+  const int of_round = ctas_of_held_row * threads_of_shared_gradient * piece_of_row(c);
+  return c.dim % of_round == 0 && c.dim >= shortest && c.dim <= longest;
+}
+
 // Rows of a gradient that no block of the usual number of threads holds: those that threads have whole pieces
 // of, those whose ends cut pieces, shared by a cluster, and others in pieces.
 template <class Op>
 NormInstance<Op> long_gradient_plan(NormInstance<Op> made, const Bound<Op>& c) {
   made.threads = threads_of_long_gradient(made, has_copy_engine(c.call()));
   if (made.threads > 0) return made;
+  if (shares_long_gradient(made, has_copy_engine(c.call()))) {
+    made.spread = threads_of_shared_gradient;
+    return made;
+  }
   made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), 2);
   made.direct = made.spread.has_value();
   return made.spread ? made : in_pieces(made, c, 2);
@@ -155,6 +171,9 @@ template <class Op>
 lang::Kernel long_norm_program(const NormInstance<Op>& c);
 template <class Op>
 lang::Kernel long_norm_gradient_program(const NormInstance<Op>& c);
+// The gradients of rows that a cluster has in shared memory.
+template <class Op>
+lang::Kernel spread_norm_gradient_program(const NormInstance<Op>& c);
 
 template <class Op, class E>
 void norm_formula(const Bound<Op>& c, E& exact) {

@@ -158,7 +158,7 @@ struct NormFp8 {
 template <class Op>
 struct LongNormFp8 {
   const NormFp8Instance<Op>& c;
-  Dim rows{"rows"}, d{"d"};
+  Dim rows{"rows"}, d = c.pieces->features("d");
   Tensor x = input("x", {rows, d}, c.type), out = output("out", {rows, d}, e4m3);
   Tensor scales = output("scale", {rows, ceildiv(d, scaled_features)}, f32);
   Tensor weight = c.weight ? input("weight", {d}, *c.weight) : x;
@@ -174,15 +174,12 @@ struct LongNormFp8 {
   // Features beyond the end of the row are zeros, which no scale looks at.
   void normalise(Fragment& values, const KeptRows& kept, const Expr& first, const RowTotals& total,
                  const Expr& factor) const {
+    std::optional<Fragment> weights, added;
+    if (c.weight) weights.emplace(kept.beside(weight, first));
+    if (c.bias) added.emplace(kept.beside(bias, first));
     parallel(values, [&](Index j) { values(j) = (values(j) - total.mean) * factor; });
-    if (c.weight) {
-      Fragment weights = kept.beside(weight, first);
-      parallel(values, [&](Index j) { values(j) *= weights(j); });
-    }
-    if (c.bias) {
-      Fragment added = kept.beside(bias, first);
-      parallel(values, [&](Index j) { values(j) += added(j); });
-    }
+    if (c.weight) parallel(values, [&](Index j) { values(j) *= (*weights)(j); });
+    if (c.bias) parallel(values, [&](Index j) { values(j) += (*added)(j); });
     if (is_centred<Op>) parallel(values, [&](Index j) { values(j) = select(first + j < d, values(j), 0.f); });
   }
   void scale(Fragment& values, const Expr& row, const Expr& first) const {
@@ -198,7 +195,7 @@ struct LongNormFp8 {
       std::vector<KeptRows::Row> read{{x.slice(row)}};
       if (c.residual) read.push_back({residual.slice(row)});
       const KeptRows kept(*c.pieces, 0, read);
-      RowStatistics statistics(c.pieces->piece, Expr(d), is_centred<Op>, false);
+      RowStatistics statistics(*c.pieces, Expr(d), is_centred<Op>, false);
       kept.each([&](const Expr& first, std::vector<Fragment>& values) {
         add_residual(values);
         if (c.residual) copy(values[0], sum.slice(row).at(first));

@@ -6,9 +6,13 @@ namespace tegula::ops {
 
 using namespace lang;
 
-RowStatistics::RowStatistics(int piece, const Expr& features, bool centred, bool of_gradient)
-    : piece_(piece), features_(features), centred_(centred), squares_({piece}, f32, 0) {
-  const std::initializer_list<int> shape{piece};
+RowStatistics::RowStatistics(const LongRows& rows, const Expr& features, bool centred, bool of_gradient)
+    : piece_(rows.piece),
+      whole_(rows.whole),
+      features_(features),
+      centred_(centred),
+      squares_({rows.piece}, f32, 0) {
+  const std::initializer_list<int> shape{piece_};
   if (centred) base_.emplace(shape, f32, 0), sum_.emplace(shape, f32, 0);
   if (of_gradient) products_.emplace(shape, f32, 0);
   if (of_gradient && centred) given_.emplace(shape, f32, 0);
@@ -22,7 +26,8 @@ void RowStatistics::add(const Expr& first, const Expr& begins, const Fragment& x
       return;
     }
     (*base_)(j) = select(begins, x(j), (*base_)(j));
-    const Var above = select(first + j < features_, x(j) - (*base_)(j), 0.f);
+    Expr own = x(j) - (*base_)(j);
+    const Var above = whole_ ? own : select(first + j < features_, own, 0.f);
     (*sum_)(j) += above;
     squares_(j) += above * above;
     if (g == nullptr) return;
@@ -44,7 +49,9 @@ RowTotals RowStatistics::total() {
 // The columns' sums become those around the row's mean.
 Expr RowStatistics::joined_mean() {
   const Expr whole = features_ / piece_, rest = features_ % piece_;
-  const auto count = [&](Index j) { return f32(whole + select(j < rest, 1, 0)); };
+  const auto count = [&](Index j) -> Expr {
+    return whole_ ? f32(whole) : f32(whole + select(j < rest, 1, 0));
+  };
   const Expr mean =
       reduce_sum(map(*base_, [&](Index j) { return (*base_)(j)*count(j) + (*sum_)(j); })).scalar() /
       f32(features_);

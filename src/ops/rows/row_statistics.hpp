@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "ops/pieces/rows.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -17,7 +18,7 @@ struct RowTotals {
 // larger than what is asked for.
 class RowStatistics {
  public:
-  RowStatistics(int piece, const lang::Expr& features, bool centred, bool of_gradient);
+  RowStatistics(const LongRows& rows, const lang::Expr& features, bool centred, bool of_gradient);
 
   // Of the piece that begins at this feature; `begins`: it is the first that is added. x and g are 0 beyond
   // the end of the row.
@@ -29,6 +30,7 @@ class RowStatistics {
   lang::Expr joined_mean();
 
   int piece_;
+  bool whole_;
   lang::Expr features_;
   bool centred_;
   lang::Fragment squares_;

@@ -121,6 +121,32 @@ TEST(Norms, PlanGradientsOfLongRows) {
   }
 }
 
+// A cluster reads the longest rows of RMS norm once; others are read twice.
+TEST(Norms, GradientsOfLongRowsAreReadOnceByClusters) {
+  if (test_targets().size() == 1) GTEST_SKIP() << "no emulated GPU";
+  const auto inputs = [](const std::string& name, std::int64_t rows, std::int64_t d, DType type) {
+    Tensors result{{"dout", Tensor::random_normal({rows, d}, type, 1)},
+                   {"x", Tensor::random_normal({rows, d}, type, 2)},
+                   {"weight", Tensor::random_normal({d}, type, 3)}};
+    if (name[0] == 'l') result.emplace("bias", Tensor::random_normal({d}, type, 4));
+    return result;
+  };
+  const OperatorSchema& schema = find_schema("rms_norm_backward");
+  for (const auto& [rows, d] : {std::pair{5, 98304}, {2, 131072}}) {
+    const Tensors given = inputs(schema.name, rows, d, bf16);
+    const Tensors results = call_by_name(schema, given, {}, Target::emulated_sm90());
+    EXPECT_EQ(faults_of(judge_call(schema, given, {}, results)), "") << d;
+    EXPECT_NE(explain(schema.name, given, {}, Target::cuda())[0].text().find("a block is 8 CTAs"),
+              std::string::npos);
+  }
+  const auto kernel = [&](const char* name, std::int64_t d, DType type) {
+    return explain(name, inputs(name, 2, d, type), {}, Target::cuda())[0].kernel;
+  };
+  for (const auto& [d, type] : {std::pair{65536, bf16}, {98312, bf16}, {98304, f32}, {163840, f16}})
+    EXPECT_EQ(kernel("rms_norm_backward", d, type).find("spread"), std::string::npos) << d;
+  EXPECT_EQ(kernel("layer_norm_backward", 131072, bf16).find("spread"), std::string::npos);
+}
+
 // They are differences of equal numbers, times 1 / sqrt(eps).
 TEST(LayerNorm, GradientsOfOneFeatureAreZero) {
   const auto normal = [](const Shape& shape, std::uint64_t seed) {

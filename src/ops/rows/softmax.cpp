@@ -100,7 +100,7 @@ template <class Op>
 Kernel softmax_forward(const SoftmaxInstance<Op>& c) {
   return kernel(instance_name(is_logarithm<Op> ? "log_softmax" : "softmax", c), [&] {
     Dim rows("rows");
-    const Operand features = c.holds_rows() ? Operand(c.dim) : Operand(Dim("d"));
+    const Operand features = c.holds_rows() ? Operand(c.dim) : Operand(c.pieces.rows.features("d"));
     Tensor x = input("x", {rows, features}, c.type), out = output("out", {rows, features}, c.type);
     if (c.holds_rows())
       held_rows(c, x, out);
@@ -158,7 +158,7 @@ template <class Op>
 Kernel softmax_backward(const SoftmaxInstance<Op>& c) {
   return kernel(instance_name(is_logarithm<Op> ? "log_softmax_backward" : "softmax_backward", c), [&] {
     Dim rows("rows");
-    const Operand features = c.holds_rows() ? Operand(c.dim) : Operand(Dim("d"));
+    const Operand features = c.holds_rows() ? Operand(c.dim) : Operand(c.pieces.rows.features("d"));
     Tensor dout = input("dout", {rows, features}, c.type), x = input("x", {rows, features}, c.type);
     Tensor dx = output("dx", {rows, features}, c.type);
     if (c.holds_rows())

@@ -382,5 +382,33 @@ const RingsCase rings_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, CopyRingLoops, ::testing::ValuesIn(rings_cases),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// Two tiles of 48 KB in two slots fill shared memory; of 16 KB a step's fragment has slots beside them.
+Kernel tiles_beside_a_fragment(int columns) {
+  return kernel("beside", [&] {
+    Dim M("M");
+    Tensor x = input("x", {M, columns}, f32), y = input("y", {M, columns}, f32),
+           z = input("z", {M, columns}, f32), out = output("out", {M, columns}, f32);
+    grid(1, {.threads = 512}, [&](Index) {
+      pipelined(M, {.stages = 2}, [&](Index i) {
+        Shared a({columns}, f32), b({columns}, f32);
+        copy(x.slice(i).at(0), a);
+        copy(y.slice(i).at(0), b);
+        Fragment own = load(z.slice(i).at(0), {columns}, f32);
+        parallel(own, [&](Index j) { own(j) += a(j) * b(columns - 1 - j); });
+        copy(own, out.slice(i).at(0));
+      });
+    });
+  });
+}
+
+TEST(CopyRings, LeaveFragmentsBehindTilesOfTheProgram) {
+  for (const auto& [columns, tiles] : {std::pair{4096, 3}, {12288, 2}}) {
+    const testing::Lowered lowered(tiles_beside_a_fragment(columns), hopper);
+    const auto& loops = lowered.plan.grids[0].copy_rings.loops;
+    ASSERT_EQ(loops.size(), 1U) << columns;
+    EXPECT_EQ(loops.begin()->second.tiles.size(), static_cast<std::size_t>(tiles)) << columns;
+  }
+}
+
 }  // namespace copy_rings_test
 }  // namespace tegula::passes

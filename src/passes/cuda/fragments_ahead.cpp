@@ -152,10 +152,19 @@ bool goes_back(const StmtNode* loop, const std::vector<TileBetween>& tiles, cons
   });
 }
 
+// Whether a loop's own tiles have slots in `before` and not all of them in `after`.
+bool loses_slots(const StmtNode* loop, const CopyRings& before, const CopyRings& after) {
+  const auto own = before.loops.find(loop);
+  return own != before.loops.end() &&
+         std::any_of(own->second.tiles.begin(), own->second.tiles.end(),
+                     [&](const BufferPtr& tile) { return !after.tiles.contains(tile.get()); });
+}
+
 }  // namespace
 
 void bring_fragments_ahead(Kernel& kernel, std::size_t number, const CudaTarget& target) {
   Statements staying;
+  const CopyRings before = plan_copy_rings(kernel, number, target);
   for (;;) {
     Rewriting rewriting(staying);
     Kernel ahead = kernel;
@@ -164,7 +173,7 @@ void bring_fragments_ahead(Kernel& kernel, std::size_t number, const CudaTarget&
     const CopyRings rings = plan_copy_rings(ahead, number, target);
     const std::size_t known = staying.size();
     for (const auto& [tile, loop, load] : rewriting.tiles())
-      if (!rings.tiles.contains(tile.get()))
+      if (!rings.tiles.contains(tile.get()) || loses_slots(loop, before, rings))
         staying.insert(goes_back(loop, rewriting.tiles(), rings) ? load : loop);
     if (staying.size() > known) continue;
     kernel = std::move(ahead);

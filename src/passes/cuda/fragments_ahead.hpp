@@ -3,7 +3,8 @@
 //
 // A thread that loads registers waits for them before it computes, and while it computes it issues no loads:
 // the loads of a step are in flight only while nothing is computed. A tile of the same elements becomes a
-// slot of a ring (copy_rings.hpp), which asynchronous copies fill while earlier steps are computed.
+// slot of a ring (copy_rings.hpp), which asynchronous copies fill while earlier steps are computed. The tiles
+// that the program has itself come first: where they would lose their slots, fragments stay as they are.
 #pragma once
 #include "ir/kernel.hpp"
 #include "passes/cuda/plan_gemms.hpp"
