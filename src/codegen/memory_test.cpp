@@ -136,6 +136,9 @@ const Case view_cases[] = {
          Y(2) = s.scalar() * 2.0f;
          Fragment t({}, i32, 5);
          copy(t, T);
+         Shared row({1}, f32);
+         copy(s.reshape({1}), row);
+         copy(row, Y.at(3));
        });
      }},
 };

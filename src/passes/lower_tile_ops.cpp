@@ -130,12 +130,13 @@ bool runs_along(const View& view, int dim) { return !view.dims.empty() && view.d
 
 // All elements of a tile in their own order, or with rows and columns exchanged.
 bool shows_all(const View& view) {
+  if (!is_own_shape(view) || view.rank() != 2 || view.dims.size() != 2) return false;
   for (std::size_t d = 0; d < view.dims.size(); ++d) {
     const ViewDim& dim = view.dims[d];
     if (dim.axis < 0 || !is_constant(dim.offset, 0)) return false;
     if (view.extent(dim.axis) != view.buffer->extent(static_cast<int>(d))) return false;
   }
-  return is_own_shape(view) && view.rank() == 2 && view.dims.size() == 2;
+  return true;
 }
 
 // A matrix that is transposed whole: vectors exchange elements, where a loop would gather each of them.
