@@ -99,7 +99,7 @@ lang::Order order_of(nb::handle order) {
   return result;
 }
 
-Block grid(nb::handle extents, int threads, bool persistent, nb::handle order, int cluster, int pack,
+Block grid(nb::handle extents, int threads, bool persistent, nb::handle order, int cluster,
            int blocks_per_processor) {
   const std::vector<Operand> all = operands(extents, here());
   if (all.empty() || all.size() > 3)
@@ -109,7 +109,6 @@ Block grid(nb::handle extents, int threads, bool persistent, nb::handle order, i
   options.persistent = persistent;
   if (!order.is_none()) options.order = order_of(order);
   options.cluster = cluster;
-  options.pack = pack;
   options.blocks_per_processor = blocks_per_processor;
   return {[all, options] { return lang::open_grid(all, options); }};
 }
@@ -178,7 +177,7 @@ void define_control(nb::module_& module) {
       .def("__enter__", enter)
       .def("__exit__", leave, nb::arg().none(), nb::arg().none(), nb::arg().none());
   module.def("lang_grid", grid, nb::arg("extents"), nb::arg("threads"), nb::arg("persistent"),
-             nb::arg("order").none(), nb::arg("cluster"), nb::arg("pack"), nb::arg("blocks_per_processor"));
+             nb::arg("order").none(), nb::arg("cluster"), nb::arg("blocks_per_processor"));
   define_loops(module);
   module.def("lang_when", when);
   module.def("lang_otherwise", [] {

@@ -114,11 +114,10 @@ def grid(
     persistent: bool = False,
     order: Optional[Order] = None,
     cluster: int = 1,
-    pack: int = 1,
     blocks_per_processor: int = 0,
 ) -> ContextManager[Any]:
     """``with grid(nx, ny) as (bx, by):`` runs the body once for every index, in independent blocks and in any order."""
-    return _t.lang_grid(extents, threads, persistent, order, cluster, pack, blocks_per_processor)
+    return _t.lang_grid(extents, threads, persistent, order, cluster, blocks_per_processor)
 
 
 def parallel(*extents: Union[Value, Tile]) -> ContextManager[Any]:

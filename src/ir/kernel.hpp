@@ -18,7 +18,6 @@ struct GridHints {
   Expr together;  // of `heavy_first`: values of the other indices whose heavy blocks begin together; may be
                   // null
   int cluster = 1;
-  int pack = 1;
   int blocks_per_processor = 0;
   // Shared memory on a GPU in addition to tiles that are loaded ahead, as determined by the printer; -1: not
   // yet known.

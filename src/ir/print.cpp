@@ -174,7 +174,6 @@ std::string Printer::options(const GridHints& hints) {
       break;
   }
   if (hints.cluster != 1) out += fmt::format(", cluster = {}", hints.cluster);
-  if (hints.pack != 1) out += fmt::format(", pack = {}", hints.pack);
   if (hints.blocks_per_processor != 0) {
     out += fmt::format(", blocks_per_processor = {}", hints.blocks_per_processor);
   }

@@ -336,7 +336,7 @@ const std::vector<Rule<Grid>> rules<Grid> = {
     {"grid options are in their ranges",
      [](const Grid& g) {
        const GridHints& h = g.hints;
-       return h.threads >= 0 && h.cluster >= 1 && h.pack >= 1 && h.blocks_per_processor >= 0 &&
+       return h.threads >= 0 && h.cluster >= 1 && h.blocks_per_processor >= 0 &&
               (h.order != GridOrder::grouped || h.group >= 1);
      }},
 };

@@ -57,7 +57,6 @@ ir::GridHints hints_of(const GridOptions& options, const Loc& at) {
                "a multiple of 32 up to 1024, or 0 to leave it to the compiler", at);
   check_option(options.cluster == 1 || options.cluster == 2 || options.cluster == 4 || options.cluster == 8,
                "cluster", "1, 2, 4 or 8", at);
-  check_option(options.pack >= 1, "pack", "at least 1", at);
   check_option(options.blocks_per_processor >= 0, "blocks_per_processor", "at least 0", at);
   check_option(options.order.kind != Order::Kind::grouped || options.order.group >= 1, "order",
                "grouped(n) needs n >= 1", at);
@@ -68,7 +67,6 @@ ir::GridHints hints_of(const GridOptions& options, const Loc& at) {
           nullptr,
           nullptr,
           options.cluster,
-          options.pack,
           options.blocks_per_processor};
 }
 

@@ -105,7 +105,6 @@ struct GridOptions {
   bool persistent = false;  // resident blocks process one index after another
   Order order = {};
   int cluster = 1;               // CTAs that share a block, each of `threads`: 1, 2, 4 or 8
-  int pack = 1;                  // neighbouring small blocks that run as one block
   int blocks_per_processor = 0;  // resident blocks per processor; with 0 the compiler chooses
 };
 

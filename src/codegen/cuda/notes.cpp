@@ -142,17 +142,14 @@ std::string way_of(const Body& body, int threads, const passes::GridPlan& plan,
 void Notes::of_hints(const Grid& grid, const passes::GridPlan& plan, const passes::CudaTarget& target) {
   const passes::Roles* roles = plan.roles ? &*plan.roles : nullptr;
   const passes::Reason& not_spread = plan.not_spread;
-  const GridHints& hints = grid.hints;
-  const auto ignored = [&](const std::string& option, const char* remedy) {
-    add(passes::NoteKind::hint, {option + " is not followed", remedy}, grid.at);
-  };
   if (!not_spread.why.empty())
     add(passes::NoteKind::hint, {".cluster is not followed: " + not_spread.why, not_spread.remedy},
         not_spread.at);
-  if (hints.pack != 1) ignored(fmt::format(".pack = {}", hints.pack), "use larger tiles");
-  if (!roles && hints.persistent)
-    ignored(".persistent",
-            "only blocks with roles are persistent: see what prevents roles in this grid, or leave it out");
+  if (!roles && grid.hints.persistent)
+    add(passes::NoteKind::hint,
+        {".persistent is not followed",
+         "only blocks with roles are persistent: see what prevents roles in this grid, or leave it out"},
+        grid.at);
   if (const auto own = passes::note_on_registers(grid, roles, target)) passes::add(all_, *own);
 }
 

@@ -256,7 +256,6 @@ const std::vector<NoteCase> note_cases{
     {"moved", NoteKind::through_shared_memory, "operand A is needed by 2 parts",
      [] { return from_registers(64); }, [] { return from_registers(128); }},
     {"cluster", NoteKind::hint, ".cluster is not followed", [] { return with_hints({.cluster = 2}); }, usual},
-    {"pack", NoteKind::hint, ".pack = 2", [] { return with_hints({.pack = 2}); }, usual},
     {"persistent", NoteKind::hint, ".persistent",
      [] { return plain({.type = f32, .k = 32, .grid = {.persistent = true}}); },
      [] { return with_hints({.persistent = true}); }},
