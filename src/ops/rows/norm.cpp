@@ -168,12 +168,15 @@ struct NormGradient {
       return given(i, j) * (held ? Expr(held->weights(j)) : of_block.of(j));
     }
   };
+  // The sum's gradient of long rows, for which shared memory has no room, is on its way while the rest is computed.
+  std::optional<Fragment> sum_ahead(const Expr& row) const {
+    if (!adds_residual<Op> || !is_read_again()) return std::nullopt;
+    return load(dsum.at(row), {c.rows, c.dim});
+  }
   void tile(const Expr& row, const Weights& weights, Fragment* sum, Fragment* bias_sum) const {
     std::optional<Inputs> from;
     if (!c.direct) from.emplace(*this, row);
-    // Of long rows, what shared memory has no room for is on its way meanwhile.
-    std::optional<Fragment> more;
-    if (adds_residual<Op> && is_read_again()) more.emplace(load(dsum.at(row), {c.rows, c.dim}));
+    std::optional<Fragment> more = sum_ahead(row);
     Fragment mean({c.rows}, f32, 0), before({c.rows}, f32, 0), r({c.rows}, f32), along({c.rows}, f32);
     Operands own{*this, from, weights};
     std::optional<Fragment> formed;
@@ -209,11 +212,11 @@ struct NormGradient {
       if (is_its_mean) return r(i) * (0.f - less(i, j) * along(i));
       return r(i) * (weighted(i, j) - before(i) - less(i, j) * along(i));
     };
-    store(row, values, gradient);
+    store(row, more, values, gradient);
   }
   // The gradient of the rows; of a sum, with that of the sum itself, also as the residual's.
   template <class F>
-  void store(const Expr& row, Fragment& values, const F& gradient) const {
+  void store(const Expr& row, std::optional<Fragment>& more, Fragment& values, const F& gradient) const {
     if (adds_residual<Op>) {
       if (!more) more.emplace(load(dsum.at(row), {c.rows, c.dim}, f32));
       parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j) + f32((*more)(i, j)); });
