@@ -168,7 +168,7 @@ struct NormGradient {
       return given(i, j) * (held ? Expr(held->weights(j)) : of_block.of(j));
     }
   };
-  // The sum's gradient of long rows, for which shared memory has no room, is on its way while the rest is computed.
+  // The sum's gradient of long rows, for which shared memory has no room, is on its way meanwhile.
   std::optional<Fragment> sum_ahead(const Expr& row) const {
     if (!adds_residual<Op> || !is_read_again()) return std::nullopt;
     return load(dsum.at(row), {c.rows, c.dim});
