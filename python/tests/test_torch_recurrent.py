@@ -137,6 +137,15 @@ def test_chunk_retention():
     assert_alike(got, recurrence(q, k, v, decay, state=state), [q, k, v, state])
 
 
+@pytest.mark.parametrize("learns", [False, True])
+def test_decays_of_heads_may_learn_or_be_constants(learns):
+    q, k, v, _ = of_heads()
+    decays = torch.tensor([-0.02, -0.3], requires_grad=learns)
+    got = tegula_torch.linear_attention(q, k, v, g_gamma=decays).out
+    wanted, _ = recurrence(q, k, v, decays.exp().expand(2, 19, 2))
+    assert_alike([got], [wanted], [q, k, v, decays] if learns else [q, k, v])
+
+
 def mamba(x, dt, a, b, c, d, z, bias, state, limit=(0.0, float("inf"))):
     """[batch, tokens, heads, p]: (out, the last state), by linear attention with keys b, values dt x and queries c."""
     dt = torch.nn.functional.softplus(dt + bias).clamp(*limit)

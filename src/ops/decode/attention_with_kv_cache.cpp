@@ -121,9 +121,11 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
 
 // So many blocks get all that memory gives: dividing their keys among the other processors saves nothing, and
 // a merge takes 5 us (measured: 2048 to 32768 keys of 16 bits; of 8 bits a block waits for what widens them).
+// Where lengths are given and a sequence may be longer, one may be left alone with far more keys than others.
 bool are_enough(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel, std::int64_t blocks) {
-  constexpr std::int64_t blocks_of_memory = 64;
-  return c.on_gpu() && kernel.cache.bits() == 16 && kernel.block == 0 && blocks >= blocks_of_memory;
+  constexpr std::int64_t blocks_of_memory = 64, longest_of_its_own = 32768;
+  if (!c.on_gpu() || kernel.cache.bits() != 16 || kernel.block > 0) return false;
+  return blocks >= blocks_of_memory && (!kernel.form.lengths || c.dim("seen") <= longest_of_its_own);
 }
 
 void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {

@@ -4,6 +4,7 @@
 
 #include "ops/schema/example.hpp"
 #include "ops/testing/operators.hpp"
+#include "tegula/explain.hpp"
 
 namespace tegula::ops {
 namespace decode_test {
@@ -132,6 +133,23 @@ TEST(Decode, RecordsOfFewHeadsInPagesOf48) {
                                      "kv_cache:u8 block_table cache_seqlens",
                                      heads, row))
           .expect_right();
+}
+
+// Blocks that get all that memory gives are not divided, unless one of them may have far more keys than
+// others.
+TEST(Decode, KeysOfManyBlocksAreNotSplit) {
+  const auto is_split = [](const std::string& rows) {
+    const Call call(
+        "attention_with_kv_cache",
+        "queries=1 pages=4 page_size=64 kv_heads=8 group=8 d=128 d_v=128 bf16 block_table " + rows);
+    const std::string first = explain(call.schema.name, call.inputs, {}, Target::cuda())[0].kernel;
+    return first.find("_split") != std::string::npos;
+  };
+  for (const char* rows : {"batch=8 table_width=32", "batch=8 table_width=32 cache_seqlens",
+                           "batch=8 table_width=512 cache_seqlens", "batch=8 table_width=2048"})
+    EXPECT_FALSE(is_split(rows)) << rows;
+  for (const char* rows : {"batch=4 table_width=32", "batch=8 table_width=2048 cache_seqlens"})
+    EXPECT_TRUE(is_split(rows)) << rows;
 }
 
 // Tables that are all padding, and sequences that are not there.
