@@ -70,6 +70,7 @@ class GridPrinter {
   std::string at_first_lane(const ir::Expr& e);
   bool varies(const ir::Expr& e) const;
   bool is_same_in_lanes(const ir::Expr& e) const;
+  bool differs_by_group(const ir::Expr& e) const;
   std::string emit(const ir::Expr& e);
   std::string emit_node(const ir::Expr& e);
   std::string emit_vector(const ir::Expr& e);

@@ -35,6 +35,13 @@ bool GridPrinter::is_same_in_lanes(const Expr& e) const {
          is_lane_index(e->args[0]);
 }
 
+// Whether such groups make it differ from vector to vector.
+bool GridPrinter::differs_by_group(const Expr& e) const {
+  bool found = false;
+  for_each_node(e, [&](const Expr& node) { found |= is_same_in_lanes(node); });
+  return found;
+}
+
 bool GridPrinter::varies(const Expr& e) const {
   if (!lane_) return false;
   std::unordered_set<const ExprNode*> seen;

@@ -111,9 +111,12 @@ std::string GridPrinter::whole_rows(const std::vector<RowOp>& ops) {
     for (const Stmt& s : op.body) {
       const auto* load = as<Load>(s);
       if (statements > most_statements || !load || load->from.view.is_tile()) continue;
-      bool own_place = false;  // which the loop finds out, in the index or in the view
-      for (const Expr& e : load->from.index) own_place |= defines_any(ops, e);
-      for_each_expr(load->from.view, [&](const Expr& e) { own_place |= e && defines_any(ops, e); });
+      bool own_place = false;  // which the loop finds out, or each vector, in the index or in the view
+      const auto look = [&](const Expr& e) {
+        own_place |= e && (defines_any(ops, e) || differs_by_group(e));
+      };
+      for (const Expr& e : load->from.index) look(e);
+      for_each_expr(load->from.view, look);
       if (own_place) continue;
       const Address at = address(load->from);
       if (at.kind != Address::Kind::row) continue;

@@ -78,6 +78,34 @@ TEST(WholeRows, ValuesStayInRegistersUnlessTheyAreReadLater) {
     expect_as_interpreted(sums_in_place(f32, kept), a, 150, 0);
 }
 
+// Groups of elements of one row of a tile come from rows of their own, or from places further on, not all of
+// which exist: what holds for the first vector does not hold for the row.
+TEST(WholeRows, AreNotThoseWhoseGroupsAreApart) {
+  using namespace lang;
+  const lang::Kernel program = kernel("groups", [] {
+    Dim M("M"), N("N");
+    lang::Tensor a = input("a", {M, N}, f32), rows = output("rows", {4, 128}, f32),
+                 further = output("further", {4, 128}, f32);
+    grid(1, [&](Index) {
+      Shared tile({4, 128}, f32), other({4, 128}, f32);
+      parallel(tile, [&](Index i, Index d) { tile(i, d) = a(i + d / 16, d); });
+      parallel(other, [&](Index i, Index d) { other(i, d) = a(i, d + d / 32); });
+      copy(tile, rows.at(0, 0));
+      copy(other, further.at(0, 0));
+    });
+  });
+  const auto a = tegula::Tensor::random_normal({16, 192}, f32, 1).slice(0, 0, 5).slice(1, 0, 129);
+  for (const bool is_rows : {true, false}) {
+    const auto result = [&](tegula::Target target) {
+      const auto rows = tegula::Tensor::full({4, 128}, f32, NAN),
+                 further = tegula::Tensor::full({4, 128}, f32, NAN);
+      tegula::compile(program, target)(a, rows, further);
+      return is_rows ? rows : further;
+    };
+    EXPECT_TRUE(tegula::equal(result(tegula::Target::cpu()), result(tegula::Target::interpreter())));
+  }
+}
+
 // Rows that a list names, and a factor for each 64 elements of them.
 TEST(WholeRows, NamesAndFactorsAreReadInFrontOfTheirElements) {
   using namespace lang;

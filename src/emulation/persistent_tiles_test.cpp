@@ -80,5 +80,40 @@ TEST(PersistentTiles, AreBroughtByAllThreadsUnlessBlocksStay) {
   EXPECT_EQ(text.find("---- producer"), std::string::npos) << text;
 }
 
+// Each step doubles the rows that the step before has written under another name: no role may bring them
+// ahead, neither as values nor as operands of products.
+lang::Kernel doubled_in_place(bool by_product) {
+  return kernel("doubled", [&] {
+    Dim M("M");
+    lang::Tensor x = input("x", {M, 64}, bf16), w = input("w", {64, 64}, bf16),
+                 out = output("out", {M, 64}, bf16);
+    may_alias(x, out);
+    grid(1, {.persistent = true}, [&](Index) {
+      pipelined(ceildiv(M, 64), {.stages = 3}, [&](Index i) {
+        Shared own({64, 64}, bf16), by({64, 64}, bf16);
+        copy(x.at(i * 64, 0), own);
+        copy(w.at(0, 0), by);
+        Fragment result({64, 64}, f32, 0);
+        if (by_product)
+          gemm(own, by, result);
+        else
+          parallel(result, [&](Index r, Index c) { result(r, c) = own(r, c) * 64.f * by(r, c); });
+        copy(result, out.at(i * 64 + 64, 0));
+      });
+    });
+  });
+}
+
+TEST(PersistentTiles, AreNotBroughtAheadOfWritesByAnotherName) {
+  for (const bool by_product : {false, true}) {
+    const Tensor rows = Tensor::full({256, 64}, bf16, 1);
+    const std::vector<Argument> values{rows, Tensor::full({64, 64}, bf16, 1. / 32), rows};
+    compile(doubled_in_place(by_product), tegula::Target::emulated_sm90()).call_in_order(values);
+    const auto got = rows.values<double>();
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_EQ(got[i], 1 << i / 64 / 64) << "element " << i << (by_product ? " of products" : "");
+  }
+}
+
 }  // namespace persistent_tiles_test
 }  // namespace tegula::emulation

@@ -70,8 +70,8 @@ struct Outcome {
   int tensor_cores = 0, from_registers = 0;  // products by wgmma, and those of them whose A is in registers
 };
 
-std::optional<Roles> roles_of(const Grid& grid, const CudaTarget& target) {
-  const auto planned = specialize_roles(grid, target);
+std::optional<Roles> roles_of(const Kernel& kernel, const Grid& grid, const CudaTarget& target) {
+  const auto planned = specialize_roles(kernel, grid, target);
   if (!planned) return std::nullopt;
   Roles roles = *planned;
   if (!choose_depths(roles, grid.hints, target)) return std::nullopt;
@@ -79,12 +79,12 @@ std::optional<Roles> roles_of(const Grid& grid, const CudaTarget& target) {
   return roles;
 }
 
-Outcome outcome_of(const Grid& grid, int threads, const CudaTarget& target) {
+Outcome outcome_of(const Kernel& kernel, const Grid& grid, int threads, const CudaTarget& target) {
   Grid lowered = grid;
   lowered.hints.threads = threads;
   lowered.body = lower_plainly(grid, threads, target);
   Outcome result{threads, {}, {}};
-  const auto roles = roles_of(lowered, target);
+  const auto roles = roles_of(kernel, lowered, target);
   result.needs = register_needs(roles ? roles->consumer : lowered.body, threads, target);
   result.registers = roles ? registers_of(*roles) : registers_of(threads, 1);
   result.crowded =
@@ -121,12 +121,12 @@ int best_of(const std::vector<Outcome>& all) {
       ->threads;
 }
 
-std::vector<Outcome> outcomes(const Grid& grid, int first, const CudaTarget& target) {
-  std::vector<Outcome> result{outcome_of(grid, first, target)};
+std::vector<Outcome> outcomes(const Kernel& kernel, const Grid& grid, int first, const CudaTarget& target) {
+  std::vector<Outcome> result{outcome_of(kernel, grid, first, target)};
   // From two on: one warp group leaves the tensor cores idle during its other work.
   for (int groups = 2; groups <= most_warp_groups + 1; ++groups) {
     const int threads = (groups > most_warp_groups ? 1 : groups) * warp_group;
-    if (threads != first) result.push_back(outcome_of(grid, threads, target));
+    if (threads != first) result.push_back(outcome_of(kernel, grid, threads, target));
   }
   return result;
 }
@@ -137,21 +137,21 @@ int products_of(const Grid& grid) {
   return result;
 }
 
-int threads_of_grid(const Grid& grid, const CudaTarget& target) {
+int threads_of_grid(const Kernel& kernel, const Grid& grid, const CudaTarget& target) {
   const Sizes sizes = sizes_of(grid);
   const int unit = sizes.groups ? warp_group : 32;
   if (grid.hints.threads > 0) return (grid.hints.threads + unit - 1) / unit * unit;
   const int first = threads_by_size(sizes), products = products_of(grid);
   if (products == 0) return first;
-  const Outcome own = outcome_of(grid, first, target);
+  const Outcome own = outcome_of(kernel, grid, first, target);
   const bool all = own.tensor_cores == products || !target.has_wgmma();
   if (all && rank(own, own) == 0) return first;
-  return best_of(outcomes(grid, first, target));
+  return best_of(outcomes(kernel, grid, first, target));
 }
 
 // Threads with which all fits, if there are such.
-std::string remedy(const Grid& grid, int refused, const CudaTarget& target) {
-  const std::vector<Outcome> all = outcomes(grid, refused, target);
+std::string remedy(const Kernel& kernel, const Grid& grid, int refused, const CudaTarget& target) {
+  const std::vector<Outcome> all = outcomes(kernel, grid, refused, target);
   for (const Outcome& n : all) {
     const bool same = n.tensor_cores >= all[0].tensor_cores && n.needs.live <= n.registers.work;
     if (same && !too_large(n.needs, n.registers)) return fmt::format(" or .threads = {}", n.threads);
@@ -159,8 +159,8 @@ std::string remedy(const Grid& grid, int refused, const CudaTarget& target) {
   return "";
 }
 
-void check_products(const Grid& grid, int threads, const CudaTarget& target) {
-  const Outcome n = outcome_of(grid, threads, target);
+void check_products(const Kernel& kernel, const Grid& grid, int threads, const CudaTarget& target) {
+  const Outcome n = outcome_of(kernel, grid, threads, target);
   const auto product = too_large(n.needs, n.registers);
   if (!product) return;
   const auto& gemm = *as<Gemm>(product->gemm);
@@ -174,7 +174,7 @@ void check_products(const Grid& grid, int threads, const CudaTarget& target) {
           groups == 1 ? "one warp group" : fmt::format("{} warp groups", groups),
           at_launch ? n.registers.launch : n.registers.work,
           at_launch && n.registers.launch < n.registers.work ? " when it begins" : "",
-          remedy(grid, threads, target)),
+          remedy(kernel, grid, threads, target)),
       product->gemm->at);
 }
 
@@ -183,8 +183,8 @@ void check_products(const Grid& grid, int threads, const CudaTarget& target) {
 Kernel choose_threads(const Kernel& kernel, const CudaTarget& target) {
   Kernel result = kernel;
   for (Grid& grid : result.grids) {
-    const int threads = threads_of_grid(grid, target);
-    check_products(grid, threads, target);
+    const int threads = threads_of_grid(kernel, grid, target);
+    check_products(kernel, grid, threads, target);
     grid.hints.threads = threads;
   }
   return result;

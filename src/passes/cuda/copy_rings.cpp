@@ -7,6 +7,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/by_any_name.hpp"
 #include "passes/cuda/copy_ring_depths.hpp"
 #include "passes/cuda/copy_ring_events.hpp"
 #include "passes/cuda/loops_back.hpp"
@@ -26,24 +27,11 @@ namespace {
 
 constexpr std::size_t most_tiles_of_loops_back = 6;
 
-using Tensors = std::unordered_set<const Buffer*>;
-
 Tensors written_by(const Body& body) {
   Tensors result;
   const Effects all = all_effects(body);
   for (const Region& r : all.regions)
     if (is_tensor_write(r)) result.insert(r.view->buffer.get());
-  return result;
-}
-
-// With all other names that they may have.
-Tensors by_any_name(Tensors result, const Kernel& kernel) {
-  for (bool more = true; more;) {
-    more = false;
-    for (const auto& [a, b] : kernel.may_alias)
-      if (result.contains(a.get()) != result.contains(b.get()))
-        more = result.insert(a.get()).second | result.insert(b.get()).second;
-  }
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include "ir/simplify.hpp"
 #include "ir/verify.hpp"
+#include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/choose_stores.hpp"
 #include "passes/cuda/choose_threads.hpp"
@@ -147,7 +148,7 @@ const CudaPass list[] = {
      [](CudaPlan& plan) { plan.waits = plan_grid_waits(plan.kernel); }},
     {"specialize_roles", "a producer loads ahead of the consumers, which multiply",
      of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
-       auto roles = specialize_roles(grid, plan.target);
+       auto roles = specialize_roles(plan.kernel, grid, plan.target);
        if (roles)
          own.roles = std::move(*roles);
        else

@@ -8,8 +8,10 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/by_any_name.hpp"
 #include "passes/cuda/chosen_steps.hpp"
 #include "passes/cuda/filled_tiles.hpp"
+#include "passes/cuda/fragment_forms.hpp"
 #include "passes/cuda/loads_first.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/plan_rows.hpp"
@@ -41,7 +43,8 @@ std::pair<std::size_t, std::size_t> uses_of(const Body& body, const BufferPtr& t
 
 class Analysis {
  public:
-  Analysis(const Grid& grid, const CudaTarget& target) : grid_(grid), target_(target) {}
+  Analysis(const Grid& grid, const Tensors& written, const CudaTarget& target)
+      : grid_(grid), target_(target), written_(written) {}
   Planned<Roles> run();
 
  private:
@@ -69,9 +72,9 @@ class Analysis {
 
   const Grid& grid_;
   const CudaTarget& target_;
+  const Tensors& written_;
   FilledTiles tiles_;
-  std::unordered_set<const Buffer*> written_;  // tensors
-  std::vector<BufferPtr> told_;                // tiles that the consumers fill for the producer
+  std::vector<BufferPtr> told_;  // tiles that the consumers fill for the producer
 };
 
 bool declares(const Body& body, const BufferPtr& tile) {
@@ -306,9 +309,6 @@ void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candid
 }
 
 Planned<Roles> Analysis::run() {
-  for (const Region& r : all_effects(grid_.body).regions) {
-    if (is_tensor_write(r)) written_.insert(r.view->buffer.get());
-  }
   tiles_ = filled_tiles(grid_.body);
   find_told();
   // What the producer cannot compute stays with the consumers.
@@ -347,7 +347,7 @@ Planned<Roles> Analysis::run() {
 
 }  // namespace
 
-Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
+Planned<Roles> specialize_roles(const Kernel& kernel, const Grid& grid, const CudaTarget& target) {
   if (!target.has_wgmma()) return Reason{};
   if (grid.hints.threads % 128 != 0) return reason_of_loops(grid, target, {});
   if (grid.hints.threads + producer_threads > most_threads)
@@ -359,15 +359,14 @@ Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
     const auto* declared = as<Declare>(s);
     return as<Gemm>(s) || (declared && declared->tile->space == Space::shared);
   };
-  const Effects all = all_effects(grid.body);
-  const auto is_given = [&](const Buffer& tensor) {
-    return std::none_of(all.regions.begin(), all.regions.end(), [&](const Region& r) {
-      return is_write(r.touch) && r.view->buffer.get() == &tensor;
-    });
-  };
+  Tensors own;
+  for (const Region& r : all_effects(grid.body).regions)
+    if (is_tensor_write(r)) own.insert(r.view->buffer.get());
+  const Tensors written = by_any_name(std::move(own), kernel);
+  const auto is_given = [&](const Buffer& tensor) { return !written.contains(&tensor); };
   Grid plain = grid;
   plain.body = with_chosen_steps(with_one_part(grid.body, may_use_rings), is_given);
-  return Analysis(plain, target).run();
+  return Analysis(plain, written, target).run();
 }
 
 }  // namespace tegula::passes

@@ -121,8 +121,9 @@ std::int64_t slot_bytes(const ir::Buffer& tile);
 std::int64_t slot_bytes(const RingPlan& ring);
 
 // Nothing where a block does better, or can only be right, with all threads doing the same: without a product
-// by wgmma in a pipelined loop, or where what is to be loaded depends on what is computed. The reason is
-// empty where no roles could be expected. Depths of rings, ways of stores and pairs are decided later.
-Planned<Roles> specialize_roles(const ir::Grid& grid, const CudaTarget& target);
+// by wgmma in a pipelined loop and without `.persistent`, or where what is to be loaded depends on what is
+// computed, be it under another name. The reason is empty where no roles could be expected. Depths of rings,
+// ways of stores and pairs are decided later.
+Planned<Roles> specialize_roles(const ir::Kernel& kernel, const ir::Grid& grid, const CudaTarget& target);
 
 }  // namespace tegula::passes
