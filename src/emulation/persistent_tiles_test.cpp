@@ -115,5 +115,31 @@ TEST(PersistentTiles, AreNotBroughtAheadOfWritesByAnotherName) {
   }
 }
 
+// A producer brings a tile that is used before the block writes where it came from.
+TEST(PersistentTiles, AreBroughtIfTheyAreUsedBeforeWritesByAnotherName) {
+  for (const bool used_before : {true, false}) {
+    const lang::Kernel program = kernel("used", [&] {
+      Dim M("M");
+      lang::Tensor x = input("x", {M, 64}, f32), out = output("out", {M, 64}, f32);
+      may_alias(x, out);
+      grid(ceildiv(M, 16), {.persistent = true}, [&](Index i) {
+        Shared own({16, 64}, f32);
+        copy(x.at(i * 16, 0), own);
+        if (!used_before) copy(Fragment({16, 64}, f32, 7), out.at(i * 16, 0));
+        Fragment result({16, 64}, f32);
+        parallel(result, [&](Index r, Index c) { result(r, c) = own(r, c) + 1; });
+        copy(result, out.at(i * 16, 0));
+      });
+    });
+    const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
+    EXPECT_EQ(text.find("---- producer") != std::string::npos, used_before) << text;
+    if (!used_before) continue;
+    const Tensor rows = Tensor::full({100, 64}, f32, 3);
+    const std::vector<Argument> values{rows, rows};
+    compile(program, tegula::Target::emulated_sm90()).call_in_order(values);
+    EXPECT_EQ(rows.values<double>(), std::vector<double>(6400, 4));
+  }
+}
+
 }  // namespace persistent_tiles_test
 }  // namespace tegula::emulation

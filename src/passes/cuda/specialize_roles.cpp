@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ir/effects.hpp"
@@ -345,6 +346,31 @@ Planned<Roles> Analysis::run() {
   return roles;
 }
 
+// Tensors that a block writes, and those that it may read under another name when it has: behind a write, or
+// in a loop with one. What comes to a tile is read when the tile is: only then it has been waited for.
+Tensors written_before(const Body& block, const Kernel& kernel) {
+  Tensors written, result;
+  std::unordered_map<const Buffer*, Tensors> brought;  // to tiles that have not been read since
+  for (const Stmt& s : block) {
+    const Effects all = all_effects(s);
+    Tensors read, used, filled;
+    for (const Region& r : all.regions) {
+      const Buffer* const buffer = r.view->buffer.get();
+      if (is_tensor_write(r)) written.insert(buffer);
+      if (is_write(r.touch)) (buffer->is_tile() ? filled : result).insert(buffer);
+      if (!is_read(r.touch)) continue;
+      if (!buffer->is_tile()) read.insert(buffer);
+      if (const auto own = brought.extract(buffer)) used.insert(own.mapped().begin(), own.mapped().end());
+    }
+    const Tensors named = by_any_name(written, kernel);
+    for (const Tensors* tensors : {&read, &used})
+      for (const Buffer* tensor : *tensors)
+        if (named.contains(tensor)) result.insert(tensor);
+    for (const Buffer* tile : filled) brought[tile].insert(read.begin(), read.end());
+  }
+  return result;
+}
+
 }  // namespace
 
 Planned<Roles> specialize_roles(const Kernel& kernel, const Grid& grid, const CudaTarget& target) {
@@ -359,10 +385,7 @@ Planned<Roles> specialize_roles(const Kernel& kernel, const Grid& grid, const Cu
     const auto* declared = as<Declare>(s);
     return as<Gemm>(s) || (declared && declared->tile->space == Space::shared);
   };
-  Tensors own;
-  for (const Region& r : all_effects(grid.body).regions)
-    if (is_tensor_write(r)) own.insert(r.view->buffer.get());
-  const Tensors written = by_any_name(std::move(own), kernel);
+  const Tensors written = written_before(grid.body, kernel);
   const auto is_given = [&](const Buffer& tensor) { return !written.contains(&tensor); };
   Grid plain = grid;
   plain.body = with_chosen_steps(with_one_part(grid.body, may_use_rings), is_given);
