@@ -91,5 +91,31 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"twice", twice, {rows, columns}, {rows, columns}, 2}),
     [](const auto& info) { return info.param.name; });
 
+// Other threads' vectors of the tensor are still on their way when a thread's own have come.
+TEST(BroughtTiles, AreAllThereBeforeTheirTensorIsWritten) {
+  const Watchdog watchdog("source_written", most_time);
+  const lang::Kernel program = kernel("source_written", [] {
+    lang::Tensor A = inout("A", {rows, columns}, f32), Out = output("Out", {rows, columns}, f32);
+    grid(1, [&](Index) {
+      Shared tile({rows, columns}, f32);
+      copy(A, tile);
+      copy(Fragment({rows, columns}, f32, 7), A);
+      copy(tile, Out);
+    });
+  });
+  const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
+  const auto wait = text.find("tg::wait_copies<0>();"), barrier = text.find("sync", wait),
+             store = text.find("tg::store(", wait);
+  EXPECT_LT(wait, barrier) << text;
+  EXPECT_LT(barrier, store) << text;
+  for (const tegula::Target& target : {tegula::Target::emulated_sm90(), tegula::Target::emulated()}) {
+    const Tensor given = normal({rows, columns}, 1), a = normal({rows, columns}, 1),
+                 out = Tensor::full({rows, columns}, f32, 0);
+    compile(program, target).call_in_order(std::vector<Argument>{a, out});
+    EXPECT_EQ(out.values<double>(), given.values<double>()) << target.name();
+    EXPECT_EQ(a.values<double>(), std::vector<double>(rows * columns, 7)) << target.name();
+  }
+}
+
 }  // namespace brought_tiles_test
 }  // namespace tegula::emulation

@@ -133,7 +133,6 @@ TEST(PersistentTiles, AreBroughtIfTheyAreUsedBeforeWritesByAnotherName) {
     });
     const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
     EXPECT_EQ(text.find("---- producer") != std::string::npos, used_before) << text;
-    if (!used_before) continue;
     const Tensor rows = Tensor::full({100, 64}, f32, 3);
     const std::vector<Argument> values{rows, rows};
     compile(program, tegula::Target::emulated_sm90()).call_in_order(values);

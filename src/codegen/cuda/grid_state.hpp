@@ -121,7 +121,10 @@ class GridState {
     int first = 0, last = 16;
     bool is_all() const { return first == 0 && last == 16; }
   };
-  std::vector<ir::View> brought_;  // tiles whose copies have begun and are not awaited yet
+  struct Brought {
+    ir::View tile, from;
+  };
+  std::vector<Brought> brought_;  // copies that have begun and are not awaited yet
   std::optional<Partial> partial_;
   std::deque<SharedTile> kept_;                             // where parts of the last reductions met
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count

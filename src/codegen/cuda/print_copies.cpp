@@ -84,7 +84,7 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
   out_.open(fmt::format("{{  // {}: by vectors of {} bytes", location_in_folder(at), vector_bytes));
   // Where nothing else is on its way, all of a thread's vectors are, together with those of the next copies.
   const bool is_awaited_later = !roles_ && copy_rings_.empty() && !is_ahead_ && team_.count == 1;
-  if (is_awaited_later) brought_.push_back(n.to);
+  if (is_awaited_later) brought_.push_back({n.to, n.from});
   out_.line(is_awaited_later ? "#pragma unroll 4" : "#pragma unroll 2");
   const std::string f = names_.unique("f");
   out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread,
@@ -120,14 +120,16 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
 
 // Whether copies into the tile are on their way.
 bool CudaGridPrinter::is_brought(const Buffer& tile) const {
-  return std::ranges::any_of(brought_, [&](const View& view) { return view.buffer.get() == &tile; });
+  return std::ranges::any_of(brought_, [&](const Brought& own) { return own.tile.buffer.get() == &tile; });
 }
 
-// Tiles that copies bring are there: of each thread its own vectors, and after the next barrier all.
+// Tiles that copies bring are there: of each thread its own vectors, and after the next barrier all. Until then
+// the tensors are being read: where the grid writes them, too, that barrier is between.
 void CudaGridPrinter::await_brought() {
   if (brought_.empty()) return;
   out_.code();
-  for (const View& tile : brought_) touch(tile, MemoryUse::write, false);
+  for (const auto& [tile, from] : brought_)
+    touch(tile, MemoryUse::write, false), touch(from, MemoryUse::read, false);
   brought_.clear();
   out_.line("tg::commit_copies();");
   out_.line("tg::wait_copies<0>();");
