@@ -770,8 +770,8 @@ def append_kv(
             k_cache: values of all tokens. The last dimension is contiguous. Written in place. Optional.
         block_table: [batch, table_width], int32: page numbers of each sequence, in order; tokens of a negative
             entry are not stored. Optional.
-        cache_seqlens: [batch], int32: length of each sequence, including the new tokens; if omitted, sequences fill
-            the cache. Optional.
+        cache_seqlens: [batch], int32: length of each sequence, including the new tokens, or 0 where there is none;
+            if omitted, sequences fill the cache. Optional.
         k_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: positive factors by
             which keys are divided: one, one for each head, or for each token and head. Optional.
         v_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: factors of values,
@@ -802,6 +802,7 @@ def append_kv(
         v: expected 1 to 1024 features; split the heads.
         cosine: expected 1 pair or more, among the {d} features of k; give the angles of fewer pairs.
         cosine: expected angles for all {room} tokens of the capacity; give longer tables, or positions.
+        k_cache: expected room for the {tokens} new tokens of each sequence; append fewer, or give more pages.
         block_table: expected a capacity of fewer than 2^29 tokens; give shorter tables.
 
     Raises:
