@@ -126,8 +126,8 @@ std::string CudaGridPrinter::transposer(const Grid& grid) {
   return text;
 }
 
-// Whether blocks may be taken to have equally many products: no loop with loads depends on the block, and none
-// ends early. Serial loops and branches are not looked at; where they differ, only time is lost.
+// Whether blocks may be taken to have equally many products: no loop with loads depends on the block, and
+// none ends early. Serial loops and branches are not looked at; where they differ, only time is lost.
 bool CudaGridPrinter::has_even_blocks(const Grid& grid) const {
   bool multiplies = false, depends = false;
   for_each_stmt(grid.body, [&](const Stmt& s) {
