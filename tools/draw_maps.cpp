@@ -19,16 +19,18 @@ void print_summary(const Map& map, const std::string& file) {
   for (const MapPoint& point : map.points)
     known += point.refusal.empty(), left_out += point.refusal == "left out";
   const std::vector<std::size_t> cliffs = map.cliffs(), low = map.low();
-  fmt::print("{}, {}: {} calls {}, {} refused, {} cliff{}, {} below half of the best rates: {}\n", map.op,
-             map.calls->name, known, map.measured ? "measured" : "planned",
-             map.points.size() - known - left_out, cliffs.size(), cliffs.size() == 1 ? "" : "s", low.size(),
-             file);
+  // Plans have ways, but no rates.
+  const std::string rates =
+      map.measured ? fmt::format("{} below half of the best rates", low.size()) : std::string("not measured");
+  fmt::print("{}, {}: {} calls {}, {} refused, {} cliff{}, {}: {}\n", map.op, map.calls->name, known,
+             map.measured ? "measured" : "planned", map.points.size() - known - left_out, cliffs.size(),
+             cliffs.size() == 1 ? "" : "s", rates, file);
   std::set<std::size_t> listed(cliffs.begin(), cliffs.end());
   listed.insert(low.begin(), low.end());
   const std::size_t width = map.calls->columns.size();
   for (const std::size_t i : listed)
-    fmt::print("  {} {}: {:.2f} of the best, {}\n", map.calls->columns[i % width], map.calls->rows[i / width],
-               map.points[i].use, map.points[i].way);
+    fmt::print("  {} {}: {:.2f} of the {}, {}\n", map.calls->columns[i % width], map.calls->rows[i / width],
+               map.points[i].use, map.measured ? "best" : "fastest way", map.points[i].way);
   std::fflush(stdout);
 }
 

@@ -86,6 +86,8 @@ TEST_F(MapFiles, AreWrittenForEachMapOfAnOperator) {
   const auto outcome =
       tool("bench gemm --map " + file("maps") + " --target cuda --every 50", "CUDA_VISIBLE_DEVICES=");
   EXPECT_LE(outcome.status, 1) << outcome.err;
+  EXPECT_TRUE(has(outcome.out, "planned")) << outcome.out;
+  EXPECT_FALSE(has(outcome.out, "best rates")) << "plans have none: " << outcome.out;
   for (const ops::CallMap& calls : ops::find_schema("gemm").maps) {
     EXPECT_EQ(xml_fault(contents(file("maps/gemm_" + calls.name + ".svg"))), "");
     EXPECT_TRUE(has(contents(file("maps/gemm_" + calls.name + ".json")), "\"operator\": \"gemm\""));
