@@ -224,11 +224,10 @@ class Search {
         progress.update(static_cast<double>(++done) / static_cast<double>(candidates_.size()));
       }
     };
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (int t = 1; t < std::min<int>(jobs, static_cast<int>(candidates_.size())); ++t)
       threads.emplace_back(work);
     work();
-    for (std::thread& t : threads) t.join();
   }
   void measure(Tuned::Row& row) const {
     const TemporaryDirectory directory;

@@ -172,11 +172,10 @@ void Tuning::compile_all() {
       report("compiling", ++done);
     }
   };
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int t = 1; t < std::min<int>(jobs(), static_cast<int>(candidates_.size())); ++t)
     threads.emplace_back(work);
   work();
-  for (std::thread& t : threads) t.join();
 }
 
 void Tuning::compile_in_children() {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "bind.hpp"
@@ -92,6 +93,21 @@ struct Memory {
   char* data;
 };
 
+// Threads that are joined however their scope ends; fewer where the system gives no more.
+struct Team {
+  std::vector<std::thread> threads;
+
+  template <class Work>
+  Team(std::int64_t count, const Work& work) {
+    try {
+      for (std::int64_t i = 0; i < count; ++i) threads.emplace_back(work);
+    } catch (const std::system_error&) {}
+  }
+  ~Team() {
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
 inline void run_blocks(const Extents& extents, const CpuGrid& grid, const TegulaCall& call) {
   std::atomic<std::int64_t> next{0};
   std::mutex mutex;
@@ -111,10 +127,10 @@ inline void run_blocks(const Extents& extents, const CpuGrid& grid, const Tegula
       next = extents.blocks();
     }
   };
-  std::vector<std::thread> threads;
-  for (std::int64_t i = 1; i < std::min(thread_count(), extents.blocks()); ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  {
+    const Team team(std::min(thread_count(), extents.blocks()) - 1, work);
+    work();
+  }
   if (failure) throw *failure;
 }
 

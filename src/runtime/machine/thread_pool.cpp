@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -207,7 +208,11 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   // A spinning thread would take a processor from one that has work.
   state_->may_spin = state_->size <= available_processors();
   for (int worker = 1; worker < state_->size; ++worker) {
-    state_->threads.emplace_back([state = state_.get(), worker] { state->help(worker); });
+    try {
+      state_->threads.emplace_back([state = state_.get(), worker] { state->help(worker); });
+    } catch (const std::system_error&) {  // a limit of the system or of a container
+      state_->size = worker;
+    }
   }
 }
 

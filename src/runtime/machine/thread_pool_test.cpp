@@ -1,9 +1,13 @@
 #include "runtime/machine/thread_pool.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -106,6 +110,25 @@ TEST_P(Pools, NestedLoopsRunInline) {
     });
   });
   EXPECT_EQ(runs, 200);
+}
+
+// Of a process that may not have so much memory for stacks.
+[[noreturn]] void make_large_pool_in_little_memory() {
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t room = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
+  const rlimit limit{room, room};
+  setrlimit(RLIMIT_AS, &limit);
+  constexpr int asked = 256;
+  ThreadPool pool(asked);
+  std::atomic<int> runs{0};
+  pool.parallel_for(1000, [&](std::int64_t) { ++runs; });
+  std::_Exit(pool.size() < asked && runs == 1000 ? 0 : 1);
+}
+
+TEST(ThreadPool, HasFewerThreadsWhereTheSystemGivesNoMore) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(make_large_pool_in_little_memory(), testing::ExitedWithCode(0), "");
 }
 
 TEST_P(Pools, SeveralCallersAtOnce) {
