@@ -188,6 +188,8 @@ class GridPrinter {
                    std::vector<std::string> extents, const Loc& at);
   std::string operand_b(const ir::Gemm& n, const ir::Stmt& product);
   std::string product_text(const ir::Gemm& n);
+  void add_product(const ir::Gemm& n, const MemoryView& c, const std::string& from,
+                   const std::string& row_stride);
   std::string unpacked_b(const ir::Gemm& n);
   bool reads_columns(const ir::Gemm& n) const;
   std::string copied_b(const ir::Copy& n, const ir::Gemm& product);

@@ -103,6 +103,21 @@ std::string GridPrinter::product_text(const Gemm& n) {
   return fmt::format("gemm_bf16<{}, {}{}>(call->has_tiles, {}, ", m, columns, narrow, allocate(tiles * 1024));
 }
 
+// A product that was formed aside goes to c, element by element.
+void GridPrinter::add_product(const Gemm& n, const MemoryView& c, const std::string& from,
+                              const std::string& row_stride) {
+  const bool is_float = n.c.buffer->type.is_floating();
+  out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", n.c.extent(0)));
+  const std::string element =
+      fmt::format("({})[i * {} + j * {}]", c.base, c.axes[0].stride, c.axes[1].stride);
+  const std::string product = fmt::format("{}[i * {} + j]", from, row_stride);
+  out_.line(fmt::format("for (long j = 0; j < {}; ++j) {} = {};", n.c.extent(1), element,
+                        n.overwrite ? product
+                        : is_float  ? element + " + " + product
+                                    : fmt::format("add({}, {})", element, product)));
+  out_.close();
+}
+
 void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
   const std::int64_t before = scratch_, m = n.c.extent(0), columns = n.c.extent(1), k = n.a.extent(1);
   const DType type = n.c.buffer->type;
@@ -130,17 +145,7 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
                         distance_text(a.axes[0].stride), along_k, b, target, ldc,
                         direct && !n.overwrite ? "true" : "false", ahead),
             s->at);
-  if (!direct) {
-    out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", m));
-    const std::string element =
-        fmt::format("({})[i * {} + j * {}]", c.base, c.axes[0].stride, c.axes[1].stride);
-    const std::string product = fmt::format("{}[i * {} + j]", target, ldc);
-    out_.line(fmt::format("for (long j = 0; j < {}; ++j) {} = {};", columns, element,
-                          n.overwrite          ? product
-                          : type.is_floating() ? element + " + " + product
-                                               : fmt::format("add({}, {})", element, product)));
-    out_.close();
-  }
+  if (!direct) add_product(n, c, target, ldc);
   out_.close();
   scratch_ = before;
 }

@@ -108,6 +108,22 @@ void Generator::inside_loop(std::int64_t most, const std::function<void()>& f) {
   times_ = times;
 }
 
+void Generator::loop_of_steps(LoopKind kind, const char* name, std::int64_t most, const Expr& last,
+                              const std::function<void(const Expr& number)>& step) {
+  const Nature turns = integers(0, most - 1);
+  const int stages = kind == LoopKind::pipelined ? random_.number(0, 3) : 0;
+  For loop{kind, {variable(name, i32, VariableKind::index, turns)}, {int32(0)}, {last}, stages, {}};
+  const bool known = std::exchange(turns_known_, false);
+  inside_loop(most, [&] {
+    loop.body = maybe([&] {
+      scalars_.push_back({loop.index[0], turns});
+      step(ir::variable(loop.index[0]));
+    });
+  });
+  turns_known_ = known;
+  emit(std::move(loop));
+}
+
 void Generator::while_loop(bool of_elements) {
   const std::int64_t most = random_.number(0, 3);
   const VariablePtr count = variable("count", i32, VariableKind::mutable_, integers(0, 4));

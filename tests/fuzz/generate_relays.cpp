@@ -107,20 +107,11 @@ void Generator::relay_steps(const Relay& relay) {
   const Nature turns = integers(0, most_steps - 1);
   const Value last = random_.chance(50) ? within(value(i32, 1), 0, most_steps)
                                         : Value{int32(random_.number(1, most_steps)), turns};
-  For loop{LoopKind::pipelined,  {variable("i", i32, VariableKind::index, turns)},
-           {int32(0)},           {last.e},
-           random_.number(0, 3), {}};
-  const bool known = std::exchange(turns_known_, false);
-  inside_loop(most_steps, [&] {
-    loop.body = maybe([&] {
-      scalars_.push_back({loop.index[0], turns});
-      if (random_.chance(8)) emit(Break{value(boolean, 2).e});
-      const auto step = [&] { relay_step(relay, ir::variable(loop.index[0])); };
-      random_.chance(10) ? branch(step) : step();
-    });
+  loop_of_steps(LoopKind::pipelined, "i", most_steps, last.e, [&](const Expr& number) {
+    if (random_.chance(8)) emit(Break{value(boolean, 2).e});
+    const auto step = [&] { relay_step(relay, number); };
+    random_.chance(10) ? branch(step) : step();
   });
-  turns_known_ = known;
-  emit(std::move(loop));
   for (int n = random_.pick({0, 1, 1, 2}); n > 0; --n) multiply_carried(relay);
 }
 
@@ -141,23 +132,11 @@ void Generator::relayed_products() {
   };
   clear(relay.carried), clear(relay.sum);
   if (random_.chance(50)) {
-    const Nature heads = integers(0, most_heads - 1);
-    For loop{LoopKind::serial,
-             {variable("h", i32, VariableKind::index, heads)},
-             {int32(0)},
-             {within(value(i32, 1), 0, most_heads).e},
-             0,
-             {}};
-    const bool known = std::exchange(turns_known_, false);
-    inside_loop(most_heads, [&] {
-      loop.body = maybe([&] {
-        scalars_.push_back({loop.index[0], heads});
-        if (random_.chance(30)) clear(relay.carried);
-        relay_steps(relay);
-      });
+    const Expr last = within(value(i32, 1), 0, most_heads).e;
+    loop_of_steps(LoopKind::serial, "h", most_heads, last, [&](const Expr&) {
+      if (random_.chance(30)) clear(relay.carried);
+      relay_steps(relay);
     });
-    turns_known_ = known;
-    emit(std::move(loop));
   } else {
     relay_steps(relay);
     if (random_.chance(20)) relay_steps(relay);

@@ -201,23 +201,13 @@ void Generator::looked_up_products() {
   tiles_.back().writable = false;
   std::optional<std::size_t> before;
   if (random_.chance(50)) before = bring_numbers(count, std::nullopt);
-  const Nature turns = integers(0, most - 1);
   const Value last = before && random_.chance(40) ? within(number_in(tiles_[*before]), 0, most)
                                                   : Value{int32(most), integers(most, most)};
-  For loop{LoopKind::pipelined,  {variable("i", i32, VariableKind::index, turns)},
-           {int32(0)},           {last.e},
-           random_.number(0, 3), {}};
-  const bool known = std::exchange(turns_known_, false);
-  inside_loop(most, [&] {
-    loop.body = maybe([&] {
-      scalars_.push_back({loop.index[0], turns});
-      if (random_.chance(20)) emit(Break{value(boolean, 2).e});
-      const auto step = [&] { look_up_and_multiply(queries, sum, before); };
-      random_.chance(35) ? branch(step) : step();
-    });
+  loop_of_steps(LoopKind::pipelined, "i", most, last.e, [&](const Expr&) {
+    if (random_.chance(20)) emit(Break{value(boolean, 2).e});
+    const auto step = [&] { look_up_and_multiply(queries, sum, before); };
+    random_.chance(35) ? branch(step) : step();
   });
-  turns_known_ = known;
-  emit(std::move(loop));
   const TensorPlace& out = tensors_[tables_.sums];
   if (out.use == Use::owned && out.writable) emit(Copy{whole(sum.buffer), out.view, nullptr});
 }

@@ -207,6 +207,9 @@ class Generator {
   void change_rows(const TilePlace& tile, const std::vector<ir::Expr>& of_rows);
   void loop(bool of_elements);
   void inside_loop(std::int64_t most, const std::function<void()>& f);
+  // A loop that ends at `last`, of at most so many steps, which statements in it may read.
+  void loop_of_steps(ir::LoopKind kind, const char* name, std::int64_t most, const ir::Expr& last,
+                     const std::function<void(const ir::Expr& number)>& step);
   void while_loop(bool of_elements);
   void leave();
   ir::Body body(const std::function<void()>& f);

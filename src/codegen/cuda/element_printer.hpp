@@ -113,9 +113,11 @@ class ElementPrinter : protected GridState {
   void find_rows(const Layout& layout, const Texts& base, RowTable& table);
   void name_found(const RowTable& table);
   void store_rows(const ir::For& n, const passes::RowStore& plan, const ir::Stmt& s);
-  void store_computed(
-      const ir::For& n, const passes::RowStore& plan, int half, const std::string& of_group,
-      const std::function<void(const std::string& column, const std::string& elements)>& write);
+  using WriteElements = std::function<void(const std::string& column, const std::string& elements)>;
+  WriteElements writer_of_row(const passes::RowStore& plan, const GuardedAddress& address,
+                              const std::string& guard);
+  void store_computed(const ir::For& n, const passes::RowStore& plan, int half, const std::string& of_group,
+                      const WriteElements& write);
 };
 
 }  // namespace tegula::codegen

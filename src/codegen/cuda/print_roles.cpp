@@ -126,13 +126,17 @@ std::string CudaGridPrinter::transposer(const Grid& grid) {
   return text;
 }
 
-// Whether blocks may be taken to have equally many products: no loop with loads depends on the block, and
-// none ends early. Serial loops and branches are not looked at; where they differ, only time is lost.
+// Whether blocks may be taken to have equally many products: no loop depends on the block, and none ends
+// early. Branches are not looked at; where they differ, only time is lost.
 bool CudaGridPrinter::has_even_blocks(const Grid& grid) const {
   bool multiplies = false, depends = false;
   for_each_stmt(grid.body, [&](const Stmt& s) {
     multiplies |= as<Gemm>(s) != nullptr;
     depends |= as<Exit>(s) || as<While>(s);
+    const auto* loop = as<For>(s);
+    if (!loop || loop->kind != LoopKind::serial) return;
+    for (const Expr& e : {loop->begin[0], loop->end[0]})
+      for_each_variable(e, [&](const VariablePtr& v) { depends |= !is_host(v->kind); });
   });
   return multiplies && !depends && !roles_->dynamic_tiles && roles_->blocks_per_processor == 1;
 }

@@ -83,6 +83,18 @@ void ElementPrinter::name_found(const RowTable& table) {
   row_exists_ = table.exists.empty() ? "" : fmt::format("{}[{}]", table.exists, table.row);
 }
 
+namespace {
+
+// The first column of those that a thread writes; places of its own are found from the first that it has.
+std::string first_column(const passes::RowStore& plan, int bytes, const std::string& thread) {
+  return fmt::format(fmt::runtime(bytes == 4          ? "{0} % 2 * 8 + {0} % 4 / 2 * 4"
+                                  : plan.in_own_order ? "{0} % 4 * 2"
+                                                      : "{0} % 4 * 8"),
+                     thread);
+}
+
+}  // namespace
+
 // Two rows of a thread, eight apart.
 void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, const Stmt& s) {
   const Access& to = *plan.rows.to;
@@ -94,11 +106,7 @@ void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, cons
                      columns = plan.sum->extent(1) / groups;  // of a warp group
   const std::string of_group = groups > 1 ? fmt::format(" + {} / 128 * {}", team_.thread, columns) : "";
   const int quad = passes::quad_columns(to.view.buffer->type), bytes = to.view.buffer->type.bytes();
-  // The first column of those that a thread writes; places of its own are found from the first that it has.
-  const std::string piece = fmt::format(fmt::runtime(bytes == 4          ? "{0} % 2 * 8 + {0} % 4 / 2 * 4"
-                                                     : plan.in_own_order ? "{0} % 4 * 2"
-                                                                         : "{0} % 4 * 8"),
-                                        team_.thread);
+  const std::string piece = first_column(plan, bytes, team_.thread);
   for (int half = 0; half < 2; ++half) {
     out_.open(fmt::format("{{  // {}: 16 bytes of a row by each thread", location_in_folder(s->at)));
     const Facts before = facts_;
@@ -110,16 +118,7 @@ void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, cons
     loop_ = ElementLoop{&n, &tile.layout, ""};
     const std::string found = find_row(plan.rows);
     const GuardedAddress address = this->address(to);
-    const std::string row = names_.unique("row"), there = names_.unique("there"),
-                      guard = both(found, address.guard);
-    out_.line(fmt::format("{}* const {} = {};", element_type(to.view.buffer->type), row, address.pointer));
-    out_.line(fmt::format("const bool {} = {};", there, guard.empty() ? "true" : guard));
-    const auto write = [&](const std::string& column, const std::string& elements) {
-      if (plan.in_own_order)
-        return out_.line(fmt::format("tg::store_own({} + {}, {}, {});", row, column, elements, there));
-      out_.line(fmt::format("tg::{}_quad({} + {}, {}, {} % 4, {});", plan.rows.adds() ? "add" : "store", row,
-                            column, elements, team_.thread, there));
-    };
+    const auto write = writer_of_row(plan, address, both(found, address.guard));
     if (plan.is_bare)
       for (std::int64_t j = 0; j < columns / quad; ++j)
         write(std::to_string(j * quad), fmt::format("{} + {}", tile.name, quad / 2 * j + 2 * half));
@@ -131,10 +130,25 @@ void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, cons
   }
 }
 
+// Names the row, and whether it is written. What writes a thread's elements from a column of it on.
+ElementPrinter::WriteElements ElementPrinter::writer_of_row(const passes::RowStore& plan,
+                                                            const GuardedAddress& address,
+                                                            const std::string& guard) {
+  const std::string row = names_.unique("row"), there = names_.unique("there");
+  out_.line(
+      fmt::format("{}* const {} = {};", element_type(plan.rows.to->view.buffer->type), row, address.pointer));
+  out_.line(fmt::format("const bool {} = {};", there, guard.empty() ? "true" : guard));
+  return [this, &plan, row, there](const std::string& column, const std::string& elements) {
+    if (plan.in_own_order)
+      return out_.line(fmt::format("tg::store_own({} + {}, {}, {});", row, column, elements, there));
+    out_.line(fmt::format("tg::{}_quad({} + {}, {}, {} % 4, {});", plan.rows.adds() ? "add" : "store", row,
+                          column, elements, team_.thread, there));
+  };
+}
+
 // What is stored is computed from the elements of the sum, a quad's columns at a time.
-void ElementPrinter::store_computed(
-    const For& n, const passes::RowStore& plan, int half, const std::string& of_group,
-    const std::function<void(const std::string& column, const std::string& elements)>& write) {
+void ElementPrinter::store_computed(const For& n, const passes::RowStore& plan, int half,
+                                    const std::string& of_group, const WriteElements& write) {
   const FragmentTile& tile = fragments_.at(plan.sum.get());
   const int quad = passes::quad_columns(plan.rows.to->view.buffer->type);
   const std::string own = names_.unique("own"), column = names_.unique("x");

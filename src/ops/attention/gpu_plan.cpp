@@ -21,7 +21,7 @@ AttentionPlan without_tensor_cores(const AttentionProblem& p) {
 
 // Where every block reads keys of its own for few queries, memory gives so many blocks all that it has, and
 // more splits take only longer to be merged (measured: 1 × 8192 to 32 × 2048 keys of 2 to 8 heads).
-constexpr double blocks_of_memory = 56, merge_steps_of_their_split = 0.4;
+constexpr double blocks_of_memory = 56, merge_steps_of_few_queries = 0.4;
 
 bool waits_for_memory(const AttentionProblem& p, const AttentionPlan& plan) {
   return p.as_they_are && plan.pack == p.group && p.queries <= plan.queries &&
@@ -40,7 +40,7 @@ int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   const double steps = std::ceil(keys / plan.keys);
   const GpuAttention& cost = gpu_table.attention;
   const double of_memory = waits_for_memory(p, plan) ? blocks * steps / blocks_of_memory : 0;
-  const double of_split = of_memory > 0 ? merge_steps_of_their_split : p.merge_steps_of_split;
+  const double of_split = of_memory > 0 ? merge_steps_of_few_queries : p.merge_steps_of_split;
   std::array<int, most_splits> candidates;
   std::iota(candidates.begin(), candidates.end(), 1);
   return best_of(candidates, [&](int splits) {

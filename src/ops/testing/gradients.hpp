@@ -16,9 +16,11 @@ struct PlantedGradients {
   }
   // The same call gives the same bits again.
   void expect_again(const std::function<void()>& call) const {
-    const Tensor first = dk.whole.clone();
+    const Tensor before[] = {dq.whole.clone(), dk.whole.clone(), dv.whole.clone()};
     call();
-    EXPECT_TRUE(equal(first, dk.whole));
+    EXPECT_TRUE(equal(before[0], dq.whole)) << "dq";
+    EXPECT_TRUE(equal(before[1], dk.whole)) << "dk";
+    EXPECT_TRUE(equal(before[2], dv.whole)) << "dv";
   }
 };
 

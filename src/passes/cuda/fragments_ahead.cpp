@@ -152,12 +152,17 @@ bool goes_back(const StmtNode* loop, const std::vector<TileBetween>& tiles, cons
   });
 }
 
-// Whether a loop's own tiles have slots in `before` and not all of them in `after`.
+// Whether tiles of the loop, or of one inside it, have slots in `before` and not all of them in `after`.
 bool loses_slots(const StmtNode* loop, const CopyRings& before, const CopyRings& after) {
-  const auto own = before.loops.find(loop);
-  return own != before.loops.end() &&
-         std::any_of(own->second.tiles.begin(), own->second.tiles.end(),
-                     [&](const BufferPtr& tile) { return !after.tiles.contains(tile.get()); });
+  const auto loses = [&](const StmtNode* any) {
+    const auto own = before.loops.find(any);
+    return own != before.loops.end() &&
+           std::any_of(own->second.tiles.begin(), own->second.tiles.end(),
+                       [&](const BufferPtr& tile) { return !after.tiles.contains(tile.get()); });
+  };
+  bool result = loses(loop);
+  for_each_stmt(std::get<For>(loop->node).body, [&](const Stmt& s) { result |= loses(s.get()); });
+  return result;
 }
 
 }  // namespace
