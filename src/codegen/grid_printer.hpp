@@ -168,6 +168,7 @@ class GridPrinter {
   // Under which condition the rows that are read exist and lie side by side; they are in `whole_`, then.
   std::string whole_rows(const std::vector<RowOp>& ops);
   std::string ahead_of(const ir::Access& access, const Address& at);
+  bool is_read_again(const ir::Access& access) const;
   std::string load_whole(const ir::Access& access, const Address& at);
 
   // ---- whole tiles (print_tiles.cpp)
