@@ -188,7 +188,8 @@ class Printer {
     if (!kernel_.cpu) return "{nullptr, nullptr, nullptr, nullptr}";
     Items grids, apply, assertions, prints;
     for (auto& block : kernel_.cpu->blocks)
-      grids.push_back(fmt::format("{{{}, {}}}", of_isas("TegulaBlock", block.function), block.scratch_bytes));
+      grids.push_back(fmt::format("{{{}, {}, {}}}", of_isas("TegulaBlock", block.function),
+                                  block.scratch_bytes, block.record_bytes));
     for (auto& ordered : kernel_.cpu->ordered)
       apply.push_back("{" + of_isas("TegulaApply", ordered.function) + "}");
     for (auto& own : kernel_.cpu->assertions) assertions.push_back(report_text(own));

@@ -13,6 +13,8 @@ struct CpuProgram {
   struct Block {
     std::string function;
     std::size_t scratch_bytes;
+    std::size_t record_bytes;  // at its beginning, to be cleared before a thread's first block of a call
+    std::size_t kept_bytes;    // of it, for tiles that following blocks read again
   };
   // A print or an assertion, with the names of the indices of each loop around it.
   struct Report {

@@ -8,6 +8,7 @@
 
 #include "codegen/cpu.hpp"
 #include "codegen/fetch_ahead.hpp"
+#include "codegen/kept_tiles.hpp"
 #include "codegen/late_copies.hpp"
 #include "codegen/next_block.hpp"
 #include "codegen/rows.hpp"
@@ -167,6 +168,7 @@ class GridPrinter {
   // Under which condition the rows that are read exist and lie side by side; they are in `whole_`, then.
   std::string whole_rows(const std::vector<RowOp>& ops);
   std::string ahead_of(const ir::Access& access, const Address& at);
+  bool is_read_again(const ir::Access& access) const;
   std::string load_whole(const ir::Access& access, const Address& at);
 
   // ---- whole tiles (print_tiles.cpp)
@@ -177,7 +179,7 @@ class GridPrinter {
   void for_matrices(MemoryView a, MemoryView b, std::vector<std::string> extents, const MatrixBody& f);
   std::string inside_text(const MemoryView& view);
   std::string narrow_text(const ir::Copy& n, MemoryView from, const MemoryView& to);
-  void copy_in(const ir::Copy& n, const Loc& at);
+  void copy_in(const ir::Copy& n, const ir::Stmt& copy);
   void copy_out(const ir::Copy& n, const Loc& at);
   void copy_transposed(const ir::Copy& n, const Loc& at);
   std::string fill_text(const ir::Copy& n);
@@ -203,6 +205,11 @@ class GridPrinter {
   void print_beginning(ir::Grid grid, const NextBlock& next, const std::string& function);
   void look_ahead(const std::string& function);
 
+  // ---- tiles kept for the next blocks (print_kept.cpp)
+  std::vector<std::string> place_kept(const ir::Grid& grid, CpuProgram::Block& block);
+  void fill_unless_kept(const ir::Copy& n, const ir::Stmt& copy, const MemoryView& from,
+                        const std::string& fill);
+
   const Signature& signature_;
   CpuProgram& program_;
   Writer& out_;
@@ -225,6 +232,8 @@ class GridPrinter {
   std::unordered_set<const ir::StmtNode*> made_by_products_;  // the same copies
   std::vector<FetchAhead> results_;                           // of the block
   std::optional<NextBlock> next_;
+  KeptCopies kept_;
+  std::unordered_map<const ir::Buffer*, std::string> kept_names_;  // of what is kept, by the tile
   bool fetches_next_ = false;  // the rows that are printed next do
   std::optional<Lane> lane_;
   bool first_lane_ = false;  // the index of lane 0 stands for the lane

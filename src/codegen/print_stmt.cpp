@@ -64,22 +64,27 @@ void GridPrinter::print(const Grid& grid, int number) {
   uses_ = tile_uses(grid.body);
   results_ = results_of(grid.body);
   next_ = next_block(signature_.kernel(), grid);
-  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
+  kept_ = kept_copies(signature_.kernel(), grid, uses_);
+  CpuProgram::Block block{fmt::format("{}_{}", signature_.kernel().name, number), 0, 0, 0};
+  const std::vector<std::string> kept = place_kept(grid, block);
   if (next_) {
     GridPrinter beginning(signature_, program_, out_);
-    beginning.print_beginning(grid, *next_, function);
-    scratch_peak_ = beginning.scratch_peak_;
+    beginning.scratch_ = scratch_;
+    beginning.print_beginning(grid, *next_, block.function);
+    scratch_peak_ = std::max(scratch_peak_, beginning.scratch_peak_);
   }
   out_.open(
       fmt::format("extern \"C\" void {}(const TegulaCall* call, const int32_t* block, const int32_t*{}, "
                   "char* scratch) {{",
-                  function, next_ ? " next" : ""));
+                  block.function, next_ || !kept.empty() ? " next" : ""));
   prologue(grid);
-  if (next_) look_ahead(function);
+  for (const std::string& line : kept) out_.line(line);
+  if (next_) look_ahead(block.function);
   body(grid.body);
   out_.close();
   // Vectors may be read past the end of the last tile.
-  program_.blocks.push_back({function, static_cast<std::size_t>(scratch_peak_) + 128});
+  block.scratch_bytes = static_cast<std::size_t>(scratch_peak_) + 128;
+  program_.blocks.push_back(block);
 }
 
 void GridPrinter::in_scope(const Body& nested) {
@@ -162,14 +167,14 @@ void GridPrinter::operator()(const Store& n, const Stmt&) {
 void GridPrinter::operator()(const Declare& n, const Stmt& s) {
   const std::string type(tile_type(n.tile->type));
   const bool by_products = uses_.panels.contains(n.tile.get()) || uses_.narrow.contains(n.tile.get());
-  const std::int64_t elements =
-      by_products ? round_up(n.tile->extent(0), row_unit) * round_up(n.tile->extent(1), row_unit)
-                  : tile_elements(*n.tile, uses_.dense.contains(n.tile.get()));
+  const std::int64_t bytes =
+      by_products ? panel_tile_bytes(*n.tile)
+                  : tile_elements(*n.tile, uses_.dense.contains(n.tile.get())) * held_bytes(n.tile->type);
   const std::string name = names_.unique(n.tile->name);
   pointers_[n.tile.get()] = name;
-  out_.line(
-      fmt::format("{0}* const {1} = ({0}*){2};", type, name, allocate(elements * held_bytes(n.tile->type))),
-      s->at);
+  const bool moves = kept_names_.contains(n.tile.get());
+  out_.line(fmt::format("{0}* {1}{2} = ({0}*){3};", type, moves ? "" : "const ", name, allocate(bytes)),
+            s->at);
 }
 
 void GridPrinter::operator()(const DeclareVar& n, const Stmt& s) {

@@ -108,23 +108,23 @@ std::string GridPrinter::narrow_text(const Copy& n, MemoryView from, const Memor
                      axes_text(from), inside_text(from));
 }
 
-void GridPrinter::copy_in(const Copy& n, const Loc& at) {
+void GridPrinter::copy_in(const Copy& n, const Stmt& s) {
   const std::vector<std::string> extents = extent_texts(n.to);
   const MemoryView from = memory(n.from, extents), to = memory(n.to, extents);
   const auto panel = uses_.panels.find(n.to.buffer.get());
   for_matrices(
       from, to, extents,
       [&](const MemoryView& a, const MemoryView& b, const std::string& rows, const std::string& cols) {
-        if (uses_.narrow.contains(n.to.buffer.get())) return out_.line(narrow_text(n, a, b), at);
+        if (uses_.narrow.contains(n.to.buffer.get())) return fill_unless_kept(n, s, a, narrow_text(n, a, b));
         if (panel == uses_.panels.end()) {
           out_.line(fmt::format("load_tile({}, {}, {}, {}, {}, {}, {});", axes_text(b), rows, cols,
                                 axes_text(a), inside_text(a), fill_text(n),
                                 rounding_object(n.from.buffer->type, n.to.buffer->type)),
-                    at);
+                    s->at);
           return;
         }
         const char* function = panel->second.transposed ? "load_panels_transposed" : "load_panels";
-        out_.line(fmt::format("{}({});", function, panels_text(n, a)), at);
+        fill_unless_kept(n, s, a, fmt::format("{}({});", function, panels_text(n, a)));
       });
 }
 
@@ -157,7 +157,7 @@ void GridPrinter::operator()(const Copy& n, const Stmt& s) {
   if (stands_for_fetch(n) || made_by_products_.contains(s.get())) return;
   out_.open("{");
   if (n.to.is_tile())
-    copy_in(n, s->at);
+    copy_in(n, s);
   else
     copy_out(n, s->at);
   out_.close();

@@ -152,8 +152,24 @@ std::string GridPrinter::ahead_of(const Access& access, const Address& at) {
   return fmt::format("(const char*)({}) + {}", at.pointer, bytes_ahead);
 }
 
+// Whether every iteration of a loop reads the same row from its beginning on: it is in a cache then, and what
+// is fetched in vain takes the place of what is on its way.
+bool GridPrinter::is_read_again(const Access& access) const {
+  std::vector<Expr> place = coordinates(access);
+  for (Expr& e : place) e = expanded(e);
+  bool again = false, passes = false;
+  for (const std::vector<VariablePtr>& loop : loops_) {
+    const auto in = [&](const Expr& e) {
+      return std::any_of(loop.begin(), loop.end(), [&](const VariablePtr& index) { return uses(e, index); });
+    };
+    again |= std::none_of(place.begin(), place.end(), in);
+    passes |= again && in(place.back());
+  }
+  return passes;
+}
+
 std::string GridPrinter::load_whole(const Access& access, const Address& at) {
-  out_.line(fmt::format("__builtin_prefetch({});", ahead_of(access, at)));
+  if (!is_read_again(access)) out_.line(fmt::format("__builtin_prefetch({});", ahead_of(access, at)));
   return fmt::format("load({})", at.pointer);
 }
 

@@ -194,5 +194,32 @@ TEST(WholeRows, OfAListAreNotAskedAboutBefore) {
             std::nullopt);
 }
 
+// Rows of a meet the same vector one after the other, each in steps.
+lang::Kernel rows_one_by_one() {
+  using namespace lang;
+  return kernel("rows_one_by_one", [] {
+    Dim M("M"), K("K");
+    lang::Tensor a = input("a", {M, K}, f32), x = input("x", {K}, f32), out = output("out", {M, 64}, f32);
+    grid(ceildiv(M, 8), [&](Index block) {
+      serial(8, [&](Index row) {
+        Fragment sum({64}, f32, 0);
+        serial(ceildiv(K, 64), [&](Index step) {
+          parallel(sum, [&](Index j) { sum(j) += a(block * 8 + row, step * 64 + j) * x(step * 64 + j); });
+        });
+        copy(sum, out.slice(block * 8 + row));
+      });
+    });
+  });
+}
+
+TEST(WholeRows, WhatIsReadAgainForEveryRowIsNotFetchedAhead) {
+  const std::string text = print_cpu(Signature(rows_one_by_one().ir())).text;
+  const auto fetched = [&](const char* tensor) {
+    return text.find(fmt::format("__builtin_prefetch((const char*)({}", tensor)) != std::string::npos;
+  };
+  EXPECT_TRUE(fetched("a_"));
+  EXPECT_FALSE(fetched("x_"));
+}
+
 }  // namespace whole_rows_test
 }  // namespace tegula::codegen

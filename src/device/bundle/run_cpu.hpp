@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <system_error>
@@ -116,6 +117,7 @@ inline void run_blocks(const Extents& extents, const CpuGrid& grid, const Tegula
   const auto work = [&] {
     try {
       const Memory scratch(grid.scratch_bytes);
+      std::memset(scratch.data, 0, grid.record_bytes);
       for (std::int64_t block; (block = next++) < extents.blocks();) {
         std::int32_t at[3];
         extents.index(block, at);

@@ -94,6 +94,7 @@ inline constexpr int isa_count = 3;  // portable, AVX2, AVX-512
 struct CpuGrid {
   TegulaBlock* block[isa_count];
   std::size_t scratch_bytes;
+  std::size_t record_bytes;  // at its beginning, cleared before the first block
 };
 struct CpuApply {
   TegulaApply* apply[isa_count];

@@ -181,12 +181,13 @@ struct PairSums {
     left = accumulate ? load(row) : vf{};
     if constexpr (Right) right = accumulate ? load(row + W) : vf{};
   }
-  // A pair of each row.
+  // A pair of each row, read once for both: two operands in memory would wait for loads, not for products.
   TEGULA_CPU_MEMBER void add(const char* a, vi of_left, vi of_right) {
     above.add(a, of_left, of_right);
     const int32_t* const pair = (const int32_t*)(a + (Rows - 1) * 64);
-    asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(left) : "v"(of_left), "m"(*pair));
-    if constexpr (Right) asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(right) : "v"(of_right), "m"(*pair));
+    const vi x = splat(*pair);
+    asm("vdpbf16ps %2, %1, %0" : "+v"(left) : "v"(of_left), "v"(x));
+    if constexpr (Right) asm("vdpbf16ps %2, %1, %0" : "+v"(right) : "v"(of_right), "v"(x));
   }
   TEGULA_CPU_MEMBER void store_to(float* c, long ldc) const {
     above.store_to(c, ldc);

@@ -7,6 +7,7 @@
 #include "dots.hpp"
 #include "gemm.hpp"
 #include "gemm_bf16.hpp"
+#include "kept.hpp"
 #include "math.hpp"
 #include "memory.hpp"
 #include "narrowed.hpp"

@@ -43,19 +43,34 @@ TEGULA_CPU_INLINE int32_t* narrow_place(char* to, long k, long n, long p, long j
   return (int32_t*)(to + (j / NR * (NR / W) * tile_steps(k) + step) * tile_bytes + p % tile_step * 32);
 }
 
+// 16 values of two rows, side by side.
+TEGULA_CPU_INLINE vi pairs_of_rows(const bf16* low, const bf16* high) {
+  const vu first = __builtin_convertvector(load_as<vector_u16>(low), vu);
+  return (vi)(first | __builtin_convertvector(load_as<vector_u16>(high), vu) << 16);
+}
+
 // Rows of B are in memory.
 TEGULA_CPU_SHARED void copy_narrow_rows(char* to, long k, long n, const bf16* from, long k_stride,
                                         Inside inside) {
   for (long p = 0; p < tile_steps(k) * tile_step; p += 2) {
+    const bool both = p >= inside.k_begin && p + 1 < inside.k_end;
+    const bf16* const row = from + p * k_stride;
+    const bf16* const ahead =
+        row + (p + 1 + 2 * TEGULA_CPU_ROWS_AHEAD < inside.k_end ? 2 * TEGULA_CPU_ROWS_AHEAD * k_stride : 0);
+    const auto part = [&](long own, long j) {
+      const bool missing = own < inside.k_begin || own >= inside.k_end;
+      return missing ? vf{}
+                     : load_clipped((const float*)nullptr, from + own * k_stride + j, inside.n_begin - j,
+                                    inside.n_end - j, 0.0f, Unrounded{});
+    };
     for (long j = 0; j < n; j += W) {
-      const auto part = [&](long row) {
-        const bool missing = row < inside.k_begin || row >= inside.k_end;
-        if (!missing) __builtin_prefetch(from + (row + 2 * TEGULA_CPU_ROWS_AHEAD) * k_stride + j);
-        return missing ? vf{}
-                       : load_clipped((const float*)nullptr, from + row * k_stride + j, inside.n_begin - j,
-                                      inside.n_end - j, 0.0f, Unrounded{});
-      };
-      store(narrow_place(to, k, n, p, j), bf16_pairs(part(p), part(p + 1)));
+      if (!both || j < inside.n_begin || j + W > inside.n_end) {
+        store(narrow_place(to, k, n, p, j), bf16_pairs(part(p, j), part(p + 1, j)));
+        continue;
+      }
+      __builtin_prefetch(ahead + j);
+      __builtin_prefetch(ahead + k_stride + j);
+      store(narrow_place(to, k, n, p, j), pairs_of_rows(row + j, row + k_stride + j));
     }
   }
 }

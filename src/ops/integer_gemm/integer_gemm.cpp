@@ -1,5 +1,6 @@
 #include "tegula/ops/integer_gemm.hpp"
 
+#include "ops/pieces/product_plan.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/schema.hpp"
@@ -16,7 +17,7 @@ using lang::Tensor;
 constexpr int exact_products = 512;
 
 struct Instance {
-  DType compute = f32;  // i8 where tensor cores take integers
+  DType compute = bf16;  // i8 where tensor cores take integers
   bool c = false;
   int m = 64, n = 64, k = 64;
   int splits = 1;  // of k, whose sums a second grid adds
@@ -121,9 +122,20 @@ int splits_of(const Bound<IntegerGemm>& c, const Instance& t, int processors) {
   return splits;
 }
 
+// Processors multiply pairs of bf16 at once, or have no less than f32. Of the largest tiles two sums would
+// not fit the second-level cache.
+Instance plan_on_cpu(const Bound<IntegerGemm>& c) {
+  const GemmTiles tiles = plan_product({1, c.dim("m"), c.dim("n"), c.dim("k")}, {}).tiles;
+  return {.compute = bf16,
+          .c = c.has("c"),
+          .m = std::min(tiles.m, 128),
+          .n = std::min(tiles.n, 256),
+          .k = tiles.k};
+}
+
 Instance plan(const Bound<IntegerGemm>& c) {
-  Instance t{.compute = f32, .c = c.has("c")};
-  if (!c.on_gpu()) return t;
+  if (!c.on_gpu()) return plan_on_cpu(c);
+  Instance t{.c = c.has("c")};
   // Rows of whole 16 bytes are copied as they are; others best while they become floats.
   t.compute = c.dim("k") % 16 == 0 ? i8 : bf16;
   if (t.compute == i8) t.k = 128;

@@ -41,7 +41,9 @@ struct ScoresInstance {
 // The shared memory of a GPU holds the means of all blocks of a tile.
 ScoresInstance scores_plan(const Bound<BlockScores>& c) {
   const auto tile = [&](const char* blocks) {
-    return c.dim(blocks) <= 16 ? 16 : c.dim(blocks) <= 64 ? 64 : 128;
+    const std::int64_t count = c.dim(blocks);
+    if (!c.on_gpu() && count > 16 && count <= 32) return 32;  // whose rows no product would have
+    return count <= 16 ? 16 : count <= 64 ? 64 : 128;
   };
   ScoresInstance kernel{c.type("q"),
                         c.small_dim("d"),

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -39,6 +41,11 @@ struct Running {
   const BlockIndex* index = nullptr;
 };
 thread_local Running running;
+
+// Runs of grids, and the last one that the thread has taken a block of: what it keeps in its scratch memory
+// is that run's.
+std::atomic<std::uint64_t> runs{0};
+thread_local std::uint64_t run_of_scratch = 0;
 
 using Report = codegen::CpuProgram::Report;
 
@@ -99,7 +106,7 @@ std::vector<passes::Note> notes_of(const ir::Kernel& kernel, const codegen::CpuP
   std::vector<passes::Note> result;
   const std::size_t room = l2_bytes() / 2;
   for (std::size_t i = 0; i < program.blocks.size(); ++i) {
-    const std::size_t bytes = program.blocks[i].scratch_bytes;
+    const std::size_t bytes = program.blocks[i].scratch_bytes - program.blocks[i].kept_bytes;
     if (bytes <= room) continue;
     add(result, {passes::NoteKind::large_tiles, kernel.grids[i].at,
                  fmt::format("the tiles of a block take {} KiB, more than half of the {} KiB second-level "
@@ -173,12 +180,15 @@ class CpuExecutor : public Executable {
     const auto n = orders_[grid].extents(binding);
     const auto order = orders_[grid].order(binding);
     const std::span<const std::int64_t> begun = order ? std::span(*order) : std::span<const std::int64_t>();
+    const std::uint64_t run = ++runs;
     thread_pool().run_blocks(n[0] * n[1] * n[2], begun, [&](std::int64_t i, std::int64_t following, int) {
       const BlockIndex block = orders_[grid].index(i, n);
       const bool is_last = following == ThreadPool::no_block;
       const BlockIndex next = is_last ? block : orders_[grid].index(following, n);
       running = {&signature_->kernel().grids[grid], &block};
       auto* scratch = static_cast<char*>(ThreadPool::scratch(program_.blocks[grid].scratch_bytes));
+      if (std::exchange(run_of_scratch, run) != run)
+        std::memset(scratch, 0, program_.blocks[grid].record_bytes);
       blocks_[grid](&call, block.data(), is_last ? nullptr : next.data(), scratch);
     });
   }
