@@ -275,6 +275,54 @@ def test_graph_of_gradients_beside_each_other():
         torch.testing.assert_close(one, right)
 
 
+@pytest.mark.parametrize("splits", [0, 1, 3])
+def test_graph_of_decoding(splits):
+    """One captured step appends a token to pages and attends to them while lengths on the device grow."""
+    torch.manual_seed(7)
+    table = torch.randperm(12, device="cuda").int().view(2, 6)
+    token = [torch.randn(2, 1, n, 64, device="cuda", dtype=torch.bfloat16) for n in (8, 2, 2)]
+    latent_q = torch.randn(2, 1, 4, 80, device="cuda", dtype=torch.bfloat16)
+    start = [torch.randn(12, 16, n, 64, device="cuda", dtype=torch.bfloat16) for n in (2, 2)]
+    latents = torch.randn(12, 16, 80, device="cuda", dtype=torch.bfloat16)
+    caches = [x.clone() for x in start]
+    lengths = torch.zeros(2, device="cuda", dtype=torch.int32)
+
+    def step(k_cache, v_cache):
+        lengths.add_(1)
+        where = {"block_table": table, "cache_seqlens": lengths}
+        tegula.torch.append_kv(token[1], k_cache, v=token[2], v_cache=v_cache, **where)
+        dense = tegula.torch.attention_with_kv_cache(token[0], k_cache, v_cache, causal=True, splits=splits, **where)
+        return *dense, *tegula.torch.mla_decode(latent_q, latents, d_v=64, splits=splits, **where)
+
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        step(*caches)
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step(*caches)
+    lengths.copy_(torch.tensor([40, 3]))
+    for cache, values in zip(caches, start):
+        cache.copy_(values)
+    results = []
+    for _ in range(3):
+        for x in token:
+            x.mul_(1.5)
+        graph.replay()
+        results.append([x.clone() for x in captured])
+    lengths.copy_(torch.tensor([40, 3]))
+    for x in token:
+        x.div_(1.5**3)
+    for expected in results:
+        for x in token:
+            x.mul_(1.5)
+        for one, right in zip(expected, step(*start)):
+            torch.testing.assert_close(one, right, atol=1e-2, rtol=1e-2)
+    for cache, values in zip(caches, start):
+        torch.testing.assert_close(cache, values, atol=1e-2, rtol=1e-2)
+
+
 @pytest.mark.parametrize("learns", [False, True])
 def test_graph_of_native_sparse_attention(learns):
     """Of a call that keeps no branches, as in generation, and of one that does."""

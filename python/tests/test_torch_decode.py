@@ -221,11 +221,25 @@ def records(pages, size, seed):
     return cache[:, :, None], torch.cat([values.float() * factors.repeat_interleave(128, -1), last.float()], -1)
 
 
+def records_of_584(pages, size, seed):
+    """Pages of records of 584 bytes, 64 bytes apart, and the rows of 512 features that they stand for."""
+    values = randn(pages, size, 448, seed=seed).to(torch.float8_e4m3fn)
+    exponents = (126 + randn(pages, size, 8, seed=seed + 1)).to(torch.uint8)
+    last = randn(pages, size, 64, seed=seed + 2).bfloat16()
+    first = torch.cat([values.view(torch.uint8), last.view(torch.uint8)], -1)
+    gap = torch.full((pages, 64), 255, dtype=torch.uint8)
+    whole = torch.cat([first.flatten(1), exponents.flatten(1), gap], -1)
+    cache = whole[:, : size * 584].unflatten(1, (size, 584))[:, :, None]
+    factors = torch.exp2(exponents[..., :7].float() - 127).repeat_interleave(64, -1)
+    return cache, torch.cat([values.float() * factors, last.float()], -1)
+
+
 @pytest.mark.parametrize("dense", [True, False])
-def test_flash_mla_of_records(dense):
-    cache, rows = records(3, 4, 1)
-    more, more_rows = records(2, 4, 7)
-    q = (0.2 * randn(1, 2, 2, 576)).bfloat16()
+@pytest.mark.parametrize("of, features", [(records, 576), (records_of_584, 512)])
+def test_flash_mla_of_records(of, features, dense):
+    cache, rows = of(3, 4, 1)
+    more, more_rows = of(2, 4, 7)
+    q = (0.2 * randn(1, 2, 2, features)).bfloat16()
     table = torch.tensor([[2, 0, 1]], dtype=torch.int32)
     if dense:
         key = torch.tensor([8, 9, 10, 11, 0, 1, 2])
@@ -247,6 +261,15 @@ def test_flash_mla_of_records(dense):
     torch.testing.assert_close(got_lse[0].T, lse, atol=2e-2, rtol=2e-2)
 
 
+def test_records_of_584_bytes_need_pages_without_gaps():
+    cache, _ = records_of_584(3, 4, 1)
+    with pytest.raises(ValueError, match="pages without gaps"):
+        tegula.flash_mla_with_kvcache(
+            randn(1, 1, 2, 512).bfloat16(), cache[:, ::2], None, None, 512, is_fp8_kvcache=True,
+            indices=torch.zeros(1, 1, 3, dtype=torch.int32),
+        )  # fmt: skip
+
+
 def test_flash_mla_refuses_what_it_cannot():
     q, cache = randn(1, 1, 2, 24), randn(2, 4, 1, 24)
     chosen = torch.zeros(1, 1, 3, dtype=torch.int32)
@@ -255,8 +278,8 @@ def test_flash_mla_refuses_what_it_cannot():
         "topk_length": {"topk_length": LENGTHS[:1]},
         "causal": {"indices": chosen, "causal": True},
         "extra_k_cache and": {"indices": chosen, "extra_k_cache": cache},
-        "records of 656": {"indices": chosen, "is_fp8_kvcache": True},
-        "k_cache: expected records of 656": {"is_fp8_kvcache": True},
+        "expected records": {"indices": chosen, "is_fp8_kvcache": True},
+        "k_cache: expected records": {"is_fp8_kvcache": True},
         "attn_sink": {"attn_sink": torch.ones(3)},
         "indices: expected": {"indices": chosen[0]},
         "topk_length: expected": {"indices": chosen, "topk_length": LENGTHS},

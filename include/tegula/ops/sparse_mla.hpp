@@ -81,6 +81,7 @@ struct SparseMlaDecode {
   TensorRef q = {}, values = {}, scales = {}, indices = {};  // as below
   std::optional<TensorRef> ropes =
       {};  // [pages, page, d_rope]: the features of keys after their values, in the dtype of q
+  bool ropes_are_values = false;    // the features of ropes are values, too
   std::optional<float> scale = {};  // scale of the scores, positive and finite; default 1/√d
   std::optional<TensorRef> counts =
       {};  // i32 [queries]: the number of entries of a list that are used; default: all
@@ -90,12 +91,14 @@ struct SparseMlaDecode {
   Target target = Target::automatic();
 };
 
-// The same from a cache of records: e4m3 values [pages, page, d_v] (or any leading extents), divided into
-// equal parts that each have a factor in the f32 scales [pages, page, parts], and ropes. They may be views of
-// one tensor of bytes, such as the 656-byte records of DeepSeek-V3.2: 512 values, 4 scales, 64 features in
-// bf16. q [queries, heads, d_v + d_rope] f32, f16 or bf16; indices i32 [queries, entries] are numbers of
-// records, counted across all pages. All heads share the records. out [queries, heads, d_v], lse f32
-// [queries, heads].
+// The same from a cache of records: e4m3 values [pages, page, in_8_bits] (or any leading extents), divided
+// into equal parts that each have a factor in the scales [pages, page, parts], f32 or u8 (exponents of 2,
+// plus 127), and ropes. They may be views of one tensor of bytes, such as the 656-byte records of
+// DeepSeek-V3.2 (512 values, 4 scales, 64 features in bf16) or the 584-byte records of DeepSeek-V4, whose
+// ropes are values, too; docs/decode.md has the bytes of both. q [queries, heads, in_8_bits + d_rope] f32,
+// f16 or bf16; indices i32 [queries, entries] are numbers of records, counted across all pages. All heads
+// share the records. out [queries, heads, in_8_bits, with ropes_are_values + d_rope], lse f32 [queries,
+// heads].
 SparseMlaResult sparse_mla_decode(const TensorRef& q, const TensorRef& values, const TensorRef& scales,
                                   const TensorRef& indices, SparseMlaDecode options = {});
 

@@ -11,7 +11,9 @@ from ._functions import functions
 
 Pair = Tuple[Tensor, Tensor]
 
-_record = 656  # bytes of a record of latents: 512 of 8 bits, 4 factors of float32, 64 bfloat16
+# Bytes of a record of latents: 512 of 8 bits, 4 factors of float32, 64 bfloat16, or 448 of 8 bits, 64 bfloat16 and,
+# behind all of these of a page, 7 exponents of 2 and an unused byte.
+_record, _record_of_powers = 656, 584
 _log2e = 1.4426950408889634
 
 
@@ -159,15 +161,31 @@ def _counted(indices: Tensor, count: Optional[Tensor]) -> Tensor:
     return torch.where(entry < count[:, None, None], indices, -1)
 
 
-def _attend_records(q: Tensor, cache: Tensor, name: str, indices: Tensor, scale: float) -> Pair:
-    rows = _rows_of(cache, name)[:, 0].view(torch.uint8)
-    if rows.shape[-1] != _record:
+def _expect_records(cache: Tensor, name: str) -> None:
+    if cache.element_size() != 1 or cache.dim() != 4 or cache.shape[-1] not in (_record, _record_of_powers):
         raise ValueError(
-            f"{name}: expected records of {_record} bytes, given {rows.shape[-1]}; mla_decode takes those of 584"
+            f"{name}: expected records [pages, page size, 1, {_record} or {_record_of_powers} bytes] with is_fp8_kvcache, "
+            f"given {list(cache.shape)} of {cache.dtype}; leave out is_fp8_kvcache, or give views to sparse_mla_decode"
         )
+
+
+def _attend_records(q: Tensor, cache: Tensor, name: str, indices: Tensor, scale: float) -> Pair:
+    _expect_records(cache, name)
+    rows = cache[:, :, 0].view(torch.uint8)
+    powers = rows.shape[-1] == _record_of_powers
+    if powers:
+        pages, page = rows.shape[:2]
+        try:
+            own = rows.view(pages, page * _record_of_powers)
+        except RuntimeError:
+            raise ValueError(f"{name}: expected pages without gaps, given strides {cache.stride()}") from None
+        rows, exponents = own[:, : 576 * page].unflatten(1, (page, 576)), own[:, 576 * page :].unflatten(1, (page, 8))
+        values, scales, ropes = rows[..., :448], exponents[..., :7], rows[..., 448:]
+    else:
+        values, scales, ropes = rows[..., :512], rows[..., 512:528].view(torch.float32), rows[..., 528:]
     out, lse = functions["sparse_mla_decode"](
-        q, rows[:, :512].view(torch.float8_e4m3fn), rows[:, 512:528].view(torch.float32), indices,
-        ropes=rows[:, 528:].view(torch.bfloat16), scale=scale,
+        q, values.view(torch.float8_e4m3fn), scales, indices, ropes=ropes.view(torch.bfloat16), ropes_are_values=powers,
+        scale=scale,
     )  # fmt: skip
     return out, lse
 
@@ -212,8 +230,8 @@ def flash_mla_with_kvcache(
 
     Args:
         q: [batch, queries, heads, d].
-        k_cache: [pages, page size, 1, d] in the dtype of q, or, with is_fp8_kvcache, 656-byte records in any 8-bit
-            dtype, [pages, page size, 1, 656].
+        k_cache: [pages, page size, 1, d] in the dtype of q, or, with is_fp8_kvcache, records in any 8-bit dtype,
+            [pages, page size, 1, 656] for d = 576, [pages, page size, 1, 584] for d = 512. Pages may be apart.
         block_table, cache_seqlens: int32 [batch, width] and [batch]; they may be None if indices are given.
         head_dim_v: features of a row that are values.
         tile_scheduler_metadata, num_splits: ignored, because nothing is planned in advance.
@@ -231,11 +249,8 @@ def flash_mla_with_kvcache(
     """
     if q.dim() != 4:
         raise ValueError(f"q: expected [batch, queries, heads, d], given {list(q.shape)}; reshape it")
-    if is_fp8_kvcache and (k_cache.element_size() != 1 or k_cache.shape[-1] != _record):
-        raise ValueError(
-            f"k_cache: expected records of {_record} bytes with is_fp8_kvcache, given {list(k_cache.shape)} of "
-            f"{k_cache.dtype}; leave out is_fp8_kvcache, or call mla_decode for other records"
-        )
+    if is_fp8_kvcache:
+        _expect_records(k_cache, "k_cache")
     _expect("attn_sink", attn_sink, "heads", q.shape[2])
     if indices is None:
         _refuse(

@@ -2336,6 +2336,7 @@ def sparse_mla_decode(
     counts: Tensor | None = None,
     sinks: Tensor | None = None,
     scale: float | None = None,
+    ropes_are_values: bool = False,
     splits: int = 0,
 ) -> SparseMlaDecodeResult:
     """Attention of every query to the 8-bit cache records in its list.
@@ -2344,8 +2345,9 @@ def sparse_mla_decode(
 
     Args:
         q: [queries, heads, d], bfloat16, float16 or float32: queries. The last dimension is contiguous.
-        values: [..., d_v], float8_e4m3fn: the values of records, which are features of the keys too.
-        scales: [..., groups], float32: factors of equal parts of the values of a record.
+        values: [..., in_8_bits], float8_e4m3fn: the values of records, which are features of the keys too.
+        scales: [..., groups], float32 or uint8: factors of equal parts of the values of a record; u8: exponents of
+            2, plus 127.
         indices: [queries, entries], int32: records that a query sees; numbers of no record, such as -1, are
             padding; a record counts as often as it is listed.
         ropes: [..., d_rope], bfloat16, float16 or float32: the features of keys after their values. Optional.
@@ -2353,6 +2355,7 @@ def sparse_mla_decode(
         sinks: [heads], float32, float16 or bfloat16: one logit per head that is added to the sum of the softmax but
             has no value. Optional.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        ropes_are_values: the features of ropes are values, too.
         splits: splits of a list, which are merged; 0: planned; a number from 1 to 32, or 0 for the plan's choice.
 
     Returns:
@@ -2363,8 +2366,10 @@ def sparse_mla_decode(
 
     Rules:
         values: expected 1 to 512 features; split the features.
-        scales: expected a number of scales that divides {d_v}; give equal parts of the values a scale.
+        scales: expected a number of scales that divides {in_8_bits}; give equal parts of the values a scale.
         q: expected the features of values and of ropes; give ropes the features that the values lack.
+        ropes: expected at most 512 features together with the values, where they are values; give them, or leave
+            ropes_are_values out.
         q: expected at most 576 features; split the features.
         ropes: expected the dtype of q; convert it.
 
@@ -2373,7 +2378,7 @@ def sparse_mla_decode(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: DeepSeek-AI 2025, DeepSeek-V3.2: decode from its cache of 656 bytes a record.
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: decode from its cache of 656 bytes a record; of DeepSeek-V4, 584 bytes.
     """
 
 def sparse_mla_target(

@@ -284,6 +284,15 @@ std::vector<Example> cache_examples() {
       {"mask_odd_blocks_pages_of_64",
        "batch=2 queries=3 pages=7 page_size=64 table_width=3 kv_heads=1 group=4 d=32 d_v=32 bf16 mask "
        "mask_blocks=9 k_block_size=24 block_table cache_seqlens causal"},
+      {"512_features_bf16",
+       "batch=2 queries=3 keys=200 kv_heads=2 group=4 d=512 d_v=512 bf16 cache_seqlens causal left=90 "
+       "sinks:f32 softcap=20"},
+      {"512_features_e4m3_pages",
+       "batch=2 queries=4 pages=20 page_size=16 table_width=10 kv_heads=2 group=4 d=512 d_v=512 f16 "
+       "k_cache:e4m3 k_scale v_scale block_table cache_seqlens tree_mask splits=2"},
+      {"256_features_16_tokens_pages_of_128",
+       "batch=2 queries=16 pages=5 page_size=128 table_width=2 kv_heads=2 group=8 d=256 d_v=256 bf16 "
+       "block_table cache_seqlens causal"},
       {"small_blocks",
        "batch=2 queries=1 keys=45 kv_heads=2 group=2 d=16 d_v=16 indices entries=9 k_block_size=3"}};
 }

@@ -2,34 +2,11 @@
 // entries of tables that are padding, bits that do not depend on the batch, and splits that are merged.
 #include <fmt/format.h>
 
-#include "ops/schema/example.hpp"
-#include "ops/testing/operators.hpp"
+#include "ops/decode/testing/call.hpp"
 #include "tegula/explain.hpp"
 
 namespace tegula::ops {
 namespace decode_test {
-
-std::vector<Target> all_targets() {
-  std::vector<Target> targets = test_targets();
-  if (targets.size() > 1) targets.push_back(Target::emulated_sm90());
-  return targets;
-}
-
-struct Call {
-  const OperatorSchema& schema;
-  OptionValues options;
-  Tensors inputs;
-
-  Call(const std::string& op, const std::string& text) : schema(find_schema(op)) {
-    const ExampleCall example = ExampleCall::parse(schema, text);
-    options = example.options, inputs = example.inputs(schema, 5);
-  }
-  Tensors on(Target target) const { return call_by_name(schema, inputs, options, target); }
-  void expect_right(const std::vector<Target>& targets = all_targets()) const {
-    for (const Target target : targets)
-      EXPECT_EQ(faults_of(judge_call(schema, inputs, options, on(target))), "") << target.name();
-  }
-};
 
 const std::string of_rows =
     "batch=2 queries=2 keys=70 kv_heads=2 group=2 d=32 d_v=32 bf16 cache_seqlens causal";

@@ -185,7 +185,20 @@ std::vector<Example> mla_examples() {
            "block_table cache_seqlens kv_cache:u8"},
           {"records_of_584",
            "batch=1 queries=1 pages=3 page_size=64 table_width=2 heads=4 d=512 row=584 bf16 "
-           "block_table cache_seqlens kv_cache:u8"}};
+           "block_table cache_seqlens kv_cache:u8"},
+          {"512_features", "batch=2 queries=1 keys=90 heads=16 d=512 row=512 bf16 cache_seqlens sinks:f32"},
+          {"512_features_8_tokens_128_heads",
+           "batch=2 queries=8 pages=9 page_size=64 table_width=4 heads=128 d=512 row=512 bf16 block_table "
+           "cache_seqlens causal sinks:f32"},
+          {"512_features_e4m3",
+           "batch=2 queries=2 pages=20 page_size=16 table_width=9 heads=128 d=512 row=512 bf16 block_table "
+           "cache_seqlens kv_cache:e4m3 kv_scale causal"},
+          {"records_of_656_8_tokens_128_heads",
+           "batch=2 queries=8 pages=9 page_size=64 table_width=4 heads=128 d=576 row=656 bf16 block_table "
+           "cache_seqlens kv_cache:u8 causal sinks:f32"},
+          {"records_of_584_8_tokens_128_heads",
+           "batch=2 queries=8 pages=9 page_size=64 table_width=4 heads=128 d=512 row=584 bf16 block_table "
+           "cache_seqlens kv_cache:u8 causal sinks:f32 splits=2"}};
 }
 
 }  // namespace

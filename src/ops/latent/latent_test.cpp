@@ -158,6 +158,85 @@ TEST(SparseMlaDecode, TakesViewsOfRecords) {
     EXPECT_EQ(faults_of(judge_call(schema, inputs, {}, call_by_name(schema, inputs, {}, target))), "");
 }
 
+// The fields of 584 bytes a record of DeepSeek-V4 in pages, of which each is `between` bytes after the one
+// before: 448 values and 64 features in bf16 of every record, then 8 bytes of each, of which 7 are exponents.
+struct PagesOf584 {
+  Tensor cache;
+  TensorRef values, scales, ropes;
+
+  PagesOf584(std::int64_t pages, std::int64_t page, std::int64_t between)
+      : cache(Tensor::full({pages * between}, u8, 255)) {  // a NaN, as value and as exponent
+    auto* at = cache.data_as<std::uint8_t>();
+    values = TensorRef(at, e4m3, {pages, page, 448}, {between, 576, 1});
+    ropes = TensorRef(at + 448, bf16, {pages, page, 64}, {between / 2, 288, 1});
+    scales = TensorRef(at + 576 * page, u8, {pages, page, 7}, {between, 8, 1});
+    copy_elements(Tensor::random_normal(values.shape, e4m3, 1), values);
+    copy_elements(Tensor::random_normal(ropes.shape, bf16, 2), ropes);
+    copy_elements(Tensor::random_integers(scales.shape, i32, 3, 124, 130).to(u8), scales);
+  }
+  Tensors inputs(std::int64_t queries, std::int64_t heads, std::int64_t entries) const {
+    const auto owned = [&](const TensorRef& view) { return Tensor::adopt(view, cache.owner()); };
+    const auto records = static_cast<int>(values.size(0) * values.size(1));
+    return {{"q", Tensor::random_normal({queries, heads, 512}, bf16, 4)},
+            {"values", owned(values)},
+            {"scales", owned(scales)},
+            {"ropes", owned(ropes)},
+            {"indices", Tensor::random_integers({queries, entries}, i32, 5, -70, records + 70)}};
+  }
+};
+
+TEST(SparseMlaDecode, TakesViewsOfRecordsOf584Bytes) {
+  const OperatorSchema& schema = find_schema("sparse_mla_decode");
+  std::vector<Target> targets = test_targets();
+  if (targets.size() > 1) targets.push_back(Target::emulated_sm90());
+  for (const auto& [pages, page, more] : {std::tuple(3, 64, 0), std::tuple(4, 64, 192), std::tuple(3, 16, 8),
+                                          std::tuple(5, 3, 2), std::tuple(40, 1, 0)})
+    for (const Target target : targets) {
+      const Tensors inputs = PagesOf584(pages, page, 584 * page + more).inputs(2, 5, 90);
+      const OptionValues options{{"ropes_are_values", true}};
+      EXPECT_EQ(faults_of(judge_call(schema, inputs, options, call_by_name(schema, inputs, options, target))),
+                "")
+          << page << " " << target.name();
+    }
+}
+
+// Pages of other records, which are not one behind the other, are read where they are.
+TEST(SparseMlaDecode, TakesPagesFarApart) {
+  const OperatorSchema& schema = find_schema("sparse_mla_decode");
+  const ExampleCall call = ExampleCall::parse(
+      schema, "...=4,8 in_8_bits=32 groups=2 ropes:bf16 d_rope=16 d=48 queries=2 heads=3 entries=30");
+  Tensors inputs = call.inputs(schema, 3);
+  for (const char* name : {"values", "scales", "ropes"}) {
+    const Tensor near = inputs.at(name);
+    inputs.insert_or_assign(name, Planted(near).inside);
+  }
+  for (const Target target : test_targets())
+    EXPECT_EQ(faults_of(judge_call(schema, inputs, {}, call_by_name(schema, inputs, {}, target))), "");
+}
+
+TEST(SparseMlaDecode, RefusesWrongRecords) {
+  const OperatorSchema& schema = find_schema("sparse_mla_decode");
+  const auto refused = [&](const std::string& text) {
+    return refusal([&] {
+      const ExampleCall call = ExampleCall::parse(schema, text);
+      call_by_name(schema, call.inputs(schema, 3), call.options, Target::interpreter());
+    });
+  };
+  const std::string lists = " queries=1 heads=2 entries=5 ";
+  for (const auto& [text, expected] :
+       {std::pair("...=2,4 in_8_bits=448 groups=5 scales:u8 ropes:bf16 d_rope=64 d=512",
+                  "a number of scales that divides 448"),
+        std::pair("...=2,4 in_8_bits=448 groups=7 scales:u8 d=448 ropes_are_values",
+                  "at most 512 features together with the values"),
+        std::pair("...=2,4 in_8_bits=512 groups=4 ropes:bf16 d_rope=64 d=576 ropes_are_values",
+                  "at most 512 features together with the values"),
+        std::pair("...=2,4 in_8_bits=448 groups=7 scales:u8 ropes:bf16 d_rope=64 d=448",
+                  "the features of values and of ropes"),
+        std::pair("...=2,4 in_8_bits=448 groups=7 scales:bf16 ropes:bf16 d_rope=64 d=512", "'scales'")})
+    EXPECT_NE(refused(text + lists).find(expected), std::string::npos)
+        << text << ": " << refused(text + lists);
+}
+
 // Tensor cores keep few bits of sums of 8-bit products, which is no fault of a result.
 TEST(IndexerLogits, AreJudgedAsSumsOfEightBits) {
   const OperatorSchema& schema = find_schema("indexer_logits");

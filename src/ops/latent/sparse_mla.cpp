@@ -68,7 +68,12 @@ const OperatorSchema& sparse_mla_schema() {
                 "sinks:f32"},
                {"two_sources_bf16",
                 "queries=2 keys=40 kv_heads=1 group=70 d=80 d_v=64 bf16 entries=64 sinks:f32 more_kv "
-                "more_indices more_keys=30 more_entries=128 splits=2"}})
+                "more_indices more_keys=30 more_entries=128 splits=2"},
+               {"512_features",
+                "queries=8 keys=300 kv_heads=1 group=128 d=512 d_v=512 bf16 entries=200 sinks:f32 more_kv "
+                "more_indices more_keys=90 more_entries=64"},
+               {"512_features_few_heads",
+                "queries=2 keys=300 kv_heads=1 group=8 d=512 d_v=512 bf16 entries=200 causal counts"}})
           .measured({{"512", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=512"},
                      {"4096_128_heads",
                       "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"},

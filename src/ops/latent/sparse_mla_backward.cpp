@@ -225,7 +225,9 @@ const OperatorSchema& sparse_mla_backward_schema() {
                 "more_indices more_keys=70 more_entries=150"},
                {"two_sources_and_passes_bf16",
                 "queries=18 keys=40 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=70 sinks:f32 more_kv "
-                "more_indices more_keys=30 more_entries=20"}})
+                "more_indices more_keys=30 more_entries=20"},
+               {"512_features",
+                "queries=8 keys=200 kv_heads=1 group=64 d=512 d_v=512 bf16 entries=128 sinks:f32 dlse"}})
           .measured(
               {{"64", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=256"},
                {"one_token", "queries=1 keys=32768 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},

@@ -1,5 +1,6 @@
 // Attention to listed records of a cache: its table, plan and formula.
 #include <algorithm>
+#include <cmath>
 
 #include "ops/latent/sparse_mla_call.hpp"
 #include "ops/latent/sparse_mla_decode_kernel.hpp"
@@ -19,11 +20,34 @@ int planned_splits(const Bound<SparseMlaDecode>& c, const SparseMlaDecodeKernel&
                         planned_gpu_processors(c.call()));
 }
 
+bool has_powers(const Bound<SparseMlaDecode>& c) { return c.type("scales") == u8; }
+
+// Fields of records with exponents are at other distances than these, which stand behind all others of a
+// page. Other records are, as a rule, one behind the other across pages.
+bool is_paged(const Bound<SparseMlaDecode>& c) {
+  const auto are_rows = [&](const char* name) {
+    const TensorRef field = c.given(name);
+    return field.rank() < 3 || nelements(field) == 0 ||
+           field.try_reshape({c.dim("rows"), field.size(-1)}).has_value();
+  };
+  const bool has_pages = c["values"].rank() > 2;
+  return has_pages && (has_powers(c) || !are_rows("values") || !are_rows("scales") || !are_rows("ropes"));
+}
+std::int64_t page_of(const Bound<SparseMlaDecode>& c) { return c["values"].size(-2); }
+
+// A field of the cache in the form of the program.
+TensorRef field_of(const Bound<SparseMlaDecode>& c, const char* name) {
+  if (!c.has(name)) return {};
+  return is_paged(c) ? c.rows(name, c[name].rank() - 2) : c.formed(name);
+}
+
 SparseMlaDecodeKernel instance_of(const Bound<SparseMlaDecode>& c) {
   SparseMlaDecodeKernel kernel;
   kernel.type = c.type("q"), kernel.compute = multiplied_type(kernel.type, c.on_gpu());
   kernel.dim_v = c.small_dim("d_v"), kernel.dim = c.small_dim("d");
-  kernel.scaled = kernel.dim_v / std::max(c.small_dim("groups"), 1);
+  kernel.in_8_bits = c.small_dim("in_8_bits");
+  kernel.scaled = kernel.in_8_bits / std::max(c.small_dim("groups"), 1);
+  kernel.powers = has_powers(c), kernel.page = is_paged(c) ? static_cast<int>(page_of(c)) : 0;
   kernel.padded = tile_features(kernel.dim_v, kernel.rest(), kernel.compute);
   kernel.padded.copied = false;
   kernel.counts = c.has("counts"), kernel.sinks = c.type_if("sinks");
@@ -38,20 +62,28 @@ void run(const Bound<SparseMlaDecode>& c, Launch& launch) {
   launch(kernel, sparse_mla_decode_kernel,
          {{"q_values", q.values},
           {"q_rest", q.rest},
+          {"values", field_of(c, "values")},
+          {"scales", field_of(c, "scales")},
+          {"ropes", field_of(c, "ropes")},
           {"scale", program_scale(static_cast<float>(c.real("scale")), 0)},
           {"splits", planned_splits(c, kernel)}});
 }
 
 // The rows of the cache as they are multiplied, f64 [rows, d].
 Tensor widened(const Bound<SparseMlaDecode>& c, Exact& exact) {
-  const std::int64_t rows = c.dim("rows"), d = c.dim("d"), d_v = c.dim("d_v"),
-                     scaled = d_v / std::max<std::int64_t>(c.dim("groups"), 1);
+  const std::int64_t rows = c.dim("rows"), d = c.dim("d"), in_8_bits = c.dim("in_8_bits"),
+                     scaled = in_8_bits / std::max<std::int64_t>(c.dim("groups"), 1);
   Tensor k = Tensor::zeros({rows, d}, f64);
-  const auto values = exact.array("values"), scales = exact.array("scales");
+  const auto values = exact.array("values");
+  const TensorRef scales = c.formed("scales");
+  const auto scale = [&](std::int64_t i, std::int64_t group) {
+    const double stored = scales.get({i, group});
+    return has_powers(c) ? std::ldexp(1, static_cast<int>(stored) - 127) : stored;
+  };
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t f = 0; f < d; ++f)
-      k.at<double>(i, f) =
-          f < d_v ? exact.rounded(values(i, f) * scales(i, f / scaled)) : exact.array("ropes")(i, f - d_v);
+      k.at<double>(i, f) = f < in_8_bits ? exact.rounded(values(i, f) * scale(i, f / scaled))
+                                         : exact.array("ropes")(i, f - in_8_bits);
   return k;
 }
 
@@ -76,11 +108,14 @@ void formula(const Bound<SparseMlaDecode>& c, Exact& exact) {
 }
 
 void add_rules(Schema<SparseMlaDecode>& table) {
-  table.require("values", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the features")
-      .require("scales", "groups >= 1 & d_v % max(groups, 1) == 0", "a number of scales that divides {d_v}",
-               "give equal parts of the values a scale")
-      .require("q", "d == d_v + (ropes ? d_rope : 0)", "the features of values and of ropes",
+  table.require("values", "1 <= in_8_bits & in_8_bits <= 512", "1 to 512 features", "split the features")
+      .require("scales", "groups >= 1 & in_8_bits % max(groups, 1) == 0",
+               "a number of scales that divides {in_8_bits}", "give equal parts of the values a scale")
+      .require("q", "d == in_8_bits + (ropes ? d_rope : 0)", "the features of values and of ropes",
                "give ropes the features that the values lack")
+      .require("ropes", "ropes_are_values ? ropes & d <= 512 : 1",
+               "at most 512 features together with the values, where they are values",
+               "give them, or leave ropes_are_values out")
       .require("q", "d <= 576", "at most 576 features", "split the features")
       .require(
           "ropes",
@@ -88,14 +123,45 @@ void add_rules(Schema<SparseMlaDecode>& table) {
           "the dtype of q", "convert it");
 }
 
+// Exponents of 2 from 1/2 to 2, or factors.
+Tensor random_scales(const Shape& shape, DType type, std::uint64_t seed,
+                     const std::function<std::int64_t(const std::string&)>&) {
+  if (type == u8) return Tensor::random_integers(shape, i32, seed, 126, 129).to(u8);
+  return Tensor::random_normal(shape, type, seed);
+}
+
+// Records of DeepSeek-V4.
+std::string of_584(const char* others) {
+  return std::string("in_8_bits=448 groups=7 scales:u8 ropes:bf16 d_rope=64 d=512 ropes_are_values ") +
+         others;
+}
+
 std::vector<Example> measured_calls() {
-  return {{"64", "...=4096 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=8 heads=64 entries=512"},
+  return {{"64", "...=4096 in_8_bits=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=8 heads=64 entries=512"},
           {"256x128_heads",
-           "...=16384,64 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=256 heads=128 "
+           "...=16384,64 in_8_bits=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=256 heads=128 "
            "entries=2048"},
           {"256x16_heads",
-           "...=16384,64 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=256 heads=16 "
-           "entries=2048"}};
+           "...=16384,64 in_8_bits=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=256 heads=16 "
+           "entries=2048"},
+          {"256x128_heads_584_bytes", of_584("...=16384,64 queries=256 heads=128 entries=2048")},
+          {"256x64_heads_584_bytes", of_584("...=16384,64 queries=256 heads=64 entries=2048")}};
+}
+
+std::vector<Example> decode_examples() {
+  return {
+      {"small_bf16",
+       "...=3,16 in_8_bits=16 groups=2 ropes:bf16 d_rope=4 d=20 queries=3 heads=5 entries=20 splits=2"},
+      {"counts_bf16",
+       "...=70 in_8_bits=128 groups=1 ropes:bf16 d_rope=64 d=192 queries=2 heads=20 entries=70 "
+       "sinks:f32 counts"},
+      {"records_of_656",
+       "...=3,64 in_8_bits=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=2 heads=6 entries=90"},
+      {"records_of_584", of_584("...=3,64 queries=2 heads=6 entries=90")},
+      {"records_of_584_64_heads", of_584("...=5,16 queries=1 heads=64 entries=80 counts sinks:f32 splits=2")},
+      {"records_of_584_8_tokens_128_heads", of_584("...=30,64 queries=8 heads=128 entries=500 sinks:f32")},
+      {"exponents_f16",
+       "...=3,5 in_8_bits=32 groups=2 scales:u8 ropes:f16 d_rope=8 d=40 f16 queries=2 heads=3 entries=20"}};
 }
 
 }  // namespace
@@ -107,10 +173,11 @@ const OperatorSchema& sparse_mla_decode_schema() {
           .in(&Op::q, "q", "queries heads d", one_of({bf16, f16, f32}), "queries")
           .unit_stride()
           .remedy("give every query all features of its heads")
-          .in(&Op::values, "values", "... d_v", is(e4m3),
+          .in(&Op::values, "values", "... in_8_bits", is(e4m3),
               "the values of records, which are features of the keys too")
-          .in(&Op::scales, "scales", "... groups", is(f32),
-              "factors of equal parts of the values of a record")
+          .in(&Op::scales, "scales", "... groups", one_of({f32, u8}),
+              "factors of equal parts of the values of a record; u8: exponents of 2, plus 127")
+          .values(random_scales)
           .remedy("give every record one, or several that divide its values")
           .in(&Op::indices, "indices", "queries entries", index,
               "records that a query sees; numbers of no record, such as -1, are padding; a record "
@@ -128,6 +195,8 @@ const OperatorSchema& sparse_mla_decode_schema() {
               "one logit per head that is added to the sum of the softmax but has no value")
           .remedy("give every head one")
           .with(add_scale<Op>)
+          .option(&Op::ropes_are_values, "ropes_are_values", "the features of ropes are values, too")
+          .let("d_v", "ropes_are_values ? d : in_8_bits")
           .option(&Op::splits, "splits", "splits of a list, which are merged; 0: planned",
                   between(0, gpu_table.latents.most, "a number from 1 to 32, or 0 for the plan's choice",
                           "leave it out"))
@@ -139,15 +208,12 @@ const OperatorSchema& sparse_mla_decode_schema() {
                "natural logarithm of the sum of exp(score); -inf where no record is seen, with a sink its "
                "logit")
           .steps_of("q")
-          .source("DeepSeek-AI 2025, DeepSeek-V3.2: decode from its cache of 656 bytes a record")
+          .source(
+              "DeepSeek-AI 2025, DeepSeek-V3.2: decode from its cache of 656 bytes a record; of DeepSeek-V4, "
+              "584 bytes")
           .no_gradient("a cache of 8 bits has none")
           .flops("2*queries*heads*entries*(d + d_v)")
-          .examples(
-              {{"small_bf16",
-                "...=3,16 d_v=16 groups=2 ropes:bf16 d_rope=4 d=20 queries=3 heads=5 entries=20 splits=2"},
-               {"counts_bf16",
-                "...=70 d_v=128 groups=1 ropes:bf16 d_rope=64 d=192 queries=2 heads=20 entries=70 "
-                "sinks:f32 counts"}})
+          .examples(decode_examples())
           .measured(measured_calls())
           .run(run, formula);
   return table;

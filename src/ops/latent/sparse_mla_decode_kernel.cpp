@@ -14,10 +14,10 @@ namespace {
 
 struct MlaDecodeProgram {
   const SparseMlaDecodeKernel& c;
-  Dim queries{"queries"}, heads{"heads"}, rows{"rows"}, entries{"entries"};
+  Dim queries{"queries"}, heads{"heads"}, rows{c.page > 0 ? "pages" : "rows"}, entries{"entries"};
   LatentTensor q = LatentTensor::input("q", {queries, heads}, c.dim, c.dim_v, c.type);
-  Tensor values = input("values", {rows, c.dim_v}, e4m3);
-  Tensor scales = input("scales", {rows, c.dim_v / c.scaled}, f32);
+  Tensor values = input("values", of_records(c.in_8_bits), e4m3);
+  Tensor scales = input("scales", of_records(c.in_8_bits / c.scaled), c.powers ? u8 : f32);
   Tensor indices = input("indices", {queries, entries}, i32);
   Tensor out = output("out", {queries, heads, c.dim_v}, c.type), lse = output("lse", {queries, heads}, f32);
   Expr scale = scalar("scale", f32), splits = scalar("splits", i32);
@@ -25,7 +25,7 @@ struct MlaDecodeProgram {
   SplitResults results{queries, heads, splits, c.dim_v};
 
   explicit MlaDecodeProgram(const SparseMlaDecodeKernel& instance) : c(instance) {
-    if (c.rest() > 0) ropes.emplace(input("ropes", {rows, c.rest()}, c.type));
+    if (c.dim > c.in_8_bits) ropes.emplace(input("ropes", of_records(c.dim - c.in_8_bits), c.type));
     if (c.counts) counts.emplace(input("counts", {queries}, i32));
     if (c.sinks) sinks.emplace(input("sinks", {heads}, *c.sinks));
   }
@@ -40,8 +40,24 @@ struct MlaDecodeProgram {
       lse(query, h) = results.merge(query, h, sink, out.slice(query, h));
     });
   }
+  Extents of_records(int features) const {
+    return c.page > 0 ? Extents{rows, c.page, features} : Extents{rows, features};
+  }
+  Expr records() const { return c.page > 0 ? rows * c.page : Expr(rows); }
+  // An element of record r; one of no record reads as 0.
+  Expr at(const Tensor& of, const Expr& r, const Expr& d) const {
+    return c.page > 0 ? of(r / c.page, r % c.page, d) : of(r, d);
+  }
+  Expr value(const Expr& r, const Expr& d) const;
   void block(const Expr& query, const Expr& head, const Expr& split);
 };
+
+Expr MlaDecodeProgram::value(const Expr& r, const Expr& d) const {
+  Expr scale = at(scales, r, d / c.scaled),
+       scaled = at(values, r, d) * (c.powers ? bitcast(u32(scale) << 23, f32) : scale);
+  if (c.in_8_bits == c.dim_v) return scaled;
+  return select(d < c.in_8_bits, scaled, at(*ropes, r, d - c.in_8_bits));
+}
 
 void MlaDecodeProgram::block(const Expr& query, const Expr& head, const Expr& split) {
   LatentTile own(c.rows, c.dim, c.dim_v, c.padded, c.compute);
@@ -57,14 +73,14 @@ void MlaDecodeProgram::block(const Expr& query, const Expr& head, const Expr& sp
     };
     LatentTile k(c.keys, c.dim, c.dim_v, c.padded, c.compute);
     Shared seen({c.keys}, boolean);
-    parallel(k.values, [&](Index i, Index d) {
-      Expr r = row(i);
-      k.values(i, d) = values(r, d) * scales(r, d / c.scaled);
-    });
-    if (k.rest) gather(*ropes, row, *k.rest);
+    parallel(k.values, [&](Index i, Index d) { k.values(i, d) = value(row(i), d); });
+    if (k.rest && c.page > 0)
+      parallel(*k.rest, [&](Index i, Index d) { (*k.rest)(i, d) = at(*ropes, row(i), d); });
+    else if (k.rest)
+      gather(*ropes, row, *k.rest);
     parallel(seen, [&](Index i) {
       Expr r = row(i);
-      seen(i) = r >= 0 && r < rows;
+      seen(i) = r >= 0 && r < records();
     });
     Fragment s({c.rows, c.keys}, f32, 0);
     add_scores(own, k, s);

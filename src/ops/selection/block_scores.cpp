@@ -231,7 +231,10 @@ const OperatorSchema& block_scores_schema() {
                 "proxy=max"},
                {"largest_of_rows_bf16",
                 "batch=1 queries=90 group=2 kv_heads=1 keys=100 d=32 bf16 q_block_size=1 k_block_size=24 "
-                "causal proxy=max per_kv_head=false"}})
+                "causal proxy=max per_kv_head=false"},
+               {"largest_of_128_of_one_token",
+                "batch=2 queries=1 group=4 kv_heads=2 keys=2200 d=128 bf16 q_block_size=1 k_block_size=128 "
+                "proxy=max"}})
           .measured(
               {{"8x131072_largest_of_128",
                 "batch=8 queries=1 group=8 kv_heads=1 keys=131072 d=128 bf16 q_block_size=1 k_block_size=128 "
