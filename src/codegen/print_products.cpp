@@ -130,15 +130,22 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
                         distance_text(a.axes[0].stride), along_k, b, target, ldc,
                         direct && !n.overwrite ? "true" : "false", ahead),
             s->at);
+  if (direct && type == f16) {  // rows have room for whole vectors
+    out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", m));
+    out_.line(fmt::format(
+        "for (long j = 0; j < {}; j += W) store({} + i * {} + j, round_f16(load({} + i * {} + j)));", columns,
+        target, ldc, target, ldc));
+    out_.close();
+  }
   if (!direct) {
     out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", m));
     const std::string element =
         fmt::format("({})[i * {} + j * {}]", c.base, c.axes[0].stride, c.axes[1].stride);
     const std::string product = fmt::format("{}[i * {} + j]", target, ldc);
-    out_.line(fmt::format("for (long j = 0; j < {}; ++j) {} = {};", columns, element,
-                          n.overwrite          ? product
-                          : type.is_floating() ? element + " + " + product
-                                               : fmt::format("add({}, {})", element, product)));
+    const std::string sum = n.overwrite          ? product
+                            : type.is_floating() ? element + " + " + product
+                                                 : fmt::format("add({}, {})", element, product);
+    out_.line(fmt::format("for (long j = 0; j < {}; ++j) {} = {};", columns, element, rounded(type, sum)));
     out_.close();
   }
   out_.close();
