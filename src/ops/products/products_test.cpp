@@ -281,7 +281,10 @@ TEST(Gemm, SumsInF16) {
     for (const bool gated : {false, true})
       for (const std::int64_t splits : {1, 2})
         expect_right("gemm", {{"a", a}, {"b", b}},
-                     {{"transpose_b", true}, {"gated", gated}, {"splits", splits}, {"sum_dtype", f16}});
+                     {{"transpose_b", true},
+                      {"gated", gated},
+                      {"splits", std::int64_t{splits}},
+                      {"sum_dtype", std::string("f16")}});
   }
   const auto refusal_of = [](DType type, DType sum) {
     const Tensor a = Tensor::zeros({8, 8}, type);
@@ -310,7 +313,7 @@ TEST(Products, RefuseScalesAndPackedSizesThatDoNotFit) {
          }),
          "argument 'scale_b'");
   expect(refusal([&] {
-           scaled_gemm(rows, rows, Tensor::zeros({4, 3}, f32), Tensor::zeros({1, 2}, f32));
+           scaled_gemm(rows, rows, Tensor::zeros({4, 3}, f32), Tensor::zeros({1, 3}, f32));
          }),
          "argument 'scale_a'");
   expect(refusal([&] {
