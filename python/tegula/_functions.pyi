@@ -1784,6 +1784,7 @@ def gemm(
     scale: float = 1.0,
     out_scale: float = 1.0,
     out_dtype: Any = None,
+    sum_dtype: Any = None,
     precision: Literal["ieee", "tf32", "tf32x3"] = "ieee",
     tile_m: int = 0,
     tile_n: int = 0,
@@ -1810,6 +1811,8 @@ def gemm(
         scale: factor of the product; a finite factor.
         out_scale: factor of the result, such as the inverse of its scale in fp8; a finite factor.
         out_dtype: dtype of the result; f32, f16, bf16, e4m3 or e5m2, chosen by the operator unless given.
+        sum_dtype: dtype of the sums of tensor cores; f32, or f16 for matrices of f16, chosen by the operator unless
+            given.
         precision: of products of f32: as they are, of operands rounded to tf32, or three such products; one of
             ieee, tf32, tf32x3.
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.

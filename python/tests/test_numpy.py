@@ -205,6 +205,13 @@ def test_gemm_of_ml_dtypes(dtype):
     refused(lambda: tegula.gemm(a, b.astype(np.float32), transpose_b=True), ValueError, "'b'", library_dtype(dtype), "f32")
 
 
+@pytest.mark.parametrize("target", ["interpreter", "cpu", "emulated_sm90"])
+def test_sums_of_f16(target):
+    a, b = random((30, 32)).astype(np.float16), random((25, 32), seed=1).astype(np.float16)
+    out = tegula.gemm(a, b, transpose_b=True, sum_dtype=np.float16, out_dtype=np.float32, target=target)
+    np.testing.assert_allclose(out, a.astype(float) @ b.astype(float).T, atol=2e-2, rtol=1e-2)
+
+
 def test_gradients_agree_with_differences():
     q, k, v = (x[:1, :9, :2, :8] for x in heads())
     dout = random(q.shape, seed=7)

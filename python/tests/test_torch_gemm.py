@@ -37,6 +37,21 @@ def test_gradients_of_products(transpose_a, transpose_b, activation):
     check_gradients(function, plain, [torch.randn(shape, generator=generator) for shape in shapes])
 
 
+@needs_operators
+def test_sums_of_f16():
+    generator = torch.Generator().manual_seed(8)
+    a, b = (torch.randn(rows, 40, generator=generator).half().requires_grad_() for rows in (10, 9))
+    out = tegula.torch.gemm(a, b, transpose_b=True, activation="relu", sum_dtype=torch.float16)
+    wanted = torch.relu(a.double() @ b.double().T)
+    torch.testing.assert_close(out.double(), wanted, rtol=2e-2, atol=2e-2)
+    da, db = torch.autograd.grad(out.sum(), (a, b))
+    slope = (wanted > 0).double()
+    torch.testing.assert_close(da.double(), slope @ b.double(), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(db.double(), slope.T @ a.double(), rtol=1e-2, atol=1e-2)
+    with pytest.raises(ValueError, match="f32, or f16 for matrices of f16"):
+        tegula.torch.gemm(a.bfloat16(), b.bfloat16(), transpose_b=True, sum_dtype=torch.float16)
+
+
 needs_8_bits = pytest.mark.skipif(not hasattr(torch, "float8_e4m3fn"), reason="PyTorch before 2.1 has no such dtypes")
 EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2"]
 

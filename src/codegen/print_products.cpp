@@ -106,15 +106,15 @@ std::string GridPrinter::product_text(const Gemm& n) {
 // A product that was formed aside goes to c, element by element.
 void GridPrinter::add_product(const Gemm& n, const MemoryView& c, const std::string& from,
                               const std::string& row_stride) {
-  const bool is_float = n.c.buffer->type.is_floating();
+  const DType type = n.c.buffer->type;
   out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", n.c.extent(0)));
   const std::string element =
       fmt::format("({})[i * {} + j * {}]", c.base, c.axes[0].stride, c.axes[1].stride);
   const std::string product = fmt::format("{}[i * {} + j]", from, row_stride);
-  out_.line(fmt::format("for (long j = 0; j < {}; ++j) {} = {};", n.c.extent(1), element,
-                        n.overwrite ? product
-                        : is_float  ? element + " + " + product
-                                    : fmt::format("add({}, {})", element, product)));
+  const std::string sum = n.overwrite          ? product
+                          : type.is_floating() ? element + " + " + product
+                                               : fmt::format("add({}, {})", element, product);
+  out_.line(fmt::format("for (long j = 0; j < {}; ++j) {} = {};", n.c.extent(1), element, rounded(type, sum)));
   out_.close();
 }
 
@@ -145,6 +145,13 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
                         distance_text(a.axes[0].stride), along_k, b, target, ldc,
                         direct && !n.overwrite ? "true" : "false", ahead),
             s->at);
+  if (direct && type == f16) {  // rows have room for whole vectors
+    out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", m));
+    out_.line(fmt::format(
+        "for (long j = 0; j < {}; j += W) store({} + i * {} + j, round_f16(load({} + i * {} + j)));", columns,
+        target, ldc, target, ldc));
+    out_.close();
+  }
   if (!direct) add_product(n, c, target, ldc);
   out_.close();
   scratch_ = before;

@@ -31,7 +31,8 @@ std::string emulated_product(const std::string& name) {
   const int n = std::stoi(sizes);
   const std::size_t begin = sizes.find('_') + 1;
   const std::string type = sizes.substr(begin, sizes.find('_', begin) - begin);
-  const std::string sum = type == "s8" || type == "u8" ? "int" : "float";
+  const bool in_words = has("_words");
+  const std::string sum = type == "s8" || type == "u8" ? "int" : in_words ? "uint32_t" : "float";
   if (const std::size_t sparse = name.find("_sparse"); sparse != std::string::npos)
     return fmt::format(
         "TG_DEVICE void {0}({1} (&d)[{2}], uint64_t a, uint64_t b, uint32_t metadata, int add) {{\n"
@@ -39,8 +40,9 @@ std::string emulated_product(const std::string& name) {
         name, sum, n / 2, n, type, has("_tb"), name.back());
   return fmt::format(
       "TG_DEVICE void {0}({7} (&d)[{1}], {2} a, uint64_t b, int add) {{\n"
-      "  tg::wgmma<{3}, tg::{4}, {5}, {6}>(d, a, b, add);\n}}\n",
-      name, n / 2, has("_registers") ? "const uint32_t*" : "uint64_t", n, type, has("_ta"), has("_tb"), sum);
+      "  tg::wgmma<{3}, tg::{4}, {5}, {6}, {8}>(d, a, b, add);\n}}\n",
+      name, in_words ? n / 4 : n / 2, has("_registers") ? "const uint32_t*" : "uint64_t", n, type, has("_ta"),
+      has("_tb"), sum, in_words);
 }
 
 // The text with those functions of its instructions that are not `known` yet.

@@ -1,4 +1,4 @@
-// Sparse products: by wgmma on the emulated Hopper, and expanded on CPUs and by the tables of sm_80, beside
+// Sparse products: by wgmma.sp on the emulated Hopper, by mma.sp on warps, and expanded elsewhere, beside
 // the interpreter. The sums are exact, so that none may differ.
 #include <gtest/gtest.h>
 
@@ -75,9 +75,13 @@ TEST_P(SparseProducts, AreExact) {
     EXPECT_NE(text.find(c.instruction), std::string::npos) << text;
   else
     EXPECT_EQ(text.find("mma_async.sp"), std::string::npos) << text;
+  const std::string of_warps = codegen::print_cuda(Signature(program.ir()), {80}).text;
+  const bool by_warps = c.type.bits() == 16 && c.depth % 64 == 0;
+  EXPECT_EQ(of_warps.find("tg::mma_sparse<") != std::string::npos, by_warps) << of_warps;
   if (const auto* nvrtc = codegen::testing::Nvrtc::find()) {
-    const codegen::testing::Compiled compiled = nvrtc->compile(text, 90);
-    EXPECT_TRUE(compiled.ok) << compiled.log;
+    const codegen::testing::Compiled compiled = nvrtc->compile(text, 90),
+                                     other = nvrtc->compile(of_warps, 80);
+    EXPECT_TRUE(compiled.ok && other.ok) << compiled.log << other.log;
     EXPECT_EQ(compiled.log.find("serializ"), std::string::npos) << compiled.log;
   }
   const int k = c.depth * c.steps;
@@ -94,6 +98,8 @@ const SparseProduct cases[] = {
     {"e4m3", e4m3, 64, 32, 128, 2, true, "wgmma_n32_e4m3_sparse0("},
     {"i8_rows_outside", i8, 64, 32, 256, 2, true, "wgmma_n32_s8_sparse0(", 9},
     {"halves_of_metadata", bf16, 192, 64, 64, 4, true, "(row) * 2 + int((", 0, 2},
+    {"by_warps", f16, 48, 24, 64, 2, true, "tg::mma_sparse<tg::f16"},
+    {"by_warps_across_k", bf16, 80, 40, 128, 2, false, "tg::mma_sparse<tg::bf16"},
     {"e5m2_across_k", e5m2, 64, 16, 64, 1, false, nullptr},
     {"few_rows", bf16, 40, 16, 24, 2, true, nullptr, 3},
 };

@@ -70,6 +70,7 @@ bool is_number_for(AtomicOp op, DType type) {
 bool has_accumulator_type(const Gemm& n) {
   const DType operand = n.a.buffer->type, c = n.c.buffer->type;
   if (operand.is_boolean() || operand == i64 || operand == u32) return false;
+  if (operand == f16 && c == f16) return !n.metadata;
   return c == (operand == f64 ? f64 : operand.is_floating() ? f32 : i32);
 }
 
@@ -207,7 +208,7 @@ const std::vector<Rule<Gemm>> rules<Gemm> = {
      }},
     {"both operands of gemm have one type",
      [](const Gemm& n) { return n.a.buffer->type == n.b.buffer->type; }},
-    {"gemm accumulates in f32, in f64 for f64 and in i32 for integers", has_accumulator_type},
+    {"gemm accumulates in f32, dense f16 in f16, too, f64 in f64 and integers in i32", has_accumulator_type},
     {"the accumulator of gemm is no operand",
      [](const Gemm& n) { return n.c.buffer != n.a.buffer && n.c.buffer != n.b.buffer; }},
 };

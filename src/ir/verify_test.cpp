@@ -117,7 +117,7 @@ const Case cases[] = {
      }},
     {"gemm accumulates in f32",
      [](const Material& p) {
-       const BufferPtr c = tile("c", Space::shared, f16, {8, 8});
+       const BufferPtr c = tile("c", Space::shared, bf16, {8, 8});
        return Body{p.declare(p.h), p.declare(c), st(Gemm{whole(p.h), whole(p.h), whole(c), false, {}})};
      }},
     {"leaves out one axis",

@@ -57,16 +57,20 @@ void check_gemm_ranks(std::initializer_list<const ir::View*> operands, const Loc
       fail(at, "gemm: an operand has rank " + std::to_string(view->rank()) + "; operands have rank 2");
 }
 
-void check_gemm_types(const ir::View& a, const ir::View& b, const ir::View& c, const Loc& at) {
+void check_gemm_types(const ir::View& a, const ir::View& b, const ir::View& c, bool may_be_f16,
+                      const Loc& at) {
   if (a.buffer->type != b.buffer->type)
     fail(at, "gemm: the operand types differ, " + std::string(a.buffer->type.name()) + " and " +
                  std::string(b.buffer->type.name()) +
                  "; convert one of them: copy() converts to the type of its destination, and a Fragment has "
                  ".to(type)");
-  DType needed = accumulator_of(a.buffer->type, at);
-  if (c.buffer->type != needed)
-    fail(at, "gemm of " + std::string(a.buffer->type.name()) + ": the accumulator must be " +
-                 std::string(needed.name()) + ", got " + std::string(c.buffer->type.name()));
+  const DType type = a.buffer->type, needed = accumulator_of(type, at);
+  const bool in_f16 = may_be_f16 && type == f16 && c.buffer->type == f16;
+  if (c.buffer->type != needed && !in_f16)
+    fail(at,
+         "gemm of " + std::string(type.name()) + ": the accumulator must be " + std::string(needed.name()) +
+             (may_be_f16 && type == f16 ? " or f16" : "") + ", got " + std::string(c.buffer->type.name()) +
+             (c.buffer->type == f16 && type != f16 ? "; only dense products of f16 are summed in f16" : ""));
   if (c.buffer == a.buffer || c.buffer == b.buffer)
     fail(at, "gemm: the accumulator is also an operand; use another tile");
 }
@@ -76,7 +80,7 @@ void check_gemm(const ir::View& a, const ir::View& b, const ir::View& c, const L
   if (a.extent(1) != b.extent(0) || a.extent(0) != c.extent(0) || b.extent(1) != c.extent(1))
     fail(at, "gemm: " + shape_text(a) + " · " + shape_text(b) + " does not fit " + shape_text(c) +
                  "; [m, k] · [k, n] gives [m, n], and .T() transposes an operand");
-  check_gemm_types(a, b, c, at);
+  check_gemm_types(a, b, c, true, at);
 }
 
 void check_gemm_sparse(const ir::View& a, const ir::View& metadata, const ir::View& b, const ir::View& c,
@@ -96,7 +100,7 @@ void check_gemm_sparse(const ir::View& a, const ir::View& metadata, const ir::Vi
   if (metadata.extent(0) != a.extent(0) || metadata.extent(1) * 8 != k)
     fail(at, "gemm_sparse: metadata " + shape_text(metadata) + " do not fit values " + shape_text(a) +
                  "; they are [m, k / 8], one byte for four values");
-  check_gemm_types(a, b, c, at);
+  check_gemm_types(a, b, c, false, at);
 }
 
 std::string name_of_reduction(ir::ReduceOp op) { return "reduce_" + std::string(ir::name_of(op)); }

@@ -79,7 +79,7 @@ std::optional<View> Generator::operand(DType type, const Nature& contract, std::
 // c += a · b, also several times.
 void Generator::product() {
   const DType type = random_.pick({i8, i16, i32, u8, e4m3, e5m2, f16, f16, bf16, bf16, f32, f32, f64});
-  const DType sum = type == f64 ? f64 : type.is_floating() ? f32 : i32;
+  DType sum = type == f64 ? f64 : type.is_floating() ? f32 : i32;
   std::int64_t m = random_.number(1, 18), n = random_.pick({1, 3, 8, 16, 17, 33}), k = random_.number(1, 20);
   if (limits_.wide) m = random_.pick({16, 64, 64, 128}), n = random_columns(), k = random_.pick({16, 32, 48});
   const std::int64_t trips = random_.pick({1, 1, 2, 3});
@@ -90,9 +90,10 @@ void Generator::product() {
     c = dyadic(a.step + b.step, a.bound * b.bound * static_cast<double>(k * trips) + 4);
     c.loose_zero = true;
   }
+  constexpr double integers_of_f16 = 2048;
+  if (type == f16 && c.bound <= std::ldexp(integers_of_f16, c.step) && random_.chance(50)) sum = f16;
   const TilePlace total = declare(sum, {m, n}, c, Space::fragment);
-  const Value first =
-      random_.chance(60) ? Value{ir::constant(sum, 0), Nature()} : Value{ir::constant(sum, 2), Nature()};
+  const Value first{ir::constant(compute_type(sum), random_.chance(60) ? 0 : 2), Nature()};
   emit(Fill{whole(total.buffer), first.e});
   tiles_.back().defined = true;
   tiles_.back().writable = false;  // a copy of it may be written

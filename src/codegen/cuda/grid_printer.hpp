@@ -19,6 +19,7 @@
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/rows_of_groups.hpp"
 #include "passes/cuda/scan_levels.hpp"
+#include "passes/cuda/word_sums.hpp"
 #include "runtime/call/binding.hpp"
 
 namespace tegula::codegen {
@@ -127,6 +128,7 @@ class CudaGridPrinter : private RowPrinter {
 
   // ---- packed fragments (print_packed.cpp)
   void pack(const passes::Conversion& n, const Loc& at);
+  void fill_words(const passes::Filling& n, const Loc& at);
 
   // ---- tiles that a producer's threads read a step ahead (print_held_rows.cpp, print_byte_turns.cpp)
   void producer_loop(const ir::For& step, const Loc& at, const schedule::Events& list);
@@ -292,6 +294,7 @@ class CudaGridPrinter : private RowPrinter {
   void sparse_product(const ir::Gemm& n, const passes::GemmPlan& plan, int columns, std::int64_t first,
                       const std::string& arguments, const std::string& adds);
   std::string place_in_part(const ir::View& view, const std::string& row, const std::string& column);
+  std::string metadata_bytes(const ir::Gemm& n, bool some_outside);
   void load_metadata(const ir::Gemm& n);
   void read_metadata(const ir::Gemm& n);
   std::string operand_registers(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);
@@ -299,6 +302,7 @@ class CudaGridPrinter : private RowPrinter {
                          const std::string& column);
   std::string packed_operand(const FragmentTile& tile, DType type);
   void clear_registers(const FragmentTile& tile);
+  std::string rounding_of_sum(const ir::Gemm& n, const FragmentTile& c) const;
   void touch_operands(const ir::Gemm& n);
 
   // ---- roles (print_roles.cpp, print_rings.cpp, print_pairs.cpp, print_tensor_copies.cpp)

@@ -32,7 +32,7 @@ void CudaGridPrinter::touch_operands(const Gemm& n) {
 void CudaGridPrinter::operator()(const Gemm& n, const Stmt& s) {
   const passes::GemmPlan plan = passes::plan_gemm(n, team_.threads, target_);
   notes_.of_gemm(n, plan, s->at);
-  if (n.metadata && plan.instruction != passes::GemmInstruction::wgmma)
+  if (n.metadata && plan.instruction == passes::GemmInstruction::fma)
     throw ProgramError(fmt::format("a sparse product by {} threads: {}; {}", team_.threads, plan.fallback.why,
                                    plan.fallback.remedy),
                        s->at);
@@ -51,11 +51,19 @@ void CudaGridPrinter::operator()(const Gemm& n, const Stmt& s) {
     gemm_fma(n, plan, c, s->at);
   else
     gemm_mma(n, plan, c, s->at);
+  if (const std::string rounding = rounding_of_sum(n, c); !by_warp_groups && !rounding.empty())
+    out_.line(rounding);
   if (!moves) return;
   const SharedTile tile = stage(c.name, n.c.buffer->elements(), n.c.buffer->type);
   to_shared(c, tile, s->at);
   from_shared(tile, own, s->at);
   release(tile);
+}
+
+// What rounds a sum of f16 that is added up in registers of f32; nothing if it is in words.
+std::string CudaGridPrinter::rounding_of_sum(const Gemm& n, const FragmentTile& c) const {
+  return n.c.buffer->type != f16 || c.is_packed ? ""
+                                                : fmt::format("tg::round_registers<tg::f16>({});", c.name);
 }
 
 // The lines of an operand that a thread multiplies: rows of A, columns of B.
@@ -202,17 +210,24 @@ void CudaGridPrinter::gemm_mma(const Gemm& n, const passes::GemmPlan& plan, cons
   const std::string column =
       n.hints.by_warp ? "0" : fmt::format("{} / {} * {}", warp, plan.parts.along_m, columns);
   const auto operand = [&](const View& view, bool whole_blocks) {
-    const bool fits = k % plan.k == 0 && whole_blocks;
+    const bool fits = n.depth() % plan.k == 0 && whole_blocks;
     return by_words ? words_operand(n, view, fits) : mma_operand(view, &view == &n.b ? 0 : 1, fits, packed);
   };
   const std::string b = operand(n.b, columns % 16 == 0);
+  const bool whole_rows = m % (16 * plan.parts.along_m) == 0;
+  if (n.metadata) {
+    out_.line(fmt::format("tg::mma_sparse<{}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {});", element_type(packed),
+                          tiles_m, columns / 8, n.depth() / 64, 16 * plan.parts.along_m, c.name, row, column,
+                          operand(n.a, whole_rows), b, metadata_bytes(n, !whole_rows)));
+    return out_.close();
+  }
   const std::string shape =
       fmt::format("{}, {}, {}, {}", type == f32 ? "tg::tf32" : element_type(by_words ? type : packed),
                   tiles_m, columns / 8, (k + plan.k - 1) / plan.k);
   if (plan.a_in_registers) {
     out_.line(fmt::format("tg::mma_registers<{}>({}, {}, {}, {});", shape, c.name, a.name, column, b));
   } else {
-    const std::string a_operand = operand(n.a, m % (16 * plan.parts.along_m) == 0);
+    const std::string a_operand = operand(n.a, whole_rows);
     out_.line(fmt::format("tg::mma_shared<{}, {}>({}, {}, {}, {}, {});", shape, 16 * plan.parts.along_m,
                           c.name, row, column, a_operand, b));
   }

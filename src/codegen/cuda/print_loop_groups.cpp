@@ -92,6 +92,8 @@ const layout::Layout* CudaGridPrinter::plain_registers(const For& n, const Stmt&
   if (const auto found = passes::conversion(s, layouts_);
       found && plan_.forms.packed.contains(found->to.get()))
     return nullptr;
+  if (const auto found = passes::filling(s); found && plan_.forms.packed.contains(found->to.get()))
+    return nullptr;
   if (const auto rows = passes::plan_rows(s); rows || !rows.reason().why.empty()) return nullptr;
   if (passes::matrix_store(s, computing()) || matrix_load(s) ||
       passes::plan_row_store(s, layouts_, team_.threads, target_, dealt_group()))

@@ -63,6 +63,8 @@ bool CudaGridPrinter::as_a_whole(const For& n, const Stmt& s) {
   if (const auto found = passes::conversion(s, layouts_);
       found && plan_.forms.packed.contains(found->to.get()))
     return pack(*found, s->at), true;
+  if (const auto found = passes::filling(s); found && fragments_.at(found->to.get()).is_packed)
+    return fill_words(*found, s->at), true;
   if (exchange(n, s)) return true;
   const auto row_plan = passes::plan_rows(s);
   if (row_plan) return rows(*row_plan, false), true;

@@ -29,4 +29,15 @@ void CudaGridPrinter::pack(const passes::Conversion& n, const Loc& at) {
       at);
 }
 
+void CudaGridPrinter::fill_words(const passes::Filling& n, const Loc& at) {
+  const FragmentTile& tile = fragments_.at(n.to.get());
+  const std::string type = element_type(n.to->type), element = value(n.value);
+  out_.code();
+  out_.line("#pragma unroll");
+  out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = tg::pair<{}>({}, {});",
+                        tile.layout.register_count() / elements_of_word(n.to->type), tile.name, type, element,
+                        element),
+            at);
+}
+
 }  // namespace tegula::codegen

@@ -54,7 +54,8 @@ void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
 
 void CudaGridPrinter::clear_registers(const FragmentTile& tile) {
   out_.line("#pragma unroll");
-  out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = 0;", tile.layout.register_count(), tile.name));
+  out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = 0;",
+                        tile.layout.register_count() / (tile.is_packed ? 2 : 1), tile.name));
 }
 
 }  // namespace tegula::codegen

@@ -18,17 +18,21 @@ struct Instruction {
   std::string type;  // as in PTX: f16, bf16, tf32, e4m3, e5m2, s8 or u8
   int k;
   bool a_in_registers, a_transposed, b_transposed;
-  int selector = -1;  // of a sparse A: which pair of each four threads has the metadata
+  int selector = -1;         // of a sparse A: which pair of each four threads has the metadata
+  bool sums_of_f16 = false;  // in words of two
 
   std::string name() const {
-    return fmt::format("wgmma_n{}_{}{}{}{}{}", n, type, a_in_registers ? "_registers" : "",
-                       a_transposed ? "_ta" : "", b_transposed ? "_tb" : "",
-                       selector < 0 ? "" : fmt::format("_sparse{}", selector));
+    return fmt::format("wgmma_n{}_{}{}{}{}{}{}", n, type, sums_of_f16 ? "_words" : "",
+                       a_in_registers ? "_registers" : "", a_transposed ? "_ta" : "",
+                       b_transposed ? "_tb" : "", selector < 0 ? "" : fmt::format("_sparse{}", selector));
   }
   std::string text() const;
 
  private:
   bool is_of_integers() const { return type == "s8" || type == "u8"; }
+  int registers() const { return sums_of_f16 ? n / 4 : n / 2; }
+  std::string places() const;
+  std::string sums() const;
   // Whether operands in shared memory are transposed; only those of 16 bits can be.
   std::string orders() const {
     if (type != "f16" && type != "bf16") return "";
@@ -42,24 +46,43 @@ std::string list(int from, int count) {
   return result;
 }
 
-// d = a b, or d += a b if `add`. The registers of the sum are listed by the device header.
+// The registers of the sum in the instruction and as operands of the assembly; the device header lists those
+// of all numbers but words.
+std::string Instruction::places() const {
+  return sums_of_f16 ? list(0, registers()) : fmt::format("\" TG_PLACES_{} \"", registers());
+}
+std::string Instruction::sums() const {
+  if (!sums_of_f16)
+    return fmt::format("{}_{}(d)", is_of_integers() ? "TG_INTEGER_SUMS" : "TG_SUMS", registers());
+  std::string result;
+  for (int i = 0; i < registers(); ++i) result += fmt::format("{}\"+r\"(d[{}])", i == 0 ? "" : ", ", i);
+  return result;
+}
+
+// d = a b, or d += a b if `add`.
 std::string Instruction::text() const {
-  const int registers = n / 2, operands = a_in_registers ? 4 : 1;
+  const int registers = this->registers(), operands = a_in_registers ? 4 : 1;
   const std::string a = a_in_registers ? fmt::format("{{{}}}", list(registers, 4)) : list(registers, 1);
   const bool integers = is_of_integers(), sparse = selector >= 0;
   const int behind = registers + operands + 1;  // operand B
   return fmt::format(
       "TG_DEVICE void {}({} (&d)[{}], {}, uint64_t b, {}int add) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{}, 0;\\n\"\n"
-      "               \"wgmma.mma_async{}.sync.aligned.m64n{}k{}.{}.{}.{} {{\" TG_PLACES_{} \"}}, {}, %{}, "
+      "               \"wgmma.mma_async{}.sync.aligned.m64n{}k{}.{}.{}.{} {{{}}}, {}, %{}, "
       "{}add{}{};\\n}}\"\n"
-      "               : {}_{}(d)\n"
+      "               : {}\n"
       "               : {}, \"l\"(b), {}\"r\"(add));\n}}\n",
-      name(), integers ? "int" : "float", registers, a_in_registers ? "const uint32_t* a" : "uint64_t a",
-      sparse ? "uint32_t metadata, " : "", behind + sparse, sparse ? ".sp" : "", n, k,
-      integers ? "s32" : "f32", type, type, registers, a, registers + operands,
-      sparse ? fmt::format("%{}, {}, ", behind, selector) : "", integers ? "" : ", 1, 1", orders(),
-      integers ? "TG_INTEGER_SUMS" : "TG_SUMS", registers,
+      name(),
+      integers      ? "int"
+      : sums_of_f16 ? "uint32_t"
+                    : "float",
+      registers, a_in_registers ? "const uint32_t* a" : "uint64_t a", sparse ? "uint32_t metadata, " : "",
+      behind + sparse, sparse ? ".sp" : "", n, k,
+      integers      ? "s32"
+      : sums_of_f16 ? "f16"
+                    : "f32",
+      type, type, places(), a, registers + operands, sparse ? fmt::format("%{}, {}, ", behind, selector) : "",
+      integers ? "" : ", 1, 1", orders(), sums(),
       a_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)",
       sparse ? "\"r\"(metadata), " : "");
 }
@@ -131,7 +154,9 @@ namespace {
 // Registers of the sum of so many columns.
 std::string sum_of_instruction(const FragmentTile& c, DType type, int columns, std::int64_t first) {
   if (columns / 2 == c.layout.register_count()) return c.name;
-  return fmt::format("*({}(*)[{}])({})", scalar_type(type), columns / 2, plus(c.name, first));
+  const int together = c.is_packed ? 2 : 1;
+  return fmt::format("*({}(*)[{}])({})", c.is_packed ? "uint32_t" : scalar_type(type), columns / 2 / together,
+                     plus(c.name, first / together));
 }
 
 }  // namespace
@@ -146,7 +171,7 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
   const std::string part = only >= 0 ? names_.unique("part") : "";
   if (only >= 0)
     out_.line(fmt::format("float {}[{}];", part, plan.columns[static_cast<std::size_t>(only % parts)] / 2));
-  Flight flight{c.name, ""};
+  Flight flight{c.name, rounding_of_sum(n, c)};
   // Elements that change threads go through shared memory, with barriers, in front of the product.
   const bool moves = plan.a_in_registers && fragments_.at(n.a.buffer.get()).layout != plan.operand_a;
   std::string a_registers = moves ? operand_registers(n, plan, at) : "";
@@ -212,24 +237,30 @@ std::string CudaGridPrinter::place_in_part(const View& view, const std::string& 
                      value(view.dims[1].offset), constant_value(view.shape[2]), column);
 }
 
+// A function of the place of a byte of metadata that gives its address; rows outside, whose values are 0,
+// have those of the last one.
+std::string CudaGridPrinter::metadata_bytes(const Gemm& n, bool some_outside) {
+  const Buffer& tile = *n.metadata->buffer;
+  const SharedTile& shared = shared_.at(&tile);
+  const std::string row = some_outside ? fmt::format("tg::min(row, {})", n.a.extent(0) - 1) : "row",
+                    at = passes::is_matrix(*n.metadata) ? offset_in(shared, tile, {row, "column"})
+                                                        : place_in_part(*n.metadata, row, "column");
+  return fmt::format("[&](int row, int column) {{ return {} + {}; }}", shared.name, at);
+}
+
 // The words of metadata that this thread gives to the instructions of a sparse product.
 void CudaGridPrinter::load_metadata(const Gemm& n) {
   if (!n.metadata) return;
   const passes::GemmPlan plan = passes::plan_gemm(n, team_.threads, target_);
-  const Buffer& tile = *n.metadata->buffer;
   const std::int64_t blocks = n.a.extent(0) / (64 * plan.parts.along_m), words = n.depth() / 64;
   const std::string first_row = own_part(plan, n.c.extent(1) / plan.parts.along_n).first;
-  const SharedTile& shared = shared_.at(&tile);
   metadata_ = names_.unique("metadata");
   out_.line(fmt::format("uint32_t {}[{}];", metadata_, blocks * words));
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int w = 0; w < {}; ++w) {{", blocks * words));
   const std::string row = fmt::format("{} + w / {} * {}", first_row, words, 64 * plan.parts.along_m);
-  const std::string at = passes::is_matrix(*n.metadata) ? offset_in(shared, tile, {"row", "column"})
-                                                        : place_in_part(*n.metadata, "row", "column");
-  out_.line(fmt::format(
-      "{}[w] = tg::metadata_word<{}>({}, w % {}, [&](int row, int column) {{ return {} + {}; }});", metadata_,
-      n.a.buffer->type.bytes(), row, words, shared.name, at));
+  out_.line(fmt::format("{}[w] = tg::metadata_word<{}>({}, w % {}, {});", metadata_, n.a.buffer->type.bytes(),
+                        row, words, metadata_bytes(n, false)));
   out_.close();
 }
 
@@ -244,7 +275,8 @@ std::string CudaGridPrinter::instruction(const Gemm& n, const passes::GemmPlan& 
                            plan.a_in_registers,
                            !plan.a_in_registers && passes::is_transposed(left),
                            !passes::is_transposed(right),
-                           selector};
+                           selector,
+                           fragments_.at(n.c.buffer.get()).is_packed};
   program_.instructions.emplace(result.name(), result.text());
   return result.name();
 }

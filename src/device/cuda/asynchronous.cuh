@@ -330,5 +330,10 @@ TG_DEVICE void pin(int (&r)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+r"(r[i])::"memory");
 }
+template <int count>
+TG_DEVICE void pin(uint32_t (&r)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(r[i])::"memory");
+}
 
 }  // namespace tg

@@ -113,6 +113,38 @@ TG_DEVICE void mma_f16(float* c, const uint32_t* a, const uint32_t* b) {
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+// The same with sums of f16, in words of two.
+TG_DEVICE void mma_f16(uint32_t* c, const uint32_t* a, const uint32_t* b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
+      : "+r"(c[0]), "+r"(c[1])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// From CUDA 12.5 on the assembler asks for metadata whose positions are said to ascend.
+#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1205
+#define TG_SPARSE_MMA "mma.sp::ordered_metadata"
+#else
+#define TG_SPARSE_MMA "mma.sp"
+#endif
+// c [16, 8] += a [16, 32] b [32, 8] with two values of each four of a; `selector` says which pair of each
+// four threads has the metadata
+template <int selector>
+TG_DEVICE void mma_sparse_bf16(float* c, const uint32_t* a, const uint32_t* b, uint32_t metadata) {
+  asm(TG_SPARSE_MMA
+      ".sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]), "r"(metadata),
+        "n"(selector));
+}
+template <int selector>
+TG_DEVICE void mma_sparse_f16(float* c, const uint32_t* a, const uint32_t* b, uint32_t metadata) {
+  asm(TG_SPARSE_MMA
+      ".sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]), "r"(metadata),
+        "n"(selector));
+}
 // c [16, 8] += a [16, 8] b [8, 8] of tf32
 TG_DEVICE void mma_tf32(float* c, const uint32_t* a, const uint32_t* b) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

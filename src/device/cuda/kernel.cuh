@@ -5,4 +5,5 @@
 #include "multiply_add.cuh"
 #include "odd_rows.cuh"
 #include "scans.cuh"
+#include "sparse.cuh"
 #include "timeline.cuh"

@@ -108,6 +108,10 @@ struct Swizzled {
   }
 };
 
+// Registers of a thread for the sums of 16 rows and 8 columns: words hold two.
+template <class Sum>
+constexpr int sum_registers = is_same<Sum, uint32_t> ? 2 : 4;
+
 // One step along k, with a in registers.
 template <class T, int tiles_m, int tiles_n, class Sum, class B>
 TG_DEVICE void mma_step(Sum* c, const uint32_t (*a)[4], int k, int column, const B& b) {
@@ -118,8 +122,8 @@ TG_DEVICE void mma_step(Sum* c, const uint32_t (*a)[4], int k, int column, const
     b.load_b(rb, k, column + n * 8);
 #pragma unroll
     for (int m = 0; m < tiles_m; ++m) {
-      mma<T>(c + (m * tiles_n + n) * 4, a[m], rb);
-      if (n + 1 < tiles_n) mma<T>(c + (m * tiles_n + n + 1) * 4, a[m], rb + 2);
+      mma<T>(c + (m * tiles_n + n) * sum_registers<Sum>, a[m], rb);
+      if (n + 1 < tiles_n) mma<T>(c + (m * tiles_n + n + 1) * sum_registers<Sum>, a[m], rb + 2);
     }
   }
 }
@@ -138,8 +142,8 @@ TG_DEVICE void mma_shared(Sum (&c)[R], int row, int column, const A& a, const B&
 }
 
 // The same with a in registers, in the order in which c is.
-template <class T, int tiles_m, int tiles_n, int steps, int R, int S, class B>
-TG_DEVICE void mma_registers(float (&c)[R], const float (&a)[S], int column, const B& b) {
+template <class T, int tiles_m, int tiles_n, int steps, class Sum, int R, int S, class B>
+TG_DEVICE void mma_registers(Sum (&c)[R], const float (&a)[S], int column, const B& b) {
 #pragma unroll
   for (int k = 0; k < steps; ++k) {
     uint32_t ra[tiles_m][4];
@@ -154,8 +158,8 @@ TG_DEVICE void mma_registers(float (&c)[R], const float (&a)[S], int column, con
 }
 
 // The same with words of two elements.
-template <class T, int tiles_m, int tiles_n, int steps, int R, int S, class B>
-TG_DEVICE void mma_registers(float (&c)[R], const uint32_t (&a)[S], int column, const B& b) {
+template <class T, int tiles_m, int tiles_n, int steps, class Sum, int R, int S, class B>
+TG_DEVICE void mma_registers(Sum (&c)[R], const uint32_t (&a)[S], int column, const B& b) {
 #pragma unroll
   for (int k = 0; k < steps; ++k) {
     uint32_t ra[tiles_m][4];

@@ -141,5 +141,10 @@ template <class T, class V>
 TG_DEVICE auto rounded(V x) {
   return value(Make<T>::of(x));
 }
+template <class T, int count>
+TG_DEVICE void round_registers(float (&r)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) r[i] = rounded<T>(r[i]);
+}
 
 }  // namespace tg

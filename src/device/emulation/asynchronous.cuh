@@ -238,7 +238,7 @@ static inline float operand_element(uint64_t operand, int along, int k) {
 }
 
 struct WgmmaLane {
-  void* d;  // floats, or ints of a product of integers
+  void* d;  // floats, ints of a product of integers, or words of two f16
   bool in_registers;
   uint32_t registers[4];
   uint64_t a, b;
@@ -253,8 +253,23 @@ template <>
 struct SumOf<true> {
   using Type = int;
 };
+template <class Sum>
+struct PlainSums {
+  Sum* sums;
+  Sum operator[](int r) const { return sums[r]; }
+  void set(int r, Sum x) { sums[r] = x; }
+};
+// Words of two sums, which an instruction rounds once.
+struct SumsOfF16 {
+  uint32_t* words;
+  float operator[](int r) const { return from_f16(uint16_t(words[r / 2] >> 16 * (r % 2))); }
+  void set(int r, float x) {
+    const int shift = 16 * (r % 2);
+    words[r / 2] = (words[r / 2] & ~(0xffffu << shift)) | uint32_t(bits_f16(x)) << shift;
+  }
+};
 // Adds the products of the 16 rows of a warp.
-template <int n, class T, bool b_transposed, int inner>
+template <int n, class T, bool b_transposed, bool in_words = false, int inner>
 void add_products(void** lanes, const float (&a)[16][inner]) {
   const auto lane = [&](int i) { return static_cast<const WgmmaLane*>(lanes[i]); };
   using Sum = typename SumOf<is_integer_operand<T>>::Type;
@@ -264,14 +279,19 @@ void add_products(void** lanes, const float (&a)[16][inner]) {
   for (int i = 0; i < 32; ++i) {
     for (int r = 0; r < n / 2; ++r) {
       const int row = i / 4 + r / 2 % 2 * 8, column = i % 4 * 2 + r % 2 + r / 4 * 8;
-      Sum* const d = static_cast<Sum*>(lane(i)->d);
-      Sum sum = lane(i)->add ? d[r] : Sum(0);
-      for (int k = 0; k < inner; ++k) sum += Sum(a[row][k] * b[k][column]);
-      d[r] = sum;
+      const auto form = [&](auto d) {
+        Sum sum = lane(i)->add ? d[r] : Sum(0);
+        for (int k = 0; k < inner; ++k) sum += Sum(a[row][k] * b[k][column]);
+        d.set(r, sum);
+      };
+      if constexpr (in_words)
+        form(SumsOfF16{static_cast<uint32_t*>(lane(i)->d)});
+      else
+        form(PlainSums<Sum>{static_cast<Sum*>(lane(i)->d)});
     }
   }
 }
-template <int n, class T, bool a_transposed, bool b_transposed>
+template <int n, class T, bool a_transposed, bool b_transposed, bool in_words>
 void wgmma_lanes(void** lanes) {
   const auto lane = [&](int i) { return static_cast<const WgmmaLane*>(lanes[i]); };
   const int first = int(threadIdx.x) / 32 % 4 * 16;
@@ -293,7 +313,7 @@ void wgmma_lanes(void** lanes) {
       a[row][k] = own.in_registers ? in_register() : operand_element<T, a_transposed>(own.a, first + row, k);
     }
   }
-  add_products<n, T, b_transposed>(lanes, a);
+  add_products<n, T, b_transposed, in_words>(lanes, a);
 }
 // The same of a sparse A, whose values run along k: the metadata say where they stand.
 template <int n, class T, bool b_transposed, int selector>
@@ -334,14 +354,14 @@ static void begin_product(const WgmmaLane& lane, void (*run)(void** lanes)) {
   Products& own = own_products();
   own.list[own.count++ % Products::most] = {lane, run, own.group};
 }
-template <int n, class T, bool a_transposed, bool b_transposed>
+template <int n, class T, bool a_transposed, bool b_transposed, bool in_words>
 TG_DEVICE void wgmma(void* d, uint64_t a, uint64_t b, int add) {
-  begin_product({d, false, {}, a, b, add}, wgmma_lanes<n, T, a_transposed, b_transposed>);
+  begin_product({d, false, {}, a, b, add}, wgmma_lanes<n, T, a_transposed, b_transposed, in_words>);
 }
-template <int n, class T, bool a_transposed, bool b_transposed>
+template <int n, class T, bool a_transposed, bool b_transposed, bool in_words>
 TG_DEVICE void wgmma(void* d, const uint32_t* a, uint64_t b, int add) {
   begin_product({d, true, {a[0], a[1], a[2], a[3]}, 0, b, add},
-                wgmma_lanes<n, T, a_transposed, b_transposed>);
+                wgmma_lanes<n, T, a_transposed, b_transposed, in_words>);
 }
 template <int n, class T, bool b_transposed, int selector>
 TG_DEVICE void sparse_wgmma(void* d, uint64_t a, uint64_t b, uint32_t metadata, int add) {
@@ -371,5 +391,7 @@ template <int count>
 TG_DEVICE void pin(float (&)[count]) {}
 template <int count>
 TG_DEVICE void pin(int (&)[count]) {}
+template <int count>
+TG_DEVICE void pin(uint32_t (&)[count]) {}
 
 }  // namespace tg

@@ -84,6 +84,52 @@ TG_DEVICE void mma_f16(float* c, const uint32_t* a, const uint32_t* b) {
   MmaLane own{c, a, b};
   tegula_threads->together(mma_lanes<from_f16>, &own);
 }
+// The same of a sparse a [16, 32], whose values each thread has as those of a dense one of half the columns.
+struct SparseMmaLane {
+  float* c;
+  const uint32_t *a, *b;
+  uint32_t metadata;
+};
+template <float (*from)(uint16_t), int selector>
+void mma_sparse_lanes(void** lanes) {
+  const auto lane = [&](int i) { return static_cast<const SparseMmaLane*>(lanes[i]); };
+  const auto half = [](uint32_t word, int i) { return from(uint16_t(word >> (16 * i))); };
+  float values[16][16], a[16][32] = {}, b[32][8];
+  for (int i = 0; i < 32; ++i) {
+    const int row = i / 4, pair = i % 4 * 2;
+    for (int h = 0; h < 2; ++h) {
+      for (int r = 0; r < 4; ++r) values[row + r % 2 * 8][pair + r / 2 * 8 + h] = half(lane(i)->a[r], h);
+      for (int r = 0; r < 4; ++r) b[pair + r * 8 + h][row] = half(lane(i)->b[r], h);
+    }
+  }
+  for (int row = 0; row < 16; ++row)
+    for (int group = 0; group < 8; ++group) {
+      const uint32_t word = lane(row % 8 * 4 + 2 * selector + group / 4)->metadata;
+      const int code = int(word >> (row / 8 * 16 + group % 4 * 4)) & 15;
+      a[row][4 * group + (code & 3)] = values[row][2 * group];
+      a[row][4 * group + (code >> 2)] = values[row][2 * group + 1];
+    }
+  for (int i = 0; i < 32; ++i)
+    for (int r = 0; r < 4; ++r)
+      for (int k = 0; k < 32; ++k) lane(i)->c[r] += a[i / 4 + r / 2 * 8][k] * b[k][i % 4 * 2 + r % 2];
+}
+template <int selector>
+TG_DEVICE void mma_sparse_bf16(float* c, const uint32_t* a, const uint32_t* b, uint32_t metadata) {
+  SparseMmaLane own{c, a, b, metadata};
+  tegula_threads->together(mma_sparse_lanes<from_bf16, selector>, &own);
+}
+template <int selector>
+TG_DEVICE void mma_sparse_f16(float* c, const uint32_t* a, const uint32_t* b, uint32_t metadata) {
+  SparseMmaLane own{c, a, b, metadata};
+  tegula_threads->together(mma_sparse_lanes<from_f16, selector>, &own);
+}
+// Sums of f16 in words, which are rounded once by an instruction.
+TG_DEVICE void mma_f16(uint32_t* c, const uint32_t* a, const uint32_t* b) {
+  float sums[4];
+  for (int r = 0; r < 4; ++r) sums[r] = from_f16(uint16_t(c[r / 2] >> 16 * (r % 2)));
+  mma_f16(sums, a, b);
+  for (int r = 0; r < 2; ++r) c[r] = pack_f16(sums[2 * r], sums[2 * r + 1]);
+}
 // The same with words of one number or of four, c [16, 8] += a [16, 8 · each] b [8 · each, 8].
 template <class Sum>
 struct WordsLane {

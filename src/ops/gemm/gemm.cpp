@@ -76,6 +76,7 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   kernel.compute = product_tile_type(c.call(), kernel.type, true);
   kernel.epilogue.scaled = c->scale != 1;
   kernel.precision = kernel.type == f32 ? c->precision : Precision::ieee;
+  kernel.f16_sums &= kernel.compute == f16;
   const bool has_engine = has_copy_engine(c.call());
   if (has_engine && (kernel.compute != f32 || kernel.precision != Precision::ieee)) {
     choose_prepared(kernel, c.dim("m"), c.dim("n"));
@@ -117,7 +118,8 @@ void run(const Bound<Gemm>& c, Launch& launch) {
                   .residual = c.type_if("residual"),
                   .gated = c->gated,
                   .function = c->epilogue,
-                  .rescaled = c->out_scale != 1},
+                  .rescaled = c->out_scale != 1,
+                  .f16_sums = c->sum_dtype == f16},
                  "out", launch);
 }
 
@@ -125,16 +127,34 @@ void accumulate(const Bound<AccumulateGemm>& c, Launch& launch) {
   launch_product(c, {.accumulates = true}, "sum", launch);
 }
 
+// Sums of f16 as tensor cores form them.
+constexpr std::int64_t products_rounded_together = 16;
+template <class Product>
+double sum_in_f16(std::int64_t count, const Product& product) {
+  double sum = 0;
+  for (std::int64_t k = 0; k < count; ++k) {
+    sum += product(k);
+    if ((k + 1) % products_rounded_together == 0 || k + 1 == count) sum = Exact::stored(sum, f16);
+  }
+  return sum;
+}
+
+bool is_summed_in_f16(const Bound<Gemm>& c) { return c->sum_dtype == f16; }
+bool is_summed_in_f16(const Bound<AccumulateGemm>&) { return false; }
+
 // The element (i, j) of the product of matrices z, as a function of them.
 template <class Op>
 auto product_of(const Bound<Op>& c, Exact& exact) {
   const Tensor a = c->transpose_a ? exact["a"].transpose(1, 2) : exact["a"];
   const Tensor b = c->transpose_b ? exact["b"].transpose(1, 2) : exact["b"];
-  const bool of_8_bits = exact.steps() != f64 && c.type("a").bits() == 8;
+  const bool in_steps = exact.steps() != f64, of_8_bits = in_steps && c.type("a").bits() == 8,
+             in_f16 = in_steps && is_summed_in_f16(c);
   return [=, &c, &exact](std::int64_t z, std::int64_t i, std::int64_t j) {
-    return c->scale * sum_of_8_bits(c.dim("k"), of_8_bits, [&](std::int64_t k) {
-             return operand(c, exact, a.at<double>(z, i, k)) * operand(c, exact, b.at<double>(z, k, j));
-           });
+    const auto term = [&](std::int64_t k) {
+      return operand(c, exact, a.at<double>(z, i, k)) * operand(c, exact, b.at<double>(z, k, j));
+    };
+    const std::int64_t count = c.dim("k");
+    return c->scale * (in_f16 ? sum_in_f16(count, term) : sum_of_8_bits(count, of_8_bits, term));
   };
 }
 
@@ -179,6 +199,8 @@ std::vector<Example> gemm_examples() {
   return {{"square", "m=64 n=64 k=64"},
           {"ragged_bias_gelu", "m=37 k=45 n=29 bias activation=gelu"},
           {"transposed_f16", "m=40 k=33 n=17 f16 transpose_a transpose_b out_dtype=f32"},
+          {"sums_of_f16", "m=136 k=200 n=72 f16 transpose_b bias activation=relu sum_dtype=f16"},
+          {"split_sums_of_f16", "m=20 k=520 n=136 f16 sum_dtype=f16 out_dtype=f32 splits=3"},
           {"along_k_e4m3", "m=140 k=200 n=72 e4m3 transpose_b scale=0.25"},
           {"across_k_e5m2", "m=70 k=90 n=40 e5m2 out_dtype=f32 bias:f32"},
           {"split_bf16", "m=20 k=520 n=136 bf16 bias activation=silu splits=3"},
@@ -232,8 +254,16 @@ const OperatorSchema& gemm_schema() {
                   "factor of the result, such as the inverse of its scale in fp8", any_factor)
           .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16, bf16, e4m3 or e5m2", "convert the result"})
+          .option(&Gemm::sum_dtype, "sum_dtype", "dtype of the sums of tensor cores",
+                  {{}, {}, false, "f32, or f16 for matrices of f16", "leave it out"})
           .with(add_precision<Gemm>)
           .with(add_product_tiles<Gemm>)
+          .require(
+              "sum_dtype",
+              [](const Bound<Gemm>& c) {
+                return c->sum_dtype.value_or(f32) == f32 || (c->sum_dtype == f16 && c.type("a") == f16);
+              },
+              "f32, or f16 for matrices of f16", "leave it out")
           .require("gated", "gated ? n%2 == 0 : 1", "an even number of columns",
                    "give as many gates as values")
           .composed_gradient("products")
@@ -243,6 +273,8 @@ const OperatorSchema& gemm_schema() {
                      {"1024", "m=1024 n=1024 k=1024"},
                      {"2048", "m=2048 n=2048 k=2048"},
                      {"1024_bf16", "m=1024 n=1024 k=1024 bf16"},
+                     {"8192_f16", "m=8192 n=8192 k=8192 f16 transpose_b"},
+                     {"8192_sums_of_f16", "m=8192 n=8192 k=8192 f16 transpose_b sum_dtype=f16"},
                      {"4096_tf32", "m=4096 n=4096 k=4096 transpose_b precision=tf32"},
                      {"4096_tf32_turned", "m=4096 n=4096 k=4096 precision=tf32"},
                      {"4096_tf32_x3", "m=4096 n=4096 k=4096 transpose_b precision=tf32x3"}})

@@ -98,10 +98,10 @@ struct Program {
     if (c.prepare_b) b = as_tf32("prepared_b", b, !c.transpose_b, terms), transpose_b = true;
   }
 
-  Sums zeros(int rows, int width, bool gated) const {
+  Sums zeros(int rows, int width, bool gated, DType type = f32) const {
     Sums sums;
     for (const char* name : {"sum", "values"})
-      if (sums.empty() || gated) sums.emplace_back(name, std::initializer_list<int>{rows, width}, f32, 0);
+      if (sums.empty() || gated) sums.emplace_back(name, std::initializer_list<int>{rows, width}, type, 0);
     return sums;
   }
 
@@ -114,6 +114,16 @@ struct Program {
     const Expr third = step / ceildiv(k, t.k);
     return {term(a, true, select(third == 1, 1, 0)), term(b, true, select(third == 0, 1, 0)),
             step % ceildiv(k, t.k) * t.k};
+  }
+
+  // The sums of a tile over these steps, for what follows in f32.
+  Sums product(const Place& at, const Range& steps, bool gated) {
+    Sums sums = zeros(t.m, t.n, gated, c.f16_sums ? f16 : f32);
+    multiply(at, steps, sums);
+    if (!c.f16_sums) return sums;
+    Sums wide;
+    for (Fragment& sum : sums) wide.push_back(sum.to(f32));
+    return wide;
   }
 
   void multiply(const Place& at, const Range& steps, Sums& sums) {
@@ -167,8 +177,7 @@ struct Program {
   void whole_grid() {
     grid(ceildiv(columns, t.n), ceildiv(m, t.m), batch, options(), [&](Index x, Index y, Index z) {
       const Place at{z, y * t.m, x * t.n};
-      Sums sums = zeros(t.m, t.n, c.gated);
-      multiply(at, range(0, steps()), sums);
+      Sums sums = product(at, range(0, steps()), c.gated);
       store(at, sums);
     });
   }
@@ -178,8 +187,7 @@ struct Program {
     grid(ceildiv(n, t.n), ceildiv(m, t.m), batch * t.splits, options(), [&](Index x, Index y, Index z) {
       Expr split = z % t.splits;
       const Place at{z / t.splits, y * t.m, x * t.n};
-      Sums sum = zeros(t.m, t.n, false);
-      multiply(at, range(steps() * split / t.splits, steps() * (split + 1) / t.splits), sum);
+      Sums sum = product(at, range(steps() * split / t.splits, steps() * (split + 1) / t.splits), false);
       copy(sum[0], partial->slice(split, at.matrix).at(at.row, at.column));
     });
   }
@@ -208,8 +216,7 @@ struct Program {
       const Place at = place_of(select(block < whole, block, whole + of_tail / splits));
       Expr begin = select(block < whole, 0, steps() * split / splits),
            end = select(block < whole, steps(), steps() * (split + 1) / splits);
-      Sums sum = zeros(t.m, t.n, false);
-      multiply(at, range(begin, end), sum);
+      Sums sum = product(at, range(begin, end), false);
       when(block < whole, [&] { store(at, sum); }).otherwise([&] {
         copy(sum[0], partial->slice(split, of_tail / splits));
       });

@@ -33,6 +33,7 @@ struct GemmKernel {
   bool accumulates = false;  // the result is added to what out holds
   bool rescaled = false;     // the result has a factor
   Precision precision = Precision::ieee;
+  bool f16_sums = false;  // of tiles of f16
   GemmTiles tiles = {};
   int tail_splits = 1;             // splits of k of the tiles of the last round of blocks
   std::optional<int> stages = {};  // of loads that run ahead, in blocks that have a processor alone
@@ -43,7 +44,8 @@ struct GemmKernel {
                       labelled("qa", prepare_a), labelled("qb", prepare_b), labelled("stages", stages),
                       labelled("tail", tail_splits > 1 ? std::optional(tail_splits) : std::nullopt), epilogue,
                       labelled("residual", residual), labelled("gated", gated), function,
-                      labelled("accumulates", accumulates), labelled("rescaled", rescaled), precision);
+                      labelled("accumulates", accumulates), labelled("rescaled", rescaled), precision,
+                      labelled("f16_sums", f16_sums));
   }
 };
 

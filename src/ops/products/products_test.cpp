@@ -274,6 +274,54 @@ TEST(QuantisedGemm, TakesTilesWithFewRowsInside) {
   choose_candidates("");
 }
 
+// In splits and gated, with rows off the copy engine's, and by tiles of any rows.
+TEST(Gemm, SumsInF16) {
+  for (const std::int64_t k : {72, 200, 203}) {
+    const Tensor a = Tensor::random_normal({70, k}, f16, 1), b = Tensor::random_normal({136, k}, f16, 2);
+    for (const bool gated : {false, true})
+      for (const std::int64_t splits : {1, 2})
+        expect_right("gemm", {{"a", a}, {"b", b}},
+                     {{"transpose_b", true},
+                      {"gated", gated},
+                      {"splits", std::int64_t{splits}},
+                      {"sum_dtype", std::string("f16")}});
+  }
+  const auto refusal_of = [](DType type, DType sum) {
+    const Tensor a = Tensor::zeros({8, 8}, type);
+    return refusal([&] { gemm(a, a, {.sum_dtype = sum}); });
+  };
+  const char* const expected = "argument 'sum_dtype': expected f32, or f16 for matrices of f16";
+  EXPECT_NE(refusal_of(bf16, f16).find(expected), std::string::npos) << refusal_of(bf16, f16);
+  EXPECT_NE(refusal_of(f16, bf16).find(expected), std::string::npos) << refusal_of(f16, bf16);
+}
+
+TEST(Products, RefuseScalesAndPackedSizesThatDoNotFit) {
+  const Tensor a = Tensor::zeros({4, 128}, bf16), bytes = Tensor::zeros({8, 64}, u8),
+               of_bytes = Tensor::zeros({1, 8}, f32);
+  const auto expect = [](const std::string& message, const char* part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect(refusal([&] { quantised_gemm(a, Tensor::zeros({8, 60}, u8), of_bytes); }), "argument 'b'");
+  expect(refusal([&] { quantised_gemm(a, bytes, Tensor::zeros({2, 8}, f32)); }), "argument 'scales'");
+  expect(refusal([&] {
+           quantised_gemm(a, bytes, Tensor::zeros({4, 9}, u8), {.format = WeightFormat::mxfp4});
+         }),
+         "argument 'scales'");
+  const Tensor rows = Tensor::zeros({4, 256}, e4m3), of_rows = Tensor::zeros({4, 2}, f32);
+  expect(refusal([&] {
+           scaled_gemm(rows, rows, of_rows, Tensor::zeros({1, 3}, f32));
+         }),
+         "argument 'scale_b'");
+  expect(refusal([&] {
+           scaled_gemm(rows, rows, Tensor::zeros({4, 3}, f32), Tensor::zeros({1, 3}, f32));
+         }),
+         "argument 'scale_a'");
+  expect(refusal([&] {
+           gemm_24(Tensor::zeros({4, 64}, bf16), Tensor::zeros({4, 15}, u8), a.transpose(0, 1));
+         }),
+         "argument 'metadata'");
+}
+
 // Rows outside are not brought where a tile is partly outside: what stands there reaches no result.
 TEST(Gemm, TakesTilesWithFewRowsInside) {
   for (const DType type : {bf16, e4m3})

@@ -152,7 +152,7 @@ constexpr TileCost narrow_tiles[] = {
 // Whether there are sparse products for such operands; the interpreter knows what metadata mean.
 bool multiplies_sparse(const BoundCall& c, bool along_k, DType type) {
   if (c.target() == tegula::Target::interpreter()) return true;
-  return has_copy_engine(c) && (along_k || type.bits() == 16);
+  return type.bits() == 16 ? c.on_gpu() : along_k && has_copy_engine(c);
 }
 
 // The type of tiles of the dense matrix.
@@ -163,21 +163,22 @@ DType dense_type(const BoundCall& c, DType type) {
 void plan_tiles(const BoundCall& c, const GemmTiles& given, SparseGemmInstance& t) {
   const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
   if (!multiplies_sparse(c, t.transpose_b, t.type)) t.dense = dense_type(c, t.type);
+  const bool by_warps = c.on_gpu() && (t.dense || !has_copy_engine(c));  // not by warp groups
   ProductTile tile{64, 64};
   t.tiles = given;
   if (t.dense && !c.on_gpu() && t.type != i8) {
     t.tiles = plan_product({1, m, n, k}, {given.m, given.n, given.k, 1}).tiles;
   } else if (c.on_gpu()) {
-    const bool narrow = t.type.bits() == 8 || t.dense;
+    const bool narrow = t.type.bits() == 8 || by_warps;
     tile = best_tile(narrow ? std::span<const TileCost>(narrow_tiles) : wide_tiles, {1, m, n, k},
                      t.type.bytes(), planned_gpu_processors(c));
   }
   if (t.tiles.m == 0) t.tiles.m = tile.m;
   if (t.tiles.n == 0) t.tiles.n = tile.n;
   const bool is_large = t.type.bits() == 16 && t.tiles.m * t.tiles.n > most_sums_of_long_steps;
-  if (t.tiles.k == 0) t.tiles.k = (t.dense || is_large) && c.on_gpu() ? 64 : 128;
+  if (t.tiles.k == 0) t.tiles.k = by_warps || (is_large && c.on_gpu()) ? 64 : 128;
   t.tiles.splits = 1;
-  t.by_threads = c.on_gpu() && !t.dense && k % columns_of_piece == 0 && t.tiles.k == 64;
+  t.by_threads = c.on_gpu() && !by_warps && k % columns_of_piece == 0 && t.tiles.k == 64;
 }
 
 SparseGemmInstance sparse_gemm_plan(const Bound<Gemm24>& c) {

@@ -124,7 +124,7 @@ const CudaPass list[] = {
     {"expand_sparse", "a sparse operand that no instruction takes becomes a dense tile",
      [](CudaPlan& plan) {
        plan.kernel = expand_sparse(plan.kernel, [&](const ir::Gemm& gemm, int threads) {
-         return plan_gemm(gemm, threads, plan.target).instruction == GemmInstruction::wgmma;
+         return plan_gemm(gemm, threads, plan.target).instruction != GemmInstruction::fma;
        });
      }},
     {"drop_limits",

@@ -8,6 +8,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/element_bits.hpp"
 #include "passes/cuda/operand_place.hpp"
+#include "passes/cuda/word_sums.hpp"
 
 namespace tegula::passes {
 
@@ -87,7 +88,8 @@ std::optional<Conversion> store_in_place(const Stmt& s, const Layouts& layouts) 
   return elements == result->to->elements() ? result : std::nullopt;
 }
 
-// Whether a loop over elements only reads the fragment, each thread its own registers.
+}  // namespace
+
 bool reads_words(const Stmt& s, const Buffer& fragment, const Layouts& layouts) {
   const auto& loop = *as<For>(s);
   const auto own = layouts.fragments.find(&fragment);
@@ -103,6 +105,8 @@ bool reads_words(const Stmt& s, const Buffer& fragment, const Layouts& layouts) 
   });
   return result;
 }
+
+namespace {
 
 // Whether whoever reads the fragment in the loop stores its elements as they are in memory of its type, which
 // rounds.
@@ -369,6 +373,7 @@ std::optional<Conversion> matrix_load(const Stmt& s, const Computing& own) {
 
 FragmentForms fragment_forms(const Body& body, const Computing& own) {
   FragmentForms result{packed_of(body, own), {}};
+  result.packed.merge(sums_in_words(body, own));
   result.unrounded = unrounded_of(body, own, result.packed);
   return result;
 }

@@ -2,6 +2,7 @@
 //
 // Fragments that feed products from registers are packed into words of two elements (four 8-bit elements)
 // where they are converted; the words are stored to shared memory as they are, and are otherwise only read.
+// So are sums of f16, which tensor cores add to in words, where the program only fills and reads them.
 // Other fragments whose readers all round hold unrounded values.
 #pragma once
 #include <optional>
@@ -52,6 +53,9 @@ std::optional<Conversion> matrix_store(const ir::Stmt& s, const Computing& own);
 
 // The transposed of a swizzled tile to the fragment of a wgmma's sum, by ldmatrix.
 std::optional<Conversion> matrix_load(const ir::Stmt& s, const Computing& own);
+
+// Whether a loop over elements only reads the fragment, each thread its own registers.
+bool reads_words(const ir::Stmt& s, const ir::Buffer& fragment, const Layouts& layouts);
 
 FragmentForms fragment_forms(const ir::Body& body, const Computing& own);
 

@@ -300,16 +300,29 @@ Body Lowering::body(const Body& statements, int threads) {
   return result;
 }
 
+// Sums of f16 that are widened before anything else is done with them leave those of f32 the same way.
+void add_widened(const Body& body, const Sums& in_words, Sums& result) {
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* copy = as<Copy>(s);
+    if (!copy || !is_fragment(copy->to) || copy->to.buffer->type != f32) return;
+    const auto sum = in_words.find(copy->from.buffer.get());
+    if (sum != in_words.end() && is_whole(copy->from) && is_whole(copy->to))
+      result.emplace(copy->to.buffer.get(), sum->second);
+  });
+}
+
 // Fragments that products by wgmma leave as the copy engine's way through shared memory expects them.
 Sums sums_of(const Grid& grid, const CudaTarget& target) {
-  Sums result;
+  Sums result, in_words;
   if (!target.has_wgmma() || !target.copy_engine) return result;
   for (const auto& [gemm, threads] : team_products(grid.body, grid.hints.threads)) {
     if (threads != grid.hints.threads || !is_whole(gemm->c)) continue;
     const GemmPlan plan = plan_gemm(*gemm, threads, target);
-    const bool by_groups = plan.instruction == GemmInstruction::wgmma && gemm->c.buffer->type == f32;
-    if (by_groups) result.emplace(gemm->c.buffer.get(), HeldSum{plan.parts, plan.swapped});
+    const DType type = gemm->c.buffer->type;
+    if (plan.instruction != GemmInstruction::wgmma || !type.is_floating()) continue;
+    (type == f32 ? result : in_words).emplace(gemm->c.buffer.get(), HeldSum{plan.parts, plan.swapped});
   }
+  add_widened(grid.body, in_words, result);
   return result;
 }
 

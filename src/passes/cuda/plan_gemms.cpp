@@ -63,6 +63,13 @@ layout::OwnBlock own_block(const Gemm& gemm, std::int64_t threads) {
   return own;
 }
 
+// Whether warps multiply a sparse operand by the words of its metadata, each of 64 columns.
+bool is_sparse_for_warps(const Gemm& gemm) {
+  const DType type = gemm.a.buffer->type;
+  return type.is_floating() && type.bits() == 16 && gemm.c.buffer->type == f32 && gemm.depth() % 64 == 0 &&
+         gemm.a.buffer->space == Space::shared;
+}
+
 }  // namespace
 
 bool lies_along_k(const Gemm& gemm, const View& operand) {
@@ -124,16 +131,16 @@ GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
     if (by_groups) return *by_groups;
     plan.fallback = by_groups.reason();
   }
-  const bool dense = !gemm.metadata;
-  if (dense && is_on_tensor_cores(gemm) && threads % 32 == 0 && n % 8 == 0) {
+  const bool dense = !gemm.metadata, by_warps = is_on_tensor_cores(gemm) && threads % 32 == 0 && n % 8 == 0;
+  if (by_warps && (dense || is_sparse_for_warps(gemm))) {
     plan.instruction = GemmInstruction::mma_sync;
     plan.parts = divide(m, n, threads / 32, 16);
     plan.accumulator = layout::mma_accumulator(m, n, plan.parts);
-    plan.a_in_registers = gemm.a.buffer->space == Space::fragment && is_whole(gemm.a) && type.bits() == 16 &&
-                          k % 16 == 0 && plan.parts.along_n == 1;
+    plan.a_in_registers = dense && gemm.a.buffer->space == Space::fragment && is_whole(gemm.a) &&
+                          type.bits() == 16 && k % 16 == 0 && plan.parts.along_n == 1;
     if (type == f32) plan.k = 8;
     if (!type.is_floating()) plan.k = 32;
-    if (k % 16 == 0 && plan.k == 16) plan.operand_a = layout::mma_operand_a(m, k, plan.parts);
+    if (dense && k % 16 == 0 && plan.k == 16) plan.operand_a = layout::mma_operand_a(m, k, plan.parts);
     return plan;
   }
   if (dense) {

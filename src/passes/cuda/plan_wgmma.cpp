@@ -217,9 +217,9 @@ Planned<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
   // Two instructions of a sparse product in 16 bits share a word of metadata.
   const int step = 256 / type.bits() * (gemm.metadata ? 2 : 1);
   const int least = gemm.metadata ? 64 : step;
-  const DType sum = type.is_floating() ? f32 : i32;
-  if (!is_on_tensor_cores(gemm) || gemm.b.buffer->type != type || gemm.c.buffer->type != sum)
-    return reason_of_types(gemm);
+  const DType sum = gemm.c.buffer->type;
+  const bool is_sum = sum == (type.is_floating() ? f32 : i32) || (sum == f16 && type == f16);
+  if (!is_on_tensor_cores(gemm) || gemm.b.buffer->type != type || !is_sum) return reason_of_types(gemm);
   if (const Reason reason = reason_of_threads(gemm, threads, least); !reason.why.empty()) return reason;
   if (type.bits() != 16) {
     if (const Reason reason = reason_of_order(gemm); !reason.why.empty()) return reason;
