@@ -3,11 +3,14 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "codegen/cuda/grid_state.hpp"
 #include "codegen/cuda/places.hpp"
+#include "codegen/cuda/reductions.hpp"
+#include "passes/cuda/lane_sums.hpp"
 #include "passes/cuda/plan_row_stores.hpp"
 #include "passes/cuda/plan_rows.hpp"
 
@@ -60,6 +63,10 @@ class ElementPrinter : protected GridState {
 
   // ---- blocks that are spread over a cluster (print_spread.cpp)
   void begin_spread_block();
+  bool is_counted(DType type, const passes::Parting& divided) const;
+  std::string place_of_meeting(const Meeting& m) const;
+  void await_parts(std::span<const Meeting> meetings);
+  void leave_meeting(std::span<const Meeting> meetings);
   void refuse_to_spread(const std::string& why, const char* remedy);
 
   void to_shared(const FragmentTile& from, const SharedTile& to, const Loc& at);

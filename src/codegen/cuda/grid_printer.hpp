@@ -249,7 +249,7 @@ class CudaGridPrinter : private RowPrinter {
   void each_sum(const Meeting& m, const std::string& header,
                 const std::function<void(const Coordinates&, const std::string&)>& body);
   std::optional<Meeting> begin_meeting(ir::ReduceOp op, DType type, const passes::Parting& divided,
-                                       const FragmentTile& sum, const Loc& at);
+                                       const FragmentTile& sum, const Loc& at, bool counts);
   void end_meeting(const Meeting& m);
   std::size_t reductions_together(const ir::Body& statements, std::size_t first) const;
   void print_reductions_together(std::span<const ir::Stmt> statements);

@@ -55,7 +55,8 @@ void CudaGridPrinter::keep_apart(const For& n) {
   for (const auto& [tensor, memory] : memory_of_) {
     const bool alone = std::count_if(memory_of_.begin(), memory_of_.end(),
                                      [&](const auto& other) { return other.second == memory; }) == 1;
-    if (alone && written_.contains(tensor) && passes::steps_are_apart(n, *tensor)) out_.keep_apart(memory);
+    if (alone && written_.contains(tensor) && passes::steps_are_apart(n, *tensor, planned_.extents))
+      out_.keep_apart(memory);
   }
 }
 

@@ -29,7 +29,7 @@ CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaP
   for_each_stmt(plan.kernel, [&](const Stmt& s) { any_products_ |= as<Gemm>(s) != nullptr; });
   for (const Dim& dim : signature.kernel().dims) facts_.add_multiple(dim.variable, dim.multiple);
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
-                           "threadIdx", "blockIdx", "printf", "first", "f", "cta", "own_memory"})
+                           "threadIdx", "blockIdx", "printf", "first", "f", "cta", "own_memory", "meetings"})
     names_.unique(name);
   const auto& buffers = signature.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) memory_of_[buffers[i].get()] = static_cast<int>(i);

@@ -93,6 +93,12 @@ void CudaGridPrinter::print_reductions_together(std::span<const Stmt> statements
     std::optional<Meeting> meeting;
   };
   std::vector<Open> open;
+  std::vector<Meeting> meetings;
+  const bool counts = std::all_of(statements.begin(), statements.end(), [&](const Stmt& s) {
+    const auto* n = as<Reduce>(s);
+    return !n || is_counted(n->to.buffer->type,
+                            passes::parting(fragments_.at(n->from.buffer.get()).layout, n->dim));
+  });
   for (const Stmt& s : statements)
     if (as<Declare>(s)) stmt(s);
   for (const Stmt& s : statements) {
@@ -106,12 +112,15 @@ void CudaGridPrinter::print_reductions_together(std::span<const Stmt> statements
     const FragmentTile sum = end_fold(*n, s->at);
     const passes::Parting divided = passes::parting(from.layout, n->dim);
     fold_lanes(divided, sum, n->op);
-    open.push_back({s, sum, begin_meeting(n->op, n->to.buffer->type, divided, sum, s->at)});
+    open.push_back({s, sum, begin_meeting(n->op, n->to.buffer->type, divided, sum, s->at, counts)});
+    if (open.back().meeting) meetings.push_back(*open.back().meeting);
   }
+  await_parts(meetings);
   for (const Open& own : open) {
     if (own.meeting) end_meeting(*own.meeting);
     finish_reduction(*as<Reduce>(own.stmt), own.sum, own.stmt->at);
   }
+  leave_meeting(meetings);
 }
 
 void CudaGridPrinter::begin_fold(const Reduce& n, const Loc& at) {
@@ -202,7 +211,11 @@ void CudaGridPrinter::fold_threads(const Reduce& n, const FragmentTile& from, co
 
 void CudaGridPrinter::fold_warps(ReduceOp op, DType type, const passes::Parting& divided,
                                  const FragmentTile& sum, const Loc& at) {
-  if (const auto meeting = begin_meeting(op, type, divided, sum, at)) end_meeting(*meeting);
+  const auto meeting = begin_meeting(op, type, divided, sum, at, is_counted(type, divided));
+  if (!meeting) return;
+  await_parts({&*meeting, 1});
+  end_meeting(*meeting);
+  leave_meeting({&*meeting, 1});
 }
 
 // The loop over the registers of a sum, with the place of each among the elements.
@@ -224,9 +237,10 @@ void CudaGridPrinter::each_sum(const Meeting& m, const std::string& header,
 
 // Nothing, if the parts are in one warp.
 std::optional<Meeting> CudaGridPrinter::begin_meeting(ReduceOp op, DType type, const passes::Parting& divided,
-                                                      const FragmentTile& sum, const Loc& at) {
+                                                      const FragmentTile& sum, const Loc& at, bool counts) {
   if (divided.parts.empty()) return std::nullopt;
   Meeting m{op, sum, at, {}};
+  m.is_counted = counts;
   std::string part;
   for (const auto& [step, number] : divided.numbers) {
     part += (part.empty() ? "" : " + ") + times(digit_text(team_.thread, step, number), m.parts);
@@ -236,24 +250,30 @@ std::optional<Meeting> CudaGridPrinter::begin_meeting(ReduceOp op, DType type, c
   if (sum.layout.register_count() != m.elements)
     refuse_to_spread(fmt::format("threads have different elements of the sum {}", sum.name),
                      "reduce vectors, one number a thread or warp");
-  m.tile = place_between_threads(sum.name, m.elements * m.parts,
-                                 type.bits() < 32 && !type.is_boolean() ? compute_type(type) : type);
+  m.tile = place_between_threads(sum.name, m.elements * m.parts * (counts ? meeting_places : 1),
+                                 type_of_parts(type));
   out_.code();
-  out_.touch({m.tile.memory, MemoryUse::write});
+  if (!counts) out_.touch({m.tile.memory, MemoryUse::write});
   // Threads that hold the same partial result store the same value.
   each_sum(m, "parts to shared memory", [&](const Coordinates& x, const std::string& flat) {
-    out_.line(fmt::format("{}tg::store{}({} + ({}) * {} + {}, {}[r]);",
-                          x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside),
-                          ctas_ > 1 ? fmt::format("_in_all<{}>", ctas_) : "", m.tile.name, part, m.elements,
-                          flat, sum.name));
+    const std::string place = fmt::format("{} + {}({}) * {} + {}", m.tile.name, place_of_meeting(m), part,
+                                          m.elements, flat);
+    const std::string condition = x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside);
+    if (counts)
+      out_.line(fmt::format("{}tg::send_to_all<{}>({}, {}[r], meetings.barrier());", condition, ctas_, place,
+                            sum.name));
+    else
+      out_.line(fmt::format("{}tg::store{}({}, {}[r]);", condition,
+                            ctas_ > 1 ? fmt::format("_in_all<{}>", ctas_) : "", place, sum.name));
   });
   return m;
 }
 
 void CudaGridPrinter::end_meeting(const Meeting& m) {
   out_.code();
-  out_.touch({m.tile.memory, MemoryUse::read});
-  each_sum(m, "and together", [&](const Coordinates& x, const std::string& flat) {
+  if (!m.is_counted) out_.touch({m.tile.memory, MemoryUse::read});
+  each_sum(m, "and together", [&](const Coordinates& x, const std::string& own) {
+    const std::string flat = place_of_meeting(m) + own;
     if (meets_in_lanes(m)) {
       out_.line(fmt::format("{0}[r] = tg::across_lanes<{1}, 1, {2}>(tg::load({3} + {4} % {2} * {5} + {6}));",
                             m.sum.name, combination_of(m.op), m.parts, m.tile.name, team_.thread, m.elements,
@@ -273,6 +293,8 @@ void CudaGridPrinter::end_meeting(const Meeting& m) {
         m.parts, m.sum.name, combination_of(m.op), m.tile.name, m.elements, flat));
     if (!x.inside.empty()) out_.close();
   });
+  // Warps of other CTAs send parts whenever they want: nothing else is ever here.
+  if (m.is_counted) return;
   // The next ones meet elsewhere, so that nobody waits for those who still read here.
   if (roles_ || m.tile.memory.end - m.tile.memory.begin > most_kept_bytes) return release(m.tile);
   kept_.push_back(m.tile);

@@ -123,6 +123,20 @@ TG_DEVICE void store_in_all(T* p, V x) {
   asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(cta % ctas));
   if (cta < ctas) store((T*)there, x);
 }
+// The same, and the barrier at that place there counts the bytes.
+template <int ctas, class T>
+TG_DEVICE void send_to_all(T* p, T x, uint32_t barrier) {
+  static_assert(sizeof(T) == 4);
+  const unsigned int cta = threadIdx.x % 32;
+  if (cta < ctas)
+    asm volatile(
+        "{\n.reg .b32 there, counter;\nmapa.shared::cluster.u32 there, %0, %2;\n"
+        "mapa.shared::cluster.u32 counter, %1, %2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %3, [counter];\n}" ::"r"(
+            shared_address(p)),
+        "r"(barrier), "r"(cta), "r"(bits_as<uint32_t>(x))
+        : "memory");
+}
 // Says that reads by tensor cores are over: wider than the block it would become a fence of the whole GPU.
 TG_DEVICE void barrier_arrive_in(uint32_t barrier, uint32_t block) {
   asm volatile(

@@ -6,6 +6,26 @@ namespace tg {
 
 // What is the same for all threads of a warp, in a form that shows it: it stays in uniform registers.
 TG_DEVICE int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+// ---- sums of a block that is spread over a cluster: warps send their parts to all of its CTAs
+template <int places>
+struct Meetings {
+  uint32_t barriers, number = 0;
+
+  __device__ __forceinline__ explicit Meetings(void* p) : barriers(shared_address(p)) {
+    if (threadIdx.x != 0) return;
+#pragma unroll
+    for (int i = 0; i < places; ++i) barrier_init(barriers + 8 * i, 1);
+    init_fence();
+  }
+  __device__ __forceinline__ int place() const { return number % places; }
+  __device__ __forceinline__ uint32_t barrier() const { return barriers + 8 * place(); }
+  __device__ __forceinline__ void expect(uint32_t bytes) const {
+    if (threadIdx.x == 0) barrier_expect(barrier(), bytes);
+  }
+  __device__ __forceinline__ void wait() const { barrier_wait(barrier(), number / places % 2); }
+  __device__ __forceinline__ void next() { ++number; }
+};
+
 // ---- rings: `depth` slots, each with a barrier that it is full and one that it is empty again
 // Where a role stands in rings that it advances together.
 template <int slots>

@@ -48,6 +48,13 @@ TG_DEVICE void store_in_all(T* p, V x) {
   const int distance = (int(cta) - int(blockIdx.x % ctas)) * tegula_shared_bytes;
   if (cta < ctas) store((T*)((unsigned char*)p + distance), x);
 }
+template <int ctas, class T>
+TG_DEVICE void send_to_all(T* p, T x, uint32_t barrier) {
+  store_in_all<ctas>(p, x);
+  const unsigned cta = threadIdx.x % 32;
+  const int distance = (int(cta) - int(blockIdx.x % ctas)) * int(tegula_shared_bytes);
+  if (cta < ctas) barrier_complete(uint32_t(int(barrier) + distance), sizeof(T));
+}
 // An instruction of all four warps of a group.
 template <int count>
 TG_DEVICE void registers_up() {

@@ -83,6 +83,28 @@ INSTANTIATE_TEST_SUITE_P(Table, StepsApart,
                                            StepsCase{"all_the_same", 0, 0, 0, false}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// Rows that are as far apart as there are blocks: a block runs only if there is one.
+TEST(StepsApart, KnowRowsOfBlocksThatStay) {
+  for (const bool by_blocks : {false, true}) {
+    const lang::Kernel program = kernel("stays", [&] {
+      Dim M("M");
+      Tensor x = inout("x", {M, 64}, f32);
+      const Expr blocks = min(M, max(processors() / 8 - 1, 1)), stride = by_blocks ? blocks : M / 3;
+      grid(blocks, {.threads = 64}, [&](Index block) {
+        serial(ceildiv(M - block, blocks), [&](Index i) {
+          Fragment row = load(x.slice(block + i * stride), {64}, f32);
+          copy(row, x.slice(block + i * stride));
+        });
+      });
+    });
+    const ir::Grid& grid = program.ir()->grids[0];
+    const auto loops = testing::all_of<ir::For>(grid.body);
+    const ir::Buffer& x = *program.ir()->parameters[0].tensor;
+    EXPECT_EQ(steps_are_apart(*loops[0], x, grid.extents), by_blocks);
+    EXPECT_FALSE(steps_are_apart(*loops[0], x));
+  }
+}
+
 // ---- late_loads
 
 // Where the weights' load stands beside the reduction, in the order of the plan.

@@ -15,10 +15,18 @@ using namespace ir;
 
 namespace {
 
-// Along a dimension, in a step: base + factor · step + [low, high], with a base that no step changes.
+// Along a dimension, in a step: base + factor · step + [low, high], with a base that no step changes. The
+// factor is a number or, where that is 0, an expression that no step changes, if there is one.
 struct Interval {
   Affine base = {};
   std::int64_t factor = 0, low = 0, high = 0;
+  Expr stride = {};
+
+  bool goes_like(const Interval& other) const {
+    const bool same_stride =
+        stride && other.stride ? equal(stride, other.stride) : stride == other.stride;
+    return factor == other.factor && same_stride && equal(base, other.base);
+  }
 };
 using Intervals = std::vector<std::optional<Interval>>;  // one for each dimension; none: not known
 
@@ -102,6 +110,10 @@ class PlacesOfSteps {
         result.base.terms.push_back(term);
         continue;
       }
+      if (const Expr stride = stride_of(term.atom); stride && !result.stride) {
+        result.stride = stride;
+        continue;
+      }
       if (!v || !elements) return std::nullopt;
       const auto own = std::find(elements->index.begin(), elements->index.end(), v);
       if (own == elements->index.end()) return std::nullopt;
@@ -113,6 +125,14 @@ class PlacesOfSteps {
     return result;
   }
 
+  // What the step is multiplied by, if that is all and has one value in all steps.
+  Expr stride_of(const Expr& e) const {
+    if (e->op != Op::mul) return {};
+    for (const std::size_t own : {0, 1})
+      if (e->args[own]->variable == steps_.index[0] && is_fixed(e->args[1 - own])) return e->args[1 - own];
+    return {};
+  }
+
   const For& steps_;
   const Buffer& tensor_;
   std::unordered_set<const Variable*> of_steps_;  // that a step defines
@@ -122,20 +142,25 @@ class PlacesOfSteps {
 
 }  // namespace
 
-bool steps_are_apart(const For& loop, const Buffer& tensor) {
+bool steps_are_apart(const For& loop, const Buffer& tensor, const std::vector<Expr>& positive) {
   const PlacesOfSteps touched(loop, tensor);
   if (!touched.known() || touched.all().empty()) return false;
   for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
     std::optional<Interval> around = touched.all()[0][d];
     for (const Intervals& own : touched.all()) {
-      if (!around || !own[d] || own[d]->factor != around->factor || !equal(own[d]->base, around->base)) {
+      if (!around || !own[d] || !own[d]->goes_like(*around)) {
         around.reset();
         break;
       }
       around->low = std::min(around->low, own[d]->low);
       around->high = std::max(around->high, own[d]->high);
     }
-    if (around && std::abs(around->factor) > around->high - around->low) return true;
+    if (!around) continue;
+    const bool moves = std::any_of(positive.begin(), positive.end(), [&](const Expr& e) {
+      return around->stride && equal(e, around->stride);
+    });
+    if (moves && around->factor == 0 && around->high == around->low) return true;
+    if (!around->stride && std::abs(around->factor) > around->high - around->low) return true;
   }
   return false;
 }
