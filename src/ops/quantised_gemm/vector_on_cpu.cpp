@@ -56,13 +56,18 @@ struct CpuSteps {
       parallel(result, [&](Index i, Index j) { result(i, j) = f32(scale_of(stored(i, j), type)); });
       return result;
     };
-    Shared stored({by_group ? groups : cpu_rows, by_group ? cpu_rows : groups}, type);
-    copy(by_group ? stored_numbers.at(group, row) : stored_numbers.at(row, group), stored);
+    const auto brought = [&](DType as) {
+      Shared stored({by_group ? groups : cpu_rows, by_group ? cpu_rows : groups}, as);
+      copy(by_group ? stored_numbers.at(group, row) : stored_numbers.at(row, group), stored);
+      return stored;
+    };
+    // Floats are converted on their way.
+    Shared floats = type == u8 ? decoded(brought(type)) : brought(f32);
     const int of_step = groups_in(step_words());
     const std::vector<int> extents{cpu_rows, groups / of_step, of_step};
-    if (!by_group) return decoded(stored).reshape(extents);
+    if (!by_group) return floats.reshape(extents);
     Shared result({cpu_rows, groups}, f32);
-    copy(decoded(stored).T(), result);
+    copy(floats.T(), result);
     return result.reshape(extents);
   }
   Shared scales(const Expr& row, const Expr& first) const {
