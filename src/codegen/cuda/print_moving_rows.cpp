@@ -281,6 +281,7 @@ void RowPrinter::convert_range(MovingPieces& moving) {
     out_.close();
   };
   each("r", "0", moving.held, [&] { load_moving(moving); });
+  out_.line("tg::keep_order();");
   out_.line("#pragma unroll");
   out_.open(
       fmt::format("for (int {0} = 0; {0} < {1}; {0} += {2}) {{", next, moving.pieces, replaced_at_once));

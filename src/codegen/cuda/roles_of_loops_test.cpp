@@ -118,5 +118,27 @@ TEST(RolesOfLoops, ReadsRowsToConvertAStepAhead) {
   EXPECT_EQ(twice.find(mark), std::string::npos) << twice;
 }
 
+// Products of eight rows, one of which begins at columns that warp groups do not take.
+TEST(RolesOfLoops, StoresSumsOfUnlikeProductsByThreads) {
+  using namespace lang;
+  const lang::Kernel unlike = kernel("unlike", [] {
+    Dim N("N");
+    lang::Tensor A = input("A", {8, 64}, f16), B = input("B", {N, 64}, f16), C = output("C", {8, 64}, f32);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared a({8, 64}, f16);
+      lang::copy(A, a);
+      Fragment sum({8, 64}, f32, 0);
+      pipelined(ceildiv(N, 64), {.stages = 2}, [&](Index n) {
+        Shared b({64, 64}, f16);
+        lang::copy(B.at(n * 64, 0), b);
+        lang::gemm(a.slice(all, range(8, 40)), b.slice(all, range(8, 40)).T(), sum);
+        lang::gemm(a, b, sum);
+      });
+      lang::copy(sum, C);
+    });
+  });
+  EXPECT_EQ(print_cuda(Signature(unlike.ir()), {90}).text.find("store_box"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tegula::codegen

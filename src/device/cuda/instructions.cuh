@@ -70,8 +70,9 @@ TG_DEVICE void store_16_bytes(void* to, const uint32_t* words) {
                "r"(words[1]), "r"(words[2]), "r"(words[3])
                : "memory");
 }
-// Loads and stores stay on the side on which they are written.
-TG_DEVICE void keep_order() { asm volatile("" ::: "memory"); }
+// Loads and stores stay on the side on which they are written: the assembler moves loads of global memory
+// behind stores to shared memory, but nothing past a meeting of the lanes that are here.
+TG_DEVICE void keep_order() { __syncwarp(__activemask()); }
 
 // Both words as they are: nothing is computed with all 64 bits.
 TG_DEVICE uint64_t of_words(uint32_t low, uint32_t high) {

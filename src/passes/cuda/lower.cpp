@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ir/effects.hpp"
 #include "ir/simplify.hpp"
@@ -311,16 +312,24 @@ void add_widened(const Body& body, const Sums& in_words, Sums& result) {
   });
 }
 
-// Fragments that products by wgmma leave as the copy engine's way through shared memory expects them.
+// Fragments that products by wgmma leave as the copy engine's way through shared memory expects them. One to
+// which products are added in several ways is held as one of them needs it.
 Sums sums_of(const Grid& grid, const CudaTarget& target) {
   Sums result, in_words;
   if (!target.has_wgmma() || !target.copy_engine) return result;
+  std::unordered_set<const Buffer*> in_several_ways;
   for (const auto& [gemm, threads] : team_products(grid.body, grid.hints.threads)) {
     if (threads != grid.hints.threads || !is_whole(gemm->c)) continue;
+    const Buffer* const tile = gemm->c.buffer.get();
     const GemmPlan plan = plan_gemm(*gemm, threads, target);
-    const DType type = gemm->c.buffer->type;
-    if (plan.instruction != GemmInstruction::wgmma || !type.is_floating()) continue;
-    (type == f32 ? result : in_words).emplace(gemm->c.buffer.get(), HeldSum{plan.parts, plan.swapped});
+    const HeldSum sum{plan.parts, plan.swapped};
+    const bool by_groups = plan.instruction == GemmInstruction::wgmma && tile->type.is_floating();
+    Sums& sums = tile->type == f32 ? result : in_words;
+    if (!by_groups || sums.emplace(tile, sum).first->second != sum) in_several_ways.insert(tile);
+  }
+  for (const Buffer* tile : in_several_ways) {
+    result.erase(tile);
+    in_words.erase(tile);
   }
   add_widened(grid.body, in_words, result);
   return result;

@@ -27,6 +27,10 @@ struct TensorStore {
 struct HeldSum {
   layout::Division parts;
   bool turned = false;
+
+  friend bool operator==(const HeldSum& a, const HeldSum& b) {
+    return a.parts.along_m == b.parts.along_m && a.parts.along_n == b.parts.along_n && a.turned == b.turned;
+  }
 };
 
 // For the sum of a wgmma, whole, transposed, or reshaped to [rows / pack, ..., columns], where the dimensions

@@ -52,7 +52,18 @@ Timing int4_gemv_timing(bool interleaved) {
             }
             return all;
           },
-          {},
+          Check{"C",
+                [=](const SliceOf& slice, const std::vector<Index64>& at) {
+                  const Index64 row = at.back();
+                  const Numbers words = slice("B", {row}), scale = slice("scale", {row}),
+                                zero = slice("zero", {row});
+                  const Numbers a = interleaved ? slice("A", {at[0]}) : slice("a", {});
+                  return sum_of(n, [&](int k) {
+                    const auto word = static_cast<unsigned>(words(k / 8));
+                    const double activation = interleaved ? a(k % 8, k / 8) : a(k);
+                    return ((word >> k % 8 * 4 & 15U) - zero(k / 128)) * scale(k / 128) * activation;
+                  });
+                }},
           false};  // activations stand in different orders
 }
 

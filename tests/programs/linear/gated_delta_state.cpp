@@ -84,11 +84,12 @@ Kernel outputs_of_chunks(const DeltaTile& t, int piece) {
   });
 }
 
+constexpr int least_block = 16;  // that is inverted by substitution
+
 // Blocks of the diagonal of I + x become their inverses, a column for each thread, whose elements stay in
-// registers.
-void invert_diagonal(Shared& x, int block) {
-  Shared below({static_cast<int>(x.extent(0)), block}, f32);
-  parallel(below, [&](Index i, Index j) { below(i, j) = x(i, i / block * block + j); });
+// registers. `below` has these blocks of x.
+void invert_diagonal(Shared& x, const Shared& below) {
+  constexpr int block = least_block;
   parallel(x.extent(0) / block, block, [&](Index b, Index j) {
     std::vector<Expr> column;
     for (int i = 0; i < block; ++i) {
@@ -102,29 +103,27 @@ void invert_diagonal(Shared& x, int block) {
 
 // Of a pair [P, 0; A, Q] of inverted blocks the corner becomes −Q⁻¹ A P⁻¹; all pairs take a step together.
 void merge_blocks(Shared& x, Shared& products, int block) {
-  const int rows = static_cast<int>(x.extent(0));
-  for (int at = 0; at < rows; at += 2 * block) {
-    const Subscript top = range(at, at + block), bottom = range(at + block, at + 2 * block);
-    Fragment y({block, block}, f32, 0);
-    gemm(x.slice(bottom, top), x.slice(top, top), y);
-    copy(y, products.slice(range(at / 2, at / 2 + block), range(0, block)));
-  }
-  for (int at = 0; at < rows; at += 2 * block) {
-    const Subscript top = range(at, at + block), bottom = range(at + block, at + 2 * block);
-    Fragment z({block, block}, f32, 0);
-    gemm(x.slice(bottom, bottom), products.slice(range(at / 2, at / 2 + block), range(0, block)), z);
-    parallel(z, [&](Index i, Index j) { z(i, j) = -z(i, j); });
-    copy(z, x.slice(bottom, top));
-  }
+  const int pairs = static_cast<int>(x.extent(0)) / (2 * block);
+  parallel(pairs, block, block, [&](Index b, Index i, Index j) {
+    Expr top = b * (2 * block), bottom = top + block;
+    Var sum = 0.0f;
+    for (int k = 0; k < block; ++k) sum += x(bottom + i, top + k) * x(top + k, top + j);
+    products(b * block + i, j) = sum;
+  });
+  parallel(pairs, block, block, [&](Index b, Index i, Index j) {
+    Expr top = b * (2 * block), bottom = top + block;
+    Var sum = 0.0f;
+    for (int k = 0; k < block; ++k) sum -= x(bottom + i, bottom + k) * products(b * block + k, j);
+    x(bottom + i, top + j) = sum;
+  });
 }
 
-// (I + x)⁻¹ in place of a strictly lower triangular x.
-void invert(Shared& x) {
-  constexpr int least = 16;
+// (I + x)⁻¹ in place of a strictly lower triangular x, whose blocks of the diagonal are in `below`, too.
+void invert(Shared& x, const Shared& below) {
   const int rows = static_cast<int>(x.extent(0));
   Shared products({rows / 2, rows / 2}, f32);
-  invert_diagonal(x, least);
-  for (int block = least; block < rows; block *= 2) merge_blocks(x, products, block);
+  invert_diagonal(x, below);
+  for (int block = least_block; block < rows; block *= 2) merge_blocks(x, products, block);
 }
 
 struct DeltaTiles {
@@ -138,13 +137,22 @@ struct DeltaTiles {
         beta({t.chunk}, f32) {}
 };
 
-// Of products of keys, and of queries, with keys: A and the scores. A decay is found once for both.
-void form_system(const DeltaTiles& own, const Fragment& a, Fragment& p, Shared& lower) {
-  const Shared &g = own.g, &beta = own.beta;
+// Of products of keys, and of queries, with keys: A and the scores. A decay is found once for both, of
+// numbers in registers: reads of tiles would follow stores to others.
+void form_system(const DeltaTiles& own, Fragment& a, Fragment& p, Shared& lower, Shared& below) {
+  const int L = static_cast<int>(own.g.extent(0));
+  Fragment of_row({L}, f32), of_column({L}, f32), strength({L}, f32);
+  copy(own.g, of_row);
+  copy(own.g, of_column);
+  copy(own.beta, strength);
   parallel(a, [&](Index i, Index j) {
-    Expr decay = decayed(Expr(Operand(1.0f)), g(i), g(j), i >= j);
+    Expr decay = decayed(Expr(Operand(1.0f)), of_row(i), of_column(j), i >= j);
     p(i, j) *= decay;
-    lower(i, j) = select(i > j, a(i, j) * beta(i) * decay, 0);
+    a(i, j) = select(i > j, a(i, j) * strength(i) * decay, 0);
+  });
+  copy(a, lower);
+  parallel(a, [&](Index i, Index j) {
+    when(i / least_block == j / least_block, [&] { below(i, j % least_block) = a(i, j); });
   });
 }
 
@@ -164,8 +172,9 @@ void pass_chunk(const DeltaTile& t, const DeltaTiles& own, Fragment& state, cons
   gemm(q, k.T(), p);
   gemm(k, rounded, seen);
   gemm(q, rounded, o);
-  form_system(own, a, p, inverse);
-  invert(inverse);
+  Shared below({L, least_block}, f32);
+  form_system(own, a, p, inverse, below);
+  invert(inverse, below);
   copy(inverse, inverse16);
   // What depends on a row alone is found once for all columns.
   Fragment fade({L}, f32), kept({L}, f32), v({L, t.block_v}, t.type), u({L, t.block_v}, f32, 0);
