@@ -77,7 +77,8 @@ void choose_keys(const Bound<AttentionWithKvCache>& c, int most, CacheKernel& ke
 // Features of tiles that the tensors do not have are multiplied, too, where only that makes the features of a
 // result rows of products.
 void choose_few_rows(const Bound<AttentionWithKvCache>& c, CacheKernel& kernel) {
-  constexpr int most_few_rows = 32;
+  // Of 8 bits the rest of a tile of 64 rows is not free: its warp group waits for those that widen.
+  const int most_few_rows = kernel.cache.bits() == 8 ? 32 : 16;
   const bool as_they_are = kernel.features_v() % warp_group_rows == 0,
              fits = as_they_are || kernel.padded.of_v(kernel.dim_v) % warp_group_rows == 0;
   if (fits && kernel.take_few_rows(c.dim("queries"), most_few_rows)) kernel.padded.whole |= !as_they_are;
