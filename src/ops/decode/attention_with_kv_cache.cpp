@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <set>
 
 #include "ops/decode/kernel.hpp"
@@ -77,7 +78,8 @@ void choose_keys(const Bound<AttentionWithKvCache>& c, int most, CacheKernel& ke
 // Features of tiles that the tensors do not have are multiplied, too, where only that makes the features of a
 // result rows of products.
 void choose_few_rows(const Bound<AttentionWithKvCache>& c, CacheKernel& kernel) {
-  constexpr int most_few_rows = 32;
+  // Of 8 bits the rest of a tile of 64 rows is not free: its warp group waits for those that widen.
+  const int most_few_rows = kernel.cache.bits() == 8 ? 32 : 16;
   const bool as_they_are = kernel.features_v() % warp_group_rows == 0,
              fits = as_they_are || kernel.padded.of_v(kernel.dim_v) % warp_group_rows == 0;
   if (fits && kernel.take_few_rows(c.dim("queries"), most_few_rows)) kernel.padded.whole |= !as_they_are;
@@ -119,35 +121,51 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   return kernel;
 }
 
+// Tiles of the heads of a group.
+std::int64_t member_tiles(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+  return (c.dim("group") + kernel.pack - 1) / kernel.pack;
+}
+
+// Rows of a cache that come at a time: those of a page that a step has.
+std::int64_t rows_of_box(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+  return kernel.form.paged ? std::gcd(c.dim("page_size"), std::int64_t{kernel.keys}) : kernel.keys;
+}
+
 // So many blocks get all that memory gives: dividing their keys among the other processors saves nothing, and
-// a merge takes 5 us (measured: 2048 to 32768 keys of 16 bits; of 8 bits a block waits for what widens them).
-// Where lengths are given and a sequence may be longer, one may be left alone with far more keys than others.
+// a merge takes 5 us, of 16 tokens 25 (measured: 2048 to 32768 keys of 16 bits; of 8 bits a block waits for
+// what widens them). Rows that come by 16 or fewer need more blocks where keys are many. Where lengths are
+// given and a sequence may be longer, one may be left alone with far more keys than others.
 bool are_enough(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel, std::int64_t blocks) {
-  constexpr std::int64_t blocks_of_memory = 64, longest_of_its_own = 32768;
+  constexpr std::int64_t blocks_of_memory = 64, blocks_of_few_rows = 96, few_rows = 32, many_keys = 4096,
+                         longest_of_its_own = 32768;
   if (!c.on_gpu() || kernel.cache.bits() != 16 || kernel.block > 0) return false;
-  return blocks >= blocks_of_memory && (!kernel.form.lengths || c.dim("seen") <= longest_of_its_own);
+  const bool slow = rows_of_box(c, kernel) < few_rows && c.dim("seen") > many_keys;
+  return blocks >= (slow ? blocks_of_few_rows : blocks_of_memory) &&
+         (!kernel.form.lengths || c.dim("seen") <= longest_of_its_own);
+}
+
+int planned_splits(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+  if (c->splits > 0) return c->splits;
+  if (are_enough(c, kernel, c.dim("batch") * c.dim("kv_heads") * member_tiles(c, kernel))) return 1;
+  return plan_cache_splits({.batch = c.dim("batch"),
+                            .heads = c.dim("kv_heads") * member_tiles(c, kernel),
+                            .queries = c.dim("queries"),
+                            .keys = c.dim("seen"),
+                            .left = c->left,
+                            .tile_queries = kernel.queries,
+                            .tile_keys = kernel.keys,
+                            .dim = kernel.dim,
+                            .dim_v = kernel.dim_v},
+                           kernel.compute, c.on_gpu());
 }
 
 void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   CacheKernel kernel = kernel_of(c);
-  const std::int64_t member_tiles = (c.dim("group") + kernel.pack - 1) / kernel.pack;
-  const int splits = c->splits > 0 ? c->splits
-                     : are_enough(c, kernel, c.dim("batch") * c.dim("kv_heads") * member_tiles)
-                         ? 1
-                         : plan_cache_splits({.batch = c.dim("batch"),
-                                              .heads = c.dim("kv_heads") * member_tiles,
-                                              .queries = c.dim("queries"),
-                                              .keys = c.dim("seen"),
-                                              .left = c->left,
-                                              .tile_queries = kernel.queries,
-                                              .tile_keys = kernel.keys,
-                                              .dim = kernel.dim,
-                                              .dim_v = kernel.dim_v},
-                                             kernel.compute, c.on_gpu());
+  const int splits = planned_splits(c, kernel);
   kernel.split = splits > 1;
   // Of chosen blocks there are about as many for each sequence.
-  const std::int64_t tiles =
-      c.dim("kv_heads") * member_tiles * ((c.dim("queries") + kernel.queries - 1) / kernel.queries);
+  const std::int64_t tiles = c.dim("kv_heads") * member_tiles(c, kernel) *
+                             ((c.dim("queries") + kernel.queries - 1) / kernel.queries);
   kernel.longest_first = kernel.block == 0 && deals_longest_first(c.call(), tiles * splits);
   launch(kernel, cache_kernel,
          {{"scale", program_scale(static_cast<float>(c.real("scale")), c->softcap)},

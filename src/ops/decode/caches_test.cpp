@@ -163,9 +163,9 @@ TEST(Caches, RefuseWrongCalls) {
         std::pair("k_scale", Tensor::zeros({4, 3, 2}, f32)),
         std::pair("tree_mask", Tensor::zeros({2, 1, 2}, boolean)),
         std::pair("sinks", Tensor::zeros({3}, f32)), std::pair("mask", Tensor::zeros({2, 2, 0}, boolean))})
-    EXPECT_NE(
-        refused_with(name, wrong).find(fmt::format("'{}'", name == std::string("k_cache") ? "v_cache" : name)),
-        std::string::npos)
+    EXPECT_NE(refused_with(name, wrong)
+                  .find(fmt::format("'{}'", name == std::string("k_cache") ? "v_cache" : name)),
+              std::string::npos)
         << name << ": " << refused_with(name, wrong);
 }
 

@@ -113,20 +113,26 @@ TEST(Decode, RecordsOfFewHeadsInPagesOf48) {
 }
 
 // Blocks that get all that memory gives are not divided, unless one of them may have far more keys than
-// others.
+// others, or many keys come by few rows.
 TEST(Decode, KeysOfManyBlocksAreNotSplit) {
-  const auto is_split = [](const std::string& rows) {
+  const auto is_split = [](const std::string& rows, int page = 64) {
     const Call call(
         "attention_with_kv_cache",
-        "queries=1 pages=4 page_size=64 kv_heads=8 group=8 d=128 d_v=128 bf16 block_table " + rows);
+        fmt::format("pages=4 page_size={} kv_heads=8 group=8 d=128 d_v=128 bf16 block_table {}", page, rows));
     const std::string first = explain(call.schema.name, call.inputs, {}, Target::cuda())[0].kernel;
     return first.find("_split") != std::string::npos;
   };
-  for (const char* rows : {"batch=8 table_width=32", "batch=8 table_width=32 cache_seqlens",
-                           "batch=8 table_width=512 cache_seqlens", "batch=8 table_width=2048"})
+  for (const char* rows :
+       {"queries=1 batch=8 table_width=32", "queries=1 batch=8 table_width=32 cache_seqlens",
+        "queries=1 batch=8 table_width=512 cache_seqlens", "queries=1 batch=8 table_width=2048",
+        "queries=16 batch=8 table_width=32"})
     EXPECT_FALSE(is_split(rows)) << rows;
-  for (const char* rows : {"batch=4 table_width=32", "batch=8 table_width=2048 cache_seqlens"})
+  for (const char* rows :
+       {"queries=1 batch=4 table_width=32", "queries=1 batch=8 table_width=2048 cache_seqlens"})
     EXPECT_TRUE(is_split(rows)) << rows;
+  EXPECT_FALSE(is_split("queries=1 batch=8 table_width=256", 16));
+  EXPECT_TRUE(is_split("queries=1 batch=8 table_width=512", 16));
+  EXPECT_FALSE(is_split("queries=1 batch=12 table_width=512", 16));
 }
 
 // Tables that are all padding, and sequences that are not there.

@@ -159,6 +159,14 @@ struct Block {
     parallel(scores, [&](Index r, Index t) { scores(r, t) *= factors(t); });
   }
 
+  // Heads of a group see the same: the mask is read once for all of them, and by neighbouring threads.
+  // Latents leave no room for it.
+  void hide_by_tree(const CacheRows::Step& step, const Keys& keys, Fragment& scores) const {
+    Shared seen({c.queries, c.keys}, boolean);
+    parallel(seen, [&](Index i, Index t) { seen(i, t) = sees(step, keys, t, i * c.pack); });
+    parallel(scores,
+             [&](Index r, Index t) { scores(r, t) = select(seen(r / c.pack, t), scores(r, t), -inf); });
+  }
   void weigh(const CacheRows::Step& step, const Keys& keys, Fragment& scores, OnlineSoftmax& softmax,
              Fragment& sum) const;
   void store(const Fragment& sum, const Tensor& to) const {
@@ -222,6 +230,7 @@ void Block::weigh(const CacheRows::Step& step, const Keys& keys, Fragment& score
   Expr key = keys.first;
   Expr hidden = keys.end ? Expr(Operand(true)) : Expr(visible.is_partial(key, c.keys) || step.has_gaps());
   when(c.tree ? hidden || key + c.keys > length - p.queries : hidden, [&] {
+    if (c.tree && !c.latent) return hide_by_tree(step, keys, scores);
     parallel(scores,
              [&](Index r, Index t) { scores(r, t) = select(sees(step, keys, t, r), scores(r, t), -inf); });
   });
