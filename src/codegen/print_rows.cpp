@@ -138,51 +138,114 @@ void GridPrinter::end_reduction(const RowOp& op, const std::string& accumulator)
   store(op.to, op.overwrite ? total : updated(op.op, load_text(op.to), total), false);
 }
 
-void GridPrinter::loop_of_pass(std::vector<RowOp> ops, const std::vector<std::string>& accumulators,
-                               bool full) {
-  const RowOp& first = ops.front();
-  const std::size_t of_row = ops.size() == 1 ? statements_of_row(first) : 0;
-  if (of_row > 0) {
-    Body& all = ops.front().body;
-    const auto rest = all.begin() + static_cast<std::ptrdiff_t>(of_row);
-    out_.open("{");
-    body(Body(all.begin(), rest));
-    all.erase(all.begin(), rest);
-  }
-  const std::string index = name_variable(first.lane), end = scalar(first.extent);
-  // Rows are short, so that the loop itself would be a good part of the work; elsewhere the compiler's time
-  // counts.
-  if (full && pipelined_ > 0) out_.line("#pragma GCC unroll 4");
-  out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, end,
-                        short_location(first.at)));
-  lane_ = Lane{first.lane, index, full ? "" : fmt::format("{} - {}", end, index), first.extent};
+void GridPrinter::vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                          const Lane& lane) {
+  lane_ = lane;
   for (std::size_t i = 0; i < ops.size(); ++i) row_body(ops[i], accumulators[i]);
   lane_.reset();
   varying_.clear();
+}
+
+// One sum would wait for itself at every vector: four are formed side by side.
+void GridPrinter::sums_side_by_side(const std::vector<RowOp>& ops,
+                                    const std::vector<std::string>& accumulators, std::int64_t end) {
+  constexpr int count = 4;
+  const RowOp& first = ops.front();
+  const std::string step = names_.unique("step"), index = name_variable(first.lane);
+  std::string parameters;
+  std::vector<std::vector<std::string>> all(count, accumulators);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (!ops[i].reduces) continue;
+    parameters += fmt::format(", {}& {}", vector_type(ops[i].to.view.buffer->type), accumulators[i]);
+    for (std::size_t k = 1; k < count; ++k) all[k][i] = begin_reduction(ops[i]);
+  }
+  out_.open(fmt::format("const auto {} = [&](const int32_t {}{}) __attribute__((always_inline)) {{  // {}", step,
+                        index, parameters, short_location(first.at)));
+  vectors(ops, accumulators, Lane{first.lane, index, "", first.extent});
+  out_.close("};");
+  const auto call = [&](std::size_t k, const std::string& at) {
+    std::string arguments;
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      if (ops[i].reduces) arguments += ", " + all[k][i];
+    out_.line(fmt::format("{}({}{});", step, at, arguments));
+  };
+  out_.line(fmt::format("int32_t {} = 0;", index));
+  out_.open(fmt::format("for (; {0} + {1} * W <= {2}; {0} += {1} * W) {{", index, count, end));
+  for (std::size_t k = 0; k < count; ++k) call(k, k == 0 ? index : fmt::format("{} + {} * W", index, k));
   out_.close();
-  if (of_row > 0) out_.close();
+  out_.open(fmt::format("for (; {0} < {1}; {0} += W) {{", index, end));
+  call(0, index);
+  out_.close();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (!ops[i].reduces) continue;
+    const ReduceOp op = ops[i].op;
+    out_.line(fmt::format("{} = {};", all[0][i],
+                          combined(op, "(" + combined(op, all[0][i], all[1][i]) + ")",
+                                   "(" + combined(op, all[2][i], all[3][i]) + ")")));
+  }
+}
+
+void GridPrinter::loop_of_pass(std::vector<RowOp> ops, const std::vector<std::string>& accumulators) {
+  constexpr std::int64_t least_of_sums = 8 * row_unit;
+  const RowOp& first = ops.front();
+  const std::size_t of_row = ops.size() == 1 ? statements_of_row(first) : 0;
+  out_.open("{");
+  if (of_row > 0) {
+    Body& all = ops.front().body;
+    const auto rest = all.begin() + static_cast<std::ptrdiff_t>(of_row);
+    body(Body(all.begin(), rest));
+    all.erase(all.begin(), rest);
+  }
+  const std::string end = scalar(first.extent);
+  // Of rows whose length is known, all vectors but the last one are full.
+  const std::int64_t full = is_constant(first.extent) ? constant_value(first.extent) / row_unit * row_unit : 0;
+  const bool sums = std::any_of(ops.begin(), ops.end(), [](const RowOp& op) { return op.reduces; });
+  if (full >= least_of_sums && sums) {
+    out_.open("{");
+    sums_side_by_side(ops, accumulators, full);
+    out_.close();
+  } else if (full > 0) {
+    const std::string index = name_variable(first.lane);
+    // Rows are short, so that the loop itself would be a good part of the work; elsewhere the compiler's time
+    // counts.
+    if (pipelined_ > 0) out_.line("#pragma GCC unroll 4");
+    out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, full,
+                          short_location(first.at)));
+    vectors(ops, accumulators, Lane{first.lane, index, "", first.extent});
+    out_.close();
+  }
+  if (full == 0 || full < constant_value(first.extent)) {
+    const std::string index = name_variable(first.lane);
+    const auto whole = std::exchange(whole_, {});  // but not this vector
+    out_.open(fmt::format("for (int32_t {0} = {1}; {0} < {2}; {0} += W) {{  // {3}", index, full, end,
+                          short_location(first.at)));
+    vectors(ops, accumulators, Lane{first.lane, index, fmt::format("{} - {}", end, index), first.extent});
+    out_.close();
+    whole_ = whole;
+  }
+  out_.close();
 }
 
 void GridPrinter::pass(const std::vector<RowOp>& given) {
   const RowOp& first = given.front();
   if (!first.vector) return scalar_op(first);
+  const std::vector<RowOp> ops = with_values_kept(given);
   std::vector<std::string> accumulators;
-  for (const RowOp& op : given) accumulators.push_back(begin_reduction(op));
+  for (const RowOp& op : ops) accumulators.push_back(begin_reduction(op));
   facts_.add_index(first.lane, int32(0), first.extent);
-  const bool full = is_constant(first.extent) && constant_value(first.extent) % row_unit == 0;
-  const std::string whole = full ? whole_rows(given) : "";
-  // Elsewhere sums wait for each other longer by fused products than by values that are stored: 3 % of a
-  // norm.
-  const std::vector<RowOp> ops = whole.empty() ? given : with_values_kept(given);
+  const bool has_full = is_constant(first.extent) && constant_value(first.extent) >= row_unit;
+  const std::string whole = has_full ? whole_rows(ops) : "";
   if (!whole.empty()) {
     out_.open(fmt::format("if ({}) {{", whole));
-    loop_of_pass(ops, accumulators, full);
+    loop_of_pass(ops, accumulators);
     whole_.clear();
     out_.reopen("} else {");
   }
-  loop_of_pass(ops, accumulators, full);
+  loop_of_pass(ops, accumulators);
   if (!whole.empty()) out_.close();
   whole_.clear();
+  fetched_.insert(fetched_of_pass_.begin(), fetched_of_pass_.end());
+  fetched_of_pass_.clear();
   for (std::size_t i = 0; i < ops.size(); ++i) end_reduction(ops[i], accumulators[i]);
 }
 

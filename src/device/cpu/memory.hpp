@@ -83,6 +83,23 @@ TEGULA_CPU_INLINE void store(e5m2* p, vf x) { store_as(p, bytes_of(bits_e5m2(x))
 TEGULA_CPU_INLINE void store(double* p, vd x) { store_as(p, x); }
 TEGULA_CPU_INLINE void store(int64_t* p, vl x) { store_as(p, x); }
 
+// With `pairs`, the processor has the instruction for what a store of bf16 does. It takes subnormal numbers for
+// zeros, so that vectors with one of them go the other way.
+template <class T, class V>
+TEGULA_CPU_TEMPLATE void store(T* p, V x, bool) {
+  store(p, x);
+}
+#if defined(TEGULA_CPU_AVX512)
+TEGULA_CPU_INLINE void store(bf16* p, vf x, bool pairs) {
+  unsigned short subnormal;
+  asm("vfpclassps $0x20, %1, %0" : "=Yk"(subnormal) : "v"(x));
+  if (!pairs || subnormal) return store(p, x);
+  vector_u16 bits;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(x));
+  store_as(p, bits);
+}
+#endif
+
 // ---- one element ------------------------------------------------------------------------------------------
 
 TEGULA_CPU_INLINE float load1(const float* p) { return *p; }
