@@ -160,7 +160,10 @@ class GridPrinter {
   std::string begin_reduction(const RowOp& op);
   void end_reduction(const RowOp& op, const std::string& accumulator);
   void outer_loop(const ir::VariablePtr& index, const ir::Expr& extent, const Loc& at);
-  void loop_of_pass(std::vector<RowOp> ops, const std::vector<std::string>& accumulators);
+  void full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                    std::int64_t end);
+  void vectors_from(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                    std::int64_t begin);
   void vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, const Lane& lane);
   void sums_side_by_side(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                          std::int64_t end);

@@ -1,6 +1,7 @@
 // Loops over the rows of tiles, each row by vectors.
 #include <fmt/format.h>
 
+#include <unordered_set>
 #include <utility>
 
 #include "codegen/grid_printer.hpp"
@@ -59,22 +60,34 @@ const char* folded(ReduceOp op) {
   return names[static_cast<int>(op)];
 }
 
-// The statements at the begin of a body that have one result for a whole row, if the elements of tensors are
-// among them: those that read neither the lane nor what the body writes. Rows without elements have none.
-std::size_t statements_of_row(const RowOp& op) {
-  const Effects all = all_effects(op.body);
-  if (op.reduces || !is_constant(op.extent) || all.writes_tensors()) return 0;
-  std::size_t count = 0, read = 0;
-  for (const Stmt& s : op.body) {
-    const auto* load = as<Load>(s);
-    if (!load && !as<Let>(s)) break;
-    bool of_row = !load || !all.writes(load->from.view.buffer);
-    for_each_expr(s, [&](const Expr& e) { of_row = of_row && !uses(e, op.lane); });
-    if (!of_row) break;
-    ++count;
-    if (load && !load->from.view.is_tile()) read = count;
+// Takes the statements out that have one result for a whole row: those that read neither the lane nor what the
+// pass computes or writes.
+Body taken_of_row(std::vector<RowOp>& ops, bool tensors_are_apart) {
+  Effects all;
+  for (const RowOp& op : ops) {
+    const Effects own = all_effects(op.body);
+    if (!tensors_are_apart && own.writes_tensors()) return {};
+    all.regions.insert(all.regions.end(), own.regions.begin(), own.regions.end());
+    all.statements.insert(all.statements.end(), own.statements.begin(), own.statements.end());
   }
-  return read;
+  std::unordered_set<const Variable*> inner;
+  Body taken;
+  for (RowOp& op : ops) {
+    Body rest;
+    for (const Stmt& s : op.body) {
+      const auto* load = as<Load>(s);
+      bool of_row = as<Let>(s) || (load && !all.writes(load->from.view.buffer));
+      for_each_expr(s, [&](const Expr& e) {
+        for_each_variable(e, [&](const VariablePtr& v) {
+          of_row = of_row && v != op.lane && !inner.contains(v.get()) && v->kind != VariableKind::mutable_;
+        });
+      });
+      (of_row ? taken : rest).push_back(s);
+      if (!of_row) for_each_definition(s, [&](const VariablePtr& v) { inner.insert(v.get()); });
+    }
+    op.body = std::move(rest);
+  }
+  return taken;
 }
 
 }  // namespace
@@ -185,65 +198,61 @@ void GridPrinter::sums_side_by_side(const std::vector<RowOp>& ops,
   }
 }
 
-void GridPrinter::loop_of_pass(std::vector<RowOp> ops, const std::vector<std::string>& accumulators) {
+// The vectors of a row that are full, from its first element to `end`.
+void GridPrinter::full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                               std::int64_t end) {
   constexpr std::int64_t least_of_sums = 8 * row_unit;
   const RowOp& first = ops.front();
-  const std::size_t of_row = ops.size() == 1 ? statements_of_row(first) : 0;
   out_.open("{");
-  if (of_row > 0) {
-    Body& all = ops.front().body;
-    const auto rest = all.begin() + static_cast<std::ptrdiff_t>(of_row);
-    body(Body(all.begin(), rest));
-    all.erase(all.begin(), rest);
+  if (end >= least_of_sums && std::any_of(ops.begin(), ops.end(), [](const RowOp& op) { return op.reduces; })) {
+    sums_side_by_side(ops, accumulators, end);
+    return out_.close();
   }
-  const std::string end = scalar(first.extent);
-  // Of rows whose length is known, all vectors but the last one are full.
-  const std::int64_t full = is_constant(first.extent) ? constant_value(first.extent) / row_unit * row_unit : 0;
-  const bool sums = std::any_of(ops.begin(), ops.end(), [](const RowOp& op) { return op.reduces; });
-  if (full >= least_of_sums && sums) {
-    out_.open("{");
-    sums_side_by_side(ops, accumulators, full);
-    out_.close();
-  } else if (full > 0) {
-    const std::string index = name_variable(first.lane);
-    // Rows are short, so that the loop itself would be a good part of the work; elsewhere the compiler's time
-    // counts.
-    if (pipelined_ > 0) out_.line("#pragma GCC unroll 4");
-    out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, full,
-                          short_location(first.at)));
-    vectors(ops, accumulators, Lane{first.lane, index, "", first.extent});
-    out_.close();
-  }
-  if (full == 0 || full < constant_value(first.extent)) {
-    const std::string index = name_variable(first.lane);
-    const auto whole = std::exchange(whole_, {});  // but not this vector
-    out_.open(fmt::format("for (int32_t {0} = {1}; {0} < {2}; {0} += W) {{  // {3}", index, full, end,
-                          short_location(first.at)));
-    vectors(ops, accumulators, Lane{first.lane, index, fmt::format("{} - {}", end, index), first.extent});
-    out_.close();
-    whole_ = whole;
-  }
+  const std::string index = name_variable(first.lane);
+  // Rows are short, so that the loop itself would be a good part of the work; elsewhere the compiler's time
+  // counts.
+  if (pipelined_ > 0) out_.line("#pragma GCC unroll 4");
+  out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, end,
+                        short_location(first.at)));
+  vectors(ops, accumulators, Lane{first.lane, index, "", first.extent});
+  out_.close();
+  out_.close();
+}
+
+void GridPrinter::vectors_from(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                               std::int64_t begin) {
+  const RowOp& first = ops.front();
+  const std::string index = name_variable(first.lane), end = scalar(first.extent);
+  out_.open(fmt::format("for (int32_t {0} = {1}; {0} < {2}; {0} += W) {{  // {3}", index, begin, end,
+                        short_location(first.at)));
+  vectors(ops, accumulators, Lane{first.lane, index, fmt::format("{} - {}", end, index), first.extent});
   out_.close();
 }
 
 void GridPrinter::pass(const std::vector<RowOp>& given) {
   const RowOp& first = given.front();
   if (!first.vector) return scalar_op(first);
-  const std::vector<RowOp> ops = with_values_kept(given);
+  std::vector<RowOp> ops = with_values_kept(given);
   std::vector<std::string> accumulators;
   for (const RowOp& op : ops) accumulators.push_back(begin_reduction(op));
   facts_.add_index(first.lane, int32(0), first.extent);
-  const bool has_full = is_constant(first.extent) && constant_value(first.extent) >= row_unit;
-  const std::string whole = has_full ? whole_rows(ops) : "";
+  // Of rows whose length is known, all vectors but the last one are full.
+  const bool is_known = is_constant(first.extent);
+  const std::int64_t full = is_known ? constant_value(first.extent) / row_unit * row_unit : 0;
+  const std::string whole = full > 0 ? whole_rows(ops) : "";
+  out_.open("{");
+  if (is_known) body(taken_of_row(ops, signature_.kernel().may_alias.empty()));
   if (!whole.empty()) {
     out_.open(fmt::format("if ({}) {{", whole));
-    loop_of_pass(ops, accumulators);
+    full_vectors(ops, accumulators, full);
     whole_.clear();
     out_.reopen("} else {");
   }
-  loop_of_pass(ops, accumulators);
+  if (full > 0) full_vectors(ops, accumulators, full);
   if (!whole.empty()) out_.close();
   whole_.clear();
+  if (full == 0 || full < constant_value(first.extent)) vectors_from(ops, accumulators, full);
+  out_.close();
   fetched_.insert(fetched_of_pass_.begin(), fetched_of_pass_.end());
   fetched_of_pass_.clear();
   for (std::size_t i = 0; i < ops.size(); ++i) end_reduction(ops[i], accumulators[i]);

@@ -197,7 +197,7 @@ std::string GridPrinter::whole_rows(const std::vector<RowOp>& ops) {
 }
 
 void GridPrinter::add_whole_row(const std::vector<RowOp>& ops, const Access& access, Terms& conditions) {
-  if (access.view.is_tile()) return;
+  if (access.view.is_tile() || access.view.buffer->type.bits() == 64) return;
   bool own_place = false;  // which the loop finds out, or each vector, in the index or in the view
   const auto look = [&](const Expr& e) { own_place |= e && (defines_any(ops, e) || differs_by_group(e)); };
   for (const Expr& e : access.index) look(e);

@@ -45,6 +45,20 @@ bool is_vectorisable(const Body& body, std::unordered_set<const Variable*>& vary
   return true;
 }
 
+// Loops of one iteration are none.
+void drop_single_iterations(RowOp& op) {
+  Substitution by;
+  for (std::size_t i = op.outer.size(); op.vector && i-- > 0;) {
+    if (!is_constant(op.outer_extents[i], 1)) continue;
+    by.emplace(op.outer[i], int32(0, op.at));
+    op.outer.erase(op.outer.begin() + static_cast<std::ptrdiff_t>(i));
+    op.outer_extents.erase(op.outer_extents.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (by.empty()) return;
+  op.body = substitute(op.body, by);
+  for (Expr& e : op.to.index) e = substitute(e, by);
+}
+
 std::optional<RowOp> of_parallel(const For& loop, const Loc& at) {
   if (loop.kind != LoopKind::parallel || loop.index.empty()) return std::nullopt;
   RowOp op;
@@ -56,6 +70,7 @@ std::optional<RowOp> of_parallel(const For& loop, const Loc& at) {
   op.at = at;
   std::unordered_set<const Variable*> varying{op.lane.get()};
   op.vector = is_vectorisable(op.body, varying);
+  drop_single_iterations(op);
   return op;
 }
 
@@ -83,6 +98,7 @@ std::optional<RowOp> of_reduce(const Reduce& n, const Loc& at) {
   op.value = std::make_shared<const Variable>(
       Variable{"x", compute_type(n.from.buffer->type), VariableKind::let, at});
   op.body = {statement(Load{op.value, from}, at)};
+  drop_single_iterations(op);
   return op;
 }
 

@@ -5,6 +5,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/ir.hpp"
+#include "ir/representable.hpp"
 #include "ir/visit.hpp"
 #include "ir/zero.hpp"
 #include "passes/by_any_name.hpp"
@@ -24,6 +25,7 @@ using Indices = std::vector<VariablePtr>;
 struct Source {
   Indices index;
   Access from;
+  Expr fill;  // what stands for elements outside the tensor; null for zeros
 };
 
 // The contents of a tile from one statement that replaces all of them to the next.
@@ -36,10 +38,13 @@ struct Version {
   std::vector<std::size_t> readers, copies;  // loops and reductions; copies to tensors
 };
 
+// Whether a loop over all elements of the tile accesses its own one.
 bool is_identity(const Access& access, const Indices& index) {
   if (!is_whole(access.view) || access.index.size() != index.size()) return false;
-  for (std::size_t i = 0; i < index.size(); ++i)
-    if (!is_variable(access.index[i], index[i])) return false;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const bool is_single = is_constant(access.view.buffer->shape[i], 1) && is_constant(access.index[i], 0);
+    if (!is_variable(access.index[i], index[i]) && !is_single) return false;
+  }
   return true;
 }
 
@@ -66,9 +71,9 @@ bool reads_along_rows(const Access& access, const VariablePtr& lane) {
 }
 
 std::optional<Source> source_of_copy(const Copy& copy, const BufferPtr& tile, const Loc& at) {
-  const bool fills = copy.to.buffer == tile && is_whole(copy.to) && !copy.from.is_tile() && is_zero(copy.fill);
+  const bool fills = copy.to.buffer == tile && is_whole(copy.to) && !copy.from.is_tile();
   if (!fills || !is_along_rows(copy.from)) return std::nullopt;
-  Source source{{}, {copy.from, {}}};
+  Source source{{}, {copy.from, {}}, is_zero(copy.fill) ? nullptr : copy.fill};
   for (int axis = 0; axis < tile->rank(); ++axis) {
     source.index.push_back(new_variable("i", i32, VariableKind::index, at));
     source.from.index.push_back(variable(source.index.back(), at));
@@ -88,7 +93,7 @@ std::optional<Source> source_of_loop(const For& loop, const BufferPtr& tile) {
   const View& view = load->from.view;
   if (!same || load->from.view.buffer == tile || !is_along_rows(view)) return std::nullopt;
   if (load->from.index.empty() || !is_variable(load->from.index.back(), loop.index.back())) return std::nullopt;
-  return Source{loop.index, load->from};
+  return Source{loop.index, load->from, nullptr};
 }
 
 class Versions {
@@ -174,6 +179,23 @@ class Versions {
   std::vector<Version> versions_;
 };
 
+// The element of the tile that the source gives, in place of a load.
+Body loaded(const VariablePtr& to, const BufferPtr& tile, const Source& source, const Substitution& by,
+            const Loc& at) {
+  const VariablePtr x =
+      new_variable("x", compute_type(source.from.view.buffer->type), VariableKind::let, at);
+  Body result{statement(Load{x, source.from}, at)};
+  Expr value = variable(x, at);
+  if (source.fill) {
+    const Expr fill = as_stored(source.fill, source.from.view.buffer->type);
+    value = make(Op::select, value->held(), {exists(source.from, at), value, fill}, at);
+  }
+  const bool stays = contains(tile->type, source.from.view.buffer->type);
+  if (!stays || value->held() != compute_type(tile->type)) value = make(Op::cast, tile->type, {value}, at);
+  result.push_back(statement(Let{to, value}, at));
+  return substitute(result, by);
+}
+
 // Reads of the tile become those of its source.
 Body with_source(const Body& body, const BufferPtr& tile, const Source& source) {
   return map_body(body, [&](const Stmt& s) -> Body {
@@ -182,11 +204,7 @@ Body with_source(const Body& body, const BufferPtr& tile, const Source& source) 
     const std::vector<Expr> at = coordinates(load->from);
     Substitution by;
     for (std::size_t i = 0; i < at.size(); ++i) by.emplace(source.index[i], at[i]);
-    const DType type = source.from.view.buffer->type;
-    const VariablePtr x = new_variable("x", compute_type(type), VariableKind::let, s->at);
-    Body moved = substitute(Body{statement(Load{x, source.from}, s->at)}, by);
-    moved.push_back(statement(Let{load->variable, as_stored(variable(x, s->at), tile->type)}, s->at));
-    return moved;
+    return loaded(load->variable, tile, source, by, s->at);
   });
 }
 
@@ -231,6 +249,7 @@ class Copies {
     };
     for_each_expr(view, constant);
     for (const Expr& e : version.source->from.index) constant(e);
+    constant(version.source->fill);
     if (!view.is_tile()) return same && !written_.contains(view.buffer.get());
     for (std::size_t i = version.defined + 1; same && i <= version.readers.back(); ++i)
       same = !all_effects(body_[i]).writes(view.buffer);
@@ -261,10 +280,9 @@ class Copies {
       to.index.push_back(variable(loop.index.back(), s->at));
       by.emplace(index, to.index.back());
     }
-    const VariablePtr x =
-        new_variable("x", compute_type(source.from.view.buffer->type), VariableKind::let, s->at);
-    loop.body = substitute(Body{statement(Load{x, source.from}, s->at)}, by);
-    loop.body.push_back(statement(Store{to, as_stored(variable(x, s->at), tile->type)}, s->at));
+    const VariablePtr x = new_variable("x", compute_type(tile->type), VariableKind::let, s->at);
+    loop.body = loaded(x, tile, source, by, s->at);
+    loop.body.push_back(statement(Store{to, variable(x, s->at)}, s->at));
     reduce.from = whole(own);
     return {statement(Declare{own}, s->at), statement(std::move(loop), s->at), statement(std::move(reduce), s->at)};
   }

@@ -14,8 +14,19 @@ TEGULA_CPU_TEMPLATE V load_as(const T* p) {
   return v;
 }
 
-// Bytes of registers of words. g++ converts such vectors one element at a time.
+// Bytes and halves of words as registers of words. g++ converts such vectors one element, or one half, at a
+// time.
 #if TEGULA_CPU_W > 4
+TEGULA_CPU_INLINE vu widened(vector_u16 x) {
+  vu result;
+  asm("vpmovzxwd %1, %0" : "=v"(result) : "vm"(x));
+  return result;
+}
+TEGULA_CPU_INLINE vi widened(vector_i16 x) {
+  vi result;
+  asm("vpmovsxwd %1, %0" : "=v"(result) : "vm"(x));
+  return result;
+}
 TEGULA_CPU_INLINE vi widened(vector_u8 x) {
   vi result;
   asm("vpmovzxbd %1, %0" : "=v"(result) : "vm"(x));
@@ -27,6 +38,8 @@ TEGULA_CPU_INLINE vi widened(vector_i8 x) {
   return result;
 }
 #else
+TEGULA_CPU_INLINE vu widened(vector_u16 x) { return __builtin_convertvector(x, vu); }
+TEGULA_CPU_INLINE vi widened(vector_i16 x) { return __builtin_convertvector(x, vi); }
 TEGULA_CPU_INLINE vi widened(vector_u8 x) { return __builtin_convertvector(x, vi); }
 TEGULA_CPU_INLINE vi widened(vector_i8 x) { return __builtin_convertvector(x, vi); }
 #endif
@@ -49,13 +62,11 @@ TEGULA_CPU_INLINE vector_u8 bytes_of(vu x) { return __builtin_convertvector(x, v
 TEGULA_CPU_INLINE vf load(const float* p) { return load_as<vf>(p); }
 TEGULA_CPU_INLINE vi load(const int32_t* p) { return load_as<vi>(p); }
 TEGULA_CPU_INLINE vu load(const uint32_t* p) { return load_as<vu>(p); }
-TEGULA_CPU_INLINE vi load(const int16_t* p) { return __builtin_convertvector(load_as<vector_i16>(p), vi); }
+TEGULA_CPU_INLINE vi load(const int16_t* p) { return widened(load_as<vector_i16>(p)); }
 TEGULA_CPU_INLINE vi load(const int8_t* p) { return widened(load_as<vector_i8>(p)); }
 TEGULA_CPU_INLINE vi load(const uint8_t* p) { return widened(load_as<vector_u8>(p)); }
 TEGULA_CPU_INLINE vm load(const boolean* p) { return widened(load_as<vector_u8>(p)) != 0; }
-TEGULA_CPU_INLINE vf load(const bf16* p) {
-  return from_bf16(__builtin_convertvector(load_as<vector_u16>(p), vu));
-}
+TEGULA_CPU_INLINE vf load(const bf16* p) { return from_bf16(widened(load_as<vector_u16>(p))); }
 TEGULA_CPU_INLINE vf load(const f16* p) { return widen_f16(load_as<vector_u16>(p)); }
 TEGULA_CPU_INLINE vf load(const e4m3* p) { return from_e4m3((vu)widened(load_as<vector_u8>(p))); }
 TEGULA_CPU_INLINE vf load(const e5m2* p) { return from_e5m2((vu)widened(load_as<vector_u8>(p))); }
