@@ -90,6 +90,26 @@ Body taken_of_row(std::vector<RowOp>& ops, bool tensors_are_apart) {
   return taken;
 }
 
+// Numbers of 64 bits are complete, not fast: g++ 12 fails at some of their vectors in loops of a few steps.
+bool has_wide_numbers(const std::vector<RowOp>& ops) {
+  bool found = false;
+  for (const RowOp& op : ops)
+    for_each_stmt(op.body, [&](const Stmt& s) {
+      for_each_view(s, [&](const View& view) { found |= view.buffer->type.bits() == 64; });
+      for_each_definition(s, [&](const VariablePtr& v) { found |= v->type.bits() == 64; });
+    });
+  return found;
+}
+
+// How many elements of a row are in vectors that are surely full: of rows whose length is known, all but those
+// of the last one.
+std::int64_t elements_in_full_vectors(const std::vector<RowOp>& ops) {
+  const Expr& extent = ops.front().extent;
+  if (!is_constant(extent)) return 0;
+  const std::int64_t n = constant_value(extent), full = n / row_unit * row_unit;
+  return full < n && has_wide_numbers(ops) ? 0 : full;
+}
+
 }  // namespace
 
 void GridPrinter::outer_loop(const VariablePtr& index, const Expr& extent, const Loc& at) {
@@ -236,9 +256,8 @@ void GridPrinter::pass(const std::vector<RowOp>& given) {
   std::vector<std::string> accumulators;
   for (const RowOp& op : ops) accumulators.push_back(begin_reduction(op));
   facts_.add_index(first.lane, int32(0), first.extent);
-  // Of rows whose length is known, all vectors but the last one are full.
   const bool is_known = is_constant(first.extent);
-  const std::int64_t full = is_known ? constant_value(first.extent) / row_unit * row_unit : 0;
+  const std::int64_t full = elements_in_full_vectors(ops);
   const std::string whole = full > 0 ? whole_rows(ops) : "";
   out_.open("{");
   if (is_known) body(taken_of_row(ops, signature_.kernel().may_alias.empty()));
@@ -251,9 +270,9 @@ void GridPrinter::pass(const std::vector<RowOp>& given) {
   if (full > 0) full_vectors(ops, accumulators, full);
   if (!whole.empty()) out_.close();
   whole_.clear();
-  if (full == 0 || full < constant_value(first.extent)) vectors_from(ops, accumulators, full);
+  if (!is_known || full < constant_value(first.extent)) vectors_from(ops, accumulators, full);
   out_.close();
-  fetched_.insert(fetched_of_pass_.begin(), fetched_of_pass_.end());
+  fetched_.insert(fetched_.end(), fetched_of_pass_.begin(), fetched_of_pass_.end());
   fetched_of_pass_.clear();
   for (std::size_t i = 0; i < ops.size(); ++i) end_reduction(ops[i], accumulators[i]);
 }

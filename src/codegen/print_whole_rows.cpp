@@ -17,7 +17,9 @@ using namespace ir;
 
 namespace {
 
-constexpr int bytes_ahead = 4096;  // of a row, which are on their way while a vector is computed with
+// Of a row, which are on their way while a vector is computed with; of those that a loop goes through, which
+// computes more with each.
+constexpr int bytes_ahead = 4096, bytes_ahead_in_loops = 1024;
 constexpr std::size_t most_statements = 200;  // that are worth printing twice
 
 bool is_plain(const Body& body) {
@@ -133,6 +135,18 @@ bool is_same_load(const Access& a, const Access& b) {
   return true;
 }
 
+// Whether loops over all elements of a window read the same ones.
+bool is_same_window(const Access& a, const Access& b) {
+  const auto is_index = [](const Expr& e) { return e->op == Op::variable || is_constant(e); };
+  if (a.view.buffer != b.view.buffer || a.view.dims.size() != b.view.dims.size()) return false;
+  for (std::size_t d = 0; d < a.view.dims.size(); ++d) {
+    const ViewDim &x = a.view.dims[d], &y = b.view.dims[d];
+    if (x.axis != y.axis || !equal(x.offset, y.offset)) return false;
+  }
+  return std::all_of(a.index.begin(), a.index.end(), is_index) &&
+         std::all_of(b.index.begin(), b.index.end(), is_index);
+}
+
 // An element that a pass does not write is loaded once.
 void load_once(std::vector<RowOp>& ops) {
   std::unordered_set<const Buffer*> written;
@@ -229,15 +243,15 @@ std::string GridPrinter::ahead_of(const Access& access, const Address& at) {
     const Body moved = substitute(Body{statement(Load{value, access}, index->at)}, {{index, next}});
     return fmt::format("(const char*)({})", address(as<Load>(moved[0])->from).pointer);
   }
-  return fmt::format("(const char*)({}) + {}", at.pointer, bytes_ahead);
+  return fmt::format("(const char*)({}) + {}", at.pointer, loops_.empty() ? bytes_ahead : bytes_ahead_in_loops);
 }
 
-// Rows that another pass has read are in the cache, as are tensors of one row.
+// Rows of a window that another pass has read are in the cache, as are tensors of one row.
 std::string GridPrinter::load_whole(const Access& access, const Address& at) {
-  const Buffer* tensor = access.view.buffer.get();
-  if (tensor->rank() > 1 && !fetched_.contains(tensor)) {
+  const auto same = [&](const Access& other) { return is_same_window(access, other); };
+  if (access.view.buffer->rank() > 1 && std::none_of(fetched_.begin(), fetched_.end(), same)) {
     out_.line(fmt::format("__builtin_prefetch({});", ahead_of(access, at)));
-    fetched_of_pass_.push_back(tensor);
+    fetched_of_pass_.push_back(access);
   }
   return fmt::format("load({})", at.pointer);
 }

@@ -182,16 +182,17 @@ class Versions {
 // The element of the tile that the source gives, in place of a load.
 Body loaded(const VariablePtr& to, const BufferPtr& tile, const Source& source, const Substitution& by,
             const Loc& at) {
-  const VariablePtr x =
-      new_variable("x", compute_type(source.from.view.buffer->type), VariableKind::let, at);
+  const DType type = source.from.view.buffer->type;
+  const bool stays = contains(tile->type, type) && compute_type(type) == compute_type(tile->type);
+  if (stays && !source.fill) return substitute(Body{statement(Load{to, source.from}, at)}, by);
+  const VariablePtr x = new_variable("x", compute_type(type), VariableKind::let, at);
   Body result{statement(Load{x, source.from}, at)};
   Expr value = variable(x, at);
   if (source.fill) {
-    const Expr fill = as_stored(source.fill, source.from.view.buffer->type);
+    const Expr fill = as_stored(source.fill, type);
     value = make(Op::select, value->held(), {exists(source.from, at), value, fill}, at);
   }
-  const bool stays = contains(tile->type, source.from.view.buffer->type);
-  if (!stays || value->held() != compute_type(tile->type)) value = make(Op::cast, tile->type, {value}, at);
+  if (!stays) value = make(Op::cast, tile->type, {value}, at);
   result.push_back(statement(Let{to, value}, at));
   return substitute(result, by);
 }

@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/ir.hpp"
+#include <cmath>
+#include <functional>
+
+#include "ir/visit.hpp"
 #include "passes/passes.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 
-namespace tegula::passes {
+namespace tegula::codegen {
 namespace copies_in_loops_test {
 
 using namespace lang;
@@ -47,7 +50,7 @@ void apart(Tensor& x, Tensor& out, Index& block) {
 
 // The same by way of a Shared tile of the tensor's type and a second copy.
 void by_way_of_another(Tensor& x, Tensor& out, Index& block) {
-  Shared first({4, columns}, x.dtype());
+  Shared first({4, columns}, x.type());
   copy(x.at(block * 4), first);
   Fragment own({4, columns}, f32);
   copy(first, own);
@@ -69,18 +72,18 @@ void filled_and_rounded(Tensor& x, Tensor& out, Index& block) {
 
 int copies(const lang::Kernel& program) {
   int count = 0;
-  ir::for_each_stmt(for_cpu(*program.ir()), [&](const ir::Stmt& s) { count += ir::as<ir::Copy>(s) != nullptr; });
+  ir::for_each_stmt(passes::for_cpu(*program.ir()), [&](const ir::Stmt& s) { count += ir::as<ir::Copy>(s) != nullptr; });
   return count;
 }
 
 void expect_as_interpreted(const lang::Kernel& program, const tegula::Tensor& x) {
-  const auto result = [&](Target target) {
+  const auto result = [&](tegula::Target target) {
     const auto out = tegula::Tensor::full(x.shape(), x.dtype(), 7);
     tegula::compile(program, target)(x, out);
     return out;
   };
   const double tolerance = x.dtype() == f32 ? 1e-5 : 1e-2;
-  EXPECT_EQ(tegula::first_difference(result(Target::cpu()), result(Target::interpreter()), tolerance, tolerance),
+  EXPECT_EQ(tegula::first_difference(result(tegula::Target::cpu()), result(tegula::Target::interpreter()), tolerance, tolerance),
             std::nullopt);
 }
 
@@ -144,4 +147,4 @@ TEST(CopiesInLoops, NotInGridsWithProducts) {
 }
 
 }  // namespace copies_in_loops_test
-}  // namespace tegula::passes
+}  // namespace tegula::codegen
