@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <functional>
 
 #include "ir/visit.hpp"
@@ -60,10 +59,10 @@ void by_way_of_another(Tensor& x, Tensor& out, Index& block) {
   copy(own, out.at(block * 4));
 }
 
-// Outside the tensor stand numbers that a maximum does not see; the rounded tile loses bits of f32.
-void filled_and_rounded(Tensor& x, Tensor& out, Index& block) {
+// The rounded tile loses bits of f32.
+void rounded(Tensor& x, Tensor& out, Index& block) {
   Fragment own({4, columns}, f32), rounded({4, columns}, bf16);
-  copy(x.at(block * 4), own, {.fill = -INFINITY});
+  copy(x.at(block * 4), own);
   copy(x.at(block * 4), rounded);
   Fragment most = reduce_max(own, 1);
   parallel(own, [&](Index i, Index j) { own(i, j) = select(own(i, j) == most(i), 1.f, 0.f) + rounded(i, j); });
@@ -89,7 +88,7 @@ void expect_as_interpreted(const lang::Kernel& program, const tegula::Tensor& x)
 
 TEST(CopiesInLoops, HoweverTheyAreWritten) {
   for (const DType type : {f32, bf16, f16})
-    for (const Rows& rows : {Rows(in_place), Rows(apart), Rows(by_way_of_another), Rows(filled_and_rounded)}) {
+    for (const Rows& rows : {Rows(in_place), Rows(apart), Rows(by_way_of_another), Rows(rounded)}) {
       const lang::Kernel program = over_rows(type, rows);
       EXPECT_EQ(copies(program), 0);
       for (const int n : {columns, 77, 3, 100}) {

@@ -25,7 +25,6 @@ using Indices = std::vector<VariablePtr>;
 struct Source {
   Indices index;
   Access from;
-  Expr fill;  // what stands for elements outside the tensor; null for zeros
 };
 
 // The contents of a tile from one statement that replaces all of them to the next.
@@ -71,9 +70,9 @@ bool reads_along_rows(const Access& access, const VariablePtr& lane) {
 }
 
 std::optional<Source> source_of_copy(const Copy& copy, const BufferPtr& tile, const Loc& at) {
-  const bool fills = copy.to.buffer == tile && is_whole(copy.to) && !copy.from.is_tile();
+  const bool fills = copy.to.buffer == tile && is_whole(copy.to) && !copy.from.is_tile() && is_zero(copy.fill);
   if (!fills || !is_along_rows(copy.from)) return std::nullopt;
-  Source source{{}, {copy.from, {}}, is_zero(copy.fill) ? nullptr : copy.fill};
+  Source source{{}, {copy.from, {}}};
   for (int axis = 0; axis < tile->rank(); ++axis) {
     source.index.push_back(new_variable("i", i32, VariableKind::index, at));
     source.from.index.push_back(variable(source.index.back(), at));
@@ -93,7 +92,7 @@ std::optional<Source> source_of_loop(const For& loop, const BufferPtr& tile) {
   const View& view = load->from.view;
   if (!same || load->from.view.buffer == tile || !is_along_rows(view)) return std::nullopt;
   if (load->from.index.empty() || !is_variable(load->from.index.back(), loop.index.back())) return std::nullopt;
-  return Source{loop.index, load->from, nullptr};
+  return Source{loop.index, load->from};
 }
 
 class Versions {
@@ -184,16 +183,10 @@ Body loaded(const VariablePtr& to, const BufferPtr& tile, const Source& source, 
             const Loc& at) {
   const DType type = source.from.view.buffer->type;
   const bool stays = contains(tile->type, type) && compute_type(type) == compute_type(tile->type);
-  if (stays && !source.fill) return substitute(Body{statement(Load{to, source.from}, at)}, by);
+  if (stays) return substitute(Body{statement(Load{to, source.from}, at)}, by);
   const VariablePtr x = new_variable("x", compute_type(type), VariableKind::let, at);
   Body result{statement(Load{x, source.from}, at)};
-  Expr value = variable(x, at);
-  if (source.fill) {
-    const Expr fill = as_stored(source.fill, type);
-    value = make(Op::select, value->held(), {exists(source.from, at), value, fill}, at);
-  }
-  if (!stays) value = make(Op::cast, tile->type, {value}, at);
-  result.push_back(statement(Let{to, value}, at));
+  result.push_back(statement(Let{to, make(Op::cast, tile->type, {variable(x, at)}, at)}, at));
   return substitute(result, by);
 }
 
@@ -250,7 +243,6 @@ class Copies {
     };
     for_each_expr(view, constant);
     for (const Expr& e : version.source->from.index) constant(e);
-    constant(version.source->fill);
     if (!view.is_tile()) return same && !written_.contains(view.buffer.get());
     for (std::size_t i = version.defined + 1; same && i <= version.readers.back(); ++i)
       same = !all_effects(body_[i]).writes(view.buffer);

@@ -57,24 +57,7 @@ TEGULA_CPU_SHARED void scan_row(T* to, const T* from, long n, Map map) {
   typedef decltype(load(from)) V;
   const V none = splat(Op::none(T(0)));
   V total = none;
-  long done = 0;
-  // Four vectors at once wait for one total.
-  for (; n - done >= 4 * W; done += 4 * W) {
-    V here[4], before[4];
-    for (int k = 0; k < 4; ++k) {
-      const long at = Reverse ? n - done - (k + 1) * W : done + k * W;
-      here[k] = scan_lanes<Op, Reverse>(load(from + at), none);
-      const V own = splat(here[k][Reverse ? 0 : W - 1]);
-      before[k] = k == 0 ? own : Op::of(before[k - 1], own);
-      if constexpr (Exclusive) here[k] = shifted<1, Reverse>(here[k], none, typename CountedLanes<W>::type());
-    }
-    for (int k = 0; k < 4; ++k) {
-      const long at = Reverse ? n - done - (k + 1) * W : done + k * W;
-      store(to + at, map(Op::of(k == 0 ? total : Op::of(total, before[k - 1]), here[k])));
-    }
-    total = Op::of(total, before[3]);
-  }
-  for (; done < n; done += W) {
+  for (long done = 0; done < n; done += W) {
     const long at = !Reverse ? done : n - done < W ? 0 : n - done - W, count = n - done < W ? n - done : W;
     const V x = count == W ? load(from + at) : load_n(from + at, count, none);
     const V here = scan_lanes<Op, Reverse>(x, none);
