@@ -65,13 +65,15 @@ void rounded(Tensor& x, Tensor& out, Index& block) {
   copy(x.at(block * 4), own);
   copy(x.at(block * 4), rounded);
   Fragment most = reduce_max(own, 1);
-  parallel(own, [&](Index i, Index j) { own(i, j) = select(own(i, j) == most(i), 1.f, 0.f) + rounded(i, j); });
+  parallel(own,
+           [&](Index i, Index j) { own(i, j) = select(own(i, j) == most(i), 1.f, 0.f) + rounded(i, j); });
   copy(own, out.at(block * 4));
 }
 
 int copies(const lang::Kernel& program) {
   int count = 0;
-  ir::for_each_stmt(passes::for_cpu(*program.ir()), [&](const ir::Stmt& s) { count += ir::as<ir::Copy>(s) != nullptr; });
+  ir::for_each_stmt(passes::for_cpu(*program.ir()),
+                    [&](const ir::Stmt& s) { count += ir::as<ir::Copy>(s) != nullptr; });
   return count;
 }
 
@@ -82,7 +84,8 @@ void expect_as_interpreted(const lang::Kernel& program, const tegula::Tensor& x)
     return out;
   };
   const double tolerance = x.dtype() == f32 ? 1e-5 : 1e-2;
-  EXPECT_EQ(tegula::first_difference(result(tegula::Target::cpu()), result(tegula::Target::interpreter()), tolerance, tolerance),
+  EXPECT_EQ(tegula::first_difference(result(tegula::Target::cpu()), result(tegula::Target::interpreter()),
+                                     tolerance, tolerance),
             std::nullopt);
 }
 

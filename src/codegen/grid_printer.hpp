@@ -226,7 +226,8 @@ class GridPrinter {
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
   std::unordered_set<const ir::Access*> whole_;               // rows of tensors that are known to be whole
-  std::vector<ir::Access> fetched_, fetched_of_pass_;         // whose rows passes have read, and the one that is printed reads
+  std::vector<ir::Access> fetched_,
+      fetched_of_pass_;  // whose rows passes have read, and the one that is printed reads
   FetchesAhead fetches_;                                      // of the loops being printed
   LateCopies late_;                                           // of the bodies being printed
   std::unordered_set<const ir::StmtNode*> made_by_products_;  // the same copies

@@ -60,8 +60,8 @@ const char* folded(ReduceOp op) {
   return names[static_cast<int>(op)];
 }
 
-// Takes the statements out that have one result for a whole row: those that read neither the lane nor what the
-// pass computes or writes.
+// Takes the statements out that have one result for a whole row: those that read neither the lane nor what
+// the pass computes or writes.
 Body taken_of_row(std::vector<RowOp>& ops, bool tensors_are_apart) {
   Effects all;
   for (const RowOp& op : ops) {
@@ -101,8 +101,8 @@ bool has_wide_numbers(const std::vector<RowOp>& ops) {
   return found;
 }
 
-// How many elements of a row are in vectors that are surely full: of rows whose length is known, all but those
-// of the last one.
+// How many elements of a row are in vectors that are surely full: of rows whose length is known, all but
+// those of the last one.
 std::int64_t elements_in_full_vectors(const std::vector<RowOp>& ops) {
   const Expr& extent = ops.front().extent;
   if (!is_constant(extent)) return 0;
@@ -192,8 +192,8 @@ void GridPrinter::sums_side_by_side(const std::vector<RowOp>& ops,
     parameters += fmt::format(", {}& {}", vector_type(ops[i].to.view.buffer->type), accumulators[i]);
     for (std::size_t k = 1; k < count; ++k) all[k][i] = begin_reduction(ops[i]);
   }
-  out_.open(fmt::format("const auto {} = [&](const int32_t {}{}) __attribute__((always_inline)) {{  // {}", step,
-                        index, parameters, short_location(first.at)));
+  out_.open(fmt::format("const auto {} = [&](const int32_t {}{}) __attribute__((always_inline)) {{  // {}",
+                        step, index, parameters, short_location(first.at)));
   vectors(ops, accumulators, Lane{first.lane, index, "", first.extent});
   out_.close("};");
   const auto call = [&](std::size_t k, const std::string& at) {
@@ -224,7 +224,8 @@ void GridPrinter::full_vectors(const std::vector<RowOp>& ops, const std::vector<
   constexpr std::int64_t least_of_sums = 8 * row_unit;
   const RowOp& first = ops.front();
   out_.open("{");
-  if (end >= least_of_sums && std::any_of(ops.begin(), ops.end(), [](const RowOp& op) { return op.reduces; })) {
+  if (end >= least_of_sums &&
+      std::any_of(ops.begin(), ops.end(), [](const RowOp& op) { return op.reduces; })) {
     sums_side_by_side(ops, accumulators, end);
     return out_.close();
   }

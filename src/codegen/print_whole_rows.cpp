@@ -101,7 +101,8 @@ std::size_t loads_of_stored(const std::vector<RowOp>& ops, std::size_t first_op,
 
 // What a tile holds once the value is stored.
 Expr as_held(const Expr& value, DType type, const Values& values) {
-  const bool stays = value->held() == type || (value->held() == compute_type(type) && values.is_held(value, type));
+  const bool stays =
+      value->held() == type || (value->held() == compute_type(type) && values.is_held(value, type));
   return stays ? value : make(Op::cast, type, {value}, value->at);
 }
 
@@ -158,8 +159,9 @@ void load_once(std::vector<RowOp>& ops) {
     for (Stmt& s : op.body) {
       const auto* load = as<Load>(s);
       if (!load || written.contains(load->from.view.buffer.get())) continue;
-      const auto before = std::find_if(known.begin(), known.end(),
-                                       [&](const auto& other) { return is_same_load(other.first, load->from); });
+      const auto before = std::find_if(known.begin(), known.end(), [&](const auto& other) {
+        return is_same_load(other.first, load->from);
+      });
       if (before == known.end())
         known.emplace_back(load->from, load->variable);
       else
@@ -243,7 +245,8 @@ std::string GridPrinter::ahead_of(const Access& access, const Address& at) {
     const Body moved = substitute(Body{statement(Load{value, access}, index->at)}, {{index, next}});
     return fmt::format("(const char*)({})", address(as<Load>(moved[0])->from).pointer);
   }
-  return fmt::format("(const char*)({}) + {}", at.pointer, loops_.empty() ? bytes_ahead : bytes_ahead_in_loops);
+  return fmt::format("(const char*)({}) + {}", at.pointer,
+                     loops_.empty() ? bytes_ahead : bytes_ahead_in_loops);
 }
 
 // Rows of a window that another pass has read are in the cache, as are tensors of one row.

@@ -24,7 +24,8 @@ std::span<const Pass> cpu_passes() {
        [](const ir::Kernel& kernel) {
          return expand_sparse(kernel, [](const ir::Gemm&, int) { return false; });
        }},
-      {"copies_in_loops", "a tile that is filled to be read once, or to be stored, costs a pass through the cache",
+      {"copies_in_loops",
+       "a tile that is filled to be read once, or to be stored, costs a pass through the cache",
        copies_in_loops},
   }};
   return list;

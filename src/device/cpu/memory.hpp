@@ -94,8 +94,8 @@ TEGULA_CPU_INLINE void store(e5m2* p, vf x) { store_as(p, bytes_of(bits_e5m2(x))
 TEGULA_CPU_INLINE void store(double* p, vd x) { store_as(p, x); }
 TEGULA_CPU_INLINE void store(int64_t* p, vl x) { store_as(p, x); }
 
-// With `pairs`, the processor has the instruction for what a store of bf16 does. It takes subnormal numbers for
-// zeros, so that vectors with one of them go the other way.
+// With `pairs`, the processor has the instruction for what a store of bf16 does. It takes subnormal numbers
+// for zeros, so that vectors with one of them go the other way.
 template <class T, class V>
 TEGULA_CPU_TEMPLATE void store(T* p, V x, bool) {
   store(p, x);
