@@ -125,7 +125,8 @@ list(REMOVE_DUPLICATES test_folders)
 # Compiled together, as folders of the library are (see united.cmake): headers and templates are most of the work. So the
 # names of a file are in a namespace that is named after it, or differ from those of its folder.
 set(united_tests codegen cuda emulation image interp ir measure ops passes runtime schedule)
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/copies_in_loops_test.cpp
+                            ${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_of_roles_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roles_test.cpp

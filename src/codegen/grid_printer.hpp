@@ -161,15 +161,23 @@ class GridPrinter {
   std::string begin_reduction(const RowOp& op);
   void end_reduction(const RowOp& op, const std::string& accumulator);
   void outer_loop(const ir::VariablePtr& index, const ir::Expr& extent, const Loc& at);
-  void loop_of_pass(std::vector<RowOp> ops, const std::vector<std::string>& accumulators, bool full);
+  void full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                    std::int64_t end);
+  void vectors_from(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                    std::int64_t begin);
+  void vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, const Lane& lane);
+  void sums_side_by_side(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                         std::int64_t end);
 
   // ---- rows of tensors (print_whole_rows.cpp)
   std::vector<RowOp> with_values_kept(std::vector<RowOp> ops) const;
   // Under which condition the rows that are read exist and lie side by side; they are in `whole_`, then.
   std::string whole_rows(const std::vector<RowOp>& ops);
+  void add_whole_row(const std::vector<RowOp>& ops, const ir::Access& access, Terms& conditions);
   std::string ahead_of(const ir::Access& access, const Address& at);
   bool is_read_again(const ir::Access& access) const;
   std::string load_whole(const ir::Access& access, const Address& at);
+  void store_whole(const ir::BufferPtr& buffer, const Address& at, const std::string& value);
 
   // ---- whole tiles (print_tiles.cpp)
   std::string allocate(std::int64_t bytes);
@@ -227,6 +235,8 @@ class GridPrinter {
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
   std::unordered_set<const ir::Access*> whole_;               // rows of tensors that are known to be whole
+  std::vector<ir::Access> fetched_,
+      fetched_of_pass_;  // whose rows passes have read, and the one that is printed reads
   FetchesAhead fetches_;                                      // of the loops being printed
   LateCopies late_;                                           // of the bodies being printed
   std::unordered_set<const ir::StmtNode*> made_by_products_;  // the same copies

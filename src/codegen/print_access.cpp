@@ -322,6 +322,7 @@ void GridPrinter::store(const Access& access, const std::string& value, bool val
   const BufferPtr& buffer = access.view.buffer;
   const Address at = address(access);
   std::string stored = buffer->is_tile() && !value_is_rounded ? rounded(buffer->type, value) : value;
+  if (whole_.contains(&access)) return store_whole(buffer, at, stored);
   if (at.kind == Address::Kind::row) return store_row(buffer, at, stored);
   if (at.kind == Address::Kind::scattered || lane_) {
     std::string where = at.where;

@@ -1,6 +1,7 @@
 // Loops over the rows of tiles, each row by vectors.
 #include <fmt/format.h>
 
+#include <unordered_set>
 #include <utility>
 
 #include "codegen/grid_printer.hpp"
@@ -59,22 +60,54 @@ const char* folded(ReduceOp op) {
   return names[static_cast<int>(op)];
 }
 
-// The statements at the begin of a body that have one result for a whole row, if the elements of tensors are
-// among them: those that read neither the lane nor what the body writes. Rows without elements have none.
-std::size_t statements_of_row(const RowOp& op) {
-  const Effects all = all_effects(op.body);
-  if (op.reduces || !is_constant(op.extent) || all.writes_tensors()) return 0;
-  std::size_t count = 0, read = 0;
-  for (const Stmt& s : op.body) {
-    const auto* load = as<Load>(s);
-    if (!load && !as<Let>(s)) break;
-    bool of_row = !load || !all.writes(load->from.view.buffer);
-    for_each_expr(s, [&](const Expr& e) { of_row = of_row && !uses(e, op.lane); });
-    if (!of_row) break;
-    ++count;
-    if (load && !load->from.view.is_tile()) read = count;
+// Takes the statements out that have one result for a whole row: those that read neither the lane nor what
+// the pass computes or writes.
+Body taken_of_row(std::vector<RowOp>& ops, bool tensors_are_apart) {
+  Effects all;
+  for (const RowOp& op : ops) {
+    const Effects own = all_effects(op.body);
+    if (!tensors_are_apart && own.writes_tensors()) return {};
+    all.regions.insert(all.regions.end(), own.regions.begin(), own.regions.end());
+    all.statements.insert(all.statements.end(), own.statements.begin(), own.statements.end());
   }
-  return read;
+  std::unordered_set<const Variable*> inner;
+  Body taken;
+  for (RowOp& op : ops) {
+    Body rest;
+    for (const Stmt& s : op.body) {
+      const auto* load = as<Load>(s);
+      bool of_row = as<Let>(s) || (load && !all.writes(load->from.view.buffer));
+      for_each_expr(s, [&](const Expr& e) {
+        for_each_variable(e, [&](const VariablePtr& v) {
+          of_row = of_row && v != op.lane && !inner.contains(v.get()) && v->kind != VariableKind::mutable_;
+        });
+      });
+      (of_row ? taken : rest).push_back(s);
+      if (!of_row) for_each_definition(s, [&](const VariablePtr& v) { inner.insert(v.get()); });
+    }
+    op.body = std::move(rest);
+  }
+  return taken;
+}
+
+// Numbers of 64 bits are complete, not fast: g++ 12 fails at some of their vectors in loops of a few steps.
+bool has_wide_numbers(const std::vector<RowOp>& ops) {
+  bool found = false;
+  for (const RowOp& op : ops)
+    for_each_stmt(op.body, [&](const Stmt& s) {
+      for_each_view(s, [&](const View& view) { found |= view.buffer->type.bits() == 64; });
+      for_each_definition(s, [&](const VariablePtr& v) { found |= v->type.bits() == 64; });
+    });
+  return found;
+}
+
+// How many elements of a row are in vectors that are surely full: of rows whose length is known, all but
+// those of the last one.
+std::int64_t elements_in_full_vectors(const std::vector<RowOp>& ops) {
+  const Expr& extent = ops.front().extent;
+  if (!is_constant(extent)) return 0;
+  const std::int64_t n = constant_value(extent), full = n / row_unit * row_unit;
+  return full < n && has_wide_numbers(ops) ? 0 : full;
 }
 
 }  // namespace
@@ -138,51 +171,110 @@ void GridPrinter::end_reduction(const RowOp& op, const std::string& accumulator)
   store(op.to, op.overwrite ? total : updated(op.op, load_text(op.to), total), false);
 }
 
-void GridPrinter::loop_of_pass(std::vector<RowOp> ops, const std::vector<std::string>& accumulators,
-                               bool full) {
-  const RowOp& first = ops.front();
-  const std::size_t of_row = ops.size() == 1 ? statements_of_row(first) : 0;
-  if (of_row > 0) {
-    Body& all = ops.front().body;
-    const auto rest = all.begin() + static_cast<std::ptrdiff_t>(of_row);
-    out_.open("{");
-    body(Body(all.begin(), rest));
-    all.erase(all.begin(), rest);
-  }
-  const std::string index = name_variable(first.lane), end = scalar(first.extent);
-  // Rows are short, so that the loop itself would be a good part of the work; elsewhere the compiler's time
-  // counts.
-  if (full && pipelined_ > 0) out_.line("#pragma GCC unroll 4");
-  out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, end,
-                        short_location(first.at)));
-  lane_ = Lane{first.lane, index, full ? "" : fmt::format("{} - {}", end, index), first.extent};
+void GridPrinter::vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                          const Lane& lane) {
+  lane_ = lane;
   for (std::size_t i = 0; i < ops.size(); ++i) row_body(ops[i], accumulators[i]);
   lane_.reset();
   varying_.clear();
+}
+
+// One sum would wait for itself at every vector: four are formed side by side.
+void GridPrinter::sums_side_by_side(const std::vector<RowOp>& ops,
+                                    const std::vector<std::string>& accumulators, std::int64_t end) {
+  constexpr int count = 4;
+  const RowOp& first = ops.front();
+  const std::string step = names_.unique("step"), index = name_variable(first.lane);
+  std::string parameters;
+  std::vector<std::vector<std::string>> all(count, accumulators);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (!ops[i].reduces) continue;
+    parameters += fmt::format(", {}& {}", vector_type(ops[i].to.view.buffer->type), accumulators[i]);
+    for (std::size_t k = 1; k < count; ++k) all[k][i] = begin_reduction(ops[i]);
+  }
+  out_.open(fmt::format("const auto {} = [&](const int32_t {}{}) __attribute__((always_inline)) {{  // {}",
+                        step, index, parameters, short_location(first.at)));
+  vectors(ops, accumulators, Lane{first.lane, index, "", first.extent});
+  out_.close("};");
+  const auto call = [&](std::size_t k, const std::string& at) {
+    std::string arguments;
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      if (ops[i].reduces) arguments += ", " + all[k][i];
+    out_.line(fmt::format("{}({}{});", step, at, arguments));
+  };
+  out_.line(fmt::format("int32_t {} = 0;", index));
+  out_.open(fmt::format("for (; {0} + {1} * W <= {2}; {0} += {1} * W) {{", index, count, end));
+  for (std::size_t k = 0; k < count; ++k) call(k, k == 0 ? index : fmt::format("{} + {} * W", index, k));
   out_.close();
-  if (of_row > 0) out_.close();
+  out_.open(fmt::format("for (; {0} < {1}; {0} += W) {{", index, end));
+  call(0, index);
+  out_.close();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (!ops[i].reduces) continue;
+    const ReduceOp op = ops[i].op;
+    out_.line(fmt::format("{} = {};", all[0][i],
+                          combined(op, "(" + combined(op, all[0][i], all[1][i]) + ")",
+                                   "(" + combined(op, all[2][i], all[3][i]) + ")")));
+  }
+}
+
+// The vectors of a row that are full, from its first element to `end`.
+void GridPrinter::full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                               std::int64_t end) {
+  constexpr std::int64_t least_of_sums = 8 * row_unit;
+  const RowOp& first = ops.front();
+  out_.open("{");
+  if (end >= least_of_sums &&
+      std::any_of(ops.begin(), ops.end(), [](const RowOp& op) { return op.reduces; })) {
+    sums_side_by_side(ops, accumulators, end);
+    return out_.close();
+  }
+  const std::string index = name_variable(first.lane);
+  // Rows are short, so that the loop itself would be a good part of the work; elsewhere the compiler's time
+  // counts.
+  if (pipelined_ > 0) out_.line("#pragma GCC unroll 4");
+  out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, end,
+                        short_location(first.at)));
+  vectors(ops, accumulators, Lane{first.lane, index, "", first.extent});
+  out_.close();
+  out_.close();
+}
+
+void GridPrinter::vectors_from(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                               std::int64_t begin) {
+  const RowOp& first = ops.front();
+  const std::string index = name_variable(first.lane), end = scalar(first.extent);
+  out_.open(fmt::format("for (int32_t {0} = {1}; {0} < {2}; {0} += W) {{  // {3}", index, begin, end,
+                        short_location(first.at)));
+  vectors(ops, accumulators, Lane{first.lane, index, fmt::format("{} - {}", end, index), first.extent});
+  out_.close();
 }
 
 void GridPrinter::pass(const std::vector<RowOp>& given) {
   const RowOp& first = given.front();
   if (!first.vector) return scalar_op(first);
+  std::vector<RowOp> ops = with_values_kept(given);
   std::vector<std::string> accumulators;
-  for (const RowOp& op : given) accumulators.push_back(begin_reduction(op));
+  for (const RowOp& op : ops) accumulators.push_back(begin_reduction(op));
   facts_.add_index(first.lane, int32(0), first.extent);
-  const bool full = is_constant(first.extent) && constant_value(first.extent) % row_unit == 0;
-  const std::string whole = full ? whole_rows(given) : "";
-  // Elsewhere sums wait for each other longer by fused products than by values that are stored: 3 % of a
-  // norm.
-  const std::vector<RowOp> ops = whole.empty() ? given : with_values_kept(given);
+  const bool is_known = is_constant(first.extent);
+  const std::int64_t full = elements_in_full_vectors(ops);
+  const std::string whole = full > 0 ? whole_rows(ops) : "";
+  out_.open("{");
+  if (is_known) body(taken_of_row(ops, signature_.kernel().may_alias.empty()));
   if (!whole.empty()) {
     out_.open(fmt::format("if ({}) {{", whole));
-    loop_of_pass(ops, accumulators, full);
+    full_vectors(ops, accumulators, full);
     whole_.clear();
     out_.reopen("} else {");
   }
-  loop_of_pass(ops, accumulators, full);
+  if (full > 0) full_vectors(ops, accumulators, full);
   if (!whole.empty()) out_.close();
   whole_.clear();
+  if (!is_known || full < constant_value(first.extent)) vectors_from(ops, accumulators, full);
+  out_.close();
+  fetched_.insert(fetched_.end(), fetched_of_pass_.begin(), fetched_of_pass_.end());
+  fetched_of_pass_.clear();
   for (std::size_t i = 0; i < ops.size(); ++i) end_reduction(ops[i], accumulators[i]);
 }
 

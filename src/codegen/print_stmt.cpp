@@ -115,7 +115,7 @@ void GridPrinter::body(const Body& statements) {
     const bool fetches_next = next_ && next_->pass == s;
     if (!group.empty()) {
       auto joined = aligned(*op, group.front());
-      if (joined && can_join(*joined, group)) {
+      if (joined && can_join(*joined, group, signature_.kernel().may_alias.empty())) {
         group.push_back(*joined);
         fetches_next_ |= fetches_next;
         continue;

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "codegen/grid_printer.hpp"
+#include "ir/representable.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -14,7 +17,9 @@ using namespace ir;
 
 namespace {
 
-constexpr int bytes_ahead = 1024;  // of a row, which are on their way while a vector is computed with
+// Of a row, which are on their way while a vector is computed with; of those that a loop goes through, which
+// computes more with each.
+constexpr int bytes_ahead = 4096, bytes_ahead_in_loops = 1024;
 constexpr std::size_t most_statements = 200;  // that are worth printing twice
 
 bool is_plain(const Body& body) {
@@ -39,14 +44,42 @@ const Access* access_of_tile(const Stmt& s, const Buffer* tile) {
   return access && access->view.buffer.get() == tile ? access : nullptr;
 }
 
-// Whether the value is computed from elements along the row, and so is a vector.
-bool is_of_row(const Body& body, const Expr& value, const VariablePtr& lane) {
-  return std::any_of(body.begin(), body.end(), [&](const Stmt& s) {
-    const auto* load = as<Load>(s);
-    return load && uses(value, load->variable) &&
-           std::any_of(load->from.index.begin(), load->from.index.end(),
-                       [&](const Expr& e) { return uses(e, lane); });
-  });
+// What the values of a pass are: whether they differ along the row, and the types that surely hold them.
+struct Values {
+  std::unordered_set<const Variable*> of_row;
+  std::unordered_map<const Variable*, DType> types;
+
+  bool differs(const Expr& e, const VariablePtr& lane) const {
+    bool found = false;
+    for_each_variable(e, [&](const VariablePtr& v) { found |= v == lane || of_row.contains(v.get()); });
+    return found;
+  }
+  bool is_held(const Expr& e, DType type) const {
+    return is_representable(e, type, [&](const VariablePtr& v) {
+      const auto found = types.find(v.get());
+      return found == types.end() ? std::nullopt : std::optional(found->second);
+    });
+  }
+};
+
+Values values_of(const std::vector<RowOp>& ops) {
+  Values result;
+  for (const RowOp& op : ops)
+    for (const Stmt& s : op.body) {
+      if (const auto* load = as<Load>(s)) {
+        const std::vector<Expr> at = coordinates(load->from);
+        if (std::any_of(at.begin(), at.end(), [&](const Expr& e) { return result.differs(e, op.lane); }))
+          result.of_row.insert(load->variable.get());
+        result.types.emplace(load->variable.get(), load->from.view.buffer->type);
+      } else if (const auto* let = as<Let>(s)) {
+        if (result.differs(let->value, op.lane)) result.of_row.insert(let->variable.get());
+        const Expr& e = let->value;
+        const auto known = e->op == Op::variable ? result.types.find(e->variable.get()) : result.types.end();
+        if (known != result.types.end()) result.types.emplace(let->variable.get(), known->second);
+        if (e->op == Op::cast) result.types.emplace(let->variable.get(), e->type);
+      }
+    }
+  return result;
 }
 
 // How many statements of a pass access the tile, if all but the first, which stores it, load from the same
@@ -66,15 +99,73 @@ std::size_t loads_of_stored(const std::vector<RowOp>& ops, std::size_t first_op,
   return count;
 }
 
-// The value takes the place of the tile's element.
-void forward(std::vector<RowOp>& ops, const VariablePtr& value, const Buffer* tile) {
+// What a tile holds once the value is stored.
+Expr as_held(const Expr& value, DType type, const Values& values) {
+  const bool stays =
+      value->held() == type || (value->held() == compute_type(type) && values.is_held(value, type));
+  return stays ? value : make(Op::cast, type, {value}, value->at);
+}
+
+// The value takes the place of the tile's element, which stays where others read it.
+void forward(std::vector<RowOp>& ops, const VariablePtr& value, const Buffer* tile, bool stays) {
+  const Values values = values_of(ops);
+  for (RowOp& op : ops) {
+    Body result;
+    for (const Stmt& s : op.body) {
+      const auto* store = as<Store>(s);
+      if (!access_of_tile(s, tile)) {
+        result.push_back(s);
+      } else if (store) {
+        result.push_back(statement(Let{value, as_held(store->value, tile->type, values)}, s->at));
+        if (stays) result.push_back(statement(Store{store->to, variable(value, s->at)}, s->at));
+      } else {
+        result.push_back(statement(Let{as<Load>(s)->variable, variable(value, s->at)}, s->at));
+      }
+    }
+    op.body = std::move(result);
+  }
+}
+
+bool is_same_load(const Access& a, const Access& b) {
+  if (!same_place(a, b)) return false;
+  for (std::size_t d = 0; d < a.view.dims.size(); ++d) {
+    const ViewDim &x = a.view.dims[d], &y = b.view.dims[d];
+    const auto same = [](const Expr& e, const Expr& f) { return e == f || (e && f && equal(e, f)); };
+    if (!same(x.low, y.low) || !same(x.high, y.high)) return false;
+  }
+  return true;
+}
+
+// Whether loops over all elements of a window read the same ones.
+bool is_same_window(const Access& a, const Access& b) {
+  const auto is_index = [](const Expr& e) { return e->op == Op::variable || is_constant(e); };
+  if (a.view.buffer != b.view.buffer || a.view.dims.size() != b.view.dims.size()) return false;
+  for (std::size_t d = 0; d < a.view.dims.size(); ++d) {
+    const ViewDim &x = a.view.dims[d], &y = b.view.dims[d];
+    if (x.axis != y.axis || !equal(x.offset, y.offset)) return false;
+  }
+  return std::all_of(a.index.begin(), a.index.end(), is_index) &&
+         std::all_of(b.index.begin(), b.index.end(), is_index);
+}
+
+// An element that a pass does not write is loaded once.
+void load_once(std::vector<RowOp>& ops) {
+  std::unordered_set<const Buffer*> written;
+  for (const RowOp& op : ops)
+    for (const Stmt& s : op.body)
+      if (const auto* store = as<Store>(s)) written.insert(store->to.view.buffer.get());
+  std::vector<std::pair<Access, VariablePtr>> known;
   for (RowOp& op : ops)
     for (Stmt& s : op.body) {
-      if (!access_of_tile(s, tile)) continue;
-      if (const auto* store = as<Store>(s))
-        s = statement(Let{value, store->value}, s->at);
+      const auto* load = as<Load>(s);
+      if (!load || written.contains(load->from.view.buffer.get())) continue;
+      const auto before = std::find_if(known.begin(), known.end(), [&](const auto& other) {
+        return is_same_load(other.first, load->from);
+      });
+      if (before == known.end())
+        known.emplace_back(load->from, load->variable);
       else
-        s = statement(Let{as<Load>(s)->variable, variable(value, s->at)}, s->at);
+        s = statement(Let{load->variable, variable(before->second, s->at)}, s->at);
     }
 }
 
@@ -82,56 +173,61 @@ void forward(std::vector<RowOp>& ops, const VariablePtr& value, const Buffer* ti
 
 std::vector<RowOp> GridPrinter::with_values_kept(std::vector<RowOp> ops) const {
   if (!std::all_of(ops.begin(), ops.end(), [](const RowOp& op) { return is_plain(op.body); })) return ops;
+  load_once(ops);
   for (std::size_t i = 0; i < ops.size(); ++i)
     for (std::size_t k = 0; k < ops[i].body.size(); ++k) {
       const auto* store = as<Store>(ops[i].body[k]);
-      if (!store || !store->to.view.is_tile() || store->value->held() != store->to.view.buffer->type ||
-          !is_of_row(ops[i].body, store->value, ops[i].lane))
+      if (!store || !store->to.view.is_tile() || store->to.view.buffer->type.is_boolean() ||
+          !values_of(ops).differs(store->value, ops[i].lane))
         continue;
       const Buffer* tile = store->to.view.buffer.get();
       const auto mentions = uses_.mentions.find(tile);
       const std::size_t own = loads_of_stored(ops, i, k, store->to);
-      if (own < 2 || mentions == uses_.mentions.end() || mentions->second != own) continue;
+      if (own < 2 || mentions == uses_.mentions.end()) continue;
       const auto value = std::make_shared<const Variable>(
-          Variable{"kept", store->value->held(), VariableKind::let, ops[i].body[k]->at});
-      forward(ops, value, tile);
+          Variable{"kept", compute_type(tile->type), VariableKind::let, ops[i].body[k]->at});
+      forward(ops, value, tile, mentions->second != own);
     }
   return ops;
 }
 
 std::string GridPrinter::whole_rows(const std::vector<RowOp>& ops) {
   std::size_t statements = 0;
-  Terms conditions;
-  lane_ = Lane{ops[0].lane, "0", "", ops[0].extent};
   for (const RowOp& op : ops) {
     statements += op.body.size();
-    if (!is_plain(op.body)) statements = most_statements + 1;
+    if (!is_plain(op.body)) return "";
   }
+  if (statements > most_statements) return "";
+  Terms conditions;
+  lane_ = Lane{ops[0].lane, "0", "", ops[0].extent};
   for (const RowOp& op : ops)
     for (const Stmt& s : op.body) {
       const auto* load = as<Load>(s);
-      if (statements > most_statements || !load || load->from.view.is_tile()) continue;
-      bool own_place = false;  // which the loop finds out, or each vector, in the index or in the view
-      const auto look = [&](const Expr& e) {
-        own_place |= e && (defines_any(ops, e) || differs_by_group(e));
-      };
-      for (const Expr& e : load->from.index) look(e);
-      for_each_expr(load->from.view, look);
-      if (own_place) continue;
-      const Address at = address(load->from);
-      if (at.kind != Address::Kind::row) continue;
-      whole_.insert(&load->from);
-      Terms own{at.guard, at.step == "1" ? "" : fmt::format("{} == 1", at.step),
-                at.begin.empty() ? "" : fmt::format("{} <= 0", at.begin),
-                at.end.empty() ? "" : fmt::format("{} >= {}", at.end, scalar(ops[0].extent))};
-      for (std::string& condition : own)
-        if (!condition.empty() &&
-            std::find(conditions.begin(), conditions.end(), condition) == conditions.end())
-          conditions.push_back(std::move(condition));
+      const auto* store = as<Store>(s);
+      if (load) add_whole_row(ops, load->from, conditions);
+      if (store) add_whole_row(ops, store->to, conditions);
     }
   lane_.reset();
   varying_.clear();
   return fmt::format("{}", fmt::join(conditions, " && "));
+}
+
+void GridPrinter::add_whole_row(const std::vector<RowOp>& ops, const Access& access, Terms& conditions) {
+  if (access.view.is_tile() || access.view.buffer->type.bits() == 64) return;
+  bool own_place = false;  // which the loop finds out, or each vector, in the index or in the view
+  const auto look = [&](const Expr& e) { own_place |= e && (defines_any(ops, e) || differs_by_group(e)); };
+  for (const Expr& e : access.index) look(e);
+  for_each_expr(access.view, look);
+  if (own_place) return;
+  const Address at = address(access);
+  if (at.kind != Address::Kind::row) return;
+  whole_.insert(&access);
+  Terms own{at.guard, at.step == "1" ? "" : fmt::format("{} == 1", at.step),
+            at.begin.empty() ? "" : fmt::format("{} <= 0", at.begin),
+            at.end.empty() ? "" : fmt::format("{} >= {}", at.end, scalar(ops[0].extent))};
+  for (std::string& condition : own)
+    if (!condition.empty() && std::find(conditions.begin(), conditions.end(), condition) == conditions.end())
+      conditions.push_back(std::move(condition));
 }
 
 // What is wanted next after the elements of an access: of rows that a loop goes through, each of them in
@@ -149,7 +245,8 @@ std::string GridPrinter::ahead_of(const Access& access, const Address& at) {
     const Body moved = substitute(Body{statement(Load{value, access}, index->at)}, {{index, next}});
     return fmt::format("(const char*)({})", address(as<Load>(moved[0])->from).pointer);
   }
-  return fmt::format("(const char*)({}) + {}", at.pointer, bytes_ahead);
+  return fmt::format("(const char*)({}) + {}", at.pointer,
+                     loops_.empty() ? bytes_ahead : bytes_ahead_in_loops);
 }
 
 // Whether every iteration of a loop reads the same row from its beginning on: it is in a cache then, and what
@@ -168,9 +265,22 @@ bool GridPrinter::is_read_again(const Access& access) const {
   return passes;
 }
 
+// Rows of a window that another pass has read are in the cache, as are tensors of one row.
 std::string GridPrinter::load_whole(const Access& access, const Address& at) {
-  if (!is_read_again(access)) out_.line(fmt::format("__builtin_prefetch({});", ahead_of(access, at)));
+  const auto same = [&](const Access& other) { return is_same_window(access, other); };
+  if (!is_read_again(access) && access.view.buffer->rank() > 1 &&
+      std::none_of(fetched_.begin(), fetched_.end(), same)) {
+    out_.line(fmt::format("__builtin_prefetch({});", ahead_of(access, at)));
+    fetched_of_pass_.push_back(access);
+  }
   return fmt::format("load({})", at.pointer);
+}
+
+void GridPrinter::store_whole(const BufferPtr& buffer, const Address& at, const std::string& value) {
+  constexpr int bytes_ahead_of_stores = 1024;
+  out_.line(fmt::format("__builtin_prefetch((const char*)({}) + {}, 1);", at.pointer, bytes_ahead_of_stores));
+  const char* pairs = buffer->type == bf16 ? ", call->has_tiles > 0" : "";
+  out_.line(fmt::format("store({}, {}{});", at.pointer, value, pairs));
 }
 
 }  // namespace tegula::codegen

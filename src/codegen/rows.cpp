@@ -45,6 +45,20 @@ bool is_vectorisable(const Body& body, std::unordered_set<const Variable*>& vary
   return true;
 }
 
+// Loops of one iteration are none.
+void drop_single_iterations(RowOp& op) {
+  Substitution by;
+  for (std::size_t i = op.outer.size(); op.vector && i-- > 0;) {
+    if (!is_constant(op.outer_extents[i], 1)) continue;
+    by.emplace(op.outer[i], int32(0, op.at));
+    op.outer.erase(op.outer.begin() + static_cast<std::ptrdiff_t>(i));
+    op.outer_extents.erase(op.outer_extents.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (by.empty()) return;
+  op.body = substitute(op.body, by);
+  for (Expr& e : op.to.index) e = substitute(e, by);
+}
+
 std::optional<RowOp> of_parallel(const For& loop, const Loc& at) {
   if (loop.kind != LoopKind::parallel || loop.index.empty()) return std::nullopt;
   RowOp op;
@@ -56,6 +70,7 @@ std::optional<RowOp> of_parallel(const For& loop, const Loc& at) {
   op.at = at;
   std::unordered_set<const Variable*> varying{op.lane.get()};
   op.vector = is_vectorisable(op.body, varying);
+  drop_single_iterations(op);
   return op;
 }
 
@@ -83,6 +98,7 @@ std::optional<RowOp> of_reduce(const Reduce& n, const Loc& at) {
   op.value = std::make_shared<const Variable>(
       Variable{"x", compute_type(n.from.buffer->type), VariableKind::let, at});
   op.body = {statement(Load{op.value, from}, at)};
+  drop_single_iterations(op);
   return op;
 }
 
@@ -92,10 +108,12 @@ struct Touched {
   bool writes;
   bool known;  // the coordinates are those of one element in the buffer's own shape
   std::vector<Expr> at;
+  const View* view = nullptr;
 };
 
 void touched_by(const Access& access, bool writes, std::vector<Touched>& out) {
-  out.push_back({access.view.buffer.get(), writes, !is_reshaped(access.view), coordinates(access)});
+  out.push_back(
+      {access.view.buffer.get(), writes, !is_reshaped(access.view), coordinates(access), &access.view});
 }
 
 std::vector<Touched> touched(const RowOp& op) {
@@ -116,8 +134,33 @@ std::vector<Touched> touched(const RowOp& op) {
   return result;
 }
 
-bool is_index(const Expr& e, const VariablePtr& variable) {
-  return e->op == Op::variable && e->variable == variable;
+// The index, or the index and what does not depend on it.
+bool is_moved_index(const Expr& e, const VariablePtr& index) {
+  if (is_variable(e, index)) return true;
+  return e->op == Op::add && ((is_variable(e->args[0], index) && !uses(e->args[1], index)) ||
+                              (is_variable(e->args[1], index) && !uses(e->args[0], index)));
+}
+
+// Where the elements of a row begin, if that is a constant.
+std::optional<std::int64_t> constant_offset(const Expr& e, const VariablePtr& lane) {
+  if (is_variable(e, lane)) return 0;
+  if (e->op != Op::add) return std::nullopt;
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+    if (is_variable(e->args[i], lane) && is_constant(e->args[1 - i])) return constant_value(e->args[1 - i]);
+  return std::nullopt;
+}
+
+// Whether the limits of the two views, or the numbers of the row's elements, say that they share no element.
+bool are_apart(const Touched& a, const Touched& b, const RowOp& op) {
+  if (!a.known || !b.known || !a.view || !b.view || a.at.size() != b.at.size()) return false;
+  for (std::size_t d = 0; d < a.at.size(); ++d) {
+    const ViewDim &x = a.view->dims[d], &y = b.view->dims[d];
+    if ((x.high && y.low && equal(x.high, y.low)) || (y.high && x.low && equal(y.high, x.low))) return true;
+    const auto first = constant_offset(a.at[d], op.lane), second = constant_offset(b.at[d], op.lane);
+    if (first && second && is_constant(op.extent) && std::abs(*first - *second) >= constant_value(op.extent))
+      return true;
+  }
+  return false;
 }
 
 // Both touch an element of the same row only from the same iteration over `indices`.
@@ -125,34 +168,32 @@ bool same_iteration(const Touched& a, const Touched& b, const std::vector<Variab
   if (!a.known || !b.known || a.at.size() != b.at.size()) return false;
   return std::all_of(indices.begin(), indices.end(), [&](const VariablePtr& index) {
     for (std::size_t d = 0; d < a.at.size(); ++d) {
-      if (is_index(a.at[d], index) && is_index(b.at[d], index)) return true;
+      if (is_moved_index(a.at[d], index) && equal(a.at[d], b.at[d])) return true;
     }
     return false;
   });
 }
 
-// Whether one op may begin an iteration over `indices` before the other has finished its last one. Neither
-// writes a tensor, and tiles share no memory, so only what both touch of one tile counts.
+// Whether one op may begin an iteration over `indices` before the other has finished its last one. Tensors
+// that are written share no memory with others, nor do tiles, so only what both touch of one of them counts.
 bool compatible(const RowOp& op, const RowOp& other, const std::vector<VariablePtr>& indices) {
   const std::vector<Touched> mine = touched(op), theirs = touched(other);
   for (const Touched& a : mine) {
     for (const Touched& b : theirs) {
       const bool matters = a.buffer == b.buffer && (a.writes || b.writes);
-      if (matters && !same_iteration(a, b, indices)) return false;
+      if (matters && !same_iteration(a, b, indices) && !are_apart(a, b, op)) return false;
     }
   }
   return true;
 }
 
-// Others see what it does: it writes a tensor, or reports.
-bool is_visible(const RowOp& op) {
+bool reports(const RowOp& op) {
   bool found = false;
-  for_each_stmt(op.body, [&](const Stmt& stmt) {
-    const Effects e = effects(stmt);
-    found |= e.reports || e.writes_tensors();
-  });
+  for_each_stmt(op.body, [&](const Stmt& stmt) { found |= effects(stmt).reports; });
   return found;
 }
+
+bool writes_tensors(const RowOp& op) { return all_effects(op.body).writes_tensors(); }
 
 bool same_extents(const RowOp& a, const RowOp& b) {
   if (a.outer.size() != b.outer.size() || !equal(a.extent, b.extent)) return false;
@@ -184,11 +225,12 @@ std::optional<RowOp> aligned(const RowOp& op, const RowOp& first) {
   return result;
 }
 
-bool can_join(const RowOp& op, const std::vector<RowOp>& group) {
-  if (is_visible(op)) return false;
-  return std::all_of(group.begin(), group.end(), [&](const RowOp& other) {
-    return !is_visible(other) && compatible(op, other, op.outer);
-  });
+bool can_join(const RowOp& op, const std::vector<RowOp>& group, bool tensors_are_apart) {
+  if (reports(op)) return false;
+  if (!tensors_are_apart && (writes_tensors(op) || std::any_of(group.begin(), group.end(), writes_tensors)))
+    return false;
+  return std::all_of(group.begin(), group.end(),
+                     [&](const RowOp& other) { return !reports(other) && compatible(op, other, op.outer); });
 }
 
 bool can_share_pass(const RowOp& op, const std::vector<RowOp>& pass) {

@@ -26,8 +26,9 @@ struct RowOp {
 std::optional<RowOp> row_op(const ir::Stmt& stmt);
 // The same op over the indices of the first one of a group; null if the extents differ.
 std::optional<RowOp> aligned(const RowOp& op, const RowOp& first);
-// Whether each row can be finished by all ops before the next row begins.
-bool can_join(const RowOp& op, const std::vector<RowOp>& group);
+// Whether each row can be finished by all ops before the next row begins. A tensor that is written shares no
+// memory with others if `tensors_are_apart`.
+bool can_join(const RowOp& op, const std::vector<RowOp>& group, bool tensors_are_apart);
 // Whether, within a row, each vector can be.
 bool can_share_pass(const RowOp& op, const std::vector<RowOp>& pass);
 

@@ -5,6 +5,7 @@
 #include "ir/print.hpp"
 #include "ir/simplify.hpp"
 #include "ir/verify.hpp"
+#include "passes/copies_in_loops.hpp"
 #include "passes/dump.hpp"
 #include "passes/expand_sparse.hpp"
 #include "passes/round_operands.hpp"
@@ -12,7 +13,7 @@
 namespace tegula::passes {
 
 std::span<const Pass> cpu_passes() {
-  static const std::array<Pass, 5> list{{
+  static const std::array<Pass, 6> list{{
       {"round_operands", "products in tf32 are products in f32 of rounded operands", round_operands_for_cpu},
       {"simplify", "decided branches, unnecessary guards and unused values cost time in inner loops",
        [](const ir::Kernel& kernel) { return ir::simplify(kernel); }},
@@ -23,6 +24,9 @@ std::span<const Pass> cpu_passes() {
        [](const ir::Kernel& kernel) {
          return expand_sparse(kernel, [](const ir::Gemm&, int) { return false; });
        }},
+      {"copies_in_loops",
+       "a tile that is filled to be read once, or to be stored, costs a pass through the cache",
+       copies_in_loops},
   }};
   return list;
 }

@@ -66,8 +66,16 @@ TEGULA_CPU_INLINE vu pack_small_float(vf rounded, int dropped, int rebias, float
 }
 TEGULA_CPU_INLINE vu sign_bit(vf x, int at) { return ((vu)x >> 31) << at; }
 
+// Rounded and packed at once. Added to the power of two whose unit is the smallest number, small ones leave
+// their bits in its last ones.
 TEGULA_CPU_INLINE vu bits_e4m3(vf x) {
-  return pack_small_float(round_e4m3(x), 20, 120, 0x1p-6f, 0x1p9f, 0x7f) | sign_bit(x, 7);
+  vf magnitude = abs(x);
+  magnitude = magnitude > 448.0f ? splat(448.0f) : magnitude;
+  const vu bits = (vu)magnitude;
+  const vu normal = ((bits + 0x7ffffu + ((bits >> 20) & 1u)) >> 20) - (120u << 3);
+  const vu small = (vu)(magnitude + 0x1p14f) - 0x46800000u;
+  const vu packed = magnitude < 0x1p-6f ? small : normal;
+  return (isnan(x) ? splat(0x7fu) : packed) | (((vu)x >> 24) & 0x80u);
 }
 TEGULA_CPU_INLINE vu bits_e5m2(vf x) {
   return pack_small_float(round_e5m2(x), 21, 112, 0x1p-14f, 0x1p16f, 0x7e) | sign_bit(x, 7);

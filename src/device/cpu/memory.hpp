@@ -14,8 +14,19 @@ TEGULA_CPU_TEMPLATE V load_as(const T* p) {
   return v;
 }
 
-// Bytes of registers of words. g++ converts such vectors one element at a time.
+// Bytes and halves of words as registers of words. g++ converts such vectors one element, or one half, at a
+// time.
 #if TEGULA_CPU_W > 4
+TEGULA_CPU_INLINE vu widened(vector_u16 x) {
+  vu result;
+  asm("vpmovzxwd %1, %0" : "=v"(result) : "vm"(x));
+  return result;
+}
+TEGULA_CPU_INLINE vi widened(vector_i16 x) {
+  vi result;
+  asm("vpmovsxwd %1, %0" : "=v"(result) : "vm"(x));
+  return result;
+}
 TEGULA_CPU_INLINE vi widened(vector_u8 x) {
   vi result;
   asm("vpmovzxbd %1, %0" : "=v"(result) : "vm"(x));
@@ -27,6 +38,8 @@ TEGULA_CPU_INLINE vi widened(vector_i8 x) {
   return result;
 }
 #else
+TEGULA_CPU_INLINE vu widened(vector_u16 x) { return __builtin_convertvector(x, vu); }
+TEGULA_CPU_INLINE vi widened(vector_i16 x) { return __builtin_convertvector(x, vi); }
 TEGULA_CPU_INLINE vi widened(vector_u8 x) { return __builtin_convertvector(x, vi); }
 TEGULA_CPU_INLINE vi widened(vector_i8 x) { return __builtin_convertvector(x, vi); }
 #endif
@@ -49,13 +62,11 @@ TEGULA_CPU_INLINE vector_u8 bytes_of(vu x) { return __builtin_convertvector(x, v
 TEGULA_CPU_INLINE vf load(const float* p) { return load_as<vf>(p); }
 TEGULA_CPU_INLINE vi load(const int32_t* p) { return load_as<vi>(p); }
 TEGULA_CPU_INLINE vu load(const uint32_t* p) { return load_as<vu>(p); }
-TEGULA_CPU_INLINE vi load(const int16_t* p) { return __builtin_convertvector(load_as<vector_i16>(p), vi); }
+TEGULA_CPU_INLINE vi load(const int16_t* p) { return widened(load_as<vector_i16>(p)); }
 TEGULA_CPU_INLINE vi load(const int8_t* p) { return widened(load_as<vector_i8>(p)); }
 TEGULA_CPU_INLINE vi load(const uint8_t* p) { return widened(load_as<vector_u8>(p)); }
 TEGULA_CPU_INLINE vm load(const boolean* p) { return widened(load_as<vector_u8>(p)) != 0; }
-TEGULA_CPU_INLINE vf load(const bf16* p) {
-  return from_bf16(__builtin_convertvector(load_as<vector_u16>(p), vu));
-}
+TEGULA_CPU_INLINE vf load(const bf16* p) { return from_bf16(widened(load_as<vector_u16>(p))); }
 TEGULA_CPU_INLINE vf load(const f16* p) { return widen_f16(load_as<vector_u16>(p)); }
 TEGULA_CPU_INLINE vf load(const e4m3* p) { return from_e4m3((vu)widened(load_as<vector_u8>(p))); }
 TEGULA_CPU_INLINE vf load(const e5m2* p) { return from_e5m2((vu)widened(load_as<vector_u8>(p))); }
@@ -82,6 +93,23 @@ TEGULA_CPU_INLINE void store(e4m3* p, vf x) { store_as(p, bytes_of(bits_e4m3(x))
 TEGULA_CPU_INLINE void store(e5m2* p, vf x) { store_as(p, bytes_of(bits_e5m2(x))); }
 TEGULA_CPU_INLINE void store(double* p, vd x) { store_as(p, x); }
 TEGULA_CPU_INLINE void store(int64_t* p, vl x) { store_as(p, x); }
+
+// With `pairs`, the processor has the instruction for what a store of bf16 does. It takes subnormal numbers
+// for zeros, so that vectors with one of them go the other way.
+template <class T, class V>
+TEGULA_CPU_TEMPLATE void store(T* p, V x, bool) {
+  store(p, x);
+}
+#if defined(TEGULA_CPU_AVX512)
+TEGULA_CPU_INLINE void store(bf16* p, vf x, bool pairs) {
+  unsigned short subnormal;
+  asm("vfpclassps $0x20, %1, %0" : "=Yk"(subnormal) : "v"(x));
+  if (!pairs || subnormal) return store(p, x);
+  vector_u16 bits;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(x));
+  store_as(p, bits);
+}
+#endif
 
 // ---- one element ------------------------------------------------------------------------------------------
 

@@ -180,7 +180,14 @@ TEGULA_CPU_TEMPLATE auto gather_step(const T* p, long step, long begin, long end
   if (int32_t(step * W) == step * W) return gather_lanes(p, where, iota() * int32_t(step));
   return load_lanes(p, where, [&](int i) { return p + i * step; });
 }
+// Every second element of 2 W - 1, and stores of as many that leave those between them.
+template <int... I>
+TEGULA_CPU_TEMPLATE vf every_second(vf low, vf high, Lanes<I...>) {
+  return __builtin_shufflevector(low, high, (2 * I < W ? 2 * I : 2 * I + 1)...);
+}
 TEGULA_CPU_INLINE vf load_step(const float* p, long step, long begin, long end) {
+  if (step == 2 && begin <= 0 && end >= W)
+    return every_second(load(p), load(p + W - 1), typename CountedLanes<W>::type());
   return gather_step(p, step, begin, end);
 }
 TEGULA_CPU_INLINE vi load_step(const int32_t* p, long step, long begin, long end) {
@@ -189,6 +196,21 @@ TEGULA_CPU_INLINE vi load_step(const int32_t* p, long step, long begin, long end
 TEGULA_CPU_INLINE vu load_step(const uint32_t* p, long step, long begin, long end) {
   return gather_step(p, step, begin, end);
 }
+#if defined(TEGULA_CPU_AVX512)
+template <int... I>
+TEGULA_CPU_TEMPLATE vf twice_low(vf x, Lanes<I...>) {
+  return __builtin_shufflevector(x, x, (I / 2)...);
+}
+template <int... I>
+TEGULA_CPU_TEMPLATE vf twice_high(vf x, Lanes<I...>) {
+  return __builtin_shufflevector(x, x, (W / 2 + I / 2)...);
+}
+TEGULA_CPU_INLINE void store_every_second(float* p, vf x) {
+  typedef CountedLanes<W>::type All;
+  __builtin_ia32_storeups512_mask(p, twice_low(x, All()), 0x5555);
+  __builtin_ia32_storeups512_mask(p + W, twice_high(x, All()), 0x5555);
+}
+#endif
 template <class T, class V>
 TEGULA_CPU_TEMPLATE void store_step(T* p, long step, V x, vm where, long begin, long end) {
   if (step == 1 && begin <= 0 && all(where)) {
@@ -197,6 +219,12 @@ TEGULA_CPU_TEMPLATE void store_step(T* p, long step, V x, vm where, long begin, 
   }
   store_lanes(p, x, where & lanes_between(begin, end), [&](int i) { return p + i * step; });
 }
+#if defined(TEGULA_CPU_AVX512)
+TEGULA_CPU_INLINE void store_step(float* p, long step, vf x, vm where, long begin, long end) {
+  if (step == 2 && begin <= 0 && end >= W && all(where)) return store_every_second(p, x);
+  store_step<float, vf>(p, step, x, where, begin, end);
+}
+#endif
 
 // ---- copies
 // -------------------------------------------------------------------------------------------------

@@ -110,7 +110,9 @@ bool has_products_of_pairs() {
 #endif
 }
 
-int way_of_bf16_products() { return has_tile_registers() ? 1 : has_products_of_pairs() ? 2 : 0; }
+// Either way, kernels narrow to bf16 by the instruction of pairs, which every processor with tile registers
+// has.
+int way_of_bf16_products() { return !has_products_of_pairs() ? 0 : has_tile_registers() ? 1 : 2; }
 
 bool has_dots_of_bytes() {
 #if defined(__x86_64__)
