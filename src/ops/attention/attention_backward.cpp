@@ -48,7 +48,8 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .dlse = c.has("dlse"),
           .one_pass = plan.one_pass,
           .ordered = plan.ordered,
-          .late = plan.late};
+          .late = plan.late,
+          .rows_first = plan.rows_first};
 }
 
 // Blocks of keys see the queries of a window and those beside it that their tiles hold.
@@ -128,6 +129,8 @@ const OperatorSchema& attention_backward_schema() {
                 "cu_seqlens_k dlse"},
                {"causal_bf16",
                 "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal dlse"},
+               {"causal_group_of_3_bf16",
+                "batch=1 queries=300 keys=290 kv_heads=1 group=3 d=64 d_v=64 bf16 causal"},
                {"any_order_bf16",
                 "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal deterministic=false "
                 "dlse"},

@@ -30,6 +30,7 @@ struct AttentionBackwardKernel {
   bool one_pass = false;  // dq is summed over the blocks of keys in f32
   bool ordered = false;   // in their order
   bool late = false;      // each step multiplies out what the step before contributes to dq
+  bool rows_first = false;  // blocks of keys meet all heads of the group for a tile of queries, then the next
 
   // The tiles of the pass over queries, and of the passes over keys.
   GradientTiles query_tiles() const {
@@ -52,7 +53,8 @@ struct AttentionBackwardKernel {
                       labelled("parts_", splits > 1 ? std::optional(splits) : std::nullopt),
                       labelled("left", left), labelled("right", right), softcap, labelled("sinks", sinks),
                       labelled("dlse", dlse), labelled("varlen", varlen), labelled("one_pass", one_pass),
-                      labelled("ordered", ordered), labelled("late", late));
+                      labelled("ordered", ordered), labelled("late", late),
+                      labelled("rows_first", rows_first));
   }
 };
 

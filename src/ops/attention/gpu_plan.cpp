@@ -215,7 +215,8 @@ BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& trai
   const int splits = splits_of_groups(p, 128, traits.mask, in_turn ? waves.turned_waves : waves.even_waves);
   const bool few =
       p.queries <= 64 || traits.softcap || splits > 1 || (in_turn && traits.mask != BackwardMask::none);
-  return {{is_small ? 128 : few ? 64 : 80, 128, 1}, true, in_turn, late, 0, splits};
+  const bool rows_first = in_turn && traits.mask == BackwardMask::causal && p.group > splits;
+  return {{is_small ? 128 : few ? 64 : 80, 128, 1}, true, in_turn, late, 0, splits, rows_first};
 }
 
 // Tiles of 16 bits whose extents the plan may choose. In one pass blocks of keys take turns, which those of
