@@ -1,5 +1,6 @@
 #include "ops/attention/backward_kernel.hpp"
 
+#include "ops/lists/packed_tiles.hpp"
 #include "ops/pieces/gradient.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
@@ -24,6 +25,7 @@ struct BackwardProgram {
       k_begin, dk_splits, dv_splits;
   std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
   std::optional<LargeScores> large;
+  std::optional<PackedTiles> q_tiles, k_tiles;
 
   explicit BackwardProgram(const AttentionBackwardKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -87,6 +89,9 @@ struct BackwardProgram {
     k_begin.emplace(input("k_begin", {fences}, i32));
     longest_q.emplace(scalar("longest_q", i32));
     longest_k.emplace(scalar("longest_k", i32));
+    if (!c.listed) return;
+    if (!c.one_pass) q_tiles.emplace("q_tile_owners", *q_begin, c.queries);
+    k_tiles.emplace("k_tile_owners", *k_begin, c.keys);
   }
 
   SequenceRows rows_of(const Expr& b) const {
@@ -139,8 +144,8 @@ struct BackwardProgram {
   void sum_splits(const Tensor& sums, const Tensor& to, int features);
   void sum_grid();
   void sink_grid();
-  void query_block(const Index& x, const Index& h, const Index& b);
-  void key_block(KeySums sums, const Index& x, const Index& h, const Index& b);
+  void query_block(const Expr& x, const Index& h, const Expr& b);
+  void key_block(KeySums sums, const Expr& x, const Index& h, const Expr& b);
   // Of the heads that a block of keys meets in turn: this one, and the first. One alone is neither.
   struct Turn {
     Expr member, first;
@@ -213,11 +218,16 @@ void BackwardProgram::query_grid() {
   GridOptions options = grid_options();
   // Under a causal mask later queries see more keys.
   if (c.right && !c.left) options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
+  if (q_tiles)
+    return grid(q_tiles->count(), head_blocks(), 1, options, [&](Index x, Index h, Index) {
+      const PackedTiles::Place place = q_tiles->place(x);
+      query_block(place.tile, h, place.sequence);
+    });
   Expr tiles = ceildiv(c.varlen ? *longest_q : Expr(*queries), c.queries);
   grid(tiles, head_blocks(), sequences(), options, [&](Index x, Index h, Index b) { query_block(x, h, b); });
 }
 
-void BackwardProgram::query_block(const Index& x, const Index& h, const Index& b) {
+void BackwardProgram::query_block(const Expr& x, const Index& h, const Expr& b) {
   const GradientTiles tiles = c.query_tiles();
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group;
   HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Subscript(all) : Subscript(h % *group)};
@@ -256,10 +266,15 @@ void BackwardProgram::key_grid(KeySums sums) {
     options.order = Order::grouped(most_heads_at_once);
   Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
   Expr columns = c.splits > 1 ? heads * c.splits : Expr(heads);
+  if (k_tiles)
+    return grid(k_tiles->count(), columns, 1, options, [&](Index x, Index h, Index) {
+      const PackedTiles::Place place = k_tiles->place(x);
+      key_block(sums, place.tile, h, place.sequence);
+    });
   grid(tiles, columns, sequences(), options, [&](Index x, Index h, Index b) { key_block(sums, x, h, b); });
 }
 
-void BackwardProgram::key_block(KeySums sums, const Index& x, const Index& h, const Index& b) {
+void BackwardProgram::key_block(KeySums sums, const Expr& x, const Index& h, const Expr& b) {
   Expr kv_head = c.splits > 1 ? h / c.splits : Expr(h);
   HeadViews views{rows_of(b), kv_head, all};
   Tensor k_of = views.of_keys(*k);

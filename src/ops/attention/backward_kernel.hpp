@@ -25,6 +25,7 @@ struct AttentionBackwardKernel {
   bool left = false, right = false;  // the window is bounded on that side
   ScoreCap softcap = ScoreCap::none;
   bool varlen = false;
+  bool listed = false;  // lists say whose the tiles of packed sequences are
   std::optional<DType> sinks;
   bool dlse = false;
   bool one_pass = false;  // dq is summed over the blocks of keys in f32
@@ -52,8 +53,8 @@ struct AttentionBackwardKernel {
                       labelled("by_", step > 0 ? std::optional(step) : std::nullopt),
                       labelled("parts_", splits > 1 ? std::optional(splits) : std::nullopt),
                       labelled("left", left), labelled("right", right), softcap, labelled("sinks", sinks),
-                      labelled("dlse", dlse), labelled("varlen", varlen), labelled("one_pass", one_pass),
-                      labelled("ordered", ordered), labelled("late", late),
+                      labelled("dlse", dlse), labelled("varlen", varlen), labelled("listed", listed),
+                      labelled("one_pass", one_pass), labelled("ordered", ordered), labelled("late", late),
                       labelled("rows_first", rows_first));
   }
 };
@@ -64,7 +65,7 @@ struct AttentionBackwardKernel {
 // add what they know of dq, which saves two of the seven products. Arguments: dout as out, then q, k, v,
 // out, lse as in attention_kernel, dq, dk, dv, scale (with log2(e)); then, where the instance has them, left,
 // right, cap, sinks and dsinks [kv heads, group], dlse as lse, and for packed sequences q_begin, k_begin
-// [sequences + 1], longest_q, longest_k.
+// [sequences + 1], longest_q, longest_k, and the lists.
 lang::Kernel attention_backward_kernel(const AttentionBackwardKernel& instance);
 
 }  // namespace tegula::ops
