@@ -114,7 +114,7 @@ struct GpuSelection {
 // gets where they are uneven, so that none has much more to do than others; more of them where light blocks
 // wait for heavy ones to add in order.
 struct GpuGradients {
-  double filled = 0.85, even_waves = 3.5, turned_waves = 1.9;
+  double filled = 0.85, even_waves = 3.5, turned_waves = 15;
 };
 // An H200 SXM, whose processors are those of an H100.
 struct GpuTable {
