@@ -61,6 +61,8 @@ TEST(KeyShares, AreTakenWhereTilesAreFew) {
   EXPECT_TRUE(should_share_keys(576, 131072, 65, 8, 32)) << "and many of one";
   EXPECT_FALSE(should_share_keys(16384, 16384, 4, 4, 192)) << "even ones, of few heads";
   EXPECT_FALSE(should_share_keys(512, 65536, 1, 1, 128)) << "one sequence: splits";
+  EXPECT_FALSE(are_uneven(16 * 8192, 16, 8192));
+  EXPECT_TRUE(are_uneven(16 * 8192, 16, 16 * 8192)) << "no bound is known";
 }
 
 // Blocks that have different numbers of steps and add in turn meet the heads of a group at the same time.
@@ -75,7 +77,10 @@ TEST(GradientsOfGroups, MeetAllHeadsOfATileUnderACausalMask) {
   BackwardTraits traits{.mask = BackwardMask::causal};
   const BackwardPlan causal = plan_attention_backward_on_gpu(problem, bf16, {}, traits);
   EXPECT_TRUE(causal.rows_first);
-  EXPECT_EQ(causal.splits, 1) << "enough blocks";
+  EXPECT_EQ(causal.splits, 2) << "blocks for two rounds";
+  AttentionProblem long_one = problem;
+  long_one.queries = long_one.keys = long_one.all_queries = 8192;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(long_one, bf16, {}, traits).rows_first) << "they drift apart";
   traits.mask = BackwardMask::none;
   EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).rows_first);
   traits = {.mask = BackwardMask::causal, .deterministic = false};

@@ -85,7 +85,7 @@ struct Program {
 
   void declare_splits() {
     if (c.shares) {
-      shares.emplace(*q_begin, *k_begin, *queries, all_heads(), c.queries, c.keys);
+      shares.emplace(KeyShares::of_packed(*q_begin, *k_begin, *queries, c.queries, c.keys), all_heads());
       split_results.emplace(c.queries, heads * group_extent(), shares->count(), c.features_v());
       return;
     }

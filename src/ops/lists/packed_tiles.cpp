@@ -29,30 +29,26 @@ Expr parts_of(const Expr& steps, const Expr& each) { return max((steps + each / 
 
 }  // namespace
 
-KeyShares::KeyShares(const Tensor& q_begin, const Tensor& k_begin, const Expr& queries, const Expr& columns,
-                     int rows, int keys)
-    : q_begin_(q_begin),
-      k_begin_(k_begin),
-      owners_(
-          numbers("owners_of_shares", shares_of_gpu / max(columns, 1) + queries / rows + q_begin.extent(0))),
-      first_(numbers("first_shares", q_begin.extent(0))),
-      parts_(numbers("parts_of_tiles", q_begin.extent(0))),
+KeyShares::KeyShares(Lengths lengths, const Expr& columns)
+    : lengths_(std::move(lengths)),
       columns_(columns),
-      rows_(rows),
-      keys_(keys) {}
+      owners_(numbers("owners_of_shares", shares_of_gpu / max(columns, 1) + lengths_.most_tiles)),
+      first_(numbers("first_shares", lengths_.sequences)),
+      parts_(numbers("parts_of_tiles", lengths_.sequences)) {}
 
-Expr KeyShares::tiles_of(const Expr& n) const {
-  Expr next = n + 1;
-  return max(ceildiv(q_begin_(next) - q_begin_(n), rows_), 0);
-}
-
-Expr KeyShares::steps_of(const Expr& n) const {
-  Expr next = n + 1;
-  return max(ceildiv(k_begin_(next) - k_begin_(n), keys_), 0);
+KeyShares::Lengths KeyShares::of_packed(const Tensor& q_begin, const Tensor& k_begin, const Expr& queries,
+                                        int rows, int keys) {
+  const auto of = [](const Tensor& begin, const Expr& n, int each) {
+    Expr next = n + 1;
+    return max(ceildiv(begin(next) - begin(n), each), 0);
+  };
+  Expr sequences = q_begin.extent(0) - 1;
+  return {sequences, queries / rows + sequences, [=](const Expr& n) { return of(q_begin, n, rows); },
+          [=](const Expr& n) { return of(k_begin, n, keys); }};
 }
 
 void KeyShares::record_grid() const {
-  grid(ceildiv(sequences(), threads_of_shares), {.threads = threads_of_shares},
+  grid(ceildiv(lengths_.sequences, threads_of_shares), {.threads = threads_of_shares},
        [&](Index x) { parallel(threads_of_shares, [&](Index i) { write_shares(x, i); }); });
 }
 
@@ -60,23 +56,24 @@ void KeyShares::record_grid() const {
 void KeyShares::write_shares(const Expr& x, const Expr& i) const {
   Expr own = x * threads_of_shares + i;
   Var total = 0, most = 0, before = 0, all_shares = 0;
-  serial(sequences(), [&](Index n) {
-    Expr steps = steps_of(n);
-    total += steps * tiles_of(n);
+  serial(lengths_.sequences, [&](Index n) {
+    Expr steps = lengths_.steps(n);
+    total += steps * lengths_.tiles(n);
     most = max(most, steps);
   });
   const Var each =
       max(max(ceildiv(total * columns_, shares_of_gpu), ceildiv(most * 2, 2 * most_splits - 1)), 1);
-  serial(sequences(), [&](Index n) {
-    Expr shares = tiles_of(n) * parts_of(steps_of(n), each);
+  serial(lengths_.sequences, [&](Index n) {
+    Expr shares = lengths_.tiles(n) * parts_of(lengths_.steps(n), each);
     before += select(n < own, shares, 0);
     all_shares += shares;
   });
-  when(own < sequences(), [&] {
-    Expr parts = parts_of(steps_of(own), each);
+  when(own < lengths_.sequences, [&] {
+    Expr parts = parts_of(lengths_.steps(own), each);
     first_(own) = before;
     parts_(own) = parts;
-    serial(min(tiles_of(own) * parts, max(count() - before, 0)), [&](Index n) { owners_(before + n) = own; });
+    serial(min(lengths_.tiles(own) * parts, max(count() - before, 0)),
+           [&](Index n) { owners_(before + n) = own; });
   });
   when(x == 0, [&] {
     serial(ceildiv(max(count() - all_shares - i, 0), threads_of_shares),
@@ -88,6 +85,15 @@ KeyShares::Share KeyShares::share(const Expr& x) const {
   Expr owner = owners_(x), sequence = max(owner, 0), parts = max(parts_(sequence), 1),
        number = max(x - first_(sequence), 0);
   return {owner >= 0, sequence, number / parts, number % parts, parts};
+}
+
+Range KeyShares::shares_of(const Expr& sequence) const {
+  Expr first = first_(sequence);
+  return range(first, first + parts_(sequence));
+}
+
+bool are_uneven(std::int64_t tokens, std::int64_t sequences, std::int64_t longest) {
+  return longest * sequences >= 2 * tokens;
 }
 
 bool should_share_keys(std::int64_t queries, std::int64_t keys, std::int64_t sequences, std::int64_t columns,

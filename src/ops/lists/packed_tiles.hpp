@@ -1,6 +1,8 @@
 // Tiles of packed sequences, of which a list says whose they are: a grid that had a block for each tile of
 // the longest sequence that there might be, for every sequence, would have blocks without work.
 #pragma once
+#include <functional>
+
 #include "ops/schema/launch.hpp"
 #include "tegula/lang.hpp"
 
@@ -27,12 +29,18 @@ class PackedTiles {
 // among short ones is shared by as many blocks as all keys together allow.
 class KeyShares {
  public:
-  // Tiles of `rows` queries, steps of `keys` keys; `columns` blocks work on a tile, each for heads of its
-  // own.
-  KeyShares(const lang::Tensor& q_begin, const lang::Tensor& k_begin, const lang::Expr& queries,
-            const lang::Expr& columns, int rows, int keys);
+  // Sequences, their tiles of queries and their steps of keys.
+  struct Lengths {
+    lang::Expr sequences, most_tiles;  // of all together
+    std::function<lang::Expr(const lang::Expr&sequence)> tiles, steps;
+  };
+  // `columns` blocks work on a tile, each for heads of its own.
+  KeyShares(Lengths lengths, const lang::Expr& columns);
+  // Packed sequences with tiles of `rows` queries of `queries`, and steps of `keys` keys.
+  static Lengths of_packed(const lang::Tensor& q_begin, const lang::Tensor& k_begin,
+                           const lang::Expr& queries, int rows, int keys);
 
-  // The most shares that there may be; whatever the lengths, the keys are those of the call.
+  // The most shares that there may be, whatever the lengths are.
   lang::Expr count() const { return owners_.extent(0); }
   void record_grid() const;
   // Without a share, `exists` is false.
@@ -40,17 +48,18 @@ class KeyShares {
     lang::Expr exists, sequence, tile, part, parts;
   };
   Share share(const lang::Expr& x) const;
+  // Those of a sequence, which has one tile.
+  lang::Range shares_of(const lang::Expr& sequence) const;
 
  private:
-  lang::Expr sequences() const { return q_begin_.extent(0) - 1; }
-  lang::Expr tiles_of(const lang::Expr& n) const;
-  lang::Expr steps_of(const lang::Expr& n) const;
   void write_shares(const lang::Expr& x, const lang::Expr& i) const;
 
-  lang::Tensor q_begin_, k_begin_, owners_, first_, parts_;
+  Lengths lengths_;
   lang::Expr columns_;
-  int rows_, keys_;
+  lang::Tensor owners_, first_, parts_;
 };
+// Whether a sequence may be far longer than the mean; even ones are better split alike (by a fifth).
+bool are_uneven(std::int64_t tokens, std::int64_t sequences, std::int64_t longest);
 // Whether tiles are so few that their keys are better divided by length.
 bool should_share_keys(std::int64_t queries, std::int64_t keys, std::int64_t sequences, std::int64_t columns,
                        int rows);
