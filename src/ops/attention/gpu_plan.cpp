@@ -206,8 +206,8 @@ int splits_of_groups(const AttentionProblem& p, int keys, BackwardMask mask, dou
 // too, by a tenth.
 // All heads of a group for a tile of queries, then the next tile, are 5 to 27 % faster under a causal mask: no
 // block waits for longer ones at the begin of a head, and groups need not be split for that. From 4096 queries
-// on it is 1 to 20 % slower, since blocks that do not wait for each other drift apart, and what they read is no
-// longer in the second-level cache.
+// on it is up to 20 % slower: by count, blocks that do not wait for each other drift apart, and what they read
+// leaves the second-level cache.
 BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& traits) {
   constexpr std::int64_t few_queries_of_late = 1024, most_queries_of_rows_first = 2048;
   constexpr double waves_of_rows_first = 1.9;
