@@ -69,9 +69,9 @@ TEST(KeyShares, AreTakenWhereTilesAreFew) {
 TEST(GradientsOfGroups, MeetAllHeadsOfATileUnderACausalMask) {
   AttentionProblem problem{.heads = 64,
                            .group = 8,
-                           .queries = 16384,
-                           .keys = 16384,
-                           .all_queries = 16384,
+                           .queries = 2048,
+                           .keys = 2048,
+                           .all_queries = 2048,
                            .dim = 128,
                            .dim_v = 128};
   BackwardTraits traits{.mask = BackwardMask::causal};
