@@ -125,7 +125,7 @@ const std::vector<RolesCase> roles_cases{
      {"+= gridDim.x", "tg::take_turn<", "tg::hold(tg::total"}},
     {"attention_8_bits",
      [] {
-       ops::AttentionKernel c = attention_of(128, 192, 128);
+       ops::AttentionKernel c = attention_of(128, 128, 128);
        c.type = c.compute = e4m3, c.weights = e4m3, c.out = bf16;
        return attention_kernel(c);
      },
