@@ -332,6 +332,8 @@ class CudaGridPrinter : private RowPrinter {
   void events(const schedule::Events& list);
   void event(const schedule::Operation& n, const schedule::Event& e);
   void hold(const ir::Stmt& s, int sixteenths);
+  bool multiplies_bytes() const;
+  void note_factors(const ir::Stmt& s);
   void event(const schedule::NextTile&, const schedule::Event&);
   void event(const schedule::SendTile& n, const schedule::Event&);
   void event(const schedule::ReceiveTile&, const schedule::Event&);

@@ -137,6 +137,7 @@ class GridState {
   std::unordered_map<const ir::Variable*, StepRead> step_reads_;
   std::vector<HeldLoop> held_;          // of the producer's loop that is printed
   const ir::For* held_step_ = nullptr;  // that loop, if it is pipelined
+  std::vector<FragmentTile> factors_;   // fragments of exponentials
   Part part_;                           // of the elements of the loop that is printed
   bool is_consumer_ = false;            // of the roles
   bool is_transposer_ = false;

@@ -124,6 +124,14 @@ const std::vector<RolesCase> roles_cases{
      },
      {"tg::next_block", "tg::hold(", "// lanes keep their parts"},
      {"+= gridDim.x", "tg::take_turn<", "tg::hold(tg::total"}},
+    {"attention_8_bits",
+     [] {
+       ops::AttentionKernel c = attention_of(128, 128, 128);
+       c.type = c.compute = e4m3, c.weights = e4m3, c.out = bf16;
+       return attention_kernel(c);
+     },
+     {"wgmma_n128_e4m3", "tg::hold(tg::total"},
+     {}},
     {"attention_varlen",
      [] {
        ops::AttentionKernel c = attention_of(128, 32, 128);

@@ -6,6 +6,7 @@
 
 #include "ops/attention/maps.hpp"
 #include "ops/attention/notes.hpp"
+#include "ops/lists/packed_tiles.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/splits.hpp"
 #include "ops/reference/reference.hpp"
@@ -112,6 +113,18 @@ void run(const Bound<Attention>& c, Launch& launch) {
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   const int splits = c->splits > 0 ? c->splits : plan.splits;
   kernel.split = splits > 1;
+  const std::int64_t columns = c.dim("kv_heads") * c.dim("group") / kernel.pack;
+  kernel.shares =
+      c.on_gpu() && kernel.varlen && c->splits == 0 && kernel.type.bits() != 8 &&
+      are_uneven(c.dim("keys"), c.dim("sequences"), c.dim("longest_k")) &&
+                  should_share_keys(c.dim("queries"), c.dim("keys"), c.dim("sequences"), columns, kernel.queries);
+  kernel.split |= kernel.shares;
+  // Blocks of a CPU that have nothing to do take no time.
+  kernel.listed = c.on_gpu() && kernel.varlen && !kernel.split &&
+                  should_list_tiles(c.dim("queries"), c.dim("sequences"), c.dim("longest_q"), kernel.queries);
+  const Tensor owners = kernel.listed
+                            ? list_tiles(launch, c.given("cu_seqlens_q"), c.dim("queries"), kernel.queries)
+                            : Tensor();
   kernel.padded.copied_keys = c.on_gpu() && reads_keys_often(problem, kernel);
   note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
   if (c.on_gpu() && problem.queries > kernel.queries) {
@@ -127,6 +140,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
           {"q_begin", c.given("cu_seqlens_q")},
           {"k_begin", c.given("cu_seqlens_k")},
           {"longest", c.dim("longest_q")},
+          {"tile_owners", owners},
           {"longest_k", c.dim("longest_k")},
           {"splits", splits}});
 }
@@ -184,6 +198,14 @@ std::vector<Example> attention_examples() {
       {"packed",
        "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=16 d_v=24 causal cu_seqlens_q "
        "cu_seqlens_k"},
+      {"packed_uneven_bf16",
+       "sequences=12 queries=600 keys=700 kv_heads=1 group=2 d=64 d_v=64 bf16 causal cu_seqlens_q "
+       "cu_seqlens_k "
+       "tile_queries=32 tile_keys=64"},
+      {"packed_few_queries_bf16",
+       "sequences=5 queries=40 keys=3000 kv_heads=2 group=4 d=64 d_v=32 bf16 causal cu_seqlens_q "
+       "cu_seqlens_k "
+       "sinks:f32"},
       {"e4m3",
        "batch=2 queries=70 keys=90 kv_heads=2 group=2 d=64 d_v=32 e4m3 causal q_scale k_scale "
        "v_scale"},

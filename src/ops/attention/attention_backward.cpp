@@ -5,6 +5,7 @@
 #include "ops/attention/backward_plan.hpp"
 #include "ops/attention/maps.hpp"
 #include "ops/attention/notes.hpp"
+#include "ops/lists/packed_tiles.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/reference/reference.hpp"
 
@@ -48,7 +49,8 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .dlse = c.has("dlse"),
           .one_pass = plan.one_pass,
           .ordered = plan.ordered,
-          .late = plan.late};
+          .late = plan.late,
+          .rows_first = plan.rows_first};
 }
 
 // Blocks of keys see the queries of a window and those beside it that their tiles hold.
@@ -73,8 +75,18 @@ void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKerne
 
 void run(const Bound<AttentionBackward>& c, Launch& launch) {
   const ProgramOptions options = program_options(*c, c.real("scale"));
-  const AttentionBackwardKernel kernel = plan(c);
+  AttentionBackwardKernel kernel = plan(c);
+  kernel.listed =
+      c.on_gpu() && kernel.varlen &&
+      (should_list_tiles(c.dim("queries"), c.dim("sequences"), c.dim("longest_q"), kernel.queries) ||
+       should_list_tiles(c.dim("keys"), c.dim("sequences"), c.dim("longest_k"), kernel.keys));
   note_bounds(c, kernel, launch);
+  const auto owners = [&](bool exists, const char* fences, const char* tokens, int rows) {
+    return exists ? list_tiles(launch, c.given(fences), c.dim(tokens), rows) : Tensor();
+  };
+  const Tensor q_owners =
+                   owners(kernel.listed && !kernel.one_pass, "cu_seqlens_q", "queries", kernel.queries),
+               k_owners = owners(kernel.listed, "cu_seqlens_k", "keys", kernel.keys);
   launch(kernel, attention_backward_kernel,
          {{"scale", options.scale},
           {"left", options.left},
@@ -83,7 +95,9 @@ void run(const Bound<AttentionBackward>& c, Launch& launch) {
           {"q_begin", c.given("cu_seqlens_q")},
           {"k_begin", c.given("cu_seqlens_k")},
           {"longest_q", c.dim("longest_q")},
-          {"longest_k", c.dim("longest_k")}});
+          {"longest_k", c.dim("longest_k")},
+          {"q_tile_owners", q_owners},
+          {"k_tile_owners", k_owners}});
 }
 
 // The results of the forward are formed anew.
@@ -126,8 +140,13 @@ const OperatorSchema& attention_backward_schema() {
                {"packed",
                 "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=16 d_v=24 causal cu_seqlens_q "
                 "cu_seqlens_k dlse"},
+               {"packed_uneven_bf16",
+                "sequences=12 queries=500 keys=600 kv_heads=1 group=2 d=64 d_v=64 bf16 causal cu_seqlens_q "
+                "cu_seqlens_k tile_queries=64 tile_keys=64"},
                {"causal_bf16",
                 "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal dlse"},
+               {"causal_group_of_3_bf16",
+                "batch=1 queries=300 keys=290 kv_heads=1 group=3 d=64 d_v=64 bf16 causal"},
                {"any_order_bf16",
                 "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal deterministic=false "
                 "dlse"},

@@ -1,5 +1,6 @@
 #include "ops/attention/backward_kernel.hpp"
 
+#include "ops/lists/packed_tiles.hpp"
 #include "ops/pieces/gradient.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
@@ -24,6 +25,7 @@ struct BackwardProgram {
       k_begin, dk_splits, dv_splits;
   std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
   std::optional<LargeScores> large;
+  std::optional<PackedTiles> q_tiles, k_tiles;
 
   explicit BackwardProgram(const AttentionBackwardKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -87,6 +89,9 @@ struct BackwardProgram {
     k_begin.emplace(input("k_begin", {fences}, i32));
     longest_q.emplace(scalar("longest_q", i32));
     longest_k.emplace(scalar("longest_k", i32));
+    if (!c.listed) return;
+    if (!c.one_pass) q_tiles.emplace("q_tile_owners", *q_begin, c.queries);
+    k_tiles.emplace("k_tile_owners", *k_begin, c.keys);
   }
 
   SequenceRows rows_of(const Expr& b) const {
@@ -139,14 +144,18 @@ struct BackwardProgram {
   void sum_splits(const Tensor& sums, const Tensor& to, int features);
   void sum_grid();
   void sink_grid();
-  void query_block(const Index& x, const Index& h, const Index& b);
-  void key_block(KeySums sums, const Index& x, const Index& h, const Index& b);
+  void query_block(const Expr& x, const Index& h, const Expr& b);
+  void key_block(KeySums sums, const Expr& x, const Index& h, const Expr& b);
   // Of the heads that a block of keys meets in turn: this one, and the first. One alone is neither.
   struct Turn {
     Expr member, first;
   };
   void add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views,
                   const std::optional<Turn>& turn);
+  void add_members_of_rows(KeyGradient& tile, KeySums sums, const Expr& x, const SequenceRows& rows,
+                           const Expr& kv_head, const Range& members);
+  void add_rows(KeyGradient& tile, KeySums sums, const HeadViews& views, const ScoreRange& visible,
+                const Expr& row, const KeyGradient::Receiver& receive);
   KeyGradient::Receiver receiver(const Expr& x, const Expr& row, const HeadViews& views) const;
   // One of base and delta, whose rows are padded.
   Tensor padded(const Tensor& t, const HeadViews& views) const {
@@ -209,11 +218,16 @@ void BackwardProgram::query_grid() {
   GridOptions options = grid_options();
   // Under a causal mask later queries see more keys.
   if (c.right && !c.left) options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
+  if (q_tiles)
+    return grid(q_tiles->count(), head_blocks(), 1, options, [&](Index x, Index h, Index) {
+      const PackedTiles::Place place = q_tiles->place(x);
+      query_block(place.tile, h, place.sequence);
+    });
   Expr tiles = ceildiv(c.varlen ? *longest_q : Expr(*queries), c.queries);
   grid(tiles, head_blocks(), sequences(), options, [&](Index x, Index h, Index b) { query_block(x, h, b); });
 }
 
-void BackwardProgram::query_block(const Index& x, const Index& h, const Index& b) {
+void BackwardProgram::query_block(const Expr& x, const Index& h, const Expr& b) {
   const GradientTiles tiles = c.query_tiles();
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group;
   HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Subscript(all) : Subscript(h % *group)};
@@ -252,10 +266,15 @@ void BackwardProgram::key_grid(KeySums sums) {
     options.order = Order::grouped(most_heads_at_once);
   Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
   Expr columns = c.splits > 1 ? heads * c.splits : Expr(heads);
+  if (k_tiles)
+    return grid(k_tiles->count(), columns, 1, options, [&](Index x, Index h, Index) {
+      const PackedTiles::Place place = k_tiles->place(x);
+      key_block(sums, place.tile, h, place.sequence);
+    });
   grid(tiles, columns, sequences(), options, [&](Index x, Index h, Index b) { key_block(sums, x, h, b); });
 }
 
-void BackwardProgram::key_block(KeySums sums, const Index& x, const Index& h, const Index& b) {
+void BackwardProgram::key_block(KeySums sums, const Expr& x, const Index& h, const Expr& b) {
   Expr kv_head = c.splits > 1 ? h / c.splits : Expr(h);
   HeadViews views{rows_of(b), kv_head, all};
   Tensor k_of = views.of_keys(*k);
@@ -267,6 +286,7 @@ void BackwardProgram::key_block(KeySums sums, const Index& x, const Index& h, co
   KeyGradient tile(c.key_tiles(), gradient(), sums);
   tile.load(k_of, views.of_keys(*v), first);
   auto add_members = [&](const Range& members) {
+    if (c.rows_first) return add_members_of_rows(tile, sums, x, views.rows, kv_head, members);
     const Expr begin = members.begin, end = members.end;
     serial(range(begin, end), [&](Index member) {
       add_member(tile, sums, x, {views.rows, kv_head, member}, Turn{member, begin});
@@ -308,8 +328,7 @@ KeyGradient::Receiver BackwardProgram::receiver(const Expr& x, const Expr& row,
 void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views,
                                  const std::optional<Turn>& turn) {
   const GradientTiles tiles = c.key_tiles();
-  Tensor q_of = views.of_queries(*q);
-  ScoreRange visible = seen_from(x * c.keys, q_of.extent(0), views.of_keys(*k).extent(0));
+  ScoreRange visible = seen_from(x * c.keys, views.of_queries(*q).extent(0), views.of_keys(*k).extent(0));
   // From the last queries down: under a causal mask all blocks of keys meet them at the same time, so that
   // none waits long for its turn.
   Range steps = visible.tiles(tiles.queries);
@@ -324,20 +343,49 @@ void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x,
         receiver(x, select(same, begin + end - j, 0) * tiles.queries, before)(contribution);
       });
     };
-    Shared q_tile("q_tile", {tiles.rows(), tiles.dim}, c.compute),
-        dout_tile("dout_tile", {tiles.rows(), tiles.dim_v}, c.compute);
-    Shared base_of("base_of", {tiles.rows()}, f32), delta_of("delta_of", {tiles.rows()}, f32);
-    load_queries(q_of, row, q_tile, c.pack);
-    load_queries(views.of_queries(*dout), row, dout_tile, c.pack);
-    load_vector(padded(*base, views), row, base_of, c.pack);
-    if (sums != KeySums::values) load_vector(padded(*delta, views), row, delta_of, c.pack);
-    tile.add(q_tile, dout_tile, base_of, delta_of,
-             {visible.is_partial(row, tiles.queries),
-              [&](const Expr& r, const Expr& t, const Expr& weight) {
-                return select(visible.sees(r, row + t / c.pack), weight, 0);
-              }},
-             c.late ? of_step_before : receiver(x, row, views));
+    add_rows(tile, sums, views, visible, row, c.late ? of_step_before : receiver(x, row, views));
   });
+}
+
+// All heads of the group for a tile of queries, then for the one before it. Under a causal mask blocks of
+// earlier keys have more steps. If each block went through all queries of a head before the next head, all
+// that run at a time would wait for the longest of them at the begin of every head.
+void BackwardProgram::add_members_of_rows(KeyGradient& tile, KeySums sums, const Expr& x,
+                                          const SequenceRows& rows, const Expr& kv_head,
+                                          const Range& members) {
+  const GradientTiles tiles = c.key_tiles();
+  const HeadViews of_group{rows, kv_head, all};
+  ScoreRange visible =
+      seen_from(x * c.keys, of_group.of_queries(*q).extent(0), of_group.of_keys(*k).extent(0));
+  Range steps = visible.tiles(tiles.queries);
+  const Expr begin = steps.begin, end = steps.end, first = members.begin, last = members.end;
+  serial(range(begin, end), [&](Index j) {
+    Expr row = (begin + end - 1 - j) * tiles.queries;
+    pipelined(range(first, last), {.stages = 2}, [&](Index member) {
+      const HeadViews views{rows, kv_head, member};
+      add_rows(tile, sums, views, visible, row, receiver(x, row, views));
+    });
+  });
+}
+
+// What the queries from `row` on of one head add.
+void BackwardProgram::add_rows(KeyGradient& tile, KeySums sums, const HeadViews& views,
+                               const ScoreRange& visible, const Expr& row,
+                               const KeyGradient::Receiver& receive) {
+  const GradientTiles tiles = c.key_tiles();
+  Shared q_tile("q_tile", {tiles.rows(), tiles.dim}, c.compute),
+      dout_tile("dout_tile", {tiles.rows(), tiles.dim_v}, c.compute);
+  Shared base_of("base_of", {tiles.rows()}, f32), delta_of("delta_of", {tiles.rows()}, f32);
+  load_queries(views.of_queries(*q), row, q_tile, c.pack);
+  load_queries(views.of_queries(*dout), row, dout_tile, c.pack);
+  load_vector(padded(*base, views), row, base_of, c.pack);
+  if (sums != KeySums::values) load_vector(padded(*delta, views), row, delta_of, c.pack);
+  tile.add(q_tile, dout_tile, base_of, delta_of,
+           {visible.is_partial(row, tiles.queries),
+            [&](const Expr& r, const Expr& t, const Expr& weight) {
+              return select(visible.sees(r, row + t / c.pack), weight, 0);
+            }},
+           receive);
 }
 
 // In the order of the splits.

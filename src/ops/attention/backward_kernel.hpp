@@ -25,11 +25,13 @@ struct AttentionBackwardKernel {
   bool left = false, right = false;  // the window is bounded on that side
   ScoreCap softcap = ScoreCap::none;
   bool varlen = false;
+  bool listed = false;  // lists say whose the tiles of packed sequences are
   std::optional<DType> sinks;
   bool dlse = false;
   bool one_pass = false;  // dq is summed over the blocks of keys in f32
   bool ordered = false;   // in their order
   bool late = false;      // each step multiplies out what the step before contributes to dq
+  bool rows_first = false;  // blocks of keys meet all heads of the group for a tile of queries, then the next
 
   // The tiles of the pass over queries, and of the passes over keys.
   GradientTiles query_tiles() const {
@@ -51,8 +53,9 @@ struct AttentionBackwardKernel {
                       labelled("by_", step > 0 ? std::optional(step) : std::nullopt),
                       labelled("parts_", splits > 1 ? std::optional(splits) : std::nullopt),
                       labelled("left", left), labelled("right", right), softcap, labelled("sinks", sinks),
-                      labelled("dlse", dlse), labelled("varlen", varlen), labelled("one_pass", one_pass),
-                      labelled("ordered", ordered), labelled("late", late));
+                      labelled("dlse", dlse), labelled("varlen", varlen), labelled("listed", listed),
+                      labelled("one_pass", one_pass), labelled("ordered", ordered), labelled("late", late),
+                      labelled("rows_first", rows_first));
   }
 };
 
@@ -62,7 +65,7 @@ struct AttentionBackwardKernel {
 // add what they know of dq, which saves two of the seven products. Arguments: dout as out, then q, k, v,
 // out, lse as in attention_kernel, dq, dk, dv, scale (with log2(e)); then, where the instance has them, left,
 // right, cap, sinks and dsinks [kv heads, group], dlse as lse, and for packed sequences q_begin, k_begin
-// [sequences + 1], longest_q, longest_k.
+// [sequences + 1], longest_q, longest_k, and the lists.
 lang::Kernel attention_backward_kernel(const AttentionBackwardKernel& instance);
 
 }  // namespace tegula::ops

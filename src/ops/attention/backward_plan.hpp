@@ -13,6 +13,7 @@ struct BackwardPlan {
   // See AttentionBackwardKernel.
   bool one_pass = false, ordered = false, late = false;
   int step = 0, splits = 1;
+  bool rows_first = false;
 };
 // Whether a tile of queries sees all blocks of keys, all up to some block, or those of a window. Of packed
 // sequences each has blocks of its own, which do not take turns.

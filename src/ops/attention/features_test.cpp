@@ -4,6 +4,7 @@
 
 #include "ops/attention/attention.hpp"
 #include "ops/attention/backward_plan.hpp"
+#include "ops/lists/packed_tiles.hpp"
 #include "ops/schema/example.hpp"
 #include "runtime/testing/test_environment.hpp"
 #include "tegula/explain.hpp"
@@ -47,6 +48,46 @@ TEST_P(AttentionFeatures, AreMultipliedByWarpGroups) {
 INSTANTIATE_TEST_SUITE_P(Table, AttentionFeatures, ::testing::ValuesIn(table()), [](const auto& info) {
   return "d" + std::to_string(info.param.dim) + "_v" + std::to_string(info.param.dim_v);
 });
+
+TEST(PackedTiles, AreListedWhereTheLongestSequenceIsFarFromTheMean) {
+  EXPECT_FALSE(should_list_tiles(16384, 4, 4096, 192)) << "even ones";
+  EXPECT_FALSE(should_list_tiles(4096, 1, 4096, 192)) << "one";
+  EXPECT_TRUE(should_list_tiles(16384, 129, 8192, 192)) << "one long, 128 of 64";
+  EXPECT_TRUE(should_list_tiles(16384, 256, 16384, 64)) << "no bound is known";
+}
+
+TEST(KeyShares, AreTakenWhereTilesAreFew) {
+  EXPECT_TRUE(should_share_keys(16, 131072, 16, 8, 32)) << "a query of each sequence";
+  EXPECT_TRUE(should_share_keys(576, 131072, 65, 8, 32)) << "and many of one";
+  EXPECT_FALSE(should_share_keys(16384, 16384, 4, 4, 192)) << "even ones, of few heads";
+  EXPECT_FALSE(should_share_keys(512, 65536, 1, 1, 128)) << "one sequence: splits";
+  EXPECT_FALSE(are_uneven(16 * 8192, 16, 8192));
+  EXPECT_TRUE(are_uneven(16 * 8192, 16, 16 * 8192)) << "no bound is known";
+}
+
+// Blocks that have different numbers of steps and add in turn meet the heads of a group at the same time.
+TEST(GradientsOfGroups, MeetAllHeadsOfATileUnderACausalMask) {
+  AttentionProblem problem{.heads = 64,
+                           .group = 8,
+                           .queries = 2048,
+                           .keys = 2048,
+                           .all_queries = 2048,
+                           .dim = 128,
+                           .dim_v = 128};
+  BackwardTraits traits{.mask = BackwardMask::causal};
+  const BackwardPlan causal = plan_attention_backward_on_gpu(problem, bf16, {}, traits);
+  EXPECT_TRUE(causal.rows_first);
+  EXPECT_EQ(causal.splits, 2) << "blocks for two rounds";
+  AttentionProblem long_one = problem;
+  long_one.queries = long_one.keys = long_one.all_queries = 8192;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(long_one, bf16, {}, traits).rows_first) << "they drift apart";
+  traits.mask = BackwardMask::none;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).rows_first);
+  traits = {.mask = BackwardMask::causal, .deterministic = false};
+  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).rows_first) << "no turns";
+  traits.deterministic = true, problem.group = 1;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).rows_first) << "one head";
+}
 
 // Calls of few blocks of keys, whose gradients one pass sums: with 64 and 128 features as they are, between
 // them filled up to 128.

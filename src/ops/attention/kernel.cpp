@@ -1,6 +1,7 @@
 #include "ops/attention/kernel.hpp"
 
 #include "ops/lists/later_first.hpp"
+#include "ops/lists/packed_tiles.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
 #include "ops/pieces/splits.hpp"
@@ -33,6 +34,8 @@ struct Program {
   std::optional<Expr> scale, left, right, cap, longest, splits;
   std::optional<SplitResults> split_results;  // of the keys
   std::optional<Tensor> q_scale, k_scale, v_scale;
+  std::optional<PackedTiles> packed_tiles;
+  std::optional<KeyShares> shares;
   std::optional<Tensor>
       transposed;  // values [(batch,) heads, features, keys], of each 16 keys in their own order
   std::optional<Expr> longest_k;  // of packed sequences, whose values are transposed
@@ -57,6 +60,8 @@ struct Program {
     if (c.varlen && c.transposes_values()) longest_k.emplace(scalar("longest_k", i32));
   }
 
+  // By which grids are divided: those that share tiles are one.
+  Expr all_heads() const { return c.pack > 1 ? Expr(heads) : heads * *group; }
   Operand group_extent() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
 
   void declare(const Extents& q_tokens, const Extents& k_tokens) {
@@ -75,9 +80,15 @@ struct Program {
     q_begin.emplace(input("q_begin", {fences}, i32));
     k_begin.emplace(input("k_begin", {fences}, i32));
     longest.emplace(scalar("longest", i32));
+    if (c.listed) packed_tiles.emplace("tile_owners", *q_begin, c.queries);
   }
 
   void declare_splits() {
+    if (c.shares) {
+      shares.emplace(KeyShares::of_packed(*q_begin, *k_begin, *queries, c.queries, c.keys), all_heads());
+      split_results.emplace(c.queries, heads * group_extent(), shares->count(), c.features_v());
+      return;
+    }
     splits.emplace(scalar("splits", i32));
     Expr tokens = c.varlen ? Expr(*queries) : *batch * *queries;
     split_results.emplace(tokens, heads * group_extent(), *splits, c.features_v());
@@ -110,15 +121,22 @@ struct Program {
   void merge_grid();
   Expr most_queries() const { return c.varlen ? *longest : Expr(*queries); }
   Expr sequences() const { return c.varlen ? q_begin->extent(0) - 1 : Expr(*batch); }
-  SequenceRows rows_of(const Index& b) const {
+  SequenceRows rows_of(const Expr& b) const {
     return c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, *queries, *keys);
   }
   // Among those of all sequences.
-  Range all_rows(const Index& b) const {
+  Range all_rows(const Expr& b) const {
     return c.varlen ? rows_of(b).queries : range(b * *queries, (b + 1) * *queries);
   }
   Expr sink(const Expr& kv_head, const Expr& member) const { return (*sinks)(kv_head, member); }
-  void attend_block(const Index& x, const Index& h, const Index& b);
+  // One of the parts into which the keys of a tile are divided, and where what it finds is kept.
+  struct Part {
+    Expr number, count, place;
+    Range rows;
+  };
+  void attend_shares();
+  void attend_block(const Expr& tile, const Index& h, const Expr& b, const std::optional<Part>& part);
+  void merge_share(const Index& x, const Index& head, const Index& row);
   // What raw scores of the head are multiplied by.
   Expr scale_of(const Expr& sequence, const Expr& kv_head) const {
     Expr of_queries = q_scale ? *scale * Expr((*q_scale)(sequence, kv_head)) : *scale;
@@ -184,17 +202,38 @@ void Program::transpose_values() {
 
 void Program::attend_grid() {
   Expr tiles = ceildiv(most_queries(), c.queries);
-  Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
   GridOptions options;
   if (c.right && !c.left)
     options.order =
         later_first(c.varlen ? *keys / max(sequences(), 1) : Expr(*keys),
                     (c.dim + c.dim_v) * c.type.bits() / 8, c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
-  grid(c.split ? tiles * *splits : tiles, all_heads, sequences(), options,
-       [&](Index x, Index h, Index b) { attend_block(x, h, b); });
+  if (shares) return attend_shares();
+  if (packed_tiles)
+    return grid(packed_tiles->count(), all_heads(), 1, options, [&](Index x, Index h, Index) {
+      const PackedTiles::Place place = packed_tiles->place(x);
+      attend_block(place.tile, h, place.sequence, {});
+    });
+  grid(c.split ? tiles * *splits : tiles, all_heads(), sequences(), options, [&](Index x, Index h, Index b) {
+    if (!c.split) return attend_block(x, h, b, {});
+    attend_block(x / *splits, h, b, Part{x % *splits, *splits, x % *splits, all_rows(b)});
+  });
+}
+
+void Program::attend_shares() {
+  shares->record_grid();
+  grid(shares->count(), all_heads(), [&](Index x, Index h) {
+    const KeyShares::Share own = shares->share(x);
+    exit_if(!own.exists);
+    attend_block(own.tile, h, own.sequence, Part{own.part, own.parts, x, range(0, c.queries)});
+  });
 }
 
 void Program::merge_grid() {
+  if (shares) {
+    grid(shares->count(), heads * group_extent(), min(most_queries(), c.queries),
+         [&](Index x, Index head, Index row) { merge_share(x, head, row); });
+    return;
+  }
   grid(most_queries(), heads * group_extent(), sequences(),
        [&](Index row, Index head, Index b) { merge_block(row, head, b); });
 }
@@ -236,12 +275,11 @@ void Program::add_values(const Fragment& weights, const Shared& values, Fragment
   gemm(byte_weights(weights, c.weight_type()), values.T(), sum, {.accumulate = Accumulate::tensor_core});
 }
 
-// With splits, block x computes split x % splits of a tile.
-void Program::attend_block(const Index& x, const Index& h, const Index& b) {
+void Program::attend_block(const Expr& tile, const Index& h, const Expr& b, const std::optional<Part>& part) {
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group, member = c.pack > 1 ? Expr(0) : h % *group;
   const HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Subscript(all) : Subscript(member)};
   const Tensor q_of = views.of_queries(*q);
-  Expr first = (c.split ? x / *splits : Expr(x)) * c.queries, count = q_of.extent(0);
+  Expr first = tile * c.queries, count = q_of.extent(0);
   if (c.varlen) {
     assert_queries(count, *longest);
     exit_if(first >= count);
@@ -255,8 +293,9 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   Expr keys_seen = views.of_keys(*k).extent(0);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   const Range all_steps = visible.tiles(c.keys);
-  attend(queries_tile, views, visible, c.split ? split_results->steps(all_steps, x % *splits) : all_steps,
-         own_scale, softmax, sum);
+  attend(queries_tile, views, visible,
+         part ? SplitResults::steps(all_steps, part->number, part->count) : all_steps, own_scale, softmax,
+         sum);
   if (c.sinks && !c.split)
     softmax.add_sink(
         sum, [&](Index r) -> Expr { return sink(kv_head, c.pack > 1 ? r % c.pack : member) * log2e; });
@@ -266,11 +305,26 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
     parallel(sum, [&](Index i, Index j) { sum(i, j) *= factor; });
   }
   const Subscript heads_of = c.pack > 1 ? Subscript(range(h * c.pack, (h + 1) * c.pack)) : Subscript(h);
-  store_rows(sum, c.split ? split_results->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out),
-             first, c.pack);
-  store_lse(softmax.lse(),
-            c.split ? split_results->lse(all_rows(b), heads_of, x % *splits) : views.vector(*lse), first,
-            c.pack);
+  // Rows of shares are those of a tile.
+  Expr row = c.shares ? Expr(Operand(0)) : first;
+  store_rows(sum, part ? split_results->out(part->rows, heads_of, part->place) : views.of_queries(*out), row,
+             c.pack);
+  store_lse(softmax.lse(), part ? split_results->lse(part->rows, heads_of, part->place) : views.vector(*lse),
+            row, c.pack);
+}
+
+// The first share of a tile merges all of them.
+void Program::merge_share(const Index& x, const Index& head, const Index& row) {
+  Expr kv_head = head / group_extent(), member = head % group_extent();
+  const KeyShares::Share own = shares->share(x);
+  exit_if(!own.exists || own.part != 0);
+  const HeadViews views{rows_of(own.sequence), kv_head, Subscript(member)};
+  const Tensor out_of = views.of_queries(*out), lse_of = views.vector(*lse);
+  Expr own_row = own.tile * c.queries + row;
+  exit_if(own_row >= out_of.extent(0));
+  lse_of(own_row) = split_results->merge(row, head, range(x, x + own.parts),
+                                         c.sinks ? std::optional(sink(kv_head, member)) : std::nullopt,
+                                         out_of.slice(own_row));
 }
 
 void Program::merge_block(const Index& row, const Index& head, const Index& b) {

@@ -21,7 +21,9 @@ struct AttentionKernel {
   bool left = false, right = false;  // the window is bounded on that side
   ScoreCap softcap = ScoreCap::none;
   bool varlen = false;
-  bool split = false;  // the keys of a tile are divided; see splits.hpp
+  bool listed = false;  // a list says whose the tiles of packed sequences are; see listed_owners
+  bool split = false;   // the keys of a tile are divided; see splits.hpp
+  bool shares = false;  // and that by the lengths of packed sequences; see KeyShares
   std::optional<DType> sinks = {};
   // For 8-bit operands: the types of out, of the weights and of the tiles of values, and which tensors have
   // factors.
@@ -40,16 +42,18 @@ struct AttentionKernel {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
                       labelled("q", queries), labelled("k", keys), labelled("left", left),
                       labelled("right", right), softcap, labelled("sinks", sinks), labelled("varlen", varlen),
-                      labelled("split", split), labelled("out", out), labelled("weights", weights),
-                      labelled("qs", q_scale), labelled("ks", k_scale), labelled("vs", v_scale));
+                      labelled("listed", listed), labelled("split", split), labelled("shares", shares),
+                      labelled("out", out), labelled("weights", weights), labelled("qs", q_scale),
+                      labelled("ks", k_scale), labelled("vs", v_scale));
   }
 };
 
 // Arguments: q [batch, queries, kv heads, group, d], k, v, out as q, lse [batch, kv heads, group, queries],
 // scale (with log2(e)); then, where the instance has them, left, right, cap, sinks [kv heads, group]. Packed
 // sequences: no batch dimension, and q_begin, k_begin [sequences + 1], longest (the most queries of a
-// sequence). Where keys are divided, the number of splits. Then the factors [sequences, kv heads] that there
-// are, last longest_k where values of packed sequences are transposed.
+// sequence); the list [tiles], if there is one. Where keys are divided, the number of splits. Then the
+// factors [sequences, kv heads] that there are, last longest_k where values of packed sequences are
+// transposed.
 lang::Kernel attention_kernel(const AttentionKernel& instance);
 
 }  // namespace tegula::ops

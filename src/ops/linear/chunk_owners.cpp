@@ -1,17 +1,22 @@
 #include "ops/linear/chunk_owners.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace tegula::ops {
 
+tegula::Tensor listed_owners(Launch& launch, const TensorRef& fences, std::int64_t tokens,
+                             const ChunkOwners& c) {
+  const std::int64_t sequences = std::max<std::int64_t>(fences.size(0) - 1, 0);
+  const tegula::Tensor owners = launch.scratch({(tokens + sequences * c.more) / c.rows + sequences}, i32);
+  const std::int64_t steps = std::bit_width(static_cast<std::uint64_t>(sequences));
+  launch(c, chunk_owners_kernel, {{"cu_seqlens", fences}, {"steps", steps}, {"chunk_owners", owners}});
+  return owners;
+}
+
 void share_chunk_owners(const BoundCall& call, Launch& launch, const ChunkOwners& c) {
   if (!call.has("cu_seqlens") || launch.shares("chunk_owners")) return;
-  const std::int64_t sequences = sequences_of(call);
-  const tegula::Tensor owners =
-      launch.scratch({(call.dim("tokens") + sequences * c.more) / c.rows + sequences}, i32);
-  const std::int64_t steps = std::bit_width(static_cast<std::uint64_t>(sequences));
-  launch(c, chunk_owners_kernel, {{"steps", steps}, {"chunk_owners", owners}});
-  launch.share("chunk_owners", owners);
+  launch.share("chunk_owners", listed_owners(launch, call.given("cu_seqlens"), call.dim("tokens"), c));
 }
 
 using namespace lang;

@@ -15,6 +15,9 @@ struct ChunkOwners {
 
 // cu_seqlens and the steps of a bisection of sequences give chunk_owners.
 lang::Kernel chunk_owners_kernel(const ChunkOwners& c);
+// Those of fences of so many tokens, in a list that lives as long as the call.
+tegula::Tensor listed_owners(Launch& launch, const TensorRef& fences, std::int64_t tokens,
+                             const ChunkOwners& c);
 // Gives them to all later programs of a call that has packed sequences, once: a call has one number of rows,
 // and of more.
 void share_chunk_owners(const BoundCall& call, Launch& launch, const ChunkOwners& c = {});

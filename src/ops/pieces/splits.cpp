@@ -22,8 +22,8 @@ SplitResults::SplitResults(const Expr& tokens, const Expr& heads, const Expr& sp
       out_(workspace("split_out", {tokens, heads, splits, dim_v}, f32)),
       lse_(workspace("split_lse", {heads, tokens, splits}, f32)) {}
 
-Range SplitResults::steps(const Range& all, const Expr& split) const {
-  Expr begin = all.begin, end = all.end, each = ceildiv(max(end - begin, 0), splits_),
+Range SplitResults::steps(const Range& all, const Expr& split, const Expr& splits) {
+  Expr begin = all.begin, end = all.end, each = ceildiv(max(end - begin, 0), splits),
        first = begin + split * each;
   return range(first, min(first + each, end));
 }
@@ -36,9 +36,10 @@ Tensor SplitResults::lse(const Range& rows, const Subscript& heads, const Expr& 
   return lse_.slice(heads, rows, split);
 }
 
-Expr SplitResults::merge(const Expr& row, const Expr& head, const std::optional<Expr>& sink,
+Expr SplitResults::merge(const Expr& row, const Expr& head, const Range& own, const std::optional<Expr>& sink,
                          const Tensor& out) const {
-  const Tensor results = out_.slice(row, head), lse_of = lse_.slice(head, row);
+  const Tensor results = out_.slice(row, head).slice(own, all), lse_of = lse_.slice(head, row).slice(own);
+  Expr begin = own.begin, end = own.end, splits = end - begin;
   struct Rows {
     Expr first;
     Fragment values, lse;
@@ -55,7 +56,7 @@ Expr SplitResults::merge(const Expr& row, const Expr& head, const std::optional<
   // The first rows are on their way while the weights of all splits are computed.
   std::vector<Rows> first_rows = rows_from(0);
   Fragment weights = load(lse_of.at(0), {most_splits});
-  parallel(weights, [&](Index i) { weights(i) = select(i < splits_, Expr(weights(i)), -inf); });
+  parallel(weights, [&](Index i) { weights(i) = select(i < splits, Expr(weights(i)), -inf); });
   Var top = reduce_max(weights).scalar();
   if (sink) top = max(top, *sink);
   const Var shift = select(top == -inf, 0, top);
@@ -69,14 +70,13 @@ Expr SplitResults::merge(const Expr& row, const Expr& head, const std::optional<
   const auto add = [&](std::vector<Rows>& rows) {
     for (Rows& own : rows) {
       // Rows behind the last split are zeros, and so would be their lse: no weight but 0 keeps them so.
-      parallel(own.lse, [&](Index i) {
-        own.lse(i) = select(own.first + i < splits_, weight(own.lse(i)) * factor, 0);
-      });
+      parallel(own.lse,
+               [&](Index i) { own.lse(i) = select(own.first + i < splits, weight(own.lse(i)) * factor, 0); });
       parallel(sums, [&](Index i, Index j) { sums(i, j) += own.values(i, j) * own.lse(i); });
     }
   };
   add(first_rows);
-  serial(range(1, ceildiv(splits_, merged_at_once)), [&](Index n) {
+  serial(range(1, ceildiv(splits, merged_at_once)), [&](Index n) {
     std::vector<Rows> rows = rows_from(n);
     add(rows);
   });

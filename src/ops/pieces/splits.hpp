@@ -15,7 +15,10 @@ class SplitResults {
   SplitResults(const lang::Expr& tokens, const lang::Expr& heads, const lang::Expr& splits, int dim_v);
 
   // The tiles of keys of a split.
-  lang::Range steps(const lang::Range& all, const lang::Expr& split) const;
+  lang::Range steps(const lang::Range& all, const lang::Expr& split) const {
+    return steps(all, split, splits_);
+  }
+  static lang::Range steps(const lang::Range& all, const lang::Expr& split, const lang::Expr& splits);
   // What the split finds for rows and heads of a block, its softmax over its own keys: [rows, (heads,) d_v],
   // and lse [(heads,) rows]. Without a key: 0 and −∞.
   lang::Tensor out(const lang::Range& rows, const lang::Subscript& heads, const lang::Expr& split) const;
@@ -24,7 +27,12 @@ class SplitResults {
   // The row of a head over all splits: `out` [d_v] and the lse, which is returned. `sink`: a logit more
   // that has no value.
   lang::Expr merge(const lang::Expr& row, const lang::Expr& head, const std::optional<lang::Expr>& sink,
-                   const lang::Tensor& out) const;
+                   const lang::Tensor& out) const {
+    return merge(row, head, lang::range(0, splits_), sink, out);
+  }
+  // The same over some splits.
+  lang::Expr merge(const lang::Expr& row, const lang::Expr& head, const lang::Range& own,
+                   const std::optional<lang::Expr>& sink, const lang::Tensor& out) const;
 
  private:
   lang::Expr splits_;
