@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ir/effects.hpp"
 #include "ir/simplify.hpp"
@@ -312,16 +313,25 @@ void add_widened(const Body& body, const Sums& in_words, Sums& result) {
 }
 
 // Fragments that products by wgmma leave as the copy engine's way through shared memory expects them.
+// Another product may hold the sum in another way.
 Sums sums_of(const Grid& grid, const CudaTarget& target) {
   Sums result, in_words;
+  std::unordered_set<const Buffer*> others;
   if (!target.has_wgmma() || !target.copy_engine) return result;
   for (const auto& [gemm, threads] : team_products(grid.body, grid.hints.threads)) {
     if (threads != grid.hints.threads || !is_whole(gemm->c)) continue;
     const GemmPlan plan = plan_gemm(*gemm, threads, target);
     const DType type = gemm->c.buffer->type;
-    if (plan.instruction != GemmInstruction::wgmma || !type.is_floating()) continue;
-    (type == f32 ? result : in_words).emplace(gemm->c.buffer.get(), HeldSum{plan.parts, plan.swapped});
+    const HeldSum held{plan.parts, plan.swapped};
+    if (plan.instruction != GemmInstruction::wgmma || !type.is_floating()) {
+      others.insert(gemm->c.buffer.get());
+      continue;
+    }
+    const auto known = (type == f32 ? result : in_words).emplace(gemm->c.buffer.get(), held).first;
+    if (known->second.turned != held.turned) others.insert(gemm->c.buffer.get());
   }
+  for (Sums* sums : {&result, &in_words})
+    std::erase_if(*sums, [&](const auto& own) { return others.contains(own.first); });
   add_widened(grid.body, in_words, result);
   return result;
 }
