@@ -1831,6 +1831,7 @@ def gemm(
     Rules:
         a: expected a matrix with stride 1 along rows or columns; pass a contiguous copy.
         b: expected a matrix with stride 1 along rows or columns; pass a contiguous copy.
+        sum_dtype: expected f32, or f16 for matrices of f16; leave it out.
         gated: expected an even number of columns; give as many gates as values.
 
     Raises:

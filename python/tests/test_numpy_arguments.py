@@ -62,7 +62,7 @@ def test_errors():
     refused(lambda: tegula.nsa_selected_attention(q, k, v, tokens, check_indices=True), ValueError, "indices", "7")
     refused(lambda: tegula.gemm(q[0, 0], q[0, 0], activation="cube"), ValueError, "none, relu")
     refused(lambda: tegula.gemm(q[0, 0], q[0, 0], out_dtype="int8"), ValueError, "out_dtype")
-    refused(lambda: tegula.gemm(q[0, 0], q[0, 0], sum_dtype="float16"), ValueError, "'sum_dtype'", "matrices of f16")
+    refused(lambda: tegula.gemm(q[0, 0], q[0, 0], transpose_b=True, sum_dtype="float16"), ValueError, "'sum_dtype'", "matrices of f16")
     refused(lambda: tegula.topk_blocks(np.zeros((1, 1, 1, 1), np.float32), -1), ValueError, "count")
     out = np.empty_like(q)
     out.flags.writeable = False

@@ -72,7 +72,7 @@ void Generator::pass_on(const TilePlace& weights, const TilePlace& carried) {
 // Windows of a tensor that is added to, whichever dimensions they go along.
 void Generator::add_in_step(const TilePlace& weights) {
   const TensorPlace& tensor = tensors_[tables_.added];
-  if (tensor.use != Use::atomic || tensor.extents.size() < 2) return;
+  if (tensor.use != Use::atomic || tensor.view.rank() < 2) return;  // it may be seen as one row
   for (int n = random_.pick({0, 1, 2, 2, 3}); n > 0; --n)
     emit(Accumulate{tensor.op, window_of(tensor, 2), whole(weights.buffer), nullptr});
 }
@@ -157,7 +157,7 @@ void Generator::add_carried(const Relay& relay) {
                load_from({whole(from.buffer), from.contract, from.shape}, {i, j}).e});
   });
   const TensorPlace& tensor = tensors_[tables_.added];
-  if (tensor.use == Use::atomic && tensor.extents.size() >= 2)
+  if (tensor.use == Use::atomic && tensor.view.rank() >= 2)
     emit(Accumulate{tensor.op, window_of(tensor, 2), whole(more.buffer), nullptr});
 }
 
