@@ -76,9 +76,7 @@ class PassOverChunks {
     parallel(values, [&](Index i, Index j) { values(i, j) = t.v(j, i); });
     // Threads store whole rows of a tile; of what they hold themselves, a quarter of one at a time. Few
     // features are no longer than that, and the tile would be in the way of the products.
-    std::optional<Shared> kept;
-    if (in_tile()) copy(before, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
-    if (c.keep && !kept) copy(state, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
+    if (c.keep) copy(state, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
     Expr all = t.vectors(DeltaVector::grown, rows - 1);
     parallel(state, [&](Index i, Index j) { state(i, j) *= all; });
     parallel(seen, [&](Index i, Index j) {
@@ -86,7 +84,6 @@ class PassOverChunks {
                    t.vectors(DeltaVector::share, j);
     });
     gemm(seen.to(c.type), t.inverse.T(), written);
-    if (kept) copy(*kept, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
     if (c.outputs) {
       parallel(o, [&](Index i, Index j) { o(i, j) *= t.vectors(DeltaVector::asked, j); });
       gemm(written.to(c.type), t.scores->T(), o);
@@ -96,11 +93,8 @@ class PassOverChunks {
     gemm(written.to(c.type), t.k, state);
     if (c.outputs) store_transposed(o, in.s.head(out, at.n, at.h).at(at.row, at.column));
   }
-  bool in_tile() const { return c.keep && scan.features() >= 64; }
   void store_transposed(const Fragment& x, const Window& to) const {
-    Shared turned({rows, c.block}, c.type);
-    parallel(x, [&](Index i, Index j) { turned(j, i) = x(i, j); });
-    copy(turned, to);
+    copy(x.T(), to);
   }
 
   // What a term leaves, rounded, is the next one.

@@ -6,6 +6,7 @@
 #include "ir/effects.hpp"
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/steps_apart.hpp"
 
 namespace tegula::passes {
 
@@ -74,8 +75,10 @@ TensorWrites tensor_writes(const Stmt& s) {
     if (is_tensor_write(r))
       result.once.push_back({r.view->buffer, copy && copy->from.is_tile() ? copy : nullptr});
   const auto* loop = as<For>(s);
-  if ((loop && loop->kind != LoopKind::parallel) || as<While>(s))
-    for (const Write& w : result.once) result.add_again(w.tensor);
+  if (loop && loop->kind == LoopKind::parallel) return result;
+  if (loop || as<While>(s))
+    for (const Write& w : result.once)
+      if (!loop || !steps_are_apart(*loop, *w.tensor)) result.add_again(w.tensor);
   return result;
 }
 
