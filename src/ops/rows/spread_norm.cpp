@@ -92,11 +92,9 @@ struct SpreadNorm {
   // body(number of a row, its base)
   template <class Body>
   void each_row(const Tensor& x, const Expr& block, int stages, const Body& body) const {
-    Var ahead = base_of(x, block);
     pipelined(ceildiv(rows - block, blocks), {.stages = stages}, [&](Index step) {
       const Expr row = block + step * blocks;
-      const Var base = Expr(ahead);
-      if (is_centred<Op>) ahead = base_of(x, min(row + blocks, rows - 1));
+      const Var base = base_of(x, row);
       body(row, base);
     });
   }
