@@ -239,7 +239,7 @@ TEST(StoresOfAStep, HaveBuffersOfTheirOwn) {
     Dim K("K"), B("B");
     Tensor x = input("x", {B, 64, K}, bf16), y = input("y", {64, K}, bf16),
            out = output("out", {B, K, 64}, bf16), turned = output("turned", {B, K, 64}, bf16);
-    grid(B, {.threads = 128}, [&](Index b) {
+    grid(B, {.threads = 128, .blocks_per_processor = 1}, [&](Index b) {
       Fragment sum({64, 64}, f32, 0);
       pipelined(ceildiv(K, 64), {.stages = 2}, [&](Index k) {
         Shared p({64, 64}, bf16), q({64, 64}, bf16);
