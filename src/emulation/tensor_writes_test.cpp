@@ -84,11 +84,6 @@ INSTANTIATE_TEST_SUITE_P(
              [](const Output& out, const Expr&) {
                serial(2, [&](Index i) { copy(Fragment({64}, f32, 3.f), out.at(i * 64)); });
              },
-             false},
-        Case{"steps_that_meet",
-             [](const Output& out, const Expr&) {
-               serial(2, [&](Index i) { copy(Fragment({64}, f32, 3.f), out.at(i * 63)); });
-             },
              true},
         Case{"windows_apart", [](const Output& out, const Expr&) { copy_to(out, 64, 0); }, false},
         Case{"windows_that_meet", [](const Output& out, const Expr&) { copy_to(out, 63, 0); }, true},

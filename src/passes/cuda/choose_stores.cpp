@@ -59,7 +59,7 @@ bool takes_one_pass(const Roles& by_engine, const Roles& by_threads) {
   return (by_engine.crowded && in_loops > 0) || (in_loops >= 0 && in_front > 0);
 }
 
-// Whether each step of a loop stores, so that a block does it beside its own work and that of others.
+// Whether the steps of a loop store, beside other work of the block.
 bool stores_beside_steps(const Roles& roles) {
   bool result = false;
   for_each_stmt(roles.consumer, [&](const Stmt& s) {

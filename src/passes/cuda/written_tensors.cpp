@@ -76,9 +76,14 @@ TensorWrites tensor_writes(const Stmt& s) {
       result.once.push_back({r.view->buffer, copy && copy->from.is_tile() ? copy : nullptr});
   const auto* loop = as<For>(s);
   if (loop && loop->kind == LoopKind::parallel) return result;
+  // Sums of 32 bits, which take registers that products in flight have on their way through shared memory,
+  // stay with the threads that hold them.
+  const auto is_apart = [&](const Write& w) {
+    return loop && w.tensor->type.bits() < 32 && steps_are_apart(*loop, *w.tensor);
+  };
   if (loop || as<While>(s))
     for (const Write& w : result.once)
-      if (!loop || !steps_are_apart(*loop, *w.tensor)) result.add_again(w.tensor);
+      if (!is_apart(w)) result.add_again(w.tensor);
   return result;
 }
 
