@@ -206,8 +206,9 @@ std::string ElementPrinter::load_text(const Access& access, bool as_stored) {
   }
   const GuardedAddress at = address(access);
   if (as_stored)
-    return at.guard.empty() ? fmt::format("*({})", at.pointer)
-                            : fmt::format("({} ? *({}) : {}{{}})", at.guard, at.pointer, element_type(buffer->type));
+    return at.guard.empty()
+               ? fmt::format("*({})", at.pointer)
+               : fmt::format("({} ? *({}) : {}{{}})", at.guard, at.pointer, element_type(buffer->type));
   if (at.guard.empty()) return fmt::format("tg::load({})", at.pointer);
   return fmt::format("({} ? tg::load({}) : {}(0))", at.guard, at.pointer, scalar_type(buffer->type));
 }

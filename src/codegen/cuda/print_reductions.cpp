@@ -261,8 +261,8 @@ std::optional<Meeting> CudaGridPrinter::begin_meeting(ReduceOp op, DType type, c
   if (!counts) out_.touch({m.tile.memory, MemoryUse::write});
   // Threads that hold the same partial result store the same value.
   each_sum(m, "parts to shared memory", [&](const Coordinates& x, const std::string& flat) {
-    const std::string place = fmt::format("{} + {}({}) * {} + {}", m.tile.name, place_of_meeting(m), part,
-                                          m.elements, flat);
+    const std::string place =
+        fmt::format("{} + {}({}) * {} + {}", m.tile.name, place_of_meeting(m), part, m.elements, flat);
     const std::string condition = x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside);
     if (counts)
       out_.line(fmt::format("{}tg::send_to_all<{}>({}, {}[r], meetings.barrier());", condition, ctas_, place,

@@ -70,9 +70,9 @@ struct SpreadNorm {
   Fragment sums(const Of& of) const {
     Fragment sum({piece / own}, f32, 0), shape({piece}, f32);
     for (int p = 0; p < pieces; ++p)
-      reduce_sum(map(shape, [&](Index j) { return of(static_cast<std::size_t>(p), j); })
-                     .reshape({piece / own, own}),
-                 sum);
+      reduce_sum(
+          map(shape, [&](Index j) { return of(static_cast<std::size_t>(p), j); }).reshape({piece / own, own}),
+          sum);
     return sum;
   }
 

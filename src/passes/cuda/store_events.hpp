@@ -61,8 +61,8 @@ class StoreEvents {
   const int ring_;
   int staging_ = -1, handed_words_ = -1;
   std::map<std::pair<const ir::Buffer*, Taker>, int> words_;  // buffers; after each the sums that it counts
-  const ir::Body apart_;  // stores with buffers of their own
-  ir::Body handed_;       // that a warp group hands over: they add to one tensor in equal boxes
+  const ir::Body apart_;                                      // stores with buffers of their own
+  ir::Body handed_;  // that a warp group hands over: they add to one tensor in equal boxes
   std::optional<schedule::Access> open_turn_;
 };
 
