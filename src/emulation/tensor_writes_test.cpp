@@ -80,6 +80,11 @@ INSTANTIATE_TEST_SUITE_P(
              true},
         Case{"in_a_loop", [](const Output& out, const Expr&) { serial(2, [&](Index) { store(out, 0); }); },
              true},
+        Case{"steps_apart",
+             [](const Output& out, const Expr&) {
+               serial(2, [&](Index i) { copy(Fragment({64}, f32, 3.f), out.at(i * 64)); });
+             },
+             true},
         Case{"windows_apart", [](const Output& out, const Expr&) { copy_to(out, 64, 0); }, false},
         Case{"windows_that_meet", [](const Output& out, const Expr&) { copy_to(out, 63, 0); }, true},
         Case{"windows_apart_in_a_branch",

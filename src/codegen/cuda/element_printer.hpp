@@ -40,7 +40,8 @@ class ElementPrinter : protected GridState {
   std::string offset_in(const SharedTile& tile, const ir::Buffer& buffer, const Texts& at) const;
   std::string register_text(const ir::Access& access) const;
   std::string register_of_bits(const ir::Access& access) const;
-  std::string load_text(const ir::Access& access);
+  // `as_stored`: of a tensor, what memory has, before it is converted.
+  std::string load_text(const ir::Access& access, bool as_stored = false);
   // `text` is the value's.
   void store(const ir::Access& access, const ir::Expr& value, const std::string& text);
   // The element, or all of the view without an index.

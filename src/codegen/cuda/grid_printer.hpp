@@ -251,6 +251,7 @@ class CudaGridPrinter : private RowPrinter {
   std::optional<Meeting> begin_meeting(ir::ReduceOp op, DType type, const passes::Parting& divided,
                                        const FragmentTile& sum, const Loc& at, bool counts);
   void end_meeting(const Meeting& m);
+  passes::Parting parting_of(const ir::Reduce& n) const;
   std::size_t reductions_together(const ir::Body& statements, std::size_t first) const;
   void print_reductions_together(std::span<const ir::Stmt> statements);
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);

@@ -194,7 +194,7 @@ std::string ElementPrinter::register_of_bits(const Access& access) const {
   return text;
 }
 
-std::string ElementPrinter::load_text(const Access& access) {
+std::string ElementPrinter::load_text(const Access& access, bool as_stored) {
   const BufferPtr& buffer = access.view.buffer;
   if (buffer->space == Space::fragment && !shared_.contains(buffer.get())) {
     const FragmentTile& tile = fragments_.at(buffer.get());
@@ -205,6 +205,10 @@ std::string ElementPrinter::load_text(const Access& access) {
     return fmt::format("{}[{}]", tile.name, loop_ ? register_text(access) : "0");
   }
   const GuardedAddress at = address(access);
+  if (as_stored)
+    return at.guard.empty()
+               ? fmt::format("*({})", at.pointer)
+               : fmt::format("({} ? *({}) : {}{{}})", at.guard, at.pointer, element_type(buffer->type));
   if (at.guard.empty()) return fmt::format("tg::load({})", at.pointer);
   return fmt::format("({} ? tg::load({}) : {}(0))", at.guard, at.pointer, scalar_type(buffer->type));
 }

@@ -80,9 +80,15 @@ std::size_t CudaGridPrinter::reductions_together(const Body& statements, std::si
     if (!n || lane_sums_.contains(n->to.buffer.get()) || layouts_.shares.contains(n->to.buffer.get()) ||
         results.contains(n->from.buffer.get()) || !results.insert(n->to.buffer.get()).second)
       break;
+    // Sums of a thread's own elements meet nobody: they would keep those that need them out of the group.
+    if (ctas_ > 1 && parting_of(*n).parts.empty()) break;
     end = i + 1, ++count;
   }
   return count > 1 ? end - first : 0;
+}
+
+passes::Parting CudaGridPrinter::parting_of(const Reduce& n) const {
+  return passes::parting(fragments_.at(n.from.buffer.get()).layout, n.dim);
 }
 
 // Their parts meet after one barrier.
@@ -96,8 +102,7 @@ void CudaGridPrinter::print_reductions_together(std::span<const Stmt> statements
   std::vector<Meeting> meetings;
   const bool counts = std::all_of(statements.begin(), statements.end(), [&](const Stmt& s) {
     const auto* n = as<Reduce>(s);
-    return !n || is_counted(n->to.buffer->type,
-                            passes::parting(fragments_.at(n->from.buffer.get()).layout, n->dim));
+    return !n || is_counted(n->to.buffer->type, parting_of(*n));
   });
   for (const Stmt& s : statements)
     if (as<Declare>(s)) stmt(s);
@@ -256,8 +261,8 @@ std::optional<Meeting> CudaGridPrinter::begin_meeting(ReduceOp op, DType type, c
   if (!counts) out_.touch({m.tile.memory, MemoryUse::write});
   // Threads that hold the same partial result store the same value.
   each_sum(m, "parts to shared memory", [&](const Coordinates& x, const std::string& flat) {
-    const std::string place = fmt::format("{} + {}({}) * {} + {}", m.tile.name, place_of_meeting(m), part,
-                                          m.elements, flat);
+    const std::string place =
+        fmt::format("{} + {}({}) * {} + {}", m.tile.name, place_of_meeting(m), part, m.elements, flat);
     const std::string condition = x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside);
     if (counts)
       out_.line(fmt::format("{}tg::send_to_all<{}>({}, {}[r], meetings.barrier());", condition, ctas_, place,

@@ -52,6 +52,12 @@ bool is_known_ahead(const For& loop, const Load& load) {
   return moves && known;
 }
 
+// Small floats are converted in the step that uses them: a conversion behind the load would wait for it.
+bool is_kept_as_stored(const Access& access) {
+  const DType type = access.view.buffer->type;
+  return type.is_floating() && type.bits() < 32;
+}
+
 Access at_index(const Access& access, const VariablePtr& index, const Expr& at) {
   Access result = access;
   for (Expr& e : result.index) e = substitute(e, {{index, at}});
@@ -67,9 +73,11 @@ void CudaGridPrinter::begin_number_ahead(const For& n, const Load& load, const s
   const Buffer& from = *load.from.view.buffer;
   if (from.is_tile() || written_.contains(&from) || !is_known_ahead(n, load)) return;
   StepRead read{n.index[0], "", names_.unique("ahead"), "", ""};
-  const std::string element = load_text(at_index(load.from, n.index[0], n.begin[0]));
-  out_.line(fmt::format("{0} {1} = {2} < {3} ? {4} : {0}(0);", scalar_type(load.variable->type), read.ahead,
-                        first, end, element));
+  const bool as_stored = is_kept_as_stored(load.from);
+  const std::string element = load_text(at_index(load.from, n.index[0], n.begin[0]), as_stored);
+  out_.line(fmt::format("{0} {1} = {2} < {3} ? {4} : {0}{5};",
+                        as_stored ? element_type(from.type) : std::string(scalar_type(load.variable->type)),
+                        read.ahead, first, end, element, as_stored ? "{}" : "(0)"));
   step_reads_.insert_or_assign(load.variable.get(), std::move(read));
 }
 
@@ -127,11 +135,12 @@ void CudaGridPrinter::begin_step_reads(const For& n, const std::string& first, c
 }
 
 void CudaGridPrinter::step_read(const Load& n, const StepRead& read, const Loc& at) {
-  define(n.variable, read.ahead, true, at);
+  const bool as_stored = read.at.empty() && is_kept_as_stored(n.from);
+  define(n.variable, as_stored ? fmt::format("tg::value({})", read.ahead) : read.ahead, true, at);
   if (read.at.empty()) {
     const Expr index = variable(read.index, at), one = constant(read.index->type, 1);
     const std::string element =
-        load_text(at_index(n.from, read.index, make(Op::add, read.index->type, {index, one}, at)));
+        load_text(at_index(n.from, read.index, make(Op::add, read.index->type, {index, one}, at)), as_stored);
     return out_.line(fmt::format("{} = {};", read.ahead, bare(element)));
   }
   out_.line(fmt::format("{} += {};", read.at, read.stride));

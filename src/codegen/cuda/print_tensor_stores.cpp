@@ -4,7 +4,9 @@
 
 #include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
+#include "ir/lists.hpp"
 #include "passes/cuda/plan_stores.hpp"
+#include "passes/cuda/store_events.hpp"
 
 namespace tegula::codegen {
 
@@ -73,8 +75,12 @@ void CudaGridPrinter::begin_store(const Stmt& s) {
   out_.code();
   touch(to, sum ? MemoryUse::combine : MemoryUse::write, false);
   out_.open(fmt::format("{{  // {}: by the copy engine", location_in_folder(s->at)));
+  std::int64_t before = 0;  // the buffers of other stores of the step
+  const Body apart = passes::stores_of_step(roles_->consumer, roles_->consumers);
+  if (ir::contains(apart, s))
+    for (auto own = apart.begin(); *own != s; ++own) before += passes::staging_bytes(*own);
   out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}) + thread / 128 * {3};", type, staging,
-                        store_staging_, roles_->store_bytes / to.buffer->type.bytes()));
+                        store_staging_ + before, roles_->store_bytes / to.buffer->type.bytes()));
   store_ = OpenStore{s, boxes_of(from, to, parts, plan), {}};
   store_->boxes.staging = staging;
   if (!sum || !sum->turn) return;

@@ -50,26 +50,19 @@ class PassGradients {
     gemm(before, ks.T(), from_state);
     gemm(douts.T(), seen, dw);
     // What no product reads follows one, so that it runs beside it.
-    std::optional<Shared> kept;
-    if (c.keep) copy(before, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
+    if (c.keep) copy(dstate, s.chunk(dstates, at.n, at.chunk, at.h).at(at.column));
     Expr all = own(DeltaVector::grown, rows - 1);
     parallel(dstate, [&](Index i, Index j) { dstate(i, j) *= all; });
     parallel(dw, [&](Index i, Index j) { dw(i, j) += from_state(i, j) * own(DeltaVector::faded, j); });
     gemm(dw.to(c.type), inverses, y);
-    if (c.keep) copy(*kept, s.chunk(dstates, at.n, at.chunk, at.h).at(at.column));
     Fragment given({c.block, rows}, c.type), asking({c.block, rows}, f32);
     parallel(given, [&](Index i, Index j) { given(i, j) = douts(j, i); });
     parallel(asking, [&](Index i, Index j) { asking(i, j) = f32(given(i, j)) * own(DeltaVector::asked, j); });
     gemm(asking.to(c.type), qs, dstate);
-    std::optional<Shared> straight;
-    if (c.keep) {
-      straight.emplace(std::initializer_list<int>{rows, c.block}, c.type);
-      parallel(y, [&](Index i, Index j) { (*straight)(j, i) = y(i, j); });
-    }
+    if (c.keep) copy(y.T(), s.chunk(solved, at.n, at.chunk, at.h).at(0, at.column));
     parallel(y,
              [&](Index i, Index j) { y(i, j) *= -own(DeltaVector::share, j) * own(DeltaVector::grown, j); });
     gemm(y.to(c.type), ks, dstate);
-    if (c.keep) copy(*straight, s.chunk(solved, at.n, at.chunk, at.h).at(0, at.column));
   }
 
   Extents ends() const { return {in.sequences, in.heads, c.d_v, c.d}; }

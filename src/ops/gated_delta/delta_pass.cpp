@@ -74,11 +74,8 @@ class PassOverChunks {
     if (c.outputs) gemm(before, t.q->T(), o);
     // What no product reads follows one, so that it runs beside it.
     parallel(values, [&](Index i, Index j) { values(i, j) = t.v(j, i); });
-    // Threads store whole rows of a tile; of what they hold themselves, a quarter of one at a time. Few
-    // features are no longer than that, and the tile would be in the way of the products.
-    std::optional<Shared> kept;
-    if (in_tile()) copy(before, kept.emplace(std::initializer_list<int>{c.block, scan.features()}, c.type));
-    if (c.keep && !kept) copy(state, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
+    // It leaves by the copy engine while the next product runs.
+    if (c.keep) copy(state, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
     Expr all = t.vectors(DeltaVector::grown, rows - 1);
     parallel(state, [&](Index i, Index j) { state(i, j) *= all; });
     parallel(seen, [&](Index i, Index j) {
@@ -86,21 +83,14 @@ class PassOverChunks {
                    t.vectors(DeltaVector::share, j);
     });
     gemm(seen.to(c.type), t.inverse.T(), written);
-    if (kept) copy(*kept, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
     if (c.outputs) {
       parallel(o, [&](Index i, Index j) { o(i, j) *= t.vectors(DeltaVector::asked, j); });
       gemm(written.to(c.type), t.scores->T(), o);
     }
-    if (c.keep) store_transposed(written, in.s.chunk(written_values, at.n, at.chunk, at.h).at(0, at.column));
+    if (c.keep) copy(written.T(), in.s.chunk(written_values, at.n, at.chunk, at.h).at(0, at.column));
     parallel(written, [&](Index i, Index j) { written(i, j) *= t.vectors(DeltaVector::faded, j); });
     gemm(written.to(c.type), t.k, state);
-    if (c.outputs) store_transposed(o, in.s.head(out, at.n, at.h).at(at.row, at.column));
-  }
-  bool in_tile() const { return c.keep && scan.features() >= 64; }
-  void store_transposed(const Fragment& x, const Window& to) const {
-    Shared turned({rows, c.block}, c.type);
-    parallel(x, [&](Index i, Index j) { turned(j, i) = x(i, j); });
-    copy(turned, to);
+    if (c.outputs) copy(o.T(), in.s.head(out, at.n, at.h).at(at.row, at.column));
   }
 
   // What a term leaves, rounded, is the next one.

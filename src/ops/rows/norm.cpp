@@ -26,6 +26,7 @@ void centre(Fragment& values) {
 template <class Op>
 Kernel norm_program(const NormInstance<Op>& c) {
   if (c.pieces) return long_norm_program(c);
+  if (c.stays) return spread_norm_program(c);
   return kernel(norm_name(c, ""), [&] {
     Dim rows("rows");
     Tensor x = input("x", {rows, c.dim}, c.type), out = output("out", {rows, c.dim}, c.type);
@@ -257,7 +258,7 @@ struct NormGradient {
 template <class Op>
 Kernel norm_gradient_program(const NormInstance<Op>& c) {
   if (c.pieces) return long_norm_gradient_program(c);
-  if (c.spread && !c.direct) return spread_norm_gradient_program(c);
+  if (c.stays) return spread_norm_gradient_program(c);
   return kernel(norm_name(c, "_backward"), [&] { NormGradient<Op>{c}.write(); });
 }
 

@@ -32,10 +32,11 @@ struct NormInstance {
   std::optional<int> held = {};           // pieces in registers
   bool direct = false;                    // rows of a gradient come to registers at once
   std::optional<int> spread = {};         // threads of each CTA that holds a part of the row
+  bool stays = false;                     // and of those after it
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
                       labelled("threads", threads), pieces, labelled("held", held),
-                      labelled("direct", direct), labelled("spread", spread));
+                      labelled("direct", direct), labelled("spread", spread), labelled("stays", stays));
   }
   bool is_long() const { return dim > 8192; }
 };
@@ -68,22 +69,40 @@ NormInstance<Op> in_pieces(NormInstance<Op> made, const Bound<Op>& c, int tensor
   return made;
 }
 
+// Elements of 16 bytes of the narrower type, as threads take them of a row.
+template <class Op>
+int piece_of_row(const NormInstance<Op>& c) {
+  return 16 / std::min(c.type.bytes(), c.weight.value_or(c.type).bytes());
+}
+
+// Rows that clusters which stay read once: whole pieces for all threads of one, which is all that a processor
+// has or half of it.
+inline constexpr int threads_of_shared_row = 512;
+template <class Op>
+std::optional<int> threads_of_staying_rows(const NormInstance<Op>& c, bool has_engine) {
+  constexpr int shortest = 32768, longest = 131072, of_one = 65536;
+  const auto is_short = [&](const std::optional<DType>& type) { return type.value_or(c.type).bits() == 16; };
+  if (!has_engine || adds_residual<Op> || c.type.bits() != 16 || !is_short(c.weight) || !is_short(c.bias))
+    return std::nullopt;
+  const int threads = threads_of_shared_row / (c.dim < of_one ? 2 : 1),
+            of_round = ctas_of_held_row * threads * piece_of_row(c);
+  if (c.dim % of_round != 0 || c.dim < shortest || c.dim > longest) return std::nullopt;
+  return threads;
+}
+
 // `elements` of a tile, about.
 template <int elements, class Op>
 NormInstance<Op> norm_plan(const Bound<Op>& c) {
   NormInstance<Op> made = norm_instance(c);
   if (made.dim > longest_held_norm) {
+    made.spread = threads_of_staying_rows(made, has_copy_engine(c.call()));
+    made.stays = made.spread.has_value();
+    if (made.stays) return made;
     made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), adds_residual<Op> ? 2 : 1);
     return made.spread ? made : in_pieces(made, c, 1);
   }
   made.rows = rows_of_tile(rows_of_plan(elements, made.dim, c.on_gpu()), made.dim);
   return made;
-}
-
-// Elements of 16 bytes of the narrower type, as threads take them of a row.
-template <class Op>
-int piece_of_row(const NormInstance<Op>& c) {
-  return 16 / std::min(c.type.bytes(), c.weight.value_or(c.type).bytes());
 }
 
 // Threads of a block that holds sums of longer rows of 16-bit features, as few as have whole pieces and room
@@ -102,28 +121,15 @@ int threads_of_long_gradient(const NormInstance<Op>& c, bool has_engine) {
   return 0;
 }
 
-// Rows of about the length that the shared memory of a cluster has room for three of: whole pieces for all of
-// its threads. A row that has to wait for its mean, too, is no faster so, and shorter ones wait too often.
-inline constexpr int threads_of_shared_gradient = 512;
-template <class Op>
-bool shares_long_gradient(const NormInstance<Op>& c, bool has_engine) {
-  constexpr int shortest = 98304, longest = 131072;
-  if (!has_engine || adds_residual<Op> || is_centred<Op> || c.type.bits() != 16) return false;
-  if (c.weight.value_or(c.type).bits() != 16) return false;
-  const int of_round = ctas_of_held_row * threads_of_shared_gradient * piece_of_row(c);
-  return c.dim % of_round == 0 && c.dim >= shortest && c.dim <= longest;
-}
-
 // Rows of a gradient that no block of the usual number of threads holds: those that threads have whole pieces
 // of, those whose ends cut pieces, shared by a cluster, and others in pieces.
 template <class Op>
 NormInstance<Op> long_gradient_plan(NormInstance<Op> made, const Bound<Op>& c) {
   made.threads = threads_of_long_gradient(made, has_copy_engine(c.call()));
   if (made.threads > 0) return made;
-  if (shares_long_gradient(made, has_copy_engine(c.call()))) {
-    made.spread = threads_of_shared_gradient;
-    return made;
-  }
+  made.spread = threads_of_staying_rows(made, has_copy_engine(c.call()));
+  made.stays = made.spread.has_value();
+  if (made.stays) return made;
   made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), 2);
   made.direct = made.spread.has_value();
   return made.spread ? made : in_pieces(made, c, 2);
@@ -171,7 +177,9 @@ template <class Op>
 lang::Kernel long_norm_program(const NormInstance<Op>& c);
 template <class Op>
 lang::Kernel long_norm_gradient_program(const NormInstance<Op>& c);
-// The gradients of rows that a cluster has in shared memory.
+// The same for rows that clusters which stay have in shared memory.
+template <class Op>
+lang::Kernel spread_norm_program(const NormInstance<Op>& c);
 template <class Op>
 lang::Kernel spread_norm_gradient_program(const NormInstance<Op>& c);
 

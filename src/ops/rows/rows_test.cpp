@@ -121,30 +121,39 @@ TEST(Norms, PlanGradientsOfLongRows) {
   }
 }
 
-// A cluster reads the longest rows of RMS norm once; others are read twice.
-TEST(Norms, GradientsOfLongRowsAreReadOnceByClusters) {
+// Clusters that stay read long rows once, if these are whole pieces for all threads; others are read twice.
+TEST(Norms, LongRowsAreReadOnceByClustersThatStay) {
   if (test_targets().size() == 1) GTEST_SKIP() << "no emulated GPU";
   const auto inputs = [](const std::string& name, std::int64_t rows, std::int64_t d, DType type) {
-    Tensors result{{"dout", Tensor::random_normal({rows, d}, type, 1)},
-                   {"x", Tensor::random_normal({rows, d}, type, 2)},
+    Tensors result{{"x", Tensor::random_normal({rows, d}, type, 2)},
                    {"weight", Tensor::random_normal({d}, type, 3)}};
+    if (name.find("backward") != std::string::npos)
+      result.emplace("dout", Tensor::random_normal({rows, d}, type, 1));
     if (name[0] == 'l') result.emplace("bias", Tensor::random_normal({d}, type, 4));
     return result;
   };
-  const OperatorSchema& schema = find_schema("rms_norm_backward");
-  for (const auto& [rows, d] : {std::pair{5, 98304}, {2, 131072}}) {
-    const Tensors given = inputs(schema.name, rows, d, bf16);
-    const Tensors results = call_by_name(schema, given, {}, Target::emulated_sm90());
-    EXPECT_EQ(faults_of(judge_call(schema, given, {}, results)), "") << d;
-    EXPECT_NE(explain(schema.name, given, {}, Target::cuda())[0].text().find("a block is 8 CTAs"),
-              std::string::npos);
-  }
+  const std::vector<const char*> names{"rms_norm", "layer_norm", "rms_norm_backward", "layer_norm_backward"};
   const auto kernel = [&](const char* name, std::int64_t d, DType type) {
     return explain(name, inputs(name, 2, d, type), {}, Target::cuda())[0].kernel;
   };
-  for (const auto& [d, type] : {std::pair{65536, bf16}, {98312, bf16}, {98304, f32}, {163840, f16}})
-    EXPECT_EQ(kernel("rms_norm_backward", d, type).find("spread"), std::string::npos) << d;
-  EXPECT_EQ(kernel("layer_norm_backward", 131072, bf16).find("spread"), std::string::npos);
+  struct Row {
+    std::int64_t rows, d;  // of which clusters have two, or three
+    DType type;
+  };
+  for (const char* name : names) {
+    const OperatorSchema& schema = find_schema(name);
+    for (const auto& [rows, d, type] : {Row{31, 32768, bf16}, {17, 98304, f16}, {2, 131072, bf16}}) {
+      Tensors given = inputs(name, rows, d, type);
+      // Far from zero, with an element that is farther.
+      Tensor& x = given.at("x");
+      for (std::int64_t j = 0; j < d; ++j) x.set({1, j}, j == 0 ? 900 : 40 + x.get({1, j}));
+      const Tensors results = call_by_name(schema, given, {}, Target::emulated_sm90());
+      EXPECT_EQ(faults_of(judge_call(schema, given, {}, results)), "") << name << d;
+      EXPECT_NE(kernel(name, d, type).find("stays"), std::string::npos) << name << d;
+    }
+    for (const auto& [d, type] : {std::pair{98312, bf16}, {98304, f32}, {163840, f16}, {81920, bf16}})
+      EXPECT_EQ(kernel(name, d, type).find("stays"), std::string::npos) << name << d;
+  }
 }
 
 // They are differences of equal numbers, times 1 / sqrt(eps).
@@ -194,6 +203,21 @@ TEST(CrossEntropy, IgnoresLabelsAndRefusesOthers) {
     EXPECT_NEAR(result.loss.values<float>()[0], result.lse.values<float>()[0] - x.get({0, 4}), 1e-6);
     EXPECT_THROW(call({4, 5, 0}), ProgramError);
     EXPECT_THROW(call({4, -1, 0}), ProgramError);
+  }
+}
+
+// As many classes as the largest vocabularies have.
+TEST(CrossEntropy, OfTheLargestVocabularies) {
+  constexpr std::int64_t classes = 262144;
+  const Tensors inputs{{"logits", Tensor::random_normal({2, classes}, bf16, 1)},
+                       {"labels", Tensor::from(std::vector<int>{classes - 1, -100})}};
+  for (const char* name : {"cross_entropy", "cross_entropy_and_gradient"}) {
+    const OperatorSchema& schema = find_schema(name);
+    for (const Target target : test_targets()) {
+      if (target == Target::interpreter()) continue;
+      const Tensors results = call_by_name(schema, inputs, {}, target);
+      EXPECT_EQ(faults_of(judge_call(schema, inputs, {}, results)), "") << name << ' ' << target.name();
+    }
   }
 }
 

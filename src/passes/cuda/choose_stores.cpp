@@ -7,6 +7,7 @@
 #include "passes/cuda/plan_row_stores.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/ring_depths.hpp"
+#include "passes/cuda/store_events.hpp"
 
 namespace tegula::passes {
 
@@ -24,6 +25,10 @@ void count_stores(Roles& roles) {
       roles.store_bytes = std::max(roles.store_bytes, staging_bytes(s));
     roles.dynamic_tiles |= sum && sum->turn;
   });
+  const Body apart = stores_of_step(roles.consumer, roles.consumers);
+  if (apart.empty()) return;
+  roles.store_bytes = 0;
+  for (const Stmt& s : apart) roles.store_bytes += staging_bytes(s);
 }
 
 int slots(const Roles& roles, bool in_loops) {
@@ -54,6 +59,20 @@ bool takes_one_pass(const Roles& by_engine, const Roles& by_threads) {
   return (by_engine.crowded && in_loops > 0) || (in_loops >= 0 && in_front > 0);
 }
 
+// Whether the steps of a loop store, beside other work of the block.
+bool stores_beside_steps(const Roles& roles) {
+  bool result = false;
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* loop = as<For>(s);
+    if (loop && loop->kind == LoopKind::pipelined)
+      for_each_stmt(loop->body, [&](const Stmt& own) {
+        const auto* copy = as<Copy>(own);
+        result |= copy && copy->from.buffer->space == Space::fragment && !copy->to.is_tile();
+      });
+  });
+  return result;
+}
+
 }  // namespace
 
 std::vector<Roles> ways_to_store(const Roles& roles, const GridHints& hints, const StoreForms& forms,
@@ -75,6 +94,8 @@ const Roles& best_way_to_store(const std::vector<Roles>& ways, const CudaTarget&
   // The first of the warp groups to which parts are dealt stores alone.
   if (last.dealt && last.dealt->of_parts) return last;
   // Warp groups to which steps are dealt store their columns themselves.
+  // A block less would leave nobody to work while the other waits.
+  if (stores_beside_steps(first) && first.blocks_per_processor < last.blocks_per_processor) return last;
   const bool by_threads = stores_rows(last, target) && (takes_one_pass(first, last) || last.dealt);
   return by_threads ? last : first;
 }

@@ -41,7 +41,7 @@ int box_rows(const View& from, DType type, bool is_transposed) {
 bool fits_transposed(const View& from, const View& to, const HeldSum& sum, int rows) {
   constexpr int swizzled_together = 8, least_rows = 32;
   const DType type = to.buffer->type;
-  const bool is_type = type == f32 || (sum.turned && (type == f16 || type == bf16));
+  const bool is_type = type == f32 || type == f16 || type == bf16;
   const bool has_rows = type == f32 || (from.extent(0) % (store_buffers * swizzled_together) == 0 &&
                                         from.extent(0) >= least_rows);
   return is_type && has_rows && sum.parts.along_n == 1 && rows <= most_in_box &&

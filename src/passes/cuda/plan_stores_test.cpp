@@ -121,7 +121,7 @@ const StoreCase store_cases[] = {
      [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 64, 0)); },
      bf16},
     {"transposed_bf16",
-     "",
+     "32 x 64, transposed",
      64,
      64,
      {1, 1},

@@ -23,8 +23,7 @@ struct Interval {
   Expr stride = {};
 
   bool goes_like(const Interval& other) const {
-    const bool same_stride =
-        stride && other.stride ? equal(stride, other.stride) : stride == other.stride;
+    const bool same_stride = stride && other.stride ? equal(stride, other.stride) : stride == other.stride;
     return factor == other.factor && same_stride && equal(base, other.base);
   }
 };
@@ -156,9 +155,8 @@ bool steps_are_apart(const For& loop, const Buffer& tensor, const std::vector<Ex
       around->high = std::max(around->high, own[d]->high);
     }
     if (!around) continue;
-    const bool moves = std::any_of(positive.begin(), positive.end(), [&](const Expr& e) {
-      return around->stride && equal(e, around->stride);
-    });
+    const bool moves = std::any_of(positive.begin(), positive.end(),
+                                   [&](const Expr& e) { return around->stride && equal(e, around->stride); });
     if (moves && around->factor == 0 && around->high == around->low) return true;
     if (!around->stride && std::abs(around->factor) > around->high - around->low) return true;
   }

@@ -1,6 +1,7 @@
 #include "passes/cuda/store_events.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/effects.hpp"
 #include "ir/lists.hpp"
@@ -72,9 +73,33 @@ int boxes_of_store(const Stmt& s, int consumers) {
   return static_cast<int>(from.buffer->elements() / (store_rows * groups * columns));
 }
 
+Body stores_of_step(const Body& body, int consumers) {
+  Body result;
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* loop = as<For>(s);
+    if (!loop || loop->kind != LoopKind::pipelined || !result.empty()) return;
+    Body own;
+    bool all = true;
+    for_each_stmt(loop->body, [&](const Stmt& inner) {
+      if (!is_engine_store(inner)) return;
+      all &= as<Copy>(inner) && boxes_of_store(inner, consumers) <= store_buffers;
+      own.push_back(inner);
+    });
+    if (all && own.size() > 1) result = std::move(own);
+  });
+  // Another store would have to wait for all of them, and they for it.
+  bool alone = true;
+  for_each_stmt(body, [&](const Stmt& s) { alone &= !is_engine_store(s) || ir::contains(result, s); });
+  return alone ? result : Body{};
+}
+
 StoreEvents::StoreEvents(schedule::Schedule& out, ScheduleNames& names, const Roles& roles,
                          const Body& consumer, int ring)
-    : out_(out), names_(names), roles_(roles), ring_(ring) {
+    : out_(out),
+      names_(names),
+      roles_(roles),
+      ring_(ring),
+      apart_(stores_of_step(consumer, roles.consumers)) {
   const bool has_adders = roles.only_loads() && roles.producers == producer_threads &&
                           roles.consumers / 128 <= most_groups_with_adders;
   if (has_adders) handed_ = handed_over(consumer, roles.consumers);
@@ -83,9 +108,9 @@ StoreEvents::StoreEvents(schedule::Schedule& out, ScheduleNames& names, const Ro
 int StoreEvents::staging() {
   if (staging_ >= 0) return staging_;
   staging_ = static_cast<int>(out_.buffers.size());
-  const auto bytes = static_cast<int>(roles_.store_bytes / store_buffers);
-  out_.buffers.push_back(
-      {"staging", schedule::Space::shared, store_buffers, roles_.consumers / 128, bytes, 4});
+  const int buffers = store_buffers * std::max(1, static_cast<int>(apart_.size()));
+  const auto bytes = static_cast<int>(roles_.store_bytes / buffers);
+  out_.buffers.push_back({"staging", schedule::Space::shared, buffers, roles_.consumers / 128, bytes, 4});
   return staging_;
 }
 
@@ -125,10 +150,24 @@ void StoreEvents::stage(const Stmt& s, const BufferPtr& from, int first, int cou
   schedule::Operation stage{{names_.access(from, schedule::Touch::read)}};
   for (int box = first; box < first + count; ++box)
     stage.accesses.push_back(
-        schedule::write(staging(), schedule::at(box % store_buffers), schedule::own(), {1, 0, 1}));
+        schedule::write(staging(), schedule::at(buffer_of(s, box)), schedule::own(), {1, 0, 1}));
   out.push_back(event_of(std::move(stage), s, Who::all, "stage"));
   out.push_back(event_of(schedule::ProxyFence{}, s));
   out.push_back(event_of(schedule::Barrier{staging_barrier, true, 0, 128, true}, s));
+}
+
+int StoreEvents::buffer_of(const Stmt& s, int box) const {
+  const auto own = std::find(apart_.begin(), apart_.end(), s);
+  const auto before = own == apart_.end() ? 0 : static_cast<int>(own - apart_.begin());
+  return before * store_buffers + box % store_buffers;
+}
+
+// The boxes that other stores have sent since these buffers were read: those of a step but its own.
+int StoreEvents::sent_since(const Stmt& s) const {
+  if (!ir::contains(apart_, s)) return 0;
+  return std::accumulate(apart_.begin(), apart_.end(), 0, [&](int sum, const Stmt& other) {
+    return sum + (other == s ? 0 : boxes_of_store(other, roles_.consumers));
+  });
 }
 
 void StoreEvents::by_itself(const Stmt& s, Events& out) {
@@ -144,7 +183,7 @@ void StoreEvents::by_itself(const Stmt& s, Events& out) {
   };
   std::optional<Access> to;  // of which the words count the turns
   for (int first = 0; first < count; first += batch) {
-    begin(first == 0 ? 0 : store_buffers - 1);
+    begin(first == 0 ? sent_since(s) : store_buffers - 1);
     stage(s, from, first, batch, out);
     if (has_turns(sum) && first == 0) {
       const Access own = words(*sum, Taker::groups);
@@ -153,7 +192,7 @@ void StoreEvents::by_itself(const Stmt& s, Events& out) {
       to = own;
     }
     for (int box = first; box < first + batch; ++box) {
-      const Access from = schedule::read(staging(), schedule::at(box % store_buffers), schedule::own());
+      const Access from = schedule::read(staging(), schedule::at(buffer_of(s, box)), schedule::own());
       add(schedule::Store{from, to ? std::optional(contribution(*to, box)) : std::nullopt}, Who::leader);
       add(schedule::StoreCommit{}, Who::leader);
     }

@@ -13,6 +13,11 @@ bool is_engine_store(const ir::Stmt& s);
 // there is a buffer for each.
 int boxes_of_store(const ir::Stmt& s, int consumers);
 
+// The stores of a loop of steps that has several, if there are no others and all of them are copies whose
+// boxes have a buffer each: then each of these stores has buffers of its own, so that none waits for the one
+// before it.
+ir::Body stores_of_step(const ir::Body& body, int consumers);
+
 class StoreEvents {
  public:
   // The ring by which sums are handed over gets the number `ring`.
@@ -47,6 +52,8 @@ class StoreEvents {
   // A box of the sum that these words count.
   static schedule::Access contribution(schedule::Access words, int box);
   int staging();
+  int buffer_of(const ir::Stmt& s, int box) const;
+  int sent_since(const ir::Stmt& s) const;
 
   schedule::Schedule& out_;
   ScheduleNames& names_;
@@ -54,6 +61,7 @@ class StoreEvents {
   const int ring_;
   int staging_ = -1, handed_words_ = -1;
   std::map<std::pair<const ir::Buffer*, Taker>, int> words_;  // buffers; after each the sums that it counts
+  const ir::Body apart_;                                      // stores with buffers of their own
   ir::Body handed_;  // that a warp group hands over: they add to one tensor in equal boxes
   std::optional<schedule::Access> open_turn_;
 };

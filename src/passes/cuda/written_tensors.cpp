@@ -6,6 +6,7 @@
 #include "ir/effects.hpp"
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/steps_apart.hpp"
 
 namespace tegula::passes {
 
@@ -74,8 +75,15 @@ TensorWrites tensor_writes(const Stmt& s) {
     if (is_tensor_write(r))
       result.once.push_back({r.view->buffer, copy && copy->from.is_tile() ? copy : nullptr});
   const auto* loop = as<For>(s);
-  if ((loop && loop->kind != LoopKind::parallel) || as<While>(s))
-    for (const Write& w : result.once) result.add_again(w.tensor);
+  if (loop && loop->kind == LoopKind::parallel) return result;
+  // Sums of 32 bits, which take registers that products in flight have on their way through shared memory,
+  // stay with the threads that hold them.
+  const auto is_apart = [&](const Write& w) {
+    return loop && w.tensor->type.bits() < 32 && steps_are_apart(*loop, *w.tensor);
+  };
+  if (loop || as<While>(s))
+    for (const Write& w : result.once)
+      if (!is_apart(w)) result.add_again(w.tensor);
   return result;
 }
 
