@@ -287,6 +287,7 @@ class CudaGridPrinter : private RowPrinter {
   void land(const Flight& flight);
   void publish_operands(const ir::Gemm& n);
   void gemm_wgmma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
+  void name_nothing();
   std::pair<std::string, std::string> own_part(const passes::GemmPlan& plan, std::int64_t columns) const;
   // All accumulators, or `only` one.
   Flight wgmma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at,

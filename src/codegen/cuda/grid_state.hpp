@@ -57,6 +57,9 @@ class GridState {
   std::unordered_set<const ir::Buffer*> multiplied_plainly_;  // tiles that products by multiply-add read
   std::unordered_map<const ir::Buffer*, SharedTile> shared_;
   std::vector<CarriedOperand> carried_;
+  std::string step_apart_;  // the index of a step whose products find their operands on their own
+  int apart_ = 0;           // the number of the last one that did
+  std::string nothing_;     // what it adds to them; empty: it does not
   std::unordered_map<const ir::Buffer*, FragmentTile> fragments_;
   passes::Layouts layouts_;
   SharedMemory memory_;

@@ -284,6 +284,38 @@ TEST(OperandForms, OfTwoRecordsComeInPieces) {
   expect_good_code(Comparison(cases).kernel(), 90);
 }
 
+// Sums of the same product, each of 32 instructions with two operands in shared memory.
+template <int sums>
+void equal_sums(Program& p) {
+  constexpr int rows = 64, n = 512;
+  const auto a = tiles_of(p, {rows, n}, bf16), b = p.in(Data::random_integers({rows, n}, bf16, 6, -2, 3));
+  std::vector<lang::Tensor> out;
+  for (int i = 0; i < sums; ++i) out.push_back(p.out({rows, rows}, f32));
+  grid(1, {.threads = 128}, [&](Index) {
+    Shared right({rows, n}, bf16);
+    lang::copy(b, right);
+    std::vector<Fragment> sum;
+    for (int i = 0; i < sums; ++i) sum.emplace_back(std::initializer_list<int>{rows, rows}, f32, 0);
+    pipelined(tiles_of_operand, {.stages = 1}, [&](Index s) {
+      Shared left({rows, n}, bf16);
+      lang::copy(a.at(s * rows, 0), left);
+      for (Fragment& own : sum) lang::gemm(left, right.T(), own);
+    });
+    for (int i = 0; i < sums; ++i) lang::copy(sum[i], out[i]);
+  });
+}
+
+// Of 256 places of a step each product finds its own; 192 are kept from one to the next.
+TEST(OperandForms, OfManyProductsAreFoundForEach) {
+  const Case few[] = {{"three sums", equal_sums<3>}}, many[] = {{"four sums", equal_sums<4>}};
+  EXPECT_EQ(print_cuda(Signature(Comparison(few).kernel().ir()), {90}).text.find("operand_apart"),
+            std::string::npos);
+  const std::string text = print_cuda(Signature(Comparison(many).kernel().ir()), {90}).text;
+  EXPECT_NE(text.find("tg::operand_apart<64, 64>("), std::string::npos) << text;
+  expect_agreement(many, tegula::Target::emulated_sm90());
+  expect_good_code(Comparison(many).kernel(), 90);
+}
+
 TEST(OperandForms, AreMultipliedRight) {
   expect_agreement(products_of_forms, tegula::Target::emulated_sm90());
   expect_good_code(Comparison(products_of_forms).kernel(), 90);

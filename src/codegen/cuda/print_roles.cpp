@@ -417,7 +417,13 @@ void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   const std::vector<passes::LaneSum> sums =
       found == plan_.lane_sums.end() ? std::vector<passes::LaneSum>{} : found->second;
   for (const passes::LaneSum& sum : sums) begin_lane_sum(sum);
-  sequential(*loop, e.stmt->at, inside);
+  const std::string outer = step_apart_;
+  const bool apart = passes::takes_operands_apart(*loop, team_.threads, target_);
+  sequential(*loop, e.stmt->at, [&] {
+    if (apart) step_apart_ = variable_text(loop->index[0]);
+    inside();
+  });
+  step_apart_ = outer;
   if (!early.empty()) carried_.clear();
   for (const passes::LaneSum& sum : sums) end_lane_sum(sum);
 }

@@ -131,7 +131,17 @@ std::string CudaGridPrinter::operand_at(const View& view, int along_k, const std
   });
   const std::string step = fmt::format("tg::operand_step<{}>({}, {}){}", shape, of_row, of_column, apart);
   if (carried != carried_.end()) return fmt::format("{}.at({})", carried->name, step);
+  if (!nothing_.empty())
+    return fmt::format("tg::operand_apart<{}>({} + {}) + {}", shape, tile.name, nothing_, step);
   return fmt::format("tg::operand<{}>({}) + {}", shape, tile.name, step);
+}
+
+// What is added to the operands of this product alone.
+void CudaGridPrinter::name_nothing() {
+  nothing_.clear();
+  if (step_apart_.empty()) return;
+  nothing_ = names_.unique("nothing");
+  out_.line(fmt::format("const int {} = tg::nothing<{}>({});", nothing_, ++apart_, step_apart_));
 }
 
 // Where a warp group's rows and columns of a product begin.
@@ -177,6 +187,7 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
   std::string a_registers = moves ? operand_registers(n, plan, at) : "";
   out_.open(fmt::format("{{  // {}: {} a b", location_in_folder(at), n.overwrite ? "c =" : "c +="));
   if (plan.a_in_registers && !moves) a_registers = operand_registers(n, plan, at);
+  name_nothing();
   const auto [first_row, first_column] = own_part(plan, columns);
   const std::string inner = fmt::format("{} * k", plan.k),
                     inner_of_a = n.metadata ? fmt::format("{} * k", plan.k / 2) : inner;

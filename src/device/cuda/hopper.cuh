@@ -98,6 +98,19 @@ TG_DEVICE uint64_t operand(const void* tile) {
   const uint64_t low = (shared_address(tile) & 0x3ffff) >> 4 | (next_block >> 4) << 16;
   return low | uint64_t(high_word_of_operand<columns, bytes>()) << 32;
 }
+// The same for one product of many in a step, at a place that is found with `nothing`: only a low word is
+// held.
+template <int columns, int bytes>
+struct OperandApart {
+  uint32_t low;
+
+  TG_DEVICE_MEMBER OperandApart operator+(uint32_t step) const { return {low + step}; }
+  TG_DEVICE_MEMBER operator uint64_t() const { return of_words(low, high_word_of_operand<columns, bytes>()); }
+};
+template <int rows, int columns, int bytes = 2>
+TG_DEVICE OperandApart<columns, bytes> operand_apart(const void* tile) {
+  return {uint32_t(operand<rows, columns, bytes>(tile))};
+}
 // How far, in units of the operand, row and column are from its start; both at pieces that it can begin at.
 template <int rows, int columns, int bytes = 2>
 TG_DEVICE constexpr uint32_t operand_step(int row, int column) {

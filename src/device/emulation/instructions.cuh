@@ -47,6 +47,10 @@ TG_DEVICE uint32_t bits_tf32(float x) {
 TG_DEVICE void prefetch(const void*) {}
 TG_DEVICE void store_16_bytes(void* to, const uint32_t* words) { memcpy(to, words, 16); }
 TG_DEVICE void keep_order() {}
+template <int product>
+TG_DEVICE int nothing(int) {
+  return 0;
+}
 TG_DEVICE uint64_t of_words(uint32_t low, uint32_t high) { return low | uint64_t(high) << 32; }
 TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) { return (x & mask) ^ pattern; }
 TG_DEVICE float exp2_approximate(float x) { return exp2f(x); }

@@ -267,7 +267,8 @@ RegisterShares register_shares(const Roles& roles) {
         return moves_along_rows(roles) ? RegisterShares{168, 200, 104} : RegisterShares{168, 208, 88};
       // A warp group has all scores of a dealt step beside its half of the sums.
       if (roles.dealt) return roles.one_loader ? RegisterShares{168, 240, 24} : RegisterShares{168, 216, 72};
-      if (!roles.only_loads()) return {168, 224, 56};
+      if (!roles.only_loads())
+        return roles.brings_elements() ? RegisterShares{168, 232, 40} : RegisterShares{168, 224, 56};
       return roles.fragment_registers > many_registers || roles.widest_product > wide_product
                  ? RegisterShares{168, 240, 24}
                  : RegisterShares{168, 232, 40};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/visit.hpp"
 #include "passes/cuda/operand_place.hpp"
 #include "passes/cuda/plan_wgmma.hpp"
 
@@ -98,6 +99,18 @@ bool needs_promotion(const Gemm& gemm, const GemmPlan& plan) {
 int accumulators(const Gemm& gemm, const GemmPlan& plan) {
   const std::int64_t rows = gemm.c.extent(plan.swapped ? 1 : 0) / (64 * plan.parts.along_m);
   return static_cast<int>(rows * static_cast<std::int64_t>(plan.columns.size()));
+}
+
+bool takes_operands_apart(const For& step, int threads, const CudaTarget& target) {
+  constexpr std::int64_t most_kept = 200;  // measured: 248 are too many, 192 are not
+  std::int64_t places = 0;
+  for_each_stmt(step.body, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    const GemmPlan plan = gemm ? plan_gemm(*gemm, threads, target) : GemmPlan{};
+    if (plan.instruction != GemmInstruction::wgmma) return;
+    places += accumulators(*gemm, plan) * gemm->depth() / plan.k * (plan.a_in_registers ? 1 : 2);
+  });
+  return places > most_kept;
 }
 
 std::pair<View, View> instruction_operands(const Gemm& gemm, const GemmPlan& plan) {

@@ -36,6 +36,10 @@ struct GemmPlan {
 // A function of the statement alone, so that every pass finds the same. `threads` are those that run it.
 GemmPlan plan_gemm(const ir::Gemm& gemm, int threads, const CudaTarget& target);
 
+// Whether the products of a step take operands at so many places of shared memory that the assembler, which
+// finds them in front of the loop and keeps them from product to product, keeps some in local memory.
+bool takes_operands_apart(const ir::For& step, int threads, const CudaTarget& target);
+
 // Floats of 16 and of 8 bits, and integers of 8 bits.
 bool has_tensor_cores(DType type);
 // Those, and f32 where the product may round it.

@@ -54,6 +54,15 @@ bool Roles::is_told(int ring) const {
   return ring >= 0 && ring < static_cast<int>(rings.size()) && rings[static_cast<std::size_t>(ring)].told;
 }
 
+bool Roles::brings_elements() const {
+  if (!transposer.empty()) return false;
+  return std::all_of(fills.begin(), fills.end(), [&](const auto& fill) {
+    const auto plan = copies.find(fill.first);
+    const bool by_engine = plan != copies.end() && !plan->second.is_clipped;
+    return by_engine || (fill.second->rank() == 1 && fill.second->elements() <= loaders());
+  });
+}
+
 bool Roles::looks_bytes_up() const {
   return std::any_of(rings.begin(), rings.end(),
                      [](const RingPlan& ring) { return ring.to_transpose && ring.by_rows; });

@@ -89,6 +89,8 @@ struct Roles {
     return producers > one_warp + widening_threads ? producer_threads : one_warp;
   }
   int transposing_warps() const { return (producers - loaders()) / 32; }
+  // Whether what its threads bring are vectors, of which each thread has one element.
+  bool brings_elements() const;
   // Whether threads look up rows that other warps widen.
   bool looks_bytes_up() const;
   // Whether threads hold pieces of rows that begin anywhere.

@@ -103,19 +103,20 @@ void invert_diagonal(Shared& x, const Shared& below) {
 
 // Of a pair [P, 0; A, Q] of inverted blocks the corner becomes −Q⁻¹ A P⁻¹; all pairs take a step together.
 void merge_blocks(Shared& x, Shared& products, int block) {
-  const int pairs = static_cast<int>(x.extent(0)) / (2 * block);
-  parallel(pairs, block, block, [&](Index b, Index i, Index j) {
-    Expr top = b * (2 * block), bottom = top + block;
-    Var sum = 0.0f;
-    for (int k = 0; k < block; ++k) sum += x(bottom + i, top + k) * x(top + k, top + j);
-    products(b * block + i, j) = sum;
-  });
-  parallel(pairs, block, block, [&](Index b, Index i, Index j) {
-    Expr top = b * (2 * block), bottom = top + block;
-    Var sum = 0.0f;
-    for (int k = 0; k < block; ++k) sum -= x(bottom + i, bottom + k) * products(b * block + k, j);
-    x(bottom + i, top + j) = sum;
-  });
+  const int rows = static_cast<int>(x.extent(0));
+  for (int at = 0; at < rows; at += 2 * block) {
+    const Subscript top = range(at, at + block), bottom = range(at + block, at + 2 * block);
+    Fragment y({block, block}, f32, 0);
+    gemm(x.slice(bottom, top), x.slice(top, top), y);
+    copy(y, products.slice(range(at / 2, at / 2 + block), range(0, block)));
+  }
+  for (int at = 0; at < rows; at += 2 * block) {
+    const Subscript top = range(at, at + block), bottom = range(at + block, at + 2 * block);
+    Fragment z({block, block}, f32, 0);
+    gemm(x.slice(bottom, bottom), products.slice(range(at / 2, at / 2 + block), range(0, block)), z);
+    parallel(z, [&](Index i, Index j) { z(i, j) = -z(i, j); });
+    copy(z, x.slice(bottom, top));
+  }
 }
 
 // (I + x)⁻¹ in place of a strictly lower triangular x, whose blocks of the diagonal are in `below`, too.
@@ -142,11 +143,14 @@ struct DeltaTiles {
 void form_system(const DeltaTiles& own, Fragment& a, Fragment& p, Shared& lower, Shared& below) {
   const int L = static_cast<int>(own.g.extent(0));
   Fragment of_row({L}, f32), of_column({L}, f32), strength({L}, f32);
-  copy(own.g, of_row);
-  copy(own.g, of_column);
+  const auto in_powers_of_two = [&](Fragment& logarithms) {
+    parallel(logarithms, [&](Index i) { logarithms(i) = own.g(i) * 1.44269504f; });
+  };
+  in_powers_of_two(of_row);
+  in_powers_of_two(of_column);
   copy(own.beta, strength);
   parallel(a, [&](Index i, Index j) {
-    Expr decay = decayed(Expr(Operand(1.0f)), of_row(i), of_column(j), i >= j);
+    Expr decay = select(i >= j, exp2(min(of_row(i) - of_column(j), 0)), 0);
     p(i, j) *= decay;
     a(i, j) = select(i > j, a(i, j) * strength(i) * decay, 0);
   });
