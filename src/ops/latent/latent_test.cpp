@@ -1,4 +1,6 @@
 // What the sweep over tables does not show of the operators of DeepSeek sparse attention.
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "ops/schema/example.hpp"
@@ -79,6 +81,24 @@ TEST(SparseMla, TakesListsOfAnyLength) {
                 "")
           << entries;
     }
+}
+
+// The rows of DeepSeek's models: 576 or 512 features, of which 512 are values, here of two sources.
+TEST(SparseMla, TakesRowsOf576AndOf512Features) {
+  for (const char* name : {"sparse_mla", "sparse_mla_backward"})
+    for (const char* d : {"576", "512"})
+      for (const Target target : test_targets()) {
+        const OperatorSchema& schema = find_schema(name);
+        const ExampleCall call = ExampleCall::parse(
+            schema, fmt::format("queries=2 keys=80 kv_heads=1 group=5 d={} d_v=512 bf16 entries=70 "
+                                "sinks:f32 more_kv more_indices more_keys=20 more_entries=9",
+                                d));
+        const Tensors inputs = call.inputs(schema, 5);
+        EXPECT_EQ(faults_of(judge_call(schema, inputs, call.options,
+                                       call_by_name(schema, inputs, call.options, target))),
+                  "")
+            << name << d;
+      }
 }
 
 // A query that sees no row has the sum of its sink alone, whose gradient is that of lse.
