@@ -41,9 +41,7 @@ struct ScoresInstance {
 // The shared memory of a GPU holds the means of all blocks of a tile.
 ScoresInstance scores_plan(const Bound<BlockScores>& c) {
   const auto tile = [&](const char* blocks) {
-    const std::int64_t count = c.dim(blocks);
-    if (!c.on_gpu() && count > 16 && count <= 32) return 32;  // whose rows no product would have
-    return count <= 16 ? 16 : count <= 64 ? 64 : 128;
+    return c.dim(blocks) <= 16 ? 16 : c.dim(blocks) <= 64 ? 64 : 128;
   };
   ScoresInstance kernel{c.type("q"),
                         c.small_dim("d"),
@@ -55,7 +53,10 @@ ScoresInstance scores_plan(const Bound<BlockScores>& c) {
                         tile("k_blocks"),
                         c.on_gpu() ? usual_summed : summed_on_cpu,
                         c->proxy == KeyProxy::max};
-  if (kernel.largest) kernel.columns = std::clamp((kernel.k_block + 15) / 16 * 16, 16, 64);
+  if (kernel.largest) {
+    kernel.columns = std::clamp((kernel.k_block + 15) / 16 * 16, 16, 64);
+    if (!c.on_gpu() && kernel.rows == 64 && c.dim("q_blocks") <= 32) kernel.rows = 32;  // the others are empty
+  }
   if (kernel.of_single_rows()) kernel.multiplied = multiplied_type(kernel.type, c.on_gpu());
   while (c.on_gpu() && (kernel.rows + kernel.columns) * kernel.dim * std::int64_t{kernel.multiplied.bytes()} >
                            bytes_of_tiles)
