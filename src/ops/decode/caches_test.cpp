@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "ops/decode/testing/call.hpp"
+#include "runtime/testing/test_environment.hpp"
 
 namespace tegula::ops {
 namespace decode_test {
@@ -12,37 +13,37 @@ TEST(Caches, Of512Features) {
   const std::string features = " d=512 d_v=512 kv_heads=1 group=4 ",
                     rows = "batch=2 queries=1 keys=70 cache_seqlens",
                     pages = "batch=2 queries=3 pages=9 page_size=16 table_width=4 block_table cache_seqlens";
-  for (const std::string& text :
-       {rows + features + "bf16", rows + features + "f16 sinks:f32 splits=2",
-        rows + features + "bf16 sinks:f32" + bytes, pages + features + "bf16 causal sinks:f32",
-        pages + features + "bf16 left=20 causal softcap=5", pages + features + "f16 causal" + bytes,
-        pages + features + "bf16 tree_mask splits=2" + bytes,
-        pages + features + "bf16 left=20 causal softcap=5 sinks:f32" + bytes})
+  for (const std::string& text : sampled<std::string>(
+           {rows + features + "bf16", rows + features + "f16 sinks:f32 splits=2",
+            rows + features + "bf16 sinks:f32" + bytes, pages + features + "bf16 causal sinks:f32",
+            pages + features + "bf16 left=20 causal softcap=5", pages + features + "f16 causal" + bytes,
+            pages + features + "bf16 tree_mask splits=2" + bytes,
+            pages + features + "bf16 left=20 causal softcap=5 sinks:f32" + bytes}))
     Call("attention_with_kv_cache", text).expect_right();
 }
 
 // Up to 256 features several tokens of a group fill tiles of 64 or 128 rows.
 TEST(Caches, OfAllWidths) {
+  std::vector<std::string> calls;
   for (const int features : {64, 96, 128, 256})
     for (const char* rest : {"queries=16 causal", "queries=5 tree_mask k_cache:e4m3 k_scale v_scale"})
-      Call("attention_with_kv_cache",
-           fmt::format(
-               "batch=2 pages=5 page_size=64 table_width=2 kv_heads=1 group=8 d={0} d_v={0} bf16 block_table "
-               "cache_seqlens {1}",
-               features, rest))
-          .expect_right();
+      calls.push_back(fmt::format(
+          "batch=2 pages=5 page_size=64 table_width=2 kv_heads=1 group=8 d={0} d_v={0} bf16 block_table "
+          "cache_seqlens {1}",
+          features, rest));
+  for (const std::string& text : sampled(calls)) Call("attention_with_kv_cache", text).expect_right();
 }
 
 TEST(Caches, PagesOfAnySize) {
+  std::vector<std::string> calls;
   for (const int page : {1, 16, 24, 64, 100, 128, 256})
     for (const std::string& rest :
          {std::string("queries=2 causal left=40"), "queries=3 tree_mask sinks:f32" + bytes})
-      Call("attention_with_kv_cache",
-           fmt::format(
-               "batch=2 pages={} page_size={} table_width={} kv_heads=2 group=3 d=64 d_v=64 bf16 block_table "
-               "cache_seqlens {}",
-               400 / page + 2, page, 130 / page + 1, rest))
-          .expect_right();
+      calls.push_back(fmt::format(
+          "batch=2 pages={} page_size={} table_width={} kv_heads=2 group=3 d=64 d_v=64 bf16 block_table "
+          "cache_seqlens {}",
+          400 / page + 2, page, 130 / page + 1, rest));
+  for (const std::string& text : sampled(calls)) Call("attention_with_kv_cache", text).expect_right();
 }
 
 // One for the tensor, for each head, for each token, and for each token and head.
@@ -60,7 +61,7 @@ TEST(Caches, FactorsOfPages) {
 
 // The last sequence of a batch has the bits that it has by itself, and the others' order does not matter.
 TEST(Caches, BitsOfFixedSplitsOfPages) {
-  for (const std::string& rest : {std::string(" causal"), " tree_mask" + bytes}) {
+  for (const std::string& rest : sampled<std::string>({" tree_mask" + bytes, " causal"})) {
     const Call all(
         "attention_with_kv_cache",
         "batch=3 queries=2 pages=20 page_size=16 table_width=5 kv_heads=2 group=2 d=32 d_v=32 bf16 "
@@ -114,29 +115,32 @@ TEST(Caches, LatentsOf512Features) {
       pages = " pages=5 page_size=16 table_width=2 block_table" + features,
       records =
           " pages=3 page_size=64 table_width=1 block_table d=512 row=584 bf16 cache_seqlens kv_cache:u8";
-  for (const std::string& text :
-       {"batch=2 queries=1 heads=1 keys=70" + features, "batch=2 queries=8 heads=1 keys=70 causal" + features,
-        "batch=1 queries=1 heads=128 keys=20 sinks:f32" + features,
-        "batch=2 queries=3 heads=5 causal sinks:f32" + pages, "batch=1 queries=1 heads=70 splits=2" + pages,
-        "batch=1 queries=4 heads=16 tree_mask" + pages,
-        "batch=2 queries=2 heads=16 causal" + pages + " kv_cache:e4m3 kv_scale",
-        "batch=1 queries=8 heads=2 causal sinks:f32" + records, "batch=1 queries=1 heads=128" + records,
-        "batch=2 queries=2 heads=3 left=9 causal splits=2" + records})
+  for (const std::string& text : sampled<std::string>(
+           {"batch=2 queries=1 heads=1 keys=70" + features,
+            "batch=2 queries=8 heads=1 keys=70 causal" + features,
+            "batch=1 queries=1 heads=128 keys=20 sinks:f32" + features,
+            "batch=2 queries=3 heads=5 causal sinks:f32" + pages,
+            "batch=1 queries=1 heads=70 splits=2" + pages, "batch=1 queries=4 heads=16 tree_mask" + pages,
+            "batch=2 queries=2 heads=16 causal" + pages + " kv_cache:e4m3 kv_scale",
+            "batch=1 queries=8 heads=2 causal sinks:f32" + records, "batch=1 queries=1 heads=128" + records,
+            "batch=2 queries=2 heads=3 left=9 causal splits=2" + records}))
     Call("mla_decode", text).expect_right();
 }
 
 TEST(Caches, ListedLatentsOf512Features) {
   const std::string features = " kv_heads=1 d=512 d_v=512 bf16 entries=40 keys=60";
-  for (const std::string& text :
-       {"queries=2 group=1" + features, "queries=1 group=128 sinks:f32" + features,
-        "queries=3 group=16 causal counts" + features,
-        "queries=1 group=20 splits=2 sinks:f32 more_kv more_indices more_keys=30 more_entries=10" + features})
+  for (const std::string& text : sampled<std::string>(
+           {"queries=2 group=1" + features, "queries=1 group=128 sinks:f32" + features,
+            "queries=3 group=16 causal counts" + features,
+            "queries=1 group=20 splits=2 sinks:f32 more_kv more_indices more_keys=30 more_entries=10" +
+                features}))
     Call("sparse_mla", text).expect_right();
   Call("sparse_mla_backward", "queries=2 group=3 sinks:f32 dlse" + features).expect_right();
   const std::string records =
       " ...=2,20 in_8_bits=448 groups=7 scales:u8 ropes:bf16 d_rope=64 d=512 ropes_are_values entries=40";
-  for (const std::string& text : {"queries=8 heads=1" + records, "queries=1 heads=128 sinks:f32" + records,
-                                  "queries=2 heads=17 counts splits=2" + records})
+  for (const std::string& text :
+       sampled<std::string>({"queries=8 heads=1" + records, "queries=1 heads=128 sinks:f32" + records,
+                             "queries=2 heads=17 counts splits=2" + records}))
     Call("sparse_mla_decode", text).expect_right();
 }
 

@@ -5,6 +5,7 @@
 
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
+#include "runtime/testing/test_environment.hpp"
 #include "tegula/explain.hpp"
 #include "tegula/ops.hpp"
 
@@ -142,7 +143,8 @@ TEST(Norms, LongRowsAreReadOnceByClustersThatStay) {
   };
   for (const char* name : names) {
     const OperatorSchema& schema = find_schema(name);
-    for (const auto& [rows, d, type] : {Row{31, 32768, bf16}, {17, 98304, f16}, {2, 131072, bf16}}) {
+    for (const auto& [rows, d, type] :
+         sampled<Row>({{31, 32768, bf16}, {17, 98304, f16}, {2, 131072, bf16}})) {
       Tensors given = inputs(name, rows, d, type);
       // Far from zero, with an element that is farther.
       Tensor& x = given.at("x");
