@@ -87,11 +87,6 @@ KeyShares::Share KeyShares::share(const Expr& x) const {
   return {owner >= 0, sequence, number / parts, number % parts, parts};
 }
 
-Range KeyShares::shares_of(const Expr& sequence) const {
-  Expr first = first_(sequence);
-  return range(first, first + parts_(sequence));
-}
-
 bool are_uneven(std::int64_t tokens, std::int64_t sequences, std::int64_t longest) {
   return longest * sequences >= 2 * tokens;
 }
