@@ -8,6 +8,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 PackedTiles::PackedTiles(const char* name, const lang::Tensor& fences, int rows)
     : owners_(input(name, {Dim("tiles_of_" + std::string(name))}, i32)), fences_(fences), rows_(rows) {}
