@@ -270,6 +270,22 @@ def test_records_of_584_bytes_need_pages_without_gaps():
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("of, features", [(records, 576), (records_of_584, 512)])
+def test_flash_mla_refuses_records_of_other_forms(of, features):
+    q, cache = randn(1, 1, 2, features).bfloat16(), of(3, 4, 1)[0]
+    lists = {"indices": torch.zeros(1, 1, 3, dtype=torch.int32)}
+    for name, pages, values, options in (
+        ("k_cache: expected records", cache.expand(-1, -1, 2, -1), 512, {}),
+        ("k_cache: expected records", cache.expand(-1, -1, 2, -1), 512, lists),
+        ("k_cache: expected records", cache[..., :-8], 512, lists),
+        ("extra_k_cache: expected records", cache, 512,
+         {**lists, "extra_k_cache": cache.expand(-1, -1, 2, -1), "extra_indices_in_kvcache": lists["indices"]}),
+        ("head_dim_v", cache, 448, lists),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=name):
+            tegula.flash_mla_with_kvcache(q, pages, None, None, values, is_fp8_kvcache=True, **options)
+
+
 def test_flash_mla_refuses_what_it_cannot():
     q, cache = randn(1, 1, 2, 24), randn(2, 4, 1, 24)
     chosen = torch.zeros(1, 1, 3, dtype=torch.int32)

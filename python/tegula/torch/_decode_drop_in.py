@@ -162,7 +162,8 @@ def _counted(indices: Tensor, count: Optional[Tensor]) -> Tensor:
 
 
 def _expect_records(cache: Tensor, name: str) -> None:
-    if cache.element_size() != 1 or cache.dim() != 4 or cache.shape[-1] not in (_record, _record_of_powers):
+    sizes = (_record, _record_of_powers)
+    if cache.element_size() != 1 or cache.dim() != 4 or cache.shape[2] != 1 or cache.shape[-1] not in sizes:
         raise ValueError(
             f"{name}: expected records [pages, page size, 1, {_record} or {_record_of_powers} bytes] with is_fp8_kvcache, "
             f"given {list(cache.shape)} of {cache.dtype}; leave out is_fp8_kvcache, or give views to sparse_mla_decode"
@@ -233,7 +234,7 @@ def flash_mla_with_kvcache(
         k_cache: [pages, page size, 1, d] in the dtype of q, or, with is_fp8_kvcache, records in any 8-bit dtype,
             [pages, page size, 1, 656] for d = 576, [pages, page size, 1, 584] for d = 512. Pages may be apart.
         block_table, cache_seqlens: int32 [batch, width] and [batch]; they may be None if indices are given.
-        head_dim_v: features of a row that are values.
+        head_dim_v: features of a row that are values: 512 of records.
         tile_scheduler_metadata, num_splits: ignored, because nothing is planned in advance.
         softmax_scale: default: 1 / sqrt(d).
         causal: hide later keys; the last query is aligned with the last key. Without indices only.
@@ -251,6 +252,7 @@ def flash_mla_with_kvcache(
         raise ValueError(f"q: expected [batch, queries, heads, d], given {list(q.shape)}; reshape it")
     if is_fp8_kvcache:
         _expect_records(k_cache, "k_cache")
+        _refuse(head_dim_v=(head_dim_v != 512, "records have 512 features that are values"))
     _expect("attn_sink", attn_sink, "heads", q.shape[2])
     if indices is None:
         _refuse(

@@ -117,7 +117,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
   kernel.shares =
       c.on_gpu() && kernel.varlen && c->splits == 0 && kernel.type.bits() != 8 &&
       are_uneven(c.dim("keys"), c.dim("sequences"), c.dim("longest_k")) &&
-                  should_share_keys(c.dim("queries"), c.dim("keys"), c.dim("sequences"), columns, kernel.queries);
+      should_share_keys(c.dim("queries"), c.dim("keys"), c.dim("sequences"), columns, kernel.queries);
   kernel.split |= kernel.shares;
   // Blocks of a CPU that have nothing to do take no time.
   kernel.listed = c.on_gpu() && kernel.varlen && !kernel.split &&

@@ -28,9 +28,9 @@ struct AttentionBackwardKernel {
   bool listed = false;  // lists say whose the tiles of packed sequences are
   std::optional<DType> sinks;
   bool dlse = false;
-  bool one_pass = false;  // dq is summed over the blocks of keys in f32
-  bool ordered = false;   // in their order
-  bool late = false;      // each step multiplies out what the step before contributes to dq
+  bool one_pass = false;    // dq is summed over the blocks of keys in f32
+  bool ordered = false;     // in their order
+  bool late = false;        // each step multiplies out what the step before contributes to dq
   bool rows_first = false;  // blocks of keys meet all heads of the group for a tile of queries, then the next
 
   // The tiles of the pass over queries, and of the passes over keys.

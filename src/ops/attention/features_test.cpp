@@ -67,13 +67,8 @@ TEST(KeyShares, AreTakenWhereTilesAreFew) {
 
 // Blocks that have different numbers of steps and add in turn meet the heads of a group at the same time.
 TEST(GradientsOfGroups, MeetAllHeadsOfATileUnderACausalMask) {
-  AttentionProblem problem{.heads = 64,
-                           .group = 8,
-                           .queries = 2048,
-                           .keys = 2048,
-                           .all_queries = 2048,
-                           .dim = 128,
-                           .dim_v = 128};
+  AttentionProblem problem{
+      .heads = 64, .group = 8, .queries = 2048, .keys = 2048, .all_queries = 2048, .dim = 128, .dim_v = 128};
   BackwardTraits traits{.mask = BackwardMask::causal};
   const BackwardPlan causal = plan_attention_backward_on_gpu(problem, bf16, {}, traits);
   EXPECT_TRUE(causal.rows_first);

@@ -204,10 +204,10 @@ int splits_of_groups(const AttentionProblem& p, int keys, BackwardMask mask, dou
 // 3 to 6 % less time of 2048 queries and more, none of 1024, and 4 % more of 257. With more features
 // registers are too few, and under a mask blocks wait for each other longer. That is faster than any order,
 // too, by a tenth.
-// All heads of a group for a tile of queries, then the next tile, are 5 to 27 % faster under a causal mask: no
-// block waits for longer ones at the begin of a head, and groups need not be split for that. From 4096 queries
-// on it is up to 20 % slower: by count, blocks that do not wait for each other drift apart, and what they read
-// leaves the second-level cache.
+// All heads of a group for a tile of queries, then the next tile, are 5 to 27 % faster under a causal mask:
+// no block waits for longer ones at the begin of a head, and groups need not be split for that. From 4096
+// queries on it is up to 20 % slower: by count, blocks that do not wait for each other drift apart, and what
+// they read leaves the second-level cache.
 BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& traits) {
   constexpr std::int64_t few_queries_of_late = 1024, most_queries_of_rows_first = 2048;
   constexpr double waves_of_rows_first = 1.9;
@@ -219,9 +219,7 @@ BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& trai
   const auto& waves = gpu_table.gradients;
   const bool is_causal = in_turn && traits.mask == BackwardMask::causal,
              short_rows = is_causal && p.queries <= most_queries_of_rows_first;
-  const double wanted = !in_turn      ? waves.even_waves
-                        : short_rows ? waves_of_rows_first
-                                     : waves.turned_waves;
+  const double wanted = !in_turn ? waves.even_waves : short_rows ? waves_of_rows_first : waves.turned_waves;
   const int splits = splits_of_groups(p, 128, traits.mask, wanted);
   const bool few =
       p.queries <= 64 || traits.softcap || splits > 1 || (in_turn && traits.mask != BackwardMask::none);

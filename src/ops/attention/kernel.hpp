@@ -21,7 +21,7 @@ struct AttentionKernel {
   bool left = false, right = false;  // the window is bounded on that side
   ScoreCap softcap = ScoreCap::none;
   bool varlen = false;
-  bool listed = false;  // a list says whose the tiles of packed sequences are; see listed_owners
+  bool listed = false;  // a list says whose the tiles of packed sequences are; see PackedTiles
   bool split = false;   // the keys of a tile are divided; see splits.hpp
   bool shares = false;  // and that by the lengths of packed sequences; see KeyShares
   std::optional<DType> sinks = {};

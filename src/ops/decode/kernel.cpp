@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/lists/sorted_lists.hpp"
+#include "ops/pieces/plan.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
 #include "ops/pieces/splits.hpp"

@@ -220,6 +220,18 @@ TEST(SparseMlaDecode, TakesViewsOfRecordsOf584Bytes) {
     }
 }
 
+TEST(SparseMlaDecode, TakesCachesWithoutRecords) {
+  const OperatorSchema& schema = find_schema("sparse_mla_decode");
+  for (const auto& [pages, page] : {std::pair(0, 16), std::pair(3, 0)}) {
+    const Tensors inputs = PagesOf584(pages, page, 584 * page).inputs(2, 5, 9);
+    const OptionValues options{{"ropes_are_values", true}};
+    for (const Target target : test_targets())
+      EXPECT_EQ(faults_of(judge_call(schema, inputs, options, call_by_name(schema, inputs, options, target))),
+                "")
+          << pages << " " << target.name();
+  }
+}
+
 // Pages of other records, which are not one behind the other, are read where they are.
 TEST(SparseMlaDecode, TakesPagesFarApart) {
   const OperatorSchema& schema = find_schema("sparse_mla_decode");

@@ -22,6 +22,8 @@ int planned_splits(const Bound<SparseMlaDecode>& c, const SparseMlaDecodeKernel&
 
 bool has_powers(const Bound<SparseMlaDecode>& c) { return c.type("scales") == u8; }
 
+std::int64_t page_of(const Bound<SparseMlaDecode>& c) { return c["values"].size(-2); }
+
 // Fields of records with exponents are at other distances than these, which stand behind all others of a
 // page. Other records are, as a rule, one behind the other across pages.
 bool is_paged(const Bound<SparseMlaDecode>& c) {
@@ -30,10 +32,9 @@ bool is_paged(const Bound<SparseMlaDecode>& c) {
     return field.rank() < 3 || nelements(field) == 0 ||
            field.try_reshape({c.dim("rows"), field.size(-1)}).has_value();
   };
-  const bool has_pages = c["values"].rank() > 2;
+  const bool has_pages = c["values"].rank() > 2 && page_of(c) > 0;
   return has_pages && (has_powers(c) || !are_rows("values") || !are_rows("scales") || !are_rows("ropes"));
 }
-std::int64_t page_of(const Bound<SparseMlaDecode>& c) { return c["values"].size(-2); }
 
 // A field of the cache in the form of the program.
 TensorRef field_of(const Bound<SparseMlaDecode>& c, const char* name) {

@@ -8,6 +8,7 @@
 namespace tegula::ops {
 
 using namespace lang;
+using lang::Tensor;
 
 PackedTiles::PackedTiles(const char* name, const lang::Tensor& fences, int rows)
     : owners_(input(name, {Dim("tiles_of_" + std::string(name))}, i32)), fences_(fences), rows_(rows) {}
@@ -85,11 +86,6 @@ KeyShares::Share KeyShares::share(const Expr& x) const {
   Expr owner = owners_(x), sequence = max(owner, 0), parts = max(parts_(sequence), 1),
        number = max(x - first_(sequence), 0);
   return {owner >= 0, sequence, number / parts, number % parts, parts};
-}
-
-Range KeyShares::shares_of(const Expr& sequence) const {
-  Expr first = first_(sequence);
-  return range(first, first + parts_(sequence));
 }
 
 bool are_uneven(std::int64_t tokens, std::int64_t sequences, std::int64_t longest) {

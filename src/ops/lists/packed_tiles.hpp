@@ -48,8 +48,6 @@ class KeyShares {
     lang::Expr exists, sequence, tile, part, parts;
   };
   Share share(const lang::Expr& x) const;
-  // Those of a sequence, which has one tile.
-  lang::Range shares_of(const lang::Expr& sequence) const;
 
  private:
   void write_shares(const lang::Expr& x, const lang::Expr& i) const;
