@@ -109,7 +109,7 @@ class PlacesOfSteps {
         result.base.terms.push_back(term);
         continue;
       }
-      if (const Expr stride = stride_of(term.atom); stride && !result.stride) {
+      if (const Expr stride = stride_of(term.atom); stride && term.factor == 1 && !result.stride) {
         result.stride = stride;
         continue;
       }
