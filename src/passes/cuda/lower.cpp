@@ -374,13 +374,13 @@ std::vector<TeamProduct> team_products(const Body& body, int threads) {
 }
 
 Body lower_plainly(const Grid& grid, int threads, const CudaTarget& target) {
-  return Lowering(target, {}, written_tensors(grid), nullptr).body(grid.body, threads);
+  return Lowering(target, {}, {}, nullptr).body(grid.body, threads);
 }
 
 Kernel lower_for_cuda(const Kernel& kernel, const CudaTarget& target, StoreForms& forms) {
   const VariablePtr choice = new_variable("by_engine", boolean, VariableKind::let, kernel.at);
   const Kernel lowered = simplify(map_grids(kernel, [&](const Grid& grid) {
-    return Lowering(target, sums_of(grid, target), written_tensors(grid), choice)
+    return Lowering(target, sums_of(grid, target), written_tensors(grid, kernel), choice)
         .body(grid.body, grid.hints.threads);
   }));
   return map_grids(lowered, [&](const Grid& grid) { return without_choices(grid.body, choice, forms); });
