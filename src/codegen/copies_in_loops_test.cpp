@@ -133,6 +133,35 @@ TEST(CopiesInLoops, NotOfTensorsThatAreWrittenNorOfTilesThatOthersRead) {
   EXPECT_EQ(copies(turned), 1);
 }
 
+// A loop that replaces the elements of two tiles, each of which has held others before.
+TEST(CopiesInLoops, TwoTilesThatOneLoopChangesInPlace) {
+  const lang::Kernel turned = kernel("turned_pairs", [] {
+    Tensor x = inout("x", {8, columns}, f32), y = inout("y", {8, columns}, f32);
+    grid(2, [&](Index block) {
+      Fragment a({4, columns}, f32), b({4, columns}, f32);
+      copy(x.at(block * 4), a);
+      copy(y.at(block * 4), b);
+      parallel(a, [&](Index i, Index j) {
+        const Expr first = a(i, j), second = b(i, j);
+        a(i, j) = first - second * 2;
+        b(i, j) = second + first * 2;
+      });
+      copy(a, x.at(block * 4));
+      copy(b, y.at(block * 4));
+    });
+  });
+  const auto result = [&](tegula::Target target) {
+    const auto x = tegula::Tensor::random_normal({8, columns}, f32, 1);
+    const auto y = tegula::Tensor::random_normal({8, columns}, f32, 2);
+    tegula::compile(turned, target)(x, y);
+    return std::pair(x, y);
+  };
+  const auto [x, y] = result(tegula::Target::cpu());
+  const auto [of_x, of_y] = result(tegula::Target::interpreter());
+  EXPECT_EQ(tegula::first_difference(x, of_x, 1e-6, 1e-6), std::nullopt);
+  EXPECT_EQ(tegula::first_difference(y, of_y, 1e-6, 1e-6), std::nullopt);
+}
+
 TEST(CopiesInLoops, NotInGridsWithProducts) {
   const lang::Kernel product = kernel("product", [] {
     Tensor x = input("x", {32, 32}, f32), out = output("out", {32, 32}, f32);

@@ -10,6 +10,7 @@
 #include "codegen/grid_printer.hpp"
 #include "ir/representable.hpp"
 #include "ir/visit.hpp"
+#include "passes/by_any_name.hpp"
 
 namespace tegula::codegen {
 
@@ -148,12 +149,13 @@ bool is_same_window(const Access& a, const Access& b) {
          std::all_of(b.index.begin(), b.index.end(), is_index);
 }
 
-// An element that a pass does not write is loaded once.
-void load_once(std::vector<RowOp>& ops) {
-  std::unordered_set<const Buffer*> written;
+// An element that a pass does not write, under any name, is loaded once.
+void load_once(std::vector<RowOp>& ops, const Kernel& kernel) {
+  passes::Tensors written;
   for (const RowOp& op : ops)
     for (const Stmt& s : op.body)
       if (const auto* store = as<Store>(s)) written.insert(store->to.view.buffer.get());
+  written = passes::by_any_name(std::move(written), kernel);
   std::vector<std::pair<Access, VariablePtr>> known;
   for (RowOp& op : ops)
     for (Stmt& s : op.body) {
@@ -173,7 +175,7 @@ void load_once(std::vector<RowOp>& ops) {
 
 std::vector<RowOp> GridPrinter::with_values_kept(std::vector<RowOp> ops) const {
   if (!std::all_of(ops.begin(), ops.end(), [](const RowOp& op) { return is_plain(op.body); })) return ops;
-  load_once(ops);
+  load_once(ops, signature_.kernel());
   for (std::size_t i = 0; i < ops.size(); ++i)
     for (std::size_t k = 0; k < ops[i].body.size(); ++k) {
       const auto* store = as<Store>(ops[i].body[k]);

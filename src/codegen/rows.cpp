@@ -134,11 +134,15 @@ std::vector<Touched> touched(const RowOp& op) {
   return result;
 }
 
-// The index, or the index and what does not depend on it.
-bool is_moved_index(const Expr& e, const VariablePtr& index) {
+// The index, or the index and what no index of the op changes.
+bool is_moved_index(const Expr& e, const VariablePtr& index, const RowOp& op) {
   if (is_variable(e, index)) return true;
-  return e->op == Op::add && ((is_variable(e->args[0], index) && !uses(e->args[1], index)) ||
-                              (is_variable(e->args[1], index) && !uses(e->args[0], index)));
+  const auto is_same = [&](const Expr& rest) {
+    return !uses(rest, op.lane) && std::none_of(op.outer.begin(), op.outer.end(),
+                                                [&](const VariablePtr& v) { return uses(rest, v); });
+  };
+  return e->op == Op::add && ((is_variable(e->args[0], index) && is_same(e->args[1])) ||
+                              (is_variable(e->args[1], index) && is_same(e->args[0])));
 }
 
 // Where the elements of a row begin, if that is a constant.
@@ -164,11 +168,12 @@ bool are_apart(const Touched& a, const Touched& b, const RowOp& op) {
 }
 
 // Both touch an element of the same row only from the same iteration over `indices`.
-bool same_iteration(const Touched& a, const Touched& b, const std::vector<VariablePtr>& indices) {
+bool same_iteration(const Touched& a, const Touched& b, const std::vector<VariablePtr>& indices,
+                    const RowOp& op) {
   if (!a.known || !b.known || a.at.size() != b.at.size()) return false;
   return std::all_of(indices.begin(), indices.end(), [&](const VariablePtr& index) {
     for (std::size_t d = 0; d < a.at.size(); ++d) {
-      if (is_moved_index(a.at[d], index) && equal(a.at[d], b.at[d])) return true;
+      if (is_moved_index(a.at[d], index, op) && equal(a.at[d], b.at[d])) return true;
     }
     return false;
   });
@@ -181,7 +186,7 @@ bool compatible(const RowOp& op, const RowOp& other, const std::vector<VariableP
   for (const Touched& a : mine) {
     for (const Touched& b : theirs) {
       const bool matters = a.buffer == b.buffer && (a.writes || b.writes);
-      if (matters && !same_iteration(a, b, indices) && !are_apart(a, b, op)) return false;
+      if (matters && !same_iteration(a, b, indices, op) && !are_apart(a, b, op)) return false;
     }
   }
   return true;

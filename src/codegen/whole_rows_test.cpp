@@ -1,5 +1,6 @@
 // Rows of tensors that are read where they are: without a question for each vector where they are whole, and
 // right where they are not; and values that a row's loop keeps in registers.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -222,6 +223,53 @@ TEST(WholeRows, WhatIsReadAgainForEveryRowIsNotFetchedAhead) {
   };
   EXPECT_TRUE(fetched("a_"));
   EXPECT_FALSE(fetched("x_"));
+}
+
+// An element that has another name may change between two loads of it.
+TEST(WholeRows, AreLoadedAgainWhereAnotherNameIsWritten) {
+  const lang::Kernel program = lang::kernel("other_name", [] {
+    using namespace lang;
+    lang::Tensor x = input("x", {4, 80}, f32), y = inout("y", {4, 80}, f32),
+                 out = output("out", {4, 80}, f32);
+    may_alias(x, y);
+    grid(1, [&](Index) {
+      Fragment rows({4, 80}, f32);
+      parallel(rows, [&](Index i, Index j) {
+        const Expr before = x(i, j);
+        y(i, j) = before + 1;
+        out(i, j) = x(i, j) + before;
+      });
+    });
+  });
+  const auto result = [&](Target target) {
+    const Tensor x = Tensor::random_normal({4, 80}, f32, 1), out = Tensor::zeros({4, 80}, f32);
+    compile(program, target)(x, x, out);
+    return out;
+  };
+  EXPECT_EQ(first_difference(result(Target::cpu()), result(Target::interpreter()), 0, 0), std::nullopt);
+}
+
+// Rows of one loop that several rows of the loop before it have written.
+TEST(WholeRows, AreNotFinishedOneByOneWhereTheyLieAcross) {
+  const lang::Kernel program = lang::kernel("across", [] {
+    using namespace lang;
+    lang::Tensor x = input("x", {4, 16}, f32), out = output("out", {4, 16}, f32);
+    grid(1, [&](Index) {
+      Fragment rows({4, 16}, f32), all({20, 16}, f32);
+      Shared across({20, 16}, f32), back({4, 16}, f32);
+      parallel(all, [&](Index i, Index j) { across(i, j) = 0; });
+      parallel(rows, [&](Index i, Index j) { across(i + j, j) = x(i, j); });
+      parallel(rows, [&](Index i, Index j) { back(i, j) = across(i + j, max(j - 1, 0)); });
+      copy(back, out.at(0, 0));
+    });
+  });
+  const Tensor x = Tensor::random_normal({4, 16}, f32, 1);
+  const auto result = [&](Target target) {
+    const Tensor out = Tensor::zeros({4, 16}, f32);
+    compile(program, target)(x, out);
+    return out;
+  };
+  EXPECT_EQ(first_difference(result(Target::cpu()), result(Target::interpreter()), 0, 0), std::nullopt);
 }
 
 }  // namespace whole_rows_test

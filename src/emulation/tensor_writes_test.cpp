@@ -49,10 +49,52 @@ TEST_P(TensorWrites, AreOrdered) {
     lang::Tensor in = input("in", {1}, f32), out = output("out", {rows + 1}, f32, {.zero = true});
     grid(1, [&](Index) { c.body(out, in(0) > 0.f); });
   });
-  EXPECT_EQ(passes::written_tensors(program.ir()->grids[0]).size(), c.again ? 1U : 0U);
+  EXPECT_EQ(passes::written_tensors(program.ir()->grids[0], *program.ir()).size(), c.again ? 1U : 0U);
   for (const double sign : {-1.0, 1.0})
     expect_as_interpreted(program, {tegula::Tensor::full({1}, f32, sign)}, {rows + 1}, 0,
                           {tegula::Target::emulated(), tegula::Target::emulated_sm90()});
+}
+
+// Sums of 16 bits that the steps of a loop store.
+enum class Step : std::uint8_t { once, twice, in_a_loop, read_under_another_name };
+
+lang::Kernel sums_of_steps(Step step) {
+  return kernel("sums_of_steps", [&] {
+    lang::Tensor x = input("x", {320, 64}, bf16), y = input("y", {64, 64}, bf16),
+                 out = inout("out", {320, 64}, bf16);
+    if (step == Step::read_under_another_name) may_alias(x, out);
+    grid(1, {.threads = 128}, [&](Index) {
+      pipelined(4, {.stages = 2}, [&](Index k) {
+        Fragment sum({64, 64}, f32, 0);
+        Shared p({64, 64}, bf16), q({64, 64}, bf16);
+        copy(x.at(k * 64, 0), p);
+        copy(y.at(0, 0), q);
+        gemm(p, q.T(), sum);
+        const auto store = [&] { copy(sum, out.at((k + 1) * 64, 0)); };
+        step == Step::in_a_loop ? serial(2, [&](Index) { store(); }) : store();
+        if (step == Step::twice) store();
+      });
+    });
+  });
+}
+
+TEST(TensorWritesOfSteps, AreOrderedUnlessEachElementIsWrittenOnce) {
+  const Watchdog watchdog("steps", std::chrono::seconds(60));
+  for (const Step step : {Step::once, Step::twice, Step::in_a_loop, Step::read_under_another_name}) {
+    const lang::Kernel program = sums_of_steps(step);
+    EXPECT_EQ(passes::written_tensors(program.ir()->grids[0], *program.ir()).empty(), step == Step::once);
+    const auto result = [&](tegula::Target target) {
+      const auto x = tegula::Tensor::random_integers({320, 64}, bf16, 1, -1, 2),
+                 y = tegula::Tensor::random_integers({64, 64}, bf16, 2, -1, 2),
+                 out = step == Step::read_under_another_name ? x : tegula::Tensor::zeros({320, 64}, bf16);
+      tegula::compile(program, target).call_in_order(std::vector<Argument>{x, y, out});
+      return out;
+    };
+    EXPECT_EQ(tegula::first_difference(result(tegula::Target::emulated_sm90()),
+                                       result(tegula::Target::interpreter()), 1e-2, 1e-2),
+              std::nullopt)
+        << int(step);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

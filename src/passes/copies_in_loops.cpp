@@ -1,6 +1,7 @@
 #include "passes/copies_in_loops.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "ir/effects.hpp"
 #include "ir/ir.hpp"
@@ -193,10 +194,10 @@ class Copies {
       for (const Version& version : versions) store_in_loop(version, tile, versions.size() > 2);
     }
     Body result;
-    for (const Stmt& s : body_) {
-      if (const auto own = declared_.find(s.get()); own != declared_.end())
-        result.push_back(statement(Declare{own->second}, s->at));
-      result.push_back(s);
+    for (std::size_t i = 0; i < body_.size(); ++i) {
+      for (auto [own, end] = declared_.equal_range(i); own != end; ++own)
+        result.push_back(statement(Declare{own->second}, body_[i]->at));
+      result.push_back(body_[i]);
     }
     body_ = std::move(result);
   }
@@ -221,7 +222,7 @@ class Copies {
       if (const auto* store = as<Store>(s); store && store->to.view.buffer == tile)
         s = rename_buffers(Body{s}, by)[0];
     first = statement(std::move(loop), first->at);
-    declared_.emplace(first.get(), own);
+    declared_.emplace(version.defined, own);
     for (const std::size_t at : version.copies) {
       stored_.erase(body_[at].get());
       body_[at] = rename_buffers(Body{body_[at]}, by)[0];
@@ -231,8 +232,9 @@ class Copies {
 
   Body body_;
   const Tensors& written_;
-  std::unordered_set<const StmtNode*> stored_;               // copies that have become loops
-  std::unordered_map<const StmtNode*, BufferPtr> declared_;  // in front of statements
+  std::unordered_set<const StmtNode*> stored_;  // copies that have become loops
+  // In front of statements, by their places: a loop may fill several, and is another one after each.
+  std::multimap<std::size_t, BufferPtr> declared_;
 };
 
 Body in_loops(const Body& body, const Tensors& written) {

@@ -227,7 +227,7 @@ class CudaGridPrinter : private RowPrinter {
   void store_transposed_matrices(const passes::Conversion& n);
 
   // What is read by ldmatrix into registers, one a value.
-  std::optional<passes::Conversion> matrix_load(const Stmt& s) const;
+  std::optional<passes::Conversion> matrix_load(const ir::Stmt& s) const;
   void load_matrices(const passes::Conversion& n, const ir::View& from, const Loc& at);
 
   // ---- operations on tiles (print_tiles.cpp)
@@ -307,7 +307,7 @@ class CudaGridPrinter : private RowPrinter {
   std::string rounding_of_sum(const ir::Gemm& n, const FragmentTile& c) const;
   void touch_operands(const ir::Gemm& n);
 
-  // ---- roles (print_roles.cpp, print_rings.cpp, print_pairs.cpp, print_tensor_copies.cpp)
+  // ---- roles (print_roles.cpp, print_rings.cpp, print_pairs.cpp, print_holds.cpp, print_tensor_copies.cpp)
   void name_divisions();
   void name_divisions(const std::function<bool(const ir::VariablePtr&)>& of);
   bool has_even_blocks(const ir::Grid& grid) const;

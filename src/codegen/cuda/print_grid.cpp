@@ -73,7 +73,7 @@ std::string CudaGridPrinter::print() {
   layouts_ = plan_.layouts;
   multiplied_plainly_ = passes::plain_operands(grid.body);
   moved_ = passes::moved_elements(grid.body);
-  for (const BufferPtr& tensor : passes::written_tensors(grid)) {
+  for (const BufferPtr& tensor : passes::written_tensors(grid, signature_.kernel())) {
     for (const auto& [buffer, memory] : memory_of_) {
       if (memory == memory_of_.at(tensor.get())) written_.insert(buffer);
     }

@@ -93,9 +93,9 @@ const Roles& best_way_to_store(const std::vector<Roles>& ways, const CudaTarget&
   if (!first.stores()) return first;
   // The first of the warp groups to which parts are dealt stores alone.
   if (last.dealt && last.dealt->of_parts) return last;
-  // Warp groups to which steps are dealt store their columns themselves.
   // A block less would leave nobody to work while the other waits.
   if (stores_beside_steps(first) && first.blocks_per_processor < last.blocks_per_processor) return last;
+  // Warp groups to which steps are dealt store their columns themselves.
   const bool by_threads = stores_rows(last, target) && (takes_one_pass(first, last) || last.dealt);
   return by_threads ? last : first;
 }

@@ -10,6 +10,7 @@
 #include "ir/visit.hpp"
 #include "ir/zero.hpp"
 #include "passes/cuda/elements.hpp"
+#include "passes/cuda/operand_place.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/store_forms.hpp"
 #include "passes/cuda/written_tensors.hpp"
@@ -301,14 +302,18 @@ Body Lowering::body(const Body& statements, int threads) {
   return result;
 }
 
-// Sums of f16 that are widened before anything else is done with them leave those of f32 the same way.
-void add_widened(const Body& body, const Sums& in_words, Sums& result) {
+// Sums of f16 that are widened before anything else is done with them leave those of f32 the same way, unless
+// these have been in another one or `in_several_ways`.
+void add_widened(const Body& body, const Sums& in_words, Sums& result,
+                 std::unordered_set<const Buffer*>& in_several_ways) {
   for_each_stmt(body, [&](const Stmt& s) {
     const auto* copy = as<Copy>(s);
     if (!copy || !is_fragment(copy->to) || copy->to.buffer->type != f32) return;
     const auto sum = in_words.find(copy->from.buffer.get());
-    if (sum != in_words.end() && is_whole(copy->from) && is_whole(copy->to))
-      result.emplace(copy->to.buffer.get(), sum->second);
+    if (sum == in_words.end() || !is_whole(copy->from) || !is_whole(copy->to)) return;
+    const Buffer* const to = copy->to.buffer.get();
+    const bool is_one = !in_several_ways.contains(sum->first);
+    if (!is_one || result.emplace(to, sum->second).first->second != sum->second) in_several_ways.insert(to);
   });
 }
 
@@ -327,11 +332,8 @@ Sums sums_of(const Grid& grid, const CudaTarget& target) {
     Sums& sums = tile->type == f32 ? result : in_words;
     if (!by_groups || sums.emplace(tile, sum).first->second != sum) in_several_ways.insert(tile);
   }
-  for (const Buffer* tile : in_several_ways) {
-    result.erase(tile);
-    in_words.erase(tile);
-  }
-  add_widened(grid.body, in_words, result);
+  add_widened(grid.body, in_words, result, in_several_ways);
+  for (const Buffer* tile : in_several_ways) result.erase(tile);
   return result;
 }
 
@@ -372,13 +374,13 @@ std::vector<TeamProduct> team_products(const Body& body, int threads) {
 }
 
 Body lower_plainly(const Grid& grid, int threads, const CudaTarget& target) {
-  return Lowering(target, {}, written_tensors(grid), nullptr).body(grid.body, threads);
+  return Lowering(target, {}, {}, nullptr).body(grid.body, threads);
 }
 
 Kernel lower_for_cuda(const Kernel& kernel, const CudaTarget& target, StoreForms& forms) {
   const VariablePtr choice = new_variable("by_engine", boolean, VariableKind::let, kernel.at);
   const Kernel lowered = simplify(map_grids(kernel, [&](const Grid& grid) {
-    return Lowering(target, sums_of(grid, target), written_tensors(grid), choice)
+    return Lowering(target, sums_of(grid, target), written_tensors(grid, kernel), choice)
         .body(grid.body, grid.hints.threads);
   }));
   return map_grids(lowered, [&](const Grid& grid) { return without_choices(grid.body, choice, forms); });

@@ -105,6 +105,27 @@ TEST(StepsApart, KnowRowsOfBlocksThatStay) {
   }
 }
 
+// A step may come to the row that another one reads of, if the two go through the tensor by different
+// strides.
+TEST(StepsApart, AskForOneStride) {
+  for (const int more : {1, 2}) {
+    const lang::Kernel program = kernel("strides", [&] {
+      Dim M("M");
+      Tensor x = inout("x", {M, 64}, f32);
+      const Expr blocks = min(M, max(processors() / 8 - 1, 1));
+      grid(blocks, {.threads = 64}, [&](Index block) {
+        serial(ceildiv(M - block, blocks), [&](Index i) {
+          Fragment row = load(x.slice(block + i * blocks * more), {64}, f32);
+          copy(row, x.slice(block + i * blocks));
+        });
+      });
+    });
+    const ir::Grid& grid = program.ir()->grids[0];
+    const auto loops = testing::all_of<ir::For>(grid.body);
+    EXPECT_EQ(steps_are_apart(*loops[0], *program.ir()->parameters[0].tensor, grid.extents), more == 1);
+  }
+}
+
 // ---- late_loads
 
 // Where the weights' load stands beside the reduction, in the order of the plan.

@@ -16,15 +16,15 @@ using namespace ir;
 namespace {
 
 // Along a dimension, in a step: base + factor · step + [low, high], with a base that no step changes. The
-// factor is a number or, where that is 0, an expression that no step changes, if there is one.
+// factor is a number or, where that is 0, so many times an expression that no step changes, if there is one.
 struct Interval {
   Affine base = {};
-  std::int64_t factor = 0, low = 0, high = 0;
+  std::int64_t factor = 0, low = 0, high = 0, strides = 0;
   Expr stride = {};
 
   bool goes_like(const Interval& other) const {
     const bool same_stride = stride && other.stride ? equal(stride, other.stride) : stride == other.stride;
-    return factor == other.factor && same_stride && equal(base, other.base);
+    return factor == other.factor && strides == other.strides && same_stride && equal(base, other.base);
   }
 };
 using Intervals = std::vector<std::optional<Interval>>;  // one for each dimension; none: not known
@@ -111,6 +111,7 @@ class PlacesOfSteps {
       }
       if (const Expr stride = stride_of(term.atom); stride && !result.stride) {
         result.stride = stride;
+        result.strides = term.factor;
         continue;
       }
       if (!v || !elements) return std::nullopt;

@@ -80,14 +80,15 @@ Body stores_of_step(const Body& body, int consumers) {
     if (!loop || loop->kind != LoopKind::pipelined || !result.empty()) return;
     Body own;
     bool all = true;
-    for_each_stmt(loop->body, [&](const Stmt& inner) {
-      if (!is_engine_store(inner)) return;
+    for (const Stmt& inner : loop->body) {
+      if (!is_engine_store(inner)) continue;
       all &= as<Copy>(inner) && boxes_of_store(inner, consumers) <= store_buffers;
       own.push_back(inner);
-    });
+    }
     if (all && own.size() > 1) result = std::move(own);
   });
-  // Another store would have to wait for all of them, and they for it.
+  // Another store would have to wait for all of them, and they for it. So would one in a branch or a loop of
+  // the step: how many boxes have been sent since would not be known.
   bool alone = true;
   for_each_stmt(body, [&](const Stmt& s) { alone &= !is_engine_store(s) || ir::contains(result, s); });
   return alone ? result : Body{};

@@ -14,8 +14,8 @@ bool is_engine_store(const ir::Stmt& s);
 int boxes_of_store(const ir::Stmt& s, int consumers);
 
 // The stores of a loop of steps that has several, if there are no others and all of them are copies whose
-// boxes have a buffer each: then each of these stores has buffers of its own, so that none waits for the one
-// before it.
+// boxes have a buffer each and that every step makes once: then each of these stores has buffers of its own,
+// so that none waits for the one before it.
 ir::Body stores_of_step(const ir::Body& body, int consumers);
 
 class StoreEvents {

@@ -1,11 +1,13 @@
 #include "passes/cuda/written_tensors.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "ir/affine.hpp"
 #include "ir/effects.hpp"
 #include "ir/lists.hpp"
 #include "ir/visit.hpp"
+#include "passes/by_any_name.hpp"
 #include "passes/cuda/steps_apart.hpp"
 
 namespace tegula::passes {
@@ -57,40 +59,92 @@ struct TensorWrites {
   }
 };
 
-TensorWrites tensor_writes(const Body& body);
+TensorWrites tensor_writes(const Body& body, const Kernel& kernel);
 
 // Of a branch either part runs: what both write is written once.
-TensorWrites tensor_writes(const If& branch) {
-  TensorWrites result = tensor_writes(branch.then);
-  result.append(tensor_writes(branch.otherwise));
+TensorWrites tensor_writes(const If& branch, const Kernel& kernel) {
+  TensorWrites result = tensor_writes(branch.then, kernel);
+  result.append(tensor_writes(branch.otherwise, kernel));
   return result;
 }
 
-TensorWrites tensor_writes(const Stmt& s) {
-  if (const auto* branch = as<If>(s)) return tensor_writes(*branch);
+// Whether every step of the loop stores to the same window.
+bool stays_in_place(const Stmt& loop, const Write& w) {
+  if (!w.window) return false;
+  std::unordered_set<const Variable*> of_steps;
+  const auto add = [&](const VariablePtr& v) { of_steps.insert(v.get()); };
+  for_each_definition(loop, add);
+  for_each_stmt(Body{loop}, [&](const Stmt& inner) { for_each_definition(inner, add); });
+  bool stays = true;
+  for_each_expr(w.window->to, [&](const Expr& e) {
+    if (e)
+      for_each_variable(e, [&](const VariablePtr& v) {
+        stays = stays && v->kind != VariableKind::mutable_ && !of_steps.contains(v.get());
+      });
+  });
+  return stays;
+}
+
+// What the body of a loop writes, and again what two of its statements, or each step of a loop in it, do.
+TensorWrites writes_of_body(const Stmt& loop) {
+  TensorWrites result;
+  for_each_stmt(Body{loop}, [&](const Stmt& s) {
+    const auto* copy = as<Copy>(s);
+    if (!copy || !copy->from.is_tile() || copy->to.is_tile()) return;
+    const Write own{copy->to.buffer, copy};
+    if (result.meets(own)) result.add_again(own.tensor);
+    result.once.push_back(own);
+  });
+  for_each_stmt(Body{loop}, [&](const Stmt& s) {
+    const auto* inner = as<For>(s);
+    const bool repeats = inner && inner->kind != LoopKind::parallel && !is_constant(inner->end[0], 1);
+    if (!as<While>(s) && !repeats) return;
+    for_each_stmt(Body{s}, [&](const Stmt& own) {
+      const auto* copy = as<Copy>(own);
+      if (copy && !copy->to.is_tile() && stays_in_place(s, {copy->to.buffer, copy}))
+        result.add_again(copy->to.buffer);
+    });
+  });
+  return result;
+}
+
+// Of a loop: what its body writes, and again what two of its steps may, or one may and another one read under
+// another name.
+TensorWrites tensor_writes_of_loop(const Stmt& s, const Kernel& kernel) {
+  TensorWrites result;
+  const Effects effects = all_effects(s);
+  for (const Region& r : effects.regions)
+    if (is_tensor_write(r)) result.once.push_back({r.view->buffer});
+  for (const BufferPtr& b : writes_of_body(s).again) result.add_again(b);
+  const auto* loop = as<For>(s);
+  // Sums of 32 bits, which take registers that products in flight have on their way through shared memory,
+  // stay with the threads that hold them.
+  const auto is_apart = [&](const Write& w) {
+    const bool alone = by_any_name({w.tensor.get()}, kernel).size() == 1;
+    return loop && alone && w.tensor->type.bits() < 32 && steps_are_apart(*loop, *w.tensor);
+  };
+  for (const Write& w : result.once)
+    if (!is_apart(w)) result.add_again(w.tensor);
+  return result;
+}
+
+TensorWrites tensor_writes(const Stmt& s, const Kernel& kernel) {
+  if (const auto* branch = as<If>(s)) return tensor_writes(*branch, kernel);
+  const auto* loop = as<For>(s);
+  if (as<While>(s) || (loop && loop->kind != LoopKind::parallel)) return tensor_writes_of_loop(s, kernel);
   TensorWrites result;
   const auto* copy = as<Copy>(s);
   const Effects effects = all_effects(s);
   for (const Region& r : effects.regions)
     if (is_tensor_write(r))
       result.once.push_back({r.view->buffer, copy && copy->from.is_tile() ? copy : nullptr});
-  const auto* loop = as<For>(s);
-  if (loop && loop->kind == LoopKind::parallel) return result;
-  // Sums of 32 bits, which take registers that products in flight have on their way through shared memory,
-  // stay with the threads that hold them.
-  const auto is_apart = [&](const Write& w) {
-    return loop && w.tensor->type.bits() < 32 && steps_are_apart(*loop, *w.tensor);
-  };
-  if (loop || as<While>(s))
-    for (const Write& w : result.once)
-      if (!is_apart(w)) result.add_again(w.tensor);
   return result;
 }
 
-TensorWrites tensor_writes(const Body& body) {
+TensorWrites tensor_writes(const Body& body, const Kernel& kernel) {
   TensorWrites result;
   for (const Stmt& s : body) {
-    const TensorWrites own = tensor_writes(s);
+    const TensorWrites own = tensor_writes(s, kernel);
     for (const Write& w : own.once)
       if (result.meets(w)) result.add_again(w.tensor);
     result.append(own);
@@ -100,8 +154,8 @@ TensorWrites tensor_writes(const Body& body) {
 
 }  // namespace
 
-std::vector<BufferPtr> written_tensors(const Grid& grid) {
-  const TensorWrites writes = tensor_writes(grid.body);
+std::vector<BufferPtr> written_tensors(const Grid& grid, const Kernel& kernel) {
+  const TensorWrites writes = tensor_writes(grid.body, kernel);
   const Effects all = all_effects(grid.body);
   std::vector<BufferPtr> result;
   for (const auto& [tensor, window] : writes.once)

@@ -8,7 +8,7 @@ namespace tegula::passes {
 
 // Tensors of which a block may meet its own writes: all that it writes, but for those that no statement reads
 // and each element of which one statement, or one of each part of a branch, writes: copies of tiles to
-// windows that lie apart, in loops, of less than 32 bits, those whose steps are apart.
-std::vector<ir::BufferPtr> written_tensors(const ir::Grid& grid);
+// windows that lie apart, in loops, of less than 32 bits, those whose steps are apart and that have one name.
+std::vector<ir::BufferPtr> written_tensors(const ir::Grid& grid, const ir::Kernel& kernel);
 
 }  // namespace tegula::passes
