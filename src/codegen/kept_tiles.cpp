@@ -12,7 +12,7 @@ using namespace ir;
 
 namespace {
 
-// Of one grid: what one thread has of the last level of the cache, or little more.
+// Of one copy in a loop: what one thread has of the last level of the cache, or little more.
 constexpr std::int64_t most_kept_bytes = std::int64_t{8} << 20;
 // Their records are cleared for each thread of a call.
 constexpr std::int64_t most_kept_tiles = 64;

@@ -31,8 +31,8 @@ class KeyShares {
  public:
   // Sequences, their tiles of queries and their steps of keys.
   struct Lengths {
-    lang::Expr sequences, most_tiles;  // of all together
-    std::function<lang::Expr(const lang::Expr&sequence)> tiles, steps;
+    lang::Expr sequences, most_tiles;                           // of all together
+    std::function<lang::Expr(const lang::Expr&)> tiles, steps;  // of a sequence
   };
   // `columns` blocks work on a tile, each for heads of its own.
   KeyShares(Lengths lengths, const lang::Expr& columns);
