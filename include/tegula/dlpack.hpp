@@ -22,6 +22,8 @@ enum DLDataTypeCode : std::uint32_t {
   kDLBool = 6,
   kDLFloat8_e4m3fn = 10,
   kDLFloat8_e5m2 = 12,
+  kDLFloat8_e8m0fnu = 14,
+  kDLFloat4_e2m1fn = 17,
 };
 
 struct DLDataType {

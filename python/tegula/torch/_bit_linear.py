@@ -13,6 +13,15 @@ from ._functions import functions
 def ternary_weights(numbers: Tensor) -> Tensor:
     """Packs -1, 0 and 1, [n, k] with k a multiple of 4, into the ternary weights of `quantised_gemm`, uint8 [n, k /
     4]."""
+    if numbers.shape[-1] % 4 != 0:
+        raise ValueError(
+            f"ternary_weights, argument 'numbers': expected [n, k] with k a multiple of 4, given {tuple(numbers.shape)}; "
+            "add columns of zeros"
+        )
+    if not bool(((numbers == 0) | (numbers.abs() == 1)).all()):
+        raise ValueError(
+            "ternary_weights, argument 'numbers': expected -1, 0 and 1, given others; round the weights first"
+        )
     codes = (numbers.to(torch.int32) + 1).unflatten(-1, (-1, 4))
     shifts = torch.arange(0, 8, 2, device=numbers.device, dtype=torch.int32)
     return (codes << shifts).sum(-1).to(torch.uint8)

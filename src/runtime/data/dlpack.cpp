@@ -27,6 +27,13 @@ constexpr DlpackType dlpack_types[] = {
     {f64, {kDLFloat, 64, 1}},
 };
 
+// What operators take as bytes: scales that are exponents, and pairs of numbers of 4 bits.
+constexpr DLDataType dlpack_bytes[] = {{kDLFloat8_e8m0fnu, 8, 1}, {kDLFloat4_e2m1fn, 4, 2}};
+
+bool are_equal(DLDataType a, DLDataType b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
 DLDataType dl_type(DType dtype) { return dlpack_types[static_cast<int>(dtype.code)].dl; }
 
 std::string kind_of(std::uint8_t code) {
@@ -36,9 +43,10 @@ std::string kind_of(std::uint8_t code) {
 }
 
 DType dtype_from(DLDataType dl) {
-  for (const DlpackType& row : dlpack_types) {
-    if (row.dl.code == dl.code && row.dl.bits == dl.bits && row.dl.lanes == dl.lanes) return row.dtype;
-  }
+  for (const DlpackType& row : dlpack_types)
+    if (are_equal(row.dl, dl)) return row.dtype;
+  for (const DLDataType& bytes : dlpack_bytes)
+    if (are_equal(bytes, dl)) return u8;
   throw ArgumentError(fmt::format("DLPack tensor of {} of {} bits in {} lanes: no dtype corresponds",
                                   kind_of(dl.code), dl.bits, dl.lanes));
 }

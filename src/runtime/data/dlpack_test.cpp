@@ -60,6 +60,14 @@ TEST(DLPack, TakesForeignTensors) {
   EXPECT_EQ(foreign.deleted, 1);
 }
 
+TEST(DLPack, TakesExponentsAndPairsOfFourBitsAsBytes) {
+  for (const DLDataType type : {DLDataType{kDLFloat8_e8m0fnu, 8, 1}, DLDataType{kDLFloat4_e2m1fn, 4, 2}}) {
+    Foreign foreign;
+    foreign.managed.dl_tensor.dtype = type;
+    EXPECT_EQ(from_dlpack(&foreign.managed).dtype(), u8);
+  }
+}
+
 TEST(DLPack, RefusesWhatItDoesNotKnow) {
   struct Case {
     void (*spoil)(DLTensor&);
