@@ -22,7 +22,8 @@ inline lang::Expr sort_key(const lang::Expr& score) {
 // The same where all numbers may be chosen and NaN is the largest; no key is 0.
 inline lang::Expr key_of_any(const lang::Expr& number) {
   using namespace lang;
-  return select(isnan(number), 0xffffffffu, ordered_key(number));
+  Expr bits = bitcast(number + 0.f, u32);  // both zeros become one
+  return select(isnan(number), 0xffffffffu, bits ^ (bitcast(bitcast(bits, i32) >> 31, u32) | 0x80000000u));
 }
 
 // The number with the key, or the least of those with it and larger ones; at least that of `least`.

@@ -327,6 +327,26 @@ TEST(Topk, OrdersSpecialValues) {
   }
 }
 
+// Rows that share a warp of a GPU, and one that takes several lanes of a thread, full of ties.
+TEST(Topk, OfShortRowsTakesTheFirstOfEqualOnes) {
+  struct Row {
+    std::int64_t rows, n, count;
+    DType type;
+  };
+  for (const Row& row :
+       {Row{2055, 1, 1, bf16}, Row{33, 40, 40, f32}, Row{2061, 64, 3, f16}, Row{2050, 128, 8, f32},
+        Row{2049, 100, 20, bf16}, Row{17, 160, 20, bf16}, Row{5, 257, 8, f32}, Row{3, 512, 70, f32},
+        Row{3, 1000, 9, bf16}, Row{2, 1024, 256, f32}}) {
+    const Tensor x = Tensor::random_integers({row.rows, row.n}, i32, 1, -4, 5).to(row.type);
+    for (const Target target : test_targets()) {
+      const OperatorSchema& schema = find_schema("topk");
+      const OptionValues options{{"count", row.count}, {"gates", std::string("softmax")}};
+      const Tensors results = call_by_name(schema, {{"x", x}}, options, target);
+      EXPECT_EQ(faults_of(judge_call(schema, {{"x", x}}, options, results)), "") << row.n << " " << row.count;
+    }
+  }
+}
+
 TEST(Topk, OfManyTakesSeveralSteps) {
   const Tensor x = Tensor::random_integers({1, 9000}, i32, 1, 0, 50).to(f32);
   for (const Target target : {Target::interpreter(), Target::emulated_sm90()}) {
