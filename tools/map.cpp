@@ -116,14 +116,25 @@ Tensor timed_values(const ops::OperatorSchema& schema, const ops::ExampleCall& c
   return result;
 }
 
-// On a GPU the results that a gradient needs are the operator's own, there.
-ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
+// Inputs of a call in the memory of this machine.
+ops::Tensors host_inputs(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
   if (target.device() == DeviceKind::cpu) return call.inputs(schema, 1);
-  ops::Tensors inputs, own;
+  ops::Tensors inputs;
   for (std::size_t i = 0; i < schema.inputs; ++i)
     if (const ops::TensorSpec& tensor = schema.tensors[i];
         !tensor.optional || call.given.contains(tensor.name))
-      inputs.emplace(tensor.name, timed_values(schema, call, i).to(Device::cuda()));
+      inputs.emplace(tensor.name, timed_values(schema, call, i));
+  return inputs;
+}
+
+// The same where the call runs. On a GPU the results that a gradient needs are the operator's own, there.
+ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call,
+                       const ops::Tensors& host) {
+  if (target.device() == DeviceKind::cpu) return host;
+  ops::Tensors inputs, own;
+  for (const auto& [name, tensor] : host)
+    inputs.emplace(name,
+                   ops::laid_out(call.strides_of(schema, *schema.find_tensor(name)), tensor, Device::cuda()));
   const ops::OperatorSchema* forward = schema.forward();
   if (forward == nullptr) return inputs;
   ops::OptionValues options;
@@ -139,8 +150,8 @@ ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const o
 
 PointWork measure_point(const ops::OperatorSchema& schema, const ops::ExampleCall& call, Target target,
                         MapPoint& point) {
-  const ops::Tensors inputs = inputs_on(target, schema, call);
-  const ops::CheckedCall checked(schema, inputs, call.options);
+  const ops::Tensors host = host_inputs(target, schema, call), inputs = inputs_on(target, schema, call, host);
+  const ops::CheckedCall checked(schema, host, call.options);
   PointWork work{.flops = checked.bound.flops(), .bytes = checked.bound.bytes()};
   {
     RecordedCalls recorded;
@@ -218,7 +229,8 @@ Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Ta
     const auto i = static_cast<std::size_t>(number);
     try_point(map.points[i], [&] {
       const ops::ExampleCall call = call_of(schema, calls, i);
-      ops::call_by_name(schema, inputs_on(target, schema, call), call.options, target);
+      const ops::Tensors inputs = inputs_on(target, schema, call, host_inputs(target, schema, call));
+      ops::call_by_name(schema, inputs, call.options, target);
     });
   });
   Rates best;
