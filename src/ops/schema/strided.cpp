@@ -1,7 +1,6 @@
 #include "ops/schema/strided.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 namespace tegula::ops {
@@ -81,17 +80,20 @@ Tensor random_boundaries(std::int64_t count, std::int64_t tokens, std::uint64_t 
   return cuts;
 }
 
+struct Part {
+  std::int64_t share, of;
+};
 // What part of the tokens the first i of n sequences have.
-double part_before(Packing packing, double i, double n) {
+Part part_before(Packing packing, std::int64_t i, std::int64_t n) {
   switch (packing) {
     case Packing::rising:
-      return i * (i + 1) / (n * (n + 1));
+      return {i * (i + 1), n * (n + 1)};
     case Packing::one_long:
-      return i == 0 ? 0 : n == 1 ? 1 : 0.5 + 0.5 * (i - 1) / (n - 1);
+      return i == 0 || n == 1 ? Part{i, n} : Part{n - 1 + i - 1, 2 * (n - 1)};
     case Packing::empty:
-      return std::ceil(i / 2) / std::ceil(n / 2);
+      return {(i + 1) / 2, (n + 1) / 2};
     default:
-      return i / n;
+      return {i, n};
   }
 }
 
@@ -100,9 +102,10 @@ double part_before(Packing packing, double i, double n) {
 Tensor boundaries(Packing packing, std::int64_t count, std::int64_t tokens, std::uint64_t seed) {
   if (packing == Packing::random || count < 2) return random_boundaries(count, tokens, seed);
   Tensor result = Tensor::empty({count}, i32);
-  for (std::int64_t i = 0; i < count; ++i)
-    result.set({i}, std::floor(static_cast<double>(tokens) *
-                               part_before(packing, static_cast<double>(i), static_cast<double>(count - 1))));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Part part = part_before(packing, i, count - 1);
+    result.set({i}, static_cast<double>(tokens * part.share / part.of));
+  }
   return result;
 }
 
