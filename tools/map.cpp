@@ -13,6 +13,7 @@
 #include "runtime/execution/explain.hpp"
 #include "runtime/execution/recorded.hpp"
 #include "runtime/machine/thread_pool.hpp"
+#include "show/assembler_text.hpp"
 #include "tegula/error.hpp"
 #include "tegula/stream.hpp"
 #include "tegula/time.hpp"
@@ -29,21 +30,34 @@ struct Way {
   double use;
 };
 constexpr Way slowest_first[] = {
-    {"multiply-add", 0.05}, {"mma.sync", 0.4}, {"no roles", 0.6}, {"wgmma, roles", 1}};
+    {"multiply-add", 0.05}, {"mma.sync", 0.4}, {"no roles", 0.6}, {"spills", 0.8}, {"wgmma, roles", 1}};
+constexpr Way spills = slowest_first[3], fastest = slowest_first[4];
 
 Way way_of(const std::string& text) {
   const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
-  if (!says("products: ")) return slowest_first[3];
+  if (!says("products: ")) return fastest;
   for (const Way& way : slowest_first)
     if (says(way.words)) return way;
-  return slowest_first[3];
+  return fastest;
+}
+
+// What the assembler makes of a kernel of the call, where there is NVRTC: spills are a way, too.
+void assemble_point(const lang::Kernel& kernel, Target target, const std::vector<std::string>& said,
+                    Way& slowest, MapPoint& point) {
+  const bool by_threads = std::ranges::any_of(
+      said, [](const std::string& note) { return note.find(": strides: ") != std::string::npos; });
+  const auto found = shown::assembled(kernel, {target == Target::cuda_sm80() ? 80 : 90, !by_threads});
+  if (!found) return;
+  for (const cuda::Resources& own : found->resources)
+    if (own.spilled_bytes() > 0 && spills.use < slowest.use) slowest = spills;
+  point.notes.insert(point.notes.end(), found->notes.begin(), found->notes.end());
 }
 
 // What the kernels of a call become.
 void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& call, Target target,
-                   MapPoint& point) {
+                   bool makes_code, MapPoint& point) {
   const ops::Tensors tensors = call.described(schema);
-  Way slowest = slowest_first[3];
+  Way slowest = fastest;
   const ops::ListedCall listed = ops::listed_by_name(schema, tensors, call.options, target);
   point.notes = listed.notes;
   for (const lang::Kernel& kernel : listed.kernels) {
@@ -51,6 +65,8 @@ void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& ca
     for (const std::string& text : said.ways)
       if (const Way way = way_of(text); way.use < slowest.use) slowest = way;
     point.notes.insert(point.notes.end(), said.notes.begin(), said.notes.end());
+    if (makes_code && target.device() == DeviceKind::cuda)
+      assemble_point(kernel, target, said.notes, slowest, point);
   }
   point.way = slowest.words, point.use = slowest.use;
 }
@@ -116,14 +132,25 @@ Tensor timed_values(const ops::OperatorSchema& schema, const ops::ExampleCall& c
   return result;
 }
 
-// On a GPU the results that a gradient needs are the operator's own, there.
-ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
+// Inputs of a call in the memory of this machine.
+ops::Tensors host_inputs(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
   if (target.device() == DeviceKind::cpu) return call.inputs(schema, 1);
-  ops::Tensors inputs, own;
+  ops::Tensors inputs;
   for (std::size_t i = 0; i < schema.inputs; ++i)
     if (const ops::TensorSpec& tensor = schema.tensors[i];
         !tensor.optional || call.given.contains(tensor.name))
-      inputs.emplace(tensor.name, timed_values(schema, call, i).to(Device::cuda()));
+      inputs.emplace(tensor.name, timed_values(schema, call, i));
+  return inputs;
+}
+
+// The same where the call runs. On a GPU the results that a gradient needs are the operator's own, there.
+ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call,
+                       const ops::Tensors& host) {
+  if (target.device() == DeviceKind::cpu) return host;
+  ops::Tensors inputs, own;
+  for (const auto& [name, tensor] : host)
+    inputs.emplace(name,
+                   ops::laid_out(call.strides_of(schema, *schema.find_tensor(name)), tensor, Device::cuda()));
   const ops::OperatorSchema* forward = schema.forward();
   if (forward == nullptr) return inputs;
   ops::OptionValues options;
@@ -139,8 +166,8 @@ ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const o
 
 PointWork measure_point(const ops::OperatorSchema& schema, const ops::ExampleCall& call, Target target,
                         MapPoint& point) {
-  const ops::Tensors inputs = inputs_on(target, schema, call);
-  const ops::CheckedCall checked(schema, inputs, call.options);
+  const ops::Tensors host = host_inputs(target, schema, call), inputs = inputs_on(target, schema, call, host);
+  const ops::CheckedCall checked(schema, host, call.options);
   PointWork work{.flops = checked.bound.flops(), .bytes = checked.bound.bytes()};
   {
     RecordedCalls recorded;
@@ -203,8 +230,9 @@ Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Targe
     const auto i = static_cast<std::size_t>(number);
     if (number < sample.from || (number - sample.from) % sample.every != 0)
       map.points[i].refusal = "left out";
-    try_point(map.points[i],
-              [&] { explain_point(schema, call_of(schema, calls, i), target, map.points[i]); });
+    try_point(map.points[i], [&] {
+      explain_point(schema, call_of(schema, calls, i), target, sample.makes_code, map.points[i]);
+    });
   });
   return map;
 }
@@ -218,7 +246,8 @@ Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Ta
     const auto i = static_cast<std::size_t>(number);
     try_point(map.points[i], [&] {
       const ops::ExampleCall call = call_of(schema, calls, i);
-      ops::call_by_name(schema, inputs_on(target, schema, call), call.options, target);
+      const ops::Tensors inputs = inputs_on(target, schema, call, host_inputs(target, schema, call));
+      ops::call_by_name(schema, inputs, call.options, target);
     });
   });
   Rates best;

@@ -16,7 +16,7 @@ struct MapPoint {
   // its type of products and of memory, or at the machine's rate of special functions, by its own; of a plan
   // 1 for products of warp groups in blocks with roles, less for every slower way.
   double use = 0;
-  std::string way;                 // of a plan: the slowest instruction of its products, and roles
+  std::string way;                 // of a plan: the slowest instruction of its products, roles, spills
   std::vector<std::string> notes;  // on what falls back to a slower way
 };
 
@@ -35,9 +35,11 @@ struct Map {
   std::vector<std::size_t> low() const;
 };
 
-// Every `every`-th call of a map from the call `from` on; the others have a refusal that says so.
+// Every `every`-th call of a map from the call `from` on; the others have a refusal that says so. Of a GPU's
+// calls, code is made too, where there is NVRTC, unless that is left out.
 struct MapSample {
   int every = 1, from = 0;
+  bool makes_code = true;
 };
 Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, MapSample sample);
 Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target,

@@ -63,7 +63,7 @@ std::string picture_of(const Map& map) {
            map.measured
                ? "per cent of the time at the best rates of this map; * has notes; framed: below half of a "
                  "neighbour"
-               : "plans: 100 wgmma with roles, 60 no roles, 40 mma.sync, 5 multiply-add; * has notes",
+               : "plans: 100 wgmma with roles, 80 spills, 60 no roles, 40 mma.sync, 5 multiply-add; * has notes",
            "font-size=\"9\"");
   for (std::size_t c = 0; c < columns.size(); ++c) {
     const double x = left + side * static_cast<double>(c) + side / 2 + 3;

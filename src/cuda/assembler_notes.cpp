@@ -77,10 +77,10 @@ std::vector<std::string> assembler_notes(const std::string& log, const ir::Kerne
         add(notes, fmt::format("{}: {}", place, words_of(line, code)));
     }
     for (const Resources& r : resources) {
-      if (r.function != function || r.spill_store_bytes + r.spill_load_bytes == 0) continue;
+      if (r.function != function || r.spilled_bytes() == 0) continue;
       add(notes, fmt::format(
                      "{}: spills: {} bytes of a thread's {} registers are kept in memory and read back; {}",
-                     place, std::max(r.spill_store_bytes, r.spill_load_bytes), r.registers, fewer_registers));
+                     place, r.spilled_bytes(), r.registers, fewer_registers));
     }
   }
   return notes;

@@ -1,5 +1,6 @@
 // Compiles printed CUDA text to machine code, which the kernel cache stores by content.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct Resources {
   int stack_bytes = 0;
   int spill_store_bytes = 0, spill_load_bytes = 0;
   int static_shared_bytes = 0;
+
+  int spilled_bytes() const { return std::max(spill_store_bytes, spill_load_bytes); }
 };
 std::vector<Resources> read_resources(const std::string& log);
 // Lines of the log that are neither such statements nor empty: warnings, remarks on wgmma (C75xx).

@@ -10,19 +10,25 @@
 
 namespace tegula::shown {
 
-std::string assembler_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+std::optional<Assembled> assembled(const lang::Kernel& kernel, const passes::CudaTarget& target) {
   const cuda::Nvrtc* nvrtc = cuda::find_nvrtc();
-  if (!nvrtc)
-    return "NVRTC was not found: registers of the machine code, spills and remarks of the assembler are "
-           "unknown\n";
+  if (!nvrtc) return std::nullopt;
   const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
   const cuda::MachineCode code =
       cuda::compile_code(*nvrtc, program.text, cuda::device_headers(), target.architecture, kernel_cache());
+  return Assembled{cuda::read_resources(code.log), cuda::assembler_notes(code.log, *kernel.ir(), program)};
+}
+
+std::string assembler_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  const auto found = assembled(kernel, target);
+  if (!found)
+    return "NVRTC was not found: registers of the machine code, spills and remarks of the assembler are "
+           "unknown\n";
   std::string text;
-  for (auto& own : cuda::read_resources(code.log))
+  for (const auto& own : found->resources)
     text += fmt::format("{}: {} registers of a thread in machine code, {} bytes spilled\n", own.function,
-                        own.registers, std::max(own.spill_store_bytes, own.spill_load_bytes));
-  for (auto& note : cuda::assembler_notes(code.log, *kernel.ir(), program)) text += "  " + note + "\n";
+                        own.registers, own.spilled_bytes());
+  for (const auto& note : found->notes) text += "  " + note + "\n";
   return text;
 }
 

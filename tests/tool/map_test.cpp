@@ -1,6 +1,9 @@
 // bench --map: calls beside their neighbours, as pictures and numbers.
 #include "map.hpp"
 
+#include <algorithm>
+
+#include "cuda/nvrtc.hpp"
 #include "runtime/testing/test_environment.hpp"
 #include "tests/tool/tool.hpp"
 #include "tests/tool/xml.hpp"
@@ -52,22 +55,32 @@ TEST_F(Maps, AreDrawnWithAFieldForEachCall) {
 
 // A sample of the calls of every map; with TEGULA_TEST_ROWS=all a larger one. The others are for `tegula
 // bench --map`.
-class PlansOfMaps : public testing::TestWithParam<const ops::OperatorSchema*> {};
+class PlansOfMaps : public testing::TestWithParam<const ops::OperatorSchema*> {
+ protected:
+  static void expect_fast_or_noted(const MapSample& sample) {
+    int known = 0;
+    for (const ops::CallMap& calls : GetParam()->maps) {
+      const Map map = plan_map(*GetParam(), calls, Target::cuda(), sample);
+      for (std::size_t i = 0; i < map.points.size(); ++i) {
+        const MapPoint& point = map.points[i];
+        if (!point.refusal.empty()) continue;
+        ++known;
+        EXPECT_TRUE(point.use == 1 || !point.notes.empty())
+            << calls.text(i / calls.columns.size(), i % calls.columns.size()) << ": " << point.way;
+      }
+    }
+    EXPECT_GT(known, 0);
+  }
+};
 
 TEST_P(PlansOfMaps, TakeTheFastestWayOrSayWhy) {
-  const MapSample sample{.every = tests_all_rows() ? 7 : 61};
-  int known = 0;
-  for (const ops::CallMap& calls : GetParam()->maps) {
-    const Map map = plan_map(*GetParam(), calls, Target::cuda(), sample);
-    for (std::size_t i = 0; i < map.points.size(); ++i) {
-      const MapPoint& point = map.points[i];
-      if (!point.refusal.empty()) continue;
-      ++known;
-      EXPECT_TRUE(point.use == 1 || !point.notes.empty())
-          << calls.text(i / calls.columns.size(), i % calls.columns.size()) << ": " << point.way;
-    }
-  }
-  EXPECT_GT(known, 0);
+  expect_fast_or_noted({.every = tests_all_rows() ? 7 : 61, .makes_code = false});
+}
+
+// Compiling takes much longer: the first call of each map, and few more.
+TEST_P(PlansOfMaps, BecomeCodeThatNvrtcCompiles) {
+  if (cuda::find_nvrtc() == nullptr) GTEST_SKIP() << "there is no NVRTC";
+  expect_fast_or_noted({.every = tests_all_rows() ? 43 : 997});
 }
 
 std::vector<const ops::OperatorSchema*> with_maps() {
@@ -79,6 +92,23 @@ std::vector<const ops::OperatorSchema*> with_maps() {
 
 INSTANTIATE_TEST_SUITE_P(Tool, PlansOfMaps, testing::ValuesIn(with_maps()),
                          [](const auto& info) { return info.param->name; });
+
+// 12 bytes, of 64 rows of 576 features.
+TEST(PlansOfCalls, SaySpillsOfTheirCode) {
+  if (cuda::find_nvrtc() == nullptr) GTEST_SKIP() << "there is no NVRTC";
+  const ops::CallMap calls{
+      "one", "batch=1 queries=4096 keys=4096 kv_heads=1 group=16 d=576 d_v=512 bf16", {""}, {""}};
+  const auto point_of = [&](bool makes_code) {
+    return plan_map(ops::find_schema("attention"), calls, Target::cuda(), {.makes_code = makes_code})
+        .points.at(0);
+  };
+  const MapPoint known = point_of(true), unknown = point_of(false);
+  EXPECT_EQ(unknown.way, "wgmma, roles");
+  EXPECT_EQ(known.way, "spills") << "if there are none, take another call";
+  EXPECT_LT(known.use, unknown.use);
+  EXPECT_TRUE(
+      std::ranges::any_of(known.notes, [](const std::string& note) { return has(note, "spills: "); }));
+}
 
 using MapFiles = Tool;
 

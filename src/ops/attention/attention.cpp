@@ -47,6 +47,26 @@ std::string seen_pairs() {
 
 namespace {
 
+bool starts_off_pieces(const TensorRef& tensor) {
+  constexpr int piece = 16;
+  bool is_off = reinterpret_cast<std::uintptr_t>(tensor.data) % piece != 0;
+  for (int dim = 0; dim + 1 < tensor.rank(); ++dim)
+    is_off |= tensor.size(dim) > 1 && tensor.stride(dim) * tensor.dtype.bytes() % piece != 0;
+  return is_off && nelements(tensor) != 0;
+}
+
+}  // namespace
+
+bool should_move_rows(const BoundCall& call, std::initializer_list<const char*> tensors,
+                      const AttentionProblem& problem, const AttentionKernel& kernel) {
+  constexpr std::int64_t rows_worth_it = 512;
+  return kernel.type.bits() == 16 && kernel.compute.bits() == 16 && !kernel.padded.copied &&
+         problem.queries * problem.group >= rows_worth_it &&
+         std::ranges::any_of(tensors, [&](const char* name) { return starts_off_pieces(call[name]); });
+}
+
+namespace {
+
 // If so, copying rows that do not start at sectors pays off, because each block of queries reads them.
 bool reads_keys_often(const AttentionProblem& problem, const AttentionKernel& kernel) {
   constexpr std::int64_t blocks = 8;
@@ -127,6 +147,10 @@ void run(const Bound<Attention>& c, Launch& launch) {
                             : Tensor();
   kernel.padded.copied_keys = c.on_gpu() && reads_keys_often(problem, kernel);
   note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
+  if (c.on_gpu() && should_move_rows(c.call(), {"q", "k", "v"}, problem, kernel)) {
+    kernel.padded.copied = true, kernel.padded.copied_keys = false;
+    note_moved_rows(launch);
+  }
   if (c.on_gpu() && problem.queries > kernel.queries) {
     note_scores(kernel.dim, kernel.dim_v, kernel.weight_type(), kernel.softcap, launch);
     if (splits == 1 && problem.packed == 1) note_load(load_of_processors(problem, plan), plan, launch);
@@ -206,6 +230,10 @@ std::vector<Example> attention_examples() {
        "sequences=5 queries=40 keys=3000 kv_heads=2 group=4 d=64 d_v=32 bf16 causal cu_seqlens_q "
        "cu_seqlens_k "
        "sinks:f32"},
+      {"odd_strides_bf16",
+       "batch=1 queries=70 keys=90 kv_heads=1 group=8 d=32 d_v=16 bf16 causal strides=odd"},
+      {"features_576_512_bf16",
+       "batch=1 queries=33 keys=70 kv_heads=1 group=2 d=576 d_v=512 bf16 causal strides=sliced"},
       {"e4m3",
        "batch=2 queries=70 keys=90 kv_heads=2 group=2 d=64 d_v=32 e4m3 causal q_scale k_scale "
        "v_scale"},

@@ -1,6 +1,7 @@
 // Dense attention and its gradients as tables.
 #pragma once
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 
 #include "ops/attention/kernel.hpp"
@@ -62,6 +63,11 @@ AttentionKernel kernel_of(const Bound<Op>& c) {
           .varlen = c.has("cu_seqlens_q"),
           .sinks = c.type_if("sinks")};
 }
+
+// Whether rows of some of these tensors start at other places than multiples of 16 bytes, which the copy
+// engine takes, and so many queries read each key that a copy of them is worth it.
+bool should_move_rows(const BoundCall& call, std::initializer_list<const char*> tensors,
+                      const AttentionProblem& problem, const AttentionKernel& kernel);
 
 // The window and the scale as programs get them.
 struct ProgramOptions {

@@ -28,6 +28,8 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   if (c.on_gpu() && pads_to_one_pass(problem_of(c, forward), forward.compute, c->tiles, traits))
     forward.padded.dim = forward.padded.dim_v = features_of_one_pass;
   const AttentionProblem problem = problem_of(c, forward);
+  forward.padded.copied |=
+      c.on_gpu() && should_move_rows(c.call(), {"dout", "q", "k", "v"}, problem, forward);
   const BackwardPlan plan = c.on_gpu()
                                 ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles, traits)
                                 : BackwardPlan{plan_attention_backward(problem, c->tiles)};
@@ -55,7 +57,11 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
 
 // Blocks of keys see the queries of a window and those beside it that their tiles hold.
 void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKernel& kernel, Launch& launch) {
-  note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
+  constexpr int unit_of_engine = 8;
+  if (kernel.padded.copied && kernel.dim % unit_of_engine == 0 && kernel.dim_v % unit_of_engine == 0)
+    note_moved_rows(launch);
+  else
+    note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
   if (!c.on_gpu()) return;
   note_scores(kernel.dim, kernel.dim_v, kernel.compute, kernel.softcap, launch);
   const AttentionProblem p = problem_of(c, kernel_of(c));
@@ -147,6 +153,10 @@ const OperatorSchema& attention_backward_schema() {
                 "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal dlse"},
                {"causal_group_of_3_bf16",
                 "batch=1 queries=300 keys=290 kv_heads=1 group=3 d=64 d_v=64 bf16 causal"},
+               {"odd_strides_bf16",
+                "batch=1 queries=70 keys=90 kv_heads=1 group=8 d=32 d_v=16 bf16 causal strides=odd"},
+               {"features_576_512_bf16",
+                "batch=1 queries=33 keys=70 kv_heads=1 group=2 d=576 d_v=512 bf16 causal strides=sliced"},
                {"any_order_bf16",
                 "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal deterministic=false "
                 "dlse"},

@@ -58,14 +58,16 @@ void BackwardProgram::sum_grid() {
   });
 }
 
-// In the order of the splits.
+// In the order of the splits. Threads hold half as many rows of more than 256 features.
 void BackwardProgram::sum_splits(const Tensor& sums, const Tensor& to, int features) {
+  constexpr int most_features = 256;
+  const int rows = features > most_features ? delta_rows / 2 : delta_rows;
   Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
-  grid(ceildiv(*keys, delta_rows), heads, batches, [&](Index x, Index h, Index b) {
+  grid(ceildiv(*keys, rows), heads, batches, [&](Index x, Index h, Index b) {
     auto tokens = [&](const Tensor& t) { return c.varlen ? t.slice(all, h) : t.slice(b, all, h); };
-    Fragment sum("sum", {delta_rows, features}, f32, 0);
-    add_splits(sum, c.splits, [&](int split) { return tokens(sums.slice(split)).at(x * delta_rows); });
-    copy(sum, tokens(to).at(x * delta_rows));
+    Fragment sum("sum", {rows, features}, f32, 0);
+    add_splits(sum, c.splits, [&](int split) { return tokens(sums.slice(split)).at(x * rows); });
+    copy(sum, tokens(to).at(x * rows));
   });
 }
 

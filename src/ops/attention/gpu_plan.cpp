@@ -166,7 +166,7 @@ ProcessorLoad load_of_processors(const AttentionProblem& p, const AttentionPlan&
 
 namespace {
 
-constexpr int most_group_splits = 16, most_dim_of_64_rows = 512;
+constexpr int most_group_splits = 16, most_dim_of_64_rows = 576;
 
 // With more than 128 features, two warp groups hold one sum of 128 rows (64 rows with 512 features), in
 // addition to two input tiles and the tiles of two steps or one.

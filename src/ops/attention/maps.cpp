@@ -1,64 +1,107 @@
 #include "ops/attention/maps.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 namespace tegula::ops {
 
 namespace {
 
-const std::string base = "batch=1 queries=4096 keys=4096 kv_heads=2 group=4 d=128 d_v=128 bf16";
+const std::string usual_call = "batch=1 queries=4096 keys=4096 kv_heads=2 group=4 d=128 d_v=128 bf16";
 
-CallMap features() {
-  CallMap map{"features",
-              base,
-              stepped("d=# d_v=#", 8, 512, 8),
-              {"", "causal", "f16 causal", "causal left=511", "softcap=30"}};
-  const auto add_before = [&](const std::string& next, const std::string& odd) {
-    map.columns.insert(std::ranges::find(map.columns, next), odd);
-  };
-  add_before("d=40 d_v=40", "d=33 d_v=33");
-  add_before("d=104 d_v=104", "d=100 d_v=100");
-  add_before("d=128 d_v=128", "d=125 d_v=125");
+// Values have up to 512 features.
+std::string of_both(int features) { return fmt::format("d={} d_v={}", features, std::min(features, 512)); }
+
+CallMap map_of_features() {
+  CallMap map{"features", usual_call, {}, {"", "causal", "f16 causal", "causal left=511", "softcap=30"}};
+  for (int features = 8; features <= 576; features += 8) map.columns.push_back(of_both(features));
+  for (const auto& [next, odd] :
+       {std::pair(8, 1), {8, 7}, {40, 33}, {104, 100}, {128, 125}, {200, 193}, {264, 260}, {520, 513}})
+    map.columns.insert(std::ranges::find(map.columns, of_both(next)), of_both(odd));
   return map;
 }
 
-CallMap lengths() {
-  CallMap map{"lengths", base, {}, {"", "causal", "causal d=64 d_v=64", "causal layout=bhsd"}};
-  for (const auto& [batch, length] : {std::pair(64, 64),
-                                      {64, 65},
-                                      {32, 128},
-                                      {16, 257},
-                                      {8, 512},
-                                      {4, 1000},
-                                      {4, 1023},
-                                      {4, 1024},
-                                      {4, 1025},
-                                      {2, 2047},
-                                      {2, 2048},
-                                      {1, 4095},
-                                      {1, 4096},
-                                      {1, 4097}}) {
-    const std::string n = std::to_string(length);
-    map.columns.push_back("batch=" + std::to_string(batch) + " queries=" + n + " keys=" + n);
-  }
+CallMap map_of_lengths() {
+  CallMap map{"lengths", usual_call, {}, {"", "causal", "causal d=64 d_v=64", "causal layout=bhsd"}};
+  for (const auto& [batch, length] :
+       {std::pair(256, 1), {128, 17}, {64, 63},  {64, 64},  {64, 65},  {32, 127}, {32, 128}, {32, 129},
+        {16, 257},         {16, 333}, {8, 511},  {8, 512},  {8, 513},  {4, 1000}, {4, 1023}, {4, 1024},
+        {4, 1025},         {2, 2047}, {2, 2048}, {1, 4095}, {1, 4096}, {1, 4097}})
+    map.columns.push_back(fmt::format("batch={} queries={} keys={}", batch, length, length));
+  return map;
+}
+
+// Queries and keys of different numbers.
+CallMap map_of_few_queries() {
+  CallMap map{"queries", usual_call, {}, {"keys=1000", "keys=4096", "keys=4097", "keys=16384"}};
+  for (const int queries : {1, 2, 7, 16, 33, 64, 100, 128, 333, 512, 1000, 2048})
+    for (const char* mask : {"", " causal"})
+      map.columns.push_back(fmt::format("queries={}{}", queries, mask));
+  return map;
+}
+
+// Some 16,384 tokens.
+CallMap map_of_packed() {
+  const std::string packed =
+      "queries=16384 keys=16384 kv_heads=4 group=4 d=128 d_v=128 bf16 cu_seqlens_q cu_seqlens_k causal";
+  CallMap map{"packed", packed, {}, {"packing=even", "packing=rising", "packing=one_long", "packing=empty"}};
+  for (const int sequences : {1, 3, 16, 64, 255, 1000})
+    for (const char* more : {"", " d=64 d_v=64"})
+      map.columns.push_back(fmt::format("sequences={}{}", sequences, more));
+  return map;
+}
+
+CallMap map_of_strides() {
+  return {"strides",
+          usual_call,
+          {"strides=plain", "strides=sliced", "strides=padded", "strides=odd", "strides=swapped"},
+          {"", "causal", "layout=bhsd", "d=64 d_v=64", "d=192 d_v=128", "queries=4097 keys=4097",
+           "f16 group=1", "f32 d=64 d_v=64", "queries=16"}};
+}
+
+// Heads and features of models, at lengths and under masks that are not those of the other maps.
+CallMap map_of_models() {
+  CallMap map{"models",
+              "batch=1 queries=4096 keys=4096 bf16",
+              {},
+              {"", "causal", "causal left=1023", "causal left=1023 softcap=50",
+               "causal queries=4097 keys=4097", "causal batch=4 queries=1023 keys=1023",
+               "batch=16 queries=333 keys=333", "causal queries=1000 keys=5096"}};
+  const auto add = [&](int kv_heads, int group, int d, int d_v) {
+    map.columns.push_back(fmt::format("kv_heads={} group={} d={} d_v={}", kv_heads, group, d, d_v));
+  };
+  add(8, 3, 128, 128), add(4, 7, 128, 128), add(8, 5, 128, 128), add(1, 71, 64, 64);
+  add(32, 1, 96, 96), add(32, 1, 80, 80), add(16, 1, 72, 72), add(8, 1, 40, 40), add(8, 2, 112, 112);
+  add(8, 1, 160, 160), add(8, 2, 256, 256), add(16, 1, 192, 128), add(1, 16, 576, 512);
   return map;
 }
 
 }  // namespace
 
 std::vector<CallMap> attention_maps() {
-  const std::vector<std::string> alone{"",          "causal",      "left=255", "softcap=30",
-                                       "sinks:f32", "layout=bhsd", "scale=0.1"};
-  return {lengths(),
+  const std::vector<std::string> alone{"",           "causal",    "left=255",    "left=127 right=64",
+                                       "softcap=30", "sinks:f32", "layout=bhsd", "scale=0.1",
+                                       "f16"};
+  return {map_of_lengths(),
+          map_of_models(),
+          map_of_few_queries(),
+          map_of_packed(),
+          map_of_strides(),
           {"groups",
-           base,
-           {"kv_heads=32 group=1", "kv_heads=16 group=2", "kv_heads=8 group=4", "kv_heads=4 group=8",
-            "kv_heads=2 group=16", "kv_heads=1 group=32", "kv_heads=1 group=128"},
+           usual_call,
+           {"kv_heads=32 group=1", "kv_heads=16 group=2", "kv_heads=8 group=3", "kv_heads=8 group=4",
+            "kv_heads=8 group=5", "kv_heads=4 group=7", "kv_heads=4 group=8", "kv_heads=2 group=16",
+            "kv_heads=1 group=32", "kv_heads=1 group=64", "kv_heads=1 group=71", "kv_heads=1 group=128"},
            {"", "causal", "causal d=64 d_v=64", "causal d=256 d_v=256"}},
-          {"features_of_values", base, stepped("d=#", 64, 256, 32), stepped("d_v=#", 64, 256, 32)},
-          {"options", base, alone, alone},
-          {"types", base, {"bf16", "f16", "f32"}, {"", "causal", "d=64 d_v=64", "d=256 d_v=256"}},
-          features()};  // the largest comes last
+          {"features_of_values",
+           usual_call,
+           {"d=40", "d=64", "d=96", "d=112", "d=128", "d=160", "d=192", "d=224", "d=256", "d=512", "d=576"},
+           {"d_v=32", "d_v=64", "d_v=80", "d_v=96", "d_v=128", "d_v=160", "d_v=192", "d_v=256", "d_v=512"}},
+          {"options", usual_call, alone, alone},
+          {"types", usual_call, {"bf16", "f16", "f32"}, {"", "causal", "d=64 d_v=64", "d=256 d_v=256"}},
+          map_of_features()};  // the largest comes last
 }
 
 }  // namespace tegula::ops

@@ -8,6 +8,7 @@ std::vector<CallMap> block_sparse_maps() {
       "q_block_size=64 k_block_size=64";
   const std::vector<std::string> features{"d=64 d_v=64",   "d=80 d_v=80",   "d=96 d_v=96",   "d=128 d_v=128",
                                           "d=160 d_v=160", "d=192 d_v=128", "d=192 d_v=192", "d=256 d_v=256"};
+  const std::vector<std::string> alone{"", "causal", "softcap=30", "scale=0.1", "layout=bhsd", "counts"};
   return {
       {"blocks",
        base,
@@ -31,7 +32,13 @@ std::vector<CallMap> block_sparse_maps() {
        base,
        {"kv_heads=8 choosers=8 group=1", "kv_heads=4 choosers=4 group=2", "kv_heads=2 group=4",
         "kv_heads=1 choosers=1 group=8", "kv_heads=1 choosers=1 group=16"},
-       {"", "causal", "q_block_size=1", "q_block_size=16"}}};
+       {"", "causal", "q_block_size=1", "q_block_size=16"}},
+      {"strides",
+       base,
+       {"strides=plain", "strides=sliced", "strides=padded", "strides=odd", "strides=swapped"},
+       {"", "causal", "layout=bhsd", "q_block_size=128 k_block_size=128", "q_block_size=1"}},
+      {"options", base, alone, alone},
+      {"types", base, {"bf16", "f16", "f32"}, {"", "d=64 d_v=64", "q_block_size=128 k_block_size=128"}}};
 }
 
 }  // namespace tegula::ops

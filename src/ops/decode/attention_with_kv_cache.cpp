@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ops/decode/kernel.hpp"
+#include "ops/decode/maps.hpp"
 #include "ops/decode/table.hpp"
 #include "ops/lists/sorted_lists.hpp"
 #include "ops/pieces/plan.hpp"
@@ -385,6 +386,7 @@ const OperatorSchema& attention_with_kv_cache_schema() {
           .flops("2*batch*kv_heads*group*queries*seen*(d + d_v)")
           .examples(cache_examples())
           .measured(cache_measured())
+          .maps(cache_maps())
           .run(run, formula);
   return table;
 }

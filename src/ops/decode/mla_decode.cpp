@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/decode/kernel.hpp"
+#include "ops/decode/maps.hpp"
 #include "ops/decode/records.hpp"
 #include "ops/decode/table.hpp"
 #include "ops/pieces/plan.hpp"
@@ -238,6 +239,7 @@ const OperatorSchema& mla_decode_schema() {
           .flops("2*batch*heads*queries*room*(d + d_v)")
           .examples(mla_examples())
           .measured(mla_measured())
+          .maps(latent_maps())
           .run(run_mla, mla_formula);
   return table;
 }

@@ -228,7 +228,12 @@ std::vector<CallMap> gemm_maps() {
            "m=4096 n=4096 k=4096 bf16",
            {"bf16", "f16", "f32", "f32 precision=tf32", "f32 precision=tf32x3", "e4m3 transpose_b",
             "e5m2 transpose_b"},
-           {"", "m=1000 n=1000 k=1000", "m=128", "m=512 n=512 k=16384"}}};
+           {"", "m=1000 n=1000 k=1000", "m=128", "m=512 n=512 k=16384"}},
+          {"strides",
+           "m=4096 n=4096 k=4096 bf16",
+           {"strides=plain", "strides=sliced", "strides=padded", "strides=odd", "strides=transposed"},
+           {"", "transpose_a", "transpose_b", "m=1 transpose_b", "m=16 transpose_b", "m=128 transpose_b", "n=4097",
+            "f16", "f32 precision=tf32", "e4m3 transpose_b"}}};
 }
 
 }  // namespace

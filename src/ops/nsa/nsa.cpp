@@ -142,7 +142,8 @@ std::vector<CallMap> maps_of_selection() {
   // About as many keys in all.
   const std::vector<std::string> blocks{"block_size=16 entries=64", "block_size=32 entries=32",
                                         "block_size=48 entries=21", "block_size=64",
-                                        "block_size=128 entries=8"};
+                                        "block_size=128 entries=8"},
+      alone{"", "causal=false", "window=512", "diagonal", "block_counts", "scale=0.1", "layout=bhsd"};
   return {{"features",
            base,
            {"d=64 d_v=64", "d=96 d_v=96", "d=128 d_v=128", "d=192 d_v=128", "d=192 d_v=192", "d=256 d_v=256"},
@@ -157,7 +158,13 @@ std::vector<CallMap> maps_of_selection() {
            base,
            {"queries=1000 keys=1000", "queries=2048 keys=2048", "queries=4095 keys=4095",
             "queries=4096 keys=4096", "queries=4097 keys=4097", "queries=8192 keys=8192"},
-           blocks}};
+           blocks},
+          {"strides",
+           base,
+           {"strides=plain", "strides=sliced", "strides=padded", "strides=odd", "strides=swapped"},
+           {"", "layout=bhsd", "d=192 d_v=128", "kv_heads=4 selecting=4 group=4"}},
+          {"options", base, alone, alone},
+          {"types", base, {"bf16", "f16", "f32"}, {"", "d=64 d_v=64", "kv_heads=4 selecting=4 group=4"}}};
 }
 
 void check(const Bound<NsaSelected>& c, const NsaCall& call, Launch& launch) {

@@ -42,7 +42,7 @@ void add_queries_and_keys(Schema<Op>& table, const std::string& of_q, const std:
       .ordered()
       .remedy("give it the batch and the features of q, and check the layout")
       .require("k", "group >= 1", "no heads, as q", "give q a head for each of k, or more")
-      .require("q", "1 <= d & d <= 512", "1 to 512 features", "split the heads");
+      .require("q", "1 <= d & d <= 576", "1 to 576 features", "split the heads");
 }
 
 // q, k and v of one of these types.

@@ -23,10 +23,12 @@ constexpr int rows_of_copy = 32;
 int rounded(int features, int unit) { return (features + unit - 1) / unit * unit; }
 int in_blocks(int features) { return rounded(features, block); }
 int padded(int features) { return features <= step ? step : in_blocks(features); }
-// Each of two warp groups has a whole number of blocks, or seven halves.
+// Each of two warp groups has a whole number of blocks, or seven halves. More than the columns of two warp
+// groups are those of keys alone, over which sums of scores run.
 int widened_for_groups(int features) {
-  constexpr int most_uneven = 7 * whole_block;
-  return rounded(features, features <= most_uneven ? whole_block : 2 * whole_block);
+  constexpr int most_uneven = 7 * whole_block, most_columns = 2 * most_of_one_group;
+  const bool is_divided = features > most_uneven && features <= most_columns;
+  return rounded(features, is_divided ? 2 * whole_block : whole_block);
 }
 int widened(int features) {
   if (features > most_of_one_group) return widened_for_groups(features);

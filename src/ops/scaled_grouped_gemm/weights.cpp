@@ -182,7 +182,7 @@ void weights_formula(const Bound<ScaledGroupedGemmWeights>& c, Exact& exact) {
 // Groups of random rows; where the call promises so, they begin and end at multiples of 128.
 tegula::Tensor offsets_of_example(const Shape& shape, DType, std::uint64_t seed,
                                   const std::function<std::int64_t(const std::string&)>& value) {
-  const tegula::Tensor offsets = packing(shape[0], value("m"), seed);
+  const tegula::Tensor offsets = boundaries(Packing::random, shape[0], value("m"), seed);
   if (value("aligned") == 0) return offsets;
   auto* at = offsets.data_as<std::int32_t>();
   for (std::int64_t i = 0; i < offsets.nelements(); ++i) at[i] = at[i] / scaled_block * scaled_block;

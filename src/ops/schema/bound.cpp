@@ -176,6 +176,36 @@ double BoundCall::bytes() const {
   return sum;
 }
 
+namespace {
+
+// The boundaries of packed sequences that can be read here, or null.
+const TensorRef* known_boundaries(const TensorSpec& spec, const TensorRef* tensor) {
+  const bool is_known = spec.packs && tensor != nullptr && tensor->data != nullptr && tensor->device.is_cpu();
+  return is_known ? tensor : nullptr;
+}
+
+}  // namespace
+
+// The formula counts one sequence of packed ones, where their lengths are known, after the other.
+double BoundCall::flops_of_formula() const {
+  const int sequences = schema_->position_of("sequences");
+  std::vector<std::int64_t> own = values_;
+  double sum = 0;
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < schema_->inputs; ++i)
+    if (known_boundaries(schema_->tensors[i], tensors_[i]) != nullptr) count = tensors_[i]->size(0) - 1;
+  if (count == 0 || sequences < 0) return schema_->flops->evaluate_real(values());
+  own[static_cast<std::size_t>(sequences)] = 1;
+  for (std::int64_t sequence = 0; sequence < count; ++sequence) {
+    for (std::size_t i = 0; i < schema_->inputs; ++i)
+      if (const TensorRef* at = known_boundaries(schema_->tensors[i], tensors_[i]))
+        own[static_cast<std::size_t>(schema_->tensors[i].packs->tokens.position)] =
+            static_cast<std::int64_t>(at->get({sequence + 1}) - at->get({sequence}));
+    sum += schema_->flops->evaluate_real(own.data());
+  }
+  return sum;
+}
+
 double BoundCall::flops() const {
   const bool has_memory =
       std::all_of(tensors_.begin(), tensors_.begin() + static_cast<std::ptrdiff_t>(schema_->inputs),
@@ -184,7 +214,7 @@ double BoundCall::flops() const {
                            nelements(*tensor) == 0;
                   });
   if (schema_->counted && has_memory) return schema_->counted(*this);
-  return schema_->flops ? schema_->flops->evaluate_real(values()) : 0;
+  return schema_->flops ? flops_of_formula() : 0;
 }
 
 }  // namespace tegula::ops

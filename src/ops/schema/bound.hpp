@@ -75,6 +75,7 @@ class BoundCall {
 
  private:
   friend class Binder;
+  double flops_of_formula() const;
   TensorRef folded(std::size_t tensor, const TensorRef& own, const Shape& shape) const;
   std::size_t position(std::string_view name) const;
 

@@ -29,7 +29,11 @@ void add_word(const OperatorSchema& schema, const std::string& word, ExampleCall
   const std::size_t equals = word.find('=');
   const std::string name = word.substr(0, std::min(equals, word.find(':')));
   const std::string value = equals == std::string::npos ? "true" : word.substr(equals + 1);
-  if (const auto type = dtype_named(word)) {
+  if (name == "strides") {
+    call.strides = named<Strides>(value, strides_names);
+  } else if (name == "packing") {
+    call.packing = named<Packing>(value, packing_names);
+  } else if (const auto type = dtype_named(word)) {
     call.type = *type, call.has_type = true;
   } else if (name == "...") {
     call.leading = extents(value);
@@ -45,15 +49,6 @@ void add_word(const OperatorSchema& schema, const std::string& word, ExampleCall
 }
 
 }  // namespace
-
-Tensor packing(std::int64_t count, std::int64_t tokens, std::uint64_t seed) {
-  const Tensor cuts = Tensor::random_integers({std::max<std::int64_t>(count, 0)}, i32, seed, 0, tokens + 1);
-  if (count < 1) return cuts;
-  auto* at = cuts.data_as<std::int32_t>();
-  std::sort(at, at + count);
-  at[0] = 0, at[count - 1] = static_cast<std::int32_t>(tokens);
-  return cuts;
-}
 
 ExampleCall ExampleCall::parse(const OperatorSchema& schema, const std::string& text) {
   ExampleCall call;
@@ -101,9 +96,9 @@ Tensors ExampleCall::described(const OperatorSchema& schema) const {
   for (std::size_t i = 0; i < schema.inputs; ++i) {
     const TensorSpec& tensor = schema.tensors[i];
     if (!tensor.optional || given.contains(tensor.name))
-      result.emplace(
-          tensor.name,
-          Tensor::adopt(TensorRef(nullptr, type_of(schema, tensor), shape(schema, tensor)), nullptr));
+      result.emplace(tensor.name, Tensor::adopt(described_as(strides_of(schema, tensor),
+                                                             type_of(schema, tensor), shape(schema, tensor)),
+                                                nullptr));
   }
   return result;
 }
@@ -127,6 +122,10 @@ DType ExampleCall::type_of(const OperatorSchema& schema, const TensorSpec& tenso
   return has_type && tensor.type.lists(type) ? type : tensor.type.types.front();
 }
 
+Strides ExampleCall::strides_of(const OperatorSchema& schema, const TensorSpec& tensor) const {
+  return type_of(schema, tensor) == type && type.is_floating() && !tensor.values ? strides : Strides::plain;
+}
+
 Tensor ExampleCall::values(const OperatorSchema& schema, const TensorSpec& tensor, std::uint64_t seed) const {
   const Shape of = shape(schema, tensor);
   const DType own = type_of(schema, tensor);
@@ -135,7 +134,7 @@ Tensor ExampleCall::values(const OperatorSchema& schema, const TensorSpec& tenso
     return tensor.values(of, own, seed, [&](const std::string& name) {
       return known.at(static_cast<std::size_t>(schema.position_of(name)));
     });
-  if (tensor.packs) return packing(of[0], tensor.packs->tokens.evaluate(known.data()), seed);
+  if (tensor.packs) return boundaries(packing, of[0], tensor.packs->tokens.evaluate(known.data()), seed);
   if (own.is_floating() && !tensor.low) return Tensor::random_normal(of, own, seed);
   const std::int64_t low = tensor.low ? tensor.low->evaluate(known.data()) : 0;
   const std::int64_t end = tensor.end ? tensor.end->evaluate(known.data()) : own.is_boolean() ? 2 : 100;
@@ -168,7 +167,8 @@ Tensors ExampleCall::inputs(const OperatorSchema& schema, std::uint64_t seed) co
   for (std::size_t i = 0; i < schema.inputs; ++i) {
     const TensorSpec& tensor = schema.tensors[i];
     if (!tensor.optional || given.contains(tensor.name))
-      result.emplace(tensor.name, values(schema, tensor, seed + i));
+      result.emplace(tensor.name,
+                     laid_out(strides_of(schema, tensor), values(schema, tensor, seed + i), Device::cpu()));
   }
   const OperatorSchema* forward = schema.forward();
   const auto is_result = [&](const TensorSpec& tensor) {

@@ -2,8 +2,10 @@
 //
 // A dim or an option with its value (`...=3,5` for leading extents), the dtype of the tensors that may have
 // it, and the optional tensors that are given, with their own dtype after `:`. A boolean option stands for
-// true.
+// true. `strides=padded` says how the tensors of the named dtype lie in memory, `packing=even` which lengths
+// packed sequences have.
 #pragma once
+#include "ops/schema/strided.hpp"
 #include "ops/schema/table.hpp"
 
 namespace tegula::ops {
@@ -15,6 +17,8 @@ struct ExampleCall {
   bool has_type = false;                              // otherwise every tensor has the first of its own
   std::map<std::string, std::optional<DType>> given;  // optional tensors
   OptionValues options;
+  Strides strides = Strides::plain;
+  Packing packing = Packing::random;
 
   static ExampleCall parse(const OperatorSchema& schema, const std::string& text);
 
@@ -27,15 +31,13 @@ struct ExampleCall {
   Tensors described(const OperatorSchema& schema) const;
   Shape shape(const OperatorSchema& schema, const TensorSpec& tensor) const;
   DType type_of(const OperatorSchema& schema, const TensorSpec& tensor) const;
+  Strides strides_of(const OperatorSchema& schema, const TensorSpec& tensor) const;
 
  private:
   std::vector<std::int64_t> positions(const OperatorSchema& schema) const;
   Tensors results_of_forward(const OperatorSchema& schema, const OperatorSchema& forward,
                              const Tensors& inputs) const;
 };
-
-// Where `count` - 1 sequences of random lengths begin and end that have so many tokens together: i32 [count].
-Tensor packing(std::int64_t count, std::int64_t tokens, std::uint64_t seed);
 
 // The texts that `d={64|128} {|causal}` stands for: one for each choice.
 std::vector<std::string> expanded(const std::string& text);
