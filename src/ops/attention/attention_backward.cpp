@@ -30,7 +30,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   const AttentionProblem problem = problem_of(c, forward);
   const BackwardPlan plan = c.on_gpu()
                                 ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles, traits)
-                                : BackwardPlan{plan_attention_backward(problem, c->tiles)};
+                                : plan_attention_backward_on_cpu(problem, forward.compute, c->tiles, traits);
   return {.type = forward.type,
           .compute = forward.compute,
           .dim = forward.dim,
@@ -50,6 +50,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .one_pass = plan.one_pass,
           .ordered = plan.ordered,
           .late = plan.late,
+          .shares = plan.shares,
           .rows_first = plan.rows_first};
 }
 
