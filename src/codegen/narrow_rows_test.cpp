@@ -59,7 +59,8 @@ const Case narrow[] = {
      [](Program& p) {
        product(p, 33, 64, [](Tiles& x) {
          computed_then_multiplied(x);
-         parallel(x.given, [&](Index i, Index j) { x.given(i, j) = f32(x.weights(i, j)) * x.given(i, j) + 1; });
+         parallel(x.given,
+                  [&](Index i, Index j) { x.given(i, j) = f32(x.weights(i, j)) * x.given(i, j) + 1; });
        });
      },
      tolerance},
@@ -67,7 +68,8 @@ const Case narrow[] = {
      [](Program& p) {
        product(p, 16, 32, [](Tiles& x) {
          compute(x);
-         parallel(x.weights, [&](Index i, Index j) { x.weights(i, j) = f32(x.weights(i, j)) * x.given(i, j); });
+         parallel(x.weights,
+                  [&](Index i, Index j) { x.weights(i, j) = f32(x.weights(i, j)) * x.given(i, j); });
          multiply(x);
          parallel(x.weights, [&](Index i, Index j) { x.weights(i, j) = x.given(i, j); });
          multiply(x);
@@ -78,7 +80,7 @@ const Case narrow[] = {
      [](Program& p) {
        product(p, 16, 32, [](Tiles& x) {
          compute(x);
-         when(x.given(3, 5) > 0, [&] { copy(x.given, x.weights); });
+         when(f32(x.right(3, 5)) > 0, [&] { copy(x.given, x.weights); });
          multiply(x);
        });
      },
@@ -120,9 +122,8 @@ const Case wide[] = {
      [](Program& p) {
        product(p, 16, 32, [](Tiles& x) {
          compute(x);
-         parallel(x.weights, [&](Index i, Index j) {
-           when(x.given(i, j) > 0, [&] { x.weights(i, j) = 1; });
-         });
+         parallel(x.weights,
+                  [&](Index i, Index j) { when(x.given(i, j) > 0, [&] { x.weights(i, j) = 1; }); });
          multiply(x);
        });
      },

@@ -207,7 +207,8 @@ std::vector<RowOp> GridPrinter::with_values_kept(std::vector<RowOp> ops, std::sp
       const auto mentions = uses_.mentions.find(tile);
       const std::optional<Accesses> own = accesses_of_stored(ops, i, k, store->to);
       if (!own || mentions == uses_.mentions.end()) continue;
-      const bool is_finished = finished_.contains(tile) && !accesses(later, tile) && !is_reduced_to(ops, tile);
+      const bool is_finished =
+          finished_.contains(tile) && !accesses(later, tile) && !is_reduced_to(ops, tile);
       const bool stays = mentions->second != own->all && !is_finished;
       if (own->behind == 0 && stays) continue;
       const auto value = std::make_shared<const Variable>(

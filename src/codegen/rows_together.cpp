@@ -16,7 +16,8 @@ bool touches_buffer(const Effects& effects, const BufferPtr& buffer) {
 }
 
 bool share_tile(const Effects& a, const Effects& b) {
-  return std::any_of(a.regions.begin(), a.regions.end(), [&](const Region& r) { return touches_buffer(b, r.view->buffer); });
+  return std::any_of(a.regions.begin(), a.regions.end(),
+                     [&](const Region& r) { return touches_buffer(b, r.view->buffer); });
 }
 
 bool are_among(const std::vector<VariablePtr>& all, const std::vector<VariablePtr>& any) {

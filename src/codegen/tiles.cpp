@@ -99,7 +99,8 @@ class Uses {
     if (goes_by_steps(stmt)) {
       const For& loop = *as<For>(stmt);
       for (const Stmt& s : loop.body)
-        if (const Access* access = accessed(s); access && is_own_element(*access, loop)) by_rows_.insert(s.get());
+        if (const Access* access = accessed(s); access && is_own_element(*access, loop))
+          by_rows_.insert(s.get());
     }
     for_each_view(stmt, [&](const View& view) {
       if (!view.is_tile()) return;

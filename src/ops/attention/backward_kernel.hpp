@@ -31,7 +31,8 @@ struct AttentionBackwardKernel {
   bool one_pass = false;    // dq is summed over the blocks of keys in f32
   bool ordered = false;     // in their order
   bool late = false;        // each step multiplies out what the step before contributes to dq
-  // Blocks of a head on a CPU, each of which goes through its share of the tiles of keys and sums dq by itself.
+  // Blocks of a head on a CPU, each of which goes through its share of the tiles of keys and sums dq by
+  // itself.
   int shares = 0;
   bool rows_first = false;  // blocks of keys meet all heads of the group for a tile of queries, then the next
 
@@ -65,11 +66,11 @@ struct AttentionBackwardKernel {
 // Four grids: delta of the queries, dq by tiles of queries, dk and dv by tiles of keys, dsinks by heads. No
 // two blocks write one element, so that nothing depends on their order. With a `step` dk and dv have grids of
 // their own, since registers hold one sum. In one pass, dk and dv come first and
-// add what they know of dq, which saves two of the seven products. With `shares` a block has sums of dq of its
-// own, which a grid adds up. Arguments: dout as out, then q, k, v,
-// out, lse as in attention_kernel, dq, dk, dv, scale (with log2(e)); then, where the instance has them, left,
-// right, cap, sinks and dsinks [kv heads, group], dlse as lse, and for packed sequences q_begin, k_begin
-// [sequences + 1], longest_q, longest_k, and the lists.
+// add what they know of dq, which saves two of the seven products. With `shares` a block has sums of dq of
+// its own, which a grid adds up. Arguments: dout as out, then q, k, v, out, lse as in attention_kernel, dq,
+// dk, dv, scale (with log2(e)); then, where the instance has them, left, right, cap, sinks and dsinks [kv
+// heads, group], dlse as lse, and for packed sequences q_begin, k_begin [sequences + 1], longest_q,
+// longest_k, and the lists.
 lang::Kernel attention_backward_kernel(const AttentionBackwardKernel& instance);
 
 }  // namespace tegula::ops

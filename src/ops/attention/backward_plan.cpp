@@ -61,8 +61,8 @@ AttentionPlan plan_attention_backward(const AttentionProblem& p, const Attention
   return plan_backward(p, given, true);
 }
 
-// One pass saves two of seven products, which take most of the time where they are not those of bf16. Heads of
-// a group meet the keys of a block one after the other.
+// One pass saves two of seven products, which take most of the time where they are not those of bf16. Heads
+// of a group meet the keys of a block one after the other.
 BackwardPlan plan_attention_backward_on_cpu(const AttentionProblem& p, DType compute,
                                             const AttentionTiles& given, const BackwardTraits& traits) {
   if (compute == bf16 || traits.mask == BackwardMask::packed) return {plan_attention_backward(p, given)};

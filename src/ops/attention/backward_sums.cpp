@@ -45,8 +45,7 @@ void BackwardProgram::sum_shares() {
   grid(ceildiv(*queries, delta_rows), heads * members(), *batch, [&](Index x, Index h, Index b) {
     Expr kv_head = h / members(), member = h % members(), row = x * delta_rows;
     Fragment rows("rows", {delta_rows, c.features()}, f32, 0);
-    add_splits(rows, c.shares,
-               [&](int part) { return sum->slice(part).slice(b, kv_head, member).at(row); });
+    add_splits(rows, c.shares, [&](int part) { return sum->slice(part).slice(b, kv_head, member).at(row); });
     parallel(rows, [&](Index i, Index j) { rows(i, j) *= gradient().factor(); });
     copy(rows, dq->slice(b, all, kv_head, member).at(row));
   });
