@@ -115,8 +115,6 @@ class GridPrinter {
   std::string load_single(const ir::BufferPtr& buffer, const Address& at);
   std::string load_row(const ir::BufferPtr& buffer, const Address& at);
   void store(const ir::Access& access, const std::string& value, bool value_is_rounded);
-  bool is_narrow(const ir::Access& access) const;
-  std::string narrow_place(const ir::Access& access);
   void store_row(const ir::BufferPtr& buffer, const Address& at, const std::string& value);
   MemoryView memory(const ir::View& view, const std::vector<std::string>& extents);
   void clip_axis(const ir::View& view, int dim, const std::string& offset, const std::string& extent,
@@ -204,6 +202,8 @@ class GridPrinter {
                    std::vector<std::string> extents, const Loc& at);
   std::string operand_b(const ir::Gemm& n, const ir::Stmt& product);
   std::string product_text(const ir::Gemm& n);
+  bool is_narrow(const ir::Access& access) const;
+  std::string narrow_place(const ir::Access& access);
   void add_product(const ir::Gemm& n, const MemoryView& c, const std::string& from,
                    const std::string& row_stride);
   std::string unpacked_b(const ir::Gemm& n);

@@ -282,18 +282,6 @@ std::optional<std::string> GridPrinter::load_exchanged_text(const Access& access
                      lane_->first);
 }
 
-// Whether the access is one of a loop over a tile that lies as tile registers want it (tiles.hpp).
-bool GridPrinter::is_narrow(const Access& access) const {
-  return by_tiles_ && uses_.narrow.contains(access.view.buffer.get());
-}
-
-std::string GridPrinter::narrow_place(const Access& access) {
-  const std::vector<Expr> at = coordinates(access);
-  const BufferPtr& tile = access.view.buffer;
-  return fmt::format("{}, {}, {}, {}", pointer_name(tile), tile->extent(1), as_long(at[0]),
-                     at_first_lane(at[1]));
-}
-
 std::string GridPrinter::load_text(const Access& access) {
   if (is_narrow(access)) return fmt::format("load_narrow({})", narrow_place(access));
   if (const auto text = load_spread_text(access)) return *text;

@@ -116,9 +116,10 @@ void GridPrinter::body(const Body& given) {
   std::vector<RowOp> group;
   std::size_t end = 0;  // of the group
   const auto flush = [&] {
+    if (group.empty()) return;
     for (const auto& [tile, at] : last)
-      if (!group.empty() && at < end) finished_.insert(tile);
-    if (!group.empty()) rows(group);
+      if (at < end) finished_.insert(tile);
+    rows(group);
     group.clear();
   };
   for (const auto& [product, copy] : late_copies(statements, uses_)) {
@@ -134,20 +135,12 @@ void GridPrinter::body(const Body& given) {
       stmt(s);
       continue;
     }
-    const bool fetches_next = next_ && next_->pass == s;
-    if (!group.empty()) {
-      auto joined = aligned(*op, group.front());
-      if (joined && can_join(*joined, group, signature_.kernel().may_alias.empty())) {
-        group.push_back(*joined);
-        fetches_next_ |= fetches_next;
-        end = i + 1;
-        continue;
-      }
-      flush();
-    }
-    group.push_back(*op);
+    auto joined = group.empty() ? std::nullopt : aligned(*op, group.front());
+    const bool joins = joined && can_join(*joined, group, signature_.kernel().may_alias.empty());
+    if (!joins) flush();
+    fetches_next_ = (joins && fetches_next_) || (next_ && next_->pass == s);
+    group.push_back(joins ? *joined : *op);
     end = i + 1;
-    fetches_next_ = fetches_next;
   }
   flush();
 }
