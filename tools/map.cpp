@@ -116,14 +116,14 @@ Tensor timed_values(const ops::OperatorSchema& schema, const ops::ExampleCall& c
   return result;
 }
 
-// On a GPU the results that a gradient needs are the operator's own, there.
+// The results that a gradient needs are the operator's own, on the device.
 ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
-  if (target.device() == DeviceKind::cpu) return call.inputs(schema, 1);
+  const Device device = target.device() == DeviceKind::cuda ? Device::cuda() : Device::cpu();
   ops::Tensors inputs, own;
   for (std::size_t i = 0; i < schema.inputs; ++i)
     if (const ops::TensorSpec& tensor = schema.tensors[i];
         !tensor.optional || call.given.contains(tensor.name))
-      inputs.emplace(tensor.name, timed_values(schema, call, i).to(Device::cuda()));
+      inputs.emplace(tensor.name, timed_values(schema, call, i).to(device));
   const ops::OperatorSchema* forward = schema.forward();
   if (forward == nullptr) return inputs;
   ops::OptionValues options;
