@@ -133,8 +133,7 @@ Tensor timed_values(const ops::OperatorSchema& schema, const ops::ExampleCall& c
 }
 
 // Inputs of a call in the memory of this machine.
-ops::Tensors host_inputs(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
-  if (target.device() == DeviceKind::cpu) return call.inputs(schema, 1);
+ops::Tensors host_inputs(const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
   ops::Tensors inputs;
   for (std::size_t i = 0; i < schema.inputs; ++i)
     if (const ops::TensorSpec& tensor = schema.tensors[i];
@@ -143,14 +142,13 @@ ops::Tensors host_inputs(Target target, const ops::OperatorSchema& schema, const
   return inputs;
 }
 
-// The same where the call runs. On a GPU the results that a gradient needs are the operator's own, there.
+// The same where the call runs; the results that a gradient needs are the operator's own, there.
 ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call,
                        const ops::Tensors& host) {
-  if (target.device() == DeviceKind::cpu) return host;
+  const Device device = target.device() == DeviceKind::cuda ? Device::cuda() : Device::cpu();
   ops::Tensors inputs, own;
   for (const auto& [name, tensor] : host)
-    inputs.emplace(name,
-                   ops::laid_out(call.strides_of(schema, *schema.find_tensor(name)), tensor, Device::cuda()));
+    inputs.emplace(name, ops::laid_out(call.strides_of(schema, *schema.find_tensor(name)), tensor, device));
   const ops::OperatorSchema* forward = schema.forward();
   if (forward == nullptr) return inputs;
   ops::OptionValues options;
@@ -166,7 +164,7 @@ ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const o
 
 PointWork measure_point(const ops::OperatorSchema& schema, const ops::ExampleCall& call, Target target,
                         MapPoint& point) {
-  const ops::Tensors host = host_inputs(target, schema, call), inputs = inputs_on(target, schema, call, host);
+  const ops::Tensors host = host_inputs(schema, call), inputs = inputs_on(target, schema, call, host);
   const ops::CheckedCall checked(schema, host, call.options);
   PointWork work{.flops = checked.bound.flops(), .bytes = checked.bound.bytes()};
   {

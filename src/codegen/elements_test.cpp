@@ -29,6 +29,19 @@ const Case element_cases[] = {
      [](Program& p) {
        for (const DType type : {f32, bf16, i32, i8, u32, boolean, f64, i64}) record_lanes_of_tiles(p, type);
      }},
+    {"small floats whose bits stand in those of larger ones",
+     [](Program& p) {
+       Tensor bits = p.in(Data::random_integers({64}, i32, 7, 0, 1 << 30)), out = p.out({4, 64}, f32);
+       grid(1, [&](Index) {
+         parallel(64, [&](Index i) {
+           const Expr e2m1 = u32(bits(i)) & 15u, any = u32(bits(i));
+           out(0, i) = bitcast(((e2m1 & 8u) << 28) | ((e2m1 & 7u) << 22), f32) * 0x1p126f;
+           out(1, i) = bitcast((any & 0x80ffffffu), f32) * 0x1p100f;
+           out(2, i) = bitcast((any & 0x7fu) << 20, f32) * 0x1p120f;
+           out(3, i) = bitcast((any & 0x80000007u) << (any & 1u), f32) * 0x1p64f;
+         });
+       });
+     }},
     {"lanes that go by other steps",
      [](Program& p) {
        Tensor X = p.in(floats({4, 80})), I = p.in(Data::random_integers({4, 37}, i32, 4, -5, 85)),

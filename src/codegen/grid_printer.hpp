@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -155,11 +156,14 @@ class GridPrinter {
 
   // ---- rows (print_rows.cpp)
   void rows(const std::vector<RowOp>& group);
-  void pass(const std::vector<RowOp>& ops);
+  void pass(const std::vector<RowOp>& ops, std::span<const RowOp> later);
   void scalar_op(const RowOp& op);
   void row_body(const RowOp& op, const std::string& accumulator);
   std::string begin_reduction(const RowOp& op);
   void end_reduction(const RowOp& op, const std::string& accumulator);
+  void whole_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                     std::int64_t end);
+  bool accesses_narrow(const std::vector<RowOp>& ops) const;
   void outer_loop(const ir::VariablePtr& index, const ir::Expr& extent, const Loc& at);
   void full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                     std::int64_t end);
@@ -170,7 +174,7 @@ class GridPrinter {
                          std::int64_t end);
 
   // ---- rows of tensors (print_whole_rows.cpp)
-  std::vector<RowOp> with_values_kept(std::vector<RowOp> ops) const;
+  std::vector<RowOp> with_values_kept(std::vector<RowOp> ops, std::span<const RowOp> later) const;
   // Under which condition the rows that are read exist and lie side by side; they are in `whole_`, then.
   std::string whole_rows(const std::vector<RowOp>& ops);
   void add_whole_row(const std::vector<RowOp>& ops, const ir::Access& access, Terms& conditions);
@@ -198,6 +202,8 @@ class GridPrinter {
                    std::vector<std::string> extents, const Loc& at);
   std::string operand_b(const ir::Gemm& n, const ir::Stmt& product);
   std::string product_text(const ir::Gemm& n);
+  bool is_narrow(const ir::Access& access) const;
+  std::string narrow_place(const ir::Access& access);
   void add_product(const ir::Gemm& n, const MemoryView& c, const std::string& from,
                    const std::string& row_stride);
   std::string unpacked_b(const ir::Gemm& n);
@@ -234,6 +240,7 @@ class GridPrinter {
   std::unordered_map<const ir::Variable*, ir::Expr> values_;  // of lets that only read what never changes
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
+  std::unordered_set<const ir::Buffer*> finished_;            // tiles that nothing reads any more
   std::unordered_set<const ir::Access*> whole_;               // rows of tensors that are known to be whole
   std::vector<ir::Access> fetched_,
       fetched_of_pass_;  // whose rows passes have read, and the one that is printed reads
@@ -247,6 +254,7 @@ class GridPrinter {
   bool fetches_next_ = false;  // the rows that are printed next do
   std::optional<Lane> lane_;
   bool first_lane_ = false;  // the index of lane 0 stands for the lane
+  bool by_tiles_ = false;    // rows are printed for processors that multiply bf16
   std::string mask_;         // lanes that take part; empty if all active ones do
   int pipelined_ = 0;        // loops around what is printed
   std::int64_t scratch_ = 0, scratch_peak_ = 0;

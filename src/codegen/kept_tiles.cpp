@@ -17,13 +17,18 @@ constexpr std::int64_t most_kept_bytes = std::int64_t{8} << 20;
 // Their records are cleared for each thread of a call.
 constexpr std::int64_t most_kept_tiles = 64;
 
-// On which indices of the grid variables depend.
+// On which indices of the grid variables depend. A number that a block reads once of a tensor, such as its
+// group, may be the same in the next one: whether a tile is, its address says.
 class Dependences {
  public:
   explicit Dependences(const Grid& grid) {
     for (std::size_t i = 0; i < grid.index.size(); ++i) {
       of_[grid.index[i]] = {i};
       all_.insert(i);
+    }
+    for (const Stmt& stmt : grid.body) {
+      const auto* load = as<Load>(stmt);
+      if (load && !load->from.view.is_tile()) numbers_.insert(load->variable);
     }
     for_each_stmt(grid.body, [&](const Stmt& stmt) { define(stmt); });
   }
@@ -47,7 +52,9 @@ class Dependences {
   void define(const Stmt& stmt) {
     if (const auto* let = as<Let>(stmt)) {
       of_[let->variable] = of(let->value);
-    } else if (const auto* load = as<Load>(stmt); load && !load->from.view.is_tile()) {
+    } else if (const auto* load = as<Load>(stmt); load && numbers_.contains(load->variable)) {
+      of_[load->variable] = {};
+    } else if (load && !load->from.view.is_tile()) {
       of_[load->variable] = of(load->from.view);
       for (const Expr& e : load->from.index) of_[load->variable].merge(of(e));
     } else if (load || as<DeclareVar>(stmt)) {
@@ -57,6 +64,7 @@ class Dependences {
 
   std::unordered_map<VariablePtr, std::set<std::size_t>> of_;
   std::set<std::size_t> all_;
+  std::set<VariablePtr> numbers_;  // of a block
 };
 
 bool is_same_everywhere(const Expr& fill) {
@@ -106,7 +114,10 @@ class Keeper {
   }
   void keep(const Stmt& stmt, const Copy& copy, const For* loop) {
     const std::set<std::size_t> same = dependences_.of(copy.from);
-    if (same.contains(fastest_index(grid_))) return;
+    const std::size_t fastest = fastest_index(grid_);
+    // With one block along the fastest index the next one is.
+    if (same.contains(fastest) && (same.size() == grid_.index.size() || is_constant(grid_.extents[fastest])))
+      return;
     KeptTiles tiles{nullptr, 1, panel_tile_bytes(*copy.to.buffer), {same.begin(), same.end()}};
     if (loop) {
       tiles.step = loop->index[0];

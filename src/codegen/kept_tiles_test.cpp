@@ -86,6 +86,31 @@ const Case keeping[] = {
        });
      },
      1e-3},
+    {"a matrix that a number of the block names",
+     [](Program& p) {
+       Tensor a = p.in(floats({140, 32})), b = p.in(floats({48, 32}, 2)), out = p.out({140, 16}, f32),
+              list = p.in(Data::from(std::vector<std::int32_t>{1, 1, 2, 0, 0, 0, 1}));
+       grid(7, [&](Index y) {
+         Expr own = list(y);
+         Fragment sum({rows, width}, f32, 0);
+         pipelined(2, [&](Index t) {
+           Shared left({rows, width}, f32), right({width, width}, f32);
+           copy(a.at(y * rows, t * width), left);
+           copy(b.at(own * width, t * width), right);
+           gemm(left, right.T(), sum);
+         });
+         copy(sum, out.at(y * rows, 0));
+       });
+     },
+     1e-3},
+    {"one block of the columns that run fastest",
+     [](Program& p) {
+       lang::Dim n = p.dim("n");
+       Tensor a = p.in(floats({130, 50})), b = p.in(floats({15, 50}, 2), {n, 50}),
+              out = p.out(Data::full({130, 15}, f32, 1), {130, n});
+       grid(ceildiv(n, width), 7, [&](Index x, Index y) { multiply(a, b, out, y * rows, x * width, 50); });
+     },
+     1e-3},
     {"what an earlier grid of the kernel has written",
      [](Program& p) {
        Tensor a = p.in(floats({130, 32})), b = p.in(floats({16, 32}, 2)), out = p.out({130, 16}, f32),

@@ -283,6 +283,7 @@ std::optional<std::string> GridPrinter::load_exchanged_text(const Access& access
 }
 
 std::string GridPrinter::load_text(const Access& access) {
+  if (is_narrow(access)) return fmt::format("load_narrow({})", narrow_place(access));
   if (const auto text = load_spread_text(access)) return *text;
   if (const auto text = load_exchanged_text(access)) return *text;
   const Address at = address(access);

@@ -225,8 +225,19 @@ std::string GridPrinter::emit_shift_or_mask(const Expr& e, const std::string& x)
   return fmt::format("({} {} splat({}))", grouped(x), is_division(e) ? ">>" : "&", amount);
 }
 
+// Small floats are decoded so: their bits in those of a larger one, times a large power of two.
+static bool is_of_scaled_bits(const Expr& e) {
+  constexpr double least_power = 0x1p64;
+  if (e->op != Op::mul || e->type != f32 || !is_constant(e->args[1]) || e->args[1]->type != f32) return false;
+  int exponent = 0;
+  const double power = e->args[1]->real;
+  return power >= least_power && std::frexp(power, &exponent) == 0.5 && e->args[0]->op == Op::bitcast &&
+         e->args[0]->args[0]->type == u32;
+}
+
 std::string GridPrinter::emit_operation(const Expr& e, const std::vector<std::string>& x, bool wide) {
   const DType type = e->args[0]->held();
+  if (wide && is_of_scaled_bits(e)) return fmt::format("scaled_bits({}, {})", bare(x[0]), bare(x[1]));
   if (const char* symbol = infix_of(e->op, wide)) return infix_text(e, symbol, x);
   switch (e->op) {
     case Op::neg:

@@ -103,6 +103,18 @@ std::string GridPrinter::product_text(const Gemm& n) {
   return fmt::format("gemm_bf16<{}, {}{}>(call->has_tiles, {}, ", m, columns, narrow, allocate(tiles * 1024));
 }
 
+// Whether the access is one of a loop over a tile that lies as tile registers want it (tiles.hpp).
+bool GridPrinter::is_narrow(const Access& access) const {
+  return by_tiles_ && uses_.narrow.contains(access.view.buffer.get());
+}
+
+std::string GridPrinter::narrow_place(const Access& access) {
+  const std::vector<Expr> at = coordinates(access);
+  const BufferPtr& tile = access.view.buffer;
+  return fmt::format("{}, {}, {}, {}", pointer_name(tile), tile->extent(1), as_long(at[0]),
+                     at_first_lane(at[1]));
+}
+
 // A product that was formed aside goes to c, element by element.
 void GridPrinter::add_product(const Gemm& n, const MemoryView& c, const std::string& from,
                               const std::string& row_stride) {

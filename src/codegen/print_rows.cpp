@@ -125,14 +125,15 @@ void GridPrinter::rows(const std::vector<RowOp>& group) {
     out_.line(fmt::format("{}.fetch({}, {});", ahead, scalar(variable(first.outer[0])),
                           scalar(first.outer_extents[0])));
   std::vector<RowOp> ops;
-  for (const RowOp& op : group) {
-    if (!ops.empty() && !can_share_pass(op, ops)) {
-      pass(ops);
+  const std::span<const RowOp> all(group);
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    if (!ops.empty() && !can_share_pass(group[i], ops)) {
+      pass(ops, all.subspan(i));
       ops.clear();
     }
-    ops.push_back(op);
+    ops.push_back(group[i]);
   }
-  pass(ops);
+  pass(ops, {});
   for (std::size_t i = 0; i < first.outer.size(); ++i) out_.close();
 }
 
@@ -240,6 +241,28 @@ void GridPrinter::full_vectors(const std::vector<RowOp>& ops, const std::vector<
   out_.close();
 }
 
+bool GridPrinter::accesses_narrow(const std::vector<RowOp>& ops) const {
+  bool found = false;
+  for (const RowOp& op : ops)
+    for_each_stmt(op.body, [&](const Stmt& s) {
+      for_each_view(s, [&](const View& view) { found |= uses_.narrow.contains(view.buffer.get()); });
+    });
+  return found;
+}
+
+// Tiles lie in one of two ways, which the processor decides.
+void GridPrinter::whole_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                                std::int64_t end) {
+  if (!accesses_narrow(ops)) return full_vectors(ops, accumulators, end);
+  out_.open("if (call->has_tiles != 0) {");
+  by_tiles_ = true;
+  full_vectors(ops, accumulators, end);
+  by_tiles_ = false;
+  out_.reopen("} else {");
+  full_vectors(ops, accumulators, end);
+  out_.close();
+}
+
 void GridPrinter::vectors_from(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                                std::int64_t begin) {
   const RowOp& first = ops.front();
@@ -250,16 +273,17 @@ void GridPrinter::vectors_from(const std::vector<RowOp>& ops, const std::vector<
   out_.close();
 }
 
-void GridPrinter::pass(const std::vector<RowOp>& given) {
+// `later` are the loops of the same rows that follow.
+void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> later) {
   const RowOp& first = given.front();
   if (!first.vector) return scalar_op(first);
-  std::vector<RowOp> ops = with_values_kept(given);
+  std::vector<RowOp> ops = with_values_kept(given, later);
   std::vector<std::string> accumulators;
   for (const RowOp& op : ops) accumulators.push_back(begin_reduction(op));
   facts_.add_index(first.lane, int32(0), first.extent);
   const bool is_known = is_constant(first.extent);
   const std::int64_t full = elements_in_full_vectors(ops);
-  const std::string whole = full > 0 ? whole_rows(ops) : "";
+  const std::string whole = full > 0 && !accesses_narrow(ops) ? whole_rows(ops) : "";
   out_.open("{");
   if (is_known) body(taken_of_row(ops, signature_.kernel().may_alias.empty()));
   if (!whole.empty()) {
@@ -268,7 +292,7 @@ void GridPrinter::pass(const std::vector<RowOp>& given) {
     whole_.clear();
     out_.reopen("} else {");
   }
-  if (full > 0) full_vectors(ops, accumulators, full);
+  if (full > 0) whole_vectors(ops, accumulators, full);
   if (!whole.empty()) out_.close();
   whole_.clear();
   if (!is_known || full < constant_value(first.extent)) vectors_from(ops, accumulators, full);

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "codegen/grid_printer.hpp"
+#include "codegen/rows_together.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -16,6 +17,21 @@ namespace {
 Expr held_as(const Expr& e, DType type) {
   const DType held = compute_type(type);
   return e->held() == held ? e : make(Op::cast, held, {e}, e->at);
+}
+
+// Tiles that are declared in the body, and the last of its statements that mentions each.
+std::unordered_map<const Buffer*, std::size_t> last_mentions(const Body& body) {
+  std::unordered_map<const Buffer*, std::size_t> result;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    if (const auto* declare = as<Declare>(body[i])) result.emplace(declare->tile.get(), i);
+    for_each_stmt(Body{body[i]}, [&](const Stmt& s) {
+      for_each_view(s, [&](const View& view) {
+        const auto own = result.find(view.buffer.get());
+        if (own != result.end()) own->second = i;
+      });
+    });
+  }
+  return result;
 }
 
 }  // namespace
@@ -94,17 +110,24 @@ void GridPrinter::in_scope(const Body& nested) {
 }
 
 // Neighbours that go over the same rows share a loop; tiles and pure values between them come first.
-void GridPrinter::body(const Body& statements) {
+void GridPrinter::body(const Body& given) {
+  const Body statements = rows_together(given);
+  const auto last = last_mentions(statements);
   std::vector<RowOp> group;
+  std::size_t end = 0;  // of the group
   const auto flush = [&] {
-    if (!group.empty()) rows(group);
+    if (group.empty()) return;
+    for (const auto& [tile, at] : last)
+      if (at < end) finished_.insert(tile);
+    rows(group);
     group.clear();
   };
   for (const auto& [product, copy] : late_copies(statements, uses_)) {
     late_.emplace(product, copy);
     made_by_products_.insert(copy.get());
   }
-  for (const Stmt& s : statements) {
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    const Stmt& s = statements[i];
     auto op = lane_ ? std::nullopt : row_op(s);
     if (!op) {
       const bool passes = as<Declare>(s) != nullptr || as<Let>(s) != nullptr;
@@ -112,18 +135,12 @@ void GridPrinter::body(const Body& statements) {
       stmt(s);
       continue;
     }
-    const bool fetches_next = next_ && next_->pass == s;
-    if (!group.empty()) {
-      auto joined = aligned(*op, group.front());
-      if (joined && can_join(*joined, group, signature_.kernel().may_alias.empty())) {
-        group.push_back(*joined);
-        fetches_next_ |= fetches_next;
-        continue;
-      }
-      flush();
-    }
-    group.push_back(*op);
-    fetches_next_ = fetches_next;
+    auto joined = group.empty() ? std::nullopt : aligned(*op, group.front());
+    const bool joins = joined && can_join(*joined, group, signature_.kernel().may_alias.empty());
+    if (!joins) flush();
+    fetches_next_ = (joins && fetches_next_) || (next_ && next_->pass == s);
+    group.push_back(joins ? *joined : *op);
+    end = i + 1;
   }
   flush();
 }
@@ -158,7 +175,12 @@ void GridPrinter::operator()(const Load& n, const Stmt& s) {
   define(n.variable, value, wide, true, s->at);
 }
 
-void GridPrinter::operator()(const Store& n, const Stmt&) {
+void GridPrinter::operator()(const Store& n, const Stmt& s) {
+  if (is_narrow(n.to)) {  // which rounds by itself
+    const bool rounds = n.value->op == Op::cast && n.value->type == bf16 && n.value->args[0]->type == f32;
+    const std::string value = vector(rounds ? n.value->args[0] : held_as(n.value, bf16));
+    return out_.line(fmt::format("store_narrow({}, {});", narrow_place(n.to), value), s->at);
+  }
   const Expr held = held_as(n.value, n.to.view.buffer->type);
   const std::string value = lane_ ? vector(held) : scalar(held);
   store(n.to, value, held->type == n.to.view.buffer->type);
@@ -170,6 +192,7 @@ void GridPrinter::operator()(const Declare& n, const Stmt& s) {
   const std::int64_t bytes =
       by_products ? panel_tile_bytes(*n.tile)
                   : tile_elements(*n.tile, uses_.dense.contains(n.tile.get())) * held_bytes(n.tile->type);
+  finished_.erase(n.tile.get());
   const std::string name = names_.unique(n.tile->name);
   pointers_[n.tile.get()] = name;
   const bool moves = kept_names_.contains(n.tile.get());

@@ -83,21 +83,25 @@ Values values_of(const std::vector<RowOp>& ops) {
   return result;
 }
 
-// How many statements of a pass access the tile, if all but the first, which stores it, load from the same
-// place.
-std::size_t loads_of_stored(const std::vector<RowOp>& ops, std::size_t first_op, std::size_t first,
-                            const Access& stored) {
-  std::size_t count = 0;
+// How many statements of a pass access the tile, and how many of them behind the one that stores it.
+struct Accesses {
+  std::size_t all = 0, behind = 0;
+};
+
+// If all others load from the same place.
+std::optional<Accesses> accesses_of_stored(const std::vector<RowOp>& ops, std::size_t first_op,
+                                           std::size_t first, const Access& stored) {
+  Accesses result;
   for (std::size_t i = 0; i < ops.size(); ++i)
     for (std::size_t k = 0; k < ops[i].body.size(); ++k) {
       const Access* other = access_of_tile(ops[i].body[k], stored.view.buffer.get());
       if (!other) continue;
       const bool is_store = i == first_op && k == first;
-      const bool follows = i > first_op || (i == first_op && k > first);
-      if (!is_store && !(follows && as<Load>(ops[i].body[k]) && same_place(*other, stored))) return 0;
-      ++count;
+      if (!is_store && !(as<Load>(ops[i].body[k]) && same_place(*other, stored))) return std::nullopt;
+      ++result.all;
+      result.behind += i > first_op || (i == first_op && k > first);
     }
-  return count;
+  return result;
 }
 
 // What a tile holds once the value is stored.
@@ -107,16 +111,18 @@ Expr as_held(const Expr& value, DType type, const Values& values) {
   return stays ? value : make(Op::cast, type, {value}, value->at);
 }
 
-// The value takes the place of the tile's element, which stays where others read it.
+// From where it is stored, the value takes the place of the tile's element, which stays where others read it.
 void forward(std::vector<RowOp>& ops, const VariablePtr& value, const Buffer* tile, bool stays) {
   const Values values = values_of(ops);
+  bool is_stored = false;
   for (RowOp& op : ops) {
     Body result;
     for (const Stmt& s : op.body) {
       const auto* store = as<Store>(s);
-      if (!access_of_tile(s, tile)) {
+      if (!access_of_tile(s, tile) || (!store && !is_stored)) {
         result.push_back(s);
       } else if (store) {
+        is_stored = true;
         result.push_back(statement(Let{value, as_held(store->value, tile->type, values)}, s->at));
         if (stays) result.push_back(statement(Store{store->to, variable(value, s->at)}, s->at));
       } else {
@@ -125,6 +131,21 @@ void forward(std::vector<RowOp>& ops, const VariablePtr& value, const Buffer* ti
     }
     op.body = std::move(result);
   }
+}
+
+bool is_reduced_to(std::span<const RowOp> ops, const Buffer* tile) {
+  return std::any_of(ops.begin(), ops.end(),
+                     [&](const RowOp& op) { return op.reduces && op.to.view.buffer.get() == tile; });
+}
+
+bool accesses(std::span<const RowOp> ops, const Buffer* tile) {
+  bool found = is_reduced_to(ops, tile);
+  for (const RowOp& op : ops) {
+    for_each_stmt(op.body, [&](const Stmt& s) {
+      for_each_view(s, [&](const View& view) { found |= view.buffer.get() == tile; });
+    });
+  }
+  return found;
 }
 
 bool is_same_load(const Access& a, const Access& b) {
@@ -173,7 +194,7 @@ void load_once(std::vector<RowOp>& ops, const Kernel& kernel) {
 
 }  // namespace
 
-std::vector<RowOp> GridPrinter::with_values_kept(std::vector<RowOp> ops) const {
+std::vector<RowOp> GridPrinter::with_values_kept(std::vector<RowOp> ops, std::span<const RowOp> later) const {
   if (!std::all_of(ops.begin(), ops.end(), [](const RowOp& op) { return is_plain(op.body); })) return ops;
   load_once(ops, signature_.kernel());
   for (std::size_t i = 0; i < ops.size(); ++i)
@@ -184,11 +205,15 @@ std::vector<RowOp> GridPrinter::with_values_kept(std::vector<RowOp> ops) const {
         continue;
       const Buffer* tile = store->to.view.buffer.get();
       const auto mentions = uses_.mentions.find(tile);
-      const std::size_t own = loads_of_stored(ops, i, k, store->to);
-      if (own < 2 || mentions == uses_.mentions.end()) continue;
+      const std::optional<Accesses> own = accesses_of_stored(ops, i, k, store->to);
+      if (!own || mentions == uses_.mentions.end()) continue;
+      const bool is_finished =
+          finished_.contains(tile) && !accesses(later, tile) && !is_reduced_to(ops, tile);
+      const bool stays = mentions->second != own->all && !is_finished;
+      if (own->behind == 0 && stays) continue;
       const auto value = std::make_shared<const Variable>(
           Variable{"kept", compute_type(tile->type), VariableKind::let, ops[i].body[k]->at});
-      forward(ops, value, tile, mentions->second != own);
+      forward(ops, value, tile, stays);
     }
   return ops;
 }

@@ -1,5 +1,6 @@
 #include "codegen/tiles.hpp"
 
+#include "codegen/rows.hpp"
 #include "ir/effects.hpp"
 #include "ir/zero.hpp"
 
@@ -24,6 +25,8 @@ bool is_whole_matrix(const View& view, bool& transposed) {
 bool packs(DType from, DType to) {
   return from == to || (from.is_floating() && to.is_floating() && from != f64 && to != f64);
 }
+
+constexpr std::int64_t values_of_step = 32;  // of a row of A in a tile register
 
 // Whether the statement may keep the tile as panels: it fills the whole of it from a tensor.
 bool fills(const Stmt& stmt, const View& view) {
@@ -65,9 +68,40 @@ bool reads_narrow(const Stmt& stmt, const View& view) {
          is_whole_matrix(view, transposed) && (&view == &gemm->b || (&view == &gemm->a && !transposed));
 }
 
+const Access* accessed(const Stmt& stmt) {
+  const auto* load = as<Load>(stmt);
+  const auto* store = as<Store>(stmt);
+  return load ? &load->from : store ? &store->to : nullptr;
+}
+
+// Whether a loop over all elements of a matrix accesses its own one.
+bool is_own_element(const Access& access, const For& loop) {
+  const View& view = access.view;
+  if (!view.is_tile() || !is_whole(view) || !is_own_shape(view) || !equal(loop.end, view.buffer->shape))
+    return false;
+  return is_variable(access.index[0], loop.index[0]) && is_variable(access.index[1], loop.index[1]);
+}
+
+// Whether the rows of the loop are whole steps of tile registers, and its statements have vectors.
+bool goes_by_steps(const Stmt& stmt) {
+  const auto* loop = as<For>(stmt);
+  if (!loop || loop->kind != LoopKind::parallel || loop->index.size() != 2) return false;
+  if (!is_constant(loop->end[1]) || constant_value(loop->end[1]) % values_of_step != 0) return false;
+  for (const Stmt& s : loop->body)
+    if (!as<Let>(s) && !accessed(s)) return false;
+  const std::optional<RowOp> op = row_op(stmt);
+  return op && op->vector;
+}
+
 class Uses {
  public:
   void visit(const Stmt& stmt) {
+    if (goes_by_steps(stmt)) {
+      const For& loop = *as<For>(stmt);
+      for (const Stmt& s : loop.body)
+        if (const Access* access = accessed(s); access && is_own_element(*access, loop))
+          by_rows_.insert(s.get());
+    }
     for_each_view(stmt, [&](const View& view) {
       if (!view.is_tile()) return;
       const Buffer* const tile = view.buffer.get();
@@ -75,7 +109,7 @@ class Uses {
       if (!allows_panel(stmt, view)) others_.insert(tile);
       if (reads_narrow(stmt, view))
         (&view == &as<Gemm>(stmt)->a ? as_a_ : as_b_).insert(tile);
-      else if (!fills_narrow(stmt, view))
+      else if (!fills_narrow(stmt, view) && !by_rows_.contains(stmt.get()))
         wide_.insert(tile);
     });
   }
@@ -101,6 +135,7 @@ class Uses {
   TileUses uses;
   std::unordered_set<const Buffer*> others_;  // no panels
   std::unordered_set<const Buffer*> as_a_, as_b_, wide_;
+  std::unordered_set<const StmtNode*> by_rows_;  // accesses of loops that tiles of A allow
 };
 
 }  // namespace

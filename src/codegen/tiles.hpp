@@ -25,8 +25,8 @@ bool is_product_of_bf16(const ir::Gemm& product);
 
 struct TileUses {
   std::unordered_map<const ir::Buffer*, PanelTile> panels;
-  // Of bf16, brought whole by copies, and only read by products that may go by tile registers: as A, or, of
-  // the panels above, as B.
+  // Of bf16, and only read by products that may go by tile registers: as A, or, of the panels above, as B.
+  // Copies bring them whole; loops over whole vectors may access those of A, each element its own.
   std::unordered_set<const ir::Buffer*> narrow;
   std::unordered_set<const ir::Buffer*> dense;  // seen with another shape: no padding between rows
   std::unordered_map<const ir::Buffer*, std::size_t> mentions;  // statements that access it

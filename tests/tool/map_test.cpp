@@ -53,6 +53,24 @@ TEST_F(Maps, AreDrawnWithAFieldForEachCall) {
   EXPECT_EQ(count_of(numbers, "\"refusal\""), 1) << numbers;
 }
 
+TEST(MapsOfACpu, AreMeasuredGradientsToo) {
+  const ops::CallMap products{"small", "m=64 n=64 k=64", {"", "n=96", "bf16"}, {"", "transpose_b"}};
+  const ops::CallMap gradients{"gradients",
+                               "batch=1 queries=20 keys=20 kv_heads=1 group=1 d=16 d_v=16",
+                               {"", "causal"},
+                               {"", "keys=24"}};
+  for (const auto& [op, calls] : {std::pair("gemm", &products), {"attention_backward", &gradients}}) {
+    const Map map = measure_map(ops::find_schema(op), *calls, Target::cpu(), {});
+    EXPECT_TRUE(map.measured);
+    ASSERT_EQ(map.points.size(), calls->columns.size() * calls->rows.size());
+    for (const MapPoint& point : map.points) {
+      EXPECT_EQ(point.refusal, "");
+      EXPECT_GT(point.seconds, 0);
+      EXPECT_TRUE(point.use > 0 && point.use <= 1) << point.use;
+    }
+  }
+}
+
 // A sample of the calls of every map; with TEGULA_TEST_ROWS=all a larger one. The others are for `tegula
 // bench --map`.
 class PlansOfMaps : public testing::TestWithParam<const ops::OperatorSchema*> {

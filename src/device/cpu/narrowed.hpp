@@ -92,6 +92,28 @@ TEGULA_CPU_SHARED void copy_narrow_columns(char* to, long k, long n, const bf16*
 
 #endif
 
+// ---- rows of A that loops compute: W values of row i from column j on, both multiples of W
+
+#if TEGULA_CPU_W == 16
+TEGULA_CPU_INLINE bf16* narrow_row_part(float* tile, long k, long i, long j) {
+  const long of_row = i / tile_rows * tile_steps(k) * tile_bytes + i % tile_rows * 64;
+  return (bf16*)((char*)tile + of_row + j / tile_step * tile_bytes) + j % tile_step;
+}
+TEGULA_CPU_INLINE vf load_narrow(float* tile, long k, long i, long j) {
+  return load(narrow_row_part(tile, k, i, j));
+}
+// Numbers below 2^-126 become zeros, as products take them.
+TEGULA_CPU_INLINE void store_narrow(float* tile, long k, long i, long j, vf x) {
+  vector_u16 bits;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(x));
+  store_as(narrow_row_part(tile, k, i, j), bits);
+}
+#else
+// No such processor has tile registers.
+TEGULA_CPU_INLINE vf load_narrow(float*, long, long, long) { return vf{}; }
+TEGULA_CPU_INLINE void store_narrow(float*, long, long, long, vf) {}
+#endif
+
 // m rows of a tile of k columns, from row `first` on, which products read as A. Rows of the other form are
 // `stride` apart.
 TEGULA_CPU_TEMPLATE void load_narrow_a([[maybe_unused]] int32_t has_tiles, float* to, long stride, long m,

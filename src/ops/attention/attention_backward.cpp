@@ -32,7 +32,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
       c.on_gpu() && should_move_rows(c.call(), {"dout", "q", "k", "v"}, problem, forward);
   const BackwardPlan plan = c.on_gpu()
                                 ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles, traits)
-                                : BackwardPlan{plan_attention_backward(problem, c->tiles)};
+                                : plan_attention_backward_on_cpu(problem, forward.compute, c->tiles, traits);
   return {.type = forward.type,
           .compute = forward.compute,
           .dim = forward.dim,
@@ -52,6 +52,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .one_pass = plan.one_pass,
           .ordered = plan.ordered,
           .late = plan.late,
+          .shares = plan.shares,
           .rows_first = plan.rows_first};
 }
 

@@ -54,6 +54,11 @@ void BackwardProgram::key_grid(KeySums sums) {
   else if (c.ordered)
     options.order = Order::grouped(most_heads_at_once);
   Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
+  if (c.shares)
+    return grid(c.shares, heads, sequences(), options, [&](Index part, Index h, Index b) {
+      share.emplace(part);
+      serial(ceildiv(tiles - part, c.shares), [&](Index n) { key_block(sums, part + n * c.shares, h, b); });
+    });
   Expr columns = c.splits > 1 ? heads * c.splits : Expr(heads);
   if (k_tiles)
     return grid(k_tiles->count(), columns, 1, options, [&](Index x, Index h, Index) {
@@ -98,10 +103,20 @@ void BackwardProgram::key_block(KeySums sums, const Expr& x, const Index& h, con
   tile.store(views.of_keys(*dk), views.of_keys(*dv), first);
 }
 
+// No other block adds to these rows.
+KeyGradient::Receiver BackwardProgram::adds_to(const Tensor& to, const Expr& row) const {
+  return [this, to, row](const Fragment& contribution) {
+    Fragment sums = load(to.at(row), {c.queries, c.features()});
+    parallel(sums, [&](Index i, Index j) { sums(i, j) += contribution(i, j); });
+    copy(sums, to.at(row));
+  };
+}
+
 // Adds to the sums of dq of the queries from `row` on.
 KeyGradient::Receiver BackwardProgram::receiver(const Expr& x, const Expr& row,
                                                 const HeadViews& views) const {
   if (!sum) return {};
+  if (c.shares) return adds_to(views.vector(sum->slice(*share)), row);
   Expr order = c.left ? x - first_seen(row, views.of_queries(*q).extent(0), views.of_keys(*k).extent(0)) : x;
   return [this, row, order, views](const Fragment& contribution) {
     const Tensor to = views.vector(*sum);

@@ -31,6 +31,9 @@ struct AttentionBackwardKernel {
   bool one_pass = false;    // dq is summed over the blocks of keys in f32
   bool ordered = false;     // in their order
   bool late = false;        // each step multiplies out what the step before contributes to dq
+  // Blocks of a head on a CPU, each of which goes through its share of the tiles of keys and sums dq by
+  // itself.
+  int shares = 0;
   bool rows_first = false;  // blocks of keys meet all heads of the group for a tile of queries, then the next
 
   // The tiles of the pass over queries, and of the passes over keys.
@@ -55,6 +58,7 @@ struct AttentionBackwardKernel {
                       labelled("left", left), labelled("right", right), softcap, labelled("sinks", sinks),
                       labelled("dlse", dlse), labelled("varlen", varlen), labelled("listed", listed),
                       labelled("one_pass", one_pass), labelled("ordered", ordered), labelled("late", late),
+                      labelled("shares_", shares > 0 ? std::optional(shares) : std::nullopt),
                       labelled("rows_first", rows_first));
   }
 };
@@ -62,10 +66,11 @@ struct AttentionBackwardKernel {
 // Four grids: delta of the queries, dq by tiles of queries, dk and dv by tiles of keys, dsinks by heads. No
 // two blocks write one element, so that nothing depends on their order. With a `step` dk and dv have grids of
 // their own, since registers hold one sum. In one pass, dk and dv come first and
-// add what they know of dq, which saves two of the seven products. Arguments: dout as out, then q, k, v,
-// out, lse as in attention_kernel, dq, dk, dv, scale (with log2(e)); then, where the instance has them, left,
-// right, cap, sinks and dsinks [kv heads, group], dlse as lse, and for packed sequences q_begin, k_begin
-// [sequences + 1], longest_q, longest_k, and the lists.
+// add what they know of dq, which saves two of the seven products. With `shares` a block has sums of dq of
+// its own, which a grid adds up. Arguments: dout as out, then q, k, v, out, lse as in attention_kernel, dq,
+// dk, dv, scale (with log2(e)); then, where the instance has them, left, right, cap, sinks and dsinks [kv
+// heads, group], dlse as lse, and for packed sequences q_begin, k_begin [sequences + 1], longest_q,
+// longest_k, and the lists.
 lang::Kernel attention_backward_kernel(const AttentionBackwardKernel& instance);
 
 }  // namespace tegula::ops

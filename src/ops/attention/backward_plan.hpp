@@ -14,6 +14,7 @@ struct BackwardPlan {
   bool one_pass = false, ordered = false, late = false;
   int step = 0, splits = 1;
   bool rows_first = false;
+  int shares = 0;
 };
 // Whether a tile of queries sees all blocks of keys, all up to some block, or those of a window. Of packed
 // sequences each has blocks of its own, which do not take turns.
@@ -23,6 +24,8 @@ struct BackwardTraits {
   bool softcap = false, deterministic = true;
   bool hopper = true;  // its instructions and its shared memory
 };
+BackwardPlan plan_attention_backward_on_cpu(const AttentionProblem& problem, DType compute,
+                                            const AttentionTiles& given, const BackwardTraits& traits);
 // Whether tiles of fewer features are better filled up with zeros: one pass sums all gradients of 128.
 inline constexpr int features_of_one_pass = 128;
 bool pads_to_one_pass(const AttentionProblem& problem, DType type, const AttentionTiles& given,

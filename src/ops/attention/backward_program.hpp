@@ -27,6 +27,7 @@ struct BackwardProgram {
   std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
   std::optional<LargeScores> large;
   std::optional<PackedTiles> q_tiles, k_tiles;
+  std::optional<Expr> share;  // that the block goes through
 
   explicit BackwardProgram(const AttentionBackwardKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -53,8 +54,10 @@ struct BackwardProgram {
     delta.emplace(workspace("delta", padded, f32));
     base.emplace(workspace("base", padded, f32));
     large.emplace();
+    const Extents shares = c.shares ? Extents{c.shares} : Extents{};
     if (c.one_pass)
-      sum.emplace(workspace("sum", joined(vector, {c.features()}), f32, {.zero = !starts_uncleared()}));
+      sum.emplace(workspace("sum", joined(joined(shares, vector), {c.features()}), f32,
+                            {.zero = !starts_uncleared()}));
     if (c.splits > 1) {
       dk_splits.emplace(workspace("dk_parts", splits_of(c.features()), f32));
       dv_splits.emplace(workspace("dv_parts", splits_of(c.features_v()), f32));
@@ -144,6 +147,7 @@ struct BackwardProgram {
   void key_grid(KeySums sums);
   void sum_splits(const Tensor& sums, const Tensor& to, int features);
   void sum_grid();
+  void sum_shares();
   void sink_grid();
   void query_block(const Expr& x, const Index& h, const Expr& b);
   void key_block(KeySums sums, const Expr& x, const Index& h, const Expr& b);
@@ -157,6 +161,7 @@ struct BackwardProgram {
                            const Expr& kv_head, const Range& members);
   void add_rows(KeyGradient& tile, KeySums sums, const HeadViews& views, const ScoreRange& visible,
                 const Expr& row, const KeyGradient::Receiver& receive);
+  KeyGradient::Receiver adds_to(const Tensor& to, const Expr& row) const;
   KeyGradient::Receiver receiver(const Expr& x, const Expr& row, const HeadViews& views) const;
   // One of base and delta, whose rows are padded.
   Tensor padded(const Tensor& t, const HeadViews& views) const {

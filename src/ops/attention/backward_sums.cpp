@@ -40,7 +40,19 @@ void BackwardProgram::copy_rows() {
   dv.emplace(with_features("dv_rows", *dv, c.features_v()));
 }
 
+// In the order of the shares.
+void BackwardProgram::sum_shares() {
+  grid(ceildiv(*queries, delta_rows), heads * members(), *batch, [&](Index x, Index h, Index b) {
+    Expr kv_head = h / members(), member = h % members(), row = x * delta_rows;
+    Fragment rows("rows", {delta_rows, c.features()}, f32, 0);
+    add_splits(rows, c.shares, [&](int part) { return sum->slice(part).slice(b, kv_head, member).at(row); });
+    parallel(rows, [&](Index i, Index j) { rows(i, j) *= gradient().factor(); });
+    copy(rows, dq->slice(b, all, kv_head, member).at(row));
+  });
+}
+
 void BackwardProgram::sum_grid() {
+  if (c.shares) return sum_shares();
   Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
   grid(ceildiv(*queries, delta_rows), heads * members(), batches, [&](Index x, Index h, Index b) {
     Expr kv_head = h / members(), member = h % members();

@@ -1,5 +1,6 @@
 #include "ops/grouped_gemm/kernel.hpp"
 
+#include "ops/pieces/product_plan.hpp"
 #include "ops/products/epilogue.hpp"
 #include "ops/products/operand_tile.hpp"
 #include "ops/products/product_tiles.hpp"
@@ -55,7 +56,10 @@ GroupedGemmKernel planned(GroupedGemmKernel t, const GroupedProduct& product, co
   t.compute = multiplied_type(t.type, call.on_gpu());
   if (t.type != f32) t.precision = Precision::ieee;
   if (!call.on_gpu()) {
-    t.m = product.rows <= 16 ? 16 : 64, t.n = product.n <= 64 ? 64 : 128;
+    // Groups end amid tiles, of which larger ones waste more.
+    constexpr GemmTiles largest{128, 256, 256};
+    const GemmTiles tiles = plan_product({product.groups, product.rows, product.n, product.k}, {}).tiles;
+    t.m = std::min(tiles.m, largest.m), t.n = std::min(tiles.n, largest.n), t.k = tiles.k;
     return t;
   }
   const bool is_16_bits = t.compute.bits() == 16;
