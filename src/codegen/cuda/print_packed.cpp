@@ -53,8 +53,7 @@ bool CudaGridPrinter::is_masked_later(const VariablePtr& v) const {
 void CudaGridPrinter::declare_factors(const std::string& name, const layout::Layout& layout,
                                       const passes::ExactFactors& own, const Loc& at) {
   out_.line(fmt::format("uint32_t {}[{}];", name, layout.register_count()), at);
-  if (own.factor)
-    out_.line(fmt::format("uint32_t {}[{}];", factors_of(name), layout.register_count()), at);
+  if (own.factor) out_.line(fmt::format("uint32_t {}[{}];", factors_of(name), layout.register_count()), at);
 }
 
 void CudaGridPrinter::store_factors(const Access& to, const passes::ExactFactors& own) {

@@ -172,9 +172,8 @@ FactoredFragments factored_fragments(const Body& body, const Layouts& layouts,
     }
   };
   walk(body);
-  std::erase_if(result, [&](const auto& own) {
-    return other.contains(own.first) || !converted.contains(own.first);
-  });
+  std::erase_if(result,
+                [&](const auto& own) { return other.contains(own.first) || !converted.contains(own.first); });
   return result;
 }
 

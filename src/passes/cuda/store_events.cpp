@@ -69,7 +69,8 @@ int boxes_of_store(const Stmt& s, int consumers) {
   const auto* sum = as<Accumulate>(s);
   const View &from = sum ? sum->tile : as<Copy>(s)->from, &to = sum ? sum->to : as<Copy>(s)->to;
   const std::int64_t columns = row_bytes / to.buffer->type.bytes(), groups = consumers / 128;
-  if (is_stored_transposed(s)) return static_cast<int>(store_buffers * from.extent(1) / (store_rows * groups));
+  if (is_stored_transposed(s))
+    return static_cast<int>(store_buffers * from.extent(1) / (store_rows * groups));
   return static_cast<int>(from.buffer->elements() / (store_rows * groups * columns));
 }
 
