@@ -11,15 +11,13 @@
 namespace tegula::emulation {
 namespace exact_factors_test {
 
-using namespace lang;
-
 constexpr std::chrono::seconds most_time{60};
 constexpr int rows = 64, columns = 64, few = 16;
 
 struct Factored {
   const char* name;
   // The element of a word and of a number that its row has.
-  Expr (*element)(const Expr& word, const Expr& factor);
+  lang::Expr (*element)(const lang::Expr& word, const lang::Expr& factor);
   DType factor = bf16;
   bool in_pairs = true;
   bool read_again = false;  // the numbers are stored, too
@@ -28,12 +26,14 @@ struct Factored {
 
 void PrintTo(const Factored& c, std::ostream* out) { *out << c.name; }
 
-Expr number_of(const Expr& word) { return bitcast(word & 0x81c00000u, f32); }
-Expr exponent(const Expr& byte) {
+lang::Expr number_of(const lang::Expr& word) { return bitcast(word & 0x81c00000u, f32); }
+lang::Expr exponent(const lang::Expr& byte) {
+  using namespace lang;
   return bitcast(select(byte == 255, 0x7fc00000u, max(u32(byte) << 23u, 1u << 22u)), f32);
 }
 
 lang::Kernel product(const Factored& c) {
+  using namespace lang;
   return kernel("factored", [&] {
     lang::Tensor words = input("words", {rows, columns}, u32), factors = input("factors", {rows}, c.factor),
                  a = input("a", {few, columns}, c.operand), out = output("out", {rows, few}, f32);
@@ -81,7 +81,8 @@ TEST_P(ExactFactors, GiveTheSame) {
   for (int i = 0; i < rows * columns; ++i) words.data_as<std::uint32_t>()[i] = 2654435761u * (i + 1u);
   const auto bits = [&](Target target) {
     Tensor out = Tensor::full({rows, few}, f32, NAN);
-    compile(program, target).call_in_order({words, factors_of(c.factor), a.to(c.operand), out});
+    const std::vector<Argument> values{words, factors_of(c.factor), a.to(c.operand), out};
+    compile(program, target).call_in_order(values);
     return out.values<float>();
   };
   const auto wanted = bits(Target::interpreter()), got = bits(Target::emulated_sm90());
@@ -94,29 +95,44 @@ TEST_P(ExactFactors, GiveTheSame) {
 INSTANTIATE_TEST_SUITE_P(
     Table, ExactFactors,
     ::testing::Values(
-        Factored{"powers", [](const Expr& w, const Expr& x) { return number_of(w) * 0x1p126f * exponent(x); },
-                 u8},
-        Factored{"of_bf16", [](const Expr& w, const Expr& x) { return number_of(w) * 0x1p126f * x; }},
-        Factored{"of_e4m3", [](const Expr& w, const Expr& x) { return x * (0x1p126f * number_of(w)); }, e4m3},
-        Factored{"without_factor", [](const Expr& w, const Expr&) { return number_of(w) * 0x1p126f; }},
-        Factored{"of_f32", [](const Expr& w, const Expr& x) { return number_of(w) * 0x1p126f * x; }, f32,
+        Factored{
+            "powers",
+            [](const lang::Expr& w, const lang::Expr& x) { return number_of(w) * 0x1p126f * exponent(x); },
+            u8},
+        Factored{"of_bf16",
+                 [](const lang::Expr& w, const lang::Expr& x) { return number_of(w) * 0x1p126f * x; }},
+        Factored{"of_e4m3",
+                 [](const lang::Expr& w, const lang::Expr& x) { return x * (0x1p126f * number_of(w)); },
+                 e4m3},
+        Factored{"without_factor",
+                 [](const lang::Expr& w, const lang::Expr&) { return number_of(w) * 0x1p126f; }},
+        Factored{"of_f32",
+                 [](const lang::Expr& w, const lang::Expr& x) { return number_of(w) * 0x1p126f * x; }, f32,
                  false},
-        Factored{"small_power", [](const Expr& w, const Expr& x) { return number_of(w) * 0x1p20f * x; }, bf16,
+        Factored{"small_power",
+                 [](const lang::Expr& w, const lang::Expr& x) { return number_of(w) * 0x1p20f * x; }, bf16,
                  false},
         Factored{"no_power_of_two",
-                 [](const Expr& w, const Expr& x) { return number_of(w) * 0x1.8p126f * x; }, bf16, false},
-        Factored{"factors_first", [](const Expr& w, const Expr& x) { return number_of(w) * (x * 0x1p126f); },
-                 bf16, false},
+                 [](const lang::Expr& w, const lang::Expr& x) { return number_of(w) * 0x1.8p126f * x; }, bf16,
+                 false},
+        Factored{"factors_first",
+                 [](const lang::Expr& w, const lang::Expr& x) { return number_of(w) * (x * 0x1p126f); }, bf16,
+                 false},
         Factored{"long_numbers",
-                 [](const Expr& w, const Expr& x) { return bitcast(w & 0x81c00800u, f32) * 0x1p126f * x; },
+                 [](const lang::Expr& w, const lang::Expr& x) {
+                   return bitcast(w & 0x81c00800u, f32) * 0x1p126f * x;
+                 },
                  bf16, false},
         Factored{"of_infinite_bits",
-                 [](const Expr& w, const Expr& x) { return bitcast(w & 0x7fc00000u, f32) * 0x1p126f * x; },
+                 [](const lang::Expr& w,
+                    const lang::Expr& x) { return bitcast(w & 0x7fc00000u, f32) * 0x1p126f * x; },
                  bf16, false},
-        Factored{"read_again", [](const Expr& w, const Expr& x) { return number_of(w) * 0x1p126f * x; }, bf16,
+        Factored{"read_again",
+                 [](const lang::Expr& w, const lang::Expr& x) { return number_of(w) * 0x1p126f * x; }, bf16,
                  false, true},
-        Factored{"operand_of_f16", [](const Expr& w, const Expr& x) { return number_of(w) * 0x1p126f * x; },
-                 bf16, false, false, f16}),
+        Factored{"operand_of_f16",
+                 [](const lang::Expr& w, const lang::Expr& x) { return number_of(w) * 0x1p126f * x; }, bf16,
+                 false, false, f16}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace exact_factors_test
