@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Turned{"second_box_outside", 160, 64, 70, f16}, Turned{"f32", 80, 128, 75, f32},
                       Turned{"odd_eights", 72, 128, 72, bf16, false},
                       Turned{"two_blocks_of_a_group", 80, 256, 170, bf16, true, 256},
-                      Turned{"three_blocks", 48, 192, 100, f16, true, 128},
+                      Turned{"three_blocks_of_one_group", 48, 192, 100, f16, false, 128},
                       Turned{"two_blocks_of_f32", 48, 256, 75, f32, true, 256}),
     [](const auto& info) { return std::string(info.param.name); });
 
