@@ -98,6 +98,7 @@ struct Turned {
   int stored;         // rows of the tensor
   DType type = bf16;
   bool by_engine = true;
+  int threads = 2 * columns;  // fewer: a warp group has several 64 columns
 };
 
 lang::Kernel turned_product(const Turned& c) {
@@ -106,7 +107,7 @@ lang::Kernel turned_product(const Turned& c) {
     lang::Tensor a = input("a", {c.stored, steps * depth}, bf16),
                  b = input("b", {c.columns, steps * depth}, bf16),
                  out = inout("out", {c.stored, c.columns}, c.type);
-    grid(ceildiv(c.stored, c.rows), {.threads = 2 * c.columns}, [&](Index y) {
+    grid(ceildiv(c.stored, c.rows), {.threads = c.threads}, [&](Index y) {
       Fragment sum({c.rows, c.columns}, f32, 0);
       pipelined(steps, {.stages = 2}, [&](Index n) {
         Shared a_tile({c.rows, depth}, bf16), b_tile({c.columns, depth}, bf16);
@@ -147,7 +148,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Turned{"cut_by_the_tensor", 160, 128, 257}, Turned{"one_group", 48, 64, 48},
                       Turned{"few_rows", 16, 64, 16, bf16, false},
                       Turned{"second_box_outside", 160, 64, 70, f16}, Turned{"f32", 80, 128, 75, f32},
-                      Turned{"odd_eights", 72, 128, 72, bf16, false}),
+                      Turned{"odd_eights", 72, 128, 72, bf16, false},
+                      Turned{"two_blocks_of_a_group", 80, 256, 170, bf16, true, 256},
+                      Turned{"three_blocks_of_one_group", 48, 192, 100, f16, false, 128},
+                      Turned{"two_blocks_of_f32", 48, 256, 75, f32, true, 256}),
     [](const auto& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(

@@ -127,6 +127,10 @@ class CudaGridPrinter : private RowPrinter {
   bool exchange(const ir::For& n, const ir::Stmt& stmt);
 
   // ---- packed fragments (print_packed.cpp)
+  bool is_masked_later(const ir::VariablePtr& v) const;
+  void declare_factors(const std::string& name, const layout::Layout& layout, const passes::ExactFactors& own,
+                       const Loc& at);
+  void store_factors(const ir::Access& to, const passes::ExactFactors& own);
   void pack(const passes::Conversion& n, const Loc& at);
   void fill_words(const passes::Filling& n, const Loc& at);
 

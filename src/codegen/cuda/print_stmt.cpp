@@ -121,7 +121,7 @@ void CudaGridPrinter::operator()(const Let& n, const Stmt& s) {
   begin(s);
   const bool reads_mutable = n.value->op == Op::variable && n.value->variable->kind == VariableKind::mutable_;
   if (!reads_mutable && has_affine_form(n.value->held())) facts_.define(n.variable, n.value);
-  const std::string text = value(n.value);
+  const std::string text = value(is_masked_later(n.variable) ? n.value->args[0] : n.value);
   define(n.variable, text, true, s->at);
   if (!reads_mutable) return;
   values_.forget_names(n.variable);
@@ -152,6 +152,8 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
 
 void CudaGridPrinter::operator()(const Store& n, const Stmt& s) {
   begin(s);
+  if (const auto own = plan_.forms.factored.find(n.to.view.buffer.get()); own != plan_.forms.factored.end())
+    return store_factors(n.to, own->second);
   const std::string text = value(n.value);
   if (!is_packed(s)) return store(n.to, n.value, text);
   if (vectors_->in_parts.contains(s.get()))
@@ -169,6 +171,8 @@ void CudaGridPrinter::operator()(const Declare& n, const Stmt& s) {
   if (plan_.forms.packed.contains(n.tile.get()))
     out_.line(fmt::format("uint32_t {}[{}];", name, layout.register_count() / elements_of_word(n.tile->type)),
               s->at);
+  else if (const auto own = plan_.forms.factored.find(n.tile.get()); own != plan_.forms.factored.end())
+    declare_factors(name, layout, own->second, s->at);
   else
     declare_fragment(name, n.tile->type, layout, s->at);
 }

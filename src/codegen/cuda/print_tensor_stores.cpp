@@ -44,9 +44,12 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   if (plan.transposed) {
     result.column += fmt::format(" + thread / 128 * {}", passes::store_rows);
     const bool by_rows = to.buffer->type != f32;
-    for (int box = 0; box < passes::store_buffers; ++box)
-      result.boxes.push_back({std::to_string(box * plan.rows * plan.columns),
-                              by_rows ? 0 : box * plan.columns, by_rows ? box * plan.rows : 0});
+    const int apart = static_cast<int>(passes::store_rows * parts.along_m);
+    result.registers = by_rows ? plan.rows : plan.rows / 2;  // of 64 rows, with the columns of two boxes
+    for (int first = 0; first < from.extent(1); first += apart)
+      for (int box = 0; box < passes::store_buffers; ++box)
+        result.boxes.push_back({std::to_string(box * plan.rows * plan.columns),
+                                first + (by_rows ? 0 : box * plan.columns), by_rows ? box * plan.rows : 0});
     return result;
   }
   const std::int64_t columns = from.buffer->extent(1) / parts.along_n;
@@ -102,9 +105,11 @@ void CudaGridPrinter::stage_boxes(std::size_t count) {
   store_->end += count;
   if (n.transposed) {
     const bool is_f32 = (sum ? sum->to : as<Copy>(store_->stmt)->to).buffer->type == f32;
-    return out_.line(is_f32 ? fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, fragment)
+    const std::string held =
+        plus(fragment, static_cast<std::int64_t>(store_->first / passes::store_buffers) * n.registers);
+    return out_.line(is_f32 ? fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, held)
                             : fmt::format("tg::stage_columns<{}>({}, {}, {});",
-                                          n.rows * passes::store_buffers, n.staging, fragment, team_.thread));
+                                          n.rows * passes::store_buffers, n.staging, held, team_.thread));
   }
   for (std::size_t i = store_->first; i < store_->end; ++i)
     out_.line(fmt::format("tg::stage_words_of({}, {});", plus(n.staging, n.boxes[i].buffer),

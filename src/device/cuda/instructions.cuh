@@ -97,6 +97,15 @@ TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) {
   return r;
 }
 
+// The upper halves of two words, that of the first in the low half.
+TG_DEVICE uint32_t upper_halves(uint32_t low, uint32_t high) { return __byte_perm(low, high, 0x7632); }
+// Both products of words of two numbers, each rounded once.
+TG_DEVICE uint32_t times_bf16(uint32_t x, uint32_t y) {
+  uint32_t r;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(0x80008000u));
+  return r;
+}
+
 // Results below 2^-126 are 0.
 TG_DEVICE float exp2_approximate(float x) {
   float r;

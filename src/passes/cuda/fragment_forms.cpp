@@ -372,7 +372,8 @@ std::optional<Conversion> matrix_load(const Stmt& s, const Computing& own) {
 }
 
 FragmentForms fragment_forms(const Body& body, const Computing& own) {
-  FragmentForms result{packed_of(body, own), {}};
+  FragmentForms result{packed_of(body, own), {}, {}};
+  result.factored = factored_fragments(body, own.layouts, result.packed);
   result.packed.merge(sums_in_words(body, own));
   result.unrounded = unrounded_of(body, own, result.packed);
   return result;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "passes/cuda/exact_factors.hpp"
 #include "passes/cuda/infer_layouts.hpp"
 
 namespace tegula::passes {
@@ -23,6 +24,7 @@ struct Conversion {
 struct FragmentForms {
   Buffers packed;     // in words
   Buffers unrounded;  // as computed: whoever reads them rounds
+  FactoredFragments factored;  // as words and factors, which are multiplied where they are converted
 };
 
 // The threads that run a body together, and what is known of it.

@@ -36,16 +36,17 @@ int box_rows(const View& from, DType type, bool is_transposed) {
   return static_cast<int>(from.extent(0)) / (type == f32 ? 1 : store_buffers);
 }
 
-// The 64 rows of a warp group are the columns of both its boxes, whose swizzled rows come in eights. Threads
-// store sixteen rows as fast by themselves.
+// 64 rows that a warp group holds together are the columns of two boxes, whose swizzled rows come in eights.
+// Threads store sixteen rows as fast by themselves, and the rest of a group that is alone a little faster.
 bool fits_transposed(const View& from, const View& to, const HeldSum& sum, int rows) {
   constexpr int swizzled_together = 8, least_rows = 32;
   const DType type = to.buffer->type;
+  const std::int64_t apart = store_rows * sum.parts.along_m;
   const bool is_type = type == f32 || type == f16 || type == bf16;
   const bool has_rows = type == f32 || (from.extent(0) % (store_buffers * swizzled_together) == 0 &&
                                         from.extent(0) >= least_rows);
   return is_type && has_rows && sum.parts.along_n == 1 && rows <= most_in_box &&
-         from.extent(1) == store_rows * sum.parts.along_m;
+         from.extent(1) % apart == 0 && (sum.parts.along_m > 1 || from.extent(1) == apart);
 }
 
 const View& stored_fragment(const Stmt& s) {

@@ -18,8 +18,8 @@ struct TensorStore {
   std::vector<int> box;  // elements along each dimension of the tensor, the last one left out
   int rows = 0, columns = 0;
   int pack = 1;  // rows of the fragment that share a coordinate of the first axis
-  // The fragment is stored transposed: a warp group's rows are columns of the tensor, and its boxes together
-  // have all rows.
+  // The fragment is stored transposed: rows that a warp group holds together are columns of the tensor, and
+  // two boxes together have all rows.
   bool transposed = false;
 };
 

@@ -68,8 +68,9 @@ bool is_engine_store(const Stmt& s) {
 int boxes_of_store(const Stmt& s, int consumers) {
   const auto* sum = as<Accumulate>(s);
   const View &from = sum ? sum->tile : as<Copy>(s)->from, &to = sum ? sum->to : as<Copy>(s)->to;
-  if (is_stored_transposed(s)) return store_buffers;
   const std::int64_t columns = row_bytes / to.buffer->type.bytes(), groups = consumers / 128;
+  if (is_stored_transposed(s))
+    return static_cast<int>(store_buffers * from.extent(1) / (store_rows * groups));
   return static_cast<int>(from.buffer->elements() / (store_rows * groups * columns));
 }
 
@@ -174,7 +175,8 @@ int StoreEvents::sent_since(const Stmt& s) const {
 void StoreEvents::by_itself(const Stmt& s, Events& out) {
   const auto* sum = as<Accumulate>(s);
   const BufferPtr& from = sum ? sum->tile.buffer : as<Copy>(s)->from.buffer;
-  const int count = boxes_of_store(s, roles_.consumers), batch = count <= store_buffers ? count : 1;
+  const int count = boxes_of_store(s, roles_.consumers),
+            batch = count <= store_buffers || is_stored_transposed(s) ? std::min(count, store_buffers) : 1;
   const auto add = [&](What what, Who who = Who::all, const std::string& name = "") {
     out.push_back(event_of(std::move(what), s, who, name));
   };
@@ -184,7 +186,7 @@ void StoreEvents::by_itself(const Stmt& s, Events& out) {
   };
   std::optional<Access> to;  // of which the words count the turns
   for (int first = 0; first < count; first += batch) {
-    begin(first == 0 ? sent_since(s) : store_buffers - 1);
+    begin(first == 0 ? sent_since(s) : store_buffers - batch);
     stage(s, from, first, batch, out);
     if (has_turns(sum) && first == 0) {
       const Access own = words(*sum, Taker::groups);
