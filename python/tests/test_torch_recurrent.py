@@ -116,6 +116,41 @@ def test_chunk_gated_delta_rule_of_packed_sequences():
         torch.testing.assert_close(states[n], state[0], rtol=1e-4, atol=1e-4)
 
 
+def test_chunk_gated_delta_rule_of_raw_gates_and_shares():
+    q, k, v, _ = of_heads()
+    state = torch.randn(2, 2, 4, 8, requires_grad=True)
+    raw, logits, rates, bias = (torch.randn(*s, requires_grad=True) for s in ((2, 19, 2), (2, 19, 2), (2,), (2,)))
+    out, last = tegula_torch.chunk_gated_delta_rule(
+        q * 0.3, k * 0.3, v, raw, logits, initial_state=state, output_final_state=True, use_beta_sigmoid_in_kernel=True,
+        allow_neg_eigval=True, state_v_first=True, use_gate_in_kernel=True, A_log=rates, dt_bias=bias, chunk_size=32,
+    )  # fmt: skip
+    decay = (-rates.exp() * torch.nn.functional.softplus(raw + bias)).exp()
+    wanted, end = recurrence(q * 0.3, k * 0.3, v, decay, 2 * logits.sigmoid(), state.mT)
+    assert_alike((out, last), (wanted, end.mT), [q, k, v, raw, logits, rates, bias, state])
+
+
+def test_fused_chunk_linear_attn_goes_on_from_sums():
+    q, k, v, _ = (x.detach() for x in of_heads())
+    q, k = q.exp(), k.exp()
+    whole, (state, sums) = tegula_torch.fused_chunk_linear_attn(
+        q, k, v, initial_state=(torch.zeros(2, 2, 8, 4), torch.zeros(2, 1, 2, 8)), output_final_state=True
+    )
+    torch.testing.assert_close(sums, k.sum(1, keepdim=True))
+    _, first = tegula_torch.fused_chunk_linear_attn(
+        q[:, :7], k[:, :7], v[:, :7], initial_state=(torch.zeros(2, 2, 8, 4), torch.zeros(2, 1, 2, 8)),
+        output_final_state=True,
+    )  # fmt: skip
+    rest, last = tegula_torch.fused_chunk_linear_attn(
+        q[:, 7:], k[:, 7:], v[:, 7:], initial_state=first, output_final_state=True
+    )
+    torch.testing.assert_close(rest, whole[:, 7:], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(last[0], state, rtol=1e-4, atol=1e-4)
+    packed, _ = tegula_torch.fused_chunk_linear_attn(
+        *(x.flatten(0, 1)[None] for x in (q, k, v)), cu_seqlens=torch.tensor([0, 19, 38])
+    )
+    torch.testing.assert_close(packed[0].unflatten(0, (2, 19)), whole, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("normalize", [False, True])
 def test_fused_chunk_linear_attn(normalize):
     q, k, v, state = of_heads()
@@ -188,6 +223,21 @@ def test_refusals():
     q, k, v, state = of_heads()
     with pytest.raises(ValueError, match="head_first"):
         tegula_torch.chunk_retention(q, k, v, head_first=True)
+    g, beta = torch.zeros(2, 19, 2), torch.rand(2, 19, 2)
+    for name, value in (("cp_context", object()), ("chunk_size", 0), ("unknown", 1)):
+        with pytest.raises(ValueError, match=f"{name}: expected"):
+            tegula_torch.chunk_gated_delta_rule(q, k, v, g, beta, **{name: value})
+        with pytest.raises(ValueError, match=f"{name}: expected"):
+            tegula_torch.chunk_retention(q, k, v, **{name: value})
+    with pytest.raises(ValueError, match="A_log: expected"):
+        tegula_torch.chunk_gated_delta_rule(q, k, v, g, beta, use_gate_in_kernel=True)
+    with pytest.raises(ValueError, match="allow_neg_eigval: expected"):
+        tegula_torch.chunk_gated_delta_rule(q, k, v, g, beta, allow_neg_eigval=True)
+    with pytest.raises(ValueError, match="chunk_size: expected at least 1, given 0"):
+        tegula_torch.mamba_chunk_scan_combined(
+            torch.randn(1, 4, 2, 4), torch.rand(1, 4, 2), -torch.rand(2), torch.randn(1, 4, 1, 8),
+            torch.randn(1, 4, 1, 8), 0,
+        )  # fmt: skip
     with pytest.raises(ValueError, match="head_dim: expected a divisor of expand"):
         tegula_torch.Mamba2(24, head_dim=64)
     with pytest.raises(ValueError, match="layer: expected 0 to 1, given 2"):

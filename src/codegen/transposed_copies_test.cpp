@@ -24,6 +24,26 @@ void turned(Program& p, int rows, int columns, DType type, bool dense = false) {
   });
 }
 
+// Of a tensor that may lack the last rows and columns.
+void stored(Program& p, int rows, int columns, DType held, DType type, int lacks = 0) {
+  Tensor x = p.in(Data::random_integers({rows, columns}, held, 1, -9, 10)),
+         y = p.out({columns - lacks, rows + 3 - lacks}, type);
+  grid(1, [&](Index) {
+    Shared own({rows, columns}, held);
+    copy(x, own);
+    copy(own.T(), y.at(0, 3));
+  });
+}
+
+const Case to_tensors[] = {
+    {"blocks of a vector's square", [](Program& p) { stored(p, 32, 48, f32, f32); }},
+    {"rounded", [](Program& p) { stored(p, 37, 21, f32, bf16), stored(p, 16, 32, f32, f16); }},
+    {"bytes", [](Program& p) { stored(p, 20, 33, f32, e4m3); }},
+    {"cut by the tensor",
+     [](Program& p) { stored(p, 40, 35, f32, f32, 5), stored(p, 33, 19, bf16, bf16, 2); }},
+    {"integers", [](Program& p) { stored(p, 17, 21, i32, i32), stored(p, 9, 17, u8, u8, 1); }},
+};
+
 const Case whole[] = {
     {"blocks of a vector's square", [](Program& p) { turned(p, 32, 48, f32); }},
     {"few rows", [](Program& p) { turned(p, 5, 37, f32); }},
@@ -54,6 +74,7 @@ TEGULA_ON_EVERY_SET(TransposedCopies);
 TEST_P(TransposedCopies, HaveTheElements) {
   expect_agreement(whole);
   expect_agreement(others);
+  expect_agreement(to_tensors);
 }
 
 TEST(TransposedCopy, IsOfWholeTiles) {

@@ -87,6 +87,62 @@ TEST_P(StoresOf, AreAsInterpreted) {
   EXPECT_TRUE(all_close(result(Target::emulated_sm90()), expected, 2e-2, 2e-2)) << c.name;
 }
 
+// A step that stores its sum, whose warps store their parts themselves.
+struct OfSteps {
+  const char* name;
+  DType type = bf16;
+  int m = 64, n = 64, threads = 128;
+  bool whole = true, turned = false;
+  int left_out = 0;  // rows and columns that the tensor lacks
+};
+
+void PrintTo(const OfSteps& c, std::ostream* out) { *out << c.name; }
+
+lang::Kernel program(const OfSteps& c) {
+  using namespace lang;
+  return kernel("of_steps", [&] {
+    const int m = c.m - c.left_out, n = c.n - c.left_out;
+    lang::Tensor x = input("x", {blocks, c.m, steps * depth}, bf16),
+                 y = input("y", {c.n, steps * depth}, bf16);
+    lang::Tensor out = inout("out", {blocks, steps, m, n}, c.type),
+                 turned = inout("turned", {blocks, steps, n, m}, c.type);
+    grid(blocks, {.threads = c.threads, .blocks_per_processor = 1}, [&](Index b) {
+      Fragment sum({c.m, c.n}, f32, 0);
+      pipelined(steps, {.stages = 2}, [&](Index k) {
+        Shared p({c.m, depth}, bf16), q({c.n, depth}, bf16);
+        copy(x.slice(b).at(0, k * depth), p);
+        copy(y.at(0, k * depth), q);
+        gemm(p, q.T(), sum);
+        if (c.whole) copy(sum, out.slice(b, k).at(0, 0));
+        if (c.turned) copy(sum.T(), turned.slice(b, k).at(0, 0));
+      });
+    });
+  });
+}
+
+class StoresOfSteps : public ::testing::TestWithParam<OfSteps> {};
+
+TEST_P(StoresOfSteps, AreAsInterpreted) {
+  const Watchdog watchdog("stores of steps", most_time);
+  const OfSteps& c = GetParam();
+  const lang::Kernel stored = program(c);
+  const std::string text = text_with_roles(stored);
+  EXPECT_NE(text.find("begin_staging_of_warp<"), std::string::npos) << text;
+  EXPECT_EQ(text.find("begin_staging<"), std::string::npos) << text;
+  const Tensor x = Tensor::random_integers({blocks, c.m, steps * depth}, i32, 1, -2, 2).to(bf16),
+               y = Tensor::random_integers({c.n, steps * depth}, i32, 2, -2, 2).to(bf16);
+  const auto result = [&](Target target) {
+    const int m = c.m - c.left_out, n = c.n - c.left_out;
+    std::pair all{Tensor::full({blocks, steps, m, n}, c.type, 3),
+                  Tensor::full({blocks, steps, n, m}, c.type, 3)};
+    compile(stored, target).call_in_order(std::vector<Argument>{x, y, all.first, all.second});
+    return all;
+  };
+  const auto expected = result(Target::interpreter()), found = result(Target::emulated_sm90());
+  EXPECT_TRUE(all_close(found.first, expected.first, 0, 0)) << c.name;
+  EXPECT_TRUE(all_close(found.second, expected.second, 0, 0)) << c.name;
+}
+
 // Two sums of a step, of which one may go along other dimensions of the tensor.
 TEST(StoresOfPlanes, AreAsInterpreted) {
   const Watchdog watchdog("planes", most_time);
@@ -114,6 +170,16 @@ INSTANTIATE_TEST_SUITE_P(
                       Stored{"in_turn_by_itself", Place::plain, 128, 1, true, "tg::fence_async_global"},
                       Stored{"two_in_turn", Place::plain, 64, 2, true, "giver.give("}),
     [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Table, StoresOfSteps,
+                         ::testing::Values(OfSteps{"whole"}, OfSteps{"two_boxes", bf16, 64, 128},
+                                           OfSteps{"turned", bf16, 64, 64, 128, false, true},
+                                           OfSteps{"turned_of_nine_eights", f16, 64, 144, 128, false, true},
+                                           OfSteps{"both", bf16, 64, 64, 128, true, true},
+                                           OfSteps{"both_of_two_groups", bf16, 128, 64, 256, true, true},
+                                           OfSteps{"columns_divided", bf16, 64, 128, 256},
+                                           OfSteps{"cut", bf16, 64, 64, 128, true, true, 8}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // One product of warps and one of a warp group, whose operands are exchanged, add to one sum.
 TEST(Stores, OfASumThatProductsHoldInTwoWays) {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple, Union
+from typing import Any, Dict, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +34,31 @@ def _refuse_heads_first(head_first: bool) -> None:
         raise ValueError("head_first: expected tensors [batch, tokens, heads, features]; transpose them")
 
 
+# What these libraries compute ahead for their own kernels.
+_hints = {"chunk_size", "chunk_indices", "cu_seqlens_cpu"}
+
+
+def _refuse_others(options: Dict[str, Any]) -> None:
+    """Results do not depend on chunks. Any other option would, and a result without it would be wrong."""
+    for name, value in options.items():
+        if name not in _hints and value is not None and value is not False:
+            raise ValueError(f"{name}: expected none, given {value!r}: there is no such option; leave it out")
+    chunk_size = options.get("chunk_size")
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size: expected at least 1, given {chunk_size}; leave it out, results do not depend on it")
+
+
+def _decays(g: Tensor, rates: Optional[Tensor], bias: Optional[Tensor]) -> Tensor:
+    """Logarithms of decays of the raw gates of a layer."""
+    if rates is None:
+        raise ValueError("A_log: expected rates of heads with use_gate_in_kernel, given None; give them")
+    return -rates.float().exp() * F.softplus(g.float() if bias is None else g.float() + bias.float())
+
+
+def _turned(state: Optional[Tensor], wanted: bool) -> Optional[Tensor]:
+    return state.mT if wanted and state is not None else state
+
+
 def chunk_gated_delta_rule(
     q: Tensor,
     k: Tensor,
@@ -44,9 +69,15 @@ def chunk_gated_delta_rule(
     initial_state: Optional[Tensor] = None,
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    state_v_first: bool = False,
     cu_seqlens: Optional[Tensor] = None,
     head_first: bool = False,
-    **_: Any,
+    use_gate_in_kernel: bool = False,
+    A_log: Optional[Tensor] = None,
+    dt_bias: Optional[Tensor] = None,
+    **others: Any,
 ) -> Results:
     """``tegula.torch.gated_delta_rule`` with the signature of flash-linear-attention's function of this name.
 
@@ -57,7 +88,14 @@ def chunk_gated_delta_rule(
         initial_state: [batch or sequences, value heads, d, d_v].
         output_final_state: also return the states after the last token.
         use_qk_l2norm_in_kernel: divide q and k by their norms.
+        use_beta_sigmoid_in_kernel: beta are logits, of which shares are the sigmoid.
+        allow_neg_eigval: twice these shares; with use_beta_sigmoid_in_kernel.
+        state_v_first: states are [batch or sequences, value heads, d_v, d].
         cu_seqlens: boundaries of packed sequences in a batch of 1.
+        use_gate_in_kernel: logarithms of decays are -exp(A_log) * softplus(g + dt_bias).
+        A_log, dt_bias: [value heads].
+        others: chunk_size, chunk_indices and cu_seqlens_cpu are ignored, because results do not depend on them; the
+            rest is refused.
 
     Returns:
         (out, final_state or None).
@@ -66,11 +104,19 @@ def chunk_gated_delta_rule(
         TypeError, ValueError, RuntimeError: as ``gated_delta_rule``.
     """
     _refuse_heads_first(head_first)
+    _refuse_others(others)
+    if allow_neg_eigval and not use_beta_sigmoid_in_kernel:
+        raise ValueError("allow_neg_eigval: expected use_beta_sigmoid_in_kernel beside it; give twice the shares as beta")
+    if use_beta_sigmoid_in_kernel:
+        beta = beta.sigmoid() * (2 if allow_neg_eigval else 1)
+    if use_gate_in_kernel:
+        g = _decays(g, A_log, dt_bias)
     options = {
-        "g": g.float(), "scale": scale, "initial_state": initial_state, "output_final_state": output_final_state,
-        "qk_l2norm": use_qk_l2norm_in_kernel,
+        "g": g.float(), "scale": scale, "initial_state": _turned(initial_state, state_v_first),
+        "output_final_state": output_final_state, "qk_l2norm": use_qk_l2norm_in_kernel,
     }  # fmt: skip
-    return _scan("gated_delta_rule", (q, k, v, beta), cu_seqlens, options)
+    out, state = _scan("gated_delta_rule", (q, k, v, beta), cu_seqlens, options)
+    return out, _turned(state, state_v_first)
 
 
 def fused_chunk_linear_attn(
@@ -78,34 +124,46 @@ def fused_chunk_linear_attn(
     k: Tensor,
     v: Tensor,
     scale: Optional[float] = None,
-    initial_state: Optional[Tensor] = None,
+    initial_state: Union[Tensor, Tuple[Tensor, Tensor], None] = None,
     output_final_state: bool = False,
     normalize: bool = True,
+    cu_seqlens: Optional[Tensor] = None,
     head_first: bool = False,
-) -> Results:
+) -> Tuple[Tensor, Union[Tensor, Tuple[Tensor, Tensor], None]]:
     """``tegula.torch.linear_attention`` with the signature of flash-linear-attention's function of this name.
 
     Args:
         q, k: [batch, tokens, heads, d]; v: [batch, tokens, heads, d_v].
         scale: scale of the scores; default: 1/sqrt(d).
-        initial_state: [batch, heads, d, d_v].
+        initial_state: [batch or sequences, heads, d, d_v]; to normalize also a tuple of it and the sums of the keys
+            before, [batch or sequences, 1, heads, d], without which results are divided by the sums of the weights of
+            this call's tokens alone.
         output_final_state: also return the states after the last token.
-        normalize: divide results by the sums of the weights of this call's tokens, excluding those in the initial
-            state. ``tegula.torch.linear_attention`` carries these sums in the state.
+        normalize: divide results by the sums of their weights.
+        cu_seqlens: boundaries of packed sequences in a batch of 1.
 
     Returns:
-        (out, final_state or None).
+        (out, final_state or None): normalised where a tuple was given, final_state is one.
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``linear_attention``.
     """
     _refuse_heads_first(head_first)
-    if normalize and initial_state is not None:
+    with_sums = isinstance(initial_state, tuple)
+    if isinstance(initial_state, tuple):
+        if not normalize:
+            raise ValueError("initial_state: expected a tensor without normalize, given a tuple; leave the sums out")
+        initial_state = torch.cat((initial_state[0], initial_state[1].squeeze(1)[..., None]), -1)
+    elif normalize and initial_state is not None:
         initial_state = F.pad(initial_state, (0, 1))
-    out, state = functions["linear_attention"](
-        q, k, v, scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=normalize
-    )
-    return out, state[..., :-1] if normalize and state is not None else state
+    options = {
+        "scale": scale, "initial_state": initial_state, "output_final_state": output_final_state,
+        "normalize": normalize,
+    }  # fmt: skip
+    out, state = _scan("linear_attention", (q, k, v), cu_seqlens, options)
+    if not normalize or state is None:
+        return out, state
+    return out, (state[..., :-1], state[..., -1].unsqueeze(1)) if with_sums else state[..., :-1]
 
 
 def chunk_retention(
@@ -117,7 +175,7 @@ def chunk_retention(
     output_final_state: bool = False,
     cu_seqlens: Optional[Tensor] = None,
     head_first: bool = False,
-    **_: Any,
+    **others: Any,
 ) -> Results:
     """Retention, with the signature of flash-linear-attention's function of this name.
 
@@ -127,6 +185,7 @@ def chunk_retention(
         initial_state: [batch or sequences, heads, d, d_v].
         output_final_state: also return the states after the last token.
         cu_seqlens: boundaries of packed sequences in a batch of 1.
+        others: as of ``chunk_gated_delta_rule``.
 
     Returns:
         (out, final_state or None).
@@ -135,6 +194,7 @@ def chunk_retention(
         TypeError, ValueError, RuntimeError: as ``linear_attention``.
     """
     _refuse_heads_first(head_first)
+    _refuse_others(others)
     options = {
         "g_gamma": retention_decays(v.shape[2]).to(v.device), "scale": scale, "initial_state": initial_state,
         "output_final_state": output_final_state,
@@ -182,6 +242,7 @@ def mamba_chunk_scan_combined(
     Raises:
         TypeError, ValueError, RuntimeError: as ``ssd``.
     """
+    _refuse_others({"chunk_size": chunk_size})
     if seq_idx is not None and initial_states is not None:
         raise ValueError("initial_states: expected none beside seq_idx, whose sequences begin with zeros; give either")
     if return_varlen_states and cu_seqlens is None:

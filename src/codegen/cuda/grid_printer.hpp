@@ -391,6 +391,7 @@ class CudaGridPrinter : private RowPrinter {
   void begin_store(const ir::Stmt& s);
   void end_store();
   void stage_boxes(std::size_t count);
+  void meet_around_staging(const char* of_whom);
   void send_boxes(const char* verb);
   void send_boxes();
   void give();

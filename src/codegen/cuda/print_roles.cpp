@@ -277,11 +277,7 @@ void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event&
 }
 
 void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event& e) {
-  if (store_) {
-    out_.line(store_->pending ? fmt::format("tg::begin_staging<{}>();", *store_->pending)
-                              : "tg::end_staging();");
-    return store_->pending.reset();
-  }
+  if (store_) return meet_around_staging("");
   if (e.stmt && as<Turn>(e.stmt)) {
     if (!as<Turn>(e.stmt)->order) sync_line("__threadfence();");
     return out_.barrier(team_barrier_);
@@ -300,6 +296,7 @@ void CudaGridPrinter::event(const schedule::ClusterBarrier&, const schedule::Eve
 }
 
 void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
+  if (store_) return meet_around_staging("_of_warp");
   sync_line("tg::warp_sync();");
 }
 

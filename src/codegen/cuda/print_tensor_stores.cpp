@@ -35,6 +35,8 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   result.map = tensor_map({signature_.position_of(to.buffer.get()), plan.box, plan.columns, true});
   result.registers = plan.columns / 2;
   result.rows = plan.rows, result.transposed = plan.transposed;
+  if (plan.by_warps)
+    result.of_warp = plan.columns * plan.rows * (plan.transposed ? passes::store_buffers : 1);
   for (std::size_t d = to.dims.size() - 1; d-- > 0;)
     result.coordinates.push_back(fmt::format("int({})", bare(value(to.dims[d].offset))));
   result.column = value(to.dims.back().offset);
@@ -42,7 +44,8 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
     if (to.dims[d].axis == 0) result.row_at = to.dims.size() - 2 - d;
   }
   if (plan.transposed) {
-    result.column += fmt::format(" + thread / 128 * {}", passes::store_rows);
+    result.column += plan.by_warps ? fmt::format(" + thread / 32 * {}", passes::store_warp_rows)
+                                   : fmt::format(" + thread / 128 * {}", passes::store_rows);
     const bool by_rows = to.buffer->type != f32;
     const int apart = static_cast<int>(passes::store_rows * parts.along_m);
     result.registers = by_rows ? plan.rows : plan.rows / 2;  // of 64 rows, with the columns of two boxes
@@ -54,9 +57,11 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   }
   const std::int64_t columns = from.buffer->extent(1) / parts.along_n;
   if (parts.along_n > 1) result.column += fmt::format(" + thread / {} * {}", 128 * parts.along_m, columns);
-  const std::string group =
-      fmt::format("thread / 128{}", parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
-  result.coordinates[result.row_at] += fmt::format(" + {} * {}", group, passes::store_rows / plan.pack);
+  const int together = plan.by_warps ? passes::store_warps : 1;
+  const std::string part =
+      fmt::format("thread / {}{}", 128 / together,
+                  parts.along_n > 1 ? fmt::format(" % {}", parts.along_m * together) : "");
+  result.coordinates[result.row_at] += fmt::format(" + {} * {}", part, plan.rows / plan.pack);
   const std::int64_t rows = passes::store_rows * parts.along_m, across = columns / plan.columns,
                      count = from.buffer->extent(0) / rows * across;
   for (std::int64_t box = 0; box < count; ++box)
@@ -73,13 +78,14 @@ void CudaGridPrinter::begin_store(const Stmt& s) {
   const bool is_turned = !sum && as<Copy>(s)->turned_sum;
   const layout::Division parts =
       division_of(fragments_.at(from.buffer.get()).layout, is_turned, team_.threads / 128);
-  const passes::TensorStore plan = *passes::plan_store(from, to, {parts, is_turned});
   const std::string type = element_type(to.buffer->type), staging = names_.unique("staging");
   out_.code();
   touch(to, sum ? MemoryUse::combine : MemoryUse::write, false);
   out_.open(fmt::format("{{  // {}: by the copy engine", location_in_folder(s->at)));
   std::int64_t before = 0;  // the buffers of other stores of the step
   const Body apart = passes::stores_of_step(roles_->consumer, roles_->consumers);
+  const bool by_warps = passes::are_stored_by_warps(apart);
+  const passes::TensorStore plan = *passes::plan_store(from, to, {parts, is_turned}, by_warps);
   if (ir::contains(apart, s))
     for (auto own = apart.begin(); *own != s; ++own) before += passes::staging_bytes(*own);
   out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}) + thread / 128 * {3};", type, staging,
@@ -103,6 +109,9 @@ void CudaGridPrinter::stage_boxes(std::size_t count) {
   const std::string& fragment = fragments_.at(&from).name;
   store_->first = store_->end;
   store_->end += count;
+  if (n.transposed && n.of_warp > 0)
+    return out_.line(fmt::format("tg::stage_columns_of_warp<{}>({}, {}, {});", n.rows * passes::store_buffers,
+                                 n.staging, fragment, team_.thread));
   if (n.transposed) {
     const bool is_f32 = (sum ? sum->to : as<Copy>(store_->stmt)->to).buffer->type == f32;
     const std::string held =
@@ -116,14 +125,24 @@ void CudaGridPrinter::stage_boxes(std::size_t count) {
                           plus(fragment, static_cast<std::int64_t>(i) * n.registers)));
 }
 
+// Before it with the wait for the buffers, and behind it with the fence.
+void CudaGridPrinter::meet_around_staging(const char* of_whom) {
+  out_.line(store_->pending ? fmt::format("tg::begin_staging{}<{}>();", of_whom, *store_->pending)
+                            : fmt::format("tg::end_staging{}();", of_whom));
+  store_->pending.reset();
+}
+
 void CudaGridPrinter::send_boxes(const char* verb) {
   const BoxStores& n = store_->boxes;
+  const std::string own =
+      n.of_warp > 0 ? fmt::format(" + thread / 32 % {} * {}", passes::store_warps, n.of_warp) : "";
   for (std::size_t i = store_->first; i < store_->end; ++i) {
     const Box& box = n.boxes[i];
-    Texts own = n.coordinates;
-    own[n.row_at] = plus(own[n.row_at], box.row);
-    out_.line(fmt::format("if (thread % 128 == 0) tg::{}_box(&call.map[{}], {}, {}, {});", verb, n.map,
-                          plus(n.staging, box.buffer), plus(n.column, box.column), fmt::join(own, ", ")));
+    Texts at = n.coordinates;
+    at[n.row_at] = plus(at[n.row_at], box.row);
+    out_.line(fmt::format("if (thread % {} == 0) tg::{}_box(&call.map[{}], {}{}, {}, {});",
+                          n.of_warp > 0 ? 32 : 128, verb, n.map, plus(n.staging, box.buffer), own,
+                          plus(n.column, box.column), fmt::join(at, ", ")));
   }
 }
 
@@ -152,13 +171,15 @@ void CudaGridPrinter::give() {
   if (adders_.empty()) print_adders(n, sum, store_->stmt->at);
 }
 
-void CudaGridPrinter::event(const schedule::StoreWait& n, const schedule::Event&) {
+void CudaGridPrinter::event(const schedule::StoreWait& n, const schedule::Event& e) {
   if (store_ && n.reads_only) {
     store_->pending = n.pending;
     return;
   }
   const char* waits = n.reads_only ? "read" : "done";
-  const std::string text = fmt::format("if (thread % 128 == 0) tg::stores_{}<{}>();", waits, n.pending);
+  const int threads = e.who == schedule::Who::each_warp ? 32 : 128;
+  const std::string text =
+      fmt::format("if (thread % {} == 0) tg::stores_{}<{}>();", threads, waits, n.pending);
   if (store_) return out_.line(text);
   sync_line(text);
 }

@@ -320,10 +320,31 @@ TEGULA_CPU_TEMPLATE void store_row(S* to, long to_col, const T* from, long from_
   }
 }
 
+// Rows of memory <- columns of a tile, by blocks of W x W.
+template <class S, class T>
+TEGULA_CPU_SHARED void store_columns(S* to, long to_row, const T* from, long from_col, Inside inside) {
+  T block[W * W], turned[W * W];
+  for (long r = inside.k_begin; r < inside.k_end; r += W) {
+    const long height = inside.k_end - r < W ? inside.k_end - r : W;
+    for (long c = inside.n_begin; c < inside.n_end; c += W) {
+      const long width = inside.n_end - c < W ? inside.n_end - c : W;
+      for (long i = 0; i < W; ++i)
+        store(block + i * W,
+              i < width ? load_n(from + r + (c + i) * from_col, height) : decltype(load(from)){});
+      store_transposed(turned, W, W, block);
+      for (long i = 0; i < height; ++i)
+        store_n(to + (r + i) * to_row + c, for_memory(to, load(turned + i * W)), width);
+    }
+  }
+}
+
 // memory <- the part `inside` of a tile.
 template <class S, class T>
 TEGULA_CPU_SHARED void store_tile(S* to, long to_row, long to_col, const T* from, long from_row,
                                   long from_col, Inside inside) {
+  if constexpr (__is_same(T, float))
+    if (from_row == 1 && to_col == 1 && from_col != 1)
+      return store_columns(to, to_row, from, from_col, inside);
   for (long r = inside.k_begin; r < inside.k_end; ++r) {
     const long ahead = r + TEGULA_CPU_ROWS_AHEAD < inside.k_end ? r + TEGULA_CPU_ROWS_AHEAD : r;
     store_row(to + r * to_row, to_col, from + r * from_row, from_col, inside.n_begin, inside.n_end,

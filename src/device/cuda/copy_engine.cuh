@@ -67,6 +67,19 @@ TG_DEVICE void stage_columns(T* to, const float* x, int thread) {
   for (int i = 0; i < columns / 4; ++i) words[i] = pair<T>(x[2 * i], x[2 * i + 1]);
   stage_columns<columns>(to, words, thread);
 }
+// The same with parts of warps one after the other: as many rows of 16 columns, swizzled.
+template <int columns, class T>
+TG_DEVICE void stage_columns_of_warp(T* to, const float* x, int thread) {
+  const int lane = thread % 32, row = lane % 8, piece = lane / 8 % 2;
+  T* const own = to + thread / 32 % 4 * columns * 16;
+  const uint32_t at = shared_address(own + (lane / 16 * 8 + row) * 16 + (piece ^ row / 4) * 8);
+#pragma unroll
+  for (int i = 0; i < columns / 16; ++i, x += 8) {
+    const uint32_t words[4] = {pair<T>(x[0], x[1]), pair<T>(x[2], x[3]), pair<T>(x[4], x[5]),
+                               pair<T>(x[6], x[7])};
+    store_turned_matrices(at + i * 16 * 32, words);
+  }
+}
 // And back: as many rows of 64 columns become what a warp group holds of 64 rows.
 template <int columns, class T>
 TG_DEVICE void take_columns(float* x, const T* from, int thread) {
@@ -252,6 +265,16 @@ TG_DEVICE void begin_staging() {
 TG_DEVICE void end_staging() {
   fence_async_shared();
   warp_group_sync(threadIdx.x / 128);
+}
+// The same for the rows of a warp.
+template <int pending>
+TG_DEVICE void begin_staging_of_warp() {
+  if (threadIdx.x % 32 == 0) stores_read<pending>();
+  warp_sync();
+}
+TG_DEVICE void end_staging_of_warp() {
+  fence_async_shared();
+  warp_sync();
 }
 
 // ---- sums that a warp group leaves, in its buffers, to a thread that waits for the turn and adds them

@@ -56,7 +56,7 @@ class PassGradients {
     parallel(dw, [&](Index i, Index j) { dw(i, j) += from_state(i, j) * own(DeltaVector::faded, j); });
     gemm(dw.to(c.type), inverses, y);
     Fragment given({c.block, rows}, c.type), asking({c.block, rows}, f32);
-    parallel(given, [&](Index i, Index j) { given(i, j) = douts(j, i); });
+    copy(douts.T(), given);
     parallel(asking, [&](Index i, Index j) { asking(i, j) = f32(given(i, j)) * own(DeltaVector::asked, j); });
     gemm(asking.to(c.type), qs, dstate);
     if (c.keep) copy(y.T(), s.chunk(solved, at.n, at.chunk, at.h).at(0, at.column));

@@ -73,7 +73,7 @@ class PassOverChunks {
     gemm(before, t.k.T(), seen);
     if (c.outputs) gemm(before, t.q->T(), o);
     // What no product reads follows one, so that it runs beside it.
-    parallel(values, [&](Index i, Index j) { values(i, j) = t.v(j, i); });
+    copy(t.v.T(), values);
     // It leaves by the copy engine while the next product runs.
     if (c.keep) copy(state, in.s.chunk(states, at.n, at.chunk, at.h).at(at.column));
     Expr all = t.vectors(DeltaVector::grown, rows - 1);

@@ -377,7 +377,7 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   add_ping_pong(consumer, sums);
   repeat_for_blocks(out, roles, {&sums, &transpositions}, loads);
   append(consumer.events, std::move(sums));
-  if (roles.stores()) consumer.events.push_back({schedule::StoreWait{0}, Who::leader});
+  if (roles.stores()) consumer.events.push_back({schedule::StoreWait{0}, stores.storing()});
   // No block ends while the other may still release its slots.
   if (roles.cluster() > 1) consumer.events.push_back({schedule::ClusterBarrier{}});
   if (stores.hands_over()) {

@@ -49,6 +49,19 @@ bool fits_transposed(const View& from, const View& to, const HeldSum& sum, int r
          from.extent(1) % apart == 0 && (sum.parts.along_m > 1 || from.extent(1) == apart);
 }
 
+// How many rows of the fragment have one coordinate of the first axis.
+int rows_of_place(const View& from) {
+  int result = 1;
+  for (int d = 1; d + 1 < from.rank(); ++d) result *= static_cast<int>(from.extent(d));
+  return result;
+}
+
+TensorStore divided_among_warps(TensorStore plan) {
+  plan.by_warps = true;
+  (plan.transposed ? plan.columns : plan.rows) = store_warp_rows;
+  return plan;
+}
+
 const View& stored_fragment(const Stmt& s) {
   const auto* sum = as<Accumulate>(s);
   return sum ? sum->tile : as<Copy>(s)->from;
@@ -67,7 +80,7 @@ std::int64_t staging_bytes(const Stmt& s) {
   return store_buffers * box_rows(stored_fragment(s), type, is_stored_transposed(s)) * row_bytes;
 }
 
-std::optional<TensorStore> plan_store(const View& from, const View& to, const HeldSum& sum) {
+std::optional<TensorStore> plan_store(const View& from, const View& to, const HeldSum& sum, bool by_warps) {
   const Buffer& tile = *from.buffer;
   if (tile.space != Space::fragment || tile.rank() != 2 || tile.type != f32 || to.is_tile())
     return std::nullopt;
@@ -77,10 +90,11 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const He
   if (sum.turned && (from.rank() != 2 || !is_plain(from))) return std::nullopt;
   plan.transposed = sum.turned || is_transposed_matrix(from);
   plan.rows = box_rows(from, to.buffer->type, plan.transposed);
-  for (int d = 1; d + 1 < from.rank(); ++d) plan.pack *= static_cast<int>(from.extent(d));
+  plan.pack = rows_of_place(from);
   const bool fits =
       plan.transposed ? fits_transposed(from, to, sum, plan.rows) : fits_plain(from, to, sum.parts, plan);
   if (!fits) return std::nullopt;
+  if (by_warps) plan = divided_among_warps(plan);
   int axis = 0;
   for (const ViewDim& dim : to.dims) {
     if (dim.axis >= 0 && dim.axis != axis++) return std::nullopt;
@@ -92,6 +106,13 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const He
   if (axis != from.rank() || to.dims.back().axis != from.rank() - 1) return std::nullopt;
   plan.box.pop_back();
   return plan;
+}
+
+// Of a transposed sum a warp has sixteen columns: with 16 bits they are the shortest rows that the copy
+// engine swizzles.
+bool can_be_stored_by_warps(const Copy& copy) {
+  const bool is_transposed = copy.turned_sum || is_transposed_matrix(copy.from);
+  return is_transposed ? copy.to.buffer->type.bits() == 16 : store_warp_rows % rows_of_place(copy.from) == 0;
 }
 
 Expr can_transfer(const View& to, const View& tile, const Loc& at, bool limits_matter) {

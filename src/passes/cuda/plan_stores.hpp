@@ -10,6 +10,7 @@ namespace tegula::passes {
 
 inline constexpr int store_buffers = 2;  // a warp group
 inline constexpr int store_rows = 64;
+inline constexpr int store_warps = 4, store_warp_rows = store_rows / store_warps;
 inline constexpr int row_bytes = 128;
 
 // The rows that a warp group holds together, and as many columns as a row of 128 bytes has, at a time: they
@@ -21,6 +22,7 @@ struct TensorStore {
   // The fragment is stored transposed: rows that a warp group holds together are columns of the tensor, and
   // two boxes together have all rows.
   bool transposed = false;
+  bool by_warps = false;  // a box has what a warp holds, which stores it by itself
 };
 
 // How warp groups hold the sum of a product: the parts are of its transpose where that is multiplied.
@@ -35,7 +37,10 @@ struct HeldSum {
 
 // For the sum of a wgmma, whole, transposed, or reshaped to [rows / pack, ..., columns], where the dimensions
 // between have `pack` elements.
-std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to, const HeldSum& sum);
+std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to, const HeldSum& sum,
+                                      bool by_warps = false);
+// Whether the boxes of such a copy can be divided among the warps that hold their rows.
+bool can_be_stored_by_warps(const ir::Copy& copy);
 // Whether what the statement stores, a copy of a fragment or its accumulation, is transposed on its way.
 bool is_stored_transposed(const ir::Stmt& s);
 // Bytes of a warp group's buffers for such a statement.

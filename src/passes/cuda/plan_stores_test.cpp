@@ -163,6 +163,31 @@ TEST(Stores, OfSeveralImages) {
   const auto plan = plan_store(copies[0]->from, copies[0]->to, {{2, 1}});
   EXPECT_EQ(words(plan), "64 x 64, pack 16");
   EXPECT_EQ(plan->box, (std::vector<int>{4, 1, 4, 4}));
+  EXPECT_TRUE(can_be_stored_by_warps(*copies[0]));
+  const auto of_warps = plan_store(copies[0]->from, copies[0]->to, {{2, 1}}, true);
+  EXPECT_EQ(words(of_warps), "16 x 64, pack 16");
+  EXPECT_EQ(of_warps->box, (std::vector<int>{1, 1, 4, 4}));
+}
+
+// Of what is turned, a warp has columns: as many bytes as can be swizzled if elements have two.
+TEST(Stores, OfTurnedSumsByWarps) {
+  for (const DType type : {bf16, f32}) {
+    const auto written = kernel("stores", [&] {
+                           Dim m("m"), n("n");
+                           Tensor out = output("out", {m, n}, type);
+                           grid(m, {.threads = 128}, [&](Index b) {
+                             Fragment sum({64, 96}, f32, 0);
+                             copy(sum.T(), out.at(b * 96, 0));
+                           });
+                         }).ir();
+    const auto copies = testing::all_of<ir::Copy>(written->grids.front().body);
+    ASSERT_EQ(copies.size(), 1u);
+    ASSERT_EQ(can_be_stored_by_warps(*copies[0]), type == bf16);
+    if (type == f32) continue;
+    const auto plan = plan_store(copies[0]->from, copies[0]->to, {{1, 1}}, true);
+    EXPECT_EQ(words(plan), "48 x 16, transposed");
+    EXPECT_EQ(plan->box, (std::vector<int>{48}));
+  }
 }
 
 }  // namespace plan_stores_test

@@ -86,7 +86,7 @@ Body stores_of_step(const Body& body, int consumers) {
       all &= as<Copy>(inner) && boxes_of_store(inner, consumers) <= store_buffers;
       own.push_back(inner);
     }
-    if (all && own.size() > 1) result = std::move(own);
+    if (all) result = std::move(own);
   });
   // Another store would have to wait for all of them, and they for it. So would one in a branch or a loop of
   // the step: how many boxes have been sent since would not be known.
@@ -95,13 +95,20 @@ Body stores_of_step(const Body& body, int consumers) {
   return alone ? result : Body{};
 }
 
+bool are_stored_by_warps(const Body& stores_of_step) {
+  return !stores_of_step.empty() &&
+         std::all_of(stores_of_step.begin(), stores_of_step.end(),
+                     [](const Stmt& s) { return can_be_stored_by_warps(*as<Copy>(s)); });
+}
+
 StoreEvents::StoreEvents(schedule::Schedule& out, ScheduleNames& names, const Roles& roles,
                          const Body& consumer, int ring)
     : out_(out),
       names_(names),
       roles_(roles),
       ring_(ring),
-      apart_(stores_of_step(consumer, roles.consumers)) {
+      apart_(stores_of_step(consumer, roles.consumers)),
+      by_warps_(are_stored_by_warps(apart_)) {
   const bool has_adders = roles.only_loads() && roles.producers == producer_threads &&
                           roles.consumers / 128 <= most_groups_with_adders;
   if (has_adders) handed_ = handed_over(consumer, roles.consumers);
@@ -155,7 +162,12 @@ void StoreEvents::stage(const Stmt& s, const BufferPtr& from, int first, int cou
         schedule::write(staging(), schedule::at(buffer_of(s, box)), schedule::own(), {1, 0, 1}));
   out.push_back(event_of(std::move(stage), s, Who::all, "stage"));
   out.push_back(event_of(schedule::ProxyFence{}, s));
-  out.push_back(event_of(schedule::Barrier{staging_barrier, true, 0, 128, true}, s));
+  out.push_back(meeting(s));
+}
+
+Event StoreEvents::meeting(const Stmt& s) const {
+  if (by_warps_) return event_of(schedule::WarpSync{}, s);
+  return event_of(schedule::Barrier{staging_barrier, true, 0, 128, true}, s);
 }
 
 int StoreEvents::buffer_of(const Stmt& s, int box) const {
@@ -181,8 +193,8 @@ void StoreEvents::by_itself(const Stmt& s, Events& out) {
     out.push_back(event_of(std::move(what), s, who, name));
   };
   const auto begin = [&](int pending) {
-    add(schedule::StoreWait{pending}, Who::leader);
-    add(schedule::Barrier{staging_barrier, true, 0, 128, true});
+    add(schedule::StoreWait{pending}, storing());
+    out.push_back(meeting(s));
   };
   std::optional<Access> to;  // of which the words count the turns
   for (int first = 0; first < count; first += batch) {
@@ -195,9 +207,10 @@ void StoreEvents::by_itself(const Stmt& s, Events& out) {
       to = own;
     }
     for (int box = first; box < first + batch; ++box) {
-      const Access from = schedule::read(staging(), schedule::at(buffer_of(s, box)), schedule::own());
-      add(schedule::Store{from, to ? std::optional(contribution(*to, box)) : std::nullopt}, Who::leader);
-      add(schedule::StoreCommit{}, Who::leader);
+      Access from = schedule::read(staging(), schedule::at(buffer_of(s, box)), schedule::own());
+      if (by_warps_) from.parts = {1, 0, 1};
+      add(schedule::Store{from, to ? std::optional(contribution(*to, box)) : std::nullopt}, storing());
+      add(schedule::StoreCommit{}, storing());
     }
   }
   if (has_turns(sum)) {

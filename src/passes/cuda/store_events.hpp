@@ -13,10 +13,13 @@ bool is_engine_store(const ir::Stmt& s);
 // there is a buffer for each.
 int boxes_of_store(const ir::Stmt& s, int consumers);
 
-// The stores of a loop of steps that has several, if there are no others and all of them are copies whose
-// boxes have a buffer each and that every step makes once: then each of these stores has buffers of its own,
-// so that none waits for the one before it.
+// The stores of a loop of steps, if there are no others and all of them are copies whose boxes have a buffer
+// each and that every step makes once: then each of these stores has buffers of its own, so that none waits
+// for the one before it.
 ir::Body stores_of_step(const ir::Body& body, int consumers);
+// Whether each warp stores what it has put into its buffers by itself, so that the warps of a group do not
+// meet between the products of a step.
+bool are_stored_by_warps(const ir::Body& stores_of_step);
 
 class StoreEvents {
  public:
@@ -36,11 +39,15 @@ class StoreEvents {
   schedule::Events end() const;
   // A thread for each warp group that waits for the turn, and adds.
   schedule::Role adders(int registers) const;
+  // The threads that store.
+  schedule::Who storing() const { return by_warps_ ? schedule::Who::each_warp : schedule::Who::leader; }
 
  private:
   // The threads that count the turns of a tensor.
   enum class Taker : std::uint8_t { adder, groups, threads };
 
+  // The threads that store together meet.
+  schedule::Event meeting(const ir::Stmt& s) const;
   void stage(const ir::Stmt& s, const ir::BufferPtr& from, int first, int count, schedule::Events& out);
   void by_itself(const ir::Stmt& s, schedule::Events& out);
   void hand_over(const ir::Stmt& s, schedule::Events& out);
@@ -62,6 +69,7 @@ class StoreEvents {
   int staging_ = -1, handed_words_ = -1;
   std::map<std::pair<const ir::Buffer*, Taker>, int> words_;  // buffers; after each the sums that it counts
   const ir::Body apart_;                                      // stores with buffers of their own
+  const bool by_warps_;                                       // each warp stores its part of them
   ir::Body handed_;  // that a warp group hands over: they add to one tensor in equal boxes
   std::optional<schedule::Access> open_turn_;
 };

@@ -275,6 +275,22 @@ TEST(StoresOfAStep, HaveBuffersOfTheirOwn) {
   EXPECT_GE(waits, 2) << schedule::print(s);
 }
 
+// Warps that store what they have staged themselves meet nowhere, and each of their events is needed.
+TEST(StoresOfAStep, AreNotToBeChangedWhereWarpsMakeThem) {
+  const schedule::Schedule s = *testing::Lowered(steps(Second::always)).plan.grids[0].schedule;
+  EXPECT_FALSE(schedule::verify(s, schedule::thorough));
+  const std::string text = schedule::print(s);
+  EXPECT_EQ(text.find("barrier 1 +"), std::string::npos) << text;
+  std::vector<std::string> accepted;
+  for (const auto& all : {schedule::mutations(s), schedule::moves(s)})
+    for (const schedule::Mutation& m : all)
+      if ((is_of_stores(m.name) || m.name.find("warp sync") != std::string::npos) &&
+          !schedule::verify(m.schedule))
+        accepted.push_back(m.name);
+  // The product whose tiles are let go has been awaited by all threads.
+  EXPECT_EQ(accepted, std::vector<std::string>{"consumer 9: warp sync, removed"}) << text;
+}
+
 // A store that not every step makes leaves the other one in doubt about what is still being read.
 TEST(StoresOfAStep, ShareBuffersWhereOneIsNotAlwaysMade) {
   for (const Second second : {Second::in_branch, Second::before_limit}) {
