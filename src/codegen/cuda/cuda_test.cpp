@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-#include "codegen/cuda/steps.hpp"
+#include "codegen/cuda/sync_rules.hpp"
 #include "codegen/cuda/testing/texts.hpp"
 #include "ops/attention/kernel.hpp"
 #include "ops/products/matrix_product.hpp"
@@ -197,6 +197,26 @@ std::string sketch(const std::vector<Step>& steps) {
   return result;
 }
 
+constexpr const char* block_barrier = "tg::block_sync();";
+
+// The steps once for each of their barriers, without that one.
+std::vector<std::vector<Step>> without_a_barrier(const std::vector<Step>& steps) {
+  std::vector<std::vector<Step>> result;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    std::vector<Step> less = steps;
+    if (steps[i].kind == StepKind::code && steps[i].touches.empty() && !steps[i].lines.empty()) {
+      less.erase(less.begin() + static_cast<std::ptrdiff_t>(i));
+      result.push_back(std::move(less));
+      continue;
+    }
+    for (std::vector<Step>& body : without_a_barrier(steps[i].body)) {
+      less[i].body = std::move(body);
+      result.push_back(less);
+    }
+  }
+  return result;
+}
+
 TEST(PlaceSync, OrdersWhatDoesNotCommute) {
   struct Case {
     std::vector<Step> steps;
@@ -238,7 +258,13 @@ TEST(PlaceSync, OrdersWhatDoesNotCommute) {
       {{slots(0), around(loop, {code(W, 32), code(R, 32)}), slots(0, true), slots(1)}, "w(|w|r)w|w"},
       {{around(loop, {slots(0), around(loop, {code(W, 32), code(R, 32)}), slots(0, true)})}, "(|w(|w|r)w)"},
   };
-  for (const Case& c : cases) EXPECT_EQ(sketch(place_sync(c.steps)), c.expected) << sketch(c.steps);
+  for (const Case& c : cases) {
+    const std::vector<Step> placed = place_sync(c.steps);
+    EXPECT_EQ(sketch(placed), c.expected) << sketch(c.steps);
+    EXPECT_FALSE(find_race(placed, block_barrier)) << c.expected;
+    for (const std::vector<Step>& less : without_a_barrier(placed))
+      EXPECT_TRUE(find_race(less, block_barrier)) << c.expected << " as " << sketch(less);
+  }
 }
 
 TEST(PlaceSync, KeepsAPragmaWithItsLoop) {

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <numeric>
 
-#include "codegen/cuda/steps.hpp"
+#include "codegen/cuda/sync_rules.hpp"
 #include "ir/lists.hpp"
 
 namespace tegula::codegen {
@@ -31,44 +31,10 @@ void add(Pending& pending, const Pending& more) {
   for (const MemoryTouch& touch : more) add(pending, touch);
 }
 
-// `a` comes first.
-bool conflict(const MemoryTouch& a, const MemoryTouch& b) {
-  if (b.is_over || (a.is_over && a.ring == b.ring)) return false;
-  if (a.use == b.use && a.use != MemoryUse::write) return false;
-  if (a.half >= 0 && b.half >= 0 && a.memory.begin == b.memory.begin && a.half != b.half) return false;
-  return !(a.by_one && b.by_one) && a.memory.overlaps(b.memory);
-}
-
 bool conflict(const Pending& pending, const Pending& touches) {
   return std::any_of(pending.begin(), pending.end(), [&](const MemoryTouch& p) {
     return std::any_of(touches.begin(), touches.end(), [&](const MemoryTouch& t) { return conflict(p, t); });
   });
-}
-
-// What is done by the first thread of a group is done by as many threads as there are groups.
-Pending all_touches(const std::vector<Step>& steps) {
-  Pending result;
-  for (const Step& step : steps) {
-    for (MemoryTouch touch : step.touches) {
-      touch.by_one = false;
-      add(result, touch);
-    }
-    add(result, all_touches(step.body));
-  }
-  return result;
-}
-
-// Whether threads run it without others: its barriers are its own.
-bool is_apart(const Step& step) { return step.kind == StepKind::group || step.kind == StepKind::rows; }
-
-// Both parts of a choice among rows are touched by the first: some rows take the one while others take the
-// other.
-Pending touches_of(const std::vector<Step>& steps, std::size_t i) {
-  const Step& step = steps[i];
-  Pending touches = is_apart(step) ? all_touches(step.body) : step.touches;
-  if (step.kind == StepKind::rows && i + 1 < steps.size() && steps[i + 1].kind == StepKind::otherwise)
-    add(touches, all_touches(steps[i + 1].body));
-  return touches;
 }
 
 class Placement {

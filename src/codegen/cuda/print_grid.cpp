@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/sync_rules.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/moved_elements.hpp"
@@ -108,7 +109,7 @@ std::string CudaGridPrinter::print_without_roles(const Grid& grid) {
       "extern \"C\" __global__ void __launch_bounds__{} {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
       launch_bounds(grid.hints, team_.threads, ctas_, blocks_), plan_.function, location_in_folder(grid.at),
-      begun_together(text_of(place_sync(out_.finish(), team_barrier_), 1))));
+      begun_together(text_of(place_sync_checked(out_.finish(), team_barrier_), 1))));
 }
 
 std::int64_t CudaGridPrinter::missing_shared_bytes(const Grid& grid) const {

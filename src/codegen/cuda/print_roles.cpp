@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/sync_rules.hpp"
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
@@ -194,7 +195,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   if (!awaits_producer() && roles_->dynamic_tiles)
     sync_line(fmt::format("if ({}) tg::last_block_resets({});", loader, counters()));
   if (is_consumer_) end_of_block();
-  return text_of(place_sync(out_.finish(), team_barrier_), is_transposer_ ? 3 : 2);
+  return text_of(place_sync_checked(out_.finish(), team_barrier_), is_transposer_ ? 3 : 2);
 }
 
 // A cursor advances with the last of its rings.
