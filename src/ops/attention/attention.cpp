@@ -58,10 +58,8 @@ bool starts_off_pieces(const TensorRef& tensor) {
 }  // namespace
 
 bool should_move_rows(const BoundCall& call, std::initializer_list<const char*> tensors,
-                      const AttentionProblem& problem, const AttentionKernel& kernel) {
-  constexpr std::int64_t rows_worth_it = 512;
+                      const AttentionKernel& kernel) {
   return kernel.type.bits() == 16 && kernel.compute.bits() == 16 && !kernel.padded.copied &&
-         problem.queries * problem.group >= rows_worth_it &&
          std::ranges::any_of(tensors, [&](const char* name) { return starts_off_pieces(call[name]); });
 }
 
@@ -147,7 +145,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
                             : Tensor();
   kernel.padded.copied_keys = c.on_gpu() && reads_keys_often(problem, kernel);
   note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
-  if (c.on_gpu() && should_move_rows(c.call(), {"q", "k", "v"}, problem, kernel)) {
+  if (c.on_gpu() && should_move_rows(c.call(), {"q", "k", "v"}, kernel)) {
     kernel.padded.copied = true, kernel.padded.copied_keys = false;
     note_moved_rows(launch);
   }

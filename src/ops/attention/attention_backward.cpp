@@ -28,8 +28,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   if (c.on_gpu() && pads_to_one_pass(problem_of(c, forward), forward.compute, c->tiles, traits))
     forward.padded.dim = forward.padded.dim_v = features_of_one_pass;
   const AttentionProblem problem = problem_of(c, forward);
-  forward.padded.copied |=
-      c.on_gpu() && should_move_rows(c.call(), {"dout", "q", "k", "v"}, problem, forward);
+  forward.padded.copied |= c.on_gpu() && should_move_rows(c.call(), {"dout", "q", "k", "v"}, forward);
   const BackwardPlan plan = c.on_gpu()
                                 ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles, traits)
                                 : BackwardPlan{plan_attention_backward(problem, c->tiles)};
