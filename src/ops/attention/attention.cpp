@@ -151,6 +151,8 @@ void run(const Bound<Attention>& c, Launch& launch) {
   }
   if (c.on_gpu() && problem.queries > kernel.queries) {
     note_scores(kernel.dim, kernel.dim_v, kernel.weight_type(), kernel.softcap, launch);
+    note_added_features(kernel.dim, kernel.dim_v, kernel.padded, launch);
+    if (problem.packed == 1) note_window(kernel.queries, kernel.keys, problem.seen, problem.keys, launch);
     if (splits == 1 && problem.packed == 1) note_load(load_of_processors(problem, plan), plan, launch);
   }
   const ProgramOptions options = program_options(*c, c.real("scale"));
