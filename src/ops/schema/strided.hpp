@@ -16,7 +16,7 @@ enum class Strides : std::uint8_t {
   swapped,     // with the two dims before the last one exchanged: heads before tokens
   transposed,  // with the last two dims exchanged
 };
-constexpr std::array strides_names{"plain", "sliced", "padded", "odd", "swapped", "transposed"};
+inline constexpr std::array strides_names{"plain", "sliced", "padded", "odd", "swapped", "transposed"};
 
 enum class Packing : std::uint8_t {
   random,
@@ -25,7 +25,7 @@ enum class Packing : std::uint8_t {
   one_long,  // the first has half of the tokens
   empty,     // every other sequence has no token
 };
-constexpr std::array packing_names{"random", "even", "rising", "one_long", "empty"};
+inline constexpr std::array packing_names{"random", "even", "rising", "one_long", "empty"};
 
 template <class T, std::size_t n>
 T named(const std::string& name, const std::array<const char*, n>& names) {
