@@ -58,10 +58,8 @@ bool starts_off_pieces(const TensorRef& tensor) {
 }  // namespace
 
 bool should_move_rows(const BoundCall& call, std::initializer_list<const char*> tensors,
-                      const AttentionProblem& problem, const AttentionKernel& kernel) {
-  constexpr std::int64_t rows_worth_it = 512;
+                      const AttentionKernel& kernel) {
   return kernel.type.bits() == 16 && kernel.compute.bits() == 16 && !kernel.padded.copied &&
-         problem.queries * problem.group >= rows_worth_it &&
          std::ranges::any_of(tensors, [&](const char* name) { return starts_off_pieces(call[name]); });
 }
 
@@ -147,12 +145,14 @@ void run(const Bound<Attention>& c, Launch& launch) {
                             : Tensor();
   kernel.padded.copied_keys = c.on_gpu() && reads_keys_often(problem, kernel);
   note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
-  if (c.on_gpu() && should_move_rows(c.call(), {"q", "k", "v"}, problem, kernel)) {
+  if (c.on_gpu() && should_move_rows(c.call(), {"q", "k", "v"}, kernel)) {
     kernel.padded.copied = true, kernel.padded.copied_keys = false;
     note_moved_rows(launch);
   }
   if (c.on_gpu() && problem.queries > kernel.queries) {
     note_scores(kernel.dim, kernel.dim_v, kernel.weight_type(), kernel.softcap, launch);
+    note_added_features(kernel.dim, kernel.dim_v, kernel.padded, launch);
+    if (problem.packed == 1) note_window(kernel.queries, kernel.keys, problem.seen, problem.keys, launch);
     if (splits == 1 && problem.packed == 1) note_load(load_of_processors(problem, plan), plan, launch);
   }
   const ProgramOptions options = program_options(*c, c.real("scale"));

@@ -65,9 +65,9 @@ AttentionKernel kernel_of(const Bound<Op>& c) {
 }
 
 // Whether rows of some of these tensors start at other places than multiples of 16 bytes, which the copy
-// engine takes, and so many queries read each key that a copy of them is worth it.
+// engine takes: a copy of them is several times as fast as threads that load every tile, even for few queries.
 bool should_move_rows(const BoundCall& call, std::initializer_list<const char*> tensors,
-                      const AttentionProblem& problem, const AttentionKernel& kernel);
+                      const AttentionKernel& kernel);
 
 // The window and the scale as programs get them.
 struct ProgramOptions {

@@ -28,8 +28,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   if (c.on_gpu() && pads_to_one_pass(problem_of(c, forward), forward.compute, c->tiles, traits))
     forward.padded.dim = forward.padded.dim_v = features_of_one_pass;
   const AttentionProblem problem = problem_of(c, forward);
-  forward.padded.copied |=
-      c.on_gpu() && should_move_rows(c.call(), {"dout", "q", "k", "v"}, problem, forward);
+  forward.padded.copied |= c.on_gpu() && should_move_rows(c.call(), {"dout", "q", "k", "v"}, forward);
   const BackwardPlan plan = c.on_gpu()
                                 ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles, traits)
                                 : plan_attention_backward_on_cpu(problem, forward.compute, c->tiles, traits);
@@ -68,12 +67,7 @@ void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKerne
   const AttentionProblem p = problem_of(c, kernel_of(c));
   if (p.packed > 1) return;
   const std::int64_t formed = std::min(p.keys, p.seen + kernel.keys + kernel.queries);
-  if (p.seen < p.keys)
-    launch.note([&] {
-      return fmt::format("plan: tiles of {} x {} form {:.0f} % more scores than a window of {} keys has",
-                         kernel.queries, kernel.keys,
-                         100.0 * static_cast<double>(formed - p.seen) / static_cast<double>(p.seen), p.seen);
-    });
+  note_window(kernel.queries, kernel.keys, p.seen, p.keys, launch);
   const double part = kernel.right && !kernel.left ? 0.5 : 1,
                scores = part * static_cast<double>(p.sequences * p.heads * p.queries * formed);
   note_load({scores / (kernel.queries * kernel.pack * kernel.keys) / gpu_processors},

@@ -36,6 +36,24 @@ void note_scores(int dim, int dim_v, DType type, ScoreCap cap, Launch& launch) {
     });
 }
 
+void note_added_features(int dim, int dim_v, const TileFeatures& tiles, Launch& launch) {
+  if (tiles.of(dim) + tiles.of_v(dim_v) == dim + dim_v) return;
+  launch.note([&] {
+    return fmt::format("plan: tiles have {} and {} features, of which {} and {} are those of the tensors",
+                       tiles.of(dim), tiles.of_v(dim_v), dim, dim_v);
+  });
+}
+
+void note_window(int queries, int keys, std::int64_t seen, std::int64_t all, Launch& launch) {
+  if (seen >= all) return;
+  const std::int64_t formed = std::min(all, seen + keys + queries);
+  launch.note([&] {
+    return fmt::format("plan: tiles of {} x {} form {:.0f} % more scores than a window of {} keys has",
+                       queries, keys, 100.0 * static_cast<double>(formed - seen) / static_cast<double>(seen),
+                       seen);
+  });
+}
+
 void note_load(const ProcessorLoad& load, const AttentionPlan& plan, Launch& launch) {
   constexpr double filled = 0.75, few_steps = 12;
   if (load.filled < filled)

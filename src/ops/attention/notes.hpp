@@ -14,6 +14,10 @@ void note_copied_rows(int dim, int dim_v, const TileFeatures& tiles, Launch& lau
 void note_moved_rows(Launch& launch);
 // Scores that take as long as their products, or longer.
 void note_scores(int dim, int dim_v, DType type, ScoreCap cap, Launch& launch);
+// Features of tiles that the tensors lack.
+void note_added_features(int dim, int dim_v, const TileFeatures& tiles, Launch& launch);
+// Scores that tiles of so many queries and keys form beside those of a window of `seen` keys.
+void note_window(int queries, int keys, std::int64_t seen, std::int64_t all, Launch& launch);
 // Few tiles, and few steps of each.
 void note_load(const ProcessorLoad& load, const AttentionPlan& plan, Launch& launch);
 

@@ -162,6 +162,7 @@ int planned_splits(const Bound<AttentionWithKvCache>& c, const CacheKernel& kern
 
 void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   CacheKernel kernel = kernel_of(c);
+  if (c.on_gpu()) note_pages(kernel.form, c.dim("page_size"), launch);
   const int splits = planned_splits(c, kernel);
   kernel.split = splits > 1;
   // Of chosen blocks there are about as many for each sequence.

@@ -1,5 +1,7 @@
 #include "ops/decode/cache_rows.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -21,6 +23,16 @@ bool are_whole_pieces(int elements, DType type) {
 
 int page_of_form(std::int64_t page, int keys) {
   return page == 1 || std::gcd(page, keys) >= least_of_page ? static_cast<int>(page) : 0;
+}
+
+void note_pages(const CacheForm& form, std::int64_t page, Launch& launch) {
+  if (!form.paged || form.page != 0) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: threads look up each row of pages of {} tokens; of pages that have a multiple of "
+        "{}, the copy engine brings rows",
+        page, least_of_page);
+  });
 }
 
 CacheRows::CacheRows(const CacheForm& form, const Expr& b, const Expr& length,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ops/schema/instance.hpp"
+#include "ops/schema/launch.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -24,13 +25,16 @@ struct CacheForm {
 };
 
 inline constexpr const char* cache_is_too_short =
-    "a sequence of cache_seqlens has more tokens than its cache has room for; give it more pages in block_table, "
+    "a sequence of cache_seqlens has more tokens than its cache has room for; give it more pages in "
+    "block_table, "
     "or a longer cache";
 
 // Whether rows of so many elements, one behind the other, begin at multiples of 16 bytes.
 bool are_whole_pieces(int elements, DType type);
 // The page of a form, for tiles of `keys` rows.
 int page_of_form(std::int64_t page, int keys);
+// Where the copy engine cannot bring rows of pages of so many tokens.
+void note_pages(const CacheForm& form, std::int64_t page, Launch& launch);
 
 class CacheRows {
  public:
