@@ -67,7 +67,8 @@ Machine: {machine}, {processors} processors, of which one thread runs; PyTorch {
 on the mean wanted to run. Each result is compared with a formula in PyTorch first. Then both sides run in turns, and the
 least of many runs of each counts, in processor time. The ratio is the rate of the operator by that of its rival: of
 operations where these are counted, of bytes where memory is the rival, of calls else. Inputs are random. What all
-processors do together is in [performance](performance.md), what was tried for speed in the [log](performance-log.md).
+processors do together is in [performance](performance.md), what was tried for speed in the [log](performance-log.md),
+which also has [rows by all threads](performance-log.md#rows-by-all-threads-of-a-cpu-scans-and-losses-in-place-lanes-that-exchange-2026-11-28).
 """
 
 

@@ -102,6 +102,40 @@ TEST(CopiesInLoops, HoweverTheyAreWritten) {
     }
 }
 
+// Largest elements and sums of exponentials of rows that end within the tile, whose rest is -inf.
+void filled(Tensor& x, Tensor& out, Index& block) {
+  Fragment own({4, columns}, f32);
+  copy(x.at(block * 4), own, {.fill = -inf});
+  Fragment most = reduce_max(own, 1);
+  parallel(own, [&](Index i, Index j) { own(i, j) = exp(own(i, j) - most(i)); });
+  Fragment sum = reduce_sum(own, 1);
+  parallel(own, [&](Index i, Index j) {
+    const Var share = own(i, j) / sum(i);
+    own(i, j) = share * share;
+  });
+  copy(own, out.at(block * 4));
+}
+
+TEST(CopiesInLoops, FillWithOtherNumbers) {
+  for (const DType type : {f32, bf16}) {
+    const lang::Kernel program = over_rows(type, filled);
+    EXPECT_EQ(copies(program), 0);
+    for (const int n : {columns, 77, 3, 1}) {
+      expect_as_interpreted(program, tegula::Tensor::random_normal({11, n}, type, 1));
+      expect_as_interpreted(program, tegula::Tensor::random_normal({n, 11}, type, 1).transpose(0, 1));
+    }
+  }
+  // What stands in front of a tensor, or outside of a slice, is asked for by the copy.
+  const lang::Kernel before = over_rows(f32, [](Tensor& x, Tensor& out, Index& block) {
+    Fragment own({4, columns}, f32);
+    copy(x.at(block * 4, -3), own, {.fill = 5});
+    parallel(own, [&](Index i, Index j) { own(i, j) = own(i, j) + 1; });
+    copy(own, out.at(block * 4));
+  });
+  EXPECT_EQ(copies(before), 1);
+  expect_as_interpreted(before, tegula::Tensor::random_normal({11, 77}, f32, 1));
+}
+
 TEST(CopiesInLoops, NotOfTensorsThatAreWrittenNorOfTilesThatOthersRead) {
   const lang::Kernel changed = kernel("changed", [] {
     Tensor x = inout("x", {4, columns}, f32), out = output("out", {4, columns}, f32);

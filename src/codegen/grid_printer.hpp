@@ -13,6 +13,7 @@
 #include "codegen/late_copies.hpp"
 #include "codegen/next_block.hpp"
 #include "codegen/rows.hpp"
+#include "codegen/scanned_copies.hpp"
 #include "codegen/text.hpp"
 #include "codegen/tiles.hpp"
 #include "ir/bounds.hpp"
@@ -178,6 +179,7 @@ class GridPrinter {
   // Under which condition the rows that are read exist and lie side by side; they are in `whole_`, then.
   std::string whole_rows(const std::vector<RowOp>& ops);
   void add_whole_row(const std::vector<RowOp>& ops, const ir::Access& access, Terms& conditions);
+  ir::Expr of_whole_rows(const ir::Expr& value) const;
   std::string ahead_of(const ir::Access& access, const Address& at);
   bool is_read_again(const ir::Access& access) const;
   std::string load_whole(const ir::Access& access, const Address& at);
@@ -241,12 +243,14 @@ class GridPrinter {
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
   std::unordered_set<const ir::Buffer*> finished_;            // tiles that nothing reads any more
+  std::vector<ir::Expr> true_of_rows_;                        // while these are known to be whole
   std::unordered_set<const ir::Access*> whole_;               // rows of tensors that are known to be whole
   std::vector<ir::Access> fetched_,
       fetched_of_pass_;  // whose rows passes have read, and the one that is printed reads
   FetchesAhead fetches_;                                      // of the loops being printed
   LateCopies late_;                                           // of the bodies being printed
-  std::unordered_set<const ir::StmtNode*> made_by_products_;  // the same copies
+  CopiesOfScans scanned_;                                     // the same
+  std::unordered_set<const ir::StmtNode*> made_by_others_;    // copies that products and scans make
   std::vector<FetchAhead> results_;                           // of the block
   std::optional<NextBlock> next_;
   KeptCopies kept_;

@@ -289,12 +289,12 @@ void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> l
   if (!whole.empty()) {
     out_.open(fmt::format("if ({}) {{", whole));
     full_vectors(ops, accumulators, full);
-    whole_.clear();
+    whole_.clear(), true_of_rows_.clear();
     out_.reopen("} else {");
   }
   if (full > 0) whole_vectors(ops, accumulators, full);
   if (!whole.empty()) out_.close();
-  whole_.clear();
+  whole_.clear(), true_of_rows_.clear();
   if (!is_known || full < constant_value(first.extent)) vectors_from(ops, accumulators, full);
   out_.close();
   fetched_.insert(fetched_.end(), fetched_of_pass_.begin(), fetched_of_pass_.end());

@@ -124,8 +124,14 @@ void GridPrinter::body(const Body& given) {
   };
   for (const auto& [product, copy] : late_copies(statements, uses_)) {
     late_.emplace(product, copy);
-    made_by_products_.insert(copy.get());
+    made_by_others_.insert(copy.get());
   }
+  if (signature_.kernel().may_alias.empty())
+    for (const auto& [scan, copies] : copies_of_scans(statements, uses_)) {
+      scanned_.emplace(scan, copies);
+      for (const Stmt& copy : {copies.in, copies.out})
+        if (copy) made_by_others_.insert(copy.get());
+    }
   for (std::size_t i = 0; i < statements.size(); ++i) {
     const Stmt& s = statements[i];
     auto op = lane_ ? std::nullopt : row_op(s);
@@ -161,8 +167,9 @@ void GridPrinter::operator()(const Let& n, const Stmt& s) {
   bool pure = true;
   for_each_variable(n.value, [&](const VariablePtr& v) { pure &= v->kind != VariableKind::mutable_; });
   if (pure && is_left_unfinished(n.variable, n.value)) return;
-  const bool wide = varies(n.value);
-  const std::string value = held_value(n.value);
+  const Expr own = of_whole_rows(n.value);
+  const bool wide = varies(own);
+  const std::string value = held_value(own);
   if (pure) values_[n.variable.get()] = n.value;
   if (pure) facts_.define(n.variable, n.value);
   define(n.variable, value, wide, true, s->at);

@@ -154,7 +154,7 @@ void GridPrinter::copy_transposed(const Copy& n, const Loc& at) {
 void GridPrinter::operator()(const Copy& n, const Stmt& s) {
   internal_assert(n.from.is_tile() || n.to.is_tile(), "a copy between tensors", s->at);
   if (n.from.is_tile() && n.to.is_tile()) return copy_transposed(n, s->at);
-  if (stands_for_fetch(n) || made_by_products_.contains(s.get())) return;
+  if (stands_for_fetch(n) || made_by_others_.contains(s.get())) return;
   out_.open("{");
   if (n.to.is_tile())
     copy_in(n, s);
@@ -170,22 +170,53 @@ void GridPrinter::operator()(const Reduce&, const Stmt& s) {
   throw InternalError("a reduction was not lowered", s->at);
 }
 
-// Row by row, each by vectors.
+namespace {
+
+// The rows of a view become its row of this number.
+void to_row(MemoryView& view, std::size_t axis, const std::string& extent, const std::string& row) {
+  const MemoryAxis& own = view.axes[axis];
+  view.base += fmt::format(" + {} * {}", row, own.stride);
+  if (own.first == "0" && own.last == extent) return;
+  const char* and_others = view.exists.empty() ? "" : " && ";
+  view.exists += fmt::format("{}{} >= {} && {} < {}", and_others, row, own.first, row, own.last);
+}
+
+// A row of a tile or of a tensor, as an argument of a scan.
+std::string scanned_row(const View& view, const MemoryView& row, int bytes_ahead) {
+  const MemoryAxis& axis = row.axes.back();
+  if (view.is_tile()) return fmt::format("{}, ScannedRow{{1, 0, {}, 0}}", row.base, axis.last);
+  const std::string end =
+      row.exists.empty() ? axis.last : fmt::format("({} ? {} : 0)", row.exists, axis.last);
+  return fmt::format("{}, ScannedRow{{{}, {}, {}, {}}}", row.base, axis.stride, axis.first, end, bytes_ahead);
+}
+
+}  // namespace
+
+// Row by row, each by vectors; from and to tensors where copies would do no more than bring the rows.
 void GridPrinter::operator()(const Scan& n, const Stmt& s) {
   static const char* const names[] = {"ScanSum", "ScanMax", "ScanMin"};
+  constexpr int ahead_of_loads = 4096, ahead_of_stores = 1024;
+  const auto copies = scanned_.find(s.get());
+  const auto* in = copies != scanned_.end() && copies->second.in ? as<Copy>(copies->second.in) : nullptr;
+  const auto* out = copies != scanned_.end() && copies->second.out ? as<Copy>(copies->second.out) : nullptr;
+  const View &source = in ? in->from : n.from, &target = out ? out->to : n.to;
   const std::vector<std::string> extents = extent_texts(n.to);
-  MemoryView from = memory(n.from, extents), to = memory(n.to, extents);
   out_.open("{");
+  MemoryView from = memory(source, extents), to = memory(target, extents);
   for (std::size_t axis = 0; axis + 1 < extents.size(); ++axis) {
     const std::string row = names_.unique("row");
     out_.open(fmt::format("for (long {0} = 0; {0} < {1}; ++{0}) {{", row, extents[axis]));
-    from.base += fmt::format(" + {} * {}", row, from.axes[axis].stride);
-    to.base += fmt::format(" + {} * {}", row, to.axes[axis].stride);
+    to_row(from, axis, extents[axis], row);
+    to_row(to, axis, extents[axis], row);
   }
-  out_.line(fmt::format("scan_row<{}, {}, {}>({}, {}, {}, {});", names[static_cast<int>(n.op)],
-                        n.exclusive ? "true" : "false", n.reverse ? "true" : "false", to.base, from.base,
-                        extents.back(), rounding_object(compute_type(n.to.buffer->type), n.to.buffer->type)),
-            s->at);
+  const DType type = n.to.buffer->type;
+  const std::string fill = in ? fill_text(*in) : fmt::format("{}(0)", tile_type(n.from.buffer->type));
+  out_.line(
+      fmt::format("scan_row<{}, {}, {}>({}, {}, {}, {}, {}, call->has_tiles > 0);",
+                  names[static_cast<int>(n.op)], n.exclusive ? "true" : "false", n.reverse ? "true" : "false",
+                  scanned_row(target, to, ahead_of_stores), scanned_row(source, from, ahead_of_loads),
+                  extents.back(), fill, rounding_object(compute_type(type), type)),
+      s->at);
   for (std::size_t axis = 0; axis < extents.size(); ++axis) out_.close();
 }
 

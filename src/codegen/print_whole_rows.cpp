@@ -11,6 +11,7 @@
 #include "ir/representable.hpp"
 #include "ir/visit.hpp"
 #include "passes/by_any_name.hpp"
+#include "passes/tile_versions.hpp"
 
 namespace tegula::codegen {
 
@@ -26,6 +27,29 @@ constexpr std::size_t most_statements = 200;  // that are worth printing twice
 bool is_plain(const Body& body) {
   return std::all_of(body.begin(), body.end(),
                      [](const Stmt& s) { return as<Let>(s) || as<Load>(s) || as<Store>(s); });
+}
+
+// Variables that nothing assigns are values.
+Body with_values(const Body& body) {
+  std::unordered_set<const Variable*> assigned;
+  for_each_stmt(body, [&](const Stmt& s) {
+    if (const auto* assign = as<Assign>(s)) assigned.insert(assign->variable.get());
+  });
+  Body result;
+  Substitution by;
+  for (const Stmt& s : body) {
+    const auto* declare = as<DeclareVar>(s);
+    if (!declare || assigned.contains(declare->variable.get())) {
+      result.push_back(s);
+      continue;
+    }
+    const Variable& own = *declare->variable;
+    const auto value =
+        std::make_shared<const Variable>(Variable{own.name, own.type, VariableKind::let, own.at});
+    by.emplace(declare->variable, variable(value, s->at));
+    result.push_back(statement(Let{value, declare->value}, s->at));
+  }
+  return by.empty() ? body : substitute(result, by);
 }
 
 bool defines_any(const std::vector<RowOp>& ops, const Expr& e) {
@@ -195,6 +219,7 @@ void load_once(std::vector<RowOp>& ops, const Kernel& kernel) {
 }  // namespace
 
 std::vector<RowOp> GridPrinter::with_values_kept(std::vector<RowOp> ops, std::span<const RowOp> later) const {
+  for (RowOp& op : ops) op.body = with_values(op.body);
   if (!std::all_of(ops.begin(), ops.end(), [](const RowOp& op) { return is_plain(op.body); })) return ops;
   load_once(ops, signature_.kernel());
   for (std::size_t i = 0; i < ops.size(); ++i)
@@ -216,6 +241,14 @@ std::vector<RowOp> GridPrinter::with_values_kept(std::vector<RowOp> ops, std::sp
       forward(ops, value, tile, stays);
     }
   return ops;
+}
+
+// What is chosen where elements of rows exist, while all of them do.
+Expr GridPrinter::of_whole_rows(const Expr& value) const {
+  const auto is_known = [&](const Expr& inside) { return equal(value->args[0], inside); };
+  const bool chosen = value->op == Op::select && !whole_.empty() &&
+                      std::any_of(true_of_rows_.begin(), true_of_rows_.end(), is_known);
+  return chosen ? value->args[1] : value;
 }
 
 std::string GridPrinter::whole_rows(const std::vector<RowOp>& ops) {
@@ -249,6 +282,8 @@ void GridPrinter::add_whole_row(const std::vector<RowOp>& ops, const Access& acc
   const Address at = address(access);
   if (at.kind != Address::Kind::row) return;
   whole_.insert(&access);
+  if (Expr inside = passes::existence(access.view, access.index, {}))
+    true_of_rows_.push_back(std::move(inside));
   Terms own{at.guard, at.step == "1" ? "" : fmt::format("{} == 1", at.step),
             at.begin.empty() ? "" : fmt::format("{} <= 0", at.begin),
             at.end.empty() ? "" : fmt::format("{} >= {}", at.end, scalar(ops[0].extent))};

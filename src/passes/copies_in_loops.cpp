@@ -24,6 +24,14 @@ Body loaded(const VariablePtr& to, const BufferPtr& tile, const Source& source, 
             const Loc& at) {
   const DType type = source.from.view.buffer->type;
   const bool stays = contains(tile->type, type) && compute_type(type) == compute_type(tile->type);
+  if (source.fill) {
+    const VariablePtr x = new_variable("x", compute_type(type), VariableKind::let, at);
+    const Expr own = stays ? variable(x, at) : make(Op::cast, tile->type, {variable(x, at)}, at);
+    const Expr fill =
+        source.fill->held() == own->held() ? source.fill : make(Op::cast, own->held(), {source.fill}, at);
+    const Expr value = make(Op::select, own->type, {source.exists, own, fill}, at);
+    return substitute(Body{statement(Load{x, source.from}, at), statement(Let{to, value}, at)}, by);
+  }
   if (stays) return substitute(Body{statement(Load{to, source.from}, at)}, by);
   const VariablePtr x = new_variable("x", compute_type(type), VariableKind::let, at);
   Body result{statement(Load{x, source.from}, at)};
@@ -45,7 +53,8 @@ Body with_source(const Body& body, const BufferPtr& tile, const Source& source) 
 
 class Copies {
  public:
-  Copies(Body body, const Tensors& written) : body_(std::move(body)), written_(written) {}
+  Copies(Body body, const Tensors& written, const Facts& facts)
+      : body_(std::move(body)), written_(written), facts_(facts) {}
 
   Body result() {
     while (read_sources()) {}
@@ -85,6 +94,8 @@ class Copies {
     };
     for_each_expr(view, constant);
     for (const Expr& e : version.source->from.index) constant(e);
+    constant(version.source->exists);
+    constant(version.source->fill);
     if (!view.is_tile()) return same && !written_.contains(view.buffer.get());
     for (std::size_t i = version.defined + 1; same && i <= version.readers.back(); ++i)
       same = !all_effects(body_[i]).writes(view.buffer);
@@ -131,7 +142,7 @@ class Copies {
     for (const BufferPtr& tile : tiles()) {
       const auto found = all.find(tile.get());
       if (found == all.end()) continue;
-      for (const Version& version : versions_of(body_, tile, found->second))
+      for (const Version& version : versions_of(body_, tile, found->second, facts_))
         if (is_read_in_place(version, tile)) {
           read_source(version, tile);
           return true;
@@ -190,7 +201,7 @@ class Copies {
     for (const BufferPtr& tile : tiles()) {
       const auto found = all.find(tile.get());
       if (found == all.end()) continue;
-      const std::vector<Version> versions = versions_of(body_, tile, found->second);
+      const std::vector<Version> versions = versions_of(body_, tile, found->second, facts_);
       for (const Version& version : versions) store_in_loop(version, tile, versions.size() > 2);
     }
     Body result;
@@ -232,20 +243,34 @@ class Copies {
 
   Body body_;
   const Tensors& written_;
+  const Facts& facts_;
   std::unordered_set<const StmtNode*> stored_;  // copies that have become loops
   // In front of statements, by their places: a loop may fill several, and is another one after each.
   std::multimap<std::size_t, BufferPtr> declared_;
 };
 
-Body in_loops(const Body& body, const Tensors& written) {
+Body in_loops(const Body& body, const Tensors& written, const Facts& facts) {
   Mapping nested;
-  nested.body = [&](const Body& inner) { return in_loops(inner, written); };
+  nested.body = [&](const Body& inner) { return in_loops(inner, written, facts); };
   Body result;
   for (const Stmt& s : body) {
     const auto* loop = as<For>(s);
     result.push_back(loop && loop->kind == LoopKind::parallel ? s : map(s, nested));
   }
-  return Copies(std::move(result), written).result();
+  return Copies(std::move(result), written, facts).result();
+}
+
+// Indices have values in one place of the program alone.
+Facts facts_of_indices(const Grid& grid) {
+  Facts facts;
+  for (std::size_t i = 0; i < grid.index.size(); ++i)
+    facts.add_index(grid.index[i], int32(0), grid.extents[i]);
+  for_each_stmt(grid.body, [&](const Stmt& s) {
+    const auto* loop = as<For>(s);
+    for (std::size_t i = 0; loop && i < loop->index.size(); ++i)
+      facts.add_index(loop->index[i], loop->begin[i], loop->end[i]);
+  });
+  return facts;
 }
 
 }  // namespace
@@ -258,7 +283,7 @@ Kernel copies_in_loops(const Kernel& kernel) {
     Tensors written;
     for (const Region& region : all.regions)
       if (is_tensor_write(region)) written.insert(region.view->buffer.get());
-    return in_loops(grid.body, by_any_name(std::move(written), kernel));
+    return in_loops(grid.body, by_any_name(std::move(written), kernel), facts_of_indices(grid));
   });
 }
 

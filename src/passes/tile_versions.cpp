@@ -1,5 +1,7 @@
 #include "passes/tile_versions.hpp"
 
+#include <algorithm>
+
 #include "ir/ir.hpp"
 #include "ir/visit.hpp"
 #include "ir/zero.hpp"
@@ -44,16 +46,21 @@ bool reads_along_rows(const Access& access, const VariablePtr& lane) {
                                  : is_lane(last->args[1]) && !uses(last->args[0], lane));
 }
 
-std::optional<Source> source_of_copy(const Copy& copy, const BufferPtr& tile, const Loc& at) {
-  const bool fills =
-      copy.to.buffer == tile && is_whole(copy.to) && !copy.from.is_tile() && is_zero(copy.fill);
+std::optional<Source> source_of_copy(const Copy& copy, const BufferPtr& tile, const Facts& facts,
+                                     const Loc& at) {
+  const bool fills = copy.to.buffer == tile && is_whole(copy.to) && !copy.from.is_tile();
   if (!fills || !is_along_rows(copy.from)) return std::nullopt;
   Source source{{}, {copy.from, {}}};
   for (int axis = 0; axis < tile->rank(); ++axis) {
     source.index.push_back(new_variable("i", i32, VariableKind::index, at));
     source.from.index.push_back(variable(source.index.back(), at));
   }
-  return source;
+  if (is_zero(copy.fill)) return source;
+  const auto begins_inside = [&](const ViewDim& d) { return bounds(d.offset, facts).low >= 0; };
+  if (!std::all_of(copy.from.dims.begin(), copy.from.dims.end(), begins_inside)) return std::nullopt;
+  source.exists = existence(copy.from, source.from.index, at);
+  source.fill = copy.fill;
+  return source.exists ? std::optional(source) : std::nullopt;
 }
 
 // Of a loop that does nothing but copy.
@@ -75,7 +82,8 @@ std::optional<Source> source_of_loop(const For& loop, const BufferPtr& tile) {
 
 class Versions {
  public:
-  Versions(const Body& body, BufferPtr tile) : body_(body), tile_(std::move(tile)) {}
+  Versions(const Body& body, BufferPtr tile, const Facts& facts)
+      : body_(body), tile_(std::move(tile)), facts_(facts) {}
 
   std::vector<Version> found(const std::vector<std::size_t>& mentions) {
     versions_.push_back({});
@@ -106,7 +114,8 @@ class Versions {
   }
 
   void visit_copy(const Copy& copy, std::size_t at) {
-    if (auto source = source_of_copy(copy, tile_, body_[at]->at)) return begin(at, std::move(source), false);
+    if (auto source = source_of_copy(copy, tile_, facts_, body_[at]->at))
+      return begin(at, std::move(source), false);
     if (copy.from.buffer == tile_ && is_whole(copy.from) && !copy.to.is_tile())
       versions_.back().copies.push_back(at);
     else
@@ -150,16 +159,36 @@ class Versions {
 
   const Body& body_;
   BufferPtr tile_;
+  const Facts& facts_;
   std::vector<Version> versions_;
 };
 
 }  // namespace
 
+Expr existence(const View& view, const std::vector<Expr>& index, const Loc& at) {
+  Expr others, count;
+  for (std::size_t d = 0; d < view.dims.size(); ++d) {
+    const ViewDim& dim = view.dims[d];
+    const Expr& extent = view.shape[d];
+    if (dim.low || dim.high || extent->type != i32 || dim.offset->type != i32) return nullptr;
+    const Expr rest = make(Op::sub, i32, {extent, dim.offset}, at);
+    if (d + 1 == view.dims.size()) {
+      count = rest;
+      continue;
+    }
+    const Expr own = dim.axis < 0 ? int32(0, at) : index[static_cast<std::size_t>(dim.axis)];
+    const Expr inside = make(Op::lt, boolean, {own, rest}, at);
+    others = others ? make(Op::logical_and, boolean, {others, inside}, at) : inside;
+  }
+  if (others) count = make(Op::select, i32, {others, count, int32(0, at)}, at);
+  return make(Op::lt, boolean, {index.back(), count}, at);
+}
+
 bool is_along_rows(const View& view) { return view.rank() > 0 && view.dims.back().axis == view.rank() - 1; }
 
 std::vector<Version> versions_of(const Body& body, const BufferPtr& tile,
-                                 const std::vector<std::size_t>& mentions) {
-  return Versions(body, tile).found(mentions);
+                                 const std::vector<std::size_t>& mentions, const Facts& facts) {
+  return Versions(body, tile, facts).found(mentions);
 }
 
 }  // namespace tegula::passes

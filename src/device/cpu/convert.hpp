@@ -66,13 +66,23 @@ TEGULA_CPU_INLINE vu pack_small_float(vf rounded, int dropped, int rebias, float
 }
 TEGULA_CPU_INLINE vu sign_bit(vf x, int at) { return ((vu)x >> 31) << at; }
 
+// The magnitude, at most `limit`; of NaN any that is not above it.
+TEGULA_CPU_INLINE vf limited_magnitude(vf x, float limit) {
+#if defined(TEGULA_CPU_AVX512)
+  vf result;
+  asm("vrangeps $0xa, %2, %1, %0" : "=v"(result) : "v"(x), "v"(splat(limit)));
+  return result;
+#else
+  const vf magnitude = abs(x);
+  return magnitude < limit ? magnitude : splat(limit);
+#endif
+}
 // Rounded and packed at once. Added to the power of two whose unit is the smallest number, small ones leave
 // their bits in its last ones.
 TEGULA_CPU_INLINE vu bits_e4m3(vf x) {
-  vf magnitude = abs(x);
-  magnitude = magnitude > 448.0f ? splat(448.0f) : magnitude;
+  const vf magnitude = limited_magnitude(x, 448.0f);
   const vu bits = (vu)magnitude;
-  const vu normal = ((bits + 0x7ffffu + ((bits >> 20) & 1u)) >> 20) - (120u << 3);
+  const vu normal = (bits + (0x7ffffu - (120u << 23)) + ((bits >> 20) & 1u)) >> 20;
   const vu small = (vu)(magnitude + 0x1p14f) - 0x46800000u;
   const vu packed = magnitude < 0x1p-6f ? small : normal;
   return (isnan(x) ? splat(0x7fu) : packed) | (((vu)x >> 24) & 0x80u);

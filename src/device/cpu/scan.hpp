@@ -50,20 +50,50 @@ TEGULA_CPU_TEMPLATE V scan_lanes(V x, V none) {
     return x;
 }
 
-// to[i] = the combination of from[j] over j <= i, or j >= i if `Reverse`; `Exclusive` leaves out j = i. What
-// lies behind a row is padding of it or of the tile. The rows may be one.
-template <class Op, bool Exclusive, bool Reverse, class T, class Map>
-TEGULA_CPU_SHARED void scan_row(T* to, const T* from, long n, Map map) {
-  typedef decltype(load(from)) V;
-  const V none = splat(Op::none(T(0)));
+// A row in memory: the distance of its elements, those that exist, and how many bytes before they are read
+// they are fetched.
+struct ScannedRow {
+  long step, begin, end, ahead;
+  TEGULA_CPU_MEMBER bool is_whole(long n) const { return step == 1 && begin <= 0 && end >= n; }
+};
+
+// Elements [at, at + count) of a row; those that do not exist are `fill`, and lanes behind them `none`.
+template <class T, class S, class V>
+TEGULA_CPU_TEMPLATE V scanned(const S* from, ScannedRow row, long at, long count, T fill, V none) {
+  const long end = row.end - at < count ? row.end - at : count;
+  const V x = Held<T>::of(load_step(from + at * row.step, row.step, row.begin - at, end));
+  return select(lanes_below(count), select(lanes_between(row.begin - at, end), x, splat(fill)), none);
+}
+
+// to[i] = the combination of from[j] over j <= i, or j >= i if `Reverse`; `Exclusive` leaves out j = i. The
+// rows are those of tiles or of tensors, and may be one. With `pairs`, the processor narrows to bf16.
+template <class Op, bool Exclusive, bool Reverse, class To, class From, class T, class Map>
+TEGULA_CPU_SHARED void scan_row(To* to, ScannedRow to_row, const From* from, ScannedRow from_row, long n,
+                                T fill, Map map, bool pairs) {
+  typedef decltype(splat(fill)) V;
+  const V none = splat(Op::none(fill));
+  const bool reads = from_row.is_whole(n), writes = to_row.is_whole(n);
   V total = none;
   for (long done = 0; done < n; done += W) {
     const long at = !Reverse ? done : n - done < W ? 0 : n - done - W, count = n - done < W ? n - done : W;
-    const V x = count == W ? load(from + at) : load_n(from + at, count, none);
+    V x = none;
+    if (reads && count == W) {
+      __builtin_prefetch((const char*)(from + at) + (Reverse ? -from_row.ahead : from_row.ahead));
+      x = Held<T>::of(load(from + at));
+    } else {
+      x = scanned(from, from_row, at, count, fill, none);
+    }
     const V here = scan_lanes<Op, Reverse>(x, none);
     V result = here;
     if constexpr (Exclusive) result = shifted<1, Reverse>(here, none, typename CountedLanes<W>::type());
-    store_n(to + at, map(Op::of(total, result)), count);
+    const auto stored = for_memory(to, map(Op::of(total, result)));
+    if (writes && count == W) {
+      __builtin_prefetch((const char*)(to + at) + (Reverse ? -to_row.ahead : to_row.ahead), 1);
+      store(to + at, stored, pairs);
+    } else {
+      store_step(to + at * to_row.step, to_row.step, stored, splat(true), to_row.begin - at,
+                 to_row.end - at < count ? to_row.end - at : count);
+    }
     total = Op::of(total, splat(here[Reverse ? 0 : W - 1]));
   }
 }

@@ -38,7 +38,7 @@ LongRows direct_rows(std::int64_t row_bytes) {
 }
 
 LongRows kept_rows(std::int64_t features, DType type, bool on_gpu, int tensors) {
-  if (!on_gpu) return {};
+  if (!on_gpu) return divided_rows(0, false);
   constexpr int shorter = 512, most = 1024;
   const std::int64_t row = features * type.bytes() * tensors;
   const int threads = row * blocks_of_shorter <= room ? shorter : most, piece = piece_of(threads, type);

@@ -50,7 +50,7 @@ Dim LongRows::features(const char* name) const {
 LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors) {
   constexpr std::int64_t bytes_of_a_processor = std::int64_t{1} << 18;
   constexpr int elements_of_a_thread = 16, fewest = 256, most = 1024;
-  if (!on_gpu) return {};
+  if (!on_gpu) return {.sums_of_rows = true};
   int threads = fewest;
   // A processor has registers for 1024 threads of these programs.
   while (threads < most && tensors * row_bytes * (most / threads) > bytes_of_a_processor) threads *= 2;
@@ -58,14 +58,18 @@ LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors) {
 }
 
 ExponentialSums::ExponentialSums(const LongRows& rows, DType type, bool weighted)
-    : run(rows.threads > 0 ? bytes_of_run / type.bytes() : 1),
+    : run(rows.sums_of_rows  ? rows.piece
+          : rows.threads > 0 ? bytes_of_run / type.bytes()
+                             : 1),
       top({rows.piece / run}, f32, std::numeric_limits<float>::lowest()),
-      sum({rows.piece / run}, f32, 0) {
+      sum({rows.piece / run}, f32, 0),
+      of_row_(rows.sums_of_rows) {
   const std::initializer_list<int> shape{rows.piece / run};
   if (weighted) along.emplace(shape, f32, 0);
 }
 
 void ExponentialSums::add(Fragment& x, const Fragment* weights) {
+  if (of_row_) return add_row(x, weights);
   if (run == 1) return add_columns(x, weights);
   Fragment runs = x.reshape({top.extent(0), run});
   Fragment most = reduce_max(runs);
@@ -81,6 +85,24 @@ void ExponentialSums::add(Fragment& x, const Fragment* weights) {
   if (!along) return;
   parallel(x, [&](Index j) { x(j) *= (*weights)(j); });
   reduce_sum(runs, *along);
+}
+
+void ExponentialSums::add_row(const Fragment& x, const Fragment* weights) {
+  Fragment before = clone(top);
+  const Expr most = reduce_max(x).scalar();
+  parallel(top, [&](Index i) { top(i) = max(top(i), most); });
+  const Expr largest = reduce_max(top).scalar();
+  parallel(sum, [&](Index i) {
+    const Var change = exp2((before(i) - largest) * log2e);
+    sum(i) *= change;
+    if (along) (*along)(i) *= change;
+  });
+  Fragment own({1, static_cast<int>(x.extent(0))}, f32);
+  parallel(own, [&](Index i, Index j) { own(i, j) = exp2((x(j) - largest) * log2e); });
+  reduce_sum(own, sum);
+  if (!along) return;
+  parallel(own, [&](Index i, Index j) { own(i, j) *= (*weights)(j); });
+  reduce_sum(own, *along);
 }
 
 // One exponential for an element, whether it becomes the largest of its column or not.

@@ -31,8 +31,10 @@ struct LongRows {
   // Pieces that shared memory has room for, which the second reading then finds there.
   std::optional<int> kept = {};
   bool whole = false;  // rows are a multiple of pieces: their programs promise it
+  bool sums_of_rows = false;  // each piece adds to one sum of its row: on a CPU
   auto fields() const {
-    return std::tuple(joined("p", piece, threads), labelled("kept", kept), labelled("whole", whole));
+    return std::tuple(joined("p", piece, threads), labelled("kept", kept), labelled("whole", whole),
+                      labelled("sums", sums_of_rows));
   }
   int stages() const { return kept.value_or(3); }
   // The extent of rows, by this name in programs.
@@ -42,8 +44,8 @@ struct LongRows {
 LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors = 1);
 
 // Sums of exponentials along a row that is read in pieces. On a GPU each thread has sums of its own, over
-// runs of neighbours that it holds; on a CPU each column of a piece, so that all lanes of vectors have work.
-// Elements of -inf count as 0.
+// runs of neighbours that it holds, or each column of a piece; on a CPU the row has one, and a piece is read
+// for its largest element first. Elements of -inf count as 0.
 struct ExponentialSums {
   int run;  // columns that share sums
   lang::Fragment top, sum;
@@ -61,6 +63,8 @@ struct ExponentialSums {
 
  private:
   void add_columns(const lang::Fragment& x, const lang::Fragment* weights);
+  void add_row(const lang::Fragment& x, const lang::Fragment* weights);
+  bool of_row_;
 };
 // x [batch, rows, n] gives total [n], in the same order at every call.
 struct RowSumKernel {

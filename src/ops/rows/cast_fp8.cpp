@@ -14,10 +14,9 @@ namespace {
 constexpr int scaled_group = CastFp8Kernel::group;
 
 // As much of a row as a tile has elements: bytes that stand beside each other. Little of the last tile of a
-// row may be empty, and no piece of 16 bytes cut.
+// row may be empty.
 std::optional<int> columns_of_tile(std::int64_t features) {
   constexpr int share = 16;
-  if (ends_within_piece(features)) return std::nullopt;
   for (int columns = CastFp8Kernel::elements; columns > scaled_group; columns /= 2) {
     const std::int64_t idle = (features + columns - 1) / columns * columns - features;
     if (share * idle <= features) return columns;
@@ -26,8 +25,12 @@ std::optional<int> columns_of_tile(std::int64_t features) {
 }
 CastFp8Kernel cast_plan(const Bound<CastFp8>& c) {
   CastFp8Kernel made{c.type("x"), c->scaling, c->power_of_two, c.has("offsets")};
-  if (made.scaling == Fp8Scaling::token && !made.of_groups && c.on_gpu())
+  // No piece of 16 bytes may be cut that a thread of a GPU copies.
+  const bool whole_pieces = !c.on_gpu() || !ends_within_piece(c.dim("n"));
+  if (made.scaling == Fp8Scaling::token && !made.of_groups && whole_pieces) {
     made.columns = columns_of_tile(c.dim("n"));
+    made.by_elements = made.columns && !c.on_gpu();
+  }
   return made;
 }
 UncastFp8Kernel uncast_plan(const Bound<UncastFp8>& c) {

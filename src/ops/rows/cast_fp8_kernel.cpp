@@ -118,6 +118,24 @@ struct Cast {
       copy(values, out.slice(b).at(row * c.rows(), column * c.width()));
     });
   }
+  // The same of rows of memory that follow each other, without a view that divides them.
+  void by_elements() const {
+    Tensor out = result(), scales = output("scale", {batch, m, columns}, f32);
+    const int groups = c.width() / group;
+    grid(ceildiv(n, c.width()), ceildiv(m, c.rows()), batch, [&](Index column, Index row, Index b) {
+      const auto element = [&](const Tensor& of, Index i, Index g, Index j) {
+        return of(b, row * c.rows() + i, column * c.width() + g * group + j);
+      };
+      Fragment values({c.rows(), groups, group}, f32);
+      parallel(values, [&](Index i, Index g, Index j) { values(i, g, j) = f32(element(x, i, g, j)); });
+      Fragment scale = reduce_absmax(values);
+      parallel(scale, [&](Index i, Index g) { scale(i, g) = fp8_scale(scale(i, g), c.power_of_two); });
+      copy(scale, scales.slice(b).at(row * c.rows(), column * groups));
+      parallel(scale, [&](Index i, Index g) { scale(i, g) = 1.f / scale(i, g); });
+      parallel(values,
+               [&](Index i, Index g, Index j) { element(out, i, g, j) = values(i, g, j) * scale(i, g); });
+    });
+  }
   // The same of a tile with one scale.
   template <class Store>
   void by_blocks(Fragment& values, const Store& store) const {
@@ -197,6 +215,8 @@ Kernel cast_fp8_program(const CastFp8Kernel& c) {
     const Cast cast{c};
     if (c.scaling == Fp8Scaling::tensor)
       cast.as_one();
+    else if (c.by_elements)
+      cast.by_elements();
     else if (c.scaling == Fp8Scaling::token)
       c.of_groups ? cast.by_tokens_of_groups() : cast.by_tokens();
     else

@@ -15,9 +15,10 @@ struct CastFp8Kernel {
   Fp8Scaling scaling = Fp8Scaling::token;
   bool power_of_two = false, of_groups = false;
   std::optional<int> columns = {};  // features of a tile of tokens, if several groups
+  bool by_elements = false;         // its elements are read and written one by one, as loops of a CPU do best
   auto fields() const {
     return std::tuple(type, scaling, labelled("power_of_two", power_of_two), labelled("groups", of_groups),
-                      labelled("columns", columns));
+                      labelled("columns", columns), labelled("elements", by_elements));
   }
   static constexpr int group = 128, elements = 4096;
   int width() const { return columns.value_or(group); }

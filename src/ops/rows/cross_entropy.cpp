@@ -66,7 +66,7 @@ LongRows rows_of(const Bound<Op>& c) {
   LongRows result = divided_rows(0, c.on_gpu());
   int piece = 64;
   while (piece < classes && piece < result.piece) piece *= 2;
-  if (piece < result.piece) result = {piece, 0};
+  if (piece < result.piece) result = {.piece = piece, .sums_of_rows = result.sums_of_rows};
   return result;
 }
 template <class Op>

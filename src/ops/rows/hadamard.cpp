@@ -85,9 +85,10 @@ std::vector<Expr> signed_sums(const std::vector<Expr>& of) {
 // Transforms the columns of rows viewed as matrices [order, columns], four elements at a time, whose sums the
 // rows of signs share. `x` has rows as long as if the order were a power of two, so that registers can be
 // exchanged.
-void transform_columns(Fragment& x, const HadamardInstance& c, int order) {
+template <class Tile>
+void transform_columns(Tile& x, const HadamardInstance& c, int order) {
   const std::vector<std::vector<int>> signs = hadamard_signs(order);
-  Fragment matrices = x.reshape({c.rows, c.padded_order(), c.n / order});
+  Tile matrices = x.reshape({c.rows, c.padded_order(), c.n / order});
   parallel(c.rows, c.n / order, [&](Index i, Index j) {
     std::deque<Var> sums;
     for (int first = 0; first < order; first += 4) {
@@ -112,8 +113,9 @@ void transform_columns(Fragment& x, const HadamardInstance& c, int order) {
   });
 }
 
-void butterflies(Fragment& x, const HadamardInstance& c, int stride) {
-  Fragment pairs = x.reshape({c.rows, c.padded() / (2 * stride), 2, stride});
+template <class Tile>
+void butterflies(Tile& x, const HadamardInstance& c, int stride) {
+  Tile pairs = x.reshape({c.rows, c.padded() / (2 * stride), 2, stride});
   parallel(c.rows, c.padded() / (2 * stride), stride, [&](Index i, Index p, Index q) {
     Expr a = pairs(i, p, 0, q), b = pairs(i, p, 1, q);
     pairs(i, p, 0, q) = a + b;
@@ -122,8 +124,9 @@ void butterflies(Fragment& x, const HadamardInstance& c, int stride) {
 }
 
 // Two steps at once, for vectors, whose loads and stores are most of the work.
-void double_butterflies(Fragment& x, const HadamardInstance& c, int stride) {
-  Fragment fours = x.reshape({c.rows, c.padded() / (4 * stride), 4, stride});
+template <class Tile>
+void double_butterflies(Tile& x, const HadamardInstance& c, int stride) {
+  Tile fours = x.reshape({c.rows, c.padded() / (4 * stride), 4, stride});
   parallel(c.rows, c.padded() / (4 * stride), stride, [&](Index i, Index p, Index q) {
     const Var a = fours(i, p, 0, q) + fours(i, p, 1, q), b = fours(i, p, 0, q) - fours(i, p, 1, q);
     const Var d = fours(i, p, 2, q) + fours(i, p, 3, q), e = fours(i, p, 2, q) - fours(i, p, 3, q);
@@ -134,52 +137,78 @@ void double_butterflies(Fragment& x, const HadamardInstance& c, int stride) {
   });
 }
 
+// Four steps at once, as far as registers hold the sixteen numbers.
+template <class Tile>
+void sixteen_butterflies(Tile& x, const HadamardInstance& c, int stride) {
+  constexpr int count = 16;
+  Tile all = x.reshape({c.rows, c.padded() / (count * stride), count, stride});
+  parallel(c.rows, c.padded() / (count * stride), stride, [&](Index i, Index p, Index q) {
+    std::vector<Expr> now;
+    for (int k = 0; k < count; ++k) now.push_back(all(i, p, k, q));
+    std::deque<Var> sums;
+    for (int step = 1; step < count; step *= 2) {
+      std::vector<Expr> next;
+      for (int k = 0; k < count; ++k) {
+        const Expr &a = now[k & ~step], &b = now[k | step];
+        next.push_back(sums.emplace_back((k & step) == 0 ? a + b : a - b));
+      }
+      now.swap(next);
+    }
+    for (int k = 0; k < count; ++k) all(i, p, k, q) = now[k];
+  });
+}
+
 // Neighbours within the lanes of a vector: each lane has the sum or the difference of its own number and that
-// of a lane it exchanges with.
-template <class To>
-void exchanges(Shared& from, To& to, const HadamardInstance& c, int stride) {
+// of a lane it exchanges with. Two steps at once where there are two.
+void exchanges(const Shared& from, const Shared& to, const HadamardInstance& c, int stride, bool twice) {
   const int width = c.first_stride(), vectors = c.rows * c.padded() / width;
-  Shared given = from.reshape({vectors, width});
-  To sums = to.reshape({vectors, width});
+  Shared given = from.reshape({vectors, width}), sums = to.reshape({vectors, width});
+  const auto sign = [](const Expr& j, int of) { return select((j & of) == 0, 1.f, -1.f); };
   parallel(sums, [&](Index i, Index j) {
-    sums(i, j) = given(i, j) * select((j & stride) == 0, 1.f, -1.f) + given(i, j ^ stride);
+    const Var own = given(i, j) * sign(j, stride) + given(i, j ^ stride);
+    if (!twice) {
+      sums(i, j) = own;
+      return;
+    }
+    const Var other = given(i, j ^ (2 * stride)) * sign(j, stride) + given(i, j ^ (3 * stride));
+    sums(i, j) = own * sign(j, 2 * stride) + other;
   });
 }
 
 // All steps of a row on a CPU.
-void transform_vectors(Shared& given, Fragment& values, const HadamardInstance& c) {
+void transform_vectors(Shared& values, const HadamardInstance& c) {
   const int length = c.n / order_of(c.n), width = c.first_stride();
   Shared other({c.rows, c.padded()}, f32);
-  if (width == 1) copy(given, values);
-  Shared *from = &given, *to = &other;
-  for (int stride = 1; stride < width; stride *= 2) {
-    if (2 * stride == width)
-      exchanges(*from, values, c, stride);
-    else
-      exchanges(*from, *to, c, stride);
+  Shared *from = &values, *to = &other;
+  for (int stride = 1; stride < width;) {
+    const bool twice = 4 * stride <= width;
+    exchanges(*from, *to, c, stride, twice);
     std::swap(from, to);
+    stride *= twice ? 4 : 2;
   }
+  if (from != &values) copy(other, values);
   int stride = width;
+  for (; 16 * stride <= length; stride *= 16) sixteen_butterflies(values, c, stride);
   for (; 4 * stride <= length; stride *= 4) double_butterflies(values, c, stride);
   if (stride < length) butterflies(values, c, stride);
 }
 
 void transform(const HadamardInstance& c, const Tensor& x, const Tensor& out, const Expr& scale) {
   const int order = order_of(c.n);
-  grid(ceildiv(x.extent(0), c.rows), c.options(), [&](Index block) {
-    const Expr row = block * c.rows;
-    Fragment values({c.rows, c.padded()}, f32);
-    if (c.by_vectors) {
-      Shared given({c.rows, c.padded()}, f32);
-      copy(x.at(row), given);
-      transform_vectors(given, values, c);
-    } else {
-      copy(x.at(row), values);
-      for (int stride = 1; stride < c.n / order; stride *= 2) butterflies(values, c, stride);
-    }
+  const auto rows = [&](const Expr& row, auto values, const auto& steps) {
+    copy(x.at(row), values);
+    steps(values);
     if (order > 1) transform_columns(values, c, order);
     parallel(values, [&](Index i, Index j) { values(i, j) *= scale; });
     copy(values, out.at(row));
+  };
+  grid(ceildiv(x.extent(0), c.rows), c.options(), [&](Index block) {
+    const Expr row = block * c.rows;
+    if (c.by_vectors)
+      return rows(row, Shared({c.rows, c.padded()}, f32), [&](Shared& x) { transform_vectors(x, c); });
+    rows(row, Fragment({c.rows, c.padded()}, f32), [&](Fragment& x) {
+      for (int stride = 1; stride < c.n / order; stride *= 2) butterflies(x, c, stride);
+    });
   });
 }
 

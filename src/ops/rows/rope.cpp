@@ -21,17 +21,22 @@ struct RopeInstance {
   bool has_positions = false;
   RopePairing pairing = RopePairing::halves;
   bool inverse = false;
+  bool by_lanes = false;  // neighbours are lanes that exchange their numbers
   auto fields() const {
     return std::tuple(type, pairs, labelled("rest", rest), joined("t", tokens, heads),
-                      labelled("positions", has_positions), pairing, labelled("inverse", inverse));
+                      labelled("positions", has_positions), pairing, labelled("inverse", inverse),
+                      labelled("lanes", by_lanes));
   }
 };
 
 RopeInstance rope_plan(const Bound<Rope>& c) {
   const int pairs = c.small_dim("half"), rest = c.small_dim("d") - 2 * pairs;
-  const int heads = static_cast<int>(std::clamp<std::int64_t>(c.dim("heads"), 1, 8));
+  // On a CPU heads that follow each other in memory, as far as prefetches reach.
+  const int most_heads = c.on_gpu() ? 8 : 32;
+  const int heads = static_cast<int>(std::clamp<std::int64_t>(c.dim("heads"), 1, most_heads));
   const int tokens = rows_of_tile(std::clamp(4096 / std::max(heads * pairs, 1), 1, 16), heads * pairs);
-  return {c.type("x"), pairs, rest, tokens, heads, c.has("positions"), c->pairing, c->inverse};
+  const bool by_lanes = c->pairing == RopePairing::neighbours && !c.on_gpu();
+  return {c.type("x"), pairs, rest, tokens, heads, c.has("positions"), c->pairing, c->inverse, by_lanes};
 }
 
 struct RopeProgram {
@@ -44,8 +49,9 @@ struct RopeProgram {
   Tensor out = output("out", {batch, tokens, heads, d}, c.type);
 
   // Rows of a table for the tokens from `first` on.
-  Fragment angles(const Tensor& table, const Expr& b, const Expr& first) const {
-    Fragment rows({c.tokens, c.pairs}, f32);
+  template <class Tile>
+  Tile angles(const Tensor& table, const Expr& b, const Expr& first) const {
+    Tile rows({c.tokens, c.pairs}, f32);
     if (c.has_positions)
       gather(
           table, [&](Index i) { return i32(positions(b, first + i)); }, rows);
@@ -84,15 +90,32 @@ struct RopeProgram {
     });
     copy(values, to.at(first, head));
   }
-  void block(const Expr& head, const Expr& first, const Expr& b) const {
-    check(b, first);
-    Fragment cos = angles(cosine, b, first), sin = angles(sine, b, first);
-    const auto features = range(0, 2 * c.pairs);
-    Tensor from = x.slice(b, all, all, features), to = out.slice(b, all, all, features);
+  // Each feature takes what its neighbour has.
+  void exchanged(const Tensor& from, const Tensor& to, const Expr& first, const Expr& head, const Shared& cos,
+                 const Shared& sin) const {
+    Shared values({c.tokens, c.heads, 2 * c.pairs}, f32);
+    copy(from.at(first, head), values);
+    Fragment turned({c.tokens, c.heads, 2 * c.pairs}, f32);
+    parallel(turned, [&](Index i, Index h, Index j) {
+      Expr across = sin(i, j / 2) * select((j & 1) == (c.inverse ? 1 : 0), -1.f, 1.f);
+      turned(i, h, j) = values(i, h, j) * cos(i, j / 2) + values(i, h, j ^ 1) * across;
+    });
+    copy(turned, to.at(first, head));
+  }
+  void turn(const Tensor& from, const Tensor& to, const Expr& head, const Expr& first, const Expr& b) const {
+    if (c.by_lanes)
+      return exchanged(from, to, first, head, angles<Shared>(cosine, b, first),
+                       angles<Shared>(sine, b, first));
+    Fragment cos = angles<Fragment>(cosine, b, first), sin = angles<Fragment>(sine, b, first);
     if (c.pairing == RopePairing::halves)
       halves(from, to, first, head, cos, sin);
     else
       neighbours(from, to, first, head, cos, sin);
+  }
+  void block(const Expr& head, const Expr& first, const Expr& b) const {
+    check(b, first);
+    const auto features = range(0, 2 * c.pairs);
+    turn(x.slice(b, all, all, features), out.slice(b, all, all, features), head, first, b);
     if (c.rest == 0) return;
     Fragment rest = load(x.slice(b).at(first, head, 2 * c.pairs), {c.tokens, c.heads, c.rest});
     copy(rest, out.slice(b).at(first, head, 2 * c.pairs));
