@@ -186,6 +186,12 @@ TEST(ProductPlan, FitsTilesToRows) {
   EXPECT_EQ(tile(320, 8192, 8192), "160x128");
   EXPECT_EQ(tile(320, 8192, 8192, false), "128x192");
   EXPECT_EQ(tile(321, 8192, 8192), "128x192");
+  // Columns that fill the processors.
+  EXPECT_EQ(tile(128, 7168, 18432), "64x112");
+  EXPECT_EQ(tile(128, 36864, 7168), "128x144");
+  EXPECT_EQ(tile(192, 10240, 8192), "64x240");
+  EXPECT_EQ(tile(256, 10240, 8192), "128x160");
+  EXPECT_EQ(tile(512, 7168, 16384), "128x224");
 }
 
 // Products by multiply-add: threads with whole blocks of rows and columns, and tiles that have none.

@@ -29,10 +29,19 @@ constexpr TileCost of_middle_rows[] = {{72, 64, 128, 0.669, 0.690},   {72, 128, 
                                        {128, 192, 128, 0.354, 0.395}, {128, 256, 128, 0.305, 0.389}};
 constexpr int least_of_middle_rows = 257, least_columns_of_middle_rows = 2048, least_columns_exchanged = 4096,
               least_depth_exchanged = 1024;
+// Tiles for long products of many columns whose blocks nearly fill a round of the processors, or two.
+constexpr TileCost filling[] = {{64, 112, 128, 0.500, 0.375},  {64, 144, 128, 0.450, 0.375},
+                                {64, 160, 128, 0.450, 0.370},  {64, 240, 128, 0.500, 0.451},
+                                {128, 144, 128, 0.380, 0.345}, {128, 160, 128, 0.400, 0.355}};
+constexpr TileCost filling_of_more_rows[] = {{128, 224, 128, 0.314, 0.314}};
+constexpr int least_rows_filling = 64, most_rows_filling = 256, most_of_more_rows = 512,
+              least_columns_filling = 7168, least_depth_filling = 4096;
+constexpr double least_filled = 0.95;
 constexpr double store_of_element = 3e-4;
 static_assert(std::size(of_middle_rows) <= std::size(gpu_table.of_16_bits));
 constexpr std::size_t most_candidates =
-    (std::size(gpu_table.of_16_bits) + std::size(gpu_table.of_few_rows) + std::size(exchanged)) *
+    (std::size(gpu_table.of_16_bits) + std::size(gpu_table.of_few_rows) + std::size(exchanged) +
+     std::size(filling)) *
     std::size(split_counts);
 // Slots that the compiler takes without being asked, and as many as pay.
 constexpr int usual_stages = 4, most_stages = 10;
@@ -82,6 +91,22 @@ struct ProductPlanner {
   bool stores_elements(const GemmTiles& t) const {
     return exchanges(t) && (t.m % 16 != 0 || t.n > 2 * warp_group_rows);
   }
+  // Whether the tile's blocks leave few processors idle in the last of so many rounds.
+  bool fills(const TileCost& c, int most_rounds) const {
+    const double rounds = tiles(tiles_of(c, 1)) / p.processors, whole = std::ceil(rounds);
+    return whole <= most_rounds && rounds >= least_filled * whole;
+  }
+  template <typename Visit>
+  void for_each_filling(const Visit& visit) const {
+    const bool is_one = type.bits() == 16 && p.batch == 1 && p.sums == 1 && given.m == 0 && given.n == 0;
+    if (!is_one || p.n < least_columns_filling || p.k < least_depth_filling) return;
+    if (p.m >= least_rows_filling && p.m <= most_rows_filling)
+      for (const TileCost& c : filling)
+        if (fills(c, 2)) visit(c);
+    if (p.m > gpu_table.most_of_few_rows && p.m <= most_of_more_rows)
+      for (const TileCost& c : filling_of_more_rows)
+        if (fills(c, 1)) visit(c);
+  }
   // Calls `visit` for every tile that the product may have.
   template <typename Visit>
   void for_each_tile(const Visit& visit) const {
@@ -95,6 +120,7 @@ struct ProductPlanner {
       if (!has_few_rows() || c.m != gpu_table.rows_of_three_groups) visit(c);
     if (has_few_rows())
       for (const TileCost& c : gpu_table.of_few_rows) visit(c);
+    for_each_filling(visit);
   }
 
   // The stages of a block that has a processor to itself, if that gains slots.
