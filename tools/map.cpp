@@ -52,7 +52,9 @@ void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& ca
       if (const Way way = way_of(text); way.use < slowest.use) slowest = way;
     point.notes.insert(point.notes.end(), said.notes.begin(), said.notes.end());
   }
-  point.way = slowest.words, point.use = slowest.use;
+  // A CPU has one way.
+  point.way = target.device() == DeviceKind::cpu ? "on a CPU" : slowest.words;
+  point.use = slowest.use;
 }
 
 // What a call has to do: arithmetic of the kind of its products, bytes, and special functions.
