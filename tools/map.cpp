@@ -68,7 +68,9 @@ void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& ca
     if (makes_code && target.device() == DeviceKind::cuda)
       assemble_point(kernel, target, said.notes, slowest, point);
   }
-  point.way = slowest.words, point.use = slowest.use;
+  // A CPU has one way.
+  point.way = target.device() == DeviceKind::cpu ? "on a CPU" : slowest.words;
+  point.use = slowest.use;
 }
 
 // What a call has to do: arithmetic of the kind of its products, bytes, and special functions.

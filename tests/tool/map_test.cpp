@@ -67,6 +67,7 @@ TEST(MapsOfACpu, AreMeasuredGradientsToo) {
     for (const MapPoint& point : map.points) {
       EXPECT_EQ(point.refusal, "");
       EXPECT_GT(point.seconds, 0);
+      EXPECT_EQ(point.way, "on a CPU");
       EXPECT_TRUE(point.use > 0 && point.use <= 1) << point.use;
     }
   }
