@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/row_printer.hpp"
 #include "passes/cuda/column_ranges.hpp"
+#include "passes/cuda/existing_rows.hpp"
 
 namespace tegula::codegen {
 
@@ -36,10 +37,12 @@ std::int64_t RowPrinter::pieces_of_row(const passes::RowConversion& plan) {
   return store.to.view.extent(static_cast<int>(store.to.view.dims.size()) - 1) / plan.elements;
 }
 
-// Ranges whose rows are looked up; none where a thread would have pieces of several.
+// Ranges whose rows are looked up; none where a thread would have pieces of several. Where rows move in tiles
+// that are whole, few others are left.
 std::vector<passes::RowConversion> RowPrinter::ranges_of_threads(const passes::RowConversion& plan) const {
   const bool by_producer = roles_ && !is_consumer_;
-  if (!by_producer || as<For>(plan.loop)->index.size() != 2 || team_.threads % pieces_of_row(plan) != 0)
+  if (!by_producer || as<For>(plan.loop)->index.size() != 2 || team_.threads % pieces_of_row(plan) != 0 ||
+      !passes::moving_ranges(passes::existing_rows(plan).rows).empty())
     return {};
   std::vector<passes::RowConversion> result = passes::column_ranges(plan);
   const bool are_apart =
