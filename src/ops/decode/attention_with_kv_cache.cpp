@@ -85,6 +85,23 @@ void choose_few_rows(const Bound<AttentionWithKvCache>& c, CacheKernel& kernel) 
   if (fits && kernel.take_few_rows(c.dim("queries"), most_few_rows)) kernel.padded.whole |= !as_they_are;
 }
 
+// Rows of a cache that come at a time: those of a page that a step has.
+std::int64_t rows_of_box(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+  return kernel.form.paged ? std::gcd(c.dim("page_size"), std::int64_t{kernel.keys}) : kernel.keys;
+}
+
+// Boxes of a few rows take 60 ns each; threads bring the pieces of such rows faster, beside one warp group,
+// if each has the same columns of all its rows. From 256 features on a box is as fast.
+bool come_by_threads(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+  constexpr std::int64_t few_rows = 32, most_features = 256;
+  const auto divides_threads = [](int features) {
+    return features <= most_features && std::has_single_bit(static_cast<unsigned>(features));
+  };
+  return has_copy_engine(c.call()) && kernel.compute.bits() == 16 && kernel.cache.bits() == 16 &&
+         kernel.block == 0 && kernel.rows() <= warp_group_rows && rows_of_box(c, kernel) < few_rows &&
+         divides_threads(kernel.padded.of(kernel.dim)) && divides_threads(kernel.padded.of_v(kernel.dim_v));
+}
+
 CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   const DType type = c.type("q"), compute = multiplied_type(type, c.on_gpu());
   const int dim = c.small_dim("d"), dim_v = c.small_dim("d_v");
@@ -117,6 +134,7 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   kernel.queries = tiles.queries, kernel.pack = tiles.pack;
   choose_keys(c, tiles.keys, kernel);
   if (c.on_gpu()) choose_few_rows(c, kernel);
+  kernel.form.by_threads |= come_by_threads(c, kernel);
   kernel.parted = c.dim("group") > kernel.pack;
   return kernel;
 }
@@ -124,11 +142,6 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
 // Tiles of the heads of a group.
 std::int64_t member_tiles(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
   return (c.dim("group") + kernel.pack - 1) / kernel.pack;
-}
-
-// Rows of a cache that come at a time: those of a page that a step has.
-std::int64_t rows_of_box(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
-  return kernel.form.paged ? std::gcd(c.dim("page_size"), std::int64_t{kernel.keys}) : kernel.keys;
 }
 
 // So many blocks get all that memory gives: dividing their keys among the other processors saves nothing, and
