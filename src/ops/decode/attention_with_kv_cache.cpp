@@ -147,14 +147,15 @@ std::int64_t member_tiles(const Bound<AttentionWithKvCache>& c, const CacheKerne
 // So many blocks get all that memory gives: dividing their keys among the other processors saves nothing, and
 // a merge takes 5 us, of 16 tokens 25 (measured: 2048 to 32768 keys of 16 bits; of 8 bits a block waits for
 // what widens them). Rows that come by 16 or fewer need more blocks where keys are many. Where lengths are
-// given and a sequence may be longer, one may be left alone with far more keys than others.
+// given and a sequence may be longer, one may be left alone with far more keys than others, unless it is
+// shared by blocks then.
 bool are_enough(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel, std::int64_t blocks) {
   constexpr std::int64_t blocks_of_memory = 64, blocks_of_few_rows = 96, few_rows = 32, many_keys = 4096,
                          longest_of_its_own = 32768;
   if (!c.on_gpu() || kernel.cache.bits() != 16 || kernel.block > 0) return false;
   const bool slow = rows_of_box(c, kernel) < few_rows && c.dim("seen") > many_keys;
   return blocks >= (slow ? blocks_of_few_rows : blocks_of_memory) &&
-         (!kernel.form.lengths || c.dim("seen") <= longest_of_its_own);
+         (kernel.shares || !kernel.form.lengths || c.dim("seen") <= longest_of_its_own);
 }
 
 int planned_splits(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
@@ -172,14 +173,28 @@ int planned_splits(const Bound<AttentionWithKvCache>& c, const CacheKernel& kern
                            kernel.compute, c.on_gpu());
 }
 
+// To list sequences and to merge parts takes 4 to 7 us.
+constexpr std::int64_t least_bytes_of_shares = std::int64_t{1} << 30;
+
+std::int64_t row_bytes(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+  return c.dim("kv_heads") * (kernel.dim + kernel.dim_v) * kernel.cache.bytes();
+}
+
 void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   CacheKernel kernel = kernel_of(c);
-  const int splits = planned_splits(c, kernel);
-  kernel.split = splits > 1;
-  // Of chosen blocks there are about as many for each sequence.
   const std::int64_t tiles = c.dim("kv_heads") * member_tiles(c, kernel) *
                              ((c.dim("queries") + kernel.queries - 1) / kernel.queries);
-  kernel.longest_first = kernel.block == 0 && deals_longest_first(c.call(), tiles * splits);
+  // Of chosen blocks there are about as many for each sequence.
+  kernel.shares = c->splits == 0 && kernel.block == 0 && c.dim("queries") <= kernel.queries &&
+                  shares_keys(c.call(), tiles, row_bytes(c, kernel), least_bytes_of_shares);
+  int splits = planned_splits(c, kernel);
+  if (kernel.shares && splits == 1 && is_one_round(c.call(), tiles)) {
+    kernel.shares = false;
+    splits = planned_splits(c, kernel);
+  }
+  kernel.split = splits > 1 && !kernel.shares;
+  kernel.longest_first = kernel.block == 0 && !kernel.shares && deals_longest_first(c.call(), tiles * splits);
+  if (kernel.shares) splits = shares_of_splits(c.call(), tiles, splits);
   launch(kernel, cache_kernel,
          {{"scale", program_scale(static_cast<float>(c.real("scale")), c->softcap)},
           {"left", std::min<std::int64_t>(c->left, 1 << 29)},
