@@ -275,6 +275,56 @@ TEST(OperandForms, OfPagesOfRecordsMoveInRangesOfColumns) {
   expect_good_code(Comparison(cases).kernel(), 90);
 }
 
+// Rows that a list has, some of them no rows; `in_pages`: they are found by a page and a place there, with a
+// factor for each row.
+template <bool in_pages>
+void of_listed_records(Program& p) {
+  constexpr int rows = 64, n = 256, first_features = 192, page = 16, all_rows = 80;
+  const Shape places = in_pages ? Shape{all_rows / page, page} : Shape{all_rows};
+  const auto joined = [&](std::int64_t features) {
+    Shape shape = places;
+    shape.push_back(features);
+    return shape;
+  };
+  const auto q = p.in(Data::random_integers({rows, n}, bf16, 5, 0, 2)),
+             list = p.in(Data::random_integers({tiles_of_operand * rows - 5}, i32, 8, -2, all_rows + 3)),
+             first = p.in(Data::random_integers(joined(first_features), e4m3, 6, 0, 2)),
+             last = p.in(Data::random_integers(joined(n - first_features), bf16, 7, 0, 2)),
+             factors = p.in(Data::random_integers({all_rows}, f32, 9, 1, 3)),
+             out = p.out({tiles_of_operand * rows, rows}, f32);
+  grid(1, {.threads = 256}, [&](Index) {
+    Shared queries({rows, n}, bf16);
+    lang::copy(q.at(0, 0), queries);
+    pipelined(tiles_of_operand, {.stages = 2}, [&](Index i) {
+      Shared keys({rows, n}, bf16);
+      const auto at = [&](const lang::Tensor& of, const Expr& row, const Expr& d) -> Expr {
+        return in_pages ? of(row / page, row % page, d) : of(row, d);
+      };
+      parallel(keys, [&](Index r, Index d) {
+        Expr place = i * rows + r, row = select(place < list.extent(0), list(place), -1);
+        Expr value = at(first, row, d), scaled = in_pages ? value * factors(row) : value;
+        keys(r, d) = select(d < first_features, scaled, at(last, row, d - first_features));
+      });
+      Fragment scores({rows, rows}, f32, 0);
+      lang::gemm(queries, keys.T(), scores);
+      lang::copy(scores, out.at(i * rows));
+    });
+  });
+}
+
+TEST(OperandForms, OfListedRecordsComeInRangesOfColumns) {
+  const Case cases[] = {{"listed records", of_listed_records<false>},
+                        {"listed records in pages", of_listed_records<true>}};
+  for (const Case& own : cases) {
+    const Case one[] = {own};
+    const std::string text = print_cuda(Signature(Comparison(one).kernel().ir()), {90}).text;
+    EXPECT_NE(text.find("_ < 192) {"), std::string::npos) << "each thread has one of the tensors\n" << text;
+    EXPECT_NE(text.find("tg::copy_async("), std::string::npos) << "and the other has no registers\n" << text;
+  }
+  expect_agreement(cases, tegula::Target::emulated_sm90());
+  expect_good_code(Comparison(cases).kernel(), 90);
+}
+
 TEST(OperandForms, OfTwoRecordsComeInPieces) {
   const Case cases[] = {{"two records", of_two_records}};
   const std::string text = print_cuda(Signature(Comparison(cases).kernel().ir()), {90}).text;

@@ -58,9 +58,8 @@ std::int64_t RowPrinter::pieces_of_thread(const passes::RowConversion& plan) con
     const auto* load = as<Load>(loop.body[i]);
     if (plan.statements[i] == Of::piece && !is_aligned(loop, load->from, plan.elements)) return 0;
   }
-  std::int64_t pieces = 1;
-  for (const Expr& end : loop.end) pieces *= constant_value(end);
-  pieces /= plan.elements;
+  std::int64_t pieces = pieces_of_row(plan);
+  for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) pieces *= constant_value(loop.end[d]);
   return pieces % team_.threads == 0 ? pieces / team_.threads : 0;
 }
 
@@ -123,7 +122,9 @@ void RowPrinter::by_existing_rows(const passes::RowConversion& plan, const Piece
   // Of two tensors the assembler would load pieces behind the stores of others, one way after the other, but
   // where each thread has pieces of one of them.
   in_existing_rows_ =
-      roles_ && !is_consumer_ && (plan.reads_one_tensor() || (in_ranges && moves_in_ranges(whole.rows)));
+      roles_ && !is_consumer_ &&
+      (plan.reads_one_tensor() ||
+       (in_ranges && (moves_in_ranges(whole.rows) || !ranges_of_threads(whole.rows).empty())));
   Texts conditions = conditions_of_pieces(whole.rows);
   for (const Expr& e : whole.conditions) {
     const std::string text = compared(e, value(e));
@@ -172,7 +173,7 @@ void RowPrinter::convert_rows(const passes::RowConversion& plan) {
 // The indices of the thread's piece: of its first element along the row.
 void RowPrinter::name_piece(const passes::RowConversion& plan, const std::string& round) {
   const For& loop = *as<For>(plan.loop);
-  const std::int64_t of_row = constant_value(loop.end.back()) / plan.elements;
+  const std::int64_t of_row = pieces_of_row(plan);
   const bool by_producer = roles_ && !is_consumer_;
   if (by_producer && plan.reads_one_tensor() && loop.index.size() == 2 && team_.threads % of_row == 0)
     return name_piece_of_team(plan, of_row, round);
@@ -270,6 +271,11 @@ void RowPrinter::make_pieces(const passes::RowConversion& plan, const PieceRegis
 
 void RowPrinter::convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers) {
   if (auto ranges = moving_pieces(plan, registers); !ranges.empty()) return convert_moving(std::move(ranges));
+  if (auto ranges = ranges_of_threads(plan); !ranges.empty()) return convert_in_ranges(std::move(ranges));
+  convert_batches(plan, registers);
+}
+
+void RowPrinter::convert_batches(const passes::RowConversion& plan, const PieceRegisters& registers) {
   const std::int64_t rounds = pieces_of_thread(plan);
   std::int64_t batch = 8;
   while (batch > 1 && (rounds % batch != 0 || batch * registers.words > words_to_convert())) batch /= 2;
@@ -282,22 +288,33 @@ void RowPrinter::convert_in_batches(const passes::RowConversion& plan, const Pie
   out_.close();
 }
 
+void RowPrinter::load_row(const passes::RowConversion& plan, std::size_t statement) {
+  const For& loop = *as<For>(plan.loop);
+  const Stmt& s = loop.body[statement];
+  if (const auto* load = as<Load>(s)) unlimited_ = dims_of_rows(loop, *load);
+  body({s});
+  unlimited_.clear();
+}
+
+GuardedAddress RowPrinter::address_of_piece(const passes::RowConversion& plan, std::size_t statement) {
+  const For& loop = *as<For>(plan.loop);
+  const Access& from = as<Load>(loop.body[statement])->from;
+  unlimited_ = dims_known_before(loop, from);
+  for (const std::size_t d : dims_asked_by_piece(loop, from, plan.elements)) std::erase(unlimited_, d);
+  GuardedAddress result = address(from);
+  unlimited_.clear();
+  return result;
+}
+
 // What is the same for the whole piece, and the piece of each tensor; zeros where there is no such row.
 void RowPrinter::load_piece(const passes::RowConversion& plan, const Vectors& vectors) {
   const For& loop = *as<For>(plan.loop);
   for (std::size_t i = 0; i < plan.statements.size(); ++i) {
     const Stmt& s = loop.body[i];
-    if (plan.statements[i] == Of::row) {
-      if (const auto* load = as<Load>(s)) unlimited_ = dims_of_rows(loop, *load);
-      body({s});
-      unlimited_.clear();
-    }
+    if (plan.statements[i] == Of::row) load_row(plan, i);
     if (plan.statements[i] != Of::piece) continue;
     const Access& from = as<Load>(s)->from;
-    unlimited_ = dims_known_before(loop, from);
-    for (const std::size_t d : dims_asked_by_piece(loop, from, plan.elements)) std::erase(unlimited_, d);
-    const GuardedAddress at = address(from);
-    unlimited_.clear();
+    const GuardedAddress at = address_of_piece(plan, i);
     const std::string pack = fmt::format("tg::load_pack<{}>({})", plan.elements, at.pointer);
     const std::string none =
         fmt::format("tg::Pack<{}, {}>{{}}", element_type(from.view.buffer->type), plan.elements);

@@ -26,15 +26,6 @@ constexpr std::int64_t most_under_way = 12;   // pieces: more have not been fast
 // Registers of a thread that converts, beside those of pieces on their way.
 constexpr std::int64_t registers_beside = 44;
 
-// Whether elements of 16 bits stay as they are.
-bool only_copies(const passes::RowConversion& plan) {
-  const Body& body = as<For>(plan.loop)->body;
-  const auto* load = as<Load>(body.front());
-  const auto& store = *as<Store>(body.back());
-  return body.size() == 2 && load && is_variable(store.value, load->variable) &&
-         load->from.view.buffer->type == store.to.view.buffer->type;
-}
-
 }  // namespace
 
 // Whether every element that the access reads exists where dimensions are asked for the whole tile.
@@ -86,7 +77,7 @@ bool RowPrinter::moves_in_ranges(const passes::RowConversion& plan) {
 std::optional<RowPrinter::MovingPieces> RowPrinter::moving_range(const passes::RowConversion& plan,
                                                                  const passes::MovingRows& rows,
                                                                  const PieceRegisters& registers) {
-  const std::int64_t of_row = constant_value(as<For>(plan.loop)->end[1]) / plan.elements;
+  const std::int64_t of_row = pieces_of_row(plan);
   if (team_.threads % of_row != 0) return std::nullopt;
   MovingPieces result{rows};
   result.registers = registers;
@@ -225,29 +216,15 @@ void RowPrinter::convert_moving(std::vector<MovingPieces> ranges) {
   std::stable_partition(ranges.begin(), ranges.end(),
                         [](const MovingPieces& own) { return only_copies(own.moving.rows); });
   for (MovingPieces& own : ranges) {
-    const For& loop = *as<For>(own.moving.rows.loop);
-    values_.set(loop.index[1], column);
-    const std::int64_t begin = constant_value(loop.begin[1]), end = constant_value(loop.end[1]);
-    Texts is_own;
-    if (begin > 0) is_own.push_back(fmt::format("{} >= {}", column, begin));
-    if (end < as<Store>(loop.body.back())->to.view.extent(1))
-      is_own.push_back(fmt::format("{} < {}", column, end));
-    out_.open(fmt::format("if ({}) {{", fmt::join(is_own, " && ")));
-    const Facts before = facts_;
-    const std::optional<ElementLoop> outer = loop_;
-    add_indices(loop);
-    loop_ = ElementLoop{&loop, nullptr, ""};
-    if (only_copies(own.moving.rows))
-      copy_range(own);
-    else
-      convert_range(own);
-    loop_ = outer;
-    facts_ = before;
-    out_.close();
+    values_.set(as<For>(own.moving.rows.loop)->index[1], column);
+    in_range(own.moving.rows, column, [&] {
+      if (only_copies(own.moving.rows))
+        copy_range(own);
+      else
+        convert_range(own);
+    });
   }
-  if (!only_copies(ranges[0].moving.rows)) return;
-  out_.line("tg::commit_copies();");
-  out_.line("tg::wait_copies<0>();");
+  if (only_copies(ranges[0].moving.rows)) wait_for_copies();
 }
 
 void RowPrinter::copy_range(MovingPieces& moving) {

@@ -62,11 +62,24 @@ class RowPrinter : protected ElementPrinter {
   void load_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);
   void make_pieces(const passes::RowConversion& plan, const PieceRegisters& registers, const Texts& places);
   void convert_in_batches(const passes::RowConversion& plan, const PieceRegisters& registers);
+  void convert_batches(const passes::RowConversion& plan, const PieceRegisters& registers);
   void name_piece(const passes::RowConversion& plan, const std::string& round);
   void name_piece_of_team(const passes::RowConversion& plan, std::int64_t of_row, const std::string& round);
+  void load_row(const passes::RowConversion& plan, std::size_t statement);
+  GuardedAddress address_of_piece(const passes::RowConversion& plan, std::size_t statement);
   void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
   Texts places_of_piece(const passes::RowConversion& plan);
   void make_piece(const passes::RowConversion& plan, Vectors vectors, const Texts& places);
+
+  // ---- ranges of columns, where each thread has pieces of one (print_row_ranges.cpp)
+  static bool only_copies(const passes::RowConversion& plan);
+  static std::int64_t pieces_of_row(const passes::RowConversion& plan);
+  std::vector<passes::RowConversion> ranges_of_threads(const passes::RowConversion& plan) const;
+  void in_range(const passes::RowConversion& plan, const std::string& column,
+                const std::function<void()>& print);
+  void wait_for_copies();
+  void convert_in_ranges(std::vector<passes::RowConversion> ranges);
+  void copy_looked_up(const passes::RowConversion& plan);
 
   // ---- rows that are found by moving from one to the next (print_moving_rows.cpp)
   std::vector<MovingPieces> moving_pieces(const passes::RowConversion& plan, const PieceRegisters& registers);

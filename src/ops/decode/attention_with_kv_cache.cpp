@@ -86,6 +86,23 @@ void choose_few_rows(const Bound<AttentionWithKvCache>& c, CacheKernel& kernel) 
   if (fits && kernel.take_few_rows(c.dim("queries"), most_few_rows)) kernel.padded.whole |= !as_they_are;
 }
 
+// Rows of a cache that come at a time: those of a page that a step has.
+std::int64_t rows_of_box(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+  return kernel.form.paged ? std::gcd(c.dim("page_size"), std::int64_t{kernel.keys}) : kernel.keys;
+}
+
+// Boxes of a few rows take 60 ns each; threads bring the pieces of such rows faster, beside one warp group,
+// if each has the same columns of all its rows. From 256 features on a box is as fast.
+bool come_by_threads(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+  constexpr std::int64_t few_rows = 32, most_features = 256;
+  const auto divides_threads = [](int features) {
+    return features <= most_features && std::has_single_bit(static_cast<unsigned>(features));
+  };
+  return has_copy_engine(c.call()) && kernel.compute.bits() == 16 && kernel.cache.bits() == 16 &&
+         kernel.block == 0 && kernel.rows() <= warp_group_rows && rows_of_box(c, kernel) < few_rows &&
+         divides_threads(kernel.padded.of(kernel.dim)) && divides_threads(kernel.padded.of_v(kernel.dim_v));
+}
+
 CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   const DType type = c.type("q"), compute = multiplied_type(type, c.on_gpu());
   const int dim = c.small_dim("d"), dim_v = c.small_dim("d_v");
@@ -118,6 +135,7 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   kernel.queries = tiles.queries, kernel.pack = tiles.pack;
   choose_keys(c, tiles.keys, kernel);
   if (c.on_gpu()) choose_few_rows(c, kernel);
+  kernel.form.by_threads |= come_by_threads(c, kernel);
   kernel.parted = c.dim("group") > kernel.pack;
   return kernel;
 }
@@ -127,22 +145,18 @@ std::int64_t member_tiles(const Bound<AttentionWithKvCache>& c, const CacheKerne
   return (c.dim("group") + kernel.pack - 1) / kernel.pack;
 }
 
-// Rows of a cache that come at a time: those of a page that a step has.
-std::int64_t rows_of_box(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
-  return kernel.form.paged ? std::gcd(c.dim("page_size"), std::int64_t{kernel.keys}) : kernel.keys;
-}
-
 // So many blocks get all that memory gives: dividing their keys among the other processors saves nothing, and
 // a merge takes 5 us, of 16 tokens 25 (measured: 2048 to 32768 keys of 16 bits; of 8 bits a block waits for
 // what widens them). Rows that come by 16 or fewer need more blocks where keys are many. Where lengths are
-// given and a sequence may be longer, one may be left alone with far more keys than others.
+// given and a sequence may be longer, one may be left alone with far more keys than others, unless it is
+// shared by blocks then.
 bool are_enough(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel, std::int64_t blocks) {
   constexpr std::int64_t blocks_of_memory = 64, blocks_of_few_rows = 96, few_rows = 32, many_keys = 4096,
                          longest_of_its_own = 32768;
   if (!c.on_gpu() || kernel.cache.bits() != 16 || kernel.block > 0) return false;
   const bool slow = rows_of_box(c, kernel) < few_rows && c.dim("seen") > many_keys;
   return blocks >= (slow ? blocks_of_few_rows : blocks_of_memory) &&
-         (!kernel.form.lengths || c.dim("seen") <= longest_of_its_own);
+         (kernel.shares || !kernel.form.lengths || c.dim("seen") <= longest_of_its_own);
 }
 
 int planned_splits(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
@@ -160,15 +174,29 @@ int planned_splits(const Bound<AttentionWithKvCache>& c, const CacheKernel& kern
                            kernel.compute, c.on_gpu());
 }
 
+// To list sequences and to merge parts takes 4 to 7 us.
+constexpr std::int64_t least_bytes_of_shares = std::int64_t{1} << 30;
+
+std::int64_t row_bytes(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
+  return c.dim("kv_heads") * (kernel.dim + kernel.dim_v) * kernel.cache.bytes();
+}
+
 void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   CacheKernel kernel = kernel_of(c);
   if (c.on_gpu()) note_pages(kernel.form, c.dim("page_size"), launch);
-  const int splits = planned_splits(c, kernel);
-  kernel.split = splits > 1;
-  // Of chosen blocks there are about as many for each sequence.
   const std::int64_t tiles = c.dim("kv_heads") * member_tiles(c, kernel) *
                              ((c.dim("queries") + kernel.queries - 1) / kernel.queries);
-  kernel.longest_first = kernel.block == 0 && deals_longest_first(c.call(), tiles * splits);
+  // Of chosen blocks there are about as many for each sequence.
+  kernel.shares = c->splits == 0 && kernel.block == 0 && c.dim("queries") <= kernel.queries &&
+                  shares_keys(c.call(), tiles, row_bytes(c, kernel), least_bytes_of_shares);
+  int splits = planned_splits(c, kernel);
+  if (kernel.shares && splits == 1 && is_one_round(c.call(), tiles)) {
+    kernel.shares = false;
+    splits = planned_splits(c, kernel);
+  }
+  kernel.split = splits > 1 && !kernel.shares;
+  kernel.longest_first = kernel.block == 0 && !kernel.shares && deals_longest_first(c.call(), tiles * splits);
+  if (kernel.shares) splits = shares_of_splits(c.call(), tiles, splits);
   launch(kernel, cache_kernel,
          {{"scale", program_scale(static_cast<float>(c.real("scale")), c->softcap)},
           {"left", std::min<std::int64_t>(c->left, 1 << 29)},

@@ -115,21 +115,33 @@ TEST(Decode, RecordsOfFewHeadsInPagesOf48) {
 // Blocks that get all that memory gives are not divided, unless one of them may have far more keys than
 // others, or many keys come by few rows.
 TEST(Decode, KeysOfManyBlocksAreNotSplit) {
-  const auto is_split = [](const std::string& rows, int page = 64) {
+  const auto first_kernel = [](const std::string& rows, int page) {
     const Call call(
         "attention_with_kv_cache",
         fmt::format("pages=4 page_size={} kv_heads=8 group=8 d=128 d_v=128 bf16 block_table {}", page, rows));
-    const std::string first = explain(call.schema.name, call.inputs, {}, Target::cuda())[0].kernel;
-    return first.find("_split") != std::string::npos;
+    return explain(call.schema.name, call.inputs, {}, Target::cuda())[0].kernel;
+  };
+  const auto is_split = [&](const std::string& rows, int page = 64) {
+    return first_kernel(rows, page).find("_split") != std::string::npos;
+  };
+  const auto is_shared = [&](const std::string& rows) {
+    return first_kernel(rows, 64).find("_shares") != std::string::npos;
   };
   for (const char* rows :
        {"queries=1 batch=8 table_width=32", "queries=1 batch=8 table_width=32 cache_seqlens",
-        "queries=1 batch=8 table_width=512 cache_seqlens", "queries=1 batch=8 table_width=2048",
+        "queries=1 batch=8 table_width=256 cache_seqlens", "queries=1 batch=8 table_width=2048",
         "queries=16 batch=8 table_width=32"})
     EXPECT_FALSE(is_split(rows)) << rows;
   for (const char* rows :
        {"queries=1 batch=4 table_width=32", "queries=1 batch=8 table_width=2048 cache_seqlens"})
     EXPECT_TRUE(is_split(rows)) << rows;
+  for (const char* rows : {"queries=1 batch=6 table_width=2048 cache_seqlens",
+                           "queries=1 batch=32 table_width=128 cache_seqlens"})
+    EXPECT_TRUE(is_shared(rows)) << rows;
+  for (const char* rows :
+       {"queries=1 batch=8 table_width=2048", "queries=1 batch=3 table_width=2048 cache_seqlens",
+        "queries=1 batch=32 table_width=64 cache_seqlens"})
+    EXPECT_FALSE(is_shared(rows)) << rows;
   EXPECT_FALSE(is_split("queries=1 batch=8 table_width=256", 16));
   EXPECT_TRUE(is_split("queries=1 batch=8 table_width=512", 16));
   EXPECT_FALSE(is_split("queries=1 batch=12 table_width=512", 16));
@@ -194,6 +206,44 @@ TEST(Decode, LongSequencesComeFirst) {
               fmt::format("batch={} queries=1 keys=1024 {} d_v=16 bf16 cache_seqlens", sequences, heads));
     call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>(lengths, {sequences}));
     call.expect_right(targets);
+  }
+}
+
+// One sequence far longer than the others, none, several and all of them; with sinks, a window, a tree, and
+// lengths of 0. Rooms are large enough that keys are shared, though few pages exist.
+TEST(Decode, LongSequencesAreShared) {
+  const std::vector<std::vector<std::int32_t>> lengths = {{3, 700, 64, 0, 20},
+                                                          {130, 129, 128, 127, 126},
+                                                          {0, 0, 0, 0, 0},
+                                                          {900, 2, 3, 800, 1},
+                                                          {1, 1, 1, 1, 1500}};
+  std::size_t next = 0;
+  for (const char* more : {"d=64 d_v=64 queries=1", "d=128 d_v=128 queries=3 sinks:f32 causal",
+                           "d=32 d_v=16 queries=2 tree_mask sinks:bf16",
+                           "d=64 d_v=64 queries=1 left=300 causal k_cache:e4m3 k_scale v_scale",
+                           "d=64 d_v=64 queries=4 softcap=20 f16"}) {
+    Call call(
+        "attention_with_kv_cache",
+        fmt::format("batch=5 pages=12 page_size=64 table_width=20000 kv_heads=8 group=2 bf16 block_table "
+                    "cache_seqlens {}",
+                    more));
+    const std::string first = explain(call.schema.name, call.inputs, {}, Target::cuda())[0].kernel;
+    EXPECT_NE(first.find("_shares"), std::string::npos) << first;
+    call.inputs.insert_or_assign("cache_seqlens",
+                                 Tensor::from<std::int32_t>(lengths[next++ % lengths.size()], {5}));
+    call.expect_right();
+  }
+  for (const char* more : {"heads=16 d=80 row=80 queries=2 causal sinks:f32", "heads=70 d=64 row=64 queries=1",
+                           "heads=8 d=80 row=80 queries=1 kv_cache:e4m3 kv_scale"}) {
+    Call call("mla_decode",
+              fmt::format("batch=5 pages=12 page_size=64 table_width=100000 bf16 d_v=64 block_table "
+                          "cache_seqlens {}",
+                          more));
+    const std::string first = explain(call.schema.name, call.inputs, {{"d_v", "64"}}, Target::cuda())[0].kernel;
+    EXPECT_NE(first.find("_shares"), std::string::npos) << first;
+    call.inputs.insert_or_assign("cache_seqlens",
+                                 Tensor::from<std::int32_t>(lengths[next++ % lengths.size()], {5}));
+    call.expect_right();
   }
 }
 

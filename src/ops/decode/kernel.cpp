@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
-#include "ops/lists/sorted_lists.hpp"
+#include "ops/decode/cache_tensors.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
-#include "ops/pieces/splits.hpp"
 #include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
@@ -16,97 +15,40 @@ using lang::Tensor;
 
 namespace {
 
-struct Program {
-  const CacheKernel& c;
-  Dim batch{"batch"}, queries{"queries"}, heads{"kv_heads"}, group{"group"};
-  std::optional<Dim> pages, page_size;  // those of the cache: of rows, sequences and keys
-  std::optional<Tensor> q, k, v, out, lse, factors, last, table, lengths, k_scale, v_scale, tree, sinks;
-  std::optional<Expr> scale, left, cap, splits;
-  std::optional<SplitResults> split_results;
-  std::optional<Tensor> order;  // sequences, the longest first
-  std::optional<Tensor> choice, counts;
-  std::optional<SortedLists> lists;
+struct Block;
 
-  explicit Program(const CacheKernel& instance) : c(instance) {
-    q.emplace(input("q", {batch, queries, heads, group, c.dim}, c.type));
-    declare_cache();
-    if (c.tree) declare_tree();
-    if (c.block > 0) declare_choice();
-    if (c.sinks) sinks.emplace(input("sinks", {heads, group}, *c.sinks));
-    out.emplace(output("out", {batch, queries, heads, group, c.dim_v}, c.type));
-    lse.emplace(output("lse", {batch, heads, group, queries}, f32));
-    scale.emplace(scalar("scale", f32));
-    if (c.left) left.emplace(scalar("left", i32));
-    if (c.longest_first) order.emplace(workspace("order", {batch}, i32));
-    if (c.softcap != ScoreCap::none) cap.emplace(scalar("cap", f32));
-    if (!c.split) return;
-    splits.emplace(scalar("splits", i32));
-    split_results.emplace(batch * queries, heads * group, *splits, c.features_v());
-  }
-
-  void declare_cache() {
-    if (c.form.paged) {
-      pages.emplace("pages");
-      if (c.form.page == 0) page_size.emplace("page_size");
-    } else {
-      page_size.emplace("keys");
-    }
-    const Extents rows{pages ? Operand(*pages) : Operand(batch),
-                       page_size ? Operand(*page_size) : Operand(c.form.page), heads};
-    const bool whole = c.record == CacheRecord::none;
-    k.emplace(input("k_cache", joined(rows, {whole ? c.dim : c.in_8_bits()}), c.cache));
-    if (!c.latent) v.emplace(input("v_cache", joined(rows, {c.dim_v}), c.cache));
-    if (!whole) declare_record(rows);
-    if (c.form.paged) {
-      Dim width("table_width");
-      table.emplace(input("block_table", {batch, width}, i32));
-    }
-    if (c.form.lengths) lengths.emplace(input("cache_seqlens", {batch}, i32));
-    if (c.k_scale != CacheScale::none) k_scale.emplace(input("k_scale", rows, f32));
-    if (c.v_scale != CacheScale::none) v_scale.emplace(input("v_scale", rows, f32));
-  }
-  void declare_record(const Extents& rows) {
-    const bool powers = c.record == CacheRecord::tiles_of_64;
-    factors.emplace(input("factors", joined(rows, {c.in_8_bits() / (powers ? 64 : 128)}), powers ? u8 : f32));
-    last.emplace(input("last_features", joined(rows, {c.dim - c.in_8_bits()}), c.type));
-  }
-  void declare_tree() { tree.emplace(input("tree_mask", {batch, queries, queries}, boolean)); }
-
-  void declare_choice() {
-    Dim width(c.mask ? "mask_blocks" : "entries");
-    choice.emplace(input(c.mask ? "mask" : "indices", {batch, heads, width}, c.mask ? boolean : i32));
-    if (c.counts) counts.emplace(input("counts", {batch, heads}, i32));
-    lists.emplace(batch, heads, 1, width, c.listed, [this](const Expr& b, const Expr& h, const Expr&) {
-      Expr blocks = ceildiv(clamp(length_of(b), 0, room()), c.block), width = choice->extent(2);
-      Expr entries = counts ? clamp((*counts)(b, h), 0, width) : width;
-      return SortedLists::Row{{choice->slice(b, h), entries, c.mask}, c.mask ? min(blocks, width) : blocks};
-    });
-  }
-  Expr length_of(const Expr& b) const { return lengths ? Expr((*lengths)(b)) : room(); }
+struct Program : CacheTensors {
+  using CacheTensors::CacheTensors;
 
   void run();
-  void order_sequences() const;
-  void attend_block(const Index& x, const Index& h, const Expr& b);
-  void merge_block(const Index& row, const Index& head, const Index& b);
-  Expr room() const {  // for tokens of a sequence
-    if (!c.form.paged) return k->extent(1);
-    return table->extent(1) * (page_size ? Expr(*page_size) : Expr(c.form.page));
-  }
-  Expr member_tiles() const { return c.parted ? ceildiv(group, c.pack) : Expr(1); }
+  void attend_blocks();
+  // A part of the keys of a tile: the number of `count`, and where its results are.
+  struct Part {
+    Expr number, count, place;
+    Range rows;
+  };
+  void attend_part(const Index& x, const Index& h, const Expr& b, const Expr& length);
+  void attend_block(const Expr& x, const Index& h, const Expr& b, const Expr& length,
+                    const std::optional<Part>& part);
+  void store(const Block& block, const Fragment& sum, OnlineSoftmax& softmax,
+             const std::optional<Part>& part) const;
+  void merge_blocks();
+  void merge_shared();
+  void merge_block(const Expr& row, const Expr& head, const Expr& b, const Expr& place, const Range& parts);
 };
 
 // What a block works on: a tile of queries and heads of a group, and keys of one head.
 struct Block {
-  Program& p;
+  CacheTensors& p;
   const CacheKernel& c;
   Expr b, kv_head, member, first, length;
   CacheRows rows;
   ScoreRange visible;
   Expr factor;  // of scores
 
-  Block(Program& program, const Expr& x, const Expr& h, const Expr& sequence, const Expr& own_length)
-      : p(program),
-        c(program.c),
+  Block(CacheTensors& tensors, const Expr& x, const Expr& h, const Expr& sequence, const Expr& own_length)
+      : p(tensors),
+        c(tensors.c),
         b(sequence),
         kv_head(h),
         member(x % p.member_tiles() * c.pack),
@@ -308,67 +250,99 @@ void Block::attend_latents(const Tensor& q, const Range& steps, OnlineSoftmax& s
 
 void Program::run() {
   if (lists) lists->record_grid();
-  Expr tiles = ceildiv(queries, c.queries) * member_tiles();
-  if (order) order_sequences();
-  grid(c.split ? tiles * *splits : tiles, heads, batch,
-       [&](Index x, Index h, Index b) { attend_block(x, h, order ? Expr((*order)(b)) : Expr(b)); });
-  if (c.split)
-    grid(queries, heads * group, batch, [&](Index row, Index head, Index b) { merge_block(row, head, b); });
+  if (list) list->record_grid();
+  attend_blocks();
+  if (c.split || c.shares) merge_blocks();
 }
 
-// Each sequence counts those that come before it. Whoever is done takes the next block, so that the last ones
-// to be taken should be short.
-void Program::order_sequences() const {
-  constexpr int threads = 128;
-  grid(ceildiv(batch, threads), {.threads = threads}, [&](Index x) {
-    parallel(threads, [&](Index i) {
-      Expr b = x * threads + i;
-      when(b < batch, [&] {
-        Expr own = (*lengths)(b);
-        Var before = 0;
-        serial(batch, [&](Index other) {
-          Expr length = (*lengths)(other);
-          before += select(length > own || (length == own && other < b), 1, 0);
-        });
-        (*order)(before) = b;
+void Program::attend_blocks() {
+  Expr tiles = ceildiv(queries, c.queries) * member_tiles();
+  grid(
+      c.split ? tiles * *splits : tiles, heads, list ? list->count() : Expr(batch),
+      [&](Index x, Index h, Index z) {
+        if (!list) return attend_part(x, h, z, length_of(z));
+        const SequenceList::Entry entry = list->entry(z);
+        if (!c.shares) return attend_part(x, h, entry.sequence, entry.length);
+        exit_if(entry.parts == 0);
+        attend_block(x, h, entry.sequence, entry.length, Part{entry.part, entry.parts, z, range(0, queries)});
       });
-    });
-  });
 }
 
 // With splits, block x computes split x % splits of a tile.
-void Program::attend_block(const Index& x, const Index& h, const Expr& b) {
-  Expr length = length_of(b);
+void Program::attend_part(const Index& x, const Index& h, const Expr& b, const Expr& length) {
+  if (!c.split) return attend_block(x, h, b, length, {});
+  attend_block(x / *splits, h, b, length,
+               Part{x % *splits, *splits, x % *splits, range(b * queries, (b + 1) * queries)});
+}
+
+void Program::attend_block(const Expr& x, const Index& h, const Expr& b, const Expr& length,
+                           const std::optional<Part>& part) {
   if (lengths) assert_that(length <= room(), cache_is_too_short);
-  const Block block(*this, c.split ? x / *splits : Expr(x), h, b, max(length, 0));
+  const Block block(*this, x, h, b, max(length, 0));
   const HeadViews views = block.views();
   Fragment sum({c.rows(), c.features_v()}, f32, 0);
   OnlineSoftmax softmax(c.rows(), cap ? *cap * log2e : block.factor);
   const Range all_steps = block.all_steps(),
-              steps = c.split ? split_results->steps(all_steps, x % *splits) : all_steps;
+              steps = part ? SplitResults::steps(all_steps, part->number, part->count) : all_steps;
   if (c.latent)
     block.attend_latents(views.of_queries(*q), steps, softmax, sum);
   else
     block.attend(views.of_queries(*q), steps, softmax, sum);
   if (c.sinks && !c.split)
     softmax.add_sink(sum, [&](Index r) -> Expr {
-      return (*sinks)(block.kv_head, block.member + (c.pack > 1 ? r % c.pack : Expr(0))) * log2e;
+      Expr own = (*sinks)(block.kv_head, block.member + (c.pack > 1 ? r % c.pack : Expr(0))) * log2e;
+      return c.shares ? select(part->count == 1, own, -inf) : own;
     });
   softmax.normalize(sum);
   if (c.v_scale == CacheScale::head) {
     Expr factor = (*v_scale)(0, 0, h);
     parallel(sum, [&](Index r, Index d) { sum(r, d) *= factor; });
   }
-  const Range own = range(b * queries, (b + 1) * queries);
-  block.store(sum, c.split ? split_results->out(own, block.heads(), x % *splits) : views.of_queries(*out));
-  block.store_lse(softmax.lse(),
-                  c.split ? split_results->lse(own, block.heads(), x % *splits) : views.vector(*lse));
+  store(block, sum, softmax, part);
 }
 
-void Program::merge_block(const Index& row, const Index& head, const Index& b) {
+// What a block finds is the result, unless another one has a part of its keys.
+void Program::store(const Block& block, const Fragment& sum, OnlineSoftmax& softmax,
+                    const std::optional<Part>& part) const {
+  const HeadViews views = block.views();
+  const auto store_whole = [&] {
+    block.store(sum, views.of_queries(*out));
+    block.store_lse(softmax.lse(), views.vector(*lse));
+  };
+  const auto store_part = [&] {
+    block.store(sum, split_results->out(part->rows, block.heads(), part->place));
+    block.store_lse(softmax.lse(), split_results->lse(part->rows, block.heads(), part->place));
+  };
+  if (!part) return store_whole();
+  if (!c.shares) return store_part();
+  when(part->count == 1, store_whole).otherwise(store_part);
+}
+
+void Program::merge_blocks() {
+  if (c.shares) return merge_shared();
+  grid(queries, heads * group, batch, [&](Index row, Index head, Index b) {
+    merge_block(row, head, b, b * queries + row, range(0, *splits));
+  });
+}
+
+// Few blocks look for work that there may not be.
+void Program::merge_shared() {
+  constexpr int at_once = 8;
+  grid(queries, heads * group, min(list->most_merged(), at_once), [&](Index row, Index head, Index z) {
+    serial(ceildiv(list->most_merged() - z, at_once), [&](Index n) {
+      Expr first = list->first_entry(z + n * at_once);
+      break_if(first < 0);
+      const SequenceList::Entry entry = list->entry(first);
+      merge_block(row, head, entry.sequence, row, range(first, first + entry.parts));
+    });
+  });
+}
+
+void Program::merge_block(const Expr& row, const Expr& head, const Expr& b, const Expr& place,
+                          const Range& parts) {
   Expr kv_head = head / group, member = head % group;
   (*lse)(b, kv_head, member, row) = split_results->merge(
-      b * queries + row, head, sinks ? std::optional<Expr>((*sinks)(kv_head, member)) : std::nullopt,
+      place, head, parts, sinks ? std::optional<Expr>((*sinks)(kv_head, member)) : std::nullopt,
       out->slice(b, row, kv_head, member));
 }
 

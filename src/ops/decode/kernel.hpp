@@ -47,6 +47,8 @@ struct CacheKernel {
   bool causal = false, left = false, tree = false, split = false;
   ScoreCap softcap = ScoreCap::none;
   bool longest_first = false;  // blocks of long sequences come before those of short ones
+  // They do, and a sequence far longer than the mean has several blocks; `splits` are then the shares of all.
+  bool shares = false;
   std::optional<DType> sinks = {};
 
   // A tile of few rows, `most` or fewer, is multiplied transposed: keys, and features of the result, are then
@@ -59,15 +61,15 @@ struct CacheKernel {
   int features() const { return padded.multiplied(dim); }
   int features_v() const { return padded.multiplied_v(dim_v); }
   auto fields() const {
-    return std::tuple(type, labelled("cache", cache), compute, labelled("d", dim), labelled("v", dim_v),
-                      padded, form, labelled("latent", latent), labelled("record", record),
-                      labelled("ks", k_scale), labelled("vs", v_scale), labelled("g", pack),
-                      labelled("q", queries), labelled("k", keys), labelled("parted", parted),
-                      labelled("block", block > 0 ? std::optional(block) : std::nullopt),
-                      labelled("listed", listed > 0 ? std::optional(listed) : std::nullopt),
-                      labelled("mask", mask), labelled("counts", counts), labelled("causal", causal),
-                      labelled("left", left), labelled("tree", tree), softcap, labelled("split", split),
-                      labelled("longest_first", longest_first), labelled("sinks", sinks));
+    return std::tuple(
+        type, labelled("cache", cache), compute, labelled("d", dim), labelled("v", dim_v), padded, form,
+        labelled("latent", latent), labelled("record", record), labelled("ks", k_scale),
+        labelled("vs", v_scale), labelled("g", pack), labelled("q", queries), labelled("k", keys),
+        labelled("parted", parted), labelled("block", block > 0 ? std::optional(block) : std::nullopt),
+        labelled("listed", listed > 0 ? std::optional(listed) : std::nullopt), labelled("mask", mask),
+        labelled("counts", counts), labelled("causal", causal), labelled("left", left),
+        labelled("tree", tree), softcap, labelled("split", split), labelled("longest_first", longest_first),
+        labelled("shares", shares), labelled("sinks", sinks));
   }
 };
 

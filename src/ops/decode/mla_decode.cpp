@@ -64,17 +64,24 @@ TensorRef with_head(TensorRef tensor) {
   return tensor;
 }
 
+// To list sequences and to merge parts takes 11 us.
+constexpr std::int64_t least_bytes_of_latents = std::int64_t{2} << 30;
+
 void run_mla(const Bound<MlaDecode>& c, Launch& launch) {
   CacheKernel kernel = mla_kernel(c);
   const std::int64_t heads = c.dim("heads"), tiles = (heads + kernel.pack - 1) / kernel.pack;
-  const int splits = c->splits > 0
-                         ? c->splits
-                         : plan_cache_splits({c.dim("batch"), tiles, c.dim("queries"), c.dim("room"), c->left,
-                                              kernel.queries, kernel.keys, kernel.dim, kernel.dim_v},
-                                             kernel.compute, c.on_gpu());
-  kernel.split = splits > 1;
+  int splits = c->splits > 0
+                   ? c->splits
+                   : plan_cache_splits({c.dim("batch"), tiles, c.dim("queries"), c.dim("room"), c->left,
+                                        kernel.queries, kernel.keys, kernel.dim, kernel.dim_v},
+                                       kernel.compute, c.on_gpu());
+  kernel.shares =
+      c->splits == 0 && c.dim("queries") <= kernel.queries &&
+      shares_keys(c.call(), tiles, c.dim("row") * c.type("kv_cache").bytes(), least_bytes_of_latents);
+  if (kernel.shares) splits = shares_of_splits(c.call(), tiles, splits);
+  kernel.split = splits > 1 && !kernel.shares;
   kernel.longest_first =
-      !kernel.split &&
+      !kernel.split && !kernel.shares &&
       deals_longest_first(c.call(), tiles * ((c.dim("queries") + kernel.queries - 1) / kernel.queries));
   const auto of_group = [&](const char* name, int dim) {  // heads become [1, heads]
     const TensorRef own = c.given(name);

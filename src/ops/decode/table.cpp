@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/decode/sequence_list.hpp"
 #include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
@@ -36,12 +37,33 @@ int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu) {
 // Lengths are known on the device alone. With few blocks a processor the last one to be taken may be the
 // longest, when all others are done; with very many it does not matter, and to count takes longer.
 bool deals_longest_first(const BoundCall& call, std::int64_t blocks_of_sequence) {
-  constexpr std::int64_t most_blocks_of_processor = 8, most_sequences = 512, least_room = 1024;
+  constexpr std::int64_t most_blocks_of_processor = 8, least_room = 1024;
   if (!call.on_gpu() || !call.has("cache_seqlens")) return false;
   const std::int64_t blocks = call.dim("batch") * blocks_of_sequence,
                      processors = planned_gpu_processors(call);
   return blocks > processors && blocks <= most_blocks_of_processor * processors &&
-         call.dim("batch") <= most_sequences && call.dim("room") >= least_room;
+         call.dim("batch") <= SequenceList::most_sequences && call.dim("room") >= least_room;
+}
+
+// Of two or three sequences each has enough blocks.
+bool shares_keys(const BoundCall& call, std::int64_t blocks_of_sequence, std::int64_t row_bytes,
+                 std::int64_t least_bytes) {
+  constexpr std::int64_t least_sequences = 4, blocks_of_memory = 64;
+  const std::int64_t sequences = call.dim("batch");
+  return call.on_gpu() && call.has("cache_seqlens") && blocks_of_sequence < blocks_of_memory &&
+         sequences >= least_sequences && sequences <= SequenceList::most_sequences &&
+         sequences * call.dim("room") * row_bytes >= least_bytes;
+}
+
+bool is_one_round(const BoundCall& call, std::int64_t blocks_of_sequence) {
+  return call.dim("batch") * blocks_of_sequence <= planned_gpu_processors(call);
+}
+
+int shares_of_splits(const BoundCall& call, std::int64_t blocks_of_sequence, int splits) {
+  const std::int64_t sequences = call.dim("batch"), processors = planned_gpu_processors(call);
+  return static_cast<int>(splits > 1
+                              ? sequences * splits
+                              : std::clamp<std::int64_t>(processors / blocks_of_sequence, 1, sequences));
 }
 
 SequencePlaces::SequencePlaces(const BoundCall& call, std::int64_t b) {

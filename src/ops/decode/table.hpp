@@ -70,6 +70,14 @@ struct SplitProblem {
 int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu);
 // Whether blocks of long sequences come before those of short ones; each sequence has so many.
 bool deals_longest_first(const BoundCall& call, std::int64_t blocks_of_sequence);
+// Whether keys are divided among blocks by the lengths of sequences, whose rows of all heads have so many
+// bytes, and into how many shares, where equal sequences would have so many splits each.
+bool shares_keys(const BoundCall& call, std::int64_t blocks_of_sequence, std::int64_t row_bytes,
+                 std::int64_t least_bytes);
+// Whether blocks are no more than processors. Behind so few of them, others without work would change which
+// processors they get: measured, 8 sequences of 32768 keys take 9 % longer.
+bool is_one_round(const BoundCall& call, std::int64_t blocks_of_sequence);
+int shares_of_splits(const BoundCall& call, std::int64_t blocks_of_sequence, int splits);
 
 // The keys of sequence b of a call, by the formula: for each of its tokens, which are `length`, the page and
 // the row there, or the page −1.
