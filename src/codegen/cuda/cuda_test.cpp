@@ -267,6 +267,23 @@ TEST(PlaceSync, OrdersWhatDoesNotCommute) {
   }
 }
 
+// Parts of a tile that are apart need no barrier, whatever stands between their elements in memory.
+TEST(PlaceSync, LetsPartsOfATileBe) {
+  const auto tile = std::make_shared<ir::Buffer>();
+  const auto part = [&](MemoryUse use, std::int64_t row, std::int64_t column) {
+    Step step = code(use, 0);
+    step.touches[0].memory.part = {tile.get(), {{row, row + 16}, {column, column + 16}}};
+    return step;
+  };
+  EXPECT_EQ(sketch(place_sync({part(R, 16, 16), part(W, 16, 0), part(R, 0, 0)})), "rwr");
+  EXPECT_EQ(sketch(place_sync({part(W, 16, 0), part(R, 24, 8)})), "w|r");
+  EXPECT_EQ(sketch(place_sync({part(W, 16, 0), code(R, 0)})), "w|r");
+  const auto other = std::make_shared<ir::Buffer>();
+  Step reused = part(R, 0, 0);
+  reused.touches[0].memory.part.tile = other.get();
+  EXPECT_EQ(sketch(place_sync({part(W, 16, 16), reused})), "w|r");
+}
+
 TEST(PlaceSync, KeepsAPragmaWithItsLoop) {
   Step before = code(W, 0);
   before.lines = {"first", "#pragma unroll 1"};
