@@ -53,6 +53,7 @@ TG_DEVICE int nothing(int) {
 }
 TG_DEVICE uint64_t of_words(uint32_t low, uint32_t high) { return low | uint64_t(high) << 32; }
 TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) { return (x & mask) ^ pattern; }
+TG_DEVICE uint32_t masked_or(uint32_t x, uint32_t mask, uint32_t pattern) { return (x & mask) | pattern; }
 TG_DEVICE float exp2_approximate(float x) { return exp2f(x); }
 TG_DEVICE float reciprocal_approximate(float x) { return 1.0f / x; }
 
