@@ -227,10 +227,8 @@ ElementPrinter::Texts ElementPrinter::begin_pieces(const For& n, const Vectors& 
   aligned_ = nullptr;
   if (as<Load>(s)) {
     const std::string asked = is_inside.empty() ? "" : ", " + is_inside;
-    const bool passes_by = plan_.passing.contains(access.view.buffer.get()) &&
-                           vectors.width * access.view.buffer->type.bytes() == passes::piece_bytes;
-    out_.line(fmt::format("const auto {} = tg::load_{}{}<{}>({}{});", name, passes_by ? "passing" : "pack",
-                          asked.empty() ? "" : "_if", vectors.width, pointer, asked));
+    out_.line(fmt::format("const auto {} = tg::load_pack{}<{}>({}{});", name, asked.empty() ? "" : "_if",
+                          vectors.width, pointer, asked));
     return {};
   }
   const bool is_moved = vectors.moved.contains(s.get());

@@ -63,7 +63,6 @@ TG_DEVICE uint32_t bits_tf32(float x) {
 
 // The line to the second-level cache.
 TG_DEVICE void prefetch(const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
-TG_DEVICE uint4 load_once(const uint4* from) { return __ldcs(from); }
 // To global memory, at a multiple of 16 bytes. Of four stores of words the compiler makes one in some places
 // only.
 TG_DEVICE void store_16_bytes(void* to, const uint32_t* words) {

@@ -172,19 +172,6 @@ TG_DEVICE Pack<T, n> load_pack_if(const T* from, bool exists) {
   }
   return result;
 }
-// Of 16 bytes that are read once: the first-level cache is left to what is read again.
-template <int n, class T>
-TG_DEVICE Pack<T, n> load_passing(const T* from) {
-  static_assert(Pack<T, n>::bytes == 16, "a whole piece");
-  Pack<T, n> result;
-  to_words(result.word, load_once((const uint4*)from));
-  return result;
-}
-template <int n, class T>
-TG_DEVICE Pack<T, n> load_passing_if(const T* from, bool exists) {
-  if (exists) return load_passing<n>(from);
-  return Pack<T, n>{};
-}
 template <class T, int n>
 TG_DEVICE void store_pack(T* to, const Pack<T, n>& x) {
   using P = Pack<T, n>;

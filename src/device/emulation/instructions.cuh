@@ -45,7 +45,6 @@ TG_DEVICE uint32_t bits_tf32(float x) {
 }
 
 TG_DEVICE void prefetch(const void*) {}
-TG_DEVICE uint4 load_once(const uint4* from) { return *from; }
 TG_DEVICE void store_16_bytes(void* to, const uint32_t* words) { memcpy(to, words, 16); }
 TG_DEVICE void keep_order() {}
 template <int product>

@@ -20,7 +20,6 @@
 #include "passes/cuda/order_loads.hpp"
 #include "passes/cuda/own_copies.hpp"
 #include "passes/cuda/pair_blocks.hpp"
-#include "passes/cuda/passing_tensors.hpp"
 #include "passes/cuda/relay_tiles.hpp"
 #include "passes/cuda/rows_of_warps.hpp"
 #include "passes/cuda/spread_blocks.hpp"
@@ -278,11 +277,6 @@ const CudaPass list[] = {
          own.schedule = copy_ring_schedule(own.function, plan.kernel.grids[i], own.copy_rings);
          schedule::check(*own.schedule);
        }
-     }},
-    {"passing_tensors", "what is read once leaves the first-level cache to what blocks share",
-     [](CudaPlan& plan) {
-       for (std::size_t i = 0; i < plan.grids.size(); ++i)
-         if (!plan.grids[i].roles) plan.grids[i].passing = passing_tensors(plan.kernel.grids[i]);
      }},
     {"lane_sums", "lanes keep their partial sums until the loop that forms the sum ends",
      of_roles([](const CudaPlan&, GridPlan& own) {

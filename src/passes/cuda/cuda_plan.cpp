@@ -89,13 +89,6 @@ std::string layouts_text(const GridPlan& own) {
   return lines.empty() ? "" : fmt::format("-- layouts\n{}", fmt::join(lines, ""));
 }
 
-std::string passing_text(const GridPlan& own) {
-  std::vector<std::string> names;
-  for (const ir::Buffer* tensor : own.passing) names.push_back(tensor->name);
-  std::sort(names.begin(), names.end());
-  return names.empty() ? "" : fmt::format("read once, beside what blocks share: {}\n", fmt::join(names, ", "));
-}
-
 std::string_view name_of(GridWait wait) {
   constexpr std::string_view names[] = {"never", "at its start", "at its end"};
   return names[static_cast<int>(wait)];
@@ -131,7 +124,6 @@ std::string print(const CudaPlan& plan) {
     if (!own.steps.empty()) text += "-- steps\n" + print(own.steps, *own.roles);
     if (own.schedule) text += "-- schedule\n" + schedule::print(*own.schedule);
     text += layouts_text(own);
-    text += passing_text(own);
   }
   for (std::size_t i = 1; i < plan.waits.size(); ++i)
     text += fmt::format("grid {} waits for the one before {}\n", i, name_of(plan.waits[i]));

@@ -27,7 +27,6 @@ struct GridPlan {
   StepParts steps;                                       // of the consumers
   std::optional<schedule::Schedule> schedule;            // of the roles, or of all threads with rings
   HeldFragments held;                                    // without roles: what layouts begin with
-  Buffers passing;                                       // without roles: tensors that need not be cached
   Layouts layouts;                                       // of what computes: the consumers, or all threads
   Buffers operands;                                      // shared tiles that products read in blocks
   LaneSums lane_sums;                                    // of the consumers
