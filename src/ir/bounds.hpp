@@ -48,6 +48,7 @@ class Facts {
 
  private:
   void add_not_negative(const Affine& a);
+  void add_below_quotient(const Affine& index, const Affine& end);
   void add_stated(const Expr& atom, const Interval& range);
 
   bool wraps_;

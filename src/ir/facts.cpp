@@ -99,6 +99,20 @@ void Facts::add_index(const VariablePtr& index, const Expr& begin, const Expr& e
   const auto below = difference(high, first);
   if (!below) return;
   if (const auto strictly = difference(*below, {{}, 1})) add_not_negative(*strictly);
+  add_below_quotient(first, high);
+}
+
+// index < n / c: c whole indices below n.
+void Facts::add_below_quotient(const Affine& index, const Affine& end) {
+  if (end.terms.size() != 1 || end.terms[0].factor != 1 || end.constant != 0) return;
+  const Expr& quotient = end.terms[0].atom;
+  if (quotient->op != Op::div || !is_constant(quotient->args[1])) return;
+  const std::int64_t c = constant_value(quotient->args[1]);
+  if (c <= 1 || c > INT32_MAX || bounds(quotient->args[0], *this).low < 0) return;
+  Affine taken;
+  for (const Affine::Term& term : index.terms) taken.terms.push_back({term.atom, term.factor * c});
+  taken.constant = (index.constant + 1) * c;
+  if (const auto left = difference(affine(quotient->args[0]), taken)) add_not_negative(*left);
 }
 
 void Facts::define(const VariablePtr& v, const Expr& value) {

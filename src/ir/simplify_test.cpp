@@ -203,6 +203,20 @@ TEST(Simplify, ProvesFromConditions) {
   EXPECT_EQ(bounds(q, s.facts).high, 2);
 }
 
+// Of an index below n / c, c whole indices are below n.
+TEST(Simplify, ProvesFromQuotients) {
+  Scene s;
+  const auto block = named("block"), of_odd = named("of_odd");
+  s.facts.add_index(block, int32(0), s.M / 128);
+  s.facts.add_index(of_odd, int32(0), (s.M - 500) / 128);
+  const auto proves = [&](const Expr& condition) { return is_constant(simplify(condition, s.facts), 1); };
+  EXPECT_TRUE(proves(lt(variable(block) * 128 + 127, s.M)));
+  EXPECT_TRUE(proves(lt(variable(block) * 128 + s.i, s.M)));  // i < 64
+  EXPECT_FALSE(proves(lt(variable(block) * 128 + 128, s.M)));
+  EXPECT_FALSE(
+      proves(lt(variable(of_odd) * 128 + 500, s.M)));  // a quotient toward zero of what may be negative
+}
+
 TEST(Simplify, LargeSharedExpressionsTakeNoTime) {
   const Scene s;
   Expr e = s.i;

@@ -52,11 +52,13 @@ TEST(PrintedBits, TurnsChosenBitsByOneInstruction) {
   });
   expect_clean_code(bits, 90);
   const std::string text = print_cuda(Signature(bits.ir()), {90}).text;
-  std::size_t count = 0;
-  for (std::size_t at = text.find("masked_xor"); at != std::string::npos;
-       at = text.find("masked_xor", at + 1))
-    ++count;
-  EXPECT_EQ(count, 2) << text;
+  const auto count = [&](std::string_view name) {
+    std::size_t times = 0;
+    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) ++times;
+    return times;
+  };
+  EXPECT_EQ(count("masked_xor"), 2) << text;
+  EXPECT_EQ(count("masked_or"), 1) << text;
   for (const Target target : {Target::interpreter(), Target::emulated()}) {
     const Tensor x = Tensor::random_integers({64}, i32, 1, 0, 1 << 30).to(u32);
     const Tensor y = Tensor::zeros({4, 64}, u32);
@@ -66,6 +68,7 @@ TEST(PrintedBits, TurnsChosenBitsByOneInstruction) {
       EXPECT_EQ(y.at<std::uint32_t>(0, i), (given & 0xf0U) ^ 0x43000000U);
       EXPECT_EQ(y.at<std::uint32_t>(1, i), (given & 15U) ^ i);
       EXPECT_EQ(y.at<std::uint32_t>(2, i), ((given & 7U) ^ 1U) + (given & 7U));
+      EXPECT_EQ(y.at<std::uint32_t>(3, i), (given & 3U) | 4U);
     }
   }
 }
@@ -115,6 +118,31 @@ TEST(PrintedDivisions, AreRunForElementsThatExist) {
 TEST(PrintedCuda, LargeTilesCompile) {
   for (const lang::Kernel& kernel : large_kernels())
     for (const int architecture : {90, 80}) expect_good_code(kernel, architecture);
+}
+
+// Of so many blocks and steps as there are whole tiles, every element exists; of one more, none may.
+TEST(PrintedCuda, AsksForNoLimitsOfWholeTiles) {
+  const auto asks = [](int more) {
+    const lang::Kernel program = lang::kernel("whole", [&] {
+      using namespace lang;
+      Dim N("N"), W("W");
+      lang::Tensor x = input("x", {N, W}, f32), scale = input("scale", {N, W / 16}, f32);
+      lang::Tensor y = output("y", {N}, f32);
+      grid(N / 2, {.threads = 32}, [&](Index block) {
+        Fragment sum({32}, f32, 0);
+        serial(W / 128 + more, [&](Index step) {
+          parallel(sum, [&](Index lane) {
+            Expr at = step * 128 + lane * 4, row = block * 2 + 1;
+            sum(lane) += x(row, at + 3) * scale(row, at / 16);
+          });
+        });
+        y(block * 2 + 1) = reduce_sum(sum).scalar();
+      });
+    });
+    return print_cuda(Signature(program.ir()), {90}).text.find("? tg::load") != std::string::npos;
+  };
+  EXPECT_FALSE(asks(0));
+  EXPECT_TRUE(asks(1));
 }
 
 // What GPUs newer than Hopper get: the text for 8.0, which nobody has run there.
@@ -265,6 +293,23 @@ TEST(PlaceSync, OrdersWhatDoesNotCommute) {
     for (const std::vector<Step>& less : without_a_barrier(placed))
       EXPECT_TRUE(find_race(less, block_barrier)) << c.expected << " as " << sketch(less);
   }
+}
+
+// Parts of a tile that are apart need no barrier, whatever stands between their elements in memory.
+TEST(PlaceSync, LetsPartsOfATileBe) {
+  const auto tile = std::make_shared<ir::Buffer>();
+  const auto part = [&](MemoryUse use, std::int64_t row, std::int64_t column) {
+    Step step = code(use, 0);
+    step.touches[0].memory.part = {tile.get(), {{row, row + 16}, {column, column + 16}}};
+    return step;
+  };
+  EXPECT_EQ(sketch(place_sync({part(R, 16, 16), part(W, 16, 0), part(R, 0, 0)})), "rwr");
+  EXPECT_EQ(sketch(place_sync({part(W, 16, 0), part(R, 24, 8)})), "w|r");
+  EXPECT_EQ(sketch(place_sync({part(W, 16, 0), code(R, 0)})), "w|r");
+  const auto other = std::make_shared<ir::Buffer>();
+  Step reused = part(R, 0, 0);
+  reused.touches[0].memory.part.tile = other.get();
+  EXPECT_EQ(sketch(place_sync({part(W, 16, 16), reused})), "w|r");
 }
 
 TEST(PlaceSync, KeepsAPragmaWithItsLoop) {

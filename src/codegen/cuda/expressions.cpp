@@ -68,19 +68,22 @@ std::string Expressions::emit(const Expr& e) {
   return common_.emplace(e.get(), name).first->second;
 }
 
-// NVRTC makes two instructions of masking and flipping bits if mask and pattern are constants.
-std::optional<std::string> Expressions::masked_xor(const Expr& e) {
-  if (e->op != Op::bit_xor || e->held() != u32) return std::nullopt;
+// NVRTC makes two instructions of masking bits and flipping or adding others if mask and pattern are
+// constants.
+std::optional<std::string> Expressions::masked(const Expr& e) {
+  const bool flips = e->op == Op::bit_xor;
+  if ((!flips && e->op != Op::bit_or) || e->held() != u32) return std::nullopt;
   const auto is_chosen = [&](const Expr& x) { return x->op == Op::bit_and && !repeated_.contains(x.get()); };
   const std::size_t at = is_chosen(e->args[0]) ? 0 : 1;
-  const Expr& chosen = e->args[at];
+  const Expr &chosen = e->args[at], &pattern = e->args[1 - at];
   if (!is_chosen(chosen)) return std::nullopt;
+  if (!flips && !(is_constant(chosen->args[1]) && is_constant(pattern))) return std::nullopt;
   const std::string bits = emit(chosen->args[0]), mask = emit(chosen->args[1]);
-  return fmt::format("tg::masked_xor({}, {}, {})", bits, mask, emit(e->args[1 - at]));
+  return fmt::format("tg::masked_{}({}, {}, {})", flips ? "xor" : "or", bits, mask, emit(pattern));
 }
 
 std::string Expressions::emit_node(const Expr& e) {
-  if (const auto text = masked_xor(e)) return *text;
+  if (const auto text = masked(e)) return *text;
   std::vector<std::string> x;
   for (const Expr& arg : e->args) x.push_back(emit(arg));
   if (const char* symbol = infix(e->op)) return infix_text(e, symbol, x);
@@ -160,7 +163,13 @@ bool Expressions::is_at_least(const Expr& a, std::int64_t least) const {
 bool Expressions::is_less(const Expr& a, const Expr& b, std::int64_t by) const {
   if (!has_affine_form(a->held()) || !has_affine_form(b->held())) return false;
   const auto distance = difference(affine(b), affine(a));
-  return distance && bounds(*distance, facts).low >= by;
+  if (distance && bounds(*distance, facts).low >= by) return true;
+  // a + by <= n / c where c times as much is at most n.
+  if (b->op != Op::div || !is_constant(b->args[1]) || !is_at_least(b->args[0], 0)) return false;
+  const std::int64_t c = constant_value(b->args[1]);
+  if (c <= 0 || c > INT32_MAX) return false;
+  const auto left = sum(affine(b->args[0]), affine(a), -c);
+  return left && bounds(*left, facts).low >= c * by;
 }
 
 bool Expressions::is_exact(const Expr& value, DType type) const {

@@ -47,7 +47,7 @@ class Expressions {
  private:
   std::string emit(const ir::Expr& e);
   std::string emit_node(const ir::Expr& e);
-  std::optional<std::string> masked_xor(const ir::Expr& e);
+  std::optional<std::string> masked(const ir::Expr& e);
   std::string emit_cast(const ir::Expr& e, const std::string& x);
   std::string infix_text(const ir::Expr& e, std::string_view symbol, std::vector<std::string> x);
   std::string emit_division(const ir::Expr& e, const std::vector<std::string>& x);

@@ -16,7 +16,8 @@ using Pending = std::vector<MemoryTouch>;
 bool equal(const MemoryTouch& a, const MemoryTouch& b) {
   return a.use == b.use && a.by_one == b.by_one && a.half == b.half && a.ring == b.ring &&
          a.is_over == b.is_over && a.memory.tensor == b.memory.tensor && a.memory.begin == b.memory.begin &&
-         a.memory.end == b.memory.end && passes::are_same(a.memory.places, b.memory.places);
+         a.memory.end == b.memory.end && passes::are_same(a.memory.places, b.memory.places) &&
+         a.memory.part == b.memory.part;
 }
 
 bool is_pending(const Pending& pending, const MemoryTouch& touch) {

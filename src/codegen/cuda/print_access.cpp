@@ -235,8 +235,11 @@ void ElementPrinter::store(const Access& access, const Expr& value, const std::s
 void ElementPrinter::touch(const View& view, MemoryUse use, bool by_one, const std::vector<Expr>* index) {
   const Buffer* buffer = view.buffer.get();
   if (view.is_tile()) {
-    if (const auto tile = shared_.find(buffer); tile != shared_.end())
-      out_.touch({tile->second.memory, use, by_one, tile->second.alternates ? 0 : -1});
+    if (const auto tile = shared_.find(buffer); tile != shared_.end()) {
+      Memory memory = tile->second.memory;
+      memory.part = passes::part_of_tile(view);
+      out_.touch({memory, use, by_one, tile->second.alternates ? 0 : -1});
+    }
     return;
   }
   if (written_.contains(buffer)) out_.touch({tensor_memory(view, index), use, by_one});

@@ -99,7 +99,10 @@ void CudaGridPrinter::gemm_fma(const Gemm& n, const passes::GemmPlan& plan, cons
   for (const auto& [v, extent] : {std::pair{i, n.c.extent(0)}, {j, n.c.extent(1)}, {k, n.a.extent(1)}})
     facts_.add_range(v, {0, extent - 1});
   const std::string step = name_variable(k);
-  out_.line("#pragma unroll 4");
+  // Of a short product all operands are on their way at once.
+  constexpr std::int64_t most_unrolled = 128;
+  const bool is_short = n.a.extent(1) * c.layout.register_count() <= most_unrolled;
+  out_.line(is_short ? "#pragma unroll" : "#pragma unroll 4");
   out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", step, n.a.extent(1)));
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", c.layout.register_count()));

@@ -8,7 +8,7 @@ namespace tegula::codegen {
 
 bool Memory::overlaps(const Memory& other) const {
   return tensor == other.tensor && begin < other.end && other.begin < end &&
-         !passes::are_apart(places, other.places);
+         !passes::are_apart(places, other.places) && !passes::are_apart(part, other.part);
 }
 
 namespace {

@@ -14,6 +14,7 @@ struct Memory {
   int tensor = -1;                    // of global memory; -1: shared memory
   std::int64_t begin = 0, end = 0;    // of a tensor: columns
   passes::PlacesInBlock places = {};  // of a tensor
+  passes::PartOfTile part = {};       // of a tile in shared memory
 
   bool overlaps(const Memory& other) const;
 };

@@ -90,10 +90,15 @@ TG_DEVICE uint64_t of_words(uint32_t low, uint32_t high) {
   asm("mov.b64 %0, {%1, %2};" : "=l"(x) : "r"(low), "r"(high));
   return x;
 }
-// (x & mask) ^ pattern as one instruction, whatever of it is constant.
+// (x & mask) ^ pattern, and with |, as one instruction, whatever of it is constant.
 TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) {
   uint32_t r;
   asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(r) : "r"(x), "r"(mask), "r"(pattern));
+  return r;
+}
+TG_DEVICE uint32_t masked_or(uint32_t x, uint32_t mask, uint32_t pattern) {
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(x), "r"(mask), "r"(pattern));
   return r;
 }
 

@@ -53,6 +53,7 @@ TG_DEVICE int nothing(int) {
 }
 TG_DEVICE uint64_t of_words(uint32_t low, uint32_t high) { return low | uint64_t(high) << 32; }
 TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) { return (x & mask) ^ pattern; }
+TG_DEVICE uint32_t masked_or(uint32_t x, uint32_t mask, uint32_t pattern) { return (x & mask) | pattern; }
 TG_DEVICE uint32_t upper_halves(uint32_t low, uint32_t high) { return low >> 16 | (high & 0xffff0000u); }
 TG_DEVICE uint32_t times_bf16(uint32_t x, uint32_t y) {
   const auto product = [&](int shift) {

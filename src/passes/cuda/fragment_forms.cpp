@@ -8,6 +8,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/element_bits.hpp"
 #include "passes/cuda/operand_place.hpp"
+#include "passes/cuda/rows_beside_sums.hpp"
 #include "passes/cuda/word_sums.hpp"
 
 namespace tegula::passes {
@@ -243,7 +244,7 @@ Buffers turned_tiles(const Body& body) {
 }
 
 Buffers operands_of(const Body& body) {
-  Buffers result = turned_tiles(body);
+  Buffers result = tiles_with_conflicts(body);
   for_each_stmt(body, [&](const Stmt& s) {
     const auto* gemm = as<Gemm>(s);
     if (!gemm) return;

@@ -1,5 +1,5 @@
 // How fragments of 16-bit floats are held: in words of two, as computed, or rounded.
-#include "passes/cuda/fragment_forms.hpp"
+#include "passes/cuda/rows_beside_sums.hpp"
 
 #include <gtest/gtest.h>
 
@@ -171,6 +171,27 @@ TEST(TurnedTiles, AreReadInAnotherOrderThanTheLoop) {
     });
   }));
   EXPECT_EQ(turned_tiles(lowered.body()).size(), 2u);
+}
+
+// Along rows of 128 bytes and more of 16-bit floats, beside a sum or what is used with one.
+TEST(TilesBesideSums, AreReadWhereLanesHoldEightRows) {
+  const testing::Lowered lowered(kernel("beside", [&] {
+    Tensor in = input("in", {64, 128}, bf16), out = output("out", {3, 64, 128}, f32);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared x({64, 64}, bf16), beside({64, 128}, bf16), of_fragment({64, 128}, bf16);
+      Shared short_rows({64, 32}, bf16), wide({64, 128}, f32), alone({64, 128}, bf16);
+      for (Shared* tile : {&x, &beside, &of_fragment, &short_rows, &wide, &alone}) copy(in.at(0, 0), *tile);
+      Fragment sum({64, 128}, f32, 0), half({64, 32}, f32, 0), values({64, 128}, bf16);
+      gemm(x, beside, sum);
+      gemm(x.slice(all, range(0, 32)), x.slice(range(0, 32), range(0, 32)), half);
+      copy(of_fragment, values);
+      parallel(sum, [&](Index i, Index j) { sum(i, j) += values(i, j) + beside(i, j) + wide(i, j); });
+      parallel(half, [&](Index i, Index j) { half(i, j) += short_rows(i, j); });
+      Fragment other = load(alone, {64, 128}, f32);
+      copy(sum, out.slice(0)), copy(half, out.slice(1)), copy(other, out.slice(2));
+    });
+  }));
+  EXPECT_EQ(tiles_beside_sums(lowered.body()).size(), 2u);
 }
 
 // Words of several elements, where rows of 128 bytes begin in the same bank; not whole words, nor short rows.

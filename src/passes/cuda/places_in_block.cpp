@@ -53,4 +53,39 @@ bool are_same(const PlacesInBlock& a, const PlacesInBlock& b) {
   });
 }
 
+namespace {
+
+bool equal(const PartOfTile::Interval& a, const PartOfTile::Interval& b) {
+  return a.begin == b.begin && a.end == b.end;
+}
+
+// Limits of a slice are wider or the same.
+PartOfTile::Interval interval_of(const View& view, std::size_t d) {
+  const ViewDim& dim = view.dims[d];
+  if (!is_constant(dim.offset)) return {0, constant_value(view.shape[d])};
+  const std::int64_t begin = constant_value(dim.offset);
+  return {begin, begin + (dim.axis < 0 ? 1 : view.extent(dim.axis))};
+}
+
+}  // namespace
+
+bool PartOfTile::operator==(const PartOfTile& other) const {
+  return tile == other.tile && std::equal(along.begin(), along.end(), other.along.begin(), other.along.end(),
+                                          [](const Interval& a, const Interval& b) { return equal(a, b); });
+}
+
+PartOfTile part_of_tile(const View& view) {
+  if (!is_own_shape(view)) return {};
+  PartOfTile result{view.buffer.get()};
+  for (std::size_t d = 0; d < view.dims.size(); ++d) result.along.push_back(interval_of(view, d));
+  return result;
+}
+
+bool are_apart(const PartOfTile& a, const PartOfTile& b) {
+  if (!a.tile || a.tile != b.tile) return false;
+  for (std::size_t d = 0; d < a.along.size(); ++d)
+    if (a.along[d].end <= b.along[d].begin || b.along[d].end <= a.along[d].begin) return true;
+  return false;
+}
+
 }  // namespace tegula::passes

@@ -1,4 +1,5 @@
-// Which accesses of a block to a tensor cannot be to the same element, because they are in different rows.
+// Which accesses of a block to a tensor, or a tile, cannot be to the same element: they are in different
+// rows, or in parts of the tile that are apart.
 #pragma once
 #include "ir/affine.hpp"
 #include "ir/view.hpp"
@@ -20,5 +21,18 @@ PlacesInBlock places_in_block(const ir::View& view, const std::vector<ir::Expr>*
 
 bool are_apart(const PlacesInBlock& a, const PlacesInBlock& b);
 bool are_same(const PlacesInBlock& a, const PlacesInBlock& b);
+
+// The elements that a view of a tile can show: an interval along each dimension, or nothing known.
+struct PartOfTile {
+  struct Interval {
+    std::int64_t begin, end;
+  };
+  const ir::Buffer* tile = nullptr;
+  std::vector<Interval> along = {};
+
+  bool operator==(const PartOfTile& other) const;
+};
+PartOfTile part_of_tile(const ir::View& view);
+bool are_apart(const PartOfTile& a, const PartOfTile& b);
 
 }  // namespace tegula::passes

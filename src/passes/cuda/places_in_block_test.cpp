@@ -57,5 +57,37 @@ INSTANTIATE_TEST_SUITE_P(
                       PlacesCase{"of_the_step", false, of_step}, PlacesCase{"of_a_list", false, of_list}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// Of a tile: slices by their limits, along both dimensions; a row that the step chooses is any row.
+TEST(PartsOfTiles, AreKnownByConstantSlices) {
+  const Kernel program = kernel("parts", [&] {
+    Dim M("M");
+    Tensor y = output("y", {M, 32, 32}, f32);
+    grid(1, [&](Index) {
+      serial(M, [&](Index step) {
+        Shared tile({32, 32}, f32);
+        const auto half = [](int i) { return range(i * 16, i * 16 + 16); };
+        fill(tile.slice(half(0), half(1)), 1);
+        fill(tile.slice(half(1), half(1)), 2);
+        fill(tile.slice(half(0)).T(), 3);
+        fill(tile.slice(step % 32), 4);
+        copy(tile, y.slice(step));
+      });
+    });
+  });
+  std::vector<PartOfTile> parts;
+  for (const ir::Region& r : ir::all_effects(program.ir()->grids[0].body).regions)
+    if (r.touch == ir::Touch::write && r.view->is_tile()) parts.push_back(part_of_tile(*r.view));
+  ASSERT_EQ(parts.size(), 4U);
+  EXPECT_TRUE(are_apart(parts[0], parts[1]));
+  EXPECT_FALSE(are_apart(parts[0], parts[2]));
+  EXPECT_TRUE(are_apart(parts[1], parts[2]));
+  for (const PartOfTile& part : parts) {
+    EXPECT_TRUE(part == part);
+    EXPECT_FALSE(are_apart(part, part));
+    EXPECT_FALSE(are_apart(part, parts[3]));
+    EXPECT_FALSE(are_apart(part, PartOfTile{}));
+  }
+}
+
 }  // namespace places_in_block_test
 }  // namespace tegula::passes

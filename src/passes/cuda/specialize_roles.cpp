@@ -18,6 +18,7 @@
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
 #include "passes/cuda/role_reasons.hpp"
+#include "passes/cuda/rows_beside_sums.hpp"
 #include "passes/cuda/told_tiles.hpp"
 #include "passes/cuda/transpose_loads.hpp"
 #include "passes/plain_control.hpp"
@@ -132,7 +133,7 @@ bool Analysis::is_worth_a_producer(const RingCandidate& c) const {
 }
 
 bool Analysis::is_operand(const BufferPtr& tile) const {
-  bool found = turned_tiles(grid_.body).contains(tile.get());
+  bool found = tiles_with_conflicts(grid_.body).contains(tile.get());
   for_each_stmt(grid_.body, [&](const Stmt& s) {
     const auto* gemm = as<Gemm>(s);
     found |= gemm && is_on_tensor_cores(*gemm) && (gemm->a.buffer == tile || gemm->b.buffer == tile);

@@ -1,5 +1,7 @@
 // C = A · Wᵀ with weights of 4 bits, W = (q − zero) · scale by groups along the inner dimension; many rows of
 // A, or few.
+#include <deque>
+
 #include "tests/programs/gemm/four_bits.hpp"
 #include "tests/programs/list.hpp"
 
@@ -226,6 +228,68 @@ Kernel int4_gemv_interleaved(const Int4GemvTile& t) {
   });
 }
 
+// What a lane has of a row in a step: four words, and the numbers of their group.
+constexpr int lanes = 32, lane_words = 4;
+struct LaneWords {
+  Fragment word{{lanes, lane_words}, u32}, scale{{lanes}, f32}, zero{{lanes}, f32};
+
+  LaneWords(const GemvWeights& w, const Expr& row, const Expr& step, int group) {
+    parallel(word, [&](Index i, Index q) { word(i, q) = w.B(row, (step * lanes + i) * lane_words + q); });
+    parallel(scale, [&](Index i) {
+      Expr g = (step * lanes + i) / (group / 8 / lane_words);
+      scale(i) = w.scale(row, g);
+      zero(i) = w.zero(row, g);
+    });
+  }
+};
+
+// Two numbers of a word at a time stand in the mantissas of floats between 1 and 2, which are 1 + q / 16 and
+// 1 + q / 256: for a weight one logical operation and one multiply-add, for two of them a shift. What the
+// ones add up to are sums of activations, which all rows share.
+void add_products(const Tensor& a, const Expr& step, const std::vector<LaneWords>& rows,
+                  std::vector<Fragment>& sums) {
+  parallel(lanes, [&](Index lane) {
+    std::deque<Var> high, low;
+    for (std::size_t r = 0; r < rows.size(); ++r) high.emplace_back(0.0f), low.emplace_back(0.0f);
+    Var of_high = 0.0f, of_low = 0.0f;
+    for (int e = 0; e < 8 * lane_words; e += 2) {
+      Expr at = (step * lanes + lane) * (8 * lane_words) + e, even = a(at), odd = a(at + 1);
+      of_high += odd;
+      of_low += even;
+      const int shift = 15 - 4 * (e % 8);
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        Expr word = rows[r].word(lane, e / 8), pair = shift > 0 ? word << u32(shift) : word >> u32(-shift);
+        high[r] += bitcast((pair & 0x780000u) | 0x3f800000u, f32) * odd;
+        low[r] += bitcast((pair & 0x78000u) | 0x3f800000u, f32) * even;
+      }
+    }
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      sums[r](lane) +=
+          ((high[r] - of_high) * 16.f + (low[r] - of_low) * 256.f - rows[r].zero(lane) * (of_high + of_low)) *
+          rows[r].scale(lane);
+  });
+}
+
+// A block is a warp, and has some rows.
+Kernel int4_gemv_by_lanes(int rows, int group) {
+  return kernel("gemv_int4_lanes", [&] {
+    constexpr int words = lanes * lane_words;
+    GemvWeights w(group);
+    w.W.multiple_of(words), w.N.multiple_of(rows);
+    Tensor a = input("a", {w.W * 8}, f16), C = output("C", {w.N}, f16);
+    grid(w.N / rows, {.threads = lanes}, [&](Index x) {
+      std::vector<Fragment> sums;
+      for (int r = 0; r < rows; ++r) sums.emplace_back(std::initializer_list<int>{lanes}, f32, 0);
+      serial(w.W / words, [&](Index step) {
+        std::vector<LaneWords> own;
+        for (int r = 0; r < rows; ++r) own.emplace_back(w, x * rows + r, step, group);
+        add_products(a, step, own, sums);
+      });
+      for (int r = 0; r < rows; ++r) C(x * rows + r) = reduce_sum(sums[r]).scalar();
+    });
+  });
+}
+
 Prepared int4_call(Way way) {
   Int4Tile t{{32, 64, 64}};
   t.group = way == Way::slabs ? 64 : 32;
@@ -247,9 +311,12 @@ Prepared int4_call(Way way) {
                            : Prepared{int4_gemm(way, t), {weights, scale, zero, a, C}};
 }
 
-Prepared int4_gemv_call(bool interleaved) {
+enum class Gemv { words, interleaved, lanes };
+
+Prepared int4_gemv_call(Gemv form) {
+  const bool interleaved = form == Gemv::interleaved, by_lanes = form == Gemv::lanes;
   const Int4GemvTile t{4, 256, 128};
-  const int M = interleaved ? 2 : 1, N = 50, K = 512;
+  const int M = interleaved ? 2 : 1, N = by_lanes ? 48 : 50, K = by_lanes ? 2048 : 512;
   const Data a = normal({M, K}, f16, 1), q = integers({N, K}, i32, 2, 0, 16);
   const Data scale = uniform({N, K / t.group}, f16, 3, .5, 2),
              zero = integers({N, K / t.group}, f16, 4, 0, 16);
@@ -259,7 +326,10 @@ Prepared int4_gemv_call(bool interleaved) {
   Wanted C{product_of(Numbers(a), W), f16, 4e-3};
   if (!interleaved) C.exact.shape = {N};
   const Data given = interleaved ? a.reshape({M, K / 8, 8}).transpose(1, 2).contiguous() : a.reshape({K});
-  return {interleaved ? int4_gemv_interleaved(t) : int4_gemv(t), {packed_words(q), scale, zero, given, C}};
+  return {interleaved ? int4_gemv_interleaved(t)
+          : by_lanes  ? int4_gemv_by_lanes(4, t.group)
+                      : int4_gemv(t),
+          {packed_words(q), scale, zero, given, C}};
 }
 
 Int4Tile tile(int m, int n, int k, int slab = 32) { return {{m, n, k}, 128, slab}; }
@@ -292,14 +362,19 @@ Program gemv_int4() {
   return {"gemm",
           "gemv_int4",
           "such weights times a vector, or two whose elements are interleaved",
-          {{"", [] { return int4_gemv_call(false); }}, {"interleaved", [] { return int4_gemv_call(true); }}},
+          {{"", [] { return int4_gemv_call(Gemv::words); }},
+           {"interleaved", [] { return int4_gemv_call(Gemv::interleaved); }},
+           {"rows of a warp", [] { return int4_gemv_call(Gemv::lanes); }}},
           {{"4 x 4096",
             [] {
               return int4_gemv({4, 4096, 256});
             }},
-           {"interleaved, 4 x 4096", [] {
+           {"interleaved, 4 x 4096",
+            [] {
               return int4_gemv_interleaved({4, 4096, 128});
-            }}}};
+            }},
+           {"rows of a warp, 2", [] { return int4_gemv_by_lanes(2, 128); }},
+           {"rows of a warp, 4", [] { return int4_gemv_by_lanes(4, 128); }}}};
 }
 
 }  // namespace programs
