@@ -10,7 +10,8 @@ using lang::Tensor;
 
 Data wholes(const Shape& shape, DType type) { return Data::random_integers(shape, type, 1, 0, 5); }
 
-// Rows of tensors that end within a tile and within a vector, with what stands for elements that do not exist.
+// Rows of tensors that end within a tile and within a vector, with what stands for elements that do not
+// exist.
 void of_tensors(Program& p, DType type, DType result, int columns) {
   Tensor x = p.in(wholes({5, columns}, type)), out = p.out({4, 5, columns}, result);
   grid(2, [&](Index block) {
@@ -96,8 +97,8 @@ TEST(ScannedCopies, OfColumns) {
     tegula::compile(sums, target)(x, out);
     return out;
   };
-  EXPECT_EQ(tegula::first_difference(result(tegula::Target::cpu()), result(tegula::Target::interpreter()), 1e-5,
-                                     1e-5),
+  EXPECT_EQ(tegula::first_difference(result(tegula::Target::cpu()), result(tegula::Target::interpreter()),
+                                     1e-5, 1e-5),
             std::nullopt);
 }
 

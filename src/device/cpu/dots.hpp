@@ -32,6 +32,29 @@ TEGULA_CPU_TEMPLATE auto columns_or_panels(T* to, long k, long n, const S* from,
   }
 }
 
+// The sums of the lanes of four vectors, each as reduce_sum adds them, to four numbers.
+TEGULA_CPU_INLINE void store_sums(float* c, vf a, vf b, vf d, vf e, bool accumulate) {
+#if TEGULA_CPU_W == 16
+  typedef float four __attribute__((vector_size(16)));
+  const vf ab = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  const vf de = __builtin_shufflevector(d, e, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                __builtin_shufflevector(d, e, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  vf all = __builtin_shufflevector(ab, de, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+           __builtin_shufflevector(ab, de, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+  all += swap_lanes_2(all);
+  all += swap_lanes_1(all);
+  four sums = __builtin_shufflevector(all, all, 0, 4, 8, 12);
+  if (accumulate) sums += load_as<four>(c);
+  store_as(c, sums);
+#else
+  c[0] = reduce_sum(a) + (accumulate ? c[0] : 0);
+  c[1] = reduce_sum(b) + (accumulate ? c[1] : 0);
+  c[2] = reduce_sum(d) + (accumulate ? c[2] : 0);
+  c[3] = reduce_sum(e) + (accumulate ? c[3] : 0);
+#endif
+}
+
 // The sums of R rows by four columns, as vectors. Members instead of an array, as those of RegisterTile.
 template <int R>
 struct DotTile {
@@ -50,10 +73,7 @@ struct DotTile {
     below.template add_product<I + 1>(a, row_stride, b0, b1, b2, b3);
   }
   TEGULA_CPU_MEMBER void store_to(float* c, long ldc, bool accumulate) const {
-    c[0] = reduce_sum(sum0) + (accumulate ? c[0] : 0);
-    c[1] = reduce_sum(sum1) + (accumulate ? c[1] : 0);
-    c[2] = reduce_sum(sum2) + (accumulate ? c[2] : 0);
-    c[3] = reduce_sum(sum3) + (accumulate ? c[3] : 0);
+    store_sums(c, sum0, sum1, sum2, sum3, accumulate);
     below.store_to(c + ldc, ldc, accumulate);
   }
 };
