@@ -9,8 +9,8 @@ namespace tegula::ops {
 // Larger numbers have larger keys; both zeros have one. Those of NaN are anything.
 inline lang::Expr ordered_key(const lang::Expr& number) {
   using namespace lang;
-  Expr bits = bitcast(select(number == 0, 0.f, number), u32);
-  return select(bits >> 31u == 1u, ~bits, bits | 0x80000000u);
+  Expr bits = bitcast(number + 0.f, u32);
+  return bits ^ (bitcast(bitcast(bits, i32) >> 31, u32) | 0x80000000u);
 }
 
 // The same of scores; 0: not to be chosen, −∞ and NaN.
@@ -22,8 +22,7 @@ inline lang::Expr sort_key(const lang::Expr& score) {
 // The same where all numbers may be chosen and NaN is the largest; no key is 0.
 inline lang::Expr key_of_any(const lang::Expr& number) {
   using namespace lang;
-  Expr bits = bitcast(number + 0.f, u32);  // both zeros become one
-  return select(isnan(number), 0xffffffffu, bits ^ (bitcast(bitcast(bits, i32) >> 31, u32) | 0x80000000u));
+  return select(isnan(number), 0xffffffffu, ordered_key(number));
 }
 
 // The number with the key, or the least of those with it and larger ones; at least that of `least`.

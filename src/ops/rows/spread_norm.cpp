@@ -29,7 +29,9 @@ struct SpreadNorm {
   struct Features {
     std::vector<Fragment> of = {};
     bool in_pairs = false;
+    std::vector<Shared> tiles = {};  // in place of registers
     Expr at(std::size_t p, const Expr& j) const {
+      if (!tiles.empty()) return f32(tiles[p](j));
       if (!in_pairs) return f32(of[p](j));
       const Expr both = of[p / 2](j);
       return bitcast(p % 2 == 0 ? both << 16u : both & 0xffff0000u, f32);
@@ -76,13 +78,16 @@ struct SpreadNorm {
     return sum;
   }
 
-  std::vector<Shared> row_of(const Tensor& tensor, const Expr& row) const {
+  std::vector<Shared> pieces_of(const Tensor& row) const {
     std::vector<Shared> result;
     for (int p = 0; p < pieces; ++p) {
-      result.emplace_back(Shared({piece}, c.type));
-      copy(tensor.slice(row).at(p * piece), result.back());
+      result.emplace_back(Shared({piece}, row.type()));
+      copy(row.at(p * piece), result.back());
     }
     return result;
+  }
+  std::vector<Shared> row_of(const Tensor& tensor, const Expr& row) const {
+    return pieces_of(tensor.slice(row));
   }
   Expr value(const std::vector<Shared>& row, std::size_t p, const Expr& j, const Expr& base) const {
     Expr x = f32(row[p](j));
@@ -157,9 +162,15 @@ struct SpreadNormGradient {
     std::vector<Fragment> sums, bias_sums;
     typename SpreadNorm<Op>::Features weights;
   };
+  // Where a thread adds up two numbers of each of more features, its registers hold no weights besides: they
+  // come with every row, out of the cache. Fewer features leave room, and need no slots.
+  bool weights_come() const {
+    constexpr int most_beside_weights = 24;
+    return c.weight && c.bias && n.pieces * n.own > most_beside_weights;
+  }
   Held held() const {
     Held block;
-    block.weights = n.features(weight, c.weight);
+    if (!weights_come()) block.weights = n.features(weight, c.weight);
     for (int p = 0; p < n.pieces; ++p) {
       if (c.weight) block.sums.push_back(Fragment({n.piece}, f32, 0));
       if (c.bias) block.bias_sums.push_back(Fragment({n.piece}, f32, 0));
@@ -202,6 +213,7 @@ struct SpreadNormGradient {
 
   void step(const Expr& number, const Expr& base, Held& own) const {
     const Row row{*this, own, base, n.row_of(x, number), n.row_of(dout, number)};
+    if (weights_come()) own.weights.tiles = n.pieces_of(weight);
     const Means m = means_of(row);
     const Var mean = m.value, before = m.given;
     const Var r = rsqrt(n.variance(m.squares, mean) + n.eps);
@@ -222,7 +234,7 @@ struct SpreadNormGradient {
   void write() const {
     grid(n.blocks, options_of_held_rows(c.spread), [&](Index block) {
       Held own = held();
-      n.each_row(x, block, n.stages(2),
+      n.each_row(x, block, n.stages(weights_come() ? 3 : 2),
                  [&](const Expr& number, const Expr& base) { step(number, base, own); });
       for (int p = 0; p < n.pieces; ++p) {
         const auto at = static_cast<std::size_t>(p);
