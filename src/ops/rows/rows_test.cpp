@@ -105,6 +105,19 @@ TEST(LayerNorm, GradientsOfSumsAreAFunction) {
     expect_close(name, result, rms.at(name), rms.at(name).to(f32), f32);
 }
 
+// Weights of 32 bits are read by other pieces than rows of 16 bits, which CTAs of a cluster cannot share
+// then.
+TEST(Norms, GradientsOfLongerWeightsStayInOneCta) {
+  for (const char* name : {"rms_norm_backward", "layer_norm_backward"})
+    for (const DType weight : {f32, bf16}) {
+      const Tensors inputs{{"dout", Tensor::empty({2, 114688}, bf16)},
+                           {"x", Tensor::empty({2, 114688}, bf16)},
+                           {"weight", Tensor::empty({114688}, weight)}};
+      const std::string kernel = explain(name, inputs, {}, Target::cuda())[0].kernel;
+      EXPECT_EQ(kernel.find("cluster") == std::string::npos, weight == f32) << kernel;
+    }
+}
+
 // A block holds the sums of rows of 16 bits whose tensors shared memory has room for, beside the weights.
 TEST(Norms, PlanGradientsOfLongRows) {
   const auto is_held = [](const char* name, std::int64_t d, DType type, DType weight, Target target) {
