@@ -60,6 +60,9 @@ template <class Op>
 NormInstance<Op> in_pieces(NormInstance<Op> made, const Bound<Op>& c, int tensors) {
   const int all = tensors * (adds_residual<Op> ? 2 : 1);
   made.pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), all);
+  // Gradients of longer weights are met by fewer elements than rows are loaded by, in blocks of one CTA.
+  if (tensors > 1 && made.weight.value_or(made.type).bits() > made.type.bits())
+    made.pieces = {kept_rows(c.dim("d"), c.type("x"), c.on_gpu(), all), {}};
   if (all == 1 && !is_centred<Op> && c.on_gpu() && ends_within_piece(c.dim("d")))
     made.pieces = {direct_rows(c.dim("d") * c.type("x").bytes()), {}};
   // Sums of gradients, or of rows that are centred, leave no registers.
