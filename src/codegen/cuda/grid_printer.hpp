@@ -199,6 +199,7 @@ class CudaGridPrinter : private RowPrinter {
   std::optional<std::size_t> vector_dim(const ir::Copy& n, const std::vector<ir::Expr>& at) const;
   bool is_brought(const ir::Buffer& tile) const;
   void await_brought();
+  void wait_for_copies();
   void print_vectors(const ir::Copy& n, const ir::Access& from, const std::vector<ir::Expr>& where,
                      std::size_t along, int elements, const Loc& at);
   std::string vector_count(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,

@@ -83,9 +83,14 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
   touch(n.to, MemoryUse::write, false);
   out_.open(fmt::format("{{  // {}: by vectors of {} bytes", location_in_folder(at), vector_bytes));
   // Where nothing else is on its way, all of a thread's vectors are, together with those of the next copies.
-  const bool is_awaited_later = !roles_ && copy_rings_.empty() && !is_ahead_ && team_.count == 1;
+  // Producers, which have few registers, wait for them at the end: a vector after the other would take as
+  // long as each is on its way.
+  const bool has_no_other = copy_rings_.empty() && !is_ahead_ && team_.count == 1,
+             is_awaited_later = has_no_other && !roles_, is_awaited_here = has_no_other && roles_;
   if (is_awaited_later) brought_.push_back({n.to, n.from});
-  out_.line(is_awaited_later ? "#pragma unroll 4" : "#pragma unroll 2");
+  out_.line(is_awaited_here    ? "#pragma unroll 1"
+            : is_awaited_later ? "#pragma unroll 4"
+                               : "#pragma unroll 2");
   const std::string f = names_.unique("f");
   out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread,
                         tile.elements() / elements, team_.threads));
@@ -111,10 +116,11 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
   }
   if (!guards.empty()) count = fmt::format("{} ? {} : 0", fmt::join(guards, " && "), count);
   const std::string stride = stride_text(from.view, along);
-  out_.line(fmt::format("tg::{}({}, {} + ({}), {}, {});", is_awaited_later ? "bring" : "copy_vector",
+  out_.line(fmt::format("tg::{}({}, {} + ({}), {}, {});", has_no_other ? "bring" : "copy_vector",
                         element_of(shared_.at(&tile), offset_in(shared_.at(&tile), tile, tile_at)),
                         tensors_.at(from.view.buffer.get()), fmt::join(terms, " + "), stride, count));
   out_.close();
+  if (is_awaited_here) wait_for_copies();
   out_.close();
 }
 
@@ -123,14 +129,18 @@ bool CudaGridPrinter::is_brought(const Buffer& tile) const {
   return std::ranges::any_of(brought_, [&](const Brought& own) { return own.tile.buffer.get() == &tile; });
 }
 
-// Tiles that copies bring are there: of each thread its own vectors, and after the next barrier all. Until then
-// the tensors are being read: where the grid writes them, too, that barrier is between.
+// Tiles that copies bring are there: of each thread its own vectors, and after the next barrier all. Until
+// then the tensors are being read: where the grid writes them, too, that barrier is between.
 void CudaGridPrinter::await_brought() {
   if (brought_.empty()) return;
   out_.code();
   for (const auto& [tile, from] : brought_)
     touch(tile, MemoryUse::write, false), touch(from, MemoryUse::read, false);
   brought_.clear();
+  wait_for_copies();
+}
+
+void CudaGridPrinter::wait_for_copies() {
   out_.line("tg::commit_copies();");
   out_.line("tg::wait_copies<0>();");
   out_.brings();
