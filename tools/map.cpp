@@ -246,7 +246,7 @@ Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Ta
     const auto i = static_cast<std::size_t>(number);
     try_point(map.points[i], [&] {
       const ops::ExampleCall call = call_of(schema, calls, i);
-      const ops::Tensors inputs = inputs_on(target, schema, call, host_inputs(target, schema, call));
+      const ops::Tensors inputs = inputs_on(target, schema, call, host_inputs(schema, call));
       ops::call_by_name(schema, inputs, call.options, target);
     });
   });
