@@ -115,6 +115,12 @@ class ElementPrinter : protected GridState {
   Texts begin_piece_anywhere(const ir::For& n, const Vectors& vectors, const ir::Stmt& s,
                              const std::string& exists);
 
+  // ---- elements that are only moved (print_moved_elements.cpp)
+  void move_element(const ir::Load& n, const ir::Stmt& stmt);
+  bool moves_pieces(const ir::For& n, const Vectors& vectors) const;
+  void name_piece(const ir::For& n, const std::string& number, int width);
+  void move_pieces(const ir::For& n, const Vectors& vectors);
+
   // ---- fragments to rows of tensors (print_row_stores.cpp)
   std::string find_row(const passes::RowLoop& rows);
   std::optional<passes::RowLoop> rows_to_find(const ir::For& n) const;
