@@ -104,6 +104,8 @@ class ElementPrinter : protected GridState {
   bool adds_vectors(const ir::Stmt& s) const;
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
+  Texts name_place_of_vector(const ir::Buffer& tile, const std::vector<ir::Expr>& index,
+                             const std::string& number, int elements);
 
   // ---- pieces of rows that begin at any element (print_odd_rows.cpp)
   std::optional<Vectors> find_cut_vectors(const ir::For& n, const Layout& layout);
