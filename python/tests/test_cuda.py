@@ -1,6 +1,4 @@
-"""The operators on a GPU: results of the CPU, streams and graphs of the caller, arrays of PyTorch and CuPy."""
-
-import functools
+"""The operators on a GPU: results of the CPU, streams of the caller, arrays of PyTorch and CuPy."""
 
 import pytest
 import tegula
@@ -9,33 +7,12 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU", allow_module_level=True)
 import tegula.torch  # noqa: E402
-from torch_references import allowance, as_mask, causal_mask, choice, nsa_mask, plain_attention  # noqa: E402
+from cuda_operators import BLOCKS, NARROW, OPERATORS, TOKENS, WIDE, heads, lists  # noqa: E402
+from torch_references import allowance, as_mask, causal_mask, nsa_mask, plain_attention  # noqa: E402
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-TOKENS = 200
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 UNIT = {torch.float16: 2**-11, torch.bfloat16: 2**-8}  # half a unit in the last place of 1
-
-
-def heads(dtype=torch.float32, tokens=TOKENS):
-    generator = torch.Generator().manual_seed(1)
-    return [torch.randn((1, tokens, n, 64), generator=generator).to(dtype) for n in (4, 2, 2)]
-
-
-BLOCKS = choice(4, 4, 2)  # for blocks of 64 queries
-NARROW, WIDE = choice(TOKENS, 13, 4), choice(TOKENS, 4, 2)  # for every token; blocks of 16 and of 64 keys
-
-
-@functools.lru_cache(maxsize=None)
-def lists():
-    """The same on the GPU, once: a graph holds no copies from the host."""
-    return [x.int().cuda() for x in (BLOCKS, NARROW.transpose(1, 2), WIDE.transpose(1, 2))]
-
-
-def by_choice(q, k, v, *_):
-    """Scores, the choice of blocks by them, and MagiAttention's form of attention over it."""
-    chosen = tegula.torch.topk_blocks(tegula.torch.block_scores(q, k, q_block_size=64, k_block_size=64), 2)
-    return tegula.torch.block_sparse_attn(q[0], k[0], v[0], 64, 64, chosen[0])
 
 
 def plain_choice(plain, q, k, v):
@@ -45,15 +22,6 @@ def plain_choice(plain, q, k, v):
     scores = means(q).unflatten(1, (2, 2)).mean(2) @ means(k).transpose(2, 3)
     out, lse = plain(q, k, v, as_mask(scores.topk(2, -1).indices, TOKENS, TOKENS, 64, 64))
     return out[0], lse[0].transpose(0, 1)
-
-
-def drop_in(q, k, v, blocks, narrow, wide):
-    indices = wide.transpose(1, 2)
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    (out, near), (lse, near_lse) = tegula.torch.native_sparse_attend(
-        q, k, v, 64, indices, indices > 0, return_lse=True, return_sliding_window_out=True, distinct_earlier_blocks=True
-    )
-    return out, lse, near, near_lse
 
 
 def plain_drop_in(plain, q, k, v):
@@ -68,23 +36,6 @@ def plain_drop_in(plain, q, k, v):
 
 
 CAUSAL = causal_mask(TOKENS, TOKENS)
-OPERATORS = {
-    "attention": lambda q, k, v, *_: tegula.torch.attention(q, k, v, causal=True),
-    "sinks": lambda q, k, v, *_: tegula.torch.attention(q, k, v, causal=True, sinks=v[0, 0, 0, :4]),
-    "window": lambda q, k, v, *_: tegula.torch.attention(q, k, v, causal=True, left=31, softcap=10.0),
-    "block_sparse": lambda q, k, v, blocks, *_: tegula.torch.block_sparse_attn(q, k, v, 64, 64, blocks, causal=True),
-    "nsa_selected": lambda q, k, v, blocks, narrow, wide: tegula.torch.nsa_selected_attention(
-        q, k, v, narrow, block_size=16, diagonal=True, window=17
-    ),
-    "nsa_wide_blocks": lambda q, k, v, blocks, narrow, wide: tegula.torch.nsa_selected_attention(
-        q, k, v, wide, block_size=64
-    ),
-    "by_choice": by_choice,
-    "native_sparse_attend": drop_in,
-    "gemm": lambda q, k, v, *_: (
-        tegula.torch.gemm(q[0, :, 0], k[0, :, 0], transpose_b=True, bias=v[0, :, 0, 0], activation="silu"),
-    ),
-}
 FORMULAS = {
     "attention": lambda plain, q, k, v: plain(q, k, v, CAUSAL),
     "sinks": lambda plain, q, k, v: plain(q, k, v, CAUSAL, sinks=v[0, 0, 0, :4]),
@@ -212,140 +163,6 @@ def test_current_stream():
         out, _ = tegula.attention(late, k, v)
     stream.synchronize()
     assert torch.equal(out, expected)
-
-
-@pytest.mark.parametrize("name", OPERATORS)
-def test_graph_of_results_and_gradients(name):
-    """A captured step gives, on new inputs, what a call gives."""
-
-    def step(q, k, v):
-        results = OPERATORS[name](q, k, v, *lists())
-        return results[0], torch.autograd.grad(results[0].float().square().sum(), [q, k], allow_unused=True)
-
-    q, k, v = (x.cuda().requires_grad_() for x in heads(torch.bfloat16))
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        step(q, k, v)
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out, gradients = step(q, k, v)
-    with torch.no_grad():
-        q.mul_(2)
-    for _ in range(2):
-        graph.replay()
-    torch.cuda.synchronize()
-    expected, expected_gradients = step(q, k, v)
-    assert torch.equal(out, expected)
-    for one, right in zip(gradients, expected_gradients):
-        assert torch.equal(one, right)
-
-
-def test_graph_of_gradients_beside_each_other():
-    """The gradient of the delta rule runs grids in a second stream, which belongs to the graph as well."""
-    shape = (1, 512, 2, 64)
-    torch.manual_seed(5)
-    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    k = torch.nn.functional.normalize(k, dim=-1)
-    beta = torch.rand(shape[:3], device="cuda", dtype=torch.float32)
-    g = -torch.rand(shape[:3], device="cuda", dtype=torch.float32)
-    inputs = [x.requires_grad_() for x in (q, k, v, beta, g)]
-
-    def step():
-        out = tegula.torch.gated_delta_rule(q, k, v, beta, g=g)[0]
-        return out, torch.autograd.grad(out.float().square().sum(), inputs)
-
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        step()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out, gradients = step()
-    with torch.no_grad():
-        v.mul_(2)
-    for _ in range(2):
-        graph.replay()
-    torch.cuda.synchronize()
-    expected, expected_gradients = step()
-    assert torch.equal(out, expected)
-    for one, right in zip(gradients, expected_gradients):
-        torch.testing.assert_close(one, right)
-
-
-@pytest.mark.parametrize("splits", [0, 1, 3])
-def test_graph_of_decoding(splits):
-    """One captured step appends a token to pages and attends to them while lengths on the device grow."""
-    torch.manual_seed(7)
-    table = torch.randperm(12, device="cuda").int().view(2, 6)
-    token = [torch.randn(2, 1, n, 64, device="cuda", dtype=torch.bfloat16) for n in (8, 2, 2)]
-    latent_q = torch.randn(2, 1, 4, 80, device="cuda", dtype=torch.bfloat16)
-    start = [torch.randn(12, 16, n, 64, device="cuda", dtype=torch.bfloat16) for n in (2, 2)]
-    latents = torch.randn(12, 16, 80, device="cuda", dtype=torch.bfloat16)
-    caches, first_token = [x.clone() for x in start], [x.clone() for x in token]
-    lengths = torch.zeros(2, device="cuda", dtype=torch.int32)
-
-    def step(k_cache, v_cache):
-        lengths.add_(1)
-        where = {"block_table": table, "cache_seqlens": lengths}
-        tegula.torch.append_kv(token[1], k_cache, v=token[2], v_cache=v_cache, **where)
-        dense = tegula.torch.attention_with_kv_cache(token[0], k_cache, v_cache, causal=True, splits=splits, **where)
-        return *dense, *tegula.torch.mla_decode(latent_q, latents, d_v=64, splits=splits, **where)
-
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        step(*caches)
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step(*caches)
-    lengths.copy_(torch.tensor([40, 3]))
-    for cache, values in zip(caches, start):
-        cache.copy_(values)
-    results = []
-    for _ in range(3):
-        for x in token:
-            x.mul_(1.5)
-        graph.replay()
-        results.append([x.clone() for x in captured])
-    lengths.copy_(torch.tensor([40, 3]))
-    for x, values in zip(token, first_token):
-        x.copy_(values)
-    for expected in results:
-        for x in token:
-            x.mul_(1.5)
-        for one, right in zip(expected, step(*start)):
-            torch.testing.assert_close(one, right, atol=1e-2, rtol=1e-2)
-    for cache, values in zip(caches, start):
-        torch.testing.assert_close(cache, values, atol=1e-2, rtol=1e-2)
-
-
-@pytest.mark.parametrize("learns", [False, True])
-def test_graph_of_native_sparse_attention(learns):
-    """Of a call that keeps no branches, as in generation, and of one that does."""
-    shapes = ((1, 300, 32, 64), (1, 300, 2, 64), (1, 300, 2, 64), (1, 300, 32, 3))
-    torch.manual_seed(6)
-    inputs = [torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=learns) for shape in shapes]
-
-    def step():
-        return tegula.torch.native_sparse_attention(*inputs, block_size=32, count=4, window=40)
-
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        step()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = step()
-    with torch.no_grad():
-        inputs[2].mul_(2)
-    graph.replay()
-    torch.cuda.synchronize()
-    assert torch.equal(out, step())
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])

@@ -2,7 +2,7 @@
 // as interpreted.
 #include <gtest/gtest.h>
 
-#include "emulation/testing/compared.hpp"
+#include "emulation/testing/two_ways.hpp"
 #include "passes/cuda/testing/plane_sums.hpp"
 #include "runtime/testing/watchdog.hpp"
 
@@ -184,26 +184,11 @@ INSTANTIATE_TEST_SUITE_P(Table, StoresOfSteps,
 // One product of warps and one of a warp group, whose operands are exchanged, add to one sum.
 TEST(Stores, OfASumThatProductsHoldInTwoWays) {
   const Watchdog watchdog("a sum of two products", most_time);
-  const lang::Kernel program = lang::kernel("held_in_two_ways", [] {
-    using namespace lang;
-    lang::Tensor a = input("a", {24, 128}, bf16), b = input("b", {64, 128}, bf16),
-                 out = output("out", {24, 64}, f32);
-    grid(1, [&](Index) {
-      Fragment sum({24, 64}, f32, 0);
-      pipelined(2, {.stages = 2}, [&](Index k) {
-        Shared left({24, 64}, bf16), right({64, 64}, bf16);
-        copy(a.at(0, k * 64), left);
-        copy(b.at(0, k * 64), right);
-        gemm(left.slice(all, range(8, 40)), right.slice(all, range(8, 40)).T(), sum);
-        gemm(left, right.T(), sum);
-      });
-      copy(sum, out.at(0, 0));
-    });
+  expect_products_in_two_ways(bf16, [](const AddProducts& add, lang::Tensor& out) {
+    lang::Fragment sum({24, 64}, f32, 0);
+    add(sum, sum);
+    copy(sum, out.at(0, 0));
   });
-  const auto integers = [](const Shape& shape, std::uint64_t seed) {
-    return Tensor::random_integers(shape, i32, seed, -4, 5).to(bf16);
-  };
-  expect_as_interpreted(program, {integers({24, 128}, 1), integers({64, 128}, 2)}, {24, 64}, 0);
 }
 
 }  // namespace stores_test

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda/testing/nvrtc.hpp"
-#include "emulation/testing/compared.hpp"
+#include "emulation/testing/two_ways.hpp"
 #include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
@@ -87,29 +87,15 @@ INSTANTIATE_TEST_SUITE_P(All, SumsOfF16, ::testing::ValuesIn(cases),
 // A sum of f32 to which warps have added products takes one of f16 that a warp group holds otherwise.
 TEST(WidenedSumsOfF16, AreThoseOfASumThatIsHeldInAnotherWay) {
   const Watchdog watchdog("widened sums", most_time);
-  const lang::Kernel program = lang::kernel("widened", [] {
+  expect_products_in_two_ways(f16, [](const AddProducts& add, lang::Tensor& out) {
     using namespace lang;
-    lang::Tensor a = input("a", {24, 128}, f16), b = input("b", {64, 128}, f16),
-                 out = output("out", {24, 64}, f32);
-    grid(1, [&](Index) {
-      Fragment sum({24, 64}, f16, 0), wide({24, 64}, f32, 0), first({24, 64}, f32);
-      pipelined(2, {.stages = 2}, [&](Index k) {
-        Shared left({24, 64}, f16), right({64, 64}, f16);
-        copy(a.at(0, k * 64), left);
-        copy(b.at(0, k * 64), right);
-        gemm(left.slice(all, range(8, 40)), right.slice(all, range(8, 40)).T(), wide);
-        gemm(left, right.T(), sum);
-      });
-      copy(wide, first);
-      copy(sum, wide);
-      parallel(wide, [&](Index i, Index j) { wide(i, j) = wide(i, j) + first(i, j); });
-      copy(wide, out.at(0, 0));
-    });
+    Fragment sum({24, 64}, f16, 0), wide({24, 64}, f32, 0), first({24, 64}, f32);
+    add(wide, sum);
+    copy(wide, first);
+    copy(sum, wide);
+    parallel(wide, [&](Index i, Index j) { wide(i, j) = wide(i, j) + first(i, j); });
+    copy(wide, out.at(0, 0));
   });
-  const auto integers = [](const Shape& shape, std::uint64_t seed) {
-    return Tensor::random_integers(shape, i32, seed, -2, 3).to(f16);
-  };
-  expect_as_interpreted(program, {integers({24, 128}, 1), integers({64, 128}, 2)}, {24, 64}, 0);
 }
 
 }  // namespace sums_of_f16_test

@@ -123,6 +123,14 @@ class Builder {
 // Known at the launch: constants, dims, scalars, processors.
 bool is_host(const ir::Expr& e);
 
+// The current builder, which may record an operation on these tiles here, or an error at `at`.
+inline Builder& begin_op(const char* what, std::initializer_list<const ir::View*> views, const Loc& at) {
+  auto& builder = Builder::current(at);
+  builder.need_block(what, at);
+  for (auto* view : views) builder.check_scope(*view, at);
+  return builder;
+}
+
 // The type in which `a` and `b` are combined; fails if their kinds differ.
 DType common_type(const char* op, const Operand& a, const Operand& b);
 // Fails unless `value` may be stored where elements of `type` are.

@@ -21,12 +21,9 @@ void Generator::make_relay_tables() {
   tables_.rows = make_table(random_.pick({bf16, bf16, f16}), {random_.number(1, 260), depth}, terms);
   tables_.height = random_.pick({64, 128, 128});
   tables_.keys = random_.pick({64, 128, 128});
-  Nature sums = anything(f32);
-  sums.loose_zero = true;
-  make_tensor(Role::output, f32, {tables_.keys, random_.number(1, 64)}, sums);
-  tables_.sums = tensors_.size() - 1;
+  make_table_of_sums(tables_.keys);
   const auto extent = [&] { return std::int64_t{random_.pick({1, 3, 20, 64})}; };
-  make_tensor(Role::output, f32, {extent(), extent(), random_.pick({16, 64, 128})}, this->sums(f32), true)
+  make_tensor(Role::output, f32, {extent(), extent(), random_.pick({16, 64, 128})}, sums(f32), true)
       .is_sum = true;
   tables_.added = tensors_.size() - 1;
 }
@@ -142,8 +139,7 @@ void Generator::relayed_products() {
     if (random_.chance(20)) relay_steps(relay);
   }
   if (rows == keys && random_.chance(10)) add_carried(relay);
-  const TensorPlace& out = tensors_[tables_.sums];
-  if (out.use == Use::owned && out.writable) emit(Copy{whole(relay.sum.buffer), out.view, nullptr});
+  store_sum(relay.sum);
 }
 
 // Threads read the tile, too.

@@ -41,11 +41,21 @@ void Generator::make_tables() {
   tables_.rows = make_table(type, {rows, columns_of_table}, small_terms(type));
   tables_.numbers = make_table(i32, {random_.number(1, 300)}, numbers);
   tables_.fours = make_table(i32, {random_.number(1, 80), 4}, numbers);
+  tables_.height = random_.pick({16, 24, 64, 64, 64});
+  make_table_of_sums(tables_.height);
+}
+
+void Generator::make_table_of_sums(std::int64_t rows) {
   Nature sums = anything(f32);
   sums.loose_zero = true;
-  tables_.height = random_.pick({16, 24, 64, 64, 64});
-  make_tensor(Role::output, f32, {tables_.height, random_.number(1, 64)}, sums);
+  make_tensor(Role::output, f32, {rows, random_.number(1, 64)}, sums);
   tables_.sums = tensors_.size() - 1;
+}
+
+// Where the block may.
+void Generator::store_sum(const TilePlace& sum) {
+  const TensorPlace& out = tensors_[tables_.sums];
+  if (out.use == Use::owned && out.writable) emit(Copy{whole(sum.buffer), out.view, nullptr});
 }
 
 // A window of a tensor, from a place that it may leave on either side.
@@ -208,8 +218,7 @@ void Generator::looked_up_products() {
     const auto step = [&] { look_up_and_multiply(queries, sum, before); };
     random_.chance(35) ? branch(step) : step();
   });
-  const TensorPlace& out = tensors_[tables_.sums];
-  if (out.use == Use::owned && out.writable) emit(Copy{whole(sum.buffer), out.view, nullptr});
+  store_sum(sum);
 }
 
 // Few blocks, in which a producer can be one of the roles.

@@ -162,6 +162,8 @@ class Generator {
   // ---- products of a producer and consumers
   std::size_t make_table(DType type, const Shape& shape, const Nature& contract);
   void make_tables();
+  void make_table_of_sums(std::int64_t rows);
+  void store_sum(const TilePlace& sum);
   ir::View window_from(std::size_t table, const ir::Expr& begin);
   std::size_t bring_numbers(std::int64_t count, const std::optional<std::size_t>& older);
   Value number_in(const TilePlace& tile);

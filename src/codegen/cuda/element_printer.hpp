@@ -104,6 +104,8 @@ class ElementPrinter : protected GridState {
   bool adds_vectors(const ir::Stmt& s) const;
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
+  Texts name_place_of_vector(const ir::Buffer& tile, const std::vector<ir::Expr>& index,
+                             const std::string& number, int elements);
 
   // ---- pieces of rows that begin at any element (print_odd_rows.cpp)
   std::optional<Vectors> find_cut_vectors(const ir::For& n, const Layout& layout);
@@ -114,6 +116,12 @@ class ElementPrinter : protected GridState {
   std::string left_in_row(const ir::For& n, const ir::Access& access, int width);
   Texts begin_piece_anywhere(const ir::For& n, const Vectors& vectors, const ir::Stmt& s,
                              const std::string& exists);
+
+  // ---- elements that are only moved (print_moved_elements.cpp)
+  void move_element(const ir::Load& n, const ir::Stmt& stmt);
+  bool moves_pieces(const ir::For& n, const Vectors& vectors) const;
+  void name_piece(const ir::For& n, const std::string& number, int width);
+  void move_pieces(const ir::For& n, const Vectors& vectors);
 
   // ---- fragments to rows of tensors (print_row_stores.cpp)
   std::string find_row(const passes::RowLoop& rows);

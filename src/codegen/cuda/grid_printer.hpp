@@ -13,7 +13,6 @@
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_plan.hpp"
 #include "passes/cuda/operand_place.hpp"
-#include "passes/cuda/plan_byte_turns.hpp"
 #include "passes/cuda/plan_conversions.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
@@ -162,14 +161,7 @@ class CudaGridPrinter : private RowPrinter {
   void prefetch_moving(const passes::MovingRows& moving);
   void prefetch_parts(const ir::For& loop, const ir::Load& load);
   void prefetch_of_rows(const ir::For& loop, const ir::Load& load);
-  using PrintPiece = std::function<void(const std::string& piece)>;
-  TurnConditions conditions_of_turn(const passes::ByteTurn& plan);
-  void each_turned_piece(const passes::ByteTurn& plan, const PrintPiece& print);
-  void load_turned(const passes::ByteTurn& plan, const std::string& to, const std::string& piece, bool all);
-  void store_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece);
-  void turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise);
   void transpose(const passes::Transposition& n, const Loc& at);
-  bool has_zero_columns(const passes::Transposition& n) const;
   void clear_zero_columns();
   void widen(const passes::Transposition& n, const Loc& at);
 
@@ -187,12 +179,6 @@ class CudaGridPrinter : private RowPrinter {
   void begin_number_ahead(const ir::For& n, const ir::Load& load, const std::string& first,
                           const std::string& end);
   void step_read(const ir::Load& n, const StepRead& read, const Loc& at);
-
-  // ---- elements that are only moved (print_moved_elements.cpp)
-  void move_element(const ir::Load& n, const ir::Stmt& stmt);
-  bool moves_pieces(const ir::For& n, const Vectors& vectors) const;
-  void name_piece(const ir::For& n, const std::string& number, int width);
-  void move_pieces(const ir::For& n, const Vectors& vectors);
 
   // ---- copies (print_copies.cpp)
   bool copy_by_vectors(const ir::Copy& n, const Loc& at);
@@ -382,7 +368,6 @@ class CudaGridPrinter : private RowPrinter {
   std::string slot_number(int ring) const;
   void name_slots(int ring);
   void name_slot_before(const ir::BufferPtr& tile);
-  static std::vector<int> awaited_early(const schedule::Events& step);
   void carry_operands(int ring);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   std::string load_function(const ir::Copy& n, const passes::TensorCopy& plan);

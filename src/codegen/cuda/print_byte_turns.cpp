@@ -26,10 +26,15 @@ std::string pack_type(const passes::ByteTurn& plan) {
   return fmt::format("tg::Pack<{}, {}>", element_type(plan.load->from.view.buffer->type), turned_columns);
 }
 
+// Columns that no step fills, of tiles whose rows eight threads share.
+bool has_zero_columns(const passes::Transposition& n) {
+  return !n.widened.empty() && n.columns < n.to->extent(1) && n.to->extent(0) % 8 == 0;
+}
+
 }  // namespace
 
 // The thread's pieces, as many as its number gives.
-void CudaGridPrinter::each_turned_piece(const passes::ByteTurn& plan, const PrintPiece& print) {
+void RowPrinter::each_turned_piece(const passes::ByteTurn& plan, const PrintPiece& print) {
   const For& n = *plan.loop;
   const std::int64_t columns = constant_value(n.end[1]), threads = 32 * warps_of_turn(n);
   const std::string r = names_.unique("r"), piece = names_.unique("piece");
@@ -46,7 +51,7 @@ void CudaGridPrinter::each_turned_piece(const passes::ByteTurn& plan, const Prin
 }
 
 // Where pieces are 16 aligned bytes of a row, each inside the tensor or outside, and where all are inside.
-CudaGridPrinter::TurnConditions CudaGridPrinter::conditions_of_turn(const passes::ByteTurn& plan) {
+RowPrinter::TurnConditions RowPrinter::conditions_of_turn(const passes::ByteTurn& plan) {
   const For& n = *plan.loop;
   const Access& from = plan.load->from;
   const std::size_t last = from.view.dims.size() - 1;
@@ -64,8 +69,8 @@ CudaGridPrinter::TurnConditions CudaGridPrinter::conditions_of_turn(const passes
 }
 
 // Pieces outside are zeros.
-void CudaGridPrinter::load_turned(const passes::ByteTurn& plan, const std::string& to,
-                                  const std::string& piece, bool all) {
+void RowPrinter::load_turned(const passes::ByteTurn& plan, const std::string& to, const std::string& piece,
+                             bool all) {
   const For& n = *plan.loop;
   const auto index = [&](std::size_t d, const std::string& text) {
     out_.line(fmt::format("const {} {} = {}.{};", scalar_type(n.index[d]->type), name_variable(n.index[d]),
@@ -87,15 +92,15 @@ void CudaGridPrinter::load_turned(const passes::ByteTurn& plan, const std::strin
   loop_.reset();
 }
 
-void CudaGridPrinter::store_turned(const passes::ByteTurn& plan, const std::string& packs,
-                                   const std::string& piece) {
+void RowPrinter::store_turned(const passes::ByteTurn& plan, const std::string& packs,
+                              const std::string& piece) {
   const Buffer& to = *plan.store->to.view.buffer;
   const SharedTile& tile = shared_.at(&to);
   out_.line(fmt::format("tg::store_turned<{}, {}, {}>({}, {}, {});", to.extent(0), to.extent(1),
                         tile.order.columns, tile.name, packs, piece));
 }
 
-void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise) {
+void RowPrinter::turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise) {
   const TurnConditions conditions = conditions_of_turn(plan);
   const auto turn = [&](bool all) {
     each_turned_piece(plan, [&](const std::string& piece) {
@@ -114,12 +119,7 @@ void CudaGridPrinter::turn_bytes(const passes::ByteTurn& plan, const std::functi
       otherwise);
 }
 
-// Columns that no step fills, of tiles whose rows eight threads share.
-bool CudaGridPrinter::has_zero_columns(const passes::Transposition& n) const {
-  return !n.widened.empty() && n.columns < n.to->extent(1) && n.to->extent(0) % 8 == 0;
-}
-
-// They are cleared in all slots once.
+// Such columns are cleared in all slots once.
 void CudaGridPrinter::clear_zero_columns() {
   std::map<std::pair<int, std::int64_t>, const passes::Transposition*> tiles;  // by ring and place
   for (const auto& [stmt, n] : roles_->transpositions) {

@@ -23,6 +23,17 @@ namespace {
 constexpr int registers_to_convert = 80;
 constexpr std::int64_t many_words = 52, few_words = 12;
 
+// The same names for the statements of a copy of the loop.
+PieceRegisters with_names_of(const For& loop, const For& copy, const PieceRegisters& registers) {
+  PieceRegisters result = registers;
+  result.vectors.names.clear();
+  for (std::size_t i = 0; i < loop.body.size(); ++i)
+    if (const auto found = registers.vectors.names.find(loop.body[i].get());
+        found != registers.vectors.names.end())
+      result.vectors.names.emplace(copy.body[i].get(), found->second);
+  return result;
+}
+
 // Variables of statements of the row that elements, or the store, need.
 std::vector<VariablePtr> kept_variables(const passes::RowConversion& plan, const Body& body) {
   std::vector<VariablePtr> result;
@@ -111,13 +122,7 @@ void RowPrinter::by_existing_rows(const passes::RowConversion& plan, const Piece
                                   bool in_ranges, const PrintPieces& pieces,
                                   const std::function<void()>& otherwise) {
   const passes::ExistingRows whole = passes::existing_rows(plan);
-  PieceRegisters own = registers;
-  own.vectors.names.clear();
-  const Body &before = as<For>(plan.loop)->body, &after = as<For>(whole.rows.loop)->body;
-  for (std::size_t i = 0; i < before.size(); ++i)
-    if (const auto found = registers.vectors.names.find(before[i].get());
-        found != registers.vectors.names.end())
-      own.vectors.names.emplace(after[i].get(), found->second);
+  const PieceRegisters own = with_names_of(*as<For>(plan.loop), *as<For>(whole.rows.loop), registers);
   const Texts asked = conditions_of_pieces(plan);
   // Of two tensors the assembler would load pieces behind the stores of others, one way after the other, but
   // where each thread has pieces of one of them.

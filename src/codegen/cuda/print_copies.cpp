@@ -75,6 +75,21 @@ bool CudaGridPrinter::copy_by_vectors(const Copy& n, const Loc& at) {
   return along.has_value();
 }
 
+// The indices in the tile of the vector with this number.
+ElementPrinter::Texts ElementPrinter::name_place_of_vector(const Buffer& tile, const std::vector<Expr>& index,
+                                                           const std::string& number, int elements) {
+  Texts result(index.size());
+  std::int64_t step = 1;
+  for (std::size_t d = index.size(); d-- > 0;) {
+    const int scale = d + 1 == index.size() ? elements : 1;
+    const std::int64_t extent = tile.extent(static_cast<int>(d)) / scale;
+    result[d] = name_variable(index[d]->variable);
+    out_.line(fmt::format("const int {} = {};", result[d], times(digit_text(number, step, extent), scale)));
+    step *= extent;
+  }
+  return result;
+}
+
 void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std::vector<Expr>& where,
                                     std::size_t along, int elements, const Loc& at) {
   const Buffer& tile = *n.to.buffer;
@@ -94,15 +109,7 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
   const std::string f = names_.unique("f");
   out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread,
                         tile.elements() / elements, team_.threads));
-  Texts tile_at(from.index.size());
-  std::int64_t step = 1;
-  for (std::size_t d = from.index.size(); d-- > 0;) {
-    const int scale = d + 1 == from.index.size() ? elements : 1;
-    const std::int64_t extent = tile.extent(static_cast<int>(d)) / scale;
-    tile_at[d] = name_variable(from.index[d]->variable);
-    out_.line(fmt::format("const int {} = {};", tile_at[d], times(digit_text(f, step, extent), scale)));
-    step *= extent;
-  }
+  const Texts tile_at = name_place_of_vector(tile, from.index, f, elements);
   Texts terms, guards;
   std::string count;
   for (std::size_t d = 0; d < where.size(); ++d) {

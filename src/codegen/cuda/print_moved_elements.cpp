@@ -1,7 +1,7 @@
 // Elements that are only moved, from one place to another of their type.
 #include <fmt/format.h>
 
-#include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/element_printer.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -22,7 +22,7 @@ std::int64_t pieces_of(const For& n, int width) {
 }  // namespace
 
 // The byte of an element, which a store of the same type takes.
-void CudaGridPrinter::move_element(const Load& n, const Stmt& s) {
+void ElementPrinter::move_element(const Load& n, const Stmt& s) {
   const std::string type = element_type(n.from.view.buffer->type);
   std::string text;
   if (is_packed(s)) {
@@ -37,7 +37,7 @@ void CudaGridPrinter::move_element(const Load& n, const Stmt& s) {
 
 // Whether the loop stores elements of a shared tile as they are in a tensor, in whole pieces of which every
 // thread has as many.
-bool CudaGridPrinter::moves_pieces(const For& n, const Vectors& vectors) const {
+bool ElementPrinter::moves_pieces(const For& n, const Vectors& vectors) const {
   if (n.body.size() != 2 || rows_found_ || !vectors.anywhere.empty()) return false;
   const auto* load = as<Load>(n.body[0]);
   const auto* store = as<Store>(n.body[1]);
@@ -51,7 +51,7 @@ bool CudaGridPrinter::moves_pieces(const For& n, const Vectors& vectors) const {
 }
 
 // The indices of a loop's piece with this number, which is not negative.
-void CudaGridPrinter::name_piece(const For& n, const std::string& number, int width) {
+void ElementPrinter::name_piece(const For& n, const std::string& number, int width) {
   std::int64_t inner = 1;
   for (std::size_t d = n.index.size(); d-- > 0;) {
     const int scale = d + 1 == n.index.size() ? width : 1;
@@ -66,7 +66,7 @@ void CudaGridPrinter::name_piece(const For& n, const std::string& number, int wi
 
 // Several pieces are on their way to registers before the first is stored. Where all threads together have
 // whole rows, those of a thread differ by their row alone.
-void CudaGridPrinter::move_pieces(const For& n, const Vectors& vectors) {
+void ElementPrinter::move_pieces(const For& n, const Vectors& vectors) {
   const std::int64_t pieces = pieces_of(n, vectors.width), rows = constant_value(n.end.front());
   const std::int64_t of_row = n.index.size() > 1 ? pieces / rows : 1;
   std::int64_t batch = most_on_their_way;

@@ -86,18 +86,6 @@ void CudaGridPrinter::name_slots(int ring) {
   }
 }
 
-// Rings whose tiles were awaited in the step before, or in front of the loop.
-std::vector<int> CudaGridPrinter::awaited_early(const schedule::Events& step) {
-  std::vector<int> result;
-  for (const schedule::Event& e : step) {
-    const auto* guard = std::get_if<schedule::Guard>(&e.what);
-    if (!guard || guard->kind != schedule::Guard::Kind::not_last) continue;
-    for (const schedule::Event& own : guard->body)
-      if (const auto* wait = std::get_if<schedule::WaitFull>(&own.what)) result.push_back(wait->place.ring);
-  }
-  return result;
-}
-
 // Where the first products of a step begin as soon as the step does, operands are there before it.
 void CudaGridPrinter::carry_operands(int ring) {
   const auto r = static_cast<std::size_t>(ring);

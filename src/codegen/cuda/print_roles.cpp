@@ -34,6 +34,18 @@ std::string fills_text(const passes::RingPlan& ring, const passes::Roles& roles)
   return std::to_string(passes::full_arrivals(ring, roles));
 }
 
+// Rings whose tiles were awaited in the step before, or in front of the loop.
+std::vector<int> awaited_early(const schedule::Events& step) {
+  std::vector<int> result;
+  for (const schedule::Event& e : step) {
+    const auto* guard = std::get_if<schedule::Guard>(&e.what);
+    if (!guard || guard->kind != schedule::Guard::Kind::not_last) continue;
+    for (const schedule::Event& own : guard->body)
+      if (const auto* wait = std::get_if<schedule::WaitFull>(&own.what)) result.push_back(wait->place.ring);
+  }
+  return result;
+}
+
 }  // namespace
 
 // The barriers that both roles wait at.

@@ -26,6 +26,20 @@ layout::Division division_of(const layout::Layout& held, bool is_turned, int gro
   throw InternalError("what the copy engine stores is the sum of a product of warp groups");
 }
 
+// The columns of the tensor are rows of the fragment, whose warp groups have 64 of them each.
+void add_transposed_boxes(std::int64_t extent, DType type, const layout::Division& parts,
+                          const passes::TensorStore& plan, BoxStores& result) {
+  result.column += plan.by_warps ? fmt::format(" + thread / 32 * {}", passes::store_warp_rows)
+                                 : fmt::format(" + thread / 128 * {}", passes::store_rows);
+  const bool by_rows = type != f32;
+  const int apart = static_cast<int>(passes::store_rows * parts.along_m);
+  result.registers = by_rows ? plan.rows : plan.rows / 2;  // of 64 rows, with the columns of two boxes
+  for (int first = 0; first < extent; first += apart)
+    for (int box = 0; box < passes::store_buffers; ++box)
+      result.boxes.push_back({std::to_string(box * plan.rows * plan.columns),
+                              first + (by_rows ? 0 : box * plan.columns), by_rows ? box * plan.rows : 0});
+}
+
 }  // namespace
 
 // The boxes of the fragment's rows and columns that a warp group has, as texts.
@@ -44,15 +58,7 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
     if (to.dims[d].axis == 0) result.row_at = to.dims.size() - 2 - d;
   }
   if (plan.transposed) {
-    result.column += plan.by_warps ? fmt::format(" + thread / 32 * {}", passes::store_warp_rows)
-                                   : fmt::format(" + thread / 128 * {}", passes::store_rows);
-    const bool by_rows = to.buffer->type != f32;
-    const int apart = static_cast<int>(passes::store_rows * parts.along_m);
-    result.registers = by_rows ? plan.rows : plan.rows / 2;  // of 64 rows, with the columns of two boxes
-    for (int first = 0; first < from.extent(1); first += apart)
-      for (int box = 0; box < passes::store_buffers; ++box)
-        result.boxes.push_back({std::to_string(box * plan.rows * plan.columns),
-                                first + (by_rows ? 0 : box * plan.columns), by_rows ? box * plan.rows : 0});
+    add_transposed_boxes(from.extent(1), to.buffer->type, parts, plan, result);
     return result;
   }
   const std::int64_t columns = from.buffer->extent(1) / parts.along_n;

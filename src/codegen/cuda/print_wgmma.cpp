@@ -6,86 +6,13 @@
 #include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "codegen/cuda/packed_words.hpp"
+#include "codegen/cuda/wgmma_instruction.hpp"
 
 namespace tegula::codegen {
 
 using namespace ir;
 
 namespace {
-
-struct Instruction {
-  int n;
-  std::string type;  // as in PTX: f16, bf16, tf32, e4m3, e5m2, s8 or u8
-  int k;
-  bool a_in_registers, a_transposed, b_transposed;
-  int selector = -1;         // of a sparse A: which pair of each four threads has the metadata
-  bool sums_of_f16 = false;  // in words of two
-
-  std::string name() const {
-    return fmt::format("wgmma_n{}_{}{}{}{}{}{}", n, type, sums_of_f16 ? "_words" : "",
-                       a_in_registers ? "_registers" : "", a_transposed ? "_ta" : "",
-                       b_transposed ? "_tb" : "", selector < 0 ? "" : fmt::format("_sparse{}", selector));
-  }
-  std::string text() const;
-
- private:
-  bool is_of_integers() const { return type == "s8" || type == "u8"; }
-  int registers() const { return sums_of_f16 ? n / 4 : n / 2; }
-  std::string places() const;
-  std::string sums() const;
-  // Whether operands in shared memory are transposed; only those of 16 bits can be.
-  std::string orders() const {
-    if (type != "f16" && type != "bf16") return "";
-    return fmt::format("{}, {}", a_in_registers ? "" : a_transposed ? ", 1" : ", 0", b_transposed ? 1 : 0);
-  }
-};
-
-std::string list(int from, int count) {
-  std::string result;
-  for (int i = 0; i < count; ++i) result += fmt::format("{}%{}", i == 0 ? "" : ", ", from + i);
-  return result;
-}
-
-// The registers of the sum in the instruction and as operands of the assembly; the device header lists those
-// of all numbers but words.
-std::string Instruction::places() const {
-  return sums_of_f16 ? list(0, registers()) : fmt::format("\" TG_PLACES_{} \"", registers());
-}
-std::string Instruction::sums() const {
-  if (!sums_of_f16)
-    return fmt::format("{}_{}(d)", is_of_integers() ? "TG_INTEGER_SUMS" : "TG_SUMS", registers());
-  std::string result;
-  for (int i = 0; i < registers(); ++i) result += fmt::format("{}\"+r\"(d[{}])", i == 0 ? "" : ", ", i);
-  return result;
-}
-
-// d = a b, or d += a b if `add`.
-std::string Instruction::text() const {
-  const int registers = this->registers(), operands = a_in_registers ? 4 : 1;
-  const std::string a = a_in_registers ? fmt::format("{{{}}}", list(registers, 4)) : list(registers, 1);
-  const bool integers = is_of_integers(), sparse = selector >= 0;
-  const int behind = registers + operands + 1;  // operand B
-  return fmt::format(
-      "TG_DEVICE void {}({} (&d)[{}], {}, uint64_t b, {}int add) {{\n"
-      "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{}, 0;\\n\"\n"
-      "               \"wgmma.mma_async{}.sync.aligned.m64n{}k{}.{}.{}.{} {{{}}}, {}, %{}, "
-      "{}add{}{};\\n}}\"\n"
-      "               : {}\n"
-      "               : {}, \"l\"(b), {}\"r\"(add));\n}}\n",
-      name(),
-      integers      ? "int"
-      : sums_of_f16 ? "uint32_t"
-                    : "float",
-      registers, a_in_registers ? "const uint32_t* a" : "uint64_t a", sparse ? "uint32_t metadata, " : "",
-      behind + sparse, sparse ? ".sp" : "", n, k,
-      integers      ? "s32"
-      : sums_of_f16 ? "f16"
-                    : "f32",
-      type, type, places(), a, registers + operands, sparse ? fmt::format("%{}, {}, ", behind, selector) : "",
-      integers ? "" : ", 1, 1", orders(), sums(),
-      a_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)",
-      sparse ? "\"r\"(metadata), " : "");
-}
 
 // Words of operand A that a thread has of 64 rows of the fragment.
 std::int64_t words_of_row_block(const View& a) { return a.buffer->extent(1) * a.buffer->type.bits() / 64; }
@@ -280,7 +207,7 @@ std::string CudaGridPrinter::instruction(const Gemm& n, const passes::GemmPlan& 
                                          int selector) {
   const auto [left, right] = passes::instruction_operands(n, plan);
   // Operand A is K-major as it stands, operand B if it is transposed.
-  const Instruction result{columns,
+  const WgmmaInstruction result{columns,
                            product_type(n.a.buffer->type),
                            plan.k,
                            plan.a_in_registers,

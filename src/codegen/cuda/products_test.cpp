@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda/testing/texts.hpp"
+#include "codegen/cuda/wgmma_instruction.hpp"
 
 namespace tegula::codegen {
 namespace {
@@ -229,6 +230,40 @@ TEST(Products, AreNeverSerialised) {
   for (const Case& one : cases) {
     SCOPED_TRACE(one.name);
     expect_good_code(Comparison(std::span(&one, 1)).kernel(), 90);
+  }
+}
+
+struct Written {
+  WgmmaInstruction instruction;
+  const char *name, *parts[3];  // of the text
+};
+
+// Each has a name of its own, by which a program holds its function once.
+TEST(WgmmaInstruction, IsNamedAndWrittenByItsOperands) {
+  const Written cases[] = {
+      {{64, "bf16", 16, false, false, false},
+       "wgmma_n64_bf16",
+       {"m64n64k16.f32.bf16.bf16 ", "1, 1, 0, 0;", "TG_SUMS_32(d)"}},
+      {{128, "f16", 16, true, false, true},
+       "wgmma_n128_f16_registers_tb",
+       {"const uint32_t* a", "1, 1, 1;", "TG_PLACES_64"}},
+      {{32, "f16", 16, false, true, false, -1, true},
+       "wgmma_n32_f16_words_ta",
+       {"m64n32k16.f16.f16.f16 ", "1, 1, 1, 0;", "\"+r\"(d[7])"}},
+      {{256, "e4m3", 32, false, false, false},
+       "wgmma_n256_e4m3",
+       {"m64n256k32.f32.e4m3.e4m3 ", "add, 1, 1;", "TG_SUMS_128(d)"}},
+      {{64, "s8", 32, false, false, false},
+       "wgmma_n64_s8",
+       {"m64n64k32.s32.s8.s8 ", "add;", "TG_INTEGER_SUMS_32(d)"}},
+      {{64, "bf16", 32, false, false, true, 1},
+       "wgmma_n64_bf16_tb_sparse1",
+       {"mma_async.sp.sync", "uint32_t metadata, ", "%34, 1, add"}},
+  };
+  for (const Written& c : cases) {
+    EXPECT_EQ(c.instruction.name(), c.name);
+    const std::string text = c.instruction.text();
+    for (const char* part : c.parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/cuda/element_printer.hpp"
+#include "passes/cuda/plan_byte_turns.hpp"
 #include "passes/cuda/plan_conversions.hpp"
 #include "passes/cuda/plan_rows.hpp"
 
@@ -70,6 +71,14 @@ class RowPrinter : protected ElementPrinter {
   void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
   Texts places_of_piece(const passes::RowConversion& plan);
   void make_piece(const passes::RowConversion& plan, Vectors vectors, const Texts& places);
+
+  // ---- elements of 8 bits that threads turn in registers (print_byte_turns.cpp)
+  using PrintPiece = std::function<void(const std::string& piece)>;
+  TurnConditions conditions_of_turn(const passes::ByteTurn& plan);
+  void each_turned_piece(const passes::ByteTurn& plan, const PrintPiece& print);
+  void load_turned(const passes::ByteTurn& plan, const std::string& to, const std::string& piece, bool all);
+  void store_turned(const passes::ByteTurn& plan, const std::string& packs, const std::string& piece);
+  void turn_bytes(const passes::ByteTurn& plan, const std::function<void()>& otherwise);
 
   // ---- ranges of columns, where each thread has pieces of one (print_row_ranges.cpp)
   static bool only_copies(const passes::RowConversion& plan);

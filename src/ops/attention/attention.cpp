@@ -120,6 +120,23 @@ void multiply_8_bits(const Bound<Attention>& c, AttentionKernel& kernel) {
   kernel.padded.copied = false;  // threads bring what the copy engine does not take
 }
 
+// Whether blocks share the keys of packed sequences of uneven lengths.
+bool shares_uneven_keys(const Bound<Attention>& c, const AttentionKernel& kernel) {
+  const std::int64_t columns = c.dim("kv_heads") * c.dim("group") / kernel.pack;
+  return c.on_gpu() && kernel.varlen && c->splits == 0 && kernel.type.bits() != 8 &&
+         are_uneven(c.dim("keys"), c.dim("sequences"), c.dim("longest_k")) &&
+         should_share_keys(c.dim("queries"), c.dim("keys"), c.dim("sequences"), columns, kernel.queries);
+}
+
+// What steps over keys cost beside their products.
+void note_steps(const AttentionProblem& problem, const AttentionPlan& plan, int splits,
+                const AttentionKernel& kernel, Launch& launch) {
+  note_scores(kernel.dim, kernel.dim_v, kernel.weight_type(), kernel.softcap, launch);
+  note_added_features(kernel.dim, kernel.dim_v, kernel.padded, launch);
+  if (problem.packed == 1) note_window(kernel.queries, kernel.keys, problem.seen, problem.keys, launch);
+  if (splits == 1 && problem.packed == 1) note_load(load_of_processors(problem, plan), plan, launch);
+}
+
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
@@ -130,13 +147,8 @@ void run(const Bound<Attention>& c, Launch& launch) {
   round_weights(c->tiles, problem, kernel, plan);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   const int splits = c->splits > 0 ? c->splits : plan.splits;
-  kernel.split = splits > 1;
-  const std::int64_t columns = c.dim("kv_heads") * c.dim("group") / kernel.pack;
-  kernel.shares =
-      c.on_gpu() && kernel.varlen && c->splits == 0 && kernel.type.bits() != 8 &&
-      are_uneven(c.dim("keys"), c.dim("sequences"), c.dim("longest_k")) &&
-      should_share_keys(c.dim("queries"), c.dim("keys"), c.dim("sequences"), columns, kernel.queries);
-  kernel.split |= kernel.shares;
+  kernel.shares = shares_uneven_keys(c, kernel);
+  kernel.split = splits > 1 || kernel.shares;
   // Blocks of a CPU that have nothing to do take no time.
   kernel.listed = c.on_gpu() && kernel.varlen && !kernel.split &&
                   should_list_tiles(c.dim("queries"), c.dim("sequences"), c.dim("longest_q"), kernel.queries);
@@ -149,12 +161,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
     kernel.padded.copied = true, kernel.padded.copied_keys = false;
     note_moved_rows(launch);
   }
-  if (c.on_gpu() && problem.queries > kernel.queries) {
-    note_scores(kernel.dim, kernel.dim_v, kernel.weight_type(), kernel.softcap, launch);
-    note_added_features(kernel.dim, kernel.dim_v, kernel.padded, launch);
-    if (problem.packed == 1) note_window(kernel.queries, kernel.keys, problem.seen, problem.keys, launch);
-    if (splits == 1 && problem.packed == 1) note_load(load_of_processors(problem, plan), plan, launch);
-  }
+  if (c.on_gpu() && problem.queries > kernel.queries) note_steps(problem, plan, splits, kernel, launch);
   const ProgramOptions options = program_options(*c, c.real("scale"));
   launch(kernel, attention_kernel,
          {{"scale", options.scale},

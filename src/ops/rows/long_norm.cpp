@@ -173,13 +173,7 @@ Kernel long_norm_gradient_program(const NormInstance<Op>& c) {
   });
 }
 
-template Kernel long_norm_program(const NormInstance<RmsNorm>& c);
-template Kernel long_norm_gradient_program(const NormInstance<RmsNorm>& c);
-template Kernel long_norm_program(const NormInstance<AddRmsNorm>& c);
-template Kernel long_norm_gradient_program(const NormInstance<AddRmsNorm>& c);
-template Kernel long_norm_program(const NormInstance<LayerNorm>& c);
-template Kernel long_norm_gradient_program(const NormInstance<LayerNorm>& c);
-template Kernel long_norm_program(const NormInstance<AddLayerNorm>& c);
-template Kernel long_norm_gradient_program(const NormInstance<AddLayerNorm>& c);
+TEGULA_PROGRAMS_OF_NORMS(long_norm_program)
+TEGULA_PROGRAMS_OF_NORMS(long_norm_gradient_program)
 
 }  // namespace tegula::ops

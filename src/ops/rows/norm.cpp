@@ -262,13 +262,7 @@ Kernel norm_gradient_program(const NormInstance<Op>& c) {
   return kernel(norm_name(c, "_backward"), [&] { NormGradient<Op>{c}.write(); });
 }
 
-template Kernel norm_program(const NormInstance<RmsNorm>& c);
-template Kernel norm_gradient_program(const NormInstance<RmsNorm>& c);
-template Kernel norm_program(const NormInstance<AddRmsNorm>& c);
-template Kernel norm_gradient_program(const NormInstance<AddRmsNorm>& c);
-template Kernel norm_program(const NormInstance<LayerNorm>& c);
-template Kernel norm_gradient_program(const NormInstance<LayerNorm>& c);
-template Kernel norm_program(const NormInstance<AddLayerNorm>& c);
-template Kernel norm_gradient_program(const NormInstance<AddLayerNorm>& c);
+TEGULA_PROGRAMS_OF_NORMS(norm_program)
+TEGULA_PROGRAMS_OF_NORMS(norm_gradient_program)
 
 }  // namespace tegula::ops

@@ -185,6 +185,12 @@ template <class Op>
 lang::Kernel spread_norm_program(const NormInstance<Op>& c);
 template <class Op>
 lang::Kernel spread_norm_gradient_program(const NormInstance<Op>& c);
+// In the file that has such a program.
+#define TEGULA_PROGRAMS_OF_NORMS(program)                           \
+  template lang::Kernel program(const NormInstance<RmsNorm>& c);    \
+  template lang::Kernel program(const NormInstance<AddRmsNorm>& c); \
+  template lang::Kernel program(const NormInstance<LayerNorm>& c);  \
+  template lang::Kernel program(const NormInstance<AddLayerNorm>& c);
 
 template <class Op, class E>
 void norm_formula(const Bound<Op>& c, E& exact) {

@@ -260,13 +260,7 @@ Kernel spread_norm_gradient_program(const NormInstance<Op>& c) {
   return kernel(norm_name(c, "_backward"), [&] { SpreadNormGradient<Op>{c}.write(); });
 }
 
-template Kernel spread_norm_program(const NormInstance<RmsNorm>& c);
-template Kernel spread_norm_gradient_program(const NormInstance<RmsNorm>& c);
-template Kernel spread_norm_program(const NormInstance<AddRmsNorm>& c);
-template Kernel spread_norm_gradient_program(const NormInstance<AddRmsNorm>& c);
-template Kernel spread_norm_program(const NormInstance<LayerNorm>& c);
-template Kernel spread_norm_gradient_program(const NormInstance<LayerNorm>& c);
-template Kernel spread_norm_program(const NormInstance<AddLayerNorm>& c);
-template Kernel spread_norm_gradient_program(const NormInstance<AddLayerNorm>& c);
+TEGULA_PROGRAMS_OF_NORMS(spread_norm_program)
+TEGULA_PROGRAMS_OF_NORMS(spread_norm_gradient_program)
 
 }  // namespace tegula::ops
