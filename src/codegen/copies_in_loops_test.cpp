@@ -129,8 +129,10 @@ TEST(CopiesInLoops, FillWithOtherNumbers) {
   for (const DType type : {f32, bf16}) {
     const lang::Kernel rounded = over_rows(type, [](Tensor& x, Tensor& out, Index& block) {
       Fragment own({4, columns}, bf16), result({4, columns}, f32);
-      copy(x.at(block * 4), own, {.fill = 0.1});
-      parallel(result, [&](Index i, Index j) { result(i, j) = own(i, j) * 1024; });
+      copy(x.at(block * 4), own, {.fill = 9.1});
+      parallel(result, [&](Index i, Index j) { result(i, j) = own(i, j) - 9; });
+      Fragment most = reduce_max(result, 1);
+      parallel(result, [&](Index i, Index j) { result(i, j) = most(i); });
       copy(result, out.at(block * 4));
     });
     EXPECT_EQ(copies(rounded), 0);
