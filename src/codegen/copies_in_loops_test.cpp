@@ -125,6 +125,19 @@ TEST(CopiesInLoops, FillWithOtherNumbers) {
       expect_as_interpreted(program, tegula::Tensor::random_normal({n, 11}, type, 1).transpose(0, 1));
     }
   }
+  // What a tile holds of a number that is not one of its own.
+  for (const DType type : {f32, bf16}) {
+    const lang::Kernel rounded = over_rows(type, [](Tensor& x, Tensor& out, Index& block) {
+      Fragment own({4, columns}, bf16), result({4, columns}, f32);
+      copy(x.at(block * 4), own, {.fill = 9.1});
+      parallel(result, [&](Index i, Index j) { result(i, j) = own(i, j) - 9; });
+      Fragment most = reduce_max(result, 1);
+      parallel(result, [&](Index i, Index j) { result(i, j) = most(i); });
+      copy(result, out.at(block * 4));
+    });
+    EXPECT_EQ(copies(rounded), 0);
+    expect_as_interpreted(rounded, tegula::Tensor::random_normal({11, 77}, type, 1));
+  }
   // What stands in front of a tensor, or outside of a slice, is asked for by the copy.
   const lang::Kernel before = over_rows(f32, [](Tensor& x, Tensor& out, Index& block) {
     Fragment own({4, columns}, f32);

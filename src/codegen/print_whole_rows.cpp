@@ -282,7 +282,8 @@ void GridPrinter::add_whole_row(const std::vector<RowOp>& ops, const Access& acc
   const Address at = address(access);
   if (at.kind != Address::Kind::row) return;
   whole_.insert(&access);
-  if (Expr inside = passes::existence(access.view, access.index, {}))
+  if (Expr inside =
+          passes::is_along_rows(access.view) ? passes::existence(access.view, access.index, {}) : nullptr)
     true_of_rows_.push_back(std::move(inside));
   Terms own{at.guard, at.step == "1" ? "" : fmt::format("{} == 1", at.step),
             at.begin.empty() ? "" : fmt::format("{} <= 0", at.begin),

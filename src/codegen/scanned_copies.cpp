@@ -41,7 +41,7 @@ CopiesOfScans copies_of_scans(const Body& body, const TileUses& uses) {
       own.in = nullptr;
     const auto* out = own.out ? as<Copy>(own.out) : nullptr;
     if (!out || out->to.is_tile() || !is_between(out->from, scan->to, uses) ||
-        !passes::is_along_rows(out->to))
+        !passes::is_along_rows(out->to) || (own.in && in->from.buffer == out->to.buffer))
       own.out = nullptr;
     if (own.in || own.out) result.emplace(body[i].get(), own);
   }

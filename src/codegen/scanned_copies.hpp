@@ -1,5 +1,6 @@
 // Copies that a scan makes itself: it reads the rows of a tensor in place of a tile that a copy fills for it
-// alone, and writes its results to the rows of a tensor in place of a tile that is only copied there.
+// alone, and writes its results to the rows of a tensor in place of a tile that is only copied there. Of one
+// tensor it does not do both: results would come before elements further on are read.
 #pragma once
 #include <unordered_map>
 

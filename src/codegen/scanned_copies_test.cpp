@@ -38,6 +38,16 @@ void of_tiles(Program& p) {
   });
 }
 
+// What a tile holds of the numbers that stand for elements that do not exist.
+void of_rounded_fills(Program& p) {
+  Tensor x = p.in(wholes({4, 40}, bf16)), out = p.out({4, 96}, f32);
+  grid(4, [&](Index row) {
+    Fragment own({96}, bf16);
+    copy(x.slice(row), own, {.fill = 0.1});
+    copy(scan_sum(own), out.slice(row));
+  });
+}
+
 // Every second column, and a part of a tensor that the same grid writes.
 void of_slices(Program& p) {
   Tensor x = p.in(wholes({6, 70}, bf16)), out = p.out({6, 100}, bf16);
@@ -45,6 +55,16 @@ void of_slices(Program& p) {
     Fragment own({70}, bf16);
     copy(x.slice(row, range(3, 60)), own);
     copy(scan_sum(own, {.reverse = true}), out.slice(row, range(20, 90)));
+  });
+}
+
+// Rows of a tensor that is read and written: where they are, or `rows` and `columns` further.
+void of_one_tensor(Program& p, int rows, int columns) {
+  Tensor x = p.inout(wholes({12, 130}, f32));
+  grid(2, [&](Index block) {
+    Fragment own({4, 96}, f32);
+    copy(x.at(block * 6, 0), own);
+    copy(scan_sum(own), x.at(block * 6 + rows, columns));
   });
 }
 
@@ -58,6 +78,10 @@ const Case cases[] = {
      }},
     {"tiles", of_tiles},
     {"slices", of_slices},
+    {"rounded fills", of_rounded_fills},
+    {"one tensor", [](Program& p) { of_one_tensor(p, 0, 0); }},
+    {"columns further", [](Program& p) { of_one_tensor(p, 0, 5); }},
+    {"rows further", [](Program& p) { of_one_tensor(p, 2, 0); }},
 };
 
 class CpuScannedCopies : public OnEverySet {};

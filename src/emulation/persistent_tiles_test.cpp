@@ -80,6 +80,48 @@ TEST(PersistentTiles, AreBroughtByAllThreadsUnlessBlocksStay) {
   EXPECT_EQ(text.find("---- producer"), std::string::npos) << text;
 }
 
+// Each group brings a tile for itself, in a branch or not, beside one that a producer brings for all or
+// without.
+lang::Kernel tiles_of_groups(bool in_branch, bool beside) {
+  return kernel("of_groups", [&] {
+    Dim M("M");
+    lang::Tensor x = input("x", {M, 64}, f32), factors = input("factors", {64}, f32),
+                 out = output("out", {M, 64}, f32);
+    grid(ceildiv(M, 16), {.persistent = true}, [&](Index i) {
+      Shared by({64}, f32);
+      if (beside) copy(factors, by);
+      const auto groups = [&] {
+        each_group(2, Group::warpgroup, [&](Index g) {
+          Shared own({8, 64}, f32);
+          copy(x.at(i * 16 + g * 8, 0), own);
+          Fragment result({8, 64}, f32);
+          parallel(result,
+                   [&](Index r, Index c) { result(r, c) = own(r, c) * (beside ? by(c) : factors(c)); });
+          copy(result, out.at(i * 16 + g * 8, 0));
+        });
+      };
+      if (in_branch)
+        when(M > 1, groups);
+      else
+        groups();
+    });
+  });
+}
+
+TEST(PersistentTiles, OfGroupsAreTheirOwn) {
+  const Watchdog watchdog("tiles of groups", most_time);
+  for (const bool in_branch : {false, true})
+    for (const bool beside : {false, true}) {
+      const lang::Kernel program = tiles_of_groups(in_branch, beside);
+      const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
+      EXPECT_EQ(text.find("---- producer") != std::string::npos, beside) << text;
+      expect_as_interpreted(
+          program,
+          {Tensor::random_integers({100, 64}, f32, 1, -9, 9), Tensor::random_integers({64}, f32, 2, -9, 9)},
+          {100, 64}, 0, {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
+    }
+}
+
 // Each step doubles the rows that the step before has written under another name: no role may bring them
 // ahead, neither as values nor as operands of products.
 lang::Kernel doubled_in_place(bool by_product) {

@@ -28,8 +28,8 @@ Body loaded(const VariablePtr& to, const BufferPtr& tile, const Source& source, 
     const VariablePtr x = new_variable("x", compute_type(type), VariableKind::let, at);
     const Expr own = stays ? variable(x, at) : make(Op::cast, tile->type, {variable(x, at)}, at);
     const Expr fill =
-        source.fill->held() == own->held() ? source.fill : make(Op::cast, own->held(), {source.fill}, at);
-    const Expr value = make(Op::select, own->type, {source.exists, own, fill}, at);
+        source.fill->type == tile->type ? source.fill : make(Op::cast, tile->type, {source.fill}, at);
+    const Expr value = make(Op::select, own->held(), {source.exists, own, fill}, at);
     return substitute(Body{statement(Load{x, source.from}, at), statement(Let{to, value}, at)}, by);
   }
   if (stays) return substitute(Body{statement(Load{to, source.from}, at)}, by);

@@ -39,6 +39,7 @@ class Search {
  private:
   void collect(const Body& body, const For* pipelined);
   void add(const BufferPtr& tile, const Stmt& fill, const Body& scope, const For* pipelined);
+  void refuse_teams(const For& teams);
   void drop_filled_twice();
 
   const Body& all_;
@@ -73,6 +74,17 @@ Planned<BufferPtr> filled_tile(const Stmt& s, const Effects& e, const std::vecto
   return targets[0];
 }
 
+// Warps or groups that copy each for itself have tiles each, for which no role could know the steps.
+void Search::refuse_teams(const For& teams) {
+  for_each_stmt(teams.body, [&](const Stmt& s) {
+    const auto* copy = as<Copy>(s);
+    if (copy && copy->to.buffer->space == Space::shared)
+      found.refuse(copy->to.buffer, s,
+                   {"each warp or group of a loop over them fills one for itself",
+                    "declare and copy it around that loop"});
+  });
+}
+
 void Search::collect(const Body& body, const For* pipelined) {
   std::vector<BufferPtr> declared;
   for (const Stmt& s : body) {
@@ -91,6 +103,10 @@ void Search::collect(const Body& body, const For* pipelined) {
       }
     }
     if (loop && loop->kind == LoopKind::parallel) continue;
+    if (loop && (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups)) {
+      refuse_teams(*loop);
+      continue;
+    }
     for_each_body(s, [&](const Body& inner) {
       const For* around = as<If>(s) ? pipelined : nullptr;  // a branch of a step
       collect(inner, loop && loop->kind == LoopKind::pipelined ? loop : around);
