@@ -149,7 +149,12 @@ class EmulatedExecutor : public Executable {
     if (!append_maps(call, binding)) return plain().run(binding);
     for (std::size_t grid = 0; grid < program_.kernels.size(); ++grid) {
       run_grid(grid, call, binding);
-      if (status == 0) continue;
+      if (status == 0) {
+        const bool are_reset =
+            std::all_of(counters, counters + codegen::counter_words, [](int n) { return n == 0; });
+        internal_assert(are_reset, "a grid resets its counters");
+        continue;
+      }
       auto& assertion = program_.assertions[static_cast<std::uint32_t>(status) - 1];
       throw ProgramError("assertion failed: " + assertion.message, assertion.at);
     }

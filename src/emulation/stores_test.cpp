@@ -160,6 +160,47 @@ TEST(StoresOfPlanes, AreAsInterpreted) {
   }
 }
 
+// Of steps that a branch skips, beside another store. The engine can begin rows of 128 bytes, not of 120.
+TEST(StoresOfChosenSteps, AreAsInterpreted) {
+  const Watchdog watchdog("chosen steps", most_time);
+  constexpr int all = 5;
+  const Tensor x = Tensor::random_integers({64, 64 * all}, bf16, 1, -1, 2),
+               y = Tensor::random_integers({64, 64 * all}, bf16, 2, -1, 2),
+               flags = Tensor::random_integers({all}, i32, 3, 0, 2);
+  const lang::Kernel program = lang::kernel("stores_of_chosen_steps", [&] {
+    using namespace lang;
+    Dim columns("columns");
+    lang::Tensor own = input("x", {64, 64 * all}, bf16), shared = input("y", {64, 64 * all}, bf16),
+                 taken = input("flags", {all}, i32), out = inout("out", {64 * all, columns}, bf16),
+                 sums = output("sums", {64, columns}, f32);
+    grid(1, {.threads = 128, .blocks_per_processor = 1}, [&](Index) {
+      Fragment sum({64, 64}, f32, 0);
+      pipelined(all, {.stages = 2}, [&](Index k) {
+        when(taken(k) != 0, [&] {
+          Shared p({64, 64}, bf16), q({64, 64}, bf16);
+          copy(own.at(0, k * 64), p);
+          copy(shared.at(0, k * 64), q);
+          Fragment part({64, 64}, f32, 0);
+          gemm(p, q.T(), part);
+          copy(part, out.at(k * 64, 0));
+          gemm(p, q.T(), sum);
+        });
+      });
+      copy(sum, sums.at(0, 0));
+    });
+  });
+  const std::string text = text_with_roles(program);
+  EXPECT_NE(text.find("store_box"), std::string::npos) << text;
+  for (const int columns : {64, 60}) {
+    const auto result = [&](Target target) {
+      const Tensor out = Tensor::full({64 * all, columns}, bf16, 3), sums = Tensor::zeros({64, columns}, f32);
+      compile(program, target).call_in_order(std::vector<Argument>{x, y, flags, out, sums});
+      return std::pair(out.values<double>(), sums.values<double>());
+    };
+    EXPECT_EQ(result(Target::emulated_sm90()), result(Target::interpreter())) << columns;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Table, StoresOf,
     ::testing::Values(Stored{"plain", Place::plain, 128, 1, false, "begin_staging<1>"},

@@ -97,6 +97,53 @@ TEST(TensorWritesOfSteps, AreOrderedUnlessEachElementIsWrittenOnce) {
   }
 }
 
+// A sum that the block stores, and a tensor that may be the same, which it reads transposed, by other
+// threads.
+lang::Kernel store_and_read(bool alias, bool behind) {
+  return kernel("store_and_read", [&] {
+    lang::Tensor x = input("x", {128, 64}, bf16), y = input("y", {128, 64}, bf16),
+                 other = input("other", {128, 128}, f32), out = output("out", {128, 128}, f32),
+                 turned = output("turned", {128, 128}, f32);
+    if (alias) may_alias(other, out);
+    grid(1, {.threads = 256}, [&](Index) {
+      Fragment sum({128, 128}, f32, 0), read({128, 128}, f32);
+      const auto reads = [&] { parallel(read, [&](Index i, Index j) { read(i, j) = other(j, i); }); };
+      if (!behind) reads();
+      pipelined(1, {.stages = 1}, [&](Index) {
+        Shared p({128, 64}, bf16), q({128, 64}, bf16);
+        copy(x, p);
+        copy(y, q);
+        gemm(p, q.T(), sum);
+      });
+      copy(sum, out);
+      if (behind) reads();
+      parallel(read, [&](Index i, Index j) { turned(i, j) = read(i, j); });
+    });
+  });
+}
+
+TEST(TensorWritesOnce, AreReadUnderAnotherName) {
+  const Watchdog watchdog("another name", std::chrono::seconds(60));
+  const auto x = tegula::Tensor::random_integers({128, 64}, bf16, 1, -1, 2),
+             y = tegula::Tensor::random_integers({128, 64}, bf16, 2, -1, 2);
+  for (const bool alias : {false, true})
+    for (const bool behind : {false, true}) {
+      const lang::Kernel program = store_and_read(alias, behind);
+      EXPECT_EQ(passes::written_tensors(program.ir()->grids[0], *program.ir()).size(), alias && behind);
+      const auto result = [&](tegula::Target target) {
+        const auto out = tegula::Tensor::random_integers({128, 128}, f32, 3, -90, 90),
+                   other = alias ? out : tegula::Tensor::random_integers({128, 128}, f32, 4, -90, 90),
+                   turned = tegula::Tensor::zeros({128, 128}, f32);
+        tegula::compile(program, target).call_in_order(std::vector<Argument>{x, y, other, out, turned});
+        return turned;
+      };
+      EXPECT_EQ(tegula::first_difference(result(tegula::Target::emulated_sm90()),
+                                         result(tegula::Target::interpreter()), 0, 0),
+                std::nullopt)
+          << alias << behind;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Table, TensorWrites,
     ::testing::Values(

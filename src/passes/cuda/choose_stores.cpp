@@ -77,6 +77,11 @@ bool stores_beside_steps(const Roles& roles) {
 
 std::vector<Roles> ways_to_store(const Roles& roles, const GridHints& hints, const StoreForms& forms,
                                  const CudaTarget& target) {
+  // With the engine's form alone, nothing would ask whether it can, and no buffers would be counted.
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    internal_assert(!is_engine_store(s) || forms.contains(s.get()),
+                    "stores by the copy engine have two forms");
+  });
   std::vector<Roles> result;
   for (const bool by_engine : {true, false}) {
     if (by_engine && !has_choices(roles.consumer, forms)) continue;

@@ -71,7 +71,8 @@ struct Outcome {
 };
 
 std::optional<Roles> roles_of(const Kernel& kernel, const Grid& grid, const CudaTarget& target) {
-  const auto planned = specialize_roles(kernel, grid, target);
+  StoreForms none;  // lowered plainly
+  const auto planned = specialize_roles(kernel, grid, target, none);
   if (!planned) return std::nullopt;
   Roles roles = *planned;
   if (!choose_depths(roles, grid.hints, target)) return std::nullopt;

@@ -134,7 +134,7 @@ class Chosen {
     }
   }
 
-  Body run() const {
+  Body run(StoreForms& forms) const {
     Body result{statement(DeclareVar{next_, loop_.begin[0]}, at_),
                 statement(DeclareVar{more_, constant(boolean, 0, at_)}, at_)};
     for (const auto& [own, next] : carried_)
@@ -143,7 +143,7 @@ class Chosen {
     For steps = loop_;
     steps.index = {
         new_variable(loop_.index[0]->name.c_str(), type_, VariableKind::index, loop_.index[0]->at)};
-    steps.body = step();
+    steps.body = step(forms);
     result.push_back(statement(std::move(steps), at_));
     return result;
   }
@@ -214,14 +214,14 @@ class Chosen {
     return static_cast<std::size_t>(at - choice_.step.begin());
   }
 
-  Body step() const {
+  Body step(StoreForms& forms) const {
     Body result;
     const Expr more = variable(let(result, "more", boolean, variable(more_, at_)), at_);
     result.push_back(statement(Break{negated(more, at_)}, at_));
     const Expr own = variable(let(result, loop_.index[0]->name.c_str(), type_, variable(next_, at_)), at_);
     for (const auto& [step, next] : carried_)
       result.push_back(statement(Let{step, variable(next, at_)}, at_));
-    const Body all = substitute(choice_.step, {{loop_.index[0], own}});
+    const Body all = passes::substitute(choice_.step, {{loop_.index[0], own}}, forms);
     const auto place = static_cast<std::ptrdiff_t>(place_of_search());
     result.insert(result.end(), all.begin(), all.begin() + place);
     result.push_back(assigned(next_, make(Op::add, type_, {own, constant(type_, 1, at_)}, at_)));
@@ -240,13 +240,13 @@ class Chosen {
 
 }  // namespace
 
-Body with_chosen_steps(const Body& body, const IsGiven& is_given) {
+Body with_chosen_steps(const Body& body, const IsGiven& is_given, StoreForms& forms) {
   return map_body(body, [&](const Stmt& s) -> Body {
     const auto* loop = as<For>(s);
     if (!loop || loop->kind != LoopKind::pipelined) return {s};
     auto choice = choice_of(*loop, is_given);
     if (!choice || !declares_shared(choice->step) || !is_free(*choice, *loop)) return {s};
-    return Chosen(*loop, std::move(*choice), s->at).run();
+    return Chosen(*loop, std::move(*choice), s->at).run(forms);
   });
 }
 

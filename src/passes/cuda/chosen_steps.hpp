@@ -7,13 +7,15 @@
 #pragma once
 #include <functional>
 
-#include "ir/stmt.hpp"
+#include "passes/cuda/store_forms.hpp"
 
 namespace tegula::passes {
 
 // `is_given`: tensors that the grid does not write. Loops stay as they are where the choice needs anything
-// else, or variables that a step changes.
-ir::Body with_chosen_steps(const ir::Body& body, const std::function<bool(const ir::Buffer&)>& is_given);
+// else, or variables that a step changes. `forms` gets those of what the steps store, of which the step is
+// now another variable.
+ir::Body with_chosen_steps(const ir::Body& body, const std::function<bool(const ir::Buffer&)>& is_given,
+                           StoreForms& forms);
 
 // The variable that says whether a loop over chosen steps has another one; null for other loops.
 ir::VariablePtr goes_on(const ir::For& loop);

@@ -96,8 +96,9 @@ TEST_P(ChosenSteps, AreFound) {
     });
   });
   const ir::Body& written = program.ir()->grids.front().body;
-  const ir::Body body =
-      with_chosen_steps(written, [&](const ir::Buffer& tensor) { return tensor.role == ir::Role::input; });
+  StoreForms forms;
+  const ir::Body body = with_chosen_steps(
+      written, [&](const ir::Buffer& tensor) { return tensor.role == ir::Role::input; }, forms);
   const auto loops = testing::all_of<ir::For>(body);
   const auto chosen =
       std::count_if(loops.begin(), loops.end(), [](const ir::For* n) { return goes_on(*n) != nullptr; });

@@ -147,13 +147,16 @@ const CudaPass list[] = {
     {"plan_grid_waits", "the blocks of a grid become resident while the previous grid ends",
      [](CudaPlan& plan) { plan.waits = plan_grid_waits(plan.kernel); }},
     {"specialize_roles", "a producer loads ahead of the consumers, which multiply",
-     of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
-       auto roles = specialize_roles(plan.kernel, grid, plan.target);
-       if (roles)
-         own.roles = std::move(*roles);
-       else
-         own.no_roles = roles.reason();
-     })},
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+         GridPlan& own = plan.grids[i];
+         auto roles = specialize_roles(plan.kernel, plan.kernel.grids[i], plan.target, plan.stores);
+         if (roles)
+           own.roles = std::move(*roles);
+         else
+           own.no_roles = roles.reason();
+       }
+     }},
     {"choose_depths", "loads run as far ahead as shared memory lets them",
      of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
        if (!own.roles) return;

@@ -348,7 +348,7 @@ Body without_choices(const Body& body, const VariablePtr& choice, StoreForms& fo
       if (as<Copy>(inner) || as<Accumulate>(inner)) whole = inner;
     });
     if (!whole) return branch->otherwise;
-    forms.emplace(whole.get(), StoreForm{branch->then, branch->otherwise});
+    forms.emplace(whole.get(), StoreForm{whole, branch->then, branch->otherwise});
     return {whole};
   });
 }

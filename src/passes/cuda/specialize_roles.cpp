@@ -374,7 +374,8 @@ Tensors written_before(const Body& block, const Kernel& kernel) {
 
 }  // namespace
 
-Planned<Roles> specialize_roles(const Kernel& kernel, const Grid& grid, const CudaTarget& target) {
+Planned<Roles> specialize_roles(const Kernel& kernel, const Grid& grid, const CudaTarget& target,
+                                StoreForms& forms) {
   if (!target.has_wgmma()) return Reason{};
   if (grid.hints.threads % 128 != 0) return reason_of_loops(grid, target, {});
   if (grid.hints.threads + producer_threads > most_threads)
@@ -389,7 +390,7 @@ Planned<Roles> specialize_roles(const Kernel& kernel, const Grid& grid, const Cu
   const Tensors written = written_before(grid.body, kernel);
   const auto is_given = [&](const Buffer& tensor) { return !written.contains(&tensor); };
   Grid plain = grid;
-  plain.body = with_chosen_steps(with_one_part(grid.body, may_use_rings), is_given);
+  plain.body = with_chosen_steps(with_one_part(grid.body, may_use_rings), is_given, forms);
   return Analysis(plain, written, target).run();
 }
 

@@ -11,6 +11,7 @@
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_gemms.hpp"
 #include "passes/cuda/plan_widening.hpp"
+#include "passes/cuda/store_forms.hpp"
 #include "passes/note.hpp"
 
 namespace tegula::passes {
@@ -125,7 +126,8 @@ std::int64_t slot_bytes(const RingPlan& ring);
 // Nothing where a block does better, or can only be right, with all threads doing the same: without a product
 // by wgmma in a pipelined loop and without `.persistent`, or where what is to be loaded depends on what is
 // computed, be it under another name. The reason is empty where no roles could be expected. Depths of rings,
-// ways of stores and pairs are decided later.
-Planned<Roles> specialize_roles(const ir::Kernel& kernel, const ir::Grid& grid, const CudaTarget& target);
+// ways of stores and pairs are decided later; `forms` are those of stores.
+Planned<Roles> specialize_roles(const ir::Kernel& kernel, const ir::Grid& grid, const CudaTarget& target,
+                                StoreForms& forms);
 
 }  // namespace tegula::passes

@@ -21,4 +21,20 @@ bool has_choices(const Body& body, const StoreForms& forms) {
   return found;
 }
 
+Body substitute(const Body& body, const Substitution& by, StoreForms& forms) {
+  Body result = ir::substitute(body, by);
+  std::vector<Stmt> now;
+  for_each_stmt(result, [&](const Stmt& s) { now.push_back(s); });
+  std::size_t at = 0;
+  for_each_stmt(body, [&](const Stmt& s) {
+    const Stmt& own = now[at++];
+    const auto found = forms.find(s.get());
+    if (found == forms.end() || own == s) return;
+    const StoreForm form = found->second;
+    forms.emplace(own.get(),
+                  StoreForm{own, ir::substitute(form.by_engine, by), ir::substitute(form.by_threads, by)});
+  });
+  return result;
+}
+
 }  // namespace tegula::passes

@@ -141,9 +141,21 @@ TensorWrites tensor_writes(const Stmt& s, const Kernel& kernel) {
   return result;
 }
 
+// Whether the statement touches the tensor under another name.
+bool touches_by_another_name(const Stmt& s, const BufferPtr& tensor, const Kernel& kernel) {
+  const Tensors named = by_any_name({tensor.get()}, kernel);
+  if (named.size() == 1) return false;
+  const Effects effects = all_effects(s);
+  return std::any_of(effects.regions.begin(), effects.regions.end(), [&](const Region& r) {
+    return r.view->buffer != tensor && named.contains(r.view->buffer.get());
+  });
+}
+
 TensorWrites tensor_writes(const Body& body, const Kernel& kernel) {
   TensorWrites result;
   for (const Stmt& s : body) {
+    for (const Write& w : result.once)
+      if (touches_by_another_name(s, w.tensor, kernel)) result.add_again(w.tensor);
     const TensorWrites own = tensor_writes(s, kernel);
     for (const Write& w : own.once)
       if (result.meets(w)) result.add_again(w.tensor);
