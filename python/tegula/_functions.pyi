@@ -88,7 +88,7 @@ def attention(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
         max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
@@ -198,7 +198,7 @@ def attention_backward(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
         max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
@@ -308,7 +308,7 @@ def block_sparse_attention_backward(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
         max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
@@ -413,7 +413,7 @@ def block_sparse_attention(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
         max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
@@ -3093,7 +3093,7 @@ def nsa_gated_attention(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
@@ -3253,7 +3253,7 @@ def nsa_gated_attention_backward(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
@@ -3369,7 +3369,7 @@ def nsa_selected_attention(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
@@ -3503,7 +3503,7 @@ def nsa_selected_attention_backward(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
@@ -5346,7 +5346,7 @@ def block_scores(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.

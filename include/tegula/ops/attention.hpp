@@ -50,10 +50,10 @@ struct AttentionResult {
 
 // softmax(scale · q kᵀ) v for every head: q [batch, queries, heads, d], k [batch, keys, kv heads, d], v
 // [batch, keys, kv heads, d_v], in the order given by `layout`. All have one dtype, f32, f16, bf16 or e4m3,
-// and are on one device. There are at most 512 features, with stride 1; other strides are arbitrary. Scores
-// and sums are f32. heads is a multiple of kv heads; head h of q uses head h / (heads / kv heads) of k and v.
-// A query that sees no key has output 0 and lse −∞ (with a sink: lse is the sink). Throws an ArgumentError
-// for wrong shapes, dtypes or options.
+// and are on one device. There are at most 576 features of q and k and 512 of v, with stride 1; other strides
+// are arbitrary. Scores and sums are f32. heads is a multiple of kv heads; head h of q uses head h / (heads /
+// kv heads) of k and v. A query that sees no key has output 0 and lse −∞ (with a sink: lse is the sink).
+// Throws an ArgumentError for wrong shapes, dtypes or options.
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                           const AttentionOptions& options = {});
 

@@ -87,7 +87,7 @@ def attention(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
         max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
@@ -191,7 +191,7 @@ def attention_backward(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
         max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
@@ -296,7 +296,7 @@ def block_sparse_attention_backward(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
         max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
@@ -400,7 +400,7 @@ def block_sparse_attention(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
         max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k as well; leave it out: without them all sequences are
@@ -2890,7 +2890,7 @@ def nsa_gated_attention(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
@@ -3042,7 +3042,7 @@ def nsa_gated_attention_backward(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
@@ -3152,7 +3152,7 @@ def nsa_selected_attention(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
@@ -3280,7 +3280,7 @@ def nsa_selected_attention_backward(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
         v: expected 1 to 512 features; split the heads.
         block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
         block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
@@ -4959,7 +4959,7 @@ def block_scores(
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
-        q: expected 1 to 512 features; split the heads.
+        q: expected 1 to 576 features; split the heads.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.

@@ -4,6 +4,7 @@
 #include "ops/schema/bound.hpp"
 #include "ops/schema/example.hpp"
 #include "ops/schema/registered.hpp"
+#include "ops/testing/operators.hpp"
 #include "runtime/testing/test_environment.hpp"
 
 namespace tegula::ops {
@@ -53,6 +54,24 @@ TEST(Strided, CallsOfStridedTensorsHaveTheSameResults) {
   const Tensor plain = result("");
   for (const char* words : {"strides=sliced", "strides=padded", "strides=odd", "strides=swapped"})
     EXPECT_TRUE(equal(result(words), plain)) << words;
+}
+
+// Rows off 16 bytes of packed sequences, and where keys are split.
+TEST(Strided, RowsThatAreCopiedFirst) {
+  const auto expect_right = [](const char* name, const std::string& words) {
+    const OperatorSchema& schema = find_schema(name);
+    const ExampleCall example = ExampleCall::parse(schema, words);
+    const Tensors inputs = example.inputs(schema, 5);
+    const Tensors results = call_by_name(schema, inputs, example.options, Target::emulated_sm90());
+    EXPECT_EQ(faults_of(judge_call(schema, inputs, example.options, results)), "") << words;
+  };
+  const std::string packed =
+      "bf16 strides=odd queries=140 keys=200 sequences=4 cu_seqlens_q cu_seqlens_k kv_heads=2 group=2 d=64 "
+      "d_v=32 causal sinks:f32";
+  expect_right("attention", packed);
+  expect_right("attention_backward", packed);
+  expect_right("attention",
+               "bf16 strides=odd queries=3 keys=1500 kv_heads=2 group=4 d=64 d_v=64 splits=3 causal");
 }
 
 // Of packed sequences, what each of them costs.
