@@ -24,8 +24,8 @@ struct BoxStores {
   std::int64_t registers = 0;  // of a thread for each
   int rows = 0;                // of each
   bool transposed = false;  // the fragment's columns are rows: all boxes of a warp group are staged at once
-  int of_warp =
-      0;  // elements between the parts of warps, each of which stores its own; 0: a thread stores all
+  // Elements between the parts of warps, each of which stores its own; 0: a thread stores all.
+  int of_warp = 0;
 };
 
 // The store whose events are being printed.

@@ -158,7 +158,8 @@ void run(const Bound<Attention>& c, Launch& launch) {
   kernel.padded.copied_keys = c.on_gpu() && reads_keys_often(problem, kernel);
   note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
   if (c.on_gpu() && should_move_rows(c.call(), {"q", "k", "v"}, kernel)) {
-    kernel.padded.copied = true, kernel.padded.copied_keys = false;
+    kernel.padded.copied = true;
+    kernel.padded.copied_keys = false;
     note_moved_rows(launch);
   }
   if (c.on_gpu() && problem.queries > kernel.queries) note_steps(problem, plan, splits, kernel, launch);
