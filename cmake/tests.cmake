@@ -125,32 +125,21 @@ list(REMOVE_DUPLICATES test_folders)
 # Compiled together, as folders of the library are (see united.cmake): headers and templates are most of the work. So the
 # names of a file are in a namespace that is named after it, or differ from those of its folder.
 set(united_tests codegen cuda emulation image interp ir measure ops passes runtime schedule)
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/copies_in_loops_test.cpp
-                            ${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
-                            ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_test.cpp
-                            ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_of_roles_test.cpp
-                            ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roles_test.cpp
-                            ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roundings_test.cpp
-                            PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 # The quick compiler serves what compiles many kernels for one result; what compares with kernels as users have them, and what
 # runs for long, has the user's. Sixths are the tests of every type, width and form, which have cheaper neighbours.
 set(more_of_ops SHARDED "Table/*:Rows/*:Operators/Sweep.*"
-    QUICK "Nsa*.*:Block*.*:Topk*.*:Recurrences.*:LongChunks.*:Decode.*:Convolution.*:RmsNorm.*:Attention.*:Selection.*:*Gemm*.*:*Moe.*:SparseMla*.*:Lengths/ScratchMemory.*")
+    QUICK "Nsa*.*:Block*.*:Topk*.*:Recurrences.*:LongChunks.*:Decode.*:Caches.*:SharedKeys.*:PackedTiles.*:Convolution.*:RmsNorm.*:Attention.*:Selection.*:*Gemm*.*:*Moe.*:SparseMla*.*:Strided.*:ExtremeScales.*:CastFp8.*:All/*:Lengths/ScratchMemory.*")
 set(more_of_emulation SHARDED "Table/*:Operators/*" QUICK "*" COMPILER ${quick_emulating_compiler}
     SIXTHS "All/*:Length/*:Adds/*:HopperSelection.*:ProductsInFlightText.*:Tf32Products.*")
 # Without a GPU the tables are skipped, and thousands of processes would say so.
-set(more_of_cuda SHARDED "Table/*" TOGETHER "FakeCuda.*:Drivers/*.*/fake:CudaCalls.*")
+set(more_of_cuda SHARDED "Table/*" SIXTHS "Decode/*" TOGETHER "FakeCuda.*:Drivers/*.*/fake:CudaCalls.*")
 set(more_of_codegen SHARDED "Operators/PrintedCuda.*" QUICK "Cuda*:*.*InCudaText"
     SIXTHS "Cuda*.*CasesAgree*:CudaScans.AgreeInCudaText:Kernels/Roles.*:PrintedCuda.LargeTilesCompile:Products.AreNeverSerialised:Roundings.*:Room.*:Cpu/*portable:Cpu/*avx2:OperandForms.*")
 foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}} ${more_of_${folder}})
   if(TEGULA_PRECOMPILE AND folder IN_LIST united_tests)
-    set(files_of_unit 16)
-    if(folder STREQUAL codegen)
-      set(files_of_unit 7)  # names that more of its files use meet
-    endif()
-    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files_of_unit})
+    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
   endif()
 endforeach()
 if(TEGULA_TOOL)

@@ -8,7 +8,7 @@
 #include "runtime/testing/expect_error.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace calls_test {
 
 using namespace lang;
 using lang::Tensor, tegula::Target;
@@ -201,5 +201,5 @@ TEST(CpuCalls, RunAtTheSameTime) {
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace
+}  // namespace calls_test
 }  // namespace tegula::codegen

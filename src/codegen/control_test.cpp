@@ -5,7 +5,7 @@
 #include "codegen/testing/compare.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace control_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -241,5 +241,5 @@ TEST(EmulatedControl, OrdersOfGridsAgreeWithTheInterpreter) {
 
 TEST(CudaControl, ControlCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(control_cases); }
 
-}  // namespace
+}  // namespace control_test
 }  // namespace tegula::codegen

@@ -5,7 +5,7 @@
 #include "codegen/testing/compare.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace dtypes_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -379,5 +379,5 @@ TEST(CudaDtypes, ArithmeticCasesAgreeWithTheInterpreter) { expect_agreement_on_c
 TEST(CudaDtypes, GemmCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(gemm_cases); }
 TEST(CudaDtypes, ReductionCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(reduction_cases); }
 
-}  // namespace
+}  // namespace dtypes_test
 }  // namespace tegula::codegen

@@ -3,7 +3,7 @@
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace elements_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -231,5 +231,5 @@ TEST_P(CpuElements, AgreeWithTheInterpreter) { expect_agreement(element_cases); 
 
 TEST(CudaElements, CasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(element_cases); }
 
-}  // namespace
+}  // namespace elements_test
 }  // namespace tegula::codegen

@@ -7,7 +7,7 @@
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace fetch_ahead_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -128,5 +128,5 @@ TEST_P(FetchingProducts, ChangeNoResult) {
   for (const Fetching& one : table) expect_agreement(std::span(&one.program, 1));
 }
 
-}  // namespace
+}  // namespace fetch_ahead_test
 }  // namespace tegula::codegen

@@ -6,7 +6,7 @@
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace kept_tiles_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -191,5 +191,5 @@ TEST(KeptTiles, WhatChangesIsNotKept) {
   for (const Case& one : keeping_nothing) EXPECT_EQ(kept(one), 0u) << one.name;
 }
 
-}  // namespace
+}  // namespace kept_tiles_test
 }  // namespace tegula::codegen

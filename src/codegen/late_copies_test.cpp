@@ -4,7 +4,7 @@
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace late_copies_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -224,5 +224,5 @@ TEST(LateCopy, ProductsMakeCopiesThatNothingElseNeeds) {
   for (const Case& one : made_before) EXPECT_FALSE(is_made_by_product(one)) << one.name;
 }
 
-}  // namespace
+}  // namespace late_copies_test
 }  // namespace tegula::codegen

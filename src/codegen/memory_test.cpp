@@ -3,7 +3,7 @@
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace memory_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -219,5 +219,5 @@ TEST_P(CpuMemory, GathersAgreeWithTheInterpreter) { expect_agreement(gather_case
 TEST(CudaMemory, ViewCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(view_cases); }
 TEST(CudaMemory, GatherCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(gather_cases); }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace tegula::codegen

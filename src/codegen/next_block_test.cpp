@@ -6,7 +6,7 @@
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace next_block_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -238,5 +238,5 @@ TEST(NextBlock, NothingIsFetchedWhereTheBeginningIsMoreThanAddresses) {
   for (const Case& one : fetching_nothing) EXPECT_EQ(fetched_places(one), 0) << one.name;
 }
 
-}  // namespace
+}  // namespace next_block_test
 }  // namespace tegula::codegen

@@ -4,7 +4,7 @@
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace product_memory_test {
 
 using namespace lang;
 using lang::Tensor;
@@ -71,5 +71,5 @@ TEST_P(CpuProducts, AgreeWithTheInterpreter) { expect_agreement(product_cases); 
 
 TEST(CudaProducts, AgreeWithTheInterpreter) { expect_agreement_on_cuda(product_cases); }
 
-}  // namespace
+}  // namespace product_memory_test
 }  // namespace tegula::codegen

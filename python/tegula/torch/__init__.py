@@ -6,18 +6,15 @@ from . import _functions
 from ._bit_linear import BitLinear, ternary_weights
 from ._cache_key import add_to_cache_key
 from ._custom_op import custom_op
-from ._decode_drop_in import (
-    batch_decode_with_paged_kv_cache,
-    flash_attn_with_kvcache,
-    flash_mla_sparse_fwd,
-    flash_mla_with_kvcache,
-)
+from ._decode_drop_in import flash_attn_with_kvcache
 from ._deepseek import DeepseekSparseAttention, LatentCache
 from ._drop_in import block_sparse_attn, native_sparse_attend
 from ._experts import MixtureOfExperts, grouped_mm
 from ._functions import *  # noqa: F403
+from ._latent_drop_in import flash_mla_sparse_fwd, flash_mla_with_kvcache
 from ._native_sparse import NativeSparseAttention, NativeSparseCache, native_sparse_attention
 from ._nsa_drop_in import naive_nsa, parallel_nsa, parallel_nsa_compression
+from ._paged_drop_in import batch_decode_with_paged_kv_cache
 from ._recurrent import (
     GatedDeltaNet,
     LinearAttention,

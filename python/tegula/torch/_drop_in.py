@@ -54,6 +54,19 @@ def block_sparse_attn(
     return out[0], lse[0].transpose(0, 1)
 
 
+def _expect_of_entries(indices: Tensor, fmask: Tensor, sel_scale: Optional[Tensor]) -> None:
+    if fmask.shape != indices.shape or fmask.dtype != torch.bool:
+        raise ValueError(
+            f"fmask: expected bool {list(indices.shape)}, as selected_block_indices, "
+            f"given {fmask.dtype} {list(fmask.shape)}"
+        )
+    if sel_scale is not None and sel_scale.shape != indices.shape:
+        raise ValueError(
+            f"sel_scale: expected {list(indices.shape)}, as selected_block_indices, "
+            f"given {list(sel_scale.shape)}"
+        )
+
+
 def native_sparse_attend(
     fq: Tensor,
     fk: Tensor,
@@ -97,16 +110,7 @@ def native_sparse_attend(
     Raises:
         TypeError, ValueError, RuntimeError: as ``tegula.attention``.
     """
-    if fmask.shape != selected_block_indices.shape or fmask.dtype != torch.bool:
-        raise ValueError(
-            f"fmask: expected bool {list(selected_block_indices.shape)}, as selected_block_indices, "
-            f"given {fmask.dtype} {list(fmask.shape)}"
-        )
-    if sel_scale is not None and sel_scale.shape != selected_block_indices.shape:
-        raise ValueError(
-            f"sel_scale: expected {list(selected_block_indices.shape)}, as selected_block_indices, "
-            f"given {list(sel_scale.shape)}"
-        )
+    _expect_of_entries(selected_block_indices, fmask, sel_scale)
     choice = torch.where(fmask, as_numbers(selected_block_indices), -1)
     at_once = include_block_causal and distinct_earlier_blocks
     attend = functions["nsa_selected_attention"]

@@ -247,20 +247,16 @@ def mamba_chunk_scan_combined(
         raise ValueError("initial_states: expected none beside seq_idx, whose sequences begin with zeros; give either")
     if return_varlen_states and cu_seqlens is None:
         raise ValueError("return_varlen_states: expected cu_seqlens, which say where sequences end")
-    if dt_limit != (0.0, float("inf")):
-        dt = dt.float() if dt_bias is None else dt.float() + dt_bias
-        dt = (F.softplus(dt) if dt_softplus else dt).clamp(*dt_limit)
-        dt_bias, dt_softplus = None, False
+    dt, dt_bias, dt_softplus = _step_sizes(dt, dt_bias, dt_softplus, dt_limit)
     wide = D if D is not None and D.dim() == 2 else None
     options = {
         "D": None if wide is not None or D is None else D.float(), "z": z if wide is None else None,
-        "dt_bias": None if dt_bias is None else dt_bias.float(), "dt_softplus": dt_softplus,
+        "dt_bias": dt_bias, "dt_softplus": dt_softplus,
         "initial_state": initial_states, "output_final_state": return_final_states or return_varlen_states,
     }  # fmt: skip
-    batch, tokens = x.shape[:2]
     fences = cu_seqlens if return_varlen_states else None if seq_idx is None else _fences(seq_idx)
     tensors = (x, dt, A.float(), B, C)
-    if fences is not None and batch > 1:
+    if fences is not None and x.shape[0] > 1:
         tensors = tuple(t if t.dim() == 1 else t.flatten(0, 1)[None] for t in tensors)
         options["z"] = None if options["z"] is None else options["z"].flatten(0, 1)[None]
     out, states = _scan("ssd", tensors, fences, options)
@@ -268,14 +264,26 @@ def mamba_chunk_scan_combined(
     if wide is not None:
         out = out + (x * wide).to(out.dtype)
         out = out if z is None else out * F.silu(z)
-    if not options["output_final_state"]:
+    if states is None:
         return out
-    assert states is not None
-    last = states
-    if fences is not None:
-        ends = torch.arange(1, batch + 1, device=fences.device) * tokens
-        last = states[torch.searchsorted(fences.to(ends.dtype), ends) - 1]
+    last = states if fences is None else _states_at_ends(states, fences, *x.shape[:2])
     return (out, *([last] if return_final_states else []), *([states] if return_varlen_states else []))
+
+
+def _step_sizes(
+    dt: Tensor, bias: Optional[Tensor], softplus: bool, limit: Tuple[float, float]
+) -> Tuple[Tensor, Optional[Tensor], bool]:
+    """Step sizes, their bias and whether they are inputs of softplus, as ``ssd`` takes them, which has no limits."""
+    if limit == (0.0, float("inf")):
+        return dt, None if bias is None else bias.float(), softplus
+    dt = dt.float() if bias is None else dt.float() + bias
+    return (F.softplus(dt) if softplus else dt).clamp(*limit), None, False
+
+
+def _states_at_ends(states: Tensor, fences: Tensor, batch: int, tokens: int) -> Tensor:
+    """Of the states after each sequence, those after the last sequence of each batch entry."""
+    ends = torch.arange(1, batch + 1, device=fences.device) * tokens
+    return states[torch.searchsorted(fences.to(ends.dtype), ends) - 1]
 
 
 def _fences(seq_idx: Tensor) -> Tensor:

@@ -5,7 +5,7 @@
 #include "codegen/cuda/testing/notes.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace notes_of_roles_test {
 
 using namespace lang;
 using namespace notes;
@@ -248,5 +248,5 @@ TEST_P(NotesOfRoles, AreMadeWithTheLineOfTheProgramAndGoneWithTheRemedy) { expec
 INSTANTIATE_TEST_SUITE_P(Programs, NotesOfRoles, ::testing::ValuesIn(note_cases),
                          [](const auto& info) { return info.param.name; });
 
-}  // namespace
+}  // namespace notes_of_roles_test
 }  // namespace tegula::codegen

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tegula::codegen {
-namespace {
+namespace notes_test {
 
 using namespace lang;
 using namespace notes;
@@ -274,5 +274,5 @@ TEST_P(Notes, AreMadeWithTheLineOfTheProgramAndGoneWithTheRemedy) { expect_note(
 INSTANTIATE_TEST_SUITE_P(Programs, Notes, ::testing::ValuesIn(note_cases),
                          [](const auto& info) { return info.param.name; });
 
-}  // namespace
+}  // namespace notes_test
 }  // namespace tegula::codegen

@@ -6,7 +6,7 @@
 #include "passes/cuda/operand_forms.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace operands_test {
 
 using namespace lang;
 using enum passes::testing::Operand;
@@ -371,5 +371,5 @@ TEST(OperandForms, AreMultipliedRight) {
   expect_good_code(Comparison(products_of_forms).kernel(), 90);
 }
 
-}  // namespace
+}  // namespace operands_test
 }  // namespace tegula::codegen

@@ -7,7 +7,7 @@
 #include "codegen/cuda/wgmma_instruction.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace products_test {
 
 using namespace lang;
 
@@ -267,5 +267,5 @@ TEST(WgmmaInstruction, IsNamedAndWrittenByItsOperands) {
   }
 }
 
-}  // namespace
+}  // namespace products_test
 }  // namespace tegula::codegen

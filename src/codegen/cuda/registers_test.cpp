@@ -13,9 +13,10 @@
 #include "tegula/tegula.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace registers_test {
 
 using namespace lang;
+using tegula::Target;
 
 struct ProductTile {
   DType type;
@@ -232,5 +233,5 @@ TEST(StepReads, AreOfNumbersFromAddressesOfThreads) {
   EXPECT_NE(text.find(" = list_;"), std::string::npos) << text;
 }
 
-}  // namespace
+}  // namespace registers_test
 }  // namespace tegula::codegen

@@ -4,7 +4,7 @@
 #include "codegen/cuda/testing/texts.hpp"
 
 namespace tegula::codegen {
-namespace {
+namespace roundings_test {
 
 using namespace lang;
 
@@ -155,5 +155,5 @@ TEST(Roundings, AreDoneOnce) {
     expect_agreement(cases, target);
 }
 
-}  // namespace
+}  // namespace roundings_test
 }  // namespace tegula::codegen
