@@ -122,7 +122,7 @@ void multiply_8_bits(const Bound<Attention>& c, AttentionKernel& kernel) {
 
 // Whether blocks share the keys of packed sequences of uneven lengths.
 bool shares_uneven_keys(const Bound<Attention>& c, const AttentionKernel& kernel) {
-  const std::int64_t columns = c.dim("kv_heads") * c.dim("group") / kernel.pack;
+  const std::int64_t columns = problem_of(c, kernel).head_tiles(kernel.pack);
   return c.on_gpu() && kernel.varlen && c->splits == 0 && kernel.type.bits() != 8 &&
          are_uneven(c.dim("keys"), c.dim("sequences"), c.dim("longest_k")) &&
          should_share_keys(c.dim("queries"), c.dim("keys"), c.dim("sequences"), columns, kernel.queries);
@@ -146,6 +146,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
                                   : plan_attention(problem, c->tiles);
   round_weights(c->tiles, problem, kernel, plan);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
+  kernel.parted = plan.pack > 1 && plan.pack != problem.group;
   const int splits = c->splits > 0 ? c->splits : plan.splits;
   kernel.shares = shares_uneven_keys(c, kernel);
   kernel.split = splits > 1 || kernel.shares;
@@ -240,6 +241,13 @@ std::vector<Example> attention_examples() {
        "sinks:f32"},
       {"odd_strides_bf16",
        "batch=1 queries=70 keys=90 kv_heads=1 group=8 d=32 d_v=16 bf16 causal strides=odd"},
+      {"group_of_7_bf16",
+       "batch=2 queries=5 keys=300 kv_heads=2 group=7 d=64 d_v=32 bf16 causal sinks:f32 layout=bhsd"},
+      {"group_of_71_f16",
+       "batch=1 queries=2 keys=130 kv_heads=2 group=71 d=32 d_v=32 f16 left=90 sinks:f32 splits=1"},
+      {"packed_group_of_3_bf16",
+       "sequences=5 queries=40 keys=700 kv_heads=2 group=3 d=64 d_v=64 bf16 causal cu_seqlens_q cu_seqlens_k "
+       "sinks:f32"},
       {"features_576_512_bf16",
        "batch=1 queries=33 keys=70 kv_heads=1 group=2 d=576 d_v=512 bf16 causal strides=sliced"},
       {"e4m3",

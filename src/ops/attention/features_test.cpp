@@ -65,6 +65,25 @@ TEST(KeyShares, AreTakenWhereTilesAreFew) {
   EXPECT_TRUE(are_uneven(16 * 8192, 16, 16 * 8192)) << "no bound is known";
 }
 
+// Keys are read once for the heads of a group, however many these are.
+TEST(GroupsOfFewQueries, ShareTiles) {
+  const auto heads_of_tile = [](std::int64_t group, std::int64_t queries) {
+    const AttentionProblem problem{.heads = 2 * group,
+                                   .group = group,
+                                   .queries = queries,
+                                   .keys = 8192,
+                                   .all_queries = queries,
+                                   .seen = 8192,
+                                   .dim = 128,
+                                   .dim_v = 128};
+    return plan_attention_on_gpu(problem, bf16, {}).pack;
+  };
+  for (const auto [group, heads] : {std::pair(1, 1), {3, 4}, {4, 4}, {7, 8}, {12, 16}, {64, 64}, {71, 64}})
+    EXPECT_EQ(heads_of_tile(group, 1), heads) << group;
+  EXPECT_EQ(heads_of_tile(3, 32), 4) << "two tiles instead of three";
+  EXPECT_EQ(heads_of_tile(3, 64), 1) << "tiles that are full";
+}
+
 // Blocks that have different numbers of steps and add in turn meet the heads of a group at the same time.
 TEST(GradientsOfGroups, MeetAllHeadsOfATileUnderACausalMask) {
   AttentionProblem problem{

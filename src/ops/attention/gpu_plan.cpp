@@ -2,6 +2,7 @@
 // and values in shared memory.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -24,7 +25,7 @@ AttentionPlan without_tensor_cores(const AttentionProblem& p) {
 constexpr double blocks_of_memory = 56, merge_steps_of_few_queries = 0.4;
 
 bool waits_for_memory(const AttentionProblem& p, const AttentionPlan& plan) {
-  return p.as_they_are && plan.pack == p.group && p.queries <= plan.queries &&
+  return p.as_they_are && plan.pack >= p.group && p.queries <= plan.queries &&
          plan.queries * plan.pack <= warp_group_rows;
 }
 
@@ -32,7 +33,7 @@ bool waits_for_memory(const AttentionProblem& p, const AttentionPlan& plan) {
 int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   const double tiles = std::ceil(static_cast<double>(p.queries) / plan.queries);
   const double most_tiles = static_cast<double>(p.queries / plan.queries + p.packed);
-  const auto heads = static_cast<double>(p.heads / plan.pack);
+  const auto heads = static_cast<double>(p.head_tiles(plan.pack));
   const double blocks =
       static_cast<double>(p.sequences) * heads * std::min(tiles * static_cast<double>(p.packed), most_tiles);
   const double keys = std::min(static_cast<double>(p.keys) / static_cast<double>(p.packed),
@@ -77,15 +78,28 @@ bool shares_tiles(const AttentionProblem& p) {
   return p.group > 1 && p.group <= warp_group_rows && warp_group_rows % p.group == 0;
 }
 
+// How many heads of a group share the tiles of few queries: all of them, or else a power of two, if there are
+// fewer tiles then, although some rows of them are empty.
+int heads_of_few_queries(const AttentionProblem& p) {
+  if (shares_tiles(p)) return static_cast<int>(p.group);
+  const auto pack = static_cast<int>(
+      std::min<std::uint64_t>(std::bit_ceil(static_cast<std::uint64_t>(p.group)), warp_group_rows));
+  const auto tiles = [&](int heads) {
+    const std::int64_t queries = warp_group_rows / heads;
+    return (p.queries + queries - 1) / queries * p.head_tiles(heads);
+  };
+  return tiles(pack) < tiles(1) ? pack : 1;
+}
+
 // Many queries have tiles of all warp groups. Few: the heads of a group share their tile, and so the keys.
 AttentionPlan plan_many_rows(const AttentionProblem& p) {
   const int groups = most_groups(p), most = groups * warp_group_rows;
   AttentionPlan plan{most, groups == 1 ? 64 : most_keys(p, most), 1};
   while (plan.queries > warp_group_rows && p.queries <= plan.queries - warp_group_rows)
     plan.queries -= warp_group_rows;
-  if (shares_tiles(p) && p.queries < plan.queries) {
-    plan.pack = static_cast<int>(p.group);
-    const std::int64_t rows = p.queries * p.group;
+  if (const int pack = heads_of_few_queries(p); pack > 1 && p.queries < plan.queries) {
+    plan.pack = pack;
+    const std::int64_t rows = p.queries * pack;
     plan.queries = std::min(rows <= warp_group_rows ? 1 : 2, groups) * warp_group_rows / plan.pack;
     plan.keys = plan.keys < 128 ? 64 : 128;  // memory is what such a tile waits for
   }
@@ -118,8 +132,11 @@ StepsOfTiles steps_of_tiles(const AttentionProblem& p, const AttentionPlan& plan
   return result;
 }
 
+// Of a head, with its part of the rows that no head has.
 double formed_scores(const AttentionProblem& p, const AttentionPlan& plan) {
-  return steps_of_tiles(p, plan).all * plan.queries * plan.keys;
+  const double rows = static_cast<double>(p.head_tiles(plan.pack) * plan.pack * plan.queries);
+  return steps_of_tiles(p, plan).all * rows / static_cast<double>(std::max<std::int64_t>(p.heads, 1)) *
+         plan.keys;
 }
 
 // Smaller tiles form fewer scores that nobody sees: where queries are few, or see few keys. A score of theirs
@@ -157,7 +174,7 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
 
 ProcessorLoad load_of_processors(const AttentionProblem& p, const AttentionPlan& plan) {
   const StepsOfTiles steps = steps_of_tiles(p, plan);
-  const auto heads = static_cast<double>(p.sequences * p.heads / plan.pack);
+  const auto heads = static_cast<double>(p.sequences * p.head_tiles(plan.pack));
   const double tiles = std::ceil(static_cast<double>(p.queries) / plan.queries) * heads,
                of_all = steps.all * heads / gpu_processors,
                rounds = steps.least == steps.most ? std::ceil(tiles / gpu_processors) : 1;

@@ -28,7 +28,7 @@ constexpr int keys_in_order = 16;
 // The signature: the optional scalars stand after the tensors.
 struct Program {
   const AttentionKernel& c;
-  std::optional<Dim> batch, queries, keys, group;  // group: of query heads, where they do not share tiles
+  std::optional<Dim> batch, queries, keys, group;  // group: unless a tile has just its heads
   Dim heads{"kv_heads"};
   std::optional<Tensor> q, k, v, out, lse, q_begin, k_begin, sinks;
   std::optional<Expr> scale, left, right, cap, longest, splits;
@@ -41,7 +41,7 @@ struct Program {
   std::optional<Expr> longest_k;  // of packed sequences, whose values are transposed
 
   explicit Program(const AttentionKernel& instance) : c(instance) {
-    if (c.pack == 1) group.emplace("group");
+    if (c.pack == 1 || c.parted) group.emplace("group");
     if (!c.varlen) batch.emplace("batch");
     queries.emplace("queries");
     keys.emplace("keys");
@@ -61,8 +61,12 @@ struct Program {
   }
 
   // By which grids are divided: those that share tiles are one.
-  Expr all_heads() const { return c.pack > 1 ? Expr(heads) : heads * *group; }
-  Operand group_extent() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
+  Expr all_heads() const { return group ? heads * tiles_of_group() : Expr(heads); }
+  Expr tiles_of_group() const {
+    if (!group) return Operand(1);
+    return c.parted ? ceildiv(*group, c.pack) : Expr(*group);
+  }
+  Operand group_extent() const { return group ? Operand(*group) : Operand(c.pack); }
 
   void declare(const Extents& q_tokens, const Extents& k_tokens) {
     q.emplace(input("q", joined(q_tokens, {heads, group_extent(), c.dim}), c.type));
@@ -134,6 +138,13 @@ struct Program {
     Expr number, count, place;
     Range rows;
   };
+  // The heads of a block: of a group the first, those from it on, and the same among all heads. Tiles may
+  // have room for more than the group has: what is outside reads as zeros and is not written.
+  struct OwnHeads {
+    Expr kv_head, member;
+    Subscript members, all;
+  };
+  OwnHeads own_heads(const Index& h) const;
   void attend_shares();
   void attend_block(const Expr& tile, const Index& h, const Expr& b, const std::optional<Part>& part);
   void merge_share(const Index& x, const Index& head, const Index& row);
@@ -204,9 +215,8 @@ void Program::attend_grid() {
   Expr tiles = ceildiv(most_queries(), c.queries);
   GridOptions options;
   if (c.right && !c.left)
-    options.order =
-        later_first(c.varlen ? *keys / max(sequences(), 1) : Expr(*keys),
-                    (c.dim + c.dim_v) * c.type.bits() / 8, c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
+    options.order = later_first(c.varlen ? *keys / max(sequences(), 1) : Expr(*keys),
+                                (c.dim + c.dim_v) * c.type.bits() / 8, tiles_of_group());
   if (shares) return attend_shares();
   if (packed_tiles)
     return grid(packed_tiles->count(), all_heads(), 1, options, [&](Index x, Index h, Index) {
@@ -275,9 +285,17 @@ void Program::add_values(const Fragment& weights, const Shared& values, Fragment
   gemm(byte_weights(weights, c.weight_type()), values.T(), sum, {.accumulate = Accumulate::tensor_core});
 }
 
+Program::OwnHeads Program::own_heads(const Index& h) const {
+  if (c.pack == 1) return {h / *group, h % *group, h % *group, h};
+  if (!c.parted) return {h, 0, all, range(h * c.pack, (h + 1) * c.pack)};
+  const Expr kv_head = h / tiles_of_group(), member = h % tiles_of_group() * c.pack, begin = kv_head * *group;
+  return {kv_head, member, range(member, *group), range(begin + member, begin + *group)};
+}
+
 void Program::attend_block(const Expr& tile, const Index& h, const Expr& b, const std::optional<Part>& part) {
-  Expr kv_head = c.pack > 1 ? Expr(h) : h / *group, member = c.pack > 1 ? Expr(0) : h % *group;
-  const HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Subscript(all) : Subscript(member)};
+  const OwnHeads own = own_heads(h);
+  const Expr kv_head = own.kv_head, member = own.member;
+  const HeadViews views{rows_of(b), kv_head, own.members};
   const Tensor q_of = views.of_queries(*q);
   Expr first = tile * c.queries, count = q_of.extent(0);
   if (c.varlen) {
@@ -297,19 +315,19 @@ void Program::attend_block(const Expr& tile, const Index& h, const Expr& b, cons
          part ? SplitResults::steps(all_steps, part->number, part->count) : all_steps, own_scale, softmax,
          sum);
   if (c.sinks && !c.split)
-    softmax.add_sink(
-        sum, [&](Index r) -> Expr { return sink(kv_head, c.pack > 1 ? r % c.pack : member) * log2e; });
+    softmax.add_sink(sum, [&](Index r) -> Expr {
+      return sink(kv_head, c.pack > 1 ? member + r % c.pack : member) * log2e;
+    });
   softmax.normalize(sum);
   if (c.v_scale) {
     Expr factor = (*v_scale)(b, kv_head);
     parallel(sum, [&](Index i, Index j) { sum(i, j) *= factor; });
   }
-  const Subscript heads_of = c.pack > 1 ? Subscript(range(h * c.pack, (h + 1) * c.pack)) : Subscript(h);
   // Rows of shares are those of a tile.
   Expr row = c.shares ? Expr(Operand(0)) : first;
-  store_rows(sum, part ? split_results->out(part->rows, heads_of, part->place) : views.of_queries(*out), row,
+  store_rows(sum, part ? split_results->out(part->rows, own.all, part->place) : views.of_queries(*out), row,
              c.pack);
-  store_lse(softmax.lse(), part ? split_results->lse(part->rows, heads_of, part->place) : views.vector(*lse),
+  store_lse(softmax.lse(), part ? split_results->lse(part->rows, own.all, part->place) : views.vector(*lse),
             row, c.pack);
 }
 
@@ -328,7 +346,7 @@ void Program::merge_share(const Index& x, const Index& head, const Index& row) {
 }
 
 void Program::merge_block(const Index& row, const Index& head, const Index& b) {
-  Expr members = c.pack > 1 ? Expr(c.pack) : Expr(*group), kv_head = head / members, member = head % members;
+  Expr kv_head = head / group_extent(), member = head % group_extent();
   const HeadViews views{rows_of(b), kv_head, Subscript(member)};
   const Tensor out_of = views.of_queries(*out), lse_of = views.vector(*lse);
   if (c.varlen) exit_if(row >= out_of.extent(0));

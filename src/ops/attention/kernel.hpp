@@ -17,6 +17,7 @@ struct AttentionKernel {
   int dim = 64, dim_v = 64;
   TileFeatures padded = {};
   int pack = 1;  // query heads of one group that share a tile
+  bool parted = false;  // which are not all heads of a group, or more than it has
   int queries = 64, keys = 64;
   bool left = false, right = false;  // the window is bounded on that side
   ScoreCap softcap = ScoreCap::none;
@@ -40,11 +41,11 @@ struct AttentionKernel {
   int features_v() const { return padded.multiplied_v(dim_v); }
   auto fields() const {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
-                      labelled("q", queries), labelled("k", keys), labelled("left", left),
-                      labelled("right", right), softcap, labelled("sinks", sinks), labelled("varlen", varlen),
-                      labelled("listed", listed), labelled("split", split), labelled("shares", shares),
-                      labelled("out", out), labelled("weights", weights), labelled("qs", q_scale),
-                      labelled("ks", k_scale), labelled("vs", v_scale));
+                      labelled("parted", parted), labelled("q", queries), labelled("k", keys),
+                      labelled("left", left), labelled("right", right), softcap, labelled("sinks", sinks),
+                      labelled("varlen", varlen), labelled("listed", listed), labelled("split", split),
+                      labelled("shares", shares), labelled("out", out), labelled("weights", weights),
+                      labelled("qs", q_scale), labelled("ks", k_scale), labelled("vs", v_scale));
   }
 };
 

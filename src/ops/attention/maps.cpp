@@ -42,6 +42,53 @@ CallMap map_of_few_queries() {
   return map;
 }
 
+// Heads of a group, which share the tiles of few queries.
+CallMap map_of_few_queries_of_groups() {
+  CallMap map{"groups_of_few_queries",
+              "batch=8 queries=1 keys=8192 kv_heads=2 group=4 d=128 d_v=128 bf16",
+              {},
+              {"", "queries=2", "queries=4", "queries=16", "queries=64 causal"}};
+  for (const int group : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 16, 24, 28, 32, 64, 71, 128})
+    map.columns.push_back(fmt::format("group={}", group));
+  return map;
+}
+
+// Sequences that a tile or two hold.
+CallMap map_of_short() {
+  CallMap map{"short",
+              "batch=64 queries=128 keys=128 kv_heads=2 group=4 d=128 d_v=128 bf16",
+              {},
+              {"", "causal", "d=64 d_v=64", "batch=2"}};
+  for (const int length :
+       {1, 2, 8, 15, 16, 17, 31, 33, 48, 63, 64, 65, 79, 81, 96, 97, 112, 127, 128, 129, 130, 160, 192, 193})
+    map.columns.push_back(fmt::format("queries={0} keys={0}", length));
+  return map;
+}
+
+// Few blocks, and one more than there are processors.
+CallMap map_of_heads() {
+  CallMap map{"heads",
+              "batch=1 queries=1024 keys=1024 kv_heads=1 group=1 d=128 d_v=128 bf16",
+              {},
+              {"", "causal", "queries=256 keys=256", "queries=512 keys=4096"}};
+  for (const int batch : {1, 2, 3, 5, 8, 9, 16, 17, 33, 34, 64, 66, 67, 132, 133, 400})
+    map.columns.push_back(fmt::format("batch={}", batch));
+  for (const char* heads : {"kv_heads=8 group=4", "kv_heads=1 group=33", "kv_heads=11 group=3"})
+    map.columns.emplace_back(heads);
+  return map;
+}
+
+// Queries that see no keys, or nearly none, under masks together with what else changes scores.
+CallMap map_of_masks() {
+  return {"masks",
+          usual_call,
+          {"queries=1000 keys=5000", "queries=5000 keys=1000", "queries=100 keys=4096",
+           "queries=4096 keys=100", "queries=129 keys=8192", "queries=8192 keys=129", "queries=4096 keys=1",
+           "queries=333 keys=334", "queries=333 keys=332"},
+          {"", "causal", "left=127", "causal left=0", "causal left=127 sinks:f32", "causal softcap=30",
+           "left=127 right=64 sinks:f32 softcap=30"}};
+}
+
 // Some 16,384 tokens.
 CallMap map_of_packed() {
   const std::string packed =
@@ -87,6 +134,10 @@ std::vector<CallMap> attention_maps() {
   return {map_of_lengths(),
           map_of_models(),
           map_of_few_queries(),
+          map_of_few_queries_of_groups(),
+          map_of_short(),
+          map_of_heads(),
+          map_of_masks(),
           map_of_packed(),
           map_of_strides(),
           {"groups",
@@ -100,7 +151,10 @@ std::vector<CallMap> attention_maps() {
            {"d=40", "d=64", "d=96", "d=112", "d=128", "d=160", "d=192", "d=224", "d=256", "d=512", "d=576"},
            {"d_v=32", "d_v=64", "d_v=80", "d_v=96", "d_v=128", "d_v=160", "d_v=192", "d_v=256", "d_v=512"}},
           {"options", usual_call, alone, alone},
-          {"types", usual_call, {"bf16", "f16", "f32"}, {"", "causal", "d=64 d_v=64", "d=256 d_v=256"}},
+          {"types",
+           usual_call,
+           {"bf16", "f16", "f32", "e4m3"},
+           {"", "causal", "d=64 d_v=64", "d=256 d_v=256", "queries=4", "causal left=511"}},
           map_of_features()};  // the largest comes last
 }
 

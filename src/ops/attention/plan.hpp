@@ -1,5 +1,6 @@
 // The tiles of attention: candidates, an estimate of their time, the best.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "tegula/dtype.hpp"
@@ -18,6 +19,12 @@ struct AttentionProblem {
   int dim = 64, dim_v = 64;
   bool as_they_are = false;  // keys and values of contiguous rows, which no thread converts
   double merge_steps_of_split = 0;  // what a split more costs the merge, in steps of keys
+
+  // Tiles of queries of all heads, where so many heads of a group share one.
+  std::int64_t head_tiles(int pack) const {
+    const std::int64_t own = std::max<std::int64_t>(group, 1);
+    return heads / own * ((own + pack - 1) / pack);
+  }
 };
 
 struct AttentionPlan {
