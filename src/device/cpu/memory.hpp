@@ -17,32 +17,21 @@ TEGULA_CPU_TEMPLATE V load_as(const T* p) {
 // Bytes and halves of words as registers of words. g++ converts such vectors one element, or one half, at a
 // time.
 #if TEGULA_CPU_W > 4
-TEGULA_CPU_INLINE vu widened(vector_u16 x) {
-  vu result;
-  asm("vpmovzxwd %1, %0" : "=v"(result) : "vm"(x));
-  return result;
-}
-TEGULA_CPU_INLINE vi widened(vector_i16 x) {
-  vi result;
-  asm("vpmovsxwd %1, %0" : "=v"(result) : "vm"(x));
-  return result;
-}
-TEGULA_CPU_INLINE vi widened(vector_u8 x) {
-  vi result;
-  asm("vpmovzxbd %1, %0" : "=v"(result) : "vm"(x));
-  return result;
-}
-TEGULA_CPU_INLINE vi widened(vector_i8 x) {
-  vi result;
-  asm("vpmovsxbd %1, %0" : "=v"(result) : "vm"(x));
-  return result;
-}
+#define TEGULA_CPU_WIDENED(V, narrow, instruction)       \
+  TEGULA_CPU_INLINE V widened(narrow x) {                \
+    V result;                                            \
+    asm(instruction " %1, %0" : "=v"(result) : "vm"(x)); \
+    return result;                                       \
+  }
 #else
-TEGULA_CPU_INLINE vu widened(vector_u16 x) { return __builtin_convertvector(x, vu); }
-TEGULA_CPU_INLINE vi widened(vector_i16 x) { return __builtin_convertvector(x, vi); }
-TEGULA_CPU_INLINE vi widened(vector_u8 x) { return __builtin_convertvector(x, vi); }
-TEGULA_CPU_INLINE vi widened(vector_i8 x) { return __builtin_convertvector(x, vi); }
+#define TEGULA_CPU_WIDENED(V, narrow, instruction) \
+  TEGULA_CPU_INLINE V widened(narrow x) { return __builtin_convertvector(x, V); }
 #endif
+TEGULA_CPU_WIDENED(vu, vector_u16, "vpmovzxwd")
+TEGULA_CPU_WIDENED(vi, vector_i16, "vpmovsxwd")
+TEGULA_CPU_WIDENED(vi, vector_u8, "vpmovzxbd")
+TEGULA_CPU_WIDENED(vi, vector_i8, "vpmovsxbd")
+#undef TEGULA_CPU_WIDENED
 // The lowest byte of each word.
 #if TEGULA_CPU_W == 16
 TEGULA_CPU_INLINE vector_u8 bytes_of(vu x) {
