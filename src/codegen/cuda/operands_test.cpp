@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda/testing/texts.hpp"
-#include "passes/cuda/operand_forms.hpp"
+#include "passes/cuda/testing/operand_forms.hpp"
 
 namespace tegula::codegen {
 namespace operands_test {
