@@ -56,7 +56,9 @@ class Page : public Tool {
     ASSERT_TRUE(has(help, "--help")) << "there is no command " << words[0];
     for (std::size_t i = 1; i < words.size(); ++i) {
       const std::string option = words[i].substr(0, words[i].find('='));
-      if (option.starts_with("--")) EXPECT_TRUE(has(help, option)) << words[0] << " has no option " << option;
+      if (option.starts_with("--")) {
+        EXPECT_TRUE(has(help, option)) << words[0] << " has no option " << option;
+      }
       if (option == "--case" && i + 1 < words.size()) expect_case(words[1], words[i + 1]);
     }
   }

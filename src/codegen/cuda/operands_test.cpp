@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda/testing/texts.hpp"
-#include "passes/cuda/operand_forms.hpp"
+#include "passes/cuda/testing/operand_forms.hpp"
 
 namespace tegula::codegen {
 namespace operands_test {
@@ -218,25 +218,33 @@ TEST(OperandForms, AreMadeVisibleOnce) {
   expect_good_code(Comparison(cases).kernel(), 90);
 }
 
+// Scores of queries of n features with tiles of as many keys, which `fill(step, keys)` writes.
+template <class Fill>
+void scores_of(Program& p, int rows, int n, const Fill& fill) {
+  const auto q = p.in(Data::random_integers({rows, n}, bf16, 5, 0, 2)),
+             out = p.out({tiles_of_operand * rows, rows}, f32);
+  grid(1, {.threads = 256}, [&](Index) {
+    Shared queries({rows, n}, bf16);
+    lang::copy(q.at(0, 0), queries);
+    pipelined(tiles_of_operand, {.stages = 2}, [&](Index i) {
+      Shared keys({rows, n}, bf16);
+      fill(i, keys);
+      Fragment scores({rows, rows}, f32, 0);
+      lang::gemm(queries, keys.T(), scores);
+      lang::copy(scores, out.at(i * rows));
+    });
+  });
+}
+
 // Rows of a record in two tensors, whose limits are between pieces of 16 elements.
 void of_two_records(Program& p) {
   constexpr int n = 64, first_features = 48;
-  const auto q = p.in(Data::random_integers({n, n}, bf16, 5, 0, 2)),
-             first = p.in(Data::random_integers({tiles_of_operand * n, first_features}, e4m3, 6, 0, 2)),
-             last = p.in(Data::random_integers({tiles_of_operand * n, n - first_features}, bf16, 7, 0, 2)),
-             out = p.out({tiles_of_operand * n, n}, f32);
-  grid(1, {.threads = 256}, [&](Index) {
-    Shared queries({n, n}, bf16);
-    lang::copy(q.at(0, 0), queries);
-    pipelined(tiles_of_operand, {.stages = 2}, [&](Index i) {
-      Shared keys({n, n}, bf16);
-      parallel(keys, [&](Index r, Index d) {
-        Expr row = i * n + r;
-        keys(r, d) = select(d < first_features, first(row, d), last(row, d - first_features));
-      });
-      Fragment scores({n, n}, f32, 0);
-      lang::gemm(queries, keys.T(), scores);
-      lang::copy(scores, out.at(i * n));
+  const auto first = p.in(Data::random_integers({tiles_of_operand * n, first_features}, e4m3, 6, 0, 2)),
+             last = p.in(Data::random_integers({tiles_of_operand * n, n - first_features}, bf16, 7, 0, 2));
+  scores_of(p, n, n, [&](const Index& i, Shared& keys) {
+    parallel(keys, [&](Index r, Index d) {
+      Expr row = i * n + r;
+      keys(r, d) = select(d < first_features, first(row, d), last(row, d - first_features));
     });
   });
 }
@@ -245,24 +253,14 @@ void of_two_records(Program& p) {
 // within a tile.
 void of_pages_of_records(Program& p) {
   constexpr int rows = 64, n = 256, first_features = 192, pages = 3;
-  const auto q = p.in(Data::random_integers({rows, n}, bf16, 5, 0, 2)),
-             table = p.in(Data::random_integers({tiles_of_operand}, i32, 8, 0, pages + 1)),
+  const auto table = p.in(Data::random_integers({tiles_of_operand}, i32, 8, 0, pages + 1)),
              first = p.in(Data::random_integers({pages, rows, first_features}, e4m3, 6, 0, 2)),
-             last = p.in(Data::random_integers({pages, rows, n - first_features}, bf16, 7, 0, 2)),
-             out = p.out({tiles_of_operand * rows, rows}, f32);
-  grid(1, {.threads = 256}, [&](Index) {
-    Shared queries({rows, n}, bf16);
-    lang::copy(q.at(0, 0), queries);
-    pipelined(tiles_of_operand, {.stages = 2}, [&](Index i) {
-      Shared keys({rows, n}, bf16);
-      Expr page = table(i);
-      parallel(keys, [&](Index r, Index d) {
-        Expr own = select(i * rows + r < tiles_of_operand * rows - 5, page, -1);
-        keys(r, d) = select(d < first_features, first(own, r, d), last(own, r, d - first_features));
-      });
-      Fragment scores({rows, rows}, f32, 0);
-      lang::gemm(queries, keys.T(), scores);
-      lang::copy(scores, out.at(i * rows));
+             last = p.in(Data::random_integers({pages, rows, n - first_features}, bf16, 7, 0, 2));
+  scores_of(p, rows, n, [&](const Index& i, Shared& keys) {
+    Expr page = table(i);
+    parallel(keys, [&](Index r, Index d) {
+      Expr own = select(i * rows + r < tiles_of_operand * rows - 5, page, -1);
+      keys(r, d) = select(d < first_features, first(own, r, d), last(own, r, d - first_features));
     });
   });
 }
@@ -286,28 +284,18 @@ void of_listed_records(Program& p) {
     shape.push_back(features);
     return shape;
   };
-  const auto q = p.in(Data::random_integers({rows, n}, bf16, 5, 0, 2)),
-             list = p.in(Data::random_integers({tiles_of_operand * rows - 5}, i32, 8, -2, all_rows + 3)),
+  const auto list = p.in(Data::random_integers({tiles_of_operand * rows - 5}, i32, 8, -2, all_rows + 3)),
              first = p.in(Data::random_integers(joined(first_features), e4m3, 6, 0, 2)),
              last = p.in(Data::random_integers(joined(n - first_features), bf16, 7, 0, 2)),
-             factors = p.in(Data::random_integers({all_rows}, f32, 9, 1, 3)),
-             out = p.out({tiles_of_operand * rows, rows}, f32);
-  grid(1, {.threads = 256}, [&](Index) {
-    Shared queries({rows, n}, bf16);
-    lang::copy(q.at(0, 0), queries);
-    pipelined(tiles_of_operand, {.stages = 2}, [&](Index i) {
-      Shared keys({rows, n}, bf16);
-      const auto at = [&](const lang::Tensor& of, const Expr& row, const Expr& d) -> Expr {
-        return in_pages ? of(row / page, row % page, d) : of(row, d);
-      };
-      parallel(keys, [&](Index r, Index d) {
-        Expr place = i * rows + r, row = select(place < list.extent(0), list(place), -1);
-        Expr value = at(first, row, d), scaled = in_pages ? value * factors(row) : value;
-        keys(r, d) = select(d < first_features, scaled, at(last, row, d - first_features));
-      });
-      Fragment scores({rows, rows}, f32, 0);
-      lang::gemm(queries, keys.T(), scores);
-      lang::copy(scores, out.at(i * rows));
+             factors = p.in(Data::random_integers({all_rows}, f32, 9, 1, 3));
+  const auto at = [&](const lang::Tensor& of, const Expr& row, const Expr& d) -> Expr {
+    return in_pages ? of(row / page, row % page, d) : of(row, d);
+  };
+  scores_of(p, rows, n, [&](const Index& i, Shared& keys) {
+    parallel(keys, [&](Index r, Index d) {
+      Expr place = i * rows + r, row = select(place < list.extent(0), list(place), -1);
+      Expr value = at(first, row, d), scaled = in_pages ? value * factors(row) : value;
+      keys(r, d) = select(d < first_features, scaled, at(last, row, d - first_features));
     });
   });
 }

@@ -1,7 +1,7 @@
 // Loads and stores of W consecutive or strided elements of every storage type. The pointer's type picks the
 // conversion: f32, bf16, f16, e4m3, e5m2 give vf; i32, i16, i8, u8 give vi; u32 gives vu; boolean gives vm;
 // f64 and i64 give vd and vl. Stores of floats round as convert.hpp says, stores of integers wrap. The forms
-// with a count touch no memory outside the first n elements; lanes beyond it read as `fill`.
+// with a count touch no memory outside the first n elements; lanes beyond it read as zero.
 #pragma once
 #include "convert.hpp"
 
@@ -17,32 +17,21 @@ TEGULA_CPU_TEMPLATE V load_as(const T* p) {
 // Bytes and halves of words as registers of words. g++ converts such vectors one element, or one half, at a
 // time.
 #if TEGULA_CPU_W > 4
-TEGULA_CPU_INLINE vu widened(vector_u16 x) {
-  vu result;
-  asm("vpmovzxwd %1, %0" : "=v"(result) : "vm"(x));
-  return result;
-}
-TEGULA_CPU_INLINE vi widened(vector_i16 x) {
-  vi result;
-  asm("vpmovsxwd %1, %0" : "=v"(result) : "vm"(x));
-  return result;
-}
-TEGULA_CPU_INLINE vi widened(vector_u8 x) {
-  vi result;
-  asm("vpmovzxbd %1, %0" : "=v"(result) : "vm"(x));
-  return result;
-}
-TEGULA_CPU_INLINE vi widened(vector_i8 x) {
-  vi result;
-  asm("vpmovsxbd %1, %0" : "=v"(result) : "vm"(x));
-  return result;
-}
+#define TEGULA_CPU_WIDENED(V, narrow, instruction)       \
+  TEGULA_CPU_INLINE V widened(narrow x) {                \
+    V result;                                            \
+    asm(instruction " %1, %0" : "=v"(result) : "vm"(x)); \
+    return result;                                       \
+  }
 #else
-TEGULA_CPU_INLINE vu widened(vector_u16 x) { return __builtin_convertvector(x, vu); }
-TEGULA_CPU_INLINE vi widened(vector_i16 x) { return __builtin_convertvector(x, vi); }
-TEGULA_CPU_INLINE vi widened(vector_u8 x) { return __builtin_convertvector(x, vi); }
-TEGULA_CPU_INLINE vi widened(vector_i8 x) { return __builtin_convertvector(x, vi); }
+#define TEGULA_CPU_WIDENED(V, narrow, instruction) \
+  TEGULA_CPU_INLINE V widened(narrow x) { return __builtin_convertvector(x, V); }
 #endif
+TEGULA_CPU_WIDENED(vu, vector_u16, "vpmovzxwd")
+TEGULA_CPU_WIDENED(vi, vector_i16, "vpmovsxwd")
+TEGULA_CPU_WIDENED(vi, vector_u8, "vpmovzxbd")
+TEGULA_CPU_WIDENED(vi, vector_i8, "vpmovsxbd")
+#undef TEGULA_CPU_WIDENED
 // The lowest byte of each word.
 #if TEGULA_CPU_W == 16
 TEGULA_CPU_INLINE vector_u8 bytes_of(vu x) {
@@ -187,21 +176,7 @@ TEGULA_CPU_INLINE void store_n(int32_t* p, vi x, long n) { store_n((float*)p, (v
 TEGULA_CPU_INLINE void store_n(uint32_t* p, vu x, long n) { store_n((float*)p, (vf)x, n); }
 #endif
 
-template <class T, class V>
-TEGULA_CPU_TEMPLATE V load_n(const T* p, long n, V fill) {
-  return select(lanes_below(n), load_n(p, n), fill);
-}
-
-// Lanes [begin, end) of the W elements at p; the others read as `fill` and their memory is not touched.
-template <class T, class V>
-TEGULA_CPU_TEMPLATE V load_between(const T* p, long begin, long end, V fill) {
-  if (begin <= 0) return load_n(p, end, fill);
-  Staging<T> staging{};
-  for (long i = begin; i < end && i < W; ++i) staging.element[i] = p[i];
-  return select(lanes_between(begin, end), load(staging.element), fill);
-}
-
-// ---- strides and indices ----------------------------------------------------------------------------------
+// ---- strides ----------------------------------------------------------------------------------------------
 
 template <class T>
 TEGULA_CPU_TEMPLATE auto load_strided(const T* p, long stride, long n = W) {
@@ -214,34 +189,6 @@ TEGULA_CPU_TEMPLATE void store_strided(T* p, long stride, V x, long n = W) {
   Staging<T> staging;
   store(staging.element, x);
   for (long i = 0; i < n && i < W; ++i) p[i * stride] = staging.element[i];
-}
-
-// Elements p[index[lane]] of the lanes in `where`; the other lanes read as zero and are not stored. Where two
-// lanes store to one place the higher lane wins.
-template <class T>
-TEGULA_CPU_TEMPLATE auto load_at(const T* p, vi index, vm where) {
-  Staging<T> staging{};
-  for (int i = 0; i < W; ++i) {
-    if (where[i]) staging.element[i] = p[long(index[i])];
-  }
-  return load(staging.element);
-}
-template <class T, class V>
-TEGULA_CPU_TEMPLATE void store_at(T* p, vi index, V x, vm where) {
-  Staging<T> staging;
-  store(staging.element, x);
-  for (int i = 0; i < W; ++i) {
-    if (where[i]) p[long(index[i])] = staging.element[i];
-  }
-}
-// The lanes in `where` of W consecutive elements; the others are not touched.
-template <class T, class V>
-TEGULA_CPU_TEMPLATE void store_where(T* p, V x, vm where) {
-  store_at(p, iota(), x, where);
-}
-template <class T>
-TEGULA_CPU_TEMPLATE auto load_where(const T* p, vm where) {
-  return load_at(p, iota(), where);
 }
 
 TEGULA_CPU_END

@@ -2,7 +2,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <random>
 
 #include "device/cpu/testing/sets.hpp"
 
@@ -33,7 +32,6 @@ class MemoryTest : public CpuSet {
   // What a lane reads as: a mask of booleans is -1.
   double lane_of(const Storage& s, double value) const { return is_boolean(s) && value != 0 ? -1 : value; }
   bool is_boolean(const Storage& s) const { return std::string(s.name) == "bool"; }
-  double fill_of(const Storage& s) const { return is_boolean(s) ? 0 : 3; }
 
   // Small positive whole numbers, which all types hold.
   void write_values(const Storage& s, std::uint8_t* p, int n) {
@@ -48,25 +46,15 @@ TEGULA_ON_ALL_CPU_SETS(MemoryTest);
 TEST_P(MemoryTest, TailLoadsStayInside) {
   for (const Storage& s : set.storage) {
     for (int n = 0; n <= set.width; ++n) {
-      double plain[16], filled[16], from_start[16], strided[16];
+      double plain[16], strided[16];
       std::uint8_t* p = page.end() - n * s.bytes;
       write_values(s, p, n);
       s.load_n(p, n, plain);
-      s.load_fill(p, n, fill_of(s), filled);
       s.load_strided(p, 1, n, strided);
       for (int i = 0; i < set.width; ++i) {
         const double expected = i < n ? lane_of(s, value(s, i)) : 0;
         ASSERT_EQ(plain[i], expected) << s.name << " " << n << " " << i;
         ASSERT_EQ(strided[i], expected) << s.name << " " << n << " " << i;
-        ASSERT_EQ(filled[i], i < n ? expected : fill_of(s)) << s.name << " " << n << " " << i;
-      }
-      // The last n lanes exist and begin where the page does.
-      write_values(s, page.begin(), n);
-      const int first = set.width - n;
-      s.load_between(page.begin() - first * s.bytes, first, set.width, fill_of(s), from_start);
-      for (int i = 0; i < set.width; ++i) {
-        const double expected = i < first ? fill_of(s) : lane_of(s, value(s, i - first));
-        ASSERT_EQ(from_start[i], expected) << s.name << " " << n << " " << i;
       }
     }
   }
@@ -106,34 +94,6 @@ TEST_P(MemoryTest, StridesOfAnySign) {
         ASSERT_EQ(back[i], lanes[i]) << s.name << " " << stride;
         ASSERT_EQ(s.load1(p + i * stride * s.bytes), value(s, i)) << s.name << " " << stride;
       }
-    }
-  }
-}
-
-TEST_P(MemoryTest, IndexedAccessObeysItsMask) {
-  std::mt19937 random(7);
-  for (const Storage& s : set.storage) {
-    for (int round = 0; round < 50; ++round) {
-      std::uint8_t* p = page.end() - 32 * s.bytes;
-      write_values(s, p, 32);
-      int index[16], where[16];
-      for (int i = 0; i < 16; ++i) {
-        where[i] = random() % 2;
-        index[i] = where[i] ? (i * 2 + int(random() % 2)) : 1000000000;  // trapped if touched
-      }
-      double lanes[16], one[16];
-      s.load_at(p, index, where, lanes);
-      for (int i = 0; i < set.width; ++i) {
-        ASSERT_EQ(lanes[i], where[i] ? lane_of(s, value(s, index[i])) : 0) << s.name;
-      }
-      std::fill_n(one, 16, lane_of(s, 1));
-      s.store_at(p, index, one, where);
-      std::vector<double> expected(32);
-      for (int i = 0; i < 32; ++i) expected[i] = value(s, i);
-      for (int i = 0; i < set.width; ++i) {
-        if (where[i]) expected[index[i]] = 1;
-      }
-      for (int i = 0; i < 32; ++i) ASSERT_EQ(s.load1(p + i * s.bytes), expected[i]) << s.name << " " << i;
     }
   }
 }

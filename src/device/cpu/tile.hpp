@@ -8,8 +8,7 @@
 
 TEGULA_CPU_BEGIN
 
-// ---- the value of an element in a tile of another type
-// ------------------------------------------------------
+// ---- the value of an element in a tile of another type ----
 
 template <class T>
 struct Held;
@@ -69,8 +68,7 @@ struct CountedLanes<0, I...> {
   typedef Lanes<I...> type;
 };
 
-// ---- lanes, each with an address of its own
-// -----------------------------------------------------------------
+// ---- lanes, each with an address of its own ----
 
 template <class T>
 struct Plain {
@@ -226,8 +224,7 @@ TEGULA_CPU_INLINE void store_step(float* p, long step, vf x, vm where, long begi
 }
 #endif
 
-// ---- copies
-// -------------------------------------------------------------------------------------------------
+// ---- copies ----
 
 TEGULA_CPU_INLINE long clamp_index(long x, long low, long high) {
   return x < low ? low : x > high ? high : x;
@@ -352,8 +349,7 @@ TEGULA_CPU_SHARED void store_tile(S* to, long to_row, long to_col, const T* from
   }
 }
 
-// ---- integers and bits that vector.hpp lacks
-// ----------------------------------------------------------------
+// ---- integers and bits that vector.hpp lacks ----
 
 TEGULA_CPU_INLINE uint32_t floordiv(uint32_t a, uint32_t b) { return div(a, b); }
 TEGULA_CPU_INLINE uint32_t floormod(uint32_t a, uint32_t b) { return mod(a, b); }

@@ -152,24 +152,19 @@ TG_DEVICE void mma_f16(uint32_t* c, const uint32_t* a, const uint32_t* b) {
 #endif
 // c [16, 8] += a [16, 32] b [32, 8] with two values of each four of a; `selector` says which pair of each
 // four threads has the metadata
-template <int selector>
-TG_DEVICE void mma_sparse_bf16(float* c, const uint32_t* a, const uint32_t* b, uint32_t metadata) {
-  asm(TG_SPARSE_MMA
-      ".sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]), "r"(metadata),
-        "n"(selector));
-}
-template <int selector>
-TG_DEVICE void mma_sparse_f16(float* c, const uint32_t* a, const uint32_t* b, uint32_t metadata) {
-  asm(TG_SPARSE_MMA
-      ".sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]), "r"(metadata),
-        "n"(selector));
-}
+#define TG_SPARSE_PRODUCT(name, type)                                                              \
+  template <int selector>                                                                          \
+  TG_DEVICE void name(float* c, const uint32_t* a, const uint32_t* b, uint32_t metadata) {         \
+    asm(TG_SPARSE_MMA                                                                              \
+        ".sync.aligned.m16n8k32.row.col.f32." type "." type                                        \
+        ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;" \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                           \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]),  \
+          "r"(metadata), "n"(selector));                                                           \
+  }
+TG_SPARSE_PRODUCT(mma_sparse_bf16, "bf16")
+TG_SPARSE_PRODUCT(mma_sparse_f16, "f16")
+#undef TG_SPARSE_PRODUCT
 // c [16, 8] += a [16, 8] b [8, 8] of tf32
 TG_DEVICE void mma_tf32(float* c, const uint32_t* a, const uint32_t* b) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

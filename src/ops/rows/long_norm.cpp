@@ -151,10 +151,7 @@ struct LongNormGradient {
       if (c.weight) copy(reduce_sum(sum, 0), weight_partials.slice(number).at(column));
       if (c.bias) copy(reduce_sum(bias_sum, 0), bias_partials.slice(number).at(column));
     });
-    std::vector<PartialSums> sums;
-    if (c.weight) sums.push_back({weight_partials, dweight});
-    if (c.bias) sums.push_back({bias_partials, dbias});
-    add_partials(sums, few_partials);
+    add_partials_of_parameters(c, {weight_partials, dweight}, {bias_partials, dbias}, few_partials);
   }
 };
 

@@ -246,10 +246,7 @@ struct NormGradient {
       if (sum) copy(reduce_sum(*sum, 0), partials.slice(block).at(0));
       if (bias_sum) copy(reduce_sum(*bias_sum, 0), bias_partials.slice(block).at(0));
     });
-    std::vector<PartialSums> sums;
-    if (c.weight) sums.push_back({partials, dweight});
-    if (c.bias) sums.push_back({bias_partials, dbias});
-    add_partials(sums);
+    add_partials_of_parameters(c, {partials, dweight}, {bias_partials, dbias}, many_partials);
   }
 };
 

@@ -219,6 +219,16 @@ void norm_formula(const Bound<Op>& c, E& exact) {
   }
 }
 
+// The gradients of the parameters that the norm has, from partial sums.
+template <class Op>
+void add_partials_of_parameters(const NormInstance<Op>& c, const PartialSums& weight, const PartialSums& bias,
+                                int rows) {
+  std::vector<PartialSums> sums;
+  if (c.weight) sums.push_back(weight);
+  if (c.bias) sums.push_back(bias);
+  add_partials(sums, rows);
+}
+
 // Adds results, rules and amount of work to a table that already has its inputs.
 template <class Op>
 Schema<Op>& with_norm(Schema<Op>& table) {

@@ -242,10 +242,7 @@ struct SpreadNormGradient {
         if (c.bias) copy(own.bias_sums[at], bias_partials.slice(block).at(p * n.piece));
       }
     });
-    std::vector<PartialSums> sums;
-    if (c.weight) sums.push_back({partials, dweight});
-    if (c.bias) sums.push_back({bias_partials, dbias});
-    add_partials(sums, few_partials);
+    add_partials_of_parameters(c, {partials, dweight}, {bias_partials, dbias}, few_partials);
   }
 };
 

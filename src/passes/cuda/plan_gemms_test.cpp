@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/operand_forms.hpp"
+#include "passes/cuda/testing/operand_forms.hpp"
 #include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {

@@ -35,16 +35,12 @@ struct Storage {
   int bytes;
   void (*load)(const void* p, double* lanes);
   void (*load_n)(const void* p, long n, double* lanes);
-  void (*load_fill)(const void* p, long n, double fill, double* lanes);
-  void (*load_between)(const void* p, long begin, long end, double fill, double* lanes);
   void (*load_strided)(const void* p, long stride, long n, double* lanes);
   double (*load1)(const void* p);
   void (*store)(void* p, const double* lanes);
   void (*store_n)(void* p, const double* lanes, long n);
   void (*store_strided)(void* p, long stride, const double* lanes, long n);
   void (*store1)(void* p, double value);
-  void (*load_at)(const void* p, const int* index, const int* where, double* lanes);
-  void (*store_at)(void* p, const int* index, const double* lanes, const int* where);
 };
 template <class T>
 struct Product {
