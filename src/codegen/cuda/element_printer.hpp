@@ -77,6 +77,7 @@ class ElementPrinter : protected GridState {
   // ---- loops over elements, several of a row at a time (print_vectors.cpp)
   // `most` at a time.
   std::optional<Vectors> find_vectors(const ir::For& n, std::int64_t most, const Layout* layout = nullptr);
+  bool stores_beside(const ir::For& n, const std::vector<const ir::Stmt*>& pieces) const;
   std::optional<std::vector<const ir::Stmt*>> row_accesses(const ir::For& n) const;
   bool goes_along_row(const ir::For& n, const ir::Access& access) const;
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
