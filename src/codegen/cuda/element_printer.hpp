@@ -74,6 +74,11 @@ class ElementPrinter : protected GridState {
   void from_shared(const SharedTile& from, const FragmentTile& to, const Loc& at);
   void release(const SharedTile& tile);
 
+  // ---- loops over elements that load much of shared tiles (print_crowded_loops.cpp)
+  std::int64_t words_of_shared_tiles(const ir::For& n, const ir::Stmt& stmt) const;
+  bool loads_more_than_registers(const ir::Body& statements) const;
+  void keep_few_words(const ir::For& n, const ir::Stmt& stmt);
+
   // ---- loops over elements, several of a row at a time (print_vectors.cpp)
   // `most` at a time.
   std::optional<Vectors> find_vectors(const ir::For& n, std::int64_t most, const Layout* layout = nullptr);

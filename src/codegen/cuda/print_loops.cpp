@@ -175,6 +175,7 @@ void CudaGridPrinter::in_register_loop(const For& n, const Stmt& s,
   inside(first);
   if (guarded) out_.close();
   out_.close();
+  keep_few_words(n, s);
 }
 
 void CudaGridPrinter::register_loop(const For& n, const Stmt& s) {
