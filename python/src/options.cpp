@@ -30,8 +30,10 @@ T choose(const char* option, std::string_view given, Choices<T> choices) {
 constexpr std::pair<std::string_view, Target> targets[] = {{"automatic", Target::automatic()},
                                                            {"interpreter", Target::interpreter()},
                                                            {"cpu", Target::cpu()},
-                                                           {"emulated_sm90", Target::emulated_sm90()},
-                                                           {"cuda", Target::cuda()}};
+                                                           {"cuda", Target::cuda()},
+                                                           {"cuda_sm80", Target::cuda_sm80()},
+                                                           {"emulated", Target::emulated()},
+                                                           {"emulated_sm90", Target::emulated_sm90()}};
 
 }  // namespace
 

@@ -78,7 +78,7 @@ class Kernel:
                 outputs.
             out: the output, or a tuple of them. Missing outputs are allocated by the library of the first array.
             target: "automatic", "cpu", "cuda", "interpreter", or "emulated_sm90", which runs GPU code on the CPU,
-                slowly.
+                slowly; and, for GPUs before Hopper, "cuda_sm80" and "emulated".
             named: parameters by name, and dims that no array determines.
 
         Returns:
@@ -114,7 +114,7 @@ class Kernel:
         for name in named:
             if name in given:
                 raise TypeError(f"{self.name}() got two values for '{name}'")
-        given.update((name, value) for name, value in named.items() if name in names)
+        given.update((name, value) for name, value in named.items() if name in names and value is not None)
         dims = {name: value for name, value in named.items() if name not in names}
         unknown = sorted(set(dims) - self._dims)
         if unknown:

@@ -176,6 +176,7 @@ def test_calls():
     out = np.empty((2, 3), np.int32)
     assert table(3)(out=out) is out and table(3)(Y=out) is out and table(3)(out) is out
     np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(table(3)(Y=None, N=2), expected)
     assert table(3) is table(rows=3) and table(3) is not table(4) and table(4).name == "table_4"
     assert [p.role for p in programs.sums().parameters] == ["input", "input", "output", "inout", "scalar"]
 

@@ -205,7 +205,7 @@ def test_gemm_of_ml_dtypes(dtype):
     refused(lambda: tegula.gemm(a, b.astype(np.float32), transpose_b=True), ValueError, "'b'", library_dtype(dtype), "f32")
 
 
-@pytest.mark.parametrize("target", ["interpreter", "cpu", "emulated_sm90"])
+@pytest.mark.parametrize("target", ["interpreter", "cpu", "emulated", "emulated_sm90"])
 def test_sums_of_f16(target):
     a, b = random((30, 32)).astype(np.float16), random((25, 32), seed=1).astype(np.float16)
     out = tegula.gemm(a, b, transpose_b=True, sum_dtype=np.float16, out_dtype=np.float32, target=target)

@@ -276,6 +276,27 @@ def test_gradients_of_gradients_are_refused():
         dq.sum().backward()
 
 
+class _WithoutGradient(torch.autograd.Function):
+    """Passes its argument on, and no gradient back."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None
+
+
+@pytest.mark.parametrize("name", ["softmax", "rms_norm", "silu_and_mul", "attention"])
+def test_results_without_gradient(name):
+    x = (heads()[0] if name == "attention" else torch.randn(3, 32)).requires_grad_()
+    results = tegula.torch.attention(x, x, x) if name == "attention" else getattr(tegula.torch, name)(x)
+    for result in results if isinstance(results, tuple) else (results,):
+        _WithoutGradient.apply(result).sum().backward(retain_graph=True)
+    assert x.grad is None or not x.grad.any()
+
+
 def test_autocast():
     q, k, v = (x.requires_grad_() for x in heads())
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -74,9 +74,15 @@ class ElementPrinter : protected GridState {
   void from_shared(const SharedTile& from, const FragmentTile& to, const Loc& at);
   void release(const SharedTile& tile);
 
+  // ---- loops over elements that load much of shared tiles (print_crowded_loops.cpp)
+  std::int64_t words_of_shared_tiles(const ir::For& n, const ir::Stmt& stmt) const;
+  bool loads_more_than_registers(const ir::Body& statements) const;
+  void keep_few_words(const ir::For& n, const ir::Stmt& stmt);
+
   // ---- loops over elements, several of a row at a time (print_vectors.cpp)
   // `most` at a time.
   std::optional<Vectors> find_vectors(const ir::For& n, std::int64_t most, const Layout* layout = nullptr);
+  bool stores_beside(const ir::For& n, const std::vector<const ir::Stmt*>& pieces) const;
   std::optional<std::vector<const ir::Stmt*>> row_accesses(const ir::For& n) const;
   bool goes_along_row(const ir::For& n, const ir::Access& access) const;
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
@@ -130,6 +136,7 @@ class ElementPrinter : protected GridState {
   void name_found(const RowTable& table);
   void store_rows(const ir::For& n, const passes::RowStore& plan, const ir::Stmt& s);
   using WriteElements = std::function<void(const std::string& column, const std::string& elements)>;
+  std::string room_of_row(const ir::Access& to);
   WriteElements writer_of_row(const passes::RowStore& plan, const GuardedAddress& address,
                               const std::string& guard);
   void store_computed(const ir::For& n, const passes::RowStore& plan, int half, const std::string& of_group,

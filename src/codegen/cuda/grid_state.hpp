@@ -76,6 +76,8 @@ class GridState {
   std::string own_memory_ = "shared_memory";
   const ir::StmtNode* first_meeting_ = nullptr;  // before which all CTAs must have begun
   passes::Reason not_spread_;
+  bool is_crowded_ = false;  // loops of the body load more of tiles than a thread has registers
+  std::int64_t words_in_flight_ = 0;
   std::optional<ElementLoop> loop_;
   const Vectors* vectors_ = nullptr;  // of the loop that is printed
   // What its iterations load by whole pieces, and the names of those that have been loaded.

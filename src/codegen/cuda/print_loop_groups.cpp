@@ -96,7 +96,7 @@ const layout::Layout* CudaGridPrinter::plain_registers(const For& n, const Stmt&
     return nullptr;
   if (const auto rows = passes::plan_rows(s); rows || !rows.reason().why.empty()) return nullptr;
   if (passes::matrix_store(s, computing()) || matrix_load(s) ||
-      passes::plan_row_store(s, layouts_, team_.threads, target_, dealt_group()))
+      passes::plan_row_store(s, layouts_, team_.threads, target_, dealt_group(), facts_))
     return nullptr;
   return &layouts_.loops.at(s.get());
 }

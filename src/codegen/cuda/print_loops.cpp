@@ -76,7 +76,7 @@ bool CudaGridPrinter::as_a_whole(const For& n, const Stmt& s) {
     return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at), true;
   if (const auto found = matrix_load(s))
     return load_matrices(*found, as<Load>(n.body.front())->from.view, s->at), true;
-  const auto row_store = passes::plan_row_store(s, layouts_, team_.threads, target_, dealt_group());
+  const auto row_store = passes::plan_row_store(s, layouts_, team_.threads, target_, dealt_group(), facts_);
   if (row_store) return store_rows(n, *row_store, s), true;
   notes_.add(passes::NoteKind::by_elements, row_store.reason(), s->at);
   return false;
@@ -175,6 +175,7 @@ void CudaGridPrinter::in_register_loop(const For& n, const Stmt& s,
   inside(first);
   if (guarded) out_.close();
   out_.close();
+  keep_few_words(n, s);
 }
 
 void CudaGridPrinter::register_loop(const For& n, const Stmt& s) {

@@ -117,7 +117,9 @@ void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, cons
     facts_.add_range(n.index[1], {0, plan.sum->extent(1) - columns + quad - 16 / bytes});
     loop_ = ElementLoop{&n, &tile.layout, ""};
     const std::string found = find_row(plan.rows);
+    if (plan.is_window) unlimited_ = {to.view.dims.size() - 1};
     const GuardedAddress address = this->address(to);
+    unlimited_.clear();
     const auto write = writer_of_row(plan, address, both(found, address.guard));
     if (plan.is_bare)
       for (std::int64_t j = 0; j < columns / quad; ++j)
@@ -130,6 +132,16 @@ void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, cons
   }
 }
 
+// The name of how many columns there are from the element on: none where it is in front of the first.
+std::string ElementPrinter::room_of_row(const Access& to) {
+  const Expr place = coordinates(to).back();
+  const std::string name = names_.unique("room"), at = value(place),
+                    room = fmt::format("int64_t({}) - {}", value(to.view.shape.back()), at);
+  out_.line(fmt::format("const int64_t {} = {};", name,
+                        values_.is_at_least(place, 0) ? room : fmt::format("{} < 0 ? 0 : {}", at, room)));
+  return name;
+}
+
 // Names the row, and whether it is written. What writes a thread's elements from a column of it on.
 ElementPrinter::WriteElements ElementPrinter::writer_of_row(const passes::RowStore& plan,
                                                             const GuardedAddress& address,
@@ -138,11 +150,13 @@ ElementPrinter::WriteElements ElementPrinter::writer_of_row(const passes::RowSto
   out_.line(
       fmt::format("{}* const {} = {};", element_type(plan.rows.to->view.buffer->type), row, address.pointer));
   out_.line(fmt::format("const bool {} = {};", there, guard.empty() ? "true" : guard));
-  return [this, &plan, row, there](const std::string& column, const std::string& elements) {
+  const std::string room = plan.is_window ? room_of_row(*plan.rows.to) : "";
+  return [this, &plan, row, there, room](const std::string& column, const std::string& elements) {
     if (plan.in_own_order)
       return out_.line(fmt::format("tg::store_own({} + {}, {}, {});", row, column, elements, there));
+    const std::string exists = room.empty() ? there : fmt::format("{} && {} < {}", there, column, room);
     out_.line(fmt::format("tg::{}_quad({} + {}, {}, {} % 4, {});", plan.rows.adds() ? "add" : "store", row,
-                          column, elements, team_.thread, there));
+                          column, elements, team_.thread, exists));
   };
 }
 

@@ -44,7 +44,9 @@ void CudaGridPrinter::in_scope(const Body& nested) {
 // The memory of a shared tile is free after the last statement that uses it.
 void CudaGridPrinter::body(const Body& statements) {
   std::unordered_map<const Buffer*, std::size_t> last;
+  const bool was_crowded = is_crowded_;
   if (!loop_) {
+    is_crowded_ = loads_more_than_registers(statements), words_in_flight_ = 0;
     for (std::size_t i = 0; i < statements.size(); ++i) {
       if (const auto* n = as<Declare>(statements[i]);
           n && n->tile->space == Space::shared && !is_in_copy_ring(*n->tile))
@@ -74,6 +76,7 @@ void CudaGridPrinter::body(const Body& statements) {
     }
   }
   if (!loop_) await_brought();
+  is_crowded_ = was_crowded;
 }
 
 void CudaGridPrinter::stmt(const Stmt& s) {

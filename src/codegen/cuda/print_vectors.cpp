@@ -39,6 +39,18 @@ bool grows(const For& n, const Expr& e) {
   return true;
 }
 
+// Whether one iteration accesses two elements of a tensor, as far as their coordinates say: halves of a row.
+bool are_apart(const Access& a, const Access& b) {
+  if (a.view.buffer != b.view.buffer || a.view.is_tile()) return false;
+  if (!is_own_shape(a.view) || !is_own_shape(b.view)) return false;
+  const std::vector<Expr> left = coordinates(a), right = coordinates(b);
+  for (std::size_t d = 0; d < left.size(); ++d) {
+    const auto distance = difference(affine(left[d]), affine(right[d]));
+    if (distance && distance->is_constant() && distance->constant != 0) return true;
+  }
+  return false;
+}
+
 // By what may be 0, or -1, which the smallest integer is not to be divided by.
 bool divides_integers(const Expr& e) {
   constexpr Op divisions[] = {Op::div, Op::mod, Op::floordiv, Op::floormod, Op::ceildiv};
@@ -122,12 +134,17 @@ std::optional<std::vector<const Stmt*>> ElementPrinter::row_accesses(const For& 
     return a.view.is_tile() ? std::pair(buffer, -1)
                             : std::pair<const Buffer*, int>(nullptr, memory_of_.at(buffer));
   };
+  // Iterations have no element in common that one of them writes, so that only the order within one counts.
+  const auto are_along = [&](const Stmt& a, const Stmt& b) {
+    return contains(result, &a) && contains(result, &b);
+  };
   for (std::size_t i = 0; i < n.body.size(); ++i) {
     const auto* store = as<Store>(n.body[i]);
     if (!store || store->to.view.buffer->space == Space::fragment) continue;
     for (std::size_t k = 0; k < n.body.size(); ++k) {
       const Access* other = access_of(n.body[k]);
       if (k == i || !other || memory(*other) != memory(store->to)) continue;
+      if (are_along(n.body[i], n.body[k]) && are_apart(*other, store->to)) continue;
       if (k > i || !as<Load>(n.body[k]) || !same_place(*other, store->to)) return std::nullopt;
     }
   }
@@ -138,6 +155,20 @@ std::optional<std::vector<const Stmt*>> ElementPrinter::row_accesses(const For& 
 // have rows of any length, whatever the caller gives.
 bool ElementPrinter::supposes_alignment(const Buffer& tensor) const {
   return target_.copy_engine && !any_products_ && !tensor.is_tile() && tensor.role != Role::workspace;
+}
+
+// Whether an iteration stores several elements of a tensor, and not all of them by pieces: neighbouring
+// threads store neighbouring elements better than a thread those of a piece one by one.
+bool ElementPrinter::stores_beside(const For& n, const std::vector<const Stmt*>& pieces) const {
+  std::unordered_map<const Buffer*, int> stores, by_pieces;
+  for (const Stmt& s : n.body) {
+    const auto* store = as<Store>(s);
+    if (!store || store->to.view.buffer->space != Space::global) continue;
+    const Buffer* tensor = store->to.view.buffer.get();
+    ++stores[tensor], by_pieces[tensor] += contains(pieces, &s);
+  }
+  return std::any_of(stores.begin(), stores.end(),
+                     [&](const auto& own) { return own.second > 1 && by_pieces[own.first] < own.second; });
 }
 
 std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t most, const Layout* layout) {
@@ -164,6 +195,7 @@ std::optional<Vectors> ElementPrinter::find_vectors(const For& n, std::int64_t m
     if (in_parts || is_aligned(n, *access_of(*s), result.width)) kept.push_back(s);
   }
   if (!result.anywhere.empty() && !runs_outside(n, &result)) return find_vectors(n, most);
+  if (stores_beside(n, kept)) return std::nullopt;
   if ((kept.empty() && result.anywhere.empty()) || result.width < 2) return std::nullopt;
   for (const Stmt* s : kept) {
     result.names.emplace(s->get(), names_.unique("pack"));

@@ -78,6 +78,26 @@ std::optional<Columns> row_columns(const Access& to, const VariablePtr& column, 
   return is_row ? result : std::nullopt;
 }
 
+// The columns begin where the block says, and rows end somewhere behind; both where pieces do.
+bool is_window(const Access& to, const For& loop, const Facts& facts) {
+  const View& view = to.view;
+  if (!is_own_shape(view) || view.dims.empty()) return false;
+  const ViewDim& last = view.dims.back();
+  const std::vector<Expr> at = coordinates(to);
+  for (std::size_t d = 0; d + 1 < at.size(); ++d)
+    if (uses(at[d], loop.index[1])) return false;
+  const auto first = difference(affine(at.back()), affine(variable(loop.index[1], loop.index[1]->at)));
+  const auto is_of_block = [&](const Affine::Term& term) {
+    return !uses(term.atom, loop.index[0]) && !uses(term.atom, loop.index[1]);
+  };
+  if (last.low || last.high || !first || !std::all_of(first->terms.begin(), first->terms.end(), is_of_block))
+    return false;
+  const auto ends_pieces = [&](const Affine& a) {
+    return divisor(a, facts) * view.buffer->type.bytes() % store_piece_bytes == 0;
+  };
+  return ends_pieces(*first) && ends_pieces(affine(view.shape.back()));
+}
+
 // The f32 sum that goes over rows and columns as the loop does, of which warp groups hold parts.
 BufferPtr sum_of(const For& loop, const RowLoop& rows, const Layouts& layouts, int threads) {
   for (const Stmt& s : rows.element) {
@@ -114,9 +134,11 @@ Reason reason_of_row(const RowLoop& rows) {
   const Buffer& to = *rows.to->view.buffer;
   return {fmt::format("rows of `{}` are not known to begin and end at multiples of {} bytes", to.name,
                       store_piece_bytes),
-          fmt::format("give `{}` a last extent that is a constant multiple of {}, and let the last index be the "
-                      "column, from a constant multiple of {} on",
-                      to.name, store_piece_bytes / to.type.bytes(), store_piece_bytes / to.type.bytes())};
+          fmt::format(
+              "give `{}` a last extent that is a multiple of {}, a constant or one with multiple_of({}), and "
+              "let the last index be the column, from a multiple of {} on",
+              to.name, store_piece_bytes / to.type.bytes(), store_piece_bytes / to.type.bytes(),
+              store_piece_bytes / to.type.bytes())};
 }
 
 // The reason why elements of the tensor are not written in pieces.
@@ -144,7 +166,7 @@ std::int64_t own_place(std::int64_t column, int quad) {
 }
 
 Planned<RowStore> plan_row_store(const Stmt& s, const Layouts& layouts, int threads, const CudaTarget& target,
-                                 const VariablePtr& group) {
+                                 const VariablePtr& group, const Facts& facts) {
   const auto* loop = as<For>(s);
   if (!loop || loop->index.size() != 2 || !target.has_wgmma() || threads % 128 != 0) return Reason{};
   auto rows = row_loop(*loop);
@@ -162,8 +184,9 @@ Planned<RowStore> plan_row_store(const Stmt& s, const Layouts& layouts, int thre
   if (!expected && (!plan.is_bare || plan.rows.adds() || to.type == f32)) return Reason{};
   const std::int64_t n = plan.sum->extent(1), groups = threads / 128;
   const auto columns_written = row_columns(*plan.rows.to, loop->index[1], n, group);
-  if (!columns_written) return slow(reason_of_row(plan.rows));
-  plan.in_own_order = columns_written->in_own_order;
+  plan.is_window = !columns_written && expected && is_window(*plan.rows.to, *loop, facts);
+  if (!columns_written && !plan.is_window) return slow(reason_of_row(plan.rows));
+  plan.in_own_order = columns_written && columns_written->in_own_order;
   if (plan.in_own_order && (!plan.is_bare || plan.rows.adds() || to.type == f32)) return Reason{};
   if (to.role != Role::workspace && !target.copy_engine) return Reason{};
   const std::int64_t of_group = plan.sum->extent(0) == store_rows * groups ? n : n / groups;

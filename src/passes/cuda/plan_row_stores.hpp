@@ -2,6 +2,7 @@
 // bytes of it at a time. They exchange words for that, unless the program puts the eight columns that a
 // thread has of 32 one after the other.
 #pragma once
+#include "ir/bounds.hpp"
 #include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/row_loops.hpp"
 #include "passes/planned.hpp"
@@ -15,6 +16,7 @@ struct RowStore {
   ir::BufferPtr sum;
   bool is_bare = false;  // what is stored are the elements of the sum, rounded
   bool in_own_order = false;  // the columns of a thread are one after the other
+  bool is_window = false;     // rows may end before the columns of the sum do, where a piece ends
 };
 
 // The columns that the four threads write with one instruction.
@@ -24,7 +26,8 @@ std::int64_t own_place(std::int64_t column, int quad);
 
 // Without a reason where no row has a place of its own: then nobody could expect pieces. `group`: the number of the
 // warp group that runs the program for its columns, if each does.
-Planned<RowStore> plan_row_store(const ir::Stmt& s, const Layouts& layouts, int threads, const CudaTarget& target,
-                                 const ir::VariablePtr& group = nullptr);
+Planned<RowStore> plan_row_store(const ir::Stmt& s, const Layouts& layouts, int threads,
+                                 const CudaTarget& target, const ir::VariablePtr& group = nullptr,
+                                 const ir::Facts& facts = ir::Facts());
 
 }  // namespace tegula::passes

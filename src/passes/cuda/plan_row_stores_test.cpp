@@ -96,8 +96,42 @@ const RowCase row_cases[] = {
     {"listed_96_columns_by_two", "1 of a row, 1 of an element, stored", "48 columns", 96, bf16, listed, 256},
     {"listed_odd_rows", "1 of a row, 1 of an element, stored", "rows of `out` are not known", 64, bf16,
      listed, 128, 99},
-    {"listed_shorter_rows", "1 of a row, 1 of an element, stored", "rows of `out` are not known", 64, bf16,
-     listed, 128, 56},
+    {"listed_shorter_rows", "1 of a row, 1 of an element, stored", "", 64, bf16, listed, 128, 56},
+    {"added_from_a_place_of_the_block_on", "1 of a row, 1 of an element, added", "", 64, f32,
+     [](const Tensor& out, const Tensor& list, const Fragment& sum) {
+       Expr first = list(0) * 4;
+       parallel(sum, [&](Index i, Index j) { atomic_add(out(list(i), first + j), sum(i, j)); });
+     },
+     128, 100},
+    {"added_from_an_odd_place_on", "1 of a row, 1 of an element, added", "rows of `out` are not known", 64,
+     f32,
+     [](const Tensor& out, const Tensor& list, const Fragment& sum) {
+       Expr first = list(0) * 2;
+       parallel(sum, [&](Index i, Index j) { atomic_add(out(list(i), first + j), sum(i, j)); });
+     },
+     128, 100},
+    {"added_from_a_place_of_the_row_on", "1 of a row, 1 of an element, added", "rows of `out` are not known",
+     64, f32,
+     [](const Tensor& out, const Tensor& list, const Fragment& sum) {
+       parallel(sum, [&](Index i, Index j) { atomic_add(out(list(i), i * 4 + j), sum(i, j)); });
+     },
+     128, 100},
+    {"limited_again", "0 of a row, 1 if it is written, 1 of an element, added", "", 64, f32,
+     [](const Tensor& out, const Tensor& list, const Fragment& sum) {
+       Expr first = list(0) * 4;
+       parallel(sum, [&](Index i, Index j) {
+         when(i < 50 && first + j < 100, [&] { atomic_add(out(list(i), first + j), sum(i, j)); });
+       });
+     },
+     128, 100},
+    {"limited_elsewhere", "", nullptr, 64, f32,
+     [](const Tensor& out, const Tensor& list, const Fragment& sum) {
+       Expr first = list(0) * 4;
+       parallel(sum, [&](Index i, Index j) {
+         when(i < 50 && first + j < 99, [&] { atomic_add(out(list(i), first + j), sum(i, j)); });
+       });
+     },
+     128, 100},
     {"listed_e4m3", "1 of a row, 1 of an element, stored", "rows of e4m3", 64, e4m3, listed},
     {"added", "1 of a row, 1 of an element, added", "", 64, f32, added},
     {"added_from_a_column_on", "1 of a row, 1 of an element, added", "", 64, f32,

@@ -56,9 +56,9 @@ class Sorter {
   bool ends(const Stmt& s) {
     if (const auto* branch = as<If>(s)) {
       const bool is_plain = branch->otherwise.empty() && branch->of_rows.empty() && !branch->together;
-      if (!is_plain || result.condition || varies(branch->condition)) return false;
-      result.condition = branch->condition;
-      return sort(branch->then);
+      if (!is_plain || result.condition || !divide(branch->condition)) return false;
+      return sort(branch->then) && std::all_of(limits_.begin(), limits_.end(),
+                                               [&](const Expr& e) { return is_limit(e, *result.to); });
     }
     const auto* atomic = as<Atomic>(s);
     if (!as<Store>(s) && !(atomic && atomic->op == AtomicOp::add)) return false;
@@ -68,6 +68,22 @@ class Sorter {
     result.to = store ? &store->to : &atomic->to;
     result.value = store ? store->value : atomic->value;
     return !result.to->view.is_tile() && !result.to->index.empty();
+  }
+
+  // What holds for a row is its condition; other parts may say again that elements are in the tensor.
+  bool divide(const Expr& condition) {
+    if (condition->op == Op::logical_and) return divide(condition->args[0]) && divide(condition->args[1]);
+    if (varies(condition)) return limits_.push_back(condition), true;
+    result.condition = result.condition
+                           ? make(Op::logical_and, boolean, {result.condition, condition}, condition->at)
+                           : condition;
+    return true;
+  }
+  static bool is_limit(const Expr& e, const Access& to) {
+    if (e->op != Op::lt || !is_own_shape(to.view)) return false;
+    const ViewDim& last = to.view.dims.back();
+    return !last.low && !last.high && equal(e->args[0], coordinates(to).back()) &&
+           equal(e->args[1], to.view.shape.back());
   }
 
   // Whether the place is computed from the number of the row in a way that no sum of multiples spells, such
@@ -99,6 +115,7 @@ class Sorter {
 
   const std::vector<VariablePtr> rows_;  // the indices that say which row
   std::vector<VariablePtr> varying_;
+  std::vector<Expr> limits_;  // parts of the condition that differ from element to element
 };
 
 }  // namespace
