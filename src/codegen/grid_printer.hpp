@@ -168,6 +168,7 @@ class GridPrinter {
   void outer_loop(const ir::VariablePtr& index, const ir::Expr& extent, const Loc& at);
   void full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                     std::int64_t end);
+  void apart(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, std::int64_t end);
   void vectors_from(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                     std::int64_t begin);
   void vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, const Lane& lane);
