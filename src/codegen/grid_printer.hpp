@@ -168,6 +168,7 @@ class GridPrinter {
   void outer_loop(const ir::VariablePtr& index, const ir::Expr& extent, const Loc& at);
   void full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                     std::int64_t end);
+  void apart(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, std::int64_t end);
   void vectors_from(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                     std::int64_t begin);
   void vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, const Lane& lane);
@@ -204,6 +205,7 @@ class GridPrinter {
                    std::vector<std::string> extents, const Loc& at);
   std::string operand_b(const ir::Gemm& n, const ir::Stmt& product);
   std::string product_text(const ir::Gemm& n);
+  std::string columns_text(const ir::Gemm& n) const;
   bool is_narrow(const ir::Access& access) const;
   std::string narrow_place(const ir::Access& access);
   void add_product(const ir::Gemm& n, const MemoryView& c, const std::string& from,

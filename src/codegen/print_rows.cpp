@@ -1,6 +1,7 @@
 // Loops over the rows of tiles, each row by vectors.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
@@ -222,11 +223,11 @@ void GridPrinter::sums_side_by_side(const std::vector<RowOp>& ops,
 // The vectors of a row that are full, from its first element to `end`.
 void GridPrinter::full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                                std::int64_t end) {
-  constexpr std::int64_t least_of_sums = 8 * row_unit;
+  constexpr std::int64_t least_of_sums = 8 * row_unit, enough_sums = 4;
   const RowOp& first = ops.front();
   out_.open("{");
-  if (end >= least_of_sums &&
-      std::any_of(ops.begin(), ops.end(), [](const RowOp& op) { return op.reduces; })) {
+  const auto sums = std::count_if(ops.begin(), ops.end(), [](const RowOp& op) { return op.reduces; });
+  if (end >= least_of_sums && sums > 0 && sums < enough_sums) {
     sums_side_by_side(ops, accumulators, end);
     return out_.close();
   }
@@ -273,6 +274,27 @@ void GridPrinter::vectors_from(const std::vector<RowOp>& ops, const std::vector<
   out_.close();
 }
 
+// The full vectors of rows that may not be whole, in a function of their own: what the questions of each vector
+// need would take registers from the loop that asks none.
+void GridPrinter::apart(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                        std::int64_t end) {
+  std::vector<std::string> parameters, sums, own;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (!ops[i].reduces) continue;
+    parameters.push_back(fmt::format("{}& {}", vector_type(ops[i].to.view.buffer->type), accumulators[i]));
+    sums.push_back(accumulators[i]);
+    own.push_back(names_.unique("own"));
+    out_.line(fmt::format("auto {} = {};", own.back(), sums.back()));
+  }
+  const std::string parts = names_.unique("parts");
+  out_.open(fmt::format("const auto {} = [=]({}) __attribute__((noinline)) {{", parts,
+                        fmt::join(parameters, ", ")));
+  full_vectors(ops, accumulators, end);
+  out_.close("};");
+  out_.line(fmt::format("{}({});", parts, fmt::join(own, ", ")));
+  for (std::size_t i = 0; i < own.size(); ++i) out_.line(fmt::format("{} = {};", sums[i], own[i]));
+}
+
 // `later` are the loops of the same rows that follow.
 void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> later) {
   const RowOp& first = given.front();
@@ -287,13 +309,13 @@ void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> l
   out_.open("{");
   if (is_known) body(taken_of_row(ops, signature_.kernel().may_alias.empty()));
   if (!whole.empty()) {
-    out_.open(fmt::format("if ({}) {{", whole));
+    out_.open(fmt::format("if (__builtin_expect({}, 1)) {{", whole));
     full_vectors(ops, accumulators, full);
     whole_.clear(), true_of_rows_.clear();
     out_.reopen("} else {");
   }
-  if (full > 0) whole_vectors(ops, accumulators, full);
-  if (!whole.empty()) out_.close();
+  if (whole.empty() && full > 0) whole_vectors(ops, accumulators, full);
+  if (!whole.empty()) apart(ops, accumulators, full), out_.close();
   whole_.clear(), true_of_rows_.clear();
   if (!is_known || full < constant_value(first.extent)) vectors_from(ops, accumulators, full);
   out_.close();

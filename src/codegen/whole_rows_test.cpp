@@ -173,6 +173,49 @@ TEST(WholeRows, FetchWhatTheNextRowsHave) {
   for (const std::int64_t columns : {64, 150, 256}) expect_as_interpreted(program, a, columns, 0);
 }
 
+// Sums of so many rows at once, each over all of a row.
+lang::Kernel sums_at_once(int count) {
+  using namespace lang;
+  return kernel("sums_at_once", [&] {
+    Dim M("M"), L("L"), K("K");
+    lang::Tensor a = input("a", {M, L}, f32), x = input("x", {K}, f32), out = output("out", {M}, f32);
+    Expr first = scalar("first", i32);
+    grid(ceildiv(M, 2 * count), [&](Index block) {
+      Shared sums({2 * count}, f32);
+      serial(2, [&](Index part) {
+        std::vector<Fragment> totals, products;
+        for (int i = 0; i < count; ++i) totals.push_back(Fragment(std::initializer_list<int>{}, f32, 0));
+        serial(ceildiv(K, 128), [&](Index step) {
+          for (int i = 0; i < count; ++i) products.push_back(Fragment({128}, f32));
+          parallel(128, [&](Index j) {
+            for (int i = 0; i < count; ++i)
+              products[i](j) =
+                  a(block * (2 * count) + part * count + i, first + step * 128 + j) * x(step * 128 + j);
+          });
+          for (int i = 0; i < count; ++i) reduce_sum(products[i], totals[i]);
+        });
+        for (int i = 0; i < count; ++i)
+          parallel(1, [&](Index) { sums(part * count + i) = totals[i].scalar(); });
+      });
+      copy(sums, out.at(block * (2 * count)));
+    });
+  });
+}
+
+// One sum would wait for itself, so that four parts of it are formed side by side; four rows have four sums.
+// What asks for each vector is in a function of its own.
+TEST(WholeRows, FourSumsAreSideBySideByThemselves) {
+  for (const int count : {1, 4}) {
+    const lang::Kernel program = sums_at_once(count);
+    const std::string text = print_cpu(Signature(program.ir())).text;
+    EXPECT_EQ(text.find("const auto step_") == std::string::npos, count == 4);
+    EXPECT_NE(text.find("const auto parts_ = [=](vf& acc_"), std::string::npos);
+    const auto a = tegula::Tensor::random_normal({19, 300}, f32, 1);
+    for (const std::int64_t columns : {128, 150, 256})
+      for (const int first : {0, 3, -5}) expect_as_interpreted(program, a, columns, first);
+  }
+}
+
 // The place of a row is known only once its entry of the list is there.
 TEST(WholeRows, OfAListAreNotAskedAboutBefore) {
   using namespace lang;

@@ -30,7 +30,15 @@ TEGULA_CPU_INLINE vi dot_bytes(vi sum, vu a, vu b) {
 #endif
 
 // Each byte becomes the byte of a table of sixteen, four words, that its lower four bits number.
-#if TEGULA_CPU_W > 4
+#if defined(__AVX512VBMI__)
+// Of a table of 64 bytes the lower six bits number one: four times the same bytes.
+TEGULA_CPU_INLINE vu look_up_bytes(vu bytes, uint32_t t0, uint32_t t1, uint32_t t2, uint32_t t3) {
+  const vu table = {t0, t1, t2, t3, t0, t1, t2, t3, t0, t1, t2, t3, t0, t1, t2, t3};
+  vu result;
+  asm("vpermb %2, %1, %0" : "=v"(result) : "v"(bytes), "vm"(table));
+  return result;
+}
+#elif TEGULA_CPU_W > 4
 TEGULA_CPU_INLINE vu look_up_bytes(vu bytes, uint32_t t0, uint32_t t1, uint32_t t2, uint32_t t3) {
 #if TEGULA_CPU_W == 16
   const vu table = {t0, t1, t2, t3, t0, t1, t2, t3, t0, t1, t2, t3, t0, t1, t2, t3};

@@ -57,7 +57,19 @@ TEGULA_CPU_INLINE vi load(const uint8_t* p) { return widened(load_as<vector_u8>(
 TEGULA_CPU_INLINE vm load(const boolean* p) { return widened(load_as<vector_u8>(p)) != 0; }
 TEGULA_CPU_INLINE vf load(const bf16* p) { return from_bf16(widened(load_as<vector_u16>(p))); }
 TEGULA_CPU_INLINE vf load(const f16* p) { return widen_f16(load_as<vector_u16>(p)); }
+#if TEGULA_CPU_W == 16
+// As from_e4m3: f16 has the same bits in other places, in units of 2^-8, and its small numbers alike.
+TEGULA_CPU_INLINE vf load(const e4m3* p) {
+  typedef int16_t words __attribute__((vector_size(2 * W)));
+  words bits;
+  asm("vpmovsxbw %1, %0" : "=v"(bits) : "m"(*(const vector_i8*)p));
+  const vf x = widen_f16((vector_u16)((bits << 7) & (words{} + int16_t(0xbfff)))) * 256.0f;
+  const vu nan = ((vu)x & 0x80000000u) | 0x7fc00000u;
+  return abs(x) > 448.0f ? (vf)nan : x;
+}
+#else
 TEGULA_CPU_INLINE vf load(const e4m3* p) { return from_e4m3((vu)widened(load_as<vector_u8>(p))); }
+#endif
 TEGULA_CPU_INLINE vf load(const e5m2* p) { return from_e5m2((vu)widened(load_as<vector_u8>(p))); }
 TEGULA_CPU_INLINE vd load(const double* p) { return load_as<vd>(p); }
 TEGULA_CPU_INLINE vl load(const int64_t* p) { return load_as<vl>(p); }

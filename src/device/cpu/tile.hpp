@@ -265,9 +265,11 @@ TEGULA_CPU_TEMPLATE void load_row(T* to, long to_col, long cols, const S* from, 
 template <class T, class S, class Map>
 TEGULA_CPU_SHARED void load_tile(T* to, long to_row, long to_col, long rows, long cols, const S* from,
                                  long from_row, long from_col, Inside inside, T fill, Map map) {
+  constexpr long line = 64, lines_ahead = 16;  // a row of one line takes less time than a line needs to come
+  const long rows_ahead = cols * long(sizeof(S)) <= line ? lines_ahead : TEGULA_CPU_ROWS_AHEAD;
   for (long r = 0; r < rows; ++r) {
     const bool missing = r < inside.k_begin || r >= inside.k_end;
-    const long ahead = r + TEGULA_CPU_ROWS_AHEAD < inside.k_end ? r + TEGULA_CPU_ROWS_AHEAD : r;
+    const long ahead = r + rows_ahead < inside.k_end ? r + rows_ahead : r;
     load_row(to + r * to_row, to_col, cols, from + r * from_row, from_col, inside.n_begin,
              missing ? 0 : inside.n_end, fill, map, from + ahead * from_row);
   }

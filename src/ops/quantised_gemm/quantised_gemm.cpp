@@ -198,7 +198,8 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
                   scales = turned(c["scales"], !w.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !w.zeros_by_group) : scales;
   if (is_vector && takes_vectors(w, c.on_gpu())) {
-    const QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale, !c.on_gpu()};
+    QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale, !c.on_gpu()};
+    if (vector.on_cpu) vector.step = vector_step(b.shape.back());
     return launch(vector, quantised_vector_program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
   }
   if (is_worth_decoding(c)) return launch_decoded(c, w, {b, scales, zeros}, launch);

@@ -12,26 +12,27 @@ using lang::Tensor;
 
 namespace {
 
-// Rows of a block, and those that numbers of the vector are loaded for. Lanes hold the sums of the words of a
-// step; scales are brought for all rows and the steps of a part.
-constexpr int cpu_rows = 16, cpu_rows_at_once = 4, most_step_words = 128, most_part_words = 1024,
-              most_part_groups = 256;
+// Rows that numbers of the vector are loaded for, and whose sums are in registers over the words of a step;
+// scales are brought for all rows of a block and the steps of a part, into a tile that is half of a cache.
+constexpr int cpu_rows_at_once = 4, turned_words = 128, most_part_words = 1024, most_scales = 8192;
 
 // The parts and steps of words, and the scales and zeros of their groups.
 struct CpuSteps {
   const QuantisedVectorBase& base;
   const QuantisedWeights& w = base.w;
 
+  // Rows of a block: those whose scales are in a line of memory, where the scales of a group lie side by side.
+  int rows() const { return w.by_group ? 512 / w.scale.bits() : 16; }
   int group_words() const { return w.group / base.in_word; }
   // So many words or fewer, which are of whole groups or of one.
   int words_within(int most) const {
     if (w.group == 0 || most % group_words() == 0) return most;
     return std::gcd(most, group_words());
   }
-  int step_words() const { return words_within(most_step_words); }
+  int step_words() const { return words_within(base.c.step); }
   int part_words() const {
     if (w.group == 0) return most_part_words;
-    return words_within(std::max(step_words(), std::min(most_part_words, most_part_groups * group_words())));
+    return words_within(std::max(step_words(), std::min(most_part_words, most_scales / rows() * group_words())));
   }
   Expr steps() const { return ceildiv(base.k, step_words() * base.in_word); }
   int groups_in(int words) const { return w.group == 0 ? 1 : std::max(1, words / group_words()); }
@@ -57,16 +58,16 @@ struct CpuSteps {
       return result;
     };
     const auto brought = [&](DType as) {
-      Shared stored({by_group ? groups : cpu_rows, by_group ? cpu_rows : groups}, as);
+      Shared stored({by_group ? groups : rows(), by_group ? rows() : groups}, as);
       copy(by_group ? stored_numbers.at(group, row) : stored_numbers.at(row, group), stored);
       return stored;
     };
     // Floats are converted on their way.
     Shared floats = type == u8 ? decoded(brought(type)) : brought(f32);
     const int of_step = groups_in(step_words());
-    const std::vector<int> extents{cpu_rows, groups / of_step, of_step};
+    const std::vector<int> extents{rows(), groups / of_step, of_step};
     if (!by_group) return floats.reshape(extents);
-    Shared result({cpu_rows, groups}, f32);
+    Shared result({rows(), groups}, f32);
     copy(floats.T(), result);
     return result.reshape(extents);
   }
@@ -92,15 +93,17 @@ class BytesOnCpu {
   explicit BytesOnCpu(const QuantisedVectorBase& base) : base_(base) {}
 
   void run() const {
-    grid(ceildiv(words(), most_step_words), [&](Index block) { turn(block * most_step_words); });
-    grid(ceildiv(base_.n, cpu_rows), [&](Index block) {
-      Shared sums({cpu_rows, steps_.step_words()}, f32);
-      parallel(sums, [&](Index i, Index j) { sums(i, j) = 0.0f; });
+    grid(padded() / turned_words, [&](Index block) { turn(block * turned_words); });
+    const int rows = steps_.rows();
+    grid(ceildiv(base_.n, rows), [&](Index block) {
+      Shared sums({rows}, f32);
+      parallel(sums, [&](Index i) { sums(i) = 0.0f; });
       const int in_part = steps_.part_words() / steps_.step_words();
       serial(ceildiv(steps_.steps(), in_part),
-             [&](Index part) { add_part(sums, block * cpu_rows, part * in_part); });
-      Fragment sum = reduce_sum(sums);
-      base_.store(sum, block * cpu_rows);
+             [&](Index part) { add_part(sums, block * rows, part * in_part); });
+      Fragment sum({rows}, f32);
+      copy(sums, sum);
+      base_.store(sum, block * rows);
     });
   }
 
@@ -114,7 +117,7 @@ class BytesOnCpu {
   int rows_of_bytes_ = digits_ * shifts_;
 
   Expr words() const { return ceildiv(base_.k, base_.in_word); }
-  Expr padded() const { return ceildiv(words(), most_step_words) * most_step_words; }
+  Expr padded() const { return ceildiv(words(), base_.c.step) * base_.c.step; }
   // The bytes, from the highest, of the numbers after each shift, and in a last row what makes up for the
   // excess of the word's integers; units, and the sums of a word's numbers.
   Tensor bytes_ = workspace("bytes", {rows_of_bytes_ + 1, padded()}, u32);
@@ -136,7 +139,7 @@ class BytesOnCpu {
   }
 
   void turn(const Expr& first) const {
-    const auto numbers = [&](DType type) { return Fragment({most_step_words}, type); };
+    const auto numbers = [&](DType type) { return Fragment({turned_words}, type); };
     std::vector<Fragment> x;
     for (int e = 0; e < base_.in_word; ++e) {
       x.push_back(numbers(f32));
@@ -180,7 +183,7 @@ class BytesOnCpu {
 
   void store_bytes(const std::vector<Fragment>& integers, const Expr& first) const {
     for (int row = 0; row < rows_of_bytes_; ++row) {
-      Fragment own({most_step_words}, u32);
+      Fragment own({turned_words}, u32);
       parallel(own, [&](Index i) {
         Operand all = u32(0);
         for (int byte = 0; byte < 4; ++byte) {
@@ -202,12 +205,12 @@ class BytesOnCpu {
   }
 
   void store_sums(const std::vector<Fragment>& integers, const Fragment& units, const Expr& first) const {
-    Fragment sums({most_step_words}, i32, 0), excess({most_step_words}, u32);
+    Fragment sums({turned_words}, i32, 0), excess({turned_words}, u32);
     for (const Fragment& x : integers) parallel(sums, [&](Index i) { sums(i) += x(i); });
     parallel(excess, [&](Index i) { excess(i) = u32(sums(i) * (least() - w_.stored().excess)); });
     copy(excess, bytes_.slice(rows_of_bytes_).at(first));
     if (!w_.zeros) return;
-    Fragment whole({most_step_words}, f32);
+    Fragment whole({turned_words}, f32);
     parallel(whole, [&](Index i) { whole(i) = f32(sums(i)) * units(i); });
     copy(whole, units_.slice(1).at(first));
   }
@@ -218,9 +221,13 @@ class BytesOnCpu {
     const Shared scales = steps_.scales(row, first * steps_.step_words());
     const std::optional<Shared> zeros = steps_.zeros(row, first * steps_.step_words());
     Expr count = min(steps_.part_words() / steps_.step_words(), steps_.steps() - first);
-    serial(cpu_rows / cpu_rows_at_once, [&](Index rows) {
+    serial(steps_.rows() / cpu_rows_at_once, [&](Index rows) {
+      std::vector<Fragment> totals;
+      for (int i = 0; i < cpu_rows_at_once; ++i) totals.push_back(Fragment(std::initializer_list<int>{}, f32, 0));
       serial(count, [&](Index step) {
         Expr word = (first + step) * steps_.step_words();
+        std::vector<Fragment> products;
+        for (int i = 0; i < cpu_rows_at_once; ++i) products.push_back(Fragment({steps_.step_words()}, f32));
         parallel(steps_.step_words(), [&](Index j) {
           std::vector<Expr> bytes, units;
           for (int each = 0; each <= rows_of_bytes_; ++each) bytes.push_back(bytes_(each, word + j));
@@ -229,11 +236,13 @@ class BytesOnCpu {
           for (int i = 0; i < cpu_rows_at_once; ++i) {
             Expr own = rows * cpu_rows_at_once + i;
             Expr sum = f32(sum_of_word(base_.matrix.b.elements()(row + own, word + j), bytes)) * units[0];
-            sums(own, j) +=
-                (zeros ? sum - (*zeros)(own, place, group) * units[1] : sum) * scales(own, place, group);
+            products[i](j) = (zeros ? sum - (*zeros)(own, place, group) * units[1] : sum) * scales(own, place, group);
           }
         });
+        for (int i = 0; i < cpu_rows_at_once; ++i) reduce_sum(products[i], totals[i]);
       });
+      for (int i = 0; i < cpu_rows_at_once; ++i)
+        parallel(1, [&](Index) { sums(rows * cpu_rows_at_once + i) += totals[i].scalar(); });
     });
   }
 
@@ -273,6 +282,12 @@ class BytesOnCpu {
 };
 
 }  // namespace
+
+int vector_step(std::int64_t words) {
+  int step = 512;
+  while (step > 128 && words % step != 0) step /= 2;
+  return step;
+}
 
 void run_on_cpu(const QuantisedVectorBase& base) { BytesOnCpu(base).run(); }
 

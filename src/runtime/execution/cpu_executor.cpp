@@ -89,6 +89,7 @@ void* on_contribute(void* context, std::int32_t id, std::int64_t order, std::int
 std::optional<SharedObject> compile_text(const std::string& text) {
   HostCompiler::Source source{text, cpu_flags(best_isa()), {}};
   if (has_dots_of_bytes()) source.flags.emplace_back("-mavx512vnni");
+  if (has_tables_of_bytes()) source.flags.emplace_back("-mavx512vbmi");
   for (auto& file : embedded::cpu_headers())
     source.headers.push_back({std::string(file.name), std::string(file.text)});
   return load_compiled(source, kernel_cache());

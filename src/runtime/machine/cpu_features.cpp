@@ -122,6 +122,14 @@ bool has_dots_of_bytes() {
 #endif
 }
 
+bool has_tables_of_bytes() {
+#if defined(__x86_64__)
+  return !environment(Variable::isa) && has_avx512() && __builtin_cpu_supports("avx512vbmi");
+#else
+  return false;
+#endif
+}
+
 std::size_t l2_bytes() {
   const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
   return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;

@@ -31,6 +31,8 @@ int way_of_bf16_products();
 
 // Whether kernels may multiply bytes by the instructions of AVX512-VNNI; not if TEGULA_ISA asks for a set.
 bool has_dots_of_bytes();
+// The same of the instructions of AVX512-VBMI, which look bytes up in tables of 64.
+bool has_tables_of_bytes();
 
 // The size of the second-level cache of one core.
 std::size_t l2_bytes();

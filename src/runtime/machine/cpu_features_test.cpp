@@ -34,6 +34,7 @@ TEST(CpuFeatures, ASetThatIsAskedForIsAllThatIsUsed) {
   EXPECT_FALSE(has_products_of_pairs());
   EXPECT_EQ(way_of_bf16_products(), 0);
   EXPECT_FALSE(has_dots_of_bytes());
+  EXPECT_FALSE(has_tables_of_bytes());
 }
 
 TEST(CpuFeatures, BetterSetsHaveMoreFlags) {

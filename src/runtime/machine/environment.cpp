@@ -22,7 +22,7 @@ constexpr VariableInfo table[] = {
     {Variable::isa, "TEGULA_ISA", "the best of this machine",
      "instruction set of CPU kernels: portable, avx2 or avx512; if it is set, products of bf16 do not use "
      "the tile registers of AMX or the instructions of AVX512-BF16, nor those of bytes the instructions of "
-     "VNNI"},
+     "VNNI, nor tables of bytes those of VBMI"},
     {Variable::cxx, "TEGULA_CXX", "g++, c++ or clang++ on PATH",
      "C++ compiler for CPU kernels that are not built in; 'none' uses no compiler"},
     {Variable::cache_dir, "TEGULA_CACHE_DIR", "$XDG_CACHE_HOME/tegula or ~/.cache/tegula",
