@@ -188,9 +188,7 @@ Reason RingSearch::reason_of_loop(const For& loop) const {
 
 // What one step needs to fill the tiles, without what computes with them.
 Planned<Body> RingSearch::bring(const For& loop, const std::vector<RingCandidate>& candidates) const {
-  std::unordered_set<const StmtNode*> fills;
-  for (const RingCandidate& c : candidates)
-    for (const Stmt& s : c.fills) fills.insert(s.get());
+  const std::unordered_set<const StmtNode*> fills = fills_of(candidates);
   // Where a step is left is known too late; what it would not have used does no harm.
   const Body staying = map_body(loop.body, [](const Stmt& s) { return as<Break>(s) ? Body{} : Body{s}; });
   SliceRules rules;

@@ -7,6 +7,7 @@
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
+#include "passes/cuda/declared_tiles.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/late_products.hpp"
 #include "passes/cuda/registers.hpp"
@@ -292,11 +293,7 @@ class Delay {
           std::find_if(held.begin(), held.end(), [&](const auto& own) { return own.first == gemm.b.buffer; });
       if (twin == held.end()) {
         const BufferPtr& own = gemm.b.buffer;
-        const bool known = std::any_of(result.begin(), result.end(), [&](const Stmt& s) {
-          const auto* declared = as<Declare>(s);
-          return declared && declared->tile == own;
-        });
-        if (!known) result.push_back(declaration_in(loop, own));
+        if (!declaration_of(result, own)) result.push_back(declaration_of(loop.body, own));
         result.push_back(loop.body[i]);
         if (plan.late.size() == 1) result_.late.emplace(loop.index[0].get(), own.get());
         continue;
@@ -305,13 +302,6 @@ class Delay {
       result.push_back(statement(std::move(gemm), loop.body[i]->at));
     }
     return result;
-  }
-
-  static Stmt declaration_in(const For& loop, const BufferPtr& tile) {
-    return *std::find_if(loop.body.begin(), loop.body.end(), [&](const Stmt& s) {
-      const auto* declared = as<Declare>(s);
-      return declared && declared->tile == tile;
-    });
   }
 
   // The last products in a branch of their own: what only the others use is free before it.

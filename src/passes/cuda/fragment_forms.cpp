@@ -19,6 +19,13 @@ namespace {
 
 constexpr int block_columns = 64;  // of a swizzled block whose rows have 128 bytes
 
+// Whether the value that is stored is the one that was loaded, as it is or rounded to the tile's type.
+bool stores_loaded(const Store& store, const Load& load) {
+  const bool is_cast = store.value->op == Op::cast && store.value->type == store.to.view.buffer->type;
+  const Expr& value = is_cast ? store.value->args[0] : store.value;
+  return value->op == Op::variable && value->variable == load.variable;
+}
+
 // The fragment that the loop stores as a whole, element by element, and the tile of its shape that gets it.
 std::optional<Conversion> whole_store(const Stmt& s, const Layouts& layouts) {
   const auto* loop = as<For>(s);
@@ -27,10 +34,7 @@ std::optional<Conversion> whole_store(const Stmt& s, const Layouts& layouts) {
   const auto* store = as<Store>(loop->body[1]);
   if (!load || !store || load->from.view.buffer->space != Space::fragment) return std::nullopt;
   const BufferPtr &from = load->from.view.buffer, &to = store->to.view.buffer;
-  if (!to->is_tile()) return std::nullopt;
-  const bool is_cast = store->value->op == Op::cast && store->value->type == to->type;
-  const Expr& value = is_cast ? store->value->args[0] : store->value;
-  if (value->op != Op::variable || value->variable != load->variable) return std::nullopt;
+  if (!to->is_tile() || !stores_loaded(*store, *load)) return std::nullopt;
   const auto a = loop_axes(*loop, load->from), b = loop_axes(*loop, store->to);
   if (!a || !b || !layouts.fragments.contains(from.get())) return std::nullopt;
   const bool transposed = *a == std::vector<int>{b->rbegin(), b->rend()} && b->size() == 2;
@@ -43,9 +47,7 @@ std::optional<std::pair<const Access*, const Access*>> moved_element(const Stmt&
   const auto* load = as<Load>(first);
   const auto* store = as<Store>(second);
   if (!load || !store || !fragment_access(first) || !fragment_access(second)) return std::nullopt;
-  const bool is_cast = store->value->op == Op::cast && store->value->type == store->to.view.buffer->type;
-  const Expr& value = is_cast ? store->value->args[0] : store->value;
-  if (value->op != Op::variable || value->variable != load->variable) return std::nullopt;
+  if (!stores_loaded(*store, *load)) return std::nullopt;
   return std::pair(&load->from, &store->to);
 }
 

@@ -7,6 +7,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
+#include "passes/cuda/declared_tiles.hpp"
 #include "passes/note.hpp"
 
 namespace tegula::passes {
@@ -55,12 +56,7 @@ class StepProducts {
   const Gemm& product(std::size_t i) const { return *as<Gemm>(loop_.body[i]); }
   bool is_ring(const BufferPtr& b) const { return roles_.ring_of(b.get()) >= 0; }
 
-  bool is_declared(const BufferPtr& tile) const {
-    return std::any_of(loop_.body.begin(), loop_.body.end(), [&](const Stmt& s) {
-      const auto* declared = as<Declare>(s);
-      return declared && declared->tile == tile;
-    });
-  }
+  bool is_declared(const BufferPtr& tile) const { return declaration_of(loop_.body, tile) != nullptr; }
 
   bool touches(std::size_t i, const BufferPtr& tile) const {
     return std::any_of(effects_[i].regions.begin(), effects_[i].regions.end(),

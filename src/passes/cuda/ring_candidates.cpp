@@ -14,6 +14,13 @@ namespace tegula::passes {
 
 using namespace ir;
 
+std::unordered_set<const StmtNode*> fills_of(const std::vector<RingCandidate>& candidates) {
+  std::unordered_set<const StmtNode*> result;
+  for (const RingCandidate& c : candidates)
+    for (const Stmt& s : c.fills) result.insert(s.get());
+  return result;
+}
+
 bool fill_all(const RingCandidate& c) {
   if (as<For>(c.fills[0])) return c.fills.size() == 1;
   std::vector<TileRows> parts;

@@ -1,5 +1,7 @@
 // Shared tiles that a producer could load.
 #pragma once
+#include <unordered_set>
+
 #include "ir/stmt.hpp"
 #include "passes/planned.hpp"
 
@@ -14,6 +16,8 @@ struct RingCandidate {
   Loc loop_at = {};        // of that
 };
 
+// The statements that fill the tiles.
+std::unordered_set<const ir::StmtNode*> fills_of(const std::vector<RingCandidate>& candidates);
 // Whether the rows that the copies fill make up the tile.
 bool fill_all(const RingCandidate& c);
 // Whether the producer reads some rows of the tile before others are filled.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/visit.hpp"
+#include "passes/cuda/declared_tiles.hpp"
 
 namespace tegula::passes {
 
@@ -15,11 +16,7 @@ Stmt loop_of(const Body& body, const BufferPtr& tile) {
   Stmt result;
   for_each_stmt(body, [&](const Stmt& s) {
     const auto* loop = as<For>(s);
-    if (!loop || loop->kind != LoopKind::pipelined) return;
-    for (const Stmt& inner : loop->body) {
-      const auto* declared = as<Declare>(inner);
-      if (declared && declared->tile == tile) result = s;
-    }
+    if (loop && loop->kind == LoopKind::pipelined && declaration_of(loop->body, tile)) result = s;
   });
   return result;
 }
@@ -78,7 +75,8 @@ class SharedSlots {
 
   // Both come in as many boxes, so that each part of a slot is filled as often.
   bool come_alike(const std::vector<BufferPtr>& a, const std::vector<BufferPtr>& b) const {
-    return std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())), b.begin(),
+    return std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())),
+                      b.begin(),
                       [&](const BufferPtr& x, const BufferPtr& y) { return fills_of(x) == fills_of(y); });
   }
 

@@ -223,9 +223,7 @@ bool Analysis::is_between(const Body& body, std::size_t at) const {
 }
 
 Planned<Body> Analysis::producer_of(const std::vector<RingCandidate>& candidates) const {
-  std::unordered_set<const StmtNode*> fills;
-  for (const RingCandidate& c : candidates)
-    for (const Stmt& s : c.fills) fills.insert(s.get());
+  const std::unordered_set<const StmtNode*> fills = fills_of(candidates);
   SliceRules rules;
   rules.wanted = [&](const Stmt& s) { return fills.contains(s.get()); };
   rules.given = [&](const Buffer& b) { return !written_.contains(&b); };
@@ -251,9 +249,7 @@ Body with_exits(const Body& producer) {
 }
 
 Planned<Body> Analysis::consumer_of(const std::vector<RingCandidate>& candidates) const {
-  std::unordered_set<const StmtNode*> fills;
-  for (const RingCandidate& c : candidates)
-    for (const Stmt& s : c.fills) fills.insert(s.get());
+  const std::unordered_set<const StmtNode*> fills = fills_of(candidates);
   SliceRules rules;
   rules.wanted = [&](const Stmt& s) {
     const Effects e = all_effects(s);

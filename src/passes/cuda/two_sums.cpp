@@ -5,6 +5,7 @@
 #include "ir/effects.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/declared_tiles.hpp"
 #include "passes/cuda/late_products.hpp"
 
 namespace tegula::passes {
@@ -51,12 +52,7 @@ class StepDivision {
  private:
   bool is_ring(const BufferPtr& b) const { return roles_.ring_of(b.get()) >= 0; }
 
-  bool is_declared(const BufferPtr& tile) const {
-    return std::any_of(loop_.body.begin(), loop_.body.end(), [&](const Stmt& s) {
-      const auto* declared = as<Declare>(s);
-      return declared && declared->tile == tile;
-    });
-  }
+  bool is_declared(const BufferPtr& tile) const { return declaration_of(loop_.body, tile) != nullptr; }
 
   bool add_product(const Gemm& gemm) {
     if (!effects(statement(gemm, loop_.index[0]->at)).used.empty()) return false;
