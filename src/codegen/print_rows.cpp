@@ -274,8 +274,8 @@ void GridPrinter::vectors_from(const std::vector<RowOp>& ops, const std::vector<
   out_.close();
 }
 
-// The full vectors of rows that may not be whole, in a function of their own: what the questions of each vector
-// need would take registers from the loop that asks none.
+// The full vectors of rows that may not be whole, in a function of their own: what the questions of each
+// vector need would take registers from the loop that asks none.
 void GridPrinter::apart(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                         std::int64_t end) {
   std::vector<std::string> parameters, sums, own;

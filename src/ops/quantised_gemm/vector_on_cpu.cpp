@@ -13,7 +13,7 @@ using lang::Tensor;
 namespace {
 
 // Rows that numbers of the vector are loaded for, and whose sums are in registers over the words of a step;
-// scales are brought for all rows of a block and the steps of a part, into a tile that is half of a cache.
+// scales are brought for all rows of a block and the steps of a part.
 constexpr int cpu_rows_at_once = 4, turned_words = 128, most_part_words = 1024, most_scales = 8192;
 
 // The parts and steps of words, and the scales and zeros of their groups.
@@ -21,7 +21,8 @@ struct CpuSteps {
   const QuantisedVectorBase& base;
   const QuantisedWeights& w = base.w;
 
-  // Rows of a block: those whose scales are in a line of memory, where the scales of a group lie side by side.
+  // Rows of a block: those whose scales are in a line of memory, where the scales of a group lie side by
+  // side.
   int rows() const { return w.by_group ? 512 / w.scale.bits() : 16; }
   int group_words() const { return w.group / base.in_word; }
   // So many words or fewer, which are of whole groups or of one.
@@ -32,7 +33,8 @@ struct CpuSteps {
   int step_words() const { return words_within(base.c.step); }
   int part_words() const {
     if (w.group == 0) return most_part_words;
-    return words_within(std::max(step_words(), std::min(most_part_words, most_scales / rows() * group_words())));
+    return words_within(
+        std::max(step_words(), std::min(most_part_words, most_scales / rows() * group_words())));
   }
   Expr steps() const { return ceildiv(base.k, step_words() * base.in_word); }
   int groups_in(int words) const { return w.group == 0 ? 1 : std::max(1, words / group_words()); }
@@ -223,7 +225,8 @@ class BytesOnCpu {
     Expr count = min(steps_.part_words() / steps_.step_words(), steps_.steps() - first);
     serial(steps_.rows() / cpu_rows_at_once, [&](Index rows) {
       std::vector<Fragment> totals;
-      for (int i = 0; i < cpu_rows_at_once; ++i) totals.push_back(Fragment(std::initializer_list<int>{}, f32, 0));
+      for (int i = 0; i < cpu_rows_at_once; ++i)
+        totals.push_back(Fragment(std::initializer_list<int>{}, f32, 0));
       serial(count, [&](Index step) {
         Expr word = (first + step) * steps_.step_words();
         std::vector<Fragment> products;
@@ -236,7 +239,8 @@ class BytesOnCpu {
           for (int i = 0; i < cpu_rows_at_once; ++i) {
             Expr own = rows * cpu_rows_at_once + i;
             Expr sum = f32(sum_of_word(base_.matrix.b.elements()(row + own, word + j), bytes)) * units[0];
-            products[i](j) = (zeros ? sum - (*zeros)(own, place, group) * units[1] : sum) * scales(own, place, group);
+            products[i](j) =
+                (zeros ? sum - (*zeros)(own, place, group) * units[1] : sum) * scales(own, place, group);
           }
         });
         for (int i = 0; i < cpu_rows_at_once; ++i) reduce_sum(products[i], totals[i]);
