@@ -363,7 +363,18 @@ void Builder::check_contribution(const ir::Buffer& tensor, bool ordered, const L
                  "` gets contributions with an order and without one in one grid; give all of them an order, "
                  "or use "
                  "a grid for each kind");
-  found->second = {grid, ordered};
+  if (found->second.grid != grid) found->second = {grid, ordered};
+}
+
+ir::BufferPtr& Builder::turn_words(const ir::Buffer& tensor, const std::vector<std::int64_t>& extents,
+                                   const Loc& at) {
+  Contribution& own = contributions_.at(&tensor);
+  if (own.words && own.of_tile != extents)
+    fail(at, "`" + tensor.name +
+                 "` gets contributions with consecutive orders from tiles of different extents in one grid; "
+                 "give the tiles the same extents, or use a grid for each");
+  own.of_tile = extents;
+  return own.words;
 }
 
 bool Builder::declared_outside_group(int scope) const {

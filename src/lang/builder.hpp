@@ -80,6 +80,8 @@ class Builder {
   bool declared_outside_group(int scope) const;
   // Fails if some contributions of the grid to a tensor wait for their turn and others do not.
   void check_contribution(const ir::Buffer& tensor, bool ordered, const Loc& at);
+  // The words that count turns of the grid's contributions to windows of these extents; null before the first.
+  ir::BufferPtr& turn_words(const ir::Buffer& tensor, const std::vector<std::int64_t>& extents, const Loc& at);
   // `scope` is outside a parallel() or each_group() that is open.
   bool is_shared_by_iterations(int scope) const;
   // The index of a parallel() or of the rows of a gather() that is open.
@@ -112,6 +114,8 @@ class Builder {
   struct Contribution {
     std::size_t grid;
     bool ordered;
+    ir::BufferPtr words = {};                // that count turns
+    std::vector<std::int64_t> of_tile = {};  // extents of the windows that have a word
   };
   std::unordered_map<const ir::Buffer*, Contribution> contributions_;  // the last one
   std::unordered_map<std::string, int> counters_;

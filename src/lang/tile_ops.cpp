@@ -110,12 +110,14 @@ void atomic(ir::AtomicOp op, Element&& place, const Operand& value) {
   builder.add(ir::statement(ir::Atomic{op, {*place.view(), place.index()}, node}, place.at()));
 }
 
-// Words for every tile of the tensor, of this grid alone.
+// Words for every tile of the tensor, of this grid alone, which all statements that add to the tensor share.
 ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& tile, const Loc& at) {
   std::vector<ir::Expr> extents, index;
+  std::vector<std::int64_t> of_tile;
   for (std::size_t d = 0; d < window.dims.size(); ++d) {
     const ir::ViewDim& dim = window.dims[d];
     const std::int64_t extent = dim.axis < 0 ? 1 : tile.extent(dim.axis);
+    of_tile.push_back(extent);
     if (extent > 1 && ir::divisor(ir::affine(dim.offset), ir::Facts{}) % extent != 0)
       fail(at,
            "consecutive orders are counted per tile of the tensor: the window must begin at a multiple of "
@@ -131,6 +133,8 @@ ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& til
   };
   extents.back() = times_parts(extents.back());
   index.back() = times_parts(index.back());
+  ir::BufferPtr& known = builder.turn_words(*window.buffer, of_tile, at);
+  if (known) return {ir::whole(known), std::move(index)};
   ir::Buffer words{window.buffer->name + "_turns" + std::to_string(builder.kernel.workspaces.size()),
                    ir::Space::global,
                    ir::Role::workspace,
@@ -138,8 +142,9 @@ ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& til
                    std::move(extents),
                    true,
                    at};
-  builder.kernel.workspaces.push_back(std::make_shared<const ir::Buffer>(std::move(words)));
-  return {ir::whole(builder.kernel.workspaces.back()), std::move(index)};
+  known = std::make_shared<const ir::Buffer>(std::move(words));
+  builder.kernel.workspaces.push_back(known);
+  return {ir::whole(known), std::move(index)};
 }
 
 void accumulate_window(ir::AtomicOp op, const Window& window, const Tile& tile, const ir::Expr& order,

@@ -87,7 +87,12 @@ void BackwardProgram::key_block(KeySums sums, const Expr& x, const Index& h, con
     });
     if (!c.late) return;
     tile.contribute_last([&](const Fragment& contribution) {
-      when(begin < end, [&] { receiver(x, 0, {views.rows, kv_head, end - 1})(contribution); });
+      when(begin < end, [&] {
+        const HeadViews last{views.rows, kv_head, end - 1};
+        const GradientTiles tiles = c.key_tiles();
+        ScoreRange visible = seen_from(x * c.keys, last.of_queries(*q).extent(0), last.of_keys(*k).extent(0));
+        receiver(x, visible.tiles(tiles.queries).begin * tiles.queries, last)(contribution);
+      });
     });
   };
   if (c.pack > 1) {
@@ -139,12 +144,12 @@ void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x,
   Expr begin = steps.begin, end = steps.end;
   pipelined(range(begin, end), {.stages = 2}, [&](Index j) {
     Expr row = (begin + end - 1 - j) * tiles.queries;
-    // The first step of a head has the last one of the head before behind it: without a mask, the first rows.
+    // The first step of a head has the last one of the head before behind it: its first rows.
     const KeyGradient::Receiver of_step_before = [&](const Fragment& contribution) {
       Expr same = j > begin;
       when(same || turn->member > turn->first, [&] {
         const HeadViews before{views.rows, views.kv_head, turn->member - select(same, 0, 1)};
-        receiver(x, select(same, begin + end - j, 0) * tiles.queries, before)(contribution);
+        receiver(x, select(same, begin + end - j, begin) * tiles.queries, before)(contribution);
       });
     };
     add_rows(tile, sums, views, visible, row, c.late ? of_step_before : receiver(x, row, views));

@@ -96,6 +96,16 @@ std::vector<Row> table() {
                   .dim = 40,
                   .dim_v = 24,
                   .type = bf16});
+  // The same under a causal mask, which ends earlier blocks of keys behind later ones.
+  rows.push_back({.name = "many queries, causal",
+                  .queries = 2056,
+                  .keys = 300,
+                  .heads = 2,
+                  .kv_heads = 1,
+                  .dim = 40,
+                  .dim_v = 24,
+                  .type = bf16,
+                  .options = {.causal = true}});
   rows.push_back({.name = "no sequences", .batch = 0, .options = {.tiles = small_tiles}});
   return in_both_layouts(rows, 4);
 }

@@ -217,10 +217,9 @@ int splits_of_groups(const AttentionProblem& p, int keys, BackwardMask mask, dou
 // as long), or the number of a split. Ordered and under a causal mask, 64 are 4 % faster: blocks of keys
 // begin with the same queries, and wait for each other. Those of a window begin with queries that are as far
 // apart as the blocks, which 64 divides.
-// Without a mask and with up to 64 features contributions to dq are multiplied out one step late, which takes
-// 3 to 6 % less time of 2048 queries and more, none of 1024, and 4 % more of 257. With more features
-// registers are too few, and under a mask blocks wait for each other longer. That is faster than any order,
-// too, by a tenth.
+// With up to 64 features contributions to dq are multiplied out one step late, which takes 3 to 6 % less time
+// without a mask, of 2048 queries and more (none of 1024, and 4 % more of 257), and 6 % less under a causal one.
+// With more features registers are too few. Without a mask that is faster than any order, too, by a tenth.
 // All heads of a group for a tile of queries, then the next tile, are 5 to 27 % faster under a causal mask:
 // no block waits for longer ones at the begin of a head, and groups need not be split for that. From 4096
 // queries on it is up to 20 % slower: by count, blocks that do not wait for each other drift apart, and what
@@ -230,8 +229,11 @@ BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& trai
   constexpr double waves_of_rows_first = 1.9;
   const int dim = std::max(p.dim, p.dim_v);
   const bool is_small = dim <= 64 && !traits.softcap,
-             late = traits.hopper && is_small && traits.mask == BackwardMask::none &&
-                    p.queries > few_queries_of_late,
+             is_long = traits.mask == BackwardMask::none
+                           ? p.queries > few_queries_of_late
+                           : traits.mask == BackwardMask::causal && traits.deterministic &&
+                                 p.queries > most_queries_of_rows_first,
+             late = traits.hopper && is_small && is_long,
              in_turn = traits.deterministic || late;
   const auto& waves = gpu_table.gradients;
   const bool is_causal = in_turn && traits.mask == BackwardMask::causal,

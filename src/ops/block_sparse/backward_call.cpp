@@ -12,6 +12,7 @@ namespace {
 
 constexpr int least_keys = 16;    // of a tile: smaller blocks share one
 constexpr int usual_extent = 64;  // of a tile, keys and queries
+constexpr int most_dim_of_wide_tiles = 128;
 constexpr GpuBlockSparse costs = gpu_table.block_sparse;
 
 // The pass over keys: a tile is a block of keys or one of its equal tiles, and meets one or several blocks of
@@ -73,6 +74,15 @@ bool takes_one_pass(const BlockSparseBackwardCall& call) {
   return best_of(Candidates<bool, 2>{true, false}, [&](bool one_pass) { return estimate(call, one_pass); });
 }
 
+// The pass over queries by two warp groups, which read half of what two blocks of one group would, with half as
+// many steps: 2 to 3 % faster. Of 128 keys in the pass over keys, 1 to 3 % slower.
+bool fits_wide_tiles(const BlockSparseKernel& forward) {
+  constexpr int extent = 2 * usual_extent;
+  return forward.pack == 1 && forward.compute.bits() == 16 && forward.softcap == ScoreCap::none &&
+         std::max(forward.dim, forward.dim_v) <= most_dim_of_wide_tiles && forward.q_block % extent == 0 &&
+         forward.k_block % extent == 0;
+}
+
 // What tensor cores do not multiply has small tiles.
 void plan_small_tiles(BlockSparseBackwardKernel& kernel) {
   BlockSparseKernel& forward = kernel.forward;
@@ -99,6 +109,8 @@ void plan_tensor_tiles(BlockSparseBackwardCall& call, bool deterministic) {
   kernel.fold = std::max(1, usual_extent / kernel.forward.k_block);
   kernel.one_pass = !deterministic && takes_one_pass(call);
   kernel.keys = kernel.one_pass ? 2 * usual_extent : usual_extent;
+  if (kernel.one_pass || !fits_wide_tiles(kernel.forward)) return;
+  kernel.forward.queries = kernel.forward.keys = 2 * usual_extent;
 }
 
 void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {

@@ -116,7 +116,7 @@ TEST(ReadFences, AreNotNeededBehindAProductThatTakesTheValues) {
 
 INSTANTIATE_TEST_SUITE_P(Table, ReadFencesOf,
                          ::testing::Values(ReadCase{"scales_sum", Use::scales_sum, 4, true},
-                                           ReadCase{"weighs_operand", Use::weighs_operand, 1},
+                                           ReadCase{"weighs_operand", Use::weighs_operand, 0},
                                            ReadCase{"by_products_only", Use::by_products_only, 0}),
                          [](const auto& c) { return c.param.name; });
 

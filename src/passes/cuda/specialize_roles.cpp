@@ -15,10 +15,12 @@
 #include "passes/cuda/fragment_forms.hpp"
 #include "passes/cuda/loads_first.hpp"
 #include "passes/cuda/lower.hpp"
+#include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
 #include "passes/cuda/role_reasons.hpp"
 #include "passes/cuda/rows_beside_sums.hpp"
+#include "passes/cuda/shared_rings.hpp"
 #include "passes/cuda/told_tiles.hpp"
 #include "passes/cuda/transpose_loads.hpp"
 #include "passes/plain_control.hpp"
@@ -58,6 +60,12 @@ class Analysis {
   bool comes_in_pieces(const RingCandidate& c) const {
     return target_.copy_engine && std::all_of(c.fills.begin(), c.fills.end(),
                                               [](const Stmt& s) { return plan_pieces(s).has_value(); });
+  }
+  bool comes_in_boxes(const RingCandidate& c) const {
+    return target_.copy_engine && std::all_of(c.fills.begin(), c.fills.end(), [&](const Stmt& s) {
+             const auto* copy = as<Copy>(s);
+             return copy && plan_copy(*copy, is_operand(c.tile));
+           });
   }
   bool feeds_wgmma(const BufferPtr& tile) const;
   bool is_worth_a_producer(const RingCandidate& c) const;
@@ -263,43 +271,35 @@ Planned<Body> Analysis::consumer_of(const std::vector<RingCandidate>& candidates
   return slice(grid_.body, rules);
 }
 
-// Tiles of one scope that the consumers use at the same places share a ring, if they come alike: pieces by
-// threads are not awaited where boxes are. What the producer waits for has one of its own: the others of the
-// ring may need it.
+// Pieces by threads are not awaited where boxes are. What the producer waits for has a ring of its own: the
+// others of the ring may need it.
 void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candidates) const {
-  struct Use {
-    const Body* scope;
-    std::pair<std::size_t, std::size_t> at;
-    const Buffer* awaited;
-    bool in_pieces;
-    bool operator==(const Use&) const = default;
+  const auto candidate_of = [&](const BufferPtr& tile) {
+    return std::find_if(candidates.begin(), candidates.end(),
+                        [&](const RingCandidate& own) { return own.tile == tile; });
   };
+  std::vector<RingTile> tiles;
   const Effects loads = all_effects(roles.producer);
-  std::vector<Use> uses;
   const std::function<void(const Body&)> walk = [&](const Body& body) {
     for (const Stmt& s : body) {
       for_each_body(s, walk);
       const auto* declared = as<Declare>(s);
-      if (!declared) continue;
-      const auto c = std::find_if(candidates.begin(), candidates.end(),
-                                  [&](const RingCandidate& own) { return own.tile == declared->tile; });
+      const auto c = declared ? candidate_of(declared->tile) : candidates.end();
       if (c == candidates.end()) continue;
-      const bool awaited = loads.reads(c->tile) && comes_late(*c);
-      const Use use{&body, uses_of(body, c->tile), awaited ? c->tile.get() : nullptr, comes_in_pieces(*c)};
-      const auto known = std::find(uses.begin(), uses.end(), use);
       for (const Stmt& fill : c->fills) roles.fills.emplace(fill.get(), c->tile);
-      if (known != uses.end()) {
-        roles.rings[static_cast<std::size_t>(known - uses.begin())].tiles.push_back(c->tile);
-        continue;
-      }
-      uses.push_back(use);
-      RingPlan& ring = roles.rings.emplace_back();
-      ring.tiles = {c->tile};
-      ring.in_loop = c->pipelined, ring.asked = c->stages, ring.loop_at = c->loop_at;
-      ring.is_awaited = awaited;
+      const auto [first, last] = uses_of(body, c->tile);
+      tiles.push_back({c->tile, &body, first, last, loads.reads(c->tile) && comes_late(*c),
+                       comes_in_pieces(*c), comes_in_boxes(*c)});
     }
   };
   walk(roles.consumer);
+  for (const auto& shared : shared_rings(tiles)) {
+    const RingCandidate& c = *candidate_of(shared.front()->tile);
+    RingPlan& ring = roles.rings.emplace_back();
+    for (const RingTile* x : shared) ring.tiles.push_back(x->tile);
+    ring.in_loop = c.pipelined, ring.asked = c.stages, ring.loop_at = c.loop_at;
+    ring.is_awaited = shared.front()->awaited;
+  }
   for (const BufferPtr& tile : told_) {
     RingPlan& ring = roles.rings.emplace_back();
     ring.tiles = {tile}, ring.told = true;
