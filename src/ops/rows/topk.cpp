@@ -39,14 +39,15 @@ struct TopkInstance {
   bool fills = false, by_vectors = false;  // a row is one whole piece, or whole vectors
   TopkGates gates = TopkGates::none;
   bool normalized = false, sorts = false;  // of which only those at given places are left
+  bool cuts = false;                       // numbers of 32 bits to the bits that a key has beside a column
   auto fields() const {
     return std::tuple(type, joined("t", rows, columns), labelled("k", count), joined("w", together, lanes),
                       labelled("first", is_first), labelled("last", is_last), labelled("fills", fills),
                       labelled("vectors", by_vectors), gates, labelled("normalized", normalized),
-                      labelled("sorts", sorts));
+                      labelled("sorts", sorts), labelled("cuts", cuts));
   }
   // Numbers of 16 bits leave room for the column in their keys, so that one reduction finds both.
-  bool packs() const { return is_first && !sorts && type.bits() == 16; }
+  bool packs() const { return is_first && !sorts && (type.bits() == 16 || cuts); }
   int elements() const { return columns / lanes; }  // of a lane
   int depth() const { return std::min(elements(), count); }
   int vector() const { return by_vectors ? std::min(elements(), 16 / type.bytes()) : 1; }
@@ -92,7 +93,7 @@ void each_comparison(int count, const Body& body) {
 // A warp holds a piece of each of several rows. Each lane puts its own elements in descending order, so that
 // the largest of a row is the first of some lane, which goes on to its next.
 struct Choice {
-  const TopkInstance& c;
+  TopkInstance c;
   Dim rows{"rows"};
   Expr n = c.fills ? Expr(Operand(c.columns)) : Expr(length());
   // Inputs of the first step; other steps read the keys and columns that the previous step selected.
@@ -121,6 +122,7 @@ struct Choice {
     });
     Tiles chosen(c.parts(), c.together, c.width(), u32), places(c.parts(), c.together, c.width(), i32);
     for (int p = 0; p < c.parts(); ++p) fill(chosen[p], 0u), fill(places[p], -1);
+    if (c.cuts) return choose_cut_numbers(keys, columns, chosen, places, row);
     serial(c.count, [&](Index step) { choose_one(keys, columns, chosen, places, step); });
     if (c.packs()) unpack(chosen, places, first);
     if (c.is_last) return write_gates(chosen, places, row);
@@ -162,8 +164,8 @@ struct Choice {
     columns[a](i, j) = select(stays, before, behind), columns[b](i, j) = select(stays, behind, before);
   }
   // Only as many of a lane as are wanted of the row have to follow.
-  void choose_one(Tiles& keys, Tiles& columns, Tiles& chosen, Tiles& places, const Expr& step) const {
-    const Fragment top = reduce_max(keys[0]);
+  Fragment choose_one(Tiles& keys, Tiles& columns, Tiles& chosen, Tiles& places, const Expr& step) const {
+    Fragment top = reduce_max(keys[0]);
     const Fragment at = c.packs() ? clone(top) : first_column(keys[0], columns[0], top);
     parallel(c.together, c.lanes, [&](Index i, Index j) {
       const Expr is_own = c.packs() ? keys[0](i, j) == top(i) : columns[0](i, j) == at(i);
@@ -180,6 +182,45 @@ struct Choice {
         chosen[p](i, j) = select(is_here, top(i), chosen[p](i, j));
         if (!c.packs()) places[p](i, j) = select(is_here, at(i), places[p](i, j));
       });
+    return top;
+  }
+  // Keys that are cut do not tell numbers apart that agree in so many bits: rows in which that matters are
+  // chosen once more by whole keys.
+  void choose_cut_numbers(Tiles& keys, Tiles& columns, Tiles& chosen, Tiles& places, const Expr& row) const {
+    Tiles before(c.parts(), c.together, c.width(), u32);
+    for (int p = 0; p < c.parts(); ++p) fill(before[p], 0u);
+    Fragment previous({c.together}, u32, ~0u);
+    serial(c.count, [&](Index step) {
+      const Fragment top = choose_one(keys, columns, chosen, places, step);
+      for (int p = 0; p < c.parts(); ++p)
+        parallel(before[p], [&](Index i, Index j) {
+          before[p](i, j) = select(j + p * c.width() == step, previous(i), before[p](i, j));
+        });
+      copy(top, previous);
+    });
+    const Fragment next = reduce_max(keys[0]);
+    Fragment doubts(std::vector{c.together, c.width()}, i32, Loc::current());
+    parallel(doubts, [&](Index i, Index j) {
+      Var doubt = 0;
+      for (int p = 0; p < c.parts(); ++p) {
+        const Expr place = j + p * c.width(), own = chosen[p](i, j);
+        const Expr whole = whole_key(row + i, own), last = place == c.count - 1 && agree(own, next(i));
+        const Expr wrong = place > 0 && place < c.count && whole_key(row + i, before[p](i, j)) < whole;
+        doubt += select(wrong || last, 1, 0);
+        places[p](i, j) = unpacked_column(own);
+        chosen[p](i, j) = select(place < c.count, whole, 0u);
+      }
+      doubts(i, j) = doubt;
+    });
+    when(reduce_max(reduce_max(doubts)).scalar() > 0, [&] {
+      Choice exact(*this);
+      exact.c.cuts = false;
+      exact.piece_of_rows(row, 0);
+    }).otherwise([&] { write_gates(chosen, places, row); });
+  }
+  static Expr agree(const Expr& a, const Expr& b) { return ((a ^ b) & ~column_bits) == 0u; }
+  Expr whole_key(const Expr& row, const Expr& packed) const {
+    return key_of_any(x(row, min(unpacked_column(packed), n - 1)));
   }
   // The first of those with the key.
   static Fragment first_column(const Fragment& keys, const Fragment& columns, const Fragment& top) {
@@ -252,6 +293,12 @@ void deal_rows(TopkInstance& step, std::int64_t rows, bool on_gpu) {
   step.rows = std::max(step.rows / warps, step.together) * warps;
 }
 
+// Of more numbers some two agree in the bits of a cut key too often.
+bool cuts_keys(const TopkInstance& step, bool on_gpu) {
+  constexpr int most_cut = 16;
+  return on_gpu && step.is_first && step.is_last && step.type == f32 && step.count <= most_cut;
+}
+
 // The largest of long rows in the order of their places first, by digits of their keys; then in descending
 // order.
 void sort_chosen(const Bound<Topk>& c, TopkInstance step, Launch& launch) {
@@ -282,6 +329,7 @@ void run(const Bound<Topk>& c, Launch& launch) {
     const std::int64_t pieces = (n + step.columns - 1) / step.columns;
     step.is_last = pieces <= 1;
     if (step.is_last) step.gates = c->gates, step.normalized = c->normalized;
+    step.cuts = cuts_keys(step, c.on_gpu());
     const TensorRef keys = kept.empty() ? TensorRef() : kept[kept.size() - 2].ref().reshape({rows, n});
     const TensorRef numbers = kept.empty() ? TensorRef() : kept.back().ref().reshape({rows, n});
     if (step.is_last && step.is_first) return launch(step, topk_program);
