@@ -21,20 +21,6 @@ using namespace ir;
 
 namespace {
 
-// Products of so few rows or columns wait for their other operands: a second text of the loop would be
-// fetched for longer than a branch takes.
-bool has_few_sums(const Body& body) {
-  constexpr std::int64_t few = 16;
-  bool some = false, all = true;
-  for_each_stmt(body, [&](const Stmt& s) {
-    const auto* gemm = as<Gemm>(s);
-    if (!gemm) return;
-    some = true;
-    all &= std::min(gemm->c.extent(0), gemm->c.extent(1)) <= few;
-  });
-  return some && all;
-}
-
 class Delay {
  public:
   Delay(const Roles& roles, const CudaTarget& target, bool few_registers)
@@ -373,7 +359,7 @@ class Delay {
 
   Body steps(const For& steady, const Loc& at) {
     Body result;
-    if (const auto split = has_few_sums(steady.body) ? std::nullopt : split_steps(steady, at)) {
+    if (const auto split = split_steps(steady, at)) {
       result = {statement(split->before, at), statement(split->behind, at)};
       result_.continued.emplace(split->before.index[0].get(), split->behind.index[0].get());
     } else {
