@@ -49,7 +49,8 @@ std::string element_of(const SharedTile& tile, const std::string& offset) {
 std::string ElementPrinter::stride_text(const View& view, std::size_t dim) {
   if (!is_reshaped_view(view)) {
     const std::string stride = fmt::format("{}_s{}", tensors_.at(view.buffer.get()), dim);
-    if (const auto known = stride_of_workspace(*view.buffer, dim)) return std::to_string(*known);
+    const auto known = has_whole_rows(*view.buffer) ? stride_of_workspace(*view.buffer, dim) : std::nullopt;
+    if (known) return std::to_string(*known);
     if (view.buffer.get() != aligned_) return stride;
     if (dim + 1 == view.shape.size()) return "1";
     const bool narrow = dim + narrow_strides >= view.shape.size() && view.buffer->role != Role::workspace;
