@@ -276,8 +276,8 @@ void Program::attend_blocks() {
 // Neighbouring blocks are put on two processors that share their way to memory: the first half of those that
 // begin together become every second one, the others stand between them.
 Expr Program::spread(const Expr& block, const Expr& count) {
-  Expr half = min(count, *processors) / 2;
-  return select(block < half * 2, block / 2 + block % 2 * half, block);
+  Expr half = min(count, *processors) / 2, behind = select(block < *processors / 2, block % 2, 1 - block % 2);
+  return select(block < half * 2, block / 2 + behind * half, block);
 }
 
 void Program::attend_entry(const Expr& x, const Expr& h, const Expr& z) {

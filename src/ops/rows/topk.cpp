@@ -30,10 +30,11 @@ void deal_rows(TopkInstance& step, std::int64_t rows, bool on_gpu) {
   step.rows = std::max(step.rows / warps, step.together) * warps;
 }
 
-// Of more numbers some two agree in the bits of a cut key too often.
+// Of more numbers some two agree in the bits of a cut key too often, and short rows are bound by their bytes.
 bool cuts_keys(const TopkInstance& step, bool on_gpu) {
-  constexpr int most_cut = 16;
-  return on_gpu && step.is_first && step.is_last && step.type == f32 && step.count <= most_cut;
+  constexpr int most_cut = 16, short_row = 128;
+  return on_gpu && step.is_first && step.is_last && step.type == f32 && step.count <= most_cut &&
+         step.columns > short_row;
 }
 
 // The largest of long rows in the order of their places first, by digits of their keys; then in descending
