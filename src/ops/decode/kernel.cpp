@@ -276,7 +276,7 @@ void Program::attend_blocks() {
 // Neighbouring blocks are put on two processors that share their way to memory: the first half of those that
 // begin together become every second one, the others stand between them.
 Expr Program::spread(const Expr& block, const Expr& count) {
-  Expr half = min(count, *processors) / 2, behind = select(block < *processors / 2, block % 2, 1 - block % 2);
+  Expr half = min(count, *processors) / 2, behind = select(block < *processors / 4 * 2, block % 2, 1 - block % 2);
   return select(block < half * 2, block / 2 + behind * half, block);
 }
 
