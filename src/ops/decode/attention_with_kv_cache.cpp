@@ -190,7 +190,10 @@ void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   kernel.shares = c->splits == 0 && kernel.block == 0 && c.dim("queries") <= kernel.queries &&
                   shares_keys(c.call(), tiles, row_bytes(c, kernel), least_bytes_of_shares);
   int splits = planned_splits(c, kernel);
-  kernel.spreads = kernel.shares && splits == 1 && is_one_round(c.call(), tiles);
+  if (kernel.shares && splits == 1 && is_one_round(c.call(), tiles)) {
+    kernel.shares = false;
+    splits = planned_splits(c, kernel);
+  }
   kernel.split = splits > 1 && !kernel.shares;
   kernel.longest_first = kernel.block == 0 && !kernel.shares && deals_longest_first(c.call(), tiles * splits);
   if (kernel.shares) splits = shares_of_splits(c.call(), tiles, splits);
@@ -198,8 +201,7 @@ void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
          {{"scale", program_scale(static_cast<float>(c.real("scale")), c->softcap)},
           {"left", std::min<std::int64_t>(c->left, 1 << 29)},
           {"cap", c->softcap},
-          {"splits", splits},
-          {"processors", planned_gpu_processors(c.call())}});
+          {"splits", splits}});
 }
 
 // That of q, or e4m3.

@@ -17,7 +17,6 @@ CacheTensors::CacheTensors(const CacheKernel& instance) : c(instance) {
   if (c.left) left.emplace(scalar("left", i32));
   if (c.softcap != ScoreCap::none) cap.emplace(scalar("cap", f32));
   if (c.split || c.shares) splits.emplace(scalar("splits", i32));
-  if (c.spreads) processors.emplace(scalar("processors", i32));
   if (c.longest_first || c.shares) declare_list();
   if (c.shares)
     split_results.emplace(queries, heads * group, list->count(), c.features_v());

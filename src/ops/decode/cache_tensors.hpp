@@ -17,7 +17,7 @@ struct CacheTensors {
   Dim batch{"batch"}, queries{"queries"}, heads{"kv_heads"}, group{"group"};
   std::optional<Dim> pages, page_size;  // those of the cache: of rows, sequences and keys
   std::optional<lang::Tensor> q, k, v, out, lse, factors, last, table, lengths, k_scale, v_scale, tree, sinks;
-  std::optional<Expr> scale, left, cap, splits, processors;
+  std::optional<Expr> scale, left, cap, splits;
   std::optional<SplitResults> split_results;
   std::optional<SequenceList> list;
   std::optional<lang::Tensor> choice, counts;

@@ -132,10 +132,11 @@ TEST(Decode, KeysOfManyBlocksAreNotSplit) {
         "queries=1 batch=8 table_width=256 cache_seqlens", "queries=1 batch=8 table_width=2048",
         "queries=16 batch=8 table_width=32"})
     EXPECT_FALSE(is_split(rows)) << rows;
-  EXPECT_TRUE(is_split("queries=1 batch=4 table_width=32"));
+  for (const char* rows :
+       {"queries=1 batch=4 table_width=32", "queries=1 batch=8 table_width=2048 cache_seqlens"})
+    EXPECT_TRUE(is_split(rows)) << rows;
   for (const char* rows : {"queries=1 batch=6 table_width=2048 cache_seqlens",
-                           "queries=1 batch=32 table_width=128 cache_seqlens",
-                           "queries=1 batch=8 table_width=2048 cache_seqlens"})
+                           "queries=1 batch=32 table_width=128 cache_seqlens"})
     EXPECT_TRUE(is_shared(rows)) << rows;
   for (const char* rows :
        {"queries=1 batch=8 table_width=2048", "queries=1 batch=3 table_width=2048 cache_seqlens",

@@ -28,9 +28,7 @@ struct Program : CacheTensors {
     Range rows;
   };
   void attend_part(const Index& x, const Index& h, const Expr& b, const Expr& length);
-  Expr spread(const Expr& block, const Expr& count);
-  void attend_entry(const Expr& x, const Expr& h, const Expr& z);
-  void attend_block(const Expr& x, const Expr& h, const Expr& b, const Expr& length,
+  void attend_block(const Expr& x, const Index& h, const Expr& b, const Expr& length,
                     const std::optional<Part>& part);
   void store(const Block& block, const Fragment& sum, OnlineSoftmax& softmax,
              const std::optional<Part>& part) const;
@@ -263,27 +261,11 @@ void Program::attend_blocks() {
       c.split ? tiles * *splits : tiles, heads, list ? list->count() : Expr(batch),
       [&](Index x, Index h, Index z) {
         if (!list) return attend_part(x, h, z, length_of(z));
-        if (c.spreads) {
-          Expr block = spread(x + tiles * (h + heads * z), tiles * heads * list->count());
-          return attend_entry(block % tiles, block / tiles % heads, block / (tiles * heads));
-        }
-        if (c.shares) return attend_entry(x, h, z);
         const SequenceList::Entry entry = list->entry(z);
-        attend_part(x, h, entry.sequence, entry.length);
+        if (!c.shares) return attend_part(x, h, entry.sequence, entry.length);
+        exit_if(entry.parts == 0);
+        attend_block(x, h, entry.sequence, entry.length, Part{entry.part, entry.parts, z, range(0, queries)});
       });
-}
-
-// Neighbouring blocks are put on two processors that share their way to memory: the first half of those that
-// begin together become every second one, the others stand between them.
-Expr Program::spread(const Expr& block, const Expr& count) {
-  Expr half = min(count, *processors) / 2, behind = select(block < *processors / 4 * 2, block % 2, 1 - block % 2);
-  return select(block < half * 2, block / 2 + behind * half, block);
-}
-
-void Program::attend_entry(const Expr& x, const Expr& h, const Expr& z) {
-  const SequenceList::Entry entry = list->entry(z);
-  exit_if(entry.parts == 0);
-  attend_block(x, h, entry.sequence, entry.length, Part{entry.part, entry.parts, z, range(0, queries)});
 }
 
 // With splits, block x computes split x % splits of a tile.
@@ -294,7 +276,7 @@ void Program::attend_part(const Index& x, const Index& h, const Expr& b, const E
                Part{x % count, count, x % count, range(b * queries, (b + 1) * queries)});
 }
 
-void Program::attend_block(const Expr& x, const Expr& h, const Expr& b, const Expr& length,
+void Program::attend_block(const Expr& x, const Index& h, const Expr& b, const Expr& length,
                            const std::optional<Part>& part) {
   if (lengths) assert_that(length <= room(), cache_is_too_short);
   const Block block(*this, x, h, b, max(length, 0));

@@ -49,7 +49,6 @@ struct CacheKernel {
   bool longest_first = false;  // blocks of long sequences come before those of short ones
   // They do, and a sequence far longer than the mean has several blocks; `splits` are then the shares of all.
   bool shares = false;
-  bool spreads = false;  // there is one round of blocks, of which neighbours share what a processor has
   std::optional<DType> sinks = {};
 
   // A tile of few rows, `most` or fewer, is multiplied transposed: keys, and features of the result, are then
@@ -70,14 +69,14 @@ struct CacheKernel {
         labelled("listed", listed > 0 ? std::optional(listed) : std::nullopt), labelled("mask", mask),
         labelled("counts", counts), labelled("causal", causal), labelled("left", left),
         labelled("tree", tree), softcap, labelled("split", split), labelled("longest_first", longest_first),
-        labelled("shares", shares), labelled("spreads", spreads), labelled("sinks", sinks));
+        labelled("shares", shares), labelled("sinks", sinks));
   }
 };
 
 // Arguments: q, k_cache, v_cache, out, lse; of records, k_cache has their first features, factors and
 // last_features the others; where the instance has them block_table, cache_seqlens, k_scale,
 // v_scale, tree_mask, indices, counts, mask, sinks; scale, with log2(e) unless there is a cap, left, cap,
-// splits, processors.
+// splits.
 lang::Kernel cache_kernel(const CacheKernel& instance);
 
 }  // namespace tegula::ops

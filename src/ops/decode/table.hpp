@@ -74,7 +74,8 @@ bool deals_longest_first(const BoundCall& call, std::int64_t blocks_of_sequence)
 // bytes, and into how many shares, where equal sequences would have so many splits each.
 bool shares_keys(const BoundCall& call, std::int64_t blocks_of_sequence, std::int64_t row_bytes,
                  std::int64_t least_bytes);
-// Whether blocks are no more than processors.
+// Whether blocks are no more than processors. Behind so few of them, others without work would change which
+// processors they get: measured, 8 sequences of 32768 keys take 9 % longer.
 bool is_one_round(const BoundCall& call, std::int64_t blocks_of_sequence);
 int shares_of_splits(const BoundCall& call, std::int64_t blocks_of_sequence, int splits);
 
