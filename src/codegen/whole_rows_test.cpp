@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "codegen/cpu.hpp"
+#include "codegen/cuda_program.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 
@@ -313,6 +314,27 @@ TEST(WholeRows, AreNotFinishedOneByOneWhereTheyLieAcross) {
     return out;
   };
   EXPECT_EQ(first_difference(result(Target::cpu()), result(Target::interpreter()), 0, 0), std::nullopt);
+}
+
+// On a GPU, those of a workspace: strides that are constants, and pieces that ask for their own row.
+TEST(WholeRows, OfWorkspacesAreReadByPieces) {
+  const auto text = [](int columns) {
+    const lang::Kernel program = lang::kernel("rows", [&] {
+      using namespace lang;
+      Dim rows("rows");
+      lang::Tensor x = input("X", {rows, columns}, f32), y = output("Y", {rows, columns}, f32),
+                   own = workspace("own", {rows, columns}, f32);
+      grid(ceildiv(rows, 4), [&](Index i) { copy(load(x.at(i * 4, 0), {4, columns}), own.at(i * 4, 0)); });
+      grid(ceildiv(rows, 4), [&](Index i) { copy(load(own.at(i * 4, 0), {4, columns}), y.at(i * 4, 0)); });
+    });
+    return print_cuda(Signature(program.ir()), {90}).text;
+  };
+  const std::string whole = text(128), odd = text(129);
+  EXPECT_NE(whole.find("load_pack_if<4>(own_"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("* 128"), std::string::npos) << whole;
+  EXPECT_EQ(whole.find("is_aligned<16>(own_"), std::string::npos) << whole;
+  EXPECT_EQ(odd.find("load_pack_if<4>(own_"), std::string::npos) << odd;
+  EXPECT_NE(odd.find("own__s0"), std::string::npos) << odd;
 }
 
 }  // namespace whole_rows_test

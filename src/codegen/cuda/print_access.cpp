@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "codegen/cuda/arithmetic.hpp"
+#include "codegen/cuda/element_limits.hpp"
 #include "codegen/cuda/element_printer.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/element_bits.hpp"
@@ -48,9 +49,11 @@ std::string element_of(const SharedTile& tile, const std::string& offset) {
 std::string ElementPrinter::stride_text(const View& view, std::size_t dim) {
   if (!is_reshaped_view(view)) {
     const std::string stride = fmt::format("{}_s{}", tensors_.at(view.buffer.get()), dim);
+    const auto known = has_whole_rows(*view.buffer) ? stride_of_workspace(*view.buffer, dim) : std::nullopt;
+    if (known) return std::to_string(*known);
     if (view.buffer.get() != aligned_) return stride;
     if (dim + 1 == view.shape.size()) return "1";
-    const bool narrow = dim + narrow_strides >= view.shape.size();
+    const bool narrow = dim + narrow_strides >= view.shape.size() && view.buffer->role != Role::workspace;
     return narrow ? fmt::format("int64_t(int({}))", stride) : stride;
   }
   std::int64_t known = 1;
@@ -261,6 +264,7 @@ Memory ElementPrinter::tensor_memory(const View& view, const std::vector<Expr>* 
 }
 
 void ElementPrinter::require_aligned(const BufferPtr& tensor, int unit) {
+  if (tensor->role == Role::workspace) return;  // where the runtime places it
   int& known = program_.aligned[signature_.position_of(tensor.get())];
   known = std::max(known, unit);
 }

@@ -48,6 +48,22 @@ bool defines(const Body& body, const VariablePtr& v) {
   return found;
 }
 
+std::optional<std::int64_t> stride_of_workspace(const Buffer& tensor, std::size_t dim) {
+  if (tensor.role != Role::workspace || tensor.is_tile()) return std::nullopt;
+  std::int64_t stride = 1;
+  for (std::size_t d = dim + 1; d < tensor.shape.size(); ++d) {
+    if (!is_constant(tensor.shape[d])) return std::nullopt;
+    stride *= constant_value(tensor.shape[d]);
+  }
+  return stride;
+}
+
+bool has_whole_rows(const Buffer& tensor) {
+  if (tensor.rank() < 2) return false;
+  const auto row = stride_of_workspace(tensor, tensor.shape.size() - 2);
+  return row && *row * tensor.type.bytes() % most_bytes == 0;
+}
+
 // The dimensions whose coordinates no statement of the loop finds.
 std::vector<std::size_t> ElementPrinter::dims_known_before(const For& n, const Access& access) const {
   std::vector<std::size_t> result;
@@ -77,9 +93,16 @@ std::vector<std::size_t> ElementPrinter::dims_of_some_pieces(const For& n, const
 
 // Dimensions whose limits cut off rows of a tile that is stored, such as those of the next group, or that are
 // looked up for each row: each piece asks for its own row, and others of the tile are stored as pieces, too.
+// What is loaded from rows that are whole in any call needs no other way beside its pieces then.
 std::vector<std::size_t> ElementPrinter::dims_of_some_rows(const For& n, const Stmt& s) const {
-  const Access* to = as<Load>(s) ? nullptr : access_of(s);
+  const Access* to = access_of(s);
   if (!to || to->view.is_tile()) return {};
+  if (as<Load>(s)) {
+    if (!has_whole_rows(*to->view.buffer)) return {};
+    std::vector<std::size_t> rows = dims_known_before(n, *to);
+    std::erase(rows, to->view.dims.size() - 1);
+    return rows;
+  }
   std::vector<std::size_t> result;
   const std::vector<Expr> at = coordinates(*to);
   const std::vector<VariablePtr> found = rows_found_ ? rows_found_->found() : std::vector<VariablePtr>();

@@ -152,8 +152,9 @@ std::optional<std::vector<const Stmt*>> ElementPrinter::row_accesses(const For& 
 }
 
 // With products, the text for tensors that are elsewhere would do without the copy engine, too. Workspaces
-// have rows of any length, whatever the caller gives.
+// have the rows of the program, whatever the caller gives.
 bool ElementPrinter::supposes_alignment(const Buffer& tensor) const {
+  if (has_whole_rows(tensor)) return true;
   return target_.copy_engine && !any_products_ && !tensor.is_tile() && tensor.role != Role::workspace;
 }
 

@@ -271,8 +271,9 @@ void Program::attend_blocks() {
 // With splits, block x computes split x % splits of a tile.
 void Program::attend_part(const Index& x, const Index& h, const Expr& b, const Expr& length) {
   if (!c.split) return attend_block(x, h, b, length, {});
-  attend_block(x / *splits, h, b, length,
-               Part{x % *splits, *splits, x % *splits, range(b * queries, (b + 1) * queries)});
+  Expr count = max(*splits, 1);
+  attend_block(x / count, h, b, length,
+               Part{x % count, count, x % count, range(b * queries, (b + 1) * queries)});
 }
 
 void Program::attend_block(const Expr& x, const Index& h, const Expr& b, const Expr& length,

@@ -23,9 +23,10 @@ SplitResults::SplitResults(const Expr& tokens, const Expr& heads, const Expr& sp
       lse_(workspace("split_lse", {heads, tokens, splits}, f32)) {}
 
 Range SplitResults::steps(const Range& all, const Expr& split, const Expr& splits) {
-  Expr begin = all.begin, end = all.end, each = ceildiv(max(end - begin, 0), splits),
-       first = begin + split * each;
-  return range(first, min(first + each, end));
+  Expr begin = all.begin, end = all.end;
+  const Var each = ceildiv(max(end - begin, 0), max(splits, 1)), first = begin + split * each,
+            last = min(first + each, end);
+  return range(first, last);
 }
 
 Tensor SplitResults::out(const Range& rows, const Subscript& heads, const Expr& split) const {

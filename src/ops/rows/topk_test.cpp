@@ -1,6 +1,8 @@
 // What the sweep over tables does not say of the largest of rows: special values, ties, several steps.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
@@ -44,6 +46,38 @@ TEST(Topk, OfShortRowsTakesTheFirstOfEqualOnes) {
       const OptionValues options{{"count", row.count}, {"gates", std::string("softmax")}};
       const Tensors results = call_by_name(schema, {{"x", x}}, options, target);
       EXPECT_EQ(faults_of(judge_call(schema, {{"x", x}}, options, results)), "") << row.n << " " << row.count;
+    }
+  }
+}
+
+// Columns of the largest of each row of `n`, the first of equal ones first.
+std::vector<std::int32_t> largest(const std::vector<float>& values, std::int64_t n, std::int64_t count) {
+  std::vector<std::int32_t> result, order(static_cast<std::size_t>(n));
+  for (auto row = values.begin(); row != values.end(); row += n) {
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return row[a] > row[b]; });
+    result.insert(result.end(), order.begin(), order.begin() + count);
+  }
+  return result;
+}
+
+// Numbers of f32 that differ in the last bits only, or are equal, among the chosen and where the choice ends.
+TEST(Topk, TellsNumbersApartThatAgreeInTheirFirstBits) {
+  struct Row {
+    std::int64_t rows, n, count;
+    float between;
+  };
+  for (const Row& row : {Row{2050, 128, 8, 0x1p-20f}, Row{2049, 100, 1, 0x1p-23f}, Row{130, 256, 8, 0x1p-13f},
+                         Row{65, 257, 16, 0x1p-16f}, Row{9, 512, 8, 0x1p-12f}, Row{3, 1000, 5, -0x1p-18f}}) {
+    std::vector<float> values;
+    for (const std::int32_t i :
+         Tensor::random_integers({row.rows * row.n}, i32, 3, 0, 200).values<std::int32_t>())
+      values.push_back((1 + static_cast<float>(i) * row.between) * (i % 7 == 0 ? -1.f : 1.f));
+    const Tensor x = Tensor::from(values).reshape({row.rows, row.n});
+    const std::vector<std::int32_t> expected = largest(values, row.n, row.count);
+    for (const Target target : {Target::cpu(), Target::emulated_sm90()}) {
+      const TopkResult result = topk(x, row.count, {.gates = TopkGates::softmax, .target = target});
+      EXPECT_EQ(result.indices.values<std::int32_t>(), expected) << row.n << " " << row.count;
     }
   }
 }

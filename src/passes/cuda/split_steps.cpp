@@ -83,9 +83,24 @@ std::size_t only_branch(const Body& body) {
   return result;
 }
 
+// Products of so few rows or columns wait for their other operands: a second text of the loop would be
+// fetched for longer than a branch takes.
+bool has_few_sums(const Body& body) {
+  constexpr std::int64_t few = 16;
+  bool some = false, all = true;
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    if (!gemm) return;
+    some = true;
+    all &= std::min(gemm->c.extent(0), gemm->c.extent(1)) <= few;
+  });
+  return some && all;
+}
+
 }  // namespace
 
 std::optional<SplitSteps> split_steps(const For& loop, const Loc& at) {
+  if (has_few_sums(loop.body)) return std::nullopt;
   const std::size_t place = only_branch(loop.body);
   if (place == loop.body.size()) return std::nullopt;
   const auto& branch = *as<If>(loop.body[place]);

@@ -12,7 +12,8 @@ struct SplitSteps {
 };
 
 // Empty unless the body has exactly one branch whose condition, once true, stays true: a comparison of
-// integers that are affine in the index, or an equality that holds in the last step alone.
+// integers that are affine in the index, or an equality that holds in the last step alone. Empty, too, where
+// products have few rows or columns.
 std::optional<SplitSteps> split_steps(const ir::For& loop, const Loc& at);
 
 }  // namespace tegula::passes

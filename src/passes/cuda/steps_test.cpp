@@ -121,6 +121,35 @@ TEST(SplitSteps, LeavesOtherLoopsWhole) {
   }
 }
 
+// Loops whose products have few rows or columns wait for operands, whatever they mask.
+TEST(SplitSteps, LeavesProductsOfFewRowsWhole) {
+  for (const int rows : {8, 16, 32}) {
+    const lang::Kernel program = kernel("products", [&] {
+      Expr limit = scalar("limit", i32);
+      Tensor X = input("X", {144, 64}, bf16), Q = input("Q", {rows, 64}, bf16), Y = output("Y", {rows}, f32);
+      grid(1, [&](Index) {
+        Fragment sum({rows}, f32, 0);
+        Shared q({rows, 64}, bf16), x({64, 64}, bf16);
+        copy(Q.at(0, 0), q);
+        serial(9, [&](Index j) {
+          copy(X.at(j * 16, 0), x);
+          Fragment scores({rows, 64}, f32, 0);
+          gemm(q, x.T(), scores);
+          when(j * 16 + 64 > limit, [&] { mask(scores); });
+          reduce_sum(scores, sum);
+        });
+        copy(sum, Y.at(0));
+      });
+    });
+    ir::for_each_stmt(*program.ir(), [&](const ir::Stmt& s) {
+      const auto* loop = ir::as<ir::For>(s);
+      if (loop && loop->kind == ir::LoopKind::serial) {
+        EXPECT_EQ(bool(split_steps(*loop, loop->begin[0]->at)), rows > 16) << rows;
+      }
+    });
+  }
+}
+
 TEST(LaneSums, AreScaledAndAddedToOnly) {
   using Body = void (*)(Expr, Index, Fragment&, Fragment&);
   struct Case {
