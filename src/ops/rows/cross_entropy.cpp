@@ -165,6 +165,8 @@ struct Loss {
       const Expr row = block * tile.rows;
       const TileLabels own(tile, labels, row, ignored);
       Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32), most = reduce_max(x);
+      // Of a row of -inf, no difference is NaN: its sum is 0, and lse -inf.
+      parallel(most, [&](Index i) { most(i) = max(most(i), std::numeric_limits<float>::lowest()); });
       Fragment lse = reduce_sum(map(x, [&](Index i, Index j) { return exp2((x(i, j) - most(i)) * log2e); }));
       parallel(lse, [&](Index i) { lse(i) = log(lse(i)) + most(i); });
       copy(lse, all_lse.at(row));
