@@ -5,6 +5,7 @@
 
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/rows/cast_fp8_kernel.hpp"
+#include "ops/rows/maps.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -172,6 +173,9 @@ const OperatorSchema& cast_fp8_schema() {
                      {"block_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block"},
                      {"tensor_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=tensor"},
                      {"groups_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block offsets groups=64"}})
+          .maps(row_maps({.rows = "m",
+                          .width = "n",
+                          .kinds = {"", "scaling=block", "scaling=tensor", "power_of_two", "f32"}}))
           .run(cast_plan, cast_fp8_program, cast_formula);
   return table;
 }
