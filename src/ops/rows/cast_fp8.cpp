@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/rows/cast_fp8_kernel.hpp"
@@ -32,7 +33,17 @@ CastFp8Kernel cast_plan(const Bound<CastFp8>& c) {
     made.columns = columns_of_tile(c.dim("n"));
     made.by_elements = made.columns && !c.on_gpu();
   }
+  const TensorRef &x = c["x"], &out = c["out"];
+  made.as_row = made.scaling == Fp8Scaling::tensor && c.on_gpu() && is_contiguous(x) && is_contiguous(out) &&
+                nelements(x) < std::numeric_limits<std::int32_t>::max();
+  if (made.as_row) made.columns = CastFp8Kernel::elements;
   return made;
+}
+void cast(const Bound<CastFp8>& c, Launch& launch) {
+  const CastFp8Kernel kernel = cast_plan(c);
+  if (!kernel.as_row) return launch(kernel, cast_fp8_program);
+  const auto row = [&](const char* name) { return c[name].reshape({1, 1, nelements(c[name])}); };
+  launch(kernel, cast_fp8_program, {{"elements", row("x")}, {"results", row("out")}});
 }
 UncastFp8Kernel uncast_plan(const Bound<UncastFp8>& c) {
   return {c->scaling, c->out_dtype, c.has("offsets")};
@@ -176,7 +187,7 @@ const OperatorSchema& cast_fp8_schema() {
           .maps(row_maps({.rows = "m",
                           .width = "n",
                           .kinds = {"", "scaling=block", "scaling=tensor", "power_of_two", "f32"}}))
-          .run(cast_plan, cast_fp8_program, cast_formula);
+          .run(cast, cast_formula);
   return table;
 }
 

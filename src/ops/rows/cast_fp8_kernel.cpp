@@ -90,11 +90,13 @@ struct GroupsOfRows {
 
 struct Cast {
   const CastFp8Kernel& c;
-  Dim batch{"batch"}, m{"m"}, n{"n"};
-  Tensor x = input("x", {batch, m, n}, c.type);
-  Expr columns = ceildiv(n, group);
+  Operand batch = c.as_row ? Operand(1) : Operand(Dim{"batch"}),
+          m = c.as_row ? Operand(1) : Operand(Dim{"m"});
+  Dim n{"n"};
+  Tensor x = input(c.as_row ? "elements" : "x", {batch, m, n}, c.type);
+  Expr columns = ceildiv(n, c.as_row ? c.width() : group);
 
-  Tensor result() const { return output("out", {batch, m, n}, e4m3); }
+  Tensor result() const { return output(c.as_row ? "results" : "out", {batch, m, n}, e4m3); }
   template <class Body>
   void tiles(const Body& body) const {
     grid(ceildiv(n, c.width()), ceildiv(m, c.rows()), batch, [&](Index column, Index row, Index b) {
@@ -177,19 +179,22 @@ struct Cast {
     });
   }
   // The first reading is by as many blocks as run at a time, each with a largest element of its own; the
-  // second begins with what was read last, which the cache still holds.
+  // second begins with what was read last, which the cache still holds. Tiles are numbered.
+  Window tile_of(const Tensor& tensor, const Expr& number) const {
+    if (c.as_row) return tensor.slice(0).at(0, number * c.width());
+    const Expr rows = ceildiv(m, c.rows()), row = number / columns;
+    return tensor.slice(row / rows).at(row % rows * c.rows(), number % columns * group);
+  }
   void as_one() const {
     Tensor out = result(), scales = output("scale", {1}, f32);
     Tensor largest = workspace("largest", {1}, f32, {.zero = true});
-    Expr rows = ceildiv(m, c.rows()), tiles = columns * rows * batch;
+    Expr tiles = columns * ceildiv(m, c.rows()) * batch;
     Expr blocks = min(tiles, processors() * blocks_of_a_processor);
     const auto tile = [&](const Expr& number) {
-      return load(
-          x.slice(number / columns / rows).at(number / columns % rows * c.rows(), number % columns * group),
-          {c.rows(), group}, f32);
+      return load(tile_of(x, number), {c.rows(), c.width()}, f32);
     };
     grid(blocks, [&](Index block) {
-      Fragment most({c.rows(), group}, f32, 0);
+      Fragment most({c.rows(), c.width()}, f32, 0);
       pipelined(ceildiv(tiles - block, blocks), {.stages = 3}, [&](Index step) {
         Fragment values = tile(block + step * blocks);
         parallel(most, [&](Index i, Index j) { most(i, j) = max(most(i, j), abs(values(i, j))); });
@@ -202,8 +207,7 @@ struct Cast {
       Fragment values = tile(number);
       Expr factor = 1.f / fp8_scale(largest(0), c.power_of_two);
       parallel(values, [&](Index i, Index j) { values(i, j) *= factor; });
-      copy(values, out.slice(number / columns / rows)
-                       .at(number / columns % rows * c.rows(), number % columns * group));
+      copy(values, tile_of(out, number));
     });
   }
 };
