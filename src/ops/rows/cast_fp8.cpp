@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/rows/cast_fp8_kernel.hpp"
@@ -35,15 +34,25 @@ CastFp8Kernel cast_plan(const Bound<CastFp8>& c) {
   }
   const TensorRef &x = c["x"], &out = c["out"];
   made.as_row = made.scaling == Fp8Scaling::tensor && c.on_gpu() && is_contiguous(x) && is_contiguous(out) &&
-                nelements(x) < std::numeric_limits<std::int32_t>::max();
+                nelements(x) >= CastFp8Kernel::elements;
   if (made.as_row) made.columns = CastFp8Kernel::elements;
   return made;
 }
 void cast(const Bound<CastFp8>& c, Launch& launch) {
   const CastFp8Kernel kernel = cast_plan(c);
   if (!kernel.as_row) return launch(kernel, cast_fp8_program);
-  const auto row = [&](const char* name) { return c[name].reshape({1, 1, nelements(c[name])}); };
-  launch(kernel, cast_fp8_program, {{"elements", row("x")}, {"results", row("out")}});
+  const std::int64_t all = nelements(c["x"]), rest = all % kernel.width();
+  const auto part = [&](const char* name, std::int64_t begin, std::int64_t end) {
+    return c[name].reshape({all}).slice(0, begin, end);
+  };
+  const auto tiles = [&](const char* name) {
+    return part(name, 0, all - rest).reshape({all / kernel.width(), kernel.width()});
+  };
+  launch(kernel, cast_fp8_program,
+         {{"elements", tiles("x")},
+          {"rest", part("x", all - rest, all)},
+          {"results", tiles("out")},
+          {"rest_results", part("out", all - rest, all)}});
 }
 UncastFp8Kernel uncast_plan(const Bound<UncastFp8>& c) {
   return {c->scaling, c->out_dtype, c.has("offsets")};

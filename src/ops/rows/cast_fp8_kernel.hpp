@@ -32,7 +32,8 @@ double exact_fp8_scale(double magnitude, bool power_of_two);
 
 // Arguments: x and out [batch, m, n], and scale, with one for every group of features of a row, for every
 // block, or one. Of groups also their offsets; tokens then go to out [groups, rows of a group, n]. As a row,
-// `elements` [1, 1, n] and `results` in place of x and out.
+// in place of x and out `elements` and `results` [tiles, elements of one], and what is left, `rest` and
+// `rest_results`.
 lang::Kernel cast_fp8_program(const CastFp8Kernel& instance);
 
 // The other way.

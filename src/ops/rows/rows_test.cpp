@@ -264,6 +264,28 @@ TEST(CrossEntropy, OfTheLargestVocabularies) {
   }
 }
 
+// One scale has no shape: only what lies apart, or is too little for a tile, is met by rows and columns.
+TEST(CastFp8, WithOneScaleTakesWhatLiesTogetherAsTiles) {
+  const Tensor all = Tensor::random_normal({37, 401}, bf16, 1);
+  const OperatorSchema& schema = find_schema("cast_fp8");
+  const OptionValues options{{"scaling", parse_option(schema, "scaling", "tensor")}};
+  const auto check = [&](const TensorRef& x, bool as_tiles) {
+    const Tensors inputs{{"x", Tensor::adopt(x, std::make_shared<Tensor>(all))}};
+    EXPECT_EQ(explain("cast_fp8", inputs, {{"scaling", "tensor"}}, Target::cuda())[0].kernel.find("_row") !=
+                  std::string::npos,
+              as_tiles)
+        << describe(x);
+    for (const Target target : test_targets())
+      EXPECT_EQ(faults_of(judge_call(schema, inputs, options, call_by_name(schema, inputs, options, target))),
+                "")
+          << describe(x) << target.name();
+  };
+  check(all, true);
+  check(all.ref().slice(0, 3, 30), true);
+  check(all.ref().slice(1, 0, 400), false);
+  check(all.ref().slice(0, 0, 2), false);
+}
+
 TEST(Rope, RefusesPositionsOutsideOfItsTables) {
   const Tensor x = Tensor::random_normal({2, 1, 4}, f32, 1), angles = Tensor::zeros({3, 2}, f32);
   const auto call = [&](const std::vector<int>& positions) {
