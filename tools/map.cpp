@@ -114,60 +114,84 @@ double seconds_of_call(const std::function<void()>& call, Target target) {
       .median();
 }
 
-// Random numbers of a tensor that is only timed: large ones repeat them, since drawing takes longer than the
-// call.
-Tensor timed_values(const ops::OperatorSchema& schema, const ops::ExampleCall& call, std::size_t number) {
+// Inputs of a call that is only timed. Large ones repeat some random numbers where they are: to draw and to
+// bring all takes longer than the call.
+struct TimedInputs {
+  ops::Tensors tensors;
+  ops::Tensors known;  // on this machine, the large ones without memory
+};
+
+std::optional<Tensor> drawn_numbers(const ops::ExampleCall& call, const ops::OperatorSchema& schema,
+                                    const ops::TensorSpec& tensor, std::size_t number) {
   constexpr std::int64_t most = 1 << 18;
-  const ops::TensorSpec& tensor = schema.tensors[number];
-  const Shape shape = call.shape(schema, tensor);
   const DType type = call.type_of(schema, tensor);
-  const Tensor result = Tensor::empty(shape, type);
-  const std::int64_t count = result.nelements();
-  if (count <= most || !type.is_floating() || tensor.values || tensor.packs || tensor.low)
-    return call.values(schema, tensor, number);
-  const Tensor drawn = Tensor::random_normal({most}, type, number);
-  const TensorRef all = result.ref().reshape({count});
-  for (std::int64_t begin = 0; begin < count; begin += most) {
-    const std::int64_t n = std::min(most, count - begin);
-    copy_elements(drawn.ref().slice(0, 0, n), all.slice(0, begin, begin + n));
-  }
-  return result;
+  const bool of_any_kind = type.is_floating() && !tensor.low,
+             of_bytes = type.bits() == 8 && !type.is_floating();
+  if (nelements(call.shape(schema, tensor)) <= most || tensor.values || tensor.packs) return std::nullopt;
+  if (of_any_kind) return Tensor::random_normal({most}, type, number);
+  if (of_bytes) return Tensor::random_integers({most}, i32, number, 0, type.is_boolean() ? 2 : 100).to(type);
+  return std::nullopt;
 }
 
-// Inputs of a call in the memory of this machine.
-ops::Tensors host_inputs(const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
-  ops::Tensors inputs;
-  for (std::size_t i = 0; i < schema.inputs; ++i)
-    if (const ops::TensorSpec& tensor = schema.tensors[i];
-        !tensor.optional || call.given.contains(tensor.name))
-      inputs.emplace(tensor.name, timed_values(schema, call, i));
+// A tensor there that lies as `described`; its memory repeats the numbers.
+Tensor repeating(const Tensor& numbers, TensorRef described, const Device& device) {
+  std::int64_t count = 1;
+  for (std::size_t dim = 0; dim < described.shape.size(); ++dim)
+    count += (described.shape[dim] - 1) * described.strides[dim];
+  const Tensor storage = Tensor::empty({count}, numbers.dtype(), device);
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    return storage.ref().slice(0, begin, std::min(end, count));
+  };
+  std::int64_t known = std::min(count, numbers.nelements());
+  copy_elements(numbers.ref().slice(0, 0, known), part(0, known));
+  for (; known < count; known *= 2)
+    copy_elements(part(0, std::min(known, count - known)), part(known, 2 * known));
+  described.data = storage.ref().data, described.device = device;
+  return Tensor::adopt(described, std::make_shared<Tensor>(storage));
+}
+
+TimedInputs drawn_inputs(Device device, const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
+  TimedInputs inputs;
+  for (std::size_t i = 0; i < schema.inputs; ++i) {
+    const ops::TensorSpec& tensor = schema.tensors[i];
+    if (tensor.optional && !call.given.contains(tensor.name)) continue;
+    const ops::Strides strides = call.strides_of(schema, tensor);
+    if (const auto numbers = drawn_numbers(call, schema, tensor, i)) {
+      const TensorRef described = ops::described_as(strides, numbers->dtype(), call.shape(schema, tensor));
+      inputs.tensors.emplace(tensor.name, repeating(*numbers, described, device));
+      inputs.known.emplace(tensor.name, Tensor::adopt(described, nullptr));
+    } else {
+      const Tensor values = call.values(schema, tensor, i);
+      inputs.tensors.emplace(tensor.name, ops::laid_out(strides, values, device));
+      inputs.known.emplace(tensor.name, values);
+    }
+  }
   return inputs;
 }
 
-// The same where the call runs; the results that a gradient needs are the operator's own, there.
-ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call,
-                       const ops::Tensors& host) {
+// The same; the results that a gradient needs are the operator's own, there.
+TimedInputs inputs_on(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
   const Device device = target.device() == DeviceKind::cuda ? Device::cuda() : Device::cpu();
-  ops::Tensors inputs, own;
-  for (const auto& [name, tensor] : host)
-    inputs.emplace(name, ops::laid_out(call.strides_of(schema, *schema.find_tensor(name)), tensor, device));
+  TimedInputs result = drawn_inputs(device, schema, call);
+  ops::Tensors &inputs = result.tensors, own;
   const ops::OperatorSchema* forward = schema.forward();
-  if (forward == nullptr) return inputs;
+  if (forward == nullptr) return result;
   ops::OptionValues options;
   for (const auto& [name, value] : call.options)
     if (forward->find_option(name) != nullptr) options.emplace(name, value);
   for (const auto& [name, tensor] : inputs)
     if (const auto* spec = forward->find_tensor(name); spec != nullptr && !spec->output)
       own.emplace(name, tensor);
-  for (auto& [name, result] : ops::call_by_name(*forward, own, options, target))
-    if (inputs.contains(name)) inputs.insert_or_assign(name, result);
-  return inputs;
+  for (auto& [name, out] : ops::call_by_name(*forward, own, options, target))
+    if (inputs.contains(name)) inputs.insert_or_assign(name, out);
+  return result;
 }
 
 PointWork measure_point(const ops::OperatorSchema& schema, const ops::ExampleCall& call, Target target,
                         MapPoint& point) {
-  const ops::Tensors host = host_inputs(schema, call), inputs = inputs_on(target, schema, call, host);
-  const ops::CheckedCall checked(schema, host, call.options);
+  const TimedInputs timed = inputs_on(target, schema, call);
+  const ops::Tensors& inputs = timed.tensors;
+  const ops::CheckedCall checked(schema, timed.known, call.options);
   PointWork work{.flops = checked.bound.flops(), .bytes = checked.bound.bytes()};
   {
     RecordedCalls recorded;
@@ -246,8 +270,7 @@ Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Ta
     const auto i = static_cast<std::size_t>(number);
     try_point(map.points[i], [&] {
       const ops::ExampleCall call = call_of(schema, calls, i);
-      const ops::Tensors inputs = inputs_on(target, schema, call, host_inputs(schema, call));
-      ops::call_by_name(schema, inputs, call.options, target);
+      ops::call_by_name(schema, inputs_on(target, schema, call).tensors, call.options, target);
     });
   });
   Rates best;

@@ -123,6 +123,18 @@ double chosen(const Bound<BlockSparseGemm>& c) {
   return 2 * sum;
 }
 
+std::vector<CallMap> maps() {
+  const std::string base = "m=4096 n=4096 k=4096 blocks_m=32 blocks_n=32 blocks_k=64 bf16";
+  const auto blocks = [](const char* dim) {
+    std::vector<std::string> result;
+    for (const int block : {16, 32, 48, 64, 96, 128, 192, 256})
+      result.push_back(fmt::format("block_{0}={1} blocks_{0}={2}", dim, block, (4096 + block - 1) / block));
+    return result;
+  };
+  return {{"blocks", base, blocks("m"), blocks("n")},
+          {"depths", base, blocks("k"), {"", "transpose_b", "f16", "f32", "out_dtype=f32"}}};
+}
+
 const OptionRule block = between(16, 1 << 20, "a multiple of 16", "give masks of such blocks");
 
 }  // namespace
@@ -157,6 +169,7 @@ const OperatorSchema& block_sparse_gemm_schema() {
                {"bf16", "m=130 k=200 n=72 blocks_m=2 blocks_n=1 blocks_k=4 bf16 transpose_b out_dtype=f32"}})
           .measured(
               {{"8192_bf16", "m=8192 n=8192 k=8192 blocks_m=64 blocks_n=32 blocks_k=128 bf16 block_n=256"}})
+          .maps(maps())
           .run(plan, program, formula);
   return table;
 }

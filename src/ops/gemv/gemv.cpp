@@ -158,6 +158,11 @@ const OperatorSchema& gemv_schema() {
                      {"16384_f16", "m=16384 k=16384 f16"},
                      {"8192_transposed", "m=8192 k=8192 bf16 transpose_a"},
                      {"64x1024_bf16", "batch=64 m=1024 k=1024 bf16"}})
+          .maps({{"shapes",
+                  "bf16",
+                  {"k=64", "k=512", "k=1000", "k=1024", "k=4096", "k=4097", "k=8192", "k=14336", "k=65536"},
+                  {"m=8192", "m=8191", "m=1000", "m=65536", "m=8192 transpose_a", "m=8191 transpose_a",
+                   "m=65536 transpose_a", "batch=16 m=1000"}}})
           .run(run, formula);
   return table;
 }

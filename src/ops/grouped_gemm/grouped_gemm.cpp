@@ -5,6 +5,7 @@
 #include "ops/grouped_gemm/kernel.hpp"
 #include "ops/pieces/precision.hpp"
 #include "ops/products/groups_table.hpp"
+#include "ops/products/maps.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/schema/schema.hpp"
 
@@ -112,6 +113,7 @@ const OperatorSchema& grouped_gemm_schema() {
                      {"16_ragged", "groups=16 m=16384 k=4096 n=2048 offsets bf16 transpose_b"},
                      {"128_experts", "groups=128 m=65536 k=2048 n=768 offsets bf16 transpose_b"},
                      {"8x1024_masked", "groups=8 m=1024 k=7168 n=4096 counts bf16 transpose_b"}})
+          .maps(group_maps({"offsets bf16 transpose_b"}))
           .run(plan, grouped_gemm_program, formula);
   return table;
 }
@@ -136,6 +138,7 @@ const OperatorSchema& grouped_gemm_weights_schema() {
                      {"added_bf16", "groups=2 m=100 k=24 n=136 bf16 c:f32"},
                      {"f16", "groups=4 m=33 k=65 n=20 f16 out_dtype=f16"}})
           .measured({{"8x2048", "groups=8 m=16384 k=4096 n=4096 bf16"}})
+          .maps(group_maps({"bf16"}))
           .run(weights_plan, grouped_weights_program, weights_formula);
   return table;
 }

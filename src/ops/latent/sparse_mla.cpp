@@ -44,6 +44,22 @@ void formula(const Bound<SparseMla>& c, Exact& exact) {
 
 }  // namespace
 
+std::vector<CallMap> sparse_mla_maps() {
+  const std::string base = "queries=2048 keys=8192 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=1024";
+  return {{"heads",
+           base,
+           {"group=1", "group=8", "group=16", "group=20", "group=32", "group=64", "group=96", "group=128"},
+           {"", "d=512", "queries=1024 entries=2048", "entries=1000", "entries=64", "counts", "sinks:f32",
+            "causal", "f16"}},
+          // Lists of as many entries in all.
+          {"queries",
+           base,
+           {"queries=1 entries=2048", "queries=16 entries=2048", "queries=64 entries=2048",
+            "queries=133 entries=2048", "queries=512 entries=2048", "queries=1024", "queries=2048",
+            "queries=2048 entries=512", "queries=4096 entries=512"},
+           {"", "group=16", "group=128", "d=512"}}};
+}
+
 const OperatorSchema& sparse_mla_schema() {
   using Op = SparseMla;
   static const OperatorSchema table =
@@ -83,6 +99,7 @@ const OperatorSchema& sparse_mla_schema() {
                       "queries=4096 keys=32768 kv_heads=1 group=16 d=576 d_v=512 bf16 entries=2048"},
                      {"decode_128_heads",
                       "queries=16 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
+          .maps(sparse_mla_maps())
           .run(run, formula);
   return table;
 }

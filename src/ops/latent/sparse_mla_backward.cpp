@@ -235,6 +235,7 @@ const OperatorSchema& sparse_mla_backward_schema() {
                 "queries=8192 keys=8192 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
                {"4096_128_heads",
                 "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
+          .maps(sparse_mla_maps())
           .run(run, formula);
   return table;
 }

@@ -12,6 +12,9 @@ struct SparseMlaBackward : SparseMlaOptions, SparseMlaBackwardOptions {
   TensorRef dout = {}, q = {}, kv = {}, indices = {}, out = {}, lse = {};
 };
 
+// Calls between and around the examples of both.
+std::vector<CallMap> sparse_mla_maps();
+
 inline constexpr const char* latent_query_dims = "[batch] queries (kv_heads*group) d";
 inline constexpr const char* latent_out_dims = "[batch] queries (kv_heads*group) d_v";
 inline constexpr const char* latent_lse_dims = "[batch] queries (kv_heads*group)";

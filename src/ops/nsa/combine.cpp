@@ -142,6 +142,11 @@ const OperatorSchema& nsa_combine_schema() {
                      {"batched_bf16", "...=2,3,5 d=128 branches=3 bf16 gates:f32 window"}})
           .measured({{"65536x16_bf16", "...=65536,16 d=128 branches=3 bf16 window"},
                      {"8192x64_bf16", "...=8192,64 d=128 branches=3 bf16 window"}})
+          .maps({{"features",
+                  "...=16384,16 branches=3 bf16",
+                  {"d=20", "d=32", "d=64", "d=80", "d=96", "d=100", "d=127", "d=128", "d=192", "d=256"},
+                  {"window", "branches=2", "window ...=262144", "window ...=260000,1", "window f16",
+                   "window f32", "window gates:f32"}}})
           .run(combine_plan, combine_forward, combine_formula<Exact>);
   return table;
 }

@@ -187,6 +187,18 @@ std::vector<Example> decode_examples() {
        "block_size=6 count=2 first_blocks=0 local_blocks=0 window=4"}};
 }
 
+// Whole caches are the bound of bytes, of which a call reads a part: those of a map have as many keys.
+std::vector<CallMap> decode_maps() {
+  const std::string base =
+      "batch=32 queries=1 keys=8192 entries=511 kv_heads=4 group=16 d=128 d_v=128 bf16 branches=3";
+  return {{"heads",
+           base,
+           {"kv_heads=64 group=1 batch=2", "kv_heads=16 group=4 batch=8", "kv_heads=8 group=8 batch=16",
+            "kv_heads=4", "kv_heads=2 group=32 batch=64", "kv_heads=1 group=64 batch=128",
+            "kv_heads=1 group=20 batch=128"},
+           {"", "queries=2", "queries=4", "d=192", "d=64 d_v=64", "layout=bhsd", "block_size=32", "f16"}}};
+}
+
 // Keys that tokens meet, of each head.
 constexpr const char* keys_met = "(entries + min(count*block_size, keys) + min(window, keys))";
 
@@ -209,6 +221,7 @@ const OperatorSchema& nsa_decode_schema() {
           .measured({{"8192_bf16",
                       "batch=32 queries=1 keys=8192 entries=511 kv_heads=4 group=16 d=128 d_v=128 bf16 "
                       "branches=3"}})
+          .maps(decode_maps())
           .run(run, formula);
   return table;
 }

@@ -278,6 +278,35 @@ std::vector<Example> quantised_measured() {
       {"int8_4096", "...=4096 k=8192 n=8192 groups=1 group=0 format=int8 b:i8"}};
 }
 
+std::vector<CallMap> quantised_maps() {
+  const std::string base = "...=16 k=4096 n=8192 f16 packed";
+  const std::vector<std::string> formats{"groups=32",
+                                         "groups=32 bf16 format=uint4 zeros:bf16",
+                                         "groups=128 format=mxfp4 scales:u8",
+                                         "groups=256 format=nvfp4 scales:e4m3",
+                                         "groups=1 group=0 format=int8 b:i8 packed=false",
+                                         "groups=1 group=0 format=ternary scales:f32 packed=false",
+                                         "groups=128 e4m3 format=mxfp4 scales:u8 row_scale",
+                                         "groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale "
+                                         "packed=false"};
+  return {{"rows",
+           base,
+           {"...=1", "...=2", "...=4", "...=8", "...=16", "...=24", "...=32", "...=48", "...=64", "...=96",
+            "...=128", "...=256", "...=512", "...=1024", "...=4096"},
+           formats},
+          {"groups",
+           base,
+           {"group=0 groups=1", "group=32 groups=128", "group=64 groups=64", "group=128 groups=32",
+            "group=256 groups=16", "group=16 groups=256"},
+           {"", "...=1", "...=64", "...=256", "...=4096", "packed=false", "packed=false ...=1",
+            "packed=false ...=256"}},
+          {"shapes",
+           base + " groups=32",
+           {"n=512", "n=1024", "n=4096", "n=4097", "n=8192", "n=14336"},
+           {"", "...=1", "...=64", "...=256", "k=2048 groups=16", "k=14336 groups=112",
+            "k=14336 groups=112 ...=1", "packed=false k=4064 groups=32"}}};
+}
+
 }  // namespace
 
 const OperatorSchema& quantised_gemm_schema() {
@@ -315,6 +344,7 @@ const OperatorSchema& quantised_gemm_schema() {
           .flops("2*rows*n*k")
           .examples(quantised_examples())
           .measured(quantised_measured())
+          .maps(quantised_maps())
           .run(run, formula);
   return table;
 }

@@ -121,6 +121,12 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
                       "row_weights"},
                      {"gpt_oss_decode",
                       "groups=32 m=64 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias"}})
+          .maps({{"rows",
+                  "groups=32 k=2880 n=2880 blocks=90 offsets packing=even format=mxfp4 scales:u8 packed",
+                  {"m=128", "m=256", "m=512", "m=1000", "m=1024", "m=4096", "m=16384", "m=65536"},
+                  {"", "bias row_weights", "packing=random", "packing=one_long", "packed=false",
+                   "e4m3 row_scale", "f16", "k=2944 blocks=23 format=int4 scales:bf16",
+                   "k=2944 blocks=23 format=int4 scales:bf16 packed=false"}}})
           .run(run, formula);
   return table;
 }

@@ -5,6 +5,7 @@
 
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/rows/cast_fp8_kernel.hpp"
+#include "ops/rows/maps.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -31,7 +32,27 @@ CastFp8Kernel cast_plan(const Bound<CastFp8>& c) {
     made.columns = columns_of_tile(c.dim("n"));
     made.by_elements = made.columns && !c.on_gpu();
   }
+  const TensorRef &x = c["x"], &out = c["out"];
+  made.as_row = made.scaling == Fp8Scaling::tensor && c.on_gpu() && is_contiguous(x) && is_contiguous(out) &&
+                nelements(x) >= CastFp8Kernel::elements;
+  if (made.as_row) made.columns = CastFp8Kernel::elements;
   return made;
+}
+void cast(const Bound<CastFp8>& c, Launch& launch) {
+  const CastFp8Kernel kernel = cast_plan(c);
+  if (!kernel.as_row) return launch(kernel, cast_fp8_program);
+  const std::int64_t all = nelements(c["x"]), rest = all % kernel.width();
+  const auto part = [&](const char* name, std::int64_t begin, std::int64_t end) {
+    return c[name].reshape({all}).slice(0, begin, end);
+  };
+  const auto tiles = [&](const char* name) {
+    return part(name, 0, all - rest).reshape({all / kernel.width(), kernel.width()});
+  };
+  launch(kernel, cast_fp8_program,
+         {{"elements", tiles("x")},
+          {"rest", part("x", all - rest, all)},
+          {"results", tiles("out")},
+          {"rest_results", part("out", all - rest, all)}});
 }
 UncastFp8Kernel uncast_plan(const Bound<UncastFp8>& c) {
   return {c->scaling, c->out_dtype, c.has("offsets")};
@@ -172,7 +193,10 @@ const OperatorSchema& cast_fp8_schema() {
                      {"block_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block"},
                      {"tensor_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=tensor"},
                      {"groups_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block offsets groups=64"}})
-          .run(cast_plan, cast_fp8_program, cast_formula);
+          .maps(row_maps({.rows = "m",
+                          .width = "n",
+                          .kinds = {"", "scaling=block", "scaling=tensor", "power_of_two", "f32"}}))
+          .run(cast, cast_formula);
   return table;
 }
 

@@ -88,6 +88,54 @@ struct GroupsOfRows {
   }
 };
 
+// The first reading is by as many blocks as run at a time, each with a largest element of its own; the second
+// begins with what was read last, which the cache still holds. `between` has what they know in common.
+template <class From, class To, class Between>
+void cast_with_one_scale(const CastFp8Kernel& c, const Expr& tiles, const From& from, const To& to,
+                         const Between& between) {
+  Tensor scales = output("scale", {1}, f32);
+  Tensor largest = workspace("largest", {1}, f32, {.zero = true});
+  Expr blocks = min(tiles, processors() * blocks_of_a_processor);
+  const auto tile = [&](const Expr& number) { return load(from(number), {c.rows(), c.width()}, f32); };
+  grid(blocks, [&](Index block) {
+    Fragment most({c.rows(), c.width()}, f32, 0);
+    pipelined(ceildiv(tiles - block, blocks), {.stages = 3}, [&](Index step) {
+      Fragment values = tile(block + step * blocks);
+      parallel(most, [&](Index i, Index j) { most(i, j) = max(most(i, j), abs(values(i, j))); });
+    });
+    atomic_max(largest(0), reduce_max(reduce_max(most)).scalar());
+  });
+  grid(1, [&](Index) {
+    between(largest);
+    scales(0) = fp8_scale(largest(0), c.power_of_two);
+  });
+  grid(tiles, [&](Index block) {
+    Expr number = tiles - 1 - block;
+    Fragment values = tile(number);
+    Expr factor = 1.f / fp8_scale(largest(0), c.power_of_two);
+    parallel(values, [&](Index i, Index j) { values(i, j) *= factor; });
+    copy(values, to(number));
+  });
+}
+
+// One scale has no shape: elements that follow each other in memory are whole tiles, and a rest.
+void cast_rows_of_tiles(const CastFp8Kernel& c) {
+  Dim tiles("tiles"), left("left");
+  Tensor x = input("elements", {tiles, c.width()}, c.type), rest = input("rest", {left}, c.type);
+  Tensor out = output("results", {tiles, c.width()}, e4m3), rest_out = output("rest_results", {left}, e4m3);
+  cast_with_one_scale(
+      c, tiles, [&](const Expr& number) { return x.at(number, 0); },
+      [&](const Expr& number) { return out.at(number, 0); },
+      [&](const Tensor& largest) {
+        Fragment values = load(rest.at(0), {c.width()}, f32);
+        const Var most = max(largest(0), reduce_absmax(values).scalar());
+        largest(0) = most;
+        const Expr factor = 1.f / fp8_scale(most, c.power_of_two);
+        parallel(values, [&](Index j) { values(j) *= factor; });
+        copy(values, rest_out.at(0));
+      });
+}
+
 struct Cast {
   const CastFp8Kernel& c;
   Dim batch{"batch"}, m{"m"}, n{"n"};
@@ -176,35 +224,16 @@ struct Cast {
       copy(values, out.slice(g).at(row * c.rows(), column * group));
     });
   }
-  // The first reading is by as many blocks as run at a time, each with a largest element of its own; the
-  // second begins with what was read last, which the cache still holds.
   void as_one() const {
-    Tensor out = result(), scales = output("scale", {1}, f32);
-    Tensor largest = workspace("largest", {1}, f32, {.zero = true});
-    Expr rows = ceildiv(m, c.rows()), tiles = columns * rows * batch;
-    Expr blocks = min(tiles, processors() * blocks_of_a_processor);
-    const auto tile = [&](const Expr& number) {
-      return load(
-          x.slice(number / columns / rows).at(number / columns % rows * c.rows(), number % columns * group),
-          {c.rows(), group}, f32);
+    Tensor out = result();
+    const Expr rows = ceildiv(m, c.rows());
+    const auto tile_of = [&](const Tensor& tensor, const Expr& number) {
+      const Expr row = number / columns;
+      return tensor.slice(row / rows).at(row % rows * c.rows(), number % columns * group);
     };
-    grid(blocks, [&](Index block) {
-      Fragment most({c.rows(), group}, f32, 0);
-      pipelined(ceildiv(tiles - block, blocks), {.stages = 3}, [&](Index step) {
-        Fragment values = tile(block + step * blocks);
-        parallel(most, [&](Index i, Index j) { most(i, j) = max(most(i, j), abs(values(i, j))); });
-      });
-      atomic_max(largest(0), reduce_max(reduce_max(most)).scalar());
-    });
-    grid(1, [&](Index) { scales(0) = fp8_scale(largest(0), c.power_of_two); });
-    grid(tiles, [&](Index block) {
-      Expr number = tiles - 1 - block;
-      Fragment values = tile(number);
-      Expr factor = 1.f / fp8_scale(largest(0), c.power_of_two);
-      parallel(values, [&](Index i, Index j) { values(i, j) *= factor; });
-      copy(values, out.slice(number / columns / rows)
-                       .at(number / columns % rows * c.rows(), number % columns * group));
-    });
+    cast_with_one_scale(
+        c, columns * rows * batch, [&](const Expr& number) { return tile_of(x, number); },
+        [&](const Expr& number) { return tile_of(out, number); }, [](const Tensor&) {});
   }
 };
 
@@ -212,6 +241,7 @@ struct Cast {
 
 Kernel cast_fp8_program(const CastFp8Kernel& c) {
   return kernel(instance_name("cast_fp8", c), [&] {
+    if (c.as_row) return cast_rows_of_tiles(c);
     const Cast cast{c};
     if (c.scaling == Fp8Scaling::tensor)
       cast.as_one();

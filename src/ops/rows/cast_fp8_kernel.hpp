@@ -16,9 +16,11 @@ struct CastFp8Kernel {
   bool power_of_two = false, of_groups = false;
   std::optional<int> columns = {};  // features of a tile of tokens, if several groups
   bool by_elements = false;         // its elements are read and written one by one, as loops of a CPU do best
+  bool as_row = false;              // one scale, of elements that follow each other in memory
   auto fields() const {
     return std::tuple(type, scaling, labelled("power_of_two", power_of_two), labelled("groups", of_groups),
-                      labelled("columns", columns), labelled("elements", by_elements));
+                      labelled("columns", columns), labelled("elements", by_elements),
+                      labelled("row", as_row));
   }
   static constexpr int group = 128, elements = 4096;
   int width() const { return columns.value_or(group); }
@@ -29,7 +31,9 @@ lang::Expr fp8_scale(const lang::Expr& magnitude, bool power_of_two);
 double exact_fp8_scale(double magnitude, bool power_of_two);
 
 // Arguments: x and out [batch, m, n], and scale, with one for every group of features of a row, for every
-// block, or one. Of groups also their offsets; tokens then go to out [groups, rows of a group, n].
+// block, or one. Of groups also their offsets; tokens then go to out [groups, rows of a group, n]. As a row,
+// in place of x and out `elements` and `results` [tiles, elements of one], and what is left, `rest` and
+// `rest_results`.
 lang::Kernel cast_fp8_program(const CastFp8Kernel& instance);
 
 // The other way.

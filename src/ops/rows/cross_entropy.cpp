@@ -7,6 +7,7 @@
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/products/tile_types.hpp"
 #include "ops/rows/loss_formula.hpp"
+#include "ops/rows/maps.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -165,6 +166,8 @@ struct Loss {
       const Expr row = block * tile.rows;
       const TileLabels own(tile, labels, row, ignored);
       Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32), most = reduce_max(x);
+      // Of a row of -inf, no difference is NaN: its sum is 0, and lse -inf.
+      parallel(most, [&](Index i) { most(i) = max(most(i), std::numeric_limits<float>::lowest()); });
       Fragment lse = reduce_sum(map(x, [&](Index i, Index j) { return exp2((x(i, j) - most(i)) * log2e); }));
       parallel(lse, [&](Index i) { lse(i) = log(lse(i)) + most(i); });
       copy(lse, all_lse.at(row));
@@ -312,6 +315,7 @@ const OperatorSchema& cross_entropy_schema() {
           .examples({{"ragged", "...=11 classes=100"},
                      {"smoothed_f16", "...=2,3 classes=300 f16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
+          .maps(row_maps({.width = "classes"}))
           .run(loss_plan<Op>, loss_forward, loss_formula<Op>);
   return table;
 }
@@ -334,6 +338,7 @@ const OperatorSchema& cross_entropy_and_gradient_schema() {
                      {"smoothed_bf16",
                       "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7 gradient_scale=0.5"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
+          .maps(row_maps({.width = "classes"}))
           .run(loss_plan<Op>, loss_forward, loss_formula<Op>);
   return table;
 }
@@ -356,6 +361,7 @@ const OperatorSchema& cross_entropy_backward_schema() {
                      {"long_ragged_bf16", "...=3 classes=4099 bf16 dlse"},
                      {"smoothed_bf16", "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
+          .maps(row_maps({.width = "classes"}))
           .run(backward_plan, loss_backward, backward_formula);
   return table;
 }

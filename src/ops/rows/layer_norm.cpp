@@ -1,5 +1,6 @@
 #include "tegula/ops/layer_norm.hpp"
 
+#include "ops/rows/maps.hpp"
 #include "ops/rows/norm.hpp"
 
 namespace tegula::ops {
@@ -25,6 +26,7 @@ const OperatorSchema& layer_norm_schema() {
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"},
                      {"262144x128_bf16", "...=262144 d=128 bf16 weight bias"},
                      {"512x131072_bf16", "...=512 d=131072 bf16 weight bias"}})
+          .maps(row_maps({"bf16 weight bias"}))
           .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
   return table;
 }
@@ -48,9 +50,11 @@ const OperatorSchema& add_layer_norm_schema() {
           .gradient("add_layer_norm_backward")
           .examples({{"ragged", "...=37 d=100 weight bias"},
                      {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"},
-                     {"long_bf16", "...=2 d=16500 bf16 weight bias"}})
+                     {"long_bf16", "...=2 d=16500 bf16 weight bias"},
+                     {"16384", "...=2 d=16384 weight bias"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"}})
+          .maps(row_maps({"bf16 weight bias"}))
           .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
   return table;
 }

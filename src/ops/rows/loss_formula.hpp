@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "ops/schema/schema.hpp"
@@ -15,6 +16,7 @@ inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradien
 inline double lse_of(const double* x, std::int64_t classes) {
   double most = x[0], sum = 0;
   for (std::int64_t j = 1; j < classes; ++j) most = std::max(most, x[j]);
+  if (most == -std::numeric_limits<double>::infinity()) return most;
   for (std::int64_t j = 0; j < classes; ++j) sum += std::exp(x[j] - most);
   return most + std::log(sum);
 }

@@ -152,12 +152,24 @@ void divide_odd_rows(NormInstance<Op>& made, int piece) {
   made.rows = rows_of_tile(rows, made.dim);
 }
 
+// Whether the shared memory of a block has room for a long row of all tensors beside its weights, and for
+// what threads exchange.
+template <class Op>
+bool has_room_for_gradient(const NormInstance<Op>& c) {
+  constexpr int all = 227 << 10, exchanged = 1 << 10;
+  const int of_rows = (adds_residual<Op> ? 3 : 2) * c.type.bytes(),
+            of_weights = c.weight ? c.weight->bytes() : 0;
+  const bool comes_to_registers = c.dim % piece_of_row(c) != 0;
+  return comes_to_registers || c.dim * (of_rows + of_weights) + exchanged <= all;
+}
+
 // The plan of the gradients: a thread has eight elements of a tile, or 16 if rows are long.
 template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   constexpr int elements = 4096, most_rows = 64, most_threads = 512;
   NormInstance<Op> made = norm_instance(c);
-  if (made.dim > longest_held_norm) return long_gradient_plan(made, c);
+  const bool is_held = !c.on_gpu() || !made.is_long() || has_room_for_gradient(made);
+  if (made.dim > longest_held_norm || !is_held) return long_gradient_plan(made, c);
   const int rows = std::clamp(elements / std::max(made.dim, 1), 1, most_rows);
   made.rows = rows_of_tile(c.on_gpu() ? whole_power(rows) : rows, made.dim);
   if (made.is_long()) made.threads = adds_residual<Op> && !is_centred<Op> ? 1024 : most_threads;

@@ -221,6 +221,31 @@ TEST(CrossEntropy, IgnoresLabelsAndRefusesOthers) {
   }
 }
 
+// As PyTorch's logsumexp and cross_entropy are: of tiles of whole rows, of rows in pieces, and of those that a
+// block holds.
+TEST(CrossEntropy, OfARowWithoutANumberIsNaNAndItsLseMinusInfinity) {
+  for (const std::int64_t classes : {5, 100, 4096, 20000})
+    for (const float smoothing : {0.f, 0.1f})
+      for (const Target target : test_targets()) {
+        SCOPED_TRACE(fmt::format("{} classes, {}", classes, target.name()));
+        const Tensor labels = Tensor::from(std::vector<int>{1, 1});
+        Tensor x = Tensor::random_normal({2, classes}, f32, 1);
+        for (std::int64_t j = 0; j < classes; ++j) x.set({0, j}, -inf);
+        const auto loss = cross_entropy(x, labels, {.label_smoothing = smoothing, .target = target});
+        const auto both =
+            cross_entropy_and_gradient(x, labels, {.label_smoothing = smoothing, .target = target});
+        const Tensor gradient =
+            cross_entropy_backward(Tensor::from(std::vector<float>{1, 1}), x, labels, loss.lse,
+                                   {.label_smoothing = smoothing, .target = target});
+        EXPECT_TRUE(loss.lse.get({0}) == -inf && both.lse.get({0}) == -inf);
+        EXPECT_TRUE(std::isnan(loss.loss.get({0})) && std::isnan(both.loss.get({0})));
+        for (const std::int64_t j : {std::int64_t(0), classes - 1}) {
+          EXPECT_TRUE(std::isnan(both.dlogits.get({0, j})) && std::isnan(gradient.get({0, j}))) << j;
+          EXPECT_TRUE(std::isfinite(both.dlogits.get({1, j})) && std::isfinite(gradient.get({1, j}))) << j;
+        }
+      }
+}
+
 // As many classes as the largest vocabularies have.
 TEST(CrossEntropy, OfTheLargestVocabularies) {
   constexpr std::int64_t classes = 262144;
@@ -234,6 +259,28 @@ TEST(CrossEntropy, OfTheLargestVocabularies) {
       EXPECT_EQ(faults_of(judge_call(schema, inputs, {}, results)), "") << name << ' ' << target.name();
     }
   }
+}
+
+// One scale has no shape: only what lies apart, or is too little for a tile, is met by rows and columns.
+TEST(CastFp8, WithOneScaleTakesWhatLiesTogetherAsTiles) {
+  const Tensor all = Tensor::random_normal({37, 401}, bf16, 1);
+  const OperatorSchema& schema = find_schema("cast_fp8");
+  const OptionValues options{{"scaling", parse_option(schema, "scaling", "tensor")}};
+  const auto check = [&](const TensorRef& x, bool as_tiles) {
+    const Tensors inputs{{"x", Tensor::adopt(x, std::make_shared<Tensor>(all))}};
+    EXPECT_EQ(explain("cast_fp8", inputs, {{"scaling", "tensor"}}, Target::cuda())[0].kernel.find("_row") !=
+                  std::string::npos,
+              as_tiles)
+        << describe(x);
+    for (const Target target : test_targets())
+      EXPECT_EQ(faults_of(judge_call(schema, inputs, options, call_by_name(schema, inputs, options, target))),
+                "")
+          << describe(x) << target.name();
+  };
+  check(all, true);
+  check(all.ref().slice(0, 3, 30), true);
+  check(all.ref().slice(1, 0, 400), false);
+  check(all.ref().slice(0, 0, 2), false);
 }
 
 TEST(Rope, RefusesPositionsOutsideOfItsTables) {

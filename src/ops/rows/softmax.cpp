@@ -6,6 +6,7 @@
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/products/tile_types.hpp"
+#include "ops/rows/maps.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -185,6 +186,8 @@ void softmax_formula(const Bound<Op>& c, E& exact) {
   }
 }
 
+std::vector<CallMap> softmax_maps() { return row_maps({}); }
+
 template <class Op>
 OperatorSchema& softmax_table(const char* name, const char* doc, const char* result, const char* gradient) {
   static OperatorSchema table =
@@ -207,6 +210,7 @@ OperatorSchema& softmax_table(const char* name, const char* doc, const char* res
                      {"4096x16384_bf16", "...=4096 d=16384 bf16"},
                      {"262144x128_bf16", "...=262144 d=128 bf16"},
                      {"512x131072_bf16", "...=512 d=131072 bf16"}})
+          .maps(softmax_maps())
           .run(softmax_plan<Op, 1>, softmax_forward<Op>, softmax_formula<Op, Exact>);
   return table;
 }

@@ -140,6 +140,24 @@ void formula(const Bound<ScaledGemm>& c, Exact& exact) {
     }
 }
 
+std::vector<CallMap> scaled_maps() {
+  const std::string base = "m=4096 n=4096 k=4096 blocks=32";
+  return {
+      {"rows",
+       base,
+       {"m=1", "m=16", "m=24", "m=64", "m=96", "m=128", "m=192", "m=256", "m=384", "m=512", "m=1024",
+        "m=2048", "m=4096"},
+       {"", "n=14336", "k=14336 blocks=112", "n=1024", "n=7168 k=2048 blocks=16", "rows_b=1", "scale_a:u8"}},
+      {"odd",
+       base,
+       {"k=4032", "k=4080", "k=4095", "k=4096", "k=4097 blocks=33", "k=4112 blocks=33"},
+       {"", "n=4095", "n=4097", "m=4097", "e5m2", "c:f32", "out_dtype=f32", "rows_b=1"}},
+      {"strides",
+       base + " e4m3",
+       {"strides=plain", "strides=sliced", "strides=padded", "strides=odd", "strides=transposed"},
+       {"", "m=16", "m=128", "n=4097", "rows_b=1"}}};
+}
+
 const OptionRule one_or_block{1, 128, false, "128 or 1", "give scales of single rows, or of 128"};
 
 }  // namespace
@@ -174,6 +192,7 @@ const OperatorSchema& scaled_gemm_schema() {
           .measured({{"4096x7168x16384", "m=4096 n=7168 k=16384 blocks=128"},
                      {"4096x4096x7168", "m=4096 n=4096 k=7168 blocks=56"},
                      {"64x4096x7168", "m=64 n=4096 k=7168 blocks=56"}})
+          .maps(scaled_maps())
           .run(run, formula);
   return table;
 }

@@ -4,6 +4,7 @@
 
 #include "ops/products/groups_table.hpp"
 #include "ops/products/low_bits.hpp"
+#include "ops/products/maps.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
 #include "ops/scaled_grouped_gemm/kernel.hpp"
@@ -93,6 +94,7 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 blocks=56 offsets"},
                      {"16_ragged", "groups=16 m=16384 k=4096 n=2048 blocks=32 offsets"},
                      {"8x1024_masked", "groups=8 m=1024 k=7168 n=4096 blocks=56 counts"}})
+          .maps(group_maps({"offsets", true}))
           .run(run, formula);
   return table;
 }

@@ -1,6 +1,7 @@
 // The gradient of the matrices of scaled products of groups.
 #include "ops/products/groups_table.hpp"
 #include "ops/products/low_bits.hpp"
+#include "ops/products/maps.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
 #include "ops/scaled_grouped_gemm/group_blocks.hpp"
@@ -216,6 +217,7 @@ const OperatorSchema& scaled_grouped_gemm_weights_schema() {
           .examples(
               {{"ragged", "groups=3 m=300 k=40 n=72"}, {"added_bf16", "groups=2 m=140 k=24 n=136 c:f32"}})
           .measured({{"4x8192", "groups=4 m=32768 k=4096 n=7168"}})
+          .maps(group_maps({}))
           .run(run_weights, weights_formula);
   return table;
 }

@@ -191,6 +191,21 @@ void formula(const Bound<BlockScores>& c, Exact& exact) {
   });
 }
 
+std::vector<CallMap> score_maps() {
+  const std::string base = "batch=1 queries=16384 keys=16384 kv_heads=2 group=4 d=128 bf16 causal";
+  return {{"blocks",
+           base,
+           {"q_block_size=1", "q_block_size=16", "q_block_size=64", "q_block_size=100", "q_block_size=128",
+            "q_block_size=256"},
+           {"k_block_size=16", "k_block_size=32", "k_block_size=64", "k_block_size=100", "k_block_size=128",
+            "proxy=max k_block_size=64", "proxy=max k_block_size=128", "per_kv_head=false"}},
+          {"features",
+           base,
+           {"d=32", "d=64", "d=80", "d=96", "d=128", "d=192", "d=256"},
+           {"", "causal=false", "layout=bhsd", "queries=16383 keys=16385", "queries=1", "f16", "f32",
+            "strides=odd"}}};
+}
+
 }  // namespace
 
 const OperatorSchema& block_scores_schema() {
@@ -245,6 +260,7 @@ const OperatorSchema& block_scores_schema() {
                 "k_block_size=128 causal proxy=max per_kv_head=false"},
                {"65536", "batch=1 queries=65536 group=1 kv_heads=1 keys=65536 d=64"},
                {"16384_grouped", "batch=1 queries=16384 group=4 kv_heads=2 keys=16384 d=128 bf16 causal"}})
+          .maps(score_maps())
           .built_in({"batch=1 {queries=4096 keys=4096|queries=8192 keys=8192} kv_heads=1 group=1 "
                      "{d=64|d=128} {|causal}",
                      "batch=1 {queries=64|queries=8192} keys=8192 kv_heads=1 group=1 d=29"})

@@ -289,6 +289,15 @@ const OperatorSchema& gemm_24_schema() {
                {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"}})
           .measured({{"8192_bf16", "m=8192 n=8192 k=8192 bf16 transpose_b"},
                      {"8192_e4m3", "m=8192 n=8192 k=8192 e4m3 transpose_b"}})
+          .maps({{"shapes",
+                  "k=4096 bf16 transpose_b",
+                  {"m=64", "m=128", "m=256", "m=512", "m=1000", "m=1024", "m=4096", "m=4097", "m=8192"},
+                  {"n=16", "n=64", "n=128", "n=512", "n=1024", "n=4096", "n=4097", "n=8192"}},
+                 {"types",
+                  "m=4096 n=4096 k=4096",
+                  {"bf16", "f16", "e4m3", "e5m2", "i8"},
+                  {"transpose_b", "", "transpose_b transpose_out", "transpose_b k=4104",
+                   "transpose_b k=14336", "transpose_b bias:f32 activation=gelu"}}})
           .run(sparse_gemm_plan, sparse_gemm_program, formula);
   return table;
 }
