@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/effects.hpp"
+#include "ir/lists.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/element_bits.hpp"
 #include "passes/cuda/lane_sums.hpp"
@@ -182,8 +183,7 @@ void Inference::anchor(const Buffer* buffer, const Layout& layout, int depth) {
   if (found == fragments_.end()) return;
   Node& n = nodes_[static_cast<std::size_t>(find(found->second))];
   if (n.depth >= depth || n.threads != layout.thread_count()) return;
-  n.fixed = layout;
-  n.depth = depth;
+  n.fixed = layout, n.depth = depth;
 }
 
 void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
@@ -201,7 +201,9 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
       for_each_view(inner, [&](const View& view) {
         nodes_[static_cast<std::size_t>(find(self))].is_whole |=
             view.is_tile() || !is_own_shape(view) || view.buffer->type.bytes() > most_bytes_anywhere;
-        int& vector = nodes_[static_cast<std::size_t>(self)].vector;
+        // Where the loop reads a fragment first, elements of a byte alone decide that are stored by pieces.
+        const bool decides = view.buffer->type.bytes() == 1 && contains(n.body, inner);
+        int& vector = nodes_[static_cast<std::size_t>(decides ? find(self) : self)].vector;
         if (!view.buffer->shape.empty()) vector = std::max(vector, 16 / view.buffer->type.bytes());
       });
       return;
@@ -318,9 +320,8 @@ std::optional<layout::LaneShares> Inference::shared(const Edge& edge, const Layo
   return layout::share_among_lanes(sums, along);
 }
 
-// A loop that meets fragments by other numbers of their elements lies as they do, so that none moves: a sum
-// over parts of rows, say. Where it also meets some element by element, these have a say if it touches
-// memory. False if there is none left.
+// A loop that meets fragments by other numbers of their elements, as a sum over parts of rows does, lies as
+// they do; those that it also meets one by one have a say if it touches memory. False if there is none left.
 bool Inference::propagate_around() {
   for (const LoopAround& own : around_) {
     const Node& fragment = nodes_[static_cast<std::size_t>(find(own.fragment))];
@@ -345,8 +346,7 @@ bool Inference::goes_with_sums(int n) {
   });
 }
 
-// Whether sums are taken over parts of the rows of a fragment that comes from memory, or goes there, by
-// longer pieces than they ask for: they are to lie as it does.
+// Whether sums over parts of rows lie as a fragment that memory fills, or takes, by longer pieces than theirs.
 bool Inference::waits_for_memory(int n) {
   return goes_with_sums(n) && std::any_of(around_.begin(), around_.end(), [&](const LoopAround& own) {
            const Node& fragment = nodes_[static_cast<std::size_t>(find(own.fragment))];

@@ -43,6 +43,12 @@ lang::Kernel with_sum(const std::function<void(Fragment& sum, const Tensor& x)>&
 
 const layout::Layout accumulator = layout::wgmma_accumulator(64, 64, {1, 1});
 
+// The elements of a row that a thread has one after the other.
+std::int64_t run_of(const layout::Layout& layout) {
+  const layout::Digit& first = layout.registers().front();
+  return first.stride.back() == 1 ? first.extent : 1;
+}
+
 TEST(Layouts, AreThoseOfTheProduct) {
   const Fragments own = fragments_of(with_sum([](Fragment&, const Tensor&) {}));
   EXPECT_EQ(own.of(0), accumulator);
@@ -200,6 +206,32 @@ TEST(Layouts, HoldNoPiecesOfWhatIsSpread) {
     }));
     EXPECT_EQ(own.of(0).coordinates(1, 0)[0], apart ? 1 : 4);
   }
+}
+
+// A loop that stores elements of a byte takes 16 of them, though it reads a fragment first; behind a condition
+// they would be stored one by one.
+TEST(Layouts, OfBytesThatAreStoredByPieces) {
+  const auto run = [](bool guarded) {
+    return run_of(fragments_of(kernel("bytes", [&] {
+             Tensor out = output("out", {64, 64}, e4m3), n = input("n", {1}, i32);
+             grid(1, {.threads = 128}, [&](Index) {
+               Shared tile({64, 64}, f32);
+               clear(tile);
+               Fragment own = load(tile, {64, 64});
+               Expr end = n(0);
+               parallel(own, [&](Index i, Index j) {
+                 const auto store = [&] { out(i, j) = own(i, j); };
+                 if (guarded)
+                   when(j / 4 < end, store);
+                 else
+                   store();
+               });
+             });
+           }))
+                      .of(0));
+  };
+  EXPECT_EQ(run(false), 16);
+  EXPECT_EQ(run(true), 4);
 }
 
 // What is read transposed is moved; it decides about no layout.
