@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/attention/notes.hpp"
 #include "ops/block_sparse/gpu_tiles.hpp"
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/lists/sorted_lists.hpp"
@@ -143,7 +144,11 @@ void note_few_rows(const BlockSparseCall& call, Launch& launch) {
 }  // namespace
 
 void run_block_sparse(const BlockSparseCall& call, Launch& launch) {
-  if (launch.call().on_gpu()) note_few_rows(call, launch);
+  const BlockSparseKernel& kernel = call.kernel;
+  if (launch.call().on_gpu()) {
+    note_few_rows(call, launch);
+    note_scores(kernel.dim, kernel.dim_v, kernel.type, kernel.softcap, launch);
+  }
   if (call.kernel.listed)
     if (const auto selection = as_selection(call)) return attend_tokens(*selection, call, launch);
   launch(call.kernel, block_sparse_kernel,

@@ -94,6 +94,11 @@ void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, co
   const ConvShape s = shape_of(c);
   const TensorRef made = over_three(c.formed(to), rank_of_conv<Op>);
   const TensorRef weight = over_three(c["weight"], rank_of_conv<Op>);
+  if (c.on_gpu() && !t.windows)
+    launch.note([] {
+      return std::string(
+          "plan: threads look for the pixels of strides that do not divide the extents of images; pad them");
+    });
   launch(t, convolution_program,
          {{"from", t.phases_of_from() ? input_of(c, s, t, from) : pixels_of(c, t, from)},
           {"to", t.phases_of_to() ? in_phases(made, s) : made},
