@@ -22,7 +22,7 @@ struct BoxStores {
   std::size_t row_at = 0;  // which of them counts rows
   std::vector<Box> boxes;
   std::int64_t registers = 0;  // of a thread for each
-  int rows = 0;                // of each
+  int rows = 0;                // that are staged together
   bool transposed = false;  // the fragment's columns are rows: all boxes of a warp group are staged at once
   // Elements between the parts of warps, each of which stores its own; 0: a thread stores all.
   int of_warp = 0;

@@ -32,12 +32,13 @@ void add_transposed_boxes(std::int64_t extent, DType type, const layout::Divisio
   result.column += plan.by_warps ? fmt::format(" + thread / 32 * {}", passes::store_warp_rows)
                                  : fmt::format(" + thread / 128 * {}", passes::store_rows);
   const bool by_rows = type != f32;
-  const int apart = static_cast<int>(passes::store_rows * parts.along_m);
-  result.registers = by_rows ? plan.rows : plan.rows / 2;  // of 64 rows, with the columns of two boxes
+  const int apart = static_cast<int>(passes::store_rows * parts.along_m), second = plan.rows - plan.rows_of_both;
+  result.rows = by_rows ? plan.rows + second : plan.rows;
+  result.registers = result.rows / 2;  // of 64 rows, with the columns of two boxes
   for (int first = 0; first < extent; first += apart)
     for (int box = 0; box < passes::store_buffers; ++box)
-      result.boxes.push_back({std::to_string(box * plan.rows * plan.columns),
-                              first + (by_rows ? 0 : box * plan.columns), by_rows ? box * plan.rows : 0});
+      result.boxes.push_back({std::to_string(box * second * plan.columns),
+                              first + (by_rows ? 0 : box * plan.columns), by_rows ? box * second : 0});
 }
 
 }  // namespace
@@ -48,7 +49,7 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   BoxStores result;
   result.map = tensor_map({signature_.position_of(to.buffer.get()), plan.box, plan.columns, true});
   result.registers = plan.columns / 2;
-  result.rows = plan.rows, result.transposed = plan.transposed;
+  result.transposed = plan.transposed;
   if (plan.by_warps)
     result.of_warp = plan.columns * plan.rows * (plan.transposed ? passes::store_buffers : 1);
   for (std::size_t d = to.dims.size() - 1; d-- > 0;)
@@ -116,7 +117,7 @@ void CudaGridPrinter::stage_boxes(std::size_t count) {
   store_->first = store_->end;
   store_->end += count;
   if (n.transposed && n.of_warp > 0)
-    return out_.line(fmt::format("tg::stage_columns_of_warp<{}>({}, {}, {});", n.rows * passes::store_buffers,
+    return out_.line(fmt::format("tg::stage_columns_of_warp<{}>({}, {}, {});", n.rows,
                                  n.staging, fragment, team_.thread));
   if (n.transposed) {
     const bool is_f32 = (sum ? sum->to : as<Copy>(store_->stmt)->to).buffer->type == f32;
@@ -124,7 +125,7 @@ void CudaGridPrinter::stage_boxes(std::size_t count) {
         plus(fragment, static_cast<std::int64_t>(store_->first / passes::store_buffers) * n.registers);
     return out_.line(is_f32 ? fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, held)
                             : fmt::format("tg::stage_columns<{}>({}, {}, {});",
-                                          n.rows * passes::store_buffers, n.staging, held, team_.thread));
+                                          n.rows, n.staging, held, team_.thread));
   }
   for (std::size_t i = store_->first; i < store_->end; ++i)
     out_.line(fmt::format("tg::stage_words_of({}, {});", plus(n.staging, n.boxes[i].buffer),

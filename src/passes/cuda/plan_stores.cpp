@@ -27,24 +27,28 @@ bool fits_plain(const View& from, const View& to, const layout::Division& parts,
   return columns % (plan.columns * parts.along_n) == 0 && from.extent(from.rank() - 1) == columns;
 }
 
+constexpr int swizzled_together = 8;
+
 bool is_transposed_matrix(const View& from) { return is_matrix(from) && is_transposed(from); }
 
 // Of a sum that is stored transposed, boxes of f32 have all rows and half of a warp group's columns, and
-// those of 16 bits half of the rows and all its columns.
+// those of 16 bits half of the rows, in eights, and all its columns.
 int box_rows(const View& from, DType type, bool is_transposed) {
   if (!is_transposed) return store_rows;
-  return static_cast<int>(from.extent(0)) / (type == f32 ? 1 : store_buffers);
+  const auto rows = static_cast<int>(from.extent(0));
+  constexpr int together = store_buffers * swizzled_together;
+  return type == f32 ? rows : (rows + together - 1) / together * swizzled_together;
 }
 
 // 64 rows that a warp group holds together are the columns of two boxes, whose swizzled rows come in eights.
 // Threads store sixteen rows as fast by themselves, and the rest of a group that is alone a little faster.
 bool fits_transposed(const View& from, const View& to, const HeldSum& sum, int rows) {
-  constexpr int swizzled_together = 8, least_rows = 32;
+  constexpr int least_rows = 32;
   const DType type = to.buffer->type;
   const std::int64_t apart = store_rows * sum.parts.along_m;
   const bool is_type = type == f32 || type == f16 || type == bf16;
-  const bool has_rows = type == f32 || (from.extent(0) % (store_buffers * swizzled_together) == 0 &&
-                                        from.extent(0) >= least_rows);
+  const bool has_rows =
+      type == f32 || (from.extent(0) % swizzled_together == 0 && from.extent(0) >= least_rows);
   return is_type && has_rows && sum.parts.along_n == 1 && rows <= most_in_box &&
          from.extent(1) % apart == 0 && (sum.parts.along_m > 1 || from.extent(1) == apart);
 }
@@ -90,6 +94,8 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const He
   if (sum.turned && (from.rank() != 2 || !is_plain(from))) return std::nullopt;
   plan.transposed = sum.turned || is_transposed_matrix(from);
   plan.rows = box_rows(from, to.buffer->type, plan.transposed);
+  if (plan.transposed && to.buffer->type != f32)
+    plan.rows_of_both = store_buffers * plan.rows - static_cast<int>(from.extent(0));
   plan.pack = rows_of_place(from);
   const bool fits =
       plan.transposed ? fits_transposed(from, to, sum, plan.rows) : fits_plain(from, to, sum.parts, plan);
@@ -109,10 +115,11 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const He
 }
 
 // Of a transposed sum a warp has sixteen columns: with 16 bits they are the shortest rows that the copy
-// engine swizzles.
+// engine swizzles; their rows are staged by sixteen.
 bool can_be_stored_by_warps(const Copy& copy) {
   const bool is_transposed = copy.turned_sum || is_transposed_matrix(copy.from);
-  return is_transposed ? copy.to.buffer->type.bits() == 16 : store_warp_rows % rows_of_place(copy.from) == 0;
+  if (!is_transposed) return store_warp_rows % rows_of_place(copy.from) == 0;
+  return copy.to.buffer->type.bits() == 16 && copy.from.extent(0) % (2 * swizzled_together) == 0;
 }
 
 Expr can_transfer(const View& to, const View& tile, const Loc& at, bool limits_matter) {

@@ -20,8 +20,10 @@ struct TensorStore {
   int rows = 0, columns = 0;
   int pack = 1;  // rows of the fragment that share a coordinate of the first axis
   // The fragment is stored transposed: rows that a warp group holds together are columns of the tensor, and
-  // two boxes together have all rows.
+  // two boxes together have all rows. If these are an odd number of eights, both boxes store the eight in the
+  // middle, which are the same, since swizzled rows come in eights.
   bool transposed = false;
+  int rows_of_both = 0;
   bool by_warps = false;  // a box has what a warp holds, which stores it by itself
 };
 

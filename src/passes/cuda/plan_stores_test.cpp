@@ -99,7 +99,7 @@ const StoreCase store_cases[] = {
      bf16,
      true},
     {"turned_of_nine_eights",
-     "",
+     "40 x 64, transposed",
      72,
      128,
      {2, 1},
