@@ -149,6 +149,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Turned{"few_rows", 16, 64, 16, bf16, false},
                       Turned{"second_box_outside", 160, 64, 70, f16}, Turned{"f32", 80, 128, 75, f32},
                       Turned{"odd_eights", 72, 128, 72}, Turned{"odd_eights_cut", 152, 128, 300},
+                      Turned{"many_boxes_of_two_blocks", 152, 256, 200, bf16, true, 256},
                       Turned{"odd_eights_of_two_blocks", 136, 256, 257, f16, true, 256},
                       Turned{"two_blocks_of_a_group", 80, 256, 170, bf16, true, 256},
                       Turned{"three_blocks_of_one_group", 48, 192, 100, f16, false, 128},

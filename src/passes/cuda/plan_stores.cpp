@@ -31,13 +31,20 @@ constexpr int swizzled_together = 8;
 
 bool is_transposed_matrix(const View& from) { return is_matrix(from) && is_transposed(from); }
 
-// Of a sum that is stored transposed, boxes of f32 have all rows and half of a warp group's columns, and
-// those of 16 bits half of the rows, in eights, and all its columns.
+// Of a sum that is stored transposed, boxes of f32 have all rows and half of a warp group's columns. Those of
+// 16 bits have all its columns and half of the rows, in eights, or a few of very many: what buffers take,
+// slots of rings lack.
+constexpr int most_rows_of_two = 128, rows_of_many = 32;
 int box_rows(const View& from, DType type, bool is_transposed) {
   if (!is_transposed) return store_rows;
   const auto rows = static_cast<int>(from.extent(0));
+  if (type == f32) return rows;
   constexpr int together = store_buffers * swizzled_together;
-  return type == f32 ? rows : (rows + together - 1) / together * swizzled_together;
+  return rows > most_rows_of_two ? rows_of_many : (rows + together - 1) / together * swizzled_together;
+}
+int boxes_across(const View& from, DType type) {
+  const int rows = box_rows(from, type, true);
+  return type == f32 ? store_buffers : (static_cast<int>(from.extent(0)) + rows - 1) / rows;
 }
 
 // 64 rows that a warp group holds together are the columns of two boxes, whose swizzled rows come in eights.
@@ -70,6 +77,10 @@ const View& stored_fragment(const Stmt& s) {
   const auto* sum = as<Accumulate>(s);
   return sum ? sum->tile : as<Copy>(s)->from;
 }
+DType stored_type(const Stmt& s) {
+  const auto* sum = as<Accumulate>(s);
+  return (sum ? sum->to : as<Copy>(s)->to).buffer->type;
+}
 
 }  // namespace
 
@@ -78,10 +89,12 @@ bool is_stored_transposed(const Stmt& s) {
   return (copy && copy->turned_sum) || is_transposed_matrix(stored_fragment(s));
 }
 
+int boxes_across(const Stmt& s) { return boxes_across(stored_fragment(s), stored_type(s)); }
+
+bool are_staged_apart(const Stmt& s) { return !is_stored_transposed(s) || boxes_across(s) > store_buffers; }
+
 std::int64_t staging_bytes(const Stmt& s) {
-  const auto* sum = as<Accumulate>(s);
-  const DType type = (sum ? sum->to : as<Copy>(s)->to).buffer->type;
-  return store_buffers * box_rows(stored_fragment(s), type, is_stored_transposed(s)) * row_bytes;
+  return store_buffers * box_rows(stored_fragment(s), stored_type(s), is_stored_transposed(s)) * row_bytes;
 }
 
 std::optional<TensorStore> plan_store(const View& from, const View& to, const HeldSum& sum, bool by_warps) {
@@ -94,8 +107,9 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const He
   if (sum.turned && (from.rank() != 2 || !is_plain(from))) return std::nullopt;
   plan.transposed = sum.turned || is_transposed_matrix(from);
   plan.rows = box_rows(from, to.buffer->type, plan.transposed);
+  if (plan.transposed) plan.across = boxes_across(from, to.buffer->type);
   if (plan.transposed && to.buffer->type != f32)
-    plan.rows_of_both = store_buffers * plan.rows - static_cast<int>(from.extent(0));
+    plan.rows_twice = plan.across * plan.rows - static_cast<int>(from.extent(0));
   plan.pack = rows_of_place(from);
   const bool fits =
       plan.transposed ? fits_transposed(from, to, sum, plan.rows) : fits_plain(from, to, sum.parts, plan);
