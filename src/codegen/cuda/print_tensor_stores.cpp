@@ -38,11 +38,13 @@ void add_transposed_boxes(std::int64_t extent, DType type, const layout::Divisio
   result.rows = result.apart ? plan.rows : all;
   for (int first = 0; first < extent; first += step)
     for (int box = 0; box < plan.across; ++box) {
-      const int row = by_rows ? std::min(box * plan.rows, all - plan.rows) : 0, registers = first / step * all / 2;
+      const int row = by_rows ? std::min(box * plan.rows, all - plan.rows) : 0,
+                registers = first / step * all / 2;
       const auto place = static_cast<int>(result.boxes.size()) % passes::store_buffers;
       const int buffer = result.apart || !by_rows ? place * plan.rows : row;
-      result.boxes.push_back({std::to_string(buffer * plan.columns), first + (by_rows ? 0 : box * plan.columns),
-                              row, registers + (result.apart ? row / 2 : 0)});
+      result.boxes.push_back({std::to_string(buffer * plan.columns),
+                              first + (by_rows ? 0 : box * plan.columns), row,
+                              registers + (result.apart ? row / 2 : 0)});
     }
 }
 
