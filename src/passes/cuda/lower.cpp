@@ -96,10 +96,7 @@ Body Lowering::copy(const Copy& n, const Loc& at) {
 
 Body Lowering::stored(const View& from, const View& to, const Stmt& whole, Body by_elements) const {
   const auto sum = sums_.find(from.buffer.get());
-  if (sum == sums_.end()) return by_elements;
-  const auto plan = plan_store(from, to, sum->second);
-  const bool would_add_twice = plan && plan->rows_twice > 0 && as<Accumulate>(whole);
-  if (!plan || would_add_twice) return by_elements;
+  if (sum == sums_.end() || !plan_store(from, to, sum->second)) return by_elements;
   const Stmt by_engine = statement(If{can_transfer(to, from, whole->at), {whole}, by_elements}, whole->at);
   return {statement(If{variable(choice_, whole->at), {by_engine}, std::move(by_elements)}, whole->at)};
 }

@@ -32,15 +32,16 @@ constexpr int swizzled_together = 8;
 bool is_transposed_matrix(const View& from) { return is_matrix(from) && is_transposed(from); }
 
 // Of a sum that is stored transposed, boxes of f32 have all rows and half of a warp group's columns. Those of
-// 16 bits have all its columns and half of the rows, in eights, or a few of very many: what buffers take,
-// slots of rings lack.
+// 16 bits have all its columns and half of the rows, in eights. Of very many rows of a sum whose product has
+// exchanged operands they have a few: what buffers take, slots of rings lack.
 constexpr int most_rows_of_two = 128, rows_of_many = 32;
 int box_rows(const View& from, DType type, bool is_transposed) {
   if (!is_transposed) return store_rows;
   const auto rows = static_cast<int>(from.extent(0));
   if (type == f32) return rows;
   constexpr int together = store_buffers * swizzled_together;
-  return rows > most_rows_of_two ? rows_of_many : (rows + together - 1) / together * swizzled_together;
+  const bool has_many = rows > most_rows_of_two && !is_transposed_matrix(from);
+  return has_many ? rows_of_many : (rows + together - 1) / together * swizzled_together;
 }
 int boxes_across(const View& from, DType type) {
   const int rows = box_rows(from, type, true);

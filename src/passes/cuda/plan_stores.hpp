@@ -21,7 +21,7 @@ struct TensorStore {
   int pack = 1;  // rows of the fragment that share a coordinate of the first axis
   // The fragment is stored transposed: rows that a warp group holds together are columns of the tensor, and
   // `across` boxes together have all rows. They may have more: the last one begins earlier then, and stores
-  // `rows_twice` rows that the one before it stores, too.
+  // `rows_twice` rows that the one before it stores, too. Such sums are never added.
   bool transposed = false;
   int across = 1, rows_twice = 0;
   bool by_warps = false;  // a box has what a warp holds, which stores it by itself
