@@ -12,6 +12,7 @@ namespace tegula::codegen {
 struct Box {
   std::string buffer;  // after the warp group's first
   int column = 0, row = 0;
+  std::int64_t held = 0;  // registers of a thread before those that it has for the box
 };
 
 struct BoxStores {
@@ -21,9 +22,9 @@ struct BoxStores {
   std::vector<std::string> coordinates;
   std::size_t row_at = 0;  // which of them counts rows
   std::vector<Box> boxes;
-  std::int64_t registers = 0;  // of a thread for each
-  int rows = 0;                // of each
-  bool transposed = false;  // the fragment's columns are rows: all boxes of a warp group are staged at once
+  int rows = 0;             // that are staged together
+  bool transposed = false;  // the fragment's columns are rows
+  bool apart = true;        // each box is staged by itself
   // Elements between the parts of warps, each of which stores its own; 0: a thread stores all.
   int of_warp = 0;
 };

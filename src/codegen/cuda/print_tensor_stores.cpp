@@ -32,12 +32,20 @@ void add_transposed_boxes(std::int64_t extent, DType type, const layout::Divisio
   result.column += plan.by_warps ? fmt::format(" + thread / 32 * {}", passes::store_warp_rows)
                                  : fmt::format(" + thread / 128 * {}", passes::store_rows);
   const bool by_rows = type != f32;
-  const int apart = static_cast<int>(passes::store_rows * parts.along_m);
-  result.registers = by_rows ? plan.rows : plan.rows / 2;  // of 64 rows, with the columns of two boxes
-  for (int first = 0; first < extent; first += apart)
-    for (int box = 0; box < passes::store_buffers; ++box)
-      result.boxes.push_back({std::to_string(box * plan.rows * plan.columns),
-                              first + (by_rows ? 0 : box * plan.columns), by_rows ? box * plan.rows : 0});
+  const int step = static_cast<int>(passes::store_rows * parts.along_m),
+            all = plan.rows * (by_rows ? plan.across : 1) - plan.rows_twice;
+  result.apart = plan.across > passes::store_buffers;
+  result.rows = result.apart ? plan.rows : all;
+  for (int first = 0; first < extent; first += step)
+    for (int box = 0; box < plan.across; ++box) {
+      const int row = by_rows ? std::min(box * plan.rows, all - plan.rows) : 0,
+                registers = first / step * all / 2;
+      const auto place = static_cast<int>(result.boxes.size()) % passes::store_buffers;
+      const int buffer = result.apart || !by_rows ? place * plan.rows : row;
+      result.boxes.push_back({std::to_string(buffer * plan.columns),
+                              first + (by_rows ? 0 : box * plan.columns), row,
+                              registers + (result.apart ? row / 2 : 0)});
+    }
 }
 
 }  // namespace
@@ -47,8 +55,7 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
                                     const passes::TensorStore& plan) {
   BoxStores result;
   result.map = tensor_map({signature_.position_of(to.buffer.get()), plan.box, plan.columns, true});
-  result.registers = plan.columns / 2;
-  result.rows = plan.rows, result.transposed = plan.transposed;
+  result.transposed = plan.transposed;
   if (plan.by_warps)
     result.of_warp = plan.columns * plan.rows * (plan.transposed ? passes::store_buffers : 1);
   for (std::size_t d = to.dims.size() - 1; d-- > 0;)
@@ -73,7 +80,7 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   for (std::int64_t box = 0; box < count; ++box)
     result.boxes.push_back({std::to_string(box % passes::store_buffers * passes::store_rows * plan.columns),
                             static_cast<int>(box % across * plan.columns),
-                            static_cast<int>(box / across * rows / plan.pack)});
+                            static_cast<int>(box / across * rows / plan.pack), box * plan.columns / 2});
   return result;
 }
 
@@ -116,19 +123,20 @@ void CudaGridPrinter::stage_boxes(std::size_t count) {
   store_->first = store_->end;
   store_->end += count;
   if (n.transposed && n.of_warp > 0)
-    return out_.line(fmt::format("tg::stage_columns_of_warp<{}>({}, {}, {});", n.rows * passes::store_buffers,
+    return out_.line(fmt::format("tg::stage_columns_of_warp<{}>({}, {}, {});", n.rows,
                                  n.staging, fragment, team_.thread));
-  if (n.transposed) {
-    const bool is_f32 = (sum ? sum->to : as<Copy>(store_->stmt)->to).buffer->type == f32;
-    const std::string held =
-        plus(fragment, static_cast<std::int64_t>(store_->first / passes::store_buffers) * n.registers);
-    return out_.line(is_f32 ? fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, held)
-                            : fmt::format("tg::stage_columns<{}>({}, {}, {});",
-                                          n.rows * passes::store_buffers, n.staging, held, team_.thread));
-  }
+  const bool is_f32 = (sum ? sum->to : as<Copy>(store_->stmt)->to).buffer->type == f32;
+  if (n.transposed && is_f32)
+    return out_.line(fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging,
+                                 plus(fragment, n.boxes[store_->first].held)));
+  for (std::size_t i = store_->first; n.transposed && i < (n.apart ? store_->end : store_->first + 1); ++i)
+    out_.line(fmt::format("tg::stage_columns<{}>({}, {}, {});", n.rows,
+                          n.apart ? plus(n.staging, n.boxes[i].buffer) : n.staging,
+                          plus(fragment, n.boxes[i].held), team_.thread));
+  if (n.transposed) return;
   for (std::size_t i = store_->first; i < store_->end; ++i)
     out_.line(fmt::format("tg::stage_words_of({}, {});", plus(n.staging, n.boxes[i].buffer),
-                          plus(fragment, static_cast<std::int64_t>(i) * n.registers)));
+                          plus(fragment, n.boxes[i].held)));
 }
 
 // Before it with the wait for the buffers, and behind it with the fence.

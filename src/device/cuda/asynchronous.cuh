@@ -282,6 +282,11 @@ TG_DEVICE void store_turned_matrices(uint32_t row, const uint32_t* x) {
                "r"(x[1]), "r"(x[2]), "r"(x[3])
                : "memory");
 }
+// The same with two matrices, whose rows the first half of the lanes name.
+TG_DEVICE void store_two_turned_matrices(uint32_t row, const uint32_t* x) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(x[0]), "r"(x[1])
+               : "memory");
+}
 
 // Rows of results, which their grid hardly reads again: they are the first to leave the L2 cache, where
 // operands stay.

@@ -59,6 +59,7 @@ TG_DEVICE void stage_columns(T* to, const uint32_t* x, int thread) {
   const uint32_t at = shared_address(to + (lane / 16 * 8 + row) * 64 + (piece ^ row) * 8);
 #pragma unroll
   for (int i = 0; i < columns / 16; ++i) store_turned_matrices(at + i * 16 * 128, x + 4 * i);
+  if constexpr (columns % 16 != 0) store_two_turned_matrices(at + columns / 16 * 16 * 128, x + columns / 16 * 4);
 }
 template <int columns, class T>
 TG_DEVICE void stage_columns(T* to, const float* x, int thread) {

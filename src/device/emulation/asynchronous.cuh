@@ -191,12 +191,13 @@ TG_DEVICE void store_matrices(uint32_t row, const uint32_t* x) {
       },
       &own);
 }
-TG_DEVICE void store_turned_matrices(uint32_t row, const uint32_t* x) {
+template <int matrices>
+TG_DEVICE void store_some_turned_matrices(uint32_t row, const uint32_t* x) {
   StoredMatrix own{row, x};
   tegula_threads->together(
       [](void** lanes) {
         for (int i = 0; i < 32; ++i) {
-          for (int element = 0; element < 8; ++element) {
+          for (int element = 0; element < 2 * matrices; ++element) {
             const int matrix = element / 2, column = i % 4 * 2 + element % 2;
             const auto* to = static_cast<const StoredMatrix*>(lanes[8 * matrix + column]);
             const auto* word =
@@ -207,6 +208,8 @@ TG_DEVICE void store_turned_matrices(uint32_t row, const uint32_t* x) {
       },
       &own);
 }
+TG_DEVICE void store_turned_matrices(uint32_t row, const uint32_t* x) { store_some_turned_matrices<4>(row, x); }
+TG_DEVICE void store_two_turned_matrices(uint32_t row, const uint32_t* x) { store_some_turned_matrices<2>(row, x); }
 
 // ---- counters of turns in global memory
 TG_DEVICE int turns_of(const int* word) { return *word; }

@@ -21,12 +21,17 @@ constexpr TileCost exchanged[] = {{80, 64, 128, 0.525, 0.370},  {80, 128, 128, 0
                                   {112, 64, 128, 0.435, 0.360}, {112, 128, 128, 0.415, 0.400},
                                   {144, 64, 128, 0.520, 0.485}, {144, 128, 128, 0.385, 0.320},
                                   {160, 64, 128, 0.490, 0.428}, {160, 128, 128, 0.360, 0.330}};
-// Of 257 to 320 rows these in place of the usual ones. Threads store exchanged tiles of an odd number of
-// eights, or of columns that are not those of two warp groups, element by element: the microseconds for one.
-constexpr TileCost of_middle_rows[] = {{72, 64, 128, 0.669, 0.690},   {72, 128, 128, 0.425, 0.460},
-                                       {72, 192, 128, 0.385, 0.485},  {96, 256, 128, 0.350, 0.396},
-                                       {136, 128, 128, 0.411, 0.375}, {64, 192, 128, 0.626, 0.438},
-                                       {128, 192, 128, 0.354, 0.395}, {128, 256, 128, 0.305, 0.389}};
+// Of 257 to 320 rows these in place of the usual ones; where columns are not those of one or two warp groups,
+// in sixty-fours, threads store the tiles.
+constexpr TileCost of_middle_rows[] = {
+    {96, 256, 128, 0.350, 0.396},  {104, 256, 128, 0.360, 0.366}, {136, 64, 128, 0.485, 0.515},
+    {136, 128, 128, 0.377, 0.374}, {136, 192, 128, 0.385, 0.363}, {136, 256, 128, 0.335, 0.335},
+    {144, 192, 128, 0.400, 0.350}, {144, 256, 128, 0.325, 0.325}, {152, 64, 128, 0.469, 0.473},
+    {152, 128, 128, 0.357, 0.342}, {152, 192, 128, 0.365, 0.336}, {152, 256, 128, 0.322, 0.322},
+    {160, 192, 128, 0.390, 0.343}, {160, 256, 128, 0.318, 0.318}, {64, 192, 128, 0.626, 0.438},
+    {128, 192, 128, 0.354, 0.395}, {128, 256, 128, 0.305, 0.389}};
+// Of 65 to 256 rows, of several rounds, with as many slots as there is room for.
+constexpr TileCost of_several_rounds = {128, 128, 128, 0.310, 0.319};
 constexpr int least_of_middle_rows = 257, least_columns_of_middle_rows = 2048, least_columns_exchanged = 4096,
               least_depth_exchanged = 1024;
 // Tiles for long products of many columns whose blocks nearly fill a round of the processors, or two.
@@ -37,14 +42,15 @@ constexpr TileCost filling_of_more_rows[] = {{128, 224, 128, 0.314, 0.314}};
 constexpr int least_rows_filling = 64, most_rows_filling = 256, most_of_more_rows = 512,
               least_columns_filling = 7168, least_depth_filling = 4096;
 constexpr double least_filled = 0.95;
-constexpr double store_of_element = 3e-4;
-static_assert(std::size(of_middle_rows) <= std::size(gpu_table.of_16_bits));
 constexpr std::size_t most_candidates =
-    (std::size(gpu_table.of_16_bits) + std::size(gpu_table.of_few_rows) + std::size(exchanged) +
-     std::size(filling)) *
+    (std::max(std::size(of_middle_rows),
+              std::size(gpu_table.of_16_bits) + std::size(gpu_table.of_few_rows) + std::size(filling) + 1) +
+     std::size(exchanged)) *
     std::size(split_counts);
 // Slots that the compiler takes without being asked, and as many as pay.
-constexpr int usual_stages = 4, most_stages = 10;
+constexpr int usual_stages = 4, most_stages = 10, most_groups = 3;
+constexpr std::int64_t bytes_of_slots = 226
+                                        << 10;  // and of buffers; barriers have the rest of a block's memory
 constexpr int least_extent = 16;
 
 constexpr GpuProduct product_cost = gpu_table.product;
@@ -88,9 +94,6 @@ struct ProductPlanner {
   bool exchanges(const GemmTiles& t) const {
     return (may_exchange() || has_middle_rows()) && t.m > warp_group_rows && t.m % warp_group_rows != 0;
   }
-  bool stores_elements(const GemmTiles& t) const {
-    return exchanges(t) && (t.m % 16 != 0 || t.n > 2 * warp_group_rows);
-  }
   // Whether the tile's blocks leave few processors idle in the last of so many rounds.
   bool fills(const TileCost& c, int most_rounds) const {
     const double rounds = tiles(tiles_of(c, 1)) / p.processors, whole = std::ceil(rounds);
@@ -118,21 +121,41 @@ struct ProductPlanner {
     }
     for (const TileCost& c : costs_of(type, p.precision))
       if (!has_few_rows() || c.m != gpu_table.rows_of_three_groups) visit(c);
-    if (has_few_rows())
+    if (has_few_rows()) {
       for (const TileCost& c : gpu_table.of_few_rows) visit(c);
+      visit(of_several_rounds);
+    }
     for_each_filling(visit);
   }
 
-  // The stages of a block that has a processor to itself, if that gains slots.
+  // What warp groups stage of results for the copy engine, which stores tiles of whole rows of its boxes: two
+  // boxes of 64 rows a group; of exchanged tiles, whose groups have 64 columns, half of the rows, or 32 of
+  // many.
+  std::int64_t staged_bytes(const GemmTiles& t) const {
+    constexpr int row_bytes = 128, many_rows = 128, rows_of_many = 32;
+    const std::int64_t stored = t.splits > 1 ? f32.bytes() : p.stored_bytes;
+    const bool turned = exchanges(t) || t.m < warp_group_rows;
+    const std::int64_t along = turned ? t.n : t.m, across = turned ? warp_group_rows : t.n;
+    if (across * stored % row_bytes != 0) return 0;
+    const std::int64_t parts = (along + warp_group_rows - 1) / warp_group_rows;
+    const std::int64_t groups = parts > most_groups ? 2 : parts;
+    const std::int64_t rows = !turned ? warp_group_rows : t.m > many_rows ? rows_of_many : (t.m + 1) / 2;
+    return 2 * groups * rows * row_bytes;
+  }
+
+  // The stages of a block that has a processor to itself, if that gains slots: the only one there is, or one
+  // beside which a second with the usual stages has no room.
   std::optional<int> stages(const GemmTiles& t) const {
     const bool by_threads = type.bits() == 32 && p.precision != Precision::tf32;
-    if (by_threads || tiles(t) * t.splits > p.processors) return std::nullopt;
-    const std::int64_t stored = std::int64_t{t.m} * t.n * (t.splits > 1 ? 4 : p.stored_bytes);
+    if (by_threads) return std::nullopt;
     const std::int64_t rows = t.m * (p.a_twice ? 2 : 1) + t.n * (p.b_twice ? 2 : 1);
-    const std::int64_t bytes_of_slot = rows * t.k * type.bits() / 8;
-    const auto fitting = static_cast<int>((bytes_of_block - stored) / bytes_of_slot);
+    const std::int64_t bytes_of_slot = rows * t.k * type.bits() / 8, staged = staged_bytes(t);
+    if (!has_one_round(t) && 2 * (usual_stages * bytes_of_slot + staged) <= bytes_of_slots)
+      return std::nullopt;
+    const auto fitting = static_cast<int>((bytes_of_slots - staged) / bytes_of_slot);
     return fitting > usual_stages ? std::optional(std::min(fitting, most_stages)) : std::nullopt;
   }
+  bool has_one_round(const GemmTiles& t) const { return tiles(t) * t.splits <= p.processors; }
 
   // Microseconds of `work` of the processors and of reading the operands: memory works beside them, and they
   // never quite hide each other.
@@ -149,7 +172,6 @@ struct ProductPlanner {
     constexpr double filling = 1.25, filling_more = 1.35, of_rounds = 1.8, outside = 0.09,
                      outside_exchanged = 0.3;
     const double of_outside = static_cast<double>(t.m - 1 - (p.m - 1) % t.m) / t.m;
-    if (stores_elements(t)) return 1;
     if (exchanges(t)) return 1 + outside_exchanged * of_outside;
     if (has_middle_rows()) return 1 + outside * of_outside;
     const std::int64_t last = p.m % t.m;
@@ -161,15 +183,14 @@ struct ProductPlanner {
 
   // Microseconds.
   double estimate(const GemmTiles& t, const TileCost& c) const {
-    const bool alone = stages(t).has_value();
+    const bool alone = has_one_round(t) && stages(t).has_value();
     const double sums = static_cast<double>(t.m) * t.n,
                  rounds = std::ceil(tiles(t) * t.splits / p.processors);
     const double busy =
         sums <= product_cost.few_sums && !alone ? std::max(rounds, product_cost.waiting) : rounds;
     const double inner = std::ceil(steps(t) / t.splits) * t.k;
     const double cost = (alone ? c.alone : c.cost) * slowness(t, alone);
-    const double store = stores_elements(t) ? store_of_element : product_cost.store;
-    const double work = busy * inner * sums * cost * 1e-6 + rounds * sums * store;
+    const double work = busy * inner * sums * cost * 1e-6 + rounds * sums * product_cost.store;
     const double time = product_cost.call + beside_memory(work);
     if (t.splits == 1) return time;
     const double splits = static_cast<double>(p.batch) * p.m * p.n * t.splits;

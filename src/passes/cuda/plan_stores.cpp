@@ -27,24 +27,36 @@ bool fits_plain(const View& from, const View& to, const layout::Division& parts,
   return columns % (plan.columns * parts.along_n) == 0 && from.extent(from.rank() - 1) == columns;
 }
 
+constexpr int swizzled_together = 8;
+
 bool is_transposed_matrix(const View& from) { return is_matrix(from) && is_transposed(from); }
 
-// Of a sum that is stored transposed, boxes of f32 have all rows and half of a warp group's columns, and
-// those of 16 bits half of the rows and all its columns.
+// Of a sum that is stored transposed, boxes of f32 have all rows and half of a warp group's columns. Those of
+// 16 bits have all its columns and half of the rows, in eights. Of very many rows of a sum whose product has
+// exchanged operands they have a few: what buffers take, slots of rings lack.
+constexpr int most_rows_of_two = 128, rows_of_many = 32;
 int box_rows(const View& from, DType type, bool is_transposed) {
   if (!is_transposed) return store_rows;
-  return static_cast<int>(from.extent(0)) / (type == f32 ? 1 : store_buffers);
+  const auto rows = static_cast<int>(from.extent(0));
+  if (type == f32) return rows;
+  constexpr int together = store_buffers * swizzled_together;
+  const bool has_many = rows > most_rows_of_two && !is_transposed_matrix(from);
+  return has_many ? rows_of_many : (rows + together - 1) / together * swizzled_together;
+}
+int boxes_across(const View& from, DType type) {
+  const int rows = box_rows(from, type, true);
+  return type == f32 ? store_buffers : (static_cast<int>(from.extent(0)) + rows - 1) / rows;
 }
 
 // 64 rows that a warp group holds together are the columns of two boxes, whose swizzled rows come in eights.
 // Threads store sixteen rows as fast by themselves, and the rest of a group that is alone a little faster.
 bool fits_transposed(const View& from, const View& to, const HeldSum& sum, int rows) {
-  constexpr int swizzled_together = 8, least_rows = 32;
+  constexpr int least_rows = 32;
   const DType type = to.buffer->type;
   const std::int64_t apart = store_rows * sum.parts.along_m;
   const bool is_type = type == f32 || type == f16 || type == bf16;
-  const bool has_rows = type == f32 || (from.extent(0) % (store_buffers * swizzled_together) == 0 &&
-                                        from.extent(0) >= least_rows);
+  const bool has_rows =
+      type == f32 || (from.extent(0) % swizzled_together == 0 && from.extent(0) >= least_rows);
   return is_type && has_rows && sum.parts.along_n == 1 && rows <= most_in_box &&
          from.extent(1) % apart == 0 && (sum.parts.along_m > 1 || from.extent(1) == apart);
 }
@@ -66,6 +78,10 @@ const View& stored_fragment(const Stmt& s) {
   const auto* sum = as<Accumulate>(s);
   return sum ? sum->tile : as<Copy>(s)->from;
 }
+DType stored_type(const Stmt& s) {
+  const auto* sum = as<Accumulate>(s);
+  return (sum ? sum->to : as<Copy>(s)->to).buffer->type;
+}
 
 }  // namespace
 
@@ -74,10 +90,12 @@ bool is_stored_transposed(const Stmt& s) {
   return (copy && copy->turned_sum) || is_transposed_matrix(stored_fragment(s));
 }
 
+int boxes_across(const Stmt& s) { return boxes_across(stored_fragment(s), stored_type(s)); }
+
+bool are_staged_apart(const Stmt& s) { return !is_stored_transposed(s) || boxes_across(s) > store_buffers; }
+
 std::int64_t staging_bytes(const Stmt& s) {
-  const auto* sum = as<Accumulate>(s);
-  const DType type = (sum ? sum->to : as<Copy>(s)->to).buffer->type;
-  return store_buffers * box_rows(stored_fragment(s), type, is_stored_transposed(s)) * row_bytes;
+  return store_buffers * box_rows(stored_fragment(s), stored_type(s), is_stored_transposed(s)) * row_bytes;
 }
 
 std::optional<TensorStore> plan_store(const View& from, const View& to, const HeldSum& sum, bool by_warps) {
@@ -90,6 +108,9 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const He
   if (sum.turned && (from.rank() != 2 || !is_plain(from))) return std::nullopt;
   plan.transposed = sum.turned || is_transposed_matrix(from);
   plan.rows = box_rows(from, to.buffer->type, plan.transposed);
+  if (plan.transposed) plan.across = boxes_across(from, to.buffer->type);
+  if (plan.transposed && to.buffer->type != f32)
+    plan.rows_twice = plan.across * plan.rows - static_cast<int>(from.extent(0));
   plan.pack = rows_of_place(from);
   const bool fits =
       plan.transposed ? fits_transposed(from, to, sum, plan.rows) : fits_plain(from, to, sum.parts, plan);
@@ -109,10 +130,11 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const He
 }
 
 // Of a transposed sum a warp has sixteen columns: with 16 bits they are the shortest rows that the copy
-// engine swizzles.
+// engine swizzles; their rows are staged by sixteen.
 bool can_be_stored_by_warps(const Copy& copy) {
   const bool is_transposed = copy.turned_sum || is_transposed_matrix(copy.from);
-  return is_transposed ? copy.to.buffer->type.bits() == 16 : store_warp_rows % rows_of_place(copy.from) == 0;
+  if (!is_transposed) return store_warp_rows % rows_of_place(copy.from) == 0;
+  return copy.to.buffer->type.bits() == 16 && copy.from.extent(0) % (2 * swizzled_together) == 0;
 }
 
 Expr can_transfer(const View& to, const View& tile, const Loc& at, bool limits_matter) {

@@ -20,8 +20,10 @@ struct TensorStore {
   int rows = 0, columns = 0;
   int pack = 1;  // rows of the fragment that share a coordinate of the first axis
   // The fragment is stored transposed: rows that a warp group holds together are columns of the tensor, and
-  // two boxes together have all rows.
+  // `across` boxes together have all rows. They may have more: the last one begins earlier then, and stores
+  // `rows_twice` rows that the one before it stores, too. Such sums are never added.
   bool transposed = false;
+  int across = 1, rows_twice = 0;
   bool by_warps = false;  // a box has what a warp holds, which stores it by itself
 };
 
@@ -43,6 +45,9 @@ std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to, 
 bool can_be_stored_by_warps(const ir::Copy& copy);
 // Whether what the statement stores, a copy of a fragment or its accumulation, is transposed on its way.
 bool is_stored_transposed(const ir::Stmt& s);
+// How many boxes have all rows of it where it is stored transposed, and whether each is staged by itself.
+int boxes_across(const ir::Stmt& s);
+bool are_staged_apart(const ir::Stmt& s);
 // Bytes of a warp group's buffers for such a statement.
 std::int64_t staging_bytes(const ir::Stmt& s);
 

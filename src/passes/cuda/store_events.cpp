@@ -70,7 +70,7 @@ int boxes_of_store(const Stmt& s, int consumers) {
   const View &from = sum ? sum->tile : as<Copy>(s)->from, &to = sum ? sum->to : as<Copy>(s)->to;
   const std::int64_t columns = row_bytes / to.buffer->type.bytes(), groups = consumers / 128;
   if (is_stored_transposed(s))
-    return static_cast<int>(store_buffers * from.extent(1) / (store_rows * groups));
+    return static_cast<int>(boxes_across(s) * from.extent(1) / (store_rows * groups));
   return static_cast<int>(from.buffer->elements() / (store_rows * groups * columns));
 }
 
@@ -188,7 +188,7 @@ void StoreEvents::by_itself(const Stmt& s, Events& out) {
   const auto* sum = as<Accumulate>(s);
   const BufferPtr& from = sum ? sum->tile.buffer : as<Copy>(s)->from.buffer;
   const int count = boxes_of_store(s, roles_.consumers),
-            batch = count <= store_buffers || is_stored_transposed(s) ? std::min(count, store_buffers) : 1;
+            batch = count <= store_buffers || !are_staged_apart(s) ? std::min(count, store_buffers) : 1;
   const auto add = [&](What what, Who who = Who::all, const std::string& name = "") {
     out.push_back(event_of(std::move(what), s, who, name));
   };
