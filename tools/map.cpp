@@ -125,11 +125,12 @@ std::optional<Tensor> drawn_numbers(const ops::ExampleCall& call, const ops::Ope
                                     const ops::TensorSpec& tensor, std::size_t number) {
   constexpr std::int64_t most = 1 << 18;
   const DType type = call.type_of(schema, tensor);
-  const bool of_any_kind = type.is_floating() && !tensor.low,
-             of_bytes = type.bits() == 8 && !type.is_floating();
   if (nelements(call.shape(schema, tensor)) <= most || tensor.values || tensor.packs) return std::nullopt;
-  if (of_any_kind) return Tensor::random_normal({most}, type, number);
-  if (of_bytes) return Tensor::random_integers({most}, i32, number, 0, type.is_boolean() ? 2 : 100).to(type);
+  if (type.is_floating() && !tensor.low) return Tensor::random_normal({most}, type, number);
+  // Numbers from a range, of which these are some.
+  const int end = type.is_boolean() ? 2 : 100;
+  if (type.is_floating() || type.bits() == 8)
+    return Tensor::random_integers({most}, i32, number, type.is_floating() ? 1 : 0, end).to(type);
   return std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 #include "ops/convolution/plan.hpp"
 #include "ops/convolution/shape.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -38,6 +39,15 @@ bool has_phases(const TensorRef& input, const ConvShape& s) {
          (s.in[0] == 1 || s.batch == 1 || steps[0] == s.in[0] * steps[1]);
 }
 
+// Whether the copy engine could load all tiles, but not store those of the result: without it, loads are far
+// slower than to write the result once more.
+template <class Op>
+bool stores_apart(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
+  const auto is_even = [&](std::int64_t channels) { return channels * t.type.bytes() % 16 == 0; };
+  return has_copy_engine(c.call()) && t.pass == ConvPass::forward && !t.grouped && is_even(s.channels) &&
+         !is_even(s.features);
+}
+
 template <class Op>
 ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   ConvKernel t{.type = c.type("x"),
@@ -51,6 +61,7 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
   ConvShape::Three made = back ? s.in : s.out;
   if (back && t.phases) made[1] /= s.stride_h(), made[2] /= s.stride;
+  t.pad_to = stores_apart(c, s, t);
   if (c.on_gpu())
     plan_on_gpu(t, s, made);
   else
@@ -98,6 +109,10 @@ void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, co
     launch.note([] {
       return std::string(
           "plan: threads look for the pixels of strides that do not divide the extents of images; pad them");
+    });
+  if (t.pad_to)
+    launch.note([] {
+      return std::string("plan: pixels that do not begin at multiples of 16 bytes are written last");
     });
   launch(t, convolution_program,
          {{"from", t.phases_of_from() ? input_of(c, s, t, from) : pixels_of(c, t, from)},
@@ -282,6 +297,11 @@ const OperatorSchema& conv2d_schema() {
                 "groups=2 bf16"},
                {"images_bf16",
                 "batch=3 height=4 width=12 channels=16 features=24 taps_h=3 taps_w=3 padding=1 bf16"},
+               {"odd_features_bf16",
+                "batch=2 height=9 width=8 channels=16 features=20 taps_h=3 taps_w=3 padding=1 bias bf16"},
+               {"strided_odd_features_bf16",
+                "batch=2 height=9 width=10 channels=16 features=20 taps_h=3 taps_w=3 stride=2 padding=1 "
+                "bf16"},
                {"grouped",
                 "batch=1 height=6 width=5 channels=12 features=9 taps_h=2 taps_w=3 padding=1 groups=3 bias"}})
           .measured(

@@ -25,6 +25,11 @@ struct Program : ConvPixels {
   Tensor weight = input("weight", {features, taps_d, taps_h, taps_w, of_weight}, c.type);
   Tensor bias = c.bias ? input("bias", {columns}, *c.bias) : from;
   Tensor to = output("to", extents_of_to(), c.type);
+  // Where tiles are stored, by pixels that begin at multiples of 16 bytes.
+  static constexpr int piece = 16;
+  Expr padded = ceildiv(columns * c.type.bytes(), piece) * (piece / c.type.bytes());
+  Tensor stored =
+      c.pad_to ? workspace("stored", {batch, to_depth, to.extent(2), to.extent(3), padded}, c.type) : to;
   Expr to_height = to.extent(c.phases_of_to() ? 1 : 2),
        to_width = to.extent(3);  // of a phase, if it has some
   // The number of channels that a group sums over, and the number that it produces.
@@ -97,7 +102,7 @@ struct Program : ConvPixels {
   }
   void store(const Fragment& sum, const Pixel& first, const Expr& group, const Expr& column) const {
     if (c.phases_of_to()) return store_phase(sum, first, group, column);
-    const Tensor result = of_group(to, group);
+    const Tensor result = of_group(stored, group);
     if (c.images > 1)
       copy(sum.reshape({c.images, c.h, c.w, c.n}),
            result.slice(all, 0).at(first.image, first.h, first.w, column));
@@ -134,7 +139,7 @@ struct Program : ConvPixels {
   void by_rows() const {
     const int count = c.h * c.w;
     Expr of_image = to_depth * to_height * to_width, pixels = batch * of_image;
-    Tensor result = to.reshape({pixels, columns});
+    Tensor result = stored.reshape({pixels, c.pad_to ? padded : columns});
     grid(ceildiv(made, c.n), ceildiv(pixels, count), groups, {.order = Order::grouped(8)},
          [&](Index x, Index tile, Index z) {
            Expr group = c.grouped ? Expr(z) : Expr(Operand(0));
@@ -150,6 +155,16 @@ struct Program : ConvPixels {
                     });
            copy(sum, of_group(result, group).at(tile * count, x * c.n));
          });
+  }
+
+  void write_pixels() const {
+    constexpr int rows = 32, tile = 128;
+    Expr pixels = batch * to_depth * to_height * to_width;
+    Tensor from_rows = stored.reshape({pixels, padded}), result = to.reshape({pixels, columns});
+    grid(ceildiv(columns, tile), ceildiv(pixels, rows), [&](Index x, Index y) {
+      Fragment own = load(from_rows.at(y * rows, x * tile), {rows, tile});
+      copy(own, result.at(y * rows, x * tile));
+    });
   }
 };
 
@@ -258,6 +273,7 @@ Kernel convolution_program(const ConvKernel& c) {
   return kernel(instance_name("convolution", c), [&] {
     const Program own{c};
     c.windows ? own.by_windows() : own.by_rows();
+    if (c.pad_to) own.write_pixels();
   });
 }
 
