@@ -168,7 +168,7 @@ template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   constexpr int elements = 4096, most_rows = 64, most_threads = 512;
   NormInstance<Op> made = norm_instance(c);
-  const bool is_held = !c.on_gpu() || !made.is_long() || has_room_for_gradient(made);
+  const bool is_held = !made.is_long() || has_room_for_gradient(made);
   if (made.dim > longest_held_norm || !is_held) return long_gradient_plan(made, c);
   const int rows = std::clamp(elements / std::max(made.dim, 1), 1, most_rows);
   made.rows = rows_of_tile(c.on_gpu() ? whole_power(rows) : rows, made.dim);
