@@ -133,7 +133,9 @@ NormInstance<Op> long_gradient_plan(NormInstance<Op> made, const Bound<Op>& c) {
   made.spread = threads_of_staying_rows(made, has_copy_engine(c.call()));
   made.stays = made.spread.has_value();
   if (made.stays) return made;
-  made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), 2);
+  // Four tensors of a row without a mean come to shared memory faster than a cluster reads them.
+  if (!adds_residual<Op> || is_centred<Op>)
+    made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), 2);
   made.direct = made.spread.has_value();
   return made.spread ? made : in_pieces(made, c, 2);
 }
@@ -168,7 +170,7 @@ template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   constexpr int elements = 4096, most_rows = 64, most_threads = 512;
   NormInstance<Op> made = norm_instance(c);
-  const bool is_held = !c.on_gpu() || !made.is_long() || has_room_for_gradient(made);
+  const bool is_held = !made.is_long() || has_room_for_gradient(made);
   if (made.dim > longest_held_norm || !is_held) return long_gradient_plan(made, c);
   const int rows = std::clamp(elements / std::max(made.dim, 1), 1, most_rows);
   made.rows = rows_of_tile(c.on_gpu() ? whole_power(rows) : rows, made.dim);
