@@ -137,6 +137,19 @@ TEST(GradientsOfFewBlocks, DivideTheQueriesOfAHead) {
   EXPECT_EQ(plan_attention_backward_on_gpu(problem, bf16, {}, traits).row_splits, 1) << "256 blocks";
 }
 
+TEST(GradientsOfFewQueries, KeepWhatBlocksOfKeysAdd) {
+  BackwardTraits traits;
+  AttentionProblem problem{
+      .heads = 8, .group = 4, .queries = 129, .keys = 8192, .all_queries = 129, .dim = 128, .dim_v = 128};
+  EXPECT_TRUE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).apart) << "64 turns";
+  traits.mask = BackwardMask::window;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).apart) << "a few turns each";
+  traits.mask = BackwardMask::causal, problem.keys = 333;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).apart) << "three turns";
+  problem.queries = problem.keys = 4096;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).apart);
+}
+
 // Then dq needs no sum in memory.
 TEST(GradientsOfFewKeys, AreThoseOfOneBlock) {
   BackwardTraits traits{.mask = BackwardMask::causal};

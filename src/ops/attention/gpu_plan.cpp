@@ -234,6 +234,23 @@ BackwardPlan plan_wide(const AttentionProblem& p, BackwardMask mask) {
   return {{rows, rows, 1}, false, false, false, false, queries, splits.all(), splits.rows};
 }
 
+// Blocks of keys that take turns wait for those before them, 2 us each: longer than few queries take to be
+// multiplied (129 of 8192 keys 138 us, of which they compute for 14). What each adds is kept apart then, if
+// that takes less time to write and read.
+bool keeps_parts(const AttentionProblem& p, const BackwardTraits& traits) {
+  constexpr std::int64_t most_queries = 512;
+  constexpr double turn = 2e-6, bytes_of_second = 2.5e12, least_gain = 2;
+  const bool sees_all = traits.mask == BackwardMask::none || traits.mask == BackwardMask::causal;
+  if (!traits.deterministic || !sees_all || p.queries > most_queries) return false;
+  const double blocks = std::ceil(static_cast<double>(p.keys) / keys_of_one_pass),
+               heads = static_cast<double>(p.sequences * p.heads),
+               bytes =
+                   blocks * heads * static_cast<double>(p.queries) * std::max(p.dim, p.dim_v) * f32.bytes(),
+               rounds = std::max(1., blocks * heads / static_cast<double>(p.group) / gpu_processors),
+               waiting = rounds * std::min(blocks, 1. * gpu_processors) * turn;
+  return bytes <= bytes_of_partials && least_gain * 2 * bytes / bytes_of_second < waiting;
+}
+
 // Where one block has all keys of a head, what it adds to dq is dq.
 // Two warp groups hold dk and dv of 64 keys each beside the scores of 80 queries of 128 features, or 128 of
 // up to 64; of 64 where the slopes of a cap take registers too (128 would spill 256 bytes, and take 1.4 times
@@ -256,23 +273,25 @@ BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& trai
              alone = p.keys <= keys_of_one_pass && traits.mask != BackwardMask::packed,
              late = traits.hopper && is_small && traits.mask == BackwardMask::none &&
                     p.queries > few_queries_of_late && !alone,
-             in_turn = !alone && (traits.deterministic || late);
+             apart = !alone && keeps_parts(p, traits),
+             in_turn = !alone && !apart && (traits.deterministic || late);
   const auto& waves = gpu_table.gradients;
   const bool is_causal = in_turn && traits.mask == BackwardMask::causal,
              short_rows = is_causal && p.queries <= most_queries_of_rows_first;
   const double wanted = !in_turn ? waves.even_waves : short_rows ? waves_of_rows_first : waves.turned_waves;
   const QuerySplits splits = splits_of_queries(
       p, {is_small ? 2 * warp_group_rows : warp_group_rows, keys_of_one_pass, 1}, traits.mask, wanted);
-  const bool few = p.queries <= 64 || traits.softcap || splits.all() > 1 || alone ||
+  const bool few = p.queries <= 64 || traits.softcap || splits.all() > 1 || alone || apart ||
                    (in_turn && traits.mask != BackwardMask::none);
-  return {.tiles = {is_small ? 128
-                    : few    ? 64
-                             : 80,
+  return {.tiles = {is_small && !apart ? 128
+                    : few              ? 64
+                                       : 80,
                     keys_of_one_pass, 1},
           .one_pass = true,
           .ordered = in_turn,
           .late = late && splits.rows == 1,
           .alone = alone,
+          .apart = apart,
           .splits = splits.all(),
           .row_splits = splits.rows,
           .rows_first = short_rows && p.group > splits.heads};
