@@ -227,11 +227,11 @@ BackwardPlan plan_wide(const AttentionProblem& p, BackwardMask mask) {
   const std::int64_t of_row = (p.dim + p.dim_v) * bytes;
   const bool divides = std::max(p.dim, p.dim_v) > most_dim_of_128_rows;
   const int rows = divides ? 64 : 128;
-  const std::int64_t step = (room - rows * of_row) / ((divides ? 1 : 2) * of_row);
-  const auto most = static_cast<int>(std::min<std::int64_t>(64, step / 16 * 16));
-  const int queries = divides ? std::min(32, most) : most;
-  const QuerySplits splits = splits_of_queries(p, {queries, rows, 1}, mask, gpu_table.gradients.even_waves);
-  return {{rows, rows, 1}, false, false, false, false, queries, splits.all(), splits.rows};
+  const std::int64_t room_of_step = (room - rows * of_row) / ((divides ? 1 : 2) * of_row);
+  const auto most = static_cast<int>(std::min<std::int64_t>(64, room_of_step / 16 * 16));
+  const int step = divides ? std::min(32, most) : most;
+  const QuerySplits splits = splits_of_queries(p, {step, rows, 1}, mask, gpu_table.gradients.even_waves);
+  return {.tiles = {rows, rows, 1}, .step = step, .splits = splits.all(), .row_splits = splits.rows};
 }
 
 // Blocks of keys that take turns wait for those before them, 2 us each: longer than few queries take to be
@@ -239,7 +239,7 @@ BackwardPlan plan_wide(const AttentionProblem& p, BackwardMask mask) {
 // that takes less time to write and read.
 bool keeps_parts(const AttentionProblem& p, const BackwardTraits& traits) {
   constexpr std::int64_t most_queries = 512;
-  constexpr double turn = 2e-6, bytes_of_second = 2.5e12, least_gain = 2;
+  constexpr double few_turns = 8, turn = 2e-6, bytes_of_second = 2.5e12, least_gain = 2;
   const bool sees_all = traits.mask == BackwardMask::none || traits.mask == BackwardMask::causal;
   if (!traits.deterministic || !sees_all || p.queries > most_queries) return false;
   const double blocks = std::ceil(static_cast<double>(p.keys) / keys_of_one_pass),
@@ -248,7 +248,8 @@ bool keeps_parts(const AttentionProblem& p, const BackwardTraits& traits) {
                    blocks * heads * static_cast<double>(p.queries) * std::max(p.dim, p.dim_v) * f32.bytes(),
                rounds = std::max(1., blocks * heads / static_cast<double>(p.group) / gpu_processors),
                waiting = rounds * std::min(blocks, 1. * gpu_processors) * turn;
-  return bytes <= bytes_of_partials && least_gain * 2 * bytes / bytes_of_second < waiting;
+  return blocks > few_turns && bytes <= bytes_of_partials &&
+         least_gain * 2 * bytes / bytes_of_second < waiting;
 }
 
 // Where one block has all keys of a head, what it adds to dq is dq.
@@ -333,7 +334,7 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
   if (fits && dim <= 128 && divides && can_turn(traits)) return plan_one_pass(p, traits);
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;
-  return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false, false};
+  return {.tiles = {given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}};
 }
 
 }  // namespace tegula::ops
