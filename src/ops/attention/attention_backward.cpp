@@ -51,7 +51,6 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .dlse = c.has("dlse"),
           .one_pass = plan.one_pass,
           .alone = plan.alone,
-          .apart = plan.apart,
           .ordered = plan.ordered,
           .late = plan.late,
           .shares = plan.shares,
@@ -69,12 +68,9 @@ void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKerne
   note_scores(kernel.dim, kernel.dim_v, kernel.compute, kernel.softcap, launch);
   const AttentionProblem p = problem_of(c, kernel_of(c));
   if (p.packed > 1) return;
-  const std::int64_t formed = std::min(p.keys, p.seen + kernel.keys + kernel.queries);
+  const AttentionPlan tiles{kernel.queries, kernel.keys, kernel.pack};
   note_window(kernel.queries, kernel.keys, p.seen, p.keys, launch);
-  const double part = kernel.right && !kernel.left ? 0.5 : 1,
-               scores = part * static_cast<double>(p.sequences * p.heads * p.queries * formed);
-  note_load({scores / (kernel.queries * kernel.pack * kernel.keys) / gpu_processors},
-            {kernel.queries, kernel.keys}, launch);
+  note_load({load_of_processors(p, tiles).steps}, tiles, launch);
 }
 
 void run(const Bound<AttentionBackward>& c, Launch& launch) {

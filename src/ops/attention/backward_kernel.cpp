@@ -114,10 +114,8 @@ KeyGradient::Receiver BackwardProgram::adds_to(const Tensor& to, const Expr& row
   };
 }
 
-// All that there is, or the part of a block.
-KeyGradient::Receiver BackwardProgram::stores_to(const Tensor& to, const Expr& row, bool is_result) const {
-  return [this, to, row, is_result](const Fragment& contribution) {
-    if (!is_result) return copy(contribution, to.at(row));
+KeyGradient::Receiver BackwardProgram::stores_to(const Tensor& to, const Expr& row) const {
+  return [this, to, row](const Fragment& contribution) {
     Fragment rows("rows", {c.queries, c.features()}, f32);
     parallel(rows, [&](Index i, Index j) { rows(i, j) = contribution(i, j) * gradient().factor(); });
     copy(rows, to.at(row));
@@ -127,9 +125,8 @@ KeyGradient::Receiver BackwardProgram::stores_to(const Tensor& to, const Expr& r
 // Adds to the sums of dq of the queries from `row` on.
 KeyGradient::Receiver BackwardProgram::receiver(const Expr& x, const Expr& row,
                                                 const HeadViews& views) const {
-  if (c.alone) return stores_to(views.of_queries(*dq), row, true);
+  if (c.alone) return stores_to(views.of_queries(*dq), row);
   if (!sum) return {};
-  if (c.apart) return stores_to(views.vector(sum->slice(x)), row, false);
   if (c.shares) return adds_to(views.vector(sum->slice(*share)), row);
   Expr order = c.left ? x - first_seen(row, views.of_queries(*q).extent(0), views.of_keys(*k).extent(0)) : x;
   return [this, row, order, views](const Fragment& contribution) {
@@ -150,9 +147,8 @@ void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x,
   // From the last queries down: under a causal mask all blocks of keys meet them at the same time, so that
   // none waits long for its turn.
   // Nobody else writes the rows that see none of these keys.
-  Range steps =
-      own_steps(c.alone || c.apart ? range(0, ceildiv(views.of_queries(*q).extent(0), tiles.queries))
-                                   : visible.tiles(tiles.queries));
+  Range steps = own_steps(c.alone ? range(0, ceildiv(views.of_queries(*q).extent(0), tiles.queries))
+                                  : visible.tiles(tiles.queries));
   Expr begin = steps.begin, end = steps.end;
   pipelined(range(begin, end), {.stages = 2}, [&](Index j) {
     Expr row = (begin + end - 1 - j) * tiles.queries;

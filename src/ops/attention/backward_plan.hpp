@@ -11,7 +11,7 @@ AttentionPlan plan_attention_backward(const AttentionProblem& problem, const Att
 struct BackwardPlan {
   AttentionPlan tiles;
   // See AttentionBackwardKernel.
-  bool one_pass = false, ordered = false, late = false, alone = false, apart = false;
+  bool one_pass = false, ordered = false, late = false, alone = false;
   int step = 0, splits = 1, row_splits = 1;
   bool rows_first = false;
   int shares = 0;

@@ -55,12 +55,10 @@ struct BackwardProgram {
     delta.emplace(workspace("delta", padded, f32));
     base.emplace(workspace("base", padded, f32));
     large.emplace();
-    const Extents shares = c.shares  ? Extents{c.shares}
-                           : c.apart ? Extents{ceildiv(*keys, c.keys)}
-                                     : Extents{};
+    const Extents shares = c.shares ? Extents{c.shares} : Extents{};
     if (c.one_pass && !c.alone)
       sum.emplace(workspace("sum", joined(joined(shares, vector), {c.features()}), f32,
-                            {.zero = !starts_uncleared() && !c.apart}));
+                            {.zero = !starts_uncleared()}));
     if (c.splits > 1) {
       dk_splits.emplace(workspace("dk_parts", splits_of(c.features()), f32));
       dv_splits.emplace(workspace("dv_parts", splits_of(c.features_v()), f32));
@@ -158,7 +156,6 @@ struct BackwardProgram {
   void sum_splits(const Tensor& sums, const Tensor& to, int features);
   void sum_grid();
   void sum_shares();
-  void sum_blocks();
   void sink_grid();
   void query_block(const Expr& x, const Index& h, const Expr& b);
   void key_block(KeySums sums, const Expr& x, const Index& h, const Expr& b);
@@ -173,7 +170,7 @@ struct BackwardProgram {
   void add_rows(KeyGradient& tile, KeySums sums, const HeadViews& views, const ScoreRange& visible,
                 const Expr& row, const KeyGradient::Receiver& receive);
   KeyGradient::Receiver adds_to(const Tensor& to, const Expr& row) const;
-  KeyGradient::Receiver stores_to(const Tensor& to, const Expr& row, bool is_result) const;
+  KeyGradient::Receiver stores_to(const Tensor& to, const Expr& row) const;
   KeyGradient::Receiver receiver(const Expr& x, const Expr& row, const HeadViews& views) const;
   // One of base and delta, whose rows are padded.
   Tensor padded(const Tensor& t, const HeadViews& views) const {

@@ -51,23 +51,8 @@ void BackwardProgram::sum_shares() {
   });
 }
 
-// In the order of the blocks of keys.
-void BackwardProgram::sum_blocks() {
-  grid(ceildiv(*queries, delta_rows), heads * members(), *batch, [&](Index x, Index h, Index b) {
-    Expr kv_head = h / members(), member = h % members(), row = x * delta_rows;
-    Fragment rows("rows", {delta_rows, c.features()}, f32, 0);
-    serial(ceildiv(*keys, c.keys), [&](Index block) {
-      Fragment part = load(sum->slice(block).slice(b, kv_head, member).at(row), {delta_rows, c.features()});
-      parallel(rows, [&](Index i, Index j) { rows(i, j) += part(i, j); });
-    });
-    parallel(rows, [&](Index i, Index j) { rows(i, j) *= gradient().factor(); });
-    copy(rows, dq->slice(b, all, kv_head, member).at(row));
-  });
-}
-
 void BackwardProgram::sum_grid() {
   if (c.shares) return sum_shares();
-  if (c.apart) return sum_blocks();
   Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
   grid(ceildiv(*queries, delta_rows), heads * members(), batches, [&](Index x, Index h, Index b) {
     Expr kv_head = h / members(), member = h % members();

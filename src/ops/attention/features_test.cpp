@@ -126,6 +126,9 @@ TEST(GradientsOfFewBlocks, DivideTheQueriesOfAHead) {
   const BackwardPlan few = plan_attention_backward_on_gpu(problem, bf16, {}, traits);
   EXPECT_EQ(few.row_splits, 8) << "12 blocks";
   EXPECT_EQ(few.splits, 8) << "no group to divide";
+  traits.mask = BackwardMask::causal;
+  EXPECT_EQ(plan_attention_backward_on_gpu(problem, bf16, {}, traits).row_splits, 1) << "fewer steps";
+  traits.mask = BackwardMask::none;
   problem.group = 4;
   const BackwardPlan grouped = plan_attention_backward_on_gpu(problem, bf16, {}, traits);
   EXPECT_EQ(grouped.splits, 4 * grouped.row_splits);
@@ -137,19 +140,6 @@ TEST(GradientsOfFewBlocks, DivideTheQueriesOfAHead) {
   EXPECT_EQ(plan_attention_backward_on_gpu(problem, bf16, {}, traits).row_splits, 1) << "256 blocks";
 }
 
-TEST(GradientsOfFewQueries, KeepWhatBlocksOfKeysAdd) {
-  BackwardTraits traits;
-  AttentionProblem problem{
-      .heads = 8, .group = 4, .queries = 129, .keys = 8192, .all_queries = 129, .dim = 128, .dim_v = 128};
-  EXPECT_TRUE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).apart) << "64 turns";
-  traits.mask = BackwardMask::window;
-  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).apart) << "a few turns each";
-  traits.mask = BackwardMask::causal, problem.keys = 333;
-  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).apart) << "three turns";
-  problem.queries = problem.keys = 4096;
-  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).apart);
-}
-
 // Then dq needs no sum in memory.
 TEST(GradientsOfFewKeys, AreThoseOfOneBlock) {
   BackwardTraits traits{.mask = BackwardMask::causal};
@@ -158,6 +148,8 @@ TEST(GradientsOfFewKeys, AreThoseOfOneBlock) {
   const BackwardPlan alone = plan_attention_backward_on_gpu(problem, bf16, {}, traits);
   EXPECT_TRUE(alone.alone && alone.one_pass);
   EXPECT_FALSE(alone.ordered) << "there is nobody to wait for";
+  problem.queries = 4096;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).alone) << "most see no key";
   traits.deterministic = false, traits.mask = BackwardMask::packed;
   EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).alone);
   traits.mask = BackwardMask::none, problem.keys = 129;

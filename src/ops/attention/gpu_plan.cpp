@@ -207,14 +207,16 @@ struct QuerySplits {
 };
 
 // Where blocks would leave half of the processors without work, they divide the queries of a head, too, as
-// far as each has some tiles of them.
+// far as each has some tiles of them and few parts are to be added up. Under a mask blocks have fewer steps:
+// 0 to 25 % slower, unless two blocks hold the keys.
 QuerySplits splits_of_queries(const AttentionProblem& p, const AttentionPlan& tiles, BackwardMask mask,
                               double wanted) {
-  constexpr int least_tiles = 2, most = 32;
+  constexpr int least_tiles = 4, few_blocks = 2;
   QuerySplits splits{splits_of_groups(p, tiles.keys, mask, wanted)};
-  const double blocks = std::ceil(static_cast<double>(p.keys) / tiles.keys) *
-                        static_cast<double>(p.sequences * p.packed * p.heads / p.group);
-  while (2 * blocks * splits.all() <= gpu_processors && splits.rows < most &&
+  const double of_head = std::ceil(static_cast<double>(p.keys) / tiles.keys),
+               blocks = of_head * static_cast<double>(p.sequences * p.heads / p.group);
+  if (mask != BackwardMask::none && !(mask == BackwardMask::window && of_head <= few_blocks)) return splits;
+  while (2 * blocks * splits.all() <= gpu_processors && 2 * splits.all() <= most_group_splits &&
          p.queries >= 2 * splits.rows * least_tiles * tiles.queries)
     splits.rows *= 2;
   return splits;
@@ -234,22 +236,11 @@ BackwardPlan plan_wide(const AttentionProblem& p, BackwardMask mask) {
   return {.tiles = {rows, rows, 1}, .step = step, .splits = splits.all(), .row_splits = splits.rows};
 }
 
-// Blocks of keys that take turns wait for those before them, 2 us each: longer than few queries take to be
-// multiplied (129 of 8192 keys 138 us, of which they compute for 14). What each adds is kept apart then, if
-// that takes less time to write and read.
-bool keeps_parts(const AttentionProblem& p, const BackwardTraits& traits) {
-  constexpr std::int64_t most_queries = 512;
-  constexpr double few_turns = 8, turn = 2e-6, bytes_of_second = 2.5e12, least_gain = 2;
-  const bool sees_all = traits.mask == BackwardMask::none || traits.mask == BackwardMask::causal;
-  if (!traits.deterministic || !sees_all || p.queries > most_queries) return false;
-  const double blocks = std::ceil(static_cast<double>(p.keys) / keys_of_one_pass),
-               heads = static_cast<double>(p.sequences * p.heads),
-               bytes =
-                   blocks * heads * static_cast<double>(p.queries) * std::max(p.dim, p.dim_v) * f32.bytes(),
-               rounds = std::max(1., blocks * heads / static_cast<double>(p.group) / gpu_processors),
-               waiting = rounds * std::min(blocks, 1. * gpu_processors) * turn;
-  return blocks > few_turns && bytes <= bytes_of_partials &&
-         least_gain * 2 * bytes / bytes_of_second < waiting;
+// One block has all keys of a head, and looks at all queries, although a mask may hide the keys from those
+// that stand before them.
+bool is_alone(const AttentionProblem& p, BackwardMask mask) {
+  if (p.keys > keys_of_one_pass || mask == BackwardMask::packed) return false;
+  return mask == BackwardMask::none || p.queries <= p.keys;
 }
 
 // Where one block has all keys of a head, what it adds to dq is dq.
@@ -270,29 +261,26 @@ BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& trai
   constexpr std::int64_t few_queries_of_late = 1024, most_queries_of_rows_first = 2048;
   constexpr double waves_of_rows_first = 1.9;
   const int dim = std::max(p.dim, p.dim_v);
-  const bool is_small = dim <= 64 && !traits.softcap,
-             alone = p.keys <= keys_of_one_pass && traits.mask != BackwardMask::packed,
+  const bool is_small = dim <= 64 && !traits.softcap, alone = is_alone(p, traits.mask),
              late = traits.hopper && is_small && traits.mask == BackwardMask::none &&
                     p.queries > few_queries_of_late && !alone,
-             apart = !alone && keeps_parts(p, traits),
-             in_turn = !alone && !apart && (traits.deterministic || late);
+             in_turn = !alone && (traits.deterministic || late);
   const auto& waves = gpu_table.gradients;
   const bool is_causal = in_turn && traits.mask == BackwardMask::causal,
              short_rows = is_causal && p.queries <= most_queries_of_rows_first;
   const double wanted = !in_turn ? waves.even_waves : short_rows ? waves_of_rows_first : waves.turned_waves;
   const QuerySplits splits = splits_of_queries(
       p, {is_small ? 2 * warp_group_rows : warp_group_rows, keys_of_one_pass, 1}, traits.mask, wanted);
-  const bool few = p.queries <= 64 || traits.softcap || splits.all() > 1 || alone || apart ||
+  const bool few = p.queries <= 64 || traits.softcap || splits.all() > 1 || alone ||
                    (in_turn && traits.mask != BackwardMask::none);
-  return {.tiles = {is_small && !apart ? 128
-                    : few              ? 64
-                                       : 80,
+  return {.tiles = {is_small ? 128
+                    : few    ? 64
+                             : 80,
                     keys_of_one_pass, 1},
           .one_pass = true,
           .ordered = in_turn,
           .late = late && splits.rows == 1,
           .alone = alone,
-          .apart = apart,
           .splits = splits.all(),
           .row_splits = splits.rows,
           .rows_first = short_rows && p.group > splits.heads};
@@ -311,17 +299,20 @@ bool can_turn(const BackwardTraits& traits) {
 
 // In two passes each block of 64 keys takes one warp group, and works on the heads of a group one after the
 // other: few blocks leave processors without work, and one pass takes 0.56 to 0.86 of the time. With four
-// blocks a processor it takes as long, and longer under a causal mask. One pass sums dq in memory, which many
+// blocks a processor it takes as long, and longer under a causal mask, but 0.55 to 0.92 of the time of fewer
+// than 96 features, for which two passes have tiles of 96. One pass sums dq in memory, which many
 // queries would take more of than a call may.
 bool pads_to_one_pass(const AttentionProblem& p, DType type, const AttentionTiles& given,
                       const BackwardTraits& traits) {
   constexpr double few_blocks = 2 * gpu_processors;
+  constexpr int least_in_two_passes = 96;
   const int dim = std::max(p.dim, p.dim_v);
   if (!traits.hopper || !is_open(type, given) || !can_turn(traits)) return false;
   const double blocks =
       std::ceil(static_cast<double>(p.keys) / 64) * static_cast<double>(p.sequences * p.heads / p.group);
   const std::int64_t bytes = p.all_queries * p.heads * features_of_one_pass * f32.bytes();
-  return p.dim > 64 && dim < features_of_one_pass && blocks < few_blocks && bytes <= bytes_of_partials;
+  return p.dim > 64 && dim < features_of_one_pass && (blocks < few_blocks || dim < least_in_two_passes) &&
+         bytes <= bytes_of_partials;
 }
 
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
