@@ -66,6 +66,7 @@ void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKerne
     note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
   if (!c.on_gpu()) return;
   note_scores(kernel.dim, kernel.dim_v, kernel.compute, kernel.softcap, launch);
+  note_added_features(kernel.dim, kernel.dim_v, kernel.padded, launch);
   const AttentionProblem p = problem_of(c, kernel_of(c));
   if (p.packed > 1) return;
   const AttentionPlan tiles{kernel.queries, kernel.keys, kernel.pack};
