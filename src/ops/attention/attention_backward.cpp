@@ -24,7 +24,8 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   forward.padded = c.on_gpu() ? gradient_features(forward.dim, forward.dim_v, forward.compute)
                               : tile_features(forward.dim, forward.dim_v, forward.compute);
   const BackwardTraits traits{mask_of(forward), forward.softcap != ScoreCap::none, c->deterministic,
-                              target_for(c.target(), c.device()) != Target::cuda_sm80()};
+                              target_for(c.target(), c.device()) != Target::cuda_sm80(),
+                              std::max(forward.dim, forward.dim_v)};
   if (c.on_gpu() && pads_to_one_pass(problem_of(c, forward), forward.compute, c->tiles, traits))
     forward.padded.dim = forward.padded.dim_v = features_of_one_pass;
   const AttentionProblem problem = problem_of(c, forward);

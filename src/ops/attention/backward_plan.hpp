@@ -23,6 +23,7 @@ struct BackwardTraits {
   BackwardMask mask = BackwardMask::none;
   bool softcap = false, deterministic = true;
   bool hopper = true;  // its instructions and its shared memory
+  int features = 128;  // the most of a tensor: tiles may have more
 };
 BackwardPlan plan_attention_backward_on_cpu(const AttentionProblem& problem, DType compute,
                                             const AttentionTiles& given, const BackwardTraits& traits);

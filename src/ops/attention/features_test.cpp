@@ -119,6 +119,15 @@ TEST(GradientsOfFewBlocks, TakeOnePassUpTo128Features) {
   }
 }
 
+// Tiles of two passes have 96 features there.
+TEST(GradientsOfFewFeatures, TakeOnePassWithManyBlocksToo) {
+  const AttentionProblem problem{
+      .heads = 32, .group = 1, .queries = 4096, .keys = 4096, .all_queries = 4096, .dim = 96, .dim_v = 96};
+  EXPECT_TRUE(pads_to_one_pass(problem, bf16, {}, {.features = 72}));
+  EXPECT_FALSE(pads_to_one_pass(problem, bf16, {}, {.features = 96}));
+  EXPECT_FALSE(pads_to_one_pass(problem, bf16, {}, {.mask = BackwardMask::packed, .features = 72}));
+}
+
 TEST(GradientsOfFewBlocks, DivideTheQueriesOfAHead) {
   BackwardTraits traits;
   AttentionProblem problem{

@@ -311,8 +311,8 @@ bool pads_to_one_pass(const AttentionProblem& p, DType type, const AttentionTile
   const double blocks =
       std::ceil(static_cast<double>(p.keys) / 64) * static_cast<double>(p.sequences * p.heads / p.group);
   const std::int64_t bytes = p.all_queries * p.heads * features_of_one_pass * f32.bytes();
-  return p.dim > 64 && dim < features_of_one_pass && (blocks < few_blocks || dim < least_in_two_passes) &&
-         bytes <= bytes_of_partials;
+  return p.dim > 64 && dim < features_of_one_pass &&
+         (blocks < few_blocks || traits.features < least_in_two_passes) && bytes <= bytes_of_partials;
 }
 
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
