@@ -189,7 +189,7 @@ const std::vector<CallCase> call_cases{
      {},
      Target::cuda(),
      "roles: ",
-     "a processor has 3 steps of 128 keys"},
+     "a processor has 4 steps of 128 keys"},
 };
 
 class ExplainedCall : public ::testing::TestWithParam<CallCase> {};

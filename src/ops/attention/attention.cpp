@@ -134,7 +134,8 @@ void note_steps(const AttentionProblem& problem, const AttentionPlan& plan, int 
   note_scores(kernel.dim, kernel.dim_v, kernel.weight_type(), kernel.softcap, launch);
   note_added_features(kernel.dim, kernel.dim_v, kernel.padded, launch);
   if (problem.packed == 1) note_window(kernel.queries, kernel.keys, problem.seen, problem.keys, launch);
-  if (splits == 1 && problem.packed == 1) note_load(load_of_processors(problem, plan), plan, launch);
+  if (splits > 1) return note_splits(splits, launch);
+  if (problem.packed == 1) note_load(load_of_processors(problem, plan), plan, launch);
 }
 
 // Without a mask power bounds long calls of 128 features: steps of more keys read the queries less often, for 2 %

@@ -94,6 +94,8 @@ AttentionProblem problem_of(const Bound<Op>& c, const AttentionKernel& kernel) {
                            .dim_v = kernel.padded.of_v(kernel.dim_v)};
   if (c->left >= 0 && (c->causal || c->right >= 0))
     problem.seen = std::min(problem.keys, window.left + window.right + 1);
+  else if (c->left >= 0)
+    problem.seen = std::min(problem.keys, window.left + problem.queries);
   return problem;
 }
 

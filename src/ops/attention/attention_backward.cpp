@@ -24,7 +24,8 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   forward.padded = c.on_gpu() ? gradient_features(forward.dim, forward.dim_v, forward.compute)
                               : tile_features(forward.dim, forward.dim_v, forward.compute);
   const BackwardTraits traits{mask_of(forward), forward.softcap != ScoreCap::none, c->deterministic,
-                              target_for(c.target(), c.device()) != Target::cuda_sm80()};
+                              target_for(c.target(), c.device()) != Target::cuda_sm80(),
+                              std::max(forward.dim, forward.dim_v)};
   if (c.on_gpu() && pads_to_one_pass(problem_of(c, forward), forward.compute, c->tiles, traits))
     forward.padded.dim = forward.padded.dim_v = features_of_one_pass;
   const AttentionProblem problem = problem_of(c, forward);
@@ -42,6 +43,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .keys = plan.tiles.keys,
           .step = plan.step,
           .splits = plan.splits,
+          .row_splits = plan.row_splits,
           .left = forward.left,
           .right = forward.right,
           .softcap = forward.softcap,
@@ -49,6 +51,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .sinks = forward.sinks,
           .dlse = c.has("dlse"),
           .one_pass = plan.one_pass,
+          .alone = plan.alone,
           .ordered = plan.ordered,
           .late = plan.late,
           .shares = plan.shares,
@@ -64,14 +67,12 @@ void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKerne
     note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
   if (!c.on_gpu()) return;
   note_scores(kernel.dim, kernel.dim_v, kernel.compute, kernel.softcap, launch);
+  note_added_features(kernel.dim, kernel.dim_v, kernel.padded, launch);
   const AttentionProblem p = problem_of(c, kernel_of(c));
   if (p.packed > 1) return;
-  const std::int64_t formed = std::min(p.keys, p.seen + kernel.keys + kernel.queries);
+  const AttentionPlan tiles{kernel.queries, kernel.keys, kernel.pack};
   note_window(kernel.queries, kernel.keys, p.seen, p.keys, launch);
-  const double part = kernel.right && !kernel.left ? 0.5 : 1,
-               scores = part * static_cast<double>(p.sequences * p.heads * p.queries * formed);
-  note_load({scores / (kernel.queries * kernel.pack * kernel.keys) / gpu_processors},
-            {kernel.queries, kernel.keys}, launch);
+  note_load({load_of_processors(p, tiles).steps}, tiles, launch);
 }
 
 void run(const Bound<AttentionBackward>& c, Launch& launch) {
@@ -155,6 +156,13 @@ const OperatorSchema& attention_backward_schema() {
                {"any_order_bf16",
                 "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal deterministic=false "
                 "dlse"},
+               {"one_block_of_keys_bf16",
+                "batch=3 queries=200 keys=77 kv_heads=2 group=3 d=64 d_v=64 bf16 dlse"},
+               {"one_block_causal_f16",
+                "batch=2 queries=70 keys=100 kv_heads=1 group=2 d=128 d_v=128 f16 causal left=30"},
+               {"features_72_bf16",
+                "batch=1 queries=150 keys=140 kv_heads=2 group=1 d=72 d_v=72 bf16 causal"},
+               {"few_keys_bf16", "batch=1 queries=900 keys=130 kv_heads=1 group=2 d=128 d_v=64 bf16 dlse"},
                {"features_192_128_bf16",
                 "batch=1 queries=90 keys=110 kv_heads=1 group=2 d=192 d_v=128 bf16 causal dlse"},
                {"features_256_grouped_bf16",

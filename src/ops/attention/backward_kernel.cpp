@@ -53,7 +53,7 @@ void BackwardProgram::key_grid(KeySums sums) {
     options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
   else if (c.ordered)
     options.order = Order::grouped(most_heads_at_once);
-  Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
+  Expr tiles = c.alone ? Expr(Operand(1)) : ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
   if (c.shares)
     return grid(c.shares, heads, sequences(), options, [&](Index part, Index h, Index b) {
       share.emplace(part);
@@ -98,8 +98,10 @@ void BackwardProgram::key_block(KeySums sums, const Expr& x, const Index& h, con
   if (c.pack > 1) {
     add_member(tile, sums, x, views, {});
   } else if (c.splits > 1) {
-    Expr split = h % c.splits, each = ceildiv(*group, c.splits);
-    add_members(range(split * each, min(split * each + each, *group)));
+    Expr split = h % c.splits, each = ceildiv(*group, c.splits / c.row_splits);
+    if (c.row_splits > 1) row_part.emplace(split % c.row_splits);
+    Expr first_member = (c.row_splits > 1 ? split / c.row_splits : split) * each;
+    add_members(range(first_member, min(first_member + each, *group)));
     tile.store(views.of_keys(dk_splits->slice(split)), views.of_keys(dv_splits->slice(split)), first);
     return;
   } else {
@@ -117,9 +119,18 @@ KeyGradient::Receiver BackwardProgram::adds_to(const Tensor& to, const Expr& row
   };
 }
 
+KeyGradient::Receiver BackwardProgram::stores_to(const Tensor& to, const Expr& row) const {
+  return [this, to, row](const Fragment& contribution) {
+    Fragment rows("rows", {c.queries, c.features()}, f32);
+    parallel(rows, [&](Index i, Index j) { rows(i, j) = contribution(i, j) * gradient().factor(); });
+    copy(rows, to.at(row));
+  };
+}
+
 // Adds to the sums of dq of the queries from `row` on.
 KeyGradient::Receiver BackwardProgram::receiver(const Expr& x, const Expr& row,
                                                 const HeadViews& views) const {
+  if (c.alone) return stores_to(views.of_queries(*dq), row);
   if (!sum) return {};
   if (c.shares) return adds_to(views.vector(sum->slice(*share)), row);
   Expr order = c.left ? x - first_seen(row, views.of_queries(*q).extent(0), views.of_keys(*k).extent(0)) : x;
@@ -140,7 +151,9 @@ void BackwardProgram::add_member(KeyGradient& tile, KeySums sums, const Expr& x,
   ScoreRange visible = seen_from(x * c.keys, views.of_queries(*q).extent(0), views.of_keys(*k).extent(0));
   // From the last queries down: under a causal mask all blocks of keys meet them at the same time, so that
   // none waits long for its turn.
-  Range steps = visible.tiles(tiles.queries);
+  // Nobody else writes the rows that see none of these keys.
+  Range steps = own_steps(c.alone ? range(0, ceildiv(views.of_queries(*q).extent(0), tiles.queries))
+                                  : visible.tiles(tiles.queries));
   Expr begin = steps.begin, end = steps.end;
   pipelined(range(begin, end), {.stages = 2}, [&](Index j) {
     Expr row = (begin + end - 1 - j) * tiles.queries;
@@ -166,7 +179,7 @@ void BackwardProgram::add_members_of_rows(KeyGradient& tile, KeySums sums, const
   const HeadViews of_group{rows, kv_head, all};
   ScoreRange visible =
       seen_from(x * c.keys, of_group.of_queries(*q).extent(0), of_group.of_keys(*k).extent(0));
-  Range steps = visible.tiles(tiles.queries);
+  Range steps = own_steps(visible.tiles(tiles.queries));
   const Expr begin = steps.begin, end = steps.end, first = members.begin, last = members.end;
   serial(range(begin, end), [&](Index j) {
     Expr row = (begin + end - 1 - j) * tiles.queries;

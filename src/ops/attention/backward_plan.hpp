@@ -11,8 +11,8 @@ AttentionPlan plan_attention_backward(const AttentionProblem& problem, const Att
 struct BackwardPlan {
   AttentionPlan tiles;
   // See AttentionBackwardKernel.
-  bool one_pass = false, ordered = false, late = false;
-  int step = 0, splits = 1;
+  bool one_pass = false, ordered = false, late = false, alone = false;
+  int step = 0, splits = 1, row_splits = 1;
   bool rows_first = false;
   int shares = 0;
 };
@@ -23,6 +23,7 @@ struct BackwardTraits {
   BackwardMask mask = BackwardMask::none;
   bool softcap = false, deterministic = true;
   bool hopper = true;  // its instructions and its shared memory
+  int features = 128;  // the most of a tensor: tiles may have more
 };
 BackwardPlan plan_attention_backward_on_cpu(const AttentionProblem& problem, DType compute,
                                             const AttentionTiles& given, const BackwardTraits& traits);

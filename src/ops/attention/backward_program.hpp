@@ -27,7 +27,8 @@ struct BackwardProgram {
   std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
   std::optional<LargeScores> large;
   std::optional<PackedTiles> q_tiles, k_tiles;
-  std::optional<Expr> share;  // that the block goes through
+  std::optional<Expr> share;     // that the block goes through
+  std::optional<Expr> row_part;  // of the tiles of queries, likewise
 
   explicit BackwardProgram(const AttentionBackwardKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -55,7 +56,7 @@ struct BackwardProgram {
     base.emplace(workspace("base", padded, f32));
     large.emplace();
     const Extents shares = c.shares ? Extents{c.shares} : Extents{};
-    if (c.one_pass)
+    if (c.one_pass && !c.alone)
       sum.emplace(workspace("sum", joined(joined(shares, vector), {c.features()}), f32,
                             {.zero = !starts_uncleared()}));
     if (c.splits > 1) {
@@ -107,6 +108,13 @@ struct BackwardProgram {
   ScoreRange seen_from(const Expr& first, const Expr& queries_here, const Expr& keys_here) const {
     return {first + queries_here - keys_here, c.keys, keys_here - first, queries_here, right, left};
   }
+  // Those of its tiles of queries that a block goes through.
+  Range own_steps(const Range& of_keys) const {
+    if (!row_part) return of_keys;
+    const Expr begin = of_keys.begin, end = of_keys.end, each = ceildiv(end - begin, c.row_splits),
+               first = min(begin + *row_part * each, end);
+    return range(first, min(first + each, end));
+  }
   // The first tile of keys that some query of the tile from `row` on sees, if any does.
   Expr first_seen(const Expr& row, const Expr& queries_here, const Expr& keys_here) const {
     if (!c.left) return Operand(0);
@@ -127,7 +135,7 @@ struct BackwardProgram {
       key_grid(KeySums::both);
     }
     if (c.splits > 1) sum_splits(*dk_splits, *dk, c.features()), sum_splits(*dv_splits, *dv, c.features_v());
-    if (c.one_pass) sum_grid();
+    if (sum) sum_grid();
     if (c.padded.copied) {
       copy_features(*dq, results[0], c.features(), !c.varlen);
       copy_features(*dk, results[1], c.features(), !c.varlen);
@@ -162,6 +170,7 @@ struct BackwardProgram {
   void add_rows(KeyGradient& tile, KeySums sums, const HeadViews& views, const ScoreRange& visible,
                 const Expr& row, const KeyGradient::Receiver& receive);
   KeyGradient::Receiver adds_to(const Tensor& to, const Expr& row) const;
+  KeyGradient::Receiver stores_to(const Tensor& to, const Expr& row) const;
   KeyGradient::Receiver receiver(const Expr& x, const Expr& row, const HeadViews& views) const;
   // One of base and delta, whose rows are padded.
   Tensor padded(const Tensor& t, const HeadViews& views) const {

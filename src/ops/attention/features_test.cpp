@@ -119,6 +119,52 @@ TEST(GradientsOfFewBlocks, TakeOnePassUpTo128Features) {
   }
 }
 
+// Tiles of two passes have 96 features there.
+TEST(GradientsOfFewFeatures, TakeOnePassWithManyBlocksToo) {
+  const AttentionProblem problem{
+      .heads = 32, .group = 1, .queries = 4096, .keys = 4096, .all_queries = 4096, .dim = 96, .dim_v = 96};
+  EXPECT_TRUE(pads_to_one_pass(problem, bf16, {}, {.features = 72}));
+  EXPECT_FALSE(pads_to_one_pass(problem, bf16, {}, {.features = 96}));
+  EXPECT_FALSE(pads_to_one_pass(problem, bf16, {}, {.mask = BackwardMask::packed, .features = 72}));
+}
+
+TEST(GradientsOfFewBlocks, DivideTheQueriesOfAHead) {
+  BackwardTraits traits;
+  AttentionProblem problem{
+      .heads = 4, .group = 1, .queries = 4096, .keys = 257, .all_queries = 4096, .dim = 128, .dim_v = 128};
+  const BackwardPlan few = plan_attention_backward_on_gpu(problem, bf16, {}, traits);
+  EXPECT_EQ(few.row_splits, 8) << "12 blocks";
+  EXPECT_EQ(few.splits, 8) << "no group to divide";
+  traits.mask = BackwardMask::causal;
+  EXPECT_EQ(plan_attention_backward_on_gpu(problem, bf16, {}, traits).row_splits, 1) << "fewer steps";
+  traits.mask = BackwardMask::none;
+  problem.group = 4;
+  const BackwardPlan grouped = plan_attention_backward_on_gpu(problem, bf16, {}, traits);
+  EXPECT_EQ(grouped.splits, 4 * grouped.row_splits);
+  problem.queries = 200;
+  EXPECT_EQ(plan_attention_backward_on_gpu(problem, bf16, {}, traits).row_splits, 1) << "few tiles";
+  problem.queries = 4096, problem.dim = 192;
+  EXPECT_GT(plan_attention_backward_on_gpu(problem, bf16, {}, traits).row_splits, 1);
+  problem.keys = 4096, problem.group = 1, problem.heads = 8;
+  EXPECT_EQ(plan_attention_backward_on_gpu(problem, bf16, {}, traits).row_splits, 1) << "256 blocks";
+}
+
+// Then dq needs no sum in memory.
+TEST(GradientsOfFewKeys, AreThoseOfOneBlock) {
+  BackwardTraits traits{.mask = BackwardMask::causal};
+  AttentionProblem problem{
+      .sequences = 64, .heads = 16, .group = 4, .queries = 128, .keys = 128, .dim = 128, .dim_v = 128};
+  const BackwardPlan alone = plan_attention_backward_on_gpu(problem, bf16, {}, traits);
+  EXPECT_TRUE(alone.alone && alone.one_pass);
+  EXPECT_FALSE(alone.ordered) << "there is nobody to wait for";
+  problem.queries = 4096;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).alone) << "most see no key";
+  traits.deterministic = false, traits.mask = BackwardMask::packed;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).alone);
+  traits.mask = BackwardMask::none, problem.keys = 129;
+  EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).alone);
+}
+
 // What bounds a call that no choice of tiles helps is said by the call.
 std::string plan_notes(const std::string& call) {
   const OperatorSchema& schema = attention_schema();

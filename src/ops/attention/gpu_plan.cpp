@@ -183,19 +183,7 @@ ProcessorLoad load_of_processors(const AttentionProblem& p, const AttentionPlan&
 
 namespace {
 
-constexpr int most_group_splits = 16, most_dim_of_64_rows = 576;
-
-// With more than 128 features, two warp groups hold one sum of 128 rows (64 rows with 512 features), in
-// addition to two input tiles and the tiles of two steps or one.
-BackwardPlan plan_wide(const AttentionProblem& p, int splits) {
-  constexpr std::int64_t room = 226 << 10, bytes = 2;
-  const std::int64_t of_row = (p.dim + p.dim_v) * bytes;
-  const bool divides = std::max(p.dim, p.dim_v) > most_dim_of_128_rows;
-  const int rows = divides ? 64 : 128;
-  const std::int64_t step = (room - rows * of_row) / ((divides ? 1 : 2) * of_row);
-  const auto most = static_cast<int>(std::min<std::int64_t>(64, step / 16 * 16));
-  return {{rows, rows, 1}, false, false, false, divides ? std::min(32, most) : most, splits};
-}
+constexpr int most_group_splits = 16, most_dim_of_64_rows = 576, keys_of_one_pass = 128;
 
 // Blocks of keys work on the heads of a group one after the other. Where they do not fill the processors as
 // often as `wanted`, each splits them.
@@ -212,6 +200,50 @@ int splits_of_groups(const AttentionProblem& p, int keys, BackwardMask mask, dou
   return splits;
 }
 
+// Parts of the heads of a group, and of the queries of each.
+struct QuerySplits {
+  int heads = 1, rows = 1;
+  int all() const { return heads * rows; }
+};
+
+// Where blocks would leave half of the processors without work, they divide the queries of a head, too, as
+// far as each has some tiles of them and few parts are to be added up. Under a mask blocks have fewer steps:
+// 0 to 25 % slower, unless two blocks hold the keys.
+QuerySplits splits_of_queries(const AttentionProblem& p, const AttentionPlan& tiles, BackwardMask mask,
+                              double wanted) {
+  constexpr int least_tiles = 4, few_blocks = 2;
+  QuerySplits splits{splits_of_groups(p, tiles.keys, mask, wanted)};
+  const double of_head = std::ceil(static_cast<double>(p.keys) / tiles.keys),
+               blocks = of_head * static_cast<double>(p.sequences * p.heads / p.group);
+  if (mask != BackwardMask::none && !(mask == BackwardMask::window && of_head <= few_blocks)) return splits;
+  while (2 * blocks * splits.all() <= gpu_processors && 2 * splits.all() <= most_group_splits &&
+         p.queries >= 2 * splits.rows * least_tiles * tiles.queries)
+    splits.rows *= 2;
+  return splits;
+}
+
+// With more than 128 features, two warp groups hold one sum of 128 rows (64 rows with 512 features), in
+// addition to two input tiles and the tiles of two steps or one.
+BackwardPlan plan_wide(const AttentionProblem& p, BackwardMask mask) {
+  constexpr std::int64_t room = 226 << 10, bytes = 2;
+  const std::int64_t of_row = (p.dim + p.dim_v) * bytes;
+  const bool divides = std::max(p.dim, p.dim_v) > most_dim_of_128_rows;
+  const int rows = divides ? 64 : 128;
+  const std::int64_t room_of_step = (room - rows * of_row) / ((divides ? 1 : 2) * of_row);
+  const auto most = static_cast<int>(std::min<std::int64_t>(64, room_of_step / 16 * 16));
+  const int step = divides ? std::min(32, most) : most;
+  const QuerySplits splits = splits_of_queries(p, {step, rows, 1}, mask, gpu_table.gradients.even_waves);
+  return {.tiles = {rows, rows, 1}, .step = step, .splits = splits.all(), .row_splits = splits.rows};
+}
+
+// One block has all keys of a head, and looks at all queries, although a mask may hide the keys from those
+// that stand before them.
+bool is_alone(const AttentionProblem& p, BackwardMask mask) {
+  if (p.keys > keys_of_one_pass || mask == BackwardMask::packed) return false;
+  return mask == BackwardMask::none || p.queries <= p.keys;
+}
+
+// Where one block has all keys of a head, what it adds to dq is dq.
 // Two warp groups hold dk and dv of 64 keys each beside the scores of 80 queries of 128 features, or 128 of
 // up to 64; of 64 where the slopes of a cap take registers too (128 would spill 256 bytes, and take 1.4 times
 // as long), or the number of a split. Ordered and under a causal mask, 64 are 4 % faster: blocks of keys
@@ -228,22 +260,32 @@ BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& trai
   constexpr std::int64_t few_queries_of_late = 1024, most_queries_of_rows_first = 2048;
   constexpr double waves_of_rows_first = 1.9;
   const int dim = std::max(p.dim, p.dim_v);
-  const bool is_small = dim <= 64 && !traits.softcap,
+  const bool is_small = dim <= 64 && !traits.softcap, alone = is_alone(p, traits.mask),
              is_long = traits.mask == BackwardMask::none
                            ? p.queries > few_queries_of_late
                            : traits.mask == BackwardMask::causal && traits.deterministic &&
                                  p.queries > most_queries_of_rows_first,
-             late = traits.hopper && is_small && is_long,
-             in_turn = traits.deterministic || late;
+             late = traits.hopper && is_small && is_long && !alone,
+             in_turn = !alone && (traits.deterministic || late);
   const auto& waves = gpu_table.gradients;
   const bool is_causal = in_turn && traits.mask == BackwardMask::causal,
              short_rows = is_causal && p.queries <= most_queries_of_rows_first;
   const double wanted = !in_turn ? waves.even_waves : short_rows ? waves_of_rows_first : waves.turned_waves;
-  const int splits = splits_of_groups(p, 128, traits.mask, wanted);
-  const bool few =
-      p.queries <= 64 || traits.softcap || splits > 1 || (in_turn && traits.mask != BackwardMask::none);
-  const bool rows_first = short_rows && p.group > splits;
-  return {{is_small ? 128 : few ? 64 : 80, 128, 1}, true, in_turn, late, 0, splits, rows_first};
+  const QuerySplits splits = splits_of_queries(
+      p, {is_small ? 2 * warp_group_rows : warp_group_rows, keys_of_one_pass, 1}, traits.mask, wanted);
+  const bool few = p.queries <= 64 || traits.softcap || splits.all() > 1 || alone ||
+                   (in_turn && traits.mask != BackwardMask::none);
+  return {.tiles = {is_small ? 128
+                    : few    ? 64
+                             : 80,
+                    keys_of_one_pass, 1},
+          .one_pass = true,
+          .ordered = in_turn,
+          .late = late && splits.rows == 1,
+          .alone = alone,
+          .splits = splits.all(),
+          .row_splits = splits.rows,
+          .rows_first = short_rows && p.group > splits.heads};
 }
 
 // Tiles of 16 bits whose extents the plan may choose. In one pass blocks of keys take turns, which those of
@@ -259,17 +301,20 @@ bool can_turn(const BackwardTraits& traits) {
 
 // In two passes each block of 64 keys takes one warp group, and works on the heads of a group one after the
 // other: few blocks leave processors without work, and one pass takes 0.56 to 0.86 of the time. With four
-// blocks a processor it takes as long, and longer under a causal mask. One pass sums dq in memory, which many
+// blocks a processor it takes as long, and longer under a causal mask, but 0.55 to 0.92 of the time of fewer
+// than 96 features, for which two passes have tiles of 96. One pass sums dq in memory, which many
 // queries would take more of than a call may.
 bool pads_to_one_pass(const AttentionProblem& p, DType type, const AttentionTiles& given,
                       const BackwardTraits& traits) {
   constexpr double few_blocks = 2 * gpu_processors;
+  constexpr int least_in_two_passes = 96;
   const int dim = std::max(p.dim, p.dim_v);
   if (!traits.hopper || !is_open(type, given) || !can_turn(traits)) return false;
   const double blocks =
       std::ceil(static_cast<double>(p.keys) / 64) * static_cast<double>(p.sequences * p.heads / p.group);
   const std::int64_t bytes = p.all_queries * p.heads * features_of_one_pass * f32.bytes();
-  return p.dim > 64 && dim < features_of_one_pass && blocks < few_blocks && bytes <= bytes_of_partials;
+  return p.dim > 64 && dim < features_of_one_pass &&
+         (blocks < few_blocks || traits.features < least_in_two_passes) && bytes <= bytes_of_partials;
 }
 
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
@@ -278,13 +323,11 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
   const bool fits = is_open(type, given) && dim <= most_dim_of_64_rows;
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
-  if (fits && dim > 128 && traits.hopper)
-    return plan_wide(p, splits_of_groups(p, dim > most_dim_of_128_rows ? 64 : 128, traits.mask,
-                                         gpu_table.gradients.even_waves));
+  if (fits && dim > 128 && traits.hopper) return plan_wide(p, traits.mask);
   if (fits && dim <= 128 && divides && can_turn(traits)) return plan_one_pass(p, traits);
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;
-  return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false, false};
+  return {.tiles = {given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}};
 }
 
 }  // namespace tegula::ops

@@ -54,6 +54,13 @@ void note_window(int queries, int keys, std::int64_t seen, std::int64_t all, Lau
   });
 }
 
+void note_splits(int splits, Launch& launch) {
+  launch.note([&] {
+    return fmt::format(
+        "plan: the keys of a tile of queries are divided among {} blocks, whose results are merged", splits);
+  });
+}
+
 void note_load(const ProcessorLoad& load, const AttentionPlan& plan, Launch& launch) {
   constexpr double filled = 0.75, few_steps = 12;
   if (load.filled < filled)
