@@ -87,6 +87,7 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   const bool divided = kernel.precision == Precision::tf32x3 && kernel.prepare_a;
   ProductProblem problem{c.dim("batch"), c.dim("m"), c.dim("n"), c.dim("k"),
                          planned_gpu_processors(c.call())};
+  problem.threads = planned_threads(c.call());
   if (kernel.gated) problem.n /= 2, problem.sums = 2;
   if (divided) problem.k *= 3;
   problem.stored_bytes = kernel.pad_out ? f32.bytes() : kernel.out.bytes();
@@ -285,7 +286,7 @@ const OperatorSchema& gemm_schema() {
                      {"4096_tf32_x3", "m=4096 n=4096 k=4096 transpose_b precision=tf32x3"}})
           // With the tiles that plans choose.
           .built_in({"m=1 n=1 k=1 {|transpose_b} tile_k=256 {tile_m=256 tile_n=512|tile_m=128 tile_n=256|"
-                     "tile_m=16 tile_n=256}",
+                     "tile_m=128 tile_n=128|tile_m=64 tile_n=128|tile_m=16 tile_n=256}",
                      "m=1 n=1 k=1 {|transpose_b} {tile_m=64 tile_n=128 tile_k=128|"
                      "tile_m=32 tile_n=64 tile_k=64}"})
           .maps(gemm_maps())

@@ -8,6 +8,7 @@ namespace tegula::ops {
 // Times on a CPU are in units of one multiplication and addition of the micro-kernel.
 struct CpuProduct {
   double most_bytes = 1.25 * 1024 * 1024, store = 24, block = 100'000;
+  double wait = 0.5;  // of a block, for the last thread
 };
 // The softmax of a score or its gradient, rescaling an element of the sum, beginning a step and a block.
 struct CpuAttention {
@@ -26,7 +27,8 @@ struct CpuSelection {
 // A CPU with AVX-512 and 1.25 MiB of second-level cache for each processor.
 struct CpuTable {
   // Blocks that run at once. Not the processors of this machine: plans are the same on all, and so are
-  // results to the last bit and the kernels that are built in. Up to so many processors are kept busy alike.
+  // results to the last bit and the kernels that are built in. Up to so many processors are kept busy alike;
+  // products choose smaller tiles by the threads where sums do not depend on them.
   int processors = 8;
   // Rows and columns of a product that the micro-kernel computes together.
   int kernel_rows = 14, kernel_columns = 32;

@@ -57,6 +57,8 @@ inline constexpr int kernel_rows = cpu_table.kernel_rows, kernel_columns = cpu_t
 inline constexpr int gpu_processors = gpu_table.processors;
 // The processors of the call's GPU. If tensors are elsewhere, GPU programs are planned for `gpu_processors`.
 int planned_gpu_processors(const BoundCall& call);
+// Threads that share the blocks of a call on the CPU; 1 where these run one after another, or on a GPU.
+int planned_threads(const BoundCall& call);
 // Splits of the steps of `blocks`, where these alone do not keep the processors busy.
 int planned_splits(std::int64_t blocks, std::int64_t steps, const GpuSplit& split, int processors);
 // Rows that a warp group multiplies at a time.

@@ -12,6 +12,9 @@ struct ProductProblem {
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
   // Processors of a GPU; plans for the CPU do not depend on them.
   int processors = 1;
+  // Threads of the CPU that share the blocks. Rows and columns of tiles depend on them, steps along k do not,
+  // so that results are the same to the last bit.
+  int threads = 1;
   int stored_bytes = 2;  // of an element that a block stores
   Precision precision = Precision::ieee;
   // Whether a slot has a tile of it twice: as its tensor has it, and transposed for the tensor cores.
