@@ -133,6 +133,42 @@ TEST(StoresInTurn, OfTwoStatementsCountTogether) {
     }
 }
 
+// Windows of a part of the tensor, the last of which is cut off where the part ends.
+lang::Kernel sums_of_a_part(int rows) {
+  using namespace lang;
+  return kernel("added", [=] {
+    Dim N("N");
+    lang::Tensor x = input("x", {blocks, rows, steps * depth}, bf16),
+                 y = input("y", {64, steps * depth}, bf16), out = inout("out", {N, 64}, f32);
+    grid(blocks, {.threads = 2 * rows}, [&](Index b) {
+      Fragment sum({rows, 64}, f32, 0);
+      pipelined(steps, {.stages = 2}, [&](Index k) {
+        Shared p({rows, depth}, bf16), q({64, depth}, bf16);
+        copy(x.slice(b).at(0, k * depth), p);
+        copy(y.at(0, k * depth), q);
+        gemm(p, q.T(), sum);
+      });
+      lang::Tensor part = out.slice(range(0, N - 5));
+      accumulate(part.at(b % 2 * rows, 0), sum, {.order = b / 2, .consecutive = true});
+    });
+  });
+}
+
+TEST(StoresInTurn, OfAPartAreCutOff) {
+  for (const int rows : {64, 128}) {
+    const Watchdog watchdog("stores", most_time);
+    const Tensor x = Tensor::random_normal({blocks, rows, steps * depth}, bf16, 1),
+                 y = Tensor::random_normal({64, steps * depth}, bf16, 2);
+    const auto result = [&](Target target) {
+      const Tensor out = Tensor::full({2 * rows - 3, 64}, f32, 3);
+      compile(sums_of_a_part(rows), target).call_in_order(std::vector<Argument>{x, y, out});
+      return out;
+    };
+    EXPECT_TRUE(all_close(result(Target::emulated_sm90()), result(Target::interpreter()), 2e-2, 2e-2))
+        << rows;
+  }
+}
+
 // A step that stores its sum, whose warps store their parts themselves.
 struct OfSteps {
   const char* name;
