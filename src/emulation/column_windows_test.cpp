@@ -19,6 +19,7 @@ struct Window {
   DType type;
   bool adds, limited;  // limited: the program says that a column is in the tensor
   const char* by;      // in the text for Hopper
+  int before = 0;      // columns of the first block that are in front of the tensor
 };
 
 void PrintTo(const Window& c, std::ostream* out) { *out << c.name; }
@@ -32,16 +33,16 @@ lang::Kernel program(const Window& c) {
     lang::Tensor a = input("a", {rows, depth}, bf16), b = input("b", {N, depth}, bf16),
                  list = input("list", {rows}, i32), weights = input("weights", {rows}, f32),
                  out = inout("out", {places, n}, c.type);
-    grid(ceildiv(N, c.tile), 2, {.threads = c.threads}, [&](Index bx, Index by) {
+    grid(ceildiv(N + c.before, c.tile), 2, {.threads = c.threads}, [&](Index bx, Index by) {
       Fragment sum({c.threads / 2, c.tile}, f32, 0);
       pipelined(2, {.stages = 2}, [&](Index k) {
         Shared left({c.threads / 2, depth / 2}, bf16), right({c.tile, depth / 2}, bf16);
         copy(a.at(by * (c.threads / 2), k * (depth / 2)), left);
-        copy(b.at(bx * c.tile, k * (depth / 2)), right);
+        copy(b.at(bx * c.tile - c.before, k * (depth / 2)), right);
         gemm(left, right.T(), sum);
       });
       parallel(sum, [&](Index i, Index j) {
-        Expr row = by * (c.threads / 2) + i, column = bx * c.tile + j;
+        Expr row = by * (c.threads / 2) + i, column = bx * c.tile - c.before + j;
         const auto write = [&] {
           Expr value = sum(i, j) * weights(row);
           if (c.adds)
@@ -95,6 +96,9 @@ const Window windows[] = {
     {"not_promised", 130, 1, 64, 128, f32, true, true, elements},
     {"promised_too_little", 132, 2, 64, 128, f32, true, false, elements},
     {"stored", 72, 0, 64, 128, bf16, false, false, stored},
+    {"begin_before", 132, 0, 64, 128, f32, true, false, added, 16},
+    {"begin_before_by_two_groups", 100, 4, 128, 256, f32, true, false, added, 68},
+    {"stored_from_before", 72, 0, 64, 128, bf16, false, false, stored, 24},
     {"stored_promised", 136, 8, 64, 128, f16, false, true, stored},
 };
 

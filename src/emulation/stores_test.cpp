@@ -87,37 +87,86 @@ TEST_P(StoresOf, AreAsInterpreted) {
   EXPECT_TRUE(all_close(result(Target::emulated_sm90()), expected, 2e-2, 2e-2)) << c.name;
 }
 
-// Blocks that add to the same rows in turn, every other one by another statement: all count the same turns.
-lang::Kernel sums_of_two_statements() {
+// Blocks that add to the same rows in turn, every other one by another statement: all count the same turns,
+// whether the second adds the same sum, one that is transposed, or a tile that is no sum.
+enum class Second { the_same, transposed, no_sum };
+
+lang::Kernel sums_of_two_statements(Second second, int rows) {
   using namespace lang;
-  return kernel("added", [&] {
-    lang::Tensor x = input("x", {blocks, 64, steps * depth}, bf16), y = input("y", {64, steps * depth}, bf16),
-                 out = inout("out", {64, 64}, f32);
-    grid(blocks, {.threads = 128}, [&](Index b) {
-      Fragment sum({64, 64}, f32, 0);
+  return kernel("added", [=] {
+    lang::Tensor x = input("x", {blocks, rows, steps * depth}, bf16),
+                 y = input("y", {rows, steps * depth}, bf16), out = inout("out", {rows, rows}, f32);
+    grid(blocks, {.threads = 2 * rows}, [&](Index b) {
+      Fragment sum({rows, rows}, f32, 0);
       pipelined(steps, {.stages = 2}, [&](Index k) {
-        Shared p({64, depth}, bf16), q({64, depth}, bf16);
+        Shared p({rows, depth}, bf16), q({rows, depth}, bf16);
         copy(x.slice(b).at(0, k * depth), p);
         copy(y.at(0, k * depth), q);
         gemm(p, q.T(), sum);
       });
       when(b % 2 == 0, [&] { accumulate(out.at(0, 0), sum, {.order = b, .consecutive = true}); });
-      when(b % 2 == 1, [&] { accumulate(out.at(0, 0), sum, {.order = b, .consecutive = true}); });
+      when(b % 2 == 1, [&] {
+        Fragment other({rows, rows}, f32, 1);
+        if (second == Second::transposed)
+          accumulate(out.at(0, 0), sum.T(), {.order = b, .consecutive = true});
+        else
+          accumulate(out.at(0, 0), second == Second::no_sum ? other : sum, {.order = b, .consecutive = true});
+      });
     });
   });
 }
 
 TEST(StoresInTurn, OfTwoStatementsCountTogether) {
-  const Watchdog watchdog("stores", most_time);
-  const lang::Kernel added = sums_of_two_statements();
-  const Tensor x = Tensor::random_normal({blocks, 64, steps * depth}, bf16, 1),
-               y = Tensor::random_normal({64, steps * depth}, bf16, 2);
-  const auto result = [&](Target target) {
-    const Tensor out = Tensor::full({64, 64}, f32, 3);
-    compile(added, target).call_in_order(std::vector<Argument>{x, y, out});
-    return out;
-  };
-  EXPECT_TRUE(all_close(result(Target::emulated_sm90()), result(Target::interpreter()), 2e-2, 2e-2));
+  for (const int rows : {64, 128})
+    for (const Second second : {Second::the_same, Second::transposed, Second::no_sum}) {
+      const Watchdog watchdog("stores", most_time);
+      const lang::Kernel added = sums_of_two_statements(second, rows);
+      const Tensor x = Tensor::random_normal({blocks, rows, steps * depth}, bf16, 1),
+                   y = Tensor::random_normal({rows, steps * depth}, bf16, 2);
+      const auto result = [&](Target target) {
+        const Tensor out = Tensor::full({rows, rows}, f32, 3);
+        compile(added, target).call_in_order(std::vector<Argument>{x, y, out});
+        return out;
+      };
+      EXPECT_TRUE(all_close(result(Target::emulated_sm90()), result(Target::interpreter()), 2e-2, 2e-2))
+          << rows << " " << static_cast<int>(second);
+    }
+}
+
+// Windows of a part of the tensor, the last of which is cut off where the part ends.
+lang::Kernel sums_of_a_part(int rows) {
+  using namespace lang;
+  return kernel("added", [=] {
+    Dim N("N");
+    lang::Tensor x = input("x", {blocks, rows, steps * depth}, bf16),
+                 y = input("y", {64, steps * depth}, bf16), out = inout("out", {N, 64}, f32);
+    grid(blocks, {.threads = 2 * rows}, [&](Index b) {
+      Fragment sum({rows, 64}, f32, 0);
+      pipelined(steps, {.stages = 2}, [&](Index k) {
+        Shared p({rows, depth}, bf16), q({64, depth}, bf16);
+        copy(x.slice(b).at(0, k * depth), p);
+        copy(y.at(0, k * depth), q);
+        gemm(p, q.T(), sum);
+      });
+      lang::Tensor part = out.slice(range(0, N - 5));
+      accumulate(part.at(b % 2 * rows, 0), sum, {.order = b / 2, .consecutive = true});
+    });
+  });
+}
+
+TEST(StoresInTurn, OfAPartAreCutOff) {
+  for (const int rows : {64, 128}) {
+    const Watchdog watchdog("stores", most_time);
+    const Tensor x = Tensor::random_normal({blocks, rows, steps * depth}, bf16, 1),
+                 y = Tensor::random_normal({64, steps * depth}, bf16, 2);
+    const auto result = [&](Target target) {
+      const Tensor out = Tensor::full({2 * rows - 3, 64}, f32, 3);
+      compile(sums_of_a_part(rows), target).call_in_order(std::vector<Argument>{x, y, out});
+      return out;
+    };
+    EXPECT_TRUE(all_close(result(Target::emulated_sm90()), result(Target::interpreter()), 2e-2, 2e-2))
+        << rows;
+  }
 }
 
 // A step that stores its sum, whose warps store their parts themselves.

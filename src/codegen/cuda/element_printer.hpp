@@ -136,7 +136,7 @@ class ElementPrinter : protected GridState {
   void name_found(const RowTable& table);
   void store_rows(const ir::For& n, const passes::RowStore& plan, const ir::Stmt& s);
   using WriteElements = std::function<void(const std::string& column, const std::string& elements)>;
-  std::string room_of_row(const ir::Access& to);
+  std::function<std::string(const std::string& column)> limits_of_row(const ir::Access& to);
   WriteElements writer_of_row(const passes::RowStore& plan, const GuardedAddress& address,
                               const std::string& guard);
   void store_computed(const ir::For& n, const passes::RowStore& plan, int half, const std::string& of_group,

@@ -132,14 +132,20 @@ void ElementPrinter::store_rows(const For& n, const passes::RowStore& plan, cons
   }
 }
 
-// The name of how many columns there are from the element on: none where it is in front of the first.
-std::string ElementPrinter::room_of_row(const Access& to) {
+// Whether the piece that begins so many columns behind the element has columns of the tensor: all or none.
+std::function<std::string(const std::string& column)> ElementPrinter::limits_of_row(const Access& to) {
   const Expr place = coordinates(to).back();
-  const std::string name = names_.unique("room"), at = value(place),
-                    room = fmt::format("int64_t({}) - {}", value(to.view.shape.back()), at);
-  out_.line(fmt::format("const int64_t {} = {};", name,
-                        values_.is_at_least(place, 0) ? room : fmt::format("{} < 0 ? 0 : {}", at, room)));
-  return name;
+  const std::string at = value(place), columns = fmt::format("int64_t({})", value(to.view.shape.back()));
+  if (values_.is_at_least(place, 0)) {
+    const std::string room = names_.unique("room");
+    out_.line(fmt::format("const int64_t {} = {} - {};", room, columns, at));
+    return [room](const std::string& column) { return fmt::format("{} < {}", column, room); };
+  }
+  const std::string first = names_.unique("first");
+  out_.line(fmt::format("const int64_t {} = {};", first, at));
+  return [first, columns](const std::string& column) {
+    return fmt::format("uint64_t({} + {}) < uint64_t({})", first, column, columns);
+  };
 }
 
 // Names the row, and whether it is written. What writes a thread's elements from a column of it on.
@@ -150,11 +156,11 @@ ElementPrinter::WriteElements ElementPrinter::writer_of_row(const passes::RowSto
   out_.line(
       fmt::format("{}* const {} = {};", element_type(plan.rows.to->view.buffer->type), row, address.pointer));
   out_.line(fmt::format("const bool {} = {};", there, guard.empty() ? "true" : guard));
-  const std::string room = plan.is_window ? room_of_row(*plan.rows.to) : "";
-  return [this, &plan, row, there, room](const std::string& column, const std::string& elements) {
+  const auto limits = plan.is_window ? limits_of_row(*plan.rows.to) : nullptr;
+  return [this, &plan, row, there, limits](const std::string& column, const std::string& elements) {
     if (plan.in_own_order)
       return out_.line(fmt::format("tg::store_own({} + {}, {}, {});", row, column, elements, there));
-    const std::string exists = room.empty() ? there : fmt::format("{} && {} < {}", there, column, room);
+    const std::string exists = limits ? both(there, limits(column)) : there;
     out_.line(fmt::format("tg::{}_quad({} + {}, {}, {} % 4, {});", plan.rows.adds() ? "add" : "store", row,
                           column, elements, team_.thread, exists));
   };

@@ -48,14 +48,43 @@ Expr combined(ReduceOp op, const Expr& a, const Expr& b) {
 }
 
 using Sums = std::unordered_map<const Buffer*, HeldSum>;
+using Words = std::unordered_set<const Buffer*>;
+
+// How the copy engine adds the sum wherever its window is, if it can.
+std::optional<TensorStore> plan_addition(const Accumulate& n, const Sums& sums, const Loc& at) {
+  const auto sum = sums.find(n.tile.buffer.get());
+  if (n.op != AtomicOp::add || n.to.buffer->type != f32 || sum == sums.end() || sum->second.turned)
+    return std::nullopt;
+  if (n.turn && !is_constant(simplify(can_transfer(n.to, n.tile, at), Facts()), 1)) return std::nullopt;
+  return plan_store(n.tile, n.to, sum->second);
+}
+
+// The words that count turns of whole blocks: warp groups count those of their parts, unless contributions
+// are also made otherwise, by threads or in other parts.
+Words words_of_blocks(const Grid& grid, const Sums& sums) {
+  Words result;
+  std::unordered_map<const Buffer*, std::pair<HeldSum, bool>> parts;
+  for_each_stmt(grid.body, [&](const Stmt& s) {
+    const auto* n = as<Accumulate>(s);
+    if (!n || !n->turn) return;
+    const Buffer* const words = n->turn->view.buffer.get();
+    const auto plan = plan_addition(*n, sums, s->at);
+    if (!plan) return (void)result.insert(words);
+    const std::pair own(sums.at(n->tile.buffer.get()), plan->transposed);
+    if (parts.try_emplace(words, own).first->second != own) result.insert(words);
+  });
+  return result;
+}
 
 class Lowering {
  public:
   // `sums` are fragments that the copy engine may store, except to `rewritten` tensors; branches on `choice`
   // have both forms of such stores.
-  Lowering(const CudaTarget& target, Sums sums, std::vector<BufferPtr> rewritten, VariablePtr choice)
+  Lowering(const CudaTarget& target, Sums sums, Words of_blocks, std::vector<BufferPtr> rewritten,
+           VariablePtr choice)
       : target_(target),
         sums_(std::move(sums)),
+        of_blocks_(std::move(of_blocks)),
         rewritten_(std::move(rewritten)),
         choice_(std::move(choice)) {}
   Body body(const Body& statements, int threads);
@@ -80,6 +109,7 @@ class Lowering {
 
   const CudaTarget& target_;
   const Sums sums_;
+  const Words of_blocks_;  // count turns of whole blocks
   const std::vector<BufferPtr> rewritten_;
   const VariablePtr choice_;
 };
@@ -248,9 +278,8 @@ Body Lowering::accumulate(const Accumulate& n, const Loc& at) {
     atomics.insert(atomics.begin(), statement(Turn{*n.turn, n.order}, at));
     atomics.push_back(statement(Turn{*n.turn, nullptr}, at));
   }
-  const auto sum = sums_.find(n.tile.buffer.get());
-  const bool is_turned = sum != sums_.end() && sum->second.turned;
-  if (n.op != AtomicOp::add || n.to.buffer->type != f32 || is_turned) return atomics;
+  const bool of_block = n.turn && of_blocks_.contains(n.turn->view.buffer.get());
+  if (of_block || !plan_addition(n, sums_, at)) return atomics;
   return stored(n.tile, n.to, statement(n, at), atomics);
 }
 
@@ -374,13 +403,14 @@ std::vector<TeamProduct> team_products(const Body& body, int threads) {
 }
 
 Body lower_plainly(const Grid& grid, int threads, const CudaTarget& target) {
-  return Lowering(target, {}, {}, nullptr).body(grid.body, threads);
+  return Lowering(target, {}, {}, {}, nullptr).body(grid.body, threads);
 }
 
 Kernel lower_for_cuda(const Kernel& kernel, const CudaTarget& target, StoreForms& forms) {
   const VariablePtr choice = new_variable("by_engine", boolean, VariableKind::let, kernel.at);
   const Kernel lowered = simplify(map_grids(kernel, [&](const Grid& grid) {
-    return Lowering(target, sums_of(grid, target), written_tensors(grid, kernel), choice)
+    const Sums sums = sums_of(grid, target);
+    return Lowering(target, sums, words_of_blocks(grid, sums), written_tensors(grid, kernel), choice)
         .body(grid.body, grid.hints.threads);
   }));
   return map_grids(lowered, [&](const Grid& grid) { return without_choices(grid.body, choice, forms); });
