@@ -69,6 +69,7 @@ void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKerne
   note_scores(kernel.dim, kernel.dim_v, kernel.compute, kernel.softcap, launch);
   note_added_features(kernel.dim, kernel.dim_v, kernel.padded, launch);
   const AttentionProblem p = problem_of(c, kernel_of(c));
+  if (kernel.varlen) note_short_sequences(c.dim("keys"), c.dim("sequences"), kernel.keys, launch);
   if (p.packed > 1) return;
   const AttentionPlan tiles{kernel.queries, kernel.keys, kernel.pack};
   note_window(kernel.queries, kernel.keys, p.seen, p.keys, launch);

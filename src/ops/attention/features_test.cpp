@@ -166,8 +166,7 @@ TEST(GradientsOfFewKeys, AreThoseOfOneBlock) {
 }
 
 // What bounds a call that no choice of tiles helps is said by the call.
-std::string plan_notes(const std::string& call) {
-  const OperatorSchema& schema = attention_schema();
+std::string plan_notes(const std::string& call, const OperatorSchema& schema = attention_schema()) {
   const ExampleCall example = ExampleCall::parse(schema, call + " kv_heads=2 group=4 bf16");
   std::string words;
   for (const std::string& note :
@@ -185,6 +184,16 @@ TEST(AttentionNotes, SayWhatBoundsACall) {
             std::string::npos);
   EXPECT_NE(plan_notes("batch=1 queries=4096 keys=4096 causal left=255 " + wide), "");
   EXPECT_EQ(plan_notes("batch=8 queries=1 keys=4096 " + wide), "");
+}
+
+TEST(AttentionNotes, SayThatSequencesAreShorterThanTiles) {
+  const auto packed = [](const std::string& sequences) {
+    return "sequences=" + sequences + " queries=16000 keys=16000 d=128 d_v=128 causal cu_seqlens_q cu_seqlens_k";
+  };
+  for (const OperatorSchema* schema : {&attention_schema(), &attention_backward_schema()}) {
+    EXPECT_NE(plan_notes(packed("1000"), *schema).find("16 tokens on the mean"), std::string::npos);
+    EXPECT_EQ(plan_notes(packed("10"), *schema).find("on the mean"), std::string::npos);
+  }
 }
 
 }  // namespace features_test

@@ -61,6 +61,14 @@ void note_splits(int splits, Launch& launch) {
   });
 }
 
+void note_short_sequences(std::int64_t tokens, std::int64_t sequences, int rows, Launch& launch) {
+  if (sequences == 0 || tokens >= sequences * rows) return;
+  launch.note([&] {
+    return fmt::format("plan: sequences have {} tokens on the mean, and each takes a tile of {} for itself",
+                       tokens / sequences, rows);
+  });
+}
+
 void note_load(const ProcessorLoad& load, const AttentionPlan& plan, Launch& launch) {
   constexpr double filled = 0.75, few_steps = 12;
   if (load.filled < filled)
