@@ -320,6 +320,30 @@ TEST(ProductsInFlightText, IsAccepted) {
   }
 }
 
+// Sums that are awaited and added, of an operand that all threads of two warp groups make in each step.
+TEST(ProductsOfMadeBytes, EndWithTwoWarpGroups) {
+  using namespace lang;
+  const Watchdog watchdog("products of made bytes", most_time);
+  expect_as_interpreted(
+      kernel("made",
+             [] {
+               lang::Tensor x = input("x", {64, 128}, e5m2), y = input("y", {96, 64}, e5m2),
+                            out = output("out", {128, 96}, f32);
+               grid(1, {.threads = 256}, [&](Index) {
+                 Fragment sum({128, 96}, f32, 0);
+                 pipelined(2, {.stages = 2}, [&](Index k) {
+                   Shared made({128, 32}, e5m2), other({96, 32}, e5m2);
+                   parallel(made, [&](Index i, Index j) { made(i, j) = x(k * 32 + j, (i + k * 5) % 128); });
+                   copy(y.at(0, k * 32), other);
+                   gemm(made, other.T(), sum);
+                 });
+                 copy(sum, out.at(0, 0));
+               });
+             }),
+      {tegula::Tensor::random_normal({64, 128}, e5m2, 1), tegula::Tensor::random_normal({96, 64}, e5m2, 2)}, {128, 96}, 1e-3,
+      {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, ProductsInFlight, ::testing::ValuesIn(all_products),
                          [](const auto& info) { return std::string(info.param.name); });
 

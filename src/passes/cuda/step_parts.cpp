@@ -135,13 +135,19 @@ void StepPlanner::product(const Stmt& s) {
 }
 
 // What tensor cores sum is awaited and added, accumulator by accumulator, while another warp group
-// multiplies: unless they ping-pong, all multiply and all add at the same time.
+// multiplies: unless they ping-pong, all multiply and all add at the same time. So they do where an operand
+// comes from the threads, who all meet between making it and the product.
 void StepPlanner::promoted(const Stmt& s, const GemmPlan& plan) {
   parts_.back().pins = false;
-  for (int i = 0; i < accumulators(*as<Gemm>(s), plan); ++i) {
+  const auto& gemm = *as<Gemm>(s);
+  const auto given = operands(gemm);
+  const bool meets = exchanges(gemm, plan) || std::any_of(given.begin(), given.end(), [&](const View* operand) {
+                       return operand->buffer->space == Space::shared && ring_of(operand->buffer) < 0;
+                     });
+  for (int i = 0; i < accumulators(gemm, plan); ++i) {
     StepPart& part = i == 0 ? parts_.back() : add(Does::product, s);
     part.only = i;
-    part.ping_pong = roles_.consumers > 128 && !exchanges(*as<Gemm>(s), plan);
+    part.ping_pong = roles_.consumers > 128 && !meets;
     part.left = 0;
   }
 }
