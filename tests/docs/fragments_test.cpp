@@ -1,7 +1,8 @@
-// The pages' examples that are parts of programs compile, and the first program of the README prints what it says.
-#include <gtest/gtest.h>
-
+// The pages' examples that are parts of programs compile, and the first program of the README prints what it
+// says.
 #include "fragments.inc"
+
+#include <gtest/gtest.h>
 
 namespace {
 

@@ -123,8 +123,8 @@ void CudaGridPrinter::stage_boxes(std::size_t count) {
   store_->first = store_->end;
   store_->end += count;
   if (n.transposed && n.of_warp > 0)
-    return out_.line(fmt::format("tg::stage_columns_of_warp<{}>({}, {}, {});", n.rows,
-                                 n.staging, fragment, team_.thread));
+    return out_.line(
+        fmt::format("tg::stage_columns_of_warp<{}>({}, {}, {});", n.rows, n.staging, fragment, team_.thread));
   const bool is_f32 = (sum ? sum->to : as<Copy>(store_->stmt)->to).buffer->type == f32;
   if (n.transposed && is_f32)
     return out_.line(fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging,

@@ -138,8 +138,8 @@ void note_steps(const AttentionProblem& problem, const AttentionPlan& plan, int 
   if (problem.packed == 1) note_load(load_of_processors(problem, plan), plan, launch);
 }
 
-// Without a mask power bounds long calls of 128 features: steps of more keys read the queries less often, for 2 %
-// of 8192 keys and more. Of 4096 the last step, half of which is empty, costs more than that.
+// Without a mask power bounds long calls of 128 features: steps of more keys read the queries less often, for
+// 2 % of 8192 keys and more. Of 4096 the last step, half of which is empty, costs more than that.
 void widen_steps(const Bound<Attention>& c, const AttentionKernel& kernel, const AttentionProblem& problem,
                  AttentionPlan& plan) {
   constexpr int features = 128, queries = 128, wide = 176;

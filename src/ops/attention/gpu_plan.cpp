@@ -250,12 +250,12 @@ bool is_alone(const AttentionProblem& p, BackwardMask mask) {
 // begin with the same queries, and wait for each other. Those of a window begin with queries that are as far
 // apart as the blocks, which 64 divides.
 // With up to 64 features contributions to dq are multiplied out one step late, which takes 3 to 6 % less time
-// without a mask, of 2048 queries and more (none of 1024, and 4 % more of 257), and 6 % less under a causal one.
-// With more features registers are too few. Without a mask that is faster than any order, too, by a tenth.
-// All heads of a group for a tile of queries, then the next tile, are 5 to 27 % faster under a causal mask:
-// no block waits for longer ones at the begin of a head, and groups need not be split for that. From 4096
-// queries on it is up to 20 % slower: by count, blocks that do not wait for each other drift apart, and what
-// they read leaves the second-level cache.
+// without a mask, of 2048 queries and more (none of 1024, and 4 % more of 257), and 6 % less under a causal
+// one. With more features registers are too few. Without a mask that is faster than any order, too, by a
+// tenth. All heads of a group for a tile of queries, then the next tile, are 5 to 27 % faster under a causal
+// mask: no block waits for longer ones at the begin of a head, and groups need not be split for that. From
+// 4096 queries on it is up to 20 % slower: by count, blocks that do not wait for each other drift apart, and
+// what they read leaves the second-level cache.
 BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& traits) {
   constexpr std::int64_t few_queries_of_late = 1024, most_queries_of_rows_first = 2048;
   constexpr double waves_of_rows_first = 1.9;

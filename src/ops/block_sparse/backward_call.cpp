@@ -74,8 +74,8 @@ bool takes_one_pass(const BlockSparseBackwardCall& call) {
   return best_of(Candidates<bool, 2>{true, false}, [&](bool one_pass) { return estimate(call, one_pass); });
 }
 
-// The pass over queries by two warp groups, which read half of what two blocks of one group would, with half as
-// many steps: 2 to 3 % faster. Of 128 keys in the pass over keys, 1 to 3 % slower.
+// The pass over queries by two warp groups, which read half of what two blocks of one group would, with half
+// as many steps: 2 to 3 % faster. Of 128 keys in the pass over keys, 1 to 3 % slower.
 bool fits_wide_tiles(const BlockSparseKernel& forward) {
   constexpr int extent = 2 * usual_extent;
   return forward.pack == 1 && forward.compute.bits() == 16 && forward.softcap == ScoreCap::none &&

@@ -1,8 +1,6 @@
 // Products against their formula, over one table.
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
 #include "ops/products/matrix_product.hpp"
@@ -304,41 +302,6 @@ TEST(Gemm, PlansFitTheCache) {
   EXPECT_EQ(plan_product({1, 16, 16, 16}, {}).tiles.m, 32);
   EXPECT_EQ(plan_product({1, 4096, 4096, 4096}, {}).tiles.m, 256);
   EXPECT_EQ(plan_product({1, 100, 100, 100}, {.m = 48}).tiles.m, 48);
-}
-
-// Smaller tiles where threads would wait for the last block, with the same steps along k.
-TEST(Gemm, PlansForTheThreadsOfACpu) {
-  struct Planned {
-    std::int64_t size;
-    int threads, m, n;
-  };
-  constexpr Planned table[] = {{512, 1, 128, 256},   {512, 8, 64, 128},   {512, 16, 64, 128},
-                               {512, 64, 64, 128},   {1024, 1, 256, 512}, {1024, 2, 256, 512},
-                               {1024, 4, 128, 256},  {1024, 8, 128, 128}, {1024, 12, 128, 128},
-                               {1024, 16, 128, 128}, {2048, 8, 256, 512}, {2048, 12, 128, 256},
-                               {4096, 16, 256, 512}};
-  for (const Planned& row : table) {
-    ProductProblem problem{1, row.size, row.size, row.size};
-    const int k = plan_product(problem, {}).tiles.k;
-    problem.threads = row.threads;
-    const GemmTiles tiles = plan_product(problem, {}).tiles;
-    EXPECT_EQ(fmt::format("{}x{}x{}", tiles.m, tiles.n, tiles.k), fmt::format("{}x{}x{}", row.m, row.n, k))
-        << row.size << " with " << row.threads << " threads";
-    EXPECT_EQ(plan_product(problem, {.m = 256}).tiles.m, 256);
-  }
-}
-
-TEST(Gemm, ResultsDoNotDependOnTheThreads) {
-  for (DType type : {f32, bf16}) {
-    const Tensor a = Tensor::random_normal({530, 520}, type, 1),
-                 b = Tensor::random_normal({520, 520}, type, 2);
-    const auto by = [&](int m, int n) {
-      return gemm(a, b, {.tiles = {.m = m, .n = n, .k = 256}, .target = Target::cpu()});
-    };
-    const Tensor large = by(128, 256);
-    for (const Tensor& result : {by(128, 128), by(64, 128), by(256, 512)})
-      EXPECT_EQ(std::memcmp(result.data(), large.data(), large.nbytes()), 0);
-  }
 }
 
 // Layers of models, long sums and squares on 132 processors, as a sweep on an H200 found them.

@@ -221,8 +221,8 @@ TEST(CrossEntropy, IgnoresLabelsAndRefusesOthers) {
   }
 }
 
-// As PyTorch's logsumexp and cross_entropy are: of tiles of whole rows, of rows in pieces, and of those that a
-// block holds.
+// As PyTorch's logsumexp and cross_entropy are: of tiles of whole rows, of rows in pieces, and of those that
+// a block holds.
 TEST(CrossEntropy, OfARowWithoutANumberIsNaNAndItsLseMinusInfinity) {
   for (const std::int64_t classes : {5, 100, 4096, 20000})
     for (const float smoothing : {0.f, 0.1f})

@@ -208,27 +208,26 @@ TEST(Layouts, HoldNoPiecesOfWhatIsSpread) {
   }
 }
 
-// A loop that stores elements of a byte takes 16 of them, though it reads a fragment first; behind a condition
-// they would be stored one by one.
+// A loop that stores elements of a byte takes 16 of them, though it reads a fragment first; behind a
+// condition they would be stored one by one.
 TEST(Layouts, OfBytesThatAreStoredByPieces) {
   const auto run = [](bool guarded) {
     return run_of(fragments_of(kernel("bytes", [&] {
-             Tensor out = output("out", {64, 64}, e4m3), n = input("n", {1}, i32);
-             grid(1, {.threads = 128}, [&](Index) {
-               Shared tile({64, 64}, f32);
-               clear(tile);
-               Fragment own = load(tile, {64, 64});
-               Expr end = n(0);
-               parallel(own, [&](Index i, Index j) {
-                 const auto store = [&] { out(i, j) = own(i, j); };
-                 if (guarded)
-                   when(j / 4 < end, store);
-                 else
-                   store();
-               });
-             });
-           }))
-                      .of(0));
+                    Tensor out = output("out", {64, 64}, e4m3), n = input("n", {1}, i32);
+                    grid(1, {.threads = 128}, [&](Index) {
+                      Shared tile({64, 64}, f32);
+                      clear(tile);
+                      Fragment own = load(tile, {64, 64});
+                      Expr end = n(0);
+                      parallel(own, [&](Index i, Index j) {
+                        const auto store = [&] { out(i, j) = own(i, j); };
+                        if (guarded)
+                          when(j / 4 < end, store);
+                        else
+                          store();
+                      });
+                    });
+                  })).of(0));
   };
   EXPECT_EQ(run(false), 16);
   EXPECT_EQ(run(true), 4);

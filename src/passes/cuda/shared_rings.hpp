@@ -16,9 +16,9 @@ struct RingTile {
   bool is_box = false;     // by the copy engine
 };
 
-// The tiles of each ring. Those that are used at the same places share one. So does what is small beside a tile
-// that is there for as long, such as a vector of its rows: it is awaited sooner and let go later than it had to
-// be, for which consumers meet one barrier less, and need no fence of their own behind their reads.
+// The tiles of each ring. Those that are used at the same places share one. So does what is small beside a
+// tile that is there for as long, such as a vector of its rows: it is awaited sooner and let go later than it
+// had to be, for which consumers meet one barrier less, and need no fence of their own behind their reads.
 std::vector<std::vector<const RingTile*>> shared_rings(const std::vector<RingTile>& tiles);
 
 }  // namespace tegula::passes

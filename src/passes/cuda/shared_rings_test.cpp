@@ -23,14 +23,13 @@ struct VectorCase {
 
 void PrintTo(const VectorCase& c, std::ostream* out) { *out << c.name; }
 
-// Scores with rows of x, from which a number of each row is subtracted, times the rows: tile `rows` is used first
-// and last in a step.
+// Scores with rows of x, from which a number of each row is subtracted, times the rows: tile `rows` is used
+// first and last in a step.
 lang::Kernel program(const VectorCase& c) {
   return kernel("program", [&] {
     Dim N("N");
     Tensor q = input("q", {64, 64}, bf16), x = input("x", {N, 64}, bf16), y = input("y", {N, 64}, bf16),
-           base = input("base", {N}, f32), list = input("list", {N}, i32),
-           out = output("out", {64, 64}, f32);
+           base = input("base", {N}, f32), list = input("list", {N}, i32), out = output("out", {64, 64}, f32);
     grid(1, [&](Index) {
       Shared left({64, 64}, bf16);
       copy(q.at(0, 0), left);
