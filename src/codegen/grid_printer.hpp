@@ -205,7 +205,6 @@ class GridPrinter {
                    std::vector<std::string> extents, const Loc& at);
   std::string operand_b(const ir::Gemm& n, const ir::Stmt& product);
   std::string product_text(const ir::Gemm& n);
-  std::string columns_text(const ir::Gemm& n) const;
   bool is_narrow(const ir::Access& access) const;
   std::string narrow_place(const ir::Access& access);
   void add_product(const ir::Gemm& n, const MemoryView& c, const std::string& from,

@@ -226,37 +226,5 @@ TEST(LateCopy, ProductsMakeCopiesThatNothingElseNeeds) {
   for (const Case& one : made_before) EXPECT_FALSE(is_made_by_product(one)) << one.name;
 }
 
-// Of bf16 by pairs, where this machine multiplies them; a depth of 48 is no multiple of a vector of them.
-TEST(LateCopy, FewRowsOfBf16MeetColumnsWhereTheyAre) {
-  constexpr int columns = 48, existing = 45;
-  for (const int m : {1, 2, 4})
-    for (const int depth : {48, 64, 128}) {
-      const lang::Kernel program = lang::kernel("few_rows", [&] {
-        Dim rows("rows");
-        Tensor a = input("a", {m, depth}, bf16), b = input("b", {rows, depth}, bf16),
-               out = output("out", {m, columns}, f32);
-        grid(1, [&](Index) {
-          Shared left({m, depth}, bf16), right({columns, depth}, bf16);
-          copy(a, left), copy(b, right);
-          Fragment sum({m, columns}, f32, 0);
-          gemm(left, right.T(), sum);
-          copy(sum, out);
-        });
-      });
-      EXPECT_NE(print_cpu(Signature(program.ir())).text.find("gemm_columns_bf16<"), std::string::npos);
-      for (const std::int64_t rows : {columns, existing}) {
-        const auto a = tegula::Tensor::random_integers({m, depth}, bf16, 1, -9, 10),
-                   b = tegula::Tensor::random_integers({rows, depth}, bf16, 2, -9, 10);
-        const auto result = [&](tegula::Target target) {
-          const auto out = tegula::Tensor::full({m, columns}, f32, NAN);
-          tegula::compile(program, target)(a, b, out);
-          return out;
-        };
-        EXPECT_TRUE(tegula::equal(result(tegula::Target::cpu()), result(tegula::Target::interpreter())))
-            << m << " rows, depth " << depth << ", " << rows << " columns";
-      }
-    }
-}
-
 }  // namespace late_copies_test
 }  // namespace tegula::codegen

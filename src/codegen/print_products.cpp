@@ -103,13 +103,6 @@ std::string GridPrinter::product_text(const Gemm& n) {
   return fmt::format("gemm_bf16<{}, {}{}>(call->has_tiles, {}, ", m, columns, narrow, allocate(tiles * 1024));
 }
 
-// The same of columns that are read where they are.
-std::string GridPrinter::columns_text(const Gemm& n) const {
-  const bool pairs = is_product_of_bf16(n);
-  return fmt::format("gemm_columns{}<{}, {}>({}", pairs ? "_bf16" : "", n.c.extent(0), n.c.extent(1),
-                     pairs ? "call->has_tiles, " : "");
-}
-
 // Whether the access is one of a loop over a tile that lies as tile registers want it (tiles.hpp).
 bool GridPrinter::is_narrow(const Access& access) const {
   return by_tiles_ && uses_.narrow.contains(access.view.buffer.get());
@@ -157,7 +150,8 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
   }
   const std::string ahead = fetched_text(s);
   const bool columns_in_place = late_.contains(s.get()) && reads_columns(n);
-  const std::string function = columns_in_place ? columns_text(n) : product_text(n),
+  const std::string function =
+                        columns_in_place ? fmt::format("gemm_columns<{}, {}>(", m, columns) : product_text(n),
                     along_k = columns_in_place ? "" : a.axes[1].stride + ", ";
   out_.line(fmt::format("{}{}, (const {}*)({}), {}, {}{}, {}, {}, {}{});", function, k, name, a.base,
                         distance_text(a.axes[0].stride), along_k, b, target, ldc,

@@ -1,7 +1,6 @@
 // Few rows by columns of B that lie along k in memory: sums of products of vectors. Panels would be
 // transposed for them, which takes several times as long as reading.
 #pragma once
-#include "gemm_bf16.hpp"
 #include "panels.hpp"
 
 TEGULA_CPU_BEGIN
@@ -98,108 +97,28 @@ TEGULA_CPU_SHARED void multiply_dots(long k, const float* a, Stride row_stride, 
   tile.store_to(c, ldc, accumulate);
 }
 
-#if TEGULA_CPU_W == 16
-// The same sums of pairs of bf16, of which a vector holds 32 numbers of a column as they are in memory.
-template <int R>
-struct PairDots {
-  vf sum0, sum1, sum2, sum3;
-  PairDots<R - 1> below;
-
-  TEGULA_CPU_MEMBER void clear() {
-    sum0 = sum1 = sum2 = sum3 = vf{};
-    below.clear();
-  }
-  static TEGULA_CPU_MEMBER void add(vf& sum, vi a, vi b) {
-    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
-  }
-  TEGULA_CPU_MEMBER void add_product(const int32_t* a, long row, vi b0, vi b1, vi b2, vi b3) {
-    const vi x = load(a);
-    add(sum0, x, b0), add(sum1, x, b1), add(sum2, x, b2), add(sum3, x, b3);
-    below.add_product(a + row, row, b0, b1, b2, b3);
-  }
-  TEGULA_CPU_MEMBER void store_to(float* c, long ldc, bool accumulate) const {
-    store_sums(c, sum0, sum1, sum2, sum3, accumulate);
-    below.store_to(c + ldc, ldc, accumulate);
-  }
-};
-template <>
-struct PairDots<0> {
-  TEGULA_CPU_MEMBER void clear() {}
-  TEGULA_CPU_MEMBER void add_product(const int32_t*, long, vi, vi, vi, vi) {}
-  TEGULA_CPU_MEMBER void store_to(float*, long, bool) const {}
-};
-
-// `a` has R rows of k / 2 pairs.
-template <int R>
-TEGULA_CPU_SHARED void multiply_pair_dots(long k, const int32_t* a, const bf16* b, long stride, float* c,
-                                          long ldc, bool accumulate) {
-  PairDots<R> tile;
-  tile.clear();
-  const auto pairs = [&](long j, long p) { return load((const int32_t*)(b + j * stride + p)); };
-  for (long p = 0; p < k; p += 2 * W)
-    tile.add_product(a + p / 2, k / 2, pairs(0, p), pairs(1, p), pairs(2, p), pairs(3, p));
-  tile.store_to(c, ldc, accumulate);
-}
-#endif
-
-// Calls `multiply` with the first of every group of columns, and fetches rows meanwhile.
-template <int N, class Ahead, class Multiply>
-TEGULA_CPU_TEMPLATE void for_groups_of_columns(Ahead ahead, const Multiply& multiply) {
+// As gemm_panel does it with panels; rows of A lie along k, too.
+template <int M, int N, class Stride, class S, class Ahead = NoneAhead>
+TEGULA_CPU_TEMPLATE void gemm_columns(long k, const float* a, Stride row_stride,
+                                      const ColumnsOrPanels<float, S>& b, float* c, long ldc, bool accumulate,
+                                      Ahead ahead = {}) {
   constexpr long columns = DotTile<0>::columns;
-  static_assert(N % columns == 0, "groups of columns");
+  static_assert(M <= dot_rows && N % columns == 0, "few rows, and groups of columns");
+  if (b.columns == nullptr)
+    return gemm_panel<M, N>(k, a, row_stride, 1, (const float*)b.panel, c, ldc, accumulate, ahead);
   ahead.divide(int(N / columns));
   for (long j = 0; j < N; j += columns) {
     if constexpr (Ahead::fetches) {
       const char* row = ahead.next();
       for (long i = 0; i < ahead.share; ++i, row += ahead.stride) prefetch_part(row, ahead.second_half());
     }
-    multiply(j);
-  }
-}
-
-// As gemm_panel does it with panels; rows of A lie along k, too.
-template <int M, int N, class Stride, class S, class Ahead = NoneAhead>
-TEGULA_CPU_TEMPLATE void gemm_columns(long k, const float* a, Stride row_stride,
-                                      const ColumnsOrPanels<float, S>& b, float* c, long ldc, bool accumulate,
-                                      Ahead ahead = {}) {
-  static_assert(M <= dot_rows, "few rows");
-  if (b.columns == nullptr)
-    return gemm_panel<M, N>(k, a, row_stride, 1, (const float*)b.panel, c, ldc, accumulate, ahead);
-  for_groups_of_columns<N>(ahead, [&](long j) {
     multiply_dots<M>(k, a, row_stride, b.columns + j * b.stride, b.stride, c + j, ldc, accumulate);
-  });
+  }
 }
 template <int M, int N, class Stride, class Ahead = NoneAhead>
 TEGULA_CPU_TEMPLATE void gemm_columns(long k, const float* a, Stride row_stride, const float* b, float* c,
                                       long ldc, bool accumulate, Ahead ahead = {}) {
   gemm_panel<M, N>(k, a, row_stride, 1, b, c, ldc, accumulate, ahead);
 }
-
-// The same of values that are bf16: by pairs, where `has_tiles` says that the processor multiplies them. One
-// row waits for memory either way.
-template <int M, int N, class Stride, class B, class Ahead = NoneAhead>
-TEGULA_CPU_TEMPLATE void gemm_columns_bf16(int32_t, long k, const float* a, Stride row_stride, const B& b,
-                                           float* c, long ldc, bool accumulate, Ahead ahead = {}) {
-  gemm_columns<M, N>(k, a, row_stride, b, c, ldc, accumulate, ahead);
-}
-#if TEGULA_CPU_W == 16
-template <int M, int N, class Stride, class Ahead = NoneAhead>
-TEGULA_CPU_TEMPLATE void gemm_columns_bf16(int32_t has_tiles, long k, const float* a, Stride row_stride,
-                                           const ColumnsOrPanels<float, bf16>& b, float* c, long ldc,
-                                           bool accumulate, Ahead ahead = {}) {
-  constexpr long most = 1024, together = 2 * W;
-  if (M < 2 || has_tiles == 0 || b.columns == nullptr || k > most || k % together != 0)
-    return gemm_columns<M, N>(k, a, row_stride, b, c, ldc, accumulate, ahead);
-  alignas(64) int32_t pairs[M * most / 2];
-  for (long i = 0; i < M; ++i) {
-    const float* const row = a + i * row_stride;
-    for (long p = 0; p < k; p += together)
-      store(pairs + (i * k + p) / 2, bf16_row(load(row + p), load(row + p + W)));
-  }
-  for_groups_of_columns<N>(ahead, [&](long j) {
-    multiply_pair_dots<M>(k, pairs, b.columns + j * b.stride, b.stride, c + j, ldc, accumulate);
-  });
-}
-#endif
 
 TEGULA_CPU_END

@@ -180,7 +180,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
     note_moved_rows(launch);
   }
   if (c.on_gpu() && kernel.varlen)
-    note_short_sequences(c.dim("queries"), c.dim("sequences"), kernel.queries, launch);
+    note_short_sequences(c.dim("keys"), c.dim("sequences"), kernel.keys, launch);
   if (c.on_gpu() && problem.queries > kernel.queries) note_steps(problem, plan, splits, kernel, launch);
   const ProgramOptions options = program_options(*c, c.real("scale"));
   launch(kernel, attention_kernel,
