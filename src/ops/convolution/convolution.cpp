@@ -65,7 +65,7 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   if (c.on_gpu())
     plan_on_gpu(t, s, made);
   else
-    plan_on_cpu(t, s, made);
+    plan_on_cpu(t, s, made, planned_threads(c.call()));
   return t;
 }
 
@@ -82,7 +82,7 @@ int splits_of(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
   const std::int64_t blocks =
       tiles(s.channels / s.groups, t.n) * tiles(s.features / s.groups, t.k) * s.pixels(s.taps) * s.groups;
   return planned_splits(blocks, tiles(s.batch * s.pixels(s.out), t.pixels()), gpu_table.pixels,
-                       planned_gpu_processors(c.call()));
+                        planned_gpu_processors(c.call()));
 }
 
 // A tensor of pixels as a kernel takes it: rows, or windows' five dims.

@@ -87,8 +87,9 @@ ConvCandidates candidates_on_cpu(ConvKernel t, const ConvShape& s, const ConvSha
   return candidates;
 }
 
-// The relative time of the products of a call.
-double estimate_on_cpu(const ConvKernel& t, const ConvShape& s, const ConvShape::Three& made) {
+// The relative time of the products of a call. Sums of weights go over the pixels of tiles, which threads do
+// not change.
+double estimate_on_cpu(const ConvKernel& t, const ConvShape& s, const ConvShape::Three& made, int threads) {
   const std::int64_t planes = t.images > 1 ? tiles_of(s.batch, t.images) : s.batch * made[0];
   const std::int64_t tiles = t.windows ? planes * tiles_of(made[1], t.h) * tiles_of(made[2], t.w)
                                        : tiles_of(s.batch * s.pixels(made), t.pixels());
@@ -100,7 +101,8 @@ double estimate_on_cpu(const ConvKernel& t, const ConvShape& s, const ConvShape:
   return estimate({.batch = tiles * s.groups,
                    .m = t.pixels(),
                    .n = depths.made,
-                   .k = s.pixels(s.taps) * tiles_of(depths.summed, t.k) * t.k},
+                   .k = s.pixels(s.taps) * tiles_of(depths.summed, t.k) * t.k,
+                   .threads = threads},
                   {t.pixels(), t.n, t.k, 1});
 }
 
@@ -130,14 +132,14 @@ void plan_on_gpu(ConvKernel& t, const ConvShape& s, const ConvShape::Three& made
   if (made[1] > 1) divide_pixels(t, made, s.batch, may_join_images(t, s));
 }
 
-void plan_on_cpu(ConvKernel& t, const ConvShape& s, const ConvShape::Three& made) {
+void plan_on_cpu(ConvKernel& t, const ConvShape& s, const ConvShape::Three& made, int threads) {
   // Half an instruction of pairs of bf16 would multiply zeros with fewer than 32 channels.
   const std::int64_t summed = depths_of(t, s).summed;
   t.k = t.pass == ConvPass::weight_gradient ? fitting(summed, {32, 64, 128})
         : t.compute.bits() == 16            ? fitting(summed, {32, 64, 128, 256})
                                             : fitting(summed, {16, 32, 64, 128, 256});
   t = best_of(candidates_on_cpu(t, s, made),
-              [&](const ConvKernel& candidate) { return estimate_on_cpu(candidate, s, made); });
+              [&](const ConvKernel& candidate) { return estimate_on_cpu(candidate, s, made, threads); });
 }
 
 }  // namespace tegula::ops

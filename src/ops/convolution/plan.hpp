@@ -6,8 +6,8 @@
 namespace tegula::ops {
 
 // Chooses the tile of a kernel whose pass and form are known. `made` are the extents of the pixels that tiles
-// divide: of one phase, where there are phases.
+// divide: of one phase, where there are phases. `threads` of the CPU share tiles (ProductProblem).
 void plan_on_gpu(ConvKernel& kernel, const ConvShape& shape, const ConvShape::Three& made);
-void plan_on_cpu(ConvKernel& kernel, const ConvShape& shape, const ConvShape::Three& made);
+void plan_on_cpu(ConvKernel& kernel, const ConvShape& shape, const ConvShape::Three& made, int threads);
 
 }  // namespace tegula::ops

@@ -31,6 +31,22 @@ TEST(Gemm, PlansForTheThreadsOfACpu) {
   }
 }
 
+// Those of products that limit their tiles: of groups, whose last tiles have few rows, and of integers.
+TEST(Gemm, PlansWithinLimitsForTheThreadsOfACpu) {
+  for (const int threads : {1, 2, 4, 8, 12, 16})
+    for (const std::int64_t size : {512, 1024, 2048}) {
+      const ProductProblem any{.m = size, .n = size, .k = size};
+      ProductProblem problem = any;
+      problem.threads = threads, problem.most_rows = 128, problem.most_columns = 256;
+      const GemmTiles tiles = plan_product(problem, {}).tiles;
+      EXPECT_LE(tiles.m, 128);
+      EXPECT_LE(tiles.n, 256);
+      EXPECT_EQ(tiles.k, plan_product(any, {}).tiles.k) << "the order of sums depends on the threads";
+    }
+  ProductProblem few{.m = 512, .n = 512, .k = 512, .threads = 12, .most_rows = 128, .most_columns = 256};
+  EXPECT_EQ(plan_product(few, {}).tiles.m, 64);
+}
+
 TEST(Gemm, ResultsDoNotDependOnTheThreads) {
   for (DType type : {f32, bf16}) {
     const Tensor a = Tensor::random_normal({530, 520}, type, 1),

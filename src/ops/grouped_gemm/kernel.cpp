@@ -57,9 +57,15 @@ GroupedGemmKernel planned(GroupedGemmKernel t, const GroupedProduct& product, co
   if (t.type != f32) t.precision = Precision::ieee;
   if (!call.on_gpu()) {
     // Groups end amid tiles, of which larger ones waste more.
-    constexpr GemmTiles largest{128, 256, 256};
-    const GemmTiles tiles = plan_product({product.groups, product.rows, product.n, product.k}, {}).tiles;
-    t.m = std::min(tiles.m, largest.m), t.n = std::min(tiles.n, largest.n), t.k = tiles.k;
+    const ProductProblem problem{.batch = product.groups,
+                                 .m = product.rows,
+                                 .n = product.n,
+                                 .k = product.k,
+                                 .threads = planned_threads(call),
+                                 .most_rows = 128,
+                                 .most_columns = 256};
+    const GemmTiles tiles = plan_product(problem, {}).tiles;
+    t.m = tiles.m, t.n = tiles.n, t.k = tiles.k;
     return t;
   }
   const bool is_16_bits = t.compute.bits() == 16;

@@ -125,12 +125,14 @@ int splits_of(const Bound<IntegerGemm>& c, const Instance& t, int processors) {
 // Processors multiply pairs of bf16 at once, or have no less than f32. Of the largest tiles two sums would
 // not fit the second-level cache.
 Instance plan_on_cpu(const Bound<IntegerGemm>& c) {
-  const GemmTiles tiles = plan_product({1, c.dim("m"), c.dim("n"), c.dim("k")}, {}).tiles;
-  return {.compute = bf16,
-          .c = c.has("c"),
-          .m = std::min(tiles.m, 128),
-          .n = std::min(tiles.n, 256),
-          .k = tiles.k};
+  const ProductProblem problem{.m = c.dim("m"),
+                               .n = c.dim("n"),
+                               .k = c.dim("k"),
+                               .threads = planned_threads(c.call()),
+                               .most_rows = 128,
+                               .most_columns = 256};
+  const GemmTiles tiles = plan_product(problem, {}).tiles;
+  return {.compute = bf16, .c = c.has("c"), .m = tiles.m, .n = tiles.n, .k = tiles.k};
 }
 
 Instance plan(const Bound<IntegerGemm>& c) {

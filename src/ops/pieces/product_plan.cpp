@@ -37,8 +37,15 @@ double time_of_block(const ProductProblem& p, const GemmTiles& t) {
 
 // Blocks differ in length, and threads wait for the last one: a part of a block, however many rounds there
 // are.
-double time_of_rounds(const ProductProblem& p, const GemmTiles& t) {
-  return (std::ceil(blocks_of(p, t) / p.threads) + cpu_table.product.wait) * time_of_block(p, t);
+double rounds_of(const ProductProblem& p, const GemmTiles& t) {
+  if (p.threads == 1) return std::ceil(blocks_of(p, t) / planned_processors);
+  return std::ceil(blocks_of(p, t) / p.threads) + cpu_table.product.wait;
+}
+
+GemmTiles limited(const ProductProblem& p, GemmTiles tiles) {
+  if (p.most_rows > 0) tiles.m = std::min(tiles.m, p.most_rows);
+  if (p.most_columns > 0) tiles.n = std::min(tiles.n, p.most_columns);
+  return tiles;
 }
 
 // The tiles, or smaller ones that divide the work among the threads more evenly.
@@ -48,7 +55,7 @@ GemmTiles evened(const ProductProblem& problem, const GemmTiles& tiles) {
     if (even.k == tiles.k && even.m <= tiles.m && even.n <= tiles.n &&
         smallest_part * even.m * even.n >= tiles.m * tiles.n)
       candidates.add({even.m, even.n, even.k, tiles.splits});
-  return best_of(candidates, [&](const GemmTiles& t) { return time_of_rounds(problem, t); });
+  return best_of(candidates, [&](const GemmTiles& t) { return estimate(problem, t); });
 }
 
 }  // namespace
@@ -56,7 +63,7 @@ GemmTiles evened(const ProductProblem& problem, const GemmTiles& tiles) {
 double estimate(const ProductProblem& p, const GemmTiles& t) {
   const double m = t.m, n = t.n, k = t.k;
   if (4 * (m * n + m * k + n * k) > cpu_table.product.most_bytes) return never;
-  return std::ceil(blocks_of(p, t) / planned_processors) * time_of_block(p, t);
+  return rounds_of(p, t) * time_of_block(p, t);
 }
 
 ProductPlan plan_product(const ProductProblem& problem, const GemmTiles& given) {
@@ -64,7 +71,10 @@ ProductPlan plan_product(const ProductProblem& problem, const GemmTiles& given) 
   for (const GemmTiles& usual : usual_product_tiles)
     candidates.add({given.m ? given.m : usual.m, given.n ? given.n : usual.n, given.k ? given.k : usual.k,
                     std::max(1, given.splits)});
-  const GemmTiles tiles = best_of(candidates, [&](const GemmTiles& t) { return estimate(problem, t); });
+  ProductProblem of_any_threads = problem;
+  of_any_threads.threads = 1;
+  const GemmTiles tiles =
+      limited(problem, best_of(candidates, [&](const GemmTiles& t) { return estimate(of_any_threads, t); }));
   const bool may_be_evened = problem.threads > 1 && given.m == 0 && given.n == 0;
   return {may_be_evened ? evened(problem, tiles) : tiles};
 }

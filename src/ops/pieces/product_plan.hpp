@@ -15,7 +15,8 @@ struct ProductProblem {
   // Threads of the CPU that share the blocks. Rows and columns of tiles depend on them, steps along k do not,
   // so that results are the same to the last bit.
   int threads = 1;
-  int stored_bytes = 2;  // of an element that a block stores
+  int most_rows = 0, most_columns = 0;  // of a tile on the CPU; 0 is any number
+  int stored_bytes = 2;                 // of an element that a block stores
   Precision precision = Precision::ieee;
   // Whether a slot has a tile of it twice: as its tensor has it, and transposed for the tensor cores.
   bool a_twice = false, b_twice = false;

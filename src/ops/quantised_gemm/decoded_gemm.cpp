@@ -153,12 +153,12 @@ void multiply_decoded(const Bound<QuantisedGemm>& c, const TensorRef& rows, cons
     kernel.pad_a = needs_padding(a), kernel.pad_b = needs_padding(b), kernel.pad_out = needs_padding(out);
   kernel.epilogue = {
       .bias = c.type_if("bias"), .row_scale = c.has("row_scale"), .column_scale = factors.has_value()};
-  const ProductProblem problem{1,
-                               c.dim("rows"),
-                               c.dim("n"),
-                               c.dim("k"),
-                               planned_gpu_processors(c.call()),
-                               kernel.pad_out ? 4 : out.dtype.bytes()};
+  const ProductProblem problem{.m = c.dim("rows"),
+                               .n = c.dim("n"),
+                               .k = c.dim("k"),
+                               .processors = planned_gpu_processors(c.call()),
+                               .threads = planned_threads(c.call()),
+                               .stored_bytes = kernel.pad_out ? 4 : out.dtype.bytes()};
   const ProductPlan plan = c.on_gpu() ? plan_product_on_gpu(problem, b.dtype, {}) : plan_product(problem, {});
   kernel.tiles = plan.tiles, kernel.stages = plan.stages;
   launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"column_scale", factors.value_or(b)}, {"out", out}});

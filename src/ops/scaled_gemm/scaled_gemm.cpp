@@ -1,5 +1,6 @@
 #include "tegula/ops/scaled_gemm.hpp"
 
+#include "ops/pieces/product_plan.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/products/scaled_products.hpp"
 #include "ops/schema/schema.hpp"
@@ -96,8 +97,19 @@ int rows_of_cpu_tile(std::int64_t m) {
   return m <= 16 ? 16 : 64;
 }
 
+// Smaller tiles where threads would wait for the last one.
+ProductTile plan_tile_on_cpu(const Bound<ScaledGemm>& c) {
+  const ProductTile usual{rows_of_cpu_tile(c.dim("m")), c.dim("n") <= 64 ? 64 : 128};
+  const int threads = planned_threads(c.call()), rows = std::min(usual.m, 64);
+  if (threads == 1) return usual;
+  const ProductProblem problem{.m = c.dim("m"), .n = c.dim("n"), .k = c.dim("k"), .threads = threads};
+  return best_of(Candidates<ProductTile, 3>{usual, {rows, usual.n}, {rows, 64}}, [&](const ProductTile& t) {
+    return estimate(problem, {t.m, t.n, scaled_block, 1});
+  });
+}
+
 ProductTile plan_tile(const Bound<ScaledGemm>& c, DType compute) {
-  if (!c.on_gpu()) return {rows_of_cpu_tile(c.dim("m")), c.dim("n") <= 64 ? 64 : 128};
+  if (!c.on_gpu()) return plan_tile_on_cpu(c);
   return best_tile(scaled_tiles(compute.bits() == 8 && c->rows_b == scaled_block),
                    {1, c.dim("m"), c.dim("n"), c.dim("k")}, 1, planned_gpu_processors(c.call()));
 }

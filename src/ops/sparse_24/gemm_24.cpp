@@ -167,7 +167,9 @@ void plan_tiles(const BoundCall& c, const GemmTiles& given, SparseGemmInstance& 
   ProductTile tile{64, 64};
   t.tiles = given;
   if (t.dense && !c.on_gpu() && t.type != i8) {
-    t.tiles = plan_product({1, m, n, k}, {given.m, given.n, given.k, 1}).tiles;
+    t.tiles =
+        plan_product({.m = m, .n = n, .k = k, .threads = planned_threads(c)}, {given.m, given.n, given.k, 1})
+            .tiles;
   } else if (c.on_gpu()) {
     const bool narrow = t.type.bits() == 8 || by_warps;
     tile = best_tile(narrow ? std::span<const TileCost>(narrow_tiles) : wide_tiles, {1, m, n, k},
