@@ -47,15 +47,27 @@ bool may_move(const TensorRef& tensor) {
          tensor.rank() <= rank_of_copies && tensor.size(-1) % piece == 0;
 }
 
-// Copies take their time for all rows, of which lists for few results may choose few.
-bool are_worth_copies(const BoundCall& call, const std::vector<std::size_t>& moved) {
-  constexpr std::int64_t most = 16;  // rows that are read, for one of results
-  std::int64_t read = 0, written = 0;
-  for (const std::size_t i : moved)
-    if (i < call.schema().inputs) read += nelements(*call.at(i));
+std::int64_t elements_of_results(const BoundCall& call) {
+  std::int64_t result = 0;
   for (std::size_t i = call.schema().inputs; i < call.schema().tensors.size(); ++i)
-    if (const TensorRef* own = call.at(i)) written += nelements(*own);
-  return read <= most * written;
+    if (const TensorRef* own = call.at(i)) result += nelements(*own);
+  return result;
+}
+
+// The numbers of those that are copied.
+std::vector<std::size_t> moved_tensors(const BoundCall& call, RowsToMove which) {
+  constexpr std::int64_t most = 16;  // elements that are read, for one of results
+  const std::int64_t few = most * elements_of_results(call);
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; i < call.schema().tensors.size(); ++i) {
+    const TensorRef* own = call.at(i);
+    if (own == nullptr || !may_move(*own) || !starts_off_pieces(*own)) continue;
+    if (nelements(*own) <= few)
+      result.push_back(i);
+    else if (which == RowsToMove::all)
+      return {};
+  }
+  return result;
 }
 
 // The longest dim before the last one is that of tiles.
@@ -78,14 +90,9 @@ bool starts_off_pieces(const TensorRef& tensor) {
   return is_off && nelements(tensor) != 0;
 }
 
-MovedRows::MovedRows(const BoundCall& call, Launch& launch) : call_(call), launch_(launch) {
+MovedRows::MovedRows(const BoundCall& call, Launch& launch, RowsToMove which) : call_(call), launch_(launch) {
   if (!has_copy_engine(call)) return;
-  std::vector<std::size_t> moved;
-  for (std::size_t i = 0; i < call.schema().tensors.size(); ++i)
-    if (const TensorRef* own = call.at(i); own != nullptr && may_move(*own) && starts_off_pieces(*own))
-      moved.push_back(i);
-  if (!are_worth_copies(call, moved)) return;
-  for (const std::size_t i : moved) {
+  for (const std::size_t i : moved_tensors(call, which)) {
     const TensorRef& own = *call.at(i);
     moved_.push_back({i, launch.scratch(own.shape, own.dtype)});
     if (i < call.schema().inputs) copy(own, moved_.back().rows.ref());

@@ -10,11 +10,18 @@ namespace tegula::ops {
 // Whether some row begins off 16 bytes.
 bool starts_off_pieces(const TensorRef& tensor);
 
+// Copies take their time for all rows, of which lists for few results may choose few. So tensors are copied
+// that have not many more elements than the results.
+enum class RowsToMove {
+  all,  // or none, if one has many more
+  few,  // programs bring the rows of the others
+};
+
 // The tensors of a call with such rows of 16-bit elements, in new tensors whose rows are one behind the
 // other: what is read is copied first, what is written last.
 class MovedRows {
  public:
-  MovedRows(const BoundCall& call, Launch& launch);
+  MovedRows(const BoundCall& call, Launch& launch, RowsToMove which);
   bool empty() const { return moved_.empty(); }
   // The tensors of the call, of which some are elsewhere, become those of `op`, another struct of its type.
   void set_tensors(void* op) const;
@@ -34,9 +41,9 @@ class MovedRows {
 
 // What a table runs instead of `run`: for GPUs with copy engine, `run` on such copies. Programs are the same
 // wherever rows begin.
-template <class Op, void (*run)(const Bound<Op>&, Launch&)>
+template <class Op, void (*run)(const Bound<Op>&, Launch&), RowsToMove which = RowsToMove::all>
 void on_moved_rows(const Bound<Op>& c, Launch& launch) {
-  MovedRows moved(c.call(), launch);
+  MovedRows moved(c.call(), launch, which);
   if (moved.empty() || !launch.runs()) {
     run(c, launch);
   } else {
