@@ -11,6 +11,7 @@ namespace tegula::ops {
 namespace {
 
 constexpr int rank_of_copies = 4;
+constexpr const char* copy_rows = "copy_rows";  // the program's name
 
 struct RowCopyKernel {
   DType type = bf16;
@@ -28,7 +29,7 @@ struct RowCopyKernel {
 lang::Kernel row_copy_kernel(const RowCopyKernel& c) {
   using namespace lang;
   using lang::Tensor;
-  return kernel(instance_name("copy_rows", c), [&] {
+  return kernel(instance_name(copy_rows, c), [&] {
     Dim outer("outer"), rows("rows"), inner("inner");
     const Extents extents{outer, rows, inner, c.features};
     const Tensor from = input("from", extents, c.type), to = output("to", extents, c.type);
@@ -123,6 +124,17 @@ void MovedRows::copy_results() {
   for (const Moved& own : moved_)
     if (call_.schema().tensors[own.number].written || own.number >= call_.schema().inputs)
       copy(own.rows.ref(), *call_.at(own.number));
+}
+
+Tensors tensors_of_programs(const ListedCall& listed, Tensors tensors) {
+  const bool copies = std::ranges::any_of(
+      listed.kernels, [](const lang::Kernel& kernel) { return kernel.name().starts_with(copy_rows); });
+  for (auto& [name, tensor] : tensors) {
+    const TensorRef& own = tensor.ref();
+    if (copies && may_move(own) && starts_off_pieces(own))
+      tensor = Tensor::adopt(TensorRef(own.data, own.dtype, own.shape, own.device), nullptr);
+  }
+  return tensors;
 }
 
 }  // namespace tegula::ops

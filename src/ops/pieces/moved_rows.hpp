@@ -39,6 +39,9 @@ class MovedRows {
   std::vector<Moved> moved_;
 };
 
+// The tensors of a listed call as its programs get them, described: copies lie one row behind the other.
+Tensors tensors_of_programs(const ListedCall& listed, Tensors tensors);
+
 // What a table runs instead of `run`: for GPUs with copy engine, `run` on such copies. Programs are the same
 // wherever rows begin.
 template <class Op, void (*run)(const Bound<Op>&, Launch&), RowsToMove which = RowsToMove::all>
