@@ -8,6 +8,7 @@
 
 #include "analyses.hpp"
 #include "bench/library/measure.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/schema/bound.hpp"
 #include "ops/schema/example.hpp"
 #include "runtime/execution/explain.hpp"
@@ -56,9 +57,10 @@ void assemble_point(const lang::Kernel& kernel, Target target, const std::vector
 // What the kernels of a call become.
 void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& call, Target target,
                    bool makes_code, MapPoint& point) {
-  const ops::Tensors tensors = call.described(schema);
+  const ops::Tensors described = call.described(schema);
   Way slowest = fastest;
-  const ops::ListedCall listed = ops::listed_by_name(schema, tensors, call.options, target);
+  const ops::ListedCall listed = ops::listed_by_name(schema, described, call.options, target);
+  const ops::Tensors tensors = ops::tensors_of_programs(listed, described);
   point.notes = listed.notes;
   for (const lang::Kernel& kernel : listed.kernels) {
     const Explanation said = explain_call(kernel, target, tensors);

@@ -7,6 +7,7 @@
 #include "ops/attention/maps.hpp"
 #include "ops/attention/notes.hpp"
 #include "ops/lists/packed_tiles.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/splits.hpp"
 #include "ops/reference/reference.hpp"
@@ -44,18 +45,6 @@ std::string seen_pairs() {
                     unseen = fmt::format("(left < 0 ? 0 : {})", before("(0-left)"));
   return fmt::format("batch*sequences*kv_heads*group*({}-{})", seen, unseen);
 }
-
-namespace {
-
-bool starts_off_pieces(const TensorRef& tensor) {
-  constexpr int piece = 16;
-  bool is_off = reinterpret_cast<std::uintptr_t>(tensor.data) % piece != 0;
-  for (int dim = 0; dim + 1 < tensor.rank(); ++dim)
-    is_off |= tensor.size(dim) > 1 && tensor.stride(dim) * tensor.dtype.bytes() % piece != 0;
-  return is_off && nelements(tensor) != 0;
-}
-
-}  // namespace
 
 bool should_move_rows(const BoundCall& call, std::initializer_list<const char*> tensors,
                       const AttentionKernel& kernel) {

@@ -2,6 +2,7 @@
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/block_sparse/maps.hpp"
 #include "ops/block_sparse/table.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
@@ -63,7 +64,7 @@ const OperatorSchema& block_sparse_attention_backward_schema() {
           .examples(examples())
           .measured(block_sparse_measured())
           .maps(block_sparse_maps())
-          .run(run, formula);
+          .run(on_moved_rows<Op, run>, formula);
   return table;
 }
 

@@ -2,6 +2,7 @@
 #include "ops/block_sparse/maps.hpp"
 #include "ops/block_sparse/table.hpp"
 #include "ops/lists/check_indices.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
@@ -65,7 +66,7 @@ const OperatorSchema& block_sparse_attention_schema() {
                      "batch=1 queries=64 keys=64 kv_heads=1 group=1 choosers=1 entries=1 indices d=28 d_v=3"})
           .rival("attention")
           .maps(block_sparse_maps())
-          .run(run, formula);
+          .run(on_moved_rows<Op, run>, formula);
   return table;
 }
 

@@ -19,6 +19,9 @@ std::vector<Example> block_sparse_examples(const std::string& more) {
       {"lists",
        "batch=1 queries=48 keys=64 kv_heads=2 group=1 d=16 d_v=16 f32 choosers=2 "
        "entries=2 q_block_size=16 k_block_size=16 indices"},
+      {"odd_strides_bf16",
+       "batch=1 queries=70 keys=90 kv_heads=2 group=2 d=64 d_v=32 bf16 choosers=2 entries=2 "
+       "q_block_size=64 k_block_size=32 indices causal strides=odd"},
       {"packed_heads_causal",
        "batch=1 queries=30 keys=50 kv_heads=1 group=4 d=16 d_v=16 f32 choosers=1 "
        "entries=4 q_block_size=4 k_block_size=8 indices causal"},

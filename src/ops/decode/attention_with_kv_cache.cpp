@@ -9,6 +9,7 @@
 #include "ops/decode/maps.hpp"
 #include "ops/decode/table.hpp"
 #include "ops/lists/sorted_lists.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
@@ -123,8 +124,11 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
                      .sinks = c.type_if("sinks")};
   kernel.padded.copied = false;  // threads bring what the copy engine does not take
   const bool in_8_bits = kernel.cache.bits() == 8;
-  kernel.form.by_threads = has_copy_engine(c.call()) && compute.bits() == 16 &&
-                           !(are_whole_pieces(dim, kernel.cache) && are_whole_pieces(dim_v, kernel.cache));
+  if (has_copy_engine(c.call()) && compute.bits() == 16) {
+    kernel.off = elements_off_pieces(c["k_cache"]), kernel.off_v = elements_off_pieces(c["v_cache"]);
+    kernel.form.by_threads = kernel.off > 0 || kernel.off_v > 0 || !are_whole_pieces(dim, kernel.cache) ||
+                             !are_whole_pieces(dim_v, kernel.cache);
+  }
   // Four warps load rows of 128 bytes, one those of 64.
   constexpr int loaded_by_four_warps = 128;
   if (kernel.form.by_threads && in_8_bits) {
@@ -181,9 +185,20 @@ std::int64_t row_bytes(const Bound<AttentionWithKvCache>& c, const CacheKernel& 
   return c.dim("kv_heads") * (kernel.dim + kernel.dim_v) * kernel.cache.bytes();
 }
 
+void note_rows_off_pieces(const CacheKernel& kernel, Launch& launch) {
+  if (kernel.off == 0 && kernel.off_v == 0) return;
+  launch.note([] {
+    return std::string(
+        "plan: threads bring rows of a cache that do not begin at multiples of 16 bytes; a contiguous cache "
+        "is "
+        "faster");
+  });
+}
+
 void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   CacheKernel kernel = kernel_of(c);
   if (c.on_gpu()) note_pages(kernel.form, c.dim("page_size"), launch);
+  note_rows_off_pieces(kernel, launch);
   const std::int64_t tiles = c.dim("kv_heads") * member_tiles(c, kernel) *
                              ((c.dim("queries") + kernel.queries - 1) / kernel.queries);
   // Of chosen blocks there are about as many for each sequence.
@@ -198,7 +213,9 @@ void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   kernel.longest_first = kernel.block == 0 && !kernel.shares && deals_longest_first(c.call(), tiles * splits);
   if (kernel.shares) splits = shares_of_splits(c.call(), tiles, splits);
   launch(kernel, cache_kernel,
-         {{"scale", program_scale(static_cast<float>(c.real("scale")), c->softcap)},
+         {{"k_cache", with_longer_rows(c.formed("k_cache"), kernel.off)},
+          {"v_cache", with_longer_rows(c.formed("v_cache"), kernel.off_v)},
+          {"scale", program_scale(static_cast<float>(c.real("scale")), c->softcap)},
           {"left", std::min<std::int64_t>(c->left, 1 << 29)},
           {"cap", c->softcap},
           {"splits", splits}});
@@ -244,6 +261,11 @@ std::vector<Example> cache_examples() {
       {"pages_of_16",
        "batch=3 queries=2 pages=20 page_size=16 table_width=11 kv_heads=2 group=4 d=64 d_v=64 bf16 causal "
        "block_table cache_seqlens splits=2"},
+      {"odd_strides_bf16",
+       "batch=3 queries=2 keys=150 kv_heads=2 group=4 d=64 d_v=128 bf16 cache_seqlens causal strides=odd"},
+      {"odd_strides_pages_of_16",
+       "batch=3 queries=1 pages=20 page_size=16 table_width=11 kv_heads=2 group=4 d=72 d_v=64 f16 "
+       "block_table cache_seqlens strides=odd"},
       {"pages_of_5",
        "batch=2 queries=1 pages=9 page_size=5 table_width=6 kv_heads=1 group=2 d=16 d_v=16 "
        "block_table cache_seqlens"},
@@ -350,7 +372,7 @@ const OperatorSchema& attention_with_kv_cache_schema() {
           .examples(cache_examples())
           .measured(cache_measured())
           .maps(cache_maps())
-          .run(run, cache_formula);
+          .run(on_moved_rows<AttentionWithKvCache, run, RowsToMove::few>, cache_formula);
   return table;
 }
 

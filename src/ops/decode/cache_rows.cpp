@@ -21,6 +21,23 @@ bool are_whole_pieces(int elements, DType type) {
   return elements * type.bytes() % piece == 0;
 }
 
+int elements_off_pieces(const TensorRef& cache) {
+  constexpr std::int64_t piece = 16;
+  const std::int64_t bytes = cache.dtype.bytes();
+  auto unit =
+      std::gcd(piece, static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(cache.data) % piece));
+  for (int dim = 0; dim + 1 < cache.rank(); ++dim)
+    if (cache.size(dim) > 1) unit = std::gcd(unit, cache.stride(dim) * bytes);
+  int more = 0;
+  while (unit < piece && std::gcd(piece, (cache.size(-1) + more) * bytes) != unit) ++more;
+  return more;
+}
+
+TensorRef with_longer_rows(TensorRef cache, int elements) {
+  cache.shape.back() += elements;
+  return cache;
+}
+
 int page_of_form(std::int64_t page, int keys) {
   return page == 1 || std::gcd(page, keys) >= least_of_page ? static_cast<int>(page) : 0;
 }

@@ -31,6 +31,12 @@ inline constexpr const char* cache_is_too_short =
 
 // Whether rows of so many elements, one behind the other, begin at multiples of 16 bytes.
 bool are_whole_pieces(int elements, DType type);
+// By how many elements a row of `cache` is to be longer so that such rows, one behind the other, would begin
+// where those of the cache may: 0 where that is at multiples of 16 bytes. Programs do not read the longer
+// ends.
+int elements_off_pieces(const TensorRef& cache);
+// The cache with such rows.
+TensorRef with_longer_rows(TensorRef cache, int elements);
 // The page of a form, for tiles of `keys` rows.
 int page_of_form(std::int64_t page, int keys);
 // Where the copy engine cannot bring rows of pages of so many tokens.

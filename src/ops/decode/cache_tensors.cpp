@@ -34,8 +34,12 @@ void CacheTensors::declare_cache() {
   const Extents rows{pages ? Operand(*pages) : Operand(batch),
                      page_size ? Operand(*page_size) : Operand(c.form.page), heads};
   const bool whole = c.record == CacheRecord::none;
-  k.emplace(input("k_cache", joined(rows, {whole ? c.dim : c.in_8_bits()}), c.cache));
-  if (!c.latent) v.emplace(input("v_cache", joined(rows, {c.dim_v}), c.cache));
+  const auto declared = [&](const char* name, int features, int off) {
+    const Tensor cache = input(name, joined(rows, {features + off}), c.cache);
+    return off == 0 ? cache : cache.slice(all, all, all, range(0, features));
+  };
+  k.emplace(declared("k_cache", whole ? c.dim : c.in_8_bits(), c.off));
+  if (!c.latent) v.emplace(declared("v_cache", c.dim_v, c.off_v));
   if (!whole) declare_record(rows);
   if (c.form.paged) {
     Dim width("table_width");

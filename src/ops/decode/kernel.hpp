@@ -33,7 +33,8 @@ struct CacheKernel {
   int dim = 64, dim_v = 64;
   TileFeatures padded = {};
   CacheForm form = {};
-  bool latent = false;  // the values are the first features of the keys
+  int off = 0, off_v = 0;  // elements of a row of the caches that a program does not read
+  bool latent = false;     // the values are the first features of the keys
   CacheRecord record = CacheRecord::none;
   CacheScale k_scale = CacheScale::none, v_scale = CacheScale::none;
   // Rows of a tile are queries × heads of a group. A group that is no power of two has rows that are none of
@@ -63,9 +64,11 @@ struct CacheKernel {
   auto fields() const {
     return std::tuple(
         type, labelled("cache", cache), compute, labelled("d", dim), labelled("v", dim_v), padded, form,
-        labelled("latent", latent), labelled("record", record), labelled("ks", k_scale),
-        labelled("vs", v_scale), labelled("g", pack), labelled("q", queries), labelled("k", keys),
-        labelled("parted", parted), labelled("block", block > 0 ? std::optional(block) : std::nullopt),
+        labelled("off", off > 0 ? std::optional(off) : std::nullopt),
+        labelled("off_v", off_v > 0 ? std::optional(off_v) : std::nullopt), labelled("latent", latent),
+        labelled("record", record), labelled("ks", k_scale), labelled("vs", v_scale), labelled("g", pack),
+        labelled("q", queries), labelled("k", keys), labelled("parted", parted),
+        labelled("block", block > 0 ? std::optional(block) : std::nullopt),
         labelled("listed", listed > 0 ? std::optional(listed) : std::nullopt), labelled("mask", mask),
         labelled("counts", counts), labelled("causal", causal), labelled("left", left),
         labelled("tree", tree), softcap, labelled("split", split), labelled("longest_first", longest_first),

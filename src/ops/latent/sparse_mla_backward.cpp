@@ -3,6 +3,7 @@
 
 #include "ops/latent/sparse_mla_backward_kernel.hpp"
 #include "ops/latent/sparse_mla_call.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/products/tile_types.hpp"
 
@@ -236,7 +237,7 @@ const OperatorSchema& sparse_mla_backward_schema() {
                {"4096_128_heads",
                 "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
           .maps(sparse_mla_maps())
-          .run(run, formula);
+          .run(on_moved_rows<Op, run>, formula);
   return table;
 }
 

@@ -2,6 +2,7 @@
 // program, and then those of the selected branch and the window.
 #include "ops/nsa/backward.hpp"
 #include "ops/nsa/gates.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/reference/reference.hpp"
 #include "tegula/ops/nsa_combine.hpp"
 
@@ -198,7 +199,7 @@ const OperatorSchema& nsa_gated_attention_schema() {
           .counted(gated_operations)
           .examples(examples())
           .measured(gated_measured())
-          .run(run, formula);
+          .run(on_moved_rows<Op, run>, formula);
   return table;
 }
 
@@ -381,7 +382,7 @@ const OperatorSchema& nsa_gated_attention_backward_schema() {
           .counted(gated_gradient_operations)
           .examples(examples_of_gated_gradients())
           .measured(with_kept(gated_measured()))
-          .run(run_gated_backward, formula_of_gated_gradients);
+          .run(on_moved_rows<Op, run_gated_backward>, formula_of_gated_gradients);
   return table;
 }
 

@@ -6,6 +6,7 @@
 #include "ops/lists/check_indices.hpp"
 #include "ops/nsa/backward.hpp"
 #include "ops/nsa/table.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
@@ -100,6 +101,9 @@ std::vector<Example> examples_of_selection() {
           {"grouped_window",
            "batch=1 queries=40 keys=40 kv_heads=2 group=4 d=16 d_v=16 f32 selecting=2 "
            "entries=3 block_size=8 window=9"},
+          {"odd_strides_bf16",
+           "batch=1 queries=40 keys=40 kv_heads=2 group=4 d=64 d_v=32 bf16 selecting=2 entries=3 "
+           "block_size=16 strides=odd"},
           {"counts_diagonal_f16",
            "batch=2 queries=33 keys=33 kv_heads=1 group=2 d=16 d_v=16 f16 selecting=1 "
            "entries=2 block_size=16 block_counts diagonal"},
@@ -271,7 +275,7 @@ const OperatorSchema& nsa_selected_attention_schema() {
           .examples(with_tiles(examples_of_selection()))
           .measured(measured_selection())
           .maps(maps_of_selection())
-          .run(run, formula);
+          .run(on_moved_rows<Op, run>, formula);
   return table;
 }
 
@@ -314,7 +318,7 @@ const OperatorSchema& nsa_selected_attention_backward_schema() {
           .examples(backward_examples())
           .measured(measured_selection())
           .maps(maps_of_selection())
-          .run(run, formula);
+          .run(on_moved_rows<Op, run>, formula);
   return table;
 }
 
