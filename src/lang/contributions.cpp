@@ -13,13 +13,19 @@ void Contributions::check(const ir::Buffer& tensor, std::size_t grid, bool order
   if (found->second.grid != grid) found->second = {grid, ordered};
 }
 
-ir::BufferPtr& Contributions::turn_words(const ir::Buffer& tensor, const std::vector<std::int64_t>& extents,
+ir::BufferPtr& Contributions::turn_words(const ir::View& window, const std::vector<std::int64_t>& extents,
                                          const Loc& at) {
-  OfTensor& own = tensors_.at(&tensor);
+  OfTensor& own = tensors_.at(window.buffer.get());
+  if (own.words && !ir::equal(own.shape, window.shape))
+    fail(at,
+         "`" + window.buffer->name +
+             "` gets contributions with consecutive orders in two shapes in one grid; reshape it once for "
+             "all of them, or use a grid for each");
   if (own.words && own.of_tile != extents)
-    fail(at, "`" + tensor.name +
+    fail(at, "`" + window.buffer->name +
                  "` gets contributions with consecutive orders from tiles of different extents in one grid; "
                  "give the tiles the same extents, or use a grid for each");
+  own.shape = window.shape;
   own.of_tile = extents;
   return own.words;
 }

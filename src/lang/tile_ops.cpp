@@ -125,7 +125,7 @@ ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& til
     const auto divided = [&](ir::Op op, const ir::Expr& e) {
       return extent == 1 ? e : ir::make(op, e->held(), {e, ir::constant(e->held(), extent)}, at);
     };
-    extents.push_back(divided(ir::Op::ceildiv, window.buffer->shape[d]));
+    extents.push_back(divided(ir::Op::ceildiv, window.shape[d]));
     index.push_back(divided(ir::Op::div, dim.offset));
   }
   const auto times_parts = [&](const ir::Expr& e) {
@@ -133,7 +133,7 @@ ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& til
   };
   extents.back() = times_parts(extents.back());
   index.back() = times_parts(index.back());
-  ir::BufferPtr& known = builder.contributions.turn_words(*window.buffer, of_tile, at);
+  ir::BufferPtr& known = builder.contributions.turn_words(window, of_tile, at);
   if (known) return {ir::whole(known), std::move(index)};
   ir::Buffer words{window.buffer->name + "_turns" + std::to_string(builder.kernel.workspaces.size()),
                    ir::Space::global,
