@@ -169,6 +169,31 @@ TEST(StoresInTurn, OfAPartAreCutOff) {
   }
 }
 
+// Windows of the tensor in another shape, with fewer or more dimensions than its own: there is a word for
+// each.
+TEST(StoresInTurn, OfAReshapedTensorHaveWords) {
+  const std::vector<std::vector<std::int64_t>> shapes = {{2 * 64 * 64}, {2, 32, 2, 64}};
+  for (const auto& shape : shapes) {
+    const Watchdog watchdog("stores", most_time);
+    const lang::Kernel added = lang::kernel("added", [&] {
+      using namespace lang;
+      lang::Tensor out = inout("out", Extents(shape.begin(), shape.end()), f32);
+      lang::Tensor rows = out.reshape({128, 64});
+      grid(blocks, {.threads = 128}, [&](Index b) {
+        Fragment sum({64, 64}, f32, f32(b));
+        accumulate(rows.at(b % 2 * 64, 0), sum, {.order = b / 2, .consecutive = true});
+      });
+    });
+    const auto result = [&](Target target) {
+      const Tensor out = Tensor::full(shape, f32, 3);
+      compile(added, target).call_in_order(std::vector<Argument>{out});
+      return out;
+    };
+    EXPECT_TRUE(all_close(result(Target::emulated_sm90()), result(Target::interpreter()), 0, 0))
+        << shape.size();
+  }
+}
+
 // A step that stores its sum, whose warps store their parts themselves.
 struct OfSteps {
   const char* name;

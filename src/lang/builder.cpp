@@ -355,28 +355,6 @@ void Builder::check_writable(const ir::View& view, const char* what, const Loc& 
                  "same time, so they may only read it; declare the tile inside");
 }
 
-void Builder::check_contribution(const ir::Buffer& tensor, bool ordered, const Loc& at) {
-  const std::size_t grid = kernel.grids.size();
-  const auto [found, is_new] = contributions_.try_emplace(&tensor, Contribution{grid, ordered});
-  if (!is_new && found->second.grid == grid && found->second.ordered != ordered)
-    fail(at, "`" + tensor.name +
-                 "` gets contributions with an order and without one in one grid; give all of them an order, "
-                 "or use "
-                 "a grid for each kind");
-  if (found->second.grid != grid) found->second = {grid, ordered};
-}
-
-ir::BufferPtr& Builder::turn_words(const ir::Buffer& tensor, const std::vector<std::int64_t>& extents,
-                                   const Loc& at) {
-  Contribution& own = contributions_.at(&tensor);
-  if (own.words && own.of_tile != extents)
-    fail(at, "`" + tensor.name +
-                 "` gets contributions with consecutive orders from tiles of different extents in one grid; "
-                 "give the tiles the same extents, or use a grid for each");
-  own.of_tile = extents;
-  return own.words;
-}
-
 bool Builder::declared_outside_group(int scope) const {
   for (auto& open : scopes_)
     if (open.kind == ScopeKind::group) return scope < open.id;

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "ir/ir.hpp"
+#include "lang/contributions.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::lang {
@@ -78,10 +79,6 @@ class Builder {
   // Inside each_group(), what is declared outside is read-only.
   void check_writable(const ir::View& view, const char* what, const Loc& at) const;
   bool declared_outside_group(int scope) const;
-  // Fails if some contributions of the grid to a tensor wait for their turn and others do not.
-  void check_contribution(const ir::Buffer& tensor, bool ordered, const Loc& at);
-  // The words that count turns of the grid's contributions to windows of these extents; null before the first.
-  ir::BufferPtr& turn_words(const ir::Buffer& tensor, const std::vector<std::int64_t>& extents, const Loc& at);
   // `scope` is outside a parallel() or each_group() that is open.
   bool is_shared_by_iterations(int scope) const;
   // The index of a parallel() or of the rows of a gather() that is open.
@@ -89,6 +86,7 @@ class Builder {
   int scope_of(const ir::VariablePtr& variable) const;
 
   ir::Kernel kernel;
+  Contributions contributions;
 
  private:
   struct Scope {
@@ -111,13 +109,6 @@ class Builder {
   int next_scope_ = 0;  // the scope that indices defined now belong to
   std::unordered_map<const ir::Variable*, int> variables_;
   std::unordered_map<const ir::Buffer*, int> tiles_;
-  struct Contribution {
-    std::size_t grid;
-    bool ordered;
-    ir::BufferPtr words = {};                // that count turns
-    std::vector<std::int64_t> of_tile = {};  // extents of the windows that have a word
-  };
-  std::unordered_map<const ir::Buffer*, Contribution> contributions_;  // the last one
   std::unordered_map<std::string, int> counters_;
   std::set<std::string> tile_names_;
   std::vector<std::string> names_;

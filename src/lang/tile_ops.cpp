@@ -104,7 +104,7 @@ void atomic(ir::AtomicOp op, Element&& place, const Operand& value) {
   if (buffer.space == ir::Space::fragment)
     fail(place.at(), "an atomic on an element of a Fragment, which belongs to one thread; use a Shared tile");
   builder.check_writable(*place.view(), "the atomic", place.at());
-  builder.check_contribution(buffer, false, place.at());
+  builder.contributions.check(buffer, builder.kernel.grids.size(), false, place.at());
   if (!builder.within(ScopeKind::grid)) fail(place.at(), "an atomic must be inside grid(…)");
   auto node = builder.use(value, compute_type(buffer.type), value.at);
   builder.add(ir::statement(ir::Atomic{op, {*place.view(), place.index()}, node}, place.at()));
@@ -125,7 +125,7 @@ ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& til
     const auto divided = [&](ir::Op op, const ir::Expr& e) {
       return extent == 1 ? e : ir::make(op, e->held(), {e, ir::constant(e->held(), extent)}, at);
     };
-    extents.push_back(divided(ir::Op::ceildiv, window.buffer->shape[d]));
+    extents.push_back(divided(ir::Op::ceildiv, window.shape[d]));
     index.push_back(divided(ir::Op::div, dim.offset));
   }
   const auto times_parts = [&](const ir::Expr& e) {
@@ -133,7 +133,7 @@ ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& til
   };
   extents.back() = times_parts(extents.back());
   index.back() = times_parts(index.back());
-  ir::BufferPtr& known = builder.turn_words(*window.buffer, of_tile, at);
+  ir::BufferPtr& known = builder.contributions.turn_words(window, of_tile, at);
   if (known) return {ir::whole(known), std::move(index)};
   ir::Buffer words{window.buffer->name + "_turns" + std::to_string(builder.kernel.workspaces.size()),
                    ir::Space::global,
@@ -154,7 +154,7 @@ void accumulate_window(ir::AtomicOp op, const Window& window, const Tile& tile, 
   check_atomic_type(op, window.view->buffer->type, at);
   check_same_kind("accumulate", tile.type(), window.view->buffer->type, at);
   builder.check_writable(*window.view, "accumulate", at);
-  builder.check_contribution(*window.view->buffer, order != nullptr, at);
+  builder.contributions.check(*window.view->buffer, builder.kernel.grids.size(), order != nullptr, at);
   ir::Accumulate node{op, *window.view, *tile.view(), order};
   if (options.overwrite && !options.consecutive)
     fail(at,

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "ir/effects.hpp"
 #include "ir/simplify.hpp"
@@ -11,7 +9,7 @@
 #include "ir/zero.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/operand_place.hpp"
-#include "passes/cuda/plan_stores.hpp"
+#include "passes/cuda/plan_additions.hpp"
 #include "passes/cuda/store_forms.hpp"
 #include "passes/cuda/written_tensors.hpp"
 
@@ -47,40 +45,11 @@ Expr combined(ReduceOp op, const Expr& a, const Expr& b) {
   return make(ops[static_cast<int>(op)], type, {a, b}, b->at);
 }
 
-using Sums = std::unordered_map<const Buffer*, HeldSum>;
-using Words = std::unordered_set<const Buffer*>;
-
-// How the copy engine adds the sum wherever its window is, if it can.
-std::optional<TensorStore> plan_addition(const Accumulate& n, const Sums& sums, const Loc& at) {
-  const auto sum = sums.find(n.tile.buffer.get());
-  if (n.op != AtomicOp::add || n.to.buffer->type != f32 || sum == sums.end() || sum->second.turned)
-    return std::nullopt;
-  if (n.turn && !is_constant(simplify(can_transfer(n.to, n.tile, at), Facts()), 1)) return std::nullopt;
-  return plan_store(n.tile, n.to, sum->second);
-}
-
-// The words that count turns of whole blocks: warp groups count those of their parts, unless contributions
-// are also made otherwise, by threads or in other parts.
-Words words_of_blocks(const Grid& grid, const Sums& sums) {
-  Words result;
-  std::unordered_map<const Buffer*, std::pair<HeldSum, bool>> parts;
-  for_each_stmt(grid.body, [&](const Stmt& s) {
-    const auto* n = as<Accumulate>(s);
-    if (!n || !n->turn) return;
-    const Buffer* const words = n->turn->view.buffer.get();
-    const auto plan = plan_addition(*n, sums, s->at);
-    if (!plan) return (void)result.insert(words);
-    const std::pair own(sums.at(n->tile.buffer.get()), plan->transposed);
-    if (parts.try_emplace(words, own).first->second != own) result.insert(words);
-  });
-  return result;
-}
-
 class Lowering {
  public:
   // `sums` are fragments that the copy engine may store, except to `rewritten` tensors; branches on `choice`
   // have both forms of such stores.
-  Lowering(const CudaTarget& target, Sums sums, Words of_blocks, std::vector<BufferPtr> rewritten,
+  Lowering(const CudaTarget& target, HeldSums sums, TurnWords of_blocks, std::vector<BufferPtr> rewritten,
            VariablePtr choice)
       : target_(target),
         sums_(std::move(sums)),
@@ -108,8 +77,8 @@ class Lowering {
   Body stored(const View& from, const View& to, const Stmt& whole, Body by_elements) const;
 
   const CudaTarget& target_;
-  const Sums sums_;
-  const Words of_blocks_;  // count turns of whole blocks
+  const HeldSums sums_;
+  const TurnWords of_blocks_;  // count turns of whole blocks
   const std::vector<BufferPtr> rewritten_;
   const VariablePtr choice_;
 };
@@ -331,41 +300,6 @@ Body Lowering::body(const Body& statements, int threads) {
   return result;
 }
 
-// Sums of f16 that are widened before anything else is done with them leave those of f32 the same way, unless
-// these have been in another one or `in_several_ways`.
-void add_widened(const Body& body, const Sums& in_words, Sums& result,
-                 std::unordered_set<const Buffer*>& in_several_ways) {
-  for_each_stmt(body, [&](const Stmt& s) {
-    const auto* copy = as<Copy>(s);
-    if (!copy || !is_fragment(copy->to) || copy->to.buffer->type != f32) return;
-    const auto sum = in_words.find(copy->from.buffer.get());
-    if (sum == in_words.end() || !is_whole(copy->from) || !is_whole(copy->to)) return;
-    const Buffer* const to = copy->to.buffer.get();
-    const bool is_one = !in_several_ways.contains(sum->first);
-    if (!is_one || result.emplace(to, sum->second).first->second != sum->second) in_several_ways.insert(to);
-  });
-}
-
-// Fragments that products by wgmma leave as the copy engine's way through shared memory expects them. One to
-// which products are added in several ways is held as one of them needs it.
-Sums sums_of(const Grid& grid, const CudaTarget& target) {
-  Sums result, in_words;
-  if (!target.has_wgmma() || !target.copy_engine) return result;
-  std::unordered_set<const Buffer*> in_several_ways;
-  for (const auto& [gemm, threads] : team_products(grid.body, grid.hints.threads)) {
-    if (threads != grid.hints.threads || !is_whole(gemm->c)) continue;
-    const Buffer* const tile = gemm->c.buffer.get();
-    const GemmPlan plan = plan_gemm(*gemm, threads, target);
-    const HeldSum sum{plan.parts, plan.swapped};
-    const bool by_groups = plan.instruction == GemmInstruction::wgmma && tile->type.is_floating();
-    Sums& sums = tile->type == f32 ? result : in_words;
-    if (!by_groups || sums.emplace(tile, sum).first->second != sum) in_several_ways.insert(tile);
-  }
-  add_widened(grid.body, in_words, result, in_several_ways);
-  for (const Buffer* tile : in_several_ways) result.erase(tile);
-  return result;
-}
-
 // The statements that the copy engine could do take the place of branches on `choice`, both of whose parts
 // are kept apart.
 Body without_choices(const Body& body, const VariablePtr& choice, StoreForms& forms) {
@@ -409,7 +343,7 @@ Body lower_plainly(const Grid& grid, int threads, const CudaTarget& target) {
 Kernel lower_for_cuda(const Kernel& kernel, const CudaTarget& target, StoreForms& forms) {
   const VariablePtr choice = new_variable("by_engine", boolean, VariableKind::let, kernel.at);
   const Kernel lowered = simplify(map_grids(kernel, [&](const Grid& grid) {
-    const Sums sums = sums_of(grid, target);
+    const HeldSums sums = held_sums(grid, target);
     return Lowering(target, sums, words_of_blocks(grid, sums), written_tensors(grid, kernel), choice)
         .body(grid.body, grid.hints.threads);
   }));
