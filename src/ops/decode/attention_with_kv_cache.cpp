@@ -190,8 +190,7 @@ void note_rows_off_pieces(const CacheKernel& kernel, Launch& launch) {
   launch.note([] {
     return std::string(
         "plan: threads bring rows of a cache that do not begin at multiples of 16 bytes; a contiguous cache "
-        "is "
-        "faster");
+        "is faster");
   });
 }
 
