@@ -33,16 +33,15 @@ TEST_P(EmulatedOperator, AgreesWithItsReference) {
     if (example.name == GetParam().example) expect_right(op, example, Target::emulated_sm90());
 }
 
-// Calls on this target have the plans of CPUs. One whose tiles exceed the shared memory of a block must be
-// refused.
-bool fits_a_block(const ops::Operator& op, const ops::Case& example) {
+// Calls on this target have the plans of CPUs, whose tiles have 64 rows of f32. Those of 512 features exceed
+// the shared memory of a block and may be refused; no others.
+void expect_right_or_too_wide(const ops::Operator& op, const ops::Case& example) {
   try {
     expect_right(op, example, Target::emulated());
-    return true;
   } catch (const ProgramError& error) {
     EXPECT_NE(std::string(error.what()).find("the shared tiles of a block take"), std::string::npos)
         << example.name << ": " << error.what();
-    return false;
+    EXPECT_GE(example.described().at("q").size(-1), 512) << example.name << ": " << error.what();
   }
 }
 
@@ -51,12 +50,7 @@ class EmulatedAmpere : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EmulatedAmpere, AgreesWithItsReference) {
   const ops::Operator& op = ops::find_operator(GetParam());
-  int right = 0;
-  const std::vector<const ops::Case*> cases = ops::covering_cases(op);
-  for (const ops::Case* example : cases) right += fits_a_block(op, *example);
-  EXPECT_GT(right, 0) << "no plan fits";
-  // Latents of 512 features, in 64 rows of f32, are the only such tiles.
-  if (op.name != "mla_decode") EXPECT_EQ(right, static_cast<int>(cases.size()));
+  for (const ops::Case* example : ops::covering_cases(op)) expect_right_or_too_wide(op, *example);
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, EmulatedOperator, ::testing::ValuesIn(all_cases()),
