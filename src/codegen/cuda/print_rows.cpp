@@ -10,8 +10,9 @@ using namespace ir;
 namespace {
 
 constexpr std::int64_t most_rows_looked_up = 8;  // by a thread, before it copies
-// Registers of a piece whose words are on their way, and of what a thread has beside them.
-constexpr std::int64_t words_on_the_way = 8, beside_pieces = 32;
+// Registers of a piece whose words are on their way, of where its row is, and of what a thread has beside
+// them. Where these are too few, the assembler lets loads wait for the words of those before them.
+constexpr std::int64_t words_on_the_way = 8, registers_of_row = 3, beside_pieces = 40;
 
 }  // namespace
 
@@ -108,7 +109,9 @@ void RowPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& plan, s
 std::int64_t RowPrinter::rows_at_once(const passes::RowCopy& plan, std::int64_t blocks) const {
   std::int64_t rows = most_rows_looked_up;
   if (!plan.holds_words()) return rows;
-  while (rows > 1 && rows * blocks * words_on_the_way > registers_of_producer() - beside_pieces) rows /= 2;
+  const std::int64_t of_row = blocks * words_on_the_way + registers_of_row,
+                     most = registers_of_producer() - beside_pieces;
+  while (rows > 1 && rows * of_row > most) rows /= 2;
   return rows;
 }
 

@@ -73,7 +73,10 @@ void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKerne
   if (p.packed > 1) return;
   const AttentionPlan tiles{kernel.queries, kernel.keys, kernel.pack};
   note_window(kernel.queries, kernel.keys, p.seen, p.keys, launch);
-  note_load({load_of_processors(p, tiles).steps}, tiles, launch);
+  if (kernel.ordered && kernel.right && !kernel.left) note_turns(p.queries, p.keys, kernel.keys, launch);
+  // Of two passes that over queries has a block for each of their tiles.
+  const ProcessorLoad load = load_of_processors(p, tiles);
+  note_load(kernel.one_pass ? ProcessorLoad{load.steps} : load, tiles, launch);
 }
 
 void run(const Bound<AttentionBackward>& c, Launch& launch) {
@@ -150,6 +153,8 @@ const OperatorSchema& attention_backward_schema() {
                 "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal dlse"},
                {"causal_group_of_3_bf16",
                 "batch=1 queries=300 keys=290 kv_heads=1 group=3 d=64 d_v=64 bf16 causal"},
+               {"causal_group_of_5_bf16",
+                "batch=1 queries=70 keys=290 kv_heads=1 group=5 d=64 d_v=64 bf16 causal"},
                {"odd_strides_bf16",
                 "batch=1 queries=70 keys=90 kv_heads=1 group=8 d=32 d_v=16 bf16 causal strides=odd"},
                {"features_576_512_bf16",
@@ -166,6 +171,8 @@ const OperatorSchema& attention_backward_schema() {
                {"few_keys_bf16", "batch=1 queries=900 keys=130 kv_heads=1 group=2 d=128 d_v=64 bf16 dlse"},
                {"features_192_128_bf16",
                 "batch=1 queries=90 keys=110 kv_heads=1 group=2 d=192 d_v=128 bf16 causal dlse"},
+               {"features_160_136_of_many_heads_bf16",
+                "batch=17 queries=30 keys=40 kv_heads=4 group=1 d=160 d_v=136 bf16 causal"},
                {"features_256_grouped_bf16",
                 "batch=1 queries=67 keys=77 kv_heads=1 group=4 d=256 d_v=256 bf16 causal dlse"},
                {"features_128_bf16",

@@ -69,8 +69,19 @@ void note_short_sequences(std::int64_t tokens, std::int64_t sequences, int rows,
   });
 }
 
+void note_turns(std::int64_t queries, std::int64_t keys, int keys_of_block, Launch& launch) {
+  constexpr std::int64_t few = 1024;
+  if (queries > few || keys > few) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: under a causal mask {} blocks of {} keys add to dq in turns, and have few steps between them; "
+        "deterministic=false lets them add in any order",
+        (keys + keys_of_block - 1) / keys_of_block, keys_of_block);
+  });
+}
+
 void note_load(const ProcessorLoad& load, const AttentionPlan& plan, Launch& launch) {
-  constexpr double filled = 0.75, few_steps = 12;
+  constexpr double filled = 0.75, few_steps = 13;
   if (load.filled < filled)
     launch.note([&] {
       return fmt::format("plan: tiles of {} queries fill {:.0f} % of the processors' time", plan.queries,

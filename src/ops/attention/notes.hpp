@@ -20,6 +20,8 @@ void note_added_features(int dim, int dim_v, const TileFeatures& tiles, Launch& 
 void note_window(int queries, int keys, std::int64_t seen, std::int64_t all, Launch& launch);
 // Few tiles, and few steps of each.
 void note_load(const ProcessorLoad& load, const AttentionPlan& plan, Launch& launch);
+// Short sequences whose blocks of keys add to dq one after the other.
+void note_turns(std::int64_t queries, std::int64_t keys, int keys_of_block, Launch& launch);
 // Packed sequences that are shorter than a tile of so many rows on the mean.
 void note_short_sequences(std::int64_t tokens, std::int64_t sequences, int rows, Launch& launch);
 // Few tiles that divide their keys.

@@ -82,15 +82,44 @@ Kernel program(const Instance& c) {
   return kernel(instance_name("block_sparse_gemm", c), [&] { Program{c}.run(); });
 }
 
+// The largest extent of a tile up to `most` that divides a block of so many rows or columns: a multiple of
+// what warp groups multiply if there is one, or of what warps do.
+int dividing(std::int64_t block, int most) {
+  constexpr int of_warps = 16;
+  for (const int unit : {warp_group_rows, of_warps})
+    for (int extent = most; extent >= unit; extent -= unit)
+      if (block % extent == 0) return extent;
+  return of_warps;
+}
+
 Instance plan(const Bound<BlockSparseGemm>& c) {
   Instance t{.type = c.type("a"), .compute = multiplied_type(c.type("a"), c.on_gpu()), .out = c.type("out")};
   t.transpose_b = c->transpose_b;
   const bool is_16_bits = t.compute.bits() == 16;
-  t.m = std::gcd(c->block_m, c.on_gpu() && is_16_bits ? 128 : 64);
-  t.n = std::gcd(c->block_n, c.on_gpu() && is_16_bits ? 256 : 128);
+  const bool by_groups = c.on_gpu() && is_16_bits;
+  t.m = by_groups ? dividing(c->block_m, 128) : std::gcd(c->block_m, 64);
+  t.n = by_groups ? dividing(c->block_n, 256) : std::gcd(c->block_n, 128);
   t.k = std::gcd(c->block_k, c.on_gpu() && !is_16_bits ? 32 : 64);
   if (c.on_gpu()) t.listed = marked_blocks(c.dim("blocks_k")), t.several = c->block_k > t.k;
   return t;
+}
+
+// What a block of few rows reads of b serves no other rows, whose masks differ.
+void note_few_rows(const Instance& t, bool on_gpu, Launch& launch) {
+  constexpr int few_rows = 16;
+  if (!on_gpu || t.compute.bits() != 16 || t.m > few_rows) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: a tile of {0} x {1} reads {0} rows of a and {1} columns of b for {2} products each step, and "
+        "these bytes take longer; blocks of more rows read less",
+        t.m, t.n, t.m * t.n);
+  });
+}
+
+void run(const Bound<BlockSparseGemm>& c, Launch& launch) {
+  const Instance t = plan(c);
+  note_few_rows(t, c.on_gpu(), launch);
+  launch(t, program);
 }
 
 void formula(const Bound<BlockSparseGemm>& c, Exact& exact) {
@@ -166,11 +195,13 @@ const OperatorSchema& block_sparse_gemm_schema() {
           .examples(
               {{"ragged",
                 "m=37 k=100 n=70 blocks_m=3 blocks_n=2 blocks_k=4 block_m=16 block_n=48 block_k=32"},
+               {"blocks_of_48_f16",
+                "m=150 k=130 n=400 blocks_m=4 blocks_n=3 blocks_k=3 f16 block_m=48 block_n=192 block_k=48"},
                {"bf16", "m=130 k=200 n=72 blocks_m=2 blocks_n=1 blocks_k=4 bf16 transpose_b out_dtype=f32"}})
           .measured(
               {{"8192_bf16", "m=8192 n=8192 k=8192 blocks_m=64 blocks_n=32 blocks_k=128 bf16 block_n=256"}})
           .maps(maps())
-          .run(plan, program, formula);
+          .run(run, formula);
   return table;
 }
 

@@ -139,8 +139,9 @@ void AppendProgram::block(const Expr& b, const Expr& i, const Expr& head) const 
   Expr place = max(token, 0);
   Expr entry = c.paged ? select(is_there, (*table)(b, place / page_size), -1) : select(is_there, b, -1);
   if (c.paged)
-    assert_that(entry < *pages,
-                "block_table names a page that is not there; give pages of the cache, or -1 where it has none");
+    assert_that(
+        entry < *pages,
+        "block_table names a page that is not there; give pages of the cache, or -1 where it has none");
   Expr row = c.paged ? place % page_size : place;
   when(entry >= 0, [&] {
     Shared tile({c.heads, c.dim}, f32);

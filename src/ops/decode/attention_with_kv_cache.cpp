@@ -185,19 +185,10 @@ std::int64_t row_bytes(const Bound<AttentionWithKvCache>& c, const CacheKernel& 
   return c.dim("kv_heads") * (kernel.dim + kernel.dim_v) * kernel.cache.bytes();
 }
 
-void note_rows_off_pieces(const CacheKernel& kernel, Launch& launch) {
-  if (kernel.off == 0 && kernel.off_v == 0) return;
-  launch.note([] {
-    return std::string(
-        "plan: threads bring rows of a cache that do not begin at multiples of 16 bytes; a contiguous cache "
-        "is faster");
-  });
-}
-
 void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   CacheKernel kernel = kernel_of(c);
   if (c.on_gpu()) note_pages(kernel.form, c.dim("page_size"), launch);
-  note_rows_off_pieces(kernel, launch);
+  note_rows_off_pieces(kernel.off + kernel.off_v, launch);
   const std::int64_t tiles = c.dim("kv_heads") * member_tiles(c, kernel) *
                              ((c.dim("queries") + kernel.queries - 1) / kernel.queries);
   // Of chosen blocks there are about as many for each sequence.
@@ -265,6 +256,9 @@ std::vector<Example> cache_examples() {
       {"odd_strides_pages_of_16",
        "batch=3 queries=1 pages=20 page_size=16 table_width=11 kv_heads=2 group=4 d=72 d_v=64 f16 "
        "block_table cache_seqlens strides=odd"},
+      {"odd_strides_e4m3",
+       "batch=2 queries=1 keys=150 kv_heads=2 group=4 d=64 d_v=64 bf16 k_cache:e4m3 k_scale v_scale "
+       "cache_seqlens strides=odd"},
       {"pages_of_5",
        "batch=2 queries=1 pages=9 page_size=5 table_width=6 kv_heads=1 group=2 d=16 d_v=16 "
        "block_table cache_seqlens"},

@@ -52,6 +52,15 @@ void note_pages(const CacheForm& form, std::int64_t page, Launch& launch) {
   });
 }
 
+void note_rows_off_pieces(int elements, Launch& launch) {
+  if (elements == 0) return;
+  launch.note([] {
+    return std::string(
+        "plan: threads bring rows of a cache that do not begin at multiples of 16 bytes; a contiguous cache "
+        "is faster");
+  });
+}
+
 CacheRows::CacheRows(const CacheForm& form, const Expr& b, const Expr& length,
                      const std::optional<Tensor>& table)
     : form_(form), b_(b), length_(length), table_(table) {}

@@ -39,6 +39,8 @@ int elements_off_pieces(const TensorRef& cache);
 TensorRef with_longer_rows(TensorRef cache, int elements);
 // The page of a form, for tiles of `keys` rows.
 int page_of_form(std::int64_t page, int keys);
+// Of caches whose rows are so much longer.
+void note_rows_off_pieces(int elements, Launch& launch);
 // Where the copy engine cannot bring rows of pages of so many tokens.
 void note_pages(const CacheForm& form, std::int64_t page, Launch& launch);
 

@@ -233,13 +233,15 @@ TEST(Decode, LongSequencesAreShared) {
                                  Tensor::from<std::int32_t>(lengths[next++ % lengths.size()], {5}));
     call.expect_right();
   }
-  for (const char* more : {"heads=16 d=80 row=80 queries=2 causal sinks:f32", "heads=70 d=64 row=64 queries=1",
-                           "heads=8 d=80 row=80 queries=1 kv_cache:e4m3 kv_scale"}) {
+  for (const char* more :
+       {"heads=16 d=80 row=80 queries=2 causal sinks:f32", "heads=70 d=64 row=64 queries=1",
+        "heads=8 d=80 row=80 queries=1 kv_cache:e4m3 kv_scale"}) {
     Call call("mla_decode",
               fmt::format("batch=5 pages=12 page_size=64 table_width=100000 bf16 d_v=64 block_table "
                           "cache_seqlens {}",
                           more));
-    const std::string first = explain(call.schema.name, call.inputs, {{"d_v", "64"}}, Target::cuda())[0].kernel;
+    const std::string first =
+        explain(call.schema.name, call.inputs, {{"d_v", "64"}}, Target::cuda())[0].kernel;
     EXPECT_NE(first.find("_shares"), std::string::npos) << first;
     call.inputs.insert_or_assign("cache_seqlens",
                                  Tensor::from<std::int32_t>(lengths[next++ % lengths.size()], {5}));

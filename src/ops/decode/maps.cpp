@@ -110,7 +110,11 @@ std::vector<CallMap> latent_maps() {
            usual_latents,
            {"batch=128 keys=512", "batch=128 keys=1000", "batch=64 keys=2047", "batch=64 keys=2048",
             "batch=32", "batch=32 keys=4097", "batch=8 keys=16384", "batch=1 keys=131072"},
-           {"", "heads=16", "heads=128", "queries=2 causal"}}};
+           {"", "heads=16", "heads=128", "queries=2 causal"}},
+          {"strides",
+           usual_latents,
+           {"strides=plain", "strides=sliced", "strides=padded", "strides=odd"},
+           {"", "heads=16", "d=512 row=512", pages_of(64, 32, 4096)}}};
 }
 
 }  // namespace tegula::ops

@@ -55,8 +55,8 @@ Kernel merge_program(const MergeInstance& c) {
       if (c.sinks) parallel(total, [&](Index i) { total(i) = select(top(i) == -inf, 0.f, 1.f); });
       const auto add = [&](Index p) {
         Fragment own_lse = load(lses.slice(p, b, h).at(first), {c.rows}),
-                 own = load(outs.slice(p, b, all, h).at(first), {c.rows, c.dim}, f32),
-                 weights({c.rows}, f32), kept({c.rows}, f32);
+                 own = load(outs.slice(p, b, all, h).at(first), {c.rows, c.dim}, f32), weights({c.rows}, f32),
+                 kept({c.rows}, f32);
         parallel(top, [&](Index i) {
           Expr larger = max(top(i), own_lse(i));
           kept(i) = weight_of(top(i), larger);

@@ -8,7 +8,9 @@
 #include "ops/decode/maps.hpp"
 #include "ops/decode/records.hpp"
 #include "ops/decode/table.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
 
 namespace tegula::ops {
@@ -42,6 +44,10 @@ CacheKernel mla_kernel(const Bound<MlaDecode>& c) {
                      .softcap = score_cap(c->softcap),
                      .sinks = c.type_if("sinks")};
   kernel.padded.copied = false;
+  if (has_copy_engine(c.call()) && compute.bits() == 16 && kernel.cache.bits() == 16) {
+    kernel.off = elements_off_pieces(c["kv_cache"]);
+    kernel.form.by_threads = kernel.off > 0;
+  }
   const int rows = fast || !c.on_gpu() ? warp_group_rows : 16;
   const auto heads = static_cast<int>(std::max<std::int64_t>(c.dim("heads"), 1));
   kernel.pack = std::min<int>(c.on_gpu() ? std::bit_ceil(static_cast<unsigned>(heads)) : heads, rows);
@@ -69,6 +75,7 @@ constexpr std::int64_t least_bytes_of_latents = std::int64_t{2} << 30;
 
 void run_mla(const Bound<MlaDecode>& c, Launch& launch) {
   CacheKernel kernel = mla_kernel(c);
+  note_rows_off_pieces(kernel.off, launch);
   const std::int64_t heads = c.dim("heads"), tiles = (heads + kernel.pack - 1) / kernel.pack;
   int splits = c->splits > 0
                    ? c->splits
@@ -94,7 +101,7 @@ void run_mla(const Bound<MlaDecode>& c, Launch& launch) {
           {"out", of_group("out", 2)},
           {"lse", of_group("lse", 1)},
           {"sinks", of_group("sinks", 0)},
-          {"k_cache", with_head(views.first)},
+          {"k_cache", with_longer_rows(with_head(views.first), kernel.off)},
           {"factors", with_head(views.factors)},
           {"last_features", with_head(views.last)},
           {"k_scale", scales},
@@ -185,6 +192,11 @@ std::vector<Example> mla_examples() {
           {"pages",
            "batch=2 queries=2 pages=7 page_size=64 table_width=3 heads=8 d=192 row=192 d_v=128 bf16 "
            "block_table cache_seqlens causal splits=2"},
+          {"odd_strides_bf16",
+           "batch=2 queries=2 keys=150 heads=16 d=80 row=80 d_v=64 bf16 cache_seqlens causal strides=odd"},
+          {"odd_strides_pages_f16",
+           "batch=2 queries=1 pages=9 page_size=16 table_width=5 heads=70 d=96 row=96 d_v=64 f16 block_table "
+           "cache_seqlens strides=odd"},
           {"pages_e4m3",
            "batch=2 queries=1 pages=9 page_size=16 table_width=5 heads=5 d=80 row=80 d_v=64 bf16 "
            "block_table cache_seqlens kv_cache:e4m3 kv_scale"},
@@ -247,7 +259,7 @@ const OperatorSchema& mla_decode_schema() {
           .examples(mla_examples())
           .measured(mla_measured())
           .maps(latent_maps())
-          .run(run_mla, mla_formula);
+          .run(on_moved_rows<MlaDecode, run_mla, RowsToMove::few>, mla_formula);
   return table;
 }
 

@@ -1,4 +1,5 @@
 #include "ops/latent/sparse_mla_call.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
 
@@ -15,7 +16,20 @@ int planned_splits(const Bound<SparseMla>& c, const SparseMlaKernel& kernel) {
                         gpu_table.latents, planned_gpu_processors(c.call()));
 }
 
+// Tiles of few heads wait for the rows that lists name, which serve no other query.
+void note_few_heads(const Bound<SparseMla>& c, Launch& launch) {
+  constexpr int many_heads = 32;
+  if (!c.on_gpu() || c.dim("group") > many_heads) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: the {} bytes of a listed row come for {} heads of one query, and take longer than their "
+        "products",
+        c.dim("d") * c.type("q").bytes(), c.dim("group"));
+  });
+}
+
 void run(const Bound<SparseMla>& c, Launch& launch) {
+  note_few_heads(c, launch);
   SparseMlaKernel kernel = sparse_mla_instance(c);
   const int splits = planned_splits(c, kernel);
   kernel.split = splits > 1 || kernel.more;
@@ -57,7 +71,11 @@ std::vector<CallMap> sparse_mla_maps() {
            {"queries=1 entries=2048", "queries=16 entries=2048", "queries=64 entries=2048",
             "queries=133 entries=2048", "queries=512 entries=2048", "queries=1024", "queries=2048",
             "queries=2048 entries=512", "queries=4096 entries=512"},
-           {"", "group=16", "group=128", "d=512"}}};
+           {"", "group=16", "group=128", "d=512"}},
+          {"strides",
+           base,
+           {"strides=plain", "strides=sliced", "strides=padded", "strides=odd"},
+           {"", "group=16", "d=512", "f16"}}};
 }
 
 const OperatorSchema& sparse_mla_schema() {
@@ -88,6 +106,9 @@ const OperatorSchema& sparse_mla_schema() {
                {"512_features",
                 "queries=8 keys=300 kv_heads=1 group=128 d=512 d_v=512 bf16 entries=200 sinks:f32 more_kv "
                 "more_indices more_keys=90 more_entries=64"},
+               {"odd_strides_bf16",
+                "batch=2 queries=40 keys=70 kv_heads=2 group=17 d=80 d_v=64 bf16 entries=66 counts "
+                "strides=odd"},
                {"512_features_few_heads",
                 "queries=2 keys=300 kv_heads=1 group=8 d=512 d_v=512 bf16 entries=200 causal counts"}})
           .measured({{"512", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=512"},
@@ -100,7 +121,7 @@ const OperatorSchema& sparse_mla_schema() {
                      {"decode_128_heads",
                       "queries=16 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
           .maps(sparse_mla_maps())
-          .run(run, formula);
+          .run(on_moved_rows<Op, run>, formula);
   return table;
 }
 

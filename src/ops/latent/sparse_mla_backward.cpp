@@ -1,5 +1,6 @@
 // The gradients of attention to listed rows: their table, formula and calls.
 #include <algorithm>
+#include <cmath>
 
 #include "ops/latent/sparse_mla_backward_kernel.hpp"
 #include "ops/latent/sparse_mla_call.hpp"
@@ -51,14 +52,32 @@ int tokens_at_a_time(std::int64_t queries, std::int64_t bytes_of_pairs, std::int
   return tokens;
 }
 
+// In steps of a block: what splits save beside what their sums take, which a grid of its own adds.
+double time_of_splits(const SparseMlaBackwardKernel& kernel, std::int64_t blocks, std::int64_t steps,
+                      int splits) {
+  constexpr double of_block = 1, of_sums = 1.5, of_megabyte = 0.2;
+  const auto each = static_cast<double>((steps + splits - 1) / splits),
+             rounds = std::ceil(static_cast<double>(blocks * splits) / gpu_processors);
+  const double megabytes =
+      1e-6 * static_cast<double>(f32.bytes() * blocks * splits * kernel.forward.rows * kernel.forward.dim);
+  return rounds * (each + of_block) + (splits > 1 ? of_sums + of_megabyte * megabytes : 0);
+}
+
 // The parts of a list that keep the processors of a GPU busy where there are few queries. Their gradients of
 // queries are added by a grid of its own, which takes longer than the steps that are saved if lists are
-// short.
+// short. Somewhat more blocks than processors have parts, too, where those leave fewer processors without
+// work in the last round.
 int splits_of(const SparseMlaBackwardKernel& kernel, std::int64_t blocks, std::int64_t entries) {
+  constexpr int some_blocks = 3 * gpu_processors;
   const std::int64_t steps = (entries + kernel.forward.keys - 1) / kernel.forward.keys;
   int splits = 1;
   while (2 * splits * blocks <= gpu_processors && 2 * splits <= steps && splits * blocks <= 4 * steps)
     splits *= 2;
+  if (blocks <= gpu_processors || blocks > some_blocks) return splits;
+  for (const int parts : {2, 4})
+    if (parts <= steps &&
+        time_of_splits(kernel, blocks, steps, parts) < time_of_splits(kernel, blocks, steps, splits))
+      splits = parts;
   return splits;
 }
 
@@ -147,7 +166,20 @@ class Gradients {
   SparseMlaBackwardKernel kernel_;
 };
 
+// Tensor cores multiply a pair of a query and a row of 32 heads for as long as memory takes for its gradient.
+void note_few_heads(const Bound<SparseMlaBackward>& c, Launch& launch) {
+  constexpr int many_heads = 32;
+  if (!c.on_gpu() || c.dim("group") >= many_heads) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: the gradient of a listed row by a query takes {} bytes that are written and read again, which "
+        "takes longer than the products of {} heads",
+        c.dim("d") * c.type("q").bytes(), c.dim("group"));
+  });
+}
+
 void run(const Bound<SparseMlaBackward>& c, Launch& launch) {
+  note_few_heads(c, launch);
   const Shape rows{c.dim("batch"), c.dim("queries"), c.dim("kv_heads"), c.dim("group")};
   const Tensor delta = launch.scratch(rows, f32);
   for (const Source& source : sources)
@@ -227,6 +259,11 @@ const OperatorSchema& sparse_mla_backward_schema() {
                {"two_sources_and_passes_bf16",
                 "queries=18 keys=40 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=70 sinks:f32 more_kv "
                 "more_indices more_keys=30 more_entries=20"},
+               {"odd_strides_bf16",
+                "batch=2 queries=40 keys=70 kv_heads=2 group=3 d=80 d_v=64 bf16 entries=66 counts "
+                "strides=odd"},
+               {"more_blocks_than_processors_bf16",
+                "queries=134 keys=90 kv_heads=1 group=2 d=48 d_v=32 bf16 entries=1000"},
                {"512_features",
                 "queries=8 keys=200 kv_heads=1 group=64 d=512 d_v=512 bf16 entries=128 sinks:f32 dlse"}})
           .measured(

@@ -6,6 +6,7 @@
 #include "ops/latent/rows.hpp"
 #include "ops/pieces/gradient.hpp"
 #include "ops/pieces/softmax.hpp"
+#include "ops/pieces/split_sums.hpp"
 
 namespace tegula::ops {
 
@@ -19,6 +20,7 @@ constexpr int piece =
 constexpr int word_bits = 32;  // queries that share a word
 constexpr int pairs_of_step = 8, entries_of_block = 256;
 constexpr int warp = 32, least_adding_threads = 64;
+constexpr int rows_of_two_splits = 16;                 // whose parts a block adds
 constexpr int rows_of_few = 32, features_of_few = 64;  // that a block adds at a time, of few queries
 
 // A range of the features of a row.
@@ -105,6 +107,7 @@ struct MlaBackwardProgram {
   void write_lists();
   void block(const Expr& query, const Expr& h, const Expr& heads_block, const Expr& split);
   void add_shares();
+  void add_shares_of_rows(int rows);
   void add_few_pairs();
   void add_pairs();
   void add_pairs_of(const Index& key, const Index& h);
@@ -256,8 +259,10 @@ void MlaBackwardProgram::block(const Expr& query, const Expr& h, const Expr& hea
   own.store();
 }
 
-// The loads of all parts are under way together.
+// Many parts of one row are under way together; of few parts a block adds some rows.
 void MlaBackwardProgram::add_shares() {
+  const int rows = rows_of_two_splits * 4 / (instance.splits * instance.splits);
+  if (rows > 1) return add_shares_of_rows(rows);
   grid(queries * group, ceildiv(c.dim, features_of_few), kv_heads, [&](Index x, Index chunk, Index h) {
     Expr query = x / group, member = x % group, first = chunk * features_of_few;
     Fragment parts =
@@ -267,6 +272,21 @@ void MlaBackwardProgram::add_shares() {
     if (instance.adds) parallel(sum, [&](Index d) { sum(d) += f32(to(first + d)); });
     copy(sum, to.at(first));
   });
+}
+
+void MlaBackwardProgram::add_shares_of_rows(int rows) {
+  Expr blocks_of_query = ceildiv(group, rows);
+  grid(queries * blocks_of_query, ceildiv(c.dim, features_of_few), kv_heads,
+       [&](Index x, Index chunk, Index h) {
+         Expr query = x / blocks_of_query, row = x % blocks_of_query * rows, first = chunk * features_of_few;
+         Fragment sum({rows, features_of_few}, f32, 0);
+         add_splits(sum, instance.splits,
+                    [&](int split) { return shares->slice(split, query, h).at(row, first); });
+         Tensor to = dq.slice(query, h);
+         if (instance.adds)
+           parallel(sum, [&](Index m, Index d) { sum(m, d) += f32(to(row + m, first + d)); });
+         copy(sum, to.at(row, first));
+       });
 }
 
 // Every row has a block, whose threads have two features each.

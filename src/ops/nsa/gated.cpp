@@ -57,6 +57,9 @@ std::vector<Example> gated_examples() {
           {"packed_f16",
            "sequences=3 queries=90 keys=90 kv_heads=2 group=3 d=16 d_v=24 f16 "
            "selecting=6 entries=3 block_size=8 window=9 branches=3 cu_seqlens_q cu_seqlens_k"},
+          {"odd_strides_bf16",
+           "batch=1 queries=70 keys=70 kv_heads=2 group=8 d=64 d_v=64 bf16 gates:f32 selecting=2 "
+           "entries=3 block_size=16 window=20 branches=3 strides=odd"},
           {"three_warp_groups_bf16",
            "batch=1 queries=41 keys=150 kv_heads=1 group=16 d=64 d_v=64 bf16 selecting=1 entries=2 "
            "block_size=64 window=20 branches=3 tile_queries=12"}};

@@ -98,5 +98,19 @@ TEST(MovedRows, OfCachesAreRead) {
   }
 }
 
+// Rows of 64 features leave room for two blocks of a processor, whose producers hold fewer words.
+TEST(MovedRows, OfFewRegistersAreAllOnTheirWay) {
+  const auto text = [](std::int64_t features) {
+    const Tensor cache = described(Strides::odd, {16, 8192, 2, features});
+    const Tensors tensors{
+        {"q", described(Strides::plain, {16, 1, 16, features})}, {"k_cache", cache}, {"v_cache", cache}};
+    const ListedCall listed =
+        listed_by_name(find_schema("attention_with_kv_cache"), tensors, {}, Target::cuda());
+    return text_of(listed.kernels.at(0), true);
+  };
+  EXPECT_NE(text(64).find("uint4 words_[4];"), std::string::npos);
+  EXPECT_NE(text(128).find("uint4 words_[16];"), std::string::npos);
+}
+
 }  // namespace moved_rows_test
 }  // namespace tegula::ops
