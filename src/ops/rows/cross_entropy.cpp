@@ -29,9 +29,8 @@ struct HeldRows {
 };
 template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
-  constexpr int fewest_of_cut_rows = 64;  // shorter ones would be loaded by elements of several rows
   const int classes = c.small_dim("classes");
-  if (!c.on_gpu() || (ends_within_piece(classes) && classes < fewest_of_cut_rows)) return std::nullopt;
+  if (!c.on_gpu()) return std::nullopt;
   if (classes > longest) {
     const auto threads = threads_of_cut_row(classes, has_copy_engine(c.call()));
     return gives_gradient<Op> && threads ? std::optional(HeldRows{1, classes, threads}) : std::nullopt;
@@ -313,6 +312,7 @@ const OperatorSchema& cross_entropy_schema() {
           .gradient("cross_entropy_backward")
           .flops("5*rows*classes")
           .examples({{"ragged", "...=11 classes=100"},
+                     {"short_bf16", "...=300 classes=12 bf16"},
                      {"smoothed_f16", "...=2,3 classes=300 f16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
           .maps(row_maps({.width = "classes"}))
@@ -335,6 +335,7 @@ const OperatorSchema& cross_entropy_and_gradient_schema() {
           .no_gradient("it returns the gradient itself")
           .flops("10*rows*classes")
           .examples({{"ragged", "...=11 classes=100"},
+                     {"short_bf16", "...=300 classes=12 bf16"},
                      {"smoothed_bf16",
                       "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7 gradient_scale=0.5"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
@@ -358,6 +359,7 @@ const OperatorSchema& cross_entropy_backward_schema() {
           .no_gradient("second derivatives are not computed")
           .flops("6*rows*classes")
           .examples({{"ragged", "...=11 classes=100 dlse"},
+                     {"short_bf16", "...=300 classes=8 bf16 dlse"},
                      {"long_ragged_bf16", "...=3 classes=4099 bf16 dlse"},
                      {"smoothed_bf16", "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})

@@ -201,6 +201,7 @@ OperatorSchema& softmax_table(const char* name, const char* doc, const char* res
           .gradient(gradient)
           .flops("4*rows*d")
           .examples({{"ragged", "...=37 d=100"},
+                     {"short_bf16", "...=300 d=20 bf16"},
                      {"batched_bf16", "...=2,7 d=512 bf16"},
                      {"long_f16", "...=3 d=16500 f16"},
                      {"spread", "...=1 d=54002"},
