@@ -16,6 +16,7 @@ const OperatorSchema& rms_norm_schema() {
           .gradient("rms_norm_backward")
           .examples({{"ragged", "...=37 d=100 weight"},
                      {"short_bf16", "...=300 d=8 bf16 weight"},
+                     {"odd_bf16", "...=3 d=4097 bf16 weight"},
                      {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"},
                      {"long_bf16", "...=2 d=16500 bf16 weight"},
                      {"spread", "...=1 d=54002 weight"},
@@ -52,6 +53,7 @@ const OperatorSchema& add_rms_norm_schema() {
           .gradient("add_rms_norm_backward")
           .examples({{"ragged", "...=37 d=100 weight"},
                      {"short_bf16", "...=300 d=8 bf16 weight"},
+                     {"odd_bf16", "...=3 d=4097 bf16 weight"},
                      {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"},
                      {"long_bf16", "...=2 d=16500 bf16 weight"},
                      {"16384", "...=2 d=16384 weight"}})
