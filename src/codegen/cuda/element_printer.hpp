@@ -118,6 +118,7 @@ class ElementPrinter : protected GridState {
   bool may_be_anywhere(const ir::For& n, const ir::Stmt& s, int width) const;
   bool asks_for_no_place(const ir::For& n, const ir::Stmt& s, int width) const;
   bool ends_within_piece(const ir::For& n, const ir::Access& access, int width) const;
+  bool begins_aligned(const ir::For& n, const ir::Access& access, int width);
   void add_anywhere(const Layout& layout, const ir::Stmt& s, Vectors& vectors);
   std::string left_in_row(const ir::For& n, const ir::Access& access, int width);
   Texts begin_piece_anywhere(const ir::For& n, const Vectors& vectors, const ir::Stmt& s,

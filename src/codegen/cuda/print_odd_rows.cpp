@@ -52,6 +52,15 @@ bool ElementPrinter::asks_for_no_place(const For& n, const Stmt& s, int width) c
   return by_threads || !is_aligned(n, access, width) || ends_within_piece(n, access, width);
 }
 
+// Whether the piece begins where the tensor itself would have aligned words: there is one row, of which only
+// the end cuts pieces.
+bool ElementPrinter::begins_aligned(const For& n, const Access& access, int width) {
+  const Buffer& tensor = *access.view.buffer;
+  if (tensor.rank() != 1 || !supposes_alignment(tensor) || !is_aligned(n, access, width)) return false;
+  require_aligned(access.view.buffer);
+  return true;
+}
+
 // Whether the row ends within a piece of a tile that reaches beyond it.
 bool ElementPrinter::ends_within_piece(const For& n, const Access& access, int width) const {
   const Expr last = corner(n, coordinates(access).back(), true);
@@ -125,7 +134,8 @@ ElementPrinter::Texts ElementPrinter::begin_piece_anywhere(const For& n, const V
   if (!as<Load>(s)) inside = both(both(inside, only_one()), row_exists_);
   if (!inside.empty()) left = fmt::format("{} ? {} : 0", inside, left);
   if (as<Load>(s)) {
-    out_.line(fmt::format("const auto {} = tg::load_anywhere<{}, {}>({}, {});", name, vectors.width,
+    const char* load = begins_aligned(n, access, vectors.width) ? "load_to_end" : "load_anywhere";
+    out_.line(fmt::format("const auto {} = tg::{}<{}, {}>({}, {});", name, load, vectors.width,
                           within_limits.empty() && exist_all ? "false" : "true", pointer, left));
     return {};
   }

@@ -50,23 +50,22 @@ TG_DEVICE int left_of_row(int64_t end, int64_t at) {
   return left < 0 ? 0 : left < 4096 ? int(left) : 4096;
 }
 
-// The aligned words around so many elements, the first of which is `first` bytes behind the begin of a word.
-// A word that has an element is in memory that may be read: allocations are multiples of 16 bytes. No branch
-// is in the way of the next loads.
-template <class P, class T>
+// `units` aligned words around so many elements, the first of which is `first` bytes behind the begin of a
+// word. A word that has an element is in memory that may be read: allocations are multiples of 16 bytes. No
+// branch is in the way of the next loads.
+template <class P, int units, class T>
 TG_DEVICE void load_words(uint32_t* words, const T* from, int first, int count) {
-  constexpr int units = P::bytes / P::unit;
 #ifdef __CUDA_ARCH__
   const auto* at = (const typename P::Word*)((const char*)from - first);
   const int bytes = count > 0 ? first + count * int(sizeof(T)) : 0;
 #pragma unroll
-  for (int i = 0; i <= units; ++i) {
+  for (int i = 0; i < units; ++i) {
     typename P::Word word{};
     if (i * P::unit < bytes) word = at[i];
     to_words(words + i * P::unit / 4, word);
   }
 #else
-  memset(words, 0xff, (units + 1) * P::unit);  // whatever follows
+  memset(words, 0xff, units * P::unit);  // whatever follows
   memcpy((char*)words + first, from, size_t(count) * sizeof(T));
 #endif
 }
@@ -77,9 +76,20 @@ TG_DEVICE Pack<T, n> load_anywhere(const T* from, int left) {
   using P = Pack<T, n>;
   const int count = left < 0 ? 0 : left < n ? left : n, first = int(uint64_t(from) & (P::unit - 1));
   uint32_t words[P::words + P::unit / 4];
-  load_words<P>(words, from, first, count);
+  load_words<P, P::bytes / P::unit + 1>(words, from, first, count);
   P result;
   shift_words<P::words, P::unit, (sizeof(T) < 4)>(words, first, result.word);
+  if constexpr (zeros) keep_bytes<P::words>(result.word, count * int(sizeof(T)));
+  return result;
+}
+
+// The same of a row that begins where a word does, of which a piece takes whole words.
+template <int n, bool zeros, class T>
+TG_DEVICE Pack<T, n> load_to_end(const T* from, int left) {
+  using P = Pack<T, n>;
+  const int count = left < 0 ? 0 : left < n ? left : n;
+  P result;
+  load_words<P, P::bytes / P::unit>(result.word, from, 0, count);
   if constexpr (zeros) keep_bytes<P::words>(result.word, count * int(sizeof(T)));
   return result;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/pieces/row_tiles.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -65,11 +67,12 @@ std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows
 }
 
 std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters, int tensors) {
-  constexpr int elements = 32, fewest = 128, most = 512;
+  constexpr std::int64_t of_round = 8 * ctas_of_held_row;  // elements of a piece of a thread of every CTA
   if (!has_clusters || !ends_within_piece(features)) return std::nullopt;
-  for (int threads = fewest; threads <= most; threads *= 2)
-    if (tensors * features <= std::int64_t{ctas_of_held_row} * threads * elements) return threads;
-  return std::nullopt;
+  const std::int64_t pieces = (features + of_round - 1) / of_round;
+  const int threads =
+      tensors > 1 ? threads_with_pieces(pieces, {2, 1}) : threads_with_pieces(pieces, {3, 2, 1, 4});
+  return threads > 0 ? std::optional(threads) : std::nullopt;
 }
 
 KeptRows::KeptRows(const LongRows& c, int held, std::vector<Row> rows) : c_(c), rows_(std::move(rows)) {

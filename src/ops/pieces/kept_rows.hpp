@@ -32,8 +32,9 @@ std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows
 // many CTAs holds each in registers instead: the threads of each, if they have room for the row's elements.
 inline constexpr int ctas_of_held_row = 8;
 std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters, int tensors = 1);
-inline lang::GridOptions options_of_held_rows(std::optional<int> threads_of_cta) {
-  if (!threads_of_cta) return {};
+inline lang::GridOptions options_of_held_rows(std::optional<int> threads_of_cta,
+                                              std::optional<int> threads = {}) {
+  if (!threads_of_cta) return {.threads = threads.value_or(0)};
   return {.threads = *threads_of_cta, .cluster = ctas_of_held_row};
 }
 

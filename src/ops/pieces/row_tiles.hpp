@@ -2,6 +2,9 @@
 #pragma once
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
 
 #include "ops/pieces/plan.hpp"
 
@@ -22,16 +25,42 @@ inline int rows_of_tile(int planned, int row_elements) {
 // The power of two up to so many rows, of which a GPU's threads have equal parts of a tile.
 inline int whole_power(int rows) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(rows))); }
 
+// A GPU's block has so many of the shortest rows that each of its threads has pieces of its own: of 16 rows of
+// 8 features, one for every eighth.
+inline constexpr int fewest_elements_of_tile = 2048;
+
 // Rows of about so many elements together. Where a GPU's rows end within pieces of 16 bytes, of which a
 // thread then has several of one row, they are a power of two, and fewer where they are not short: loads that
 // are shifted take more registers.
 inline int rows_of_plan(int elements, int row_elements, bool on_gpu) {
-  constexpr int piece = 8, short_row = 768, long_row = 1024, most_rows = 16;
+  constexpr int piece = 8, short_row = 768, long_row = 1024, most = 16;
+  const int most_rows = on_gpu ? std::max(most, fewest_elements_of_tile / std::max(row_elements, 1)) : most;
   const bool is_cut = on_gpu && row_elements % piece != 0;
   const bool is_between = row_elements > short_row && row_elements <= long_row;
   const int own = is_cut && is_between ? elements / 2 : elements;
   const int rows = std::clamp(own / std::max(row_elements, 1), 1, most_rows);
   return is_cut ? whole_power(rows) : rows;
+}
+
+// Threads of a block that holds so many pieces of a row, of those numbers for each thread the first of which
+// the fewest are idle: powers of two leave half of them without a last piece of 513. 0 if there are too many.
+inline int threads_with_pieces(std::int64_t pieces, std::initializer_list<int> numbers_of_each) {
+  constexpr std::int64_t warp = 32, fewest = 96, most = 512;
+  std::int64_t least = 0, result = 0;
+  for (const int each : numbers_of_each) {
+    const std::int64_t wanted = (pieces + each - 1) / each,
+                       threads = std::max(fewest, (wanted + warp - 1) / warp * warp);
+    if (threads > most || (result > 0 && threads * each >= least)) continue;
+    result = threads, least = threads * each;
+  }
+  return static_cast<int>(result);
+}
+// Of a tile of one row that ends within a piece; of others the compiler chooses.
+inline std::optional<int> threads_of_cut_tile(int rows, int row_elements, bool on_gpu) {
+  constexpr int piece = 8;
+  if (!on_gpu || rows > 1 || row_elements % piece == 0) return std::nullopt;
+  const int threads = threads_with_pieces((row_elements + piece - 1) / piece, {2, 3, 4});
+  return threads > 0 ? std::optional(threads) : std::nullopt;
 }
 
 // Threads that share the pieces of a row evenly where no power of two does: at most `most`, and more than

@@ -12,7 +12,7 @@ using lang::Tensor;
 namespace {
 
 // Splits whose rows a block holds in registers, in tiles of so many rows that most of them are whole.
-constexpr int merged_at_once = 16, rows_of_tile = 4;
+constexpr int merged_at_once = 16, rows_of_part = 4;
 
 }  // namespace
 
@@ -47,10 +47,10 @@ Expr SplitResults::merge(const Expr& row, const Expr& head, const Range& own, co
   };
   const auto rows_from = [&](const Expr& n) {
     std::vector<Rows> rows;
-    for (int i = 0; i < merged_at_once; i += rows_of_tile) {
+    for (int i = 0; i < merged_at_once; i += rows_of_part) {
       Expr first = n * merged_at_once + i;
       rows.push_back(
-          {first, load(results.at(first), {rows_of_tile, dim_v_}), load(lse_of.at(first), {rows_of_tile})});
+          {first, load(results.at(first), {rows_of_part, dim_v_}), load(lse_of.at(first), {rows_of_part})});
     }
     return rows;
   };
@@ -67,7 +67,7 @@ Expr SplitResults::merge(const Expr& row, const Expr& head, const Range& own, co
   // A sink of ∞ leaves nothing of the splits.
   if (sink) total += select(*sink == inf, 1, weight(*sink));
   const Var factor = select(total == 0, 0, rcp(total));
-  Fragment sums("sums", {rows_of_tile, dim_v_}, f32, 0);
+  Fragment sums("sums", {rows_of_part, dim_v_}, f32, 0);
   const auto add = [&](std::vector<Rows>& rows) {
     for (Rows& own : rows) {
       // Rows behind the last split are zeros, and so would be their lse: no weight but 0 keeps them so.

@@ -32,6 +32,9 @@ CastFp8Kernel cast_plan(const Bound<CastFp8>& c) {
     made.columns = columns_of_tile(c.dim("n"));
     made.by_elements = made.columns && !c.on_gpu();
   }
+  // A tile of a whole group would be empty for the most part, and each of its rows would end within it.
+  if (made.scaling != Fp8Scaling::tensor && !made.of_groups && c.on_gpu() && c.dim("n") < scaled_group)
+    made.narrow = c.small_dim("n");
   const TensorRef &x = c["x"], &out = c["out"];
   made.as_row = made.scaling == Fp8Scaling::tensor && c.on_gpu() && is_contiguous(x) && is_contiguous(out) &&
                 nelements(x) >= CastFp8Kernel::elements;
@@ -183,6 +186,8 @@ const OperatorSchema& cast_fp8_schema() {
           .no_gradient("it rounds")
           .flops("4*batch*m*n")
           .examples({{"token", "m=37 n=300"},
+                     {"narrow", "batch=2 m=300 n=20"},
+                     {"narrow_blocks_bf16", "m=300 n=8 bf16 scaling=block"},
                      {"block_bf16", "batch=2 m=130 n=140 bf16 scaling=block power_of_two"},
                      {"tensor_f16", "m=33 n=129 f16 scaling=tensor"},
                      {"wide_bf16", "m=5 n=8200 bf16"},

@@ -138,11 +138,13 @@ void cast_rows_of_tiles(const CastFp8Kernel& c) {
 
 struct Cast {
   const CastFp8Kernel& c;
-  Dim batch{"batch"}, m{"m"}, n{"n"};
+  Dim batch{"batch"}, m{"m"};
+  Operand n = c.narrow ? Operand(*c.narrow) : Operand(Dim("n"));
   Tensor x = input("x", {batch, m, n}, c.type);
   Expr columns = ceildiv(n, group);
 
   Tensor result() const { return output("out", {batch, m, n}, e4m3); }
+  int groups_of_tile() const { return std::max(c.width() / group, 1); }
   template <class Body>
   void tiles(const Body& body) const {
     grid(ceildiv(n, c.width()), ceildiv(m, c.rows()), batch, [&](Index column, Index row, Index b) {
@@ -152,8 +154,8 @@ struct Cast {
   }
   // Values become what is stored, and what they are divided by goes to `scales` [rows of the tile, groups].
   void by_tokens(Fragment& values, const Window& scales) const {
-    const int groups = c.width() / group;
-    Fragment own = values.reshape({c.rows() * groups, group}), scale = reduce_absmax(own);
+    const int groups = groups_of_tile();
+    Fragment own = values.reshape({c.rows() * groups, c.width() / groups}), scale = reduce_absmax(own);
     parallel(scale, [&](Index i) { scale(i) = fp8_scale(scale(i), c.power_of_two); });
     copy(scale.reshape({c.rows(), groups}), scales);
     parallel(scale, [&](Index i) { scale(i) = 1.f / scale(i); });
@@ -162,7 +164,7 @@ struct Cast {
   void by_tokens() const {
     Tensor out = result(), scales = output("scale", {batch, m, columns}, f32);
     tiles([&](const Expr& column, const Expr& row, const Expr& b, Fragment& values) {
-      by_tokens(values, scales.slice(b).at(row * c.rows(), column * (c.width() / group)));
+      by_tokens(values, scales.slice(b).at(row * c.rows(), column * groups_of_tile()));
       copy(values, out.slice(b).at(row * c.rows(), column * c.width()));
     });
   }

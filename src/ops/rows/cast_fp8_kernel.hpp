@@ -1,5 +1,6 @@
 // The programs of casts to e4m3 and back.
 #pragma once
+#include "ops/pieces/row_tiles.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/ops/cast_fp8.hpp"
@@ -17,14 +18,15 @@ struct CastFp8Kernel {
   std::optional<int> columns = {};  // features of a tile of tokens, if several groups
   bool by_elements = false;         // its elements are read and written one by one, as loops of a CPU do best
   bool as_row = false;              // one scale, of elements that follow each other in memory
+  std::optional<int> narrow = {};   // features of rows that are shorter than a group
   auto fields() const {
     return std::tuple(type, scaling, labelled("power_of_two", power_of_two), labelled("groups", of_groups),
                       labelled("columns", columns), labelled("elements", by_elements),
-                      labelled("row", as_row));
+                      labelled("row", as_row), labelled("narrow", narrow));
   }
   static constexpr int group = 128, elements = 4096;
-  int width() const { return columns.value_or(group); }
-  int rows() const { return scaling == Fp8Scaling::block ? group : elements / width(); }
+  int width() const { return narrow.value_or(columns.value_or(group)); }
+  int rows() const { return scaling == Fp8Scaling::block ? group : whole_power(elements / width()); }
 };
 // The scale of numbers whose largest magnitude is this, as a program and as a formula have it.
 lang::Expr fp8_scale(const lang::Expr& magnitude, bool power_of_two);

@@ -22,22 +22,23 @@ struct HeldRows {
   int rows = 1, classes = 1;       // of a tile
   std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
   std::optional<int> columns = {};  // of a tile that has no whole rows
+  std::optional<int> threads = {};
   auto fields() const {
-    return std::tuple(joined("t", rows, classes), labelled("spread", spread), labelled("columns", columns));
+    return std::tuple(joined("t", rows, classes), labelled("spread", spread), labelled("columns", columns),
+                      labelled("threads", threads));
   }
   int width() const { return columns.value_or(classes); }
 };
 template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
-  constexpr int fewest_of_cut_rows = 64;  // shorter ones would be loaded by elements of several rows
   const int classes = c.small_dim("classes");
-  if (!c.on_gpu() || (ends_within_piece(classes) && classes < fewest_of_cut_rows)) return std::nullopt;
+  if (!c.on_gpu()) return std::nullopt;
   if (classes > longest) {
     const auto threads = threads_of_cut_row(classes, has_copy_engine(c.call()));
     return gives_gradient<Op> && threads ? std::optional(HeldRows{1, classes, threads}) : std::nullopt;
   }
-  const int rows = whole_power(rows_of_plan(elements, classes, true));
-  return HeldRows{rows_of_tile(rows, classes), classes};
+  const int rows = rows_of_tile(whole_power(rows_of_plan(elements, classes, true)), classes);
+  return HeldRows{rows, classes, {}, {}, threads_of_cut_tile(rows, classes, true)};
 }
 
 struct LossInstance {
@@ -80,10 +81,11 @@ LossInstance loss_plan(const Bound<Op>& c) {
           gives_gradient<Op> ? held_pieces(c.dim("classes"), c.type("logits"), rows) : std::nullopt};
 }
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
-  // Rows that are read once need no block that holds them.
-  constexpr int longest = 1024, columns = 2048;
+  // Rows that are read once need no block that holds them: blocks of few rows would leave processors idle.
+  constexpr int longest = 1024, columns = 2048, few_rows = 512;
   if (const auto tile = held_rows_of(c, 4096, longest)) return {c.type("logits"), {}, c.has("dlse"), tile};
-  if (c.on_gpu() && c.dim("classes") > longest && ends_within_piece(c.dim("classes")))
+  const bool has_few_blocks = c.dim("rows") < few_rows;
+  if (c.on_gpu() && c.dim("classes") > longest && (has_few_blocks || ends_within_piece(c.dim("classes"))))
     return {c.type("logits"), {}, c.has("dlse"), HeldRows{1, c.small_dim("classes"), {}, columns}};
   return {c.type("logits"), rows_of(c), c.has("dlse")};
 }
@@ -162,7 +164,7 @@ struct Loss {
   void in_tiles() const {
     const HeldRows& tile = *c.tile;
     if (tile.spread) check_labels_before(labels, ignored, tile.classes);
-    grid(ceildiv(rows, tile.rows), options_of_held_rows(tile.spread), [&](Index block) {
+    grid(ceildiv(rows, tile.rows), options_of_held_rows(tile.spread, tile.threads), [&](Index block) {
       const Expr row = block * tile.rows;
       const TileLabels own(tile, labels, row, ignored);
       Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32), most = reduce_max(x);
@@ -313,6 +315,8 @@ const OperatorSchema& cross_entropy_schema() {
           .gradient("cross_entropy_backward")
           .flops("5*rows*classes")
           .examples({{"ragged", "...=11 classes=100"},
+                     {"short_bf16", "...=300 classes=12 bf16"},
+                     {"odd_bf16", "...=3 classes=4097 bf16"},
                      {"smoothed_f16", "...=2,3 classes=300 f16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
           .maps(row_maps({.width = "classes"}))
@@ -335,6 +339,8 @@ const OperatorSchema& cross_entropy_and_gradient_schema() {
           .no_gradient("it returns the gradient itself")
           .flops("10*rows*classes")
           .examples({{"ragged", "...=11 classes=100"},
+                     {"short_bf16", "...=300 classes=12 bf16"},
+                     {"odd_bf16", "...=3 classes=4097 bf16"},
                      {"smoothed_bf16",
                       "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7 gradient_scale=0.5"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
@@ -358,7 +364,9 @@ const OperatorSchema& cross_entropy_backward_schema() {
           .no_gradient("second derivatives are not computed")
           .flops("6*rows*classes")
           .examples({{"ragged", "...=11 classes=100 dlse"},
+                     {"short_bf16", "...=300 classes=8 bf16 dlse"},
                      {"long_ragged_bf16", "...=3 classes=4099 bf16 dlse"},
+                     {"few_bf16", "...=3 classes=5000 bf16 dlse"},
                      {"smoothed_bf16", "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
           .maps(row_maps({.width = "classes"}))

@@ -15,6 +15,9 @@ const OperatorSchema& layer_norm_schema() {
           .with(with_norm<Op>)
           .gradient("layer_norm_backward")
           .examples({{"ragged", "...=37 d=100 weight bias"},
+                     {"short_bf16", "...=300 d=8 bf16 weight bias"},
+                     {"odd_bf16", "...=3 d=4097 bf16 weight bias"},
+                     {"spread_bf16", "...=2 d=16385 bf16 weight bias"},
                      {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 bias:f32 eps=0.01"},
                      {"long_bf16", "...=2 d=16500 bf16 weight bias"},
                      {"spread", "...=1 d=54002 weight bias"},
@@ -49,6 +52,9 @@ const OperatorSchema& add_layer_norm_schema() {
           .out(&Op::sum, "sum", "... d", same_as("x"), "x + residual, which out is the norm of")
           .gradient("add_layer_norm_backward")
           .examples({{"ragged", "...=37 d=100 weight bias"},
+                     {"short_bf16", "...=300 d=8 bf16 weight bias"},
+                     {"odd_bf16", "...=3 d=4097 bf16 weight bias"},
+                     {"spread_bf16", "...=2 d=16385 bf16 weight bias"},
                      {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"},
                      {"long_bf16", "...=2 d=16500 bf16 weight bias"},
                      {"16384", "...=2 d=16384 weight bias"}})

@@ -35,7 +35,7 @@ Kernel norm_program(const NormInstance<Op>& c) {
     Tensor residual = adds_residual<Op> ? input("residual", {rows, c.dim}, c.type) : x;
     Tensor sum = adds_residual<Op> ? output("sum", {rows, c.dim}, c.type) : x;
     Expr eps = scalar("eps", f32);
-    grid(ceildiv(rows, c.rows), options_of_held_rows(c.spread), [&](Index block) {
+    grid(ceildiv(rows, c.rows), options_of_held_rows(c.spread, c.threads), [&](Index block) {
       Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
       if (adds_residual<Op>) {
         // The sum is rounded as it is stored, so that its readers see what was normalised.

@@ -105,6 +105,7 @@ NormInstance<Op> norm_plan(const Bound<Op>& c) {
     return made.spread ? made : in_pieces(made, c, 1);
   }
   made.rows = rows_of_tile(rows_of_plan(elements, made.dim, c.on_gpu()), made.dim);
+  made.threads = threads_of_cut_tile(made.rows, made.dim, c.on_gpu()).value_or(0);
   return made;
 }
 
@@ -165,14 +166,15 @@ bool has_room_for_gradient(const NormInstance<Op>& c) {
   return comes_to_registers || c.dim * (of_rows + of_weights) + exchanged <= all;
 }
 
-// The plan of the gradients: a thread has eight elements of a tile, or 16 if rows are long.
+// The plan of the gradients: a thread has eight elements of a tile, or 16 if rows are long or the shortest.
 template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
-  constexpr int elements = 4096, most_rows = 64, most_threads = 512;
+  constexpr int elements = 4096, most_threads = 512;
   NormInstance<Op> made = norm_instance(c);
   const bool is_held = !made.is_long() || has_room_for_gradient(made);
   if (made.dim > longest_held_norm || !is_held) return long_gradient_plan(made, c);
-  const int rows = std::clamp(elements / std::max(made.dim, 1), 1, most_rows);
+  const int most_rows = std::max(64, c.on_gpu() ? fewest_elements_of_tile / std::max(made.dim, 1) : 0),
+            rows = std::clamp(elements / std::max(made.dim, 1), 1, most_rows);
   made.rows = rows_of_tile(c.on_gpu() ? whole_power(rows) : rows, made.dim);
   if (made.is_long()) made.threads = adds_residual<Op> && !is_centred<Op> ? 1024 : most_threads;
   const int piece = piece_of_row(made), pieces = made.dim / piece;

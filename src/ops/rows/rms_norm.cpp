@@ -15,6 +15,8 @@ const OperatorSchema& rms_norm_schema() {
           .with(with_norm<Op>)
           .gradient("rms_norm_backward")
           .examples({{"ragged", "...=37 d=100 weight"},
+                     {"short_bf16", "...=300 d=8 bf16 weight"},
+                     {"odd_bf16", "...=3 d=4097 bf16 weight"},
                      {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"},
                      {"long_bf16", "...=2 d=16500 bf16 weight"},
                      {"spread", "...=1 d=54002 weight"},
@@ -50,6 +52,8 @@ const OperatorSchema& add_rms_norm_schema() {
           .out(&Op::sum, "sum", "... d", same_as("x"), "x + residual, which out is the norm of")
           .gradient("add_rms_norm_backward")
           .examples({{"ragged", "...=37 d=100 weight"},
+                     {"short_bf16", "...=300 d=8 bf16 weight"},
+                     {"odd_bf16", "...=3 d=4097 bf16 weight"},
                      {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"},
                      {"long_bf16", "...=2 d=16500 bf16 weight"},
                      {"16384", "...=2 d=16384 weight"}})

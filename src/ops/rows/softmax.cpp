@@ -29,11 +29,13 @@ struct SoftmaxInstance {
   SpreadRows pieces = {};
   std::optional<int> held = {};    // pieces in registers
   std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
+  std::optional<int> threads = {};
   auto fields() const {
-    return std::tuple(type, dim, rows, pieces, labelled("held", held), labelled("spread", spread));
+    return std::tuple(type, dim, rows, pieces, labelled("held", held), labelled("spread", spread),
+                      labelled("threads", threads));
   }
   bool holds_rows() const { return dim > 0; }
-  GridOptions options() const { return options_of_held_rows(spread); }
+  GridOptions options() const { return options_of_held_rows(spread, threads); }
 };
 
 template <class Op, int tensors>
@@ -47,7 +49,8 @@ SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   }
   int rows = rows_of_plan(8192, dim, c.on_gpu());
   if (c.on_gpu() && tensors > 1) rows = whole_power(rows);
-  return {c.type("x"), dim, rows_of_tile(rows, dim), {}};
+  rows = rows_of_tile(rows, dim);
+  return {c.type("x"), dim, rows, {}, {}, {}, threads_of_cut_tile(rows, dim, c.on_gpu())};
 }
 
 // Every row x becomes exp(x − largest), and the sum of these is given back.
@@ -201,6 +204,9 @@ OperatorSchema& softmax_table(const char* name, const char* doc, const char* res
           .gradient(gradient)
           .flops("4*rows*d")
           .examples({{"ragged", "...=37 d=100"},
+                     {"short_bf16", "...=300 d=20 bf16"},
+                     {"odd", "...=3 d=8193"},
+                     {"odd_bf16", "...=2 d=16385 bf16"},
                      {"batched_bf16", "...=2,7 d=512 bf16"},
                      {"long_f16", "...=3 d=16500 f16"},
                      {"spread", "...=1 d=54002"},
