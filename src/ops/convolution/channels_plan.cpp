@@ -65,8 +65,8 @@ std::optional<ConvChannelsKernel> plan_channels(const ConvShape& s, DType type, 
       t.h = h, t.w = w;
       candidates.add(t);
     }
-  const ConvChannelsKernel best =
-      best_of(candidates, [&](const ConvChannelsKernel& candidate) { return estimate_channels(candidate, made); });
+  const ConvChannelsKernel best = best_of(
+      candidates, [&](const ConvChannelsKernel& candidate) { return estimate_channels(candidate, made); });
   if (bytes_of(best) > most_bytes) return {};
   return best;
 }

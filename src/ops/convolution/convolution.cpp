@@ -48,6 +48,17 @@ bool stores_apart(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
          !is_even(s.features);
 }
 
+// Whether tiles of so many channels end with those of a group.
+bool is_whole(const ConvShape& s, const ConvKernel& t, int channels) {
+  const std::int64_t seen = t.pass == ConvPass::input_gradient ? s.features : s.channels;
+  return (t.phases_of_from() || (t.grouped && t.windows)) && seen / s.groups % channels == 0;
+}
+// Whether they end with those that result.
+bool is_full(const ConvShape& s, const ConvKernel& t) {
+  const std::int64_t made = t.pass == ConvPass::input_gradient ? s.channels : s.features;
+  return t.grouped && t.windows && !t.phases_of_to() && made / s.groups % t.n == 0;
+}
+
 template <class Op>
 ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   ConvKernel t{.type = c.type("x"),
@@ -66,12 +77,12 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
     plan_on_gpu(t, s, made);
   else
     plan_on_cpu(t, s, made, planned_threads(c.call()));
+  if (pass == ConvPass::weight_gradient) {
+    t.whole = is_whole(s, t, t.n);
+  } else {
+    t.whole = is_whole(s, t, t.k), t.full = is_full(s, t);
+  }
   return t;
-}
-
-// Whether tiles of so many channels end with those of a group.
-bool is_whole(const ConvShape& s, const ConvKernel& t, int channels) {
-  return t.phases && s.channels / s.groups % channels == 0;
 }
 
 // Splits of the pixels, where the weights alone are too few blocks.
@@ -155,7 +166,7 @@ void run(const Bound<Op>& c, Launch& launch) {
   if (run_by_channels(c, launch, ConvPass::forward)) return;
   const ConvShape s = shape_of(c);
   ConvKernel t = planned(c, s, ConvPass::forward);
-  t.bias = c.type_if("bias"), t.whole = is_whole(s, t, t.k);
+  t.bias = c.type_if("bias");
   launch_products(c, launch, t, "x", "out", s.in);
 }
 
@@ -165,7 +176,7 @@ void run_backward(const Bound<Op>& c, Launch& launch) {
   if (!run_by_channels(c, launch, ConvPass::input_gradient))
     launch_products(c, launch, planned(c, s, ConvPass::input_gradient), "dout", "dx", s.out);
   ConvKernel t = planned(c, s, ConvPass::weight_gradient);
-  t.out = c.type("dweight"), t.splits = splits_of(c, s, t), t.whole = is_whole(s, t, t.n);
+  t.out = c.type("dweight"), t.splits = splits_of(c, s, t);
   launch(t, conv_weights_program,
          {{"from", input_of(c, s, t, "x")},
           {"dout", pixels_of(c, t, "dout")},
@@ -334,6 +345,13 @@ const OperatorSchema& conv2d_schema() {
                {"few_of_a_group_f16",
                 "batch=1 height=7 width=6 channels=32 features=48 taps_h=3 taps_w=3 padding=2 dilation=2 "
                 "groups=8 "
+                "f16"},
+               {"groups_of_16_bf16",
+                "batch=2 height=9 width=8 channels=32 features=64 taps_h=3 taps_w=3 padding=1 groups=2 bias "
+                "bf16"},
+               {"strided_groups_of_32_f16",
+                "batch=3 height=8 width=10 channels=64 features=32 taps_h=3 taps_w=3 padding=1 stride=2 "
+                "groups=2 "
                 "f16"},
                {"grouped",
                 "batch=1 height=6 width=5 channels=12 features=9 taps_h=2 taps_w=3 padding=1 groups=3 bias"}})
