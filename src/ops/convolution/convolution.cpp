@@ -48,6 +48,17 @@ bool stores_apart(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
          !is_even(s.features);
 }
 
+// Whether tiles of so many channels end with those of a group.
+bool is_whole(const ConvShape& s, const ConvKernel& t, int channels) {
+  const std::int64_t seen = t.pass == ConvPass::input_gradient ? s.features : s.channels;
+  return (t.phases_of_from() || (t.grouped && t.windows)) && seen / s.groups % channels == 0;
+}
+// Whether they end with those that result.
+bool is_full(const ConvShape& s, const ConvKernel& t) {
+  const std::int64_t made = t.pass == ConvPass::input_gradient ? s.channels : s.features;
+  return t.grouped && t.windows && !t.phases_of_to() && made / s.groups % t.n == 0;
+}
+
 template <class Op>
 ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   ConvKernel t{.type = c.type("x"),
@@ -66,12 +77,12 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
     plan_on_gpu(t, s, made);
   else
     plan_on_cpu(t, s, made, planned_threads(c.call()));
+  if (pass == ConvPass::weight_gradient) {
+    t.whole = is_whole(s, t, t.n);
+  } else {
+    t.whole = is_whole(s, t, t.k), t.full = is_full(s, t);
+  }
   return t;
-}
-
-// Whether tiles of so many channels end with those of a group.
-bool is_whole(const ConvShape& s, const ConvKernel& t, int channels) {
-  return t.phases && s.channels / s.groups % channels == 0;
 }
 
 // Splits of the pixels, where the weights alone are too few blocks.
@@ -129,20 +140,43 @@ void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, co
           {"padding_w", s.padding[2]}});
 }
 
+// Groups of few channels, without products. Whether there are such.
+template <class Op>
+bool run_by_channels(const Bound<Op>& c, Launch& launch, ConvPass pass) {
+  constexpr int rank = rank_of_conv<Op>;
+  const ConvShape s = shape_of(c);
+  const bool back = pass == ConvPass::input_gradient;
+  std::optional<ConvChannelsKernel> t = plan_channels(s, c.type("x"), pass, back ? s.in : s.out, c.on_gpu());
+  if (!t) return false;
+  if (!back) t->bias = c.type_if("bias");
+  const TensorRef weight = over_three(c["weight"], rank);
+  launch(*t, conv_channels_program,
+         {{"from", over_three(c.formed(back ? "dout" : "x"), rank)},
+          {"to", over_three(c.formed(back ? "dx" : "out"), rank)},
+          {"weight", weight},
+          {"bias", t->bias ? c["bias"] : weight},
+          {"padding_d", s.padding[0]},
+          {"padding_h", s.padding[1]},
+          {"padding_w", s.padding[2]}});
+  return true;
+}
+
 template <class Op>
 void run(const Bound<Op>& c, Launch& launch) {
+  if (run_by_channels(c, launch, ConvPass::forward)) return;
   const ConvShape s = shape_of(c);
   ConvKernel t = planned(c, s, ConvPass::forward);
-  t.bias = c.type_if("bias"), t.whole = is_whole(s, t, t.k);
+  t.bias = c.type_if("bias");
   launch_products(c, launch, t, "x", "out", s.in);
 }
 
 template <class Op>
 void run_backward(const Bound<Op>& c, Launch& launch) {
   const ConvShape s = shape_of(c);
-  launch_products(c, launch, planned(c, s, ConvPass::input_gradient), "dout", "dx", s.out);
+  if (!run_by_channels(c, launch, ConvPass::input_gradient))
+    launch_products(c, launch, planned(c, s, ConvPass::input_gradient), "dout", "dx", s.out);
   ConvKernel t = planned(c, s, ConvPass::weight_gradient);
-  t.out = c.type("dweight"), t.splits = splits_of(c, s, t), t.whole = is_whole(s, t, t.n);
+  t.out = c.type("dweight"), t.splits = splits_of(c, s, t);
   launch(t, conv_weights_program,
          {{"from", input_of(c, s, t, "x")},
           {"dout", pixels_of(c, t, "dout")},
@@ -302,6 +336,23 @@ const OperatorSchema& conv2d_schema() {
                {"strided_odd_features_bf16",
                 "batch=2 height=9 width=10 channels=16 features=20 taps_h=3 taps_w=3 stride=2 padding=1 "
                 "bf16"},
+               {"depthwise_bf16",
+                "batch=2 height=9 width=10 channels=24 features=24 taps_h=3 taps_w=3 padding=1 groups=24 "
+                "bias bf16"},
+               {"depthwise_twice",
+                "batch=1 height=8 width=9 channels=10 features=20 taps_h=3 taps_w=2 padding=1 stride=2 "
+                "groups=10"},
+               {"few_of_a_group_f16",
+                "batch=1 height=7 width=6 channels=32 features=48 taps_h=3 taps_w=3 padding=2 dilation=2 "
+                "groups=8 "
+                "f16"},
+               {"groups_of_16_bf16",
+                "batch=2 height=9 width=8 channels=32 features=64 taps_h=3 taps_w=3 padding=1 groups=2 bias "
+                "bf16"},
+               {"strided_groups_of_32_f16",
+                "batch=3 height=8 width=10 channels=64 features=32 taps_h=3 taps_w=3 padding=1 stride=2 "
+                "groups=2 "
+                "f16"},
                {"grouped",
                 "batch=1 height=6 width=5 channels=12 features=9 taps_h=2 taps_w=3 padding=1 groups=3 bias"}})
           .measured(

@@ -38,11 +38,15 @@ struct Program : ConvPixels {
 
   using ConvPixels::ConvPixels;
 
-  // Those of a group's features, [features, channels].
-  Tensor weights_of(const Tap& tap, const Expr& group) const {
-    if (!c.grouped) return weight.slice(all, tap.d, tap.h, tap.w);
+  // Those of a group's features, [features, channels], from a row and a column on.
+  Window weights_at(const Tap& tap, const Expr& group, const Expr& row, const Expr& column) const {
+    if (!c.grouped) return weight.slice(all, tap.d, tap.h, tap.w).at(row, column);
+    const bool back = c.pass == ConvPass::input_gradient;
+    const int unit = back ? c.k : c.n;
     Expr own = features / groups;
-    return weight.slice(range(group * own, (group + 1) * own), tap.d, tap.h, tap.w);
+    if (back ? c.whole : c.full)
+      return weight.slice(all, tap.d, tap.h, tap.w).at(group * (own / unit) * unit + row, column);
+    return weight.slice(range(group * own, (group + 1) * own), tap.d, tap.h, tap.w).at(row, column);
   }
 
   Extents extents_of_to() const {
@@ -77,8 +81,7 @@ struct Program : ConvPixels {
                     of_w(number % of_w.count)};
       Shared pixels({c.pixels(), c.k}, c.compute), weights({back ? c.k : c.n, back ? c.n : c.k}, c.compute);
       bring(tap, channel, pixels);
-      copy(back ? weights_of(tap, group).at(channel, column) : weights_of(tap, group).at(column, channel),
-           weights);
+      copy(weights_at(tap, group, back ? channel : column, back ? column : channel), weights);
       if (back)
         gemm(pixels, weights, sum);
       else
@@ -102,12 +105,13 @@ struct Program : ConvPixels {
   }
   void store(const Fragment& sum, const Pixel& first, const Expr& group, const Expr& column) const {
     if (c.phases_of_to()) return store_phase(sum, first, group, column);
-    const Tensor result = of_group(stored, group);
+    const Tensor result = c.full ? stored : of_group(stored, group);
+    Expr begin = c.full ? first_of_group(stored, group, c.n) + column : column;
     if (c.images > 1)
       copy(sum.reshape({c.images, c.h, c.w, c.n}),
-           result.slice(all, 0).at(first.image, first.h, first.w, column));
+           result.slice(all, 0).at(first.image, first.h, first.w, begin));
     else
-      copy(sum.reshape({c.h, c.w, c.n}), result.slice(first.image, first.d).at(first.h, first.w, column));
+      copy(sum.reshape({c.h, c.w, c.n}), result.slice(first.image, first.d).at(first.h, first.w, begin));
   }
   void store_phase(const Fragment& sum, const Pixel& first, const Expr& group, const Expr& column) const {
     Expr begin = first.w % stride * columns + group * made;

@@ -24,6 +24,10 @@ Tensor ConvPixels::of_group(const Tensor& tensor, const Expr& group) const {
   return tensor.slice(all, all, all, all, range_of_group);
 }
 
+Expr ConvPixels::first_of_group(const Tensor& tensor, const Expr& group, int unit) const {
+  return group * (tensor.extent(tensor.rank() - 1) / groups / unit) * unit;
+}
+
 // Where a tap of the place looks, before a division by the stride; a gradient of the input looks the other
 // way.
 Expr ConvPixels::met(const Expr& place, const Expr& tap, const Expr& padding) const {
@@ -40,12 +44,14 @@ void ConvPixels::window(Shared& tile, const Pixel& first, const Tap& tap, const 
     Expr place_met = met(place, of_tap, padding);
     return c.phases ? floordiv(place_met, step) : place_met;
   };
-  const Tensor own = of_group(from, group);
+  const bool is_whole = c.whole && c.grouped;
+  const Tensor own = is_whole ? from : of_group(from, group);
+  Expr begin = is_whole ? first_of_group(from, group, columns) + channel : channel;
   Expr h = at(first.h, tap.h, padding_h, stride_h), w = at(first.w, tap.w, padding_w, stride);
   if (c.images > 1)
-    copy(own.slice(all, 0).at(first.image, h, w, channel), tile.reshape({c.images, c.h, c.w, columns}));
+    copy(own.slice(all, 0).at(first.image, h, w, begin), tile.reshape({c.images, c.h, c.w, columns}));
   else
-    copy(own.slice(first.image, at(first.d, tap.d, padding_d, stride)).at(h, w, channel),
+    copy(own.slice(first.image, at(first.d, tap.d, padding_d, stride)).at(h, w, begin),
          tile.reshape({c.h, c.w, columns}));
 }
 

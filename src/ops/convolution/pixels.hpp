@@ -35,6 +35,10 @@ struct ConvPixels {
   // The channels of a group of a tensor whose last dim they are.
   lang::Tensor of_group(const lang::Tensor& tensor, const lang::Expr& group) const;
 
+  // The first channel of a group of a tensor, where groups are multiples of the unit: boxes of tiles end with
+  // them, and need no tensor that ends there.
+  lang::Expr first_of_group(const lang::Tensor& tensor, const lang::Expr& group, int unit) const;
+
   // A tap, and a pixel of the tensor that taps do not look into: its image and place.
   struct Tap {
     lang::Expr d, h, w;

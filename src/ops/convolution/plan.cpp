@@ -120,10 +120,14 @@ void plan_on_gpu(ConvKernel& t, const ConvShape& s, const ConvShape::Three& made
   const bool is_16_bits = t.compute.bits() == 16;
   t.k = is_16_bits ? 64 : 32;
   if (!is_16_bits) return;
-  const std::int64_t columns = depths_of(t, s).made;
+  const std::int64_t columns = depths_of(t, s).made, summed = depths_of(t, s).summed;
   // Over one dimension, tiles have twice the pixels instead of twice the columns.
   t.n = columns > 64 ? 128 : 64;
   if (columns % 256 == 0 && made[1] > 1) t.n = 256;
+  // Of few channels a step along k has them all, and zeros up to whole instructions. Tiles end with a group.
+  const auto few = [](std::int64_t count) { return count <= 16 ? 16 : count <= 32 ? 32 : 64; };
+  if (t.pass != ConvPass::weight_gradient) t.k = few(summed);
+  if (t.grouped && columns <= 64 && t.pass != ConvPass::weight_gradient) t.n = few(columns);
   if (t.pass == ConvPass::weight_gradient) {
     if (s.features / s.groups > 64) t.k = 128;
   } else {

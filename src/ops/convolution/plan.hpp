@@ -1,6 +1,8 @@
 // The tiles of convolutions.
 #pragma once
-#include "ops/convolution/kernel.hpp"
+#include <optional>
+
+#include "ops/convolution/channels.hpp"
 #include "ops/convolution/shape.hpp"
 
 namespace tegula::ops {
@@ -9,5 +11,10 @@ namespace tegula::ops {
 // divide: of one phase, where there are phases. `threads` of the CPU share tiles (ProductProblem).
 void plan_on_gpu(ConvKernel& kernel, const ConvShape& shape, const ConvShape::Three& made);
 void plan_on_cpu(ConvKernel& kernel, const ConvShape& shape, const ConvShape::Three& made, int threads);
+
+// The kernel of groups that have few channels, of which tiles of products would be mostly empty; none where
+// products are faster, or a tile of pixels that taps see has no room.
+std::optional<ConvChannelsKernel> plan_channels(const ConvShape& shape, DType type, ConvPass pass,
+                                                const ConvShape::Three& made, bool on_gpu);
 
 }  // namespace tegula::ops

@@ -14,7 +14,7 @@ void multiply(const Bound<GatedMlp>& c, Launch& launch, const TensorRef& rows, c
   const std::int64_t m = rows.size(0), n = matrix.size(0), k = matrix.size(1);
   const GroupedGemmKernel kernel =
       planned({.type = rows.dtype, .out = rows.dtype, .transpose_b = true, .bias = c.type_if(bias)},
-              {1, m, n, k}, c.call());
+              {1, m, n, k}, launch, rows, of_one_group(matrix), out);
   launch(kernel, grouped_gemm_program,
          {{"a", of_one_group(rows)},
           {"b", of_one_group(matrix)},

@@ -65,7 +65,7 @@ Tensor ExpertSteps::product(const TensorRef& rows, const TensorRef& b, const std
   GroupedGemmKernel kernel{
       .type = type_, .out = type_, .form = {.offsets = true}, .transpose_b = transpose_b};
   if (bias) kernel.bias = bias->dtype;
-  launch_(planned(kernel, extents(n, rows.size(1)), call_), grouped_gemm_program,
+  launch_(planned(kernel, extents(n, rows.size(1)), launch_, rows, b, out), grouped_gemm_program,
           {{"a", rows},
            {"b", b},
            {"bias", bias.value_or(b)},

@@ -13,16 +13,17 @@ namespace tegula::ops {
 
 namespace {
 
-GroupedGemmKernel plan(const Bound<GroupedGemm>& c) {
+void run(const Bound<GroupedGemm>& c, Launch& launch) {
   const GroupedForm form{c.has("offsets"), c.has("counts")};
   const std::int64_t rows = GroupedRows{c.dim("groups"), c.dim("m"), c->max_rows, form.offsets}.usual();
-  return planned({.type = c.type("a"),
+  launch(planned({.type = c.type("a"),
                   .out = c.type("out"),
                   .form = form,
                   .transpose_b = c->transpose_b,
                   .bias = c.type_if("bias"),
                   .precision = c->precision},
-                 {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, c.call());
+                 {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, launch, c["a"], c["b"], c["out"]),
+         grouped_gemm_program);
 }
 
 void formula(const Bound<GroupedGemm>& c, Exact& exact) {
@@ -108,13 +109,15 @@ const OperatorSchema& grouped_gemm_schema() {
           .examples({{"ragged", "groups=3 m=70 k=40 n=72 offsets"},
                      {"transposed_bf16", "groups=4 m=130 k=72 n=40 offsets bf16 transpose_b out_dtype=f32"},
                      {"tf32_x3", "groups=2 m=70 k=40 n=72 offsets transpose_b precision=tf32x3"},
+                     {"odd_bf16", "groups=3 m=150 k=73 n=137 offsets bf16 transpose_b bias"},
+                     {"odd_masked_f16", "groups=2 m=37 k=65 n=70 counts f16"},
                      {"masked_f16", "groups=3 m=37 k=64 n=80 counts f16 bias:f32"}})
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 offsets bf16 transpose_b"},
                      {"16_ragged", "groups=16 m=16384 k=4096 n=2048 offsets bf16 transpose_b"},
                      {"128_experts", "groups=128 m=65536 k=2048 n=768 offsets bf16 transpose_b"},
                      {"8x1024_masked", "groups=8 m=1024 k=7168 n=4096 counts bf16 transpose_b"}})
           .maps(group_maps({"offsets bf16 transpose_b"}))
-          .run(plan, grouped_gemm_program, formula);
+          .run(run, formula);
   return table;
 }
 

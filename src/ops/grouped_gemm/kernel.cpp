@@ -1,5 +1,6 @@
 #include "ops/grouped_gemm/kernel.hpp"
 
+#include "ops/pieces/padding.hpp"
 #include "ops/pieces/product_plan.hpp"
 #include "ops/products/epilogue.hpp"
 #include "ops/products/operand_tile.hpp"
@@ -37,12 +38,15 @@ struct Program {
 
   void run() {
     walk.divide(c.m);
+    const Tensor read_a = c.padding.a ? padded("padded_a", a) : a,
+                 read_b = c.padding.b ? padded("padded_b", b) : b, stored = stored_rows(out, c.padding.out);
     walk.each(ceildiv(n, c.n), [&](const Expr& x, const GroupedTile& tile) {
       Fragment sum({c.m, c.n}, f32, 0);
-      multiply(sum, tile.of(a), b.slice(tile.group), tile.row, x * c.n);
+      multiply(sum, tile.of(read_a), read_b.slice(tile.group), tile.row, x * c.n);
       if (c.bias) add_along(sum, 1, load(bias.slice(tile.group).at(x * c.n), {c.n}, f32));
-      copy(sum, tile.of(out).at(tile.row, x * c.n));
+      copy(sum, tile.of(stored).at(tile.row, x * c.n));
     });
+    if (c.padding.out) write_rows(walk, c.m, stored, out);
   }
 };
 
@@ -76,6 +80,14 @@ GroupedGemmKernel planned(GroupedGemmKernel t, const GroupedProduct& product, co
   const ProductTile tile = best_tile(tiles, {product.groups, product.rows, product.n, product.k},
                                      t.compute.bytes(), planned_gpu_processors(call));
   t.m = tile.m, t.n = tile.n, t.k = is_16_bits ? 64 : 32;
+  return t;
+}
+
+GroupedGemmKernel planned(GroupedGemmKernel kernel, const GroupedProduct& product, Launch& launch,
+                          const TensorRef& a, const TensorRef& b, const TensorRef& out) {
+  GroupedGemmKernel t = planned(std::move(kernel), product, launch.call());
+  const bool on_cores = t.compute != f32 || t.precision != Precision::ieee;
+  if (on_cores) t.padding = padding_of(launch, t.type, a, b, out);
   return t;
 }
 

@@ -1,7 +1,7 @@
 // The tile program of products of groups of rows, for operators that multiply so.
 #pragma once
 #include "ops/pieces/product_table.hpp"
-#include "ops/products/grouped_walk.hpp"
+#include "ops/products/group_padding.hpp"
 #include "ops/schema/bound.hpp"
 
 namespace tegula::ops {
@@ -12,9 +12,10 @@ struct GroupedGemmKernel {
   bool transpose_b = false;
   std::optional<DType> bias = {};
   Precision precision = Precision::ieee;
+  GroupPadding padding = {};
   int m = 64, n = 64, k = 64;
   auto fields() const {
-    return std::tuple(type, compute, labelled("out", out), form, labelled("tb", transpose_b),
+    return std::tuple(type, compute, labelled("out", out), form, padding, labelled("tb", transpose_b),
                       labelled("bias", bias), precision, joined("t", m, n), k);
   }
 };
@@ -26,6 +27,9 @@ struct GroupedProduct {
 
 // The instance with the tiles for such a product.
 GroupedGemmKernel planned(GroupedGemmKernel kernel, const GroupedProduct& product, const BoundCall& call);
+// The same of tensors that are launched on; pads where the copy engine does not take them.
+GroupedGemmKernel planned(GroupedGemmKernel kernel, const GroupedProduct& product, Launch& launch,
+                          const TensorRef& a, const TensorRef& b, const TensorRef& out);
 // Arguments: a [m, k] or [groups, m, k], b [groups, k, n] or [groups, n, k], bias [groups, n], out as a, and
 // those of a GroupedWalk.
 lang::Kernel grouped_gemm_program(const GroupedGemmKernel& instance);

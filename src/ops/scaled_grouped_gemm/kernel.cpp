@@ -1,5 +1,6 @@
 #include "ops/scaled_grouped_gemm/kernel.hpp"
 
+#include "ops/pieces/padding.hpp"
 #include "ops/products/scaled_products.hpp"
 
 namespace tegula::ops {
@@ -27,6 +28,9 @@ struct Program {
   Tensor bias = c.bias ? input("bias", {groups, n}, *c.bias) : a;
   Tensor out = output("out", walk.extents({m, n}), c.out);
 
+  Tensor read_a = c.padding.a ? padded("padded_a", a) : a, read_b = c.padding.b ? padded("padded_b", b) : b,
+         stored = stored_rows(out, c.padding.out);
+
   // The scales of the rows of every tile, those of a block side by side, as boxes of the copy engine are.
   Tensor scales_of_tiles() const {
     constexpr int blocks_of_part = 32;
@@ -42,8 +46,9 @@ struct Program {
     return result;
   }
   ScaledOperand rows_of(const GroupedTile& tile, const std::optional<Tensor>& scales) const {
-    if (scales) return {tile.read_of(a), scales->slice(tile.number), Along::k, Along::rows, 1, Operand(0)};
-    return {tile.of(a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
+    if (scales)
+      return {tile.read_of(read_a), scales->slice(tile.number), Along::k, Along::rows, 1, Operand(0)};
+    return {tile.of(read_a), tile.of(scale_a, c.by_block_a ? 1 : 0), Along::k,
             c.by_block_a ? Along::rows : Along::k, 1};
   }
 
@@ -53,7 +58,7 @@ struct Program {
     if (c.m > most_rows_of_sums) scales.emplace(scales_of_tiles());
     walk.each(ceildiv(n, c.n), [&](const Expr& x, const GroupedTile& tile) {
       ScaledSums sums = scaled_sums(c.m, c.n, true);
-      const ScaledOperand right{b.slice(tile.group), scale_b.slice(tile.group), Along::k,
+      const ScaledOperand right{read_b.slice(tile.group), scale_b.slice(tile.group), Along::k,
                                 c.by_block_b ? Along::rows : Along::k, c.rows_b};
       multiply_scaled(sums, rows_of(tile, scales), right, scales ? tile.first_read() : tile.row, x * c.n, k,
                       c.compute);
@@ -63,9 +68,10 @@ struct Program {
           Fragment added = load(bias.slice(tile.group).at(x * c.n), {c.n}, f32);
           parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
         }
-        sums.store(own, tile.of(out).at(tile.row + own.first, x * c.n));
+        sums.store(own, tile.of(stored).at(tile.row + own.first, x * c.n));
       }
     });
+    if (c.padding.out) write_rows(walk, c.m, stored, out);
   }
 };
 

@@ -9,10 +9,11 @@ struct ScaledGroupedGemmKernel {
   GroupedForm form = {};
   bool by_block_a = false, by_block_b = false;  // scales are [blocks, rows] in memory
   std::optional<DType> bias = {};
+  GroupPadding padding = {};
   int rows_b = 128, m = 64, n = 64;
   auto fields() const {
     return std::tuple(type, compute, labelled("s", scale), labelled("out", out), form,
-                      labelled("sa", by_block_a), labelled("sb", by_block_b), labelled("bias", bias),
+                      labelled("sa", by_block_a), labelled("sb", by_block_b), labelled("bias", bias), padding,
                       labelled("rows", rows_b), joined("t", m, n));
   }
 };

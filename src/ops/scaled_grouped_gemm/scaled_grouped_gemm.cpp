@@ -18,15 +18,16 @@ namespace {
 void run(const Bound<ScaledGroupedGemm>& c, Launch& launch) {
   const GroupedForm form{c.has("offsets"), c.has("counts")};
   const std::int64_t rows = GroupedRows{c.dim("groups"), c.dim("m"), c->max_rows, form.offsets}.usual();
-  const ScaledGroupedGemmKernel t = planned({.type = c.type("a"),
-                                             .scale = c.type("scale_a"),
-                                             .out = c.type("out"),
-                                             .form = form,
-                                             .by_block_a = lies_along_rows(c["scale_a"]),
-                                             .by_block_b = lies_along_rows(c["scale_b"]),
-                                             .bias = c.type_if("bias"),
-                                             .rows_b = c->rows_b},
-                                            {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, c.call());
+  ScaledGroupedGemmKernel t = planned({.type = c.type("a"),
+                                       .scale = c.type("scale_a"),
+                                       .out = c.type("out"),
+                                       .form = form,
+                                       .by_block_a = lies_along_rows(c["scale_a"]),
+                                       .by_block_b = lies_along_rows(c["scale_b"]),
+                                       .bias = c.type_if("bias"),
+                                       .rows_b = c->rows_b},
+                                      {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, c.call());
+  t.padding = padding_of(launch, t.compute, c["a"], c["b"], c["out"]);
   launch(t, scaled_grouped_gemm_program,
          {{"scale_a", turned(c["scale_a"], t.by_block_a)}, {"scale_b", turned(c["scale_b"], t.by_block_b)}});
 }
