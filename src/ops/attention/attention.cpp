@@ -146,6 +146,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
   AttentionProblem problem = problem_of(c, kernel);
   problem.as_they_are = kernel.type.bits() == 16;
+  problem.by_pairs = !c.on_gpu() && kernel.compute == bf16;
   AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.weight_type(), c->tiles)
                                   : plan_attention(problem, c->tiles);
   widen_steps(c, kernel, problem, plan);
@@ -311,6 +312,7 @@ const OperatorSchema& attention_schema() {
           .built_in(
               {"batch=1 queries=64 keys=64 kv_heads=1 group=1 {d=64 d_v=64|d=128 d_v=128} {f32|f16|bf16} "
                "{|causal} {tile_queries=256 tile_keys=128|tile_queries=64 tile_keys=64}",
+               "batch=1 queries=4096 keys=4096 kv_heads=1 group=1 {d=64 d_v=64|d=128 d_v=128} bf16 {|causal}",
                "batch=1 queries=512 keys=64 kv_heads=1 group=1 d=28 d_v=3 tile_queries=256 "
                "tile_keys=64"})
           .maps(attention_maps())

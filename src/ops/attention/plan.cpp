@@ -11,6 +11,8 @@ namespace {
 
 // Few, so that they can be built in for the usual dims and types; the last ones are for few queries.
 constexpr AttentionTiles usual_tiles[] = {{256, 128}, {64, 64}, {16, 64}, {4, 64}, {1, 64}};
+// Products of bf16 take so little time that steps, which read and write the sums once more, are fewer.
+constexpr AttentionTiles tiles_of_pairs{256, 256};
 constexpr int few_queries = 16, most_rows = 512;
 
 // The steps over the keys that the queries of a tile see together. Those of a window begin anywhere in a tile
@@ -48,12 +50,16 @@ double estimate(const AttentionProblem& p, const AttentionPlan& plan) {
 AttentionPlan plan_attention(const AttentionProblem& p, const AttentionTiles& given) {
   Candidates<int, 2> packs{1};
   if (p.group > 1 && p.group <= 64) packs.add(static_cast<int>(p.group));
-  Candidates<AttentionPlan, 2 * std::size(usual_tiles)> candidates;
-  for (int pack : packs)
+  Candidates<AttentionPlan, 2 * (1 + std::size(usual_tiles))> candidates;
+  for (int pack : packs) {
+    const auto add = [&](const AttentionTiles& usual) {
+      candidates.add(
+          {given.queries ? given.queries : usual.queries, given.keys ? given.keys : usual.keys, pack});
+    };
     for (const AttentionTiles& usual : usual_tiles)
-      if (suits(usual, p))
-        candidates.add(
-            {given.queries ? given.queries : usual.queries, given.keys ? given.keys : usual.keys, pack});
+      if (suits(usual, p)) add(usual);
+    if (p.by_pairs) add(tiles_of_pairs);
+  }
   return best_of(candidates, [&](const AttentionPlan& plan) { return estimate(p, plan); });
 }
 

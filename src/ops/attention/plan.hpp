@@ -17,7 +17,8 @@ struct AttentionProblem {
   std::int64_t seen = 1;                  // the most keys of a query
   std::int64_t left = -1, right = -1;     // of its position, -1: all
   int dim = 64, dim_v = 64;
-  bool as_they_are = false;  // keys and values of contiguous rows, which no thread converts
+  bool as_they_are = false;         // keys and values of contiguous rows, which no thread converts
+  bool by_pairs = false;            // on a CPU: products of bf16 by its instructions
   double merge_steps_of_split = 0;  // what a split more costs the merge, in steps of keys
 
   // Tiles of queries of all heads, where so many heads of a group share one.
