@@ -149,6 +149,11 @@ def product_of_elements(X, Y, b):
     Y[b] = X[b] @ X[b]
 
 
+def loop_by_for(X, Y, b):
+    for i in serial(3):
+        Y[i] = 0
+
+
 def index_in_two(X, Y, b):
     with serial(3) as (i, j):
         Y[i] = 0
@@ -174,6 +179,7 @@ OF_OTHER_TYPES = {
     function_of_numpy: "does not support ufuncs",
     power: "write x * x, or pow(x, y)",
     product_of_elements: "gemm(a, b, c) multiplies tiles",
+    loop_by_for: "open a grid or a loop by `with`",
     index_in_two: "one index has one name",
     indices_in_one: "as (i, j)",
     loop_as_index: "as i:",
