@@ -193,6 +193,17 @@ def test_objects_in_the_wrong_place_are_refused_with_a_remedy(body):
         program(body)
 
 
+def test_an_option_of_a_grid_is_named_as_python_spells_it():
+    @tegula.kernel
+    def odd_threads():
+        Y = output("Y", 4, f32)
+        with grid(4, threads=100) as b:
+            Y[b] = 0
+
+    with pytest.raises(tegula.ProgramError, match="grid option threads: a multiple of 32"):
+        odd_threads()
+
+
 def test_a_kernel_returns_nothing():
     @tegula.kernel
     def first():

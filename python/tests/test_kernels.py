@@ -223,6 +223,27 @@ def test_dims_given_by_name_are_those_of_the_arrays():
     assert first.tolist() == [1] * 7 and second.tolist() == [0] * 3
 
 
+def test_notes_in_the_view_of_resources_are_spelled_as_python():
+    @tegula.kernel
+    def one_group():
+        X, Y, Z = input("X", (640, 128), bf16), output("Y", (128, 192), f32), output("Z", (128, 32), f32)
+        scale = scalar("scale", f32)
+        with grid(1, threads=128):
+            sums, ramp = Fragment((128, 192), f32, 0), Fragment((128, 32), f32)
+            with parallel(ramp) as (i, j):
+                ramp[i, j] = scale * f32(i + j)
+            with pipelined(10) as step:
+                a, b = Shared((64, 128), bf16), Shared((64, 192), bf16)
+                copy(X.at(step * 64), a)
+                copy(X.at(step * 64), b)
+                gemm(a.T, b, sums)
+            copy(sums, Y.at(0))
+            copy(ramp, Z.at(0))
+
+    for text in (one_group().show(resources=True), *one_group().notes()):
+        assert "use threads=256" in text and " .threads" not in text, text
+
+
 @pytest.mark.parametrize("message", WRONG_CALLS)
 def test_wrong_calls_are_refused(message):
     with pytest.raises((TypeError, ValueError), match=re.escape(message)):
