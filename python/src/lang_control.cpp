@@ -170,11 +170,17 @@ void refuse_unopened_blocks() {
   throw ProgramError("a grid, loop or branch that nothing opens; write `with` in front of it",
                      unopened().begin()->second);
 }
+[[noreturn]] void refuse_iteration(nb::handle) {
+  throw nb::type_error(
+      "`for` is Python's own loop; open a grid or a loop by `with`, as in `with serial(n) as i:`");
+}
+
 bool is_block(nb::handle given) { return nb::isinstance<Block>(given); }
 
 void define_control(nb::module_& module) {
   nb::class_<Block>(module, "Block", "A loop, branch or grid, for `with`.")
       .def("__enter__", enter)
+      .def("__iter__", refuse_iteration)
       .def("__exit__", leave, nb::arg().none(), nb::arg().none(), nb::arg().none());
   module.def("lang_grid", grid, nb::arg("extents"), nb::arg("threads"), nb::arg("persistent"),
              nb::arg("order").none(), nb::arg("cluster"), nb::arg("blocks_per_processor"));

@@ -258,8 +258,10 @@ ShowOptions show_options(const nb::dict& given) {
 
 void define_views_of_kernels(nb::class_<BuiltKernel>& kernel) {
   kernel
-      .def("show", [](const BuiltKernel& self,
-                      const nb::dict& options) { return show(self.kernel, show_options(options)); })
+      .def("show",
+           [](const BuiltKernel& self, const nb::dict& options) {
+             return with_spelled_notes(show(self.kernel, show_options(options)));
+           })
       .def("draw",
            [](const BuiltKernel& self, const nb::dict& options) {
              std::map<std::string, std::string> pictures;

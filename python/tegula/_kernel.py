@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 from . import _arrays, _tegula
 
 _Tree = Union[int, float, str, Tuple[Any, ...]]
+_largest_extent = 2**31 - 1
 
 
 class Parameter(NamedTuple):
@@ -125,7 +126,23 @@ class Kernel:
         missing = [p.name for p in self._given if given.get(p.name) is None]
         if missing:
             raise TypeError(f"{self.name}() is called without {', '.join(missing)}; pass what the kernel reads")
-        return given, dims
+        return given, self._checked_dims(given, dims) if dims else dims
+
+    def _checked_dims(self, given: Dict[str, Any], dims: Dict[str, Any]) -> Dict[str, int]:
+        """The dims that the call gives by name, which do not contradict its arrays."""
+        checked: Dict[str, int] = {}
+        known = self.values_of(given)
+        for name, value in dims.items():
+            label = f"{self.name}, dim '{name}'"
+            try:
+                checked[name] = operator.index(value)
+            except TypeError:
+                raise TypeError(f"{label}: expected an integer, given {type(value).__name__}") from None
+            if not 0 <= checked[name] <= _largest_extent:
+                raise ValueError(f"{label}: expected a number from 0 to {_largest_extent}, given {value}")
+            if known.get(name, checked[name]) != checked[name]:
+                raise ValueError(f"{label}: the arrays determine {known[name]}, but {value} is given; leave it out")
+        return checked
 
     @functools.cached_property
     def _dims(self) -> Set[str]:
@@ -179,10 +196,19 @@ class Kernel:
             if p.role != "output" or p.name in given or p.shape is None:
                 shapes.append(None)
                 continue
-            shapes.append(self.shape_of(p, values))
+            shapes.append(self._allocatable(p, self.shape_of(p, values)))
         if not any(p.role in ("input", "inout") for p in self.parameters):
             self._allocate_by_numpy(given, shapes)
         return shapes
+
+    def _allocatable(self, parameter: Parameter, shape: Tuple[int, ...]) -> Tuple[int, ...]:
+        # The library of the array would speak of its memory, not of the kernel.
+        if any(not 0 <= extent <= _largest_extent for extent in shape):
+            raise ValueError(
+                f"{self.name}(): the output {parameter.name} would have the shape {list(shape)}, whose extents are not "
+                f"all from 0 to {_largest_extent}; check the arrays that determine them, or split the call"
+            )
+        return shape
 
     def shape_of(self, parameter: Parameter, values: Dict[str, Any]) -> Tuple[Any, ...]:
         """The shape of a tensor of the signature for these dims and scalars."""

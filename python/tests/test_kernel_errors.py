@@ -149,6 +149,11 @@ def product_of_elements(X, Y, b):
     Y[b] = X[b] @ X[b]
 
 
+def loop_by_for(X, Y, b):
+    for i in serial(3):
+        Y[i] = 0
+
+
 def index_in_two(X, Y, b):
     with serial(3) as (i, j):
         Y[i] = 0
@@ -174,6 +179,7 @@ OF_OTHER_TYPES = {
     function_of_numpy: "does not support ufuncs",
     power: "write x * x, or pow(x, y)",
     product_of_elements: "gemm(a, b, c) multiplies tiles",
+    loop_by_for: "open a grid or a loop by `with`",
     index_in_two: "one index has one name",
     indices_in_one: "as (i, j)",
     loop_as_index: "as i:",
@@ -185,6 +191,17 @@ OF_OTHER_TYPES = {
 def test_objects_in_the_wrong_place_are_refused_with_a_remedy(body):
     with pytest.raises(TypeError, match=re.escape(OF_OTHER_TYPES[body])):
         program(body)
+
+
+def test_an_option_of_a_grid_is_named_as_python_spells_it():
+    @tegula.kernel
+    def odd_threads():
+        Y = output("Y", 4, f32)
+        with grid(4, threads=100) as b:
+            Y[b] = 0
+
+    with pytest.raises(tegula.ProgramError, match="grid option threads: a multiple of 32"):
+        odd_threads()
 
 
 def test_a_kernel_returns_nothing():

@@ -198,6 +198,52 @@ WRONG_CALLS = {
 }
 
 
+@tegula.kernel
+def gaps():
+    N, M = Dim("N"), Dim("M")
+    X, Y, Z = input("X", N, f32), output("Y", N - 1, f32), output("Z", M, f32)
+    with grid(N - 1) as b:
+        Y[b] = X[b + 1] - X[b]
+    with grid(M) as b:
+        Z[b] = 0
+
+
+WRONG_CALLS.update({
+    "dim 'M': expected an integer, given float": lambda x: gaps()(x, M=5.0),
+    "dim 'M': expected a number from 0 to 2147483647, given -1": lambda x: gaps()(x, M=-1),
+    "2147483647, given 1099511627776": lambda x: gaps()(x, M=2**40),
+    "dim 'N': the arrays determine 8, but 9 is given": lambda x: gaps()(x, M=3, N=9),
+    "the output Y would have the shape [-1]": lambda x: gaps()(x[:0], M=3),
+    "the output Y would have the shape [2147483648]": lambda x: gaps()(np.broadcast_to(x[0], 2**31 + 1), M=3),
+})  # fmt: skip
+
+
+def test_dims_given_by_name_are_those_of_the_arrays():
+    first, second = gaps()(np.arange(8, dtype=np.float32), M=np.int64(3), N=8)
+    assert first.tolist() == [1] * 7 and second.tolist() == [0] * 3
+
+
+def test_notes_in_the_view_of_resources_are_spelled_as_python():
+    @tegula.kernel
+    def one_group():
+        X, Y, Z = input("X", (640, 128), bf16), output("Y", (128, 192), f32), output("Z", (128, 32), f32)
+        scale = scalar("scale", f32)
+        with grid(1, threads=128):
+            sums, ramp = Fragment((128, 192), f32, 0), Fragment((128, 32), f32)
+            with parallel(ramp) as (i, j):
+                ramp[i, j] = scale * f32(i + j)
+            with pipelined(10) as step:
+                a, b = Shared((64, 128), bf16), Shared((64, 192), bf16)
+                copy(X.at(step * 64), a)
+                copy(X.at(step * 64), b)
+                gemm(a.T, b, sums)
+            copy(sums, Y.at(0))
+            copy(ramp, Z.at(0))
+
+    for text in (one_group().show(resources=True), *one_group().notes()):
+        assert "use threads=256" in text and " .threads" not in text, text
+
+
 @pytest.mark.parametrize("message", WRONG_CALLS)
 def test_wrong_calls_are_refused(message):
     with pytest.raises((TypeError, ValueError), match=re.escape(message)):

@@ -10,6 +10,7 @@
 #include "ops/pieces/moved_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/splits.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/reference/softmax.hpp"
 
@@ -141,6 +142,20 @@ void widen_steps(const Bound<Attention>& c, const AttentionKernel& kernel, const
     plan.keys = wide;
 }
 
+// Blocks of GPUs before Hopper have less shared memory, of which wide tiles take fewer keys.
+void fit_smaller_blocks(const Bound<Attention>& c, const AttentionKernel& kernel,
+                        const AttentionProblem& problem, AttentionPlan& plan) {
+  constexpr std::int64_t room = 163 << 10;
+  constexpr int least_keys = 16;
+  if (!c.on_gpu() || has_copy_engine(c.call()) || c->tiles.keys != 0) return;
+  const auto bytes = [&] {
+    return (std::int64_t{plan.queries} * plan.pack * problem.dim +
+            plan.keys * (problem.dim + problem.dim_v)) *
+           kernel.weight_type().bytes();
+  };
+  while (plan.keys > least_keys && bytes() > room) plan.keys /= 2;
+}
+
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
@@ -150,6 +165,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
   AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.weight_type(), c->tiles)
                                   : plan_attention(problem, c->tiles);
   widen_steps(c, kernel, problem, plan);
+  fit_smaller_blocks(c, kernel, problem, plan);
   round_weights(c->tiles, problem, kernel, plan);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   kernel.parted = plan.pack > 1 && plan.pack != problem.group;

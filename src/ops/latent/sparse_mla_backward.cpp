@@ -20,6 +20,7 @@ SparseMla forward_of(const SparseMlaBackward& op) {
 constexpr std::int64_t bytes_of_marks = std::int64_t{1} << 29;
 constexpr std::int64_t most_listed = 16384;
 constexpr int some_queries = 16, most_rounds = 8;  // of a GPU's processors
+constexpr int wide_rows = 512;                     // features
 constexpr int whole_vectors = 4;                   // numbers of i32 that the copies of a row's marks move
 
 // One of the two sources of rows.
@@ -89,6 +90,8 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
   own.causal = c->causal && !source.second, own.counts = own.counts && !source.second;
   const bool small = c.on_gpu() && own.compute == f32;
   if (small) own.keys = 16;
+  // Blocks of GPUs before Hopper have less shared memory.
+  if (c.on_gpu() && !has_copy_engine(c.call()) && own.dim >= wide_rows) own.keys = 16;
   if (c.on_gpu() && c.dim("group") <= 32) own.rows = std::min(own.rows, 32);  // gradients take less time so
   own.whole = true;  // the lists that the program makes
   kernel.dlse = c.has("dlse"), kernel.adds = source.second;

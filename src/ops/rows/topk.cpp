@@ -56,7 +56,7 @@ void run(const Bound<Topk>& c, Launch& launch) {
   std::int64_t n = c.dim("n");
   if (c->count == 0) return;
   std::vector<tegula::Tensor> kept;
-  TopkInstance step{.type = c.type("x"), .count = c->count};
+  TopkInstance step{.type = c.type("x"), .count = static_cast<int>(c->count)};
   step.rows = rows_of_block(rows);
   if (c.on_gpu() && n >= least_selected && c->count >= least_count) return sort_chosen(c, step, launch);
   while (true) {
