@@ -118,7 +118,7 @@ TEST(GradientsOfGroups, HaveFewHeadsInEachPartOfOneRound) {
   };
   EXPECT_EQ(parts(33, 1), 17) << "of two heads, not of three";
   EXPECT_EQ(parts(32, 1), 16);
-  EXPECT_EQ(parts(71, 4), 16) << "several rounds";
+  EXPECT_EQ(parts(71, 4), 8) << "several rounds";
 }
 
 // Calls of few blocks of keys, whose gradients one pass sums: with 64 and 128 features as they are, between
