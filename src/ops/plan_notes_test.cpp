@@ -43,6 +43,8 @@ const Case cases[] = {
      "batch=1 queries=1000 keys=4097 kv_heads=2 group=4 d=128 d_v=128 bf16", steps, false},
     {"wide_tiles_of_few_queries", "attention_backward",
      "batch=1 queries=300 keys=5096 kv_heads=4 group=1 d=160 d_v=160 bf16 causal", filled, true},
+    {"wide_tiles_of_1000_queries", "attention_backward",
+     "batch=1 queries=1000 keys=5096 kv_heads=8 group=1 d=160 d_v=160 bf16 causal", filled, true},
     {"wide_tiles_of_many_queries", "attention_backward",
      "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=160 d_v=160 bf16 causal", filled, false},
     {"blocks_of_16_rows", "block_sparse_gemm",

@@ -103,6 +103,24 @@ TEST(GradientsOfGroups, MeetAllHeadsOfATileUnderACausalMask) {
   EXPECT_FALSE(plan_attention_backward_on_gpu(problem, bf16, {}, traits).rows_first) << "one head";
 }
 
+// Of one round the blocks with most heads are all that counts.
+TEST(GradientsOfGroups, HaveFewHeadsInEachPartOfOneRound) {
+  const auto parts = [](std::int64_t group, std::int64_t sequences) {
+    const AttentionProblem problem{.sequences = sequences,
+                                   .heads = group,
+                                   .group = group,
+                                   .queries = 1024,
+                                   .keys = 1024,
+                                   .all_queries = sequences * 1024,
+                                   .dim = 128,
+                                   .dim_v = 128};
+    return plan_attention_backward_on_gpu(problem, bf16, {}, {.mask = BackwardMask::causal}).splits;
+  };
+  EXPECT_EQ(parts(33, 1), 17) << "of two heads, not of three";
+  EXPECT_EQ(parts(32, 1), 16);
+  EXPECT_EQ(parts(71, 4), 8) << "several rounds";
+}
+
 // Calls of few blocks of keys, whose gradients one pass sums: with 64 and 128 features as they are, between
 // them filled up to 128.
 TEST(GradientsOfFewBlocks, TakeOnePassUpTo128Features) {
@@ -188,7 +206,8 @@ TEST(AttentionNotes, SayWhatBoundsACall) {
 
 TEST(AttentionNotes, SayThatSequencesAreShorterThanTiles) {
   const auto packed = [](const std::string& sequences) {
-    return "sequences=" + sequences + " queries=16000 keys=16000 d=128 d_v=128 causal cu_seqlens_q cu_seqlens_k";
+    return "sequences=" + sequences +
+           " queries=16000 keys=16000 d=128 d_v=128 causal cu_seqlens_q cu_seqlens_k";
   };
   for (const OperatorSchema* schema : {&attention_schema(), &attention_backward_schema()}) {
     EXPECT_NE(plan_notes(packed("1000"), *schema).find("16 tokens on the mean"), std::string::npos);

@@ -266,7 +266,7 @@ const OperatorSchema& sparse_mla_backward_schema() {
                 "batch=2 queries=40 keys=70 kv_heads=2 group=3 d=80 d_v=64 bf16 entries=66 counts "
                 "strides=odd"},
                {"more_blocks_than_processors_bf16",
-                "queries=134 keys=90 kv_heads=1 group=2 d=48 d_v=32 bf16 entries=1000"},
+                "queries=134 keys=50 kv_heads=1 group=2 d=24 d_v=16 bf16 entries=640"},
                {"512_features",
                 "queries=8 keys=200 kv_heads=1 group=64 d=512 d_v=512 bf16 entries=128 sinks:f32 dlse"}})
           .measured(
