@@ -33,13 +33,17 @@ struct ScanKernel {
   bool deep = false;
   // For scan_states_kernel: only the last state is wanted, and how much one before the first token fades.
   bool alone = false;
+  bool divided = false;                 // sequences are divided into segments, which have states of their own
+  std::optional<int> of_features = {};  // of tiles, if they have more than the next multiple of 16
+  std::optional<int> of_tile = {};      // rows of a tile that holds whole sequences, for scan_short_kernel
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("gated", gated), labelled("even", even),
                       labelled("features", by_feature), labelled("grouped", grouped), labelled("ones", ones),
                       labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
                       labelled("reverse", reverse), labelled("first", first), labelled("last", last),
-                      labelled("packed", packed), labelled("deep", deep), labelled("alone", alone));
+                      labelled("packed", packed), labelled("deep", deep), labelled("alone", alone),
+                      labelled("divided", divided), labelled("tile", of_features), labelled("rows", of_tile));
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;
@@ -49,8 +53,8 @@ struct ScanKernel {
   // How many blocks a GPU has at once.
   std::int64_t blocks_at_once() const;
   // Extents of tiles.
-  int rows() const { return chunk_tokens_of_scan; }
-  int features() const { return (d + 15) / 16 * 16; }
+  int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
+  int features() const { return of_features.value_or((d + 15) / 16 * 16); }
 };
 // With blocks for chunks that are independent, and for those of which `heads`, of all sequences, have a block
 // for each step of columns.
@@ -74,9 +78,11 @@ lang::Kernel scan_gradients_kernel(const ScanKernel& c);
 struct GateKernel {
   std::optional<DType> token, head;
   bool reverse = false, packed = false;
+  std::optional<int> of_tile = {};  // rows of a chunk, if not those of scans
+  int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
   auto fields() const {
     return std::tuple(labelled("token", token), labelled("head", head), labelled("reverse", reverse),
-                      labelled("packed", packed));
+                      labelled("packed", packed), labelled("rows", of_tile));
   }
 };
 // [g, g_gamma] give sums.
