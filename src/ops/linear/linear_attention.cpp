@@ -179,22 +179,25 @@ void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout
   const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v");
   const double scale = c.real("scale");
   ScanKernel scan = scan_of(c);
-  const std::int64_t heads = c.dim("heads"), all_heads = sequences_of(c.call()) * heads;
   share_chunk_owners(c.call(), launch);
   const Tensor sums = gate_sums(c, launch);
-  const Tensor states = launch.scratch(chunk_shape(c.call(), {heads, scan.d, scan.d_v}), scan.type),
+  const Tensor states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type);
-  launch(narrow(scan, all_heads, c.on_gpu()), scan_states_kernel,
-         {{"k", k}, {"v", v}, {"sums", sums}, {"states", states}});
   scan.last = c.has("dfinal_state");
-  launch(narrow(scan, all_heads, c.on_gpu()), scan_state_gradients_kernel,
-         {{"q", q},
-          {"k", k},
-          {"dout", dout},
-          {"sums", sums},
-          {"scale", scale},
-          {"dstates", dstates},
-          {"dv", token_view(c.call(), "dv")}});
+  const auto state = [&](const char* name, bool has) { return has ? c.call().formed(name) : TensorRef(); };
+  launch_states(c.call(), launch, scan,
+                {.q = q,
+                 .k = k,
+                 .v = v,
+                 .sums = sums,
+                 .dout = dout,
+                 .initial_state = state("initial_state", scan.first),
+                 .dfinal_state = state("dfinal_state", scan.last),
+                 .scale = scale,
+                 .states = states,
+                 .dstates = dstates,
+                 .dv = token_view(c.call(), "dv"),
+                 .dinitial_state = state("dinitial_state", scan.first)});
   scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
   const Tensor dsums = launch.scratch(scan.gated ? shape_of_heads(c.call()) : Shape{0}, f32);
   launch(wide(scan, c.on_gpu()), scan_gradients_kernel,

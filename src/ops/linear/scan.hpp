@@ -31,7 +31,8 @@ struct ScanKernel {
   bool packed = false;
   // A processor has one block, whose loads run further ahead.
   bool deep = false;
-  // For scan_states_kernel: only the last state is wanted, and how much one before the first token fades.
+  // For scan_states_kernel: only the last state is wanted, and how much one before the first token fades; of
+  // gradients the first one.
   bool alone = false;
   bool divided = false;                 // sequences are divided into segments, which have states of their own
   std::optional<int> of_features = {};  // of tiles, if they have more than the next multiple of 16
@@ -68,7 +69,8 @@ lang::Kernel scan_kernel(const ScanKernel& c);
 // k, v, [w, sums or g_gamma, weights, decays, initial_state] give states [, v_new, final_state]; with the
 // delta rule v is u, and v_new = u − w · state. `alone` they give final_state [, fades [sequences, heads]].
 lang::Kernel scan_states_kernel(const ScanKernel& c);
-// q, k, dout, [w, sums, scores, decays, dfinal_state, scale] give dstates, dv [, dinitial_state].
+// q, k, dout, [w, sums, scores, decays, dfinal_state, scale] give dstates, dv [, dinitial_state]. `alone` q,
+// dout, [sums,] scale give dinitial_state.
 lang::Kernel scan_state_gradients_kernel(const ScanKernel& c);
 // q, k, v, dout, states, dstates, [sums,] scale give dq, dk [, dsums], for every chunk by itself.
 lang::Kernel scan_gradients_kernel(const ScanKernel& c);

@@ -99,35 +99,60 @@ void launch_part(Launch& launch, const ScanKernel& scan, const ScanTensors& t, c
           {"final_state", end}});
 }
 
+// What segments add to states, how much one fades in them, and the states that they begin with.
+struct SegmentStates {
+  tegula::Tensor ends, starts;
+
+  SegmentStates(const BoundCall& call, Launch& launch, const ScanKernel& scan, std::int64_t count)
+      : ends(launch.scratch({sequences_of(call), count, call.dim("heads"), scan.d, scan.d_v}, f32)),
+        starts(launch.scratch(ends.shape(), f32)) {}
+
+  void pass(Launch& launch, const ScanKernel& scan, const tegula::Tensor& fades, const TensorRef& before,
+            const TensorRef& behind) const {
+    ScanKernel between;
+    between.d = scan.d, between.d_v = scan.d_v, between.reverse = scan.reverse;
+    between.gated = scan.gated, between.first = scan.first, between.last = scan.last;
+    launch(between, scan_segments_kernel,
+           {{"ends", ends},
+            {"fades", fades},
+            {"starts", starts},
+            {"initial_state", before},
+            {"final_state", behind}});
+  }
+};
+
+// Kernels of segments: of what one adds, and of one that begins with its own state.
+struct SegmentKernels {
+  ScanKernel alone, each;
+
+  SegmentKernels(const BoundCall& call, const ScanKernel& scan, std::int64_t count)
+      : each(narrow(scan, sequences_of(call) * call.dim("heads") * count, true)) {
+    each.divided = each.first = true, each.last = false;
+    alone = each;
+    alone.alone = alone.last = true, alone.first = alone.skip = alone.gate = false;
+  }
+};
+
+tegula::Tensor fades_of_segments(const BoundCall& call, Launch& launch, const ScanKernel& scan,
+                                 std::int64_t count) {
+  return launch.scratch(
+      scan.gated ? tegula::Shape{sequences_of(call), count, call.dim("heads")} : tegula::Shape{0}, f32);
+}
+
 void launch_segments(const BoundCall& call, Launch& launch, const ScanKernel& scan, const ScanTensors& t,
                      std::int64_t count) {
-  const std::int64_t sequences = sequences_of(call), heads = call.dim("heads");
-  const tegula::Tensor ends = launch.scratch({sequences, count, heads, scan.d, scan.d_v}, f32),
-                       starts = launch.scratch(ends.shape(), f32),
-                       fades = launch.scratch(
-                           scan.gated ? tegula::Shape{sequences, count, heads} : tegula::Shape{0}, f32);
-  ScanKernel each = narrow(scan, sequences * heads * count, true);
-  each.divided = true;
-  ScanKernel alone = each;
-  alone.alone = alone.last = true, alone.first = alone.skip = alone.gate = false;
-  launch(alone, scan_states_kernel,
+  const SegmentStates own(call, launch, scan, count);
+  const tegula::Tensor fades = fades_of_segments(call, launch, scan, count);
+  const SegmentKernels kernels(call, scan, count);
+  launch(kernels.alone, scan_states_kernel,
          {{"k", t.k},
           {"v", t.v},
           {"sums", t.sums},
           {"weights", t.weights},
-          {"final_state", ends},
+          {"final_state", own.ends},
           {"fades", fades}});
-  ScanKernel between;
-  between.d = scan.d, between.d_v = scan.d_v;
-  between.gated = scan.gated, between.first = scan.first, between.last = scan.last;
-  launch(between, scan_segments_kernel,
-         {{"ends", ends},
-          {"fades", fades},
-          {"starts", starts},
-          {"initial_state", t.initial_state},
-          {"final_state", t.final_state}});
-  each.first = true, each.last = false;
-  launch_part(launch, each, t, starts, {});
+  own.pass(launch, scan, fades, t.initial_state, t.final_state);
+  launch_part(launch, kernels.each, t, own.starts, {});
 }
 
 // Where processors wait for most of the time.
@@ -164,6 +189,66 @@ void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& given,
               t.final_state);
 }
 
+namespace {
+
+void launch_divided_states(const BoundCall& call, Launch& launch, ScanKernel scan, const StateTensors& t,
+                           std::int64_t count) {
+  const tegula::Tensor fades = fades_of_segments(call, launch, scan, count);
+  const SegmentKernels kernels(call, scan, count);
+  // There is a gradient of the last state where it is given, and one of the first where that is.
+  const bool given = scan.last;
+  scan.last = false;
+  const SegmentStates own(call, launch, scan, count), back(call, launch, scan, count);
+  launch(kernels.alone, scan_states_kernel,
+         {{"k", t.k}, {"v", t.v}, {"sums", t.sums}, {"final_state", own.ends}, {"fades", fades}});
+  own.pass(launch, scan, fades, t.initial_state, {});
+  launch(kernels.each, scan_states_kernel,
+         {{"k", t.k}, {"v", t.v}, {"sums", t.sums}, {"initial_state", own.starts}, {"states", t.states}});
+  ScanKernel alone = kernels.alone, each = kernels.each;
+  alone.first = each.last = true, alone.last = each.first = false;
+  const auto gradients = [&](const ScanKernel& kernel, const TensorRef& behind, const TensorRef& before) {
+    launch(kernel, scan_state_gradients_kernel,
+           {{"q", t.q},
+            {"k", t.k},
+            {"dout", t.dout},
+            {"sums", t.sums},
+            {"scale", t.scale},
+            {"dfinal_state", behind},
+            {"dstates", t.dstates},
+            {"dv", t.dv},
+            {"dinitial_state", before}});
+  };
+  gradients(alone, {}, back.ends);
+  ScanKernel backwards = scan;
+  backwards.reverse = true, backwards.last = scan.first, backwards.first = given;
+  back.pass(launch, backwards, fades, t.dfinal_state, t.dinitial_state);
+  gradients(each, back.starts, {});
+}
+
+}  // namespace
+
+void launch_states(const BoundCall& call, Launch& launch, const ScanKernel& scan, const StateTensors& t) {
+  const std::int64_t count = segments_of_scan(call, scan);
+  note_chain(call, scan, count, launch);
+  if (count > 1) return launch_divided_states(call, launch, scan, t, count);
+  const std::int64_t heads = sequences_of(call) * call.dim("heads");
+  ScanKernel forwards = scan;
+  forwards.last = false;
+  launch(
+      narrow(forwards, heads, call.on_gpu()), scan_states_kernel,
+      {{"k", t.k}, {"v", t.v}, {"sums", t.sums}, {"initial_state", t.initial_state}, {"states", t.states}});
+  launch(narrow(scan, heads, call.on_gpu()), scan_state_gradients_kernel,
+         {{"q", t.q},
+          {"k", t.k},
+          {"dout", t.dout},
+          {"sums", t.sums},
+          {"scale", t.scale},
+          {"dfinal_state", t.dfinal_state},
+          {"dstates", t.dstates},
+          {"dv", t.dv},
+          {"dinitial_state", t.dinitial_state}});
+}
+
 using namespace lang;
 using lang::Tensor;
 
@@ -183,7 +268,8 @@ Kernel scan_segments_kernel(const ScanKernel& c) {
       Expr row = x / across * rows, column = x % across * columns;
       Fragment state({rows, columns}, f32, 0);
       if (c.first) copy(start.slice(n, h).at(row, column), state);
-      pipelined(segments, {.stages = stages}, [&](Index segment) {
+      pipelined(segments, {.stages = stages}, [&](Index step) {
+        Expr segment = c.reverse ? segments - 1 - step : Expr(step);
         Shared more({rows, columns}, f32), fade({1}, f32);
         copy(ends.slice(n, segment, h).at(row, column), more);
         if (c.gated) copy(fades.slice(n, all, h).at(segment), fade);

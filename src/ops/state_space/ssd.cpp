@@ -81,25 +81,20 @@ class SsdBackward {
   }
 
   void differentiate_states() {
-    const std::int64_t all_heads = sequences_of(c.call()) * c.dim("heads");
-    launch(narrow(scan, all_heads, c.on_gpu()), scan_states_kernel,
-           {{"k", k},
-            {"v", v},
-            {"sums", steps.sums},
-            {"initial_state", state_view(c, "initial_state")},
-            {"states", states}});
-    ScanKernel backwards = scan;
-    backwards.last = c.has("dfinal_state");
-    launch(narrow(backwards, all_heads, c.on_gpu()), scan_state_gradients_kernel,
-           {{"q", q},
-            {"k", k},
-            {"dout", dy},
-            {"sums", steps.sums},
-            {"scale", 1.0},
-            {"dfinal_state", state_view(c, "dfinal_state")},
-            {"dstates", dstates},
-            {"dv", dv},
-            {"dinitial_state", scan.first ? state_view(c, "dinitial_state") : TensorRef()}});
+    ScanKernel passes = scan;
+    passes.last = c.has("dfinal_state");
+    launch_states(c.call(), launch, passes,
+                  {.q = q,
+                   .k = k,
+                   .v = v,
+                   .sums = steps.sums,
+                   .dout = dy,
+                   .initial_state = state_view(c, "initial_state"),
+                   .dfinal_state = state_view(c, "dfinal_state"),
+                   .states = states,
+                   .dstates = dstates,
+                   .dv = dv,
+                   .dinitial_state = scan.first ? state_view(c, "dinitial_state") : TensorRef()});
   }
 
   void differentiate_chunks() {
