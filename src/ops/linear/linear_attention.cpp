@@ -177,7 +177,6 @@ void run_backward_by_scans(const Call& c, Launch& launch) {
 
 void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout) {
   const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v");
-  const double scale = c.real("scale");
   ScanKernel scan = scan_of(c);
   share_chunk_owners(c.call(), launch);
   const Tensor sums = gate_sums(c, launch);
@@ -193,7 +192,7 @@ void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout
                  .dout = dout,
                  .initial_state = state("initial_state", scan.first),
                  .dfinal_state = state("dfinal_state", scan.last),
-                 .scale = scale,
+                 .scale = c.real("scale"),
                  .states = states,
                  .dstates = dstates,
                  .dv = token_view(c.call(), "dv"),
@@ -208,7 +207,7 @@ void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout
           {"states", states},
           {"dstates", dstates},
           {"sums", sums},
-          {"scale", scale},
+          {"scale", c.real("scale")},
           {"dq", token_view(c.call(), "dq")},
           {"dk", token_view(c.call(), "dk")},
           {"dsums", dsums}});

@@ -118,69 +118,6 @@ TEST(Recurrences, OfScansInSegmentsAreThoseOfOnePass) {
   }
 }
 
-// Sequences of one tile without states form no state: whatever their length, they are those of chunks.
-struct ShortInputs {
-  Tensor q, k, v, z, g, widths, weights;
-  ShortInputs(std::int64_t n, DType type)
-      : q(noise({3, n, 1, 16}, 1, type)),
-        k(noise({3, n, 1, 16}, 2, type)),
-        v(noise({3, n, 2, 24}, 3, type)),
-        z(noise({3, n, 2, 24}, 4, type)),
-        g(Tensor::random_uniform({3, n, 2}, f32, 5, -0.2, 0)),
-        widths(Tensor::random_uniform({3, n, 2}, f32, 6, 0, 0.2)),
-        weights(Tensor::random_uniform({3, n, 1, 16}, type, 7, 0.1, 1)) {}
-};
-std::vector<Tensor> short_scans(const ShortInputs& x, Target target) {
-  const Tensor decays = Tensor::from<float>({-0.01f, -0.3f}), rates = Tensor::from<float>({-0.5, -0.1}),
-               shares = Tensor::from<float>({0.5, 2});
-  std::vector<Tensor> results{
-      linear_attention(x.q, x.k, x.v, {.target = target}).out,
-      linear_attention(x.q, x.k, x.v, {.g = x.g, .g_gamma = decays, .target = target}).out,
-      linear_attention(x.weights, x.weights, x.v, {.g_gamma = decays, .normalize = true, .target = target})
-          .out,
-      ssd(x.v, x.widths, rates, x.k, x.q, {.D = shares, .z = x.z, .target = target}).out};
-  const std::int64_t n = x.q.size(1);
-  const auto packed = [&](const Tensor& t) {
-    Shape shape = t.shape();
-    shape.erase(shape.begin()), shape[0] *= 3;
-    return t.reshape(shape);
-  };
-  const auto last = static_cast<std::int32_t>(3 * n);
-  const Tensor fences = Tensor::from<std::int32_t>({0, 0, last / 3, last - 1, last});
-  results.push_back(
-      linear_attention(packed(x.q), packed(x.k), packed(x.v),
-                       {.g = packed(x.g), .cu_seqlens = fences, .max_seqlen = 2 * n, .target = target})
-          .out);
-  return results;
-}
-TEST(Recurrences, OfShortSequencesAreThoseOfChunks) {
-  if (test_targets().size() == 1) return;
-  for (const std::int64_t tokens : {1, 2, 8, 17, 63, 64, 65, 128}) {
-    const ShortInputs x(tokens, bf16);
-    const std::vector<Tensor> expected = short_scans(x, Target::interpreter()),
-                              own = short_scans(x, Target::emulated_sm90());
-    for (std::size_t i = 0; i < own.size(); ++i)
-      EXPECT_LT(error_of(own[i], expected[i]).norm, 1e-2) << tokens << " tokens, result " << i;
-  }
-}
-
-// States before or after them, more tokens than a tile's, and f32 have chunks.
-TEST(Recurrences, PlanShortSequencesWithoutStates) {
-  const auto is_short = [](std::int64_t tokens, DType type, bool last) {
-    std::map<std::string, Tensor> inputs;
-    for (const char* name : {"q", "k", "v"}) inputs.emplace(name, Tensor::empty({2, tokens, 2, 64}, type));
-    std::map<std::string, std::string> options;
-    if (last) options.emplace("output_final_state", "true");
-    return explain("linear_attention", inputs, options, Target::cuda())[0].kernel.starts_with("scan_short");
-  };
-  for (const std::int64_t tokens : {1, 9, 63, 65, 128}) {
-    EXPECT_TRUE(is_short(tokens, bf16, false)) << tokens;
-    EXPECT_FALSE(is_short(tokens, bf16, true)) << tokens;
-    EXPECT_FALSE(is_short(tokens, f32, false)) << tokens;
-  }
-  EXPECT_FALSE(is_short(129, bf16, false));
-}
-
 // So are gradients: states of chunks and their gradients are passed on in segments, from both ends.
 TEST(Recurrences, HaveGradientsInSegments) {
   const auto results = [](DType type, Target target, const char* plan) {

@@ -34,9 +34,8 @@ struct ScanKernel {
   // For scan_states_kernel: only the last state is wanted, and how much one before the first token fades; of
   // gradients the first one.
   bool alone = false;
-  bool divided = false;                 // sequences are divided into segments, which have states of their own
-  std::optional<int> of_features = {};  // of tiles, if they have more than the next multiple of 16
-  std::optional<int> of_tile = {};      // rows of a tile that holds whole sequences, for scan_short_kernel
+  bool divided = false;             // sequences are divided into segments, which have states of their own
+  std::optional<int> of_tile = {};  // rows of a tile that holds whole sequences, for scan_short_kernel
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("gated", gated), labelled("even", even),
@@ -44,7 +43,7 @@ struct ScanKernel {
                       labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
                       labelled("reverse", reverse), labelled("first", first), labelled("last", last),
                       labelled("packed", packed), labelled("deep", deep), labelled("alone", alone),
-                      labelled("divided", divided), labelled("tile", of_features), labelled("rows", of_tile));
+                      labelled("divided", divided), labelled("rows", of_tile));
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;
@@ -55,7 +54,7 @@ struct ScanKernel {
   std::int64_t blocks_at_once() const;
   // Extents of tiles.
   int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
-  int features() const { return of_features.value_or((d + 15) / 16 * 16); }
+  int features() const { return (d + 15) / 16 * 16; }
 };
 // With blocks for chunks that are independent, and for those of which `heads`, of all sequences, have a block
 // for each step of columns.

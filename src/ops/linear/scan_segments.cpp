@@ -58,8 +58,10 @@ class ScanTime {
   }
   // Of a chunk with results: what waits for each other, and what the columns take that a processor has.
   static double of_chunk(const ScanKernel& own, double blocks) {
-    constexpr double chain = 0.9, column = 0.0133;
-    return chain + column * own.block * std::min(2.0, std::ceil(blocks / gpu_processors));
+    constexpr double chain = 0.85, of_many_features = 2.6, of_weights = 2;
+    constexpr double column = 0.0085, column_of_two = 0.026;
+    return (own.threads() > 0 ? chain : of_many_features) + (own.weighted ? of_weights : 0) +
+           own.block * (blocks > gpu_processors && own.threads() > 0 ? column_of_two : column);
   }
   // The share of a chunk that only adds to the state, a segment of the pass over segments, two more grids.
   static constexpr double alone = 0.54, of_segment = 0.35, grids = 8;
@@ -169,19 +171,22 @@ void note_chain(const BoundCall& call, const ScanKernel& scan, std::int64_t coun
   });
 }
 
-// Of 16 bits, rows of tiles are pieces of 128 bytes and products have 64 rows: 96 features take longer than
-// 128.
-ScanKernel with_whole_products(ScanKernel scan, bool on_gpu) {
-  constexpr int piece = 64;
-  if (on_gpu && scan.type.bits() == 16 && scan.d > piece && scan.d < 2 * piece) scan.of_features = 2 * piece;
-  return scan;
+// Where rows of a tile are without tokens.
+void note_short_sequences(const BoundCall& call, const ScanKernel& scan, Launch& launch) {
+  const std::int64_t tokens = call.dim("longest");
+  if (tokens >= scan.rows()) return;
+  launch.note([&] {
+    return fmt::format("plan: sequences of {} tokens have a tile of {} rows each", tokens, scan.rows());
+  });
 }
 
 }  // namespace
 
-void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& given, const ScanTensors& t) {
-  const ScanKernel scan = with_whole_products(given, call.on_gpu());
-  if (scan.of_tile) return launch_part(launch, with_all_columns(scan), t, {}, {});
+void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& scan, const ScanTensors& t) {
+  if (scan.of_tile) {
+    note_short_sequences(call, scan, launch);
+    return launch_part(launch, with_all_columns(scan), t, {}, {});
+  }
   const std::int64_t count = segments_of_scan(call, scan);
   note_chain(call, scan, count, launch);
   if (count > 1) return launch_segments(call, launch, scan, t, count);
