@@ -8,6 +8,7 @@
 #include "ops/linear/normalize.hpp"
 #include "ops/linear/recurrent.hpp"
 #include "ops/linear/scan_segments.hpp"
+#include "ops/linear/scan_short.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/rows.hpp"
 #include "ops/schema/gradient.hpp"
@@ -28,11 +29,11 @@ ScanKernel scan_of(const Call& c) {
 }
 
 // The gates of a call, summed inside chunks; no tensor where it has none.
-Tensor gate_sums(const Call& c, Launch& launch) {
+Tensor gate_sums(const Call& c, Launch& launch, std::optional<int> of_tile = {}) {
   if (!c.has("g") && !c.has("g_gamma")) return launch.scratch({0}, f32);
   const Tensor sums = launch.scratch(shape_of_heads(c.call()), f32);
-  launch(GateKernel{c.type_if("g"), c.type_if("g_gamma"), false, c.has("cu_seqlens")}, gate_sums_kernel,
-         {{"g", token_view(c.call(), "g")}, {"sums", sums}});
+  launch(GateKernel{c.type_if("g"), c.type_if("g_gamma"), false, c.has("cu_seqlens"), of_tile},
+         gate_sums_kernel, {{"g", token_view(c.call(), "g")}, {"sums", sums}});
   return sums;
 }
 
@@ -47,15 +48,15 @@ RecurrentKernel recurrent_of(const Call& c, const ScanKernel& scan, bool last) {
 void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result, bool last) {
   const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v");
   ScanKernel scan = scan_of(c);
-  scan.result = result, scan.last = last;
+  scan.result = result, scan.last = last, scan.of_tile = tile_of_short(c.call(), scan);
   const double scale = c.real("scale");
-  if (goes_by_token(c.call(), {.head = 40, .call = 12}))
+  if (!scan.of_tile && goes_by_token(c.call(), {.head = 40, .call = 12}))
     return launch(
         recurrent_of(c, scan, last), recurrent_kernel,
         {{"q", q}, {"k", k}, {"v", v}, {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
   scan.even = c.has("g_gamma") && !c.has("g");
   if (!scan.even) share_chunk_owners(c.call(), launch);
-  const Tensor sums = scan.even ? launch.scratch({0}, f32) : gate_sums(c, launch);
+  const Tensor sums = scan.even ? launch.scratch({0}, f32) : gate_sums(c, launch, tile_of_sums(scan));
   const auto state = [&](const char* name, bool has) { return has ? c.call().formed(name) : TensorRef(); };
   launch_scan(c.call(), launch, scan,
               {.q = q,
@@ -176,24 +177,26 @@ void run_backward_by_scans(const Call& c, Launch& launch) {
 
 void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout) {
   const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v");
-  const double scale = c.real("scale");
   ScanKernel scan = scan_of(c);
-  const std::int64_t heads = c.dim("heads"), all_heads = sequences_of(c.call()) * heads;
   share_chunk_owners(c.call(), launch);
   const Tensor sums = gate_sums(c, launch);
-  const Tensor states = launch.scratch(chunk_shape(c.call(), {heads, scan.d, scan.d_v}), scan.type),
+  const Tensor states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type);
-  launch(narrow(scan, all_heads, c.on_gpu()), scan_states_kernel,
-         {{"k", k}, {"v", v}, {"sums", sums}, {"states", states}});
   scan.last = c.has("dfinal_state");
-  launch(narrow(scan, all_heads, c.on_gpu()), scan_state_gradients_kernel,
-         {{"q", q},
-          {"k", k},
-          {"dout", dout},
-          {"sums", sums},
-          {"scale", scale},
-          {"dstates", dstates},
-          {"dv", token_view(c.call(), "dv")}});
+  const auto state = [&](const char* name, bool has) { return has ? c.call().formed(name) : TensorRef(); };
+  launch_states(c.call(), launch, scan,
+                {.q = q,
+                 .k = k,
+                 .v = v,
+                 .sums = sums,
+                 .dout = dout,
+                 .initial_state = state("initial_state", scan.first),
+                 .dfinal_state = state("dfinal_state", scan.last),
+                 .scale = c.real("scale"),
+                 .states = states,
+                 .dstates = dstates,
+                 .dv = token_view(c.call(), "dv"),
+                 .dinitial_state = state("dinitial_state", scan.first)});
   scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
   const Tensor dsums = launch.scratch(scan.gated ? shape_of_heads(c.call()) : Shape{0}, f32);
   launch(wide(scan, c.on_gpu()), scan_gradients_kernel,
@@ -204,7 +207,7 @@ void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout
           {"states", states},
           {"dstates", dstates},
           {"sums", sums},
-          {"scale", scale},
+          {"scale", c.real("scale")},
           {"dq", token_view(c.call(), "dq")},
           {"dk", token_view(c.call(), "dk")},
           {"dsums", dsums}});

@@ -118,6 +118,31 @@ TEST(Recurrences, OfScansInSegmentsAreThoseOfOnePass) {
   }
 }
 
+// So are gradients: states of chunks and their gradients are passed on in segments, from both ends.
+TEST(Recurrences, HaveGradientsInSegments) {
+  const auto results = [](DType type, Target target, const char* plan) {
+    const auto [q, k, v, beta, dout, g, state, dend] = delta_inputs(type);
+    choose_candidates(plan);
+    const LinearAttentionGradients linear =
+        linear_attention_backward(dout, q, k, v, {.g = g, .initial_state = state, .target = target}, dend);
+    const SsdGradients space = ssd_backward(dout, v, Tensor::random_uniform({2, 256, 2}, f32, 9, 0, 0.2),
+                                            Tensor::from<float>({-0.5, -0.1}), k, q, {.target = target});
+    choose_candidates("");
+    return std::vector<Tensor>{linear.dq, linear.dk, linear.dv, linear.dg, linear.dinitial_state,
+                               space.dx,  space.ddt, space.dB,  space.dC};
+  };
+  for (const Target target : {Target::interpreter(), Target::emulated_sm90()}) {
+    if (target == Target::emulated_sm90() && test_targets().size() == 1) continue;
+    const DType type = target == Target::emulated_sm90() ? bf16 : f32;
+    const std::vector<Tensor> expected =
+                                  results(type, target, "linear_attention_backward.0=0,ssd_backward.0=0"),
+                              by_segments =
+                                  results(type, target, "linear_attention_backward.0=2,ssd_backward.0=2");
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_LT(error_of(by_segments[i], expected[i]).norm, type == f32 ? 1e-4 : 2e-2) << target.name() << i;
+  }
+}
+
 // Gradients without gates, or with those of heads that are constants, by scans, as plans find those of many
 // heads on a GPU, are those by chunks.
 TEST(Recurrences, HaveGradientsThatAreScans) {

@@ -40,7 +40,9 @@ int ScanKernel::stages(int elements) const {
 
 std::int64_t ScanKernel::blocks_at_once() const { return (threads() > 0 ? 2 : 1) * gpu_processors; }
 
-int ScanKernel::threads() const { return type.bits() == 16 && features() <= 128 ? 128 : 0; }
+int ScanKernel::threads() const {
+  return type.bits() == 16 && features() <= 128 && rows() <= chunk_tokens_of_scan ? 128 : 0;
+}
 
 Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_seen) {
   return select(is_seen, score * exp(min(gi - gj, 0)), 0);
@@ -204,15 +206,18 @@ Kernel scan_kernel(const ScanKernel& c) {
     ScanInputs in(c);
     Sequences& s = in.s;
     const ScanArguments of(in);
-    grid(in.blocks(), in.heads, s.count(), {.threads = c.threads()}, [&](Index x, Index h, Index n) {
+    grid(in.blocks(), in.heads, in.parts(), {.threads = c.threads()}, [&](Index x, Index h, Index z) {
+      const auto part = in.part(z);
+      const Expr &n = part.n, &chunks = part.chunks;
       Expr column = x * c.block, key_head = in.key_head(h);
       Fragment state({c.features(), c.block}, f32, 0);
-      if (c.first) copy(of.start.slice(n, h).at(0, column), state);
+      if (c.first) copy(in.state(of.start, part, h).at(0, column), state);
+      std::optional<Var> share;
+      if (c.skip) share.emplace(of.shares(h));
       std::optional<GateTile> even;
       if (c.even) even.emplace(c).fill(of.sums(h), c.threads() > 0);
-      Expr chunks = ceildiv(s.length(n), c.rows());
       pipelined(chunks, {.stages = 2}, [&](Index step) {
-        Expr row = (c.reverse ? chunks - 1 - step : Expr(step)) * c.rows(),
+        Expr row = (c.reverse ? chunks - 1 - step : part.first + step) * c.rows(),
              last = c.reverse ? Expr(0) : in.last_row(n, row);
         ScanChunk own(in, even);
         copy(s.head(of.q, n, key_head).at(row), own.q);
@@ -227,12 +232,11 @@ Kernel scan_kernel(const ScanKernel& c) {
           copy(s.head(of.z, n, h).at(row, column), *gate);
         }
         Fragment o = own.outputs(state, of.scale);
-        own.finish(o, c.skip ? std::optional<Expr>(f32(of.shares(h))) : std::nullopt,
-                   gate ? &*gate : nullptr);
+        own.finish(o, share ? std::optional<Expr>(*share) : std::nullopt, gate ? &*gate : nullptr);
         own.store(o, s.head(of.out, n, h).at(row, column));
         own.pass(state, last);
       });
-      if (c.last) copy(state, of.end.slice(n, h).at(0, column));
+      if (c.last) copy(state, in.state(of.end, part, h).at(0, column));
     });
   });
 }
@@ -255,27 +259,28 @@ class StatesPass {
         states(c.alone ? k : output("states", in.states(), c.type)),
         v_new(c.by_feature ? output("v_new", in.columns(), c.type) : states),
         end(c.last ? output("final_state", in.ends(), f32) : states),
-        fades(c.alone && c.gated ? output("fades", {in.sequences, in.heads}, f32) : states) {
+        fades(c.alone && c.gated ? output("fades", in.fades(), f32) : states) {
     in.s.declare();
   }
 
   void run() const {
-    const Sequences& s = in.s;
-    grid(in.blocks(), in.heads, s.count(), {.threads = c.alone ? c.threads() : 0},
-         [&](Index x, Index h, Index n) {
+    grid(in.blocks(), in.heads, in.parts(), {.threads = c.alone ? c.threads() : 0},
+         [&](Index x, Index h, Index z) {
+           const auto part = in.part(z);
            Expr column = x * c.block;
            Fragment state({c.features(), c.block}, f32, 0);
            std::optional<Var> gates;
            if (c.alone && c.gated) gates.emplace(0.0f);
-           if (c.first) copy(start.slice(n, h).at(0, column), state);
+           if (c.first) copy(in.state(start, part, h).at(0, column), state);
            std::optional<GateTile> even;
            if (c.even) even.emplace(c).fill(sums(h), false);
            const int elements = c.rows() * (c.features() * (c.by_feature ? 2 : 1) + c.block);
-           pipelined(ceildiv(s.length(n), c.rows()), {.stages = c.stages(elements)}, [&](Index chunk) {
-             of_chunk({n, h, chunk, chunk * c.rows(), column}, state, even, gates ? &*gates : nullptr);
+           pipelined(part.chunks, {.stages = c.stages(elements)}, [&](Index step) {
+             Expr chunk = part.first + step;
+             of_chunk({part.n, h, chunk, chunk * c.rows(), column}, state, even, gates ? &*gates : nullptr);
            });
-           if (c.last) copy(state, end.slice(n, h).at(0, column));
-           if (gates) when(x == 0, [&] { fades(n, h) = exp(*gates); });
+           if (c.last) copy(state, in.state(end, part, h).at(0, column));
+           if (gates) when(x == 0, [&] { leave_fade(part, h, exp(*gates)); });
          });
   }
 
@@ -283,6 +288,13 @@ class StatesPass {
   struct Chunk {
     Expr n, h, chunk, row, column;
   };
+
+  void leave_fade(const ScanInputs::Part& part, const Expr& h, const Expr& fade) const {
+    if (c.divided)
+      fades(part.n, part.segment, h) = fade;
+    else
+      fades(part.n, h) = fade;
+  }
 
   void of_chunk(const Chunk& own, Fragment& state, std::optional<GateTile>& even, Var* all_gates) const {
     const Sequences& s = in.s;
@@ -344,40 +356,6 @@ class StatesPass {
 
 Kernel scan_states_kernel(const ScanKernel& c) {
   return kernel(instance_name("scan_states", c), [&] { StatesPass(c).run(); });
-}
-
-Kernel gate_sums_kernel(const GateKernel& c) {
-  constexpr int heads_of_tile = 32, rows = chunk_tokens_of_scan;
-  return kernel(instance_name("gate_sums", c), [&] {
-    Sequences s(c.packed);
-    Dim heads("heads");
-    Tensor sums = output("sums", s.shape({heads}), f32);
-    Tensor token = c.token ? input("g", s.shape({heads}), *c.token) : sums;
-    Tensor head = c.head ? input("g_gamma", {heads}, *c.head) : sums;
-    s.declare_chunks();
-    grid(ceildiv(heads, heads_of_tile), s.chunks(), s.parts(), [&](Index x, Index y, Index z) {
-      const auto [n, chunk] = s.place(y, z);
-      Expr row = chunk * rows, first = x * heads_of_tile;
-      s.leave_unless(n, row);
-      Shared tile({rows, heads_of_tile}, f32);
-      if (c.token)
-        copy(s.rows(token, n).at(row, first), tile);
-      else
-        fill(tile, 0);
-      parallel(heads_of_tile, [&](Index h) {
-        Var sum = 0.0f;
-        if (c.head) assert_that(head(first + h) <= 0, "g_gamma are logarithms of decays: at most 0");
-        serial(rows, [&](Index i) {
-          Expr at = c.reverse ? rows - 1 - i : Expr(i);
-          sum += tile(at, h);
-          if (c.head) sum += f32(head(first + h));
-          if (!c.reverse) assert_that(tile(at, h) <= 0, "g are logarithms of decays: at most 0");
-          tile(at, h) = sum;
-        });
-      });
-      copy(tile, s.rows(sums, n).at(row, first));
-    });
-  });
 }
 
 }  // namespace tegula::ops

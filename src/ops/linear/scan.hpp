@@ -31,15 +31,19 @@ struct ScanKernel {
   bool packed = false;
   // A processor has one block, whose loads run further ahead.
   bool deep = false;
-  // For scan_states_kernel: only the last state is wanted, and how much one before the first token fades.
+  // For scan_states_kernel: only the last state is wanted, and how much one before the first token fades; of
+  // gradients the first one.
   bool alone = false;
+  bool divided = false;             // sequences are divided into segments, which have states of their own
+  std::optional<int> of_tile = {};  // rows of a tile that holds whole sequences, for scan_short_kernel
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("gated", gated), labelled("even", even),
                       labelled("features", by_feature), labelled("grouped", grouped), labelled("ones", ones),
                       labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
                       labelled("reverse", reverse), labelled("first", first), labelled("last", last),
-                      labelled("packed", packed), labelled("deep", deep), labelled("alone", alone));
+                      labelled("packed", packed), labelled("deep", deep), labelled("alone", alone),
+                      labelled("divided", divided), labelled("rows", of_tile));
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;
@@ -49,7 +53,7 @@ struct ScanKernel {
   // How many blocks a GPU has at once.
   std::int64_t blocks_at_once() const;
   // Extents of tiles.
-  int rows() const { return chunk_tokens_of_scan; }
+  int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
   int features() const { return (d + 15) / 16 * 16; }
 };
 // With blocks for chunks that are independent, and for those of which `heads`, of all sequences, have a block
@@ -64,7 +68,8 @@ lang::Kernel scan_kernel(const ScanKernel& c);
 // k, v, [w, sums or g_gamma, weights, decays, initial_state] give states [, v_new, final_state]; with the
 // delta rule v is u, and v_new = u − w · state. `alone` they give final_state [, fades [sequences, heads]].
 lang::Kernel scan_states_kernel(const ScanKernel& c);
-// q, k, dout, [w, sums, scores, decays, dfinal_state, scale] give dstates, dv [, dinitial_state].
+// q, k, dout, [w, sums, scores, decays, dfinal_state, scale] give dstates, dv [, dinitial_state]. `alone` q,
+// dout, [sums,] scale give dinitial_state.
 lang::Kernel scan_state_gradients_kernel(const ScanKernel& c);
 // q, k, v, dout, states, dstates, [sums,] scale give dq, dk [, dsums], for every chunk by itself.
 lang::Kernel scan_gradients_kernel(const ScanKernel& c);
@@ -74,9 +79,11 @@ lang::Kernel scan_gradients_kernel(const ScanKernel& c);
 struct GateKernel {
   std::optional<DType> token, head;
   bool reverse = false, packed = false;
+  std::optional<int> of_tile = {};  // rows of a chunk, if not those of scans
+  int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
   auto fields() const {
     return std::tuple(labelled("token", token), labelled("head", head), labelled("reverse", reverse),
-                      labelled("packed", packed));
+                      labelled("packed", packed), labelled("rows", of_tile));
   }
 };
 // [g, g_gamma] give sums.

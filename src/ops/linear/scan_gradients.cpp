@@ -15,18 +15,19 @@ class StateGradients {
   explicit StateGradients(const ScanKernel& kernel) : c(kernel) { in.s.declare(); }
 
   void run() {
-    const Sequences& s = in.s;
-    grid(in.blocks(), in.heads, s.count(), {.threads = c.by_feature ? 0 : c.threads()},
-         [&](Index x, Index h, Index n) {
-           Expr column = x * c.block, chunks = ceildiv(s.length(n), c.rows()), key_head = in.key_head(h);
+    grid(in.blocks(), in.heads, in.parts(), {.threads = c.by_feature ? 0 : c.threads()},
+         [&](Index x, Index h, Index z) {
+           const auto part = in.part(z);
+           Expr column = x * c.block, key_head = in.key_head(h);
            Fragment dstate({c.features(), c.block}, f32, 0);
-           if (c.last) copy(dend.slice(n, h).at(0, column), dstate);
+           if (c.last) copy(in.state(dend, part, h).at(0, column), dstate);
            const int elements = c.rows() * (c.features() * (c.by_feature ? 3 : 2) + c.block);
-           pipelined(chunks, {.stages = c.stages(elements)}, [&](Index step) {
-             Expr chunk = chunks - 1 - step, row = chunk * c.rows();
-             pass({n, h, key_head, chunk, row, column, in.last_row(n, row)}, dstate);
+           pipelined(part.chunks, {.stages = c.stages(elements)}, [&](Index step) {
+             Expr chunk = part.first + part.chunks - 1 - step, row = chunk * c.rows();
+             const Place at{part.n, h, key_head, chunk, row, column, in.last_row(part.n, row)};
+             c.alone ? add_alone(at, dstate) : pass(at, dstate);
            });
-           if (c.first) copy(dstate, dstart.slice(n, h).at(0, column));
+           if (c.first) copy(dstate, in.state(dstart, part, h).at(0, column));
          });
   }
 
@@ -60,6 +61,27 @@ class StateGradients {
     copy(dvs, s.head(dv, at.n, at.h).at(at.row, at.column));
   }
 
+  // What a chunk adds to the gradient of the state before it.
+  void add_alone(const Place& at, Fragment& dstate) {
+    Shared qs({c.rows(), c.features()}, c.type), douts({c.rows(), c.block}, c.type),
+        scaled({c.rows(), c.block}, c.type);
+    GateTile gates(c);
+    copy(in.s.head(q, at.n, at.key_head).at(at.row), qs);
+    copy(in.s.head(dout, at.n, at.h).at(at.row, at.column), douts);
+    if (c.gated) gates.load(in.s.head(sums, at.n, at.h).at(at.row));
+    scale_results(douts, gates, scaled);
+    gates.age(dstate, at.last);
+    gemm(qs.T(), scaled, dstate);
+  }
+  void scale_results(const Shared& douts, const GateTile& gates, Shared& scaled) const {
+    Fragment gained({c.rows(), c.block}, f32);
+    parallel(gained, [&](Index i, Index j) {
+      Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
+      gained(i, j) = f32(douts(i, j)) * factor;
+    });
+    copy(gained, scaled);
+  }
+
   // What no product reads follows one, so that it runs beside it.
   void keep(const Place& at, const Tiles& t) {
     copy(t.rounded, in.s.chunk(dstates, at.n, at.chunk, at.h).at(0, at.column));
@@ -83,16 +105,12 @@ class StateGradients {
   // Scores have keys as rows, so that they are the left operand of the product with results' gradients, which
   // have a tile of their own where they are scaled: the copy engine brings only what nothing else writes.
   void fade_by_gates(const Place& at, Tiles& t, GateTile& gates, Fragment& dvs, Fragment& dstate) {
-    Fragment scores({c.rows(), c.rows()}, f32, 0), gained({c.rows(), c.block}, f32);
+    Fragment scores({c.rows(), c.rows()}, f32, 0);
     Shared scaled({c.rows(), c.block}, c.type);
     gemm(t.ks, t.qs.T(), scores);
     gemm(t.ks, t.rounded, dvs);
     keep(at, t);
-    parallel(gained, [&](Index i, Index j) {
-      Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
-      gained(i, j) = f32(t.douts(i, j)) * factor;
-    });
-    copy(gained, scaled);
+    scale_results(t.douts, gates, scaled);
     gates.age(dstate, at.last);
     gates.mask_of_keys(scores, *scale);
     gates.fade(dvs, at.last);
@@ -102,15 +120,15 @@ class StateGradients {
 
   const ScanKernel& c;
   ScanInputs in{c};
-  Tensor q = in.keys("q"), k = in.keys("k"), dout = input("dout", in.columns(), c.type);
+  Tensor q = in.keys("q"), k = c.alone ? q : in.keys("k"), dout = input("dout", in.columns(), c.type);
   Tensor given = c.by_feature ? input("scores", in.s.shape({in.heads, c.rows()}), c.type) : q;
   Tensor decays = c.by_feature ? in.decays() : q;
   Tensor w = c.by_feature ? input("w", in.s.shape({in.heads, c.d}), c.type) : k;
   Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
   Tensor dend = c.last ? input("dfinal_state", in.ends(), f32) : q;
   std::optional<Expr> scale = c.by_feature ? std::nullopt : std::optional<Expr>(scalar("scale", f32));
-  Tensor dstates = output("dstates", in.states(), c.type);
-  Tensor dv = output("dv", in.s.shape({in.heads, c.d_v - (c.ones ? 1 : 0)}), c.type);
+  Tensor dstates = c.alone ? q : output("dstates", in.states(), c.type);
+  Tensor dv = c.alone ? q : output("dv", in.s.shape({in.heads, c.d_v - (c.ones ? 1 : 0)}), c.type);
   Tensor dstart = c.first ? output("dinitial_state", in.ends(), f32) : dstates;
 };
 

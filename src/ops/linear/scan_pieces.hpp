@@ -9,7 +9,7 @@ struct ScanInputs {
   const ScanKernel& c;
   Sequences s{c.packed};
   lang::Dim key_heads{"key_heads"}, heads{"heads"};
-  LazyDim sequences{"sequences"}, chunks{"chunks"};
+  LazyDim sequences{"sequences"}, segments{"segments"}, chunks{"chunks"};
 
   explicit ScanInputs(const ScanKernel& kernel) : c(kernel) {}
 
@@ -25,7 +25,33 @@ struct ScanInputs {
   }
   lang::Tensor decays() const { return lang::input("decays", {s.batch, chunks, heads, c.d}, f32); }
   lang::Extents states() const { return {s.batch, chunks, heads, c.d, c.d_v}; }
-  lang::Extents ends() const { return {sequences, heads, c.d, c.d_v}; }
+  lang::Extents ends() const {
+    if (c.divided) return {sequences, segments, heads, c.d, c.d_v};
+    return {sequences, heads, c.d, c.d_v};
+  }
+  lang::Extents fades() const {
+    if (c.divided) return {sequences, segments, heads};
+    return {sequences, heads};
+  }
+  // The chunks that a block has of a sequence: all, or those of a segment. Segments have as many chunks each,
+  // but the last ones of a sequence, which may have none.
+  struct Part {
+    lang::Expr n, segment, first, chunks;
+  };
+  lang::Expr parts() const { return c.divided ? s.count() * lang::Expr(segments) : s.count(); }
+  Part part(const lang::Expr& z) const {
+    if (!c.divided) return {z, 0, 0, ceildiv(s.length(z), c.rows())};
+    // Divided once, not for every chunk.
+    lang::Expr count(segments);
+    lang::Var n = z / count, segment = z % count;
+    lang::Expr all = ceildiv(s.length(n), c.rows()), each = ceildiv(all, count);
+    lang::Var first = segment * each, chunks_of_part = max(min(each, all - first), 0);
+    return {n, segment, first, chunks_of_part};
+  }
+  // The state of a head, before the part or behind it.
+  lang::Tensor state(const lang::Tensor& t, const Part& part, const lang::Expr& h) const {
+    return c.divided ? t.slice(part.n, part.segment, h) : t.slice(part.n, h);
+  }
   lang::Expr blocks() const { return lang::ceildiv(c.d_v, c.block); }
   lang::Expr key_head(const lang::Expr& h) const { return h / (lang::Expr(heads) / key_heads); }
   lang::Expr last_row(const lang::Expr& n, const lang::Expr& row) const {

@@ -14,8 +14,18 @@ struct ScanTensors {
 // Runs scan_kernel over the sequences of a call, or over segments of them where that takes less time.
 void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& scan, const ScanTensors& tensors);
 
+// The states of chunks and their gradients, from the first token to the last and back.
+struct StateTensors {
+  TensorRef q, k, v, sums, dout, initial_state = {}, dfinal_state = {};
+  double scale = 1;
+  TensorRef states, dstates, dv, dinitial_state = {};
+};
+// Runs scan_states_kernel and scan_state_gradients_kernel, over segments where that takes less time.
+void launch_states(const BoundCall& call, Launch& launch, const ScanKernel& scan,
+                   const StateTensors& tensors);
+
 // ends [batch, segments, heads, d, d_v] [, fades [batch, segments, heads], initial_state] give starts, of the
-// shape of ends [, final_state].
+// shape of ends [, final_state]; in reverse from the last segment to the first.
 lang::Kernel scan_segments_kernel(const ScanKernel& c);
 
 // [batch, tokens, …] becomes [batch · segments, tokens / segments, …]; nothing where strides do not allow it.

@@ -2,6 +2,7 @@
 
 #include "ops/linear/maps.hpp"
 #include "ops/linear/scan_segments.hpp"
+#include "ops/linear/scan_short.hpp"
 #include "ops/schema/gradient.hpp"
 #include "ops/state_space/example.hpp"
 #include "ops/state_space/softplus.hpp"
@@ -30,24 +31,26 @@ ScanKernel scan_of(const Call& c) {
   return scan;
 }
 
-void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef& out, bool gate, bool last) {
-  ScanKernel scan = scan_of(c);
-  scan.weighted = true, scan.skip = c.has("D"), scan.gate = gate, scan.last = last;
+void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef& out, ScanKernel scan) {
+  scan.weighted = true, scan.skip = c.has("D");
   launch_scan(c.call(), launch, scan,
               {.q = token_view(c.call(), "C"),
                .k = token_view(c.call(), "B"),
                .v = token_view(c.call(), "x"),
-               .z = gate ? token_view(c.call(), "z") : TensorRef(),
+               .z = scan.gate ? token_view(c.call(), "z") : TensorRef(),
                .sums = steps.sums,
                .weights = steps.steps,
                .out = out,
                .initial_state = state_view(c, "initial_state"),
-               .final_state = last ? state_view(c, "final_state") : TensorRef()});
+               .final_state = scan.last ? state_view(c, "final_state") : TensorRef()});
 }
 
 void run(const Call& c, Launch& launch) {
-  run_scan(c, launch, form_steps(c.call(), launch, c->dt_softplus), token_view(c.call(), "out"), c.has("z"),
-           c->output_final_state);
+  ScanKernel scan = scan_of(c);
+  scan.gate = c.has("z"), scan.last = c->output_final_state;
+  scan.of_tile = tile_of_short(c.call(), scan);
+  run_scan(c, launch, form_steps(c.call(), launch, c->dt_softplus, tile_of_sums(scan)),
+           token_view(c.call(), "out"), scan);
 }
 
 // The gradients of a call, grid by grid.
@@ -64,7 +67,7 @@ class SsdBackward {
  private:
   // v and dy of the scan, and dz where results have gates.
   void complete_gradients() {
-    if (gate) run_scan(c, launch, steps, y, false, false);
+    if (gate) run_scan(c, launch, steps, y, scan);
     launch(products, step_values_kernel,
            {{"x", x},
             {"steps", steps.steps},
@@ -78,25 +81,20 @@ class SsdBackward {
   }
 
   void differentiate_states() {
-    const std::int64_t all_heads = sequences_of(c.call()) * c.dim("heads");
-    launch(narrow(scan, all_heads, c.on_gpu()), scan_states_kernel,
-           {{"k", k},
-            {"v", v},
-            {"sums", steps.sums},
-            {"initial_state", state_view(c, "initial_state")},
-            {"states", states}});
-    ScanKernel backwards = scan;
-    backwards.last = c.has("dfinal_state");
-    launch(narrow(backwards, all_heads, c.on_gpu()), scan_state_gradients_kernel,
-           {{"q", q},
-            {"k", k},
-            {"dout", dy},
-            {"sums", steps.sums},
-            {"scale", 1.0},
-            {"dfinal_state", state_view(c, "dfinal_state")},
-            {"dstates", dstates},
-            {"dv", dv},
-            {"dinitial_state", scan.first ? state_view(c, "dinitial_state") : TensorRef()}});
+    ScanKernel passes = scan;
+    passes.last = c.has("dfinal_state");
+    launch_states(c.call(), launch, passes,
+                  {.q = q,
+                   .k = k,
+                   .v = v,
+                   .sums = steps.sums,
+                   .dout = dy,
+                   .initial_state = state_view(c, "initial_state"),
+                   .dfinal_state = state_view(c, "dfinal_state"),
+                   .states = states,
+                   .dstates = dstates,
+                   .dv = dv,
+                   .dinitial_state = scan.first ? state_view(c, "dinitial_state") : TensorRef()});
   }
 
   void differentiate_chunks() {

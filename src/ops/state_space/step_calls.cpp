@@ -5,11 +5,11 @@
 
 namespace tegula::ops {
 
-Steps form_steps(const BoundCall& call, Launch& launch, bool softplus) {
+Steps form_steps(const BoundCall& call, Launch& launch, bool softplus, std::optional<int> of_tile) {
   share_chunk_owners(call, launch);
   Steps result{launch.scratch(shape_of_heads(call), f32), launch.scratch(shape_of_heads(call), f32)};
-  launch(StepsKernel{call.type("dt"), call.has("dt_bias"), softplus, call.has("cu_seqlens")}, steps_kernel,
-         {{"dt", token_view(call, "dt")}, {"steps", result.steps}, {"sums", result.sums}});
+  launch(StepsKernel{call.type("dt"), call.has("dt_bias"), softplus, call.has("cu_seqlens"), of_tile},
+         steps_kernel, {{"dt", token_view(call, "dt")}, {"steps", result.steps}, {"sums", result.sums}});
   return result;
 }
 

@@ -8,7 +8,8 @@ using namespace lang;
 using lang::Tensor;
 
 Kernel steps_kernel(const StepsKernel& c) {
-  constexpr int heads_of_tile = 32, rows = chunk_tokens_of_scan;
+  constexpr int heads_of_tile = 32;
+  const int rows = c.rows();
   return kernel(instance_name("ssd_steps", c), [&] {
     Sequences s(c.packed);
     Dim heads("heads");
@@ -16,20 +17,24 @@ Kernel steps_kernel(const StepsKernel& c) {
     Tensor bias = c.bias ? input("dt_bias", {heads}, f32) : rates;
     Tensor steps = output("steps", s.shape({heads}), f32), sums = output("sums", s.shape({heads}), f32);
     s.declare_chunks();
-    grid(ceildiv(heads, heads_of_tile), s.chunks(), s.parts(), [&](Index x, Index y, Index z) {
-      const auto [n, chunk] = s.place(y, z);
+    grid(ceildiv(heads, heads_of_tile), s.chunks(rows), s.parts(), [&](Index x, Index y, Index z) {
+      const auto [n, chunk] = s.place(y, z, rows);
       Expr row = chunk * rows, first = x * heads_of_tile;
       s.leave_unless(n, row);
       Shared tile({rows, heads_of_tile}, f32), sum_tile({rows, heads_of_tile}, f32);
       copy(s.rows(dt, n).at(row, first), tile);
+      // What no token has of another is formed beside each other: the sums wait for shared memory alone.
+      parallel(tile, [&](Index i, Index h) {
+        Var raw = c.bias ? tile(i, h) + bias(first + h) : Expr(tile(i, h));
+        Var step = c.softplus ? softplus(raw) : Expr(raw), gate = step * rates(first + h);
+        assert_that(gate <= 0, "dt and A give logarithms of decays: at most 0");
+        tile(i, h) = step;
+        sum_tile(i, h) = gate;
+      });
       parallel(heads_of_tile, [&](Index h) {
         Var sum = 0.0f;
         serial(rows, [&](Index i) {
-          Expr raw = c.bias ? tile(i, h) + bias(first + h) : Expr(tile(i, h));
-          Expr step = c.softplus ? softplus(raw) : raw, gate = step * rates(first + h);
-          assert_that(gate <= 0, "dt and A give logarithms of decays: at most 0");
-          sum += gate;
-          tile(i, h) = step;
+          sum += sum_tile(i, h);
           sum_tile(i, h) = sum;
         });
       });

@@ -7,18 +7,21 @@ namespace tegula::ops {
 struct StepsKernel {
   DType dt = f32;
   bool bias = false, softplus = false, packed = false;
+  std::optional<int> of_tile = {};  // rows of a chunk, if not those of scans
+  int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
   auto fields() const {
-    return std::tuple(dt, labelled("bias", bias), labelled("softplus", softplus), labelled("packed", packed));
+    return std::tuple(dt, labelled("bias", bias), labelled("softplus", softplus), labelled("packed", packed),
+                      labelled("rows", of_tile));
   }
 };
 // dt, A [, dt_bias] give steps [batch, tokens, heads], and sums: of steps · A inside chunks.
 lang::Kernel steps_kernel(const StepsKernel& c);
 
-// Steps and their sums of a call with dt, A [, dt_bias].
+// Steps and their sums of a call with dt, A [, dt_bias]; of chunks of so many rows, if not those of scans.
 struct Steps {
   Tensor steps, sums;
 };
-Steps form_steps(const BoundCall& call, Launch& launch, bool softplus);
+Steps form_steps(const BoundCall& call, Launch& launch, bool softplus, std::optional<int> of_tile = {});
 
 struct StepProductsKernel {
   DType type = f32, dt = f32;
