@@ -75,29 +75,6 @@ void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& ca
   point.use = slowest.use;
 }
 
-// What a call has to do: arithmetic of the kind of its products, bytes, and special functions.
-struct PointWork {
-  double flops = 0, bytes = 0, special = 0;
-  std::string kind = {};
-};
-
-// The best of a map; products of different types have rates of their own.
-struct Rates {
-  std::map<std::string, double> flops;
-  double bytes = 0, least_seconds = 1e30;
-
-  void add(const PointWork& work, double seconds) {
-    double& own = flops[work.kind];
-    own = std::max(own, work.flops / seconds);
-    bytes = std::max(bytes, work.bytes / seconds);
-    least_seconds = std::min(least_seconds, seconds);
-  }
-  double seconds_of(const PointWork& work, const Machine& machine) const {
-    return std::max({work.flops / flops.at(work.kind), work.bytes / bytes, least_seconds,
-                     work.special / machine.special_functions});
-  }
-};
-
 // Adds what the kernels of `calls` compute: special functions, and the type of most products.
 void add_counts(const RecordedCalls& calls, Machine machine, PointWork& work) {
   machine.is_gpu = false;  // only counted: no text is made
@@ -221,6 +198,21 @@ void try_point(MapPoint& point, const Visit& visit) {
 }
 
 }  // namespace
+
+void Rates::add(const PointWork& work, double seconds) {
+  double& own = flops[work.kind];
+  own = std::max(own, work.flops / seconds);
+  if (work.bytes / seconds > bytes) bytes = work.bytes / seconds, seconds_of_bytes = seconds;
+  least_seconds = std::min(least_seconds, seconds);
+}
+
+double Rates::seconds_of(const PointWork& work, const Machine& machine) const {
+  // Of the call with the best rate, the rest.
+  const double alone = seconds_of_bytes - least_seconds,
+               behind_launch = alone > 0 ? work.bytes * alone / (bytes * seconds_of_bytes) : 0;
+  return std::max({work.flops / flops.at(work.kind), work.bytes / bytes, least_seconds + behind_launch,
+                   work.special / machine.special_functions});
+}
 
 std::vector<std::size_t> Map::cliffs() const {
   const std::size_t width = calls->columns.size();

@@ -42,6 +42,18 @@ TEST_F(Maps, NotesExplainWhatIsSlowerAndRefusalsAreNoNeighbours) {
   EXPECT_TRUE(map.cliffs().empty());
 }
 
+// A call of 1 ms for nothing and one of 11 ms for 100 bytes: 20 bytes take 2 ms and what nothing takes.
+TEST(RatesOfMaps, BytesComeAfterTheShortestCall) {
+  Rates rates;
+  const auto bytes = [](double count) { return PointWork{.flops = 1e-9, .bytes = count}; };
+  rates.add(bytes(0), 0.001), rates.add(bytes(100), 0.011), rates.add(bytes(20), 0.009);
+  const Machine& machine = tegula::machine("h100");
+  EXPECT_NEAR(rates.seconds_of(bytes(0), machine), 0.001, 1e-9);
+  EXPECT_NEAR(rates.seconds_of(bytes(20), machine), 0.003, 1e-9);
+  EXPECT_NEAR(rates.seconds_of(bytes(100), machine), 0.011, 1e-9);
+  EXPECT_NEAR(rates.seconds_of(bytes(1000), machine), 0.11, 1e-9) << "no rate above the best";
+}
+
 TEST_F(Maps, AreDrawnWithAFieldForEachCall) {
   map.points.assign(6, using_of_best(0.5));
   map.points[5].refusal = "k has to be \"even\" & positive";
