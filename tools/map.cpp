@@ -203,15 +203,16 @@ void Rates::add(const PointWork& work, double seconds) {
   double& own = flops[work.kind];
   own = std::max(own, work.flops / seconds);
   if (work.bytes / seconds > bytes) bytes = work.bytes / seconds, seconds_of_bytes = seconds;
-  least_seconds = std::min(least_seconds, seconds);
+  if (seconds < least_seconds) least_seconds = seconds, least_bytes = work.bytes;
 }
 
 double Rates::seconds_of(const PointWork& work, const Machine& machine) const {
-  // Of the call with the best rate, the rest.
-  const double alone = seconds_of_bytes - least_seconds,
-               behind_launch = alone > 0 ? work.bytes * alone / (bytes * seconds_of_bytes) : 0;
-  return std::max({work.flops / flops.at(work.kind), work.bytes / bytes, least_seconds + behind_launch,
-                   work.special / machine.special_functions});
+  // The shortest call of a map of long ones is no launch, but bytes.
+  const double launch = std::clamp(least_seconds - least_bytes / bytes, 0.0, machine.launch_seconds),
+               alone = std::max(seconds_of_bytes - launch, 0.0),
+               behind_launch = work.bytes * alone / (bytes * seconds_of_bytes);
+  return std::max({work.flops / flops.at(work.kind), work.bytes / bytes, least_seconds,
+                   launch + behind_launch, work.special / machine.special_functions});
 }
 
 std::vector<std::size_t> Map::cliffs() const {

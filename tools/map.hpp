@@ -53,12 +53,12 @@ struct PointWork {
   std::string kind = {};
 };
 
-// The best of a map; products of different types have rates of their own. The shortest call is all launch,
-// first loads and last stores: others take as long before and after their bytes, not beside them.
+// The best of a map; products of different types have rates of their own. What the shortest call takes beside
+// its bytes, at most a launch of the machine, others take before and after their bytes, not beside them.
 struct Rates {
   std::map<std::string, double> flops;
   double bytes = 0, seconds_of_bytes = 0;  // the best rate, and how long that call took
-  double least_seconds = 1e30;
+  double least_seconds = 1e30, least_bytes = 0;
 
   void add(const PointWork& work, double seconds);
   double seconds_of(const PointWork& work, const Machine& machine) const;

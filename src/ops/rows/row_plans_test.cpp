@@ -45,15 +45,19 @@ TEST(RowPlans, GiveCutRowsAsManyWarpsAsHavePieces) {
   EXPECT_EQ(threads_with_pieces(513, {2, 3, 4}), 288);
   EXPECT_EQ(threads_with_pieces(1025, {2, 3, 4}), 352) << "544 threads would be too many";
   EXPECT_EQ(threads_with_pieces(4096, {2, 3, 4}), 0);
-  EXPECT_EQ(threads_of_cut_tile(1, 4096, true), std::nullopt);
-  EXPECT_EQ(threads_of_cut_tile(2, 2049, true), std::nullopt);
-  EXPECT_EQ(threads_of_cut_tile(1, 4097, false), std::nullopt);
+  EXPECT_EQ(threads_of_cut_tile(1, 4096, 2, true), std::nullopt);
+  EXPECT_EQ(threads_of_cut_tile(2, 8193, 2, true), std::nullopt);
+  EXPECT_EQ(threads_of_cut_tile(1, 4097, 2, false), std::nullopt);
+  EXPECT_EQ(threads_of_cut_tile(1, 4097, 1, true), std::nullopt) << "few elements";
   EXPECT_EQ(threads_of_cut_row(16385, true), 96);
-  EXPECT_EQ(threads_of_cut_row(16385, true, 2), 288);
+  EXPECT_EQ(threads_of_cut_row(16385, true, 2), 160);
   EXPECT_EQ(threads_of_cut_row(16384, true), std::nullopt);
   EXPECT_TRUE(has(kernel_of("layer_norm", of_norm(64, 4097)), "_threads288"));
-  EXPECT_TRUE(has(kernel_of("softmax", {{"x", rows(64, 4097)}}), "_threads288"));
-  EXPECT_FALSE(has(kernel_of("softmax", {{"x", rows(64, 4096)}}), "_threads"));
+  EXPECT_TRUE(has(kernel_of("softmax", {{"x", rows(64, 8193)}}), "_threads352"));
+  EXPECT_TRUE(
+      has(kernel_of("softmax_backward", {{"dout", rows(64, 4097)}, {"x", rows(64, 4097)}}), "_threads288"));
+  for (const std::int64_t features : {4096, 4097, 8192})
+    EXPECT_FALSE(has(kernel_of("softmax", {{"x", rows(64, features)}}), "_threads")) << features;
 }
 
 // Only rows of x begin anywhere; the weight is a row that begins where words do.
