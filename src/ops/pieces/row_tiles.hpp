@@ -25,8 +25,8 @@ inline int rows_of_tile(int planned, int row_elements) {
 // The power of two up to so many rows, of which a GPU's threads have equal parts of a tile.
 inline int whole_power(int rows) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(rows))); }
 
-// A GPU's block has so many of the shortest rows that each of its threads has pieces of its own: of 16 rows of
-// 8 features, one for every eighth.
+// A GPU's block has so many of the shortest rows that each of its threads has pieces of its own: of 16 rows
+// of 8 features, one for every eighth.
 inline constexpr int fewest_elements_of_tile = 2048;
 
 // Rows of about so many elements together. Where a GPU's rows end within pieces of 16 bytes, of which a

@@ -19,8 +19,8 @@ using lang::Tensor;
 
 // Whole rows, which a block of a GPU holds in registers.
 struct HeldRows {
-  int rows = 1, classes = 1;       // of a tile
-  std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
+  int rows = 1, classes = 1;        // of a tile
+  std::optional<int> spread = {};   // threads of each CTA that holds a part of the row
   std::optional<int> columns = {};  // of a tile that has no whole rows
   auto fields() const {
     return std::tuple(joined("t", rows, classes), labelled("spread", spread), labelled("columns", columns));

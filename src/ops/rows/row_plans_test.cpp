@@ -31,8 +31,7 @@ TEST(RowPlans, GiveEachThreadPiecesOfShortRows) {
 
 TEST(RowPlans, OfCastsKnowRowsShorterThanAGroup) {
   const auto kernel = [](std::int64_t features, const char* scaling) {
-    return kernel_of("cast_fp8", {{"x", rows(256, features)}},
-                     {{"scaling", std::string(scaling)}});
+    return kernel_of("cast_fp8", {{"x", rows(256, features)}}, {{"scaling", std::string(scaling)}});
   };
   for (const char* scaling : {"token", "block"}) {
     EXPECT_TRUE(has(kernel(20, scaling), "_narrow20"));
