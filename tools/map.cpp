@@ -75,33 +75,6 @@ void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& ca
   point.use = slowest.use;
 }
 
-// What a call has to do: arithmetic of the kind of its products, bytes, and special functions.
-struct PointWork {
-  double flops = 0, bytes = 0, special = 0;
-  std::string kind = {};
-};
-
-// The best of a map; products of different types have rates of their own.
-struct Rates {
-  std::map<std::string, double> flops;
-  double bytes = 0, least_seconds = 1e30;
-
-  void add(const PointWork& work, double seconds) {
-    double& own = flops[work.kind];
-    own = std::max(own, work.flops / seconds);
-    bytes = std::max(bytes, work.bytes / seconds);
-    least_seconds = std::min(least_seconds, seconds);
-  }
-  // No call does its work before it has started, nor does the first byte come at once: what the shortest call
-  // takes for that, up to a launch and two ways to memory, comes first.
-  double seconds_of(const PointWork& work, const Machine& machine) const {
-    constexpr double start_of_grid = 5e-6;
-    const double start = machine.is_gpu ? std::min(least_seconds, start_of_grid) : 0;
-    return start + std::max({work.flops / flops.at(work.kind), work.bytes / bytes, least_seconds - start,
-                             work.special / machine.special_functions});
-  }
-};
-
 // Adds what the kernels of `calls` compute: special functions, and the type of most products.
 void add_counts(const RecordedCalls& calls, Machine machine, PointWork& work) {
   machine.is_gpu = false;  // only counted: no text is made
@@ -225,6 +198,22 @@ void try_point(MapPoint& point, const Visit& visit) {
 }
 
 }  // namespace
+
+void Rates::add(const PointWork& work, double seconds) {
+  double& own = flops[work.kind];
+  own = std::max(own, work.flops / seconds);
+  if (work.bytes / seconds > bytes) bytes = work.bytes / seconds, seconds_of_bytes = seconds;
+  if (seconds < least_seconds) least_seconds = seconds, least_bytes = work.bytes;
+}
+
+double Rates::seconds_of(const PointWork& work, const Machine& machine) const {
+  // The shortest call of a map of long ones is no launch, but bytes.
+  const double launch = std::clamp(least_seconds - least_bytes / bytes, 0.0, machine.launch_seconds),
+               alone = std::max(seconds_of_bytes - launch, 0.0),
+               behind_launch = work.bytes * alone / (bytes * seconds_of_bytes);
+  return std::max({work.flops / flops.at(work.kind), work.bytes / bytes, least_seconds,
+                   launch + behind_launch, work.special / machine.special_functions});
+}
 
 std::vector<std::size_t> Map::cliffs() const {
   const std::size_t width = calls->columns.size();

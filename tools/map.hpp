@@ -1,10 +1,12 @@
 // Maps of an operator: calls between and around its examples, each compared with its neighbours. Calls are
 // measured if they can run; for a GPU on a machine without one, their plans are compared.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
 #include "ops/schema/table.hpp"
+#include "tegula/analyze.hpp"
 
 namespace tegula::tool {
 
@@ -45,6 +47,23 @@ struct MapSample {
 Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, MapSample sample);
 Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target,
                 MapSample sample);
+
+// What a call has to do: arithmetic of the kind of its products, bytes, and special functions.
+struct PointWork {
+  double flops = 0, bytes = 0, special = 0;
+  std::string kind = {};
+};
+
+// The best of a map; products of different types have rates of their own. What the shortest call takes beside
+// its bytes, at most a launch of the machine, others take before and after their bytes, not beside them.
+struct Rates {
+  std::map<std::string, double> flops;
+  double bytes = 0, seconds_of_bytes = 0;  // the best rate, and how long that call took
+  double least_seconds = 1e30, least_bytes = 0;
+
+  void add(const PointWork& work, double seconds);
+  double seconds_of(const PointWork& work, const Machine& machine) const;
+};
 
 // A heat map, and the same with all numbers and notes.
 std::string picture_of(const Map& map);

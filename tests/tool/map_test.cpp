@@ -42,6 +42,30 @@ TEST_F(Maps, NotesExplainWhatIsSlowerAndRefusalsAreNoNeighbours) {
   EXPECT_TRUE(map.cliffs().empty());
 }
 
+PointWork bytes(double count) { return {.flops = 1e-9, .bytes = count}; }
+
+// A call of 1 µs for nothing and one of 11 µs for 100 bytes: 20 bytes take 2 µs and what nothing takes.
+TEST(RatesOfMaps, BytesComeAfterTheShortestCall) {
+  const Machine& machine = tegula::machine("h100");
+  Rates rates;
+  rates.add(bytes(0), 1e-6), rates.add(bytes(100), 11e-6), rates.add(bytes(20), 9e-6);
+  EXPECT_NEAR(rates.seconds_of(bytes(0), machine), 1e-6, 1e-9);
+  EXPECT_NEAR(rates.seconds_of(bytes(20), machine), 3e-6, 1e-9);
+  EXPECT_NEAR(rates.seconds_of(bytes(100), machine), 11e-6, 1e-9);
+  EXPECT_NEAR(rates.seconds_of(bytes(1000), machine), 110e-6, 1e-9) << "no rate above the best";
+}
+
+// Of calls with many bytes each, none is all launch, and of slow ones no more than that is.
+TEST(RatesOfMaps, TheShortestOfLongCallsIsNoLaunch) {
+  const Machine& machine = tegula::machine("h100");
+  Rates rates, slow;
+  rates.add(bytes(100), 100e-6), rates.add(bytes(200), 190e-6);
+  EXPECT_NEAR(rates.seconds_of(bytes(100), machine), 100e-6, 6e-6);
+  slow.add(bytes(1), 100e-6), slow.add(bytes(2000), 200e-6);
+  EXPECT_NEAR(slow.seconds_of(bytes(2000), machine), 200e-6, 1e-9);
+  EXPECT_LT(slow.seconds_of(bytes(1000), machine), 110e-6);
+}
+
 TEST_F(Maps, AreDrawnWithAFieldForEachCall) {
   map.points.assign(6, using_of_best(0.5));
   map.points[5].refusal = "k has to be \"even\" & positive";

@@ -70,8 +70,8 @@ std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters, 
   constexpr std::int64_t of_round = 8 * ctas_of_held_row;  // elements of a piece of a thread of every CTA
   if (!has_clusters || !ends_within_piece(features)) return std::nullopt;
   const std::int64_t pieces = (features + of_round - 1) / of_round;
-  const int threads =
-      tensors > 1 ? threads_with_pieces(pieces, {2, 1}) : threads_with_pieces(pieces, {3, 2, 1, 4});
+  // With one piece a thread does more beside it than for it.
+  const int threads = tensors > 1 ? threads_with_pieces(pieces, {2}) : threads_with_pieces(pieces, {3, 2, 4});
   return threads > 0 ? std::optional(threads) : std::nullopt;
 }
 

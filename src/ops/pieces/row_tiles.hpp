@@ -25,8 +25,8 @@ inline int rows_of_tile(int planned, int row_elements) {
 // The power of two up to so many rows, of which a GPU's threads have equal parts of a tile.
 inline int whole_power(int rows) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(rows))); }
 
-// A GPU's block has so many of the shortest rows that each of its threads has pieces of its own: of 16 rows of
-// 8 features, one for every eighth.
+// A GPU's block has so many of the shortest rows that each of its threads has pieces of its own: of 16 rows
+// of 8 features, one for every eighth.
 inline constexpr int fewest_elements_of_tile = 2048;
 
 // Rows of about so many elements together. Where a GPU's rows end within pieces of 16 bytes, of which a
@@ -55,10 +55,12 @@ inline int threads_with_pieces(std::int64_t pieces, std::initializer_list<int> n
   }
   return static_cast<int>(result);
 }
-// Of a tile of one row that ends within a piece; of others the compiler chooses.
-inline std::optional<int> threads_of_cut_tile(int rows, int row_elements, bool on_gpu) {
-  constexpr int piece = 8;
+// Of a tile of one row of some tensors that ends within a piece. Of others the compiler chooses, and of few
+// elements, too: blocks of few warps with more pieces each cover for each other.
+inline std::optional<int> threads_of_cut_tile(int rows, int row_elements, int tensors, bool on_gpu) {
+  constexpr int piece = 8, few_elements = 8192;
   if (!on_gpu || rows > 1 || row_elements % piece == 0) return std::nullopt;
+  if (tensors * row_elements <= few_elements) return std::nullopt;
   const int threads = threads_with_pieces((row_elements + piece - 1) / piece, {2, 3, 4});
   return threads > 0 ? std::optional(threads) : std::nullopt;
 }

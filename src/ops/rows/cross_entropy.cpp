@@ -19,13 +19,11 @@ using lang::Tensor;
 
 // Whole rows, which a block of a GPU holds in registers.
 struct HeldRows {
-  int rows = 1, classes = 1;       // of a tile
-  std::optional<int> spread = {};  // threads of each CTA that holds a part of the row
+  int rows = 1, classes = 1;        // of a tile
+  std::optional<int> spread = {};   // threads of each CTA that holds a part of the row
   std::optional<int> columns = {};  // of a tile that has no whole rows
-  std::optional<int> threads = {};
   auto fields() const {
-    return std::tuple(joined("t", rows, classes), labelled("spread", spread), labelled("columns", columns),
-                      labelled("threads", threads));
+    return std::tuple(joined("t", rows, classes), labelled("spread", spread), labelled("columns", columns));
   }
   int width() const { return columns.value_or(classes); }
 };
@@ -37,8 +35,8 @@ std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longe
     const auto threads = threads_of_cut_row(classes, has_copy_engine(c.call()));
     return gives_gradient<Op> && threads ? std::optional(HeldRows{1, classes, threads}) : std::nullopt;
   }
-  const int rows = rows_of_tile(whole_power(rows_of_plan(elements, classes, true)), classes);
-  return HeldRows{rows, classes, {}, {}, threads_of_cut_tile(rows, classes, true)};
+  const int rows = whole_power(rows_of_plan(elements, classes, true));
+  return HeldRows{rows_of_tile(rows, classes), classes};
 }
 
 struct LossInstance {
@@ -164,7 +162,7 @@ struct Loss {
   void in_tiles() const {
     const HeldRows& tile = *c.tile;
     if (tile.spread) check_labels_before(labels, ignored, tile.classes);
-    grid(ceildiv(rows, tile.rows), options_of_held_rows(tile.spread, tile.threads), [&](Index block) {
+    grid(ceildiv(rows, tile.rows), options_of_held_rows(tile.spread), [&](Index block) {
       const Expr row = block * tile.rows;
       const TileLabels own(tile, labels, row, ignored);
       Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32), most = reduce_max(x);

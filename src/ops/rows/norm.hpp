@@ -105,7 +105,7 @@ NormInstance<Op> norm_plan(const Bound<Op>& c) {
     return made.spread ? made : in_pieces(made, c, 1);
   }
   made.rows = rows_of_tile(rows_of_plan(elements, made.dim, c.on_gpu()), made.dim);
-  made.threads = threads_of_cut_tile(made.rows, made.dim, c.on_gpu()).value_or(0);
+  made.threads = threads_of_cut_tile(made.rows, made.dim, made.weight ? 2 : 1, c.on_gpu()).value_or(0);
   return made;
 }
 

@@ -50,7 +50,7 @@ SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   int rows = rows_of_plan(8192, dim, c.on_gpu());
   if (c.on_gpu() && tensors > 1) rows = whole_power(rows);
   rows = rows_of_tile(rows, dim);
-  return {c.type("x"), dim, rows, {}, {}, {}, threads_of_cut_tile(rows, dim, c.on_gpu())};
+  return {c.type("x"), dim, rows, {}, {}, {}, threads_of_cut_tile(rows, dim, tensors, c.on_gpu())};
 }
 
 // Every row x becomes exp(x − largest), and the sum of these is given back.
