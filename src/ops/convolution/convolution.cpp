@@ -46,12 +46,13 @@ void choose_copies(const Bound<Op>& c, const ConvShape& s, ConvKernel& t) {
   const bool back = t.pass == ConvPass::input_gradient;
   if (!has_copy_engine(c.call()) || t.grouped || t.pass == ConvPass::weight_gradient) return;
   const auto is_even = [&](std::int64_t channels) { return channels * t.type.bytes() % bytes_of_piece == 0; };
+  // Boxes of half a step along k are slower than copies with zeros.
+  const std::int64_t seen = back ? s.features : s.channels;
   // Weights of a gradient have rows of the channels that result.
   const bool is_known = !t.phases || (s.stride <= 16 && s.stride_h() <= 16);
   t.pad_from = t.windows && t.compute.bits() == 16 && is_known &&
-               (!is_even(back ? s.features : s.channels) || !is_even(s.channels));
-  t.pad_to = !is_even(back ? s.channels : s.features) && !t.phases_of_to() &&
-             (t.pad_from || is_even(back ? s.features : s.channels));
+               (!is_even(seen) || seen < 16 || !is_even(s.channels));
+  t.pad_to = !is_even(back ? s.channels : s.features) && !t.phases_of_to() && (t.pad_from || is_even(seen));
 }
 
 // Whether tiles of so many channels end with those of a group.

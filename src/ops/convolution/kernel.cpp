@@ -89,7 +89,7 @@ struct Program : ConvPixels {
     const Taps of_d = taps_of(at.d, taps_d, padding_d, stride),
                of_h = taps_of(at.h, taps_h, padding_h, stride_h),
                of_w = taps_of(at.w, taps_w, padding_w, stride);
-    Expr steps = ceildiv(inner, c.k);
+    Expr steps = ceildiv(c.pad_from ? given_channels : inner, c.k);
     const bool back = c.pass == ConvPass::input_gradient;
     pipelined(of_d.count * of_h.count * of_w.count * steps, {.stages = 4}, [&](Index step) {
       Expr number = step / steps, channel = step % steps * c.k;

@@ -86,8 +86,10 @@ void ConvPixels::window_of_phase(Shared& tile, const Pixel& first, const Tap& ta
        w = tap.w * dilation - padding_w;
   Expr plane = select(d >= 0 && d < depth, first.image * depth + d, -1), own = channels / groups;
   // Counted in pieces, of which all ranges of channels consist if pixels do: boxes begin at whole ones.
-  const int piece = c.pad_from ? c.k : c.whole_pieces ? static_cast<int>(bytes_of_piece) / c.type.bytes() : 1;
-  Expr begin = (floormod(w, stride) * (channels / piece) + group * (own / piece)) * piece;
+  const int piece = c.whole_pieces ? static_cast<int>(bytes_of_piece) / c.type.bytes() : 1;
+  Expr phase = floormod(w, stride);
+  Expr begin = c.pad_from ? phase * ceildiv(given_channels, c.k) * c.k
+                          : (phase * (channels / piece) + group * (own / piece)) * piece;
   Expr row = first.h + floordiv(h, stride_h), column = first.w + floordiv(w, stride);
   if (c.images > 1) {
     const Tensor of_phase = c.whole

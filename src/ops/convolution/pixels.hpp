@@ -18,7 +18,8 @@ struct ConvPixels {
                                           : lang::input("from", {lang::Dim("pixels"), wide}, c.type);
 
   // Of pixels as tiles read them.
-  lang::Expr channels = padded_channels(c.phases_of_from() ? wide / stride : lang::Expr(wide));
+  lang::Expr given_channels = c.phases_of_from() ? wide / stride : lang::Expr(wide);
+  lang::Expr channels = padded_channels(given_channels);
   lang::Tensor from = c.pad_from ? padded_pixels() : given;
 
   explicit ConvPixels(const ConvKernel& instance);
