@@ -180,6 +180,25 @@ TEST(CopiesInLoops, NotOfTensorsThatAreWrittenNorOfTilesThatOthersRead) {
   EXPECT_EQ(copies(turned), 1);
 }
 
+// Of a loop that looks at neighbours, each element is read as often as there are places.
+TEST(CopiesInLoops, NotWhereALoopReadsManyPlaces) {
+  for (const int places : {1, 4, 5, 9}) {
+    const lang::Kernel program = over_rows(f32, [&](Tensor& x, Tensor& out, Index& block) {
+      Shared own({4, columns + 8}, f32);
+      copy(x.at(block * 4), own);
+      Fragment sum({4, columns}, f32, 0);
+      parallel(sum, [&](Index i, Index j) {
+        Var all = 0.0f;
+        for (int place = 0; place < places; ++place) all += own(i, j + place);
+        sum(i, j) = all;
+      });
+      copy(sum, out.at(block * 4));
+    });
+    EXPECT_EQ(copies(program), places > 4 ? 1 : 0) << places;
+    expect_as_interpreted(program, tegula::Tensor::random_normal({11, 77}, f32, 1));
+  }
+}
+
 // A loop that replaces the elements of two tiles, each of which has held others before.
 TEST(CopiesInLoops, TwoTilesThatOneLoopChangesInPlace) {
   const lang::Kernel turned = kernel("turned_pairs", [] {

@@ -43,6 +43,12 @@ Inputs decoded(DType cache, std::int64_t tokens, std::int64_t dim) {
           {"v_cache", Tensor::empty({2, 300, 2, dim}, cache)}};
 }
 
+// Of 3 × 3 taps.
+Inputs images(DType type, std::int64_t channels) {
+  return {{"x", Tensor::empty({2, 32, 32, channels}, type)},
+          {"weight", Tensor::empty({64, 3, 3, channels}, type)}};
+}
+
 Inputs with_view(Inputs in, const std::string& name, const Tensor& view) {
   in.insert_or_assign(name, view);
   return in;
@@ -76,6 +82,14 @@ const std::vector<CallCase> call_cases{
      Target::cuda(),
      "roles: ",
      "rows of 100 and 100 features are copied"},
+    {"pixels_off_the_copy_engine",
+     "conv2d",
+     images(bf16, 20),
+     {},
+     Target::cuda(),
+     "roles: ",
+     "pixels that do not begin at multiples of 16 bytes are copied first"},
+    {"pixels_that_it_takes", "conv2d", images(bf16, 32), {}, Target::cuda(), "roles: ", ""},
     {"f32", "gemm", matrices(f32, 512, 512, 512), {}, Target::cuda(), "no roles", "multiply-add: "},
     {"few_rows",
      "gemm",

@@ -102,6 +102,23 @@ class Copies {
     return same;
   }
 
+  // How often an element is read: by each reader, and by one that looks at neighbours once for each.
+  std::size_t reads(const Version& version, const BufferPtr& tile) const {
+    std::size_t count = 0;
+    for (const std::size_t reader : version.readers) {
+      std::vector<std::vector<Expr>> places;
+      for_each_stmt(Body{body_[reader]}, [&](const Stmt& s) {
+        const auto* load = as<Load>(s);
+        if (load == nullptr || load->from.view.buffer != tile) return;
+        const std::vector<Expr> at = coordinates(load->from);
+        if (std::none_of(places.begin(), places.end(), [&](const auto& p) { return equal(p, at); }))
+          places.push_back(at);
+      });
+      count += std::max<std::size_t>(places.size(), 1);
+    }
+    return count;
+  }
+
   bool is_read_in_place(const Version& version, const BufferPtr& tile) const {
     if (!version.source || version.opaque || !version.copies.empty() || version.readers.empty()) return false;
     // Reductions read what a loop gives them.
@@ -110,7 +127,7 @@ class Copies {
       return false;
     const DType from = version.source->from.view.buffer->type;
     const bool is_table = from.is_floating() && from.bits() < 16;  // converting takes as long as computing
-    if (version.readers.size() > (is_table ? 1 : most_reads) || tile->type.is_boolean() || from.is_boolean())
+    if (reads(version, tile) > (is_table ? 1 : most_reads) || tile->type.is_boolean() || from.is_boolean())
       return false;
     return stays(version);
   }

@@ -21,6 +21,7 @@ struct ByChannels {
   Tensor bias = c.bias ? input("bias", {columns}, *c.bias) : from;
   Tensor to = output("to", {batch, to_depth, to_height, to_width, columns}, c.type);
   const int taps = c.taps_h * c.taps_w;
+  static constexpr int piece = 8;  // columns
 
   explicit ByChannels(const ConvChannelsKernel& instance) : c(instance) {
     if (!c.whole_pieces) return;
@@ -34,16 +35,22 @@ struct ByChannels {
     return floordiv(place + padding - (taps_along - 1) * c.dilation, step);
   }
 
-  // The weights of one plane of taps, [taps · own, columns of the tile], in the order of sums.
-  void load_weights(Shared& tile, const Expr& column, const Expr& tap_d) const {
-    parallel(c.n, taps * c.own, [&](Index k, Index t) {
-      Expr tap = tap_d * taps + t / c.own, number = t % c.own, place = column + k;
-      Expr p = tap / c.taps_w % c.taps_h, q = tap % c.taps_w;
-      if (c.back())
-        tile(t, k) = weight(place / c.made * c.own + number, tap_d, p, q, place % c.made);
-      else
-        tile(t, k) = weight(place, tap_d, p, q, number);
+  // The weights in the order of sums, [taps_d, taps · own, columns]: neighbouring columns lie side by side.
+  Tensor turned_weights() const {
+    constexpr int columns_at_once = 64;
+    const int rows = taps * c.own;
+    Expr whole = ceildiv(columns, piece) * piece;
+    Tensor turned = workspace("turned", {c.taps_d, rows, whole}, c.type);
+    grid(ceildiv(whole, columns_at_once), rows, c.taps_d, [&](Index x, Index t, Index tap_d) {
+      Expr p = t / c.own / c.taps_w, q = t / c.own % c.taps_w, number = t % c.own;
+      parallel(columns_at_once, [&](Index k) {
+        Expr place = x * columns_at_once + k, last = min(place, columns - 1);
+        Expr value = c.back() ? weight(last / c.made * c.own + number, tap_d, p, q, last % c.made)
+                              : weight(last, tap_d, p, q, number);
+        when(place < whole, [&] { turned(tap_d, t, place) = value; });
+      });
     });
+    return turned;
   }
 
   // The channel of a tile that is read for a column: the number-th of its group.
@@ -71,6 +78,7 @@ struct ByChannels {
   }
 
   void run() const {
+    const Tensor turned = turned_weights();
     Expr across = ceildiv(to_width, c.w);
     grid(ceildiv(columns, c.n), across * ceildiv(to_height, c.h), batch * to_depth,
          [&](Index x, Index tile, Index z) {
@@ -81,9 +89,9 @@ struct ByChannels {
              parallel(sum, [&](Index i, Index j, Index k) { sum(i, j, k) = added(k); });
            }
            if (c.taps_d == 1)
-             add_plane(sum, z, h, w, x, Operand(0));
+             add_plane(sum, turned, z, h, w, x, Operand(0));
            else
-             serial(c.taps_d, [&](Index tap) { add_plane(sum, z, h, w, x, tap); });
+             serial(c.taps_d, [&](Index tap) { add_plane(sum, turned, z, h, w, x, tap); });
            copy(sum, to.slice(z / to_depth, z % to_depth).at(h, w, column));
          });
   }
@@ -95,15 +103,15 @@ struct ByChannels {
     return select(floormod(seen, c.stride) == 0, floordiv(seen, c.stride), -1);
   }
 
-  void add_plane(Fragment& sum, const Expr& z, const Expr& h, const Expr& w, const Expr& x,
-                 const Expr& tap_d) const {
+  void add_plane(Fragment& sum, const Tensor& turned, const Expr& z, const Expr& h, const Expr& w,
+                 const Expr& x, const Expr& tap_d) const {
     Expr column = x * c.n;
     Shared pixels({c.seen_h(), c.seen_w(), c.read()}, c.type), weights({taps * c.own, c.n}, c.type);
     Expr first_h = first_seen(h, padding_h, c.taps_h, c.stride_h),
          first_w = first_seen(w, padding_w, c.taps_w, c.stride);
     Expr first = c.n > c.made ? x * c.read() : column / c.made * c.own;
     copy(from.slice(z / to_depth, plane_of(z % to_depth, tap_d)).at(first_h, first_w, first), pixels);
-    load_weights(weights, column, tap_d);
+    copy(turned.slice(tap_d).at(0, column), weights);
     for (int p = 0; p < c.taps_h; ++p)
       parallel(sum, [&](Index i, Index j, Index k) {
         const Met row = met(i, first_h, h + padding_h, p, c.taps_h, c.stride_h);

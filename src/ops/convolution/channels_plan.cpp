@@ -9,7 +9,9 @@ namespace {
 
 // Of a group: more are faster as a product.
 constexpr std::int64_t most_channels = 8;
-constexpr int most_columns = 64, most_taps = 16, most_pixels_of_threads = 64;
+constexpr int most_columns = 64, most_taps = 16;
+// Of a tile. Sums of a CPU stay in its first cache.
+constexpr int most_pixels_on_gpu = 64, most_pixels_on_cpu = 32;
 constexpr std::int64_t most_bytes = 96 << 10;
 
 // Columns of a tile: groups, or parts of one, in whole vectors where there are such.
@@ -58,10 +60,11 @@ std::optional<ConvChannelsKernel> plan_channels(const ConvShape& s, DType type, 
   t.stride = static_cast<int>(s.stride), t.stride_h = static_cast<int>(s.stride_h());
   const std::int64_t piece = bytes_of_piece / type.bytes();
   t.whole_pieces = on_gpu && s.channels % piece == 0 && s.features % piece == 0;
-  Candidates<ConvChannelsKernel, 64> candidates;
+  const int most_pixels = on_gpu ? most_pixels_on_gpu : most_pixels_on_cpu;
+  Candidates<ConvChannelsKernel, 16> candidates;
   for (const int h : {1, 2, 4, 8})
     for (const int w : {4, 8, 16, 32}) {
-      if (h * w > most_pixels_of_threads || h * w < 8 || (made[1] == 1) != (h == 1)) continue;
+      if (h * w > most_pixels || h * w < 8 || (made[1] == 1) != (h == 1)) continue;
       t.h = h, t.w = w;
       candidates.add(t);
     }

@@ -1,5 +1,6 @@
 #include "tegula/ops/convolution.hpp"
 
+#include "ops/convolution/maps.hpp"
 #include "ops/convolution/plan.hpp"
 #include "ops/convolution/shape.hpp"
 #include "ops/pieces/plan.hpp"
@@ -39,18 +40,26 @@ bool has_phases(const TensorRef& input, const ConvShape& s) {
          (s.in[0] == 1 || s.batch == 1 || steps[0] == s.in[0] * steps[1]);
 }
 
-// Whether the copy engine could load all tiles, but not store those of the result: without it, loads are far
-// slower than to write the result once more.
+// Pixels that begin off 16 bytes are copied first, or written last: threads, which would load and store all
+// tiles else, are far slower.
 template <class Op>
-bool stores_apart(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
-  const auto is_even = [&](std::int64_t channels) { return channels * t.type.bytes() % 16 == 0; };
-  return has_copy_engine(c.call()) && t.pass == ConvPass::forward && !t.grouped && is_even(s.channels) &&
-         !is_even(s.features);
+void choose_copies(const Bound<Op>& c, const ConvShape& s, ConvKernel& t) {
+  const bool back = t.pass == ConvPass::input_gradient;
+  if (!has_copy_engine(c.call()) || t.grouped || t.pass == ConvPass::weight_gradient) return;
+  const auto is_even = [&](std::int64_t channels) { return channels * t.type.bytes() % bytes_of_piece == 0; };
+  // Boxes of half a step along k are slower than copies with zeros.
+  const std::int64_t seen = back ? s.features : s.channels;
+  // Weights of a gradient have rows of the channels that result.
+  const bool is_known = !t.phases || (s.stride <= 16 && s.stride_h() <= 16);
+  t.pad_from = t.windows && t.compute.bits() == 16 && is_known &&
+               (!is_even(seen) || seen < 16 || !is_even(s.channels));
+  t.pad_to = !is_even(back ? s.channels : s.features) && !t.phases_of_to() && (t.pad_from || is_even(seen));
 }
 
 // Whether tiles of so many channels end with those of a group.
 bool is_whole(const ConvShape& s, const ConvKernel& t, int channels) {
   const std::int64_t seen = t.pass == ConvPass::input_gradient ? s.features : s.channels;
+  if (t.phases_of_from() && t.pad_from) return true;
   return (t.phases_of_from() || (t.grouped && t.windows)) && seen / s.groups % channels == 0;
 }
 // Whether they end with those that result.
@@ -72,7 +81,7 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
   ConvShape::Three made = back ? s.in : s.out;
   if (back && t.phases) made[1] /= s.stride_h(), made[2] /= s.stride;
-  t.pad_to = stores_apart(c, s, t);
+  choose_copies(c, s, t);
   if (c.on_gpu())
     plan_on_gpu(t, s, made);
   else
@@ -121,9 +130,10 @@ void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, co
       return std::string(
           "plan: threads look for the pixels of strides that do not divide the extents of images; pad them");
     });
-  if (t.pad_to)
+  if (t.pad_from || t.pad_to)
     launch.note([] {
-      return std::string("plan: pixels that do not begin at multiples of 16 bytes are written last");
+      return std::string(
+          "plan: pixels that do not begin at multiples of 16 bytes are copied first, or written last");
     });
   launch(t, convolution_program,
          {{"from", t.phases_of_from() ? input_of(c, s, t, from) : pixels_of(c, t, from)},
@@ -278,25 +288,6 @@ const OperatorSchema& gradients_of(const OperatorSchema& forward, const char* fl
   return gradient_table<run_backward<Op>, formula<Op, Traced>>(forward, flops, "x");
 }
 
-// About as many pixels in all.
-std::vector<CallMap> image_maps() {
-  const std::string base =
-      "batch=32 height=56 width=56 channels=128 features=128 taps_h=3 taps_w=3 padding=1 bf16";
-  CallMap channels{"channels", base, {}, {}};
-  for (const int count : {3, 4, 8, 16, 20, 32, 64, 96, 128, 256, 512})
-    channels.columns.push_back(fmt::format("channels={}", count));
-  for (const int count : {3, 16, 64, 100, 128, 256, 512})
-    channels.rows.push_back(fmt::format("features={}", count));
-  return {{"images",
-           base,
-           {"batch=1 height=320 width=320", "batch=8 height=112 width=112", "batch=32",
-            "batch=33 height=55 width=57", "batch=128 height=28 width=28", "batch=512 height=14 width=14",
-            "batch=2048 height=7 width=7", "batch=1 height=64 width=64"},
-           {"", "stride=2", "taps_h=1 taps_w=1 padding=0", "taps_h=5 taps_w=5 padding=2",
-            "dilation=2 padding=2", "padding=0", "groups=4", "groups=128", "f16", "f32"}},
-          channels};
-}
-
 }  // namespace
 
 const OperatorSchema& conv1d_schema() {
@@ -346,6 +337,10 @@ const OperatorSchema& conv2d_schema() {
                 "batch=1 height=7 width=6 channels=32 features=48 taps_h=3 taps_w=3 padding=2 dilation=2 "
                 "groups=8 "
                 "f16"},
+               {"few_channels_bf16",
+                "batch=2 height=9 width=8 channels=3 features=24 taps_h=3 taps_w=3 padding=1 bf16"},
+               {"strided_few_channels_bf16",
+                "batch=2 height=10 width=8 channels=3 features=24 taps_h=5 taps_w=3 padding=2 stride=2 bf16"},
                {"groups_of_16_bf16",
                 "batch=2 height=9 width=8 channels=32 features=64 taps_h=3 taps_w=3 padding=1 groups=2 bias "
                 "bf16"},

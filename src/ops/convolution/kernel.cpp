@@ -16,17 +16,18 @@ using Pixel = ConvPixels::Pixel;
 
 // A product for every tap: the pixels that it meets, times its weights.
 struct Program : ConvPixels {
+  static constexpr int piece = 16;
   Dim wide_to{c.phases_of_to() ? "wide_to" : "columns"};
   Expr columns = c.phases_of_to() ? wide_to / stride : Expr(wide_to);  // channels of `to`
   Expr to_depth = c.phases_of_to() ? number("to_depth") : Expr(Dim("to_depth"));
   Dim features{"features"}, of_weight{"of_weight"};
   Expr taps_d = extent_of_taps("taps_d", c.taps_d), taps_h = extent_of_taps("taps_h", c.taps_h),
        taps_w = extent_of_taps("taps_w", c.taps_w);
-  Tensor weight = input("weight", {features, taps_d, taps_h, taps_w, of_weight}, c.type);
+  Tensor given_weight = input("weight", {features, taps_d, taps_h, taps_w, of_weight}, c.type);
+  Tensor weight = c.pad_from ? padded_weights() : given_weight;
   Tensor bias = c.bias ? input("bias", {columns}, *c.bias) : from;
   Tensor to = output("to", extents_of_to(), c.type);
   // Where tiles are stored, by pixels that begin at multiples of 16 bytes.
-  static constexpr int piece = 16;
   Expr padded = ceildiv(columns * c.type.bytes(), piece) * (piece / c.type.bytes());
   Tensor stored =
       c.pad_to ? workspace("stored", {batch, to_depth, to.extent(2), to.extent(3), padded}, c.type) : to;
@@ -37,6 +38,21 @@ struct Program : ConvPixels {
        made = c.grouped ? columns / groups : Expr(columns);
 
   using ConvPixels::ConvPixels;
+
+  // Of each tap, rows that begin at multiples of 16 bytes.
+  Tensor padded_weights() const {
+    constexpr int taps_at_once = 8, columns_at_once = 64;
+    const int unit = c.pass == ConvPass::forward ? c.k : piece / c.type.bytes();
+    Expr padded_row = ceildiv(of_weight, unit) * unit, across = ceildiv(padded_row, columns_at_once);
+    Tensor copied = workspace("padded_weights", {features, taps_d, taps_h, taps_w, padded_row}, c.type);
+    grid(across * ceildiv(taps_w, taps_at_once), taps_d * taps_h, features, [&](Index x, Index y, Index f) {
+      Expr tap = x / across * taps_at_once, column = x % across * columns_at_once;
+      Fragment tile = load(given_weight.slice(f, y / taps_h, y % taps_h).at(tap, column),
+                           {taps_at_once, columns_at_once});
+      copy(tile, copied.slice(f, y / taps_h, y % taps_h).at(tap, column));
+    });
+    return copied;
+  }
 
   // Those of a group's features, [features, channels], from a row and a column on.
   Window weights_at(const Tap& tap, const Expr& group, const Expr& row, const Expr& column) const {
@@ -73,7 +89,7 @@ struct Program : ConvPixels {
     const Taps of_d = taps_of(at.d, taps_d, padding_d, stride),
                of_h = taps_of(at.h, taps_h, padding_h, stride_h),
                of_w = taps_of(at.w, taps_w, padding_w, stride);
-    Expr steps = ceildiv(inner, c.k);
+    Expr steps = ceildiv(c.pad_from ? given_channels : inner, c.k);
     const bool back = c.pass == ConvPass::input_gradient;
     pipelined(of_d.count * of_h.count * of_w.count * steps, {.stages = 4}, [&](Index step) {
       Expr number = step / steps, channel = step % steps * c.k;

@@ -22,6 +22,7 @@ struct ConvKernel {
   bool full = false;          // of groups: no tile is partly after those that result
   bool grouped = false;       // there are groups of channels
   bool whole_pieces = false;  // pixels begin at multiples of 16 bytes of an image
+  bool pad_from = false;      // pixels that are read, and weights, are copied first: they begin anywhere
   bool pad_to = false;        // pixels of the result, which begin anywhere, are written after the sums
   int images = 1;             // of a tile; more than one only without depth
   int h = 8, w = 8, n = 64,
@@ -37,7 +38,7 @@ struct ConvKernel {
     return std::tuple(type, labelled("tiles", compute), labelled("out", out), pass, labelled("bias", bias),
                       labelled("windows", windows), labelled("phases", phases), labelled("whole", whole),
                       labelled("full", full), labelled("grouped", grouped), labelled("pieces", whole_pieces),
-                      labelled("pto", pad_to), joined("p", h, w),
+                      labelled("pfrom", pad_from), labelled("pto", pad_to), joined("p", h, w),
                       labelled("images", images > 1 ? std::optional(images) : std::nullopt),
                       joined("t", n, k), labelled("splits", splits), labelled("depth", taps_d),
                       joined("taps", taps_h, taps_w), joined("stride", stride_h, stride));

@@ -1,5 +1,7 @@
 #include "ops/convolution/pixels.hpp"
 
+#include <algorithm>
+
 #include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
@@ -9,6 +11,28 @@ using lang::Tensor;
 
 ConvPixels::ConvPixels(const ConvKernel& instance) : c(instance) {
   if (c.whole_pieces) wide.multiple_of(bytes_of_piece / c.type.bytes());
+}
+
+// With zeros behind the channels. Pixels of a row of an image, or of one of its phases, lie side by side.
+Tensor ConvPixels::padded_pixels() const {
+  constexpr int pixels = 64, most_columns = 64;
+  const int parts = c.phases_of_from() ? c.stride : 1, columns = std::min(c.k, most_columns);
+  Expr own = given.extent(4) / parts, count = given.extent(3);
+  Tensor copied = workspace(
+      "padded", {given.extent(0), given.extent(1), given.extent(2), count, channels * parts}, c.type);
+  Expr across = ceildiv(channels, columns);
+  grid(across * ceildiv(count, pixels), given.extent(1) * given.extent(2), given.extent(0),
+       [&](Index x, Index y, Index z) {
+         Expr first = x / across * pixels, column = x % across * columns;
+         const Tensor from_row = given.slice(z, y / given.extent(2), y % given.extent(2)),
+                      to_row = copied.slice(z, y / given.extent(2), y % given.extent(2));
+         for (int part = 0; part < parts; ++part) {
+           Fragment tile = load(from_row.slice(all, range(own * part, own * (part + 1))).at(first, column),
+                                {pixels, columns});
+           copy(tile, to_row.at(first, channels * part + column));
+         }
+       });
+  return copied;
 }
 
 Extents ConvPixels::phases(const std::string& of, const Expr& last) const {
@@ -63,7 +87,9 @@ void ConvPixels::window_of_phase(Shared& tile, const Pixel& first, const Tap& ta
   Expr plane = select(d >= 0 && d < depth, first.image * depth + d, -1), own = channels / groups;
   // Counted in pieces, of which all ranges of channels consist if pixels do: boxes begin at whole ones.
   const int piece = c.whole_pieces ? static_cast<int>(bytes_of_piece) / c.type.bytes() : 1;
-  Expr begin = (floormod(w, stride) * (channels / piece) + group * (own / piece)) * piece;
+  Expr phase = floormod(w, stride);
+  Expr begin = c.pad_from ? phase * ceildiv(given_channels, c.k) * c.k
+                          : (phase * (channels / piece) + group * (own / piece)) * piece;
   Expr row = first.h + floordiv(h, stride_h), column = first.w + floordiv(w, stride);
   if (c.images > 1) {
     const Tensor of_phase = c.whole

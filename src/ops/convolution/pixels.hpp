@@ -13,10 +13,14 @@ struct ConvPixels {
              padding_d = number("padding_d"), padding_h = number("padding_h"),
              padding_w = number("padding_w"), groups = number("groups");
   lang::Expr stride_h = c.phases ? known_or("stride_h", c.stride_h) : stride;
-  lang::Expr channels = c.phases_of_from() ? wide / stride : lang::Expr(wide);  // of `from`
-  lang::Tensor from = c.phases_of_from() ? lang::input("from", phases("from", wide), c.type)
-                      : c.windows        ? lang::input("from", {batch, depth, height, width, wide}, c.type)
-                                         : lang::input("from", {lang::Dim("pixels"), wide}, c.type);
+  lang::Tensor given = c.phases_of_from() ? lang::input("from", phases("from", wide), c.type)
+                       : c.windows        ? lang::input("from", {batch, depth, height, width, wide}, c.type)
+                                          : lang::input("from", {lang::Dim("pixels"), wide}, c.type);
+
+  // Of pixels as tiles read them.
+  lang::Expr given_channels = c.phases_of_from() ? wide / stride : lang::Expr(wide);
+  lang::Expr channels = padded_channels(given_channels);
+  lang::Tensor from = c.pad_from ? padded_pixels() : given;
 
   explicit ConvPixels(const ConvKernel& instance);
 
@@ -27,6 +31,10 @@ struct ConvPixels {
   lang::Extents phases(const std::string& of, const lang::Expr& last) const;
   static lang::Expr known_or(const char* name, int known) {
     return known > 0 ? lang::Expr(lang::Operand(known)) : number(name);
+  }
+  // Whole steps along k, where pixels are copied first.
+  lang::Expr padded_channels(const lang::Expr& own) const {
+    return c.pad_from ? ceildiv(own, c.k) * c.k : own;
   }
   static lang::Expr extent_of_taps(const char* name, int known) {
     return known > 0 ? lang::Expr(lang::Operand(known)) : lang::Expr(lang::Dim(name));
@@ -56,6 +64,7 @@ struct ConvPixels {
             const lang::Expr& group, const lang::Expr& channel) const;
 
  private:
+  lang::Tensor padded_pixels() const;
   void window_of_phase(lang::Shared& tile, const Pixel& first, const Tap& tap, const lang::Expr& group,
                        const lang::Expr& channel) const;
   lang::Expr met(const lang::Expr& place, const lang::Expr& tap, const lang::Expr& padding) const;

@@ -109,8 +109,8 @@ const OperatorSchema& grouped_gemm_schema() {
           .examples({{"ragged", "groups=3 m=70 k=40 n=72 offsets"},
                      {"transposed_bf16", "groups=4 m=130 k=72 n=40 offsets bf16 transpose_b out_dtype=f32"},
                      {"tf32_x3", "groups=2 m=70 k=40 n=72 offsets transpose_b precision=tf32x3"},
-                     {"odd_bf16", "groups=3 m=150 k=73 n=137 offsets bf16 transpose_b bias"},
-                     {"odd_masked_f16", "groups=2 m=37 k=65 n=70 counts f16"},
+                     {"odd_bf16", "groups=3 m=150 k=393 n=137 offsets bf16 transpose_b bias"},
+                     {"odd_masked_f16", "groups=2 m=37 k=385 n=70 counts f16"},
                      {"masked_f16", "groups=3 m=37 k=64 n=80 counts f16 bias:f32"}})
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 offsets bf16 transpose_b"},
                      {"16_ragged", "groups=16 m=16384 k=4096 n=2048 offsets bf16 transpose_b"},

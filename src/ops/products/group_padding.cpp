@@ -29,7 +29,11 @@ Expr whole_pieces(const Tensor& rows) {
 GroupPadding padding_of(Launch& launch, DType type, const TensorRef& a, const TensorRef& b,
                         const TensorRef& out) {
   if (!has_copy_engine(launch.call()) || type == f32) return {};
-  const GroupPadding result{needs_padding_of_rows(a), needs_padding(b), needs_padding_of_rows(out)};
+  // Rows of operands up to here are multiplied faster than results are written twice.
+  constexpr std::int64_t short_row = 768;  // bytes
+  const bool is_long = a.size(-1) * a.dtype.bits() / 8 >= short_row;
+  const GroupPadding result{needs_padding_of_rows(a), needs_padding(b),
+                            is_long && needs_padding_of_rows(out)};
   if (result.a || result.b || result.out)
     launch.note([] {
       return std::string(
