@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "ops/attention/backward_plan.hpp"
+#include "ops/schema/tile_registers.hpp"
+#include "tegula/ops/attention.hpp"
+#include "tegula/ops/attention_backward.hpp"
 
 namespace tegula::ops {
 namespace attention_plan_test {
@@ -41,6 +44,25 @@ TEST(AttentionPlan, HasLargerTilesOfGradientsWhereProductsAreByPairs) {
     EXPECT_EQ(tiles_of_gradients(2048, dim, true), "256x256") << dim;
     EXPECT_NE(tiles_of_gradients(2048, dim, false), "256x256") << dim;
     EXPECT_NE(tiles_of_gradients(128, dim, true), "256x256") << dim;
+  }
+}
+
+// Whether the processor has the instructions or not: the programs are the same.
+TEST(AttentionPlan, OfPairsGivesTheNumbersOfTheOther) {
+  const Shape shape{1, 600, 2, 64};
+  const auto drawn = [&](int seed) { return Tensor::random_normal(shape, bf16, seed); };
+  const Tensor q = drawn(1), k = drawn(2), v = drawn(3), dout = drawn(4);
+  for (const bool causal : {false, true}) {
+    const AttentionOptions options{.causal = causal, .target = Target::cpu()};
+    const auto results = [&](bool pairs) {
+      const SupposedTileRegisters supposed(pairs);
+      const AttentionResult forward = attention(q, k, v, options);
+      const AttentionGradients own = attention_backward(dout, q, k, v, forward.out, forward.lse, options);
+      return std::vector{forward.out, own.dq, own.dk, own.dv};
+    };
+    const std::vector<Tensor> by_pairs = results(true), others = results(false);
+    for (std::size_t i = 0; i < others.size(); ++i)
+      EXPECT_TRUE(all_close(by_pairs[i], others[i], 0.02, 0.02)) << causal << " " << i;
   }
 }
 
