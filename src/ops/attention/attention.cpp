@@ -161,7 +161,6 @@ void run(const Bound<Attention>& c, Launch& launch) {
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
   AttentionProblem problem = problem_of(c, kernel);
   problem.as_they_are = kernel.type.bits() == 16;
-  problem.by_pairs = !c.on_gpu() && kernel.compute == bf16;
   AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.weight_type(), c->tiles)
                                   : plan_attention(problem, c->tiles);
   widen_steps(c, kernel, problem, plan);

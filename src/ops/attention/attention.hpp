@@ -65,7 +65,8 @@ AttentionKernel kernel_of(const Bound<Op>& c) {
 }
 
 // Whether rows of some of these tensors start at other places than multiples of 16 bytes, which the copy
-// engine takes: a copy of them is several times as fast as threads that load every tile, even for few queries.
+// engine takes: a copy of them is several times as fast as threads that load every tile, even for few
+// queries.
 bool should_move_rows(const BoundCall& call, std::initializer_list<const char*> tensors,
                       const AttentionKernel& kernel);
 
@@ -91,7 +92,8 @@ AttentionProblem problem_of(const Bound<Op>& c, const AttentionKernel& kernel) {
                            .left = kernel.left ? window.left : -1,
                            .right = kernel.right ? window.right : -1,
                            .dim = kernel.padded.of(kernel.dim),
-                           .dim_v = kernel.padded.of_v(kernel.dim_v)};
+                           .dim_v = kernel.padded.of_v(kernel.dim_v),
+                           .by_pairs = !c.on_gpu() && kernel.compute == bf16};
   if (c->left >= 0 && (c->causal || c->right >= 0))
     problem.seen = std::min(problem.keys, window.left + window.right + 1);
   else if (c->left >= 0)

@@ -32,7 +32,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   forward.padded.copied |= c.on_gpu() && should_move_rows(c.call(), {"dout", "q", "k", "v"}, forward);
   const BackwardPlan plan = c.on_gpu()
                                 ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles, traits)
-                                : plan_attention_backward_on_cpu(problem, forward.compute, c->tiles, traits);
+                                : plan_attention_backward_on_cpu(problem, c->tiles, traits);
   return {.type = forward.type,
           .compute = forward.compute,
           .dim = forward.dim,

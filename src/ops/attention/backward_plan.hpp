@@ -25,8 +25,8 @@ struct BackwardTraits {
   bool hopper = true;  // its instructions and its shared memory
   int features = 128;  // the most of a tensor: tiles may have more
 };
-BackwardPlan plan_attention_backward_on_cpu(const AttentionProblem& problem, DType compute,
-                                            const AttentionTiles& given, const BackwardTraits& traits);
+BackwardPlan plan_attention_backward_on_cpu(const AttentionProblem& problem, const AttentionTiles& given,
+                                            const BackwardTraits& traits);
 // Whether tiles of fewer features are better filled up with zeros: one pass sums all gradients of 128.
 inline constexpr int features_of_one_pass = 128;
 bool pads_to_one_pass(const AttentionProblem& problem, DType type, const AttentionTiles& given,

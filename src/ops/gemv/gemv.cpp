@@ -98,6 +98,14 @@ Kernel program(const Instance& c) {
   });
 }
 
+// Columns that a CPU multiplies at a time; the next piece of a row comes meanwhile. Of a short row no more is
+// asked for than its vectors, since what lies outside takes longer than what is inside.
+int piece_of_row(std::int64_t k, DType type) {
+  constexpr int most_bytes = 1024, vector = 16;
+  const int most = most_bytes / type.bytes();
+  return k > most ? most : std::max(1, static_cast<int>((k + vector - 1) / vector)) * vector;
+}
+
 void run(const Bound<Gemv>& c, Launch& launch) {
   TensorRef a = c.formed("a");
   Instance t{.type = c.type("a"), .vector = c.type("x"), .out = c.type("out"), .transposed = c->transpose_a};
@@ -107,11 +115,9 @@ void run(const Bound<Gemv>& c, Launch& launch) {
   }
   const std::int64_t m = c.dim("m"), k = c.dim("k");
   if (!c.on_gpu()) {
-    // The next step's piece of a row, of so many bytes, comes while this one is multiplied.
-    constexpr int bytes_of_piece = 1024;
     t.in_place = !t.transposed;
     t.m = t.transposed ? 256 : t.type.bytes() == 4 ? 8 : 32;
-    t.k = t.transposed ? 16 : bytes_of_piece / t.type.bytes();
+    t.k = t.transposed ? 16 : piece_of_row(k, t.type);
   } else {
     t.m = t.transposed ? 256 : 4;
     t.k = t.transposed ? 16 : k <= 512 ? 512 : k <= 1024 ? 1024 : 2048;
