@@ -63,7 +63,7 @@ std::vector<std::size_t> moved_tensors(const BoundCall& call, RowsToMove which) 
   for (std::size_t i = 0; i < call.schema().tensors.size(); ++i) {
     const TensorRef* own = call.at(i);
     if (own == nullptr || !may_move(*own) || !starts_off_pieces(*own)) continue;
-    if (nelements(*own) <= few)
+    if (which == RowsToMove::whole || nelements(*own) <= few)
       result.push_back(i);
     else if (which == RowsToMove::all)
       return {};

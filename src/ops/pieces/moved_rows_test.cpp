@@ -59,6 +59,18 @@ TEST(MovedRows, AreThoseThatBeginOffPieces) {
   }
 }
 
+TEST(MovedRows, OfDenseAttentionAreCopiedWhateverTheirNumber) {
+  const Tensor keys = described(Strides::odd, {1, 65536, 2, 128});
+  const Tensors tensors{{"q", described(Strides::plain, {1, 64, 2, 128})}, {"k", keys}, {"v", keys}};
+  const auto copies = [&](Target target) {
+    return std::ranges::any_of(
+        listed_by_name(find_schema("attention"), tensors, {}, target).kernels,
+        [](const lang::Kernel& kernel) { return kernel.name().starts_with("copy_rows"); });
+  };
+  EXPECT_TRUE(copies(Target::cuda()));
+  EXPECT_FALSE(copies(Target::cuda_sm80())) << "no copy engine";
+}
+
 // Where the program without copy engine runs, as these rows ask.
 TEST(MovedRows, AreCopiedByAlignedWords) {
   const Tensor rows = described(Strides::odd, {1, 256, 2, 128});
