@@ -129,6 +129,7 @@ set(united_tests codegen cuda emulation image interp ir measure ops passes runti
 # The quick compiler serves what compiles many kernels for one result; what compares with kernels as users have them, and what
 # runs for long, has the user's. Sixths are the tests of every type, width and form, which have cheaper neighbours.
 set(more_of_ops SHARDED "Table/*:Rows/*:Operators/Sweep.*"
+    SIXTHS "Recurrences.*:LongChunks.*:PackedTiles.*:TopkBlocks.KeepsBlocksOfLongRows:TopkBlocks.IsExact:Topk.Of*:Topk.TellsNumbers*:Decode.LongSequences*:Caches.ListedLatents*:Caches.PagesOfAnySize:Gemm.TakesTilesWithFewRowsInside:SparseMla.Takes*:SparseMlaDecode.Takes*"
     QUICK "Nsa*.*:Block*.*:Topk*.*:Recurrences.*:LongChunks.*:Decode.*:Caches.*:SharedKeys.*:PackedTiles.*:Convolution.*:RmsNorm.*:Attention.*:Selection.*:*Gemm*.*:*Moe.*:SparseMla*.*:Strided.*:ExtremeScales.*:CastFp8.*:All/*:Lengths/ScratchMemory.*")
 set(more_of_emulation SHARDED "Table/*:Operators/*" QUICK "*" COMPILER ${quick_emulating_compiler}
     SIXTHS "All/*:Length/*:Adds/*:HopperSelection.*:ProductsInFlightText.*:Tf32Products.*")

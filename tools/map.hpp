@@ -15,9 +15,8 @@ struct MapPoint {
   double seconds = 0;   // of a measured call
   double tflops = 0;
   // Between 0 and 1: of a measured call the time that it would take at the best rates of the whole map, of
-  // its type of products and of memory, or at the machine's rate of special functions, on a GPU behind the
-  // start of a grid, by its own; of a plan
-  // 1 for products of warp groups in blocks with roles, less for every slower way.
+  // its type of products and of memory, or at the machine's rate of special functions, behind a launch, by
+  // its own; of a plan 1 for products of warp groups in blocks with roles, less for every slower way.
   double use = 0;
   std::string way;                 // of a plan: the slowest instruction of its products, roles, spills
   std::vector<std::string> notes;  // on what falls back to a slower way

@@ -167,7 +167,7 @@ const std::vector<CallCase> call_cases{
      {},
      Target::cuda(),
      "one thread loads by the copy engine",
-     "rows that do not start at multiples of 16 bytes are copied first"},
+     "rows that do not begin at multiples of 16 bytes are copied first"},
     {"odd_strides_of_a_cache",
      "attention_with_kv_cache",
      with_view(decoded(bf16, 1, 128), "k_cache", Tensor::empty({2, 300, 2, 129}, bf16).slice(3, 0, 128)),

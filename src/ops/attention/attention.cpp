@@ -47,12 +47,6 @@ std::string seen_pairs() {
   return fmt::format("batch*sequences*kv_heads*group*({}-{})", seen, unseen);
 }
 
-bool should_move_rows(const BoundCall& call, std::initializer_list<const char*> tensors,
-                      const AttentionKernel& kernel) {
-  return kernel.type.bits() == 16 && kernel.compute.bits() == 16 && !kernel.padded.copied &&
-         std::ranges::any_of(tensors, [&](const char* name) { return starts_off_pieces(call[name]); });
-}
-
 namespace {
 
 // If so, copying rows that do not start at sectors pays off, because each block of queries reads them.
@@ -179,11 +173,6 @@ void run(const Bound<Attention>& c, Launch& launch) {
                             : Tensor();
   kernel.padded.copied_keys = c.on_gpu() && reads_keys_often(problem, kernel);
   note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
-  if (c.on_gpu() && should_move_rows(c.call(), {"q", "k", "v"}, kernel)) {
-    kernel.padded.copied = true;
-    kernel.padded.copied_keys = false;
-    note_moved_rows(launch);
-  }
   if (c.on_gpu() && kernel.varlen)
     note_short_sequences(c.dim("keys"), c.dim("sequences"), kernel.keys, launch);
   if (c.on_gpu() && problem.queries > kernel.queries) note_steps(problem, plan, splits, kernel, launch);
@@ -331,7 +320,7 @@ const OperatorSchema& attention_schema() {
                "batch=1 queries=512 keys=64 kv_heads=1 group=1 d=28 d_v=3 tile_queries=256 "
                "tile_keys=64"})
           .maps(attention_maps())
-          .run(run, formula);
+          .run(on_moved_rows<Op, run, RowsToMove::whole>, formula);
   return table;
 }
 

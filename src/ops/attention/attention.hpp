@@ -1,7 +1,6 @@
 // Dense attention and its gradients as tables.
 #pragma once
 #include <algorithm>
-#include <initializer_list>
 #include <string>
 
 #include "ops/attention/kernel.hpp"
@@ -63,12 +62,6 @@ AttentionKernel kernel_of(const Bound<Op>& c) {
           .varlen = c.has("cu_seqlens_q"),
           .sinks = c.type_if("sinks")};
 }
-
-// Whether rows of some of these tensors start at other places than multiples of 16 bytes, which the copy
-// engine takes: a copy of them is several times as fast as threads that load every tile, even for few
-// queries.
-bool should_move_rows(const BoundCall& call, std::initializer_list<const char*> tensors,
-                      const AttentionKernel& kernel);
 
 // The window and the scale as programs get them.
 struct ProgramOptions {

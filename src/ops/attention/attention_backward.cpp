@@ -6,6 +6,7 @@
 #include "ops/attention/maps.hpp"
 #include "ops/attention/notes.hpp"
 #include "ops/lists/packed_tiles.hpp"
+#include "ops/pieces/moved_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/reference/reference.hpp"
 
@@ -29,7 +30,6 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   if (c.on_gpu() && pads_to_one_pass(problem_of(c, forward), forward.compute, c->tiles, traits))
     forward.padded.dim = forward.padded.dim_v = features_of_one_pass;
   const AttentionProblem problem = problem_of(c, forward);
-  forward.padded.copied |= c.on_gpu() && should_move_rows(c.call(), {"dout", "q", "k", "v"}, forward);
   const BackwardPlan plan = c.on_gpu()
                                 ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles, traits)
                                 : plan_attention_backward_on_cpu(problem, c->tiles, traits);
@@ -60,11 +60,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
 
 // Blocks of keys see the queries of a window and those beside it that their tiles hold.
 void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKernel& kernel, Launch& launch) {
-  constexpr int unit_of_engine = 8;
-  if (kernel.padded.copied && kernel.dim % unit_of_engine == 0 && kernel.dim_v % unit_of_engine == 0)
-    note_moved_rows(launch);
-  else
-    note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
+  note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
   if (!c.on_gpu()) return;
   note_scores(kernel.dim, kernel.dim_v, kernel.compute, kernel.softcap, launch);
   note_added_features(kernel.dim, kernel.dim_v, kernel.padded, launch);
@@ -190,7 +186,7 @@ const OperatorSchema& attention_backward_schema() {
                      {"1024_grouped_bf16",
                       "batch=1 queries=1024 keys=1024 kv_heads=2 group=8 d=128 d_v=128 bf16 causal"}})
           .maps(attention_maps())
-          .run(run, formula);
+          .run(on_moved_rows<Op, run, RowsToMove::whole>, formula);
   return table;
 }
 

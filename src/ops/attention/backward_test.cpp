@@ -19,8 +19,7 @@ void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
 constexpr AttentionTiles small_tiles{16, 16};
 
-std::vector<Row> table() {
-  std::vector<Row> rows;
+void add_extents(std::vector<Row>& rows) {
   for (std::int64_t queries : {0, 1, 37})
     for (std::int64_t keys : {0, 1, 40})
       rows.push_back({.name = "sizes",
@@ -37,6 +36,9 @@ std::vector<Row> table() {
                       .kv_heads = 2,
                       .options = {.causal = true, .tiles = tiles}});
   rows.push_back({.name = "features", .dim = 40, .dim_v = 72, .options = {.tiles = small_tiles}});
+}
+
+void add_options(std::vector<Row>& rows) {
   for (DType type : {f16, bf16})
     rows.push_back({.name = "type",
                     .queries = 40,
@@ -56,6 +58,9 @@ std::vector<Row> table() {
   rows.push_back({.name = "softcap",
                   .options = {.scale = 0.7f, .causal = true, .softcap = 2, .tiles = small_tiles},
                   .dlse = true});
+}
+
+void add_sinks(std::vector<Row>& rows) {
   for (bool packed : {false, true})
     for (bool causal : {false, true})
       rows.push_back({.name = packed ? "packed sequences with sinks" : "sinks",
@@ -71,6 +76,9 @@ std::vector<Row> table() {
                       .sinks_type = packed   ? bf16
                                     : causal ? f16
                                              : f32});
+}
+
+void add_long_calls(std::vector<Row>& rows) {
   // More heads than begin together, each of several blocks of keys that take turns.
   rows.push_back(
       {.name = "many heads", .queries = 40, .keys = 260, .heads = 18, .kv_heads = 18, .type = bf16});
@@ -106,6 +114,14 @@ std::vector<Row> table() {
                   .dim_v = 24,
                   .type = bf16,
                   .options = {.causal = true}});
+}
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  add_extents(rows);
+  add_options(rows);
+  add_sinks(rows);
+  add_long_calls(rows);
   rows.push_back({.name = "no sequences", .batch = 0, .options = {.tiles = small_tiles}});
   return in_both_layouts(rows, 4);
 }

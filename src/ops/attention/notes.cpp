@@ -16,13 +16,6 @@ void note_copied_rows(int dim, int dim_v, const TileFeatures& tiles, Launch& lau
   });
 }
 
-void note_moved_rows(Launch& launch) {
-  launch.note([] {
-    return std::string(
-        "plan: rows that do not start at multiples of 16 bytes are copied first; pass contiguous tensors");
-  });
-}
-
 void note_scores(int dim, int dim_v, DType type, ScoreCap cap, Launch& launch) {
   constexpr int few_features = 64;
   if (cap != ScoreCap::none)

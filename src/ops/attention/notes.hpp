@@ -9,9 +9,6 @@ namespace tegula::ops {
 
 // What the copy engine does not take costs a copy, which short windows cannot hide.
 void note_copied_rows(int dim, int dim_v, const TileFeatures& tiles, Launch& launch);
-// The same of rows that do not start at multiples of 16 bytes, by address or strides, though their features
-// are a multiple.
-void note_moved_rows(Launch& launch);
 // Scores that take as long as their products, or longer.
 void note_scores(int dim, int dim_v, DType type, ScoreCap cap, Launch& launch);
 // Features of tiles that the tensors lack.

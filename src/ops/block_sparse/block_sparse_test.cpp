@@ -20,8 +20,7 @@ struct Row {
 
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
-std::vector<Row> table() {
-  std::vector<Row> rows;
+void add_blocks(std::vector<Row>& rows) {
   for (int q_block : {1, 3, 16, 64})
     for (int k_block : {1, 5, 16, 33, 64, 65, 200})
       for (Choice choice : {Choice::lists, Choice::counts, Choice::mask})
@@ -40,6 +39,9 @@ std::vector<Row> table() {
              .per_query_head = q_block == 16,
              .options = {
                  .q_block_size = q_block, .k_block_size = k_block, .causal = causal, .ascending = true}});
+}
+
+void add_calls(std::vector<Row>& rows) {
   for (std::int64_t group : {1, 2, 3, 8})
     for (bool per_query_head : {false, true})
       rows.push_back({.name = "group",
@@ -65,6 +67,9 @@ std::vector<Row> table() {
                   .queries = 300,
                   .keys = 90,
                   .options = {.q_block_size = 300, .k_block_size = 90, .causal = true, .tiles = {64, 32}}});
+}
+
+void add_divided_blocks(std::vector<Row>& rows) {
   // The first query stands at a multiple of the tiles of keys, or not, or before the first key.
   for (int q_block : {16, 64, 96})
     for (int k_block : {64, 96})
@@ -83,6 +88,13 @@ std::vector<Row> table() {
                   .heads = 1,
                   .entries = 40,
                   .options = {.q_block_size = 2, .k_block_size = 1}});
+}
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  add_blocks(rows);
+  add_calls(rows);
+  add_divided_blocks(rows);
   return in_both_layouts(rows, 5);
 }
 

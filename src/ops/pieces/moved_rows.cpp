@@ -11,7 +11,6 @@ namespace tegula::ops {
 namespace {
 
 constexpr int rank_of_copies = 4;
-constexpr const char* copy_rows = "copy_rows";  // the program's name
 
 struct RowCopyKernel {
   DType type = bf16;
@@ -29,7 +28,7 @@ struct RowCopyKernel {
 lang::Kernel row_copy_kernel(const RowCopyKernel& c) {
   using namespace lang;
   using lang::Tensor;
-  return kernel(instance_name(copy_rows, c), [&] {
+  return kernel(instance_name("copy_rows", c), [&] {
     Dim outer("outer"), rows("rows"), inner("inner");
     const Extents extents{outer, rows, inner, c.features};
     const Tensor from = input("from", extents, c.type), to = output("to", extents, c.type);
@@ -63,7 +62,7 @@ std::vector<std::size_t> moved_tensors(const BoundCall& call, RowsToMove which) 
   for (std::size_t i = 0; i < call.schema().tensors.size(); ++i) {
     const TensorRef* own = call.at(i);
     if (own == nullptr || !may_move(*own) || !starts_off_pieces(*own)) continue;
-    if (nelements(*own) <= few)
+    if (which == RowsToMove::whole || nelements(*own) <= few)
       result.push_back(i);
     else if (which == RowsToMove::all)
       return {};
@@ -96,6 +95,7 @@ MovedRows::MovedRows(const BoundCall& call, Launch& launch, RowsToMove which) : 
   for (const std::size_t i : moved_tensors(call, which)) {
     const TensorRef& own = *call.at(i);
     moved_.push_back({i, launch.scratch(own.shape, own.dtype)});
+    launch.note_moved(call.schema().tensors[i].name);
     if (i < call.schema().inputs) copy(own, moved_.back().rows.ref());
   }
   if (!empty())
@@ -127,12 +127,11 @@ void MovedRows::copy_results() {
 }
 
 Tensors tensors_of_programs(const ListedCall& listed, Tensors tensors) {
-  const bool copies = std::ranges::any_of(
-      listed.kernels, [](const lang::Kernel& kernel) { return kernel.name().starts_with(copy_rows); });
-  for (auto& [name, tensor] : tensors) {
-    const TensorRef& own = tensor.ref();
-    if (copies && may_move(own) && starts_off_pieces(own))
-      tensor = Tensor::adopt(TensorRef(own.data, own.dtype, own.shape, own.device), nullptr);
+  for (const std::string& name : listed.moved) {
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) continue;  // a result
+    const TensorRef& own = found->second.ref();
+    found->second = Tensor::adopt(TensorRef(own.data, own.dtype, own.shape, own.device), nullptr);
   }
   return tensors;
 }

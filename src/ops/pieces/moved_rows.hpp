@@ -11,10 +11,11 @@ namespace tegula::ops {
 bool starts_off_pieces(const TensorRef& tensor);
 
 // Copies take their time for all rows, of which lists for few results may choose few. So tensors are copied
-// that have not many more elements than the results.
+// that have not many more elements than the results, unless programs read all of each.
 enum class RowsToMove {
-  all,  // or none, if one has many more
-  few,  // programs bring the rows of the others
+  all,    // or none, if one has many more
+  few,    // programs bring the rows of the others
+  whole,  // of any number: a copy is several times as fast as threads that load every tile
 };
 
 // The tensors of a call with such rows of 16-bit elements, in new tensors whose rows are one behind the

@@ -59,6 +59,32 @@ TEST(MovedRows, AreThoseThatBeginOffPieces) {
   }
 }
 
+// An explanation speaks of the copies of those that are moved, and of the others as they are.
+TEST(MovedRows, AreContiguousToTheProgramsOfTheCall) {
+  const Tensors tensors{{"q", described(Strides::odd, {2, 1, 16, 128})},
+                        {"k_cache", described(Strides::odd, {2, 30000, 2, 128})},
+                        {"v_cache", described(Strides::plain, {2, 30000, 2, 128})}};
+  const ListedCall listed =
+      listed_by_name(find_schema("attention_with_kv_cache"), tensors, {}, Target::cuda());
+  EXPECT_EQ(listed.moved, std::vector<std::string>{"q"});
+  const Tensors given = tensors_of_programs(listed, tensors);
+  EXPECT_FALSE(starts_off_pieces(given.at("q").ref()));
+  EXPECT_TRUE(starts_off_pieces(given.at("k_cache").ref()));
+  EXPECT_FALSE(starts_off_pieces(given.at("v_cache").ref()));
+}
+
+TEST(MovedRows, OfDenseAttentionAreCopiedWhateverTheirNumber) {
+  const Tensor keys = described(Strides::odd, {1, 65536, 2, 128});
+  const Tensors tensors{{"q", described(Strides::plain, {1, 64, 2, 128})}, {"k", keys}, {"v", keys}};
+  const auto copies = [&](Target target) {
+    return std::ranges::any_of(
+        listed_by_name(find_schema("attention"), tensors, {}, target).kernels,
+        [](const lang::Kernel& kernel) { return kernel.name().starts_with("copy_rows"); });
+  };
+  EXPECT_TRUE(copies(Target::cuda()));
+  EXPECT_FALSE(copies(Target::cuda_sm80())) << "no copy engine";
+}
+
 // Where the program without copy engine runs, as these rows ask.
 TEST(MovedRows, AreCopiedByAlignedWords) {
   const Tensor rows = described(Strides::odd, {1, 256, 2, 128});

@@ -182,7 +182,7 @@ ListedCall listed_by_name(const OperatorSchema& schema, const Tensors& tensors, 
   const CheckedCall call(schema, tensors, options, target);
   Launch launch(call.bound, Launch::Mode::list);
   if (!call.bound.is_empty()) schema.run(call.bound, launch);
-  return {launch.kernels(), launch.notes()};
+  return {launch.kernels(), launch.notes(), launch.moved()};
 }
 
 std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Tensors& tensors,

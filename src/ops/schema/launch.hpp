@@ -61,6 +61,11 @@ class Launch {
     if (mode_ == Mode::list) notes_.push_back(words());
   }
   const std::vector<std::string>& notes() const { return notes_; }
+  // Programs get a copy of this tensor of the call, one row behind the other.
+  void note_moved(std::string_view name) {
+    if (mode_ == Mode::list) moved_.emplace_back(name);
+  }
+  const std::vector<std::string>& moved() const { return moved_; }
 
  private:
   template <class Instance>
@@ -91,7 +96,7 @@ class Launch {
   PlanScope plan_;
   std::vector<std::pair<std::string, Tensor>> shared_;
   std::vector<lang::Kernel> kernels_;
-  std::vector<std::string> notes_;
+  std::vector<std::string> notes_, moved_;
 };
 
 }  // namespace tegula::ops

@@ -243,6 +243,7 @@ Tensors call_in_place(const OperatorSchema& schema, const Tensors& tensors, cons
 struct ListedCall {
   std::vector<lang::Kernel> kernels;
   std::vector<std::string> notes;
+  std::vector<std::string> moved;  // tensors of which programs get copies, one row behind the other
 };
 ListedCall listed_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
                           Target target = Target::automatic());
