@@ -51,6 +51,9 @@ std::optional<ConvChannelsKernel> plan_channels(const ConvShape& s, DType type, 
                      own = back ? features : channels, of_group = back ? channels : features;
   const bool has_few_taps = s.taps[0] <= most_taps && s.taps[1] <= most_taps && s.taps[2] <= most_taps;
   if (s.groups == 1 || own == 0 || own > most_channels || of_group == 0 || !has_few_taps) return {};
+  // Each term of a strided gradient has conditions, of which compilers of a CPU take minutes for many.
+  constexpr std::int64_t most_with_conditions = 2;
+  if (back && s.stride > 1 && own > most_with_conditions) return {};
   ConvChannelsKernel t{.type = type, .pass = pass};
   t.own = static_cast<int>(own), t.n = columns_of(of_group);
   if (t.n == 0 || of_group > (1 << 20)) return {};

@@ -33,6 +33,9 @@ TEST(ConvChannelsPlan, ProductsKeepGroupsThatFillThem) {
   // A gradient sums over features.
   EXPECT_TRUE(planned_channels(of_groups(128, 1024, 128), ConvPass::input_gradient));
   EXPECT_FALSE(planned_channels(of_groups(128, 2048, 128), ConvPass::input_gradient));
+  ConvShape strided = of_groups(128, 1024, 128);
+  strided.stride = 2;
+  EXPECT_FALSE(planned_channels(strided, ConvPass::input_gradient));
 }
 
 TEST(ConvChannelsPlan, PixelsThatTapsSeeFitABlock) {
