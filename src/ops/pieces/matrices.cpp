@@ -21,4 +21,11 @@ bool needs_padding(const TensorRef& matrix) {
   return !takes;
 }
 
+void note_padding(Launch& launch) {
+  launch.note([] {
+    return std::string(
+        "plan: rows that do not begin at multiples of 16 bytes are copied first, or written last");
+  });
+}
+
 }  // namespace tegula::ops

@@ -1,5 +1,6 @@
 // How matrices of a call are laid out in memory.
 #pragma once
+#include "ops/schema/launch.hpp"
 #include "tegula/runtime.hpp"
 
 namespace tegula::ops {
@@ -9,5 +10,7 @@ namespace tegula::ops {
 TensorRef in_order(TensorRef matrix, bool on_gpu, bool& transposed);
 // Whether the copy engine does not take the rows of [batch, rows, columns].
 bool needs_padding(const TensorRef& matrix);
+// That a call has such rows, which grids of their own copy.
+void note_padding(Launch& launch);
 
 }  // namespace tegula::ops

@@ -34,11 +34,7 @@ GroupPadding padding_of(Launch& launch, DType type, const TensorRef& a, const Te
   const bool is_long = a.size(-1) * a.dtype.bits() / 8 >= short_row;
   const GroupPadding result{needs_padding_of_rows(a), needs_padding(b),
                             is_long && needs_padding_of_rows(out)};
-  if (result.a || result.b || result.out)
-    launch.note([] {
-      return std::string(
-          "plan: rows that do not begin at multiples of 16 bytes are copied first, or written last");
-    });
+  if (result.a || result.b || result.out) note_padding(launch);
   return result;
 }
 

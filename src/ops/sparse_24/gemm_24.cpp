@@ -3,6 +3,9 @@
 #include <span>
 
 #include "ir/codes_24.hpp"
+#include "ops/pieces/matrices.hpp"
+#include "ops/pieces/moved_rows.hpp"
+#include "ops/pieces/padding.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
 #include "ops/pieces/product_table.hpp"
@@ -31,9 +34,13 @@ struct SparseGemmInstance {
   std::optional<DType> dense = {};  // of tiles, where the matrix is expanded first and multiplied as that
   GemmTiles tiles = {};
   bool by_threads = false;  // metadata are loaded, whose rows are multiples of 16 bytes
+  // Rows that the copy engine does not take: of operands they are copied first, of the result written last.
+  bool pad_left = false, pad_b = false, pad_out = false;
+  DType sums() const { return type == i8 ? i32 : f32; }
   auto fields() const {
     return std::tuple(type, labelled("out", out), labelled("dense", dense), labelled("tb", transpose_b),
-                      labelled("tout", transpose_out), epilogue, tiles, labelled("threads", by_threads));
+                      labelled("tout", transpose_out), epilogue, tiles, labelled("threads", by_threads),
+                      labelled("pa", pad_left), labelled("pb", pad_b), labelled("pout", pad_out));
   }
 };
 
@@ -43,11 +50,17 @@ void store(Fragment& sum, const SparseGemmInstance& c, const Tensor& out, const 
   copy(sum.T(), out.at(column, row));
 }
 
-// The sums of a row of the sparse matrix and a column of the other one, completed.
+// Completes the sums of a tile and stores them.
 void finish(Fragment& sum, const SparseGemmInstance& c, const EpilogueInputs& epilogue, const Tensor& out,
             const Expr& row, const Expr& column) {
-  epilogue.finish(sum, c.transpose_out ? column : row, c.transpose_out ? row : column, c.transpose_out);
-  store(sum, c, out, row, column);
+  const auto complete = [&](Fragment& real) {
+    epilogue.finish(real, c.transpose_out ? column : row, c.transpose_out ? row : column, c.transpose_out);
+    store(real, c, out, row, column);
+  };
+  if (c.out == i32) return store(sum, c, out, row, column);
+  if (c.sums() == f32) return complete(sum);
+  Fragment real = map(sum, [&](Index i, Index j) { return f32(sum(i, j)); });
+  complete(real);
 }
 
 // The sparse matrix with its zeros, by a grid of its own.
@@ -114,6 +127,32 @@ void multiply(const Operands& from, const SparseGemmInstance& c, const Expr& row
   });
 }
 
+// The sums of all tiles, in rows that the copy engine takes and in the order of the result.
+Tensor sums_of(const Tensor& out, const SparseGemmInstance& c) {
+  const int piece = bytes_of_piece / c.sums().bytes();
+  return workspace("sums", {out.extent(0), ceildiv(out.extent(1), piece) * piece}, c.sums());
+}
+
+// Completes all sums by a grid of its own.
+void finish_grid(const Tensor& sums, SparseGemmInstance c, const EpilogueInputs& epilogue,
+                 const Tensor& out) {
+  constexpr int rows = 4, columns = 256;
+  c.transpose_out = false;  // they are in its order
+  grid(ceildiv(out.extent(1), columns), ceildiv(out.extent(0), rows), [&](Index x, Index y) {
+    Expr row = y * rows, column = x * columns;
+    Fragment sum = load(sums.at(row, column), {rows, columns});
+    finish(sum, c, epilogue, out, row, column);
+  });
+}
+
+void pad_operands(Operands& operands, const SparseGemmInstance& c) {
+  if (c.pad_left) {
+    operands.values = padded("padded_values", operands.values);
+    operands.metadata = padded("padded_metadata", operands.metadata);
+  }
+  if (c.pad_b) operands.b = padded("padded_b", operands.b);
+}
+
 Kernel sparse_gemm_program(const SparseGemmInstance& c) {
   return kernel(instance_name("gemm_24", c), [&] {
     const GemmTiles& t = c.tiles;
@@ -125,17 +164,18 @@ Kernel sparse_gemm_program(const SparseGemmInstance& c) {
                   {}};
     Tensor out = c.transpose_out ? output("out", {n, m}, c.out) : output("out", {m, n}, c.out);
     const EpilogueInputs epilogue(c.epilogue, c.transpose_out ? n : m, c.transpose_out ? m : n);
+    pad_operands(from, c);
     if (c.dense) from.dense.emplace(as_dense(from.values, from.metadata, c));
-    const DType sums = c.type == i8 ? i32 : f32;
+    std::optional<Tensor> sums;
+    if (c.pad_out) sums.emplace(sums_of(out, c));
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * t.m, column = x * t.n;
-      Fragment sum({t.m, t.n}, sums, 0);
+      Fragment sum({t.m, t.n}, c.sums(), 0);
       multiply(from, c, row, column, sum);
-      if (c.out == i32) return store(sum, c, out, row, column);
-      if (sums == f32) return finish(sum, c, epilogue, out, row, column);
-      Fragment real = map(sum, [&](Index i, Index j) { return f32(sum(i, j)); });
-      finish(real, c, epilogue, out, row, column);
+      if (sums) return store(sum, c, *sums, row, column);
+      finish(sum, c, epilogue, out, row, column);
     });
+    if (sums) finish_grid(*sums, c, epilogue, out);
   });
 }
 
@@ -198,6 +238,24 @@ SparseGemmInstance integer_plan(const Bound<IntegerGemm24>& c) {
   SparseGemmInstance t{.type = i8, .out = i32, .transpose_b = true};
   plan_tiles(c.call(), {}, t);
   return t;
+}
+
+// Rows that begin off 16 bytes. Threads load metadata wherever these begin.
+template <class Op>
+void plan_padding(const Bound<Op>& c, SparseGemmInstance& t) {
+  if (!has_copy_engine(c.call()) || t.dense) return;
+  t.pad_left =
+      starts_off_pieces(c.formed("values")) || (!t.by_threads && starts_off_pieces(c.formed("metadata")));
+  t.pad_b = starts_off_pieces(c.formed("b"));
+  t.pad_out = starts_off_pieces(c.formed("out"));
+}
+
+template <class Op, SparseGemmInstance (*plan)(const Bound<Op>&)>
+void run(const Bound<Op>& c, Launch& launch) {
+  SparseGemmInstance t = plan(c);
+  plan_padding(c, t);
+  if (t.pad_left || t.pad_b || t.pad_out) note_padding(launch);
+  launch(t, sparse_gemm_program);
 }
 
 // A row of the sparse matrix.
@@ -288,7 +346,10 @@ const OperatorSchema& gemm_24_schema() {
                {"linear_bf16", "m=72 n=21 k=136 bf16 transpose_b transpose_out bias:f32"},
                {"e4m3", "m=66 n=40 k=256 e4m3 transpose_b scale=0.25"},
                {"e5m2", "m=20 n=40 k=72 e5m2 out_dtype=f32"},
-               {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"}})
+               {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"},
+               {"odd_rows_bf16", "m=70 n=37 k=264 bf16 bias"},
+               {"odd_columns_of_result_f16",
+                "m=67 n=40 k=136 f16 transpose_b transpose_out activation=silu"}})
           .measured({{"8192_bf16", "m=8192 n=8192 k=8192 bf16 transpose_b"},
                      {"8192_e4m3", "m=8192 n=8192 k=8192 e4m3 transpose_b"}})
           .maps({{"shapes",
@@ -300,7 +361,7 @@ const OperatorSchema& gemm_24_schema() {
                   {"bf16", "f16", "e4m3", "e5m2", "i8"},
                   {"transpose_b", "", "transpose_b transpose_out", "transpose_b k=4104",
                    "transpose_b k=14336", "transpose_b bias:f32 activation=gelu"}}})
-          .run(sparse_gemm_plan, sparse_gemm_program, formula);
+          .run(run<Gemm24, sparse_gemm_plan>, formula);
   return table;
 }
 
@@ -319,9 +380,11 @@ const OperatorSchema& integer_gemm_24_schema() {
           .source("Mishra et al. 2021, Accelerating Sparse Deep Neural Networks")
           .no_gradient("its operands are integers")
           .flops("2*m*n*k")
-          .examples({{"ragged", "m=66 n=48 k=392"}, {"whole_pieces", "m=130 n=40 k=256"}})
+          .examples({{"ragged", "m=66 n=48 k=392"},
+                     {"whole_pieces", "m=130 n=40 k=256"},
+                     {"odd_rows", "m=66 n=47 k=256"}})
           .measured({{"8192", "m=8192 n=8192 k=8192"}})
-          .run(integer_plan, sparse_gemm_program, integer_formula);
+          .run(run<IntegerGemm24, integer_plan>, integer_formula);
   return table;
 }
 
