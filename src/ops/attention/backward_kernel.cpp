@@ -46,13 +46,15 @@ void BackwardProgram::query_block(const Expr& x, const Index& h, const Expr& b) 
 
 // Blocks of different heads do not wait for each other, but those of a head that run at the same time share
 // its queries and the sums of dq in the L2 cache: with 64 heads at once each block would bring them again.
+// With the heads of one sequence only, where these are few, all blocks that run would wait for each other.
 void BackwardProgram::key_grid(KeySums sums) {
   constexpr int most_heads_at_once = 16;
   GridOptions options = grid_options();
-  if (c.right && !c.left)
-    options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
-  else if (c.ordered)
+  const bool by_heads = c.ordered && !(c.right && !c.left);
+  if (by_heads)
     options.order = Order::grouped(most_heads_at_once);
+  else if (c.right && !c.left)
+    options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
   Expr tiles = c.alone ? Expr(Operand(1)) : ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
   if (c.shares)
     return grid(c.shares, heads, sequences(), options, [&](Index part, Index h, Index b) {
@@ -65,10 +67,13 @@ void BackwardProgram::key_grid(KeySums sums) {
       const PackedTiles::Place place = k_tiles->place(x);
       key_block(sums, place.tile, h, place.sequence);
     });
+  if (by_heads)
+    return grid(tiles, columns * sequences(), 1, options,
+                [&](Index x, Index y, Index) { key_block(sums, x, y % columns, y / columns); });
   grid(tiles, columns, sequences(), options, [&](Index x, Index h, Index b) { key_block(sums, x, h, b); });
 }
 
-void BackwardProgram::key_block(KeySums sums, const Expr& x, const Index& h, const Expr& b) {
+void BackwardProgram::key_block(KeySums sums, const Expr& x, const Expr& h, const Expr& b) {
   Expr kv_head = c.splits > 1 ? h / c.splits : Expr(h);
   HeadViews views{rows_of(b), kv_head, all};
   Tensor k_of = views.of_keys(*k);

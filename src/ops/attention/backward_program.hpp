@@ -158,7 +158,7 @@ struct BackwardProgram {
   void sum_shares();
   void sink_grid();
   void query_block(const Expr& x, const Index& h, const Expr& b);
-  void key_block(KeySums sums, const Expr& x, const Index& h, const Expr& b);
+  void key_block(KeySums sums, const Expr& x, const Expr& h, const Expr& b);
   // Of the heads that a block of keys meets in turn: this one, and the first. One alone is neither.
   struct Turn {
     Expr member, first;
