@@ -16,7 +16,9 @@ struct Case {
 };
 
 constexpr const char *gradients_of_rows = "that are written and read again", *rows = "of a listed row come",
-                     *turns = "add to dq in turns", *few_rows = "reads 16 rows of a",
+                     *turns = "add to dq in turns", *few_rows = "these bytes take longer",
+                     *listed_by_blocks = "blocks share the list of a query",
+                     *padded = "copied first, or written last",
                      *steps = "and blocks take as long to begin and end", *filled = "fill";
 
 const Case cases[] = {
@@ -49,6 +51,14 @@ const Case cases[] = {
      "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=160 d_v=160 bf16 causal", filled, false},
     {"blocks_of_16_rows", "block_sparse_gemm",
      "m=4096 n=4096 k=4096 blocks_m=256 blocks_n=32 blocks_k=64 bf16 block_m=16", few_rows, true},
+    {"blocks_of_16_columns", "block_sparse_gemm",
+     "m=4096 n=4096 k=4096 blocks_m=22 blocks_n=256 blocks_k=64 bf16 block_m=192 block_n=16", few_rows, true},
+    {"lists_of_64_queries", "sparse_mla",
+     "queries=64 keys=8192 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048", listed_by_blocks, true},
+    {"lists_of_512_queries", "sparse_mla",
+     "queries=512 keys=8192 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048", listed_by_blocks, false},
+    {"odd_columns_of_a_sparse_product", "gemm_24", "m=1000 n=4097 k=4096 bf16 transpose_b", padded, true},
+    {"even_columns_of_a_sparse_product", "gemm_24", "m=1000 n=4096 k=4096 bf16 transpose_b", padded, false},
     {"blocks_of_48_rows", "block_sparse_gemm",
      "m=4096 n=4096 k=4096 blocks_m=86 blocks_n=32 blocks_k=64 bf16 block_m=48", few_rows, false},
 };

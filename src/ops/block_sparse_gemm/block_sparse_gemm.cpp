@@ -102,19 +102,19 @@ Instance plan(const Bound<BlockSparseGemm>& c) {
   // Warps multiply tiles of which no extent is one of warp groups: 96 x 96 took 1.2 times as long as 32 x 32.
   if (by_groups && t.m % warp_group_rows != 0 && t.n % warp_group_rows != 0)
     t.m = std::gcd(c->block_m, 128), t.n = std::gcd(c->block_n, 256);
-  t.k = std::gcd(c->block_k, c.on_gpu() && !is_16_bits ? 32 : 64);
+  t.k = by_groups ? dividing(c->block_k, 64) : std::gcd(c->block_k, c.on_gpu() ? 32 : 64);
   if (c.on_gpu()) t.listed = marked_blocks(c.dim("blocks_k")), t.several = c->block_k > t.k;
   return t;
 }
 
-// What a block of few rows reads of b serves no other rows, whose masks differ.
+// What a block of few rows reads of b serves no other rows, whose masks differ, and likewise of few columns.
 void note_few_rows(const Instance& t, bool on_gpu, Launch& launch) {
-  constexpr int few_rows = 16;
-  if (!on_gpu || t.compute.bits() != 16 || t.m > few_rows) return;
+  constexpr int few = 32;
+  if (!on_gpu || t.compute.bits() != 16 || std::min(t.m, t.n) > few) return;
   launch.note([&] {
     return fmt::format(
         "plan: a tile of {0} x {1} reads {0} rows of a and {1} columns of b for {2} products each step, and "
-        "these bytes take longer; blocks of more rows read less",
+        "these bytes take longer; blocks of more rows and columns read less",
         t.m, t.n, t.m * t.n);
   });
 }

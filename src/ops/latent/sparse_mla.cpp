@@ -28,10 +28,20 @@ void note_few_heads(const Bound<SparseMla>& c, Launch& launch) {
   });
 }
 
+void note_splits(int splits, bool on_gpu, Launch& launch) {
+  if (!on_gpu || splits == 1) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: few queries, so that {} blocks share the list of a query, and another grid merges their parts",
+        splits);
+  });
+}
+
 void run(const Bound<SparseMla>& c, Launch& launch) {
   note_few_heads(c, launch);
   SparseMlaKernel kernel = sparse_mla_instance(c);
   const int splits = planned_splits(c, kernel);
+  note_splits(splits, c.on_gpu(), launch);
   kernel.split = splits > 1 || kernel.more;
   if (splits > 1) kernel.numbers_ahead = false;  // each has few steps
   const LatentViews q(c.formed("q"), c->d_v), kv(c.formed("kv"), c->d_v),
