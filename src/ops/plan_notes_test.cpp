@@ -19,6 +19,7 @@ constexpr const char *gradients_of_rows = "that are written and read again", *ro
                      *turns = "add to dq in turns", *few_rows = "these bytes take longer",
                      *listed_by_blocks = "blocks share the list of a query",
                      *padded = "copied first, or written last",
+                     *heads = "heads of a group follow one another",
                      *steps = "and blocks take as long to begin and end", *filled = "fill";
 
 const Case cases[] = {
@@ -49,6 +50,12 @@ const Case cases[] = {
      "batch=1 queries=1000 keys=5096 kv_heads=8 group=1 d=160 d_v=160 bf16 causal", filled, true},
     {"wide_tiles_of_many_queries", "attention_backward",
      "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=160 d_v=160 bf16 causal", filled, false},
+    {"few_queries_of_a_group_of_12", "attention_backward",
+     "batch=8 queries=16 keys=8192 kv_heads=2 group=12 d=128 d_v=128 bf16", heads, true},
+    {"few_queries_of_a_group_of_8", "attention_backward",
+     "batch=8 queries=16 keys=8192 kv_heads=2 group=8 d=128 d_v=128 bf16", heads, false},
+    {"many_queries_of_a_group_of_16", "attention_backward",
+     "batch=8 queries=512 keys=8192 kv_heads=2 group=16 d=128 d_v=128 bf16", heads, false},
     {"blocks_of_16_rows", "block_sparse_gemm",
      "m=4096 n=4096 k=4096 blocks_m=256 blocks_n=32 blocks_k=64 bf16 block_m=16", few_rows, true},
     {"blocks_of_16_columns", "block_sparse_gemm",

@@ -67,6 +67,7 @@ void note_bounds(const Bound<AttentionBackward>& c, const AttentionBackwardKerne
   const AttentionProblem p = problem_of(c, kernel_of(c));
   if (kernel.varlen) note_short_sequences(c.dim("keys"), c.dim("sequences"), kernel.keys, launch);
   if (p.packed > 1) return;
+  if (kernel.pack == 1) note_heads_in_turn(c.dim("group"), p.queries, kernel.queries, launch);
   const AttentionPlan tiles{kernel.queries, kernel.keys, kernel.pack};
   note_window(kernel.queries, kernel.keys, p.seen, p.keys, launch);
   if (kernel.ordered && kernel.right && !kernel.left) note_turns(p.queries, p.keys, kernel.keys, launch);

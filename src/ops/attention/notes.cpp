@@ -73,6 +73,16 @@ void note_turns(std::int64_t queries, std::int64_t keys, int keys_of_block, Laun
   });
 }
 
+void note_heads_in_turn(std::int64_t group, std::int64_t queries, int rows, Launch& launch) {
+  constexpr std::int64_t many = 12;
+  if (group < many || 2 * queries > rows) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: the {} heads of a group follow one another, each with a tile of {} rows for {} queries", group,
+        rows, queries);
+  });
+}
+
 void note_load(const ProcessorLoad& load, const AttentionPlan& plan, Launch& launch) {
   constexpr double filled = 0.75, few_steps = 13;
   if (load.filled < filled)

@@ -19,6 +19,8 @@ void note_window(int queries, int keys, std::int64_t seen, std::int64_t all, Lau
 void note_load(const ProcessorLoad& load, const AttentionPlan& plan, Launch& launch);
 // Short sequences whose blocks of keys add to dq one after the other.
 void note_turns(std::int64_t queries, std::int64_t keys, int keys_of_block, Launch& launch);
+// Heads of a group that a block of keys meets one after the other, for a few rows each.
+void note_heads_in_turn(std::int64_t group, std::int64_t queries, int rows, Launch& launch);
 // Packed sequences that are shorter than a tile of so many rows on the mean.
 void note_short_sequences(std::int64_t tokens, std::int64_t sequences, int rows, Launch& launch);
 // Few tiles that divide their keys.
