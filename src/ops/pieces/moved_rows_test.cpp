@@ -95,9 +95,10 @@ TEST(MovedRows, AreCopiedByAlignedWords) {
   const OptionValues options{{"q_block_size", std::int64_t{64}}, {"k_block_size", std::int64_t{64}}};
   const ListedCall listed =
       listed_by_name(find_schema("block_sparse_attention"), tensors, options, Target::cuda());
-  for (const lang::Kernel& kernel : listed.kernels)
-    if (kernel.name().starts_with("copy_rows"))
-      EXPECT_NE(text_of(kernel, false).find("tg::load_anywhere<"), std::string::npos);
+  for (const lang::Kernel& kernel : listed.kernels) {
+    if (!kernel.name().starts_with("copy_rows")) continue;
+    EXPECT_NE(text_of(kernel, false).find("tg::load_anywhere<"), std::string::npos);
+  }
 }
 
 // Threads load the aligned words around pieces of a cache; nothing is asked of where its rows begin but that
@@ -118,9 +119,10 @@ TEST(MovedRows, OfCachesAreRead) {
     EXPECT_EQ(program.text.find("tg::copy_units_async<4>(") != std::string::npos, more == 2);
     EXPECT_EQ(program.text.find("tg::copy_units_async<8>(") != std::string::npos, more == 4);
     EXPECT_EQ(listed.notes.empty(), more == 8);
-    for (const auto& [position, unit] : program.aligned)
-      if (signature.buffers()[static_cast<std::size_t>(position)]->name == "k_cache")
-        EXPECT_EQ(unit, 2 * more);
+    for (const auto& [position, unit] : program.aligned) {
+      if (signature.buffers()[static_cast<std::size_t>(position)]->name != "k_cache") continue;
+      EXPECT_EQ(unit, 2 * more);
+    }
   }
 }
 
