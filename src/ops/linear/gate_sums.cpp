@@ -33,7 +33,7 @@ Kernel gate_sums_kernel(const GateKernel& c) {
           assert_that(of_head <= 0, "g_gamma are logarithms of decays: at most 0");
           gate += of_head;
         }
-        gates(h, i) = gate;
+        gates(h, i) = gate * log2e;
       });
       copy(scan_sum(gates), at.of_chunks(sums));
     });

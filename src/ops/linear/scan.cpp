@@ -51,32 +51,33 @@ int ScanKernel::threads() const {
 }
 
 Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_seen) {
-  return select(is_seen, score * exp(min(gi - gj, 0)), 0);
+  return select(is_seen, score * exp2(min(gi - gj, 0)), 0);
 }
 
 void GateTile::fill(const Expr& gate, bool keep) {
   assert_that(gate <= 0, "g_gamma are logarithms of decays: at most 0");
   Shared& g = *tile_;
-  parallel(g, [&](Index i) { g(i) = f32(reverse_ ? g.extent(0) - i : i + 1) * gate; });
+  Var own = gate * log2e;
+  parallel(g, [&](Index i) { g(i) = f32(reverse_ ? g.extent(0) - i : i + 1) * own; });
   if (!keep) return;
   Fragment& decays = decays_.emplace(std::initializer_list<int>{g.extent(0), g.extent(0)}, f32);
   parallel(decays, [&](Index i, Index j) {
     Expr is_seen = reverse_ ? j >= i : i >= j, distance = reverse_ ? j - i : i - j;
-    decays(i, j) = select(is_seen, exp(f32(distance) * gate), 0);
+    decays(i, j) = select(is_seen, exp2(f32(distance) * own), 0);
   });
 }
 
 void GateTile::grow(Fragment& x) const {
   if (!tile_) return;
   const Shared& g = *tile_;
-  parallel(x, [&](Index i, Index j) { x(i, j) *= exp(g(i)); });
+  parallel(x, [&](Index i, Index j) { x(i, j) *= exp2(g(i)); });
 }
 
 void GateTile::fade(Fragment& x, const Expr& last) const {
   if (!tile_) return;
   const Shared& g = *tile_;
   Expr total = g(last);
-  parallel(x, [&](Index i, Index j) { x(i, j) *= exp(min(total - g(i), 0)); });
+  parallel(x, [&](Index i, Index j) { x(i, j) *= exp2(min(total - g(i), 0)); });
 }
 
 const Shared& GateTile::faded(const Shared& values, const Expr& last, std::optional<Shared>& own) const {
@@ -87,7 +88,7 @@ const Shared& GateTile::faded(const Shared& values, const Expr& last, std::optio
   // From registers, so that it has one slot: what is made of tiles that come ahead has as many as they have.
   Fragment x({values.extent(0), values.extent(1)}, f32);
   parallel(x, [&](Index i, Index j) {
-    Expr share = exp(min(total - g(i), 0));
+    Expr share = exp2(min(total - g(i), 0));
     x(i, j) = f32(values(i, j)) * (weights_ ? (*weights_)(i)*share : share);
   });
   copy(x, result);
@@ -96,7 +97,7 @@ const Shared& GateTile::faded(const Shared& values, const Expr& last, std::optio
 
 void GateTile::age(Fragment& state, const Expr& last) const {
   if (!tile_) return;
-  Expr factor = exp((*tile_)(last));
+  Expr factor = exp2((*tile_)(last));
   parallel(state, [&](Index i, Index j) { state(i, j) *= factor; });
 }
 
@@ -286,7 +287,7 @@ class StatesPass {
              of_chunk({part.n, h, chunk, chunk * c.rows(), column}, state, even, gates ? &*gates : nullptr);
            });
            if (c.last) copy(state, in.state(end, part, h).at(0, column));
-           if (gates) when(x == 0, [&] { leave_fade(part, h, exp(*gates)); });
+           if (gates) when(x == 0, [&] { leave_fade(part, h, exp2(*gates)); });
          });
   }
 

@@ -87,11 +87,11 @@ struct GateKernel {
                       labelled("packed", packed), labelled("rows", of_tile));
   }
 };
-// [g, g_gamma] give sums [batch, chunks, heads, rows]; those from the last token on are [batch, tokens,
-// heads].
+// [g, g_gamma] give sums [batch, chunks, heads, rows] as logarithms to base 2; those from the last token on
+// are [batch, tokens, heads], of what is given.
 lang::Kernel gate_sums_kernel(const GateKernel& c);
 
-// e^(g_i − g_j) of a score where it is seen: gates fall, and what is above the diagonal may be anything.
+// 2^(g_i − g_j) of a score where it is seen: gates fall, and what is above the diagonal may be anything.
 lang::Expr decayed(const lang::Expr& score, const lang::Expr& gi, const lang::Expr& gj,
                    const lang::Expr& is_seen);
 

@@ -76,7 +76,7 @@ class StateGradients {
   void scale_results(const Shared& douts, const GateTile& gates, Shared& scaled) const {
     Fragment gained({c.rows(), c.block}, f32);
     parallel(gained, [&](Index i, Index j) {
-      Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
+      Expr factor = c.gated ? *scale * exp2(gates.at(i)) : Expr(*scale);
       gained(i, j) = f32(douts(i, j)) * factor;
     });
     copy(gained, scaled);
@@ -242,7 +242,7 @@ class ChunkGradients {
     Fragment dg = reduce_sum(map(own_dq, [&](Index i, Index j) { return own_dq(i, j) * f32(own.q(i, j)); }));
     Fragment lost =
         reduce_sum(map(own_dk, [&](Index i, Index j) { return own_dk(i, j) * f32(own.k(i, j)); }));
-    Expr at_last = reduce_sum(both).scalar() * exp(gates.at(own.last)) + reduce_sum(lost).scalar();
+    Expr at_last = reduce_sum(both).scalar() * exp2(gates.at(own.last)) + reduce_sum(lost).scalar();
     parallel(ds, [&](Index i, Index j) { ds(i, j) *= scores(i, j); });
     reduce_sum(ds, dg);
     Fragment columns = reduce_sum(ds, 0);

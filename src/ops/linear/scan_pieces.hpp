@@ -65,7 +65,8 @@ struct ScanInputs {
   }
 };
 
-// The sums of gates of a chunk; nothing where there are none.
+// The sums of gates of a chunk, as logarithms to base 2: threads form a power of e for each score otherwise,
+// by a branch of some ten instructions. Nothing where there are no gates.
 class GateTile {
  public:
   explicit GateTile(const ScanKernel& c)

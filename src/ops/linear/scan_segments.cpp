@@ -64,17 +64,21 @@ class ScanTime {
     const std::int64_t most = own.blocks_at_once(), waves = blocks / most, others = blocks % most;
     return static_cast<double>(waves) * of_chunk(own, most) + (others > 0 ? of_chunk(own, others) : 0);
   }
-  // Of a chunk with results: what waits for each other, what the columns take that a processor has, and
-  // results of a block that the last column cuts, which are stored one by one.
+  // Of a chunk with results: what waits for each other, what the columns take that a processor has, columns
+  // of which no power of two are copied in smaller pieces, and results of a block that the last column cuts,
+  // which are stored one by one.
   static double of_chunk(const ScanKernel& own, std::int64_t blocks) {
-    constexpr double chain = 0.85, of_many_threads = 2.6, of_weights = 2, of_cut = 1.5;
-    constexpr double column = 0.0085, column_of_two = 0.026;
-    return (own.threads() > 0 ? chain : of_many_threads) + (own.weighted ? of_weights : 0) +
-           (own.d_v % own.block != 0 ? of_cut : 0) +
-           own.block * (blocks > gpu_processors && own.threads() > 0 ? column_of_two : column);
+    constexpr double chain = 0.5, of_many_threads = 2.6, of_weights = 0.5, of_pieces = 0.7, of_cut = 1.5;
+    constexpr double feature = 0.0036, column = 0.0072, second_chain = 0.05, second_column = 0.0168;
+    double time =
+        (own.threads() > 0 ? chain + feature * own.features() : of_many_threads) + column * own.block;
+    if (blocks > gpu_processors && own.threads() > 0) time += second_chain + second_column * own.block;
+    if (own.weighted) time += of_weights;
+    if ((own.block & (own.block - 1)) != 0) time += of_pieces;
+    return own.d_v % own.block == 0 ? time : time + of_cut;
   }
   // The share of a chunk that only adds to the state, a segment of the pass over segments, two more grids.
-  static constexpr double alone = 0.54, of_segment = 0.35, grids = 8;
+  static constexpr double alone = 0.68, of_segment = 0.35, grids = 8;
 
   const ScanKernel scan;
   std::int64_t heads;

@@ -95,7 +95,7 @@ TEST(Recurrences, HaveGradientsOfShortSequences) {
                               own = short_gradients(x, Target::emulated_sm90());
     ASSERT_EQ(own.size(), expected.size());
     for (std::size_t i = 0; i < own.size(); ++i)
-      EXPECT_LT(error_of(own[i], expected[i]).norm, 2e-2) << tokens << " tokens, result " << i;
+      EXPECT_LT(error_of(own[i], expected[i]).norm, 4e-2) << tokens << " tokens, result " << i;
   }
 }
 

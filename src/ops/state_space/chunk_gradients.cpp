@@ -68,7 +68,7 @@ class StateGradientsOfChunks {
       copy(dvs, s.head(dv, own.n, own.h).at(own.row, column));
     });
     Expr decay = ddecays(c.packed ? Expr(0) : own.n, s.chunk_number(own.n, own.chunk), own.h);
-    Expr at_last = reduce_sum(lost).scalar() + decay * exp(gates.at(own.last));
+    Expr at_last = reduce_sum(lost).scalar() + decay * exp2(gates.at(own.last));
     parallel(lost, [&](Index i) { lost(i) = select(i == own.last, at_last, 0) - lost(i); });
     copy(lost, s.head(dsums, own.n, own.h).at(own.row));
   }
@@ -140,7 +140,7 @@ class ScanGradientsOfChunks {
       copy(s.head(v, own.n, own.h).at(own.row, column), vs);
       copy(s.head(dy, own.n, own.h).at(own.row, column), dys);
       copy(s.chunk(starts, own.n, own.chunk, own.h).at(column), start);
-      parallel(grown, [&](Index i, Index j) { grown(i, j) = f32(dys(i, j)) * exp(gates.at(i)); });
+      parallel(grown, [&](Index i, Index j) { grown(i, j) = f32(dys(i, j)) * exp2(gates.at(i)); });
       Fragment dvs({c.rows(), c.block}, f32, 0), dstart({c.block, c.features()}, f32, 0);
       gemm(dys, vs.T(), ds);
       gemm(weights.T(), dys, dvs);

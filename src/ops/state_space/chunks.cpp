@@ -51,7 +51,7 @@ Kernel chunk_states_kernel(const ScanKernel& c) {
       gemm(gates.faded(vs, last, own).T(), ks, state);
       copy(state, s.chunk(states, n, chunk, h).at(column));
       when(column == 0,
-           [&] { decays(c.packed ? Expr(0) : Expr(n), s.chunk_number(n, chunk), h) = exp(gates.at(last)); });
+           [&] { decays(c.packed ? Expr(0) : Expr(n), s.chunk_number(n, chunk), h) = exp2(gates.at(last)); });
     });
   });
 }

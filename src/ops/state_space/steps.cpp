@@ -32,7 +32,7 @@ Kernel steps_kernel(const StepsKernel& c) {
         assert_that(gate <= 0, "dt and A give logarithms of decays: at most 0");
         if (c.steps) tile(i, h) = step;
         if (turned) (*turned)(h, i) = step;
-        gates(h, i) = gate;
+        gates(h, i) = gate * log2e;
       });
       if (c.steps) copy(tile, at.of_tokens(steps));
       if (turned) copy(*turned, at.of_chunks(weights));

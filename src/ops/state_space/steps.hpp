@@ -15,8 +15,8 @@ struct StepsKernel {
                       labelled("weights", weights), labelled("steps", steps), labelled("rows", of_tile));
   }
 };
-// dt, A [, dt_bias] give sums, of steps · A inside chunks, and steps as weights [batch, chunks, heads, rows],
-// as sums are, or as steps [batch, tokens, heads].
+// dt, A [, dt_bias] give sums, of steps · A inside chunks as logarithms to base 2, and steps as weights
+// [batch, chunks, heads, rows], as sums are, or as steps [batch, tokens, heads].
 lang::Kernel steps_kernel(const StepsKernel& c);
 
 // Steps and their sums of a call with dt, A [, dt_bias]: weights for scans, whose chunks have so many rows,
