@@ -170,6 +170,19 @@ TEST(Recurrences, CountTheLessWork) {
   EXPECT_EQ(work(4096), 2. * 4096 * 2 * 4 * 64 * 64);
 }
 
+// Sums of gates and weights of a head are rows of chunks, which the copy engine brings as it does tiles.
+TEST(Recurrences, HaveVectorsThatComeAhead) {
+  for (const std::int64_t tokens : {8, 64, 4096}) {
+    std::map<std::string, Tensor> inputs{{"A", Tensor::empty({2}, f32)},
+                                         {"dt", Tensor::empty({2, tokens, 2}, f32)}};
+    for (const char* name : {"x", "B", "C"}) inputs.emplace(name, Tensor::empty({2, tokens, 2, 64}, bf16));
+    for (const auto& said : explain("ssd", inputs, {}, Target::cuda()))
+      if (said.kernel.starts_with("scan"))
+        for (const std::string& note : said.notes)
+          EXPECT_EQ(note.find("by threads"), std::string::npos) << note;
+  }
+}
+
 // Plans say where processors wait for a chain of chunks, and where rows of tiles are without tokens.
 TEST(Recurrences, SayWhyTheyAreSlow) {
   const OperatorSchema& schema = find_schema("linear_attention");
