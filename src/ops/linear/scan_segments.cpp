@@ -46,7 +46,7 @@ class ScanTime {
   double of(const Division& d) const {
     const auto n = static_cast<double>(d.segments);
     const double steps = std::ceil(chunks / n) * of_steps(d.block, heads * d.segments * blocks_of(d.block));
-    return d.segments == 1 ? steps : steps * (1 + alone) + n * of_segment + grids;
+    return start() + (d.segments == 1 ? steps : steps * (1 + alone) + n * of_segment + grids);
   }
   // The same if chunks did not wait for each other.
   double of_products() const {
@@ -68,17 +68,18 @@ class ScanTime {
   // of which no power of two are copied in smaller pieces, and results of a block that the last column cuts,
   // which are stored one by one.
   static double of_chunk(const ScanKernel& own, std::int64_t blocks) {
-    constexpr double chain = 0.5, of_many_threads = 2.6, of_weights = 0.5, of_pieces = 0.7, of_cut = 1.5;
-    constexpr double feature = 0.0036, column = 0.0072, second_chain = 0.05, second_column = 0.0168;
-    double time =
-        (own.threads() > 0 ? chain + feature * own.features() : of_many_threads) + column * own.block;
+    constexpr double chain = 0.06, of_many_threads = 2.7, of_pieces = 0.65, of_cut = 1.7, feature = 0.0054;
+    constexpr double column = 0.0093, weighted_column = 0.0114, second_chain = 0.23, second_column = 0.0162;
+    double time = (own.threads() > 0 ? chain + feature * own.features() : of_many_threads) +
+                  (own.weighted ? column + weighted_column : column) * own.block;
     if (blocks > gpu_processors && own.threads() > 0) time += second_chain + second_column * own.block;
-    if (own.weighted) time += of_weights;
     if ((own.block & (own.block - 1)) != 0) time += of_pieces;
     return own.d_v % own.block == 0 ? time : time + of_cut;
   }
+  // Of a call: the start of its grids, of which one forms weights.
+  double start() const { return scan.weighted ? 11.5 : 9; }
   // The share of a chunk that only adds to the state, a segment of the pass over segments, two more grids.
-  static constexpr double alone = 0.68, of_segment = 0.35, grids = 8;
+  static constexpr double alone = 0.33, of_segment = 0.24, grids = 13.3;
 
   const ScanKernel scan;
   std::int64_t heads;
