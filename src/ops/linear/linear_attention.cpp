@@ -1,9 +1,9 @@
 #include "tegula/ops/linear_attention.hpp"
 
-#include <array>
 #include <cmath>
 
 #include "ops/linear/chunk_owners.hpp"
+#include "ops/linear/gradient_scans.hpp"
 #include "ops/linear/maps.hpp"
 #include "ops/linear/normalize.hpp"
 #include "ops/linear/recurrent.hpp"
@@ -31,7 +31,7 @@ ScanKernel scan_of(const Call& c) {
 // The gates of a call, summed inside chunks; no tensor where it has none.
 Tensor gate_sums(const Call& c, Launch& launch, std::optional<int> of_tile = {}) {
   if (!c.has("g") && !c.has("g_gamma")) return launch.scratch({0}, f32);
-  const Tensor sums = launch.scratch(shape_of_heads(c.call()), f32);
+  const Tensor sums = launch.scratch(vector_shape(c.call(), of_tile), f32);
   launch(GateKernel{c.type_if("g"), c.type_if("g_gamma"), false, c.has("cu_seqlens"), of_tile},
          gate_sums_kernel, {{"g", token_view(c.call(), "g")}, {"sums", sums}});
   return sums;
@@ -116,73 +116,12 @@ void run_backward_by_token(const Call& c, Launch& launch, const TensorRef& dout)
   });
 }
 
-// A gradient that is a scan itself.
-struct GradientScan {
-  const char *queries, *keys, *values, *result;
-  bool reverse;
-  int d, d_v;
-};
-// Without states and gates that have gradients, dq is the scan whose queries are the gradients of results,
-// whose keys are values and whose values are keys; dk and dv are scans from the last token to the first.
-// Their states stay in registers, so that nothing of them is written, but a head has few blocks.
-std::array<GradientScan, 3> gradient_scans(const Call& c) {
-  const int d = c.small_dim("d"), d_v = c.small_dim("d_v");
-  return {{{"dout", "v", "k", "dq", false, d_v, d},
-           {"v", "dout", "q", "dk", true, d_v, d},
-           {"k", "q", "dout", "dv", true, d, d_v}}};
-}
-ScanKernel kernel_of(const Call& c, const GradientScan& own) {
-  ScanKernel scan = scan_of(c);
-  scan.reverse = own.reverse, scan.even = scan.gated, scan.d = own.d, scan.d_v = own.d_v;
-  return narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu());
-}
-
-bool differentiates_by_scans(const Call& c) {
-  // Microseconds: of a chunk of a scan, of one in the two passes over states, and of one in all grids.
-  constexpr double of_scan = 2.6, of_passes = 2.8, of_grids = 0.12;
-  constexpr std::int64_t most = 128;
-  if (c.has("g") || c.has("dg_gamma") || c->normalize || c.has("initial_state") || c.has("dfinal_state") ||
-      c.dim("group") > 1 || std::max(c.dim("d"), c.dim("d_v")) > most)
-    return false;
-  return best_of(Candidates<bool, 2>{false, true}, [&](bool by_scans) {
-    if (!c.on_gpu() || c.type("q").bits() != 16) return by_scans ? 1.0 : 0.0;
-    // The longest sequence is a chain of chunks; those of all share the processors.
-    const auto chunks_of = [&](const char* tokens) {
-      return std::max(1., std::ceil(static_cast<double>(c.dim(tokens)) / chunk_tokens_of_scan));
-    };
-    const double batch = c.has("cu_seqlens") ? 1 : static_cast<double>(c.dim("batch")),
-                 all = batch * chunks_of("tokens"), chain = chunks_of("longest"),
-                 heads = static_cast<double>(c.dim("heads"));
-    if (!by_scans) return std::max(chain * of_passes, all * heads * of_grids);
-    double result = 0;
-    for (const GradientScan& own : gradient_scans(c)) {
-      const ScanKernel scan = kernel_of(c, own);
-      const double blocks = heads * std::ceil(1. * scan.d_v / scan.block);
-      result +=
-          chain * of_scan * std::ceil(all / chain * blocks / static_cast<double>(scan.blocks_at_once()));
-    }
-    return result;
-  });
-}
-
-void run_backward_by_scans(const Call& c, Launch& launch) {
-  for (const GradientScan& own : gradient_scans(c))
-    launch(kernel_of(c, own), scan_kernel,
-           {{"q", token_view(c.call(), own.queries)},
-            {"k", token_view(c.call(), own.keys)},
-            {"v", token_view(c.call(), own.values)},
-            {"scale", c.real("scale")},
-            {"out", token_view(c.call(), own.result)}});
-}
-
-void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout) {
+// By the states of chunks and their gradients.
+void run_gradients_of_chunks(const Call& c, Launch& launch, ScanKernel scan, const TensorRef& dout,
+                             const Tensor& sums, const Tensor& dsums) {
   const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v");
-  ScanKernel scan = scan_of(c);
-  share_chunk_owners(c.call(), launch);
-  const Tensor sums = gate_sums(c, launch);
   const Tensor states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type);
-  scan.last = c.has("dfinal_state");
   const auto state = [&](const char* name, bool has) { return has ? c.call().formed(name) : TensorRef(); };
   launch_states(c.call(), launch, scan,
                 {.q = q,
@@ -197,8 +136,7 @@ void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout
                  .dstates = dstates,
                  .dv = token_view(c.call(), "dv"),
                  .dinitial_state = state("dinitial_state", scan.first)});
-  scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
-  const Tensor dsums = launch.scratch(scan.gated ? shape_of_heads(c.call()) : Shape{0}, f32);
+  scan.last = scan.first = false;
   launch(wide(scan, c.on_gpu()), scan_gradients_kernel,
          {{"q", q},
           {"k", k},
@@ -211,6 +149,29 @@ void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout
           {"dq", token_view(c.call(), "dq")},
           {"dk", token_view(c.call(), "dk")},
           {"dsums", dsums}});
+}
+
+void run_backward_by_chunks(const Call& c, Launch& launch, const TensorRef& dout) {
+  ScanKernel scan = scan_of(c);
+  scan.last = c.has("dfinal_state"), scan.grouped = c.dim("group") > 1;
+  scan.of_tile = tile_of_short_gradients(c.call(), scan);
+  share_chunk_owners(c.call(), launch);
+  const Tensor sums = gate_sums(c, launch, tile_of_sums(scan)),
+               dsums = launch.scratch(scan.gated ? shape_of_heads(c.call()) : Shape{0}, f32);
+  if (scan.of_tile)
+    launch_short_gradients(c.call(), launch, scan,
+                           {.q = token_view(c.call(), "q"),
+                            .k = token_view(c.call(), "k"),
+                            .v = token_view(c.call(), "v"),
+                            .dout = dout,
+                            .sums = sums,
+                            .scale = c.real("scale"),
+                            .dq = token_view(c.call(), "dq"),
+                            .dk = token_view(c.call(), "dk"),
+                            .dv = token_view(c.call(), "dv"),
+                            .dsums = dsums});
+  else
+    run_gradients_of_chunks(c, launch, scan, dout, sums, dsums);
   run_gates(c, launch, [&](const TensorRef& dg) {
     if (scan.gated)
       launch(GateKernel{f32, {}, true, c.has("cu_seqlens")}, gate_sums_kernel, {{"g", dsums}, {"sums", dg}});
@@ -221,7 +182,8 @@ void run_backward(const Call& c, Launch& launch) {
   Tensor owner;
   const TensorRef dout = gradient_of_sums(c, launch, owner);
   if (differentiates_by_token(c.call())) return run_backward_by_token(c, launch, dout);
-  if (differentiates_by_scans(c)) return run_backward_by_scans(c, launch);
+  const ScanKernel scan = scan_of(c);
+  if (differentiates_by_scans(c, scan)) return run_gradient_scans(c, launch, scan);
   run_backward_by_chunks(c, launch, dout);
 }
 
@@ -351,7 +313,7 @@ const OperatorSchema& linear_attention_schema() {
               "Katharopoulos et al. 2020, Transformers are RNNs; Sun et al. 2023, Retentive Network; Qin "
               "et al. 2024, Lightning Attention-2")
           .gradient("linear_attention_backward")
-          .flops("4*batch*tokens*key_heads*group*d*d_v")
+          .flops(work_of_scan("key_heads*group", "d", "d_v"))
           .examples(linear_attention_examples())
           .measured({{"8x4096_32x128_bf16", "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16"},
                      {"retention_8x4096_32x128_bf16",
@@ -365,8 +327,8 @@ const OperatorSchema& linear_attention_schema() {
 }
 
 const OperatorSchema& linear_attention_backward_schema() {
-  return gradient_table<run_backward, formula<Traced>>(linear_attention_schema(),
-                                                       "10*batch*tokens*key_heads*group*d*d_v", "q");
+  return gradient_table<run_backward, formula<Traced>>(
+      linear_attention_schema(), gradient_work_of_scan("key_heads*group", "d", "d_v").c_str(), "q");
 }
 
 namespace {

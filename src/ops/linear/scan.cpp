@@ -38,39 +38,46 @@ int ScanKernel::stages(int elements) const {
   return deep ? static_cast<int>(std::clamp(bytes * 8 / (elements * type.bits()), least, most)) : 2;
 }
 
-std::int64_t ScanKernel::blocks_at_once() const { return (threads() > 0 ? 2 : 1) * gpu_processors; }
+std::int64_t ScanKernel::blocks_at_once() const {
+  return (threads() > 0 && features() <= features_of_two ? 2 : 1) * gpu_processors;
+}
 
 int ScanKernel::threads() const {
-  return type.bits() == 16 && features() <= 128 && rows() <= chunk_tokens_of_scan ? 128 : 0;
+  constexpr int most_of_state = 192 * 64;
+  if (type.bits() != 16 || rows() > chunk_tokens_of_scan) return 0;
+  const bool lasts =
+      features() <= features_of_two || (!of_tile && !by_feature && features() * block <= most_of_state);
+  return lasts ? 128 : 0;
 }
 
 Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_seen) {
-  return select(is_seen, score * exp(min(gi - gj, 0)), 0);
+  return select(is_seen, score * exp2(min(gi - gj, 0)), 0);
 }
 
 void GateTile::fill(const Expr& gate, bool keep) {
   assert_that(gate <= 0, "g_gamma are logarithms of decays: at most 0");
   Shared& g = *tile_;
-  parallel(g, [&](Index i) { g(i) = f32(reverse_ ? g.extent(0) - i : i + 1) * gate; });
+  Var own = gate * log2e;
+  parallel(g, [&](Index i) { g(i) = f32(reverse_ ? g.extent(0) - i : i + 1) * own; });
   if (!keep) return;
   Fragment& decays = decays_.emplace(std::initializer_list<int>{g.extent(0), g.extent(0)}, f32);
   parallel(decays, [&](Index i, Index j) {
     Expr is_seen = reverse_ ? j >= i : i >= j, distance = reverse_ ? j - i : i - j;
-    decays(i, j) = select(is_seen, exp(f32(distance) * gate), 0);
+    decays(i, j) = select(is_seen, exp2(f32(distance) * own), 0);
   });
 }
 
 void GateTile::grow(Fragment& x) const {
   if (!tile_) return;
   const Shared& g = *tile_;
-  parallel(x, [&](Index i, Index j) { x(i, j) *= exp(g(i)); });
+  parallel(x, [&](Index i, Index j) { x(i, j) *= exp2(g(i)); });
 }
 
 void GateTile::fade(Fragment& x, const Expr& last) const {
   if (!tile_) return;
   const Shared& g = *tile_;
   Expr total = g(last);
-  parallel(x, [&](Index i, Index j) { x(i, j) *= exp(min(total - g(i), 0)); });
+  parallel(x, [&](Index i, Index j) { x(i, j) *= exp2(min(total - g(i), 0)); });
 }
 
 const Shared& GateTile::faded(const Shared& values, const Expr& last, std::optional<Shared>& own) const {
@@ -81,7 +88,7 @@ const Shared& GateTile::faded(const Shared& values, const Expr& last, std::optio
   // From registers, so that it has one slot: what is made of tiles that come ahead has as many as they have.
   Fragment x({values.extent(0), values.extent(1)}, f32);
   parallel(x, [&](Index i, Index j) {
-    Expr share = exp(min(total - g(i), 0));
+    Expr share = exp2(min(total - g(i), 0));
     x(i, j) = f32(values(i, j)) * (weights_ ? (*weights_)(i)*share : share);
   });
   copy(x, result);
@@ -90,7 +97,7 @@ const Shared& GateTile::faded(const Shared& values, const Expr& last, std::optio
 
 void GateTile::age(Fragment& state, const Expr& last) const {
   if (!tile_) return;
-  Expr factor = exp((*tile_)(last));
+  Expr factor = exp2((*tile_)(last));
   parallel(state, [&](Index i, Index j) { state(i, j) *= factor; });
 }
 
@@ -188,7 +195,7 @@ struct ScanArguments {
         k(in.keys("k")),
         v(in.values("v")),
         sums(in.c.gated ? in.gates() : q),
-        weights(in.c.weighted ? input("weights", in.of_heads(), f32) : q),
+        weights(in.c.weighted ? in.vectors("weights") : q),
         shares(in.c.skip ? input("D", {in.heads}, f32) : q),
         z(in.c.gate ? in.values("z") : q),
         start(in.c.first ? input("initial_state", in.ends(), f32) : q),
@@ -215,17 +222,17 @@ Kernel scan_kernel(const ScanKernel& c) {
       std::optional<Var> share;
       if (c.skip) share.emplace(of.shares(h));
       std::optional<GateTile> even;
-      if (c.even) even.emplace(c).fill(of.sums(h), c.threads() > 0);
+      if (c.even) even.emplace(c).fill(of.sums(h), c.blocks_at_once() > gpu_processors);
       pipelined(chunks, {.stages = 2}, [&](Index step) {
-        Expr row = (c.reverse ? chunks - 1 - step : part.first + step) * c.rows(),
+        Expr chunk = c.reverse ? chunks - 1 - step : part.first + step, row = chunk * c.rows(),
              last = c.reverse ? Expr(0) : in.last_row(n, row);
         ScanChunk own(in, even);
         copy(s.head(of.q, n, key_head).at(row), own.q);
         copy(s.head(of.k, n, key_head).at(row), own.k);
         copy(s.head(of.v, n, h).at(row, column), own.v);
-        if (c.gated && !c.even) own.gates.load(s.head(of.sums, n, h).at(row));
+        if (c.gated && !c.even) own.gates.load(in.vector(of.sums, n, chunk, h));
         add_ones(c, own.v, column);
-        if (c.weighted) own.gates.load_weights(s.head(of.weights, n, h).at(row));
+        if (c.weighted) own.gates.load_weights(in.vector(of.weights, n, chunk, h));
         std::optional<Shared> gate;
         if (c.gate) {
           gate.emplace(std::initializer_list<int>{c.rows(), c.block}, c.type);
@@ -253,7 +260,7 @@ class StatesPass {
         v(in.values("v")),
         w(c.by_feature ? input("w", in.s.shape({in.heads, c.d}), c.type) : k),
         sums(c.gated ? in.gates() : k),
-        weights(c.weighted ? input("weights", in.of_heads(), f32) : k),
+        weights(c.weighted ? in.vectors("weights") : k),
         decays(c.by_feature ? in.decays() : k),
         start(c.first ? input("initial_state", in.ends(), f32) : k),
         states(c.alone ? k : output("states", in.states(), c.type)),
@@ -280,7 +287,7 @@ class StatesPass {
              of_chunk({part.n, h, chunk, chunk * c.rows(), column}, state, even, gates ? &*gates : nullptr);
            });
            if (c.last) copy(state, in.state(end, part, h).at(0, column));
-           if (gates) when(x == 0, [&] { leave_fade(part, h, exp(*gates)); });
+           if (gates) when(x == 0, [&] { leave_fade(part, h, exp2(*gates)); });
          });
   }
 
@@ -306,8 +313,8 @@ class StatesPass {
     GateTile& gates = even ? *even : of_tokens.emplace(c);
     copy(s.head(k, n, in.key_head(h)).at(row), ks);
     copy(s.head(v, n, h).at(row, column), vs);
-    if (c.gated && !c.even) gates.load(s.head(sums, n, h).at(row));
-    if (c.weighted) gates.load_weights(s.head(weights, n, h).at(row));
+    if (c.gated && !c.even) gates.load(in.vector(sums, n, chunk, h));
+    if (c.weighted) gates.load_weights(in.vector(weights, n, chunk, h));
     if (c.by_feature) {
       Shared faded({c.features()}, f32);
       copy(s.chunk(decays, n, chunk, h).at(0), faded);

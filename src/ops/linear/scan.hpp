@@ -50,7 +50,8 @@ struct ScanKernel {
   // One warp group has all rows of a chunk where its registers last: two would divide the columns of
   // products, and read operands that one has in registers from shared memory.
   int threads() const;
-  // How many blocks a GPU has at once.
+  // How many blocks a GPU has at once: two of a processor, whose shared memory has tiles of so many features.
+  static constexpr int features_of_two = 128;
   std::int64_t blocks_at_once() const;
   // Extents of tiles.
   int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
@@ -86,10 +87,11 @@ struct GateKernel {
                       labelled("packed", packed), labelled("rows", of_tile));
   }
 };
-// [g, g_gamma] give sums.
+// [g, g_gamma] give sums [batch, chunks, heads, rows] as logarithms to base 2; those from the last token on
+// are [batch, tokens, heads], of what is given.
 lang::Kernel gate_sums_kernel(const GateKernel& c);
 
-// e^(g_i − g_j) of a score where it is seen: gates fall, and what is above the diagonal may be anything.
+// 2^(g_i − g_j) of a score where it is seen: gates fall, and what is above the diagonal may be anything.
 lang::Expr decayed(const lang::Expr& score, const lang::Expr& gi, const lang::Expr& gj,
                    const lang::Expr& is_seen);
 

@@ -51,7 +51,7 @@ class StateGradients {
     copy(s.head(q, at.n, at.key_head).at(at.row), t.qs);
     copy(s.head(k, at.n, at.key_head).at(at.row), t.ks);
     copy(s.head(dout, at.n, at.h).at(at.row, at.column), t.douts);
-    if (c.gated) gates.load(s.head(sums, at.n, at.h).at(at.row));
+    if (c.gated) gates.load(in.vector(sums, at.n, at.chunk, at.h));
     copy(dstate, t.rounded);
     Fragment dvs({c.rows(), c.block}, f32, 0);
     if (c.by_feature)
@@ -68,7 +68,7 @@ class StateGradients {
     GateTile gates(c);
     copy(in.s.head(q, at.n, at.key_head).at(at.row), qs);
     copy(in.s.head(dout, at.n, at.h).at(at.row, at.column), douts);
-    if (c.gated) gates.load(in.s.head(sums, at.n, at.h).at(at.row));
+    if (c.gated) gates.load(in.vector(sums, at.n, at.chunk, at.h));
     scale_results(douts, gates, scaled);
     gates.age(dstate, at.last);
     gemm(qs.T(), scaled, dstate);
@@ -76,7 +76,7 @@ class StateGradients {
   void scale_results(const Shared& douts, const GateTile& gates, Shared& scaled) const {
     Fragment gained({c.rows(), c.block}, f32);
     parallel(gained, [&](Index i, Index j) {
-      Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
+      Expr factor = c.gated ? *scale * exp2(gates.at(i)) : Expr(*scale);
       gained(i, j) = f32(douts(i, j)) * factor;
     });
     copy(gained, scaled);
@@ -124,7 +124,7 @@ class StateGradients {
   Tensor given = c.by_feature ? input("scores", in.s.shape({in.heads, c.rows()}), c.type) : q;
   Tensor decays = c.by_feature ? in.decays() : q;
   Tensor w = c.by_feature ? input("w", in.s.shape({in.heads, c.d}), c.type) : k;
-  Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
+  Tensor sums = c.gated ? in.vectors("sums") : q;
   Tensor dend = c.last ? input("dfinal_state", in.ends(), f32) : q;
   std::optional<Expr> scale = c.by_feature ? std::nullopt : std::optional<Expr>(scalar("scale", f32));
   Tensor dstates = c.alone ? q : output("dstates", in.states(), c.type);
@@ -152,7 +152,7 @@ class ChunkGradients {
         dout(input("dout", in.columns(), c.type)),
         states(input("states", in.states(), c.type)),
         dstates(input("dstates", in.states(), c.type)),
-        sums(c.gated ? input("sums", in.of_heads(), f32) : q),
+        sums(c.gated ? in.vectors("sums") : q),
         scale(scalar("scale", f32)),
         dq(output("dq", in.s.shape({in.key_heads, c.d}), c.result)),
         dk(output("dk", in.s.shape({in.key_heads, c.d}), c.result)),
@@ -223,7 +223,7 @@ class ChunkGradients {
   void finish(const Chunk& own, Fragment& ds, Fragment& own_dq, Fragment& own_dk,
               const Fragment& both) const {
     GateTile gates(c);
-    if (c.gated) gates.load(in.s.head(sums, own.n, own.h).at(own.row));
+    if (c.gated) gates.load(in.vector(sums, own.n, own.chunk, own.h));
     parallel(own_dq, [&](Index i, Index j) { own_dq(i, j) *= scale; });
     gates.grow(own_dq);
     gates.fade(own_dk, own.last);
@@ -242,7 +242,7 @@ class ChunkGradients {
     Fragment dg = reduce_sum(map(own_dq, [&](Index i, Index j) { return own_dq(i, j) * f32(own.q(i, j)); }));
     Fragment lost =
         reduce_sum(map(own_dk, [&](Index i, Index j) { return own_dk(i, j) * f32(own.k(i, j)); }));
-    Expr at_last = reduce_sum(both).scalar() * exp(gates.at(own.last)) + reduce_sum(lost).scalar();
+    Expr at_last = reduce_sum(both).scalar() * exp2(gates.at(own.last)) + reduce_sum(lost).scalar();
     parallel(ds, [&](Index i, Index j) { ds(i, j) *= scores(i, j); });
     reduce_sum(ds, dg);
     Fragment columns = reduce_sum(ds, 0);

@@ -27,68 +27,95 @@ TensorRef as_sequences(const tegula::Tensor& tensor) {
 
 namespace {
 
+// How the work of a scan is divided: segments of each sequence, and columns of values of a block.
+struct Division {
+  std::int64_t segments;
+  int block;
+};
+
 // The work of a scan on a GPU, by what blocks do at once.
 class ScanTime {
  public:
   ScanTime(const BoundCall& call, const ScanKernel& kernel)
-      : scan(kernel),
+      : scan(wide(kernel, true)),
         heads(sequences_of(call) * call.dim("heads")),
         chunks(std::ceil(static_cast<double>(call.dim("tokens")) / chunk_tokens_of_scan /
                          static_cast<double>(call.has("cu_seqlens") ? sequences_of(call) : 1))) {}
 
-  // Microseconds, in so many segments.
-  double of(std::int64_t count) const {
-    const ScanKernel own = narrow(scan, heads * count, true);
-    const double blocks = blocks_of(own, count), n = static_cast<double>(count),
-                 waves = std::ceil(blocks / static_cast<double>(own.blocks_at_once())),
-                 steps = std::ceil(chunks / n) * waves, step = of_chunk(own, blocks);
-    if (count == 1) return steps * step;
-    return steps * step * (1 + alone) + n * of_segment + grids;
+  // Microseconds.
+  double of(const Division& d) const {
+    const auto n = static_cast<double>(d.segments);
+    const double steps = std::ceil(chunks / n) * of_steps(d.block, heads * d.segments * blocks_of(d.block));
+    return start() + (d.segments == 1 ? steps : steps * (1 + alone) + n * of_segment + grids);
   }
   // The same if chunks did not wait for each other.
   double of_products() const {
-    const ScanKernel own = wide(scan, true);
-    const auto most = static_cast<double>(own.blocks_at_once());
-    return chunks * blocks_of(own, 1) / most * of_chunk(own, most);
+    const std::int64_t most = scan.blocks_at_once();
+    return chunks * static_cast<double>(heads * blocks_of(scan.block)) / static_cast<double>(most) *
+           of_chunk(scan, most);
   }
 
  private:
-  double blocks_of(const ScanKernel& own, std::int64_t count) const {
-    return static_cast<double>(heads * count * ((own.d_v + own.block - 1) / own.block));
+  std::int64_t blocks_of(int block) const { return (scan.d_v + block - 1) / block; }
+  // Of a chunk of each block, in waves.
+  double of_steps(int block, std::int64_t blocks) const {
+    ScanKernel own = scan;
+    own.block = block;
+    const std::int64_t most = own.blocks_at_once(), waves = blocks / most, others = blocks % most;
+    return static_cast<double>(waves) * of_chunk(own, most) + (others > 0 ? of_chunk(own, others) : 0);
   }
-  // Of a chunk with results: what waits for each other, and what the columns take that a processor has.
-  static double of_chunk(const ScanKernel& own, double blocks) {
-    constexpr double chain = 0.85, of_many_features = 2.6, of_weights = 2;
-    constexpr double column = 0.0085, column_of_two = 0.026;
-    return (own.threads() > 0 ? chain : of_many_features) + (own.weighted ? of_weights : 0) +
-           own.block * (blocks > gpu_processors && own.threads() > 0 ? column_of_two : column);
+  // Of a chunk with results: what waits for each other, what the columns take that a processor has, columns
+  // of which no power of two are copied in smaller pieces, and results of a block that the last column cuts,
+  // which are stored one by one.
+  static double of_chunk(const ScanKernel& own, std::int64_t blocks) {
+    constexpr double chain = 0.06, of_many_threads = 2.7, of_pieces = 0.65, of_cut = 1.7, feature = 0.0054;
+    constexpr double column = 0.0093, weighted_column = 0.0114, second_chain = 0.23, second_column = 0.0162;
+    double time = (own.threads() > 0 ? chain + feature * own.features() : of_many_threads) +
+                  (own.weighted ? column + weighted_column : column) * own.block;
+    if (blocks > gpu_processors && own.threads() > 0) time += second_chain + second_column * own.block;
+    if ((own.block & (own.block - 1)) != 0) time += of_pieces;
+    return own.d_v % own.block == 0 ? time : time + of_cut;
   }
+  // Of a call: the start of its grids, of which one forms weights.
+  double start() const { return scan.weighted ? 11.5 : 9; }
   // The share of a chunk that only adds to the state, a segment of the pass over segments, two more grids.
-  static constexpr double alone = 0.54, of_segment = 0.35, grids = 8;
+  static constexpr double alone = 0.33, of_segment = 0.24, grids = 13.3;
 
-  const ScanKernel& scan;
+  const ScanKernel scan;
   std::int64_t heads;
   double chunks;  // of a sequence, on the mean
 };
 
-// The number of segments with the least time.
-std::int64_t segments_of_scan(const BoundCall& call, const ScanKernel& scan) {
-  constexpr std::int64_t most = 64;
+// The division with the least time. A CPU has few processors, and blocks of all columns.
+Division division_of(const BoundCall& call, const ScanKernel& scan) {
+  constexpr int step = 16;
   const ScanTime time(call, scan);
   const std::int64_t tokens =
       call.dim("tokens") / (call.has("cu_seqlens") ? std::max<std::int64_t>(sequences_of(call), 1) : 1);
-  Candidates<std::int64_t, 12> candidates{1};
-  for (std::int64_t count = 2; count <= most;
-       count = count % 3 == 0 ? count / 3 * 4 : std::max<std::int64_t>(count / 2 * 3, 3))
-    if (tokens > (count - 1) * chunk_tokens_of_scan) candidates.add(count);
-  return best_of(candidates, [&](std::int64_t count) {
-    return call.on_gpu() ? time.of(count) : static_cast<double>(count);
+  const int all = wide(scan, call.on_gpu()).block, least = call.on_gpu() ? step : all;
+  Candidates<Division, 48> candidates;
+  for (int block = all; block >= least; block -= step)
+    for (const std::int64_t count : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64})
+      if (count == 1 || tokens > (count - 1) * chunk_tokens_of_scan) candidates.add({count, block});
+  return best_of(candidates, [&](const Division& d) {
+    return call.on_gpu() ? time.of(d) : static_cast<double>(d.segments);
   });
 }
 
-void launch_part(Launch& launch, const ScanKernel& scan, const ScanTensors& t, const TensorRef& start,
-                 const TensorRef& end) {
-  launch(scan, scan.of_tile ? scan_short_kernel : scan_kernel,
+// The kernel of blocks of a division.
+ScanKernel divided_scan(const BoundCall& call, ScanKernel scan, const Division& d) {
+  scan.block = d.block;
+  scan.deep = call.on_gpu() &&
+              sequences_of(call) * call.dim("heads") * d.segments * ((scan.d_v + d.block - 1) / d.block) <=
+                  gpu_processors;
+  return scan;
+}
+
+// Runs a program of a scan, which has some of these.
+void launch_part(Launch& launch, const ScanKernel& scan, lang::Kernel (*program)(const ScanKernel&),
+                 const ScanTensors& t, const TensorRef& start, const TensorRef& end,
+                 const TensorRef& fades = {}) {
+  launch(scan, program,
          {{"q", t.q},
           {"k", t.k},
           {"v", t.v},
@@ -98,7 +125,8 @@ void launch_part(Launch& launch, const ScanKernel& scan, const ScanTensors& t, c
           {"scale", t.scale},
           {"out", t.out},
           {"initial_state", start},
-          {"final_state", end}});
+          {"final_state", end},
+          {"fades", fades}});
 }
 
 // What segments add to states, how much one fades in them, and the states that they begin with.
@@ -127,8 +155,8 @@ struct SegmentStates {
 struct SegmentKernels {
   ScanKernel alone, each;
 
-  SegmentKernels(const BoundCall& call, const ScanKernel& scan, std::int64_t count)
-      : each(narrow(scan, sequences_of(call) * call.dim("heads") * count, true)) {
+  SegmentKernels(const BoundCall& call, const ScanKernel& scan, const Division& d)
+      : each(divided_scan(call, scan, d)) {
     each.divided = each.first = true, each.last = false;
     alone = each;
     alone.alone = alone.last = true, alone.first = alone.skip = alone.gate = false;
@@ -142,41 +170,26 @@ tegula::Tensor fades_of_segments(const BoundCall& call, Launch& launch, const Sc
 }
 
 void launch_segments(const BoundCall& call, Launch& launch, const ScanKernel& scan, const ScanTensors& t,
-                     std::int64_t count) {
-  const SegmentStates own(call, launch, scan, count);
-  const tegula::Tensor fades = fades_of_segments(call, launch, scan, count);
-  const SegmentKernels kernels(call, scan, count);
-  launch(kernels.alone, scan_states_kernel,
-         {{"k", t.k},
-          {"v", t.v},
-          {"sums", t.sums},
-          {"weights", t.weights},
-          {"final_state", own.ends},
-          {"fades", fades}});
+                     const Division& d) {
+  const SegmentStates own(call, launch, scan, d.segments);
+  const tegula::Tensor fades = fades_of_segments(call, launch, scan, d.segments);
+  const SegmentKernels kernels(call, scan, d);
+  launch_part(launch, kernels.alone, scan_states_kernel, t, {}, own.ends, fades);
   own.pass(launch, scan, fades, t.initial_state, t.final_state);
-  launch_part(launch, kernels.each, t, own.starts, {});
+  launch_part(launch, kernels.each, scan_kernel, t, own.starts, {});
 }
 
 // Where processors wait for most of the time.
-void note_chain(const BoundCall& call, const ScanKernel& scan, std::int64_t count, Launch& launch) {
+void note_chain(const BoundCall& call, const ScanKernel& scan, const Division& d, Launch& launch) {
   constexpr double most = 3;
   const ScanTime time(call, scan);
-  if (!call.on_gpu() || time.of(count) < most * time.of_products()) return;
+  if (!call.on_gpu() || time.of(d) < most * time.of_products()) return;
   launch.note([&] {
     return fmt::format(
         "plan: chunks of {} tokens wait for the state of the one before, in {} segment{} of each sequence, "
         "and "
         "{} heads of all sequences are too few to keep the processors busy",
-        chunk_tokens_of_scan, count, count == 1 ? "" : "s", sequences_of(call) * call.dim("heads"));
-  });
-}
-
-// Where rows of a tile are without tokens.
-void note_short_sequences(const BoundCall& call, const ScanKernel& scan, Launch& launch) {
-  const std::int64_t tokens = call.dim("longest");
-  if (tokens >= scan.rows()) return;
-  launch.note([&] {
-    return fmt::format("plan: sequences of {} tokens have a tile of {} rows each", tokens, scan.rows());
+        chunk_tokens_of_scan, d.segments, d.segments == 1 ? "" : "s", sequences_of(call) * call.dim("heads"));
   });
 }
 
@@ -185,73 +198,72 @@ void note_short_sequences(const BoundCall& call, const ScanKernel& scan, Launch&
 void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& scan, const ScanTensors& t) {
   if (scan.of_tile) {
     note_short_sequences(call, scan, launch);
-    return launch_part(launch, with_all_columns(scan), t, {}, {});
+    return launch_part(launch, with_all_columns(scan), scan_short_kernel, t, {}, {});
   }
-  const std::int64_t count = segments_of_scan(call, scan);
-  note_chain(call, scan, count, launch);
-  if (count > 1) return launch_segments(call, launch, scan, t, count);
-  launch_part(launch, narrow(scan, sequences_of(call) * call.dim("heads"), call.on_gpu()), t, t.initial_state,
-              t.final_state);
+  const Division d = division_of(call, scan);
+  note_chain(call, scan, d, launch);
+  if (d.segments > 1) return launch_segments(call, launch, scan, t, d);
+  launch_part(launch, divided_scan(call, scan, d), scan_kernel, t, t.initial_state, t.final_state);
 }
 
 namespace {
 
-void launch_divided_states(const BoundCall& call, Launch& launch, ScanKernel scan, const StateTensors& t,
-                           std::int64_t count) {
-  const tegula::Tensor fades = fades_of_segments(call, launch, scan, count);
-  const SegmentKernels kernels(call, scan, count);
-  // There is a gradient of the last state where it is given, and one of the first where that is.
-  const bool given = scan.last;
-  scan.last = false;
-  const SegmentStates own(call, launch, scan, count), back(call, launch, scan, count);
-  launch(kernels.alone, scan_states_kernel,
-         {{"k", t.k}, {"v", t.v}, {"sums", t.sums}, {"final_state", own.ends}, {"fades", fades}});
-  own.pass(launch, scan, fades, t.initial_state, {});
-  launch(kernels.each, scan_states_kernel,
-         {{"k", t.k}, {"v", t.v}, {"sums", t.sums}, {"initial_state", own.starts}, {"states", t.states}});
-  ScanKernel alone = kernels.alone, each = kernels.each;
-  alone.first = each.last = true, alone.last = each.first = false;
-  const auto gradients = [&](const ScanKernel& kernel, const TensorRef& behind, const TensorRef& before) {
-    launch(kernel, scan_state_gradients_kernel,
-           {{"q", t.q},
-            {"k", t.k},
-            {"dout", t.dout},
-            {"sums", t.sums},
-            {"scale", t.scale},
-            {"dfinal_state", behind},
-            {"dstates", t.dstates},
-            {"dv", t.dv},
-            {"dinitial_state", before}});
-  };
-  gradients(alone, {}, back.ends);
-  ScanKernel backwards = scan;
-  backwards.reverse = true, backwards.last = scan.first, backwards.first = given;
-  back.pass(launch, backwards, fades, t.dfinal_state, t.dinitial_state);
-  gradients(each, back.starts, {});
+void launch_states_of(Launch& launch, const ScanKernel& scan, const StateTensors& t, const TensorRef& start,
+                      const TensorRef& end, const TensorRef& fades = {}) {
+  launch(scan, scan_states_kernel,
+         {{"k", t.k},
+          {"v", t.v},
+          {"sums", t.sums},
+          {"initial_state", start},
+          {"states", t.states},
+          {"final_state", end},
+          {"fades", fades}});
 }
-
-}  // namespace
-
-void launch_states(const BoundCall& call, Launch& launch, const ScanKernel& scan, const StateTensors& t) {
-  const std::int64_t count = segments_of_scan(call, scan);
-  note_chain(call, scan, count, launch);
-  if (count > 1) return launch_divided_states(call, launch, scan, t, count);
-  const std::int64_t heads = sequences_of(call) * call.dim("heads");
-  ScanKernel forwards = scan;
-  forwards.last = false;
-  launch(
-      narrow(forwards, heads, call.on_gpu()), scan_states_kernel,
-      {{"k", t.k}, {"v", t.v}, {"sums", t.sums}, {"initial_state", t.initial_state}, {"states", t.states}});
-  launch(narrow(scan, heads, call.on_gpu()), scan_state_gradients_kernel,
+void launch_state_gradients(Launch& launch, const ScanKernel& scan, const StateTensors& t,
+                            const TensorRef& behind, const TensorRef& before) {
+  launch(scan, scan_state_gradients_kernel,
          {{"q", t.q},
           {"k", t.k},
           {"dout", t.dout},
           {"sums", t.sums},
           {"scale", t.scale},
-          {"dfinal_state", t.dfinal_state},
+          {"dfinal_state", behind},
           {"dstates", t.dstates},
           {"dv", t.dv},
-          {"dinitial_state", t.dinitial_state}});
+          {"dinitial_state", before}});
+}
+
+void launch_divided_states(const BoundCall& call, Launch& launch, ScanKernel scan, const StateTensors& t,
+                           const Division& d) {
+  const tegula::Tensor fades = fades_of_segments(call, launch, scan, d.segments);
+  const SegmentKernels kernels(call, scan, d);
+  // There is a gradient of the last state where it is given, and one of the first where that is.
+  const bool given = scan.last;
+  scan.last = false;
+  const SegmentStates own(call, launch, scan, d.segments), back(call, launch, scan, d.segments);
+  launch_states_of(launch, kernels.alone, t, {}, own.ends, fades);
+  own.pass(launch, scan, fades, t.initial_state, {});
+  launch_states_of(launch, kernels.each, t, own.starts, {});
+  ScanKernel alone = kernels.alone, each = kernels.each;
+  alone.first = each.last = true, alone.last = each.first = false;
+  launch_state_gradients(launch, alone, t, {}, back.ends);
+  ScanKernel backwards = scan;
+  backwards.reverse = true, backwards.last = scan.first, backwards.first = given;
+  back.pass(launch, backwards, fades, t.dfinal_state, t.dinitial_state);
+  launch_state_gradients(launch, each, t, back.starts, {});
+}
+
+}  // namespace
+
+void launch_states(const BoundCall& call, Launch& launch, const ScanKernel& scan, const StateTensors& t) {
+  const Division d = division_of(call, scan);
+  note_chain(call, scan, d, launch);
+  if (d.segments > 1) return launch_divided_states(call, launch, scan, t, d);
+  const ScanKernel own = divided_scan(call, scan, d);
+  ScanKernel forwards = own;
+  forwards.last = false;
+  launch_states_of(launch, forwards, t, t.initial_state, {});
+  launch_state_gradients(launch, own, t, t.dfinal_state, t.dinitial_state);
 }
 
 using namespace lang;

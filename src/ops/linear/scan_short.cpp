@@ -1,8 +1,11 @@
 #include "ops/linear/scan_short.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ops/linear/scan_pieces.hpp"
+#include "ops/schema/launch.hpp"
 
 namespace tegula::ops {
 
@@ -23,6 +26,19 @@ std::optional<int> tile_of_sums(const ScanKernel& scan) {
   return scan.packed ? std::optional<int>() : scan.of_tile;
 }
 
+void note_short_sequences(const BoundCall& call, const ScanKernel& scan, Launch& launch) {
+  const std::int64_t tokens = call.dim("longest");
+  if (tokens >= scan.rows()) return;
+  launch.note([&] {
+    return fmt::format("plan: sequences of {} tokens have a tile of {} rows each", tokens, scan.rows());
+  });
+}
+
+std::optional<int> tile_of_short_gradients(const BoundCall& call, const ScanKernel& scan) {
+  const std::optional<int> rows = tile_of_short(call, scan);
+  return rows.value_or(chunk_tokens_of_scan + 1) <= chunk_tokens_of_scan ? rows : std::nullopt;
+}
+
 using namespace lang;
 using lang::Tensor;
 
@@ -37,7 +53,7 @@ class ShortScan {
         k(in.keys("k")),
         v(in.values("v")),
         sums(c.gated ? in.gates() : q),
-        weights(c.weighted ? input("weights", in.of_heads(), f32) : q),
+        weights(c.weighted ? in.vectors("weights") : q),
         shares(c.skip ? input("D", {in.heads}, f32) : q),
         z(c.gate ? in.values("z") : q),
         scale(scalar("scale", f32)),
@@ -48,23 +64,25 @@ class ShortScan {
   void run() const {
     grid(in.blocks(), in.heads, in.s.count(), {.threads = c.threads()}, [&](Index x, Index h, Index n) {
       in.s.hold_promise(n);
-      GateTile gates(c);
-      if (c.even) gates.fill(sums(h), false);
+      std::optional<GateTile> even;
+      if (c.even) even.emplace(c).fill(sums(h), false);
       // One step, so that the next block's tiles come under this block's work.
-      pipelined(1, {.stages = 1}, [&](Index) { of_sequence(n, h, x * c.block, gates); });
+      pipelined(1, {.stages = 1}, [&](Index) { of_sequence(n, h, x * c.block, even); });
     });
   }
 
  private:
-  void of_sequence(const Expr& n, const Expr& h, const Expr& column, GateTile& gates) const {
+  void of_sequence(const Expr& n, const Expr& h, const Expr& column, std::optional<GateTile>& even) const {
     const Sequences& s = in.s;
+    std::optional<GateTile> of_tokens;
+    GateTile& gates = even ? *even : of_tokens.emplace(c);
     Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);
     Shared vs({c.rows(), c.block}, c.type);
     copy(s.head(q, n, in.key_head(h)).at(0), qs);
     copy(s.head(k, n, in.key_head(h)).at(0), ks);
     copy(s.head(v, n, h).at(0, column), vs);
-    if (c.gated && !c.even) gates.load(s.head(sums, n, h).at(0));
-    if (c.weighted) gates.load_weights(s.head(weights, n, h).at(0));
+    if (c.gated && !c.even) gates.load(in.vector(sums, n, 0, h));
+    if (c.weighted) gates.load_weights(in.vector(weights, n, 0, h));
     add_ones(c, vs, column);
     Fragment scores({c.rows(), c.rows()}, f32, 0), o({c.rows(), c.block}, f32, 0);
     gemm(qs, ks.T(), scores);

@@ -19,4 +19,19 @@ std::optional<int> tile_of_sums(const ScanKernel& scan);
 // The tensors of scan_kernel without states.
 lang::Kernel scan_short_kernel(const ScanKernel& c);
 
+// Says where rows of a tile are without tokens.
+void note_short_sequences(const BoundCall& call, const ScanKernel& scan, Launch& launch);
+
+// The same of gradients, for which a tile has a chunk at most.
+std::optional<int> tile_of_short_gradients(const BoundCall& call, const ScanKernel& scan);
+struct ShortGradientTensors {
+  TensorRef q, k, v, dout, sums;
+  double scale = 1;
+  TensorRef dq, dk, dv, dsums;
+};
+void launch_short_gradients(const BoundCall& call, Launch& launch, const ScanKernel& scan,
+                            const ShortGradientTensors& tensors);
+// q, k, v, dout, [sums,] scale give dq, dk, dv [, dsums].
+lang::Kernel scan_short_gradients_kernel(const ScanKernel& c);
+
 }  // namespace tegula::ops

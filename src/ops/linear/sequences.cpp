@@ -18,6 +18,13 @@ std::int64_t sequences_of(const BoundCall& call) {
   return call.dim(call.has("cu_seqlens") ? "sequences" : "batch");
 }
 
+std::string work_of_scan(const char* heads, const char* d, const char* d_v) {
+  return fmt::format("batch*tokens*{0}*min(4*{1}*{2}, (tokens+1)*({1}+{2}))", heads, d, d_v);
+}
+std::string gradient_work_of_scan(const char* heads, const char* d, const char* d_v) {
+  return fmt::format("batch*tokens*{0}*min(10*{1}*{2}, (tokens+1)*(3*{1}+2*{2}))", heads, d, d_v);
+}
+
 Shape shape_of_heads(const BoundCall& call, const Shape& others) {
   Shape shape{call.has("cu_seqlens") ? 1 : call.dim("batch"), call.dim("tokens"), call.dim("heads")};
   shape.insert(shape.end(), others.begin(), others.end());
@@ -31,6 +38,11 @@ Shape chunk_shape(const BoundCall& call, const Shape& others, int rows) {
   if (!call.has("cu_seqlens")) shape = {call.dim("batch"), (tokens + rows - 1) / rows};
   shape.insert(shape.end(), others.begin(), others.end());
   return shape;
+}
+
+Shape vector_shape(const BoundCall& call, std::optional<int> rows) {
+  const int own = call.has("cu_seqlens") ? chunk_tokens_of_scan : rows.value_or(chunk_tokens_of_scan);
+  return chunk_shape(call, {call.dim("heads"), own}, own);
 }
 
 std::vector<Span> spans_of(const BoundCall& call) {
@@ -71,6 +83,10 @@ Extents Sequences::shape(const Extents& others) const {
   return all_extents;
 }
 
+Extents Sequences::vectors(const Operand& chunks, const Operand& heads, int rows) const {
+  return {batch, chunks, heads, packed_ ? chunk_tokens_of_scan : rows};
+}
+
 Expr Sequences::count() const { return packed_ ? fences_->extent(0) - 1 : Expr(batch); }
 
 Expr Sequences::length(const Expr& n) const {
@@ -83,7 +99,7 @@ Expr first_chunk(const Tensor& fences, const Expr& n, int rows, int more) {
 }
 
 Expr Sequences::chunks(int rows, int more) const {
-  return packed_ ? owners_->extent(0) : ceildiv(more == 0 ? Expr(tokens) : tokens + more, rows);
+  return packed_ ? owners_->extent(0) : ceildiv(more == 0 ? Expr(tokens) : Expr(tokens) + more, rows);
 }
 
 Sequences::Place Sequences::place(const Expr& x, const Expr& y, int rows, int more) const {
@@ -114,6 +130,10 @@ Tensor Sequences::rows(const Tensor& t, const Expr& n) const {
 
 Tensor Sequences::head(const Tensor& t, const Expr& n, const Expr& h) const {
   return packed_ ? t.slice(0, span(n), h) : t.slice(n, all, h);
+}
+
+Tensor Sequences::heads_of_chunk(const Tensor& t, const Expr& n, const Expr& chunk, int rows) const {
+  return packed_ ? t.slice(0, chunk_number(n, chunk, rows)) : t.slice(n, chunk);
 }
 
 Tensor Sequences::chunk(const Tensor& t, const Expr& n, const Expr& chunk, const Expr& h, int rows) const {

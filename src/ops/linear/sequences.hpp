@@ -17,6 +17,10 @@ inline std::string token_list(const char* others) {
 inline std::string sequence_list(const char* others) {
   return fmt::format("cu_seqlens ? sequences {0} : batch {0}", others);
 }
+// The operations of a scan and of its gradient: by states, or for sequences shorter than that takes by the
+// scores of pairs, which have no states.
+std::string work_of_scan(const char* heads, const char* d, const char* d_v);
+std::string gradient_work_of_scan(const char* heads, const char* d, const char* d_v);
 template <class Op>
 void add_fences(Schema<Op>& table) {
   const OptionRule tokens{0, {}, false, "a number of tokens, or 0 if unknown", "leave it out"};
@@ -41,6 +45,8 @@ std::int64_t sequences_of(const BoundCall& call);
 Shape shape_of_heads(const BoundCall& call, const Shape& others = {});
 // Chunks of all sequences, for tensors that have something for each: of packed ones more than there are.
 Shape chunk_shape(const BoundCall& call, const Shape& others, int rows = chunk_tokens_of_scan);
+// What each token of a head has, by chunks, as scans read it. Chunks of packed sequences have one numbering.
+Shape vector_shape(const BoundCall& call, std::optional<int> rows = {});
 
 // For formulas: first row among all tokens, and how many rows.
 struct Span {
@@ -70,7 +76,8 @@ lang::Expr first_chunk(const lang::Tensor& fences, const lang::Expr& n, int rows
 
 class Sequences {
  public:
-  lang::Dim batch{"batch"}, tokens{"tokens"};
+  lang::Dim batch{"batch"};
+  LazyDim tokens{"tokens"};
 
   explicit Sequences(bool packed) : packed_(packed) {}
   // Call this after the other parameters, which declare the dims `batch` and `tokens`.
@@ -97,10 +104,14 @@ class Sequences {
   // The number of a chunk among those of all packed sequences, or of its own.
   lang::Expr chunk_number(const lang::Expr& n, const lang::Expr& chunk,
                           int rows = chunk_tokens_of_scan) const;
+  // The extents of what tokens have by chunks, [batch, chunks, heads, rows].
+  lang::Extents vectors(const lang::Operand& chunks, const lang::Operand& heads, int rows) const;
   // [batch, tokens, …] becomes [tokens, …], or [tokens, …] of a head.
   lang::Tensor rows(const lang::Tensor& t, const lang::Expr& n) const;
   lang::Tensor head(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& h) const;
-  // [batch, chunks, heads, …] becomes […] of a chunk.
+  // [batch, chunks, heads, …] becomes [heads, …] of a chunk, or […] of a head.
+  lang::Tensor heads_of_chunk(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& chunk,
+                              int rows = chunk_tokens_of_scan) const;
   lang::Tensor chunk(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& chunk, const lang::Expr& h,
                      int rows = chunk_tokens_of_scan) const;
 

@@ -56,6 +56,49 @@ TEST(Recurrences, OfShortSequencesAreThoseOfChunks) {
   }
 }
 
+// So are their gradients, of heads that share keys and of packed sequences.
+std::vector<Tensor> short_gradients(const ShortInputs& x, Target target) {
+  const Tensor decays = Tensor::from<float>({-0.01f, -0.3f}), rates = Tensor::from<float>({-0.5, -0.1}),
+               shares = Tensor::from<float>({0.5, 2});
+  const std::int64_t n = x.q.size(1);
+  const Tensor dout = noise(x.v.shape(), 8, x.v.dtype());
+  std::vector<Tensor> results;
+  const auto add = [&](const LinearAttentionGradients& own) {
+    results.insert(results.end(), {own.dq, own.dk, own.dv});
+    for (const Tensor& gates : {own.dg, own.dg_gamma})
+      if (gates.nelements() > 0) results.push_back(gates);
+  };
+  add(linear_attention_backward(dout, x.q, x.k, x.v, {.target = target}));
+  add(linear_attention_backward(dout, x.q, x.k, x.v, {.g = x.g, .g_gamma = decays, .target = target}));
+  add(linear_attention_backward(dout, x.weights, x.weights, x.v,
+                                {.g_gamma = decays, .normalize = true, .target = target}));
+  const SsdGradients space =
+      ssd_backward(dout, x.v, x.widths, rates, x.k, x.q, {.D = shares, .z = x.z, .target = target});
+  results.insert(results.end(), {space.dx, space.ddt, space.dA, space.dB, space.dC, space.dD, space.dz});
+  const auto packed = [&](const Tensor& t) {
+    Shape shape = t.shape();
+    shape.erase(shape.begin()), shape[0] *= 3;
+    return t.reshape(shape);
+  };
+  const auto last = static_cast<std::int32_t>(3 * n);
+  const Tensor fences = Tensor::from<std::int32_t>({0, 0, last / 3, last - 1, last});
+  add(linear_attention_backward(
+      packed(dout), packed(x.q), packed(x.k), packed(x.v),
+      {.g = packed(x.g), .cu_seqlens = fences, .max_seqlen = 2 * n, .target = target}));
+  return results;
+}
+TEST(Recurrences, HaveGradientsOfShortSequences) {
+  if (test_targets().size() == 1) return;
+  for (const std::int64_t tokens : {2, 17, 64}) {
+    const ShortInputs x(tokens, bf16);
+    const std::vector<Tensor> expected = short_gradients(x, Target::interpreter()),
+                              own = short_gradients(x, Target::emulated_sm90());
+    ASSERT_EQ(own.size(), expected.size());
+    for (std::size_t i = 0; i < own.size(); ++i)
+      EXPECT_LT(error_of(own[i], expected[i]).norm, 4e-2) << tokens << " tokens, result " << i;
+  }
+}
+
 // States before or after them, more tokens than a tile's, and f32 have chunks.
 TEST(Recurrences, PlanShortSequencesWithoutStates) {
   const auto is_short = [](std::int64_t tokens, DType type, bool last) {
@@ -71,6 +114,73 @@ TEST(Recurrences, PlanShortSequencesWithoutStates) {
     EXPECT_FALSE(is_short(tokens, f32, false)) << tokens;
   }
   EXPECT_FALSE(is_short(129, bf16, false));
+}
+
+TEST(Recurrences, PlanGradientsOfShortSequences) {
+  const auto has = [](std::int64_t tokens, const char* program) {
+    std::map<std::string, Tensor> inputs;
+    for (const char* name : {"dout", "q", "k", "v"})
+      inputs.emplace(name, Tensor::empty({2, tokens, 2, 64}, bf16));
+    const auto said = explain("linear_attention_backward", inputs, {}, Target::cuda());
+    return std::any_of(said.begin(), said.end(), [&](auto& own) { return own.kernel.starts_with(program); });
+  };
+  for (const std::int64_t tokens : {2, 63, 64}) {
+    EXPECT_TRUE(has(tokens, "scan_short_gradients")) << tokens;
+    EXPECT_FALSE(has(tokens, "scan_state")) << tokens;
+  }
+  EXPECT_FALSE(has(65, "scan_short_gradients"));
+}
+
+// Blocks have columns that divide those of values, where that is faster.
+TEST(Recurrences, DivideColumnsEvenly) {
+  for (const std::int64_t columns : {96, 192}) {
+    std::map<std::string, Tensor> inputs;
+    for (const char* name : {"q", "k"}) inputs.emplace(name, Tensor::empty({1, 4096, 32, 128}, bf16));
+    inputs.emplace("v", Tensor::empty({1, 4096, 32, columns}, bf16));
+    for (const auto& said : explain("linear_attention", inputs, {}, Target::cuda())) {
+      const std::size_t at = said.kernel.find("_b");
+      if (said.kernel.starts_with("scan_segments") || at == std::string::npos) continue;
+      EXPECT_EQ(columns % std::stoi(said.kernel.substr(said.kernel.find("_b", said.kernel.find("_dv")) + 2)),
+                0)
+          << said.kernel;
+    }
+  }
+}
+
+// Steps of tokens that a chunk does not have are not formed: a bias alone may be below zero.
+TEST(Recurrences, HaveNoStepsBehindTheLastToken) {
+  for (const Target target : test_targets()) {
+    const std::int64_t tokens = 70;
+    const Tensor x = noise({1, tokens, 2, 16}, 1, f32), B = noise({1, tokens, 1, 16}, 2, f32),
+                 C = noise({1, tokens, 1, 16}, 3, f32),
+                 dt = Tensor::random_uniform({1, tokens, 2}, f32, 4, 0.5, 1),
+                 rates = Tensor::from<float>({-0.5, -0.1}), bias = Tensor::from<float>({-0.4f, -0.3f});
+    EXPECT_EQ(ssd(x, dt, rates, B, C, {.dt_bias = bias, .target = target}).out.size(1), tokens);
+  }
+}
+
+// The work of short sequences is that of their pairs of tokens, of long ones that of states.
+TEST(Recurrences, CountTheLessWork) {
+  const auto work = [](std::int64_t tokens) {
+    Tensors inputs;
+    for (const char* name : {"q", "k", "v"}) inputs.emplace(name, Tensor::empty({2, tokens, 2, 64}, bf16));
+    return CheckedCall(find_schema("linear_attention"), inputs, {}).bound.flops();
+  };
+  EXPECT_EQ(work(8), 2 * 8 * 2 * 9 * 128);
+  EXPECT_EQ(work(4096), 2. * 4096 * 2 * 4 * 64 * 64);
+}
+
+// Sums of gates and weights of a head are rows of chunks, which the copy engine brings as it does tiles.
+TEST(Recurrences, HaveVectorsThatComeAhead) {
+  for (const std::int64_t tokens : {8, 64, 4096}) {
+    std::map<std::string, Tensor> inputs{{"A", Tensor::empty({2}, f32)},
+                                         {"dt", Tensor::empty({2, tokens, 2}, f32)}};
+    for (const char* name : {"x", "B", "C"}) inputs.emplace(name, Tensor::empty({2, tokens, 2, 64}, bf16));
+    for (const auto& said : explain("ssd", inputs, {}, Target::cuda()))
+      if (said.kernel.starts_with("scan"))
+        for (const std::string& note : said.notes)
+          EXPECT_EQ(note.find("by threads"), std::string::npos) << note;
+  }
 }
 
 // Plans say where processors wait for a chain of chunks, and where rows of tiles are without tokens.

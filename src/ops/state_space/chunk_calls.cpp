@@ -25,7 +25,7 @@ void launch_chunk_scan(const Bound<SsdChunkScan>& c, Launch& launch, const Steps
           {"k", token_view(c.call(), "B")},
           {"v", token_view(c.call(), "x")},
           {"sums", steps.sums},
-          {"weights", steps.steps},
+          {"weights", steps.weights},
           {"starts", token_view(c.call(), "starts")},
           {"z", token_view(c.call(), "z")},
           {"out", out}});
@@ -37,7 +37,7 @@ struct StepsBackward {
   const Bound<Op>& c;
   Launch& launch;
   StepProductsKernel products;
-  const Steps steps = form_steps(c.call(), launch, c->dt_softplus);
+  const Steps steps = form_steps(c.call(), launch, c->dt_softplus, products.gate);
   const Shape columns = shape_of_heads(c.call(), {c.dim("p")});
   const Tensor v = launch.scratch(columns, c.type("x")), dv = launch.scratch(columns, c.type("x")),
                skips = launch.scratch(products.gate ? shape_of_heads(c.call()) : Shape{0}, f32),
@@ -76,20 +76,20 @@ void launch_passing(const PassingCall& c, Launch& launch, const TensorRef& start
 }  // namespace
 
 void run_chunk_states(const Bound<SsdChunkState>& c, Launch& launch) {
-  const Steps steps = form_steps(c.call(), launch, c->dt_softplus);
+  const Steps steps = form_weights(c.call(), launch, c->dt_softplus);
   ScanKernel scan = chunk_kernel(c);
   scan.weighted = true;
   launch(scan, chunk_states_kernel,
          {{"k", token_view(c.call(), "B")},
           {"v", token_view(c.call(), "x")},
           {"sums", steps.sums},
-          {"weights", steps.steps},
+          {"weights", steps.weights},
           {"states", token_view(c.call(), "states")},
           {"decays", token_view(c.call(), "decays")}});
 }
 
 void run_chunk_scan(const Bound<SsdChunkScan>& c, Launch& launch) {
-  launch_chunk_scan(c, launch, form_steps(c.call(), launch, c->dt_softplus), c.has("z"),
+  launch_chunk_scan(c, launch, form_weights(c.call(), launch, c->dt_softplus), c.has("z"),
                     token_view(c.call(), "out"));
 }
 

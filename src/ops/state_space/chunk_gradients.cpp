@@ -52,7 +52,7 @@ class StateGradientsOfChunks {
   void add_head(const Chunk& own, const Shared& ks, Fragment& own_dk) const {
     const Sequences& s = in.s;
     GateTile gates(c);
-    gates.load(s.head(sums, own.n, own.h).at(own.row));
+    gates.load(in.vector(sums, own.n, own.chunk, own.h));
     Fragment lost({c.rows()}, f32, 0);
     pipelined(in.blocks(), {.stages = 2}, [&](Index x) {
       Expr column = x * c.block;
@@ -68,14 +68,14 @@ class StateGradientsOfChunks {
       copy(dvs, s.head(dv, own.n, own.h).at(own.row, column));
     });
     Expr decay = ddecays(c.packed ? Expr(0) : own.n, s.chunk_number(own.n, own.chunk), own.h);
-    Expr at_last = reduce_sum(lost).scalar() + decay * exp(gates.at(own.last));
+    Expr at_last = reduce_sum(lost).scalar() + decay * exp2(gates.at(own.last));
     parallel(lost, [&](Index i) { lost(i) = select(i == own.last, at_last, 0) - lost(i); });
     copy(lost, s.head(dsums, own.n, own.h).at(own.row));
   }
 
   const ScanKernel& c;
   ScanInputs in{c};
-  Tensor k = in.keys("k"), v = in.values("v"), sums = input("sums", in.of_heads(), f32);
+  Tensor k = in.keys("k"), v = in.values("v"), sums = in.vectors("sums");
   Tensor dstates = input("dstates", {in.s.batch, in.chunks, in.heads, c.d_v, c.d}, f32);
   Tensor ddecays = input("ddecays", {in.s.batch, in.chunks, in.heads}, f32);
   Tensor dk = output("dk", in.s.shape({in.key_heads, c.d}), c.result);
@@ -110,7 +110,7 @@ class ScanGradientsOfChunks {
   void add_head(const Chunk& own, const Shared& qs, const Shared& ks, Fragment& own_dq,
                 Fragment& own_dk) const {
     GateTile gates(c);
-    gates.load(in.s.head(sums, own.n, own.h).at(own.row));
+    gates.load(in.vector(sums, own.n, own.chunk, own.h));
     Fragment scores({c.rows(), c.rows()}, f32, 0), ds({c.rows(), c.rows()}, f32, 0);
     Shared weights({c.rows(), c.rows()}, c.type), rounded({c.rows(), c.rows()}, c.type);
     gemm(qs, ks.T(), scores);
@@ -140,7 +140,7 @@ class ScanGradientsOfChunks {
       copy(s.head(v, own.n, own.h).at(own.row, column), vs);
       copy(s.head(dy, own.n, own.h).at(own.row, column), dys);
       copy(s.chunk(starts, own.n, own.chunk, own.h).at(column), start);
-      parallel(grown, [&](Index i, Index j) { grown(i, j) = f32(dys(i, j)) * exp(gates.at(i)); });
+      parallel(grown, [&](Index i, Index j) { grown(i, j) = f32(dys(i, j)) * exp2(gates.at(i)); });
       Fragment dvs({c.rows(), c.block}, f32, 0), dstart({c.block, c.features()}, f32, 0);
       gemm(dys, vs.T(), ds);
       gemm(weights.T(), dys, dvs);
@@ -156,7 +156,7 @@ class ScanGradientsOfChunks {
   const ScanKernel& c;
   ScanInputs in{c};
   Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v"), dy = in.values("dy");
-  Tensor sums = input("sums", in.of_heads(), f32), starts = input("starts", states(), f32);
+  Tensor sums = in.vectors("sums"), starts = input("starts", states(), f32);
   Tensor dq = output("dq", in.s.shape({in.key_heads, c.d}), c.result);
   Tensor dk = output("dk", in.s.shape({in.key_heads, c.d}), c.result);
   Tensor dv = output("dv", in.columns(), c.type), dsums = output("dsums", in.of_heads(), f32);

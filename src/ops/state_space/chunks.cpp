@@ -32,7 +32,7 @@ Kernel chunk_states_kernel(const ScanKernel& c) {
     ScanInputs in(c);
     Sequences& s = in.s;
     Tensor k = in.keys("k"), v = in.values("v");
-    Tensor sums = input("sums", in.of_heads(), f32), weights = input("weights", in.of_heads(), f32);
+    Tensor sums = in.vectors("sums"), weights = in.vectors("weights");
     Tensor states = output("states", states_of_chunks(in), f32);
     Tensor decays = output("decays", {s.batch, in.chunks, in.heads}, f32);
     s.declare_chunks();
@@ -42,8 +42,8 @@ Kernel chunk_states_kernel(const ScanKernel& c) {
       GateTile gates(c);
       copy(s.head(k, n, in.key_head(h)).at(row), ks);
       copy(s.head(v, n, h).at(row, column), vs);
-      gates.load(s.head(sums, n, h).at(row));
-      gates.load_weights(s.head(weights, n, h).at(row));
+      gates.load(in.vector(sums, n, chunk, h));
+      gates.load_weights(in.vector(weights, n, chunk, h));
       // A chunk without tokens leaves nothing, and a state before it stays as it is.
       Expr last = c.packed ? max(in.last_row(n, row), 0) : in.last_row(n, row);
       Fragment state({c.block, c.features()}, f32, 0);
@@ -51,7 +51,7 @@ Kernel chunk_states_kernel(const ScanKernel& c) {
       gemm(gates.faded(vs, last, own).T(), ks, state);
       copy(state, s.chunk(states, n, chunk, h).at(column));
       when(column == 0,
-           [&] { decays(c.packed ? Expr(0) : Expr(n), s.chunk_number(n, chunk), h) = exp(gates.at(last)); });
+           [&] { decays(c.packed ? Expr(0) : Expr(n), s.chunk_number(n, chunk), h) = exp2(gates.at(last)); });
     });
   });
 }
@@ -61,7 +61,7 @@ Kernel chunk_scan_kernel(const ScanKernel& c) {
     ScanInputs in(c);
     Sequences& s = in.s;
     Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v");
-    Tensor sums = input("sums", in.of_heads(), f32), weights = input("weights", in.of_heads(), f32);
+    Tensor sums = in.vectors("sums"), weights = in.vectors("weights");
     Tensor starts = input("starts", states_of_chunks(in), f32);
     Tensor shares = c.skip ? input("D", {in.heads}, f32) : q, z = c.gate ? in.values("z") : q;
     Tensor out = output("out", in.columns(), c.result);
@@ -75,8 +75,8 @@ Kernel chunk_scan_kernel(const ScanKernel& c) {
       copy(s.head(k, n, in.key_head(h)).at(row), ks);
       copy(s.head(v, n, h).at(row, column), vs);
       copy(s.chunk(starts, n, chunk, h).at(column), start);
-      gates.load(s.head(sums, n, h).at(row));
-      gates.load_weights(s.head(weights, n, h).at(row));
+      gates.load(in.vector(sums, n, chunk, h));
+      gates.load_weights(in.vector(weights, n, chunk, h));
       Fragment scores({c.rows(), c.rows()}, f32, 0), o({c.rows(), c.block}, f32, 0);
       gemm(qs, ks.T(), scores);
       gemm(qs, start.T(), o);

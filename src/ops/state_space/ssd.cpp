@@ -31,6 +31,13 @@ ScanKernel scan_of(const Call& c) {
   return scan;
 }
 
+ScanKernel scan_of_gradient(const Call& c) {
+  ScanKernel scan = scan_of(c), with_states = scan;
+  with_states.last = c.has("dfinal_state");
+  scan.of_tile = tile_of_short_gradients(c.call(), with_states);
+  return scan;
+}
+
 void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef& out, ScanKernel scan) {
   scan.weighted = true, scan.skip = c.has("D");
   launch_scan(c.call(), launch, scan,
@@ -39,7 +46,7 @@ void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef
                .v = token_view(c.call(), "x"),
                .z = scan.gate ? token_view(c.call(), "z") : TensorRef(),
                .sums = steps.sums,
-               .weights = steps.steps,
+               .weights = steps.weights,
                .out = out,
                .initial_state = state_view(c, "initial_state"),
                .final_state = scan.last ? state_view(c, "final_state") : TensorRef()});
@@ -49,7 +56,7 @@ void run(const Call& c, Launch& launch) {
   ScanKernel scan = scan_of(c);
   scan.gate = c.has("z"), scan.last = c->output_final_state;
   scan.of_tile = tile_of_short(c.call(), scan);
-  run_scan(c, launch, form_steps(c.call(), launch, c->dt_softplus, tile_of_sums(scan)),
+  run_scan(c, launch, form_weights(c.call(), launch, c->dt_softplus, tile_of_sums(scan)),
            token_view(c.call(), "out"), scan);
 }
 
@@ -59,8 +66,12 @@ class SsdBackward {
   SsdBackward(const Call& call, Launch& launcher) : c(call), launch(launcher) {}
   void run() {
     complete_gradients();
-    differentiate_states();
-    differentiate_chunks();
+    if (scan.of_tile) {
+      differentiate_tiles();
+    } else {
+      differentiate_states();
+      differentiate_chunks();
+    }
     differentiate_steps(c.call(), launch, products, {steps.steps, dv, dy, skips, dsums});
   }
 
@@ -78,6 +89,21 @@ class SsdBackward {
             {"dy", own_dy},
             {"dz", token_view(c.call(), "dz")},
             {"skips", skips}});
+  }
+
+  void differentiate_tiles() {
+    ScanKernel tiles = scan;
+    tiles.grouped = c.dim("group") > 1;
+    launch_short_gradients(c.call(), launch, tiles,
+                           {.q = q,
+                            .k = k,
+                            .v = v,
+                            .dout = dy,
+                            .sums = steps.sums,
+                            .dq = token_view(c.call(), "dC"),
+                            .dk = token_view(c.call(), "dB"),
+                            .dv = dv,
+                            .dsums = dsums});
   }
 
   void differentiate_states() {
@@ -118,16 +144,18 @@ class SsdBackward {
   Launch& launch;
   const TensorRef x = token_view(c.call(), "x"), q = token_view(c.call(), "C"), k = token_view(c.call(), "B"),
                   dout = token_view(c.call(), "dout");
-  const ScanKernel scan = scan_of(c);
+  const ScanKernel scan = scan_of_gradient(c);
   const bool gate = c.has("z");
   const StepProductsKernel products{scan.type, c.type("dt"),     scan.d_v,      c.has("D"),
                                     gate,      c.has("dt_bias"), c->dt_softplus};
   const Shape columns = shape_of_heads(c.call(), {scan.d_v}), none{0};
-  const Steps steps = form_steps(c.call(), launch, c->dt_softplus);
+  const Steps steps = form_steps(c.call(), launch, c->dt_softplus, gate, tile_of_sums(scan));
   const Tensor y = launch.scratch(gate ? columns : none, scan.type),
                own_dy = launch.scratch(gate ? columns : none, scan.type),
                v = launch.scratch(columns, scan.type), dv = launch.scratch(columns, scan.type),
-               states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
+               states = launch.scratch(
+                   scan.of_tile ? none : chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}),
+                   scan.type),
                dstates = launch.scratch(states.shape(), scan.type),
                skips = launch.scratch(gate ? shape_of_heads(c.call()) : none, f32),
                dsums = launch.scratch(shape_of_heads(c.call()), f32);
@@ -215,7 +243,7 @@ const OperatorSchema& ssd_schema() {
           .when("output_final_state")
           .source("Dao and Gu 2024, Transformers are SSMs")
           .gradient("ssd_backward")
-          .flops("4*batch*tokens*groups*group*n*p")
+          .flops(work_of_scan("groups*group", "n", "p"))
           .examples({{"ragged",
                       "batch=2 tokens=20 groups=1 group=2 p=9 n=10 D z dt_bias dt_softplus initial_state "
                       "output_final_state"},
@@ -231,7 +259,8 @@ const OperatorSchema& ssd_schema() {
 }
 
 const OperatorSchema& ssd_backward_schema() {
-  return gradient_table<run_backward, formula<Traced>>(ssd_schema(), "10*batch*tokens*groups*group*n*p", "x");
+  return gradient_table<run_backward, formula<Traced>>(
+      ssd_schema(), gradient_work_of_scan("groups*group", "n", "p").c_str(), "x");
 }
 
 }  // namespace tegula::ops

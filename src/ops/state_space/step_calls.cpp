@@ -5,12 +5,37 @@
 
 namespace tegula::ops {
 
-Steps form_steps(const BoundCall& call, Launch& launch, bool softplus, std::optional<int> of_tile) {
+namespace {
+
+Steps formed(const BoundCall& call, Launch& launch, const StepsKernel& c) {
   share_chunk_owners(call, launch);
-  Steps result{launch.scratch(shape_of_heads(call), f32), launch.scratch(shape_of_heads(call), f32)};
-  launch(StepsKernel{call.type("dt"), call.has("dt_bias"), softplus, call.has("cu_seqlens"), of_tile},
-         steps_kernel, {{"dt", token_view(call, "dt")}, {"steps", result.steps}, {"sums", result.sums}});
+  const Shape of_chunks = vector_shape(call, c.of_tile), none{0};
+  Steps result{launch.scratch(of_chunks, f32), launch.scratch(c.weights ? of_chunks : none, f32),
+               launch.scratch(c.steps ? shape_of_heads(call) : none, f32)};
+  launch(c, steps_kernel,
+         {{"dt", token_view(call, "dt")},
+          {"sums", result.sums},
+          {"weights", result.weights},
+          {"steps", result.steps}});
   return result;
+}
+StepsKernel steps_of(const BoundCall& call, bool softplus) {
+  return {call.type("dt"), call.has("dt_bias"), softplus, call.has("cu_seqlens")};
+}
+
+}  // namespace
+
+Steps form_weights(const BoundCall& call, Launch& launch, bool softplus, std::optional<int> of_tile) {
+  StepsKernel kernel = steps_of(call, softplus);
+  kernel.weights = true, kernel.of_tile = of_tile;
+  return formed(call, launch, kernel);
+}
+
+Steps form_steps(const BoundCall& call, Launch& launch, bool softplus, bool and_weights,
+                 std::optional<int> of_tile) {
+  StepsKernel kernel = steps_of(call, softplus);
+  kernel.steps = true, kernel.weights = and_weights, kernel.of_tile = of_tile;
+  return formed(call, launch, kernel);
 }
 
 namespace {

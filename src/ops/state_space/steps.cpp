@@ -1,5 +1,6 @@
 #include "ops/state_space/steps.hpp"
 
+#include "ops/linear/gate_tiles.hpp"
 #include "ops/state_space/softplus.hpp"
 
 namespace tegula::ops {
@@ -8,38 +9,34 @@ using namespace lang;
 using lang::Tensor;
 
 Kernel steps_kernel(const StepsKernel& c) {
-  constexpr int heads_of_tile = 32;
-  const int rows = c.rows();
   return kernel(instance_name("ssd_steps", c), [&] {
     Sequences s(c.packed);
-    Dim heads("heads");
+    Dim heads("heads"), chunks("chunks");
     Tensor dt = input("dt", s.shape({heads}), c.dt), rates = input("A", {heads}, f32);
     Tensor bias = c.bias ? input("dt_bias", {heads}, f32) : rates;
-    Tensor steps = output("steps", s.shape({heads}), f32), sums = output("sums", s.shape({heads}), f32);
+    const Extents of_chunks = s.vectors(chunks, heads, c.rows());
+    Tensor sums = output("sums", of_chunks, f32),
+           weights = c.weights ? output("weights", of_chunks, f32) : sums;
+    Tensor steps = c.steps ? output("steps", s.shape({heads}), f32) : sums;
     s.declare_chunks();
-    grid(ceildiv(heads, heads_of_tile), s.chunks(rows), s.parts(), [&](Index x, Index y, Index z) {
-      const auto [n, chunk] = s.place(y, z, rows);
-      Expr row = chunk * rows, first = x * heads_of_tile;
-      s.leave_unless(n, row);
-      Shared tile({rows, heads_of_tile}, f32), sum_tile({rows, heads_of_tile}, f32);
-      copy(s.rows(dt, n).at(row, first), tile);
-      // What no token has of another is formed beside each other: the sums wait for shared memory alone.
+    each_gate_tile(s, heads, s.chunks(c.rows()), c.rows(), [&](const GateTiles& at) {
+      Shared tile({at.rows, at.heads_of_tile}, f32), gates = at.turned();
+      std::optional<Shared> turned;
+      if (c.weights) turned.emplace(at.turned());
+      copy(at.of_tokens(dt), tile);
+      Var tokens = s.length(at.n) - at.row;
       parallel(tile, [&](Index i, Index h) {
-        Var raw = c.bias ? tile(i, h) + bias(first + h) : Expr(tile(i, h));
-        Var step = c.softplus ? softplus(raw) : Expr(raw), gate = step * rates(first + h);
+        Var raw = c.bias ? tile(i, h) + bias(at.first + h) : Expr(tile(i, h));
+        Var step = select(i < tokens, c.softplus ? softplus(raw) : Expr(raw), 0),
+            gate = step * rates(at.first + h);
         assert_that(gate <= 0, "dt and A give logarithms of decays: at most 0");
-        tile(i, h) = step;
-        sum_tile(i, h) = gate;
+        if (c.steps) tile(i, h) = step;
+        if (turned) (*turned)(h, i) = step;
+        gates(h, i) = gate * log2e;
       });
-      parallel(heads_of_tile, [&](Index h) {
-        Var sum = 0.0f;
-        serial(rows, [&](Index i) {
-          sum += sum_tile(i, h);
-          sum_tile(i, h) = sum;
-        });
-      });
-      copy(tile, s.rows(steps, n).at(row, first));
-      copy(sum_tile, s.rows(sums, n).at(row, first));
+      if (c.steps) copy(tile, at.of_tokens(steps));
+      if (turned) copy(*turned, at.of_chunks(weights));
+      copy(scan_sum(gates), at.of_chunks(sums));
     });
   });
 }

@@ -7,21 +7,26 @@ namespace tegula::ops {
 struct StepsKernel {
   DType dt = f32;
   bool bias = false, softplus = false, packed = false;
-  std::optional<int> of_tile = {};  // rows of a chunk, if not those of scans
+  bool weights = false, steps = false;  // which of the two are wanted
+  std::optional<int> of_tile = {};      // rows of a chunk, if not those of scans
   int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
   auto fields() const {
     return std::tuple(dt, labelled("bias", bias), labelled("softplus", softplus), labelled("packed", packed),
-                      labelled("rows", of_tile));
+                      labelled("weights", weights), labelled("steps", steps), labelled("rows", of_tile));
   }
 };
-// dt, A [, dt_bias] give steps [batch, tokens, heads], and sums: of steps · A inside chunks.
+// dt, A [, dt_bias] give sums, of steps · A inside chunks as logarithms to base 2, and steps as weights
+// [batch, chunks, heads, rows], as sums are, or as steps [batch, tokens, heads].
 lang::Kernel steps_kernel(const StepsKernel& c);
 
-// Steps and their sums of a call with dt, A [, dt_bias]; of chunks of so many rows, if not those of scans.
+// Steps and their sums of a call with dt, A [, dt_bias]: weights for scans, whose chunks have so many rows,
+// or steps for gradients of steps.
 struct Steps {
-  Tensor steps, sums;
+  Tensor sums, weights = {}, steps = {};
 };
-Steps form_steps(const BoundCall& call, Launch& launch, bool softplus, std::optional<int> of_tile = {});
+Steps form_weights(const BoundCall& call, Launch& launch, bool softplus, std::optional<int> of_tile = {});
+Steps form_steps(const BoundCall& call, Launch& launch, bool softplus, bool and_weights = false,
+                 std::optional<int> of_tile = {});
 
 struct StepProductsKernel {
   DType type = f32, dt = f32;
