@@ -59,7 +59,7 @@ void choose_copies(const Bound<Op>& c, const ConvShape& s, ConvKernel& t) {
 // Whether tiles of so many channels end with those of a group.
 bool is_whole(const ConvShape& s, const ConvKernel& t, int channels) {
   const std::int64_t seen = t.pass == ConvPass::input_gradient ? s.features : s.channels;
-  if (t.phases_of_from() && t.pad_from) return true;
+  if ((t.phases_of_from() && t.pad_from) || (t.windows && t.merged > 1)) return true;
   return (t.phases_of_from() || (t.grouped && t.windows)) && seen / s.groups % channels == 0;
 }
 // Whether they end with those that result.
@@ -69,11 +69,13 @@ bool is_full(const ConvShape& s, const ConvKernel& t) {
 }
 
 template <class Op>
-ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
+ConvKernel planned(const Bound<Op>& c, ConvShape s, ConvPass pass) {
+  const int merged = c.on_gpu() ? merge_groups(s, c.type("x")) : 1;
   ConvKernel t{.type = c.type("x"),
                .compute = multiplied_type(c.type("x"), c.on_gpu()),
                .out = c.type("x"),
-               .pass = pass};
+               .pass = pass,
+               .merged = merged};
   const bool back = pass == ConvPass::input_gradient;
   // Every stride-th tap of a gradient belongs to a phase, unless taps are further apart.
   t.phases = has_phases(over_three(c.formed(back ? "dx" : "x"), rank_of_conv<Op>), s) &&
@@ -99,8 +101,9 @@ template <class Op>
 int splits_of(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
   if (!c.on_gpu()) return 1;
   const auto tiles = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile; };
+  const std::int64_t groups = s.groups / t.merged;
   const std::int64_t blocks =
-      tiles(s.channels / s.groups, t.n) * tiles(s.features / s.groups, t.k) * s.pixels(s.taps) * s.groups;
+      tiles(s.channels / groups, t.n) * tiles(s.features / groups, t.k) * s.pixels(s.taps) * groups;
   return planned_splits(blocks, tiles(s.batch * s.pixels(s.out), t.pixels()), gpu_table.pixels,
                         planned_gpu_processors(c.call()));
 }
@@ -145,6 +148,7 @@ void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, co
           {"width", extents[2]},
           {"to_depth", made.size(1)},
           {"stride_h", s.stride_h()},
+          {"groups", s.groups / t.merged},
           {"padding_d", s.padding[0]},
           {"padding_h", s.padding[1]},
           {"padding_w", s.padding[2]}});
@@ -198,6 +202,7 @@ void run_backward(const Bound<Op>& c, Launch& launch) {
           {"to_height", s.out[1]},
           {"to_width", s.out[2]},
           {"stride_h", s.stride_h()},
+          {"groups", s.groups / t.merged},
           {"padding_d", s.padding[0]},
           {"padding_h", s.padding[1]},
           {"padding_w", s.padding[2]}});

@@ -49,7 +49,8 @@ Tensor ConvPixels::of_group(const Tensor& tensor, const Expr& group) const {
 }
 
 Expr ConvPixels::first_of_group(const Tensor& tensor, const Expr& group, int unit) const {
-  return group * (tensor.extent(tensor.rank() - 1) / groups / unit) * unit;
+  Expr own = tensor.extent(tensor.rank() - 1) / groups;
+  return c.merged > 1 ? group * own : group * (own / unit) * unit;
 }
 
 // Where a tap of the place looks, before a division by the stride; a gradient of the input looks the other

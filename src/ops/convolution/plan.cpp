@@ -2,6 +2,7 @@
 
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
+#include "ops/products/tile_types.hpp"
 
 namespace tegula::ops {
 
@@ -107,6 +108,21 @@ double estimate_on_cpu(const ConvKernel& t, const ConvShape& s, const ConvShape:
 }
 
 }  // namespace
+
+int merge_groups(ConvShape& s, DType type) {
+  constexpr std::int64_t most = 64;  // channels of a step along k
+  const std::int64_t piece = bytes_of_piece / type.bytes();
+  const std::int64_t own = s.channels / s.groups, made = s.features / s.groups;
+  if (s.groups == 1 || own == 0 || made == 0 || multiplied_type(type, true).bits() != 16) return 1;
+  if (s.channels % piece != 0 || s.features % piece != 0) return 1;
+  Candidates<std::int64_t, 8> candidates{1};
+  for (std::int64_t count = 2; count <= s.groups && count * std::max(own, made) <= most; count *= 2)
+    if (s.groups % count == 0) candidates.add(count);
+  const std::int64_t best =
+      best_of(candidates, [](std::int64_t count) { return 1.0 / static_cast<double>(count); });
+  s.groups /= best;
+  return static_cast<int>(best);
+}
 
 void plan_on_gpu(ConvKernel& t, const ConvShape& s, const ConvShape::Three& made) {
   if (made[1] == 1) t.h = 1, t.w = 64;

@@ -16,7 +16,12 @@ struct RowCopyKernel {
   DType type = bf16;
   int features = 128;
 
-  int columns() const { return std::min(features, 512); }
+  // Lines of memory that divide rows, in which no thread of a tile is without a piece.
+  int columns() const {
+    constexpr int most = 512, line = 64;
+    const int power = features & -features;
+    return power >= line ? std::min(power, most) : std::min(features, most);
+  }
   int rows() const {
     constexpr int elements = 4096;
     return static_cast<int>(std::bit_floor(static_cast<unsigned>(elements / columns())));

@@ -26,20 +26,32 @@ Expr whole_pieces(const Tensor& rows) {
 
 }  // namespace
 
+namespace {
+
+GroupPadding noted(Launch& launch, const GroupPadding& padding) {
+  if (padding.a || padding.b || padding.out)
+    launch.note([] {
+      return std::string(
+          "plan: rows that do not begin at multiples of 16 bytes are copied first, or written last");
+    });
+  return padding;
+}
+
+}  // namespace
+
+GroupPadding padding_of_operands(Launch& launch, DType type, const TensorRef& a, const TensorRef& b) {
+  if (!has_copy_engine(launch.call()) || type == f32) return {};
+  return noted(launch, {needs_padding_of_rows(a), needs_padding_of_rows(b), false});
+}
+
 GroupPadding padding_of(Launch& launch, DType type, const TensorRef& a, const TensorRef& b,
                         const TensorRef& out) {
   if (!has_copy_engine(launch.call()) || type == f32) return {};
   // Rows of operands up to here are multiplied faster than results are written twice.
   constexpr std::int64_t short_row = 768;  // bytes
   const bool is_long = a.size(-1) * a.dtype.bits() / 8 >= short_row;
-  const GroupPadding result{needs_padding_of_rows(a), needs_padding(b),
-                            is_long && needs_padding_of_rows(out)};
-  if (result.a || result.b || result.out)
-    launch.note([] {
-      return std::string(
-          "plan: rows that do not begin at multiples of 16 bytes are copied first, or written last");
-    });
-  return result;
+  return noted(launch,
+               {needs_padding_of_rows(a), needs_padding_of_rows(b), is_long && needs_padding_of_rows(out)});
 }
 
 Tensor stored_rows(const Tensor& out, bool apart) {
