@@ -9,13 +9,13 @@ namespace {
 
 // Of a group: more are faster as a product.
 constexpr std::int64_t most_channels = 8;
-constexpr int most_columns = 128, most_taps = 16;
+constexpr int most_columns = 64, most_taps = 16;
 // Of a tile. Sums of a CPU stay in its first cache.
 constexpr int most_pixels_on_gpu = 64, most_pixels_on_cpu = 32;
 constexpr std::int64_t most_bytes = 96 << 10;
 
 // Columns of a tile: groups, or parts of one, in whole vectors where there are such.
-int columns_of(std::int64_t made, int most_columns) {
+int columns_of(std::int64_t made) {
   const std::int64_t vectors = std::lcm(made, std::int64_t{8});
   for (const std::int64_t unit : {vectors, made})
     if (unit <= most_columns) return static_cast<int>(most_columns / unit * unit);
@@ -55,7 +55,7 @@ std::optional<ConvChannelsKernel> plan_channels(const ConvShape& s, DType type, 
   constexpr std::int64_t most_with_conditions = 2;
   if (back && s.stride > 1 && own > most_with_conditions) return {};
   ConvChannelsKernel t{.type = type, .pass = pass};
-  t.own = static_cast<int>(own), t.n = columns_of(of_group, 64);
+  t.own = static_cast<int>(own), t.n = columns_of(of_group);
   if (t.n == 0 || of_group > (1 << 20)) return {};
   t.made = static_cast<int>(of_group);
   t.taps_d = static_cast<int>(s.taps[0]), t.taps_h = static_cast<int>(s.taps[1]);
@@ -64,14 +64,15 @@ std::optional<ConvChannelsKernel> plan_channels(const ConvShape& s, DType type, 
   const std::int64_t piece = bytes_of_piece / type.bytes();
   t.whole_pieces = on_gpu && s.channels % piece == 0 && s.features % piece == 0;
   const int most_pixels = on_gpu ? most_pixels_on_gpu : most_pixels_on_cpu;
+  // Tiles that images cut are stored by elements: of a GPU some fit the usual multiples of 7.
   Candidates<ConvChannelsKernel, 32> candidates;
-  for (const int columns : {64, most_columns})
-    for (const int h : {1, 2, 4, 8})
-      for (const int w : {4, 8, 16, 32}) {
-        if (h * w > most_pixels || h * w < 8 || (made[1] == 1) != (h == 1)) continue;
-        t.n = columns_of(of_group, columns), t.h = h, t.w = w;
-        candidates.add(t);
-      }
+  for (const int h : {1, 2, 4, 7, 8})
+    for (const int w : {4, 7, 8, 14, 16, 32}) {
+      if (h * w > most_pixels || h * w < 8 || (made[1] == 1) != (h == 1)) continue;
+      if (!on_gpu && (h == 7 || w % 7 == 0)) continue;
+      t.h = h, t.w = w;
+      candidates.add(t);
+    }
   const ConvChannelsKernel best = best_of(
       candidates, [&](const ConvChannelsKernel& candidate) { return estimate_channels(candidate, made); });
   if (bytes_of(best) > most_bytes) return {};

@@ -10,34 +10,13 @@
 
 namespace tegula::ops {
 
-TensorRef over_three(TensorRef tensor, int rank) {
-  for (; rank < 3; ++rank) {
-    tensor.shape.insert(tensor.shape.begin() + 1, 1);
-    tensor.strides.insert(tensor.strides.begin() + 1, 0);
-  }
-  return tensor;
-}
-
 namespace {
 
-// The input divided into phases: [batch · depth, height / stride_h, stride_h, width / stride, stride ·
-// channels].
-TensorRef in_phases(const TensorRef& input, const ConvShape& s) {
-  const std::int64_t of_h = s.stride_h();
-  TensorRef result = input;
-  result.shape = {s.batch * s.in[0], s.in[1] / of_h, of_h, s.in[2] / s.stride, s.stride * s.channels};
-  const auto& steps = input.strides;
-  result.strides = {s.in[0] == 1 ? steps[0] : steps[1], steps[2] * of_h, steps[2], steps[3] * s.stride,
-                    steps[4]};
-  return result;
-}
-
-// Whether that is a view of a tensor of five dims.
-bool has_phases(const TensorRef& input, const ConvShape& s) {
-  const auto& steps = input.strides;
-  return s.stride > 1 && s.in[1] % s.stride_h() == 0 && s.in[2] % s.stride == 0 &&
-         (steps[4] == 1 || s.channels == 1) && steps[3] == s.channels &&
-         (s.in[0] == 1 || s.batch == 1 || steps[0] == s.in[0] * steps[1]);
+// Every stride-th tap of a gradient belongs to a phase, unless taps are further apart.
+template <class Op>
+bool has_phases_of(const Bound<Op>& c, const ConvShape& s, bool back) {
+  return has_phases(over_three(c.formed(back ? "dx" : "x"), rank_of_conv<Op>), s) &&
+         !(back && s.dilation % s.stride != 1);
 }
 
 // Pixels that begin off 16 bytes are copied first, or written last: threads, which would load and store all
@@ -70,17 +49,13 @@ bool is_full(const ConvShape& s, const ConvKernel& t) {
 
 template <class Op>
 ConvKernel planned(const Bound<Op>& c, ConvShape s, ConvPass pass) {
-  const int merged = c.on_gpu() ? merge_groups(s, c.type("x")) : 1;
   ConvKernel t{.type = c.type("x"),
                .compute = multiplied_type(c.type("x"), c.on_gpu()),
                .out = c.type("x"),
-               .pass = pass,
-               .merged = merged};
+               .pass = pass};
+  if (c.on_gpu()) merge_groups(t, s);
   const bool back = pass == ConvPass::input_gradient;
-  // Every stride-th tap of a gradient belongs to a phase, unless taps are further apart.
-  t.phases = has_phases(over_three(c.formed(back ? "dx" : "x"), rank_of_conv<Op>), s) &&
-             !(back && s.dilation % s.stride != 1);
-  t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
+  t.phases = has_phases_of(c, s, back), t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
   ConvShape::Three made = back ? s.in : s.out;
   if (back && t.phases) made[1] /= s.stride_h(), made[2] /= s.stride;
   choose_copies(c, s, t);
@@ -160,6 +135,8 @@ bool run_by_channels(const Bound<Op>& c, Launch& launch, ConvPass pass) {
   constexpr int rank = rank_of_conv<Op>;
   const ConvShape s = shape_of(c);
   const bool back = pass == ConvPass::input_gradient;
+  if (c.on_gpu() && are_products(s, c.type("x")) && (s.stride == 1 || has_phases_of(c, s, back)))
+    return false;
   std::optional<ConvChannelsKernel> t = plan_channels(s, c.type("x"), pass, back ? s.in : s.out, c.on_gpu());
   if (!t) return false;
   if (!back) t->bias = c.type_if("bias");

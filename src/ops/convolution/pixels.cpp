@@ -49,8 +49,9 @@ Tensor ConvPixels::of_group(const Tensor& tensor, const Expr& group) const {
 }
 
 Expr ConvPixels::first_of_group(const Tensor& tensor, const Expr& group, int unit) const {
-  Expr own = tensor.extent(tensor.rank() - 1) / groups;
-  return c.merged > 1 ? group * own : group * (own / unit) * unit;
+  // Merged groups are multiples of a piece.
+  if (c.merged > 1) unit = static_cast<int>(bytes_of_piece) / c.type.bytes();
+  return group * (tensor.extent(tensor.rank() - 1) / groups / unit) * unit;
 }
 
 // Where a tap of the place looks, before a division by the stride; a gradient of the input looks the other

@@ -80,9 +80,9 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   const bool has_engine = has_copy_engine(c.call());
   if (has_engine && (kernel.compute != f32 || kernel.precision != Precision::ieee)) {
     choose_prepared(kernel, c.dim("m"), c.dim("n"));
-    kernel.pad_a = !kernel.prepare_a && needs_padding(a);
-    kernel.pad_b = !kernel.prepare_b && needs_padding(b);
-    kernel.pad_out = needs_padding(result);
+    kernel.pad_a = !kernel.prepare_a && starts_off_pieces(a);
+    kernel.pad_b = !kernel.prepare_b && starts_off_pieces(b);
+    kernel.pad_out = starts_off_pieces(result);
   }
   const bool divided = kernel.precision == Precision::tf32x3 && kernel.prepare_a;
   ProductProblem problem{c.dim("batch"), c.dim("m"), c.dim("n"), c.dim("k"),
@@ -233,8 +233,8 @@ std::vector<CallMap> gemm_maps() {
           {"strides",
            "m=4096 n=4096 k=4096 bf16",
            {"strides=plain", "strides=sliced", "strides=padded", "strides=odd", "strides=transposed"},
-           {"", "transpose_a", "transpose_b", "m=1 transpose_b", "m=16 transpose_b", "m=128 transpose_b", "n=4097",
-            "f16", "f32 precision=tf32", "e4m3 transpose_b"}}};
+           {"", "transpose_a", "transpose_b", "m=1 transpose_b", "m=16 transpose_b", "m=128 transpose_b",
+            "n=4097", "f16", "f32 precision=tf32", "e4m3 transpose_b"}}};
 }
 
 }  // namespace
