@@ -17,7 +17,10 @@ struct Case {
 
 constexpr const char *gradients_of_rows = "that are written and read again", *rows = "of a listed row come",
                      *turns = "add to dq in turns", *few_rows = "reads 16 rows of a",
-                     *steps = "and blocks take as long to begin and end", *filled = "fill";
+                     *steps = "and blocks take as long to begin and end", *filled = "fill",
+                     *copied = "copied first, or written last", *groups = "threads bring groups of channels",
+                     *covered = "cover images of 5 x 5",
+                     *few_features = "brings its pixels again, for 64 features";
 
 const Case cases[] = {
     {"rows_of_one_head", "sparse_mla",
@@ -51,6 +54,38 @@ const Case cases[] = {
      "m=4096 n=4096 k=4096 blocks_m=256 blocks_n=32 blocks_k=64 bf16 block_m=16", few_rows, true},
     {"blocks_of_48_rows", "block_sparse_gemm",
      "m=4096 n=4096 k=4096 blocks_m=86 blocks_n=32 blocks_k=64 bf16 block_m=48", few_rows, false},
+    {"grouped_gemm_weights_1025_1024", "grouped_gemm_weights", "groups=8 m=1024 k=1025 n=1024 bf16", copied,
+     true},
+    {"grouped_gemm_weights_1024_1025", "grouped_gemm_weights", "groups=8 m=1024 k=1024 n=1025 bf16", copied,
+     true},
+    {"grouped_gemm_weights_1024_1024", "grouped_gemm_weights", "groups=8 m=1024 k=1024 n=1024 bf16", copied,
+     false},
+    {"scaled_grouped_gemm_weights_1025_1024", "scaled_grouped_gemm_weights", "groups=8 m=1024 k=1025 n=1024",
+     copied, true},
+    {"scaled_grouped_gemm_weights_1024_1025", "scaled_grouped_gemm_weights", "groups=8 m=1024 k=1024 n=1025",
+     copied, true},
+    {"scaled_grouped_gemm_weights_1024_1024", "scaled_grouped_gemm_weights", "groups=8 m=1024 k=1024 n=1024",
+     copied, false},
+    {"quantised_grouped_gemm_1025_1024", "quantised_grouped_gemm",
+     "groups=8 m=1024 k=1025 n=1024 blocks=1 block=0 offsets format=int8 b:u8", copied, true},
+    {"quantised_grouped_gemm_1024_1025", "quantised_grouped_gemm",
+     "groups=8 m=1024 k=1024 n=1025 blocks=1 block=0 offsets format=int8 b:u8", copied, true},
+    {"quantised_grouped_gemm_1024_1024", "quantised_grouped_gemm",
+     "groups=8 m=1024 k=1024 n=1024 blocks=1 block=0 offsets format=int8 b:u8", copied, false},
+    {"groups_of_9_of_270", "conv2d",
+     "batch=64 height=16 width=16 channels=270 features=270 taps_h=3 taps_w=3 groups=30 bf16", groups, true},
+    {"groups_of_9_of_288", "conv2d",
+     "batch=64 height=16 width=16 channels=288 features=288 taps_h=3 taps_w=3 groups=32 bf16", groups, false},
+    {"groups_of_64", "conv2d",
+     "batch=64 height=16 width=16 channels=256 features=256 taps_h=3 taps_w=3 groups=4 bf16", groups, false},
+    {"images_of_5", "conv2d", "batch=64 height=7 width=7 channels=64 features=128 taps_h=3 taps_w=3 bf16",
+     covered, true},
+    {"images_of_56", "conv2d", "batch=64 height=58 width=58 channels=64 features=128 taps_h=3 taps_w=3 bf16",
+     covered, false},
+    {"features_64", "conv2d", "batch=64 height=58 width=58 channels=64 features=64 taps_h=3 taps_w=3 bf16",
+     few_features, true},
+    {"features_128", "conv2d", "batch=64 height=58 width=58 channels=64 features=128 taps_h=3 taps_w=3 bf16",
+     few_features, false},
 };
 
 TEST(PlanNotes, AreThoseOfTheCall) {

@@ -1,6 +1,7 @@
 #include "tegula/ops/convolution.hpp"
 
 #include "ops/convolution/maps.hpp"
+#include "ops/convolution/notes.hpp"
 #include "ops/convolution/plan.hpp"
 #include "ops/convolution/shape.hpp"
 #include "ops/pieces/plan.hpp"
@@ -56,8 +57,7 @@ ConvKernel planned(const Bound<Op>& c, ConvShape s, ConvPass pass) {
   if (c.on_gpu()) merge_groups(t, s);
   const bool back = pass == ConvPass::input_gradient;
   t.phases = has_phases_of(c, s, back), t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
-  ConvShape::Three made = back ? s.in : s.out;
-  if (back && t.phases) made[1] /= s.stride_h(), made[2] /= s.stride;
+  const ConvShape::Three made = planned_pixels(s, t);
   choose_copies(c, s, t);
   if (c.on_gpu())
     plan_on_gpu(t, s, made);
@@ -103,16 +103,7 @@ void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, co
   const ConvShape s = shape_of(c);
   const TensorRef made = over_three(c.formed(to), rank_of_conv<Op>);
   const TensorRef weight = over_three(c["weight"], rank_of_conv<Op>);
-  if (c.on_gpu() && !t.windows)
-    launch.note([] {
-      return std::string(
-          "plan: threads look for the pixels of strides that do not divide the extents of images; pad them");
-    });
-  if (t.pad_from || t.pad_to)
-    launch.note([] {
-      return std::string(
-          "plan: pixels that do not begin at multiples of 16 bytes are copied first, or written last");
-    });
+  if (c.on_gpu()) note_products(launch, t, s, planned_pixels(s, t));
   launch(t, convolution_program,
          {{"from", t.phases_of_from() ? input_of(c, s, t, from) : pixels_of(c, t, from)},
           {"to", t.phases_of_to() ? in_phases(made, s) : made},

@@ -111,6 +111,13 @@ double estimate_on_cpu(const ConvKernel& t, const ConvShape& s, const ConvShape:
 
 }  // namespace
 
+ConvShape::Three planned_pixels(const ConvShape& s, const ConvKernel& t) {
+  if (t.pass != ConvPass::input_gradient) return s.out;
+  ConvShape::Three made = s.in;
+  if (t.phases) made[1] /= s.stride_h(), made[2] /= s.stride;
+  return made;
+}
+
 std::vector<int> merged_groups(const ConvShape& s, DType type) {
   constexpr std::int64_t most = 64;  // channels of a step along k
   const std::int64_t piece = bytes_of_piece / type.bytes();

@@ -8,6 +8,8 @@
 
 namespace tegula::ops {
 
+// The extents of the pixels that tiles divide.
+ConvShape::Three planned_pixels(const ConvShape& shape, const ConvKernel& kernel);
 // Chooses the tile of a kernel whose pass and form are known. `made` are the extents of the pixels that tiles
 // divide: of one phase, where there are phases. `threads` of the CPU share tiles (ProductProblem).
 void plan_on_gpu(ConvKernel& kernel, const ConvShape& shape, const ConvShape::Three& made);
