@@ -46,7 +46,7 @@ Inputs decoded(DType cache, std::int64_t tokens, std::int64_t dim) {
 // Of 3 × 3 taps.
 Inputs images(DType type, std::int64_t channels) {
   return {{"x", Tensor::empty({2, 32, 32, channels}, type)},
-          {"weight", Tensor::empty({64, 3, 3, channels}, type)}};
+          {"weight", Tensor::empty({128, 3, 3, channels}, type)}};
 }
 
 Inputs with_view(Inputs in, const std::string& name, const Tensor& view) {

@@ -112,16 +112,19 @@ struct ByChannels {
     Expr first = c.n > c.made ? x * c.read() : column / c.made * c.own;
     copy(from.slice(z / to_depth, plane_of(z % to_depth, tap_d)).at(first_h, first_w, first), pixels);
     copy(turned.slice(tap_d).at(0, column), weights);
-    for (int p = 0; p < c.taps_h; ++p)
+    // Threads hold pixels of a column, whose taps below each other meet the same ones; what memory has is
+    // read first, so that threads take whole pieces of channels.
+    for (int q = 0; q < c.taps_w; ++q)
       parallel(sum, [&](Index i, Index j, Index k) {
-        const Met row = met(i, first_h, h + padding_h, p, c.taps_h, c.stride_h);
-        std::optional<Expr> added(sum(i, j, k));
-        for (int q = 0; q < c.taps_w; ++q) {
-          const Met of_row = met(j, first_w, w + padding_w, q, c.taps_w, c.stride);
+        const Met of_row = met(j, first_w, w + padding_w, q, c.taps_w, c.stride);
+        std::optional<Expr> added;
+        for (int p = 0; p < c.taps_h; ++p) {
+          const Met row = met(i, first_h, h + padding_h, p, c.taps_h, c.stride_h);
           for (int e = 0; e < c.own; ++e) {
             Expr pixel = pixels(row.place, of_row.place, channel(k, e));
             Expr read = existing(row, of_row, pixel);
-            added.emplace(*added + read * weights((p * c.taps_w + q) * c.own + e, k));
+            Expr product = read * weights((p * c.taps_w + q) * c.own + e, k);
+            added.emplace(added ? *added + product : product + sum(i, j, k));
           }
         }
         sum(i, j, k) = *added;

@@ -64,10 +64,12 @@ std::optional<ConvChannelsKernel> plan_channels(const ConvShape& s, DType type, 
   const std::int64_t piece = bytes_of_piece / type.bytes();
   t.whole_pieces = on_gpu && s.channels % piece == 0 && s.features % piece == 0;
   const int most_pixels = on_gpu ? most_pixels_on_gpu : most_pixels_on_cpu;
-  Candidates<ConvChannelsKernel, 16> candidates;
-  for (const int h : {1, 2, 4, 8})
-    for (const int w : {4, 8, 16, 32}) {
+  // Tiles that images cut are stored by elements: of a GPU some fit the usual multiples of 7.
+  Candidates<ConvChannelsKernel, 32> candidates;
+  for (const int h : {1, 2, 4, 7, 8})
+    for (const int w : {4, 7, 8, 14, 16, 32}) {
       if (h * w > most_pixels || h * w < 8 || (made[1] == 1) != (h == 1)) continue;
+      if (!on_gpu && (h == 7 || w % 7 == 0)) continue;
       t.h = h, t.w = w;
       candidates.add(t);
     }

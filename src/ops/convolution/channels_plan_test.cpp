@@ -1,4 +1,4 @@
-// Which groups of channels are convolved without products.
+// Which groups of channels are convolved without products, and which are multiplied as one.
 #include <gtest/gtest.h>
 
 #include "ops/convolution/plan.hpp"
@@ -42,6 +42,34 @@ TEST(ConvChannelsPlan, PixelsThatTapsSeeFitABlock) {
   ConvShape s = of_groups(128, 128, 128);
   s.taps = {1, 7, 7}, s.dilation = 64;
   EXPECT_FALSE(planned_channels(s));
+}
+
+// Groups of so many channels and features.
+ConvShape groups_of(std::int64_t own, std::int64_t made, std::int64_t groups) {
+  return {.batch = 2, .channels = own * groups, .features = made * groups, .groups = groups};
+}
+
+using Counts = std::vector<int>;
+
+TEST(MergedGroups, FillAStepAlongK) {
+  EXPECT_EQ(merged_groups(groups_of(16, 16, 32), bf16), (Counts{1, 2, 4}));
+  EXPECT_EQ(merged_groups(groups_of(32, 16, 4), bf16), (Counts{1, 2}));
+  EXPECT_EQ(merged_groups(groups_of(1, 1, 128), bf16), (Counts{1, 8, 16, 32, 64}));
+  EXPECT_EQ(merged_groups(groups_of(12, 12, 32), bf16), (Counts{1, 2, 4}));
+  EXPECT_EQ(merged_groups(groups_of(64, 64, 4), bf16), Counts{1});
+}
+
+TEST(MergedGroups, BeginAtPieces) {
+  EXPECT_EQ(merged_groups(groups_of(17, 17, 32), bf16), (Counts{1, 8}));
+  EXPECT_EQ(merged_groups(groups_of(9, 9, 30), bf16), Counts{1}) << "no piece divides the channels";
+  EXPECT_EQ(merged_groups(groups_of(16, 16, 32), f32), Counts{1}) << "multiplied without tensor cores";
+}
+
+TEST(MergedGroups, AreProductsUnlessOfSingleChannels) {
+  EXPECT_TRUE(are_products(groups_of(4, 4, 32), bf16));
+  EXPECT_TRUE(are_products(groups_of(1, 4, 32), bf16));
+  EXPECT_FALSE(are_products(groups_of(1, 1, 128), bf16));
+  EXPECT_FALSE(are_products(groups_of(4, 4, 32), f32));
 }
 
 }  // namespace

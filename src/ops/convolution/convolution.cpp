@@ -1,6 +1,7 @@
 #include "tegula/ops/convolution.hpp"
 
 #include "ops/convolution/maps.hpp"
+#include "ops/convolution/notes.hpp"
 #include "ops/convolution/plan.hpp"
 #include "ops/convolution/shape.hpp"
 #include "ops/pieces/plan.hpp"
@@ -10,34 +11,13 @@
 
 namespace tegula::ops {
 
-TensorRef over_three(TensorRef tensor, int rank) {
-  for (; rank < 3; ++rank) {
-    tensor.shape.insert(tensor.shape.begin() + 1, 1);
-    tensor.strides.insert(tensor.strides.begin() + 1, 0);
-  }
-  return tensor;
-}
-
 namespace {
 
-// The input divided into phases: [batch · depth, height / stride_h, stride_h, width / stride, stride ·
-// channels].
-TensorRef in_phases(const TensorRef& input, const ConvShape& s) {
-  const std::int64_t of_h = s.stride_h();
-  TensorRef result = input;
-  result.shape = {s.batch * s.in[0], s.in[1] / of_h, of_h, s.in[2] / s.stride, s.stride * s.channels};
-  const auto& steps = input.strides;
-  result.strides = {s.in[0] == 1 ? steps[0] : steps[1], steps[2] * of_h, steps[2], steps[3] * s.stride,
-                    steps[4]};
-  return result;
-}
-
-// Whether that is a view of a tensor of five dims.
-bool has_phases(const TensorRef& input, const ConvShape& s) {
-  const auto& steps = input.strides;
-  return s.stride > 1 && s.in[1] % s.stride_h() == 0 && s.in[2] % s.stride == 0 &&
-         (steps[4] == 1 || s.channels == 1) && steps[3] == s.channels &&
-         (s.in[0] == 1 || s.batch == 1 || steps[0] == s.in[0] * steps[1]);
+// Every stride-th tap of a gradient belongs to a phase, unless taps are further apart.
+template <class Op>
+bool has_phases_of(const Bound<Op>& c, const ConvShape& s, bool back) {
+  return has_phases(over_three(c.formed(back ? "dx" : "x"), rank_of_conv<Op>), s) &&
+         !(back && s.dilation % s.stride != 1);
 }
 
 // Pixels that begin off 16 bytes are copied first, or written last: threads, which would load and store all
@@ -59,7 +39,7 @@ void choose_copies(const Bound<Op>& c, const ConvShape& s, ConvKernel& t) {
 // Whether tiles of so many channels end with those of a group.
 bool is_whole(const ConvShape& s, const ConvKernel& t, int channels) {
   const std::int64_t seen = t.pass == ConvPass::input_gradient ? s.features : s.channels;
-  if (t.phases_of_from() && t.pad_from) return true;
+  if ((t.phases_of_from() && t.pad_from) || (t.windows && t.merged > 1)) return true;
   return (t.phases_of_from() || (t.grouped && t.windows)) && seen / s.groups % channels == 0;
 }
 // Whether they end with those that result.
@@ -69,18 +49,15 @@ bool is_full(const ConvShape& s, const ConvKernel& t) {
 }
 
 template <class Op>
-ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
+ConvKernel planned(const Bound<Op>& c, ConvShape s, ConvPass pass) {
   ConvKernel t{.type = c.type("x"),
                .compute = multiplied_type(c.type("x"), c.on_gpu()),
                .out = c.type("x"),
                .pass = pass};
+  if (c.on_gpu()) merge_groups(t, s);
   const bool back = pass == ConvPass::input_gradient;
-  // Every stride-th tap of a gradient belongs to a phase, unless taps are further apart.
-  t.phases = has_phases(over_three(c.formed(back ? "dx" : "x"), rank_of_conv<Op>), s) &&
-             !(back && s.dilation % s.stride != 1);
-  t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
-  ConvShape::Three made = back ? s.in : s.out;
-  if (back && t.phases) made[1] /= s.stride_h(), made[2] /= s.stride;
+  t.phases = has_phases_of(c, s, back), t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
+  const ConvShape::Three made = planned_pixels(s, t);
   choose_copies(c, s, t);
   if (c.on_gpu())
     plan_on_gpu(t, s, made);
@@ -99,8 +76,9 @@ template <class Op>
 int splits_of(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
   if (!c.on_gpu()) return 1;
   const auto tiles = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile; };
+  const std::int64_t groups = s.groups / t.merged;
   const std::int64_t blocks =
-      tiles(s.channels / s.groups, t.n) * tiles(s.features / s.groups, t.k) * s.pixels(s.taps) * s.groups;
+      tiles(s.channels / groups, t.n) * tiles(s.features / groups, t.k) * s.pixels(s.taps) * groups;
   return planned_splits(blocks, tiles(s.batch * s.pixels(s.out), t.pixels()), gpu_table.pixels,
                         planned_gpu_processors(c.call()));
 }
@@ -125,16 +103,7 @@ void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, co
   const ConvShape s = shape_of(c);
   const TensorRef made = over_three(c.formed(to), rank_of_conv<Op>);
   const TensorRef weight = over_three(c["weight"], rank_of_conv<Op>);
-  if (c.on_gpu() && !t.windows)
-    launch.note([] {
-      return std::string(
-          "plan: threads look for the pixels of strides that do not divide the extents of images; pad them");
-    });
-  if (t.pad_from || t.pad_to)
-    launch.note([] {
-      return std::string(
-          "plan: pixels that do not begin at multiples of 16 bytes are copied first, or written last");
-    });
+  if (c.on_gpu()) note_products(launch, t, s, planned_pixels(s, t));
   launch(t, convolution_program,
          {{"from", t.phases_of_from() ? input_of(c, s, t, from) : pixels_of(c, t, from)},
           {"to", t.phases_of_to() ? in_phases(made, s) : made},
@@ -145,6 +114,7 @@ void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, co
           {"width", extents[2]},
           {"to_depth", made.size(1)},
           {"stride_h", s.stride_h()},
+          {"groups", s.groups / t.merged},
           {"padding_d", s.padding[0]},
           {"padding_h", s.padding[1]},
           {"padding_w", s.padding[2]}});
@@ -156,6 +126,8 @@ bool run_by_channels(const Bound<Op>& c, Launch& launch, ConvPass pass) {
   constexpr int rank = rank_of_conv<Op>;
   const ConvShape s = shape_of(c);
   const bool back = pass == ConvPass::input_gradient;
+  if (c.on_gpu() && are_products(s, c.type("x")) && (s.stride == 1 || has_phases_of(c, s, back)))
+    return false;
   std::optional<ConvChannelsKernel> t = plan_channels(s, c.type("x"), pass, back ? s.in : s.out, c.on_gpu());
   if (!t) return false;
   if (!back) t->bias = c.type_if("bias");
@@ -198,6 +170,7 @@ void run_backward(const Bound<Op>& c, Launch& launch) {
           {"to_height", s.out[1]},
           {"to_width", s.out[2]},
           {"stride_h", s.stride_h()},
+          {"groups", s.groups / t.merged},
           {"padding_d", s.padding[0]},
           {"padding_h", s.padding[1]},
           {"padding_w", s.padding[2]}});

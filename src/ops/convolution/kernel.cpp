@@ -24,7 +24,7 @@ struct Program : ConvPixels {
   Expr taps_d = extent_of_taps("taps_d", c.taps_d), taps_h = extent_of_taps("taps_h", c.taps_h),
        taps_w = extent_of_taps("taps_w", c.taps_w);
   Tensor given_weight = input("weight", {features, taps_d, taps_h, taps_w, of_weight}, c.type);
-  Tensor weight = c.pad_from ? padded_weights() : given_weight;
+  Tensor weight = c.merged > 1 ? merged_weights() : c.pad_from ? padded_weights() : given_weight;
   Tensor bias = c.bias ? input("bias", {columns}, *c.bias) : from;
   Tensor to = output("to", extents_of_to(), c.type);
   // Where tiles are stored, by pixels that begin at multiples of 16 bytes.
@@ -54,8 +54,32 @@ struct Program : ConvPixels {
     return copied;
   }
 
+  // Of the groups that are multiplied as one, [columns, taps, channels that are summed]: zeros where a column
+  // does not see the channel, and up to whole steps along k.
+  Tensor merged_weights() const {
+    constexpr int rows_at_once = 8, columns_at_once = 64;
+    Expr own = given_channels / groups / c.merged, result = columns / groups / c.merged;
+    Expr row_of_group = ceildiv(own * c.merged, c.k) * c.k, taps_of_plane = taps_h * taps_w;
+    Tensor copied = workspace("merged_weights", {columns, taps_d, taps_h, taps_w, row_of_group}, c.type);
+    grid(ceildiv(row_of_group, columns_at_once), taps_d * taps_of_plane, ceildiv(columns, rows_at_once),
+         [&](Index x, Index tap, Index y) {
+           Expr d = tap / taps_of_plane, p = tap / taps_w % taps_h, q = tap % taps_w;
+           parallel(rows_at_once, columns_at_once, [&](Index i, Index k) {
+             Expr row = min(y * rows_at_once + i, columns - 1), column = x * columns_at_once + k;
+             Expr group = row / result, place = column - group % c.merged * own;
+             Expr sees = place >= 0 && place < own, channel = select(sees, place, 0);
+             Expr value = c.pass == ConvPass::forward
+                              ? given_weight(row, d, p, q, channel)
+                              : given_weight(group * own + channel, d, p, q, row % result);
+             when(column < row_of_group, [&] { copied(row, d, p, q, column) = select(sees, value, 0); });
+           });
+         });
+    return copied;
+  }
+
   // Those of a group's features, [features, channels], from a row and a column on.
   Window weights_at(const Tap& tap, const Expr& group, const Expr& row, const Expr& column) const {
+    if (c.merged > 1) return weight.slice(all, tap.d, tap.h, tap.w).at(group * made + row, column);
     if (!c.grouped) return weight.slice(all, tap.d, tap.h, tap.w).at(row, column);
     const bool back = c.pass == ConvPass::input_gradient;
     const int unit = back ? c.k : c.n;
@@ -90,7 +114,7 @@ struct Program : ConvPixels {
                of_h = taps_of(at.h, taps_h, padding_h, stride_h),
                of_w = taps_of(at.w, taps_w, padding_w, stride);
     Expr steps = ceildiv(c.pad_from ? given_channels : inner, c.k);
-    const bool back = c.pass == ConvPass::input_gradient;
+    const bool back = c.pass == ConvPass::input_gradient && c.merged == 1;
     pipelined(of_d.count * of_h.count * of_w.count * steps, {.stages = 4}, [&](Index step) {
       Expr number = step / steps, channel = step % steps * c.k;
       const Tap tap{of_d(number / of_w.count / of_h.count), of_h(number / of_w.count % of_h.count),
@@ -191,6 +215,7 @@ struct Program : ConvPixels {
 // The sum over pixels of their features, times what each tap of them meets: a block for each tap.
 struct WeightsProgram : ConvPixels {
   Dim features{"features"}, of_weight{"of_weight"};
+  Expr row_of_group = c.merged > 1 ? of_weight * c.merged : Expr(of_weight);
   Expr taps_d = extent_of_taps("taps_d", c.taps_d), taps_h = extent_of_taps("taps_h", c.taps_h),
        taps_w = extent_of_taps("taps_w", c.taps_w);
   Expr to_depth = to_extent("to_depth"), to_height = to_extent("to_height"), to_width = to_extent("to_width");
@@ -222,11 +247,13 @@ struct WeightsProgram : ConvPixels {
       Expr plane = step / (across * down), h = step / across % down * c.h, w = step % across * c.w;
       const Pixel first{joins ? plane * c.images : plane / to_depth,
                         joins ? Expr(Operand(0)) : plane % to_depth, h, w};
-      const Tensor given = of_group(dout, group);
+      const bool is_whole = c.merged > 1 && c.grouped;
+      const Tensor given = is_whole ? dout : of_group(dout, group);
+      Expr begin = is_whole ? first_of_group(dout, group, c.k) + row : row;
       if (joins)
-        copy(given.slice(all, 0).at(first.image, h, w, row), own.reshape({c.images, c.h, c.w, c.k}));
+        copy(given.slice(all, 0).at(first.image, h, w, begin), own.reshape({c.images, c.h, c.w, c.k}));
       else
-        copy(given.slice(first.image, first.d).at(h, w, row), own.reshape({c.h, c.w, c.k}));
+        copy(given.slice(first.image, first.d).at(h, w, begin), own.reshape({c.h, c.w, c.k}));
       window(met, first, tap, group, column);
     });
   }
@@ -254,9 +281,9 @@ struct WeightsProgram : ConvPixels {
 
   void run() const {
     std::optional<Tensor> partials;
-    if (c.splits > 1)
-      partials.emplace(workspace("parts", {c.splits, features, taps_d, taps_h, taps_w, of_weight}, f32));
-    grid(ceildiv(of_weight, c.n), ceildiv(own_features, c.k), taps * groups * c.splits,
+    if (c.splits > 1 || c.merged > 1)
+      partials.emplace(workspace("parts", {c.splits, features, taps_d, taps_h, taps_w, row_of_group}, f32));
+    grid(ceildiv(row_of_group, c.n), ceildiv(own_features, c.k), taps * groups * c.splits,
          [&](Index x, Index y, Index z) {
            Expr split = z % c.splits, number = z / c.splits % taps,
                 group = c.grouped ? z / c.splits / taps : Expr(Operand(0));
@@ -269,7 +296,31 @@ struct WeightsProgram : ConvPixels {
            const Tensor result = partials ? partials->slice(split) : dweight;
            copy(sum, place(result, tap, group).at(y * c.k, x * c.n));
          });
-    if (partials) add_up(*partials);
+    if (partials && c.merged > 1)
+      add_up_groups(*partials);
+    else if (partials)
+      add_up(*partials);
+  }
+
+  // Of groups that were multiplied as one, each feature has those of its own.
+  void add_up_groups(const Tensor& partials) const {
+    constexpr int elements = 256;
+    Expr count = features * taps * of_weight, own = own_features / c.merged;
+    Tensor rows = partials.reshape({c.splits, features * taps * row_of_group}),
+           total = dweight.reshape({count});
+    grid(ceildiv(count, elements), [&](Index block) {
+      parallel(elements, [&](Index i) {
+        Expr place = block * elements + i, last = min(place, count - 1), row = last / of_weight;
+        Expr group = row / taps / own % c.merged,
+             at = row * row_of_group + group * of_weight + last % of_weight;
+        std::optional<Expr> sum;
+        for (int split = 0; split < c.splits; ++split) {
+          Expr added = rows(split, at);
+          sum.emplace(sum ? *sum + added : added);
+        }
+        when(place < count, [&] { total(place) = *sum; });
+      });
+    });
   }
 
   void add_up(const Tensor& partials) const {

@@ -16,11 +16,14 @@ struct ConvKernel {
   DType type = f32, compute = f32, out = f32;
   ConvPass pass = ConvPass::forward;
   std::optional<DType> bias = {};
-  bool windows = false;       // tiles are windows of the tensor; else rows that are looked up
-  bool phases = false;        // windows of every stride-th pixel of the input, which is a multiple of it
-  bool whole = false;         // of phases or groups: no tile is partly after the channels of a group
-  bool full = false;          // of groups: no tile is partly after those that result
-  bool grouped = false;       // there are groups of channels
+  bool windows = false;  // tiles are windows of the tensor; else rows that are looked up
+  bool phases = false;   // windows of every stride-th pixel of the input, which is a multiple of it
+  bool whole = false;    // of phases or groups: no tile is partly after the channels of a group
+  bool full = false;     // of groups: no tile is partly after those that result
+  bool grouped = false;  // there are groups of channels
+  // So many groups are multiplied as one, whose weights are copied first, among zeros. A call's groups are
+  // counted without these.
+  int merged = 1;
   bool whole_pieces = false;  // pixels begin at multiples of 16 bytes of an image
   bool pad_from = false;      // pixels that are read, and weights, are copied first: they begin anywhere
   bool pad_to = false;        // pixels of the result, which begin anywhere, are written after the sums
@@ -37,8 +40,10 @@ struct ConvKernel {
   auto fields() const {
     return std::tuple(type, labelled("tiles", compute), labelled("out", out), pass, labelled("bias", bias),
                       labelled("windows", windows), labelled("phases", phases), labelled("whole", whole),
-                      labelled("full", full), labelled("grouped", grouped), labelled("pieces", whole_pieces),
-                      labelled("pfrom", pad_from), labelled("pto", pad_to), joined("p", h, w),
+                      labelled("full", full), labelled("grouped", grouped),
+                      labelled("merged", merged > 1 ? std::optional(merged) : std::nullopt),
+                      labelled("pieces", whole_pieces), labelled("pfrom", pad_from), labelled("pto", pad_to),
+                      joined("p", h, w),
                       labelled("images", images > 1 ? std::optional(images) : std::nullopt),
                       joined("t", n, k), labelled("splits", splits), labelled("depth", taps_d),
                       joined("taps", taps_h, taps_w), joined("stride", stride_h, stride));

@@ -49,6 +49,8 @@ Tensor ConvPixels::of_group(const Tensor& tensor, const Expr& group) const {
 }
 
 Expr ConvPixels::first_of_group(const Tensor& tensor, const Expr& group, int unit) const {
+  // Merged groups are multiples of a piece.
+  if (c.merged > 1) unit = static_cast<int>(bytes_of_piece) / c.type.bytes();
   return group * (tensor.extent(tensor.rank() - 1) / groups / unit) * unit;
 }
 

@@ -44,7 +44,7 @@ struct ConvPixels {
   lang::Tensor of_group(const lang::Tensor& tensor, const lang::Expr& group) const;
 
   // The first channel of a group of a tensor, where groups are multiples of the unit: boxes of tiles end with
-  // them, and need no tensor that ends there.
+  // them, and need no tensor that ends there. What follows merged groups is multiplied by zeros, or dropped.
   lang::Expr first_of_group(const lang::Tensor& tensor, const lang::Expr& group, int unit) const;
 
   // A tap, and a pixel of the tensor that taps do not look into: its image and place.

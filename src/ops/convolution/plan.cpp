@@ -1,7 +1,10 @@
 #include "ops/convolution/plan.hpp"
 
+#include <vector>
+
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
+#include "ops/products/tile_types.hpp"
 
 namespace tegula::ops {
 
@@ -108,6 +111,40 @@ double estimate_on_cpu(const ConvKernel& t, const ConvShape& s, const ConvShape:
 
 }  // namespace
 
+ConvShape::Three planned_pixels(const ConvShape& s, const ConvKernel& t) {
+  if (t.pass != ConvPass::input_gradient) return s.out;
+  ConvShape::Three made = s.in;
+  if (t.phases) made[1] /= s.stride_h(), made[2] /= s.stride;
+  return made;
+}
+
+std::vector<int> merged_groups(const ConvShape& s, DType type) {
+  constexpr std::int64_t most = 64;  // channels of a step along k
+  const std::int64_t piece = bytes_of_piece / type.bytes();
+  const std::int64_t own = s.channels / s.groups, made = s.features / s.groups;
+  std::vector<int> result{1};
+  if (s.groups == 1 || own == 0 || made == 0 || multiplied_type(type, true).bits() != 16) return result;
+  if (s.channels % piece != 0 || s.features % piece != 0) return result;
+  // Threads would bring groups that begin off 16 bytes, which takes longer than any zeros.
+  const bool is_off = own % piece != 0 || made % piece != 0;
+  for (std::int64_t count = 2; count <= s.groups; count *= 2) {
+    const bool fits = count * std::max(own, made) <= most || (is_off && result.size() == 1);
+    if (fits && s.groups % count == 0 && count * own % piece == 0 && count * made % piece == 0)
+      result.push_back(static_cast<int>(count));
+  }
+  return result;
+}
+
+bool are_products(const ConvShape& s, DType type) {
+  return (s.channels > s.groups || s.features > s.groups) && merged_groups(s, type).size() > 1;
+}
+
+void merge_groups(ConvKernel& t, ConvShape& s) {
+  // The more the better: tiles of pixels arrive by whole lines, and weights of zeros cost little beside them.
+  t.merged = best_of(merged_groups(s, t.type), [](int count) { return 1.0 / count; });
+  s.groups /= t.merged;
+}
+
 void plan_on_gpu(ConvKernel& t, const ConvShape& s, const ConvShape::Three& made) {
   if (made[1] == 1) t.h = 1, t.w = 64;
   const bool back = t.pass == ConvPass::input_gradient;
@@ -127,7 +164,7 @@ void plan_on_gpu(ConvKernel& t, const ConvShape& s, const ConvShape::Three& made
   // Of few channels a step along k has them all, and zeros up to whole instructions. Tiles end with a group.
   const auto few = [](std::int64_t count) { return count <= 16 ? 16 : count <= 32 ? 32 : 64; };
   if (t.pass != ConvPass::weight_gradient) t.k = few(summed);
-  if (t.grouped && columns <= 64 && t.pass != ConvPass::weight_gradient) t.n = few(columns);
+  if (columns <= 64 && t.pass != ConvPass::weight_gradient) t.n = few(columns);
   if (t.pass == ConvPass::weight_gradient) {
     if (s.features / s.groups > 64) t.k = 128;
   } else {

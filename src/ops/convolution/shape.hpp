@@ -37,5 +37,10 @@ ConvShape shape_of(const Bound<Op>& c) {
 
 // The tensor with so many dims of 1 after its first.
 TensorRef over_three(TensorRef tensor, int rank);
+// The input divided into phases: [batch · depth, height / stride_h, stride_h, width / stride, stride ·
+// channels].
+TensorRef in_phases(const TensorRef& input, const ConvShape& s);
+// Whether that is a view of a tensor of five dims.
+bool has_phases(const TensorRef& input, const ConvShape& s);
 
 }  // namespace tegula::ops

@@ -24,8 +24,9 @@ void run(const Bound<FusedMoe>& c, Launch& launch) {
 
 // Gradients of matrices and biases: sums over the rows of every expert.
 void sum_rows(ExpertSteps& steps, const TensorRef& a, const TensorRef& dout, const TensorRef& out) {
-  const GroupedWeightsKernel kernel = planned_weights({.type = steps.type(), .out = out.dtype},
-                                                      steps.extents(dout.size(1), a.size(1)), steps.call());
+  const GroupedWeightsKernel kernel =
+      planned_weights({.type = steps.type(), .out = out.dtype}, steps.extents(dout.size(1), a.size(1)),
+                      steps.launch(), a, dout);
   steps.launch()(kernel, grouped_weights_program,
                  {{"a", a}, {"dout", dout}, {"offsets", steps.offsets()}, {"max_rows", 0}, {"out", out}});
 }

@@ -76,9 +76,9 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   const bool has_engine = has_copy_engine(c.call());
   if (has_engine && (kernel.compute != f32 || kernel.precision != Precision::ieee)) {
     choose_prepared(kernel, c.dim("m"), c.dim("n"));
-    kernel.pad_a = !kernel.prepare_a && needs_padding(a);
-    kernel.pad_b = !kernel.prepare_b && needs_padding(b);
-    kernel.pad_out = needs_padding(result);
+    kernel.pad_a = !kernel.prepare_a && starts_off_pieces(a);
+    kernel.pad_b = !kernel.prepare_b && starts_off_pieces(b);
+    kernel.pad_out = starts_off_pieces(result);
   }
   const bool divided = kernel.precision == Precision::tf32x3 && kernel.prepare_a;
   ProductProblem problem{c.dim("batch"), c.dim("m"), c.dim("n"), c.dim("k"),

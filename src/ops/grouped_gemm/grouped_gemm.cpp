@@ -48,10 +48,11 @@ void formula(const Bound<GroupedGemm>& c, Exact& exact) {
   }
 }
 
-GroupedWeightsKernel weights_plan(const Bound<GroupedGemmWeights>& c) {
-  return planned_weights(
-      {.type = c.type("a"), .out = c.type("out"), .c = c.type_if("c"), .precision = c->precision},
-      {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, c.call());
+void run_weights(const Bound<GroupedGemmWeights>& c, Launch& launch) {
+  launch(planned_weights(
+             {.type = c.type("a"), .out = c.type("out"), .c = c.type_if("c"), .precision = c->precision},
+             {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, launch, c["a"], c["dout"]),
+         grouped_weights_program);
 }
 
 void weights_formula(const Bound<GroupedGemmWeights>& c, Exact& exact) {
@@ -72,7 +73,7 @@ void weights_formula(const Bound<GroupedGemmWeights>& c, Exact& exact) {
 void accumulate(const Bound<AccumulateGroupedGemmWeights>& c, Launch& launch) {
   const GroupedWeightsKernel kernel =
       planned_weights({.type = c.type("a"), .out = c.type("sum"), .accumulates = true},
-                      {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, c.call());
+                      {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, launch, c["a"], c["dout"]);
   launch(kernel, grouped_weights_program, {{"out", c["sum"]}});
 }
 
@@ -139,10 +140,11 @@ const OperatorSchema& grouped_gemm_weights_schema() {
           .flops("2*m*n*k")
           .examples({{"ragged", "groups=3 m=70 k=40 n=72"},
                      {"added_bf16", "groups=2 m=100 k=24 n=136 bf16 c:f32"},
-                     {"f16", "groups=4 m=33 k=65 n=20 f16 out_dtype=f16"}})
+                     {"f16", "groups=4 m=33 k=65 n=20 f16 out_dtype=f16"},
+                     {"odd_bf16", "groups=3 m=150 k=131 n=137 bf16 c:f32"}})
           .measured({{"8x2048", "groups=8 m=16384 k=4096 n=4096 bf16"}})
           .maps(group_maps({"bf16"}))
-          .run(weights_plan, grouped_weights_program, weights_formula);
+          .run(run_weights, weights_formula);
   return table;
 }
 

@@ -100,13 +100,15 @@ Kernel grouped_weights_program(const GroupedWeightsKernel& t) {
     std::optional<Tensor> c;
     if (t.c) c.emplace(input("c", {groups, k, n}, *t.c));
     Expr most = scalar("max_rows", i32);
+    const Tensor read_a = t.padding.a ? padded("padded_a", a) : a,
+                 read_dout = t.padding.b ? padded("padded_dout", dout) : dout;
     grid(ceildiv(n, t.n), ceildiv(k, t.m), groups, {.order = Order::grouped(8)},
          [&](Index x, Index y, Index group) {
            const Range rows = range(offsets(group), offsets(group + 1));
            assert_that(rows.begin >= 0 && rows.begin <= rows.end && rows.end <= m &&
                            (most == 0 || rows.end - rows.begin <= most),
                        "offsets do not fall, end with the number of rows, and keep max_rows");
-           Tensor own_a = a.slice(rows), own_dout = dout.slice(rows);
+           Tensor own_a = read_a.slice(rows), own_dout = read_dout.slice(rows);
            Fragment sum({t.m, t.n}, f32, 0);
            if (c || t.accumulates) copy((c ? *c : out).slice(group).at(y * t.m, x * t.n), sum);
            pipelined(ceildiv(rows.end - rows.begin, t.k), {.stages = 4}, [&](Index step) {
@@ -128,6 +130,14 @@ GroupedWeightsKernel planned_weights(GroupedWeightsKernel t, const GroupedProduc
   const bool is_16_bits = t.compute.bits() == 16;
   if (!is_16_bits) t.k = 32;
   if (is_16_bits && product.k > 64 && product.n > 64) t.m = 128, t.n = product.n > 128 ? 256 : 128;
+  return t;
+}
+
+GroupedWeightsKernel planned_weights(GroupedWeightsKernel kernel, const GroupedProduct& product,
+                                     Launch& launch, const TensorRef& a, const TensorRef& dout) {
+  GroupedWeightsKernel t = planned_weights(std::move(kernel), product, launch.call());
+  if (t.compute != f32 || t.precision != Precision::ieee)
+    t.padding = padding_of_operands(launch, t.type, a, dout);
   return t;
 }
 

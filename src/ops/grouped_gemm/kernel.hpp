@@ -40,14 +40,18 @@ struct GroupedWeightsKernel {
   std::optional<DType> c = {};
   bool accumulates = false;  // the result is added to what out holds
   Precision precision = Precision::ieee;
+  GroupPadding padding = {};
   int m = 64, n = 64, k = 64;
   auto fields() const {
     return std::tuple(type, compute, labelled("out", out), labelled("c", c),
-                      labelled("accumulates", accumulates), precision, joined("t", m, n), k);
+                      labelled("accumulates", accumulates), padding, precision, joined("t", m, n), k);
   }
 };
 GroupedWeightsKernel planned_weights(GroupedWeightsKernel kernel, const GroupedProduct& product,
                                      const BoundCall& call);
+// The same of tensors that are launched on; pads where the copy engine does not take them.
+GroupedWeightsKernel planned_weights(GroupedWeightsKernel kernel, const GroupedProduct& product,
+                                     Launch& launch, const TensorRef& a, const TensorRef& dout);
 lang::Kernel grouped_weights_program(const GroupedWeightsKernel& instance);
 
 }  // namespace tegula::ops

@@ -12,13 +12,13 @@ TensorRef in_order(TensorRef matrix, bool on_gpu, bool& transposed) {
   return matrix.transpose(1, 2);
 }
 
-bool needs_padding(const TensorRef& matrix) {
-  if (nelements(matrix) == 0) return false;
-  const std::int64_t piece = bytes_of_piece * 8 / matrix.dtype.bits();
-  const bool takes = matrix.stride(1) % piece == 0 &&
-                     (matrix.size(0) == 1 || matrix.stride(0) % piece == 0) &&
-                     reinterpret_cast<std::uintptr_t>(matrix.data) % bytes_of_piece == 0;
-  return !takes;
+bool starts_off_pieces(const TensorRef& tensor) {
+  if (nelements(tensor) == 0) return false;
+  const std::int64_t piece = bytes_of_piece * 8 / tensor.dtype.bits();
+  bool is_off = reinterpret_cast<std::uintptr_t>(tensor.data) % bytes_of_piece != 0;
+  for (int dim = 0; dim + 1 < tensor.rank(); ++dim)
+    is_off |= tensor.size(dim) > 1 && tensor.stride(dim) % piece != 0;
+  return is_off;
 }
 
 void note_padding(Launch& launch) {

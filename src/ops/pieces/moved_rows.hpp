@@ -7,9 +7,6 @@
 
 namespace tegula::ops {
 
-// Whether some row begins off 16 bytes.
-bool starts_off_pieces(const TensorRef& tensor);
-
 // Copies take their time for all rows, of which lists for few results may choose few. So tensors are copied
 // that have not many more elements than the results, unless programs read all of each.
 enum class RowsToMove {

@@ -11,31 +11,38 @@ using lang::Tensor;
 
 namespace {
 
-bool needs_padding_of_rows(TensorRef rows) {
-  if (rows.rank() == 2) {
-    rows.shape.insert(rows.shape.begin(), 1);
-    rows.strides.insert(rows.strides.begin(), 0);
-  }
-  return needs_padding(rows);
-}
-
 Expr whole_pieces(const Tensor& rows) {
   const int piece = bytes_of_piece * 8 / rows.type().bits();
   return ceildiv(rows.extent(rows.rank() - 1), piece) * piece;
 }
 
+bool is_stored_apart(const TensorRef& a, const TensorRef& out) {
+  // Rows of operands up to here are multiplied faster than results are written twice.
+  constexpr std::int64_t short_row = 768;  // bytes
+  return a.size(-1) * a.dtype.bits() / 8 >= short_row && starts_off_pieces(out);
+}
+
+GroupPadding noted(Launch& launch, const GroupPadding& padding) {
+  if (padding.a || padding.b || padding.out) note_padding(launch);
+  return padding;
+}
+
 }  // namespace
+
+GroupPadding padding_of_operands(Launch& launch, DType type, const TensorRef& a, const TensorRef& b) {
+  if (!has_copy_engine(launch.call()) || type == f32) return {};
+  return noted(launch, {starts_off_pieces(a), starts_off_pieces(b), false});
+}
 
 GroupPadding padding_of(Launch& launch, DType type, const TensorRef& a, const TensorRef& b,
                         const TensorRef& out) {
   if (!has_copy_engine(launch.call()) || type == f32) return {};
-  // Rows of operands up to here are multiplied faster than results are written twice.
-  constexpr std::int64_t short_row = 768;  // bytes
-  const bool is_long = a.size(-1) * a.dtype.bits() / 8 >= short_row;
-  const GroupPadding result{needs_padding_of_rows(a), needs_padding(b),
-                            is_long && needs_padding_of_rows(out)};
-  if (result.a || result.b || result.out) note_padding(launch);
-  return result;
+  return noted(launch, {starts_off_pieces(a), starts_off_pieces(b), is_stored_apart(a, out)});
+}
+
+GroupPadding padding_of_rows(Launch& launch, const TensorRef& a, const TensorRef& out) {
+  if (!has_copy_engine(launch.call())) return {};
+  return noted(launch, {starts_off_pieces(a), false, is_stored_apart(a, out)});
 }
 
 Tensor stored_rows(const Tensor& out, bool apart) {

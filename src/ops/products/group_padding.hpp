@@ -16,6 +16,12 @@ struct GroupPadding {
 GroupPadding padding_of(Launch& launch, DType type, const TensorRef& a, const TensorRef& b,
                         const TensorRef& out);
 
+// The same where the result is stored as it is: of products whose operands are two matrices of rows.
+GroupPadding padding_of_operands(Launch& launch, DType type, const TensorRef& a, const TensorRef& b);
+
+// What is needed of the rows of an operand and of the result, whatever the matrices are.
+GroupPadding padding_of_rows(Launch& launch, const TensorRef& a, const TensorRef& out);
+
 // Where tiles of the result are stored: in it, or in a workspace.
 lang::Tensor stored_rows(const lang::Tensor& out, bool apart);
 // What a walk's tiles of `tile_rows` have stored apart.

@@ -180,6 +180,24 @@ TEST(Convolution, HasPhasesOfStrides) {
   }
 }
 
+TEST(Convolution, MergesGroups) {
+  struct Case {
+    Shape x, weight, dout;
+    std::int64_t stride, groups;
+  };
+  for (const Case& c : {Case{{2, 5, 7, 48}, {48, 3, 3, 12}, {2, 5, 7, 48}, 1, 4},
+                        {{1, 8, 6, 32}, {64, 3, 3, 2}, {1, 4, 3, 64}, 2, 16},  // in phases
+                        {{1, 5, 4, 32}, {64, 3, 3, 2}, {1, 3, 2, 64}, 2, 16},  // pixels are looked up
+                        {{1, 4, 9, 136}, {136, 3, 3, 17}, {1, 4, 9, 136}, 1, 8},
+                        {{2, 4, 4, 128}, {64, 3, 3, 16}, {2, 4, 4, 64}, 1, 8}}) {
+    const Tensor x = Tensor::random_normal(c.x, bf16, 1), weight = Tensor::random_normal(c.weight, bf16, 2),
+                 dout = Tensor::random_normal(c.dout, bf16, 3);
+    const OptionValues options{{"stride", c.stride}, {"padding", std::int64_t{1}}, {"groups", c.groups}};
+    expect_right("conv2d", {{"x", x}, {"weight", weight}}, options);
+    expect_right("conv2d_backward", {{"dout", dout}, {"x", x}, {"weight", weight}}, options);
+  }
+}
+
 TEST(Gemm, TakesEpilogues) {
   const Tensor a = Tensor::random_normal({37, 24}, f32, 1), b = Tensor::random_normal({24, 40}, f32, 2);
   for (const Target target : test_targets()) {

@@ -150,7 +150,8 @@ void multiply_decoded(const Bound<QuantisedGemm>& c, const TensorRef& rows, cons
   GemmKernel kernel{.type = b.dtype, .out = out.dtype, .transpose_b = true};
   kernel.compute = c.on_gpu() ? b.dtype : multiplied_type(b.dtype, false);
   if (c.on_gpu())
-    kernel.pad_a = needs_padding(a), kernel.pad_b = needs_padding(b), kernel.pad_out = needs_padding(out);
+    kernel.pad_a = starts_off_pieces(a), kernel.pad_b = starts_off_pieces(b),
+    kernel.pad_out = starts_off_pieces(out);
   kernel.epilogue = {
       .bias = c.type_if("bias"), .row_scale = c.has("row_scale"), .column_scale = factors.has_value()};
   const ProductProblem problem{.m = c.dim("rows"),

@@ -1,5 +1,6 @@
 #include "ops/quantised_grouped_gemm/kernel.hpp"
 
+#include "ops/pieces/padding.hpp"
 #include "ops/products/epilogue.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
@@ -26,19 +27,21 @@ struct Program {
   QuantisedProduct product{c.weights, c.tile, c.compute};
 
   void run() {
+    const Tensor read = c.padding.a ? padded("padded_a", a) : a, stored = stored_rows(out, c.padding.out);
     const auto body = [&](const Expr& x, const GroupedTile& tile) {
       const QuantisedMatrix matrix = matrices.slice(tile.group);
       Expr column = x * t.n;
       Fragment sum({t.n, t.m}, f32, 0);
-      product.multiply(sum, tile.of(a), matrix, tile.row, column, range(0, ceildiv(k, t.k)));
+      product.multiply(sum, tile.of(read), matrix, tile.row, column, range(0, ceildiv(k, t.k)));
       product.finish(sum, matrix, column);
       if (c.row_scale) multiply_along(sum, 1, load(tile.of(row_scale).at(tile.row), {t.m}, f32));
       if (c.bias) add_along(sum, 0, load(bias.slice(tile.group).at(column), {t.n}, f32));
       if (c.row_weights) multiply_along(sum, 1, load(tile.of(row_weights).at(tile.row), {t.m}, f32));
-      copy(sum.T(), tile.of(out).at(tile.row, column));
+      copy(sum.T(), tile.of(stored).at(tile.row, column));
     };
     walk.divide(t.m);
     walk.each(ceildiv(n, t.n), body, t.blocks());
+    if (c.padding.out) write_rows(walk, t.m, stored, out);
   }
 };
 

@@ -11,11 +11,12 @@ struct QuantisedGroupedGemmKernel {
   QuantisedWeights weights = {};
   std::optional<DType> bias = {};
   bool row_weights = false, row_scale = false;
+  GroupPadding padding = {};
   QuantisedTile tile = {};
   auto fields() const {
     return std::tuple(type, labelled("tiles", compute), labelled("out", out), form, weights,
                       labelled("bias", bias), labelled("weighted", row_weights), tile,
-                      labelled("of_rows", row_scale));
+                      labelled("of_rows", row_scale), padding);
   }
 };
 

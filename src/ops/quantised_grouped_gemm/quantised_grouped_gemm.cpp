@@ -19,14 +19,15 @@ void run(const Bound<QuantisedGroupedGemm>& c, Launch& launch) {
   const GivenWeights given(c->format, c->packed, c.small_dim("of_scale"), c["b"], c["scales"], zeros);
   const GroupedForm form{c.has("offsets"), c.has("counts")};
   const std::int64_t rows = GroupedRows{c.dim("groups"), c.dim("m"), c->max_rows, form.offsets}.usual();
-  const QuantisedGroupedGemmKernel t = planned({.type = c.type("a"),
-                                                .out = c.type("out"),
-                                                .form = form,
-                                                .weights = given.weights,
-                                                .bias = c.type_if("bias"),
-                                                .row_weights = c.has("row_weights"),
-                                                .row_scale = c.has("row_scale")},
-                                               {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, c.call());
+  QuantisedGroupedGemmKernel t = planned({.type = c.type("a"),
+                                          .out = c.type("out"),
+                                          .form = form,
+                                          .weights = given.weights,
+                                          .bias = c.type_if("bias"),
+                                          .row_weights = c.has("row_weights"),
+                                          .row_scale = c.has("row_scale")},
+                                         {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, c.call());
+  t.padding = padding_of_rows(launch, c["a"], c["out"]);
   const TensorRef zeros_or_none = given.zeros.value_or(given.scales);
   launch(t, quantised_grouped_gemm_program,
          {{"b", given.b}, {"scales", given.scales}, {"zeros", zeros_or_none}});
@@ -115,6 +116,7 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
                 "groups=3 m=70 k=128 n=40 blocks=4 e4m3 offsets format=mxfp4 scales:u8 packed bias:f32 "
                 "row_scale row_weights"},
                {"int4_i8", "groups=2 m=20 k=128 n=24 blocks=1 i8 b:u8 offsets scales:f32 bias:f32 row_scale"},
+               {"int4_odd", "groups=3 m=70 k=412 n=75 blocks=1 block=0 offsets bias"},
                {"int4_masked", "groups=2 m=37 k=256 n=40 blocks=2 counts f16 packed zeros:f16"}})
           .measured({{"gpt_oss",
                       "groups=32 m=65536 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias "

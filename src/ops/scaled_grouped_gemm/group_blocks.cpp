@@ -1,5 +1,6 @@
 #include "ops/scaled_grouped_gemm/group_blocks.hpp"
 
+#include "ops/pieces/padding.hpp"
 #include "ops/products/scaled_products.hpp"
 
 namespace tegula::ops {
@@ -18,6 +19,7 @@ struct GroupBlocks {
   Dim m{"m"}, columns{"columns"};
   Expr groups = scalar("groups", i32);
   Tensor values = c.by_column ? input("values", {columns, m}, u8) : input("values", {m, columns}, u8);
+  Tensor read = c.padded ? padded("padded_values", values) : values;
   Tensor offsets = input("offsets", {groups + 1}, i32);
   Expr ranges = scalar("parts", i32);
   Tensor blocks = output("blocks", {columns, Dim("words")}, u32);
@@ -48,13 +50,13 @@ struct GroupBlocks {
     Shared turned({columns_of_tile, pitch}, u32);
     if (c.by_column) {
       Shared tile({columns_of_tile, scaled_block}, u8);
-      copy(values.slice(all, rows).at(column, first), tile);
+      copy(read.slice(all, rows).at(column, first), tile);
       parallel(columns_of_tile, words, [&](Index i, Index word) {
         turned(i, word) = word_of([&](int byte) { return tile(i, word * bytes_of_word + byte); });
       });
     } else {
       Shared tile({scaled_block, columns_of_tile}, u8);
-      copy(values.slice(rows).at(first, column), tile);
+      copy(read.slice(rows).at(first, column), tile);
       transpose(tile, turned);
     }
     copy(turned.slice(all, range(0, words)), to);

@@ -8,7 +8,8 @@ namespace tegula::ops {
 
 struct GroupBlocksKernel {
   bool by_column = false;  // the rows of a column are contiguous in memory already
-  auto fields() const { return std::tuple(labelled("by_column", by_column)); }
+  bool padded = false;     // rows begin off 16 bytes: they are copied first
+  auto fields() const { return std::tuple(labelled("by_column", by_column), labelled("padded", padded)); }
 };
 // Arguments: values u8 [m, columns], or [columns, m] by column; offsets [groups + 1]; the scalar parts, of
 // the blocks of a group; blocks u32 [columns, rows / 4], where block b of the tensor is, as far as group g

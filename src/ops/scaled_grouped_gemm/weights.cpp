@@ -1,4 +1,5 @@
 // The gradient of the matrices of scaled products of groups.
+#include "ops/products/group_padding.hpp"
 #include "ops/products/groups_table.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/products/maps.hpp"
@@ -109,14 +110,14 @@ TensorRef as(TensorRef tensor, DType type) {
 }
 
 // The columns of an operand, in blocks of 128 rows that belong to one group.
-tegula::Tensor blocks_of_groups(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch,
-                                const char* operand) {
+tegula::Tensor blocks_of_groups(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch, const char* operand,
+                                bool padded) {
   const std::int64_t groups = c.dim("groups"), blocks = (c.dim("m") + scaled_block - 1) / scaled_block;
   const bool by_column = lies_along_rows(c[operand]);
   const TensorRef values = turned(c[operand], by_column);
   tegula::Tensor result =
       launch.scratch({c[operand].size(1), (blocks + groups) * scaled_block}, values.dtype);
-  launch(GroupBlocksKernel{by_column}, group_blocks_program,
+  launch(GroupBlocksKernel{by_column, padded}, group_blocks_program,
          {{"values", as(values, u8)},
           {"parts", std::max<std::int64_t>((blocks + groups - 1) / std::max<std::int64_t>(groups, 1), 1)},
           {"blocks", as(result, u32)}});
@@ -139,8 +140,9 @@ void run_weights(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
   TensorRef a = turned(c["a"], t.by_column_a), dout = turned(c["dout"], t.by_column_dout);
   std::optional<tegula::Tensor> blocks_of_a, blocks_of_dout;
   if (t.in_blocks) {
-    a = blocks_of_a.emplace(blocks_of_groups(c, launch, "a"));
-    dout = blocks_of_dout.emplace(blocks_of_groups(c, launch, "dout"));
+    const GroupPadding padding = padding_of_operands(launch, t.type, a, dout);
+    a = blocks_of_a.emplace(blocks_of_groups(c, launch, "a", padding.a));
+    dout = blocks_of_dout.emplace(blocks_of_groups(c, launch, "dout", padding.b));
     t.by_column_a = t.by_column_dout = true;
   }
   if (c.on_gpu()) {
@@ -214,8 +216,9 @@ const OperatorSchema& scaled_grouped_gemm_weights_schema() {
           .source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report; DeepGEMM")
           .no_gradient("it is a gradient")
           .flops("2*m*n*k")
-          .examples(
-              {{"ragged", "groups=3 m=300 k=40 n=72"}, {"added_bf16", "groups=2 m=140 k=24 n=136 c:f32"}})
+          .examples({{"ragged", "groups=3 m=300 k=40 n=72"},
+                     {"added_bf16", "groups=2 m=140 k=24 n=136 c:f32"},
+                     {"odd", "groups=3 m=300 k=45 n=137"}})
           .measured({{"4x8192", "groups=4 m=32768 k=4096 n=7168"}})
           .maps(group_maps({}))
           .run(run_weights, weights_formula);

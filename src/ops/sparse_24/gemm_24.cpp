@@ -4,7 +4,6 @@
 
 #include "ir/codes_24.hpp"
 #include "ops/pieces/matrices.hpp"
-#include "ops/pieces/moved_rows.hpp"
 #include "ops/pieces/padding.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
