@@ -215,7 +215,7 @@ struct Program : ConvPixels {
 // The sum over pixels of their features, times what each tap of them meets: a block for each tap.
 struct WeightsProgram : ConvPixels {
   Dim features{"features"}, of_weight{"of_weight"};
-  Expr row_of_group = c.merged > 1 ? of_weight * c.merged : Expr(of_weight);
+  Expr row_of_group = c.merged == 1 ? Expr(of_weight) : of_weight * c.merged;
   Expr taps_d = extent_of_taps("taps_d", c.taps_d), taps_h = extent_of_taps("taps_h", c.taps_h),
        taps_w = extent_of_taps("taps_w", c.taps_w);
   Expr to_depth = to_extent("to_depth"), to_height = to_extent("to_height"), to_width = to_extent("to_width");
