@@ -7,18 +7,18 @@
 namespace tegula::ops {
 namespace {
 
-TEST(Room, RowsAreHalvedUntilTheyFit) {
+TEST(RoomOfBlock, RowsAreHalvedUntilTheyFit) {
   const auto bytes_of = [](int rows) { return 1000 + 10 * rows; };
   EXPECT_EQ(fitting_rows(128, 2280, bytes_of), 128);
   EXPECT_EQ(fitting_rows(128, 2279, bytes_of), 64);
   EXPECT_EQ(fitting_rows(128, 1200, bytes_of), 16) << "no fewer";
 }
 
-struct Case {
+struct RoomCase {
   const char *op, *call, *on_hopper, *on_sm80;
 };
 
-const Case cases[] = {
+const RoomCase room_cases[] = {
     {"attention", "batch=1 queries=330 keys=700 kv_heads=1 group=2 d=576 d_v=512 bf16", "_k64", "_k32"},
     {"attention", "batch=1 queries=330 keys=700 kv_heads=1 group=2 d=128 d_v=128 bf16", "_k128", "_k128"},
     {"attention", "batch=1 queries=330 keys=700 kv_heads=1 group=2 d=576 d_v=512 bf16 tile_keys=48", "_k48",
@@ -30,8 +30,8 @@ const Case cases[] = {
 };
 
 // Blocks of 8.0 have less shared memory, in which steps of wide features are shorter.
-TEST(Room, OfSm80HasFewerKeysOfWideFeatures) {
-  for (const Case& c : cases) {
+TEST(RoomOfBlock, OfSm80HasFewerKeysOfWideFeatures) {
+  for (const RoomCase& c : room_cases) {
     const OperatorSchema& schema = find_schema(c.op);
     const ExampleCall call = ExampleCall::parse(schema, c.call);
     const auto has_kernel = [&](Target target, const std::string& words) {
