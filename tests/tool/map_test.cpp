@@ -1,8 +1,13 @@
 // bench --map: calls beside their neighbours, as pictures and numbers.
 #include "map.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <span>
+#include <sstream>
 
 #include "cuda/nvrtc.hpp"
 #include "runtime/testing/test_environment.hpp"
@@ -96,6 +101,57 @@ TEST(MapsOfACpu, AreMeasuredGradientsToo) {
     }
   }
 }
+
+// The words of all calls of its maps.
+std::set<std::string> words_of_maps(const char* op) {
+  std::set<std::string> words;
+  for (const ops::CallMap& calls : ops::find_schema(op).maps)
+    for (std::size_t row = 0; row < calls.rows.size(); ++row)
+      for (std::size_t column = 0; column < calls.columns.size(); ++column) {
+        std::istringstream text(calls.text(row, column));
+        words.insert(std::istream_iterator<std::string>(text), {});
+      }
+  return words;
+}
+
+class AxesOfMaps : public testing::TestWithParam<const char*> {
+ protected:
+  void expect(const std::string& word) const { EXPECT_TRUE(words.contains(word)) << word; }
+  const std::set<std::string> words = words_of_maps(GetParam());
+};
+
+TEST_P(AxesOfMaps, AreThoseOfUsers) {
+  for (int features = 8; features <= 576; features += 8) expect(fmt::format("d={}", features));
+  for (const char* word :
+       {"d=1", "d=33", "d_v=7", "d_v=512", "f16", "bf16", "f32", "packing=even", "packing=empty"})
+    expect(word);
+  for (int group = 1; group <= 128; group *= 2) expect(fmt::format("group={}", group));
+  for (const int length : {1, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 4095, 4096, 4097})
+    expect(fmt::format("queries={}", length)), expect(fmt::format("keys={}", length));
+  for (const char* strides : {"plain", "sliced", "padded", "odd", "swapped"})
+    expect(fmt::format("strides={}", strides));
+}
+
+// Whatever changes which program runs: tiles and splits are the plan's, and bounds of lengths are those of
+// packed sequences.
+TEST_P(AxesOfMaps, HaveEveryOption) {
+  const std::set<std::string> others{"tile_queries", "tile_keys",    "splits",
+                                     "max_seqlen_q", "max_seqlen_k", "out_dtype"};
+  const ops::OperatorSchema& schema = ops::find_schema(GetParam());
+  const auto is_among_words = [&](const std::string& name) {
+    return std::ranges::any_of(words, [&](const std::string& word) {
+      return word == name || word.starts_with(name + "=") || word.starts_with(name + ":");
+    });
+  };
+  for (const ops::OptionSpec& option : schema.options)
+    EXPECT_TRUE(others.contains(option.name) || is_among_words(option.name)) << option.name;
+  for (std::size_t i = 0; i < schema.inputs; ++i)
+    if (const ops::TensorSpec& tensor = schema.tensors[i]; tensor.optional)
+      EXPECT_TRUE(is_among_words(tensor.name)) << tensor.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tool, AxesOfMaps, testing::Values("attention", "attention_backward"),
+                         [](const auto& info) { return std::string(info.param); });
 
 // A sample of the calls of every map; with TEGULA_TEST_ROWS=all a larger one. The others are for `tegula
 // bench --map`.

@@ -36,12 +36,16 @@ class Refused : public Tool {
     EXPECT_TRUE(has(outcome.err, words)) << arguments << "\n" << outcome.err;
     for (auto* name : {"c.npy", "pictures"}) EXPECT_FALSE(std::filesystem::exists(file(name))) << arguments;
   }
+  struct Row {
+    std::string arguments, words;
+  };
+  void expect_all_refused(const std::vector<Row>& table) const {
+    for (const Row& row : table) expect_refused(row.arguments, row.words);
+  }
 };
 
-TEST_F(Refused, WrongCalls) {
-  struct {
-    std::string arguments, words;
-  } table[] = {
+TEST_F(Refused, NamesThatAreNotThere) {
+  expect_all_refused({
       {"", "a command is needed"},
       {"colour", "there is no command 'colour'"},
       {"chekc", "did you mean check"},
@@ -51,6 +55,11 @@ TEST_F(Refused, WrongCalls) {
       {"check topkblocks", "did you mean topk_blocks"},
       {"bench xyz", "There are: attention"},
       {"bench nsa --target cpu", "measure nsa_combine"},
+  });
+}
+
+TEST_F(Refused, WrongInputs) {
+  expect_all_refused({
       {"run", "operator is required"},
       {"run gemm", "needs the input 'a'"},
       {"run gemm --input a", "name=value"},
@@ -62,6 +71,11 @@ TEST_F(Refused, WrongCalls) {
       {"run gemm --input a=@integers.npy --input b=@a.npy", "dtype i32 is not supported"},
       {"run gemm --input a=@vector.npy --input b=@a.npy", "a"},
       {"run gemm --input a=@wide.npy --input b=@a.npy --output @c.npy", "5"},
+  });
+}
+
+TEST_F(Refused, WrongOptionsAndOutputs) {
+  expect_all_refused({
       {"run gemm --case squares", "did you mean square"},
       {"run gemm --case square --option colour=1", "no option 'colour'"},
       {"run gemm --case square --option activation=red", "one of none, relu"},
@@ -75,6 +89,11 @@ TEST_F(Refused, WrongCalls) {
       {"run gemm --case square --output @missing/c.npy", "there is no folder"},
       {"run gemm --case square --output @text.txt/c.npy", "text.txt"},
       {"run gemm --case square --target moon", "moon"},
+  });
+}
+
+TEST_F(Refused, WrongRandomInputs) {
+  expect_all_refused({
       {"run gemm --random a=4 --random b=4x4", "a"},
       {"run gemm --random a=4xred --random b=4x4", "'red' is not a valid extent"},
       {"run gemm --random a=4x-4 --random b=4x4", "extent"},
@@ -83,6 +102,11 @@ TEST_F(Refused, WrongCalls) {
       {"run gemm --random a=4x4:i32:5..3 --random b=4x4", "range is empty"},
       {"run gemm --random a=4x4:i32:5 --random b=4x4", "'5' is not a valid range"},
       {"run gemm --random a=9000000000x9000000000 --random b=4x4", "9000000000"},
+  });
+}
+
+TEST_F(Refused, WrongTextsToShow) {
+  expect_all_refused({
       {"show gemm --cpp --target interpreter", "interpreter"},
       {"show gemm --cuda --target interpreter", "interpreter"},
       {"show gemm --cuda --arch 75", "--arch"},
@@ -95,12 +119,16 @@ TEST_F(Refused, WrongCalls) {
       {"show gemm --schedule --svg @a.npy/pictures", "Not a directory"},
       {"show gemm --schedule --svg /proc/pictures", "/proc/pictures"},
       {"show gem --layout --svg @pictures", "did you mean gemm"},
+  });
+}
+
+TEST_F(Refused, WrongMeasurementsAndChecks) {
+  expect_all_refused({
       {"bench gemm --rounds 0", "--rounds"},
       {"check gemm --seed red", "--seed"},
       {"check gemm --case squares", "no case of gemm 'squares'; did you mean square? There are: "},
       {"check --case square", "an operator is needed"},
-  };
-  for (auto& row : table) expect_refused(row.arguments, row.words);
+  });
 }
 
 std::string npy(const std::string& dictionary, const std::string& elements) {

@@ -136,20 +136,6 @@ void widen_steps(const Bound<Attention>& c, const AttentionKernel& kernel, const
     plan.keys = wide;
 }
 
-// Blocks of GPUs before Hopper have less shared memory, of which wide tiles take fewer keys.
-void fit_smaller_blocks(const Bound<Attention>& c, const AttentionKernel& kernel,
-                        const AttentionProblem& problem, AttentionPlan& plan) {
-  constexpr std::int64_t room = 163 << 10;
-  constexpr int least_keys = 16;
-  if (!c.on_gpu() || has_copy_engine(c.call()) || c->tiles.keys != 0) return;
-  const auto bytes = [&] {
-    return (std::int64_t{plan.queries} * plan.pack * problem.dim +
-            plan.keys * (problem.dim + problem.dim_v)) *
-           kernel.weight_type().bytes();
-  };
-  while (plan.keys > least_keys && bytes() > room) plan.keys /= 2;
-}
-
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
@@ -158,7 +144,6 @@ void run(const Bound<Attention>& c, Launch& launch) {
   AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.weight_type(), c->tiles)
                                   : plan_attention(problem, c->tiles);
   widen_steps(c, kernel, problem, plan);
-  fit_smaller_blocks(c, kernel, problem, plan);
   round_weights(c->tiles, problem, kernel, plan);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   kernel.parted = plan.pack > 1 && plan.pack != problem.group;
@@ -275,6 +260,15 @@ std::vector<Example> attention_examples() {
        "cu_seqlens_k k_scale v_scale out_dtype=f16 sinks:f32 tile_queries=64 tile_keys=64"}};
 }
 
+std::vector<Example> attention_measured() {
+  return {
+      {"4096", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64"},
+      {"4096_causal", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64 causal"},
+      {"1024_grouped_bf16", "batch=1 queries=1024 keys=1024 kv_heads=2 group=8 d=128 d_v=128 bf16 causal"},
+      {"decode", "batch=4 queries=1 keys=4096 kv_heads=4 group=8 d=128 d_v=128"},
+      {"decode_bf16", "batch=1 queries=1 keys=32768 kv_heads=8 group=8 d=128 d_v=128 bf16"}};
+}
+
 }  // namespace
 
 const OperatorSchema& attention_schema() {
@@ -306,12 +300,7 @@ const OperatorSchema& attention_schema() {
           .gradient("attention_backward")
           .flops("2*" + seen_pairs() + "*(d + d_v)")
           .examples(attention_examples())
-          .measured({{"4096", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64"},
-                     {"4096_causal", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64 causal"},
-                     {"1024_grouped_bf16",
-                      "batch=1 queries=1024 keys=1024 kv_heads=2 group=8 d=128 d_v=128 bf16 causal"},
-                     {"decode", "batch=4 queries=1 keys=4096 kv_heads=4 group=8 d=128 d_v=128"},
-                     {"decode_bf16", "batch=1 queries=1 keys=32768 kv_heads=8 group=8 d=128 d_v=128 bf16"}})
+          .measured(attention_measured())
           // The second is the demonstration, whose queries are patches of 3 x 3 pixels of three colours.
           .built_in(
               {"batch=1 queries=64 keys=64 kv_heads=1 group=1 {d=64 d_v=64|d=128 d_v=128} {f32|f16|bf16} "

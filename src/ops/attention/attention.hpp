@@ -6,6 +6,7 @@
 #include "ops/attention/kernel.hpp"
 #include "ops/attention/plan.hpp"
 #include "ops/pieces/attention_table.hpp"
+#include "ops/pieces/room.hpp"
 #include "ops/schema/functions.hpp"
 #include "tegula/ops/attention_backward.hpp"
 
@@ -87,6 +88,7 @@ AttentionProblem problem_of(const Bound<Op>& c, const AttentionKernel& kernel) {
                            .dim = kernel.padded.of(kernel.dim),
                            .dim_v = kernel.padded.of_v(kernel.dim_v),
                            .by_pairs = !c.on_gpu() && kernel.compute == bf16};
+  if (c.on_gpu()) problem.room = room_of_block(c.call());
   if (c->left >= 0 && (c->causal || c->right >= 0))
     problem.seen = std::min(problem.keys, window.left + window.right + 1);
   else if (c->left >= 0)

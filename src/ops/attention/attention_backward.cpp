@@ -113,6 +113,53 @@ void formula(const Bound<AttentionBackward>& c, Exact& exact) {
   if (c.has("sinks")) exact.set("dsinks", gradients.dsinks);
 }
 
+std::vector<Example> backward_examples() {
+  return {
+      {"full", "batch=1 queries=9 keys=13 kv_heads=2 group=2 d=16 d_v=8 dlse"},
+      {"causal_grouped", "batch=2 queries=17 keys=21 kv_heads=2 group=2 d=16 d_v=8 causal layout=bhsd dlse"},
+      {"window_sinks_f16",
+       "batch=1 queries=24 keys=24 kv_heads=1 group=2 d=16 d_v=16 f16 left=7 right=2 sinks:f32 "
+       "dlse"},
+      {"softcap_bf16",
+       "batch=1 queries=10 keys=40 kv_heads=2 group=1 d=16 d_v=16 bf16 softcap=5 scale=0.3 dlse"},
+      {"packed",
+       "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=16 d_v=24 causal cu_seqlens_q "
+       "cu_seqlens_k dlse"},
+      {"packed_uneven_bf16",
+       "sequences=12 queries=500 keys=600 kv_heads=1 group=2 d=64 d_v=64 bf16 causal cu_seqlens_q "
+       "cu_seqlens_k tile_queries=64 tile_keys=64"},
+      {"causal_bf16", "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal dlse"},
+      {"causal_group_of_3_bf16", "batch=1 queries=300 keys=290 kv_heads=1 group=3 d=64 d_v=64 bf16 causal"},
+      {"causal_group_of_5_bf16", "batch=1 queries=70 keys=290 kv_heads=1 group=5 d=64 d_v=64 bf16 causal"},
+      {"odd_strides_bf16",
+       "batch=1 queries=70 keys=90 kv_heads=1 group=8 d=32 d_v=16 bf16 causal strides=odd"},
+      {"features_576_512_bf16",
+       "batch=1 queries=33 keys=70 kv_heads=1 group=2 d=576 d_v=512 bf16 causal strides=sliced"},
+      {"any_order_bf16",
+       "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal deterministic=false "
+       "dlse"},
+      {"one_block_of_keys_bf16", "batch=3 queries=200 keys=77 kv_heads=2 group=3 d=64 d_v=64 bf16 dlse"},
+      {"one_block_causal_f16",
+       "batch=2 queries=70 keys=100 kv_heads=1 group=2 d=128 d_v=128 f16 causal left=30"},
+      {"features_72_bf16", "batch=1 queries=150 keys=140 kv_heads=2 group=1 d=72 d_v=72 bf16 causal"},
+      {"few_keys_bf16", "batch=1 queries=900 keys=130 kv_heads=1 group=2 d=128 d_v=64 bf16 dlse"},
+      {"features_192_128_bf16",
+       "batch=1 queries=90 keys=110 kv_heads=1 group=2 d=192 d_v=128 bf16 causal dlse"},
+      {"features_160_136_of_many_heads_bf16",
+       "batch=17 queries=30 keys=40 kv_heads=4 group=1 d=160 d_v=136 bf16 causal"},
+      {"features_256_grouped_bf16",
+       "batch=1 queries=67 keys=77 kv_heads=1 group=4 d=256 d_v=256 bf16 causal dlse"},
+      {"features_128_bf16", "batch=1 queries=210 keys=150 kv_heads=2 group=2 d=128 d_v=128 bf16 dlse"},
+      {"features_128_any_order_f16",
+       "batch=1 queries=210 keys=150 kv_heads=2 group=1 d=128 d_v=64 f16 causal deterministic=false "
+       "dlse"},
+      {"wide_f16",
+       "batch=1 queries=130 keys=140 kv_heads=2 group=1 d=128 d_v=128 f16 left=90 "
+       "deterministic=false dlse"},
+      {"window_in_turn_bf16",
+       "batch=1 queries=400 keys=300 kv_heads=1 group=2 d=64 d_v=64 bf16 left=100 right=3 dlse"}};
+}
+
 }  // namespace
 
 const OperatorSchema& attention_backward_schema() {
@@ -131,62 +178,12 @@ const OperatorSchema& attention_backward_schema() {
           .source("Dao 2023, FlashAttention-2")
           .no_gradient("those of gradients are not implemented")
           .flops("2*" + seen_pairs() + "*(3*d + 2*d_v)")
-          .examples(
-              {{"full", "batch=1 queries=9 keys=13 kv_heads=2 group=2 d=16 d_v=8 dlse"},
-               {"causal_grouped",
-                "batch=2 queries=17 keys=21 kv_heads=2 group=2 d=16 d_v=8 causal layout=bhsd dlse"},
-               {"window_sinks_f16",
-                "batch=1 queries=24 keys=24 kv_heads=1 group=2 d=16 d_v=16 f16 left=7 right=2 sinks:f32 "
-                "dlse"},
-               {"softcap_bf16",
-                "batch=1 queries=10 keys=40 kv_heads=2 group=1 d=16 d_v=16 bf16 softcap=5 scale=0.3 dlse"},
-               {"packed",
-                "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=16 d_v=24 causal cu_seqlens_q "
-                "cu_seqlens_k dlse"},
-               {"packed_uneven_bf16",
-                "sequences=12 queries=500 keys=600 kv_heads=1 group=2 d=64 d_v=64 bf16 causal cu_seqlens_q "
-                "cu_seqlens_k tile_queries=64 tile_keys=64"},
-               {"causal_bf16",
-                "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal dlse"},
-               {"causal_group_of_3_bf16",
-                "batch=1 queries=300 keys=290 kv_heads=1 group=3 d=64 d_v=64 bf16 causal"},
-               {"causal_group_of_5_bf16",
-                "batch=1 queries=70 keys=290 kv_heads=1 group=5 d=64 d_v=64 bf16 causal"},
-               {"odd_strides_bf16",
-                "batch=1 queries=70 keys=90 kv_heads=1 group=8 d=32 d_v=16 bf16 causal strides=odd"},
-               {"features_576_512_bf16",
-                "batch=1 queries=33 keys=70 kv_heads=1 group=2 d=576 d_v=512 bf16 causal strides=sliced"},
-               {"any_order_bf16",
-                "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal deterministic=false "
-                "dlse"},
-               {"one_block_of_keys_bf16",
-                "batch=3 queries=200 keys=77 kv_heads=2 group=3 d=64 d_v=64 bf16 dlse"},
-               {"one_block_causal_f16",
-                "batch=2 queries=70 keys=100 kv_heads=1 group=2 d=128 d_v=128 f16 causal left=30"},
-               {"features_72_bf16",
-                "batch=1 queries=150 keys=140 kv_heads=2 group=1 d=72 d_v=72 bf16 causal"},
-               {"few_keys_bf16", "batch=1 queries=900 keys=130 kv_heads=1 group=2 d=128 d_v=64 bf16 dlse"},
-               {"features_192_128_bf16",
-                "batch=1 queries=90 keys=110 kv_heads=1 group=2 d=192 d_v=128 bf16 causal dlse"},
-               {"features_160_136_of_many_heads_bf16",
-                "batch=17 queries=30 keys=40 kv_heads=4 group=1 d=160 d_v=136 bf16 causal"},
-               {"features_256_grouped_bf16",
-                "batch=1 queries=67 keys=77 kv_heads=1 group=4 d=256 d_v=256 bf16 causal dlse"},
-               {"features_128_bf16",
-                "batch=1 queries=210 keys=150 kv_heads=2 group=2 d=128 d_v=128 bf16 dlse"},
-               {"features_128_any_order_f16",
-                "batch=1 queries=210 keys=150 kv_heads=2 group=1 d=128 d_v=64 f16 causal deterministic=false "
-                "dlse"},
-               {"wide_f16",
-                "batch=1 queries=130 keys=140 kv_heads=2 group=1 d=128 d_v=128 f16 left=90 "
-                "deterministic=false dlse"},
-               {"window_in_turn_bf16",
-                "batch=1 queries=400 keys=300 kv_heads=1 group=2 d=64 d_v=64 bf16 left=100 right=3 dlse"}})
+          .examples(backward_examples())
           .measured({{"2048", "batch=1 queries=2048 keys=2048 kv_heads=8 group=1 d=64 d_v=64"},
                      {"2048_causal", "batch=1 queries=2048 keys=2048 kv_heads=8 group=1 d=64 d_v=64 causal"},
                      {"1024_grouped_bf16",
                       "batch=1 queries=1024 keys=1024 kv_heads=2 group=8 d=128 d_v=128 bf16 causal"}})
-          .maps(attention_maps())
+          .maps(attention_maps({"dlse", "deterministic=false"}))
           .run(on_moved_rows<Op, run, RowsToMove::whole>, formula);
   return table;
 }

@@ -9,6 +9,7 @@
 #include "ops/attention/backward_plan.hpp"
 #include "ops/attention/plan.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/pieces/room.hpp"
 #include "ops/pieces/splits.hpp"
 
 namespace tegula::ops {
@@ -157,6 +158,13 @@ AttentionPlan with_small_tiles(const AttentionProblem& p, const AttentionPlan& l
   });
 }
 
+// Keys of a step that fit beside the queries.
+int fitting_keys(const AttentionProblem& p, const AttentionPlan& plan, DType type) {
+  return fitting_rows(plan.keys, p.room, [&](int keys) {
+    return (std::int64_t{plan.queries} * plan.pack * p.dim + keys * (p.dim + p.dim_v)) * type.bytes();
+  });
+}
+
 }  // namespace
 
 AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const AttentionTiles& given) {
@@ -167,7 +175,7 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
     if (open && p.queries * p.group > warp_group_rows) plan = with_small_tiles(p, plan);
   }
   if (given.queries) plan.queries = given.queries;
-  if (given.keys) plan.keys = given.keys;
+  plan.keys = given.keys ? given.keys : fitting_keys(p, plan, type);
   plan.splits = plan_splits(p, plan);
   return plan;
 }

@@ -125,12 +125,18 @@ CallMap map_of_models() {
   return map;
 }
 
+// One by one and in pairs.
+CallMap map_of_options(const std::vector<std::string>& more) {
+  std::vector<std::string> alone{"",           "causal",    "left=255",    "left=127 right=64",
+                                 "softcap=30", "sinks:f32", "layout=bhsd", "scale=0.1",
+                                 "f16"};
+  alone.insert(alone.end(), more.begin(), more.end());
+  return {"options", usual_call, alone, alone};
+}
+
 }  // namespace
 
-std::vector<CallMap> attention_maps() {
-  const std::vector<std::string> alone{"",           "causal",    "left=255",    "left=127 right=64",
-                                       "softcap=30", "sinks:f32", "layout=bhsd", "scale=0.1",
-                                       "f16"};
+std::vector<CallMap> attention_maps(const std::vector<std::string>& more) {
   return {map_of_lengths(),
           map_of_models(),
           map_of_few_queries(),
@@ -150,10 +156,10 @@ std::vector<CallMap> attention_maps() {
            usual_call,
            {"d=40", "d=64", "d=96", "d=112", "d=128", "d=160", "d=192", "d=224", "d=256", "d=512", "d=576"},
            {"d_v=32", "d_v=64", "d_v=80", "d_v=96", "d_v=128", "d_v=160", "d_v=192", "d_v=256", "d_v=512"}},
-          {"options", usual_call, alone, alone},
+          map_of_options(more),
           {"types",
            usual_call,
-           {"bf16", "f16", "f32", "e4m3"},
+           {"bf16", "f16", "f32", "e4m3", "e4m3 q_scale k_scale v_scale"},
            {"", "causal", "d=64 d_v=64", "d=256 d_v=256", "queries=4", "causal left=511"}},
           map_of_features()};  // the largest comes last
 }

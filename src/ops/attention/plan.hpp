@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "tegula/dtype.hpp"
 #include "tegula/ops/heads.hpp"
@@ -20,6 +21,7 @@ struct AttentionProblem {
   bool as_they_are = false;         // keys and values of contiguous rows, which no thread converts
   bool by_pairs = false;            // on a CPU: products of bf16 by its instructions
   double merge_steps_of_split = 0;  // what a split more costs the merge, in steps of keys
+  std::int64_t room = std::numeric_limits<std::int64_t>::max();  // shared memory of a GPU's block
 
   // Tiles of queries of all heads, where so many heads of a group share one.
   std::int64_t head_tiles(int pack) const {

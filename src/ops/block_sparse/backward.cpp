@@ -63,7 +63,7 @@ const OperatorSchema& block_sparse_attention_backward_schema() {
           .counted(backward_operations)
           .examples(examples())
           .measured(block_sparse_measured())
-          .maps(block_sparse_maps())
+          .maps(block_sparse_maps({"dlse", "deterministic=false"}))
           .run(on_moved_rows<Op, run>, formula);
   return table;
 }

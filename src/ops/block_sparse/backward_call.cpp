@@ -160,6 +160,7 @@ BlockSparseBackwardCall block_sparse_backward_call(const Bound<BlockSparseBackwa
 }
 
 void run_block_sparse_backward(const BlockSparseBackwardCall& call, Launch& launch) {
+  if (launch.call().on_gpu()) note_unused_rows(call.forward, launch);
   if (call.kernel.forward.listed)
     if (const auto selection = as_selection(call)) return differentiate_tokens(*selection, call, launch);
   launch(call.kernel, block_sparse_backward_kernel,

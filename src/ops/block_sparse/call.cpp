@@ -143,10 +143,26 @@ void note_few_rows(const BlockSparseCall& call, Launch& launch) {
 
 }  // namespace
 
+void note_unused_rows(const BlockSparseCall& call, Launch& launch) {
+  constexpr std::int64_t most_unused = 4;  // rows for each that is used
+  if (!call.kernel.varlen) return;
+  const std::int64_t sequences = call.choice.size(0), block = call.kernel.q_block,
+                     of_each = (call.longest + block - 1) / block, queries = call.tensors.q.size(-3),
+                     used = std::min(sequences * of_each, queries / block + sequences);
+  if (sequences * of_each <= most_unused * used) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: lists have rows for {} blocks of queries of each of {} sequences, which have {} in all at "
+        "most; the others are launched, too: give lists with fewer rows, or max_seqlen_q",
+        of_each, sequences, used);
+  });
+}
+
 void run_block_sparse(const BlockSparseCall& call, Launch& launch) {
   const BlockSparseKernel& kernel = call.kernel;
   if (launch.call().on_gpu()) {
     note_few_rows(call, launch);
+    note_unused_rows(call, launch);
     note_scores(kernel.dim, kernel.dim_v, kernel.type, kernel.softcap, launch);
   }
   if (call.kernel.listed)

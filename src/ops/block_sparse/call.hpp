@@ -28,5 +28,7 @@ struct BlockSparseCall {
 BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptions& options,
                                   bool planned_for_gpu);
 void run_block_sparse(const BlockSparseCall& call, Launch& launch);
+// Of packed sequences, whose lists have a row for every block that the longest may have.
+void note_unused_rows(const BlockSparseCall& call, Launch& launch);
 
 }  // namespace tegula::ops

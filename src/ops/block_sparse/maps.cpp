@@ -2,13 +2,38 @@
 
 namespace tegula::ops {
 
-std::vector<CallMap> block_sparse_maps() {
+namespace {
+
+// Some 16,384 tokens. Lists have as many rows as the longest sequence may have blocks.
+CallMap map_of_packed() {
+  const std::string packed =
+      "queries=16384 keys=16384 kv_heads=2 group=4 d=128 d_v=128 bf16 choosers=2 indices entries=8 "
+      "q_blocks=256 q_block_size=64 k_block_size=64 cu_seqlens_q cu_seqlens_k causal";
+  return {"packed",
+          packed,
+          {"sequences=1", "sequences=3", "sequences=16", "sequences=64", "sequences=255"},
+          {"packing=even", "packing=rising", "packing=one_long", "packing=empty", "packing=even d=64 d_v=64",
+           "packing=even q_block_size=128 k_block_size=128"}};
+}
+
+// Rates count all keys: masks of a map name about as many.
+CallMap map_of_masks() {
+  return {"masks",
+          "batch=1 queries=4096 keys=4096 kv_heads=2 group=4 d=128 d_v=128 bf16 choosers=2 mask",
+          {"k_block_size=1", "k_block_size=16", "k_block_size=64", "k_block_size=128"},
+          {"q_block_size=16", "q_block_size=64", "q_block_size=64 f16", "q_block_size=128"}};
+}
+
+}  // namespace
+
+std::vector<CallMap> block_sparse_maps(const std::vector<std::string>& more) {
   const std::string base =
       "batch=1 queries=4096 keys=4096 kv_heads=2 group=4 d=128 d_v=128 bf16 choosers=2 indices entries=16 "
       "q_block_size=64 k_block_size=64";
   const std::vector<std::string> features{"d=64 d_v=64",   "d=80 d_v=80",   "d=96 d_v=96",   "d=128 d_v=128",
                                           "d=160 d_v=160", "d=192 d_v=128", "d=192 d_v=192", "d=256 d_v=256"};
-  const std::vector<std::string> alone{"", "causal", "softcap=30", "scale=0.1", "layout=bhsd", "counts"};
+  std::vector<std::string> alone{"", "causal", "softcap=30", "scale=0.1", "layout=bhsd", "counts"};
+  alone.insert(alone.end(), more.begin(), more.end());
   return {
       {"blocks",
        base,
@@ -37,6 +62,8 @@ std::vector<CallMap> block_sparse_maps() {
        base,
        {"strides=plain", "strides=sliced", "strides=padded", "strides=odd", "strides=swapped"},
        {"", "causal", "layout=bhsd", "q_block_size=128 k_block_size=128", "q_block_size=1"}},
+      map_of_packed(),
+      map_of_masks(),
       {"options", base, alone, alone},
       {"types", base, {"bf16", "f16", "f32"}, {"", "d=64 d_v=64", "q_block_size=128 k_block_size=128"}}};
 }

@@ -1,11 +1,13 @@
 // Calls between and around the examples of attention over selected blocks and its gradients.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "ops/schema/table.hpp"
 
 namespace tegula::ops {
 
-std::vector<CallMap> block_sparse_maps();
+// `more` are options that gradients have.
+std::vector<CallMap> block_sparse_maps(const std::vector<std::string>& more = {});
 
 }  // namespace tegula::ops

@@ -1,6 +1,7 @@
 // Block-sparse attention of packed sequences, forward and backward, against its formula, over one table.
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/reference/reference.hpp"
+#include "ops/schema/example.hpp"
 #include "ops/testing/gradients.hpp"
 
 namespace tegula::ops {
@@ -325,5 +326,30 @@ TEST(BlockSparse, PackedSequencesAreCallsOfTheirOwn) {
   }
 }
 
-}  // namespace
+// 64 sequences of 1024 queries have 80 blocks of queries at most, and lists rows for 16 of each.
+TEST(BlockSparse, PackedListsWithUnusedRowsSaySo) {
+  struct {
+    const char* more;
+    bool noted;
+  } const rows[] = {{"sequences=64 q_blocks=16", true},
+                    {"sequences=64 q_blocks=16 max_seqlen_q=64", false},
+                    {"sequences=2 q_blocks=16", false}};
+  const std::string base =
+      "queries=1024 keys=1024 kv_heads=1 group=2 d=64 d_v=64 bf16 choosers=1 indices entries=2 cu_seqlens_q "
+      "cu_seqlens_k ";
+  for (const char* op : {"block_sparse_attention", "block_sparse_attention_backward"})
+    for (const auto& [more, noted] : rows) {
+      const OperatorSchema& schema = find_schema(op);
+      const ExampleCall call = ExampleCall::parse(schema, base + more);
+      const ListedCall listed = listed_by_name(schema, call.described(schema), call.options, Target::cuda());
+      const bool says_so = std::ranges::any_of(listed.notes, [](const std::string& note) {
+        return note.find(
+                   "lists have rows for 16 blocks of queries of each of 64 sequences, which have 80 ") !=
+               std::string::npos;
+      });
+      EXPECT_EQ(says_so, noted) << op << " " << more;
+    }
+}
+
+}  // namespace block_sparse_packed_test
 }  // namespace tegula::ops

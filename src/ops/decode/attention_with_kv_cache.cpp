@@ -238,6 +238,17 @@ void add_chosen_blocks(Schema<AttentionWithKvCache>& table) {
                "all blocks of the {room} keys of the capacity", "check k_block_size");
 }
 
+void add_cache_scales(Schema<AttentionWithKvCache>& table) {
+  using Op = AttentionWithKvCache;
+  const char* dims = "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads";
+  table
+      .in(&Op::k_scale, "k_scale", dims, is(f32),
+          "positive factors of keys: one, one for each head, or for each token and head")
+      .range("1", "3")
+      .in(&Op::v_scale, "v_scale", dims, is(f32), "factors of values, likewise")
+      .range("1", "3");
+}
+
 std::vector<Example> cache_examples() {
   return {
       {"small", "batch=2 queries=1 keys=21 kv_heads=2 group=2 d=16 d_v=12"},
@@ -253,6 +264,8 @@ std::vector<Example> cache_examples() {
        "block_table cache_seqlens splits=2"},
       {"odd_strides_bf16",
        "batch=3 queries=2 keys=150 kv_heads=2 group=4 d=64 d_v=128 bf16 cache_seqlens causal strides=odd"},
+      {"odd_strides_64_features_f16",
+       "batch=3 queries=1 keys=300 kv_heads=2 group=8 d=64 d_v=64 f16 cache_seqlens strides=odd"},
       {"odd_strides_pages_of_16",
        "batch=3 queries=1 pages=20 page_size=16 table_width=11 kv_heads=2 group=4 d=72 d_v=64 f16 "
        "block_table cache_seqlens strides=odd"},
@@ -315,43 +328,32 @@ std::vector<Example> cache_measured() {
 }  // namespace
 
 const OperatorSchema& attention_with_kv_cache_schema() {
+  using Op = AttentionWithKvCache;
   static const OperatorSchema table =
-      Schema<AttentionWithKvCache>(
-          "attention_with_kv_cache",
-          "attention of the newest tokens to a cache of keys and values, paged or not")
-          .in(&AttentionWithKvCache::q, "q", "batch queries (kv_heads*group) d", floats,
-              "queries of the last tokens")
+      Schema<Op>("attention_with_kv_cache",
+                 "attention of the newest tokens to a cache of keys and values, paged or not")
+          .in(&Op::q, "q", "batch queries (kv_heads*group) d", floats, "queries of the last tokens")
           .unit_stride()
           .remedy("give q a multiple of the heads of the cache")
-          .in(&AttentionWithKvCache::k_cache, "k_cache", cache_dims("kv_heads d"),
-              one_of({f32, f16, bf16, e4m3}), "keys")
+          .in(&Op::k_cache, "k_cache", cache_dims("kv_heads d"), one_of({f32, f16, bf16, e4m3}), "keys")
           .unit_stride()
           .remedy("give it the features of q, and a row for each sequence or pages with a block table")
-          .in(&AttentionWithKvCache::v_cache, "v_cache", cache_dims("kv_heads d_v"), same_as("k_cache"),
-              "values")
+          .in(&Op::v_cache, "v_cache", cache_dims("kv_heads d_v"), same_as("k_cache"), "values")
           .unit_stride()
           .remedy("give it the rows and heads of k_cache")
-          .with(add_cache_rows<AttentionWithKvCache>)
-          .in(&AttentionWithKvCache::k_scale, "k_scale",
-              "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads", is(f32),
-              "positive factors of keys: one, one for each head, or for each token and head")
-          .range("1", "3")
-          .in(&AttentionWithKvCache::v_scale, "v_scale",
-              "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads", is(f32),
-              "factors of values, likewise")
-          .range("1", "3")
+          .with(add_cache_rows<Op>)
+          .with(add_cache_scales)
           .with(add_chosen_blocks)
-          .in(&AttentionWithKvCache::sinks, "sinks", query_heads, floats,
+          .in(&Op::sinks, "sinks", query_heads, floats,
               "one logit per head that is added to the sum of the softmax but has no value")
           .remedy("give every head of q a sink")
-          .with(add_scale<AttentionWithKvCache>)
-          .with(add_last_queries<AttentionWithKvCache>)
-          .with(add_softcap<AttentionWithKvCache>)
-          .with(add_splits<AttentionWithKvCache>)
-          .out(&AttentionWithKvCache::out, "out", "batch queries (kv_heads*group) d_v", same_as("q"),
-               out_of_cache)
+          .with(add_scale<Op>)
+          .with(add_last_queries<Op>)
+          .with(add_softcap<Op>)
+          .with(add_splits<Op>)
+          .out(&Op::out, "out", "batch queries (kv_heads*group) d_v", same_as("q"), out_of_cache)
           .unit_stride()
-          .out(&AttentionWithKvCache::lse, "lse", "batch (kv_heads*group) queries", is(f32), lse_of_cache)
+          .out(&Op::lse, "lse", "batch (kv_heads*group) queries", is(f32), lse_of_cache)
           .steps_of("q")
           .require("k_cache", has_type, "the dtype of q, or e4m3", "convert it")
           .require("k_cache", "group >= 1", "no heads, as q", "give q a head for each of the cache, or more")
@@ -365,7 +367,7 @@ const OperatorSchema& attention_with_kv_cache_schema() {
           .examples(cache_examples())
           .measured(cache_measured())
           .maps(cache_maps())
-          .run(on_moved_rows<AttentionWithKvCache, run, RowsToMove::few>, cache_formula);
+          .run(on_moved_rows<Op, run, RowsToMove::few>, cache_formula);
   return table;
 }
 

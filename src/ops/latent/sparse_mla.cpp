@@ -66,6 +66,32 @@ void formula(const Bound<SparseMla>& c, Exact& exact) {
   });
 }
 
+std::vector<Example> listed_examples() {
+  return {{"small", "queries=5 keys=11 kv_heads=1 group=3 d=12 d_v=8 entries=7"},
+          {"two_heads_counts_f16",
+           "batch=2 queries=2 keys=70 kv_heads=2 group=17 d=64 d_v=64 f16 entries=130 counts causal "
+           "sinks:f32"},
+          {"two_sources_bf16",
+           "queries=2 keys=40 kv_heads=1 group=70 d=80 d_v=64 bf16 entries=64 sinks:f32 more_kv "
+           "more_indices more_keys=30 more_entries=128 splits=2"},
+          {"512_features",
+           "queries=8 keys=300 kv_heads=1 group=128 d=512 d_v=512 bf16 entries=200 sinks:f32 more_kv "
+           "more_indices more_keys=90 more_entries=64"},
+          {"odd_strides_bf16",
+           "batch=2 queries=40 keys=70 kv_heads=2 group=17 d=80 d_v=64 bf16 entries=66 counts "
+           "strides=odd"},
+          {"512_features_few_heads",
+           "queries=2 keys=300 kv_heads=1 group=8 d=512 d_v=512 bf16 entries=200 causal counts"}};
+}
+
+std::vector<Example> listed_measured() {
+  return {{"512", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=512"},
+          {"4096_128_heads", "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"},
+          {"4096_64_heads", "queries=4096 keys=32768 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
+          {"4096_16_heads", "queries=4096 keys=32768 kv_heads=1 group=16 d=576 d_v=512 bf16 entries=2048"},
+          {"decode_128_heads", "queries=16 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}};
+}
+
 }  // namespace
 
 std::vector<CallMap> sparse_mla_maps() {
@@ -105,31 +131,8 @@ const OperatorSchema& sparse_mla_schema() {
           .source("DeepSeek-AI 2025, DeepSeek-V3.2: DeepSeek Sparse Attention")
           .gradient("sparse_mla_backward")
           .flops("2*batch*queries*kv_heads*group*(entries + more_entries)*(d + d_v)")
-          .examples(
-              {{"small", "queries=5 keys=11 kv_heads=1 group=3 d=12 d_v=8 entries=7"},
-               {"two_heads_counts_f16",
-                "batch=2 queries=2 keys=70 kv_heads=2 group=17 d=64 d_v=64 f16 entries=130 counts causal "
-                "sinks:f32"},
-               {"two_sources_bf16",
-                "queries=2 keys=40 kv_heads=1 group=70 d=80 d_v=64 bf16 entries=64 sinks:f32 more_kv "
-                "more_indices more_keys=30 more_entries=128 splits=2"},
-               {"512_features",
-                "queries=8 keys=300 kv_heads=1 group=128 d=512 d_v=512 bf16 entries=200 sinks:f32 more_kv "
-                "more_indices more_keys=90 more_entries=64"},
-               {"odd_strides_bf16",
-                "batch=2 queries=40 keys=70 kv_heads=2 group=17 d=80 d_v=64 bf16 entries=66 counts "
-                "strides=odd"},
-               {"512_features_few_heads",
-                "queries=2 keys=300 kv_heads=1 group=8 d=512 d_v=512 bf16 entries=200 causal counts"}})
-          .measured({{"512", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=512"},
-                     {"4096_128_heads",
-                      "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"},
-                     {"4096_64_heads",
-                      "queries=4096 keys=32768 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
-                     {"4096_16_heads",
-                      "queries=4096 keys=32768 kv_heads=1 group=16 d=576 d_v=512 bf16 entries=2048"},
-                     {"decode_128_heads",
-                      "queries=16 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
+          .examples(listed_examples())
+          .measured(listed_measured())
           .maps(sparse_mla_maps())
           .run(on_moved_rows<Op, run>, formula);
   return table;

@@ -6,7 +6,7 @@
 #include "ops/latent/sparse_mla_call.hpp"
 #include "ops/pieces/moved_rows.hpp"
 #include "ops/pieces/plan.hpp"
-#include "ops/products/tile_types.hpp"
+#include "ops/pieces/room.hpp"
 
 namespace tegula::ops {
 
@@ -20,7 +20,6 @@ SparseMla forward_of(const SparseMlaBackward& op) {
 constexpr std::int64_t bytes_of_marks = std::int64_t{1} << 29;
 constexpr std::int64_t most_listed = 16384;
 constexpr int some_queries = 16, most_rounds = 8;  // of a GPU's processors
-constexpr int wide_rows = 512;                     // features
 constexpr int whole_vectors = 4;                   // numbers of i32 that the copies of a row's marks move
 
 // One of the two sources of rows.
@@ -82,6 +81,14 @@ int splits_of(const SparseMlaBackwardKernel& kernel, std::int64_t blocks, std::i
   return splits;
 }
 
+// Entries of a step that fit: queries and gradients of heads, listed rows, weights and their gradients.
+int fitting_entries(const SparseMlaKernel& own, std::int64_t room) {
+  return fitting_rows(own.keys, room, [&](int entries) {
+    return (own.rows * (own.dim + own.dim_v + 2 * entries) + std::int64_t{entries} * own.dim) *
+           own.compute.bytes();
+  });
+}
+
 SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Source& source) {
   const SparseMla forward = forward_of(*c);
   SparseMlaBackwardKernel kernel{sparse_mla_instance(Bound<SparseMla>(c.call(), forward))};
@@ -90,9 +97,8 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
   own.causal = c->causal && !source.second, own.counts = own.counts && !source.second;
   const bool small = c.on_gpu() && own.compute == f32;
   if (small) own.keys = 16;
-  // Blocks of GPUs before Hopper have less shared memory.
-  if (c.on_gpu() && !has_copy_engine(c.call()) && own.dim >= wide_rows) own.keys = 16;
   if (c.on_gpu() && c.dim("group") <= 32) own.rows = std::min(own.rows, 32);  // gradients take less time so
+  if (c.on_gpu()) own.keys = fitting_entries(own, room_of_block(c.call()));
   own.whole = true;  // the lists that the program makes
   kernel.dlse = c.has("dlse"), kernel.adds = source.second;
   kernel.exchanged = has_copy_engine(c.call()) && own.compute.bits() == 16 &&
@@ -218,6 +224,35 @@ bool has_room(const Bound<SparseMlaBackward>& c) {
   return c.dim("entries") <= most_listed && (!c.has("more_kv") || c.dim("more_entries") <= most_listed);
 }
 
+std::vector<Example> backward_examples() {
+  return {{"small", "queries=5 keys=11 kv_heads=1 group=3 d=12 d_v=8 entries=7 dlse"},
+          {"two_heads_counts_f16",
+           "batch=2 queries=2 keys=20 kv_heads=2 group=17 d=160 d_v=144 f16 entries=33 counts causal "
+           "sinks:f32 dlse"},
+          {"exchanged_bf16", "queries=3 keys=70 kv_heads=1 group=20 d=352 d_v=320 bf16 entries=66"},
+          {"many_queries_bf16", "queries=34 keys=40 kv_heads=1 group=3 d=96 d_v=64 bf16 entries=20"},
+          {"few_queries_two_sources_bf16",
+           "queries=2 keys=90 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=200 sinks:f32 more_kv "
+           "more_indices more_keys=70 more_entries=150"},
+          {"two_sources_and_passes_bf16",
+           "queries=18 keys=40 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=70 sinks:f32 more_kv "
+           "more_indices more_keys=30 more_entries=20"},
+          {"odd_strides_bf16",
+           "batch=2 queries=40 keys=70 kv_heads=2 group=3 d=80 d_v=64 bf16 entries=66 counts "
+           "strides=odd"},
+          {"more_blocks_than_processors_bf16",
+           "queries=134 keys=50 kv_heads=1 group=2 d=24 d_v=16 bf16 entries=640"},
+          {"512_features",
+           "queries=8 keys=200 kv_heads=1 group=64 d=512 d_v=512 bf16 entries=128 sinks:f32 dlse"}};
+}
+
+std::vector<Example> backward_measured() {
+  return {{"64", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=256"},
+          {"one_token", "queries=1 keys=32768 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
+          {"8192_64_heads", "queries=8192 keys=8192 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
+          {"4096_128_heads", "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}};
+}
+
 }  // namespace
 
 const OperatorSchema& sparse_mla_backward_schema() {
@@ -249,33 +284,8 @@ const OperatorSchema& sparse_mla_backward_schema() {
               "queries")
           .no_gradient("those of gradients are not implemented")
           .flops("2*batch*queries*kv_heads*group*(entries + more_entries)*(3*d + 2*d_v)")
-          .examples(
-              {{"small", "queries=5 keys=11 kv_heads=1 group=3 d=12 d_v=8 entries=7 dlse"},
-               {"two_heads_counts_f16",
-                "batch=2 queries=2 keys=20 kv_heads=2 group=17 d=160 d_v=144 f16 entries=33 counts causal "
-                "sinks:f32 dlse"},
-               {"exchanged_bf16", "queries=3 keys=70 kv_heads=1 group=20 d=352 d_v=320 bf16 entries=66"},
-               {"many_queries_bf16", "queries=34 keys=40 kv_heads=1 group=3 d=96 d_v=64 bf16 entries=20"},
-               {"few_queries_two_sources_bf16",
-                "queries=2 keys=90 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=200 sinks:f32 more_kv "
-                "more_indices more_keys=70 more_entries=150"},
-               {"two_sources_and_passes_bf16",
-                "queries=18 keys=40 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=70 sinks:f32 more_kv "
-                "more_indices more_keys=30 more_entries=20"},
-               {"odd_strides_bf16",
-                "batch=2 queries=40 keys=70 kv_heads=2 group=3 d=80 d_v=64 bf16 entries=66 counts "
-                "strides=odd"},
-               {"more_blocks_than_processors_bf16",
-                "queries=134 keys=50 kv_heads=1 group=2 d=24 d_v=16 bf16 entries=640"},
-               {"512_features",
-                "queries=8 keys=200 kv_heads=1 group=64 d=512 d_v=512 bf16 entries=128 sinks:f32 dlse"}})
-          .measured(
-              {{"64", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=256"},
-               {"one_token", "queries=1 keys=32768 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
-               {"8192_64_heads",
-                "queries=8192 keys=8192 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
-               {"4096_128_heads",
-                "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
+          .examples(backward_examples())
+          .measured(backward_measured())
           .maps(sparse_mla_maps())
           .run(on_moved_rows<Op, run>, formula);
   return table;

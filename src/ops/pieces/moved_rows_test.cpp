@@ -154,7 +154,7 @@ TEST(MovedRows, OfFewRegistersAreAllOnTheirWay) {
         listed_by_name(find_schema("attention_with_kv_cache"), tensors, {}, Target::cuda());
     return text_of(listed.kernels.at(0), true);
   };
-  EXPECT_NE(text(64).find("uint4 words_[4];"), std::string::npos);
+  EXPECT_NE(text(64).find("uint4 words_[8];"), std::string::npos);
   EXPECT_NE(text(128).find("uint4 words_[16];"), std::string::npos);
 }
 

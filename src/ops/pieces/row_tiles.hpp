@@ -55,6 +55,7 @@ inline int threads_with_pieces(std::int64_t pieces, std::initializer_list<int> n
   }
   return static_cast<int>(result);
 }
+
 // Of a tile of one row of some tensors that ends within a piece. Of others the compiler chooses, and of few
 // elements, too: blocks of few warps with more pieces each cover for each other.
 inline std::optional<int> threads_of_cut_tile(int rows, int row_elements, int tensors, bool on_gpu) {

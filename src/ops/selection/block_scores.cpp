@@ -55,7 +55,8 @@ ScoresInstance scores_plan(const Bound<BlockScores>& c) {
                         c->proxy == KeyProxy::max};
   if (kernel.largest) {
     kernel.columns = std::clamp((kernel.k_block + 15) / 16 * 16, 16, 64);
-    if (!c.on_gpu() && kernel.rows == 64 && c.dim("q_blocks") <= 32) kernel.rows = 32;  // the others are empty
+    if (!c.on_gpu() && kernel.rows == 64 && c.dim("q_blocks") <= 32)
+      kernel.rows = 32;  // the others are empty
   }
   if (kernel.of_single_rows()) kernel.multiplied = multiplied_type(kernel.type, c.on_gpu());
   while (c.on_gpu() && (kernel.rows + kernel.columns) * kernel.dim * std::int64_t{kernel.multiplied.bytes()} >
@@ -206,6 +207,34 @@ std::vector<CallMap> score_maps() {
             "strides=odd"}}};
 }
 
+std::vector<Example> score_examples() {
+  return {{"grouped_causal",
+           "batch=1 queries=37 group=2 kv_heads=2 keys=70 d=16 q_block_size=8 k_block_size=4 causal"},
+          {"per_head_f16",
+           "batch=2 queries=33 group=2 kv_heads=2 keys=20 d=8 f16 q_block_size=16 k_block_size=70 "
+           "per_kv_head=false"},
+          {"largest_causal",
+           "batch=1 queries=37 group=2 kv_heads=2 keys=70 d=16 q_block_size=4 k_block_size=24 causal "
+           "proxy=max"},
+          {"largest_of_rows_bf16",
+           "batch=1 queries=90 group=2 kv_heads=1 keys=100 d=32 bf16 q_block_size=1 k_block_size=24 "
+           "causal proxy=max per_kv_head=false"},
+          {"largest_of_128_of_one_token",
+           "batch=2 queries=1 group=4 kv_heads=2 keys=2200 d=128 bf16 q_block_size=1 k_block_size=128 "
+           "proxy=max"}};
+}
+
+std::vector<Example> score_measured() {
+  return {{"8x131072_largest_of_128",
+           "batch=8 queries=1 group=8 kv_heads=1 keys=131072 d=128 bf16 q_block_size=1 k_block_size=128 "
+           "proxy=max"},
+          {"16384_largest_of_128_for_rows",
+           "batch=1 queries=16384 group=4 kv_heads=1 keys=16384 d=128 bf16 q_block_size=1 "
+           "k_block_size=128 causal proxy=max per_kv_head=false"},
+          {"65536", "batch=1 queries=65536 group=1 kv_heads=1 keys=65536 d=64"},
+          {"16384_grouped", "batch=1 queries=16384 group=4 kv_heads=2 keys=16384 d=128 bf16 causal"}};
+}
+
 }  // namespace
 
 const OperatorSchema& block_scores_schema() {
@@ -236,30 +265,8 @@ const OperatorSchema& block_scores_schema() {
           .flops(
               "2*batch*heads*q_blocks*(proxy=max ? keys : k_blocks)*d + batch*d*(queries*group + "
               "keys)*kv_heads")
-          .examples(
-              {{"grouped_causal",
-                "batch=1 queries=37 group=2 kv_heads=2 keys=70 d=16 q_block_size=8 k_block_size=4 causal"},
-               {"per_head_f16",
-                "batch=2 queries=33 group=2 kv_heads=2 keys=20 d=8 f16 q_block_size=16 k_block_size=70 "
-                "per_kv_head=false"},
-               {"largest_causal",
-                "batch=1 queries=37 group=2 kv_heads=2 keys=70 d=16 q_block_size=4 k_block_size=24 causal "
-                "proxy=max"},
-               {"largest_of_rows_bf16",
-                "batch=1 queries=90 group=2 kv_heads=1 keys=100 d=32 bf16 q_block_size=1 k_block_size=24 "
-                "causal proxy=max per_kv_head=false"},
-               {"largest_of_128_of_one_token",
-                "batch=2 queries=1 group=4 kv_heads=2 keys=2200 d=128 bf16 q_block_size=1 k_block_size=128 "
-                "proxy=max"}})
-          .measured(
-              {{"8x131072_largest_of_128",
-                "batch=8 queries=1 group=8 kv_heads=1 keys=131072 d=128 bf16 q_block_size=1 k_block_size=128 "
-                "proxy=max"},
-               {"16384_largest_of_128_for_rows",
-                "batch=1 queries=16384 group=4 kv_heads=1 keys=16384 d=128 bf16 q_block_size=1 "
-                "k_block_size=128 causal proxy=max per_kv_head=false"},
-               {"65536", "batch=1 queries=65536 group=1 kv_heads=1 keys=65536 d=64"},
-               {"16384_grouped", "batch=1 queries=16384 group=4 kv_heads=2 keys=16384 d=128 bf16 causal"}})
+          .examples(score_examples())
+          .measured(score_measured())
           .maps(score_maps())
           .built_in({"batch=1 {queries=4096 keys=4096|queries=8192 keys=8192} kv_heads=1 group=1 "
                      "{d=64|d=128} {|causal}",

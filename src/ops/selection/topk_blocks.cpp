@@ -224,6 +224,16 @@ void formula(const Bound<TopkBlocks>& c, Exact& exact) {
   }
 }
 
+std::vector<Example> choice_examples() {
+  return {
+      {"small", "batch=1 heads=1 q_blocks=2 k_blocks=6 count=4"},
+      {"ties", "batch=1 heads=2 q_blocks=5 k_blocks=40 count=7"},
+      {"more_than_blocks", "batch=2 heads=1 q_blocks=3 k_blocks=6 count=9"},
+      {"share", "batch=1 heads=2 q_blocks=5 k_blocks=40 count=40 share=0.9"},
+      {"share_kept", "batch=1 heads=1 q_blocks=12 k_blocks=12 count=6 share=0.5 keep_first keep_diagonal"},
+      {"kept", "batch=1 heads=1 q_blocks=12 k_blocks=12 count=3 keep_first keep_diagonal"}};
+}
+
 }  // namespace
 
 const OperatorSchema& topk_blocks_schema() {
@@ -257,13 +267,7 @@ const OperatorSchema& topk_blocks_schema() {
               "the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks; "
               "shares as in Xu et al. 2025, XAttention")
           .no_gradient("it chooses")
-          .examples({{"small", "batch=1 heads=1 q_blocks=2 k_blocks=6 count=4"},
-                     {"ties", "batch=1 heads=2 q_blocks=5 k_blocks=40 count=7"},
-                     {"more_than_blocks", "batch=2 heads=1 q_blocks=3 k_blocks=6 count=9"},
-                     {"share", "batch=1 heads=2 q_blocks=5 k_blocks=40 count=40 share=0.9"},
-                     {"share_kept",
-                      "batch=1 heads=1 q_blocks=12 k_blocks=12 count=6 share=0.5 keep_first keep_diagonal"},
-                     {"kept", "batch=1 heads=1 q_blocks=12 k_blocks=12 count=3 keep_first keep_diagonal"}})
+          .examples(choice_examples())
           .measured({{"1024_of_1024x1024", "batch=1 heads=1 q_blocks=1024 k_blocks=1024 count=100"},
                      {"16_of_8x256x256", "batch=1 heads=8 q_blocks=256 k_blocks=256 count=16"}})
           .built_in({"batch=1 heads=1 q_blocks=64 k_blocks=64 count=1 {|keep_first keep_diagonal}"})

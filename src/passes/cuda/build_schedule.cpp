@@ -53,7 +53,7 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
       for (const auto& [fill, filled] : roles.fills) fills += filled == tile;
       if (roles.is_transposed(tile.get())) fills = roles.transposing_warps();
       if (ring.by_rows) fills *= roles.copying_warps(ring);  // each warp brings its own
-      if (roles.cluster() > 1) fills *= 2;               // each block brings its half, or both
+      if (roles.cluster() > 1) fills *= 2;                   // each block brings its half, or both
       out.buffers.push_back({name, schedule::Space::shared, ring.depth, 1, bytes, fills});
     }
     out.rings.push_back(std::move(own));
@@ -225,6 +225,7 @@ class TileRing {
   int ring_, buffer_;
 };
 
+constexpr std::int64_t least_registers = 48;  // of fragments, whose threads need no more than a launch gives
 constexpr std::int64_t few_registers = 160;   // of fragments, which leave some to the producer
 constexpr std::int64_t many_registers = 272;  // which leave it what one thread needs
 constexpr std::int64_t wide_product = 224;    // the same, for one product
@@ -257,10 +258,14 @@ RegisterShares register_shares(const Roles& roles) {
   switch (roles.consumers) {
     case 128:
       if (roles.producers < producer_threads) return {136, 0, 0};  // only groups of four warps share them out
-      if (roles.producers > producer_threads) return {registers_of(roles.consumers + roles.producers, 1).launch, 0, 0};
+      if (roles.producers > producer_threads)
+        return {registers_of(roles.consumers + roles.producers, 1).launch, 0, 0};
       if (roles.blocks_per_processor == 1) return {248, 0, 0};
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
-      if (roles.looks_bytes_up() || roles.holds_pieces()) return {128, 160, 96};
+      if (roles.looks_bytes_up()) return {128, 160, 96};
+      if (roles.holds_pieces())
+        return roles.fragment_registers > least_registers ? RegisterShares{128, 160, 96}
+                                                          : RegisterShares{128, 96, 160};
       return roles.only_loads() ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
       if (converts(roles) && roles.fragment_registers <= few_registers)
