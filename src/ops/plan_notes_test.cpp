@@ -17,7 +17,9 @@ struct Case {
 
 constexpr const char *gradients_of_rows = "that are written and read again", *rows = "of a listed row come",
                      *turns = "add to dq in turns", *few_rows = "reads 16 rows of a",
-                     *steps = "and blocks take as long to begin and end", *filled = "fill";
+                     *steps = "and blocks take as long to begin and end", *filled = "fill",
+                     *cut_rows = "begin off 16 bytes", *scales = "scales of groups",
+                     *twice = "are read twice";
 
 const Case cases[] = {
     {"rows_of_one_head", "sparse_mla",
@@ -51,6 +53,13 @@ const Case cases[] = {
      "m=4096 n=4096 k=4096 blocks_m=256 blocks_n=32 blocks_k=64 bf16 block_m=16", few_rows, true},
     {"blocks_of_48_rows", "block_sparse_gemm",
      "m=4096 n=4096 k=4096 blocks_m=86 blocks_n=32 blocks_k=64 bf16 block_m=48", few_rows, false},
+    {"cut_rows_of_norms", "layer_norm_backward", "...=4095 d=16385 bf16 weight bias", cut_rows, true},
+    {"whole_rows_of_norms", "layer_norm_backward", "...=4096 d=16384 bf16 weight bias", cut_rows, false},
+    {"few_features_of_norms", "layer_norm_backward", "...=4096 d=129 bf16 weight bias", cut_rows, false},
+    {"sums_of_rows_and_features", "add_rms_norm_backward", "...=523 d=128256 bf16 weight", twice, true},
+    {"rows_of_staying_clusters", "rms_norm_backward", "...=523 d=128256 bf16 weight", twice, false},
+    {"scales_of_4097_columns", "quantised_gemm", "...=16 k=4096 n=4097 groups=32 f16 packed", scales, true},
+    {"scales_of_4096_columns", "quantised_gemm", "...=16 k=4096 n=4096 groups=32 f16 packed", scales, false},
 };
 
 TEST(PlanNotes, AreThoseOfTheCall) {

@@ -36,8 +36,7 @@ const OperatorSchema& rms_norm_schema() {
 
 const OperatorSchema& rms_norm_backward_schema() {
   using Op = RmsNorm;
-  return gradient_table<norm_gradient_plan<Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
-      rms_norm_schema(), "12*rows*d");
+  return gradient_table<run_norm_gradient<Op>, norm_formula<Op, Traced>>(rms_norm_schema(), "12*rows*d", "");
 }
 
 const OperatorSchema& add_rms_norm_schema() {
@@ -66,8 +65,8 @@ const OperatorSchema& add_rms_norm_schema() {
 
 const OperatorSchema& add_rms_norm_backward_schema() {
   using Op = AddRmsNorm;
-  return gradient_table<norm_gradient_plan<Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
-      add_rms_norm_schema(), "14*rows*d");
+  return gradient_table<run_norm_gradient<Op>, norm_formula<Op, Traced>>(add_rms_norm_schema(), "14*rows*d",
+                                                                         "");
 }
 
 }  // namespace tegula::ops

@@ -42,7 +42,7 @@ template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held) {
-    if (const auto threads = threads_of_cut_row(c.dim("d"), has_copy_engine(c.call()), tensors))
+    if (const auto threads = threads_of_cut_row(c.dim("d"), has_copy_engine(c.call())))
       return {c.type("x"), dim, 1, {}, {}, threads};
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
@@ -210,6 +210,7 @@ OperatorSchema& softmax_table(const char* name, const char* doc, const char* res
                      {"batched_bf16", "...=2,7 d=512 bf16"},
                      {"long_f16", "...=3 d=16500 f16"},
                      {"spread", "...=1 d=54002"},
+                     {"768_bf16", "...=37 d=768 bf16"},
                      {"7168_bf16", "...=3 d=7168 bf16"},
                      {"18432_bf16", "...=2 d=18432 bf16"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16"},
