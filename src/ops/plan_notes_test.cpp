@@ -19,7 +19,7 @@ constexpr const char *gradients_of_rows = "that are written and read again", *ro
                      *turns = "add to dq in turns", *few_rows = "reads 16 rows of a",
                      *steps = "and blocks take as long to begin and end", *filled = "fill",
                      *cut_rows = "begin off 16 bytes", *scales = "scales of groups",
-                     *twice = "are read twice";
+                     *twice = "are read twice", *few_clusters = "are few for clusters that stay";
 
 const Case cases[] = {
     {"rows_of_one_head", "sparse_mla",
@@ -53,6 +53,15 @@ const Case cases[] = {
      "m=4096 n=4096 k=4096 blocks_m=256 blocks_n=32 blocks_k=64 bf16 block_m=16", few_rows, true},
     {"blocks_of_48_rows", "block_sparse_gemm",
      "m=4096 n=4096 k=4096 blocks_m=86 blocks_n=32 blocks_k=64 bf16 block_m=48", few_rows, false},
+    {"cut_rows_of_softmax", "softmax_backward", "...=4095 d=16385 bf16", cut_rows, true},
+    {"cut_rows_of_f32", "softmax_backward", "...=4096 d=4095", cut_rows, true},
+    {"whole_rows_of_softmax", "softmax_backward", "...=4096 d=16384 bf16", cut_rows, false},
+    {"cut_rows_forward", "layer_norm", "...=1335 d=50257 bf16 weight bias", cut_rows, true},
+    {"cut_rows_of_losses", "cross_entropy_and_gradient", "...=1335 classes=50257 bf16", cut_rows, true},
+    {"whole_rows_forward", "layer_norm", "...=1335 d=50256 bf16 weight bias", cut_rows, false},
+    {"few_rows_of_clusters", "layer_norm_backward", "...=16 d=131072 bf16 weight bias", few_clusters, true},
+    {"many_rows_of_clusters", "layer_norm_backward", "...=512 d=131072 bf16 weight bias", few_clusters,
+     false},
     {"cut_rows_of_norms", "layer_norm_backward", "...=4095 d=16385 bf16 weight bias", cut_rows, true},
     {"whole_rows_of_norms", "layer_norm_backward", "...=4096 d=16384 bf16 weight bias", cut_rows, false},
     {"few_features_of_norms", "layer_norm_backward", "...=4096 d=129 bf16 weight bias", cut_rows, false},

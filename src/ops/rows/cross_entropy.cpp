@@ -10,6 +10,7 @@
 #include "ops/rows/loss_in_parts.hpp"
 #include "ops/rows/loss_labels.hpp"
 #include "ops/rows/maps.hpp"
+#include "ops/rows/row_notes.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -217,9 +218,13 @@ Kernel loss_forward(const LossInstance& c) {
   });
 }
 
-void run_loss(const Bound<CrossEntropy>& c, Launch& launch) {
-  if (const auto parts = parts_of(c)) return launch(*parts, loss_in_parts);
-  launch(loss_plan(c), loss_forward);
+template <class Op>
+void run_loss(const Bound<Op>& c, Launch& launch) {
+  if constexpr (!gives_gradient<Op>)
+    if (const auto parts = parts_of(c)) return launch(*parts, loss_in_parts);
+  const LossInstance made = loss_plan(c);
+  if (made.tile && made.tile->spread) note_cut_rows(launch, c.dim("classes"), made.type);
+  launch(made, loss_forward);
 }
 
 struct LossGradient {
@@ -314,7 +319,7 @@ const OperatorSchema& cross_entropy_schema() {
                      {"smoothed_f16", "...=2,3 classes=300 f16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
           .maps(row_maps({.width = "classes"}))
-          .run(run_loss, loss_formula<Op>);
+          .run(run_loss<Op>, loss_formula<Op>);
   return table;
 }
 
@@ -340,7 +345,7 @@ const OperatorSchema& cross_entropy_and_gradient_schema() {
                       "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7 gradient_scale=0.5"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
           .maps(row_maps({.width = "classes"}))
-          .run(loss_plan<Op>, loss_forward, loss_formula<Op>);
+          .run(run_loss<Op>, loss_formula<Op>);
   return table;
 }
 

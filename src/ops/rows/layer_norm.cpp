@@ -33,7 +33,7 @@ const OperatorSchema& layer_norm_schema() {
                      {"262144x128_bf16", "...=262144 d=128 bf16 weight bias"},
                      {"512x131072_bf16", "...=512 d=131072 bf16 weight bias"}})
           .maps(row_maps({"bf16 weight bias"}))
-          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+          .run(run_norm<8192, Op>, norm_formula<Op, Exact>);
   return table;
 }
 
@@ -64,7 +64,7 @@ const OperatorSchema& add_layer_norm_schema() {
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"}})
           .maps(row_maps({"bf16 weight bias"}))
-          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+          .run(run_norm<8192, Op>, norm_formula<Op, Exact>);
   return table;
 }
 

@@ -106,7 +106,8 @@ NormInstance<Op> norm_plan(const Bound<Op>& c) {
     made.spread = threads_of_staying_rows(made, has_copy_engine(c.call()), false);
     made.stays = made.spread.has_value();
     if (made.stays) return made;
-    made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), adds_residual<Op> ? 2 : 1);
+    made.spread = adds_residual<Op> ? threads_of_cut_row(made.dim, has_copy_engine(c.call()), {2})
+                                    : threads_of_cut_row(made.dim, has_copy_engine(c.call()));
     return made.spread ? made : in_pieces(made, c, 1);
   }
   made.rows = rows_of_tile(rows_of_plan(elements, made.dim, c.on_gpu()), made.dim);
@@ -141,7 +142,7 @@ NormInstance<Op> long_gradient_plan(NormInstance<Op> made, const Bound<Op>& c) {
   if (made.stays) return made;
   // Four tensors of a row without a mean come to shared memory faster than a cluster reads them.
   if (!adds_residual<Op> || is_centred<Op>)
-    made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), 2);
+    made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), {2});
   made.direct = made.spread.has_value();
   return made.spread ? made : in_pieces(made, c, 2);
 }
@@ -204,8 +205,15 @@ template <class Op>
 void run_norm_gradient(const Bound<Op>& c, Launch& launch) {
   const NormInstance<Op> made = norm_gradient_plan(c);
   if (c.on_gpu() && made.pieces) note_rows_read_twice(launch, c.dim("d"));
-  if (made.direct && made.rows == 1) note_rows_in_registers(launch, c.dim("d"));
+  if (made.direct && made.rows == 1) note_cut_rows(launch, c.dim("d"), made.type);
+  if (made.stays) note_few_rows_of_clusters(launch, c.dim("rows"));
   launch(made, norm_gradient_program<Op>);
+}
+template <int elements, class Op>
+void run_norm(const Bound<Op>& c, Launch& launch) {
+  const NormInstance<Op> made = norm_plan<elements>(c);
+  if (c.on_gpu() && !made.pieces && made.rows == 1) note_cut_rows(launch, c.dim("d"), made.type);
+  launch(made, norm_program<Op>);
 }
 // The same for rows in pieces.
 template <class Op>

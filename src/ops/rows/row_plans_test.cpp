@@ -57,7 +57,9 @@ TEST(RowPlans, GiveCutRowsAsManyWarpsAsHavePieces) {
   EXPECT_EQ(threads_of_cut_tile(1, 4097, 2, false), std::nullopt);
   EXPECT_EQ(threads_of_cut_tile(1, 4097, 1, true), std::nullopt) << "few elements";
   EXPECT_EQ(threads_of_cut_row(16385, true), 96);
-  EXPECT_EQ(threads_of_cut_row(16385, true, 2), 160);
+  EXPECT_EQ(threads_of_cut_row(16385, true, {2}), 160);
+  EXPECT_EQ(threads_of_cut_row(50257, true), 416);
+  EXPECT_EQ(threads_of_cut_row(50257, true, {3, 4}), 288);
   EXPECT_EQ(threads_of_cut_row(16384, true), std::nullopt);
   EXPECT_TRUE(has(kernel_of("layer_norm", of_norm(64, 4097)), "_threads288"));
   EXPECT_TRUE(has(kernel_of("softmax", {{"x", rows(64, 8193)}}), "_threads352"));
