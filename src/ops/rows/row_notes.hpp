@@ -6,7 +6,7 @@
 
 namespace tegula::ops {
 
-// Of rows that are alone in a tile: they begin off 16 bytes, where asynchronous copies do not begin either.
+// Of rows of which a tile has one or two: they begin off 16 bytes, where asynchronous copies do not begin either.
 inline void note_cut_rows(Launch& launch, std::int64_t elements, DType type) {
   constexpr int piece = 16;
   if (elements * type.bytes() % piece == 0) return;

@@ -177,7 +177,8 @@ Kernel softmax_backward(const SoftmaxInstance<Op>& c) {
 template <class Op, int tensors, Kernel (*program)(const SoftmaxInstance<Op>&)>
 void run_softmax(const Bound<Op>& c, Launch& launch) {
   const SoftmaxInstance<Op> made = softmax_plan<Op, tensors>(c);
-  if (c.on_gpu() && made.holds_rows() && made.rows == 1) note_cut_rows(launch, c.dim("d"), made.type);
+  constexpr int most_rows = 2;
+  if (c.on_gpu() && made.holds_rows() && made.rows <= most_rows) note_cut_rows(launch, c.dim("d"), made.type);
   launch(made, program);
 }
 
